@@ -1,0 +1,69 @@
+package config
+
+// Common is what every long-running mode has.
+type Common struct {
+	// DataDir holds all state of a4s.
+	DataDir string
+	// Debug raises the log level of a4s to debug.
+	Debug bool
+	// Verbosity is klog's level for upstream components (-v).
+	Verbosity int
+	// VModule is klog's per-file level (--vmodule).
+	VModule string
+	// LogFile receives the log instead of standard error.
+	LogFile string
+}
+
+// Agent is the configuration of `a4s agent`. Each field is one flag; the
+// table in flags_agent.go binds them.
+type Agent struct {
+	Common
+
+	// ServerURL is the server to join, "https://host:6443".
+	ServerURL string
+	// Token is the join token, in K10 form or the bare password.
+	Token string
+	// TokenFile is a file that holds Token.
+	TokenFile string
+
+	// NodeName is the name of the Node object; empty means the host name.
+	NodeName string
+	// WithNodeID appends a persistent random id to the node name.
+	WithNodeID bool
+	// NodeIPs are the node's addresses; empty means the address of the
+	// interface that holds the default route.
+	NodeIPs []string
+	// NodeExternalIPs are advertised as external addresses.
+	NodeExternalIPs []string
+	// NodeLabels are set at registration, each "key=value".
+	NodeLabels []string
+	// NodeTaints are set at registration, each "key=value:Effect".
+	NodeTaints []string
+
+	// ResolvConf is the resolver file that pods and the DNS forwarder
+	// inherit from; empty means the host's.
+	ResolvConf string
+	// FlannelIface is the interface for traffic between nodes; empty means
+	// the one that holds the node IP.
+	FlannelIface string
+	// PrivateRegistry is the registries file.
+	PrivateRegistry string
+	// Snapshotter is containerd's snapshotter.
+	Snapshotter string
+	// PauseImage is the sandbox image; empty means the one carried inside.
+	PauseImage string
+	// ContainerRuntimeEndpoint is an external CRI socket; empty means the
+	// containerd carried inside.
+	ContainerRuntimeEndpoint string
+	// ProxyMode is "auto", "nftables" or "iptables".
+	ProxyMode string
+	// DisableKubeProxy leaves kube-proxy out.
+	DisableKubeProxy bool
+
+	// Arguments for upstream components, each "name=value".
+	KubeletArgs   []string
+	KubeProxyArgs []string
+}
+
+// FlannelBackends are the valid values of Server.FlannelBackend.
+var FlannelBackends = []string{"vxlan", "host-gw", "none"}

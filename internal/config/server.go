@@ -1,0 +1,74 @@
+package config
+
+// Server is the configuration of `a4s server`. Each field is one flag; the
+// table in flags_server.go binds them.
+type Server struct {
+	// Agent configures the node that runs in the same process, unless
+	// DisableAgent is set. Its ServerURL and Token are filled by the server.
+	Agent Agent
+	// DisableAgent makes a server without a node.
+	DisableAgent bool
+
+	// BindAddress is the address that the API and the supervisor listen on;
+	// empty means all addresses.
+	BindAddress string
+	// HTTPSListenPort is the TCP port of the API and the supervisor.
+	HTTPSListenPort int
+	// AdvertiseAddress is the address that pods and nodes reach the API at;
+	// empty means the node IP.
+	AdvertiseAddress string
+	// AdvertisePort is the port that belongs to AdvertiseAddress; 0 means
+	// HTTPSListenPort.
+	AdvertisePort int
+	// TLSSANs are further names and addresses in the serving certificate.
+	TLSSANs []string
+
+	// Token lets servers and agents join; empty means the one on disk, or a
+	// new random one on first start.
+	Token string
+	// TokenFile is a file that holds Token.
+	TokenFile string
+	// AgentToken lets only agents join; empty means Token.
+	AgentToken string
+	// AgentTokenFile is a file that holds AgentToken.
+	AgentTokenFile string
+
+	// ClusterCIDR is the range that pod addresses come from.
+	ClusterCIDR string
+	// ServiceCIDR is the range that service addresses come from.
+	ServiceCIDR string
+	// ServiceNodePortRange is the range of node ports, "30000-32767".
+	ServiceNodePortRange string
+	// ClusterDNS is the service address of the cluster DNS; empty means the
+	// tenth address of ServiceCIDR.
+	ClusterDNS string
+	// ClusterDomain is the DNS domain of the cluster.
+	ClusterDomain string
+	// FlannelBackend is one of FlannelBackends.
+	FlannelBackend string
+
+	// WriteKubeconfig is where the admin kubeconfig is written; empty means
+	// /etc/a4s/a4s.yaml.
+	WriteKubeconfig string
+	// WriteKubeconfigMode is the octal file mode of the admin kubeconfig.
+	WriteKubeconfigMode string
+	// WriteKubeconfigGroup is the group that owns the admin kubeconfig.
+	WriteKubeconfigGroup string
+
+	// SecretsEncryption encrypts Secrets at rest.
+	SecretsEncryption bool
+	// AuditLogPath turns the audit log on and says where it goes.
+	AuditLogPath string
+	// AuditPolicyFile is the audit policy; empty means one that records
+	// metadata of every request.
+	AuditPolicyFile string
+
+	// DisableScheduler leaves the scheduler out.
+	DisableScheduler bool
+
+	// Arguments for upstream components, each "name=value".
+	KubeAPIServerArgs         []string
+	KubeControllerManagerArgs []string
+	KubeSchedulerArgs         []string
+	EtcdArgs                  []string
+}

@@ -1,0 +1,94 @@
+package join
+
+// Paths of the supervisor, on the same port as the API.
+const (
+	// PathPing answers "pong" without a credential.
+	PathPing = "/ping"
+	// PathCACerts returns the server CA bundle in PEM without a credential;
+	// clients compare it with the hash in their token.
+	PathCACerts = "/cacerts"
+	// Prefix is what every authenticated path begins with.
+	Prefix = "/v1-a4s/"
+	// PathConfig returns ClusterConfig. GET; token or node certificate.
+	PathConfig = Prefix + "config"
+	// PathNode signs the certificates of a node. POST NodeRequest, returns
+	// NodeResponse; token or the node's own certificate.
+	PathNode = Prefix + "node"
+	// PathStatus returns ServerStatus. GET; admin certificate.
+	PathStatus = Prefix + "status"
+	// PathToken replaces the server or agent token. PUT TokenRequest;
+	// admin certificate.
+	PathToken = Prefix + "token"
+)
+
+// User names of the basic-auth credential in a join token.
+const (
+	UserServer = "server"
+	UserNode   = "node"
+)
+
+// ClusterConfig is what a node must agree on with its cluster.
+type ClusterConfig struct {
+	ClusterCIDR    string `json:"clusterCIDR"`
+	ServiceCIDR    string `json:"serviceCIDR"`
+	ClusterDNS     string `json:"clusterDNS"`
+	ClusterDomain  string `json:"clusterDomain"`
+	FlannelBackend string `json:"flannelBackend"`
+	Version        string `json:"version"`
+	Kubernetes     string `json:"kubernetes"`
+}
+
+// NodeRequest asks for the certificates of a node.
+type NodeRequest struct {
+	NodeName string `json:"nodeName"`
+	// NodePassword is the node credential: random, made by the node once,
+	// and bound to NodeName by the first request that names it.
+	NodePassword string   `json:"nodePassword"`
+	NodeIPs      []string `json:"nodeIPs"`
+	// ClientCSR and ServingCSR are PEM requests. The server takes only the
+	// public keys from them; subject and names are the server's decision.
+	ClientCSR  []byte `json:"clientCSR"`
+	ServingCSR []byte `json:"servingCSR"`
+}
+
+// NodeResponse carries the signed certificates and the CAs, all in PEM.
+type NodeResponse struct {
+	// ClientCert authenticates the node as system:node:<name>.
+	ClientCert []byte `json:"clientCert"`
+	// ServingCert is for the kubelet's own port.
+	ServingCert []byte `json:"servingCert"`
+	// ClientCA signs the clients that the kubelet accepts.
+	ClientCA []byte `json:"clientCA"`
+	// ServerCA signs the servers that the node trusts.
+	ServerCA []byte `json:"serverCA"`
+}
+
+// TokenRequest replaces a token.
+type TokenRequest struct {
+	// Which is UserServer or UserNode.
+	Which string `json:"which"`
+	// Password is the new secret; empty asks the server to make one.
+	Password string `json:"password,omitempty"`
+}
+
+// TokenResponse returns the complete new token, in K10 form.
+type TokenResponse struct {
+	Token string `json:"token"`
+}
+
+// ComponentStatus is the state of one supervised component.
+type ComponentStatus struct {
+	Name      string `json:"name"`
+	Ready     bool   `json:"ready"`
+	Restarts  int    `json:"restarts"`
+	LastError string `json:"lastError,omitempty"`
+	// Since is when the component entered this state, RFC 3339.
+	Since string `json:"since"`
+}
+
+// ServerStatus is the state of one server process.
+type ServerStatus struct {
+	Version    string            `json:"version"`
+	Kubernetes string            `json:"kubernetes"`
+	Components []ComponentStatus `json:"components"`
+}
