@@ -1,0 +1,88 @@
+package logging
+
+import (
+	"bytes"
+	"errors"
+	"log"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/zap"
+	"k8s.io/klog/v2"
+
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) { s.mu.Lock(); defer s.mu.Unlock(); return s.b.Write(p) }
+func (s *syncBuffer) String() string              { s.mu.Lock(); defer s.mu.Unlock(); return s.b.String() }
+
+// TestOneFormat is one test because Setup configures the whole process.
+func TestOneFormat(t *testing.T) {
+	var out syncBuffer
+	setup := func(o Options) {
+		o.Output = &out
+		if _, err := Setup(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	setup(Options{})
+	klog.InfoS("upstream chatter")
+	klog.ErrorS(errors.New("boom"), "upstream error", "pod", klog.KRef("ns", "p"))
+	Zap(Options{}).Warn("etcd warning", zap.String("k", "v"))
+	Zap(Options{}).Info("etcd chatter")
+	got := out.String()
+	for _, want := range []string{
+		`level=error msg="upstream error" error=boom pod=ns/p`,
+		`level=warning msg="etcd warning" component=etcd k=v`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("log lacks %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "chatter") {
+		t.Errorf("informational upstream lines are shown by default:\n%s", got)
+	}
+
+	setup(Options{Verbosity: 2})
+	klog.V(2).InfoS("second level")
+	klog.V(3).InfoS("third level")
+	log.Print("from the standard logger")
+	got = out.String()
+	for _, want := range []string{`level=info msg="second level"`, `level=debug msg="from the standard logger"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("log lacks %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "third level") {
+		t.Errorf("-v 2 shows level 3:\n%s", got)
+	}
+}
+
+func TestUnwritableLogFileNamesTheFlag(t *testing.T) {
+	_, err := Setup(Options{File: filepath.Join(t.TempDir(), "no", "such", "dir.log")})
+	var in *problem.Input
+	if !errors.As(err, &in) || in.Source != "--log" {
+		t.Fatalf("Setup = %v, want a problem.Input for --log", err)
+	}
+}
+
+func TestUpstreamExitEndsOnlyItsGoroutine(t *testing.T) {
+	if _, err := Setup(Options{Output: &syncBuffer{}}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+		t.Error("FlushAndExit returned")
+	}()
+	<-done
+}

@@ -1,0 +1,203 @@
+package logging
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/sirupsen/logrus"
+	"go.uber.org/zap"
+	"k8s.io/klog/v2"
+
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// Options says how much is logged and where.
+type Options struct {
+	// Debug shows debug lines of a4s and informational lines of upstream.
+	Debug bool
+	// Verbosity is klog's -v.
+	Verbosity int
+	// VModule is klog's --vmodule.
+	VModule string
+	// File receives the log in addition to nothing else; empty means Output.
+	File string
+	// Output is used when File is empty; nil means standard error.
+	Output io.Writer
+}
+
+// TimestampFormat is RFC 3339 with milliseconds, in the log of every part.
+const TimestampFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// Formatter is the format of every log line of a4s, the containerd child
+// included.
+func Formatter() logrus.Formatter {
+	return &logrus.TextFormatter{FullTimestamp: true, TimestampFormat: TimestampFormat, DisableColors: true}
+}
+
+// Setup configures logrus, klog and the standard logger of this process. The
+// returned function closes the log file, if there is one.
+func Setup(o Options) (func() error, error) {
+	out, closeOut, err := openOutput(o)
+	if err != nil {
+		return nil, err
+	}
+	std := logrus.StandardLogger()
+	std.SetOutput(out)
+	std.SetFormatter(Formatter())
+	std.SetLevel(logrus.InfoLevel)
+	if o.Debug || o.Verbosity > 0 {
+		std.SetLevel(logrus.DebugLevel)
+	}
+	if err := setupKlog(std, o); err != nil {
+		return nil, err
+	}
+	log.SetFlags(0)
+	log.SetOutput(lineWriter{std.WithField("component", "go")})
+	return closeOut, nil
+}
+
+func openOutput(o Options) (io.Writer, func() error, error) {
+	nothing := func() error { return nil }
+	if o.File == "" {
+		if o.Output != nil {
+			return o.Output, nothing, nil
+		}
+		return os.Stderr, nothing, nil
+	}
+	f, err := os.OpenFile(o.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, &problem.Input{Source: "--log", Value: o.File, Want: "a path in a directory that exists and can be written", Err: err}
+	}
+	return f, f.Close, nil
+}
+
+// upstreamInfoLevel is where informational lines of upstream code go.
+func upstreamInfoLevel(o Options) logrus.Level {
+	if o.Verbosity > 0 {
+		return logrus.InfoLevel
+	}
+	return logrus.DebugLevel
+}
+
+func setupKlog(std *logrus.Logger, o Options) error {
+	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	klog.InitFlags(fs)
+	if err := fs.Set("v", strconv.Itoa(o.Verbosity)); err != nil {
+		return &problem.Input{Source: "-v", Value: strconv.Itoa(o.Verbosity), Want: "a number from 0 to 10", Err: err}
+	}
+	if o.VModule != "" {
+		if err := fs.Set("vmodule", o.VModule); err != nil {
+			return &problem.Input{Source: "--vmodule", Value: o.VModule, Want: "pattern=level, comma separated", Err: err}
+		}
+	}
+	sink := &logrusSink{entry: logrus.NewEntry(std), info: upstreamInfoLevel(o)}
+	klog.SetLoggerWithOptions(logr.New(sink), klog.ContextualLogger(true))
+	// Upstream ends the process where its own binary would have nothing left
+	// to do. Here that ends one component's goroutine: component.Group sees
+	// it as ErrAborted and restarts the component.
+	klog.OsExit = func(int) { runtime.Goexit() }
+	return nil
+}
+
+// Zap returns a zap logger for etcd that ends in logrus.
+func Zap(o Options) *zap.Logger {
+	return zap.New(&zapCore{entry: logrus.WithField("component", "etcd"), info: upstreamInfoLevel(o)})
+}
+
+// lineWriter logs each write of the standard logger at debug level: what it
+// carries here are TLS handshake errors of strangers and the like.
+type lineWriter struct{ entry *logrus.Entry }
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w.entry.Debug(strings.TrimRight(string(p), "\n"))
+	return len(p), nil
+}
+
+// logrusSink is a logr.LogSink that writes to logrus.
+type logrusSink struct {
+	entry *logrus.Entry
+	info  logrus.Level
+	name  string
+}
+
+// Init implements logr.LogSink.
+func (s *logrusSink) Init(logr.RuntimeInfo) {}
+
+// Enabled implements logr.LogSink. klog has already applied -v.
+func (s *logrusSink) Enabled(int) bool { return s.entry.Logger.IsLevelEnabled(s.info) }
+
+// Info implements logr.LogSink.
+func (s *logrusSink) Info(_ int, msg string, kv ...any) {
+	s.with(kv).Log(s.info, strings.TrimRight(msg, "\n"))
+}
+
+// Error implements logr.LogSink.
+func (s *logrusSink) Error(err error, msg string, kv ...any) {
+	e := s.with(kv)
+	if err != nil {
+		e = e.WithError(err)
+	}
+	e.Error(strings.TrimRight(msg, "\n"))
+}
+
+// WithValues implements logr.LogSink.
+func (s *logrusSink) WithValues(kv ...any) logr.LogSink {
+	c := *s
+	c.entry = s.with(kv)
+	return &c
+}
+
+// WithName implements logr.LogSink.
+func (s *logrusSink) WithName(name string) logr.LogSink {
+	c := *s
+	if c.name != "" {
+		name = c.name + "." + name
+	}
+	c.name = name
+	c.entry = s.entry.WithField("logger", name)
+	return &c
+}
+
+func (s *logrusSink) with(kv []any) *logrus.Entry {
+	if len(kv) == 0 {
+		return s.entry
+	}
+	fields := make(logrus.Fields, len(kv)/2)
+	for i := 0; i+1 < len(kv); i += 2 {
+		fields[fmt.Sprint(kv[i])] = printable(kv[i+1])
+	}
+	return s.entry.WithFields(fields)
+}
+
+// printable keeps a lazily formatted value from being formatted by
+// reflection, which could race with its owner.
+func printable(v any) any {
+	switch v := v.(type) {
+	case fmt.Stringer:
+		return safeString(v)
+	case logr.Marshaler:
+		return fmt.Sprintf("%+v", v.MarshalLog())
+	case error, string, bool, int, int32, int64, uint, uint32, uint64, float64, time.Duration, time.Time:
+		return v
+	default:
+		return fmt.Sprintf("%+v", v)
+	}
+}
+
+func safeString(v fmt.Stringer) (s string) {
+	defer func() {
+		if recover() != nil { // a nil pointer behind the interface
+			s = "<nil>"
+		}
+	}()
+	return v.String()
+}

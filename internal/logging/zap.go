@@ -1,0 +1,62 @@
+package logging
+
+import (
+	"github.com/sirupsen/logrus"
+	"go.uber.org/zap/zapcore"
+)
+
+// zapCore is a zapcore.Core that writes to logrus.
+type zapCore struct {
+	entry *logrus.Entry
+	info  logrus.Level
+}
+
+func (c *zapCore) level(l zapcore.Level) logrus.Level {
+	switch {
+	case l >= zapcore.ErrorLevel:
+		// DPanic, Panic and Fatal included: zap itself acts on them, the
+		// line must not make logrus end the process as well.
+		return logrus.ErrorLevel
+	case l == zapcore.WarnLevel:
+		return logrus.WarnLevel
+	case l == zapcore.InfoLevel:
+		return c.info
+	default:
+		return logrus.TraceLevel
+	}
+}
+
+// Enabled implements zapcore.LevelEnabler.
+func (c *zapCore) Enabled(l zapcore.Level) bool {
+	return c.entry.Logger.IsLevelEnabled(c.level(l))
+}
+
+// With implements zapcore.Core.
+func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
+	return &zapCore{entry: c.entry.WithFields(encode(fields)), info: c.info}
+}
+
+// Check implements zapcore.Core.
+func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+// Write implements zapcore.Core.
+func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	c.entry.WithFields(encode(fields)).Log(c.level(e.Level), e.Message)
+	return nil
+}
+
+// Sync implements zapcore.Core.
+func (c *zapCore) Sync() error { return nil }
+
+func encode(fields []zapcore.Field) logrus.Fields {
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(enc)
+	}
+	return enc.Fields
+}
