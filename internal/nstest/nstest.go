@@ -1,0 +1,58 @@
+package nstest
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+const marker = "A4S_NSTEST"
+
+// Isolate re-executes the calling test in new namespaces. It returns true in
+// the child, where the body must run, and false in the parent, where the
+// child's outcome has already been reported.
+//
+// Namespaces belong to threads and the code under test starts goroutines, so
+// a whole process has to be inside.
+func Isolate(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(marker) == t.Name() {
+		enter(t)
+		return true
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to create namespaces")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v=true", "-test.count=1", "-test.timeout=2m")
+	cmd.Env = append(os.Environ(), marker+"="+t.Name())
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("in its own namespaces: %v\n%s", err, out)
+	}
+	if testing.Verbose() {
+		t.Logf("in its own namespaces:\n%s", out)
+	}
+	return false
+}
+
+func enter(t *testing.T) {
+	t.Helper()
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		t.Fatalf("making mounts private: %v", err)
+	}
+	// sysctls below /proc/sys/net follow the namespace of whoever opens them.
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		t.Fatal(err)
+	}
+}
