@@ -1,0 +1,200 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// Ports on loopback, etcd's own.
+const (
+	ClientPort = 2379
+	PeerPort   = 2380
+)
+
+// startTimeout bounds the time from start to the first linearizable read. A
+// member that replays a large log on a slow disk needs minutes.
+const startTimeout = 5 * time.Minute
+
+// Options configures an embedded member.
+type Options struct {
+	// Dir is the data directory, made with mode 0700.
+	Dir string
+	// Name is the member name; it must stay the same for one Dir.
+	Name string
+	// CertFile, KeyFile and TrustedCAFile serve clients and authenticate
+	// them; the Peer files do the same between members.
+	CertFile, KeyFile, TrustedCAFile             string
+	PeerCertFile, PeerKeyFile, PeerTrustedCAFile string
+	// Args are user overrides, "name=value" with the names of etcd's
+	// configuration file.
+	Args []string
+	// Zap receives etcd's log.
+	Zap *zap.Logger
+	Log *logrus.Entry
+}
+
+// Server is one embedded etcd member.
+type Server struct {
+	opts Options
+	cfg  *embed.Config
+}
+
+// New checks the options and returns a member that is not started yet.
+func New(o Options) (*Server, error) {
+	cfg := embed.NewConfig()
+	cfg.Name = o.Name
+	cfg.Dir = o.Dir
+	client := url.URL{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", ClientPort)}
+	peer := url.URL{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", PeerPort)}
+	cfg.ListenClientUrls = []url.URL{client}
+	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
+	cfg.ListenPeerUrls = []url.URL{peer}
+	cfg.AdvertisePeerUrls = cfg.ListenPeerUrls
+	cfg.InitialCluster = cfg.InitialClusterFromName(o.Name)
+	cfg.ClientTLSInfo = transport.TLSInfo{CertFile: o.CertFile, KeyFile: o.KeyFile, TrustedCAFile: o.TrustedCAFile, ClientCertAuth: true}
+	cfg.PeerTLSInfo = transport.TLSInfo{CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile, TrustedCAFile: o.PeerTrustedCAFile, ClientCertAuth: true}
+	cfg.QuotaBackendBytes = 4 << 30
+	// The API server compacts; what etcd would compact by itself could be
+	// history that a watch still needs.
+	cfg.AutoCompactionMode = ""
+	if err := applyArgs(cfg, o.Args); err != nil {
+		return nil, err
+	}
+	return &Server{opts: o, cfg: cfg}, nil
+}
+
+// ClientURL is where clients reach the member.
+func (s *Server) ClientURL() string { return s.cfg.ListenClientUrls[0].String() }
+
+// Component returns the supervised member.
+func (s *Server) Component() component.Component {
+	return component.Component{Name: "etcd", Critical: true, Run: s.run}
+}
+
+// errFatal is what etcd said before it would have ended its process.
+type errFatal struct{ msg string }
+
+func (e *errFatal) Error() string { return "etcd: " + e.msg }
+
+func (s *Server) run(ctx context.Context, ready func()) (err error) {
+	if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
+		return s.unusable(err)
+	}
+	fatal := make(chan error, 1)
+	hook := &fatalHook{fatal: fatal}
+	s.cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.opts.Zap.WithOptions(zap.WithFatalHook(hook), zap.WithPanicHook(hook)))
+
+	e, err := s.start(fatal)
+	if err != nil {
+		return s.unusable(err)
+	}
+	defer e.Close()
+
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	select {
+	case <-e.Server.ReadyNotify():
+		ready()
+	case err := <-fatal:
+		return s.unusable(err)
+	case err := <-e.Err():
+		return s.unusable(err)
+	case <-e.Server.StopNotify():
+		return s.unusable(errors.New("stopped during its start"))
+	case <-timeout.C:
+		return s.unusable(fmt.Errorf("not ready within %s", startTimeout))
+	case <-ctx.Done():
+		return nil
+	}
+	select {
+	case err := <-fatal:
+		return s.unusable(err)
+	case err := <-e.Err():
+		return s.unusable(err)
+	case <-e.Server.StopNotify():
+		return s.unusable(errors.New("stopped by itself"))
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// start calls StartEtcd on a goroutine of its own, because what etcd calls
+// fatal leaves the goroutine it happens on.
+func (s *Server) start(fatal <-chan error) (*embed.Etcd, error) {
+	type result struct {
+		e   *embed.Etcd
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		res := result{err: errAborted}
+		defer func() {
+			if p := recover(); p != nil {
+				res = result{err: fmt.Errorf("etcd: %v", p)}
+			}
+			done <- res
+		}()
+		res.e, res.err = embed.StartEtcd(s.cfg)
+	}()
+	res := <-done
+	if errors.Is(res.err, errAborted) {
+		select {
+		case res.err = <-fatal:
+		default:
+		}
+	}
+	return res.e, res.err
+}
+
+var errAborted = errors.New("etcd gave up without a reason")
+
+// unusable says which directory is meant and what can be done about it.
+func (s *Server) unusable(err error) error {
+	p := &problem.Precondition{What: "datastore in " + s.opts.Dir, Err: err}
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		p.Fix = "free some disk space"
+	case errors.Is(err, syscall.EADDRINUSE):
+		p.What = fmt.Sprintf("ports %d and %d on 127.0.0.1 (datastore)", ClientPort, PeerPort)
+		p.Fix = "stop the process that holds them"
+	default:
+		p.Fix = "if the directory is damaged, move it away and restore a backup of it"
+	}
+	return p
+}
+
+// fatalHook replaces zap's "write, then exit the process" and "write, then
+// panic": it reports the message and ends only the goroutine.
+type fatalHook struct{ fatal chan<- error }
+
+// OnWrite implements zapcore.CheckWriteHook.
+func (h *fatalHook) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
+	msg := ce.Message
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(enc)
+	}
+	if cause, ok := enc.Fields["error"]; ok {
+		msg = fmt.Sprintf("%s: %v", msg, cause)
+	}
+	select {
+	case h.fatal <- &errFatal{msg: strings.TrimSpace(msg)}:
+	default:
+	}
+	goexit()
+}

@@ -1,0 +1,212 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/upstreamflags"
+	"github.com/a4s-io/a4s/server/datastore"
+)
+
+// Name is the component's name.
+const Name = "kube-apiserver"
+
+// readyPoll is how often a starting server is asked whether it is ready.
+const readyPoll = 100 * time.Millisecond
+
+// Files are the PEM files that the API server reads.
+type Files struct {
+	ClientCA                        string
+	ServingCert, ServingKey         string
+	KubeletCA                       string
+	KubeletClientCert, KubeletKey   string
+	RequestHeaderCA                 string
+	ProxyClientCert, ProxyClientKey string
+	// ServiceAccountKey signs and verifies service-account tokens.
+	ServiceAccountKey string
+	// EncryptionConfig is set when Secrets are encrypted at rest.
+	EncryptionConfig string
+	// AuditPolicy is set when AuditLog is.
+	AuditPolicy, AuditLog string
+	// CertDir is where upstream may write certificates; it stays empty.
+	CertDir string
+}
+
+// Options configures the API server.
+type Options struct {
+	BindAddress          string
+	Port                 int
+	AdvertiseAddress     net.IP
+	AdvertisePort        int
+	ServiceCIDR          string
+	ServiceNodePortRange string
+	ClusterDomain        string
+	Datastore            datastore.Endpoint
+	Files                Files
+	Seams                Seams
+	// Args are user overrides from --kube-apiserver-arg.
+	Args []string
+	Log  *logrus.Entry
+}
+
+// New returns the supervised API server. It is ready when /readyz says so.
+func New(o Options) component.Component {
+	return component.Component{
+		Name: Name,
+		// Long enough for the drain below and for in-flight requests, which
+		// upstream gives a minute.
+		StopTimeout: 75 * time.Second,
+		Run:         func(ctx context.Context, ready func()) error { return run(ctx, o, ready) },
+	}
+}
+
+// Validate parses the user's arguments without starting anything.
+func Validate(o Options) error {
+	_, err := parse(o)
+	return err
+}
+
+func parse(o Options) (*options.ServerRunOptions, error) {
+	s := options.NewServerRunOptions()
+	fss := s.Flags()
+	if err := upstreamflags.Parse(flatten(fss), "--kube-apiserver-arg", o.flags(), o.Args); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func run(ctx context.Context, o Options, ready func()) error {
+	s, err := parse(o)
+	if err != nil {
+		return err
+	}
+	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("setting feature gates: %w", err)
+	}
+	completed, err := s.Complete(ctx)
+	if err != nil {
+		return fmt.Errorf("completing the options: %w", err)
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return fmt.Errorf("invalid options: %w", errors.Join(errs...))
+	}
+	server, err := compose(completed, o.Seams)
+	if err != nil {
+		return err
+	}
+	prepared, err := server.PrepareRun()
+	if err != nil {
+		return fmt.Errorf("preparing the server chain: %w", err)
+	}
+	go signalReady(ctx, server, ready)
+	return prepared.Run(ctx)
+}
+
+// signalReady calls ready once the server's own readiness check passes.
+func signalReady(ctx context.Context, server *aggregatorapiserver.APIAggregator, ready func()) {
+	client, err := kubernetes.NewForConfig(rest.CopyConfig(server.GenericAPIServer.LoopbackClientConfig))
+	if err != nil {
+		return
+	}
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err == nil {
+			ready()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// flags are a4s' settings by upstream's flag names.
+func (o Options) flags() map[string]string {
+	f := o.Files
+	issuer := "https://kubernetes.default.svc." + o.ClusterDomain
+	m := map[string]string{
+		"advertise-address": o.AdvertiseAddress.String(),
+		"allow-privileged":  "true",
+		"anonymous-auth":    "false",
+		// Service addresses are routable only where kube-proxy runs, which a
+		// server without a node does not.
+		"enable-aggregator-routing":     "true",
+		"authorization-mode":            "Node,RBAC",
+		"enable-admission-plugins":      "NodeRestriction",
+		"bind-address":                  o.BindAddress,
+		"cert-dir":                      f.CertDir,
+		"client-ca-file":                f.ClientCA,
+		"etcd-cafile":                   o.Datastore.CAFile,
+		"etcd-certfile":                 o.Datastore.CertFile,
+		"etcd-keyfile":                  o.Datastore.KeyFile,
+		"etcd-servers":                  strings.Join(o.Datastore.URLs, ","),
+		"kubelet-client-certificate":    f.KubeletClientCert,
+		"kubelet-client-key":            f.KubeletKey,
+		"kubelet-certificate-authority": f.KubeletCA,
+		// A node's name need not resolve on the server.
+		"kubelet-preferred-address-types":    "InternalIP,ExternalIP,Hostname",
+		"profiling":                          "false",
+		"proxy-client-cert-file":             f.ProxyClientCert,
+		"proxy-client-key-file":              f.ProxyClientKey,
+		"requestheader-allowed-names":        ProxyClientName,
+		"requestheader-client-ca-file":       f.RequestHeaderCA,
+		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
+		"requestheader-group-headers":        "X-Remote-Group",
+		"requestheader-username-headers":     "X-Remote-User",
+		"secure-port":                        strconv.Itoa(o.Port),
+		"service-account-issuer":             issuer,
+		"service-account-key-file":           f.ServiceAccountKey,
+		"service-account-signing-key-file":   f.ServiceAccountKey,
+		"service-cluster-ip-range":           o.ServiceCIDR,
+		"service-node-port-range":            o.ServiceNodePortRange,
+		"shutdown-send-retry-after":          "true",
+		// Watches are told to end and reconnect instead of being cut.
+		"shutdown-watch-termination-grace-period": "5s",
+		"tls-cert-file":        f.ServingCert,
+		"tls-private-key-file": f.ServingKey,
+	}
+	if o.BindAddress == "" {
+		m["bind-address"] = "0.0.0.0"
+	}
+	if f.EncryptionConfig != "" {
+		m["encryption-provider-config"] = f.EncryptionConfig
+		m["encryption-provider-config-automatic-reload"] = "true"
+	}
+	if f.AuditLog != "" {
+		m["audit-log-path"] = f.AuditLog
+		m["audit-policy-file"] = f.AuditPolicy
+		m["audit-log-maxage"] = "30"
+		m["audit-log-maxbackup"] = "10"
+		m["audit-log-maxsize"] = "100"
+	}
+	return m
+}
+
+// ProxyClientName is the certificate name that aggregated API servers trust.
+const ProxyClientName = "system:auth-proxy"
+
+// flatten puts the named flag sets of a component into one.
+func flatten(fss cliflag.NamedFlagSets) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(Name, pflag.ContinueOnError)
+	for _, f := range fss.FlagSets {
+		fs.AddFlagSet(f)
+	}
+	return fs
+}

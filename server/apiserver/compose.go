@@ -1,0 +1,119 @@
+package apiserver
+
+import (
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericfilters "k8s.io/apiserver/pkg/endpoints/filters"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
+	"k8s.io/apiserver/pkg/util/webhook"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/controlplane"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
+)
+
+// compose builds the chain aggregator -> built-in APIs -> CRDs -> not found,
+// as kube-apiserver does, with the seams in place before each part is made.
+func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.APIAggregator, error) {
+	generic, informers, storageFactory, err := controlplaneapiserver.BuildGenericConfig(
+		opts.CompletedOptions,
+		[]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
+		controlplane.DefaultAPIResourceConfigSource(),
+		generatedopenapi.GetOpenAPIDefinitions,
+	)
+	if err != nil {
+		return nil, fmt.Errorf("building the generic configuration: %w", err)
+	}
+	seams.applyGeneric(generic)
+
+	kube, serviceResolver, admission, err := app.CreateKubeAPIServerConfig(opts, generic, informers, storageFactory)
+	if err != nil {
+		return nil, fmt.Errorf("building the configuration of the built-in APIs: %w", err)
+	}
+	cp := kube.ControlPlane
+
+	authInfo := webhook.NewDefaultAuthenticationInfoResolverWrapper(cp.ProxyTransport, generic.EgressSelector, generic.LoopbackClientConfig, generic.TracerProvider)
+	crds, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic, informers, admission, opts.CompletedOptions, opts.MasterCount, serviceResolver, authInfo)
+	if err != nil {
+		return nil, fmt.Errorf("building the configuration of the CRD server: %w", err)
+	}
+	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic, opts.CompletedOptions, informers, serviceResolver, cp.ProxyTransport, cp.Extra.PeerProxy, admission)
+	if err != nil {
+		return nil, fmt.Errorf("building the configuration of the aggregator: %w", err)
+	}
+	if seams.Storage != nil {
+		// These two make getters of their own instead of inheriting ours.
+		crds.GenericConfig.RESTOptionsGetter = seams.Storage(crds.GenericConfig.RESTOptionsGetter)
+		crds.ExtraConfig.CRDRESTOptionsGetter = seams.Storage(crds.ExtraConfig.CRDRESTOptionsGetter)
+		aggregator.GenericConfig.RESTOptionsGetter = seams.Storage(aggregator.GenericConfig.RESTOptionsGetter)
+	}
+
+	seams.applyFront(&aggregator.GenericConfig.Config)
+
+	notFound := notfoundhandler.New(generic.Serializer, genericfilters.NoMuxAndDiscoveryIncompleteKey)
+	crdServer, err := crds.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
+	if err != nil {
+		return nil, fmt.Errorf("building the CRD server: %w", err)
+	}
+	kubeServer, err := kube.Complete().New(crdServer.GenericAPIServer)
+	if err != nil {
+		return nil, fmt.Errorf("building the built-in APIs: %w", err)
+	}
+	if seams.REST != nil {
+		if err := seams.REST(kubeServer.ControlPlane.GenericAPIServer); err != nil {
+			return nil, fmt.Errorf("installing the APIs of a4s: %w", err)
+		}
+	}
+	crdEnabled := generic.MergedResourceConfig.ResourceEnabled(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
+	server, err := controlplaneapiserver.CreateAggregatorServer(aggregator.Complete(), kubeServer.ControlPlane.GenericAPIServer,
+		crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdEnabled, priorities(legacyscheme.Scheme))
+	if err != nil {
+		return nil, fmt.Errorf("building the aggregator: %w", err)
+	}
+	return server, nil
+}
+
+// Group priorities decide the order in which clients such as kubectl look a
+// short name up. Upstream exports those of the generic groups only; the
+// workload groups stand here in the order that users know.
+const (
+	firstWorkloadPriority = 17895 // below core (18000), above every generic group
+	defaultGroupPriority  = 15000
+)
+
+func workloadGroups() []string {
+	return []string{"apps", "autoscaling", "batch", "networking.k8s.io", "policy", "storage.k8s.io", "scheduling.k8s.io", "node.k8s.io", "resource.k8s.io"}
+}
+
+// priorities gives every group version of the scheme its place in discovery.
+// Within a group the scheme's own order of preference decides.
+func priorities(scheme *runtime.Scheme) map[schema.GroupVersion]controlplaneapiserver.APIServicePriority {
+	out := controlplaneapiserver.DefaultGenericAPIServicePriorities()
+	group := map[string]int32{}
+	for i, g := range workloadGroups() {
+		group[g] = firstWorkloadPriority - int32(i)
+	}
+	perGroup := map[string]int32{}
+	for _, gv := range scheme.PrioritizedVersionsAllGroups() {
+		rank := perGroup[gv.Group]
+		perGroup[gv.Group]++
+		if _, ok := out[gv]; ok || gv.Version == runtime.APIVersionInternal {
+			continue
+		}
+		p, ok := group[gv.Group]
+		if !ok {
+			p = defaultGroupPriority
+		}
+		out[gv] = controlplaneapiserver.APIServicePriority{Group: p, Version: 100 - rank}
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/configz"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/upstreamflags"
+)
+
+// Name is the component's name.
+const Name = "kube-controller-manager"
+
+// readyPoll is how often the effect of the controllers is looked for.
+const readyPoll = 250 * time.Millisecond
+
+// Options configures the controller manager.
+type Options struct {
+	// Kubeconfig authenticates as system:kube-controller-manager.
+	Kubeconfig  string
+	ClusterCIDR string
+	ServiceCIDR string
+	// ServiceAccountKey signs service-account tokens.
+	ServiceAccountKey string
+	// RootCA is handed to every pod to verify the API with.
+	RootCA string
+	// ClientCACert and ClientCAKey sign client certificate requests,
+	// ServerCACert and ServerCAKey those of kubelets for serving.
+	ClientCACert, ClientCAKey string
+	ServerCACert, ServerCAKey string
+	// Args are user overrides from --kube-controller-manager-arg.
+	Args []string
+	Log  *logrus.Entry
+}
+
+// New returns the supervised controller manager. It is ready when its
+// controllers have made the default service account.
+func New(o Options) component.Component {
+	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
+}
+
+// Validate parses the user's arguments without starting anything.
+func Validate(o Options) error {
+	_, err := parse(o)
+	return err
+}
+
+func parse(o Options) (*options.KubeControllerManagerOptions, error) {
+	s, err := options.NewKubeControllerManagerOptions()
+	if err != nil {
+		return nil, fmt.Errorf("making the default options: %w", err)
+	}
+	fs := pflag.NewFlagSet(Name, pflag.ContinueOnError)
+	fss := s.Flags(app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases())
+	for _, f := range fss.FlagSets {
+		fs.AddFlagSet(f)
+	}
+	s.ParsedFlags = &fss
+	return s, upstreamflags.Parse(fs, "--kube-controller-manager-arg", o.flags(), o.Args)
+}
+
+func (o Options) flags() map[string]string {
+	m := map[string]string{
+		"allocate-node-cidrs":              "true",
+		"cluster-cidr":                     o.ClusterCIDR,
+		"configure-cloud-routes":           "false",
+		"controllers":                      "*,bootstrap-signer-controller,token-cleaner-controller",
+		"kubeconfig":                       o.Kubeconfig,
+		"leader-elect":                     "false",
+		"profiling":                        "false",
+		"root-ca-file":                     o.RootCA,
+		"secure-port":                      "0",
+		"service-account-private-key-file": o.ServiceAccountKey,
+		"service-cluster-ip-range":         o.ServiceCIDR,
+		"use-service-account-credentials":  "true",
+	}
+	for _, signer := range []string{"kube-apiserver-client", "kubelet-client", "legacy-unknown"} {
+		m["cluster-signing-"+signer+"-cert-file"] = o.ClientCACert
+		m["cluster-signing-"+signer+"-key-file"] = o.ClientCAKey
+	}
+	m["cluster-signing-kubelet-serving-cert-file"] = o.ServerCACert
+	m["cluster-signing-kubelet-serving-key-file"] = o.ServerCAKey
+	return m
+}
+
+func run(ctx context.Context, o Options, ready func()) error {
+	s, err := parse(o)
+	if err != nil {
+		return err
+	}
+	if err := s.ComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("setting feature gates: %w", err)
+	}
+	// An earlier run in this process left its entry, and a second one of the
+	// same name is refused.
+	configz.Delete(app.ConfigzName)
+	c, err := s.Config(ctx, app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases())
+	if err != nil {
+		return fmt.Errorf("building the configuration: %w", err)
+	}
+	go signalReady(ctx, c.Client, ready)
+	return app.Run(ctx, c.Complete())
+}
+
+func signalReady(ctx context.Context, client kubernetes.Interface, ready func()) {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		if _, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err == nil {
+			ready()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,37 @@
+// Package datastore is the interface between the control plane and whatever
+// keeps its objects. Embedded etcd is the first implementation; others join
+// by implementing Datastore.
+//
+// Invariants: the control plane reaches its datastore only through Endpoint,
+// as an etcd client; a datastore is a critical component, the process ends
+// when it does; Check never changes what is on disk.
+//
+// Only server may import it. It imports no Kubernetes code.
+package datastore
+
+import (
+	"context"
+
+	"github.com/a4s-io/a4s/internal/component"
+)
+
+// Endpoint is how an etcd v3 client reaches a datastore.
+type Endpoint struct {
+	// URLs are the client URLs.
+	URLs []string
+	// CAFile, CertFile and KeyFile are PEM files for mutual TLS.
+	CAFile, CertFile, KeyFile string
+}
+
+// Datastore keeps the objects of the control plane.
+type Datastore interface {
+	// Check finds out, before anything is started, whether the datastore can
+	// start on what is there. It returns a *problem.Precondition for a
+	// damaged or unusable data directory and a *problem.Input for a setting.
+	Check(ctx context.Context) error
+	// Component returns the supervised datastore. It is ready when it serves
+	// linearizable reads.
+	Component() component.Component
+	// Endpoint returns how to reach it once it is ready.
+	Endpoint() Endpoint
+}
