@@ -1,0 +1,42 @@
+package atomicfile
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestWriteReplacesContentAndMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	for _, tc := range []struct {
+		data string
+		mode fs.FileMode
+	}{{"long first content", 0o644}, {"second", 0o600}, {"", 0o660}} {
+		if err := WriteGroup(path, []byte(tc.data), tc.mode, os.Getgid()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != tc.data {
+			t.Fatalf("content %q, %v; want %q", got, err, tc.data)
+		}
+		if fi, err := os.Stat(path); err != nil || fi.Mode() != tc.mode {
+			t.Fatalf("mode %v, %v; want %v", fi.Mode(), err, tc.mode)
+		}
+	}
+}
+
+func TestFailedWriteLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "occupied")
+	if err := os.Mkdir(target, 0o755); err != nil { // rename onto a directory fails
+		t.Fatal(err)
+	}
+	if err := Write(target, []byte("x"), 0o600); err == nil {
+		t.Fatal("Write replaced a directory")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("left behind: %v, %v", entries, err)
+	}
+}

@@ -1,0 +1,13 @@
+// Package pki makes, checks and renews the keys and certificates of a server,
+// and signs the certificates of nodes.
+//
+// Invariants: the CAs and the service-account key appear all together on
+// first start and are never made again, because everything that trusts them
+// would be lost without a word: a missing or damaged one is an error that
+// names the file. Leaf certificates are renewed at start, with the key they
+// had. Keys have mode 0600 in a directory of mode 0700 and never leave this
+// machine. From a signing request only the public key is taken; subject and
+// names are the caller's decision.
+//
+// server and agent may import it. It imports no Kubernetes code.
+package pki

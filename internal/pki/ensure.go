@@ -1,0 +1,246 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/internal/atomicfile"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// Options says what Ensure makes.
+type Options struct {
+	// SANs are the names and addresses of the API and supervisor port. Each
+	// is an IP address or a DNS name.
+	SANs []string
+	// Log receives a line for each certificate that is made or renewed.
+	Log *logrus.Entry
+	// Now replaces the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Ensure makes the PKI in dir on first start, and afterwards checks it and
+// renews the leaf certificates that need it. The parent of dir must exist.
+func Ensure(dir string, opts Options) (*Files, error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Log == nil {
+		opts.Log = logrus.WithField("component", "pki")
+	}
+	f := FilesIn(dir)
+	if err := ensureAuthorities(f, opts); err != nil {
+		return nil, err
+	}
+	if _, err := loadKey(f.ServiceAccountKey); err != nil {
+		return nil, &problem.Precondition{What: "service-account key " + f.ServiceAccountKey, Err: err, Fix: fixCA}
+	}
+	authorities := map[Pair]*Authority{}
+	for _, ca := range f.authorities() {
+		a, err := loadAuthority(ca.pair, opts.Now)
+		if err != nil {
+			return nil, err
+		}
+		if left := a.certs[0].NotAfter.Sub(opts.Now()); left < LeafLife {
+			opts.Log.Warnf("certificate authority %s expires in %d days", ca.pair.Cert, int(left.Hours()/24))
+		}
+		authorities[ca.pair] = a
+	}
+	for _, l := range f.leaves(opts) {
+		if err := ensureLeaf(l.pair, authorities[l.ca], l.leaf, opts); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+type authorityFile struct {
+	name string
+	pair Pair
+}
+
+func (f *Files) authorities() []authorityFile {
+	return []authorityFile{
+		{"server-ca", f.ServerCA},
+		{"client-ca", f.ClientCA},
+		{"request-header-ca", f.RequestHeaderCA},
+		{"etcd-server-ca", f.EtcdServerCA},
+		{"etcd-peer-ca", f.EtcdPeerCA},
+	}
+}
+
+type leafFile struct {
+	pair, ca Pair
+	leaf     Leaf
+}
+
+func (f *Files) leaves(opts Options) []leafFile {
+	client := func(pair, ca Pair, cn string, org ...string) leafFile {
+		return leafFile{pair, ca, Leaf{CommonName: cn, Organization: org, Client: true}}
+	}
+	names, ips := SplitSANs(opts.SANs)
+	loopback := Leaf{
+		DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		// etcd dials itself with its serving certificate.
+		Client: true, Server: true,
+	}
+	etcdServer, etcdPeer := loopback, loopback
+	etcdServer.CommonName, etcdPeer.CommonName = "etcd-server", "etcd-peer"
+	return []leafFile{
+		{f.ServingAPIServer, f.ServerCA, Leaf{CommonName: "kube-apiserver", DNSNames: names, IPs: ips, Server: true}},
+		client(f.Admin, f.ClientCA, "system:admin", GroupMasters),
+		client(f.Supervisor, f.ClientCA, "system:a4s-supervisor", GroupMasters),
+		client(f.ControllerManager, f.ClientCA, "system:kube-controller-manager"),
+		client(f.Scheduler, f.ClientCA, "system:kube-scheduler"),
+		client(f.APIServerKubeletClient, f.ClientCA, UserKubeletClient),
+		client(f.AuthProxy, f.RequestHeaderCA, UserAuthProxy),
+		client(f.EtcdClient, f.EtcdServerCA, "etcd-client"),
+		{f.EtcdServer, f.EtcdServerCA, etcdServer},
+		{f.EtcdPeer, f.EtcdPeerCA, etcdPeer},
+	}
+}
+
+// SplitSANs sorts names and addresses apart and drops duplicates.
+func SplitSANs(sans []string) (names []string, ips []net.IP) {
+	for _, s := range sans {
+		if ip := net.ParseIP(s); ip != nil {
+			if !slices.ContainsFunc(ips, ip.Equal) {
+				ips = append(ips, ip)
+			}
+		} else if s != "" && !slices.Contains(names, s) {
+			names = append(names, s)
+		}
+	}
+	return names, ips
+}
+
+// ensureAuthorities makes the CAs and the service-account key in a directory
+// of their own and renames it, so that a crash on first start leaves either
+// none or all of them. Later a missing one is therefore always a loss.
+func ensureAuthorities(f *Files, opts Options) error {
+	if err := os.Remove(f.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return os.Chmod(f.Dir, 0o700) // it is not empty: made before
+	}
+	staging := f.Dir + ".new"
+	if err := os.RemoveAll(staging); err != nil {
+		return err
+	}
+	s := FilesIn(staging)
+	if err := os.MkdirAll(filepath.Dir(s.EtcdServerCA.Cert), 0o700); err != nil {
+		return err
+	}
+	for _, ca := range s.authorities() {
+		cert, key, err := newAuthority(ca.name, opts.Now())
+		if err != nil {
+			return fmt.Errorf("making %s: %w", ca.name, err)
+		}
+		if err := atomicfile.Write(ca.pair.Key, key, 0o600); err != nil {
+			return err
+		}
+		if err := atomicfile.Write(ca.pair.Cert, cert, 0o644); err != nil {
+			return err
+		}
+	}
+	if _, err := EnsureKey(s.ServiceAccountKey); err != nil {
+		return err
+	}
+	if err := os.Rename(staging, f.Dir); err != nil {
+		return err
+	}
+	opts.Log.WithField("dir", f.Dir).Info("made the certificate authorities of a new cluster")
+	return atomicfile.SyncDir(filepath.Dir(f.Dir))
+}
+
+func loadKey(path string) (crypto.Signer, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseKey(data)
+}
+
+// ensureLeaf keeps the key of a leaf and renews the certificate if needed. A
+// damaged leaf is not replaced silently: it tells of a damaged disk.
+func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) error {
+	bad := func(file string, err error) error {
+		return &problem.Precondition{What: "certificate file " + file, Err: err,
+			Fix: fmt.Sprintf("check the disk, then remove %s and %s; they are made again at the next start", p.Cert, p.Key)}
+	}
+	key, err := EnsureKey(p.Key)
+	if err != nil {
+		var pathErr *fs.PathError
+		if errors.As(err, &pathErr) {
+			return err // reading or writing failed; the content is not at fault
+		}
+		return bad(p.Key, err)
+	}
+	reason := "it did not exist"
+	data, err := os.ReadFile(p.Cert)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		certs, err := ParseCerts(data)
+		if err != nil {
+			return bad(p.Cert, err)
+		}
+		if !samePublicKey(certs[0].PublicKey, key.Public()) {
+			return bad(p.Key, fmt.Errorf("does not belong to the certificate %s", p.Cert))
+		}
+		if reason = renewReason(certs[0], ca, want, opts.Now()); reason == "" {
+			return nil
+		}
+	}
+	signed, err := ca.Sign(key.Public(), want)
+	if err != nil {
+		return fmt.Errorf("signing %s: %w", p.Cert, err)
+	}
+	if err := atomicfile.Write(p.Cert, signed, 0o644); err != nil {
+		return err
+	}
+	opts.Log.WithField("file", p.Cert).Debugf("signed a certificate because %s", reason)
+	return nil
+}
+
+// renewReason says why cert has to be replaced, or "" if it is good.
+func renewReason(cert *x509.Certificate, ca *Authority, want Leaf, now time.Time) string {
+	switch {
+	case cert.NotAfter.Sub(now) < RenewBefore:
+		return "the old one expires on " + cert.NotAfter.Format(time.RFC3339)
+	case now.Before(cert.NotBefore):
+		return "the old one is not valid yet"
+	case cert.CheckSignatureFrom(ca.certs[0]) != nil:
+		return "the certificate authority changed"
+	case cert.Subject.CommonName != want.CommonName || !slices.Equal(cert.Subject.Organization, want.Organization):
+		return "its subject changed"
+	case !sameSet(cert.DNSNames, want.DNSNames) || !sameSet(ipStrings(cert.IPAddresses), ipStrings(want.IPs)):
+		return "its names or addresses changed"
+	}
+	return ""
+}
+
+func sameSet(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(slices.Compact(a), slices.Compact(b))
+}
+
+func ipStrings(ips []net.IP) []string {
+	out := make([]string, 0, len(ips))
+	for _, ip := range ips {
+		out = append(out, ip.String())
+	}
+	return out
+}
