@@ -1,0 +1,90 @@
+# a4s: build, run and test. `make help` lists the targets.
+.DEFAULT_GOAL := build
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+
+# One set of build settings for everything, so that the binary, the tests and
+# vet share one build cache. The file is in shell syntax; see there.
+export CGO_ENABLED := $(shell . ./Makefile.env && echo "$$CGO_ENABLED")
+export GOFLAGS := $(shell . ./Makefile.env && echo "$$GOFLAGS")
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# Lazy, so that `make deps` works before there is a Go.
+LDFLAGS = -linkmode external -extldflags -static $(shell scripts/ldflags.sh)
+PLATFORM = $(shell go env GOOS)-$(shell go env GOARCH)
+
+PAYLOAD := embedded/payload/archive/.stamp
+# The payload's inputs: its sources, and go.mod for the versions of the rest.
+PAYLOAD_INPUTS := go.mod Makefile.env \
+	$(wildcard embedded/shim/*.go embedded/pause/*.go embedded/payload/format/*.go) \
+	$(wildcard internal/ociarchive/*.go scripts/payload/*.go)
+
+.PHONY: build
+build: $(PAYLOAD) ## Build bin/a4s (the default)
+	@mkdir -p bin
+	go build -ldflags '$(LDFLAGS)' -o bin/a4s .
+
+$(PAYLOAD): $(PAYLOAD_INPUTS)
+	@echo "Building the carried programs (shim, runc, CNI plugins, sandbox image)"
+	@go run ./scripts/payload
+	@touch $@
+
+.PHONY: payload
+payload: $(PAYLOAD) ## Build only the programs that the binary carries
+
+.PHONY: run
+run: deps build ## Build, and run a single-node cluster in the foreground (as root)
+	$(SUDO) bin/a4s server $(ARGS)
+
+.PHONY: deps
+deps: ## Install what is missing on this Debian machine, check for Go
+	@scripts/install-deps.sh
+
+.PHONY: test
+test: deps test-unit test-integration test-e2e ## Run every test
+
+.PHONY: test-unit
+test-unit: $(PAYLOAD) ## Run the unit tests, those of light packages with the race detector
+	go test -race $$(scripts/light-packages.sh light)
+	set -- $$(scripts/light-packages.sh heavy); [ $$# = 0 ] || go test "$$@"
+
+.PHONY: test-integration
+test-integration: $(PAYLOAD) ## Run the tests that start components in the test process (as root)
+	go test -count=1 -timeout 20m ./tests/integration/...
+
+.PHONY: test-e2e
+test-e2e: build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
+	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 40m ./tests/e2e/...
+
+.PHONY: lint
+lint: vet ## Check formatting, go vet and staticcheck
+	go run $(STATICCHECK) ./...
+
+.PHONY: vet
+vet: ## Check formatting and go vet
+	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l) && \
+	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+
+.PHONY: release
+release: deps $(PAYLOAD) ## Build dist/: the stripped binary, compressed, with checksums; print the sizes
+	@mkdir -p dist
+	go build -ldflags '-s -w $(LDFLAGS)' -o dist/a4s-$(PLATFORM) .
+	cd dist && zstd -q -f -19 -T0 a4s-$(PLATFORM) -o a4s-$(PLATFORM).zst
+	cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do sha256sum $$f > $$f.sha256; done
+	@cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do \
+		printf '%s  %s bytes (%s MB)  sha256 %s\n' $$f $$(stat -c %s $$f) $$(($$(stat -c %s $$f) / 1000000)) $$(cut -d' ' -f1 $$f.sha256); done
+
+.PHONY: docs
+docs: ## Write the configuration reference from the flags
+	go run ./scripts/gendocs
+
+.PHONY: clean
+clean: ## Remove what the targets above built (not the Go build cache)
+	rm -rf bin dist
+	cd embedded/payload/archive && rm -f .stamp payload.tar.zst payload.sha256
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,14 @@
+// Package payload carries the programs that a4s runs beside itself (the
+// containerd shim, runc, the CNI plugins) and the sandbox image, and extracts
+// them.
+//
+// Invariants: a payload lives at <data dir>/data/<sha256 of the archive>, so a
+// new version never touches the files of an old one; the directory appears
+// whole or not at all; every start checks every file and replaces one that is
+// not as it was built, without touching the inode that a running process may
+// hold; an old version is removed only when no process runs from it, because
+// the pods of a running shim outlive a restart of a4s.
+//
+// The agent's wiring imports it. The package compiles without a payload; then
+// Extract says so.
+package payload

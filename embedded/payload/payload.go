@@ -1,0 +1,66 @@
+//go:build linux
+
+package payload
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/a4s-io/a4s/embedded/payload/format"
+)
+
+//go:embed archive
+var carried embed.FS
+
+// ErrNotBuilt says that the binary was linked before its payload was built.
+var ErrNotBuilt = errors.New("this binary was built without its payload: build it with make")
+
+// Payload is an extracted payload. Every path is absolute.
+type Payload struct {
+	// Dir is the directory of this version.
+	Dir string
+	// BinDir holds the shim and runc.
+	BinDir string
+	// CNIBinDir holds the CNI plugins and nothing else.
+	CNIBinDir string
+	// ShimPath is containerd-shim-runc-v2.
+	ShimPath string
+	// RuncPath is runc.
+	RuncPath string
+	// PauseImageTar is an OCI archive of the sandbox image.
+	PauseImageTar string
+}
+
+// Extract makes the payload of this binary available below dataDir and removes
+// superseded versions that nothing runs from. A failed property of the file
+// system is a *problem.Precondition.
+func Extract(ctx context.Context, dataDir string) (*Payload, error) {
+	manifest, err := carried.ReadFile("archive/" + format.ManifestName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotBuilt
+	}
+	if err != nil {
+		return nil, err
+	}
+	archive, err := carried.ReadFile("archive/" + format.ArchiveName)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotBuilt, err)
+	}
+	return extract(ctx, dataDir, manifest, archive)
+}
+
+// in names the parts of the payload at dir.
+func in(dir string) *Payload {
+	return &Payload{
+		Dir:           dir,
+		BinDir:        filepath.Join(dir, "bin"),
+		CNIBinDir:     filepath.Join(dir, "bin", "cni"),
+		ShimPath:      filepath.Join(dir, "bin", "containerd-shim-runc-v2"),
+		RuncPath:      filepath.Join(dir, "bin", "runc"),
+		PauseImageTar: filepath.Join(dir, "images", "pause.tar"),
+	}
+}

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Installs what building and running a4s needs on Debian and is missing here.
+# Quick and silent when nothing is. Go is only checked: Debian 12 has none that
+# is new enough, and how to install it is the developer's choice.
+set -eu
+cd "$(dirname "$0")/.."
+
+# gcc, libc6-dev, libseccomp-dev, make, git: to build. zstd: the release.
+# The others: what a node runs, and what its tests look at.
+packages="gcc libc6-dev libseccomp-dev make git zstd ca-certificates
+	nftables iptables iproute2 conntrack kmod curl"
+
+fail() {
+	echo "install-deps: $*" >&2
+	exit 1
+}
+
+missing=
+if command -v dpkg-query >/dev/null; then
+	for p in $packages; do
+		case $(dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null || true) in
+		ii*) ;;
+		*) missing="$missing $p" ;;
+		esac
+	done
+else
+	for c in gcc make git zstd nft iptables ip conntrack modprobe curl; do
+		PATH=$PATH:/usr/sbin:/sbin command -v $c >/dev/null || missing="$missing $c"
+	done
+	[ -z "$missing" ] || fail "this is not Debian: install by hand what is missing:$missing (and the headers and static libraries of libc and libseccomp)"
+fi
+
+if [ -n "$missing" ]; then
+	sudo=
+	if [ "$(id -u)" != 0 ]; then
+		command -v sudo >/dev/null || fail "missing packages:$missing: run as root: apt-get install$missing"
+		sudo=sudo
+	fi
+	echo "Installing:$missing"
+	export DEBIAN_FRONTEND=noninteractive
+	$sudo apt-get update -q
+	# shellcheck disable=SC2086 # one package a word
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+fi
+
+# Run in the module, so that a Go that can fetch the version in go.mod does.
+want=$(sed -n 's/^go //p' go.mod)
+command -v go >/dev/null || fail "Go $want or newer is needed and there is no go in PATH: see https://go.dev/doc/install"
+have=$(go env GOVERSION) || fail "Go $want or newer is needed: see https://go.dev/doc/install"
+have=${have#go}
+if [ "$(printf '%s\n%s\n' "$want" "${have%% *}" | sort -V | head -n 1)" != "$want" ]; then
+	fail "Go $want or newer is needed, $(command -v go) is $have: see https://go.dev/doc/install"
+fi

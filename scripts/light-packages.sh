@@ -1,0 +1,22 @@
+#!/bin/sh
+# Prints the packages that have unit tests: with "light" those that build in
+# seconds, because they do not depend on the Kubernetes server code, with
+# "heavy" the others. Tests below tests/ that need a running cluster are in
+# neither list.
+set -eu
+cd "$(dirname "$0")/.."
+case ${1-} in
+light | heavy) ;;
+*)
+	echo "usage: $0 light|heavy" >&2
+	exit 1
+	;;
+esac
+go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}' ./... |
+	awk -v want="$1" '
+		NF == 0 || $1 ~ /\/tests\/(integration|e2e)(\/|$)/ { next }
+		{
+			kind = "light"
+			for (i = 2; i <= NF; i++) if ($i ~ /^k8s\.io\/kubernetes\//) kind = "heavy"
+			if (kind == want) print $1
+		}'

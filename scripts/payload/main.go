@@ -1,0 +1,224 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/a4s-io/a4s/embedded/payload/format"
+	"github.com/a4s-io/a4s/internal/ociarchive"
+)
+
+// runc is built as the main module that it is: it pins other versions of what
+// it shares with containerd and Kubernetes.
+const (
+	runcModule  = "github.com/opencontainers/runc"
+	runcVersion = "v1.5.2"
+	// runcSum is the module's hash as go.sum would hold it.
+	runcSum = "h1:eUUowc2WJCnFYzI87C1WqRcu356Dk/wsoi90y+2wEfE="
+	// Without the libpathrs tag, which would need a library of its own.
+	runcTags = "seccomp,urfave_cli_no_docs,netgo,osusergo"
+
+	pauseRef = "docker.io/a4s/pause:1"
+	outDir   = "embedded/payload/archive"
+)
+
+// seccompHeader is what a machine without libseccomp-dev lacks.
+const seccompHeader = "/usr/include/seccomp.h"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "payload: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	if _, err := os.Stat("embedded/shim/main.go"); err != nil {
+		return fmt.Errorf("run this from the root of the repository: %w", err)
+	}
+	tmp, err := os.MkdirTemp("", "a4s-payload-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	b := builder{ctx: ctx, dir: tmp}
+
+	steps := []func() error{b.shim, b.runc, b.cni, b.pause}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	files, err := b.files()
+	if err != nil {
+		return err
+	}
+	archive, manifest, err := format.Pack(files)
+	if err != nil {
+		return err
+	}
+	// The manifest last: with an archive of another build it is refused at
+	// run time, never mistaken for a match.
+	if err := replace(filepath.Join(outDir, format.ArchiveName), archive); err != nil {
+		return err
+	}
+	if err := replace(filepath.Join(outDir, format.ManifestName), manifest); err != nil {
+		return err
+	}
+	report(files, archive)
+	return nil
+}
+
+// builder runs the Go tool with its output below dir.
+type builder struct {
+	ctx context.Context
+	dir string
+}
+
+func (b builder) path(name string) string { return filepath.Join(b.dir, filepath.FromSlash(name)) }
+
+// goTool runs the Go tool. Its errors carry what the tool said.
+func (b builder) goTool(env []string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(b.ctx, "go", args...)
+	cmd.Env = append(os.Environ(), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// static builds packages of this module without cgo, so that they need nothing
+// of the machine.
+func (b builder) static(out, ldflags string, packages ...string) error {
+	args := append([]string{"build", "-o", out, "-ldflags", "-s -w " + ldflags}, packages...)
+	_, err := b.goTool([]string{"CGO_ENABLED=0"}, args...)
+	return err
+}
+
+// version returns the version of a module in go.mod.
+func (b builder) version(module string) (string, error) {
+	out, err := b.goTool(nil, "list", "-m", "-f", "{{.Version}}", module)
+	return strings.TrimSpace(string(out)), err
+}
+
+func (b builder) shim() error {
+	const module = "github.com/containerd/containerd/v2"
+	v, err := b.version(module)
+	if err != nil {
+		return err
+	}
+	return b.static(b.path("bin/containerd-shim-runc-v2"), "-X "+module+"/version.Version="+strings.TrimPrefix(v, "v"), "./embedded/shim")
+}
+
+func (b builder) cni() error {
+	const module = "github.com/containernetworking/plugins"
+	v, err := b.version(module)
+	if err != nil {
+		return err
+	}
+	return b.static(b.path("bin/cni")+"/", "-X "+module+"/pkg/utils/buildversion.BuildVersion="+v,
+		module+"/plugins/main/bridge", module+"/plugins/ipam/host-local", module+"/plugins/meta/portmap")
+}
+
+func (b builder) runc() error {
+	if _, err := os.Stat(seccompHeader); err != nil {
+		return fmt.Errorf("runc needs the headers of libseccomp (run 'make deps', or install libseccomp-dev): %w", err)
+	}
+	out, err := b.goTool(nil, "mod", "download", "-json", runcModule+"@"+runcVersion)
+	if err != nil {
+		return err
+	}
+	var got struct{ Sum string }
+	if err := json.Unmarshal(out, &got); err != nil {
+		return fmt.Errorf("reading what the Go tool says of %s: %w", runcModule, err)
+	}
+	if got.Sum != runcSum {
+		return fmt.Errorf("%s@%s has the hash %s, want %s: this is not the source that was reviewed", runcModule, runcVersion, got.Sum, runcSum)
+	}
+	_, err = b.goTool([]string{"CGO_ENABLED=1", "GOBIN=" + b.path("bin")},
+		"install", "-tags", runcTags, "-ldflags", "-s -w -extldflags -static", runcModule+"@"+runcVersion)
+	return err
+}
+
+func (b builder) pause() error {
+	if err := b.static(b.path("pause"), "", "./embedded/pause"); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(b.path("pause"))
+	if err != nil {
+		return err
+	}
+	var image bytes.Buffer
+	err = ociarchive.Write(&image, ociarchive.Image{
+		Ref: pauseRef, Architecture: runtime.GOARCH,
+		Entrypoint: []string{"/pause"}, User: "65535:65535",
+		Files: []ociarchive.File{{Path: "/pause", Mode: 0o755, Data: data}},
+		// The payload is compressed as a whole, and better than by gzip.
+		Plain: true,
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(b.path("images"), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(b.path("images/pause.tar"), image.Bytes(), 0o644)
+}
+
+// files reads what the payload consists of. A fixed list, so that a step that
+// made too little fails here.
+func (b builder) files() ([]format.File, error) {
+	var files []format.File
+	for _, name := range []string{
+		"bin/containerd-shim-runc-v2", "bin/runc",
+		"bin/cni/bridge", "bin/cni/host-local", "bin/cni/portmap", "images/pause.tar",
+	} {
+		data, err := os.ReadFile(b.path(name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, format.File{Path: name, Data: data})
+	}
+	return files, nil
+}
+
+// replace writes the file if its content is another one.
+func replace(name string, data []byte) error {
+	old, err := os.ReadFile(name)
+	if err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.WriteFile(name+".tmp", data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".tmp", name)
+}
+
+func report(files []format.File, archive []byte) {
+	total := 0
+	for _, f := range files {
+		fmt.Printf("  %-32s %6.1f MB\n", f.Path, float64(len(f.Data))/1e6)
+		total += len(f.Data)
+	}
+	fmt.Printf("  %-32s %6.1f MB, %.1f MB compressed\n", "payload", float64(total)/1e6, float64(len(archive))/1e6)
+}
