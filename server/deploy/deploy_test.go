@@ -1,0 +1,57 @@
+package deploy
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/a4s-io/a4s/manifests"
+)
+
+func TestCarriedManifestsRender(t *testing.T) {
+	objects, err := Render(manifests.FS, Values{ClusterDNS: "10.43.0.10"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, u := range objects {
+		if u.GetKind() == "" || u.GetAPIVersion() == "" || u.GetName() == "" {
+			t.Errorf("incomplete object %v", u.Object)
+		}
+		found[u.GetKind()+"/"+u.GetName()] = true
+		if u.GetName() == "kube-dns" {
+			if ip, _, _ := nested(u.Object, "spec", "clusterIP"); ip != "10.43.0.10" {
+				t.Errorf("kube-dns has clusterIP %v, want the configured one", ip)
+			}
+		}
+	}
+	for _, want := range []string{"ClusterRole/a4s:node", "ClusterRoleBinding/a4s:kube-apiserver-to-kubelet", "Service/kube-dns"} {
+		if !found[want] {
+			t.Errorf("%s is not carried", want)
+		}
+	}
+}
+
+func nested(o map[string]any, keys ...string) (any, bool, error) {
+	var v any = o
+	for _, k := range keys {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, false, nil
+		}
+		v = m[k]
+	}
+	return v, true, nil
+}
+
+func TestBrokenManifestIsNamed(t *testing.T) {
+	for name, text := range map[string]string{
+		"template": "kind: X\nname: {{ .NoSuchField }}\n",
+		"yaml":     "kind: [\n",
+	} {
+		_, err := Render(fstest.MapFS{"broken.yaml": {Data: []byte(text)}}, Values{})
+		if err == nil || !strings.Contains(err.Error(), "broken.yaml") {
+			t.Errorf("%s: Render = %v, want an error that names the file", name, err)
+		}
+	}
+}
