@@ -1,0 +1,79 @@
+package instance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// RunDir is the directory of sockets and of the lock.
+const RunDir = "/run/a4s"
+
+// FileName is the lock file in the run directory.
+const FileName = "a4s.pid"
+
+// Info is the content of the lock file.
+type Info struct {
+	PID     int    `json:"pid"`
+	DataDir string `json:"dataDir"`
+}
+
+// Acquire takes the lock in runDir. The returned function gives it back. If
+// another process holds it, that is a *problem.Precondition that names it.
+func Acquire(runDir, dataDir string) (release func() error, err error) {
+	if err := os.MkdirAll(runDir, 0o711); err != nil {
+		return nil, &problem.Precondition{What: "directory " + runDir, Err: err, Fix: "run as root on a writable /run"}
+	}
+	path := filepath.Join(runDir, FileName)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, &problem.Precondition{What: path, Err: err, Fix: "run as root"}
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		owner := "another process"
+		if info, err := Read(runDir); err == nil {
+			owner = fmt.Sprintf("process %d with data directory %s", info.PID, info.DataDir)
+		}
+		return nil, &problem.Precondition{What: "a4s", Err: fmt.Errorf("already running: %s holds %s", owner, path), Fix: "stop it first"}
+	}
+	data, err := json.Marshal(Info{PID: os.Getpid(), DataDir: dataDir})
+	if err == nil {
+		err = errors.Join(f.Truncate(0), writeAt(f, append(data, '\n')))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("writing %s: %w", path, err), f.Close())
+	}
+	// The file stays: removing it would let two processes lock two files.
+	return func() error { return errors.Join(f.Truncate(0), f.Close()) }, nil
+}
+
+func writeAt(f *os.File, data []byte) error {
+	_, err := f.WriteAt(data, 0)
+	return err
+}
+
+// Read returns what the lock file in runDir says. An absent or empty file is
+// an error for which errors.Is(err, os.ErrNotExist) holds.
+func Read(runDir string) (Info, error) {
+	data, err := os.ReadFile(filepath.Join(runDir, FileName))
+	if err != nil {
+		return Info{}, err
+	}
+	if len(data) == 0 {
+		return Info{}, fmt.Errorf("%s is empty: %w", FileName, os.ErrNotExist)
+	}
+	var info Info
+	if err := json.Unmarshal(data, &info); err != nil {
+		return Info{}, fmt.Errorf("reading %s: %w", FileName, err)
+	}
+	return info, nil
+}
