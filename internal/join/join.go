@@ -27,6 +27,21 @@ const (
 	UserNode   = "node"
 )
 
+// Reasons and fields of the metav1.Status with which a supervisor refuses a
+// request; an agent turns them into the flag that is at fault.
+const (
+	// ReasonNodeNameTaken means that the node name is bound to the password
+	// of another machine.
+	ReasonNodeNameTaken = "NodeNameTaken"
+	// FieldNodeName and FieldNodeIPs are the field of the first cause of a
+	// status with reason Invalid.
+	FieldNodeName = "nodeName"
+	FieldNodeIPs  = "nodeIPs"
+)
+
+// MaxBody bounds the body of a request and of a response.
+const MaxBody = 1 << 20
+
 // ClusterConfig is what a node must agree on with its cluster.
 type ClusterConfig struct {
 	ClusterCIDR    string `json:"clusterCIDR"`

@@ -1,0 +1,200 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/pki"
+)
+
+const (
+	// maxInFlight bounds the join requests that are served at once.
+	maxInFlight = 20
+	// storeTimeout bounds the use of the API within one request.
+	storeTimeout = 10 * time.Second
+	// bodyTimeout bounds how long a client may take to send its body.
+	bodyTimeout = 20 * time.Second
+)
+
+// Options is what a Supervisor works with. All fields without a remark are
+// needed.
+type Options struct {
+	// ServerCA and ClientCA sign the certificates of nodes.
+	ServerCA *pki.Authority
+	ClientCA *pki.Authority
+	// Tokens are the server and agent token.
+	Tokens *jointoken.ServerTokens
+	// Secrets reaches the Secrets of kube-system, see NewSecrets.
+	Secrets Secrets
+	// Config is what nodes are told about the cluster.
+	Config join.ClusterConfig
+	// Status returns the state of this server process.
+	Status func() join.ServerStatus
+
+	// LocalNode is the node in this process; empty if there is none. Only
+	// it may have a serving certificate for ReservedSANs.
+	LocalNode string
+	// ReservedSANs are the names and addresses of the API server.
+	ReservedSANs []string
+
+	// Log is optional.
+	Log *logrus.Entry
+	// Now replaces the clock; optional.
+	Now func() time.Time
+}
+
+// Supervisor serves the paths of package join.
+type Supervisor struct {
+	Options
+	serviceCIDR *net.IPNet // nil if the configuration has none
+	slots       chan struct{}
+}
+
+// New returns a supervisor.
+func New(opts Options) *Supervisor {
+	if opts.Log == nil {
+		opts.Log = logrus.WithField("component", "supervisor")
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	s := &Supervisor{Options: opts, slots: make(chan struct{}, maxInFlight)}
+	_, s.serviceCIDR, _ = net.ParseCIDR(opts.Config.ServiceCIDR) // validated with the flags
+	return s
+}
+
+// endpoint is one path: its method, who may use it and what it does.
+type endpoint struct {
+	method string
+	// open endpoints need no credential.
+	open bool
+	// admin endpoints need a client certificate of an administrator, the
+	// others one of a join token or of a node.
+	admin bool
+	serve func(w http.ResponseWriter, r *http.Request, who identity) error
+}
+
+// Handler serves the supervisor's paths and hands every other request to
+// next.
+func (s *Supervisor) Handler(next http.Handler) http.Handler {
+	endpoints := map[string]endpoint{
+		join.PathPing:    {method: http.MethodGet, open: true, serve: s.ping},
+		join.PathCACerts: {method: http.MethodGet, open: true, serve: s.caCerts},
+		join.PathConfig:  {method: http.MethodGet, serve: s.config},
+		join.PathNode:    {method: http.MethodPost, serve: s.node},
+		join.PathStatus:  {method: http.MethodGet, admin: true, serve: s.status},
+		join.PathToken:   {method: http.MethodPut, admin: true, serve: s.token},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e, ours := endpoints[r.URL.Path]
+		if !ours && !strings.HasPrefix(r.URL.Path, join.Prefix) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		if err := s.dispatch(w, r, e, ours); err != nil {
+			s.refuse(w, r, err)
+		}
+	})
+}
+
+func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint, found bool) error {
+	if !found {
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "there is nothing at "+r.URL.Path)
+	}
+	if r.Method != e.method && (r.Method != http.MethodHead || e.method != http.MethodGet) {
+		w.Header().Set("Allow", e.method)
+		return refusal(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, r.URL.Path+" takes "+e.method+" only")
+	}
+	if e.open {
+		return e.serve(w, r, identity{})
+	}
+	if !e.admin { // administrators get through a flood of nodes
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+		default:
+			return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, 5*time.Second, "too many nodes join at the same time", nil)
+		}
+	}
+	who, err := s.authenticate(r)
+	if err != nil {
+		return err
+	}
+	if e.admin != who.admin {
+		want := "a join token or the certificate of a node"
+		if e.admin {
+			want = "the client certificate of an administrator (group " + pki.GroupMasters + ")"
+		}
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs "+want)
+	}
+	return e.serve(w, r, who)
+}
+
+func (s *Supervisor) ping(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	w.Header().Set("Content-Type", "text/plain")
+	_, err := w.Write([]byte("pong"))
+	return err
+}
+
+func (s *Supervisor) caCerts(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	w.Header().Set("Content-Type", "application/x-pem-file")
+	_, err := w.Write(s.ServerCA.CertPEM())
+	return err
+}
+
+func (s *Supervisor) config(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	return reply(w, s.Config)
+}
+
+func (s *Supervisor) status(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	return reply(w, s.Status())
+}
+
+func (s *Supervisor) token(w http.ResponseWriter, r *http.Request, who identity) error {
+	var req join.TokenRequest
+	if err := readBody(w, r, &req); err != nil {
+		return err
+	}
+	tok, err := s.Tokens.Rotate(req.Which, req.Password)
+	if err != nil {
+		return inputOrInternal(err)
+	}
+	s.Log.WithField("by", who.name).Infof("the %s token was replaced; nodes that join from now on need the new one", tok.User)
+	return reply(w, join.TokenResponse{Token: tok.Encode()})
+}
+
+func reply(w http.ResponseWriter, body any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(data)
+	return err
+}
+
+// readBody decodes the JSON body of r. Unknown fields are allowed: agents of
+// a newer version may send more.
+func readBody(w http.ResponseWriter, r *http.Request, into any) error {
+	// Best effort: not every ResponseWriter has deadlines, real servers do.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, join.MaxBody)).Decode(into)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &tooLarge):
+		return refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the body is larger than 1 MiB")
+	}
+	return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not the JSON that is expected here: "+err.Error())
+}
