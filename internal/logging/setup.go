@@ -1,6 +1,8 @@
 package logging
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -146,7 +148,41 @@ func (s *logrusSink) Error(err error, msg string, kv ...any) {
 	if err != nil {
 		e = e.WithError(err)
 	}
-	e.Error(strings.TrimRight(msg, "\n"))
+	msg = strings.TrimRight(msg, "\n")
+	e.Log(errorLevel(err, msg), msg)
+}
+
+// errorLevel demotes what upstream logs as an error although nothing is wrong:
+// requests that were cancelled because their owner stops, and the messages in
+// harmless.
+func errorLevel(err error, msg string) logrus.Level {
+	if errors.Is(err, context.Canceled) {
+		return logrus.DebugLevel
+	}
+	for _, h := range harmless {
+		if strings.HasPrefix(msg, h) {
+			return logrus.DebugLevel
+		}
+	}
+	return logrus.ErrorLevel
+}
+
+// harmless are beginnings of upstream messages of the error level that every
+// normal start prints.
+var harmless = [...]string{
+	// The static admission manifests, which a4s does not use.
+	"The manifest file is empty, ignoring",
+	// The API server waits for the namespace that it is about to make.
+	"Failed to ensure lease exists, will retry",
+	"Error while syncing ConfigMap",
+	// The kubelet before its first look at image file system, cgroups and node.
+	"Failed to get the info of the filesystem with mountpoint",
+	"invalid capacity 0 on image filesystem",
+	"Eviction manager: failed to get summary stats",
+	"Skipping pod synchronization",
+	"failed to find pid namespace of init process",
+	// kube-proxy's nftables before its first sync.
+	"Failed to list existing nftables objects",
 }
 
 // WithValues implements logr.LogSink.

@@ -83,5 +83,8 @@ func run(ctx context.Context, o Options, ready func()) error {
 			ready()
 		}
 	}()
-	return app.Run(ctx, cc, sched)
+	if err := app.Run(ctx, cc, sched); ctx.Err() == nil {
+		return err
+	}
+	return nil // upstream reports every end as an error
 }
