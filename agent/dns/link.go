@@ -1,0 +1,117 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// LinkName is the link that holds the cluster DNS address. It is a dummy or,
+// on a kernel without that driver, a bridge without ports: no packet passes
+// through it either way, and pods need the bridge driver anyhow.
+const LinkName = "a4s-dns"
+
+// prepare gives the node the address and takes it out of connection tracking.
+// It changes nothing where all is in place.
+func prepare(ctx context.Context, addr netip.Addr, notrack *noTrack) error {
+	if err := ensureLink(addr); err != nil {
+		return &problem.Precondition{
+			What: fmt.Sprintf("link %s with the cluster DNS address %s", LinkName, addr),
+			Fix:  "a4s needs CAP_NET_ADMIN and the kernel module dummy or bridge", Err: err,
+		}
+	}
+	return notrack.ensure(ctx)
+}
+
+// ensureLink makes the link, with addr as its only address.
+func ensureLink(addr netip.Addr) error {
+	link, err := netlink.LinkByName(LinkName)
+	if isNoLink(err) {
+		link, err = addLink()
+	}
+	if err != nil {
+		return err
+	}
+	if !ours(link) {
+		return fmt.Errorf("a link of that name exists and is of type %s", link.Type())
+	}
+	want := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
+	have, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("listing addresses: %w", err)
+	}
+	found := false
+	for i := range have {
+		switch {
+		case have[i].IPNet.String() == want.String():
+			found = true
+		case !have[i].IP.IsLinkLocalUnicast(): // of another --cluster-dns
+			if err := netlink.AddrDel(link, &have[i]); err != nil {
+				return fmt.Errorf("removing %s: %w", have[i].IPNet, err)
+			}
+		}
+	}
+	if !found {
+		a := &netlink.Addr{IPNet: want}
+		if addr.Is6() {
+			a.Flags = syscall.IFA_F_NODAD
+		}
+		if err := netlink.AddrAdd(link, a); err != nil && !errors.Is(err, syscall.EEXIST) {
+			return fmt.Errorf("adding the address: %w", err)
+		}
+	}
+	if link.Attrs().Flags&net.FlagUp == 0 {
+		if err := netlink.LinkSetUp(link); err != nil {
+			return fmt.Errorf("setting up: %w", err)
+		}
+	}
+	return nil
+}
+
+func addLink() (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = LinkName
+	err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: attrs})
+	if errors.Is(err, syscall.EOPNOTSUPP) {
+		err = netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
+	}
+	if err != nil && !errors.Is(err, syscall.EEXIST) {
+		return nil, fmt.Errorf("adding: %w", err)
+	}
+	return netlink.LinkByName(LinkName)
+}
+
+// ours reports whether a link of our name is of a kind that we make.
+func ours(link netlink.Link) bool { return link.Type() == "dummy" || link.Type() == "bridge" }
+
+func isNoLink(err error) bool {
+	var none netlink.LinkNotFoundError
+	return errors.As(err, &none)
+}
+
+// Cleanup removes the link and the rules of the server, whatever address they
+// were for. It succeeds where there is nothing to remove.
+func Cleanup(ctx context.Context) error {
+	return errors.Join(removeLink(), removeNoTrack(ctx))
+}
+
+func removeLink() error {
+	link, err := netlink.LinkByName(LinkName)
+	if isNoLink(err) {
+		return nil
+	}
+	if err == nil && ours(link) {
+		err = netlink.LinkDel(link)
+	}
+	if err != nil {
+		return fmt.Errorf("removing link %s: %w", LinkName, err)
+	}
+	return nil
+}
