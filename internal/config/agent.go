@@ -2,6 +2,8 @@ package config
 
 // Common is what every long-running mode has.
 type Common struct {
+	// ConfigFile is the configuration file that was read, if it exists.
+	ConfigFile string
 	// DataDir holds all state of a4s.
 	DataDir string
 	// Debug raises the log level of a4s to debug.

@@ -1,0 +1,67 @@
+package config
+
+// ServerSettings is the table of `a4s server`, bound to s.
+func ServerSettings(s *Server) []Setting {
+	table := generalSettings(&s.Agent.Common)
+	table = append(table, controlPlaneSettings(s)...)
+	table = append(table, nodeSettings(&s.Agent)...)
+	return append(table, loggingSettings(&s.Agent.Common)...)
+}
+
+func controlPlaneSettings(s *Server) []Setting {
+	return []Setting{
+		{Name: "bind-address", Category: catListener, Placeholder: "ADDRESS", DefaultText: "all addresses",
+			Usage: "IPv4 address that the API and the supervisor listen on", target: &s.BindAddress},
+		{Name: "https-listen-port", Category: catListener, Placeholder: "PORT", Default: "6443",
+			Usage: "TCP port of the API and the supervisor", target: &s.HTTPSListenPort},
+		{Name: "advertise-address", Category: catListener, Placeholder: "ADDRESS", DefaultText: "the node address",
+			Usage: "IPv4 address that pods and nodes reach the API at", target: &s.AdvertiseAddress},
+		{Name: "advertise-port", Category: catListener, Placeholder: "PORT", DefaultText: "--https-listen-port",
+			Usage: "port that belongs to --advertise-address", target: &s.AdvertisePort},
+		{Name: "tls-san", Category: catListener, Placeholder: "NAME", Commas: true,
+			Usage: "further host name or address in the serving certificate", target: &s.TLSSANs},
+
+		{Name: "token", Aliases: []string{"t"}, Env: "A4S_TOKEN", Category: catCluster, Placeholder: "TOKEN", DefaultText: "random, made on first start",
+			Usage: "secret that lets servers and agents join", target: &s.Token},
+		{Name: "token-file", Env: "A4S_TOKEN_FILE", Category: catCluster, Placeholder: "PATH",
+			Usage: "file that holds --token", target: &s.TokenFile},
+		{Name: "agent-token", Env: "A4S_AGENT_TOKEN", Category: catCluster, Placeholder: "TOKEN", DefaultText: "--token",
+			Usage: "secret that lets only agents join", target: &s.AgentToken},
+		{Name: "agent-token-file", Env: "A4S_AGENT_TOKEN_FILE", Category: catCluster, Placeholder: "PATH",
+			Usage: "file that holds --agent-token", target: &s.AgentTokenFile},
+
+		{Name: "cluster-cidr", Category: catNetworking, Placeholder: "CIDR", Default: "10.42.0.0/16",
+			Usage: "IPv4 range of pod addresses", target: &s.ClusterCIDR},
+		{Name: "service-cidr", Category: catNetworking, Placeholder: "CIDR", Default: "10.43.0.0/16",
+			Usage: "IPv4 range of service addresses", target: &s.ServiceCIDR},
+		{Name: "service-node-port-range", Category: catNetworking, Placeholder: "FIRST-LAST", Default: "30000-32767",
+			Usage: "range of node ports", target: &s.ServiceNodePortRange},
+		{Name: "cluster-dns", Category: catNetworking, Placeholder: "ADDRESS", DefaultText: "tenth address of --service-cidr",
+			Usage: "service address of the cluster DNS", target: &s.ClusterDNS},
+		{Name: "cluster-domain", Category: catNetworking, Placeholder: "DOMAIN", Default: "cluster.local",
+			Usage: "DNS domain of the cluster", target: &s.ClusterDomain},
+		{Name: "flannel-backend", Category: catNetworking, Placeholder: "NAME", Default: "vxlan", Choices: FlannelBackends,
+			Usage: "how pod traffic reaches other nodes", target: &s.FlannelBackend},
+
+		{Name: "write-kubeconfig", Aliases: []string{"o"}, Env: "A4S_KUBECONFIG_OUTPUT", Category: catKubeconfig, Placeholder: "PATH", DefaultText: DefaultKubeconfig,
+			Usage: "where the admin kubeconfig is written", target: &s.WriteKubeconfig},
+		{Name: "write-kubeconfig-mode", Env: "A4S_KUBECONFIG_MODE", Category: catKubeconfig, Placeholder: "MODE", Default: "600",
+			Usage: "octal file mode of the admin kubeconfig", target: &s.WriteKubeconfigMode},
+		{Name: "write-kubeconfig-group", Env: "A4S_KUBECONFIG_GROUP", Category: catKubeconfig, Placeholder: "GROUP",
+			Usage: "group that owns the admin kubeconfig", target: &s.WriteKubeconfigGroup},
+
+		{Name: "secrets-encryption", Category: catSecurity, Usage: "encrypt Secrets in the datastore", target: &s.SecretsEncryption},
+		{Name: "audit-log-path", Category: catSecurity, Placeholder: "PATH", DefaultText: "no audit log",
+			Usage: "where the audit log goes; - is standard output", target: &s.AuditLogPath},
+		{Name: "audit-policy-file", Category: catSecurity, Placeholder: "PATH", DefaultText: "metadata of every request",
+			Usage: "audit policy", target: &s.AuditPolicyFile},
+
+		{Name: "disable-scheduler", Category: catComponents, Usage: "run no scheduler", target: &s.DisableScheduler},
+		{Name: "disable-agent", Category: catComponents, Usage: "run no node; node settings then have no effect", target: &s.DisableAgent},
+
+		{Name: "kube-apiserver-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kube-apiserver", target: &s.KubeAPIServerArgs},
+		{Name: "kube-controller-manager-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kube-controller-manager", target: &s.KubeControllerManagerArgs},
+		{Name: "kube-scheduler-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kube-scheduler", target: &s.KubeSchedulerArgs},
+		{Name: "etcd-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for etcd", target: &s.EtcdArgs},
+	}
+}

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// helpWidth is the width that the help is wrapped to.
+const helpWidth = 100
+
+// Categories returns the categories of a table in the order of first use.
+func Categories(table []Setting) []string {
+	var out []string
+	for i := range table {
+		if !slices.Contains(out, table[i].Category) {
+			out = append(out, table[i].Category)
+		}
+	}
+	return out
+}
+
+// Help renders the flags of a table, grouped, for a terminal. The order of
+// groups is that of the table; urfave/cli would sort them by name.
+func Help(table []Setting) string {
+	const indent, usageColumn = "  ", 38
+	var b strings.Builder
+	for _, category := range Categories(table) {
+		fmt.Fprintf(&b, "\n%s:\n", category)
+		for i := range table {
+			s := &table[i]
+			if s.Category != category {
+				continue
+			}
+			head := indent + s.synopsis()
+			lines := wrap(s.describe(), helpWidth-usageColumn)
+			if len(head) >= usageColumn-1 {
+				fmt.Fprintf(&b, "%s\n", head)
+				head = ""
+			}
+			for _, line := range lines {
+				fmt.Fprintf(&b, "%-*s%s\n", usageColumn, head, line)
+				head = ""
+			}
+		}
+	}
+	return b.String()
+}
+
+// synopsis is "-d, --data-dir PATH".
+func (s *Setting) synopsis() string {
+	long := dashed(s.Name)
+	if len(s.Name) > 1 {
+		long = "    " + long
+	}
+	for _, a := range s.Aliases {
+		if len(a) == 1 {
+			long = dashed(a) + ", " + dashed(s.Name)
+		}
+	}
+	if s.Kind() != Bool {
+		long += " " + s.Placeholder
+	}
+	return long
+}
+
+// describe is the usage with choices, default and environment variable.
+func (s *Setting) describe() string {
+	out := s.Usage
+	if len(s.Choices) > 0 {
+		out += ": " + strings.Join(s.Choices, ", ")
+	}
+	if s.Kind() == List {
+		out += "; may be repeated"
+	}
+	if d := s.defaultText(); d != "" {
+		out += " (default: " + d + ")"
+	}
+	if s.Env != "" {
+		out += " [$" + s.Env + "]"
+	}
+	return out
+}
+
+func (s *Setting) defaultText() string {
+	if s.DefaultText != "" {
+		return s.DefaultText
+	}
+	return s.Default
+}
+
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case len(line)+1+len(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}

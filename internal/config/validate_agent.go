@@ -1,0 +1,173 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Validate checks every field. The error is one problem.Input, or several
+// joined.
+func (a *Agent) Validate() error { return a.validate(flagSource) }
+
+func (a *Agent) validate(source func(string) string) error {
+	c := &checker{source: source}
+	c.common(&a.Common)
+	c.serverURL(a.ServerURL)
+	if a.Token == "" && a.TokenFile == "" {
+		c.fail("token", "", ErrNoValue, "the join token of the server, from server/node-token in its data directory; or --token-file")
+	}
+	c.tokens("token", a.Token, "token-file", a.TokenFile)
+	c.node(a)
+	return c.err()
+}
+
+func (c *checker) serverURL(value string) {
+	const want = "the URL of a server such as https://192.0.2.10:6443"
+	if value == "" {
+		c.fail("server", "", ErrNoValue, want)
+		return
+	}
+	u, err := url.Parse(value)
+	switch {
+	case err != nil:
+		// url.Error repeats the value; the reason is all that is new.
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err
+		}
+		c.fail("server", value, err, want)
+	case u.Scheme != "https" || u.Hostname() == "":
+		c.bad("server", value, want)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		c.fail("server", u.Redacted(), errors.New("more than scheme, host and port"), want)
+	}
+}
+
+// node checks what `a4s agent` and a server with a node have in common.
+func (c *checker) node(a *Agent) {
+	c.nodeName(a.NodeName, a.WithNodeID)
+	if len(a.NodeIPs) > 1 {
+		c.fail("node-ip", strings.Join(a.NodeIPs, ","), errors.New("more than one address"), "one IPv4 address")
+	}
+	for _, ip := range a.NodeIPs {
+		c.addr("node-ip", ip, true)
+	}
+	for _, ip := range a.NodeExternalIPs {
+		c.addr("node-external-ip", ip, true)
+	}
+	c.labels(a.NodeLabels)
+	c.taints(a.NodeTaints)
+	c.file("resolv-conf", a.ResolvConf)
+	if a.FlannelIface != "" && !ifaceName.MatchString(a.FlannelIface) {
+		c.bad("flannel-iface", a.FlannelIface, "the name of a network interface")
+	}
+	if a.PrivateRegistry != DefaultPrivateRegistry {
+		c.file("private-registry", a.PrivateRegistry)
+	}
+	c.oneOf("snapshotter", a.Snapshotter, Snapshotters())
+	if a.PauseImage != "" && !imageName.MatchString(a.PauseImage) {
+		c.bad("pause-image", a.PauseImage, "an image reference such as registry.example.com/pause:1")
+	}
+	if e := a.ContainerRuntimeEndpoint; e != "" && !filepath.IsAbs(strings.TrimPrefix(e, "unix://")) {
+		c.bad("container-runtime-endpoint", e, "an absolute path of a socket, or one after unix://")
+	}
+	c.oneOf("proxy-mode", a.ProxyMode, ProxyModes())
+	c.upstreamArgs("kubelet-arg", a.KubeletArgs)
+	c.upstreamArgs("kube-proxy-arg", a.KubeProxyArgs)
+}
+
+var (
+	ifaceName = regexp.MustCompile(`^[^\s/:]{1,15}$`)
+	imageName = regexp.MustCompile(`^[a-z0-9]([a-zA-Z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*)(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+)
+
+// maxNodeName is the limit of a label value: the name becomes one.
+const maxNodeName = 63
+
+func (c *checker) nodeName(name string, withID bool) {
+	if name == "" {
+		return
+	}
+	limit := maxNodeName
+	if withID {
+		limit -= len("-00000000")
+	}
+	if len(name) > limit {
+		c.fail("node-name", name, fmt.Errorf("%d characters", len(name)), fmt.Sprintf("at most %d", limit))
+		return
+	}
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		c.bad("node-name", name, "a DNS name in lower case: letters, digits, - and .")
+	}
+}
+
+func (c *checker) labels(labels []string) {
+	for _, l := range labels {
+		key, value, ok := strings.Cut(l, "=")
+		switch {
+		case !ok:
+			c.bad("node-label", l, `"key=value"`)
+		case len(validation.IsQualifiedName(key)) > 0:
+			c.fail("node-label", l, errors.New(validation.IsQualifiedName(key)[0]), `"key=value"`)
+		case len(validation.IsValidLabelValue(value)) > 0:
+			c.fail("node-label", l, errors.New(validation.IsValidLabelValue(value)[0]), `"key=value"`)
+		case !nodeMaySet(key):
+			c.fail("node-label", l, errors.New("a node may not give itself this label"), "a key outside of kubernetes.io and k8s.io, or one below node.kubernetes.io/")
+		}
+	}
+}
+
+// nodeMaySet tells whether kubelet and the NodeRestriction admission let a
+// node register with this label.
+func nodeMaySet(key string) bool {
+	prefix, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return true
+	}
+	if inDomain(prefix, "node-restriction.kubernetes.io") {
+		return false
+	}
+	if !inDomain(prefix, "kubernetes.io") && !inDomain(prefix, "k8s.io") {
+		return true
+	}
+	if inDomain(prefix, "node.kubernetes.io") || inDomain(prefix, "kubelet.kubernetes.io") {
+		return true
+	}
+	return slices.Contains([]string{
+		"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
+		"beta.kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/instance-type",
+		"topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+		"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+	}, key)
+}
+
+func inDomain(name, domain string) bool {
+	return name == domain || strings.HasSuffix(name, "."+domain)
+}
+
+func (c *checker) taints(taints []string) {
+	const want = `"key=value:effect" or "key:effect" with the effect NoSchedule, PreferNoSchedule or NoExecute`
+	seen := map[string]bool{}
+	for _, t := range taints {
+		keyValue, effect, ok := strings.Cut(t, ":")
+		key, value, _ := strings.Cut(keyValue, "=")
+		switch {
+		case !ok || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect):
+			c.bad("node-taint", t, want)
+		case len(validation.IsQualifiedName(key)) > 0:
+			c.fail("node-taint", t, errors.New(validation.IsQualifiedName(key)[0]), want)
+		case len(validation.IsValidLabelValue(value)) > 0:
+			c.fail("node-taint", t, errors.New(validation.IsValidLabelValue(value)[0]), want)
+		case seen[key+":"+effect]:
+			c.fail("node-taint", t, errors.New("a second taint of this key and effect"), "each pair of key and effect once")
+		}
+		seen[key+":"+effect] = true
+	}
+}

@@ -1,0 +1,128 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Validate checks every field. The error is one problem.Input, or several
+// joined.
+func (s *Server) Validate() error { return s.validate(flagSource) }
+
+func (s *Server) validate(source func(string) string) error {
+	c := &checker{source: source}
+	c.common(&s.Agent.Common)
+	c.listener(s)
+	c.tokens("token", s.Token, "token-file", s.TokenFile)
+	c.tokens("agent-token", s.AgentToken, "agent-token-file", s.AgentTokenFile)
+	c.network(s)
+	c.absolute("write-kubeconfig", s.WriteKubeconfig)
+	if mode, err := strconv.ParseUint(s.WriteKubeconfigMode, 8, 32); err != nil || mode > 0o777 {
+		c.bad("write-kubeconfig-mode", s.WriteKubeconfigMode, "an octal file mode from 0 to 777")
+	}
+	if strings.ContainsAny(s.WriteKubeconfigGroup, " \t\r\n:") {
+		c.bad("write-kubeconfig-group", s.WriteKubeconfigGroup, "the name or number of a group")
+	}
+	if s.AuditLogPath != "-" {
+		c.absolute("audit-log-path", s.AuditLogPath)
+	}
+	if s.AuditPolicyFile != "" && s.AuditLogPath == "" {
+		c.fail("audit-policy-file", s.AuditPolicyFile, errors.New("there is no audit log"), "--audit-log-path as well")
+	}
+	c.file("audit-policy-file", s.AuditPolicyFile)
+	c.upstreamArgs("kube-apiserver-arg", s.KubeAPIServerArgs)
+	c.upstreamArgs("kube-controller-manager-arg", s.KubeControllerManagerArgs)
+	c.upstreamArgs("kube-scheduler-arg", s.KubeSchedulerArgs)
+	c.upstreamArgs("etcd-arg", s.EtcdArgs)
+	c.node(&s.Agent)
+	return c.err()
+}
+
+func (c *checker) listener(s *Server) {
+	if s.BindAddress != "" {
+		c.addr("bind-address", s.BindAddress, false)
+	}
+	c.port("https-listen-port", s.HTTPSListenPort)
+	if s.AdvertiseAddress != "" {
+		c.addr("advertise-address", s.AdvertiseAddress, true)
+	}
+	if s.AdvertisePort != 0 {
+		c.port("advertise-port", s.AdvertisePort)
+	}
+	for _, name := range s.TLSSANs {
+		c.certName("tls-san", name)
+	}
+}
+
+// Lengths of prefixes. A node takes a /24 of the cluster range, and the
+// controller that hands them out can tell 2^16 of them apart; the smallest
+// service range still holds the tenth address.
+const (
+	minClusterBits, maxClusterBits = 8, 24
+	minServiceBits, maxServiceBits = 12, 28
+)
+
+func (c *checker) network(s *Server) {
+	pods, podsOK := c.cidr("cluster-cidr", s.ClusterCIDR, "10.42.0.0/16", minClusterBits, maxClusterBits)
+	services, servicesOK := c.cidr("service-cidr", s.ServiceCIDR, "10.43.0.0/16", minServiceBits, maxServiceBits)
+	if podsOK && servicesOK && pods.Overlaps(services) {
+		c.fail("service-cidr", s.ServiceCIDR, fmt.Errorf("it overlaps with the cluster range %s", pods), "two ranges that do not overlap")
+	}
+	c.outside(s, "cluster-cidr", pods, podsOK)
+	c.outside(s, "service-cidr", services, servicesOK)
+	c.nodePorts(s.ServiceNodePortRange)
+	if s.ClusterDNS != "" && servicesOK {
+		c.clusterDNS(s.ClusterDNS, services)
+	}
+	if len(validation.IsDNS1123Subdomain(s.ClusterDomain)) > 0 {
+		c.bad("cluster-domain", s.ClusterDomain, "a DNS domain in lower case such as cluster.local")
+	}
+	c.oneOf("flannel-backend", s.FlannelBackend, FlannelBackends)
+}
+
+// outside checks that no address of the machine is in a range of the cluster:
+// such a node could not be reached by pods.
+func (c *checker) outside(s *Server, setting string, p netip.Prefix, ok bool) {
+	if !ok {
+		return
+	}
+	check := func(addrSetting, addr string) {
+		if a, err := netip.ParseAddr(addr); err == nil && p.Contains(a) {
+			c.fail(addrSetting, addr, fmt.Errorf("it is in %s %s", c.source(setting), p), "an address outside of the cluster's ranges")
+		}
+	}
+	for _, ip := range s.Agent.NodeIPs {
+		check("node-ip", ip)
+	}
+	check("advertise-address", s.AdvertiseAddress)
+}
+
+func (c *checker) nodePorts(value string) {
+	const want = "a range of ports such as 30000-32767"
+	lo, hi, ok := strings.Cut(value, "-")
+	first, err1 := strconv.Atoi(lo)
+	last, err2 := strconv.Atoi(hi)
+	if !ok || err1 != nil || err2 != nil || first < 1 || last > 65535 || first > last {
+		c.bad("service-node-port-range", value, want)
+	}
+}
+
+func (c *checker) clusterDNS(value string, services netip.Prefix) {
+	a, ok := c.addr("cluster-dns", value, false)
+	if !ok {
+		return
+	}
+	want := fmt.Sprintf("an address of the service range %s such as %s", services, nthAddress(services, 10))
+	last := nthAddress(services, 1<<(32-services.Bits())-1)
+	switch {
+	case !services.Contains(a):
+		c.bad("cluster-dns", value, want)
+	case a == services.Addr() || a == nthAddress(services, 1) || a == last:
+		c.fail("cluster-dns", value, errors.New("it is reserved"), want)
+	}
+}
