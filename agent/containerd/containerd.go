@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -62,7 +63,7 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	cmd := &exec.Cmd{
 		Path:   o.Executable,
 		Args:   o.args(),
-		Env:    childEnv(os.Environ()),
+		Env:    childEnv(os.Environ(), filepath.Dir(o.RuncPath)),
 		Dir:    "/",
 		Stdout: io.MultiWriter(logfile, last),
 		SysProcAttr: &syscall.SysProcAttr{
@@ -151,7 +152,9 @@ func exitError(err error, last *tail, logfile string) error {
 
 // childEnv is a4s' environment as containerd gets it. As with k3s, a variable
 // CONTAINERD_X is passed as X, so that a proxy can be set for containerd only.
-func childEnv(environ []string) []string {
+// The payload's directory goes first in PATH: the shim looks for runc there
+// when containerd asks what the runtime can do.
+func childEnv(environ []string, binDir string) []string {
 	var env, own []string
 	path := ""
 	for _, entry := range environ {
@@ -175,5 +178,5 @@ func childEnv(environ []string) []string {
 			path = strings.TrimPrefix(path+":"+dir, ":")
 		}
 	}
-	return append(append(env, "PATH="+path), own...)
+	return append(append(env, "PATH="+binDir+":"+path), own...)
 }

@@ -1,0 +1,280 @@
+package containerd_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/a4s-io/a4s/agent/containerd"
+	"github.com/a4s-io/a4s/agent/images"
+	"github.com/a4s-io/a4s/embedded/payload"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+const (
+	pauseImage  = "docker.io/a4s/pause:1"
+	dockerImage = "docker.io/library/a4s-docker-archive:1"
+	startLimit  = time.Minute
+	bridge      = "a4stest0"
+)
+
+type node struct {
+	dirs
+	t       *testing.T
+	group   *component.Group
+	runtime runtimeapi.RuntimeServiceClient
+	images  runtimeapi.ImageServiceClient
+	ctx     context.Context
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	// Not t.TempDir: sockets below it need a short path.
+	root, err := os.MkdirTemp("", "a4s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{dirs: dirs{Data: filepath.Join(root, "data"), State: filepath.Join(root, "run")}, t: t}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	n.ctx = ctx
+	t.Cleanup(func() {
+		cancel()
+		if t.Failed() {
+			log, _ := os.ReadFile(containerd.LogFile(n.Data))
+			t.Logf("containerd's log:\n%s", log)
+		}
+		if err := os.RemoveAll(root); err != nil {
+			t.Errorf("something is still in use: %v", err)
+		}
+	})
+	conn, err := grpc.NewClient("unix://"+n.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	n.runtime, n.images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
+	if _, err := payload.Extract(ctx, n.Data); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// start runs containerd in this process' group of components.
+func (n *node) start() {
+	n.t.Helper()
+	o, err := n.options()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.group = component.NewGroup(logrus.WithField("test", n.t.Name()))
+	ctx, cancel := context.WithTimeout(n.ctx, startLimit)
+	defer cancel()
+	if err := n.group.StartAndWait(ctx, containerd.New(o)); err != nil {
+		log, _ := os.ReadFile(containerd.LogFile(n.Data))
+		n.t.Fatalf("containerd is not ready: %v; %+v\n%s", err, n.group.States(), log)
+	}
+}
+
+func (n *node) stop() {
+	n.t.Helper()
+	if err := n.group.Stop(); err != nil {
+		n.t.Error(err)
+	}
+}
+
+// waitFor polls until ok, because nothing here announces itself.
+func (n *node) waitFor(what string, ok func() bool) {
+	n.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(startLimit); time.Now().Before(deadline); <-tick.C {
+		if ok() {
+			return
+		}
+	}
+	n.t.Fatalf("timeout: %s", what)
+}
+
+func (n *node) containerdPid() int {
+	matches, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range matches {
+		cmdline, _ := os.ReadFile(path)
+		if bytes.HasPrefix(cmdline, []byte("containerd\x00--config\x00"+n.Data+"/")) {
+			var pid int
+			if _, err := fmt.Sscanf(path, "/proc/%d/cmdline", &pid); err == nil {
+				return pid
+			}
+		}
+	}
+	return 0
+}
+
+func TestPodsSurvive(t *testing.T) {
+	n := newNode(t)
+	n.writeCNI()
+	n.start()
+	defer func() { n.stop() }()
+	if err := n.importImages(n.ctx, logrus.WithField("test", t.Name())); err != nil {
+		t.Fatal(err)
+	}
+	sandbox, container := n.runPod()
+	defer n.removePod(sandbox)
+
+	t.Run("kill containerd", func(t *testing.T) {
+		old := n.containerdPid()
+		if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", old)); err != nil || string(comm) != "containerd\n" {
+			t.Errorf("containerd is called %q, %v", comm, err)
+		}
+		if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		n.waitFor("containerd comes back", func() bool {
+			states := n.group.States()
+			return states[0].Ready && states[0].Restarts == 1 && n.containerdPid() != old
+		})
+		if reason := n.group.States()[0].LastError; !strings.Contains(reason, "signal: killed") || !strings.Contains(reason, "msg=") {
+			t.Errorf("the reason %q does not tell the signal and the last lines of the log", reason)
+		}
+		n.checkRunning(t, container)
+	})
+
+	t.Run("stop and start", func(t *testing.T) {
+		n.stop()
+		if pid := n.containerdPid(); pid != 0 {
+			t.Errorf("containerd still runs as process %d", pid)
+		}
+		n.start()
+		n.checkRunning(t, container)
+	})
+
+	t.Run("kill the agent", func(t *testing.T) {
+		n.stop()
+		agent := n.startAgent(t)
+		// A second agent on the same directories must not disturb it.
+		o, err := n.options()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var precondition *problem.Precondition
+		if err := containerd.New(o).Run(n.ctx, func() {}); !errors.As(err, &precondition) {
+			t.Errorf("beside a running agent: error = %v, want a problem.Precondition", err)
+		}
+		if err := agent.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = agent.Wait() // "signal: killed"
+		n.start()
+		n.checkRunning(t, container)
+	})
+}
+
+func TestImport(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	defer n.stop()
+	dir := images.Dir(n.Data)
+	n.writeArchives(dir)
+
+	logger, hook := test.NewNullLogger()
+	if err := n.importImages(n.ctx, logrus.NewEntry(logger)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{pauseImage, dockerImage} {
+		status, err := n.images.ImageStatus(n.ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		image := status.GetImage()
+		if image == nil || !image.GetPinned() || len(image.GetRepoDigests()) == 0 {
+			t.Errorf("%s: CRI says %v", name, image)
+		}
+	}
+	if got, want := files(hook, logrus.ErrorLevel), []string{"garbage.tar", "truncated.tar.gz"}; !slices.Equal(got, want) {
+		t.Errorf("broken archives in the log: %v, want %v", got, want)
+	}
+	if got, want := files(hook, logrus.InfoLevel), []string{"docker.tgz", "pause.tar"}; !slices.Equal(got, want) {
+		t.Errorf("imported archives in the log: %v, want %v", got, want)
+	}
+
+	hook.Reset()
+	if err := n.importImages(n.ctx, logrus.NewEntry(logger)); err != nil {
+		t.Fatal(err)
+	}
+	if got := files(hook, logrus.InfoLevel); len(got) != 0 {
+		t.Errorf("unchanged archives were imported again: %v", got)
+	}
+
+	if _, err := n.images.RemoveImage(n.ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: dockerImage}}); err != nil {
+		t.Fatal(err)
+	}
+	hook.Reset()
+	if err := n.importImages(n.ctx, logrus.NewEntry(logger)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := files(hook, logrus.InfoLevel), []string{"docker.tgz"}; !slices.Equal(got, want) {
+		t.Errorf("after its image was removed: imported %v, want %v", got, want)
+	}
+
+	log, err := os.ReadFile(containerd.LogFile(n.Data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "unknown key") || strings.Contains(line, "level=fatal") {
+			t.Errorf("containerd complains: %s", line)
+		}
+	}
+}
+
+// files returns the sorted names of the files in log entries of a level.
+func files(hook *test.Hook, level logrus.Level) []string {
+	var names []string
+	for _, entry := range hook.AllEntries() {
+		if file, ok := entry.Data["file"].(string); ok && entry.Level == level {
+			names = append(names, filepath.Base(file))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (n *node) startAgent(t *testing.T) *exec.Cmd {
+	t.Helper()
+	encoded, err := json.Marshal(n.dirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{nameAgent, string(encoded)}, Env: os.Environ(), Stderr: os.Stderr}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the agent said %q, %v", line, err)
+	}
+	return cmd
+}
