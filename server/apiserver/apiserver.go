@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
 	"github.com/a4s-io/a4s/server/datastore"
 )
@@ -51,7 +52,6 @@ type Options struct {
 	BindAddress          string
 	Port                 int
 	AdvertiseAddress     net.IP
-	AdvertisePort        int
 	ServiceCIDR          string
 	ServiceNodePortRange string
 	ClusterDomain        string
@@ -200,7 +200,7 @@ func (o Options) flags() map[string]string {
 }
 
 // ProxyClientName is the certificate name that aggregated API servers trust.
-const ProxyClientName = "system:auth-proxy"
+const ProxyClientName = pki.UserAuthProxy
 
 // flatten puts the named flag sets of a component into one.
 func flatten(fss cliflag.NamedFlagSets) *pflag.FlagSet {

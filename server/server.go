@@ -1,0 +1,256 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/embedded/etcd"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/logging"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/preflight"
+	"github.com/a4s-io/a4s/internal/version"
+	"github.com/a4s-io/a4s/manifests"
+	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/controllers"
+	"github.com/a4s-io/a4s/server/datastore"
+	"github.com/a4s-io/a4s/server/deploy"
+	"github.com/a4s-io/a4s/server/scheduler"
+	"github.com/a4s-io/a4s/server/supervisor"
+)
+
+// minFree is the disk space that a server asks for at its start: the write-
+// ahead log of the datastore is made in files of 64 MiB, two at first.
+const minFree = 192 << 20
+
+// Running is a control plane that is up.
+type Running struct {
+	// URL is where this machine reaches API and supervisor.
+	URL string
+	// Token lets a node join, in K10 form.
+	Token string
+	// Kubeconfig is the administrator's kubeconfig.
+	Kubeconfig string
+	// FirstStart is true when this start made the PKI.
+	FirstStart bool
+	// Admin is a client configuration with all rights.
+	Admin *rest.Config
+}
+
+// plan is what a start has worked out before anything runs.
+type plan struct {
+	cfg       *config.Server
+	dir       string // <data-dir>/server
+	url       string
+	advertise net.IP
+	sans      []string // names and addresses of the API
+	pki       *pki.Files
+	tokens    *jointoken.ServerTokens
+	files     *files
+	store     datastore.Datastore
+	log       *logrus.Entry
+	first     bool
+}
+
+// Start brings the control plane up in group and returns when the API serves
+// and its controllers run. cfg must be complete and valid. nodeIP is the
+// address of this machine that others reach it at.
+func Start(ctx context.Context, group *component.Group, cfg *config.Server, nodeIP net.IP) (*Running, error) {
+	p, err := prepare(ctx, cfg, nodeIP)
+	if err != nil {
+		return nil, err
+	}
+	return p.start(ctx, group)
+}
+
+// prepare checks everything and writes the files that the components read.
+func prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*plan, error) {
+	p := &plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), advertise: nodeIP, log: logrus.WithField("component", "server")}
+	if cfg.AdvertiseAddress != "" {
+		p.advertise = net.ParseIP(cfg.AdvertiseAddress)
+	}
+	local := "127.0.0.1"
+	if ip := net.ParseIP(cfg.BindAddress); ip != nil && !ip.IsUnspecified() {
+		local = cfg.BindAddress
+	}
+	p.url = "https://" + net.JoinHostPort(local, strconv.Itoa(cfg.HTTPSListenPort))
+
+	if err := preflight.FreeSpace(cfg.Agent.DataDir, minFree); err != nil {
+		return nil, err
+	}
+	if err := preflight.Ports(
+		preflight.Port{Address: cfg.BindAddress, Port: cfg.HTTPSListenPort, What: "API server and supervisor", Flag: "--https-listen-port"},
+		preflight.Port{Address: "127.0.0.1", Port: etcd.ClientPort, What: "datastore clients"},
+		preflight.Port{Address: "127.0.0.1", Port: etcd.PeerPort, What: "datastore peers"},
+		preflight.Port{Address: "127.0.0.1", Port: etcd.HTTPPort, What: "datastore health and metrics"},
+	); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making %s: %w", p.dir, err)
+	}
+	_, err := os.Stat(filepath.Join(p.dir, "tls"))
+	p.first = os.IsNotExist(err)
+	if p.first {
+		p.log.Infof("First start: making certificates and tokens below %s", p.dir)
+	}
+	if p.sans, err = p.subjectNames(nodeIP); err != nil {
+		return nil, err
+	}
+	if p.pki, err = pki.Ensure(filepath.Join(p.dir, "tls"), pki.Options{SANs: p.sans}); err != nil {
+		return nil, err
+	}
+	if err := p.loadTokens(); err != nil {
+		return nil, err
+	}
+	if p.files, err = writeFiles(p); err != nil {
+		return nil, err
+	}
+	if p.store, err = newEtcd(p); err != nil {
+		return nil, err
+	}
+	if err := p.validateArgs(); err != nil {
+		return nil, err
+	}
+	return p, p.store.Check(ctx)
+}
+
+// validateArgs refuses bad upstream arguments before anything starts.
+func (p *plan) validateArgs() error {
+	if err := apiserver.Validate(p.apiserver(apiserver.Seams{})); err != nil {
+		return err
+	}
+	if err := controllers.Validate(p.controllers()); err != nil {
+		return err
+	}
+	return scheduler.Validate(p.scheduler())
+}
+
+// start runs the components in the order of their dependencies.
+func (p *plan) start(ctx context.Context, group *component.Group) (*Running, error) {
+	if err := group.StartAndWait(ctx, p.store.Component()); err != nil {
+		return nil, err
+	}
+	admin := p.restConfig(p.pki.Admin)
+	client, err := kubernetes.NewForConfig(p.restConfig(p.pki.Supervisor))
+	if err != nil {
+		return nil, fmt.Errorf("making the supervisor's client: %w", err)
+	}
+	sup, err := p.supervisor(client, group)
+	if err != nil {
+		return nil, err
+	}
+	if err := group.StartAndWait(ctx, apiserver.New(p.apiserver(apiserver.Seams{Handler: sup.Handler}))); err != nil {
+		return nil, err
+	}
+	credentials := supervisor.NewNodeCredentials(client, p.log)
+	group.Start(ctx, component.Component{Name: "node-credentials", Run: func(ctx context.Context, ready func()) error {
+		ready()
+		return credentials.Run(ctx)
+	}})
+	if !p.cfg.DisableScheduler {
+		group.Start(ctx, scheduler.New(p.scheduler()))
+	}
+	group.Start(ctx, deploy.New(deploy.Options{Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: p.cfg.ClusterDNS}, Log: p.log}))
+	if err := group.StartAndWait(ctx, controllers.New(p.controllers())); err != nil {
+		return nil, err
+	}
+	if err := group.Wait(ctx, "manifests"); err != nil {
+		return nil, err
+	}
+	return &Running{URL: p.url, Token: p.tokens.Agent().Encode(), Kubeconfig: p.cfg.WriteKubeconfig, FirstStart: p.first, Admin: admin}, nil
+}
+
+// restConfig is a client of the local API with one of the PKI's identities.
+func (p *plan) restConfig(pair pki.Pair) *rest.Config {
+	return &rest.Config{
+		Host:            p.url,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: p.pki.ServerCA.Cert, CertFile: pair.Cert, KeyFile: pair.Key},
+		QPS:             50,
+		Burst:           100,
+	}
+}
+
+// status is what the supervisor tells administrators about this process.
+func (p *plan) status(group *component.Group) join.ServerStatus {
+	st := join.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes}
+	for _, s := range group.States() {
+		st.Components = append(st.Components, join.ComponentStatus{
+			Name: s.Name, Ready: s.Ready, Restarts: s.Restarts, LastError: s.LastError, Since: s.Since.UTC().Format(time.RFC3339),
+		})
+	}
+	return st
+}
+
+// etcdStore makes embedded etcd a datastore.Datastore.
+type etcdStore struct {
+	*etcd.Server
+	files *pki.Files
+}
+
+// Endpoint implements datastore.Datastore.
+func (s etcdStore) Endpoint() datastore.Endpoint {
+	return datastore.Endpoint{URLs: []string{s.ClientURL()}, CAFile: s.files.EtcdServerCA.Cert, CertFile: s.files.EtcdClient.Cert, KeyFile: s.files.EtcdClient.Key}
+}
+
+func newEtcd(p *plan) (datastore.Datastore, error) {
+	f := p.pki
+	s, err := etcd.New(etcd.Options{
+		Dir:           filepath.Join(p.dir, "db", "etcd"),
+		Name:          "a4s",
+		CertFile:      f.EtcdServer.Cert,
+		KeyFile:       f.EtcdServer.Key,
+		TrustedCAFile: f.EtcdServerCA.Cert,
+		PeerCertFile:  f.EtcdPeer.Cert, PeerKeyFile: f.EtcdPeer.Key, PeerTrustedCAFile: f.EtcdPeerCA.Cert,
+		Args: p.cfg.EtcdArgs,
+		Zap:  logging.Zap(logging.Options{Debug: p.cfg.Agent.Debug, Verbosity: p.cfg.Agent.Verbosity}),
+		Log:  logrus.WithField("component", "etcd"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return etcdStore{Server: s, files: f}, nil
+}
+
+// supervisor serves the join API on the port of the API server.
+func (p *plan) supervisor(client kubernetes.Interface, group *component.Group) (*supervisor.Supervisor, error) {
+	serverCA, err := pki.LoadAuthority(p.pki.ServerCA)
+	if err != nil {
+		return nil, err
+	}
+	clientCA, err := pki.LoadAuthority(p.pki.ClientCA)
+	if err != nil {
+		return nil, err
+	}
+	local := p.cfg.Agent.NodeName
+	if p.cfg.DisableAgent {
+		local = ""
+	}
+	return supervisor.New(supervisor.Options{
+		ServerCA: serverCA,
+		ClientCA: clientCA,
+		Tokens:   p.tokens,
+		Secrets:  supervisor.NewSecrets(client.CoreV1()),
+		Config: join.ClusterConfig{
+			ClusterCIDR: p.cfg.ClusterCIDR, ServiceCIDR: p.cfg.ServiceCIDR,
+			ClusterDNS: p.cfg.ClusterDNS, ClusterDomain: p.cfg.ClusterDomain,
+			FlannelBackend: p.cfg.FlannelBackend,
+			Version:        version.Version, Kubernetes: version.Kubernetes,
+		},
+		Status:       func() join.ServerStatus { return p.status(group) },
+		LocalNode:    local,
+		ReservedSANs: p.sans,
+	}), nil
+}
