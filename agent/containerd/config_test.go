@@ -136,7 +136,7 @@ func TestChildEnv(t *testing.T) {
 	got := childEnv([]string{
 		"PATH=/opt/x:/usr/bin", "HOME=/root", "A4S_TOKEN=secret", "NOTIFY_SOCKET=/run/x", "WATCHDOG_USEC=1",
 		"CONTAINERD_HTTP_PROXY=http://p", "CONTAINERD_LOG_LEVEL=debug",
-	}, "/bin-dir")
+	}, "/bin-dir", "/bin-dir")
 	want := []string{"HOME=/root", "PATH=/bin-dir:/opt/x:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin", "HTTP_PROXY=http://p"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

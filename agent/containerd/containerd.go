@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -63,7 +64,7 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	cmd := &exec.Cmd{
 		Path:   o.Executable,
 		Args:   o.args(),
-		Env:    childEnv(os.Environ(), filepath.Dir(o.RuncPath)),
+		Env:    childEnv(os.Environ(), filepath.Dir(o.ShimPath), filepath.Dir(o.RuncPath)),
 		Dir:    "/",
 		Stdout: io.MultiWriter(logfile, last),
 		SysProcAttr: &syscall.SysProcAttr{
@@ -152,9 +153,10 @@ func exitError(err error, last *tail, logfile string) error {
 
 // childEnv is a4s' environment as containerd gets it. As with k3s, a variable
 // CONTAINERD_X is passed as X, so that a proxy can be set for containerd only.
-// The payload's directory goes first in PATH: the shim looks for runc there
-// when containerd asks what the runtime can do.
-func childEnv(environ []string, binDir string) []string {
+// binDirs go first in PATH. After a restart containerd looks there for the shim
+// of every container it finds, whatever its configuration says: without it,
+// it takes running pods for dead ones. The shim looks there for runc.
+func childEnv(environ []string, binDirs ...string) []string {
 	var env, own []string
 	path := ""
 	for _, entry := range environ {
@@ -178,5 +180,6 @@ func childEnv(environ []string, binDir string) []string {
 			path = strings.TrimPrefix(path+":"+dir, ":")
 		}
 	}
-	return append(append(env, "PATH="+binDir+":"+path), own...)
+	path = strings.Join(append(slices.Compact(binDirs), path), ":")
+	return append(append(env, "PATH="+path), own...)
 }
