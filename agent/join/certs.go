@@ -89,7 +89,7 @@ func (j *joiner) fetchCerts(ctx context.Context, conn *connection, ca *authority
 		{j.files.ServerCA, ca.pem},
 	} {
 		if err := atomicfile.Write(f.path, f.data, 0o644); err != nil {
-			return final(err)
+			return err
 		}
 	}
 	return nil
@@ -120,9 +120,9 @@ func ensureKey(path string) (crypto.Signer, error) {
 	if err == nil {
 		return key, nil
 	}
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return nil, final(err)
+	var pre *problem.Precondition
+	if errors.As(err, &pre) {
+		return nil, err
 	}
 	return nil, &problem.Precondition{What: "key file " + path, Err: err, Fix: "check the disk and remove the file; a new key is made at the next start"}
 }
@@ -132,7 +132,11 @@ func ensureKey(path string) (crypto.Signer, error) {
 func ensurePassword(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		dir := filepath.Dir(path)
+		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { // holds files for everybody too
+			return "", err
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return "", err
 		}
 		password := jointoken.Random()

@@ -21,14 +21,6 @@ const (
 // errRetryNow asks for another attempt without a pause.
 var errRetryNow = errors.New("try again with another credential")
 
-// finalError is a local failure that a retry does not cure.
-type finalError struct{ err error }
-
-func (e *finalError) Error() string { return e.err.Error() }
-func (e *finalError) Unwrap() error { return e.err }
-
-func final(err error) error { return &finalError{err} }
-
 // retry calls attempt until it succeeds, fails for good or ctx ends.
 func (j *joiner) retry(ctx context.Context, attempt func(context.Context) error) error {
 	backoff := minBackoff
@@ -37,13 +29,12 @@ func (j *joiner) retry(ctx context.Context, attempt func(context.Context) error)
 		err := attempt(ctx)
 		var in *problem.Input
 		var pre *problem.Precondition
-		var fin *finalError
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("joining %s: %w", j.url, context.Cause(ctx))
-		case errors.As(err, &in), errors.As(err, &pre), errors.As(err, &fin):
+		case errors.As(err, &in), errors.As(err, &pre):
 			return err
 		case errors.Is(err, errRetryNow):
 			continue

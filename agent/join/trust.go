@@ -34,7 +34,7 @@ func (j *joiner) trust(ctx context.Context) (*authority, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, err
+		return nil, &problem.Precondition{What: "CA file " + j.files.ServerCA, Err: err}
 	default:
 		got, err := pki.HashBundle(data)
 		if err != nil {
@@ -110,6 +110,11 @@ func (j *joiner) fetchCA(ctx context.Context) ([]byte, error) {
 // problems. A certificate that is out of date is not among them: the clock of
 // a machine that just booted may still be corrected.
 func (j *joiner) explainTLS(err error) error {
+	// The same errors come from checking what the server signed.
+	var handshake *tls.CertificateVerificationError
+	if !errors.As(err, &handshake) {
+		return err
+	}
 	var unknown x509.UnknownAuthorityError
 	var host x509.HostnameError
 	switch {

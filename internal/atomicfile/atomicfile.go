@@ -1,10 +1,11 @@
 package atomicfile
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // Write replaces the file at path with data and gives it mode, whatever the
@@ -17,15 +18,19 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 // the group that a new file gets by itself.
 func WriteGroup(path string, data []byte, mode fs.FileMode, gid int) (err error) {
 	dir := filepath.Dir(path)
+	defer func() {
+		if err != nil {
+			err = &problem.Precondition{What: "writing " + path, Err: err, Fix: "make sure that the disk has room and that the directory exists and is writable"}
+		}
+	}()
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-") // created with mode 0600
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return err
 	}
 	defer func() {
 		if err != nil {
 			_ = f.Close() // reports only that it is closed already
 			_ = os.Remove(f.Name())
-			err = fmt.Errorf("writing %s: %w", path, err)
 		}
 	}()
 	if _, err := f.Write(data); err != nil {

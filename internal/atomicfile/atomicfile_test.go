@@ -1,10 +1,13 @@
 package atomicfile
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 func TestWriteReplacesContentAndMode(t *testing.T) {
@@ -32,8 +35,9 @@ func TestFailedWriteLeavesNothingBehind(t *testing.T) {
 	if err := os.Mkdir(target, 0o755); err != nil { // rename onto a directory fails
 		t.Fatal(err)
 	}
-	if err := Write(target, []byte("x"), 0o600); err == nil {
-		t.Fatal("Write replaced a directory")
+	var p *problem.Precondition
+	if err := Write(target, []byte("x"), 0o600); !errors.As(err, &p) {
+		t.Fatalf("error %v, want a precondition", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {

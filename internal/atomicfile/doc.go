@@ -3,7 +3,8 @@
 //
 // Invariants: the content and its mode are complete and on stable storage
 // before the name points at them; a failed write leaves the old file as it
-// was and no temporary file behind.
+// was and no temporary file behind, and is a *problem.Precondition: a full or
+// read-only disk, or a directory that is not ours.
 //
-// Any package may import it. It imports only the standard library.
+// Any package may import it. It imports no Kubernetes code.
 package atomicfile

@@ -178,9 +178,10 @@ func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) error {
 	}
 	key, err := EnsureKey(p.Key)
 	if err != nil {
+		var pre *problem.Precondition
 		var pathErr *fs.PathError
-		if errors.As(err, &pathErr) {
-			return err // reading or writing failed; the content is not at fault
+		if errors.As(err, &pre) || errors.As(err, &pathErr) {
+			return err // writing or reading failed; the content is not at fault
 		}
 		return bad(p.Key, err)
 	}

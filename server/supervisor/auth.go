@@ -55,10 +55,10 @@ func (s *Supervisor) authenticate(r *http.Request) (identity, error) {
 		if _, _, ok := jointoken.ParseBootstrap(user + "." + password); ok {
 			return s.authenticateBootstrap(r.Context(), user, password)
 		}
-		if !s.Tokens.Check(user, password) {
+		if !s.opts.Tokens.Check(user, password) {
 			return identity{}, errDenied(nil)
 		}
-		return identity{name: user + " token", serverToken: s.Tokens.Check("server", password)}, nil
+		return identity{name: user + " token", serverToken: s.opts.Tokens.Check("server", password)}, nil
 	}
 	if scheme, value, _ := strings.Cut(header, " "); strings.EqualFold(scheme, "Bearer") {
 		if id, secret, ok := jointoken.ParseBootstrap(value); ok {
@@ -72,7 +72,7 @@ func (s *Supervisor) authenticateCert(r *http.Request) (identity, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return identity{}, unauthorized("a join token or a client certificate is needed", nil)
 	}
-	cert, err := s.ClientCA.VerifyClient(r.TLS.PeerCertificates)
+	cert, err := s.opts.ClientCA.VerifyClient(r.TLS.PeerCertificates)
 	if err != nil {
 		return identity{}, unauthorized("the client certificate is not valid for this cluster", err)
 	}
@@ -94,7 +94,7 @@ func (s *Supervisor) authenticateCert(r *http.Request) (identity, error) {
 func (s *Supervisor) authenticateBootstrap(ctx context.Context, id, secret string) (identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	obj, err := s.Secrets.Get(ctx, bootstrapapi.BootstrapTokenSecretPrefix+id)
+	obj, err := s.opts.Secrets.Get(ctx, bootstrapapi.BootstrapTokenSecretPrefix+id)
 	if apierrors.IsNotFound(err) {
 		return identity{}, errDenied(errors.New("there is no bootstrap token " + id))
 	}
@@ -104,7 +104,7 @@ func (s *Supervisor) authenticateBootstrap(ctx context.Context, id, secret strin
 	if subtle.ConstantTimeCompare(obj.Data[bootstrapapi.BootstrapTokenSecretKey], []byte(secret)) != 1 {
 		return identity{}, errDenied(errors.New("wrong secret for bootstrap token " + id))
 	}
-	if err := usableBootstrap(obj, id, s.Now()); err != nil {
+	if err := usableBootstrap(obj, id, s.opts.Now()); err != nil {
 		return identity{}, errDenied(err)
 	}
 	return identity{name: "bootstrap token " + id}, nil

@@ -72,15 +72,15 @@ func (a apiSecrets) ListType(ctx context.Context, t corev1.SecretType) ([]corev1
 // come first at the same time.
 func (s *Supervisor) bind(ctx context.Context, node, password string) error {
 	name := node + secretSuffix
-	obj, err := s.Secrets.Get(ctx, name)
+	obj, err := s.opts.Secrets.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
-		err = s.Secrets.Create(ctx, newCredential(name, password))
+		err = s.opts.Secrets.Create(ctx, newCredential(name, password))
 		if err == nil {
-			s.Log.WithField("node", node).Info("a new node joined; its name now belongs to its password")
+			s.opts.Log.WithField("node", node).Info("a new node joined; its name now belongs to its password")
 			return nil
 		}
 		if apierrors.IsAlreadyExists(err) {
-			obj, err = s.Secrets.Get(ctx, name)
+			obj, err = s.opts.Secrets.Get(ctx, name)
 		}
 	}
 	if err != nil {

@@ -77,7 +77,7 @@ func (s *Supervisor) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		e = refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, "internal error; the log of the server has the cause")
 		e.cause = err
 	}
-	log := s.Log.WithField("path", r.URL.Path).WithField("remote", r.RemoteAddr).WithField("code", e.status.Code)
+	log := s.opts.Log.WithField("path", r.URL.Path).WithField("remote", r.RemoteAddr).WithField("code", e.status.Code)
 	if e.status.Code == http.StatusInternalServerError {
 		log.Error(e)
 	} else {

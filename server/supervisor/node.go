@@ -39,7 +39,7 @@ func (s *Supervisor) node(w http.ResponseWriter, r *http.Request, who identity) 
 	}
 	// The node of this process may have names of the API server in its
 	// certificate, so less than the server token does not make it.
-	if req.NodeName == s.LocalNode && who.node == "" && !who.serverToken {
+	if req.NodeName == s.opts.LocalNode && who.node == "" && !who.serverToken {
 		return refusal(http.StatusForbidden, join.ReasonNodeNameTaken,
 			fmt.Sprintf("node name %q belongs to the server itself", req.NodeName))
 	}
@@ -56,14 +56,14 @@ func (s *Supervisor) node(w http.ResponseWriter, r *http.Request, who identity) 
 	if err := s.bind(ctx, req.NodeName, req.NodePassword); err != nil {
 		return err
 	}
-	resp := join.NodeResponse{ClientCA: s.ClientCA.CertPEM(), ServerCA: s.ServerCA.CertPEM()}
-	if resp.ClientCert, err = s.ClientCA.SignNodeClient(clientKey, req.NodeName); err != nil {
+	resp := join.NodeResponse{ClientCA: s.opts.ClientCA.CertPEM(), ServerCA: s.opts.ServerCA.CertPEM()}
+	if resp.ClientCert, err = s.opts.ClientCA.SignNodeClient(clientKey, req.NodeName); err != nil {
 		return err
 	}
-	if resp.ServingCert, err = s.ServerCA.SignNodeServing(servingKey, req.NodeName, ips); err != nil {
+	if resp.ServingCert, err = s.opts.ServerCA.SignNodeServing(servingKey, req.NodeName, ips); err != nil {
 		return err
 	}
-	s.Log.WithField("node", req.NodeName).WithField("remote", r.RemoteAddr).WithField("by", who.name).Info("signed the certificates of a node")
+	s.opts.Log.WithField("node", req.NodeName).WithField("remote", r.RemoteAddr).WithField("by", who.name).Info("signed the certificates of a node")
 	return reply(w, resp)
 }
 
@@ -77,7 +77,7 @@ func (s *Supervisor) validate(req *join.NodeRequest) ([]net.IP, error) {
 	}
 	// Every client in the cluster trusts the CA of the serving certificate:
 	// a node that gets one for the API server could pose as it.
-	if net.ParseIP(name) != nil || apiServerName(name) || (name != s.LocalNode && s.reserved(name)) {
+	if net.ParseIP(name) != nil || apiServerName(name) || (name != s.opts.LocalNode && s.reserved(name)) {
 		return nil, invalid(join.FieldNodeName, fmt.Sprintf("node name %q is reserved for the API server", name))
 	}
 	if n := len(req.NodePassword); n < minNodePassword || n > maxNodePassword {
@@ -96,7 +96,7 @@ func (s *Supervisor) validate(req *join.NodeRequest) ([]net.IP, error) {
 			return nil, invalid(join.FieldNodeIPs, fmt.Sprintf("node address %s is not a unicast address that other machines can reach", ip))
 		case s.serviceCIDR != nil && s.serviceCIDR.Contains(ip):
 			return nil, invalid(join.FieldNodeIPs, fmt.Sprintf("node address %s is in the service range %s", ip, s.serviceCIDR))
-		case name != s.LocalNode && s.reserved(ip.String()):
+		case name != s.opts.LocalNode && s.reserved(ip.String()):
 			return nil, invalid(join.FieldNodeIPs, fmt.Sprintf("node address %s is the address of the API server", ip))
 		}
 		ips = append(ips, ip)
@@ -105,7 +105,7 @@ func (s *Supervisor) validate(req *join.NodeRequest) ([]net.IP, error) {
 }
 
 func (s *Supervisor) reserved(san string) bool {
-	return slices.ContainsFunc(s.ReservedSANs, func(r string) bool {
+	return slices.ContainsFunc(s.opts.ReservedSANs, func(r string) bool {
 		if ip := net.ParseIP(r); ip != nil {
 			return ip.Equal(net.ParseIP(san))
 		}

@@ -54,7 +54,7 @@ type Options struct {
 
 // Supervisor serves the paths of package join.
 type Supervisor struct {
-	Options
+	opts        Options
 	serviceCIDR *net.IPNet // nil if the configuration has none
 	slots       chan struct{}
 }
@@ -67,7 +67,7 @@ func New(opts Options) *Supervisor {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	s := &Supervisor{Options: opts, slots: make(chan struct{}, maxInFlight)}
+	s := &Supervisor{opts: opts, slots: make(chan struct{}, maxInFlight)}
 	_, s.serviceCIDR, _ = net.ParseCIDR(opts.Config.ServiceCIDR) // validated with the flags
 	return s
 }
@@ -148,16 +148,16 @@ func (s *Supervisor) ping(w http.ResponseWriter, _ *http.Request, _ identity) er
 
 func (s *Supervisor) caCerts(w http.ResponseWriter, _ *http.Request, _ identity) error {
 	w.Header().Set("Content-Type", "application/x-pem-file")
-	_, err := w.Write(s.ServerCA.CertPEM())
+	_, err := w.Write(s.opts.ServerCA.CertPEM())
 	return err
 }
 
 func (s *Supervisor) config(w http.ResponseWriter, _ *http.Request, _ identity) error {
-	return reply(w, s.Config)
+	return reply(w, s.opts.Config)
 }
 
 func (s *Supervisor) status(w http.ResponseWriter, _ *http.Request, _ identity) error {
-	return reply(w, s.Status())
+	return reply(w, s.opts.Status())
 }
 
 func (s *Supervisor) token(w http.ResponseWriter, r *http.Request, who identity) error {
@@ -165,11 +165,11 @@ func (s *Supervisor) token(w http.ResponseWriter, r *http.Request, who identity)
 	if err := readBody(w, r, &req); err != nil {
 		return err
 	}
-	tok, err := s.Tokens.Rotate(req.Which, req.Password)
+	tok, err := s.opts.Tokens.Rotate(req.Which, req.Password)
 	if err != nil {
 		return inputOrInternal(err)
 	}
-	s.Log.WithField("by", who.name).Infof("the %s token was replaced; nodes that join from now on need the new one", tok.User)
+	s.opts.Log.WithField("by", who.name).Infof("the %s token was replaced; nodes that join from now on need the new one", tok.User)
 	return reply(w, join.TokenResponse{Token: tok.Encode()})
 }
 
