@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -21,18 +20,18 @@ const maxFileSize = 1 << 20
 
 // entry is one key of a configuration file.
 type entry struct {
-	key      string // without "+"
-	appends  bool
-	isList   bool
-	values   []string
-	file     string
-	line     int
-	writtenK string // with "+", as it stands in the file
+	key     string // without "+"
+	appends bool
+	isList  bool
+	values  []string
+	file    string
+	line    int
+	written string // with "+", as it stands in the file
 }
 
 // source names the entry for error messages.
 func (e *entry) source() string {
-	return fmt.Sprintf("%s:%d: key %q", e.file, e.line, e.writtenK)
+	return fmt.Sprintf("%s:%d: key %q", e.file, e.line, e.written)
 }
 
 // readFiles returns the entries of path and of the files in path.d, in order.
@@ -131,14 +130,16 @@ func parseFile(path string, data []byte) ([]entry, error) {
 		return nil, &problem.Input{Source: fmt.Sprintf("%s:%d", path, root.Line), Err: errors.New("not a mapping"), Want: want}
 	}
 	var out []entry
+	lineOf := map[string]int{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		e, err := parseEntry(path, resolve(root.Content[i]), resolve(root.Content[i+1]))
 		if err != nil {
 			return nil, err
 		}
-		if j := slices.IndexFunc(out, func(o entry) bool { return o.writtenK == e.writtenK }); j >= 0 {
-			return nil, &problem.Input{Source: e.source(), Err: fmt.Errorf("already given in line %d", out[j].line), Want: "each key once"}
+		if line, ok := lineOf[e.written]; ok {
+			return nil, &problem.Input{Source: e.source(), Err: fmt.Errorf("already given in line %d", line), Want: "each key once"}
 		}
+		lineOf[e.written] = e.line
 		out = append(out, e)
 	}
 	return out, nil
@@ -149,7 +150,7 @@ func parseEntry(path string, key, value *yaml.Node) (entry, error) {
 	if key.Kind != yaml.ScalarNode {
 		return e, &problem.Input{Source: fmt.Sprintf("%s:%d", path, key.Line), Err: errors.New("a key that is not text"), Want: "the name of a setting"}
 	}
-	e.writtenK = key.Value
+	e.written = key.Value
 	e.key, e.appends = strings.CutSuffix(key.Value, "+")
 	items := []*yaml.Node{value}
 	if value.Kind == yaml.SequenceNode {

@@ -270,7 +270,7 @@ func FuzzParseFile(f *testing.F) {
 		}
 		for _, e := range entries {
 			if !e.isList && len(e.values) != 1 {
-				t.Errorf("key %q: a scalar with %d values", e.writtenK, len(e.values))
+				t.Errorf("key %q: a scalar with %d values", e.written, len(e.values))
 			}
 		}
 		l := loader{command: "a4s server", table: ServerSettings(&Server{}), origins: map[string]string{}}
