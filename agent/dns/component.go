@@ -65,7 +65,7 @@ type server struct {
 	Options
 	find      func() ([]string, error)                                           // the upstream resolvers
 	newStore  func(kubernetes.Interface) (clusterStore, error)                   // the store
-	listening func(addr netip.AddrPort, f *forwarder)                            // told once the sockets are open
+	listening func(addr netip.AddrPort)                                          // told once the sockets are open
 	prepare   func(ctx context.Context, addr netip.Addr, notrack *noTrack) error // link and rules
 }
 
@@ -119,10 +119,11 @@ func (s *server) run(ctx context.Context, ready func()) error {
 	defer store.stop()
 	defer cancel() // before stop, which waits
 	if s.listening != nil {
-		s.listening(sockets.addr, upstreams)
+		s.listening(sockets.addr)
 	}
 	go func() {
 		if store.waitSynced(ctx) {
+			s.Log.WithField("address", sockets.addr.String()).Debug("answering for the cluster")
 			ready()
 		}
 	}()
@@ -157,8 +158,9 @@ func (s *server) maintain(ctx context.Context, served <-chan error, upstreams *f
 			if notrack == nil {
 				continue
 			}
+			// Queries already work, so a failure now is no reason to stop.
 			if err := s.prepare(ctx, s.ClusterDNS, notrack); err != nil && ctx.Err() == nil {
-				return 2, err
+				s.Log.WithError(err).Warn("cannot check the link and the rules of the cluster DNS address")
 			}
 		}
 	}

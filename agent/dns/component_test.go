@@ -85,6 +85,7 @@ func TestForwardsAndCachesOutsideNames(t *testing.T) {
 }
 
 func TestFollowsChangedResolvers(t *testing.T) {
+	t.Parallel()
 	up := newUpstream(t, "www.example.com. 300 IN A 192.0.2.53")
 	var now atomic.Pointer[[]string]
 	now.Store(&[]string{})

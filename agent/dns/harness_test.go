@@ -26,7 +26,6 @@ type harness struct {
 	t      *testing.T
 	client *fake.Clientset
 	addr   string
-	fwd    *forwarder
 	ready  chan struct{}
 	done   chan error
 	cancel context.CancelFunc
@@ -60,7 +59,7 @@ func (h *harness) start() {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	listening := make(chan struct{})
-	h.listening = func(addr netip.AddrPort, f *forwarder) { h.addr, h.fwd = addr.String(), f; close(listening) }
+	h.listening = func(addr netip.AddrPort) { h.addr = addr.String(); close(listening) }
 	h.ready, h.done, h.cancel = make(chan struct{}), make(chan error, 1), cancel
 	go func() { h.done <- h.run(ctx, sync.OnceFunc(func() { close(h.ready) })) }()
 	h.t.Cleanup(cancel)

@@ -36,6 +36,7 @@ table ip kube-proxy-like {
 // TestNode runs the server on its link, next to kube-proxy's rules, and asks it
 // from the node and from a pod.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes network namespaces")
 	}
@@ -44,6 +45,7 @@ func TestNode(t *testing.T) {
 	}
 	for _, backend := range []string{"nft", "iptables"} {
 		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
 			cmd := child(t, "TestRoleNode", backend)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("in the namespace: %v\n%s", err, out)
