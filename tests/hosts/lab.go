@@ -1,0 +1,125 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Prefix begins the name of everything that outlives a Host until clean-up.
+const Prefix = "a4s-e2e-"
+
+// Lab is a bridge, the hosts on it and the directory that holds their state.
+type Lab struct {
+	// Dir is the directory of the lab; it goes when the lab closes.
+	Dir string
+	// Gateway is the machine's own address on the bridge: the hosts' default
+	// route and name server.
+	Gateway net.IP
+
+	id       string
+	lock     *os.File
+	bridge   *netlink.Bridge
+	resolver *resolver
+
+	mu    sync.Mutex
+	hosts []*Host
+	made  int
+}
+
+// NewLab removes what an earlier run left and makes an empty lab. It fails at
+// once while another lab is open on this machine.
+func NewLab() (_ *Lab, err error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("end-to-end tests make namespaces: run them as root")
+	}
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), Prefix+"lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("another end-to-end run is active: %s: %w", lock.Name(), err)
+	}
+	l := &Lab{id: fmt.Sprintf("%04x", rand.N(1<<16)), lock: lock}
+	defer func() {
+		if err != nil {
+			l.Close()
+		}
+	}()
+	if err := removeLeftovers(); err != nil {
+		return nil, fmt.Errorf("removing the leftovers of an earlier run: %w", err)
+	}
+	if l.Dir, err = os.MkdirTemp("", Prefix); err != nil {
+		return nil, err
+	}
+	if err := l.makeBridge(); err != nil {
+		return nil, fmt.Errorf("making the bridge of the lab: %w", err)
+	}
+	if l.resolver, err = startResolver(l.Gateway); err != nil {
+		return nil, fmt.Errorf("starting the name server of the lab: %w", err)
+	}
+	return l, nil
+}
+
+// NewHost makes a host with the given short name. The caller closes it, or
+// leaves that to the lab.
+func (l *Lab) NewHost(ctx context.Context, name string) (*Host, error) {
+	l.mu.Lock()
+	l.made++
+	h := &Host{
+		Name: name,
+		IP:   net.IPv4(l.Gateway[12], l.Gateway[13], l.Gateway[14], byte(l.made)),
+		lab:  l,
+		link: fmt.Sprintf("%s%sh%d", linkPrefix, l.id, l.made),
+		dir:  filepath.Join(l.Dir, fmt.Sprintf("%d-%s", l.made, name)),
+	}
+	h.cgroup = fmt.Sprintf("%s%s-%d", Prefix, l.id, l.made)
+	l.hosts = append(l.hosts, h)
+	l.mu.Unlock()
+	if err := h.start(ctx); err != nil {
+		h.Close()
+		return nil, fmt.Errorf("making host %s: %w", name, err)
+	}
+	return h, nil
+}
+
+// Close ends the hosts and removes all that the lab made. It may be called
+// more than once.
+func (l *Lab) Close() {
+	l.mu.Lock()
+	all := l.hosts
+	l.mu.Unlock()
+	var ended sync.WaitGroup
+	for _, h := range all {
+		ended.Go(h.Close)
+	}
+	ended.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.resolver != nil {
+		l.resolver.close()
+		l.resolver = nil
+	}
+	if l.bridge != nil {
+		if err := netlink.LinkDel(l.bridge); err != nil {
+			log.Printf("removing bridge %s: %v", l.bridge.Name, err)
+		}
+		l.bridge = nil
+	}
+	if l.Dir != "" {
+		if err := os.RemoveAll(l.Dir); err != nil {
+			log.Printf("removing the directory of the lab: %v", err)
+		}
+	}
+	l.lock.Close()
+}
