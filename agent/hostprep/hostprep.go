@@ -22,6 +22,15 @@ import (
 // were before a4s.
 const RecordName = "sysctls.json"
 
+// Forwarding names the sysctls that let the machine route packets, which other
+// container runtimes need too.
+var Forwarding = []string{
+	"net/ipv4/ip_forward",
+	"net/ipv6/conf/all/forwarding",
+	"net/bridge/bridge-nf-call-iptables",
+	"net/bridge/bridge-nf-call-ip6tables",
+}
+
 // modules are those that a node uses and that a kernel may not have loaded.
 // Each is optional here: the part that needs it says what is missing.
 var modules = []string{"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "vxlan"}
@@ -67,6 +76,8 @@ type Options struct {
 	RecordFile string
 	// ProcSys is the sysctl tree; empty means /proc/sys.
 	ProcSys string
+	// Keep lists keys that Restore leaves as they are.
+	Keep []string
 	// Log receives what was changed.
 	Log *logrus.Entry
 }
@@ -133,7 +144,7 @@ func Restore(o Options) ([]string, error) {
 	if rec.BootID == boot {
 		for _, key := range changed {
 			before, ok := rec.Values[key]
-			if !ok {
+			if !ok || slices.Contains(o.Keep, key) {
 				continue
 			}
 			now, err := o.read(key)

@@ -1,0 +1,216 @@
+package cleanup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/a4s-io/a4s/agent/network"
+)
+
+// cgroupGrace is how long the kernel may take to let go of killed processes.
+const cgroupGrace = 5 * time.Second
+
+// removeCgroups deletes the cgroups of our pods in every hierarchy, and the
+// kubepods tree when nothing else runs in it.
+func (k *killer) removeCgroups(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cgroupGrace)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	removed := 0
+	defer func() { k.report(removed, "removed %d cgroups", removed) }()
+	for {
+		var errs []error
+		for _, root := range k.kubepods() {
+			// The pods first: what remains then belongs to nobody or to another.
+			_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+				if err != nil || !d.IsDir() {
+					return nil // it went meanwhile
+				}
+				if k.ownPodCgroup(d.Name()) {
+					removed += removeTree(path, &errs)
+					return filepath.SkipDir
+				}
+				return nil
+			})
+			if len(errs) == 0 && !populated(root) {
+				removed += removeTree(root, &errs)
+			}
+		}
+		if len(errs) == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// kubepods finds the kubelet's cgroup in each hierarchy: one directory per
+// controller with version 1, the tree itself with version 2.
+func (k *killer) kubepods() []string {
+	hierarchies := []string{k.Cgroup}
+	for _, name := range names(k.Cgroup) {
+		hierarchies = append(hierarchies, filepath.Join(k.Cgroup, name))
+	}
+	seen := map[string]bool{}
+	var out []string
+	for _, h := range hierarchies {
+		for _, name := range []string{"kubepods", "kubepods.slice"} {
+			dir := filepath.Join(h, k.CgroupRoot, name)
+			real, err := filepath.EvalSymlinks(dir) // cpu is a link to cpu,cpuacct
+			if err != nil || seen[real] {
+				continue
+			}
+			seen[real] = true
+			out = append(out, real)
+		}
+	}
+	return out
+}
+
+// populated tells whether a process is in the tree.
+func populated(root string) bool {
+	found := false
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
+			return nil
+		}
+		// Unreadable means a threaded group of version 2; its parent tells.
+		if data, err := os.ReadFile(path); err == nil && len(strings.TrimSpace(string(data))) > 0 {
+			found = true
+			return filepath.SkipAll
+		}
+		return nil
+	})
+	return found
+}
+
+// removeTree removes a tree of cgroups from the leaves up. Their files cannot
+// and need not be deleted.
+func removeTree(root string, errs *[]error) int {
+	var dirs []string
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	removed := 0
+	for _, dir := range slices.Backward(dirs) {
+		switch err := unix.Rmdir(dir); {
+		case err == nil:
+			removed++
+		case errors.Is(err, unix.ENOENT):
+		default:
+			*errs = append(*errs, fmt.Errorf("%s: %w", dir, err))
+		}
+	}
+	return removed
+}
+
+// cniResult is what the CNI library remembers of one attachment.
+type cniResult struct {
+	ContainerID string `json:"containerId"`
+	NetworkName string `json:"networkName"`
+	Config      []byte `json:"config"`
+}
+
+// ownResults lists the remembered attachments that were made with our
+// address directory: the name of the network alone could be another a4s's.
+func (k *killer) ownResults() map[string]cniResult {
+	out := map[string]cniResult{}
+	for _, name := range names(k.CNIResults) {
+		if !strings.HasPrefix(name, network.CNIName+"-") {
+			continue
+		}
+		path := filepath.Join(k.CNIResults, name)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		var r cniResult
+		if json.Unmarshal(data, &r) != nil || r.NetworkName != network.CNIName {
+			continue
+		}
+		if strings.Contains(string(r.Config), `"`+network.IPAMDir(k.DataDir)+`"`) {
+			out[path] = r
+		}
+	}
+	return out
+}
+
+// sandboxIDs are the ids of our pods' sandboxes, which mark host port rules.
+func (k *killer) sandboxIDs() []string {
+	ids := names(filepath.Join(k.DataDir, "agent", "containerd", "io.containerd.grpc.v1.cri", "sandboxes"))
+	ids = append(ids, names(filepath.Join(k.RunDir, "containerd", "io.containerd.runtime.v2.task", "k8s.io"))...)
+	for _, r := range k.ownResults() {
+		ids = append(ids, r.ContainerID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (k *killer) removeFiles(context.Context) error {
+	var errs []error
+	results := 0
+	for path := range k.ownResults() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+			continue
+		}
+		results++
+	}
+	k.report(results, "removed %d remembered CNI attachments", results)
+
+	logs := 0
+	for _, name := range names(k.PodLogs) {
+		// <namespace>_<name>_<uid>
+		i := strings.LastIndexByte(name, '_')
+		if i < 0 || !slices.Contains(k.podUIDs, name[i+1:]) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(k.PodLogs, name)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		logs++
+	}
+	for _, name := range names(k.ContLogs) {
+		path := filepath.Join(k.ContLogs, name)
+		target, err := os.Readlink(path)
+		if err != nil || !below(target, k.PodLogs) {
+			continue
+		}
+		if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	k.report(logs, "removed the logs of %d pods", logs)
+
+	for _, dir := range []string{network.IPAMDir(k.DataDir), network.CNIConfDir(k.DataDir), k.RunDir} {
+		removed, err := k.removeAll(dir)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if removed {
+			k.report(1, "removed %s", dir)
+		}
+	}
+	return errors.Join(errs...)
+}
