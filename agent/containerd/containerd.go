@@ -32,12 +32,15 @@ const (
 	logBackups   = 3
 )
 
+// Name is the component's name.
+const Name = "containerd"
+
 // New returns the component that runs containerd as a child process. It is
 // ready when the CRI runtime reports itself ready. Pods survive its end.
 func New(o Options) component.Component {
 	o = o.withDefaults()
 	return component.Component{
-		Name:        "containerd",
+		Name:        Name,
 		StopTimeout: stopGrace + 2*killGrace,
 		Run:         o.run,
 	}

@@ -56,6 +56,9 @@ type Options struct {
 	Log *logrus.Entry
 }
 
+// Name is the component's name.
+const Name = "network"
+
 // New returns the pod network as a component. It is ready when pods can be
 // attached. With the backend "none" it does nothing, for a cluster that
 // brings its own network.
@@ -63,7 +66,7 @@ func New(o Options) component.Component {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", "network")
 	}
-	return component.Component{Name: "network", Run: o.run}
+	return component.Component{Name: Name, Run: o.run}
 }
 
 func (o Options) run(ctx context.Context, ready func()) error {

@@ -49,13 +49,16 @@ type Options struct {
 	Log *logrus.Entry
 }
 
+// Name is the component's name.
+const Name = "kube-proxy"
+
 // New returns kube-proxy as a component. It is ready after the first sync of
 // all services into the kernel.
 func New(o Options) component.Component {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", "kube-proxy")
 	}
-	return component.Component{Name: "kube-proxy", Run: o.run}
+	return component.Component{Name: Name, Run: o.run}
 }
 
 // Validate checks the user's arguments without touching the machine.
