@@ -159,7 +159,7 @@ func TestOwnChains(t *testing.T) {
 		chains []netfilter.Chain
 		want   string
 	}{
-		{"alone", []netfilter.Chain{chain("KUBE-SVC"), chain("FLANNEL-FWD"), chain("DOCKER"), ours, shared}, "KUBE-SVC FLANNEL-FWD CNI-DN-a CNI-HOSTPORT-DNAT"},
+		{"alone", []netfilter.Chain{chain("KUBE-SVC"), chain("FLANNEL-FWD"), chain("A4S-DNS"), chain("DOCKER"), ours, shared}, "KUBE-SVC FLANNEL-FWD A4S-DNS CNI-DN-a CNI-HOSTPORT-DNAT"},
 		{"beside another network", []netfilter.Chain{ours, theirs, shared}, "CNI-DN-a"},
 	} {
 		var got []string

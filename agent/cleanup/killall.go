@@ -136,11 +136,11 @@ func (k *killer) removeIptables(ctx context.Context) error {
 	return err
 }
 
-// ownChains owns what kubelet, kube-proxy and flannel make, and of the port
+// ownChains owns what kubelet, kube-proxy, flannel and the DNS make, and of the port
 // mapping plugin's chains those of our network. The plugin's shared chains go
 // with the last network that uses them.
 func ownChains(chains []netfilter.Chain) []netfilter.Chain {
-	own := netfilter.WithPrefix("KUBE-", network.ChainPrefix)(chains)
+	own := netfilter.WithPrefix("KUBE-", "A4S-", network.ChainPrefix)(chains)
 	var shared []netfilter.Chain
 	foreign := false
 	for _, c := range chains {
