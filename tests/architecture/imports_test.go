@@ -1,0 +1,198 @@
+package architecture
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/a4s-io/a4s"
+
+// goPackage is what the Go tool says of one package.
+type goPackage struct {
+	ImportPath  string
+	Name        string
+	Dir         string
+	Doc         string
+	GoFiles     []string
+	TestGoFiles []string
+	Imports     []string
+	Deps        []string
+	Error       *struct{ Err string }
+}
+
+// path returns the import path below the module, "." for its root.
+func (p goPackage) path() string {
+	return path.Clean("./" + strings.TrimPrefix(p.ImportPath, module))
+}
+
+// forTests reports whether the package is there to be used by tests.
+func (p goPackage) forTests() bool {
+	return within(p.path(), "tests") || slices.Contains(p.Imports, "testing")
+}
+
+// packages lists the packages of the module, once for all tests.
+var packages = sync.OnceValues(func() ([]goPackage, error) {
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,Doc,GoFiles,TestGoFiles,Imports,Deps,Error", module+"/...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	var list []goPackage
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return list, nil
+		} else if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+})
+
+func mustPackages(t *testing.T) []goPackage {
+	t.Helper()
+	list, err := packages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) < 10 {
+		t.Fatalf("the Go tool lists %d packages: is this the whole module?", len(list))
+	}
+	for _, p := range list {
+		if p.Error != nil {
+			t.Errorf("%s: %s", p.ImportPath, p.Error.Err)
+		}
+	}
+	return list
+}
+
+// within reports whether the path is the tree or below it.
+func within(p, tree string) bool { return p == tree || strings.HasPrefix(p, tree+"/") }
+
+// ban forbids packages of one tree to depend on those of another, directly or
+// through others.
+type ban struct {
+	from   string   // path below the module
+	except []string // paths below the module that may
+	to     string   // import path
+	why    string
+}
+
+var bans = []ban{
+	{from: "server", to: module + "/agent",
+		why: "a server runs without a node; only cmd and main wire both into one process"},
+	{from: "agent", to: module + "/server",
+		why: "an agent holds no control plane; what both need belongs in internal"},
+	{from: "internal", to: module + "/server",
+		why: "internal is what server and agent share, so it is below both"},
+	{from: "internal", to: module + "/agent",
+		why: "internal is what server and agent share, so it is below both"},
+	{from: "internal", to: module + "/cmd",
+		why: "commands turn flags into configuration; nothing below may know of them"},
+	{from: "embedded", to: module + "/server",
+		why: "embedded is what the modes are made of, so it is below them"},
+	{from: "embedded", to: module + "/agent",
+		why: "embedded is what the modes are made of, so it is below them"},
+	{from: "server", to: module + "/cmd", why: "commands turn flags into configuration; nothing below may know of them"},
+	{from: "agent", to: module + "/cmd", why: "commands turn flags into configuration; nothing below may know of them"},
+	{from: "internal", to: "k8s.io/kubernetes",
+		why: "packages of names and bytes are tested in seconds, which they are not with the server code of Kubernetes behind them"},
+	{from: "internal", to: "github.com/containerd/containerd/v2/cmd",
+		why: "packages of names and bytes are tested in seconds, which they are not with a container runtime behind them"},
+	{from: "embedded/payload", to: "k8s.io/kubernetes",
+		why: "the payload is files; its tests must build in seconds"},
+	{from: "manifests", to: "k8s.io/kubernetes",
+		why: "manifests are bytes; their tests must build in seconds"},
+	{from: "embedded/shim", to: "k8s.io",
+		why: "one shim runs beside every pod: each package in it costs memory once a pod"},
+	{from: ".", except: []string{"embedded/shim"}, to: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin",
+		why: "its init registers the shim's task service as a plugin of the containerd in the same process, which then does not start"},
+}
+
+// banned returns the dependency that breaks the rule, if there is one.
+func (b ban) banned(p goPackage) string {
+	if b.from != "." && !within(p.path(), b.from) || slices.ContainsFunc(b.except, func(e string) bool { return within(p.path(), e) }) {
+		return ""
+	}
+	for _, dep := range p.Deps {
+		if within(dep, b.to) {
+			return dep
+		}
+	}
+	return ""
+}
+
+func TestImportBans(t *testing.T) {
+	for _, p := range mustPackages(t) {
+		for _, b := range bans {
+			if dep := b.banned(p); dep != "" {
+				t.Errorf("%s depends on %s: %s", p.path(), dep, b.why)
+			}
+		}
+	}
+}
+
+// TestBansFind makes sure that the check above can fail.
+func TestBansFind(t *testing.T) {
+	for _, tc := range []struct {
+		pkg, dep string
+		want     bool
+	}{
+		{"server/x", module + "/agent/y", true},
+		{"server/x", module + "/agents", false},
+		{"serverless", module + "/agent", false},
+		{"internal/x", "k8s.io/kubernetes/pkg/apis/core", true},
+		{"internal/x", "k8s.io/client-go/rest", false},
+		{"agent/x", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin", true},
+		{"embedded/shim", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin", false},
+	} {
+		p := goPackage{ImportPath: module + "/" + tc.pkg, Deps: []string{"fmt", tc.dep}}
+		found := slices.ContainsFunc(bans, func(b ban) bool { return b.banned(p) != "" })
+		if found != tc.want {
+			t.Errorf("%s importing %s: banned is %v, want %v", tc.pkg, tc.dep, found, tc.want)
+		}
+	}
+}
+
+func TestBinaryHoldsNoTestCode(t *testing.T) {
+	list := mustPackages(t)
+	root := slices.IndexFunc(list, func(p goPackage) bool { return p.path() == "." })
+	if root < 0 {
+		t.Fatal("the module has no main package")
+	}
+	for _, p := range list {
+		if p.forTests() && slices.Contains(list[root].Deps, p.ImportPath) {
+			t.Errorf("the binary depends on %s, which is for tests: importing testing registers its flags and Fatal has nobody to stop", p.path())
+		}
+	}
+}
+
+func TestPackagesAreNamedForWhatTheyDo(t *testing.T) {
+	vague := []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "lib"}
+	for _, p := range mustPackages(t) {
+		if slices.Contains(vague, p.Name) || slices.Contains(vague, path.Base(p.ImportPath)) {
+			t.Errorf("%s: the name says nothing about what is inside, so everything will end up there", p.path())
+		}
+	}
+}
+
+func TestPackagesAreDocumented(t *testing.T) {
+	for _, p := range mustPackages(t) {
+		if len(p.GoFiles) == 0 || p.path() == "." {
+			continue
+		}
+		if p.Doc == "" || !slices.Contains(p.GoFiles, "doc.go") {
+			t.Errorf("%s has no doc.go with its purpose, its invariants and who may import it", p.path())
+		}
+	}
+}
