@@ -51,11 +51,11 @@ test-unit: $(PAYLOAD) ## Run the unit tests, those of light packages with the ra
 
 .PHONY: test-integration
 test-integration: $(PAYLOAD) ## Run the tests that start components in the test process (as root)
-	go test -count=1 -timeout 20m ./tests/integration/...
+	go test -count=1 -p 1 -timeout 20m ./tests/integration/...
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
-	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 40m ./tests/e2e/...
+	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -timeout 40m ./tests/e2e/...
 
 .PHONY: lint
 lint: vet ## Check formatting, go vet and staticcheck
