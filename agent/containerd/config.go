@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/template"
 
@@ -65,9 +64,6 @@ func (o Options) templateData() templateData {
 }
 
 func (o Options) validate() error {
-	if !slices.Contains(snapshotters, o.Snapshotter) {
-		return &problem.Input{Source: "--snapshotter", Value: o.Snapshotter, Want: "one of " + strings.Join(snapshotters, ", ")}
-	}
 	if dir := filepath.Join(o.StateDir, "s"); len(dir) > maxShimSocketDir {
 		return fmt.Errorf("state directory %s of containerd is too long for the sockets below it", o.StateDir)
 	}

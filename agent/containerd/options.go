@@ -14,9 +14,6 @@ import (
 // because the sockets of shims are below it and a socket path has 108 bytes.
 const DefaultStateDir = "/run/a4s/containerd"
 
-// Snapshotters are the snapshotters that are linked in and work everywhere.
-var snapshotters = []string{"overlayfs", "native"}
-
 // Options say how to run containerd.
 type Options struct {
 	// DataDir is a4s' data directory.
@@ -74,7 +71,7 @@ func (o Options) withDefaults() Options {
 		o.CNIConfDir = CNIConfDir(o.DataDir)
 	}
 	if o.Snapshotter == "" {
-		o.Snapshotter = snapshotters[0]
+		o.Snapshotter = "overlayfs"
 	}
 	if o.Registries == nil {
 		o.Registries = &registries.Config{}

@@ -8,7 +8,7 @@ import (
 
 // tailLines is how many lines a tail keeps, tailLine how much of each.
 const (
-	tailLines = 5
+	tailLines = 3
 	tailLine  = 1000
 )
 

@@ -1,0 +1,100 @@
+package kubelet
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/a4s-io/a4s/agent/kubelet/settings"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+func sample(t *testing.T) Options {
+	t.Helper()
+	return Options{Node: settings.Node{
+		Name:            "n1",
+		DataDir:         t.TempDir(),
+		IPs:             []string{"192.0.2.1", "2001:db8::1"},
+		Labels:          []string{"example.com/a=b"},
+		ClusterDNS:      "10.43.0.10",
+		ClusterDomain:   "cluster.local",
+		RuntimeEndpoint: "unix:///run/a4s/containerd/containerd.sock",
+	}}
+}
+
+func TestServer(t *testing.T) {
+	o := sample(t)
+	user := filepath.Join(o.DataDir, "user.yaml")
+	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nshutdownGracePeriod: 30s\nmaxPods: 50\nevictionHard: {memory.available: 1Gi}\nfeatureGates: {MemoryQoS: false}\n"
+	if err := os.WriteFile(user, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.Args = []string{"max-pods=250", "config=" + user, "cluster-dns=192.0.2.53", "cluster-dns=192.0.2.54", "fail_swap_on=true", "feature-gates=InPlacePodVerticalScalingExclusiveCPUs=true", "node-labels=c=d"}
+	file := filepath.Join(o.DataDir, "etc", "kubelet.yaml")
+	s, err := o.server(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.MaxPods != 250 || !slices.Equal(s.ClusterDNS, []string{"192.0.2.53", "192.0.2.54"}) || !s.FailSwapOn {
+		t.Errorf("arguments do not win: maxPods %d, clusterDNS %v, failSwapOn %v", s.MaxPods, s.ClusterDNS, s.FailSwapOn)
+	}
+	if s.ShutdownGracePeriod.Duration.String() != "30s" || s.EvictionHard["memory.available"] != "1Gi" || s.EvictionHard["nodefs.available"] != "5%" {
+		t.Errorf("the operator's file is not merged: %v, %v", s.ShutdownGracePeriod, s.EvictionHard)
+	}
+	if on, ok := s.FeatureGates["MemoryQoS"]; on || !ok || !s.FeatureGates["InPlacePodVerticalScalingExclusiveCPUs"] {
+		t.Errorf("feature gates of file and arguments are not both there: %v", s.FeatureGates)
+	}
+	if s.NodeIP != "192.0.2.1,2001:db8::1" || s.NodeLabels["example.com/a"] != "b" || s.NodeLabels["c"] != "d" || s.HostnameOverride != "n1" {
+		t.Errorf("flags: %+v", s.KubeletFlags)
+	}
+	if s.Authentication.Anonymous.Enabled || !s.Authentication.Webhook.Enabled || s.Authorization.Mode != "Webhook" || s.ReadOnlyPort != 0 {
+		t.Errorf("the kubelet's API is open: %+v %+v, read-only port %d", s.Authentication, s.Authorization, s.ReadOnlyPort)
+	}
+}
+
+func TestValidateRejects(t *testing.T) {
+	notConfig := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(notConfig, []byte("noSuchField: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lockedGate := filepath.Join(t.TempDir(), "y.yaml")
+	if err := os.WriteFile(lockedGate, []byte("featureGates: {NodeSwap: false}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"unknown argument", func(o *Options) { o.Args = []string{"max-podz=1"} }, "max-podz"},
+		{"wrong type", func(o *Options) { o.Args = []string{"max-pods=many"} }, "max-pods=many"},
+		{"no value", func(o *Options) { o.Args = []string{"max-pods"} }, "name=value"},
+		{"what a4s decides", func(o *Options) { o.Args = []string{"root-dir=/x"} }, "--data-dir"},
+		{"log level", func(o *Options) { o.Args = []string{"v=5"} }, "-v"},
+		{"file is missing", func(o *Options) { o.Args = []string{"config=/nonexistent"} }, "/nonexistent"},
+		{"file is something else", func(o *Options) { o.Args = []string{"config=" + notConfig} }, "noSuchField"},
+		{"value out of range", func(o *Options) { o.Args = []string{"max-pods=-1"} }, "maxPods"},
+		{"unknown gate", func(o *Options) { o.Args = []string{"feature-gates=NoSuchGate=true"} }, "NoSuchGate"},
+		{"locked gate in the file", func(o *Options) { o.Args = []string{"config=" + lockedGate} }, "NodeSwap"},
+		{"label of Kubernetes", func(o *Options) { o.Labels = []string{"node-role.kubernetes.io/x=y"} }, "node-role.kubernetes.io/x"},
+		{"label without value", func(o *Options) { o.Labels = []string{"x"} }, "--node-label"},
+		{"taint without effect", func(o *Options) { o.Taints = []string{"x"} }, "--node-taint"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := sample(t)
+			if err := o.Validate(); err != nil {
+				t.Fatalf("before the change: %v", err)
+			}
+			tt.change(&o)
+			err := o.Validate()
+			var input *problem.Input
+			if !errors.As(err, &input) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want a problem.Input about %q", err, tt.want)
+			}
+		})
+	}
+}

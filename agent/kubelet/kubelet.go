@@ -1,0 +1,181 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/cmd/kubelet/app"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
+
+	"github.com/a4s-io/a4s/agent/kubelet/settings"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// readyInterval is how often readiness is looked at.
+const readyInterval = 200 * time.Millisecond
+
+// ClientTransport wraps the transport of every API client of the kubelet.
+type ClientTransport func(http.RoundTripper) http.RoundTripper
+
+// Options say how to run the kubelet.
+type Options struct {
+	settings.Node
+	// Args are the operator's arguments, each "name=value".
+	Args []string
+	// Transport wraps the clients' transport; nil leaves it as it is.
+	Transport ClientTransport
+	// Log is where progress goes; nil means the standard logger.
+	Log *logrus.Entry
+}
+
+// New returns the component that runs the kubelet. It is ready when the
+// kubelet is healthy and its Node object exists. Pods survive its end.
+func New(o Options) component.Component {
+	if o.Transport == nil {
+		o.Transport = func(rt http.RoundTripper) http.RoundTripper { return rt }
+	}
+	if o.Log == nil {
+		o.Log = logrus.WithField("component", "kubelet")
+	}
+	return component.Component{Name: "kubelet", Run: o.run}
+}
+
+// Validate finds mistakes in the operator's labels, taints and arguments. It
+// is meant to be called before anything starts.
+func (o Options) Validate() error {
+	dir, err := os.MkdirTemp("", "a4s-kubelet")
+	if err != nil {
+		return fmt.Errorf("checking the kubelet's configuration: %w", err)
+	}
+	_, err = o.server(filepath.Join(dir, "kubelet.yaml"))
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+func (o Options) run(ctx context.Context, ready func()) error {
+	for _, dir := range []string{settings.RootDir(o.DataDir), settings.ManifestDir(o.DataDir)} {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return fmt.Errorf("making a directory for the kubelet: %w", err)
+		}
+	}
+	server, err := o.server(settings.ConfigFile(o.DataDir))
+	if err != nil {
+		return err
+	}
+	if err := checkPorts(ctx, server); err != nil {
+		return err
+	}
+	gates := utilfeature.DefaultMutableFeatureGate
+	if err := gates.SetFromMap(server.FeatureGates); err != nil {
+		return fmt.Errorf("setting the kubelet's feature gates: %w", err)
+	}
+	deps, err := app.UnsecuredDependencies(ctx, server, gates)
+	if err != nil {
+		return fmt.Errorf("assembling the kubelet: %w", err)
+	}
+	c, err := newClients(server, o.Transport)
+	if err != nil {
+		return fmt.Errorf("assembling the kubelet's clients: %w", err)
+	}
+	// Upstream keeps them only if all three are set.
+	deps.KubeClient, deps.HeartbeatClient, deps.EventClient = c.kube, c.heartbeat, c.events
+	deps.OnHeartbeatFailure = c.closeIdle
+
+	go o.announce(ctx, server, c, ready)
+	return app.Run(ctx, server, deps, gates)
+}
+
+// announce calls ready once the kubelet is healthy and registered.
+func (o Options) announce(ctx context.Context, server *options.KubeletServer, c *clients, ready func()) {
+	tick := time.NewTicker(readyInterval)
+	defer tick.Stop()
+	last := ""
+	for {
+		err := errors.Join(checkHealth(ctx, server), checkNode(ctx, c, o.Name))
+		if err == nil {
+			ready()
+			return
+		}
+		if err.Error() != last {
+			last = err.Error()
+			o.Log.WithError(err).Debug("not ready yet")
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func checkHealth(ctx context.Context, server *options.KubeletServer) error {
+	if server.HealthzPort == 0 {
+		return nil // turned off by the operator
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	url := "http://" + net.JoinHostPort(server.HealthzBindAddress, strconv.Itoa(int(server.HealthzPort))) + "/healthz"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("asking for the kubelet's health: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("asking for the kubelet's health: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the kubelet's health is %s", resp.Status)
+	}
+	return nil
+}
+
+func checkNode(ctx context.Context, c *clients, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := c.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
+		return fmt.Errorf("looking for the Node object: %w", err)
+	}
+	return nil
+}
+
+// checkPorts finds out whether the kubelet can listen, because it exits the
+// whole process when it cannot.
+func checkPorts(ctx context.Context, server *options.KubeletServer) error {
+	for _, p := range []struct {
+		host string
+		port int32
+		arg  string
+	}{
+		{server.Address, server.Port, "port"},
+		{server.HealthzBindAddress, server.HealthzPort, "healthz-port"},
+		{server.Address, server.ReadOnlyPort, "read-only-port"},
+	} {
+		if p.port == 0 {
+			continue
+		}
+		var config net.ListenConfig
+		listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(p.host, strconv.Itoa(int(p.port))))
+		if err == nil {
+			err = listener.Close()
+		}
+		if err != nil {
+			return &problem.Precondition{
+				What: fmt.Sprintf("port %d/tcp of the kubelet", p.port),
+				Err:  err,
+				Fix:  fmt.Sprintf("stop what listens there, another kubelet for example, or set --kubelet-arg %s=PORT", p.arg),
+			}
+		}
+	}
+	return nil
+}
