@@ -4,10 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,14 +93,15 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestVXLAN runs the network of a node on a machine of its own, restarts it,
-// and deletes its device.
-func TestVXLAN(t *testing.T) {
-	if !nstest.Isolate(t) {
-		return
-	}
+// uplink makes the interface that leads to other nodes.
+func uplink(t *testing.T) {
+	t.Helper()
 	up := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "up0", MTU: 1500}, PeerName: "peer0"}
 	if err := netlink.LinkAdd(up); err != nil {
+		t.Fatal(err)
+	}
+	peer, err := netlink.LinkByName("peer0")
+	if err != nil {
 		t.Fatal(err)
 	}
 	addr, err := netlink.ParseAddr("192.0.2.1/24")
@@ -104,9 +111,147 @@ func TestVXLAN(t *testing.T) {
 	if err := netlink.AddrAdd(up, addr); err != nil {
 		t.Fatal(err)
 	}
-	if err := netlink.LinkSetUp(up); err != nil {
+	for _, l := range []netlink.Link{up, peer} {
+		if err := netlink.LinkSetUp(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestHostGWWithIptables runs the whole component against an API that has two
+// nodes.
+func TestHostGWWithIptables(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	uplink(t)
+	if out, err := exec.Command("nft", "add table ip flannel-ipv4").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	patched := make(chan string, 16)
+	node := func(name, ip, cidr, managed string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{"flannel.alpha.coreos.com/public-ip":%q,"flannel.alpha.coreos.com/backend-type":"host-gw","flannel.alpha.coreos.com/backend-data":"null","flannel.alpha.coreos.com/kube-subnet-manager":%q}},"spec":{"podCIDR":%q,"podCIDRs":[%q]}}`, name, ip, managed, cidr, cidr)
+	}
+	items := node("n1", "", "10.42.0.0/24", "") + "," + node("n2", "192.0.2.2", "10.42.1.0/24", "true")
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		q := r.URL.Query()
+		switch {
+		case r.Method == http.MethodPatch:
+			body, _ := io.ReadAll(r.Body)
+			patched <- r.URL.Path + " " + string(body)
+			_, _ = fmt.Fprint(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1"}}`)
+		case q.Get("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusUnprocessableEntity) // sends clients to plain lists
+			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+		case q.Get("watch") != "":
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			list := items
+			if strings.Contains(q.Get("fieldSelector"), "n1") {
+				list = node("n1", "", "10.42.0.0/24", "")
+			}
+			_, _ = fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, list)
+		}
+	}))
+	dir := t.TempDir()
+	o := Options{
+		KubeconfigPath: filepath.Join(dir, "kubeconfig"), NodeName: "n1", Backend: "host-gw", Iface: "up0", DataDir: dir,
+		ClusterCIDR: "10.42.0.0/16", PacketFilter: netfilter.Iptables, NodeIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+	}
+	conf := fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, api.URL)
+	if err := os.WriteFile(o.KubeconfigPath, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, result := make(chan struct{}), make(chan error, 1)
+	go func() { result <- New(o).Run(ctx, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-result:
+		t.Fatalf("the network did not start: %v", err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the network did not become ready")
+	}
+	if p := <-patched; !strings.HasPrefix(p, "/api/v1/nodes/n1/status ") || !strings.Contains(p, "192.0.2.1") {
+		t.Errorf("the node was not told its address: %s", p)
+	}
+	if v, ok := os.LookupEnv("NODE_NAME"); ok {
+		t.Errorf("NODE_NAME=%s was left in the environment", v)
+	}
+	eventually(t, "a route to the other node's pods", func() bool {
+		out, err := exec.Command("ip", "route").Output()
+		return err == nil && strings.Contains(string(out), "10.42.1.0/24 via 192.0.2.2 dev up0")
+	})
+	eventually(t, "masquerading and forwarding by iptables", func() bool {
+		out, err := exec.Command("iptables-save").Output()
+		return err == nil && strings.Contains(string(out), "-A POSTROUTING -m comment --comment \"flanneld masq\" -j FLANNEL-POSTRTG") &&
+			strings.Contains(string(out), "-A FLANNEL-FWD -s 10.42.0.0/16")
+	})
+	if tables, err := netfilter.Tables(ctx); err != nil || slices.ContainsFunc(tables, IsTable) {
+		t.Errorf("the rules of nftables mode are still there: %v, %v", tables, err)
+	}
+	list, err := os.ReadFile(conflistPath(dir))
+	if err != nil || !strings.Contains(string(list), `"mtu": 1500`) || !strings.Contains(string(list), `"backend": "iptables"`) {
+		t.Errorf("conflist: %v\n%s", err, list)
+	}
+	cancel()
+	if err := <-result; err != nil {
+		t.Errorf("stopped with %v", err)
+	}
+}
+
+// TestRulesBesideDocker checks that forwarded pod traffic survives a default
+// of dropping, and that switching back to nftables removes flannel's chains.
+func TestRulesBesideDocker(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	raw, err := renderNetConf("10.42.0.0/16", "vxlan", netfilter.Nftables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, err := subnet.ParseConfig(string(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lease.Lease{EnableIPv4: true, Subnet: mustNet("10.42.0.0/24")}
+	save := func() string {
+		out, err := exec.Command("iptables-save").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	policy := func(p string) {
+		if out, err := exec.Command("iptables", "-P", "FORWARD", p).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	policy("DROP")
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := setUpRules(ctx, netfilter.Nftables, conf, l); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "accept rules in iptables", func() bool { return strings.Contains(save(), "-A FLANNEL-FWD -d 10.42.0.0/16") })
+	cancel()
+	policy("ACCEPT")
+	if err := setUpRules(t.Context(), netfilter.Nftables, conf, l); err != nil {
+		t.Fatal(err)
+	}
+	if s := save(); strings.Contains(s, "FLANNEL") {
+		t.Errorf("iptables rules that are not needed:\n%s", s)
+	}
+}
+
+// TestVXLAN runs the network of a node on a machine of its own, restarts it,
+// and deletes its device.
+func TestVXLAN(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	uplink(t)
 	raw, err := renderNetConf("10.42.0.0/16", "vxlan", netfilter.Nftables)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,36 @@ func TestKernel(t *testing.T) {
 		}
 	}
 
+	runUntilSynced(t, o)
+	rules, err := exec.Command("nft", "list", "table", "ip", "kube-proxy").CombinedOutput()
+	if err != nil || !strings.Contains(string(rules), "10.43.0.77 . tcp . 80") || !strings.Contains(string(rules), "10.42.0.9 . 8080") {
+		t.Errorf("the service is not in the kernel: %v\n%s", err, rules)
+	}
+}
+
+// TestKernelIptables is the fallback, on a machine that ran nftables mode
+// before.
+func TestKernelIptables(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	if out, err := exec.Command("nft", "add table ip kube-proxy { chain c { } ; }").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	runUntilSynced(t, Options{KubeconfigPath: apiServer(t), NodeName: "n1", ClusterCIDR: "10.42.0.0/16", Mode: netfilter.Iptables})
+	rules, err := exec.Command("iptables-save", "-t", "nat").CombinedOutput()
+	if err != nil || !strings.Contains(string(rules), "-d 10.43.0.77/32 -p tcp") || !strings.Contains(string(rules), "10.42.0.9:8080") {
+		t.Errorf("the service is not in the kernel: %v\n%s", err, rules)
+	}
+	tables, err := netfilter.Tables(t.Context())
+	if err != nil || slices.Contains(tables, netfilter.Table{Family: "ip", Name: "kube-proxy"}) {
+		t.Errorf("the rules of nftables mode are still there: %v, %v", tables, err)
+	}
+}
+
+// runUntilSynced runs kube-proxy until it is ready, and stops it.
+func runUntilSynced(t *testing.T, o Options) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, result := make(chan struct{}), make(chan error, 1)
 	go func() { result <- New(o).Run(ctx, func() { close(ready) }) }()
@@ -129,10 +160,6 @@ func TestKernel(t *testing.T) {
 		t.Fatalf("kube-proxy ended: %v", err)
 	case <-time.After(60 * time.Second):
 		t.Fatal("kube-proxy did not become ready")
-	}
-	rules, err := exec.Command("nft", "list", "table", "ip", "kube-proxy").CombinedOutput()
-	if err != nil || !strings.Contains(string(rules), "10.43.0.77 . tcp . 80") || !strings.Contains(string(rules), "10.42.0.9 . 8080") {
-		t.Errorf("the service is not in the kernel: %v\n%s", err, rules)
 	}
 	cancel()
 	select {
