@@ -105,6 +105,33 @@ func (o Options) config(user []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// Validate finds mistakes in the operator's template. It is meant to be called
+// before anything starts.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return err
+	}
+	user, err := o.userTemplate()
+	if err != nil {
+		return err
+	}
+	_, err = o.config(user)
+	return err
+}
+
+// userTemplate reads the operator's template, nil when there is none.
+func (o Options) userTemplate() ([]byte, error) {
+	user, err := os.ReadFile(o.templateFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &problem.Input{Source: o.templateFile(), Err: err, Want: "a readable file"}
+	}
+	return user, nil
+}
+
 // writeConfig writes everything that containerd reads when it starts.
 func (o Options) writeConfig() error {
 	for _, dir := range []string{o.rootDir(), o.etcDir(), o.StateDir, o.CNIConfDir} {
@@ -112,9 +139,9 @@ func (o Options) writeConfig() error {
 			return fmt.Errorf("making a directory for containerd: %w", err)
 		}
 	}
-	user, err := os.ReadFile(o.templateFile())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &problem.Input{Source: o.templateFile(), Err: err, Want: "a readable file"}
+	user, err := o.userTemplate()
+	if err != nil {
+		return err
 	}
 	content, err := o.config(user)
 	if err != nil {

@@ -119,11 +119,21 @@ func TestWriteConfig(t *testing.T) {
 	if err := os.WriteFile(o.templateFile(), []byte("version = 4\nroot = {{ toml .Root }}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := o.Validate(); err != nil {
+		t.Errorf("a good template: %v", err)
+	}
 	if err := o.writeConfig(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(o.configFile()); err != nil || !strings.HasPrefix(string(got), "version = 4\nroot") {
 		t.Errorf("with a user's template: %q, %v", got, err)
+	}
+	if err := os.WriteFile(o.templateFile(), []byte("{{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var input *problem.Input
+	if err := o.Validate(); !errors.As(err, &input) {
+		t.Errorf("a bad template: error = %v, want a problem.Input", err)
 	}
 }
 
