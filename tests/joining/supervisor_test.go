@@ -102,7 +102,7 @@ func TestAccess(t *testing.T) {
 		{"node too large", anonymous, "POST", join.PathNode, good, `{"nodeName":"` + strings.Repeat("a", join.MaxBody) + `"}`, 413},
 		{"node for itself, other password", node, "POST", join.PathNode, "", nodeRequest(t, nil), 403},
 		{"node for another", node, "POST", join.PathNode, "", nodeRequest(t, func(r *join.NodeRequest) { r.NodeName = "n2" }), 403},
-		{"node by admin", admin, "POST", join.PathNode, "", nodeRequest(t, nil), 403},
+		{"node by admin", admin, "POST", join.PathNode, "", nodeRequest(t, func(r *join.NodeRequest) { r.NodeName = "n3" }), 403},
 		{"status", admin, "GET", join.PathStatus, "", "", 200},
 		{"status node", node, "GET", join.PathStatus, "", "", 403},
 		{"status token", anonymous, "GET", join.PathStatus, good, "", 403},
