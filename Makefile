@@ -23,7 +23,8 @@ PAYLOAD_INPUTS := go.mod Makefile.env \
 .PHONY: build
 build: $(PAYLOAD) ## Build bin/a4s (the default)
 	@mkdir -p bin
-	go build -ldflags '$(LDFLAGS)' -o bin/a4s .
+	@echo "Building bin/a4s"
+	@go build -ldflags '$(LDFLAGS)' -o bin/a4s .
 
 $(PAYLOAD): $(PAYLOAD_INPUTS)
 	@echo "Building the carried programs (shim, runc, CNI plugins, sandbox image)"
@@ -70,9 +71,10 @@ vet: ## Check formatting and go vet
 .PHONY: release
 release: deps $(PAYLOAD) ## Build dist/: the stripped binary, compressed, with checksums; print the sizes
 	@mkdir -p dist
-	go build -ldflags '-s -w $(LDFLAGS)' -o dist/a4s-$(PLATFORM) .
-	cd dist && zstd -q -f -19 -T0 a4s-$(PLATFORM) -o a4s-$(PLATFORM).zst
-	cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do sha256sum $$f > $$f.sha256; done
+	@echo "Building dist/a4s-$(PLATFORM)"
+	@go build -ldflags '-s -w $(LDFLAGS)' -o dist/a4s-$(PLATFORM) .
+	@cd dist && zstd -q -f -19 -T0 a4s-$(PLATFORM) -o a4s-$(PLATFORM).zst
+	@cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do sha256sum $$f > $$f.sha256; done
 	@cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do \
 		printf '%s  %s bytes (%s MB)  sha256 %s\n' $$f $$(stat -c %s $$f) $$(($$(stat -c %s $$f) / 1000000)) $$(cut -d' ' -f1 $$f.sha256); done
 
