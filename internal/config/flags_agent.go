@@ -41,6 +41,7 @@ func AgentSettings(a *Agent) []Setting {
 			Usage: "file that holds the join token", target: &a.TokenFile},
 	)
 	table = append(table, nodeSettings(a)...)
+	table = append(table, upstreamNodeSettings(a)...)
 	return append(table, loggingSettings(&a.Common)...)
 }
 
@@ -70,7 +71,7 @@ func nodeSettings(a *Agent) []Setting {
 		{Name: "node-name", Env: "A4S_NODE_NAME", Category: catNode, Placeholder: "NAME", DefaultText: "host name",
 			Usage: "name of the node", target: &a.NodeName},
 		{Name: "with-node-id", Category: catNode,
-			Usage: "append a random id, kept in the data directory, to the node name", target: &a.WithNodeID},
+			Usage: "append a random id, kept in /etc/a4s/node/id, to the node name", target: &a.WithNodeID},
 		{Name: "node-label", Category: catNode, Placeholder: "KEY=VALUE",
 			Usage: "label that the node registers with", target: &a.NodeLabels},
 		{Name: "node-taint", Category: catNode, Placeholder: "KEY=VALUE:EFFECT",
@@ -96,7 +97,11 @@ func nodeSettings(a *Agent) []Setting {
 			Usage: "image of the container that holds a pod's namespaces", target: &a.PauseImage},
 		{Name: "container-runtime-endpoint", Category: catRuntime, Placeholder: "SOCKET", DefaultText: "the containerd carried in a4s",
 			Usage: "CRI socket of an external container runtime", target: &a.ContainerRuntimeEndpoint},
+	}
+}
 
+func upstreamNodeSettings(a *Agent) []Setting {
+	return []Setting{
 		{Name: "kubelet-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kubelet", target: &a.KubeletArgs},
 		{Name: "kube-proxy-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kube-proxy", target: &a.KubeProxyArgs},
 	}

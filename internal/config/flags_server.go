@@ -5,6 +5,8 @@ func ServerSettings(s *Server) []Setting {
 	table := generalSettings(&s.Agent.Common)
 	table = append(table, controlPlaneSettings(s)...)
 	table = append(table, nodeSettings(&s.Agent)...)
+	table = append(table, upstreamServerSettings(s)...)
+	table = append(table, upstreamNodeSettings(&s.Agent)...)
 	return append(table, loggingSettings(&s.Agent.Common)...)
 }
 
@@ -58,7 +60,11 @@ func controlPlaneSettings(s *Server) []Setting {
 
 		{Name: "disable-scheduler", Category: catComponents, Usage: "run no scheduler", target: &s.DisableScheduler},
 		{Name: "disable-agent", Category: catComponents, Usage: "run no node; node settings then have no effect", target: &s.DisableAgent},
+	}
+}
 
+func upstreamServerSettings(s *Server) []Setting {
+	return []Setting{
 		{Name: "kube-apiserver-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kube-apiserver", target: &s.KubeAPIServerArgs},
 		{Name: "kube-controller-manager-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kube-controller-manager", target: &s.KubeControllerManagerArgs},
 		{Name: "kube-scheduler-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kube-scheduler", target: &s.KubeSchedulerArgs},

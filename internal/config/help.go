@@ -23,26 +23,30 @@ func Categories(table []Setting) []string {
 // Help renders the flags of a table, grouped, for a terminal. The order of
 // groups is that of the table; urfave/cli would sort them by name.
 func Help(table []Setting) string {
-	const indent, usageColumn = "  ", 38
 	var b strings.Builder
 	for _, category := range Categories(table) {
 		fmt.Fprintf(&b, "\n%s:\n", category)
 		for i := range table {
-			s := &table[i]
-			if s.Category != category {
-				continue
-			}
-			head := indent + s.synopsis()
-			lines := wrap(s.describe(), helpWidth-usageColumn)
-			if len(head) >= usageColumn-1 {
-				fmt.Fprintf(&b, "%s\n", head)
-				head = ""
-			}
-			for _, line := range lines {
-				fmt.Fprintf(&b, "%-*s%s\n", usageColumn, head, line)
-				head = ""
+			if s := &table[i]; s.Category == category {
+				b.WriteString(HelpEntry(s.synopsis(), s.describe()))
 			}
 		}
+	}
+	return b.String()
+}
+
+// HelpEntry renders one line of help in two columns, wrapped.
+func HelpEntry(head, text string) string {
+	const usageColumn = 38
+	head = "  " + head
+	var b strings.Builder
+	if len(head) >= usageColumn-1 {
+		b.WriteString(head + "\n")
+		head = ""
+	}
+	for _, line := range wrap(text, helpWidth-usageColumn) {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", usageColumn, head, line), " ") + "\n")
+		head = ""
 	}
 	return b.String()
 }

@@ -215,6 +215,15 @@ func TestAgentIgnoresServerKeys(t *testing.T) {
 	}
 }
 
+func TestLocalReadsSharedFile(t *testing.T) {
+	dir := write(t, map[string]string{"c.yaml": "server: https://h\ncluster-cidr: 10.0.0.0/8\ndata-dir: /d"})
+	file := filepath.Join(dir, "c.yaml")
+	l, err := LoadLocal(Source{DefaultFile: file, LookupEnv: env(map[string]string{"A4S_KUBECONFIG_OUTPUT": "/k"})})
+	if err != nil || *l != (Local{DataDir: "/d", Kubeconfig: "/k", ConfigFile: file}) {
+		t.Errorf("LoadLocal = %+v, %v", l, err)
+	}
+}
+
 func TestHelpIsNotAnInputError(t *testing.T) {
 	for _, arg := range []string{"-h", "--help"} {
 		if _, _, err := LoadServer(Source{Args: []string{"--debug", arg}}); !errors.Is(err, ErrHelp) {

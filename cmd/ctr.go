@@ -1,0 +1,37 @@
+package cmd
+
+import (
+	"os"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Where the containerd carried in a4s is, for ctr.
+const (
+	containerdAddress   = "/run/a4s/containerd/containerd.sock"
+	containerdNamespace = "k8s.io"
+)
+
+func ctrCommand(m Modes) *cli.Command {
+	return leaf(&cli.Command{
+		Name:            "ctr",
+		Usage:           "run ctr against the containerd carried in a4s",
+		ArgsUsage:       "[ARGUMENTS OF CTR]",
+		SkipFlagParsing: true,
+		Action: func(cCtx *cli.Context) error {
+			// ctr's own flags win over these variables.
+			for name, value := range map[string]string{
+				"CONTAINERD_ADDRESS":   containerdAddress,
+				"CONTAINERD_NAMESPACE": containerdNamespace,
+			} {
+				if os.Getenv(name) != "" {
+					continue
+				}
+				if err := os.Setenv(name, value); err != nil {
+					return err
+				}
+			}
+			return m.Ctr(cCtx.Context, cCtx.Args().Slice())
+		},
+	})
+}

@@ -1,0 +1,82 @@
+package cmd
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+func kubectlCommand(m Modes) *cli.Command {
+	return leaf(&cli.Command{
+		Name:            "kubectl",
+		Usage:           "run kubectl, by default with the admin kubeconfig",
+		ArgsUsage:       "[ARGUMENTS OF KUBECTL]",
+		SkipFlagParsing: true,
+		Action: func(cCtx *cli.Context) error {
+			args := cCtx.Args().Slice()
+			path, err := defaultKubeconfig(args)
+			if err != nil {
+				return err
+			}
+			if path != "" {
+				// kubectl's plugins must find it as well.
+				if err := os.Setenv("KUBECONFIG", path); err != nil {
+					return err
+				}
+			}
+			return m.Kubectl(cCtx.Context, args)
+		},
+	})
+}
+
+// defaultKubeconfig returns the admin kubeconfig if kubectl is to use it: if
+// neither the arguments nor the environment name another and it exists.
+func defaultKubeconfig(args []string) (string, error) {
+	if os.Getenv("KUBECONFIG") != "" {
+		return "", nil
+	}
+	for _, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") {
+			return "", nil
+		}
+	}
+	path := adminKubeconfig()
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil // kubectl has defaults of its own
+	case err != nil:
+		return "", &problem.Input{Source: "kubeconfig " + path, Err: reason(err),
+			Want: "to be run by a user who can read it (see --write-kubeconfig-mode of a4s server), or another file in --kubeconfig or KUBECONFIG"}
+	}
+	return path, f.Close()
+}
+
+// adminKubeconfig returns where the server of this machine writes its admin
+// kubeconfig. A configuration file that cannot be used is the server's
+// problem: often only root can read it.
+func adminKubeconfig() string {
+	l, err := config.LoadLocal(source(nil))
+	if err != nil {
+		return config.DefaultKubeconfig
+	}
+	return l.Kubeconfig
+}
+
+// reason drops the path from an error of package os.
+func reason(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

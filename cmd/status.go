@@ -1,0 +1,166 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// status is what `a4s status -o json` prints.
+type status struct {
+	// URL is the server that was asked.
+	URL string `json:"url"`
+	join.ServerStatus
+	// Ready is the answer of /readyz, NotReady its reason if it is no.
+	Ready    bool   `json:"ready"`
+	NotReady string `json:"notReady,omitempty"`
+	// Nodes are the nodes of the cluster, NodesError why they are unknown.
+	Nodes      []nodeStatus `json:"nodes"`
+	NodesError string       `json:"nodesError,omitempty"`
+}
+
+type nodeStatus struct {
+	Name    string    `json:"name"`
+	State   string    `json:"state"`
+	Address string    `json:"address"`
+	Version string    `json:"version"`
+	Created time.Time `json:"created"`
+}
+
+func statusCommand() *cli.Command {
+	return leaf(&cli.Command{
+		Name:      "status",
+		Usage:     "show the state of the server, its components and its nodes",
+		ArgsUsage: "[FLAGS]",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table or json", Value: "table"},
+			kubeconfigFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if err := wantArgs(c, 0, 0, "none"); err != nil {
+				return err
+			}
+			format := c.String("output")
+			if format != "table" && format != "json" {
+				return &problem.Input{Source: "--output", Value: format, Want: "table or json"}
+			}
+			cl, err := newClient(c)
+			if err != nil {
+				return err
+			}
+			s, err := getStatus(c.Context, cl)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				enc := json.NewEncoder(c.App.Writer)
+				enc.SetIndent("", "  ")
+				return enc.Encode(s)
+			}
+			return writeStatus(c.App.Writer, s, time.Now())
+		},
+	})
+}
+
+// getStatus asks the server. Only the server itself has to answer: an API
+// that is not ready yet is a state to show, not an error.
+func getStatus(ctx context.Context, cl *client) (*status, error) {
+	s := &status{URL: cl.url, Nodes: []nodeStatus{}}
+	if err := cl.do(ctx, http.MethodGet, join.PathStatus, nil, &s.ServerStatus); err != nil {
+		return nil, err
+	}
+	if err := cl.do(ctx, http.MethodGet, "/readyz", nil, nil); err != nil {
+		s.NotReady = err.Error()
+	}
+	s.Ready = s.NotReady == ""
+	list, err := cl.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		s.NodesError = err.Error()
+		return s, nil
+	}
+	for i := range list.Items {
+		s.Nodes = append(s.Nodes, describeNode(&list.Items[i]))
+	}
+	return s, nil
+}
+
+func describeNode(n *corev1.Node) nodeStatus {
+	out := nodeStatus{Name: n.Name, State: "NotReady", Version: n.Status.NodeInfo.KubeletVersion, Created: n.CreationTimestamp.Time}
+	for _, c := range n.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		switch c.Status {
+		case corev1.ConditionTrue:
+			out.State = "Ready"
+		case corev1.ConditionUnknown:
+			out.State = "Unknown"
+		}
+	}
+	if n.Spec.Unschedulable {
+		out.State += ",SchedulingDisabled"
+	}
+	if i := slices.IndexFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP }); i >= 0 {
+		out.Address = n.Status.Addresses[i].Address
+	}
+	return out
+}
+
+func writeStatus(out io.Writer, s *status, now time.Time) error {
+	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) // Flush reports the errors of all writes
+	ready := "ready"
+	if !s.Ready {
+		ready = "not ready: " + firstLine(s.NotReady)
+	}
+	fmt.Fprintf(w, "Server:\t%s\n", s.URL)
+	fmt.Fprintf(w, "Version:\ta4s %s, Kubernetes %s\n", s.Version, s.Kubernetes)
+	fmt.Fprintf(w, "API:\t%s\n", ready)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+
+	fmt.Fprint(w, "\nCOMPONENT\tSTATE\tSINCE\tRESTARTS\tLAST ERROR\n")
+	for _, c := range s.Components {
+		state := "ready"
+		if !c.Ready {
+			state = "not ready"
+		}
+		since := "unknown"
+		if at, err := time.Parse(time.RFC3339, c.Since); err == nil {
+			since = duration.HumanDuration(now.Sub(at))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", c.Name, state, since, c.Restarts, firstLine(c.LastError))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+
+	if s.NodesError != "" {
+		_, err := fmt.Fprintf(out, "\nNodes: unknown: %s\n", firstLine(s.NodesError))
+		return err
+	}
+	fmt.Fprint(w, "\nNODE\tSTATE\tADDRESS\tVERSION\tAGE\n")
+	for _, n := range s.Nodes {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.Address, n.Version, duration.HumanDuration(now.Sub(n.Created)))
+	}
+	return w.Flush()
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}

@@ -1,0 +1,50 @@
+package config
+
+// Local is what the short-lived commands want to know about the server or
+// agent of this machine.
+type Local struct {
+	// DataDir is Common.DataDir.
+	DataDir string
+	// Kubeconfig is Server.WriteKubeconfig.
+	Kubeconfig string
+	// ConfigFile is Common.ConfigFile.
+	ConfigFile string
+}
+
+// LocalSettings is the table of Local: the settings of a server with which
+// it shares names, variables and files.
+func LocalSettings(l *Local) []Setting {
+	var common Common
+	var server Server
+	var table []Setting
+	for _, s := range append(generalSettings(&common), controlPlaneSettings(&server)...) {
+		switch s.Name {
+		case "config":
+			s.target = &l.ConfigFile
+		case "data-dir":
+			s.target = &l.DataDir
+		case "write-kubeconfig":
+			s.target = &l.Kubeconfig
+			s.Default = DefaultKubeconfig
+		default:
+			continue
+		}
+		table = append(table, s)
+	}
+	return table
+}
+
+// LoadLocal finds out what Local holds, from the same sources as a server
+// would. Keys that Local lacks are ignored if a server or an agent knows them.
+func LoadLocal(src Source) (*Local, error) {
+	out := &Local{}
+	others := append(ServerSettings(&Server{}), AgentSettings(&Agent{})...)
+	l := loader{command: "a4s server", other: "a4s server", table: LocalSettings(out), otherTable: others, ignoreOther: true}
+	if err := l.load(src); err != nil {
+		return nil, err
+	}
+	c := &checker{source: l.source}
+	c.absolute("data-dir", out.DataDir)
+	c.absolute("write-kubeconfig", out.Kubeconfig)
+	return out, c.err()
+}
