@@ -99,7 +99,9 @@ func (b builder) goTool(env []string, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		// With -json the Go tool reports on its standard output.
+		said := strings.TrimSpace(stderr.String() + "\n" + stdout.String())
+		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, said)
 	}
 	return stdout.Bytes(), nil
 }
