@@ -1,0 +1,302 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/a4s-io/a4s/tests/hosts"
+)
+
+// Deadlines are generous: CI runs on two slow cores.
+const (
+	startTimeout = 3 * time.Minute
+	stopTimeout  = time.Minute
+	podTimeout   = 2 * time.Minute
+	// soon is for what should happen at once.
+	soon = 30 * time.Second
+	// timeout is for one command.
+	timeout = time.Minute
+)
+
+const (
+	dataDir    = "/var/lib/a4s"
+	kubeconfig = "/etc/a4s/a4s.yaml"
+)
+
+// node is one a4s process and its host.
+type node struct {
+	host *hosts.Host
+	args []string
+	proc *hosts.Process
+}
+
+// cluster is a node that is a server, and a client of its API.
+type cluster struct {
+	node
+	config *rest.Config
+	client kubernetes.Interface
+}
+
+var namespaces atomic.Int64
+
+// newHost makes a host that goes with the test.
+func newHost(t *testing.T, name string) *hosts.Host {
+	t.Helper()
+	h, err := env.lab.NewHost(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+// sharedCluster returns the server that most tests use; the first to ask
+// starts it.
+func sharedCluster(t *testing.T) *cluster {
+	t.Helper()
+	env.sharedOnce.Do(func() {
+		h, err := env.lab.NewHost(context.Background(), "server")
+		if err == nil {
+			env.shared, err = newServer(h)
+		}
+		env.sharedErr = err
+	})
+	if env.sharedErr != nil {
+		t.Fatalf("the shared server: %v", env.sharedErr)
+	}
+	env.shared.reportOnFailure(t)
+	env.shared.waitReady(t)
+	env.shared.waitNodeReady(t, env.shared.host.Name)
+	return env.shared
+}
+
+// ownCluster starts a server for one test.
+func ownCluster(t *testing.T, name string, args ...string) *cluster {
+	t.Helper()
+	c, err := newServer(newHost(t, name), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.reportOnFailure(t)
+	c.waitReady(t)
+	return c
+}
+
+// newServer starts `a4s server` and does not wait for it.
+func newServer(h *hosts.Host, args ...string) (*cluster, error) {
+	c := &cluster{node: node{host: h, args: append([]string{"server"}, args...)}}
+	if err := c.importImages(); err != nil {
+		return nil, err
+	}
+	return c, c.start()
+}
+
+// newAgent starts `a4s agent` on a host of its own, for one test.
+func newAgent(t *testing.T, name string, c *cluster, args ...string) *node {
+	t.Helper()
+	n := &node{host: newHost(t, name)}
+	n.args = append([]string{"agent", "--server", c.url(), "--token", c.nodeToken(t)}, args...)
+	if err := errors.Join(n.importImages(), n.start()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			n.printLogs(t)
+		}
+	})
+	return n
+}
+
+// importImages puts the archives where a4s imports from at its start.
+func (n *node) importImages() error {
+	for _, image := range env.images {
+		b, err := os.ReadFile(image)
+		if err != nil {
+			return err
+		}
+		if err := n.host.WriteFile(filepath.Join(dataDir, "agent/images", filepath.Base(image)), string(b)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *node) start() (err error) {
+	n.proc, err = n.host.Start(env.binary, n.args...)
+	return err
+}
+
+// restart starts the process again after its end and waits for the API.
+func (c *cluster) restart(t *testing.T) {
+	t.Helper()
+	if err := c.start(); err != nil {
+		t.Fatal(err)
+	}
+	c.waitReady(t)
+}
+
+func (c *cluster) url() string { return "https://" + net.JoinHostPort(c.host.IP.String(), "6443") }
+
+func (c *cluster) nodeToken(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(c.host.Path(dataDir + "/server/node-token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// waitReady waits until the API server says that it is ready. A process that
+// ends meanwhile fails the test at once.
+func (c *cluster) waitReady(t *testing.T) {
+	t.Helper()
+	hosts.Until(t, startTimeout, "the API of "+c.host.Name+" is ready", func(ctx context.Context) error {
+		if !c.proc.Running() {
+			t.Fatalf("a4s on %s ended:\n%s", c.host.Name, hosts.LastLines(c.proc.Log, 100))
+		}
+		if c.client == nil {
+			if err := c.connect(); err != nil {
+				return err
+			}
+		}
+		_, err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+}
+
+// connect makes the client from the admin kubeconfig, which names a loopback
+// address of the host.
+func (c *cluster) connect() error {
+	content, err := os.ReadFile(c.host.Path(kubeconfig))
+	if err != nil {
+		return err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return err
+	}
+	config.Host = c.url()
+	config.QPS, config.Burst = 500, 1000
+	config.Timeout = soon
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	c.config, c.client = config, client
+	return nil
+}
+
+func (c *cluster) waitNodeReady(t *testing.T, name string) {
+	t.Helper()
+	hosts.Until(t, startTimeout, "node "+name+" is ready", func(ctx context.Context) error {
+		n, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range n.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && len(n.Spec.Taints) == 0 {
+				return nil
+			}
+		}
+		return fmt.Errorf("taints %v, conditions %v", n.Spec.Taints, n.Status.Conditions)
+	})
+}
+
+// namespace makes a namespace that goes with the test, and waits until pods
+// can be created in it.
+func (c *cluster) namespace(t *testing.T) string {
+	t.Helper()
+	name := fmt.Sprintf("test-%d", namespaces.Add(1))
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Not waited for: the pods go while the next test runs.
+		_ = c.client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	hosts.Until(t, soon, "namespace "+name+" has its service account", func(ctx context.Context) error {
+		_, err := c.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	return name
+}
+
+// a4s runs a command of a4s on the node's host to its end.
+func (n *node) a4s(t *testing.T, args ...string) hosts.Result {
+	t.Helper()
+	return command(t, n.host, args...)
+}
+
+// command runs a4s on a host to its end. No outcome may show a stack trace.
+func command(t *testing.T, h *hosts.Host, args ...string) hosts.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	r, err := h.Run(ctx, env.binary, args...)
+	if err != nil {
+		t.Fatalf("a4s %s: %v", strings.Join(args, " "), err)
+	}
+	noTrace(t, r.Stdout+r.Stderr)
+	return r
+}
+
+// must is command for one that has to succeed; it returns standard output.
+func (n *node) must(t *testing.T, args ...string) string {
+	t.Helper()
+	r := n.a4s(t, args...)
+	if r.ExitCode != 0 {
+		t.Fatalf("a4s %s: exit code %d\n%s%s", strings.Join(args, " "), r.ExitCode, r.Stdout, r.Stderr)
+	}
+	return r.Stdout
+}
+
+// ask returns what the test server in a pod answers, through the API server.
+func (c *cluster) ask(ctx context.Context, ns, pod, path string, params ...string) (string, error) {
+	query := map[string]string{}
+	for pair := range slices.Chunk(params, 2) {
+		query[pair[0]] = pair[1]
+	}
+	b, err := c.client.CoreV1().Pods(ns).ProxyGet("http", pod, "8080", path, query).DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("asking pod %s for %s %v: %w: %s", pod, path, params, err, b)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// exec runs a command in a pod and returns its standard output.
+func (c *cluster) exec(ctx context.Context, ns, pod, stdin string, words ...string) (string, error) {
+	req := c.client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: words, Stdin: stdin != "", Stdout: true, Stderr: true}, paramCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(c.config, "GET", req.URL().String())
+	if err != nil {
+		return "", err
+	}
+	var out, errs bytes.Buffer
+	var in io.Reader
+	if stdin != "" {
+		in = strings.NewReader(stdin)
+	}
+	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &errs}); err != nil {
+		return out.String(), fmt.Errorf("%w: %s", err, errs.String())
+	}
+	return strings.TrimSpace(out.String()), nil
+}

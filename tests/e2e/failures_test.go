@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/a4s-io/a4s/tests/hosts"
+)
+
+func TestOccupiedPortIsNamed(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "occupied")
+	holder, err := h.Start(env.testbox, "serve", ":6443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts.Until(t, soon, "the port is occupied", func(ctx context.Context) error {
+		_, err := fetch(ctx, "http://"+h.IP.String()+":6443/healthz")
+		return err
+	})
+	wantProblem(t, command(t, h, "server"), 2, "6443", "--https-listen-port")
+	if !holder.Running() {
+		t.Error("the process that held the port was ended")
+	}
+}
+
+func TestFullDiskIsReported(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "full")
+	run(t, h, "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dataDir)
+	r := command(t, h, "server")
+	wantProblem(t, r, 2, dataDir)
+	if text := strings.ToLower(r.Stderr); !strings.Contains(text, "space") && !strings.Contains(text, "room") {
+		t.Errorf("the message does not tell that space is missing: %s", r.Stderr)
+	}
+}
+
+func TestDamagedDataDirectoryIsReported(t *testing.T) {
+	t.Parallel()
+	c := ownCluster(t, "damaged", "--disable-agent")
+	if err := c.proc.Stop(stopTimeout); err != nil {
+		t.Fatal(err)
+	}
+	var db string
+	err := filepath.WalkDir(c.host.Path(dataDir+"/server/db"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && d.Name() == "db" {
+			db = path
+		}
+		return err
+	})
+	if err != nil || db == "" {
+		t.Fatalf("no etcd database below server/db (%v)", err)
+	}
+	// As the host sees it, without the /proc/PID/root in front.
+	name := func(path string) string { return strings.TrimPrefix(path, c.host.Path("/")) }
+	for _, tc := range []struct {
+		name, path, want string
+	}{
+		{"etcd database", db, dataDir + "/server/db"},
+		{"CA key", c.host.Path(dataDir + "/server/tls/server-ca.key"), "/server-ca"},
+		{"client CA", c.host.Path(dataDir + "/server/tls/client-ca.crt"), "/client-ca"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			good, err := os.ReadFile(tc.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bad := []byte(strings.Repeat("damaged ", len(good)/8+1))[:len(good)]
+			if err := os.WriteFile(tc.path, bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			wantProblem(t, c.a4s(t, c.args...), 2, tc.want)
+			if now, err := os.ReadFile(tc.path); err != nil || string(now) != string(bad) {
+				t.Errorf("%s was changed; an operator may want to look at it (%v)", name(tc.path), err)
+			}
+			if err := os.WriteFile(tc.path, good, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	c.restart(t)
+	c.namespace(t)
+}
+
+func TestBadConfigurationIsReported(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "config")
+	const file = "/etc/a4s/config.yaml"
+	for _, tc := range []struct {
+		name, content string
+		args          []string
+		want          []string
+	}{
+		{"malformed file", "token: [", nil, []string{file}},
+		{"file is a list", "- token\n", nil, []string{file}},
+		{"unknown key", "https-listen-prot: 7443\n", nil, []string{file, "https-listen-prot", "https-listen-port"}},
+		{"bad value in a file", "cluster-cidr: nowhere\n", nil, []string{file, "cluster-cidr", "nowhere"}},
+		{"missing file", "", []string{"--config", "/etc/a4s/absent.yaml"}, []string{"/etc/a4s/absent.yaml"}},
+		{"unreadable file", "", []string{"--config", "/etc"}, []string{"/etc"}},
+		{"unknown flag", "", []string{"--https-listen-prot", "7443"}, []string{"--https-listen-prot", "--https-listen-port"}},
+		{"bad value of a flag", "", []string{"--node-ip", "nowhere"}, []string{"--node-ip", "nowhere"}},
+		{"bad port", "", []string{"--https-listen-port", "70000"}, []string{"--https-listen-port", "70000"}},
+		{"bad kubelet argument", "", []string{"--kubelet-arg", "no-such-setting=1"}, []string{"no-such-setting"}},
+		{"bad API server argument", "", []string{"--kube-apiserver-arg", "no-such-setting=1"}, []string{"no-such-setting"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if err := h.WriteFile(file, tc.content); err != nil {
+				t.Fatal(err)
+			}
+			wantProblem(t, command(t, h, append([]string{"server"}, tc.args...)...), 1, tc.want...)
+		})
+	}
+	if _, err := os.Stat(h.Path(dataDir + "/server")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("bad input has left state in the data directory (%v)", err)
+	}
+	if err := h.WriteFile(file, ""); err != nil {
+		t.Fatal(err)
+	}
+	wantProblem(t, command(t, h, "sever"), 1, "sever", "server")
+}
