@@ -39,12 +39,18 @@ const minFree = 192 << 20
 type Running struct {
 	// URL is where this machine reaches API and supervisor.
 	URL string
-	// Token lets a node join, in K10 form.
+	// Token lets the node of this process join, in K10 form. It is the
+	// server token: only its holders may run a node under the names of the
+	// API server.
 	Token string
 	// Kubeconfig is the administrator's kubeconfig.
 	Kubeconfig string
 	// FirstStart is true when this start made the PKI.
 	FirstStart bool
+	// JoinURL is where other machines reach it.
+	JoinURL string
+	// NodeTokenFile holds the token that other nodes join with.
+	NodeTokenFile string
 	// Admin is a client configuration with all rights.
 	Admin *rest.Config
 }
@@ -170,7 +176,15 @@ func (p *plan) start(ctx context.Context, group *component.Group) (*Running, err
 	if err := group.Wait(ctx, "manifests"); err != nil {
 		return nil, err
 	}
-	return &Running{URL: p.url, Token: p.tokens.Agent().Encode(), Kubeconfig: p.cfg.WriteKubeconfig, FirstStart: p.first, Admin: admin}, nil
+	return &Running{
+		URL:           p.url,
+		JoinURL:       "https://" + net.JoinHostPort(p.advertise.String(), strconv.Itoa(p.cfg.HTTPSListenPort)),
+		Token:         p.tokens.Server().Encode(),
+		NodeTokenFile: filepath.Join(p.dir, jointoken.NodeFile),
+		Kubeconfig:    p.cfg.WriteKubeconfig,
+		FirstStart:    p.first,
+		Admin:         admin,
+	}, nil
 }
 
 // restConfig is a client of the local API with one of the PKI's identities.

@@ -50,7 +50,7 @@ const argConfig = "config"
 // server writes the configuration to file and returns the kubelet's flags and
 // configuration with the operator's arguments applied.
 func (o Options) server(file string) (*options.KubeletServer, error) {
-	labels, err := settings.ParseLabels(o.Labels)
+	labels, err := settings.ParseLabels(o.NodeLabels)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func (o Options) server(file string) (*options.KubeletServer, error) {
 	root := settings.RootDir(o.DataDir)
 	flags := options.NewKubeletFlags()
 	flags.KubeConfig = o.Kubeconfig
-	flags.HostnameOverride = o.Name
-	flags.NodeIP = strings.Join(o.IPs, ",")
+	flags.HostnameOverride = o.NodeName
+	flags.NodeIP = strings.Join(o.NodeIPs, ",")
 	flags.NodeLabels = labels
 	flags.RootDirectory = root
 	flags.CertDirectory = filepath.Join(root, "pki")
@@ -99,7 +99,7 @@ func (o Options) server(file string) (*options.KubeletServer, error) {
 }
 
 func (o Options) writeConfig(file, userFile string) error {
-	config, err := o.Configuration()
+	config, err := o.node().Configuration()
 	if err != nil {
 		return err
 	}

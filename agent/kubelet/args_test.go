@@ -8,21 +8,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
 func sample(t *testing.T) Options {
 	t.Helper()
-	return Options{Node: settings.Node{
-		Name:            "n1",
+	return Options{
+		NodeName:        "n1",
 		DataDir:         t.TempDir(),
-		IPs:             []string{"192.0.2.1", "2001:db8::1"},
-		Labels:          []string{"example.com/a=b"},
+		NodeIPs:         []string{"192.0.2.1", "2001:db8::1"},
+		NodeLabels:      []string{"example.com/a=b"},
 		ClusterDNS:      "10.43.0.10",
 		ClusterDomain:   "cluster.local",
 		RuntimeEndpoint: "unix:///run/a4s/containerd/containerd.sock",
-	}}
+	}
 }
 
 func TestServer(t *testing.T) {
@@ -79,9 +78,9 @@ func TestValidateRejects(t *testing.T) {
 		{"value out of range", func(o *Options) { o.Args = []string{"max-pods=-1"} }, "maxPods"},
 		{"unknown gate", func(o *Options) { o.Args = []string{"feature-gates=NoSuchGate=true"} }, "NoSuchGate"},
 		{"locked gate in the file", func(o *Options) { o.Args = []string{"config=" + lockedGate} }, "NodeSwap"},
-		{"label of Kubernetes", func(o *Options) { o.Labels = []string{"node-role.kubernetes.io/x=y"} }, "node-role.kubernetes.io/x"},
-		{"label without value", func(o *Options) { o.Labels = []string{"x"} }, "--node-label"},
-		{"taint without effect", func(o *Options) { o.Taints = []string{"x"} }, "--node-taint"},
+		{"label of Kubernetes", func(o *Options) { o.NodeLabels = []string{"node-role.kubernetes.io/x=y"} }, "node-role.kubernetes.io/x"},
+		{"label without value", func(o *Options) { o.NodeLabels = []string{"x"} }, "--node-label"},
+		{"taint without effect", func(o *Options) { o.NodeTaints = []string{"x"} }, "--node-taint"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/cmd/kubelet/app"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 
+	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -28,15 +29,63 @@ const readyInterval = 200 * time.Millisecond
 // ClientTransport wraps the transport of every API client of the kubelet.
 type ClientTransport func(http.RoundTripper) http.RoundTripper
 
+// Name is the name of the component.
+const Name = "kubelet"
+
 // Options say how to run the kubelet.
 type Options struct {
-	settings.Node
+	// DataDir is a4s' data directory.
+	DataDir string
+	// Kubeconfig is the node's credential.
+	Kubeconfig string
+	// NodeName is the name of the Node object.
+	NodeName string
+	// NodeIPs are the node's addresses, one per IP family.
+	NodeIPs []string
+	// NodeExternalIPs are further addresses in the status of the Node, one
+	// per IP family.
+	NodeExternalIPs []string
+	// NodeLabels ("key=value") and NodeTaints ("key=value:Effect") are set
+	// when the node registers.
+	NodeLabels []string
+	NodeTaints []string
+	// RuntimeEndpoint is the CRI socket, "unix:///...".
+	RuntimeEndpoint string
+	// ClientCA holds the CA of the clients that the kubelet's API accepts.
+	ClientCA string
+	// ServingCert and ServingKey are the serving certificate.
+	ServingCert string
+	ServingKey  string
+	// ClusterDNS and ClusterDomain go into the resolver file of pods.
+	ClusterDNS    string
+	ClusterDomain string
+	// ResolvConf is what pods with the node's DNS policy inherit; empty
+	// means nothing.
+	ResolvConf string
+	// Host is what the machine allows.
+	Host host.Info
 	// Args are the operator's arguments, each "name=value".
 	Args []string
 	// Transport wraps the clients' transport; nil leaves it as it is.
 	Transport ClientTransport
 	// Log is where progress goes; nil means the standard logger.
 	Log *logrus.Entry
+}
+
+func (o Options) node() settings.Node {
+	return settings.Node{
+		DataDir:         o.DataDir,
+		IPs:             o.NodeIPs,
+		Taints:          o.NodeTaints,
+		ClientCAFile:    o.ClientCA,
+		CertFile:        o.ServingCert,
+		KeyFile:         o.ServingKey,
+		ClusterDNS:      o.ClusterDNS,
+		ClusterDomain:   o.ClusterDomain,
+		RuntimeEndpoint: o.RuntimeEndpoint,
+		ResolvConf:      o.ResolvConf,
+		Host:            o.Host,
+	}
 }
 
 // New returns the component that runs the kubelet. It is ready when the
@@ -46,9 +95,9 @@ func New(o Options) component.Component {
 		o.Transport = func(rt http.RoundTripper) http.RoundTripper { return rt }
 	}
 	if o.Log == nil {
-		o.Log = logrus.WithField("component", "kubelet")
+		o.Log = logrus.WithField("component", Name)
 	}
-	return component.Component{Name: "kubelet", Run: o.run}
+	return component.Component{Name: Name, Run: o.run}
 }
 
 // Validate finds mistakes in the operator's labels, taints and arguments. It
@@ -83,7 +132,9 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet: %w", err)
 	}
-	c, err := newClients(server, o.Transport)
+	c, err := newClients(server, func(rt http.RoundTripper) http.RoundTripper {
+		return o.Transport(withExternalIPs(rt, o.NodeName, o.NodeExternalIPs))
+	})
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet's clients: %w", err)
 	}
@@ -101,7 +152,7 @@ func (o Options) announce(ctx context.Context, server *options.KubeletServer, c 
 	defer tick.Stop()
 	last := ""
 	for {
-		err := errors.Join(checkHealth(ctx, server), checkNode(ctx, c, o.Name))
+		err := errors.Join(checkHealth(ctx, server), checkNode(ctx, c, o.NodeName))
 		if err == nil {
 			ready()
 			return

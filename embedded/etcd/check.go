@@ -67,16 +67,36 @@ func checkBackend(path string, everyPage bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
 	return db.View(func(tx *bbolt.Tx) error {
+		if info.Size() < tx.Size() {
+			return fmt.Errorf("it has %d bytes of %d", info.Size(), tx.Size())
+		}
 		if tx.Bucket([]byte("key")) == nil || tx.Bucket([]byte("meta")) == nil {
 			return errors.New("it is not an etcd backend")
 		}
 		if !everyPage {
 			return nil
 		}
-		for err := range tx.Check() {
-			return err
+		// Not tx.Check: it works on goroutines of its own, whose panics
+		// nobody could recover from.
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error { return readAll(b) })
+	})
+}
+
+// readAll touches every page of a bucket.
+func readAll(b *bbolt.Bucket) error {
+	return b.ForEach(func(k, v []byte) error {
+		if v == nil {
+			if nested := b.Bucket(k); nested != nil {
+				return readAll(nested)
+			}
+			return nil
 		}
+		_ = v[len(v):]
 		return nil
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/configz"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
@@ -20,7 +19,8 @@ import (
 // Name is the component's name.
 const Name = "kube-controller-manager"
 
-// readyPoll is how often the effect of the controllers is looked for.
+// readyPoll is how often the API and the effect of the controllers are looked
+// for.
 const readyPoll = 250 * time.Millisecond
 
 // Options configures the controller manager.
@@ -107,22 +107,34 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("building the configuration: %w", err)
 	}
-	go signalReady(ctx, c.Client, ready)
+	// Upstream gives the API ten seconds and then fails in a way that leaves
+	// its informer name taken, so that no later run in this process succeeds.
+	if err := poll(ctx, func() error { return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() }); err != nil {
+		return nil // ctx ended
+	}
+	go func() {
+		if poll(ctx, func() error {
+			_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+			return err
+		}) == nil {
+			ready()
+		}
+	}()
 	return app.Run(ctx, c.Complete())
 }
 
-func signalReady(ctx context.Context, client kubernetes.Interface, ready func()) {
+// poll calls check until it succeeds or ctx ends.
+func poll(ctx context.Context, check func() error) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
-		if _, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err == nil {
-			ready()
-			return
+		if check() == nil {
+			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		}
 	}
 }

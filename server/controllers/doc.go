@@ -5,5 +5,8 @@
 // cluster use a service account each, as upstream's default roles expect; no
 // port is opened, the process' metrics are served by the API server.
 //
+// Known limit: a run that fails while upstream builds its controllers cannot be
+// repeated in the same process, see run.
+//
 // Only server may import it.
 package controllers

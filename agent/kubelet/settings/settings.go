@@ -28,18 +28,12 @@ const maxOpenFiles = 1000000
 
 // Node is what the configuration is made of.
 type Node struct {
-	// Name is the name of the Node object.
-	Name string
 	// DataDir is a4s' data directory.
 	DataDir string
 	// IPs are the node's addresses, one per IP family.
 	IPs []string
-	// Labels ("key=value") and Taints ("key=value:Effect") are set when the
-	// node registers.
-	Labels []string
+	// Taints ("key=value:Effect") are set when the node registers.
 	Taints []string
-	// Kubeconfig is the node's credential.
-	Kubeconfig string
 	// ClientCAFile holds the CA of the clients that the kubelet's API accepts.
 	ClientCAFile string
 	// CertFile and KeyFile are the serving certificate.

@@ -19,7 +19,6 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func sample() Node {
 	return Node{
-		Name:            "n1",
 		DataDir:         "/var/lib/a4s",
 		IPs:             []string{"192.0.2.1"},
 		ClientCAFile:    "/var/lib/a4s/agent/tls/client-ca.crt",

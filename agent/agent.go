@@ -1,0 +1,296 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/a4s-io/a4s/agent/containerd"
+	"github.com/a4s-io/a4s/agent/dns"
+	"github.com/a4s-io/a4s/agent/host"
+	"github.com/a4s-io/a4s/agent/hostprep"
+	"github.com/a4s-io/a4s/agent/images"
+	joining "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/agent/kubelet"
+	"github.com/a4s-io/a4s/agent/kubelet/settings"
+	"github.com/a4s-io/a4s/agent/netfilter"
+	"github.com/a4s-io/a4s/agent/network"
+	"github.com/a4s-io/a4s/agent/proxy"
+	"github.com/a4s-io/a4s/agent/registries"
+	"github.com/a4s-io/a4s/embedded/payload"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/instance"
+	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/kubeconfig"
+	"github.com/a4s-io/a4s/internal/nodeaddr"
+	"github.com/a4s-io/a4s/internal/preflight"
+)
+
+// minFree is the disk space that a node asks for at its start: the payload
+// and the first images.
+const minFree = 256 << 20
+
+// Ports of a node.
+const (
+	kubeletPort        = 10250
+	kubeletHealthzPort = 10248
+	proxyMetricsPort   = 10249
+	proxyHealthzPort   = 10256
+)
+
+// Node is a node in the making: Prepare does what needs no server, Join the
+// rest.
+type Node struct {
+	cfg     *config.Agent
+	addr    nodeaddr.Choice
+	dir     string // <data-dir>/agent
+	host    host.Info
+	payload *payload.Payload
+	log     *logrus.Entry
+}
+
+// Prepare checks the machine, unpacks the payload and starts containerd in
+// group without waiting for it. cfg must be complete and valid, with its
+// NodeName set.
+func Prepare(ctx context.Context, group *component.Group, cfg *config.Agent, addr nodeaddr.Choice) (*Node, error) {
+	n := &Node{cfg: cfg, addr: addr, dir: filepath.Join(cfg.DataDir, "agent"), log: logrus.WithField("component", "agent")}
+	if err := preflight.FreeSpace(cfg.DataDir, minFree); err != nil {
+		return nil, err
+	}
+	ports := []preflight.Port{
+		{Port: kubeletPort, What: "kubelet"},
+		{Address: "127.0.0.1", Port: kubeletHealthzPort, What: "kubelet health"},
+	}
+	if !cfg.DisableKubeProxy {
+		ports = append(ports,
+			preflight.Port{Address: "127.0.0.1", Port: proxyMetricsPort, What: "kube-proxy metrics"},
+			preflight.Port{Address: "127.0.0.1", Port: proxyHealthzPort, What: "kube-proxy health"})
+	}
+	if err := preflight.Ports(ports...); err != nil {
+		return nil, err
+	}
+	if _, _, err := netfilter.Choose(ctx, "--proxy-mode", netfilter.Mode(cfg.ProxyMode)); err != nil {
+		return nil, err
+	}
+	private, err := registries.Load(cfg.PrivateRegistry)
+	if err != nil {
+		return nil, err
+	}
+	if n.host, err = host.Probe(); err != nil {
+		return nil, err
+	}
+	if err := n.validateArgs(); err != nil {
+		return nil, err
+	}
+	if n.payload, err = payload.Extract(ctx, cfg.DataDir); err != nil {
+		return nil, err
+	}
+	if err := hostprep.Prepare(ctx, hostprep.Options{RecordFile: filepath.Join(n.dir, hostprep.RecordName), Log: n.log}); err != nil {
+		return nil, err
+	}
+	if cfg.ContainerRuntimeEndpoint == "" {
+		group.Start(ctx, containerd.New(containerd.Options{
+			DataDir:     cfg.DataDir,
+			StateDir:    n.stateDir(),
+			ShimPath:    n.payload.ShimPath,
+			RuncPath:    n.payload.RuncPath,
+			CNIBinDir:   n.payload.CNIBinDir,
+			CNIConfDir:  network.CNIConfDir(cfg.DataDir),
+			PauseImage:  cfg.PauseImage,
+			Snapshotter: cfg.Snapshotter,
+			Registries:  private,
+			Host:        n.host,
+			Debug:       cfg.Debug,
+			Log:         logrus.WithField("component", "containerd"),
+		}))
+	}
+	return n, nil
+}
+
+// Join joins the cluster and starts the rest of the node in group. It returns
+// when the node is ready to run pods.
+func (n *Node) Join(ctx context.Context, group *component.Group, serverURL, token string) error {
+	joined, err := joining.Join(ctx, joining.Options{
+		ServerURL: serverURL,
+		Token:     token,
+		NodeName:  n.cfg.NodeName,
+		NodeIPs:   n.addr.Strings(),
+		Dir:       n.dir,
+		Log:       n.log,
+	})
+	if err != nil {
+		return err
+	}
+	credential := filepath.Join(n.dir, "node.kubeconfig")
+	if err := kubeconfig.Write(kubeconfig.Options{
+		Path: credential, Server: serverURL,
+		CAFile: joined.ServerCA, CertFile: joined.ClientCert, KeyFile: joined.ClientKey,
+	}); err != nil {
+		return err
+	}
+	if err := n.importImages(ctx, group); err != nil {
+		return err
+	}
+	resolvConf, err := n.start(ctx, group, joined, credential)
+	if err != nil {
+		return err
+	}
+	server, err := n.dns(joined, credential, resolvConf)
+	if err != nil {
+		return err
+	}
+	group.Start(ctx, server)
+	waitFor := []string{kubelet.Name, network.Name, dns.Name}
+	if !n.cfg.DisableKubeProxy {
+		waitFor = append(waitFor, proxy.Name)
+	}
+	for _, name := range waitFor {
+		if err := group.Wait(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stateDir is containerd's volatile state.
+func (n *Node) stateDir() string { return filepath.Join(instance.RunDir, "containerd") }
+
+// importImages makes the pause image and the operator's archives available.
+func (n *Node) importImages(ctx context.Context, group *component.Group) error {
+	if n.cfg.ContainerRuntimeEndpoint != "" {
+		return nil
+	}
+	if err := group.Wait(ctx, containerd.Name); err != nil {
+		return err
+	}
+	return images.Import(ctx, images.Options{
+		Socket:      containerd.Socket(n.stateDir()),
+		Snapshotter: n.cfg.Snapshotter,
+		Required:    []string{n.payload.PauseImageTar},
+		Dir:         images.Dir(n.cfg.DataDir),
+		StateFile:   images.StateFile(n.cfg.DataDir),
+		Log:         n.log,
+	})
+}
+
+// start starts kubelet, network and proxy and returns the resolver file that
+// pods and the DNS server inherit from.
+func (n *Node) start(ctx context.Context, group *component.Group, joined *joining.Result, credential string) (string, error) {
+	resolvConf := n.cfg.ResolvConf
+	if resolvConf == "" {
+		path, usable := host.ResolvConf()
+		resolvConf = path
+		if !usable {
+			n.log.Warnf("%s names no server that pods could reach; names outside the cluster will not resolve", path)
+		}
+	}
+	group.Start(ctx, kubelet.New(n.kubelet(joined, credential, resolvConf)))
+	group.Start(ctx, network.New(network.Options{
+		KubeconfigPath: credential,
+		NodeName:       n.cfg.NodeName,
+		NodeIPs:        n.addr.IPs,
+		Iface:          n.addr.Iface,
+		Backend:        joined.Config.FlannelBackend,
+		ClusterCIDR:    joined.Config.ClusterCIDR,
+		PacketFilter:   netfilter.Mode(n.cfg.ProxyMode),
+		DataDir:        n.cfg.DataDir,
+		Log:            logrus.WithField("component", network.Name),
+	}))
+	if !n.cfg.DisableKubeProxy {
+		group.Start(ctx, proxy.New(n.proxy(joined, credential)))
+	}
+	return resolvConf, nil
+}
+
+func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) kubelet.Options {
+	endpoint := n.cfg.ContainerRuntimeEndpoint
+	switch {
+	case endpoint == "":
+		endpoint = "unix://" + containerd.Socket(n.stateDir())
+	case !strings.Contains(endpoint, "://"):
+		endpoint = "unix://" + endpoint
+	}
+	return kubelet.Options{
+		Node: settings.Node{
+			Name:            n.cfg.NodeName,
+			DataDir:         n.cfg.DataDir,
+			IPs:             n.addr.Strings(),
+			Labels:          n.cfg.NodeLabels,
+			Taints:          n.cfg.NodeTaints,
+			Kubeconfig:      credential,
+			ClientCAFile:    joined.ClientCA,
+			CertFile:        joined.ServingCert,
+			KeyFile:         joined.ServingKey,
+			ClusterDNS:      joined.Config.ClusterDNS,
+			ClusterDomain:   joined.Config.ClusterDomain,
+			RuntimeEndpoint: endpoint,
+			ResolvConf:      resolvConf,
+			Host:            n.host,
+		},
+		Args: n.cfg.KubeletArgs,
+		Log:  logrus.WithField("component", kubelet.Name),
+	}
+}
+
+func (n *Node) proxy(joined *joining.Result, credential string) proxy.Options {
+	return proxy.Options{
+		KubeconfigPath: credential,
+		NodeName:       n.cfg.NodeName,
+		ClusterCIDR:    joined.Config.ClusterCIDR,
+		Mode:           netfilter.Mode(n.cfg.ProxyMode),
+		Args:           n.cfg.KubeProxyArgs,
+		Log:            logrus.WithField("component", proxy.Name),
+	}
+}
+
+// validateArgs refuses bad upstream arguments, labels and taints before
+// anything starts. What only the server knows stands in as its default.
+func (n *Node) validateArgs() error {
+	unknown := &joining.Result{Config: join.ClusterConfig{ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", ClusterCIDR: "10.42.0.0/16"}}
+	if err := n.kubelet(unknown, "", "").Validate(); err != nil {
+		return err
+	}
+	return n.proxy(unknown, "").Validate()
+}
+
+// dns returns the DNS server for what the server said about the cluster.
+func (n *Node) dns(joined *joining.Result, credential, resolvConf string) (component.Component, error) {
+	var none component.Component
+	c := joined.Config
+	address, err := netip.ParseAddr(c.ClusterDNS)
+	if err != nil {
+		return none, fmt.Errorf("the server's cluster DNS address: %w", err)
+	}
+	services, err := netip.ParsePrefix(c.ServiceCIDR)
+	if err != nil {
+		return none, fmt.Errorf("the server's service range: %w", err)
+	}
+	pods, err := netip.ParsePrefix(c.ClusterCIDR)
+	if err != nil {
+		return none, fmt.Errorf("the server's pod range: %w", err)
+	}
+	rc, err := clientcmd.BuildConfigFromFlags("", credential)
+	if err != nil {
+		return none, fmt.Errorf("reading %s: %w", credential, err)
+	}
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return none, fmt.Errorf("making the DNS server's client: %w", err)
+	}
+	return dns.New(dns.Options{
+		Client:        client,
+		ClusterDomain: c.ClusterDomain,
+		ClusterDNS:    address,
+		ServiceCIDR:   services,
+		ClusterCIDR:   pods,
+		ResolvConf:    resolvConf,
+		Log:           logrus.WithField("component", dns.Name),
+	}), nil
+}

@@ -1,0 +1,44 @@
+// Command a4s is multi-tenant, scale-out Kubernetes in one binary. The name it
+// is called by decides what it is: a4s, kubectl, ctr, or the containerd child
+// of a node.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/a4s-io/a4s/cmd"
+	"github.com/a4s-io/a4s/embedded/containerd"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+func main() {
+	os.Exit(run(os.Args))
+}
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process the hard way.
+	context.AfterFunc(ctx, stop)
+
+	var err error
+	switch name := filepath.Base(args[0]); name {
+	case "containerd":
+		err = containerd.Main(ctx, args)
+	case "kubectl":
+		err = runKubectl(ctx, args[1:])
+	case "ctr":
+		err = runCtr(ctx, args[1:])
+	default:
+		err = cmd.NewApp(modes()).RunContext(ctx, args)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "a4s: %v\n", err)
+	}
+	return problem.ExitCode(err)
+}

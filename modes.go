@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/agent"
+	"github.com/a4s-io/a4s/agent/cleanup"
+	"github.com/a4s-io/a4s/cmd"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/instance"
+	"github.com/a4s-io/a4s/internal/logging"
+	"github.com/a4s-io/a4s/internal/nodeaddr"
+	"github.com/a4s-io/a4s/internal/nodename"
+	"github.com/a4s-io/a4s/internal/preflight"
+	"github.com/a4s-io/a4s/internal/version"
+	"github.com/a4s-io/a4s/server"
+)
+
+// modes connects the commands with what they run.
+func modes() cmd.Modes {
+	return cmd.Modes{
+		Server: runServer,
+		Agent:  runAgent,
+		Killall: func(ctx context.Context, dataDir string) error {
+			return cleanup.Killall(ctx, cleanup.Options{DataDir: dataDir, Out: os.Stdout})
+		},
+		Kubectl: runKubectl,
+		Ctr:     runCtr,
+	}
+}
+
+// runServer is `a4s server`: the control plane and, unless it is disabled,
+// the node of this machine.
+func runServer(ctx context.Context, cfg *config.Server) error {
+	return supervise(ctx, "server", &cfg.Agent, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice) error {
+		started := time.Now()
+		var node *agent.Node
+		if !cfg.DisableAgent {
+			var err error
+			if node, err = agent.Prepare(ctx, group, &cfg.Agent, addr); err != nil {
+				return err
+			}
+		}
+		nodeIP := net.ParseIP(addr.IPs[0].String())
+		up, err := server.Start(ctx, group, cfg, nodeIP)
+		if err != nil {
+			return err
+		}
+		logrus.Infof("Control plane is ready after %s", time.Since(started).Round(10*time.Millisecond))
+		if node != nil {
+			if err := node.Join(ctx, group, up.URL, up.Token); err != nil {
+				return err
+			}
+			logrus.Infof("Node %s is ready after %s", cfg.Agent.NodeName, time.Since(started).Round(10*time.Millisecond))
+		}
+		logrus.Infof("Use the cluster:  a4s kubectl get nodes   (or: export KUBECONFIG=%s)", up.Kubeconfig)
+		logrus.Infof("Add a node:       a4s agent --server %s --token \"$(cat %s)\"", up.JoinURL, up.NodeTokenFile)
+		return nil
+	})
+}
+
+// runAgent is `a4s agent`: a node of a cluster elsewhere.
+func runAgent(ctx context.Context, cfg *config.Agent) error {
+	return supervise(ctx, "agent", cfg, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice) error {
+		started := time.Now()
+		node, err := agent.Prepare(ctx, group, cfg, addr)
+		if err != nil {
+			return err
+		}
+		if err := node.Join(ctx, group, cfg.ServerURL, cfg.Token); err != nil {
+			return err
+		}
+		logrus.Infof("Node %s is ready after %s", cfg.NodeName, time.Since(started).Round(10*time.Millisecond))
+		return nil
+	})
+}
+
+// supervise is what server and agent share: the log, the lock, the identity
+// of the machine, and the life of the component group.
+func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(context.Context, *component.Group, nodeaddr.Choice) error) (err error) {
+	closeLog, err := logging.Setup(logging.Options{Debug: cfg.Debug, Verbosity: cfg.Verbosity, VModule: cfg.VModule, File: cfg.LogFile})
+	if err != nil {
+		return err
+	}
+	defer closeLog() //nolint:errcheck // nothing is left to report it to
+	if err := preflight.Root("a4s " + mode); err != nil {
+		return err
+	}
+	if cfg.NodeName, err = nodename.Choose(cfg.NodeName, cfg.WithNodeID, nodename.IDFile); err != nil {
+		return err
+	}
+	addr, err := nodeaddr.Choose(cfg.NodeIPs, cfg.FlannelIface)
+	if err != nil {
+		return err
+	}
+	release, err := instance.Acquire(instance.RunDir, cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer release() //nolint:errcheck // the lock ends with the process
+
+	logrus.Infof("Starting a4s %s %s (Kubernetes %s) on node %s, address %s (%s), data in %s",
+		mode, version.Version, version.Kubernetes, cfg.NodeName, addr.IPs[0], addr.Reason, cfg.DataDir)
+	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	defer func() {
+		if stopErr := group.Stop(); stopErr != nil {
+			logrus.WithError(stopErr).Warn("Not everything stopped in time")
+		}
+		logrus.Info("Stopped")
+	}()
+	if err := start(ctx, group, addr); err != nil {
+		if ctx.Err() != nil {
+			logrus.Info("Stopping: asked to end during the start")
+			return nil
+		}
+		return err
+	}
+	notify(daemon.SdNotifyReady)
+	select {
+	case <-ctx.Done():
+		logrus.Info("Stopping: pods keep running, `a4s killall` ends them")
+		notify(daemon.SdNotifyStopping)
+		return nil
+	case err := <-group.Failed():
+		return err
+	}
+}
+
+// notify tells systemd, if it started us.
+func notify(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		logrus.WithError(err).Debug("cannot notify systemd")
+	}
+}
