@@ -18,7 +18,6 @@ import (
 	"github.com/a4s-io/a4s/agent/images"
 	joining "github.com/a4s-io/a4s/agent/join"
 	"github.com/a4s-io/a4s/agent/kubelet"
-	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/proxy"
@@ -218,24 +217,23 @@ func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) ku
 		endpoint = "unix://" + endpoint
 	}
 	return kubelet.Options{
-		Node: settings.Node{
-			Name:            n.cfg.NodeName,
-			DataDir:         n.cfg.DataDir,
-			IPs:             n.addr.Strings(),
-			Labels:          n.cfg.NodeLabels,
-			Taints:          n.cfg.NodeTaints,
-			Kubeconfig:      credential,
-			ClientCAFile:    joined.ClientCA,
-			CertFile:        joined.ServingCert,
-			KeyFile:         joined.ServingKey,
-			ClusterDNS:      joined.Config.ClusterDNS,
-			ClusterDomain:   joined.Config.ClusterDomain,
-			RuntimeEndpoint: endpoint,
-			ResolvConf:      resolvConf,
-			Host:            n.host,
-		},
-		Args: n.cfg.KubeletArgs,
-		Log:  logrus.WithField("component", kubelet.Name),
+		DataDir:         n.cfg.DataDir,
+		Kubeconfig:      credential,
+		NodeName:        n.cfg.NodeName,
+		NodeIPs:         n.addr.Strings(),
+		NodeExternalIPs: n.cfg.NodeExternalIPs,
+		NodeLabels:      n.cfg.NodeLabels,
+		NodeTaints:      n.cfg.NodeTaints,
+		RuntimeEndpoint: endpoint,
+		ClientCA:        joined.ClientCA,
+		ServingCert:     joined.ServingCert,
+		ServingKey:      joined.ServingKey,
+		ClusterDNS:      joined.Config.ClusterDNS,
+		ClusterDomain:   joined.Config.ClusterDomain,
+		ResolvConf:      resolvConf,
+		Host:            n.host,
+		Args:            n.cfg.KubeletArgs,
+		Log:             logrus.WithField("component", kubelet.Name),
 	}
 }
 

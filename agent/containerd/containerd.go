@@ -20,6 +20,9 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 )
 
+// Name is the name of the component.
+const Name = "containerd"
+
 // How long the child gets to end after SIGTERM before it is killed.
 const (
 	stopGrace = 10 * time.Second
@@ -31,9 +34,6 @@ const (
 	logMegabytes = 50
 	logBackups   = 3
 )
-
-// Name is the component's name.
-const Name = "containerd"
 
 // New returns the component that runs containerd as a child process. It is
 // ready when the CRI runtime reports itself ready. Pods survive its end.

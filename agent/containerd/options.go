@@ -77,7 +77,7 @@ func (o Options) withDefaults() Options {
 		o.Registries = &registries.Config{}
 	}
 	if o.Log == nil {
-		o.Log = logrus.WithField("component", "containerd")
+		o.Log = logrus.WithField("component", Name)
 	}
 	return o
 }
