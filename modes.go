@@ -58,6 +58,9 @@ func runServer(ctx context.Context, cfg *config.Server) error {
 			if err := node.Join(ctx, group, up.URL, up.Token); err != nil {
 				return err
 			}
+			if err := up.MarkControlPlane(ctx, cfg.Agent.NodeName); err != nil {
+				return err
+			}
 			logrus.Infof("Node %s is ready after %s", cfg.Agent.NodeName, time.Since(started).Round(10*time.Millisecond))
 		}
 		logrus.Infof("Use the cluster:  a4s kubectl get nodes   (or: export KUBECONFIG=%s)", up.Kubeconfig)

@@ -180,7 +180,14 @@ var harmless = [...]string{
 	"invalid capacity 0 on image filesystem",
 	"Eviction manager: failed to get summary stats",
 	"Skipping pod synchronization",
-	"failed to find pid namespace of init process",
+	"Unable to register mirror pod because node is not registered yet",
+	"Error getting the current node from lister",
+	"Image garbage collection failed once. Stats initialization may not have completed yet",
+	"Failed to get node when trying to set owner ref to the node lease",
+	"Failed to read data from checkpoint",
+	"eviction manager: failed to check if we have separate container filesystem",
+	// A machine that hides the namespaces of its init process.
+	"Failed to ensure process in container with oom score",
 	// kube-proxy's nftables before its first sync.
 	"Failed to list existing nftables objects",
 }
