@@ -1,0 +1,213 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// calls records what the command line asked for.
+type calls struct {
+	what   string
+	args   []string
+	server *config.Server
+	agent  *config.Agent
+}
+
+// run runs a command line with recording modes.
+func run(t *testing.T, args ...string) (c calls, stdout, stderr string, err error) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	app := NewApp(Modes{
+		Server:  func(_ context.Context, cfg *config.Server) error { c.what, c.server = "server", cfg; return nil },
+		Agent:   func(_ context.Context, cfg *config.Agent) error { c.what, c.agent = "agent", cfg; return nil },
+		Killall: func(_ context.Context, dir string) error { c.what, c.args = "killall", []string{dir}; return nil },
+		Kubectl: func(_ context.Context, args []string) error { c.what, c.args = "kubectl", args; return nil },
+		Ctr:     func(_ context.Context, args []string) error { c.what, c.args = "ctr", args; return nil },
+	})
+	app.Stdout, app.Stderr = &out, &errOut
+	err = app.RunContext(t.Context(), append([]string{"a4s"}, args...))
+	return c, out.String(), errOut.String(), err
+}
+
+// noConfig keeps a test from the configuration of the machine.
+func noConfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("A4S_CONFIG_FILE", path)
+	for _, name := range []string{"KUBECONFIG", "A4S_KUBECONFIG_OUTPUT", "A4S_DATA_DIR", "A4S_TOKEN", "A4S_URL"} {
+		t.Setenv(name, "")
+	}
+	return path
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	noConfig(t)
+	for _, tc := range []struct{ args, want string }{
+		{"", "check-config"},
+		{"-h", "check-config"},
+		{"--help", "check-config"},
+		{"help", "check-config"},
+		{"-v", "Kubernetes "},
+		{"--version", "Kubernetes "},
+		{"server -h", "--cluster-cidr CIDR"},
+		{"server --help", "--cluster-cidr CIDR"},
+		{"help server", "--cluster-cidr CIDR"},
+		{"agent --debug --help", "--server URL"},
+		{"token", "rotate"},
+		{"token help create", "--ttl DURATION"},
+		{"token create abc --help", "--ttl DURATION"},
+		{"help kubectl", "Usage: a4s kubectl"},
+		{"killall -h", "--data-dir PATH"},
+	} {
+		c, stdout, _, err := run(t, strings.Fields(tc.args)...)
+		if err != nil || !strings.Contains(stdout, tc.want) || c.what != "" {
+			t.Errorf("a4s %s: ran %q, err %v, output lacks %q:\n%s", tc.args, c.what, err, tc.want, stdout)
+		}
+	}
+}
+
+func TestMistakesAreTyped(t *testing.T) {
+	noConfig(t)
+	for _, tc := range []struct {
+		args string
+		is   error
+		want string // in the error
+	}{
+		{"servr", config.ErrUnknownCommand, `"server"`},
+		{"help servr", config.ErrUnknownCommand, `"server"`},
+		{"token creat", config.ErrUnknownCommand, `"create"`},
+		{"--bogus", config.ErrUnknownFlag, "a4s --help"},
+		{"server --tokn x", config.ErrUnknownFlag, "--token"},
+		{"status --outptu json", config.ErrUnknownFlag, "--output"},
+		{"token create --tll 1h", config.ErrUnknownFlag, "--ttl"},
+		{"token create --ttl", config.ErrNoValue, "--ttl"},
+		{"token create --ttl 1", nil, "a duration"},
+		{"token create --ttl=-1h", nil, "--ttl"},
+		{"token create x", nil, "6 lower-case"},
+		{"token create a b", nil, "arguments of a4s token create"},
+		{"token create --usages root", nil, "--usages"},
+		{"token delete", config.ErrNoValue, "token list"},
+		{"token delete X", nil, "token id"},
+		{"token rotate --which node", nil, "--which"},
+		{"token rotate --new-token abcdef.0123456789abcdef", nil, "--new-token"},
+		{"status now", nil, `"now"`},
+		{"status -o yaml", nil, "table or json"},
+		{"status --kubeconfig /nonexistent", os.ErrNotExist, "--kubeconfig"},
+		{"killall --data-dir relative", nil, "--data-dir"},
+		{"completion", config.ErrNoValue, "bash"},
+		{"completion tcsh", nil, "bash"},
+	} {
+		c, _, _, err := run(t, strings.Fields(tc.args)...)
+		var in *problem.Input
+		if !errors.As(err, &in) || c.what != "" {
+			t.Errorf("a4s %s: %v, want a problem.Input", tc.args, err)
+			continue
+		}
+		if tc.is != nil && !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("a4s %s: %v, want %v and %q in it", tc.args, err, tc.is, tc.want)
+		}
+	}
+}
+
+func TestServerAndAgentGetTheirConfiguration(t *testing.T) {
+	file := noConfig(t)
+	if err := os.WriteFile(file, []byte("cluster-domain: a.b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, _, _, err := run(t, "server", "--debug", "--kubelet-arg", "feature-gates=A=true,B=true")
+	if err != nil || c.what != "server" || c.server.ClusterDomain != "a.b" || !c.server.Agent.Debug || len(c.server.Agent.KubeletArgs) != 1 {
+		t.Errorf("server: %+v, %v", c, err)
+	}
+	c, _, stderr, err := run(t, "agent", "-s", "https://192.0.2.1:6443", "-t", "x")
+	if err != nil || c.what != "agent" || c.agent.ServerURL != "https://192.0.2.1:6443" {
+		t.Errorf("agent: %+v, %v", c, err)
+	}
+	if !strings.Contains(stderr, `"cluster-domain"`) {
+		t.Errorf("no warning about the key of the server: %q", stderr)
+	}
+}
+
+func TestKillallUsesTheDataDirOfTheFile(t *testing.T) {
+	file := noConfig(t)
+	if err := os.WriteFile(file, []byte("data-dir: /srv/a4s\nnode-name: n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, _, _, err := run(t, "killall"); err != nil || len(c.args) != 1 || c.args[0] != "/srv/a4s" {
+		t.Errorf("killall: %+v, %v", c, err)
+	}
+	if c, _, _, err := run(t, "killall", "-d", "/x"); err != nil || len(c.args) != 1 || c.args[0] != "/x" {
+		t.Errorf("killall -d: %+v, %v", c, err)
+	}
+}
+
+func TestKubectlFindsTheAdminKubeconfig(t *testing.T) {
+	dir := t.TempDir()
+	admin := filepath.Join(dir, "a4s.yaml")
+	if err := os.WriteFile(admin, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, output, env string
+		args              []string
+		want              string
+	}{
+		{name: "default", output: admin, args: []string{"get", "pods", "-v"}, want: admin},
+		{name: "environment", output: admin, env: "/other", want: "/other"},
+		{name: "flag", output: admin, args: []string{"--kubeconfig", "/other"}, want: ""},
+		{name: "flag with =", output: admin, args: []string{"get", "--kubeconfig=/other"}, want: ""},
+		{name: "flag of another program", output: admin, args: []string{"exec", "p", "--", "x", "--kubeconfig=/other"}, want: admin},
+		{name: "missing", output: filepath.Join(dir, "none"), want: ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			noConfig(t)
+			t.Setenv("A4S_KUBECONFIG_OUTPUT", tc.output)
+			t.Setenv("KUBECONFIG", tc.env)
+			c, _, _, err := run(t, append([]string{"kubectl"}, tc.args...)...)
+			if err != nil || c.what != "kubectl" || strings.Join(c.args, " ") != strings.Join(tc.args, " ") {
+				t.Fatalf("ran %+v, %v", c, err)
+			}
+			if got := os.Getenv("KUBECONFIG"); got != tc.want {
+				t.Errorf("KUBECONFIG = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestUnreadableKubeconfigIsExplained(t *testing.T) {
+	noConfig(t)
+	// Root can read any file, so let opening it fail in another way.
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("A4S_KUBECONFIG_OUTPUT", file+"/below")
+	_, _, _, err := run(t, "kubectl", "get", "pods")
+	var in *problem.Input
+	if !errors.As(err, &in) || !strings.Contains(in.Want, "--write-kubeconfig-mode") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCtrDefaults(t *testing.T) {
+	noConfig(t)
+	t.Setenv("CONTAINERD_ADDRESS", "")
+	t.Setenv("CONTAINERD_NAMESPACE", "mine")
+	c, _, _, err := run(t, "ctr", "images", "ls", "-q")
+	if err != nil || strings.Join(c.args, " ") != "images ls -q" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if a, n := os.Getenv("CONTAINERD_ADDRESS"), os.Getenv("CONTAINERD_NAMESPACE"); a != containerdAddress || n != "mine" {
+		t.Errorf("address %q, namespace %q", a, n)
+	}
+}

@@ -1,0 +1,269 @@
+package cmd
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// fakeServer answers as a4s does where commands ask.
+type fakeServer struct {
+	url, kubeconfig string
+	ca              []byte
+
+	mu       sync.Mutex
+	notReady bool
+	secrets  []corev1.Secret
+	rotated  join.TokenRequest
+}
+
+func newFakeServer(t *testing.T) *fakeServer {
+	t.Helper()
+	f := &fakeServer{kubeconfig: filepath.Join(t.TempDir(), "admin.yaml")}
+	mux := http.NewServeMux()
+	reply := func(w http.ResponseWriter, v any) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(v); err != nil {
+			t.Error(err)
+		}
+	}
+	locked := func(h http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { f.mu.Lock(); defer f.mu.Unlock(); h(w, r) }
+	}
+	mux.HandleFunc("GET "+join.PathStatus, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, join.ServerStatus{Version: "v1", Kubernetes: "v1.36.3", Components: []join.ComponentStatus{
+			{Name: "etcd", Ready: true, Since: time.Now().Add(-5 * time.Minute).Format(time.RFC3339)},
+			{Name: "kubelet", Restarts: 3, LastError: "boom\nmore"},
+		}})
+	})
+	mux.HandleFunc("PUT "+join.PathToken, locked(func(w http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&f.rotated); err != nil {
+			t.Error(err)
+		}
+		reply(w, join.TokenResponse{Token: "K10new"})
+	}))
+	mux.HandleFunc("GET /readyz", locked(func(w http.ResponseWriter, _ *http.Request) {
+		if f.notReady {
+			http.Error(w, "[-]etcd failed", http.StatusInternalServerError)
+		}
+	}))
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Items: []corev1.Node{{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: metav1.NewTime(time.Now().Add(-2 * time.Hour))},
+			Spec:       corev1.NodeSpec{Unschedulable: true},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+			},
+		}}})
+	})
+	const secrets = "/api/v1/namespaces/kube-system/secrets"
+	mux.HandleFunc("POST "+secrets, locked(func(w http.ResponseWriter, r *http.Request) {
+		var s corev1.Secret
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			_, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, &s)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		s.Data = map[string][]byte{}
+		for k, v := range s.StringData {
+			s.Data[k] = []byte(v)
+		}
+		f.secrets = append(f.secrets, s)
+		reply(w, s)
+	}))
+	mux.HandleFunc("GET "+secrets, locked(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.URL.Query().Get("fieldSelector"); got != "type=bootstrap.kubernetes.io/token" {
+			t.Errorf("field selector %q", got)
+		}
+		reply(w, corev1.SecretList{TypeMeta: metav1.TypeMeta{Kind: "SecretList", APIVersion: "v1"}, Items: f.secrets})
+	}))
+	mux.HandleFunc("DELETE "+secrets+"/{name}", locked(func(w http.ResponseWriter, r *http.Request) {
+		for i := range f.secrets {
+			if f.secrets[i].Name == r.PathValue("name") {
+				f.secrets = append(f.secrets[:i], f.secrets[i+1:]...)
+				reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
+				return
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+	}))
+	srv := httptest.NewTLSServer(mux)
+	t.Cleanup(srv.Close)
+	f.url = srv.URL
+	f.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	writeKubeconfig(t, f.kubeconfig, f.url, f.ca)
+	return f
+}
+
+func writeKubeconfig(t *testing.T, path, url string, ca []byte) {
+	t.Helper()
+	cfg := clientcmdapi.NewConfig()
+	cfg.Clusters["c"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: ca}
+	cfg.AuthInfos["c"] = &clientcmdapi.AuthInfo{}
+	cfg.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+	cfg.CurrentContext = "c"
+	if err := clientcmd.WriteToFile(*cfg, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fakeServer) run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	_, stdout, _, err := run(t, append(args, "--kubeconfig", f.kubeconfig)...)
+	return stdout, err
+}
+
+func TestTokenLifecycle(t *testing.T) {
+	noConfig(t)
+	f := newFakeServer(t)
+	hash, err := pki.HashBundle(f.ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := f.run(t, "token", "create", "abcdef.0123456789abcdef", "--description", "for node 2", "--usages", "authentication")
+	if want := "K10" + hash + "::abcdef.0123456789abcdef\n"; err != nil || out != want {
+		t.Fatalf("create = %q, %v, want %q", out, err, want)
+	}
+	s := f.secrets[0]
+	expires, err := time.Parse(time.RFC3339, s.StringData["expiration"])
+	if left := time.Until(expires); err != nil || left < 23*time.Hour || left > 24*time.Hour {
+		t.Errorf("expires %v, %v; want in a day", expires, err)
+	}
+	delete(s.StringData, "expiration")
+	for key, want := range map[string]string{
+		"token-id": "abcdef", "token-secret": "0123456789abcdef", "description": "for node 2",
+		"usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "",
+		"auth-extra-groups": "system:bootstrappers:a4s:default-node-token",
+	} {
+		if got := s.StringData[key]; got != want {
+			t.Errorf("%s = %q, want %q", key, got, want)
+		}
+	}
+	if s.Name != "bootstrap-token-abcdef" || s.Type != "bootstrap.kubernetes.io/token" {
+		t.Errorf("Secret %s of type %s", s.Name, s.Type)
+	}
+
+	random, err := f.run(t, "token", "create", "--ttl", "0")
+	if err != nil || f.secrets[1].StringData["expiration"] != "" {
+		t.Fatalf("create --ttl 0: %v, %v", err, f.secrets[1].StringData)
+	}
+	out, err = f.run(t, "token", "list")
+	if err != nil || strings.Contains(out, "0123456789abcdef") {
+		t.Fatalf("list: %v\n%s", err, out)
+	}
+	for _, want := range []string{"abcdef   2", "forever   never", "authentication,signing", "for node 2"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("list lacks %q:\n%s", want, out)
+		}
+	}
+	// A complete join token names its id as well.
+	if out, err = f.run(t, "token", "delete", "abcdef", strings.TrimSpace(random)); err != nil || len(f.secrets) != 0 {
+		t.Errorf("delete: %q, %v, left %v", out, err, f.secrets)
+	}
+	var in *problem.Input
+	if _, err = f.run(t, "token", "delete", "abcdef"); !errors.As(err, &in) || in.Value != "abcdef" {
+		t.Errorf("delete again: %v", err)
+	}
+}
+
+func TestTokenRotate(t *testing.T) {
+	noConfig(t)
+	f := newFakeServer(t)
+	out, err := f.run(t, "token", "rotate", "--which=agent", "--new-token", "hunter2")
+	if err != nil || out != "K10new\n" || f.rotated != (join.TokenRequest{Which: join.UserNode, Password: "hunter2"}) {
+		t.Errorf("rotate: %q, %v, asked for %+v", out, err, f.rotated)
+	}
+	if _, err = f.run(t, "token", "rotate"); err != nil || f.rotated.Which != join.UserServer {
+		t.Errorf("rotate: %v, asked for %+v", err, f.rotated)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	noConfig(t)
+	f := newFakeServer(t)
+	out, err := f.run(t, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{f.url, "API:       ready", "etcd        ready       5m", "kubelet     not ready   unknown   3          boom\n", "n1     Ready,SchedulingDisabled   192.0.2.1", "120m"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status lacks %q:\n%s", want, out)
+		}
+	}
+	f.notReady = true
+	if out, err = f.run(t, "status", "-o", "json"); err != nil {
+		t.Fatal(err)
+	}
+	var s status
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Ready || !strings.Contains(s.NotReady, "etcd failed") || len(s.Components) != 2 || len(s.Nodes) != 1 || s.Version != "v1" {
+		t.Errorf("status = %+v", s)
+	}
+}
+
+func TestStatusOfAStoppedServer(t *testing.T) {
+	noConfig(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFakeServer(t)
+	writeKubeconfig(t, f.kubeconfig, "https://"+l.Addr().String(), f.ca)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"status"}, {"token", "list"}} {
+		_, err := f.run(t, args...)
+		var p *problem.Precondition
+		if !errors.As(err, &p) || !strings.Contains(p.Fix, "a4s server") {
+			t.Errorf("%v: %v, want a problem.Precondition", args, err)
+		}
+	}
+}
+
+func TestBrokenKubeconfig(t *testing.T) {
+	noConfig(t)
+	f := newFakeServer(t)
+	if err := os.WriteFile(f.kubeconfig, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.run(t, "status")
+	var in *problem.Input
+	if !errors.As(err, &in) || in.Value != f.kubeconfig {
+		t.Errorf("got %v, want a problem.Input for the file", err)
+	}
+}
+
+func TestRandomTextIsOfTheAlphabet(t *testing.T) {
+	a, b := randomText(64), randomText(64)
+	if len(a) != 64 || a == b || strings.Trim(a+b, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+		t.Errorf("%q, %q", a, b)
+	}
+}
