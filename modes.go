@@ -88,11 +88,11 @@ func runAgent(ctx context.Context, cfg *config.Agent) error {
 // supervise is what server and agent share: the log, the lock, the identity
 // of the machine, and the life of the component group.
 func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(context.Context, *component.Group, nodeaddr.Choice) error) (err error) {
-	closeLog, err := logging.Setup(logging.Options{Debug: cfg.Debug, Verbosity: cfg.Verbosity, VModule: cfg.VModule, File: cfg.LogFile})
+	log, err := logging.Setup(logging.Options{Debug: cfg.Debug, Verbosity: cfg.Verbosity, VModule: cfg.VModule, File: cfg.LogFile})
 	if err != nil {
 		return err
 	}
-	defer closeLog() //nolint:errcheck // nothing is left to report it to
+	defer log.Close() //nolint:errcheck // nothing is left to report it to
 	if err := preflight.Root("a4s " + mode); err != nil {
 		return err
 	}
@@ -113,6 +113,7 @@ func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(c
 		mode, version.Version, version.Kubernetes, cfg.NodeName, addr.IPs[0], addr.Reason, cfg.DataDir)
 	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
 	defer func() {
+		log.Stopping()
 		if stopErr := group.Stop(); stopErr != nil {
 			logrus.WithError(stopErr).Warn("Not everything stopped in time")
 		}

@@ -32,20 +32,24 @@ func (s *syncBuffer) String() string { s.mu.Lock(); defer s.mu.Unlock(); return 
 // TestOneFormat is one test because Setup configures the whole process.
 func TestOneFormat(t *testing.T) {
 	var out syncBuffer
-	setup := func(o Options) {
+	setup := func(o Options) *Log {
 		o.Output = &out
-		if _, err := Setup(o); err != nil {
+		l, err := Setup(o)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return l
 	}
 
-	setup(Options{})
+	first := setup(Options{})
 	klog.InfoS("upstream chatter")
 	klog.ErrorS(fmt.Errorf("watch: %w", context.Canceled), "chatter of a stop")
 	klog.Error("The manifest file is empty, ignoring. Chatter of a start")
 	klog.ErrorS(errors.New("boom"), "upstream error", "pod", klog.KRef("ns", "p"))
 	Zap(Options{}).Warn("etcd warning", zap.String("k", "v"))
 	Zap(Options{}).Info("etcd chatter")
+	first.Stopping()
+	klog.Error("lost the others: chatter")
 	got := out.String()
 	for _, want := range []string{
 		`level=error msg="upstream error" error=boom pod=ns/p`,

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -44,9 +45,21 @@ func Formatter() logrus.Formatter {
 	return &logrus.TextFormatter{FullTimestamp: true, TimestampFormat: TimestampFormat, DisableColors: true}
 }
 
-// Setup configures logrus, klog and the standard logger of this process. The
-// returned function closes the log file, if there is one.
-func Setup(o Options) (func() error, error) {
+// Log is the configured log of this process.
+type Log struct {
+	closeOut func() error
+	stopping atomic.Bool
+}
+
+// Stopping says that the process is about to end. From then on the errors of
+// upstream parts, which lose each other one by one, are debug lines.
+func (l *Log) Stopping() { l.stopping.Store(true) }
+
+// Close closes the log file, if there is one.
+func (l *Log) Close() error { return l.closeOut() }
+
+// Setup configures logrus, klog and the standard logger of this process.
+func Setup(o Options) (*Log, error) {
 	out, closeOut, err := openOutput(o)
 	if err != nil {
 		return nil, err
@@ -58,12 +71,13 @@ func Setup(o Options) (func() error, error) {
 	if o.Debug || o.Verbosity > 0 {
 		std.SetLevel(logrus.DebugLevel)
 	}
-	if err := setupKlog(std, o); err != nil {
+	l := &Log{closeOut: closeOut}
+	if err := setupKlog(std, o, &l.stopping); err != nil {
 		return nil, err
 	}
 	log.SetFlags(0)
 	log.SetOutput(lineWriter{std.WithField("component", "go")})
-	return closeOut, nil
+	return l, nil
 }
 
 func openOutput(o Options) (io.Writer, func() error, error) {
@@ -89,7 +103,7 @@ func upstreamInfoLevel(o Options) logrus.Level {
 	return logrus.DebugLevel
 }
 
-func setupKlog(std *logrus.Logger, o Options) error {
+func setupKlog(std *logrus.Logger, o Options, stopping *atomic.Bool) error {
 	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	klog.InitFlags(fs)
@@ -101,7 +115,7 @@ func setupKlog(std *logrus.Logger, o Options) error {
 			return &problem.Input{Source: "--vmodule", Value: o.VModule, Want: "pattern=level, comma separated", Err: err}
 		}
 	}
-	sink := &logrusSink{entry: logrus.NewEntry(std), info: upstreamInfoLevel(o)}
+	sink := &logrusSink{entry: logrus.NewEntry(std), info: upstreamInfoLevel(o), stopping: stopping}
 	klog.SetLoggerWithOptions(logr.New(sink), klog.ContextualLogger(true))
 	// Upstream ends the process where its own binary would have nothing left
 	// to do. Here that ends one component's goroutine: component.Group sees
@@ -129,6 +143,8 @@ type logrusSink struct {
 	entry *logrus.Entry
 	info  logrus.Level
 	name  string
+
+	stopping *atomic.Bool
 }
 
 // Init implements logr.LogSink.
@@ -149,7 +165,11 @@ func (s *logrusSink) Error(err error, msg string, kv ...any) {
 		e = e.WithError(err)
 	}
 	msg = strings.TrimRight(msg, "\n")
-	e.Log(errorLevel(err, msg), msg)
+	level := errorLevel(err, msg)
+	if s.stopping.Load() {
+		level = logrus.DebugLevel
+	}
+	e.Log(level, msg)
 }
 
 // errorLevel demotes what upstream logs as an error although nothing is wrong:
