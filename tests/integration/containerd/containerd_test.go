@@ -24,6 +24,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/containerd"
 	"github.com/a4s-io/a4s/agent/images"
+	"github.com/a4s-io/a4s/agent/registries"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -38,6 +39,9 @@ const (
 
 type node struct {
 	dirs
+	// registries is the content of the registries file, empty for none.
+	registries string
+
 	t       *testing.T
 	group   *component.Group
 	runtime runtimeapi.RuntimeServiceClient
@@ -86,6 +90,15 @@ func (n *node) start() {
 	o, err := n.options()
 	if err != nil {
 		n.t.Fatal(err)
+	}
+	if n.registries != "" {
+		file := filepath.Join(n.Data, "registries.yaml")
+		if err := os.WriteFile(file, []byte(n.registries), 0o600); err != nil {
+			n.t.Fatal(err)
+		}
+		if o.Registries, err = registries.Load(file); err != nil {
+			n.t.Fatal(err)
+		}
 	}
 	n.group = component.NewGroup(logrus.WithField("test", n.t.Name()))
 	ctx, cancel := context.WithTimeout(n.ctx, startLimit)

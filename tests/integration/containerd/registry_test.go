@@ -1,0 +1,58 @@
+package containerd_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/agent/images"
+)
+
+// TestRegistry checks that a pull list goes to the mirror of the registries
+// file, with its prefix and its credential.
+func TestRegistry(t *testing.T) {
+	n := newNode(t)
+	var asked atomic.Value // the path of the first request with the credential
+	mirror := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		asked.CompareAndSwap(nil, r.URL.Path)
+		http.NotFound(w, r)
+	}))
+	defer mirror.Close()
+	address := strings.TrimPrefix(mirror.URL, "http://")
+	n.registries = `
+mirrors:
+  registry.invalid:
+    endpoint: ["` + mirror.URL + `"]
+    rewrite: {"^(.*)$": "hub/$1"}
+configs:
+  "` + address + `":
+    auth: {username: u, password: p}
+`
+	n.start()
+	defer n.stop()
+	dir := images.Dir(n.Data)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "list.txt"), []byte("registry.invalid/a/b:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.importImages(n.ctx, logrus.WithField("test", t.Name())); err != nil {
+		t.Fatal(err)
+	}
+	n.waitFor("the mirror is asked with the credential", func() bool { return asked.Load() != nil })
+	if got, want := asked.Load(), "/v2/hub/a/b/manifests/1"; got != want {
+		t.Errorf("the mirror was asked for %v, want %v", got, want)
+	}
+}
