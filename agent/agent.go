@@ -95,6 +95,10 @@ func Prepare(ctx context.Context, group *component.Group, cfg *config.Agent, add
 		return nil, err
 	}
 	if cfg.ContainerRuntimeEndpoint == "" {
+		pause := cfg.PauseImage
+		if pause == "" {
+			pause = n.payload.PauseImage
+		}
 		group.Start(ctx, containerd.New(containerd.Options{
 			DataDir:     cfg.DataDir,
 			StateDir:    n.stateDir(),
@@ -102,7 +106,7 @@ func Prepare(ctx context.Context, group *component.Group, cfg *config.Agent, add
 			RuncPath:    n.payload.RuncPath,
 			CNIBinDir:   n.payload.CNIBinDir,
 			CNIConfDir:  network.CNIConfDir(cfg.DataDir),
-			PauseImage:  cfg.PauseImage,
+			PauseImage:  pause,
 			Snapshotter: cfg.Snapshotter,
 			Registries:  private,
 			Host:        n.host,

@@ -33,6 +33,8 @@ type Payload struct {
 	RuncPath string
 	// PauseImageTar is an OCI archive of the sandbox image.
 	PauseImageTar string
+	// PauseImage is the name of that image.
+	PauseImage string
 }
 
 // Extract makes the payload of this binary available below dataDir and removes
@@ -62,5 +64,6 @@ func in(dir string) *Payload {
 		ShimPath:      filepath.Join(dir, "bin", "containerd-shim-runc-v2"),
 		RuncPath:      filepath.Join(dir, "bin", "runc"),
 		PauseImageTar: filepath.Join(dir, "images", "pause.tar"),
+		PauseImage:    format.PauseImage,
 	}
 }

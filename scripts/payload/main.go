@@ -30,8 +30,7 @@ const (
 	// Without the libpathrs tag, which would need a library of its own.
 	runcTags = "seccomp,urfave_cli_no_docs,netgo,osusergo"
 
-	pauseRef = "docker.io/a4s/pause:1"
-	outDir   = "embedded/payload/archive"
+	outDir = "embedded/payload/archive"
 )
 
 // seccompHeader is what a machine without libseccomp-dev lacks.
@@ -169,7 +168,7 @@ func (b builder) pause() error {
 	}
 	var image bytes.Buffer
 	err = ociarchive.Write(&image, ociarchive.Image{
-		Ref: pauseRef, Architecture: runtime.GOARCH,
+		Ref: format.PauseImage, Architecture: runtime.GOARCH,
 		Entrypoint: []string{"/pause"}, User: "65535:65535",
 		Files: []ociarchive.File{{Path: "/pause", Mode: 0o755, Data: data}},
 		// The payload is compressed as a whole, and better than by gzip.

@@ -23,6 +23,9 @@ const (
 	ManifestName = "payload.sha256"
 )
 
+// PauseImage is the name of the sandbox image that a payload carries.
+const PauseImage = "docker.io/a4s/pause:1"
+
 // ErrDamaged is in the chain of every error about content that does not match
 // its manifest.
 var ErrDamaged = errors.New("damaged")
