@@ -70,10 +70,14 @@ func parse(o Options) (*options.KubeControllerManagerOptions, error) {
 
 func (o Options) flags() map[string]string {
 	m := map[string]string{
-		"allocate-node-cidrs":              "true",
-		"cluster-cidr":                     o.ClusterCIDR,
-		"configure-cloud-routes":           "false",
-		"controllers":                      "*,bootstrap-signer-controller,token-cleaner-controller",
+		"allocate-node-cidrs":    "true",
+		"cluster-cidr":           o.ClusterCIDR,
+		"configure-cloud-routes": "false",
+		"controllers":            "*,bootstrap-signer-controller,token-cleaner-controller",
+		// One service account per controller is looked up and made at start;
+		// upstream's 20 requests a second would make that take seconds.
+		"kube-api-burst":                   "200",
+		"kube-api-qps":                     "100",
 		"kubeconfig":                       o.Kubeconfig,
 		"leader-elect":                     "false",
 		"profiling":                        "false",
