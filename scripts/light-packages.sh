@@ -2,8 +2,8 @@
 # Prints the packages that have unit tests: with "light" those that build in
 # seconds, because they do not depend on the Kubernetes server code, with
 # "heavy" the others. The light ones run with the race detector, so packages on
-# top of flannel are with the heavy: its rule managers write the rules that they
-# hold from two goroutines, without consequence but not without a report. Tests
+# top of flannel are with the heavy: its rule manager for iptables appends to one
+# list from two goroutines (lost can be a rule to remove when it stops). Tests
 # below tests/ that need a running cluster are in neither list.
 set -eu
 cd "$(dirname "$0")/.."
