@@ -30,10 +30,10 @@ func run(args []string) int {
 	switch name := filepath.Base(args[0]); name {
 	case "containerd":
 		err = containerd.Main(ctx, args)
-	case "kubectl":
-		err = runKubectl(ctx, args[1:])
-	case "ctr":
-		err = runCtr(ctx, args[1:])
+	case "kubectl", "ctr":
+		// Through the command of the same name, which knows where this
+		// machine's cluster and containerd are.
+		err = cmd.NewApp(modes()).RunContext(ctx, append([]string{"a4s"}, append([]string{name}, args[1:]...)...))
 	default:
 		err = cmd.NewApp(modes()).RunContext(ctx, args)
 	}

@@ -109,6 +109,10 @@ func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(c
 	}
 	defer release() //nolint:errcheck // the lock ends with the process
 
+	sd := takeNotifier()
+	if err := extendPath(); err != nil {
+		return err
+	}
 	logrus.Infof("Starting a4s %s %s (Kubernetes %s) on node %s, address %s (%s), data in %s",
 		mode, version.Version, version.Kubernetes, cfg.NodeName, addr.IPs[0], addr.Reason, cfg.DataDir)
 	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
@@ -126,20 +130,13 @@ func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(c
 		}
 		return err
 	}
-	notify(daemon.SdNotifyReady)
+	sd.notify(daemon.SdNotifyReady)
 	select {
 	case <-ctx.Done():
 		logrus.Info("Stopping: pods keep running, `a4s killall` ends them")
-		notify(daemon.SdNotifyStopping)
+		sd.notify(daemon.SdNotifyStopping)
 		return nil
 	case err := <-group.Failed():
 		return err
-	}
-}
-
-// notify tells systemd, if it started us.
-func notify(state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
-		logrus.WithError(err).Debug("cannot notify systemd")
 	}
 }

@@ -99,7 +99,7 @@ func Prepare(ctx context.Context, group *component.Group, cfg *config.Agent, add
 		if pause == "" {
 			pause = n.payload.PauseImage
 		}
-		group.Start(ctx, containerd.New(containerd.Options{
+		runtime := containerd.Options{
 			DataDir:     cfg.DataDir,
 			StateDir:    n.stateDir(),
 			ShimPath:    n.payload.ShimPath,
@@ -111,8 +111,12 @@ func Prepare(ctx context.Context, group *component.Group, cfg *config.Agent, add
 			Registries:  private,
 			Host:        n.host,
 			Debug:       cfg.Debug,
-			Log:         logrus.WithField("component", "containerd"),
-		}))
+			Log:         logrus.WithField("component", containerd.Name),
+		}
+		if err := runtime.Validate(); err != nil {
+			return nil, err
+		}
+		group.Start(ctx, containerd.New(runtime))
 	}
 	return n, nil
 }

@@ -15,9 +15,6 @@ func flagSource(name string) string { return dashed(name) }
 func (s *Server) Complete() error { return s.complete(flagSource) }
 
 func (s *Server) complete(source func(string) string) error {
-	if s.AdvertisePort == 0 {
-		s.AdvertisePort = s.HTTPSListenPort
-	}
 	if s.WriteKubeconfig == "" {
 		s.WriteKubeconfig = DefaultKubeconfig
 	}

@@ -18,8 +18,6 @@ func controlPlaneSettings(s *Server) []Setting {
 			Usage: "TCP port of the API and the supervisor", target: &s.HTTPSListenPort},
 		{Name: "advertise-address", Category: catListener, Placeholder: "ADDRESS", DefaultText: "the node address",
 			Usage: "IPv4 address that pods and nodes reach the API at", target: &s.AdvertiseAddress},
-		{Name: "advertise-port", Category: catListener, Placeholder: "PORT", DefaultText: "--https-listen-port",
-			Usage: "port that belongs to --advertise-address", target: &s.AdvertisePort},
 		{Name: "tls-san", Category: catListener, Placeholder: "NAME", Commas: true,
 			Usage: "further host name or address in the serving certificate", target: &s.TLSSANs},
 

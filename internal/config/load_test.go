@@ -79,8 +79,6 @@ func TestPrecedence(t *testing.T) {
 			check: func(s *Server) (any, any) { return s.ClusterCIDR, "10.42.0.0/16" }},
 		{name: "derived DNS address", args: []string{"--service-cidr", "172.20.0.0/16"},
 			check: func(s *Server) (any, any) { return s.ClusterDNS, "172.20.0.10" }},
-		{name: "derived port", args: []string{"--https-listen-port", "7443"},
-			check: func(s *Server) (any, any) { return s.AdvertisePort, 7443 }},
 		{name: "derived kubeconfig", check: func(s *Server) (any, any) { return s.WriteKubeconfig, "/etc/a4s/a4s.yaml" }},
 		{name: "token from file", files: map[string]string{"tok": "secret\n", "c.yaml": "token-file: DIR/tok"},
 			check: func(s *Server) (any, any) { return s.Token, "secret" }},

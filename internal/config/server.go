@@ -17,9 +17,6 @@ type Server struct {
 	// AdvertiseAddress is the address that pods and nodes reach the API at;
 	// empty means the node IP.
 	AdvertiseAddress string
-	// AdvertisePort is the port that belongs to AdvertiseAddress; 0 means
-	// HTTPSListenPort.
-	AdvertisePort int
 	// TLSSANs are further names and addresses in the serving certificate.
 	TLSSANs []string
 

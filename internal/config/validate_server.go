@@ -51,9 +51,6 @@ func (c *checker) listener(s *Server) {
 	if s.AdvertiseAddress != "" {
 		c.addr("advertise-address", s.AdvertiseAddress, true)
 	}
-	if s.AdvertisePort != 0 {
-		c.port("advertise-port", s.AdvertisePort)
-	}
 	for _, name := range s.TLSSANs {
 		c.certName("tls-san", name)
 	}

@@ -58,7 +58,6 @@ func TestServerValidate(t *testing.T) {
 		{"port 0", func(s *Server) { s.HTTPSListenPort = 0 }, "--https-listen-port"},
 		{"port 65536", func(s *Server) { s.HTTPSListenPort = 65536 }, "--https-listen-port"},
 		{"advertise loopback", func(s *Server) { s.AdvertiseAddress = "127.0.0.1" }, "--advertise-address"},
-		{"advertise port", func(s *Server) { s.AdvertisePort = -1 }, "--advertise-port"},
 		{"SANs", func(s *Server) { s.TLSSANs = []string{"a.example", "*.example.com", "192.0.2.1", "Upper.example"} }, ""},
 		{"bad SAN", func(s *Server) { s.TLSSANs = []string{"a b"} }, "--tls-san"},
 		{"IPv6 SAN", func(s *Server) { s.TLSSANs = []string{"fd00::1"} }, "--tls-san"},
