@@ -46,6 +46,8 @@ type node struct {
 	host *hosts.Host
 	args []string
 	proc *hosts.Process
+	// started is when proc was.
+	started time.Time
 }
 
 // cluster is a node that is a server, and a client of its API.
@@ -84,7 +86,7 @@ func sharedCluster(t *testing.T) *cluster {
 	}
 	env.shared.reportOnFailure(t)
 	env.shared.waitReady(t)
-	env.shared.waitNodeReady(t, env.shared.host.Name)
+	env.shared.waitOwnNode(t)
 	return env.shared
 }
 
@@ -140,6 +142,7 @@ func (n *node) importImages() error {
 }
 
 func (n *node) start() (err error) {
+	n.started = time.Now()
 	n.proc, err = n.host.Start(env.binary, n.args...)
 	return err
 }
@@ -204,7 +207,15 @@ func (c *cluster) connect() error {
 	return nil
 }
 
-func (c *cluster) waitNodeReady(t *testing.T, name string) {
+// waitOwnNode waits until the node in the server's process is ready.
+func (c *cluster) waitOwnNode(t *testing.T) {
+	t.Helper()
+	c.waitNodeReady(t, c.host.Name, c.started)
+}
+
+// waitNodeReady waits until a node has said since then that it is ready. What
+// an earlier process said counts for nothing.
+func (c *cluster) waitNodeReady(t *testing.T, name string, since time.Time) {
 	t.Helper()
 	hosts.Until(t, startTimeout, "node "+name+" is ready", func(ctx context.Context) error {
 		n, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -212,7 +223,8 @@ func (c *cluster) waitNodeReady(t *testing.T, name string) {
 			return err
 		}
 		for _, condition := range n.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && len(n.Spec.Taints) == 0 {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && len(n.Spec.Taints) == 0 &&
+				!condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
 				return nil
 			}
 		}

@@ -19,7 +19,7 @@ func TestPodsReachEachOtherAcrossNodesOverVXLAN(t *testing.T) {
 
 func TestPodsReachEachOtherAcrossNodesOverHostGateway(t *testing.T) {
 	c := ownCluster(t, "gw-server", "--flannel-backend", "host-gw")
-	c.waitNodeReady(t, "gw-server")
+	c.waitOwnNode(t)
 	across(t, c, "gw-worker")
 	if links := run(t, c.host, "ip", "-o", "link"); strings.Contains(links, "flannel.") {
 		t.Errorf("host-gw made a tunnel:\n%s", links)
@@ -42,11 +42,11 @@ func run(t *testing.T, h *hosts.Host, path string, args ...string) string {
 func across(t *testing.T, c *cluster, workerName string) {
 	t.Helper()
 	server := c.host.Name
-	newAgent(t, workerName, c)
+	worker := newAgent(t, workerName, c)
 	t.Cleanup(func() {
 		_ = c.client.CoreV1().Nodes().Delete(context.Background(), workerName, metav1.DeleteOptions{})
 	})
-	c.waitNodeReady(t, workerName)
+	c.waitNodeReady(t, workerName, worker.started)
 	ns := c.namespace(t)
 	near := c.runPod(t, ns, on(server, testboxPod("near")))
 	far := c.runPod(t, ns, on(workerName, testboxPod("far")))
@@ -187,7 +187,7 @@ func TestBootstrapTokens(t *testing.T) {
 	if err := n.start(); err != nil {
 		t.Fatal(err)
 	}
-	c.waitNodeReady(t, "invited")
+	c.waitNodeReady(t, "invited", n.started)
 	if err := n.proc.Stop(stopTimeout); err != nil {
 		t.Fatal(err)
 	}

@@ -64,9 +64,6 @@ func TestDeletedPodLeavesNothing(t *testing.T) {
 		if left := c.find(t, "/sys/fs/cgroup", uid); len(left) > 0 {
 			return fmt.Errorf("cgroups %v", left)
 		}
-		if left := c.find(t, "/var/log/pods", uid); len(left) > 0 {
-			return fmt.Errorf("logs %v", left)
-		}
 		mounts := c.mounts(t)
 		if strings.Contains(mounts, netns) || strings.Contains(mounts, uid) {
 			return fmt.Errorf("mounts of %s or %s in\n%s", netns, uid, mounts)

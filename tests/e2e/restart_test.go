@@ -47,7 +47,10 @@ func survive(t *testing.T, end func(*testing.T, *cluster)) {
 	}
 
 	c.restart(t)
-	c.waitNodeReady(t, c.host.Name)
+	c.waitOwnNode(t)
+	// The node must manage the old pod and start new ones.
+	fresh := c.runPod(t, ns, testboxPod("fresh"))
+	c.waitAnswer(t, ns, fresh.Name, instance, "/get", "url", "http://lasting/instance")
 	after := c.waitPod(t, ns, before.Name, "is ready", podIsReady)
 	if a, b := containerID(&before), containerID(after); a != b {
 		t.Errorf("the restart replaced container %s by %s", a, b)
@@ -58,9 +61,6 @@ func survive(t *testing.T, end func(*testing.T, *cluster)) {
 	if got, err := c.ask(t.Context(), ns, after.Name, "/instance"); err != nil || got != instance {
 		t.Errorf("the pod is now instance %q (%v), want %q", got, err, instance)
 	}
-	// The node must manage the old pod and start new ones.
-	fresh := c.runPod(t, ns, testboxPod("fresh"))
-	c.waitAnswer(t, ns, fresh.Name, instance, "/get", "url", "http://lasting/instance")
 	if out := c.logs(t, ns, after.Name); !strings.Contains(out, instance) {
 		t.Errorf("the logs of the old pod are %q", out)
 	}

@@ -146,7 +146,12 @@ func TestNodeCredentialIsConfined(t *testing.T) {
 	if _, err := c.client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "private"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kubelet := []string{"kubectl", "--kubeconfig", dataDir + "/agent/kubeconfig"}
+	const other = "someone-else"
+	if _, err := c.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: other}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.client.CoreV1().Nodes().Delete(context.Background(), other, metav1.DeleteOptions{}) })
+	kubelet := []string{"kubectl", "--kubeconfig", dataDir + "/agent/node.kubeconfig"}
 	as := func(args ...string) hosts.Result { return c.a4s(t, append(kubelet, args...)...) }
 	if r := as("get", "node", c.host.Name); r.ExitCode != 0 {
 		t.Errorf("a node cannot read itself: %s", r.Stderr)
@@ -154,7 +159,7 @@ func TestNodeCredentialIsConfined(t *testing.T) {
 	for _, args := range [][]string{
 		{"get", "secret", "private", "--namespace", ns},
 		{"get", "secrets", "--all-namespaces"},
-		{"label", "node", "someone-else", "a=b"},
+		{"label", "node", other, "a=b"},
 		{"label", "node", c.host.Name, "node-role.kubernetes.io/control-plane=me", "--overwrite"},
 		{"delete", "namespace", ns},
 	} {

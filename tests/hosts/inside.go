@@ -95,6 +95,10 @@ func setUp(plan blueprint) error {
 	if err := showResolvConf(plan.ResolvConf, resolv); err != nil {
 		return err
 	}
+	// A fresh machine forwards nothing, whatever this one does.
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0); err != nil {
+		return err
+	}
 	// As systemd leaves it: a mount made by one process of the host is seen
 	// by the others, also in their own mount namespaces.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {

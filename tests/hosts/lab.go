@@ -29,6 +29,7 @@ type Lab struct {
 	id       string
 	lock     *os.File
 	bridge   *netlink.Bridge
+	sysctls  map[string]string
 	resolver *resolver
 
 	mu    sync.Mutex
@@ -58,6 +59,9 @@ func NewLab() (_ *Lab, err error) {
 	}()
 	if err := removeLeftovers(); err != nil {
 		return nil, fmt.Errorf("removing the leftovers of an earlier run: %w", err)
+	}
+	if l.sysctls, err = globalSysctls(); err != nil {
+		return nil, err
 	}
 	if l.Dir, err = os.MkdirTemp("", Prefix); err != nil {
 		return nil, err
@@ -116,10 +120,30 @@ func (l *Lab) Close() {
 		}
 		l.bridge = nil
 	}
+	for name, value := range l.sysctls {
+		if err := os.WriteFile(name, []byte(value), 0); err != nil {
+			log.Printf("restoring %s: %v", name, err)
+		}
+	}
 	if l.Dir != "" {
 		if err := os.RemoveAll(l.Dir); err != nil {
 			log.Printf("removing the directory of the lab: %v", err)
 		}
 	}
 	l.lock.Close()
+}
+
+// globalSysctls reads those settings that have no namespace and that a kubelet
+// changes: here a host is not a machine of its own.
+func globalSysctls() (map[string]string, error) {
+	values := map[string]string{}
+	for _, name := range []string{"vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
+		path := filepath.Join("/proc/sys", name)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		values[path] = string(b)
+	}
+	return values, nil
 }
