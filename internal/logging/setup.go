@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
@@ -249,7 +248,7 @@ func printable(v any) any {
 		return safeString(v)
 	case logr.Marshaler:
 		return fmt.Sprintf("%+v", v.MarshalLog())
-	case error, string, bool, int, int32, int64, uint, uint32, uint64, float64, time.Duration, time.Time:
+	case error, string, bool, int, int32, int64, uint, uint32, uint64, float64:
 		return v
 	default:
 		return fmt.Sprintf("%+v", v)
