@@ -47,6 +47,9 @@ func (h *Host) Start(path string, args ...string) (*Process, error) {
 	return p, nil
 }
 
+// PID returns the process id as the test sees it.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
