@@ -96,9 +96,14 @@ func (s *Server) Component() component.Component {
 }
 
 // errFatal is what etcd said before it would have ended its process.
-type errFatal struct{ msg string }
+type errFatal struct {
+	msg   string
+	cause error // nil if etcd gave none
+}
 
 func (e *errFatal) Error() string { return "etcd: " + e.msg }
+
+func (e *errFatal) Unwrap() error { return e.cause }
 
 func (s *Server) run(ctx context.Context, ready func()) (err error) {
 	if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
@@ -113,7 +118,10 @@ func (s *Server) run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return s.unusable(err)
 	}
-	defer e.Close()
+	defer func() {
+		var gone *errFatal
+		closeMember(e, errors.As(err, &gone))
+	}()
 	level.SetLevel(zap.DebugLevel)
 	defer level.SetLevel(zap.DPanicLevel) // it reports each listener that Close closes as an error
 
@@ -142,6 +150,27 @@ func (s *Server) run(ctx context.Context, ready func()) (err error) {
 		return s.unusable(errors.New("stopped by itself"))
 	case <-ctx.Done():
 		return nil
+	}
+}
+
+// closeTimeout bounds how long a member that has given up may take to close.
+const closeTimeout = 5 * time.Second
+
+// closeMember closes a member. One that has lost a goroutine to a fatal error
+// may wait for it forever, and what it holds goes with the process.
+func closeMember(e *embed.Etcd, broken bool) {
+	closed := make(chan struct{})
+	go func() {
+		e.Close()
+		close(closed)
+	}()
+	if !broken {
+		<-closed
+		return
+	}
+	select {
+	case <-closed:
+	case <-time.After(closeTimeout):
 	}
 }
 
@@ -204,8 +233,14 @@ func (h *fatalHook) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if cause, ok := enc.Fields["error"]; ok {
 		msg = fmt.Sprintf("%s: %v", msg, cause)
 	}
+	report := &errFatal{msg: strings.TrimSpace(msg)}
+	for _, f := range fields {
+		if cause, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+			report.cause = cause
+		}
+	}
 	select {
-	case h.fatal <- &errFatal{msg: strings.TrimSpace(msg)}:
+	case h.fatal <- report:
 	default:
 	}
 	goexit()

@@ -3,11 +3,14 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/tests/hosts"
 )
@@ -38,6 +41,53 @@ func TestFullDiskIsReported(t *testing.T) {
 	if text := strings.ToLower(r.Stderr); !strings.Contains(text, "space") && !strings.Contains(text, "room") {
 		t.Errorf("the message does not tell that space is missing: %s", r.Stderr)
 	}
+}
+
+func TestDiskThatFillsUpIsReported(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "filling")
+	run(t, h, "mount", "-t", "tmpfs", "-o", "size=600m", "tmpfs", dataDir)
+	c := &cluster{node: node{host: h, args: []string{"server", "--disable-agent"}}}
+	if err := c.start(); err != nil {
+		t.Fatal(err)
+	}
+	c.reportOnFailure(t)
+	c.waitReady(t)
+	ns := c.namespace(t)
+	if r, err := h.Run(t.Context(), "dd", "if=/dev/zero", "of="+dataDir+"/ballast", "bs=64k"); err != nil || r.ExitCode == 0 {
+		t.Fatalf("the disk does not fill up: %v %s", err, r.Stderr)
+	}
+	// Objects are written until one cannot be.
+	acknowledged := 0
+	hosts.Until(t, podTimeout, "the server has ended", func(ctx context.Context) error {
+		for c.proc.Running() {
+			name := fmt.Sprintf("big-%d", acknowledged)
+			if _, err := c.client.CoreV1().ConfigMaps(ns).Create(ctx, configMap(name, strings.Repeat("0", 512<<10)), metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			acknowledged++
+		}
+		return nil
+	})
+	text := c.proc.Output()
+	noTrace(t, text)
+	code, err := c.proc.ExitCode(stopTimeout)
+	if err != nil || code != 2 {
+		t.Errorf("exit code %d (%v), want 2", code, err)
+	}
+	if last := hosts.LastLines(c.proc.Log, 1); !strings.Contains(last, dataDir) || !strings.Contains(last, "space") {
+		t.Errorf("the last line does not tell that space is missing in %s: %s", dataDir, last)
+	}
+	run(t, h, "rm", dataDir+"/ballast")
+	c.restart(t)
+	list, err := c.client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) < acknowledged {
+		t.Errorf("%d objects are there, but %d were acknowledged", len(list.Items), acknowledged)
+	}
+	t.Logf("%d objects were acknowledged before the disk was full", acknowledged)
 }
 
 func TestDamagedDataDirectoryIsReported(t *testing.T) {
