@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -40,6 +41,10 @@ type Component struct {
 // DefaultStopTimeout is how long Stop waits for a component by default.
 const DefaultStopTimeout = 30 * time.Second
 
+// brokenStopTimeout bounds how long Stop waits for a component once a critical
+// one has exited: what it would finish is not possible any more.
+const brokenStopTimeout = 10 * time.Second
+
 // Back-off of restarts: doubles from minBackoff to maxBackoff, and is reset
 // once a component ran for resetAfter.
 const (
@@ -63,6 +68,7 @@ type Group struct {
 	log *logrus.Entry
 
 	failed chan error // buffered; carries the first critical failure
+	broken atomic.Bool
 
 	mu      sync.Mutex
 	running []*supervised
@@ -145,7 +151,7 @@ func (g *Group) States() []State {
 }
 
 // Stop ends all components in reverse start order, each within its own
-// timeout, and returns the names of those that did not end in time.
+// timeout (a short one after a critical failure), and returns the names of those that did not end in time.
 func (g *Group) Stop() error {
 	g.mu.Lock()
 	running := append([]*supervised(nil), g.running...)
@@ -157,6 +163,9 @@ func (g *Group) Stop() error {
 		timeout := s.StopTimeout
 		if timeout == 0 {
 			timeout = DefaultStopTimeout
+		}
+		if g.broken.Load() {
+			timeout = min(timeout, brokenStopTimeout)
 		}
 		select {
 		case <-s.done:
@@ -195,6 +204,7 @@ func (g *Group) supervise(ctx context.Context, s *supervised) {
 		s.markExited(err)
 		if s.Critical {
 			log.WithError(err).Error("critical component exited")
+			g.broken.Store(true)
 			select {
 			case g.failed <- fmt.Errorf("%s: %w", s.Name, err):
 			default:
