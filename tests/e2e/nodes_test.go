@@ -17,12 +17,54 @@ func TestPodsReachEachOtherAcrossNodesOverVXLAN(t *testing.T) {
 	across(t, sharedCluster(t), "worker")
 }
 
-func TestPodsReachEachOtherAcrossNodesOverHostGateway(t *testing.T) {
-	c := ownCluster(t, "gw-server", "--flannel-backend", "host-gw")
+// The other backend of the pod network and the other mode of kube-proxy, which
+// leave other things behind.
+func TestPodsReachEachOtherAcrossNodesOverHostGatewayAndIptables(t *testing.T) {
+	h := newHost(t, "gw-server")
+	before := look(t, h)
+	c, err := newServer(h, "--flannel-backend", "host-gw", "--proxy-mode", "iptables")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.reportOnFailure(t)
+	c.waitReady(t)
 	c.waitOwnNode(t)
-	across(t, c, "gw-worker")
-	if links := run(t, c.host, "ip", "-o", "link"); strings.Contains(links, "flannel.") {
+	worker, ns := across(t, c, "gw-worker", "--proxy-mode", "iptables")
+	if links := run(t, h, "ip", "-o", "link"); strings.Contains(links, "flannel.") {
 		t.Errorf("host-gw made a tunnel:\n%s", links)
+	}
+	if rules := run(t, h, "nft", "list", "ruleset"); strings.Contains(rules, "table ip kube-proxy") || !strings.Contains(rules, "KUBE-SERVICES") {
+		t.Error("kube-proxy does not use iptables")
+	}
+
+	// A worker outlives its server and then itself.
+	instance, err := c.ask(t.Context(), ns, "far", "/instance")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.proc.Kill()
+	c.restart(t)
+	hosts.Until(t, podTimeout, "the worker has found the new server", func(ctx context.Context) error {
+		lease, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(ctx, worker.host.Name, metav1.GetOptions{})
+		if err == nil && lease.Spec.RenewTime.Time.Before(c.started) {
+			err = fmt.Errorf("its last sign of life is of %s", lease.Spec.RenewTime)
+		}
+		return err
+	})
+	c.waitAnswer(t, ns, "far", instance, "/instance")
+	worker.proc.Kill()
+	if err := worker.start(); err != nil {
+		t.Fatal(err)
+	}
+	c.waitNodeReady(t, worker.host.Name, worker.started)
+	c.waitAnswer(t, ns, "far", instance, "/instance")
+	c.runPod(t, ns, on(worker.host.Name, testboxPod("later")))
+	c.waitAnswer(t, ns, "later", "near", "/get", "url", "http://near/hostname")
+
+	c.must(t, "killall")
+	<-c.proc.Done()
+	if left := differences(before, look(t, h)); len(left) > 0 {
+		t.Errorf("after killall:\n%s", strings.Join(left, "\n"))
 	}
 }
 
@@ -38,11 +80,13 @@ func run(t *testing.T, h *hosts.Host, path string, args ...string) string {
 	return strings.TrimSpace(r.Stdout)
 }
 
-// across joins a second node and checks all traffic between pods on both.
-func across(t *testing.T, c *cluster, workerName string) {
+// across joins a second node and checks all traffic between pods on both. It
+// returns the node and the namespace of the pods, near on the server and far
+// on the other node.
+func across(t *testing.T, c *cluster, workerName string, args ...string) (*node, string) {
 	t.Helper()
 	server := c.host.Name
-	worker := newAgent(t, workerName, c)
+	worker := newAgent(t, workerName, c, args...)
 	t.Cleanup(func() {
 		_ = c.client.CoreV1().Nodes().Delete(context.Background(), workerName, metav1.DeleteOptions{})
 	})
@@ -96,6 +140,7 @@ func across(t *testing.T, c *cluster, workerName string) {
 		}
 		return err
 	})
+	return worker, ns
 }
 
 func (c *cluster) podIP(t *testing.T, ns, name string) string {

@@ -383,6 +383,9 @@ func TestCommandsOfARunningServer(t *testing.T) {
 	if !regexp.MustCompile(`v1\.36\.\d`).MatchString(version) {
 		t.Errorf("--version does not tell the version of Kubernetes: %s", version)
 	}
+	if out := c.must(t, "check-config"); !strings.Contains(out, " 0 failed") {
+		t.Errorf("check-config on a machine that runs a4s printed\n%s", out)
+	}
 	if out := c.must(t, "completion", "bash"); !strings.Contains(out, "complete ") {
 		t.Errorf("completion printed\n%s", out)
 	}
