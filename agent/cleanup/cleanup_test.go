@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/a4s-io/a4s/agent/netfilter"
+	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -174,7 +175,7 @@ func TestOwnChains(t *testing.T) {
 
 func TestRunDirectoryOfAnotherDataDirIsRefused(t *testing.T) {
 	run := t.TempDir()
-	if err := os.WriteFile(filepath.Join(run, PIDFileName), []byte(`{"pid":1,"dataDir":"/srv/other"}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(run, instance.FileName), []byte(`{"pid":1,"dataDir":"/srv/other"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	err := Killall(t.Context(), Options{DataDir: t.TempDir(), RunDir: run})
@@ -182,7 +183,7 @@ func TestRunDirectoryOfAnotherDataDirIsRefused(t *testing.T) {
 	if !errors.As(err, &in) || !strings.Contains(in.Want, "/srv/other") {
 		t.Errorf("Killall = %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(run, PIDFileName)); err != nil {
+	if _, err := os.Stat(filepath.Join(run, instance.FileName)); err != nil {
 		t.Errorf("it touched the other's run directory: %v", err)
 	}
 }

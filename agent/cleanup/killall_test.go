@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/a4s-io/a4s/agent/hostprep"
+	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/nstest"
 )
 
@@ -166,7 +167,7 @@ func TestKillall(t *testing.T) {
 	// Processes: the server, its containerd, a shim with a container, an
 	// orphan in a pod's cgroup, and the shim of another runtime.
 	server := w.start("/bin/sleep", filepath.Join(w.root, "bin/a4s"), "1000")
-	w.file(filepath.Join(w.RunDir, PIDFileName), fmt.Sprintf(`{"pid":%d,"dataDir":%q}`, server.Process.Pid, w.DataDir))
+	w.file(filepath.Join(w.RunDir, instance.FileName), fmt.Sprintf(`{"pid":%d,"dataDir":%q}`, server.Process.Pid, w.DataDir))
 	containerd := w.start("/bin/dash", filepath.Join(w.root, "bin/containerd"), "-c", "sleep 1000 & wait", w.DataDir+"/agent/etc/containerd/config.toml")
 	shim := w.start("/bin/dash", filepath.Join(w.DataDir, "data/abc/bin/containerd-shim-runc-v2"), "-c", "sleep 1000 & wait")
 	foreign := w.start("/bin/dash", filepath.Join(w.root, "usr/containerd-shim-runc-v2"), "-c", "sleep 1000 & wait")

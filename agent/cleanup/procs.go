@@ -2,7 +2,6 @@ package cleanup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -25,15 +25,6 @@ const (
 	containerdGrace = 10 * time.Second
 	killGrace       = 10 * time.Second
 )
-
-// PIDFileName is the file in the run directory that names the running a4s.
-const PIDFileName = "a4s.pid"
-
-// PIDFile is the content of that file.
-type PIDFile struct {
-	PID     int    `json:"pid"`
-	DataDir string `json:"dataDir"`
-}
 
 // process is what is needed of one entry of /proc.
 type process struct {
@@ -97,26 +88,18 @@ func readProcess(proc string, pid int) (process, error) {
 	return p, nil
 }
 
-// readPIDFile returns what the pid file says; nil without one.
-func (k *killer) readPIDFile() (*PIDFile, error) {
-	path := filepath.Join(k.RunDir, PIDFileName)
-	data, err := os.ReadFile(path)
+// owner returns the a4s that last used the run directory; nil if none did.
+func (k *killer) owner() (*instance.Info, error) {
+	info, err := instance.Read(k.RunDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	var file PIDFile
-	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return &file, nil
+	return &info, err
 }
 
 // checkOwner refuses a run directory that another a4s wrote.
 func (k *killer) checkOwner() error {
-	file, err := k.readPIDFile()
+	file, err := k.owner()
 	if err != nil || file == nil || file.DataDir == "" {
 		return nil // stopServer reports an unreadable one
 	}
@@ -132,7 +115,7 @@ func (k *killer) checkOwner() error {
 
 // stopServer ends the a4s that the pid file names.
 func (k *killer) stopServer(ctx context.Context) error {
-	file, err := k.readPIDFile()
+	file, err := k.owner()
 	if err != nil || file == nil {
 		return err
 	}

@@ -151,7 +151,8 @@ func (g *Group) States() []State {
 }
 
 // Stop ends all components in reverse start order, each within its own
-// timeout (a short one after a critical failure), and returns the names of those that did not end in time.
+// timeout (a short one after a critical failure), and returns the names of
+// those that did not end in time.
 func (g *Group) Stop() error {
 	g.mu.Lock()
 	running := append([]*supervised(nil), g.running...)

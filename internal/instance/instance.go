@@ -52,8 +52,9 @@ func Acquire(runDir, dataDir string) (release func() error, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("writing %s: %w", path, err), f.Close())
 	}
-	// The file stays: removing it would let two processes lock two files.
-	return func() error { return errors.Join(f.Truncate(0), f.Close()) }, nil
+	// The file stays: removing it would let two processes lock two files,
+	// and killall wants to know whose run directory this was.
+	return f.Close, nil
 }
 
 func writeAt(f *os.File, data []byte) error {

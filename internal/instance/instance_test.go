@@ -3,6 +3,7 @@ package instance
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,13 +28,28 @@ func TestOnlyOneInstance(t *testing.T) {
 	if err := release(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Read after release = %v, want not-exist", err)
+	if info, err := Read(dir); err != nil || info.DataDir != "/data" {
+		t.Errorf("Read after release = %+v, %v, want the last owner", info, err)
 	}
 	if release, err = Acquire(dir, "/data"); err != nil {
 		t.Fatalf("Acquire after release = %v", err)
 	}
 	if err := release(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestAbsentOrEmptyFileIsNoOwner(t *testing.T) {
+	dir := t.TempDir()
+	for _, prepare := range []func() error{
+		func() error { return nil },
+		func() error { return os.WriteFile(filepath.Join(dir, FileName), nil, 0o644) }, // a crash between open and write
+	} {
+		if err := prepare(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("Read = %v, want not-exist", err)
+		}
 	}
 }

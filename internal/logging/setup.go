@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"os"
 	"runtime"
 	"strconv"
@@ -172,10 +173,10 @@ func (s *logrusSink) Error(err error, msg string, kv ...any) {
 }
 
 // errorLevel demotes what upstream logs as an error although nothing is wrong:
-// requests that were cancelled because their owner stops, and the messages in
-// harmless.
+// requests that were cancelled because their owner stops, streams that the
+// other side ended, and the messages in harmless.
 func errorLevel(err error, msg string) logrus.Level {
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
 		return logrus.DebugLevel
 	}
 	for _, h := range harmless {
