@@ -3,7 +3,6 @@ package hosts
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -33,9 +32,8 @@ type Host struct {
 	hold  io.Closer
 	close sync.Once
 
-	mu      sync.Mutex
-	created []string
-	logs    []string
+	mu   sync.Mutex
+	logs []string
 }
 
 // privateDirs are the directories of a4s and of what it runs, outside /run.
@@ -71,9 +69,6 @@ func (h *Host) start(ctx context.Context) error {
 	for _, dir := range privateDirs() {
 		source := filepath.Join(h.dir, "root", strings.ReplaceAll(strings.Trim(dir, "/"), "/", "-"))
 		if err := os.MkdirAll(source, 0o755); err != nil {
-			return err
-		}
-		if err := h.makeMountPoint(dir); err != nil {
 			return err
 		}
 		plan.Binds[source] = dir
@@ -124,22 +119,6 @@ func (h *Host) start(ctx context.Context) error {
 	return h.connect(h.init.Process.Pid)
 }
 
-// makeMountPoint makes a directory of the machine that hosts cover with their
-// own, and notes which parts of its path to remove again.
-func (h *Host) makeMountPoint(dir string) error {
-	for _, d := range []string{filepath.Dir(dir), dir} {
-		err := os.Mkdir(d, 0o755)
-		if errors.Is(err, os.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		h.created = append(h.created, d)
-	}
-	return nil
-}
-
 // Path returns where a file of the host is found from outside. It is valid
 // while the host lives.
 func (h *Host) Path(inside string) string {
@@ -180,10 +159,6 @@ func (h *Host) Close() {
 		}
 		if err := os.RemoveAll(h.dir); err != nil {
 			log.Printf("host %s: removing its directory: %v", h.Name, err)
-		}
-		for i := len(h.created) - 1; i >= 0; i-- {
-			// Another host may still cover it, or somebody else use it.
-			_ = os.Remove(h.created[i])
 		}
 	})
 }

@@ -66,6 +66,9 @@ func NewLab() (_ *Lab, err error) {
 	if l.Dir, err = os.MkdirTemp("", Prefix); err != nil {
 		return nil, err
 	}
+	if err := makeMountPoints(l.Dir); err != nil {
+		return nil, err
+	}
 	if err := l.makeBridge(); err != nil {
 		return nil, fmt.Errorf("making the bridge of the lab: %w", err)
 	}
@@ -126,7 +129,7 @@ func (l *Lab) Close() {
 		}
 	}
 	if l.Dir != "" {
-		if err := os.RemoveAll(l.Dir); err != nil {
+		if err := removeDir(l.Dir); err != nil {
 			log.Printf("removing the directory of the lab: %v", err)
 		}
 	}
