@@ -131,18 +131,30 @@ func TestKillallGivesTheMachineBack(t *testing.T) {
 		}
 	}
 
-	// With a server that still runs, and then after one that was killed.
-	for _, killed := range []bool{false, true} {
-		if killed {
+	// With a server that still runs, and then after each way that one ends.
+	ends := []struct {
+		name string
+		end  func()
+	}{
+		{"running", func() {}},
+		{"killed", func() { c.proc.Kill() }},
+		{"stopped", func() {
+			if err := c.proc.Stop(stopTimeout); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	}
+	for i, server := range ends {
+		if i > 0 {
 			c.restart(t)
 			c.waitOwnNode(t)
 			c.waitServing(t, ns, "hostport")
-			c.proc.Kill()
+			server.end()
 		}
 		t.Logf("killall:\n%s", c.must(t, "killall"))
 		<-c.proc.Done()
 		if left := differences(before, look(t, h)); len(left) > 0 {
-			t.Errorf("after killall (server killed before: %t):\n%s", killed, strings.Join(left, "\n"))
+			t.Errorf("after killall (server was %s):\n%s", server.name, strings.Join(left, "\n"))
 		}
 	}
 	if out := c.must(t, "killall"); out != "" {
