@@ -16,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/agent/hostprep"
 	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/agent/network"
+	"github.com/a4s-io/a4s/internal/netdump"
 )
 
 // Options say which a4s to clean up after.
@@ -186,7 +187,7 @@ var runtimeBridges = []string{"docker", "br-", "podman", "cni-podman", "nerdctl"
 
 // forwardingUser names a bridge of someone else who may need forwarding.
 func forwardingUser() (string, error) {
-	links, err := netlink.LinkList()
+	links, err := netdump.Complete(netlink.LinkList)
 	if err != nil {
 		return "", err
 	}

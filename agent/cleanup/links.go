@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/a4s-io/a4s/agent/network"
+	"github.com/a4s-io/a4s/internal/netdump"
 )
 
 // ownLinks are the devices that a4s makes in the network namespace of a node.
 var ownLinks = []string{network.BridgeName, network.VXLANName, "a4s-dns", "kube-ipvs0"}
 
 func (k *killer) removeLinks(context.Context) error {
-	links, err := netlink.LinkList()
+	links, err := netdump.Complete(netlink.LinkList)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (k *killer) removeRoutes(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	routes, err := netdump.Complete(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/a4s-io/a4s/internal/netdump"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -43,7 +44,7 @@ func ensureLink(addr netip.Addr) error {
 		return fmt.Errorf("a link of that name exists and is of type %s", link.Type())
 	}
 	want := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
-	have, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	have, err := netdump.Complete(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("listing addresses: %w", err)
 	}

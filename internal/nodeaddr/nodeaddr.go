@@ -11,6 +11,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/a4s-io/a4s/internal/netdump"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -68,14 +69,14 @@ type machine struct {
 
 func scan() (*machine, error) {
 	m := &machine{}
-	links, err := netlink.LinkList()
+	links, err := netdump.Complete(netlink.LinkList)
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range links {
 		a := l.Attrs()
 		entry := link{name: a.Name, index: a.Index, up: a.Flags&net.FlagUp != 0, virtual: isVirtual(l)}
-		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		addrs, err := netdump.Complete(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +88,7 @@ func scan() (*machine, error) {
 		m.links = append(m.links, entry)
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := netlink.RouteList(nil, family)
+		routes, err := netdump.Complete(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
 		if err != nil {
 			if family == netlink.FAMILY_V6 {
 				continue // a kernel without IPv6
