@@ -58,6 +58,16 @@ test-integration: $(PAYLOAD) ## Run the tests that start components in the test 
 test-e2e: build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -timeout 40m ./tests/e2e/...
 
+.PHONY: test-vm
+test-vm: build ## Boot a Debian guest (systemd, cgroup v2) and run a4s in it (as root, slow)
+	scripts/install-vm-deps.sh
+	go run ./scripts/mkimage --name docker.io/a4s/testbox:1 --go ./tests/images/testbox=/testbox --entrypoint /testbox --out bin/testbox.tar
+	A4S_BINARY=$(CURDIR)/bin/a4s A4S_VM_IMAGE=$(CURDIR)/bin/testbox.tar go test -v -count=1 -timeout 45m ./tests/vm
+
+.PHONY: bench
+bench: build ## Run the benchmarks behind the claims in the documentation
+	A4S_BINARY=$(CURDIR)/bin/a4s go test -run '^$$' -bench . -benchtime 20x ./tests/bench
+
 .PHONY: lint
 lint: vet ## Check formatting, go vet and staticcheck
 	go run $(STATICCHECK) ./...

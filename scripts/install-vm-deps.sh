@@ -1,0 +1,17 @@
+#!/bin/sh
+# Installs what only `make test-vm` needs: an emulator and tools to make the
+# guest's disk.
+set -eu
+packages="qemu-system-x86 debootstrap e2fsprogs cpio kmod"
+missing=
+for p in $packages; do
+	case $(dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null || true) in
+	ii*) ;;
+	*) missing="$missing $p" ;;
+	esac
+done
+[ -n "$missing" ] || exit 0
+echo "Installing:$missing"
+apt-get update -q
+# shellcheck disable=SC2086 # one package a word
+DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Makes kernel, initrd.gz and root.ext4 for the guest in the directory $1, with
+# the binary $2 and the image archive $3 inside. What does not depend on those
+# two is made once.
+set -eu
+out=$1
+binary=$(realpath "$2")
+archive=$(realpath "$3")
+guest=$(realpath "$(dirname "$0")/guest")
+packages=systemd,systemd-sysv,dbus,udev,iproute2,iptables,nftables,ca-certificates,kmod,procps,conntrack
+mkdir -p "$out"
+cd "$out"
+
+if [ ! -e base.done ]; then
+	rm -rf rootfs kernel busybox
+	debootstrap --variant=minbase --include="$packages" bookworm rootfs
+	package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+	mkdir kernel busybox
+	(cd kernel && apt-get download "$package" && dpkg -x ./linux-image-*.deb .)
+	(cd busybox && apt-get download busybox-static && dpkg -x ./busybox-static*.deb .)
+	version=$(ls kernel/lib/modules)
+	# Not dpkg -x into the root: it would replace the link /lib.
+	mkdir -p rootfs/usr/lib/modules
+	cp -a "kernel/lib/modules/$version" rootfs/usr/lib/modules/
+	depmod -b rootfs "$version"
+	depmod -b kernel "$version"
+
+	rm -rf initrd
+	mkdir -p initrd/bin initrd/modules initrd/dev initrd/proc initrd/sys initrd/root
+	cp busybox/bin/busybox initrd/bin/
+	for tool in sh mount insmod switch_root sleep; do ln -s busybox "initrd/bin/$tool"; done
+	for module in virtio_pci virtio_blk; do
+		modprobe -d "$out/kernel" -S "$version" --show-depends $module
+	done | awk '/^insmod/ && !seen[$2]++ {print $2}' | while read -r file; do
+		cp "$file" initrd/modules/
+		basename "$file" >>initrd/modules/list
+	done
+	install -m 755 "$guest/init" initrd/init
+	(cd initrd && find . | cpio --quiet -o -H newc | gzip) >initrd.gz
+	cp "kernel/boot/vmlinuz-$version" vmlinuz
+	touch base.done
+fi
+
+install -m 755 "$binary" rootfs/usr/local/bin/a4s
+install -m 755 "$guest/job.sh" rootfs/usr/local/bin/job.sh
+install -D -m 644 "$archive" rootfs/var/lib/a4s/agent/images/testbox.tar
+units=rootfs/etc/systemd/system
+install -m 644 "$guest/a4s.service" "$guest/job.service" $units/
+mkdir -p $units/multi-user.target.wants
+ln -sf ../job.service $units/multi-user.target.wants/job.service
+ln -sf /lib/systemd/system/systemd-networkd.service $units/multi-user.target.wants/systemd-networkd.service
+ln -sf /dev/null $units/systemd-networkd-wait-online.service
+install -m 644 "$guest/eth.network" rootfs/etc/systemd/network/10-eth.network
+echo guest >rootfs/etc/hostname
+rm -f root.ext4
+truncate -s 6G root.ext4
+mke2fs -q -t ext4 -E lazy_itable_init=1,root_owner=0:0 -d rootfs root.ext4

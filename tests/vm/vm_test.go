@@ -1,0 +1,67 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bootTimeout bounds the guest's whole life. Emulation is ten to thirty times
+// slower than the machine.
+const bootTimeout = 30 * time.Minute
+
+// TestCgroupV2AndSystemd runs guest/job.sh in the guest; each of its results
+// is a subtest.
+func TestCgroupV2AndSystemd(t *testing.T) {
+	binary, archive := os.Getenv("A4S_BINARY"), os.Getenv("A4S_VM_IMAGE")
+	if binary == "" || archive == "" {
+		t.Skip("boots a guest: run it with `make test-vm`")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "a4s-vm")
+	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "./image.sh", dir, binary, archive).CombinedOutput(); err != nil {
+		t.Fatalf("making the image of the guest: %v\n%s", err, out)
+	}
+
+	console, results := filepath.Join(t.TempDir(), "console.log"), filepath.Join(t.TempDir(), "results.log")
+	qemu := exec.CommandContext(ctx, "qemu-system-x86_64",
+		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-M", "q35", "-m", "3072", "-smp", "2",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-serial", "file:"+console, "-serial", "file:"+results,
+		"-kernel", filepath.Join(dir, "vmlinuz"), "-initrd", filepath.Join(dir, "initrd.gz"),
+		"-append", "console=ttyS0 quiet panic=-1 systemd.unified_cgroup_hierarchy=1",
+		"-drive", "file="+filepath.Join(dir, "root.ext4")+",format=raw,if=virtio,cache=unsafe",
+		"-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0")
+	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := qemu.CombinedOutput()
+	log, readErr := os.ReadFile(results)
+	if err != nil || readErr != nil || !bytes.Contains(log, []byte("\nDONE")) {
+		tail, _ := os.ReadFile(console)
+		t.Fatalf("the guest did not get to its end: %v, %v\n%s\n%s\n%s", err, readErr, out, tail, log)
+	}
+	passed := 0
+	for line := range strings.Lines(string(log)) {
+		verdict, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch verdict {
+		case "OK":
+			passed++
+			t.Log(name)
+		case "FAILED":
+			t.Errorf("in the guest: %s", name)
+		}
+	}
+	if passed == 0 || t.Failed() {
+		t.Errorf("%d checks passed in the guest; its log:\n%s", passed, log)
+	}
+}
