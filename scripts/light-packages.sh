@@ -4,7 +4,7 @@
 # "heavy" the others. The light ones run with the race detector, so packages on
 # top of flannel are with the heavy: its rule manager for iptables appends to one
 # list from two goroutines (lost can be a rule to remove when it stops). Tests
-# below tests/ that need a running cluster are in neither list.
+# below tests/ that have targets of their own are in neither list.
 set -eu
 cd "$(dirname "$0")/.."
 case ${1-} in
