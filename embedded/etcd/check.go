@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,6 +41,11 @@ func (s *Server) Check(ctx context.Context) error {
 	if err := checkBackend(backend, info.Size() <= fullCheckLimit); err != nil {
 		return s.unusable(fmt.Errorf("%s is damaged: %w", backend, err))
 	}
+	// etcd repairs a torn record by cutting the log off there. At the start of
+	// a segment that would throw away what was acknowledged.
+	if err := checkSegments(filepath.Join(member, "wal")); err != nil {
+		return s.unusable(err)
+	}
 	// Verification from the zero snapshot reads whatever segments exist; a
 	// gap because older segments were purged is not damage.
 	_, err = wal.Verify(zap.NewNop(), filepath.Join(member, "wal"), walpb.Snapshot{})
@@ -48,8 +55,36 @@ func (s *Server) Check(ctx context.Context) error {
 	case errors.Is(err, wal.ErrCRCMismatch), errors.Is(err, wal.ErrMetadataConflict), errors.Is(err, wal.ErrDecoderNotFound):
 		return s.unusable(fmt.Errorf("%s is damaged: %w", filepath.Join(member, "wal"), err))
 	}
-	// A torn last record after a crash is repaired by etcd at its start.
 	s.opts.Log.WithError(err).Debug("the write-ahead log was not closed cleanly")
+	return nil
+}
+
+// maxFirstRecord is far above the size of the checksum that a segment begins
+// with.
+const maxFirstRecord = 4096
+
+// checkSegments reads the length of the first record of each segment of the
+// write-ahead log. etcd gives a segment its name only when that is on disk.
+func checkSegments(dir string) error {
+	segments, err := filepath.Glob(filepath.Join(dir, "*.wal"))
+	if err != nil {
+		return err
+	}
+	for _, path := range segments {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		var frame [8]byte
+		_, err = io.ReadFull(f, frame[:])
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("%s is damaged: %w", path, err)
+		}
+		// The highest byte holds flags.
+		if n := binary.LittleEndian.Uint64(frame[:]) &^ (0xff << 56); n == 0 || n > maxFirstRecord {
+			return fmt.Errorf("%s is damaged: it does not begin with a record", path)
+		}
+	}
 	return nil
 }
 

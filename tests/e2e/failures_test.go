@@ -97,15 +97,18 @@ func TestDamagedDataDirectoryIsReported(t *testing.T) {
 	if err := c.proc.Stop(stopTimeout); err != nil {
 		t.Fatal(err)
 	}
-	var db string
+	var db, wal string
 	err := filepath.WalkDir(c.host.Path(dataDir+"/server/db"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && d.Name() == "db" {
 			db = path
 		}
+		if err == nil && strings.HasSuffix(d.Name(), ".wal") {
+			wal = path
+		}
 		return err
 	})
-	if err != nil || db == "" {
-		t.Fatalf("no etcd database below server/db (%v)", err)
+	if err != nil || db == "" || wal == "" {
+		t.Fatalf("no etcd database and log below server/db (%v)", err)
 	}
 	// As the host sees it, without the /proc/PID/root in front.
 	name := func(path string) string { return strings.TrimPrefix(path, c.host.Path("/")) }
@@ -113,6 +116,7 @@ func TestDamagedDataDirectoryIsReported(t *testing.T) {
 		name, path, want string
 	}{
 		{"etcd database", db, dataDir + "/server/db"},
+		{"etcd log", wal, filepath.Base(wal) + " is damaged"},
 		{"CA key", c.host.Path(dataDir + "/server/tls/server-ca.key"), "/server-ca"},
 		{"client CA", c.host.Path(dataDir + "/server/tls/client-ca.crt"), "/client-ca"},
 	} {
