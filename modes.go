@@ -41,15 +41,26 @@ func modes() cmd.Modes {
 func runServer(ctx context.Context, cfg *config.Server) error {
 	return supervise(ctx, "server", &cfg.Agent, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice) error {
 		started := time.Now()
+		plan, err := server.Prepare(ctx, cfg, net.ParseIP(addr.IPs[0].String()))
+		if err != nil {
+			return err
+		}
 		var node *agent.Node
 		if !cfg.DisableAgent {
-			var err error
-			if node, err = agent.Prepare(ctx, group, &cfg.Agent, addr); err != nil {
+			if node, err = agent.Prepare(ctx, &cfg.Agent, addr); err != nil {
 				return err
 			}
 		}
-		nodeIP := net.ParseIP(addr.IPs[0].String())
-		up, err := server.Start(ctx, group, cfg, nodeIP)
+		// Nothing was changed so far; from here on the machine is used.
+		if err := plan.MakeFiles(); err != nil {
+			return err
+		}
+		if node != nil {
+			if err := node.StartRuntime(ctx, group); err != nil {
+				return err
+			}
+		}
+		up, err := plan.Start(ctx, group)
 		if err != nil {
 			return err
 		}
@@ -73,8 +84,11 @@ func runServer(ctx context.Context, cfg *config.Server) error {
 func runAgent(ctx context.Context, cfg *config.Agent) error {
 	return supervise(ctx, "agent", cfg, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice) error {
 		started := time.Now()
-		node, err := agent.Prepare(ctx, group, cfg, addr)
+		node, err := agent.Prepare(ctx, cfg, addr)
 		if err != nil {
+			return err
+		}
+		if err := node.StartRuntime(ctx, group); err != nil {
 			return err
 		}
 		if err := node.Join(ctx, group, cfg.ServerURL, cfg.Token); err != nil {

@@ -44,22 +44,36 @@ const (
 	proxyHealthzPort   = 10256
 )
 
-// Node is a node in the making: Prepare does what needs no server, Join the
-// rest.
+// Node is a node in the making: Prepare refuses what can be refused without a
+// trace, StartRuntime does what needs no server, Join the rest.
 type Node struct {
 	cfg     *config.Agent
 	addr    nodeaddr.Choice
 	dir     string // <data-dir>/agent
 	host    host.Info
-	payload *payload.Payload
+	payload *payload.Payload // nil until StartRuntime
 	log     *logrus.Entry
+
+	registries *registries.Config
 }
 
-// Prepare checks the machine, unpacks the payload and starts containerd in
-// group without waiting for it. cfg must be complete and valid, with its
-// NodeName set.
-func Prepare(ctx context.Context, group *component.Group, cfg *config.Agent, addr nodeaddr.Choice) (*Node, error) {
+// Prepare checks settings and machine and changes nothing. cfg must be complete
+// and valid, with its NodeName set.
+func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Node, error) {
 	n := &Node{cfg: cfg, addr: addr, dir: filepath.Join(cfg.DataDir, "agent"), log: logrus.WithField("component", "agent")}
+	var err error
+	if n.host, err = host.Probe(); err != nil {
+		return nil, err
+	}
+	if err := n.validateArgs(); err != nil {
+		return nil, err
+	}
+	if n.registries, err = registries.Load(cfg.PrivateRegistry); err != nil {
+		return nil, err
+	}
+	if err := n.containerd().Validate(); err != nil {
+		return nil, err
+	}
 	if err := preflight.FreeSpace(cfg.DataDir, minFree); err != nil {
 		return nil, err
 	}
@@ -75,50 +89,44 @@ func Prepare(ctx context.Context, group *component.Group, cfg *config.Agent, add
 	if err := preflight.Ports(ports...); err != nil {
 		return nil, err
 	}
-	if _, _, err := netfilter.Choose(ctx, "--proxy-mode", netfilter.Mode(cfg.ProxyMode)); err != nil {
-		return nil, err
-	}
-	private, err := registries.Load(cfg.PrivateRegistry)
-	if err != nil {
-		return nil, err
-	}
-	if n.host, err = host.Probe(); err != nil {
-		return nil, err
-	}
-	if err := n.validateArgs(); err != nil {
-		return nil, err
-	}
-	if n.payload, err = payload.Extract(ctx, cfg.DataDir); err != nil {
-		return nil, err
+	_, _, err = netfilter.Choose(ctx, "--proxy-mode", netfilter.Mode(cfg.ProxyMode))
+	return n, err
+}
+
+// StartRuntime unpacks the payload, prepares the kernel and starts containerd
+// in group without waiting for it.
+func (n *Node) StartRuntime(ctx context.Context, group *component.Group) error {
+	var err error
+	if n.payload, err = payload.Extract(ctx, n.cfg.DataDir); err != nil {
+		return err
 	}
 	if err := hostprep.Prepare(ctx, hostprep.Options{RecordFile: filepath.Join(n.dir, hostprep.RecordName), Log: n.log}); err != nil {
-		return nil, err
+		return err
 	}
-	if cfg.ContainerRuntimeEndpoint == "" {
-		pause := cfg.PauseImage
-		if pause == "" {
-			pause = n.payload.PauseImage
-		}
-		runtime := containerd.Options{
-			DataDir:     cfg.DataDir,
-			StateDir:    n.stateDir(),
-			ShimPath:    n.payload.ShimPath,
-			RuncPath:    n.payload.RuncPath,
-			CNIBinDir:   n.payload.CNIBinDir,
-			CNIConfDir:  network.CNIConfDir(cfg.DataDir),
-			PauseImage:  pause,
-			Snapshotter: cfg.Snapshotter,
-			Registries:  private,
-			Host:        n.host,
-			Debug:       cfg.Debug,
-			Log:         logrus.WithField("component", containerd.Name),
-		}
-		if err := runtime.Validate(); err != nil {
-			return nil, err
-		}
-		group.Start(ctx, containerd.New(runtime))
+	if n.cfg.ContainerRuntimeEndpoint == "" {
+		group.Start(ctx, containerd.New(n.containerd()))
 	}
-	return n, nil
+	return nil
+}
+
+// containerd returns its options; the paths of the payload are there once it
+// is unpacked.
+func (n *Node) containerd() containerd.Options {
+	o := containerd.Options{
+		DataDir:     n.cfg.DataDir,
+		StateDir:    n.stateDir(),
+		CNIConfDir:  network.CNIConfDir(n.cfg.DataDir),
+		PauseImage:  n.cfg.PauseImage,
+		Snapshotter: n.cfg.Snapshotter,
+		Registries:  n.registries,
+		Host:        n.host,
+		Debug:       n.cfg.Debug,
+		Log:         logrus.WithField("component", containerd.Name),
+	}
+	if n.payload != nil {
+		o.ShimPath, o.RuncPath, o.CNIBinDir = n.payload.ShimPath, n.payload.RuncPath, n.payload.CNIBinDir
+	}
+	return o
 }
 
 // Join joins the cluster and starts the rest of the node in group. It returns

@@ -3,9 +3,9 @@
 // agent/* meet.
 //
 // Invariants: the node's only identity is its own certificate, which every
-// part uses through one kubeconfig; the parts that need no server start
-// before one is there, so that pods of an earlier run are looked after; Stop
-// leaves pods running, only `a4s killall` ends them.
+// part uses through one kubeconfig; what can be refused is refused before
+// anything is changed; stopping leaves pods running, only `a4s killall` ends
+// them.
 //
 // main and tests/e2e may import it.
 package agent

@@ -3,7 +3,7 @@
 // structs of server/* meet.
 //
 // Invariants: everything that can be refused (settings, damaged files, taken
-// ports, a full disk) is refused before the first component starts; parts are
+// ports, a full disk) is refused before anything is written or started; parts are
 // started in the order of their dependencies and stopped in reverse, so that
 // the datastore closes after the last write.
 //

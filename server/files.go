@@ -16,7 +16,7 @@ import (
 	"github.com/a4s-io/a4s/server/scheduler"
 )
 
-// files are the paths that prepare wrote for the components.
+// files are the paths of what writeFiles writes for the components.
 type files struct {
 	controllerKubeconfig, schedulerKubeconfig string
 	encryption, auditPolicy                   string
@@ -31,7 +31,7 @@ rules:
 `
 
 // subjectNames are the names and addresses in the certificate of the API.
-func (p *plan) subjectNames(nodeIP net.IP) ([]string, error) {
+func (p *Plan) subjectNames(nodeIP net.IP) ([]string, error) {
 	_, services, err := net.ParseCIDR(p.cfg.ServiceCIDR)
 	if err != nil {
 		return nil, fmt.Errorf("--service-cidr: %w", err)
@@ -57,7 +57,7 @@ func (p *plan) subjectNames(nodeIP net.IP) ([]string, error) {
 }
 
 // loadTokens makes or reads the join tokens.
-func (p *plan) loadTokens() error {
+func (p *Plan) loadTokens() error {
 	ca, err := os.ReadFile(p.pki.ServerCA.Cert)
 	if err != nil {
 		return fmt.Errorf("reading the server CA: %w", err)
@@ -66,48 +66,59 @@ func (p *plan) loadTokens() error {
 	return err
 }
 
-// writeFiles writes kubeconfigs, the encryption configuration and the audit
-// policy.
-func writeFiles(p *plan) (*files, error) {
+// paths says where writeFiles puts its files. The encryption configuration
+// stands there only if Secrets are or ever were encrypted.
+func (p *Plan) paths() *files {
 	cred := filepath.Join(p.dir, "cred")
 	f := &files{
 		controllerKubeconfig: filepath.Join(cred, "controller.kubeconfig"),
 		schedulerKubeconfig:  filepath.Join(cred, "scheduler.kubeconfig"),
-	}
-	for path, pair := range map[string]pki.Pair{f.controllerKubeconfig: p.pki.ControllerManager, f.schedulerKubeconfig: p.pki.Scheduler} {
-		if err := kubeconfig.Write(kubeconfig.Options{Path: path, Server: p.url, CAFile: p.pki.ServerCA.Cert, CertFile: pair.Cert, KeyFile: pair.Key}); err != nil {
-			return nil, err
-		}
-	}
-	mode, err := kubeconfig.ParseMode("--write-kubeconfig-mode", p.cfg.WriteKubeconfigMode)
-	if err != nil {
-		return nil, err
-	}
-	if err := kubeconfig.Write(kubeconfig.Options{
-		Path: p.cfg.WriteKubeconfig, Mode: mode, Group: p.cfg.WriteKubeconfigGroup, GroupSource: "--write-kubeconfig-group",
-		Server: p.url, CAFile: p.pki.ServerCA.Cert, CertFile: p.pki.Admin.Cert, KeyFile: p.pki.Admin.Key, Embed: true,
-	}); err != nil {
-		return nil, err
-	}
-	if f.encryption, err = encryption.Ensure(filepath.Join(cred, "encryption.yaml"), p.cfg.SecretsEncryption); err != nil {
-		return nil, err
+		encryption:           filepath.Join(cred, "encryption.yaml"),
 	}
 	if p.cfg.AuditLogPath != "" {
 		f.auditPolicy = p.cfg.AuditPolicyFile
 		if f.auditPolicy == "" {
 			f.auditPolicy = filepath.Join(p.dir, "etc", "audit-policy.yaml")
-			if err := os.MkdirAll(filepath.Dir(f.auditPolicy), 0o700); err != nil {
-				return nil, fmt.Errorf("making the directory of the audit policy: %w", err)
-			}
-			if err := atomicfile.Write(f.auditPolicy, []byte(defaultAuditPolicy), 0o600); err != nil {
-				return nil, fmt.Errorf("writing the audit policy: %w", err)
-			}
 		}
 	}
-	return f, nil
+	return f
 }
 
-func (p *plan) apiserver(seams apiserver.Seams) apiserver.Options {
+// writeFiles writes kubeconfigs, the encryption configuration and the audit
+// policy.
+func (p *Plan) writeFiles() error {
+	f := p.files
+	for path, pair := range map[string]pki.Pair{f.controllerKubeconfig: p.pki.ControllerManager, f.schedulerKubeconfig: p.pki.Scheduler} {
+		if err := kubeconfig.Write(kubeconfig.Options{Path: path, Server: p.url, CAFile: p.pki.ServerCA.Cert, CertFile: pair.Cert, KeyFile: pair.Key}); err != nil {
+			return err
+		}
+	}
+	mode, err := kubeconfig.ParseMode("--write-kubeconfig-mode", p.cfg.WriteKubeconfigMode)
+	if err != nil {
+		return err
+	}
+	if err := kubeconfig.Write(kubeconfig.Options{
+		Path: p.cfg.WriteKubeconfig, Mode: mode, Group: p.cfg.WriteKubeconfigGroup, GroupSource: "--write-kubeconfig-group",
+		Server: p.url, CAFile: p.pki.ServerCA.Cert, CertFile: p.pki.Admin.Cert, KeyFile: p.pki.Admin.Key, Embed: true,
+	}); err != nil {
+		return err
+	}
+	if f.encryption, err = encryption.Ensure(f.encryption, p.cfg.SecretsEncryption); err != nil {
+		return err
+	}
+	if f.auditPolicy == "" || f.auditPolicy == p.cfg.AuditPolicyFile {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(f.auditPolicy), 0o700); err != nil {
+		return fmt.Errorf("making the directory of the audit policy: %w", err)
+	}
+	if err := atomicfile.Write(f.auditPolicy, []byte(defaultAuditPolicy), 0o600); err != nil {
+		return fmt.Errorf("writing the audit policy: %w", err)
+	}
+	return nil
+}
+
+func (p *Plan) apiserver(seams apiserver.Seams) apiserver.Options {
 	t := p.pki
 	return apiserver.Options{
 		BindAddress:          p.cfg.BindAddress,
@@ -136,7 +147,7 @@ func (p *plan) apiserver(seams apiserver.Seams) apiserver.Options {
 	}
 }
 
-func (p *plan) controllers() controllers.Options {
+func (p *Plan) controllers() controllers.Options {
 	t := p.pki
 	return controllers.Options{
 		Kubeconfig:        p.files.controllerKubeconfig,
@@ -151,6 +162,6 @@ func (p *plan) controllers() controllers.Options {
 	}
 }
 
-func (p *plan) scheduler() scheduler.Options {
+func (p *Plan) scheduler() scheduler.Options {
 	return scheduler.Options{Kubeconfig: p.files.schedulerKubeconfig, Args: p.cfg.KubeSchedulerArgs, Log: p.log}
 }

@@ -55,8 +55,9 @@ type Running struct {
 	Admin *rest.Config
 }
 
-// plan is what a start has worked out before anything runs.
-type plan struct {
+// Plan is a control plane that can start: Prepare refuses what can be refused
+// without a trace, MakeFiles writes what the components read, Start runs them.
+type Plan struct {
 	cfg       *config.Server
 	dir       string // <data-dir>/server
 	url       string
@@ -70,20 +71,23 @@ type plan struct {
 	first     bool
 }
 
-// Start brings the control plane up in group and returns when the API serves
-// and its controllers run. cfg must be complete and valid. nodeIP is the
-// address of this machine that others reach it at.
+// Start is Prepare, MakeFiles and Plan.Start in one.
 func Start(ctx context.Context, group *component.Group, cfg *config.Server, nodeIP net.IP) (*Running, error) {
-	p, err := prepare(ctx, cfg, nodeIP)
+	p, err := Prepare(ctx, cfg, nodeIP)
 	if err != nil {
 		return nil, err
 	}
-	return p.start(ctx, group)
+	if err := p.MakeFiles(); err != nil {
+		return nil, err
+	}
+	return p.Start(ctx, group)
 }
 
-// prepare checks everything and writes the files that the components read.
-func prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*plan, error) {
-	p := &plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), advertise: nodeIP, log: logrus.WithField("component", "server")}
+// Prepare checks settings, machine and datastore and changes nothing. cfg must
+// be complete and valid. nodeIP is the address of this machine that others
+// reach it at.
+func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, error) {
+	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), advertise: nodeIP, log: logrus.WithField("component", "server")}
 	if cfg.AdvertiseAddress != "" {
 		p.advertise = net.ParseIP(cfg.AdvertiseAddress)
 	}
@@ -92,7 +96,18 @@ func prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*plan, err
 		local = cfg.BindAddress
 	}
 	p.url = "https://" + net.JoinHostPort(local, strconv.Itoa(cfg.HTTPSListenPort))
-
+	p.pki = pki.FilesIn(filepath.Join(p.dir, "tls"))
+	p.files = p.paths()
+	var err error
+	if p.sans, err = p.subjectNames(nodeIP); err != nil {
+		return nil, err
+	}
+	if p.store, err = newEtcd(p); err != nil {
+		return nil, err
+	}
+	if err := p.validateArgs(); err != nil {
+		return nil, err
+	}
 	if err := preflight.FreeSpace(cfg.Agent.DataDir, minFree); err != nil {
 		return nil, err
 	}
@@ -104,37 +119,31 @@ func prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*plan, err
 	); err != nil {
 		return nil, err
 	}
+	return p, p.store.Check(ctx)
+}
+
+// MakeFiles makes on the first start, and checks on every other, certificates,
+// tokens and what else the components read.
+func (p *Plan) MakeFiles() error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making %s: %w", p.dir, err)
+		return fmt.Errorf("making %s: %w", p.dir, err)
 	}
-	_, err := os.Stat(filepath.Join(p.dir, "tls"))
+	_, err := os.Stat(p.pki.Dir)
 	p.first = os.IsNotExist(err)
 	if p.first {
 		p.log.Infof("First start: making certificates and tokens below %s", p.dir)
 	}
-	if p.sans, err = p.subjectNames(nodeIP); err != nil {
-		return nil, err
-	}
-	if p.pki, err = pki.Ensure(filepath.Join(p.dir, "tls"), pki.Options{SANs: p.sans}); err != nil {
-		return nil, err
+	if _, err := pki.Ensure(p.pki.Dir, pki.Options{SANs: p.sans}); err != nil {
+		return err
 	}
 	if err := p.loadTokens(); err != nil {
-		return nil, err
+		return err
 	}
-	if p.files, err = writeFiles(p); err != nil {
-		return nil, err
-	}
-	if p.store, err = newEtcd(p); err != nil {
-		return nil, err
-	}
-	if err := p.validateArgs(); err != nil {
-		return nil, err
-	}
-	return p, p.store.Check(ctx)
+	return p.writeFiles()
 }
 
 // validateArgs refuses bad upstream arguments before anything starts.
-func (p *plan) validateArgs() error {
+func (p *Plan) validateArgs() error {
 	if err := apiserver.Validate(p.apiserver(apiserver.Seams{})); err != nil {
 		return err
 	}
@@ -144,8 +153,9 @@ func (p *plan) validateArgs() error {
 	return scheduler.Validate(p.scheduler())
 }
 
-// start runs the components in the order of their dependencies.
-func (p *plan) start(ctx context.Context, group *component.Group) (*Running, error) {
+// Start runs the components in the order of their dependencies and returns
+// when the API serves and its controllers run.
+func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, error) {
 	if err := group.StartAndWait(ctx, p.store.Component()); err != nil {
 		return nil, err
 	}
@@ -188,7 +198,7 @@ func (p *plan) start(ctx context.Context, group *component.Group) (*Running, err
 }
 
 // restConfig is a client of the local API with one of the PKI's identities.
-func (p *plan) restConfig(pair pki.Pair) *rest.Config {
+func (p *Plan) restConfig(pair pki.Pair) *rest.Config {
 	return &rest.Config{
 		Host:            p.url,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: p.pki.ServerCA.Cert, CertFile: pair.Cert, KeyFile: pair.Key},
@@ -198,7 +208,7 @@ func (p *plan) restConfig(pair pki.Pair) *rest.Config {
 }
 
 // status is what the supervisor tells administrators about this process.
-func (p *plan) status(group *component.Group) join.ServerStatus {
+func (p *Plan) status(group *component.Group) join.ServerStatus {
 	st := join.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes}
 	for _, s := range group.States() {
 		st.Components = append(st.Components, join.ComponentStatus{
@@ -219,7 +229,7 @@ func (s etcdStore) Endpoint() datastore.Endpoint {
 	return datastore.Endpoint{URLs: []string{s.ClientURL()}, CAFile: s.files.EtcdServerCA.Cert, CertFile: s.files.EtcdClient.Cert, KeyFile: s.files.EtcdClient.Key}
 }
 
-func newEtcd(p *plan) (datastore.Datastore, error) {
+func newEtcd(p *Plan) (datastore.Datastore, error) {
 	f := p.pki
 	s, err := etcd.New(etcd.Options{
 		Dir:           filepath.Join(p.dir, "db", "etcd"),
@@ -239,7 +249,7 @@ func newEtcd(p *plan) (datastore.Datastore, error) {
 }
 
 // supervisor serves the join API on the port of the API server.
-func (p *plan) supervisor(client kubernetes.Interface, group *component.Group) (*supervisor.Supervisor, error) {
+func (p *Plan) supervisor(client kubernetes.Interface, group *component.Group) (*supervisor.Supervisor, error) {
 	serverCA, err := pki.LoadAuthority(p.pki.ServerCA)
 	if err != nil {
 		return nil, err

@@ -51,6 +51,9 @@ func TestBadUpstreamArgumentsAreRefused(t *testing.T) {
 			if !errors.As(err, &in) || in.Source != flag || !strings.Contains(err.Error(), arg) {
 				t.Errorf("%s %s: %v, want a problem.Input with flag and value", flag, arg, err)
 			}
+			if left, err := os.ReadDir(cfg.Agent.DataDir); err != nil || len(left) > 0 {
+				t.Errorf("%s %s: the refusal left %v in the data directory, %v", flag, arg, left, err)
+			}
 		}
 	}
 }
