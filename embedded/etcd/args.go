@@ -2,41 +2,83 @@ package etcd
 
 import (
 	"errors"
-	"fmt"
+	"flag"
 	"runtime"
 	"strings"
 
+	"go.etcd.io/etcd/pkg/v3/flags"
 	"go.etcd.io/etcd/server/v3/embed"
-	"sigs.k8s.io/yaml"
 
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
 func goexit() { runtime.Goexit() }
 
-// owned are settings that a4s decides and that would break the member when
-// changed from outside.
-var owned = map[string]string{
-	"data-dir":           "the data directory follows --data-dir",
-	"listen-client-urls": "the datastore listens on loopback only",
-	"listen-peer-urls":   "the datastore listens on loopback only",
+const (
+	whyLoopback = "the datastore listens on loopback, for holders of a certificate of its own CA"
+	whySingle   = "a4s decides the members of the datastore"
+)
+
+// owned are flags of etcd that a4s decides and why.
+func owned() map[string]string {
+	m := map[string]string{
+		"data-dir":    "the data directory follows --data-dir",
+		"name":        whySingle,
+		"log-outputs": "the log of etcd goes into that of a4s",
+		"log-level":   "the log of etcd goes into that of a4s; use --debug or -v",
+	}
+	for _, name := range []string{
+		"listen-client-urls", "listen-peer-urls", "listen-client-http-urls", "advertise-client-urls", "initial-advertise-peer-urls",
+		"cors", "host-whitelist", "client-cert-allowed-hostname", "peer-cert-allowed-cn", "peer-cert-allowed-hostname",
+	} {
+		m[name] = whyLoopback
+	}
+	for _, name := range []string{
+		"initial-cluster", "initial-cluster-state", "initial-cluster-token", "force-new-cluster",
+		"discovery", "discovery-srv", "discovery-srv-name", "discovery-endpoints", "discovery-token",
+	} {
+		m[name] = whySingle
+	}
+	return m
 }
 
-// applyArgs sets user overrides on cfg by the names of etcd's configuration
-// file, which are the names of its flags.
+// applyArgs sets user overrides on cfg by the names of etcd's flags.
 func applyArgs(cfg *embed.Config, args []string) error {
+	fs := flag.NewFlagSet("etcd", flag.ContinueOnError)
+	cfg.AddFlags(fs)
+	var known []string
+	fs.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+	owned := owned()
 	for _, arg := range args {
-		name, value, ok := strings.Cut(arg, "=")
-		name = strings.TrimLeft(name, "-")
+		name, value, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		bad := func(err error, want string) error {
+			return &problem.Input{Source: "--etcd-arg", Value: arg, Err: err, Want: want}
+		}
 		if !ok || name == "" {
-			return &problem.Input{Source: "--etcd-arg", Value: arg, Want: "name=value"}
+			return bad(nil, "name=value")
 		}
 		if why, ok := owned[name]; ok {
-			return &problem.Input{Source: "--etcd-arg", Value: arg, Err: errors.New(why), Want: "another setting"}
+			return bad(errors.New(why), "another flag")
 		}
-		// YAML decides the type, as it does in etcd's own file.
-		if err := yaml.UnmarshalStrict(fmt.Appendf(nil, "%s: %s\n", name, value), cfg); err != nil {
-			return &problem.Input{Source: "--etcd-arg", Value: arg, Err: err, Want: "a setting of etcd's configuration file"}
+		if fs.Lookup(name) == nil {
+			want := "a flag of etcd"
+			if near := config.Nearest(name, known); near != "" {
+				want = near + ", or another flag of etcd"
+			}
+			return bad(errors.New("unknown flag"), want)
+		}
+		if err := fs.Set(name, value); err != nil {
+			return bad(err, "a value of the flag's type")
+		}
+		// These flags hold their values themselves.
+		switch name {
+		case "listen-metrics-urls":
+			cfg.ListenMetricsUrls = flags.UniqueURLsFromFlag(fs, name)
+		case "cipher-suites":
+			cfg.CipherSuites = flags.StringsFromFlag(fs, name)
+		case "max-concurrent-streams":
+			cfg.MaxConcurrentStreams = flags.Uint32FromFlag(fs, name)
 		}
 	}
 	return nil

@@ -1,0 +1,64 @@
+package etcd
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+func TestArgumentsSetEtcdsSettings(t *testing.T) {
+	cfg := embed.NewConfig()
+	if err := applyArgs(cfg, []string{"quota-backend-bytes=1073741824", "--heartbeat-interval=250", "warning-unary-request-duration=1s",
+		"max-concurrent-streams=7", "listen-metrics-urls=http://127.0.0.1:2381"}); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.MaxConcurrentStreams != 7 || len(cfg.ListenMetricsUrls) != 1 {
+		t.Errorf("flags that hold their value are lost: %d, %v", cfg.MaxConcurrentStreams, cfg.ListenMetricsUrls)
+	}
+	if cfg.QuotaBackendBytes != 1<<30 || cfg.TickMs != 250 || cfg.WarningUnaryRequestDuration != time.Second {
+		t.Errorf("settings = %d, %d, %s", cfg.QuotaBackendBytes, cfg.TickMs, cfg.WarningUnaryRequestDuration)
+	}
+}
+
+// Every flag of etcd either reaches its configuration or is refused: one that
+// is accepted and does nothing would be worse than an error.
+func TestNoFlagIsAcceptedInVain(t *testing.T) {
+	fs := flag.NewFlagSet("etcd", flag.ContinueOnError)
+	embed.NewConfig().AddFlags(fs)
+	fs.VisitAll(func(f *flag.Flag) {
+		// etcd's own value types are read from the flag set by its main.
+		if !strings.Contains(fmt.Sprintf("%T", f.Value), "flags.") {
+			return
+		}
+		switch f.Name {
+		case "listen-metrics-urls", "cipher-suites", "max-concurrent-streams":
+		default:
+			if _, ok := owned()[f.Name]; !ok {
+				t.Errorf("--%s (%T) is accepted and has no effect", f.Name, f.Value)
+			}
+		}
+	})
+}
+
+func TestBadArgumentsAreInput(t *testing.T) {
+	for arg, want := range map[string]string{
+		"quota-backend-byte=1":        "want quota-backend-bytes",
+		"quota-backend-bytes=many":    "type",
+		"quota-backend-bytes":         "name=value",
+		"data-dir=/tmp/x":             "--data-dir",
+		"listen-client-urls=http://x": "loopback",
+	} {
+		err := applyArgs(embed.NewConfig(), []string{arg})
+		var in *problem.Input
+		if !errors.As(err, &in) || in.Value != arg || !strings.Contains(err.Error(), want) {
+			t.Errorf("applyArgs(%q) = %v, want a problem.Input that says %q", arg, err, want)
+		}
+	}
+}
