@@ -3,7 +3,9 @@ package etcd
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"go.etcd.io/etcd/pkg/v3/flags"
@@ -31,6 +33,9 @@ func owned() map[string]string {
 	for _, name := range []string{
 		"listen-client-urls", "listen-peer-urls", "listen-client-http-urls", "advertise-client-urls", "initial-advertise-peer-urls",
 		"cors", "host-whitelist", "client-cert-allowed-hostname", "peer-cert-allowed-cn", "peer-cert-allowed-hostname",
+		"cert-file", "key-file", "client-cert-file", "client-key-file", "trusted-ca-file", "client-cert-auth", "client-crl-file", "auto-tls",
+		"peer-cert-file", "peer-key-file", "peer-client-cert-file", "peer-client-key-file", "peer-trusted-ca-file", "peer-client-cert-auth",
+		"peer-crl-file", "peer-auto-tls", "self-signed-cert-validity",
 	} {
 		m[name] = whyLoopback
 	}
@@ -43,10 +48,30 @@ func owned() map[string]string {
 	return m
 }
 
-// applyArgs sets user overrides on cfg by the names of etcd's flags.
-func applyArgs(cfg *embed.Config, args []string) error {
+// newConfig returns etcd's defaults, changed by ours and then by the user's
+// arguments, both by the names of etcd's flags. What a4s owns is not in it yet:
+// binding the flags sets every field that one of them stands for.
+func newConfig(args []string) (*embed.Config, error) {
+	cfg := embed.NewConfig()
 	fs := flag.NewFlagSet("etcd", flag.ContinueOnError)
 	cfg.AddFlags(fs)
+	for name, value := range map[string]string{
+		"quota-backend-bytes": strconv.Itoa(4 << 30),
+		// The API server compacts; what etcd would compact by itself could be
+		// history that a watch still needs.
+		"auto-compaction-retention": "0",
+		// Without it every request counts as slow.
+		"warning-unary-request-duration": embed.DefaultWarningUnaryRequestDuration.String(),
+	} {
+		if err := fs.Set(name, value); err != nil {
+			return nil, fmt.Errorf("etcd's --%s: %w", name, err)
+		}
+	}
+	return cfg, applyArgs(cfg, fs, args)
+}
+
+// applyArgs sets the user's arguments on cfg, to which fs is bound.
+func applyArgs(cfg *embed.Config, fs *flag.FlagSet, args []string) error {
 	var known []string
 	fs.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
 	owned := owned()

@@ -14,15 +14,21 @@ import (
 )
 
 func TestArgumentsSetEtcdsSettings(t *testing.T) {
-	cfg := embed.NewConfig()
-	if err := applyArgs(cfg, []string{"quota-backend-bytes=1073741824", "--heartbeat-interval=250", "warning-unary-request-duration=1s",
-		"max-concurrent-streams=7", "listen-metrics-urls=http://127.0.0.1:2381"}); err != nil {
+	s, err := New(Options{Dir: "/d", Name: "n", CertFile: "/c", PeerCertFile: "/p", Args: []string{
+		"quota-backend-bytes=1073741824", "--heartbeat-interval=150", "warning-unary-request-duration=1s",
+		"max-concurrent-streams=7", "listen-metrics-urls=http://127.0.0.1:2381",
+	}})
+	if err != nil {
 		t.Fatal(err)
+	}
+	cfg := s.cfg
+	if cfg.ClientTLSInfo.CertFile != "/c" || cfg.PeerTLSInfo.CertFile != "/p" || cfg.Dir != "/d" || cfg.Name != "n" || cfg.InitialCluster != "n=https://127.0.0.1:2380" {
+		t.Errorf("binding the flags took what a4s owns: %+v", cfg)
 	}
 	if cfg.MaxConcurrentStreams != 7 || len(cfg.ListenMetricsUrls) != 1 {
 		t.Errorf("flags that hold their value are lost: %d, %v", cfg.MaxConcurrentStreams, cfg.ListenMetricsUrls)
 	}
-	if cfg.QuotaBackendBytes != 1<<30 || cfg.TickMs != 250 || cfg.WarningUnaryRequestDuration != time.Second {
+	if cfg.QuotaBackendBytes != 1<<30 || cfg.TickMs != 150 || cfg.WarningUnaryRequestDuration != time.Second {
 		t.Errorf("settings = %d, %d, %s", cfg.QuotaBackendBytes, cfg.TickMs, cfg.WarningUnaryRequestDuration)
 	}
 }
@@ -47,6 +53,16 @@ func TestNoFlagIsAcceptedInVain(t *testing.T) {
 	})
 }
 
+func TestOurDefaultsHoldWithoutArguments(t *testing.T) {
+	s, err := New(Options{Dir: "/d", Name: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg := s.cfg; cfg.QuotaBackendBytes != 4<<30 || cfg.AutoCompactionRetention != "0" || cfg.WarningUnaryRequestDuration != embed.DefaultWarningUnaryRequestDuration {
+		t.Errorf("quota %d, compaction %q, slow request %s", cfg.QuotaBackendBytes, cfg.AutoCompactionRetention, cfg.WarningUnaryRequestDuration)
+	}
+}
+
 func TestBadArgumentsAreInput(t *testing.T) {
 	for arg, want := range map[string]string{
 		"quota-backend-byte=1":        "want quota-backend-bytes",
@@ -54,11 +70,12 @@ func TestBadArgumentsAreInput(t *testing.T) {
 		"quota-backend-bytes":         "name=value",
 		"data-dir=/tmp/x":             "--data-dir",
 		"listen-client-urls=http://x": "loopback",
+		"peer-cert-file=/x":           "certificate",
 	} {
-		err := applyArgs(embed.NewConfig(), []string{arg})
+		_, err := New(Options{Dir: "/d", Name: "n", Args: []string{arg}})
 		var in *problem.Input
 		if !errors.As(err, &in) || in.Value != arg || !strings.Contains(err.Error(), want) {
-			t.Errorf("applyArgs(%q) = %v, want a problem.Input that says %q", arg, err, want)
+			t.Errorf("New(%q) = %v, want a problem.Input that says %q", arg, err, want)
 		}
 	}
 }

@@ -42,8 +42,7 @@ type Options struct {
 	// them; the Peer files do the same between members.
 	CertFile, KeyFile, TrustedCAFile             string
 	PeerCertFile, PeerKeyFile, PeerTrustedCAFile string
-	// Args are user overrides, "name=value" with the names of etcd's
-	// configuration file.
+	// Args are user overrides, "name=value" with the names of etcd's flags.
 	Args []string
 	// Zap receives etcd's log.
 	Zap *zap.Logger
@@ -58,7 +57,10 @@ type Server struct {
 
 // New checks the options and returns a member that is not started yet.
 func New(o Options) (*Server, error) {
-	cfg := embed.NewConfig()
+	cfg, err := newConfig(o.Args)
+	if err != nil {
+		return nil, err
+	}
 	cfg.Name = o.Name
 	cfg.Dir = o.Dir
 	client := url.URL{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", ClientPort)}
@@ -70,17 +72,8 @@ func New(o Options) (*Server, error) {
 	cfg.InitialCluster = cfg.InitialClusterFromName(o.Name)
 	cfg.ClientTLSInfo = transport.TLSInfo{CertFile: o.CertFile, KeyFile: o.KeyFile, TrustedCAFile: o.TrustedCAFile, ClientCertAuth: true}
 	cfg.PeerTLSInfo = transport.TLSInfo{CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile, TrustedCAFile: o.PeerTrustedCAFile, ClientCertAuth: true}
-	cfg.QuotaBackendBytes = 4 << 30
-	// Without it every request counts as slow.
-	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	// gRPC on a port of its own is faster than sharing one with plain HTTP.
 	cfg.ListenClientHttpUrls = []url.URL{{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", HTTPPort)}}
-	// The API server compacts; what etcd would compact by itself could be
-	// history that a watch still needs.
-	cfg.AutoCompactionRetention = "0"
-	if err := applyArgs(cfg, o.Args); err != nil {
-		return nil, err
-	}
 	if err := cfg.Validate(); err != nil {
 		return nil, &problem.Input{Source: "--etcd-arg", Value: strings.Join(o.Args, " "), Err: err, Want: "settings that etcd accepts together"}
 	}
