@@ -109,24 +109,32 @@ func (n *Node) StartRuntime(ctx context.Context, group *component.Group) error {
 	return nil
 }
 
-// containerd returns its options; the paths of the payload are there once it
-// is unpacked.
+// containerd returns its options. Before the payload is unpacked, its paths are
+// only of the right form.
 func (n *Node) containerd() containerd.Options {
-	o := containerd.Options{
+	carried := n.payload
+	if carried == nil {
+		dir := filepath.Join(n.cfg.DataDir, "data")
+		carried = &payload.Payload{ShimPath: dir, RuncPath: dir, CNIBinDir: dir}
+	}
+	pause := n.cfg.PauseImage
+	if pause == "" {
+		pause = carried.PauseImage
+	}
+	return containerd.Options{
 		DataDir:     n.cfg.DataDir,
+		ShimPath:    carried.ShimPath,
+		RuncPath:    carried.RuncPath,
+		CNIBinDir:   carried.CNIBinDir,
 		StateDir:    n.stateDir(),
 		CNIConfDir:  network.CNIConfDir(n.cfg.DataDir),
-		PauseImage:  n.cfg.PauseImage,
+		PauseImage:  pause,
 		Snapshotter: n.cfg.Snapshotter,
 		Registries:  n.registries,
 		Host:        n.host,
 		Debug:       n.cfg.Debug,
 		Log:         logrus.WithField("component", containerd.Name),
 	}
-	if n.payload != nil {
-		o.ShimPath, o.RuncPath, o.CNIBinDir = n.payload.ShimPath, n.payload.RuncPath, n.payload.CNIBinDir
-	}
-	return o
 }
 
 // Join joins the cluster and starts the rest of the node in group. It returns
