@@ -43,7 +43,7 @@ func Acquire(runDir, dataDir string) (release func() error, err error) {
 		if info, err := Read(runDir); err == nil {
 			owner = fmt.Sprintf("process %d with data directory %s", info.PID, info.DataDir)
 		}
-		return nil, &problem.Precondition{What: "a4s", Err: fmt.Errorf("already running: %s holds %s", owner, path), Fix: "stop it first"}
+		return nil, &problem.Precondition{What: "server or agent", Err: fmt.Errorf("already running: %s holds %s", owner, path), Fix: "stop it first"}
 	}
 	data, err := json.Marshal(Info{PID: os.Getpid(), DataDir: dataDir})
 	if err == nil {
