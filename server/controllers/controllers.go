@@ -42,8 +42,8 @@ type Options struct {
 	Log  *logrus.Entry
 }
 
-// New returns the supervised controller manager. It is ready when its
-// controllers have made the default service account.
+// New returns the supervised controller manager. It is ready when all its
+// controllers are built and running and the default service account exists.
 func New(o Options) component.Component {
 	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
 }
@@ -116,7 +116,14 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if err := poll(ctx, func() error { return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() }); err != nil {
 		return nil // ctx ended
 	}
+	built := newRunning()
+	c.Kubeconfig.Wrap(built.Wrap)
 	go func() {
+		select {
+		case <-built.Done():
+		case <-ctx.Done():
+			return
+		}
 		if poll(ctx, func() error {
 			_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 			return err

@@ -1,0 +1,44 @@
+package controllers
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// informerClient is the last part of the user agent of the client that feeds
+// upstream's shared informers.
+const informerClient = "shared-informers"
+
+// running tells when upstream has built all controllers and begins to run
+// them: it starts the shared informers right between the two.
+//
+// It matters because building a controller sets up volume plugins whose state
+// is global to the process. A kubelet of the same process has to set them up
+// after the controllers did, or its CSI plugin is left without a node name and
+// the node never becomes ready.
+type running struct {
+	once sync.Once
+	ch   chan struct{}
+}
+
+func newRunning() *running { return &running{ch: make(chan struct{})} }
+
+// Wrap watches the requests that go through rt.
+func (r *running) Wrap(rt http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		// Health is asked for with the same client, before anything is built.
+		if strings.HasPrefix(req.URL.Path, "/api") && strings.HasSuffix(req.UserAgent(), "/"+informerClient) {
+			r.once.Do(func() { close(r.ch) })
+		}
+		return rt.RoundTrip(req)
+	})
+}
+
+// Done is closed once the controllers run.
+func (r *running) Done() <-chan struct{} { return r.ch }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
