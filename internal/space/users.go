@@ -1,0 +1,55 @@
+package space
+
+import "strings"
+
+const (
+	accountPrefix = "system:serviceaccount:"
+	groupPrefix   = "system:serviceaccounts:"
+)
+
+// User composes a user name: that of a service account has its namespace in
+// it, every other name is the same in both forms.
+func User(tenant, native string) string {
+	return mapUser(native, func(ns string) string { return Namespace(tenant, ns) })
+}
+
+// SplitUser is the inverse of User. The tenant is known for service accounts
+// only, it is "" for every other name.
+func SplitUser(composite string) (tenant, native string) {
+	native = mapUser(composite, func(ns string) string {
+		t, n := SplitNamespace(ns)
+		tenant = t
+		return n
+	})
+	return tenant, native
+}
+
+// Group composes a group name, see User.
+func Group(tenant, native string) string {
+	if ns, ok := strings.CutPrefix(native, groupPrefix); ok {
+		return groupPrefix + Namespace(tenant, ns)
+	}
+	return native
+}
+
+// SplitGroup is the inverse of Group.
+func SplitGroup(composite string) (tenant, native string) {
+	if ns, ok := strings.CutPrefix(composite, groupPrefix); ok {
+		t, n := SplitNamespace(ns)
+		return t, groupPrefix + n
+	}
+	return "", composite
+}
+
+// mapUser applies f to the namespace of a service account's user name.
+func mapUser(name string, f func(string) string) string {
+	rest, ok := strings.CutPrefix(name, accountPrefix)
+	if !ok {
+		return name
+	}
+	ns, account, ok := strings.Cut(rest, ":")
+	if !ok || ns == "" || account == "" {
+		return name
+	}
+	return accountPrefix + f(ns) + ":" + account
+}
