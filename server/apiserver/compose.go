@@ -28,7 +28,7 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 		opts.CompletedOptions,
 		[]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
 		controlplane.DefaultAPIResourceConfigSource(),
-		generatedopenapi.GetOpenAPIDefinitions,
+		seams.definitions(generatedopenapi.GetOpenAPIDefinitions),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("building the generic configuration: %w", err)
@@ -64,17 +64,12 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	if err != nil {
 		return nil, fmt.Errorf("building the CRD server: %w", err)
 	}
-	kubeServer, err := kube.Complete().New(crdServer.GenericAPIServer)
+	kubeServer, err := newKubeAPIs(kube.Complete(), seams, crdServer.GenericAPIServer)
 	if err != nil {
 		return nil, fmt.Errorf("building the built-in APIs: %w", err)
 	}
-	if seams.REST != nil {
-		if err := seams.REST(kubeServer.ControlPlane.GenericAPIServer); err != nil {
-			return nil, fmt.Errorf("installing the APIs of a4s: %w", err)
-		}
-	}
 	crdEnabled := generic.MergedResourceConfig.ResourceEnabled(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
-	server, err := controlplaneapiserver.CreateAggregatorServer(aggregator.Complete(), kubeServer.ControlPlane.GenericAPIServer,
+	server, err := controlplaneapiserver.CreateAggregatorServer(aggregator.Complete(), kubeServer.GenericAPIServer,
 		crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdEnabled, priorities(legacyscheme.Scheme))
 	if err != nil {
 		return nil, fmt.Errorf("building the aggregator: %w", err)

@@ -6,7 +6,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kube-openapi/pkg/common"
 )
 
 // Seams are the places where a4s extends the upstream API server. A nil field
@@ -23,9 +25,12 @@ type Seams struct {
 	// Authorizer wraps the authorization of every request and of everything
 	// in the server that asks it.
 	Authorizer func(authorizer.Authorizer) authorizer.Authorizer
-	// REST installs further API groups or resources into the server that
-	// carries the built-in ones, before the aggregator lists its paths.
-	REST func(*genericapiserver.GenericAPIServer) error
+	// Core adds resources to version v1 of the core group, by path. It gets
+	// the options that upstream's resources get.
+	Core func(generic.RESTOptionsGetter) (map[string]rest.Storage, error)
+	// Definitions are the OpenAPI models of what Core adds. A type may be
+	// its own internal version.
+	Definitions common.GetOpenAPIDefinitions
 }
 
 // applyGeneric puts the seams into the configuration that all servers of the
@@ -33,6 +38,10 @@ type Seams struct {
 func (s Seams) applyGeneric(c *genericapiserver.Config) {
 	if s.Storage != nil {
 		c.RESTOptionsGetter = s.Storage(c.RESTOptionsGetter)
+	}
+	if s.Definitions != nil {
+		c.OpenAPIConfig.GetDefinitionName = withoutInternal(c.OpenAPIConfig.GetDefinitionName)
+		c.OpenAPIV3Config.GetDefinitionName = withoutInternal(c.OpenAPIV3Config.GetDefinitionName)
 	}
 	if s.Authenticator != nil {
 		c.Authentication.Authenticator = s.Authenticator(c.Authentication.Authenticator)

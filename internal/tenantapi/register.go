@@ -1,0 +1,68 @@
+package tenantapi
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the core group, version v1.
+func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
+
+// GroupResource is that of tenants, for errors and registries.
+func GroupResource() schema.GroupResource { return schema.GroupResource{Resource: Resource} }
+
+// GroupVersionResource is that of tenants, for dynamic clients.
+func GroupVersionResource() schema.GroupVersionResource {
+	return GroupVersion().WithResource(Resource)
+}
+
+// AddToScheme registers the types, as version v1 and as their own internal
+// form.
+func AddToScheme(s *runtime.Scheme) error {
+	// v1 comes first: it is what a serializer takes for the kind of an
+	// object that does not say it.
+	for _, version := range []string{GroupVersion().Version, runtime.APIVersionInternal} {
+		s.AddKnownTypes(schema.GroupVersion{Version: version}, &Tenant{}, &TenantList{})
+	}
+	if err := s.AddFieldLabelConversionFunc(GroupVersion().WithKind(Kind), convertSelector); err != nil {
+		return fmt.Errorf("adding the field selectors of tenants: %w", err)
+	}
+	return nil
+}
+
+// SelectPhase is the field selector of tenants besides those of every kind.
+const SelectPhase = "status.phase"
+
+func convertSelector(label, value string) (string, string, error) {
+	if label == SelectPhase {
+		return label, value, nil
+	}
+	return runtime.DefaultMetaV1FieldSelectorConversion(label, value)
+}
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (Tenant) OpenAPIModelName() string { return modelName("Tenant") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantList) OpenAPIModelName() string { return modelName("TenantList") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantSpec) OpenAPIModelName() string { return modelName("TenantSpec") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantLimits) OpenAPIModelName() string { return modelName("TenantLimits") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantStatus) OpenAPIModelName() string { return modelName("TenantStatus") }
+
+func modelName(typ string) string { return "io.a4s.api.core.v1." + typ }
+
+var (
+	_ runtime.Object            = &Tenant{}
+	_ runtime.Object            = &TenantList{}
+	_ metav1.ObjectMetaAccessor = &Tenant{}
+	_ metav1.ListMetaAccessor   = &TenantList{}
+)

@@ -1,0 +1,91 @@
+package tenantapi
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+const (
+	// Kind is the kind of a tenant's object.
+	Kind = "Tenant"
+	// Resource is its plural name in paths and rules.
+	Resource = "tenants"
+	// Finalizer keeps a deleted Tenant until its space is empty.
+	Finalizer = "a4s.io/space"
+)
+
+// Phase says whether new objects can be made in a space.
+type Phase string
+
+const (
+	// Active spaces can be used.
+	Active Phase = "Active"
+	// Terminating spaces are being emptied, then their Tenant goes.
+	Terminating Phase = "Terminating"
+)
+
+// Condition types of a Tenant.
+const (
+	// SpaceReady is true once the default objects of the space exist.
+	SpaceReady = "SpaceReady"
+	// SpaceEmpty is what the deletion of a Tenant waits for.
+	SpaceEmpty = "SpaceEmpty"
+)
+
+// CRDPolicy decides which definition serves a custom resource that both the
+// tenant and the system space define.
+type CRDPolicy string
+
+const (
+	// NeverUseSystemCRDUnlessForced ignores the definitions of the system
+	// space but those that are forced on every tenant.
+	NeverUseSystemCRDUnlessForced CRDPolicy = "NeverUseSystemCRDUnlessForced"
+	// SystemCRDFirst prefers the definition of the system space.
+	SystemCRDFirst CRDPolicy = "SystemCRDFirst"
+	// LocalCRDFirst prefers the tenant's own definition.
+	LocalCRDFirst CRDPolicy = "LocalCRDFirst"
+)
+
+// CRDPolicies are all policies, the default first.
+func CRDPolicies() []CRDPolicy {
+	return []CRDPolicy{LocalCRDFirst, SystemCRDFirst, NeverUseSystemCRDUnlessForced}
+}
+
+// Tenant owns a space: namespaces and cluster-scoped objects that nobody but
+// its users and the administrators of the cluster can see.
+type Tenant struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	Spec   TenantSpec   `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
+	Status TenantStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
+}
+
+// TenantList is a list of tenants.
+type TenantList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	Items []Tenant `json:"items" protobuf:"bytes,2,rep,name=items"`
+}
+
+// TenantSpec is what administrators decide about a tenant.
+type TenantSpec struct {
+	// Limits bound what the tenant can use; none means no bound.
+	Limits *TenantLimits `json:"limits,omitempty" protobuf:"bytes,1,opt,name=limits"`
+	// CRDPolicy is LocalCRDFirst if it is not set.
+	CRDPolicy CRDPolicy `json:"crdPolicy,omitempty" protobuf:"bytes,2,opt,name=crdPolicy"`
+}
+
+// TenantLimits bound a tenant; what is not set is not bounded.
+type TenantLimits struct {
+	// Namespaces is the number of namespaces, the default ones included.
+	Namespaces *int64 `json:"namespaces,omitempty" protobuf:"varint,1,opt,name=namespaces"`
+	// Objects is the number of objects of all kinds together.
+	Objects *int64 `json:"objects,omitempty" protobuf:"varint,2,opt,name=objects"`
+	// RequestsInFlight is the number of requests that are served at a time.
+	RequestsInFlight *int64 `json:"requestsInFlight,omitempty" protobuf:"varint,3,opt,name=requestsInFlight"`
+}
+
+// TenantStatus is what a4s reports about a tenant.
+type TenantStatus struct {
+	Phase      Phase              `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase"`
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type" protobuf:"bytes,2,rep,name=conditions"`
+}

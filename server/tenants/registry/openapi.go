@@ -1,0 +1,104 @@
+package registry
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// Definitions are the models of the Tenant API in OpenAPI documents. Types of
+// fields for server-side apply are derived from them too.
+func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	m := models{ref: ref, out: map[string]common.OpenAPIDefinition{}}
+	apiVersion := text("The version of the schema of this object, v1.")
+	kind := text("The kind of this object.")
+
+	m.add(tenantapi.Tenant{}.OpenAPIModelName(), "Tenant owns a space: namespaces and cluster-scoped objects that nobody but its users and the administrators of the cluster can see.", nil, map[string]spec.Schema{
+		"apiVersion": apiVersion,
+		"kind":       kind,
+		"metadata":   m.model("Standard object metadata. The name is a DNS label of at most 24 characters.", metav1.ObjectMeta{}.OpenAPIModelName()),
+		"spec":       m.model("What administrators decide about the tenant.", tenantapi.TenantSpec{}.OpenAPIModelName()),
+		"status":     m.model("What the system reports about the tenant.", tenantapi.TenantStatus{}.OpenAPIModelName()),
+	})
+	m.add(tenantapi.TenantList{}.OpenAPIModelName(), "TenantList is a list of tenants.", []string{"items"}, map[string]spec.Schema{
+		"apiVersion": apiVersion,
+		"kind":       kind,
+		"metadata":   m.model("Standard list metadata.", metav1.ListMeta{}.OpenAPIModelName()),
+		"items":      list("The tenants.", m.model("", tenantapi.Tenant{}.OpenAPIModelName())),
+	})
+	limits := m.model("Bounds of what the tenant can use; what is not set is not bounded.", tenantapi.TenantLimits{}.OpenAPIModelName())
+	limits.Default = nil // absent, not empty
+	policies := tenantapi.CRDPolicies()
+	policy := text(fmt.Sprintf("Which definition serves a custom resource that both the tenant and the system space define. %s if not set.", policies[0]))
+	for _, p := range policies {
+		policy.Enum = append(policy.Enum, string(p))
+	}
+	m.add(tenantapi.TenantSpec{}.OpenAPIModelName(), "TenantSpec is what administrators decide about a tenant.", nil, map[string]spec.Schema{
+		"limits":    limits,
+		"crdPolicy": policy,
+	})
+	m.add(tenantapi.TenantLimits{}.OpenAPIModelName(), "TenantLimits bound what a tenant can use; what is not set is not bounded.", nil, map[string]spec.Schema{
+		"namespaces":       number("The number of namespaces, the default ones included."),
+		"objects":          number("The number of objects of all kinds together."),
+		"requestsInFlight": number("The number of requests that are served at a time."),
+	})
+	phase := text("Whether new objects can be made in the space: Active, or Terminating while everything in it is deleted.")
+	phase.Enum = []any{string(tenantapi.Active), string(tenantapi.Terminating)}
+	conditions := list("How far the making and the emptying of the space are.", m.model("", metav1.Condition{}.OpenAPIModelName()))
+	conditions.Extensions = spec.Extensions{
+		"x-kubernetes-list-type":       "map",
+		"x-kubernetes-list-map-keys":   []any{"type"},
+		"x-kubernetes-patch-merge-key": "type",
+		"x-kubernetes-patch-strategy":  "merge",
+	}
+	m.add(tenantapi.TenantStatus{}.OpenAPIModelName(), "TenantStatus is what the system reports about a tenant.", nil, map[string]spec.Schema{
+		"phase":      phase,
+		"conditions": conditions,
+	})
+	return m.out
+}
+
+type models struct {
+	ref common.ReferenceCallback
+	out map[string]common.OpenAPIDefinition
+	// refs are the models that the next added one depends on.
+	refs []string
+}
+
+func (m *models) add(name, description string, required []string, properties map[string]spec.Schema) {
+	m.out[name] = common.OpenAPIDefinition{
+		Schema: spec.Schema{SchemaProps: spec.SchemaProps{
+			Description: description,
+			Type:        []string{"object"},
+			Required:    required,
+			Properties:  properties,
+		}},
+		Dependencies: m.refs,
+	}
+	m.refs = nil
+}
+
+func (m *models) model(description, name string) spec.Schema {
+	m.refs = append(m.refs, name)
+	return spec.Schema{SchemaProps: spec.SchemaProps{Description: description, Default: map[string]any{}, Ref: m.ref(name)}}
+}
+
+func text(description string) spec.Schema {
+	return spec.Schema{SchemaProps: spec.SchemaProps{Description: description, Type: []string{"string"}}}
+}
+
+func number(description string) spec.Schema {
+	return spec.Schema{SchemaProps: spec.SchemaProps{Description: description, Type: []string{"integer"}, Format: "int64"}}
+}
+
+func list(description string, of spec.Schema) spec.Schema {
+	return spec.Schema{SchemaProps: spec.SchemaProps{
+		Description: description,
+		Type:        []string{"array"},
+		Items:       &spec.SchemaOrArray{Schema: &of},
+	}}
+}

@@ -1,0 +1,140 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// registered is evaluated when the package is initialized: a scheme must not
+// change once servers and controllers read it.
+var registered = tenantapi.AddToScheme(legacyscheme.Scheme)
+
+var errSystemSpace = errors.New("the space of the cluster itself cannot be deleted")
+
+// Storage returns the REST storage of tenants and of their status, by path.
+func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+	if registered != nil {
+		return nil, registered
+	}
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return &tenantapi.Tenant{} },
+		NewListFunc:               func() runtime.Object { return &tenantapi.TenantList{} },
+		DefaultQualifiedResource:  tenantapi.GroupResource(),
+		SingularQualifiedResource: tenantapi.GroupVersion().WithResource("tenant").GroupResource(),
+		ReturnDeletedObject:       true,
+		TableConvertor:            table{},
+	}
+	spec := newStrategy()
+	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy, store.ResetFieldsStrategy = spec, spec, spec, spec
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: attributes}); err != nil {
+		return nil, fmt.Errorf("making the storage of tenants: %w", err)
+	}
+	ofStatus := *store
+	status := statusStrategy{spec}
+	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = status, status
+	return map[string]rest.Storage{
+		tenantapi.Resource:             &tenantREST{store},
+		tenantapi.Resource + "/status": &statusREST{&ofStatus},
+	}, nil
+}
+
+// tenantREST offers all of the store but the deletion of a collection, which
+// would go past Delete (and nobody empties all spaces by one request).
+type tenantREST struct{ store *genericregistry.Store }
+
+var (
+	_ rest.StandardStorage        = (*deleterOfCollections)(nil)
+	_ rest.ShortNamesProvider     = (*tenantREST)(nil)
+	_ rest.SingularNameProvider   = (*tenantREST)(nil)
+	_ rest.StorageVersionProvider = (*tenantREST)(nil)
+	_ rest.ResetFieldsStrategy    = (*tenantREST)(nil)
+	_ rest.Patcher                = (*statusREST)(nil)
+)
+
+// deleterOfCollections shows at compile time that nothing else is missing.
+type deleterOfCollections struct {
+	tenantREST
+	rest.CollectionDeleter
+}
+
+func (r *tenantREST) New() runtime.Object                    { return r.store.New() }
+func (r *tenantREST) NewList() runtime.Object                { return r.store.NewList() }
+func (r *tenantREST) Destroy()                               { r.store.Destroy() }
+func (r *tenantREST) NamespaceScoped() bool                  { return r.store.NamespaceScoped() }
+func (r *tenantREST) GetSingularName() string                { return r.store.GetSingularName() }
+func (r *tenantREST) ShortNames() []string                   { return []string{"te"} }
+func (r *tenantREST) StorageVersion() runtime.GroupVersioner { return r.store.StorageVersion() }
+func (r *tenantREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return r.store.GetResetFields()
+}
+
+func (r *tenantREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return r.store.Get(ctx, name, options)
+}
+
+func (r *tenantREST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	return r.store.List(ctx, options)
+}
+
+func (r *tenantREST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	return r.store.Watch(ctx, options)
+}
+
+func (r *tenantREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	return r.store.Create(ctx, obj, validate, options)
+}
+
+func (r *tenantREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.store.Update(ctx, name, info, create, update, forceCreate, options)
+}
+
+// Delete marks a tenant; its controller empties the space and lets it go.
+func (r *tenantREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	if name == space.System {
+		return nil, false, apierrors.NewForbidden(tenantapi.GroupResource(), name, errSystemSpace)
+	}
+	return r.store.Delete(ctx, name, validate, options)
+}
+
+func (r *tenantREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return r.store.ConvertToTable(ctx, obj, options)
+}
+
+// statusREST changes the status alone.
+type statusREST struct{ store *genericregistry.Store }
+
+func (r *statusREST) New() runtime.Object { return r.store.New() }
+
+// Destroy leaves the store to the storage of tenants, which shares it.
+func (r *statusREST) Destroy() {}
+
+func (r *statusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return r.store.GetResetFields()
+}
+
+func (r *statusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return r.store.Get(ctx, name, options)
+}
+
+func (r *statusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.store.Update(ctx, name, info, create, update, false, options)
+}
+
+func (r *statusREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return r.store.ConvertToTable(ctx, obj, options)
+}

@@ -1,0 +1,169 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+var (
+	_ rest.RESTCreateStrategy         = strategy{}
+	_ rest.RESTUpdateStrategy         = strategy{}
+	_ rest.RESTGracefulDeleteStrategy = strategy{}
+	_ rest.ResetFieldsStrategy        = statusStrategy{}
+)
+
+// strategy decides what requests for tenants may change.
+type strategy struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+}
+
+func newStrategy() strategy { return strategy{legacyscheme.Scheme, names.SimpleNameGenerator} }
+
+func (strategy) NamespaceScoped() bool          { return false }
+func (strategy) AllowCreateOnUpdate() bool      { return false }
+func (strategy) AllowUnconditionalUpdate() bool { return true }
+func (strategy) Canonicalize(runtime.Object)    {}
+
+func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	t := obj.(*tenantapi.Tenant)
+	t.Generation = 1
+	t.Status = tenantapi.TenantStatus{Phase: tenantapi.Active}
+	if !slices.Contains(t.Finalizers, tenantapi.Finalizer) {
+		t.Finalizers = append(t.Finalizers, tenantapi.Finalizer)
+	}
+	setDefaults(t)
+}
+
+func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
+	t.Status = was.Status
+	setDefaults(t)
+	if !reflect.DeepEqual(t.Spec, was.Spec) {
+		t.Generation = was.Generation + 1
+	}
+}
+
+func setDefaults(t *tenantapi.Tenant) {
+	if t.Spec.CRDPolicy == "" {
+		t.Spec.CRDPolicy = tenantapi.CRDPolicies()[0]
+	}
+}
+
+// CheckGracefulDelete sets the phase. There is no grace period, but this is
+// the one place that meets the object which marking it as deleted will write.
+func (strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, _ *metav1.DeleteOptions) bool {
+	obj.(*tenantapi.Tenant).Status.Phase = tenantapi.Terminating
+	return false
+}
+
+func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	t := obj.(*tenantapi.Tenant)
+	var errs field.ErrorList
+	if err := space.ValidateTenant(t.Name); err != nil && !(t.Name == space.System && isServer(ctx)) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), t.Name, err.Error()))
+	}
+	return append(errs, validateSpec(t)...)
+}
+
+// isServer tells whether the server itself asks, or who might as well be it.
+func isServer(ctx context.Context) bool {
+	u, ok := genericrequest.UserFrom(ctx)
+	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
+}
+
+func (strategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
+	return validateSpec(obj.(*tenantapi.Tenant))
+}
+
+func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return reset("status")
+}
+
+func validateSpec(t *tenantapi.Tenant) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	if p := t.Spec.CRDPolicy; !slices.Contains(tenantapi.CRDPolicies(), p) {
+		errs = append(errs, field.NotSupported(spec.Child("crdPolicy"), p, tenantapi.CRDPolicies()))
+	}
+	l := t.Spec.Limits
+	if l == nil {
+		return errs
+	}
+	for _, limit := range []struct {
+		name  string
+		value *int64
+	}{{"namespaces", l.Namespaces}, {"objects", l.Objects}, {"requestsInFlight", l.RequestsInFlight}} {
+		if limit.value != nil && *limit.value < 0 {
+			errs = append(errs, field.Invalid(spec.Child("limits", limit.name), *limit.value, "must not be negative; without it there is no limit"))
+		}
+	}
+	// A tenant that may not ask anything could not even be looked at by its
+	// own users; deleting it is the way to shut it.
+	if n := l.RequestsInFlight; n != nil && *n == 0 {
+		errs = append(errs, field.Invalid(spec.Child("limits", "requestsInFlight"), *n, "must be at least 1"))
+	}
+	return errs
+}
+
+// statusStrategy lets the status subresource change the status alone.
+type statusStrategy struct{ strategy }
+
+func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
+	t.Spec = was.Spec
+	// Deletion alone decides the phase.
+	t.Status.Phase = was.Status.Phase
+	metav1.ResetObjectMetaForStatus(t, was)
+}
+
+func (statusStrategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
+	return metav1validation.ValidateConditions(obj.(*tenantapi.Tenant).Status.Conditions, field.NewPath("status", "conditions"))
+}
+
+func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return reset("spec", "metadata")
+}
+
+func reset(paths ...any) map[fieldpath.APIVersion]*fieldpath.Set {
+	set := fieldpath.NewSet()
+	for _, p := range paths {
+		set.Insert(fieldpath.MakePathOrDie(p))
+	}
+	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(tenantapi.GroupVersion().String()): set}
+}
+
+// attributes are what selectors can select by.
+func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	t, ok := obj.(*tenantapi.Tenant)
+	if !ok {
+		return nil, nil, fmt.Errorf("got a %T, want a Tenant", obj)
+	}
+	set := generic.AddObjectMetaFieldsSet(fields.Set{tenantapi.SelectPhase: string(t.Status.Phase)}, &t.ObjectMeta, false)
+	return t.Labels, set, nil
+}
