@@ -1,0 +1,60 @@
+package tenantclient
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// Client has the verbs of tenants: Create, Get, List, Watch, Update,
+// UpdateStatus, Patch and Delete.
+type Client = gentype.ClientWithList[*tenantapi.Tenant, *tenantapi.TenantList]
+
+// New returns a client. A nil http means one by the configuration.
+func New(config *rest.Config, http *http.Client) (*Client, error) {
+	scheme := runtime.NewScheme()
+	if err := tenantapi.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	gv := tenantapi.GroupVersion()
+	metav1.AddToGroupVersion(scheme, gv)
+	c := rest.CopyConfig(config)
+	c.APIPath, c.GroupVersion = "/api", &gv
+	c.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).WithoutConversion()
+	if http == nil {
+		var err error
+		if http, err = rest.HTTPClientFor(c); err != nil {
+			return nil, fmt.Errorf("making a client of tenants: %w", err)
+		}
+	}
+	rc, err := rest.RESTClientForConfigAndClient(c, http)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of tenants: %w", err)
+	}
+	return gentype.NewClientWithList(tenantapi.Resource, rc, runtime.NewParameterCodec(scheme), "",
+		func() *tenantapi.Tenant { return &tenantapi.Tenant{} },
+		func() *tenantapi.TenantList { return &tenantapi.TenantList{} },
+		gentype.PrefersProtobuf[*tenantapi.Tenant]()), nil
+}
+
+// ListWatch is what informers of tenants read from.
+func ListWatch(c *Client) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return c.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return c.Watch(ctx, options)
+		},
+	}
+}
