@@ -23,6 +23,7 @@ import (
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/manifests"
+	"github.com/a4s-io/a4s/server/aggregation"
 	"github.com/a4s-io/a4s/server/apiserver"
 	"github.com/a4s-io/a4s/server/controllers"
 	"github.com/a4s-io/a4s/server/datastore"
@@ -179,6 +180,7 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 	if !p.cfg.DisableScheduler {
 		group.Start(ctx, scheduler.New(p.scheduler()))
 	}
+	group.Start(ctx, aggregation.New(admin))
 	group.Start(ctx, deploy.New(deploy.Options{Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: p.cfg.ClusterDNS}, Log: p.log}))
 	if err := group.StartAndWait(ctx, controllers.New(p.controllers())); err != nil {
 		return nil, err

@@ -33,8 +33,12 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	if err != nil {
 		return nil, fmt.Errorf("building the generic configuration: %w", err)
 	}
-	seams.applyGeneric(generic)
-
+	if err := seams.applyGeneric(generic, informers); err != nil {
+		return nil, err
+	}
+	if informers, err = seams.applyAdmission(opts, generic, informers); err != nil {
+		return nil, err
+	}
 	kube, serviceResolver, admission, err := app.CreateKubeAPIServerConfig(opts, generic, informers, storageFactory)
 	if err != nil {
 		return nil, fmt.Errorf("building the configuration of the built-in APIs: %w", err)
@@ -42,6 +46,9 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	cp := kube.ControlPlane
 
 	authInfo := webhook.NewDefaultAuthenticationInfoResolverWrapper(cp.ProxyTransport, generic.EgressSelector, generic.LoopbackClientConfig, generic.TracerProvider)
+	if seams.Admission != nil {
+		seams.Admission.Webhooks(serviceResolver, authInfo)
+	}
 	crds, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic, informers, admission, opts.CompletedOptions, opts.MasterCount, serviceResolver, authInfo)
 	if err != nil {
 		return nil, fmt.Errorf("building the configuration of the CRD server: %w", err)
@@ -63,6 +70,9 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	crdServer, err := crds.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
 		return nil, fmt.Errorf("building the CRD server: %w", err)
+	}
+	if seams.CRDs != nil {
+		seams.CRDs(crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	}
 	kubeServer, err := newKubeAPIs(kube.Complete(), seams, crdServer.GenericAPIServer)
 	if err != nil {

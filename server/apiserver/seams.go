@@ -1,14 +1,22 @@
 package apiserver
 
 import (
+	"fmt"
 	"net/http"
 
+	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/informers"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
 // Seams are the places where a4s extends the upstream API server. A nil field
@@ -22,9 +30,16 @@ type Seams struct {
 	Handler func(http.Handler) http.Handler
 	// Authenticator wraps the authentication of every request.
 	Authenticator func(authenticator.Request) authenticator.Request
-	// Authorizer wraps the authorization of every request and of everything
-	// in the server that asks it.
-	Authorizer func(authorizer.Authorizer) authorizer.Authorizer
+	// Access wraps the authorization of every request and of everything in
+	// the server that asks it, and what tells users their own rules. The
+	// informers are the server's and not started yet.
+	Access func(informers.SharedInformerFactory, authorizer.Authorizer, authorizer.RuleResolver) (authorizer.Authorizer, authorizer.RuleResolver, error)
+	// Admission extends the admission plugins.
+	Admission Admission
+	// CRDs gets the definitions of custom resources that the server knows.
+	CRDs func(crdinformers.CustomResourceDefinitionInformer)
+	// Fairness wraps what admits requests by priority and fairness.
+	Fairness func(utilflowcontrol.Interface) utilflowcontrol.Interface
 	// Core adds resources to version v1 of the core group, by path. It gets
 	// the options that upstream's resources get.
 	Core func(generic.RESTOptionsGetter) (map[string]rest.Storage, error)
@@ -33,9 +48,20 @@ type Seams struct {
 	Definitions common.GetOpenAPIDefinitions
 }
 
+// Admission is the seam of the admission plugins; its methods are called in
+// this order.
+type Admission interface {
+	// Informers replaces what the plugins of upstream know the cluster by.
+	Informers(loopback *restclient.Config, authz authorizer.Authorizer, f informers.SharedInformerFactory) (informers.SharedInformerFactory, error)
+	// Decorate wraps one plugin.
+	Decorate(handler admission.Interface, name string) admission.Interface
+	// Webhooks says how webhooks are reached.
+	Webhooks(webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper)
+}
+
 // applyGeneric puts the seams into the configuration that all servers of the
 // chain are derived from.
-func (s Seams) applyGeneric(c *genericapiserver.Config) {
+func (s Seams) applyGeneric(c *genericapiserver.Config, f informers.SharedInformerFactory) error {
 	if s.Storage != nil {
 		c.RESTOptionsGetter = s.Storage(c.RESTOptionsGetter)
 	}
@@ -46,9 +72,33 @@ func (s Seams) applyGeneric(c *genericapiserver.Config) {
 	if s.Authenticator != nil {
 		c.Authentication.Authenticator = s.Authenticator(c.Authentication.Authenticator)
 	}
-	if s.Authorizer != nil {
-		c.Authorization.Authorizer = s.Authorizer(c.Authorization.Authorizer)
+	if s.Fairness != nil && c.FlowControl != nil {
+		c.FlowControl = s.Fairness(c.FlowControl)
 	}
+	if s.Access == nil {
+		return nil
+	}
+	var err error
+	if c.Authorization.Authorizer, c.RuleResolver, err = s.Access(f, c.Authorization.Authorizer, c.RuleResolver); err != nil {
+		return fmt.Errorf("setting up authorization: %w", err)
+	}
+	return nil
+}
+
+// applyAdmission puts the admission seam into the options before the plugins
+// are made from them.
+func (s Seams) applyAdmission(opts options.CompletedOptions, c *genericapiserver.Config, f informers.SharedInformerFactory) (informers.SharedInformerFactory, error) {
+	if s.Admission == nil {
+		return f, nil
+	}
+	narrowed, err := s.Admission.Informers(c.LoopbackClientConfig, c.Authorization.Authorizer, f)
+	if err != nil {
+		return nil, err
+	}
+	generic := opts.Admission.GenericAdmission
+	// The first decorator is the innermost: the measuring ones stay outside.
+	generic.Decorators = append(admission.Decorators{admission.DecoratorFunc(s.Admission.Decorate)}, generic.Decorators...)
+	return narrowed, nil
 }
 
 // applyFront puts the handler seam into the outermost server of the chain,

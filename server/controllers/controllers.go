@@ -73,7 +73,9 @@ func (o Options) flags() map[string]string {
 		"allocate-node-cidrs":    "true",
 		"cluster-cidr":           o.ClusterCIDR,
 		"configure-cloud-routes": "false",
-		"controllers":            "*,bootstrap-signer-controller,token-cleaner-controller",
+		// Roles are aggregated by a4s' own pair of controllers, which keeps
+		// tenants apart.
+		"controllers": "*,bootstrap-signer-controller,token-cleaner-controller,-clusterrole-aggregation-controller",
 		// One service account per controller is looked up and made at start;
 		// upstream's 20 requests a second would make that take seconds.
 		"kube-api-burst":                   "200",

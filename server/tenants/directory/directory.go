@@ -1,0 +1,121 @@
+package directory
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// Directory is a watched list of tenants.
+type Directory struct {
+	client     rest.Interface
+	store      cache.Store
+	controller cache.Controller
+}
+
+// New makes a directory that is filled by Run. cfg is a client of the system.
+func New(cfg *rest.Config) (*Directory, error) {
+	client, err := Client(cfg)
+	if err != nil {
+		return nil, err
+	}
+	d := &Directory{client: client}
+	d.store, d.controller = cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(client, tenantapi.Resource, metav1.NamespaceNone, fields.Everything()),
+		ObjectType:    &tenantapi.Tenant{},
+		Handler:       cache.ResourceEventHandlerFuncs{},
+		Transform:     slim,
+	})
+	return d, nil
+}
+
+// slim drops what nobody asks of a tenant here.
+func slim(obj any) (any, error) {
+	if t, ok := obj.(*tenantapi.Tenant); ok {
+		t.ManagedFields, t.Annotations = nil, nil
+	}
+	return obj, nil
+}
+
+// Client makes a typed client of tenants.
+func Client(cfg *rest.Config) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	if err := tenantapi.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	gv := tenantapi.GroupVersion()
+	metav1.AddToGroupVersion(scheme, gv)
+	c := rest.CopyConfig(cfg)
+	c.GroupVersion = &gv
+	c.APIPath = "/api"
+	c.ContentType = runtime.ContentTypeJSON
+	c.AcceptContentTypes = runtime.ContentTypeJSON
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of tenants: %w", err)
+	}
+	return client, nil
+}
+
+// Run watches tenants until ctx ends.
+func (d *Directory) Run(ctx context.Context, ready func()) error {
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), d.controller.HasSynced) {
+			ready()
+		}
+	}()
+	d.controller.RunWithContext(ctx)
+	return nil
+}
+
+// Get finds a tenant, nil when there is none. What it returns must not be
+// changed.
+func (d *Directory) Get(ctx context.Context, name string) (*tenantapi.Tenant, error) {
+	if t := d.known(name); t != nil {
+		return t, nil
+	}
+	if name != space.System && space.ValidateTenant(name) != nil {
+		return nil, nil
+	}
+	t := &tenantapi.Tenant{}
+	err := d.client.Get().Resource(tenantapi.Resource).Name(name).Do(ctx).Into(t)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("looking for tenant %s: %w", name, err)
+	}
+	return t, nil
+}
+
+// Exists tells whether there is a Tenant of this name.
+func (d *Directory) Exists(ctx context.Context, name string) (bool, error) {
+	t, err := d.Get(ctx, name)
+	return t != nil, err
+}
+
+// Terminating tells whether a tenant is known to be being deleted.
+func (d *Directory) Terminating(name string) bool {
+	t := d.known(name)
+	return t != nil && t.DeletionTimestamp != nil
+}
+
+func (d *Directory) known(name string) *tenantapi.Tenant {
+	obj, ok, err := d.store.GetByKey(name)
+	if err != nil || !ok {
+		return nil
+	}
+	t, _ := obj.(*tenantapi.Tenant)
+	return t
+}
