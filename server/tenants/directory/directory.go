@@ -6,32 +6,30 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/internal/tenantclient"
 )
 
 // Directory is a watched list of tenants.
 type Directory struct {
-	client     rest.Interface
+	client     *tenantclient.Client
 	store      cache.Store
 	controller cache.Controller
 }
 
 // New makes a directory that is filled by Run. cfg is a client of the system.
 func New(cfg *rest.Config) (*Directory, error) {
-	client, err := Client(cfg)
+	client, err := tenantclient.New(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
 	d := &Directory{client: client}
 	d.store, d.controller = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(client, tenantapi.Resource, metav1.NamespaceNone, fields.Everything()),
+		ListerWatcher: tenantclient.ListWatch(client),
 		ObjectType:    &tenantapi.Tenant{},
 		Handler:       cache.ResourceEventHandlerFuncs{},
 		Transform:     slim,
@@ -45,27 +43,6 @@ func slim(obj any) (any, error) {
 		t.ManagedFields, t.Annotations = nil, nil
 	}
 	return obj, nil
-}
-
-// Client makes a typed client of tenants.
-func Client(cfg *rest.Config) (rest.Interface, error) {
-	scheme := runtime.NewScheme()
-	if err := tenantapi.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	gv := tenantapi.GroupVersion()
-	metav1.AddToGroupVersion(scheme, gv)
-	c := rest.CopyConfig(cfg)
-	c.GroupVersion = &gv
-	c.APIPath = "/api"
-	c.ContentType = runtime.ContentTypeJSON
-	c.AcceptContentTypes = runtime.ContentTypeJSON
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(c)
-	if err != nil {
-		return nil, fmt.Errorf("making the client of tenants: %w", err)
-	}
-	return client, nil
 }
 
 // Run watches tenants until ctx ends.
@@ -88,8 +65,7 @@ func (d *Directory) Get(ctx context.Context, name string) (*tenantapi.Tenant, er
 	if name != space.System && space.ValidateTenant(name) != nil {
 		return nil, nil
 	}
-	t := &tenantapi.Tenant{}
-	err := d.client.Get().Resource(tenantapi.Resource).Name(name).Do(ctx).Into(t)
+	t, err := d.client.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
