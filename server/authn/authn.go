@@ -1,0 +1,133 @@
+package authn
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+)
+
+// Options configures Wrap.
+type Options struct {
+	// DefaultTenant is the tenant of users who name none, "" for system.
+	DefaultTenant string
+	// TokenFile knows the tenants of the tokens in --token-auth-file, see
+	// NewTokenFile. Upstream reads the same file and ignores their column.
+	TokenFile authenticator.Token
+	// Log may be nil.
+	Log *logrus.Entry
+}
+
+// Wrap gives every user his tenant and answers a request from what Early
+// already found out.
+func Wrap(inner authenticator.Request, o Options) authenticator.Request {
+	if o.Log == nil {
+		o.Log = logrus.WithField("component", "authn")
+	}
+	return &tenanted{inner: inner, opts: o}
+}
+
+type tenanted struct {
+	inner authenticator.Request
+	opts  Options
+}
+
+// AuthenticateRequest implements authenticator.Request.
+func (t *tenanted) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	if m := rememberedIn(req.Context()); m != nil && m.by == t && m.tls == req.TLS && m.taken.CompareAndSwap(false, true) {
+		return m.response, m.ok, m.err
+	}
+	// The authenticators take the token out of the request.
+	token := ""
+	if t.opts.TokenFile != nil {
+		token = bearerToken(req.Header)
+	}
+	response, ok, err := t.inner.AuthenticateRequest(req)
+	if err != nil || !ok || response == nil || response.User == nil {
+		return response, ok, err
+	}
+	who, err := t.identify(req, token, response.User)
+	if err != nil {
+		t.opts.Log.WithError(err).WithField("user", response.User.GetName()).Error("Refusing a user whose tenant is not clear")
+		return nil, false, err
+	}
+	out := *response
+	out.User = who
+	return &out, true, nil
+}
+
+// remembered is the answer to a request that Early found out.
+type remembered struct {
+	by       *tenanted
+	tls      *tls.ConnectionState
+	response *authenticator.Response
+	ok       bool
+	err      error
+	// taken is set once the chain has got the answer: whatever else asks
+	// with the same context asks about other credentials.
+	taken atomic.Bool
+}
+
+type rememberedKey struct{}
+
+func rememberedIn(ctx context.Context) *remembered {
+	m, _ := ctx.Value(rememberedKey{}).(*remembered)
+	return m
+}
+
+// loopbackServerName is how the API server's own client calls the server in
+// TLS (LoopbackClientServerNameOverride upstream).
+const loopbackServerName = "apiserver-loopback-client"
+
+// Early authenticates a request before the chain does. The returned request
+// carries the answer, also a negative one, and the chain's authentication gets
+// it from there once, without work. Only an authenticator made by Wrap
+// remembers.
+//
+// The API server's own requests are left to the chain: only it knows their
+// token, and the authenticators here may send unknown ones to a webhook. Who
+// merely pretends to be the API server skips the edge and then has no space,
+// which authorization refuses to users of tenants.
+func Early(a authenticator.Request, req *http.Request) (*http.Request, *authenticator.Response, bool, error) {
+	if a == nil || (req.TLS != nil && req.TLS.ServerName == loopbackServerName) {
+		return req, nil, false, nil
+	}
+	t, ok := a.(*tenanted)
+	if !ok {
+		response, ok, err := a.AuthenticateRequest(req)
+		return req, response, ok, err
+	}
+	m := &remembered{by: t, tls: req.TLS}
+	m.response, m.ok, m.err = t.AuthenticateRequest(req)
+	return withAnswer(req, m), m.response, m.ok, m.err
+}
+
+// Again lets the chain get the answer of Early another time, for a request
+// that the edge sends through the chain more than once.
+func Again(req *http.Request) *http.Request {
+	m := rememberedIn(req.Context())
+	if m == nil {
+		return req
+	}
+	return withAnswer(req, &remembered{by: m.by, tls: m.tls, response: m.response, ok: m.ok, err: m.err})
+}
+
+func withAnswer(req *http.Request, m *remembered) *http.Request {
+	return req.WithContext(context.WithValue(req.Context(), rememberedKey{}, m))
+}
+
+// Confine answers only for users of tenant, as a TokenReview inside his space
+// must. Why another token is refused would tell about its owner, so no error
+// is passed on.
+func Confine(inner authenticator.Request, tenant string) authenticator.Request {
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		response, ok, err := inner.AuthenticateRequest(req)
+		if err != nil || !ok || response == nil || TenantOf(response.User) != tenant {
+			return nil, false, errToken
+		}
+		return response, true, nil
+	})
+}
