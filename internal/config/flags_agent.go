@@ -5,6 +5,7 @@ const (
 	catGeneral    = "General"
 	catListener   = "Listener"
 	catCluster    = "Cluster"
+	catTenants    = "Tenants"
 	catNetworking = "Networking"
 	catKubeconfig = "Admin kubeconfig"
 	catSecurity   = "Security"

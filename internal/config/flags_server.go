@@ -30,6 +30,9 @@ func controlPlaneSettings(s *Server) []Setting {
 		{Name: "agent-token-file", Env: "A4S_AGENT_TOKEN_FILE", Category: catCluster, Placeholder: "PATH",
 			Usage: "file that holds --agent-token", target: &s.AgentTokenFile},
 
+		{Name: "default-tenant", Category: catTenants, Placeholder: "NAME", DefaultText: "the system space",
+			Usage: "tenant of users whose identity names none; it is made if it does not exist", target: &s.DefaultTenant},
+
 		{Name: "cluster-cidr", Category: catNetworking, Placeholder: "CIDR", Default: "10.42.0.0/16",
 			Usage: "IPv4 range of pod addresses", target: &s.ClusterCIDR},
 		{Name: "service-cidr", Category: catNetworking, Placeholder: "CIDR", Default: "10.43.0.0/16",

@@ -30,6 +30,10 @@ type Server struct {
 	// AgentTokenFile is a file that holds AgentToken.
 	AgentTokenFile string
 
+	// DefaultTenant is the tenant of users whose identity names none; empty
+	// means the system space. It is made if it does not exist.
+	DefaultTenant string
+
 	// ClusterCIDR is the range that pod addresses come from.
 	ClusterCIDR string
 	// ServiceCIDR is the range that service addresses come from.

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 // Validate checks every field. The error is one problem.Input, or several
@@ -20,6 +22,11 @@ func (s *Server) validate(source func(string) string) error {
 	c.listener(s)
 	c.tokens("token", s.Token, "token-file", s.TokenFile)
 	c.tokens("agent-token", s.AgentToken, "agent-token-file", s.AgentTokenFile)
+	if s.DefaultTenant != "" {
+		if err := space.ValidateTenant(s.DefaultTenant); err != nil {
+			c.fail("default-tenant", s.DefaultTenant, err, "a name such as team-a, or nothing for the system space")
+		}
+	}
 	c.network(s)
 	c.absolute("write-kubeconfig", s.WriteKubeconfig)
 	if mode, err := strconv.ParseUint(s.WriteKubeconfigMode, 8, 32); err != nil || mode > 0o777 {
