@@ -176,7 +176,11 @@ func (c *controller) next(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		return false
 	case err != nil && !apierrors.IsConflict(err):
-		c.log.WithField("tenant", name).WithError(err).Warn("will try again")
+		level := logrus.WarnLevel
+		if c.queue.NumRequeues(name) > 0 {
+			level = logrus.DebugLevel // it stands in the conditions too
+		}
+		c.log.WithField("tenant", name).WithError(err).Log(level, "will try again")
 		fallthrough
 	case !done:
 		c.queue.AddRateLimited(name)

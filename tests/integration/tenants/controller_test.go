@@ -1,0 +1,170 @@
+package tenants_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/server/tenants/controller"
+)
+
+type spaces struct {
+	*api
+	tenants *tenantclient.Client
+	client  kubernetes.Interface
+}
+
+// TestSpacesAreMade runs the controller without the edge: spaces are made in
+// composite form, and none can be seen as empty.
+func TestSpacesAreMade(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	a := serve(t)
+	s := &spaces{api: a}
+	var err error
+	if s.tenants, err = tenantclient.New(a.config(a.files.Admin), nil); err != nil {
+		t.Fatal(err)
+	}
+	if s.client, err = kubernetes.NewForConfig(a.config(a.files.Admin)); err != nil {
+		t.Fatal(err)
+	}
+	stop := s.control(t, "acme")
+	t.Run("the default tenant and system exist", s.testDefaultTenant)
+	t.Run("many at a time", s.testMany)
+	t.Run("a space that cannot be seen stays", s.testNoView)
+	if err := s.client.RbacV1().ClusterRoles().Delete(t.Context(), "admin-role.acme.tenant", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.dropNamespace(t, "default.many-3")
+	stop()
+	s.control(t, "acme")
+	t.Run("a restart repairs what is damaged and nothing else", func(t *testing.T) {
+		eventually(t, "the namespace default of many-3", func(ctx context.Context) (bool, error) {
+			_, err := s.client.CoreV1().Namespaces().Get(ctx, "default.many-3", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		s.ready(t, "many-3")
+		if _, err := s.client.RbacV1().ClusterRoles().Get(t.Context(), "admin-role.acme.tenant", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a role that was deleted: %v, want not found", err)
+		}
+	})
+}
+
+// control runs the controller until stop is called or the test ends.
+func (s *spaces) control(t *testing.T, tenant string) (stop func()) {
+	t.Helper()
+	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	stop = func() {
+		if err := group.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	if err := group.StartAndWait(ctx, controller.New(controller.Options{
+		Config: s.config(s.files.Admin), ClusterDomain: "cluster.local", DefaultTenant: tenant,
+		Log: logrus.WithField("component", controller.Name),
+	})); err != nil {
+		t.Fatal(err)
+	}
+	return stop
+}
+
+func (s *spaces) ready(t *testing.T, tenant string) {
+	t.Helper()
+	eventually(t, "the space of "+tenant, func(ctx context.Context) (bool, error) {
+		got, err := s.tenants.Get(ctx, tenant, metav1.GetOptions{})
+		return err == nil && meta.IsStatusConditionTrue(got.Status.Conditions, tenantapi.SpaceReady), err
+	})
+}
+
+func (s *spaces) testDefaultTenant(t *testing.T) {
+	ctx := t.Context()
+	if _, err := s.tenants.Get(ctx, "system", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	s.ready(t, "acme")
+	for _, ns := range []string{"default.acme", "kube-system.acme", "kube-public.acme"} {
+		if _, err := s.client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	role, err := s.client.RbacV1().ClusterRoles().Get(ctx, "admin-role.acme.tenant", metav1.GetOptions{})
+	if err != nil || len(role.Rules) != 2 {
+		t.Errorf("the administrator's role is %+v, %v", role, err)
+	}
+	binding, err := s.client.RbacV1().ClusterRoleBindings().Get(ctx, "admin-role-binding.acme.tenant", metav1.GetOptions{})
+	if err != nil || binding.RoleRef.Name != role.Name || len(binding.Subjects) != 2 || binding.Subjects[0].Kind != rbacv1.UserKind || binding.Subjects[0].Name != "admin" {
+		t.Errorf("its binding is %+v, %v", binding, err)
+	}
+	service, err := s.client.CoreV1().Services("default.acme").Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil || service.Spec.Type != corev1.ServiceTypeExternalName || service.Spec.ExternalName != "kubernetes.default.svc.cluster.local" {
+		t.Errorf("the service of the API is %+v, %v", service, err)
+	}
+}
+
+func (s *spaces) testMany(t *testing.T) {
+	const n = 40
+	began := time.Now()
+	for i := range n {
+		tenant := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("many-%d", i)}}
+		if _, err := s.tenants.Create(t.Context(), tenant, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		s.ready(t, fmt.Sprintf("many-%d", i))
+	}
+	t.Logf("%.0f spaces per second", n/time.Since(began).Seconds())
+}
+
+func (s *spaces) testNoView(t *testing.T) {
+	if err := s.tenants.Delete(t.Context(), "many-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the report of a deletion", func(ctx context.Context) (bool, error) {
+		got, err := s.tenants.Get(ctx, "many-0", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		c := meta.FindStatusCondition(got.Status.Conditions, tenantapi.SpaceEmpty)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "DeletionFailed" && strings.Contains(c.Message, "namespaces"), nil
+	})
+}
+
+// dropNamespace deletes a namespace as its controller, which does not run
+// here, would.
+func (s *spaces) dropNamespace(t *testing.T, name string) {
+	t.Helper()
+	ctx, namespaces := t.Context(), s.client.CoreV1().Namespaces()
+	if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ns, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Spec.Finalizers = nil
+	if _, err := namespaces.Finalize(ctx, ns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
