@@ -8,6 +8,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // Options configures Wrap.
@@ -113,6 +114,15 @@ func Again(req *http.Request) *http.Request {
 		return req
 	}
 	return withAnswer(req, &remembered{by: m.by, tls: m.tls, response: m.response, ok: m.ok, err: m.err})
+}
+
+// Authenticated is the user that Early found out for the request, whomever he
+// impersonates since; nil when there is none.
+func Authenticated(ctx context.Context) user.Info {
+	if m := rememberedIn(ctx); m != nil && m.err == nil && m.ok && m.response != nil {
+		return m.response.User
+	}
+	return nil
 }
 
 func withAnswer(req *http.Request, m *remembered) *http.Request {

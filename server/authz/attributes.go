@@ -1,0 +1,126 @@
+package authz
+
+import (
+	"context"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+)
+
+// named are attributes with another name of the object.
+type named struct {
+	authorizer.Attributes
+	name string
+}
+
+// GetName implements authorizer.Attributes.
+func (n named) GetName() string { return n.name }
+
+// nativeName is the name of the object as rules of tenant have it. ok is false
+// when the object is of another space.
+func (b *bordered) nativeName(ctx context.Context, tenant string, a authorizer.Attributes) (name string, ok bool) {
+	name = a.GetName()
+	if name == "" {
+		return "", true
+	}
+	if impersonates(a) {
+		return nativeSubject(tenant, a)
+	}
+	var of, native string
+	kind, known := b.kinds.Resource(a.GetAPIGroup(), a.GetResource())
+	switch {
+	case a.GetAPIGroup() == "" && a.GetResource() == "namespaces":
+		of, native = space.SplitNamespace(name)
+	case isClusterRole(a) && sharedRole(name), known && kind.Class == kinds.Shared:
+		return name, true
+	case known && (kind.Namespaced || isReview(kind.Group)), !known && a.GetNamespace() != "":
+		return name, true
+	case !known:
+		// A custom resource, or none: namespaced ones are also asked for
+		// across all namespaces, and then have their own name.
+		if of, native = space.SplitClusterName(name); of == space.System {
+			return name, true
+		}
+	default:
+		of, native = space.SplitClusterName(name)
+	}
+	if of == space.System && asked(ctx) {
+		return name, true // a review speaks of objects in native words
+	}
+	return native, of == tenant
+}
+
+// nativeSubject is the native name of a user or group to impersonate.
+func nativeSubject(tenant string, a authorizer.Attributes) (string, bool) {
+	of, native := "", a.GetName()
+	switch a.GetResource() {
+	case "users":
+		of, native = space.SplitUser(a.GetName())
+	case "groups":
+		of, native = space.SplitGroup(a.GetName())
+	}
+	return native, of == "" || of == tenant
+}
+
+// impersonates tells whether the question is about taking on an identity. The
+// verb has the form of impersonation behind it, if upstream distinguishes them.
+func impersonates(a authorizer.Attributes) bool {
+	return (a.GetVerb() == "impersonate" || strings.HasPrefix(a.GetVerb(), "impersonate:")) && a.GetNamespace() == ""
+}
+
+// isOwnExtra tells whether the question is about taking on an identity of a
+// tenant.
+func isOwnExtra(a authorizer.Attributes) bool {
+	return impersonates(a) && a.GetAPIGroup() == authenticationv1.GroupName &&
+		a.GetResource() == "userextras" && strings.EqualFold(a.GetSubresource(), space.Extra)
+}
+
+func isClusterRole(a authorizer.Attributes) bool {
+	return a.GetAPIGroup() == rbacv1.GroupName && a.GetResource() == "clusterroles"
+}
+
+// impersonateOn begins the verb of the question whether an impersonation may
+// be used for a request.
+const impersonateOn = "impersonate-on:"
+
+// sharedRole tells the ClusterRoles of the system space that all spaces have.
+func sharedRole(name string) bool {
+	of, _ := space.SplitClusterName(name)
+	return of == space.System && kinds.SharedClusterRole(name)
+}
+
+func isReview(group string) bool {
+	return group == authenticationv1.GroupName || group == authorizationv1.GroupName
+}
+
+// asked tells whether the authorizer is asked on behalf of a review, not of a
+// request that will touch the object.
+func asked(ctx context.Context) bool {
+	info, ok := request.RequestInfoFrom(ctx)
+	return ok && info.IsResourceRequest && info.APIGroup == authorizationv1.GroupName
+}
+
+// openPath tells the paths of the API server that tenants may be allowed. What
+// is not among them tells about the cluster: metrics, logs, profiles, and the
+// single checks behind health.
+func openPath(path string) bool {
+	switch path {
+	case "/api", "/apis", "/openapi", "/version", "/version/", "/healthz", "/livez", "/readyz",
+		"/.well-known/openid-configuration", "/openid/v1/jwks":
+		return true
+	}
+	return strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/") || strings.HasPrefix(path, "/openapi/")
+}
+
+// openPaths are the patterns of openPath, in the words of rules.
+func openPaths() []string {
+	return []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/",
+		"/healthz", "/livez", "/readyz", "/.well-known/openid-configuration", "/openid/v1/jwks"}
+}

@@ -1,0 +1,156 @@
+package authz
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+)
+
+// Options configures Wrap and WrapRules.
+type Options struct {
+	// Roles are the roles of all spaces.
+	Roles Roles
+	// SystemRBAC says that the inner authorizer leaves the RBAC of the system
+	// space to this package, see the package's documentation. It is not set
+	// in a cluster that does without RBAC for its users of the system.
+	SystemRBAC bool
+}
+
+// Wrap puts the borders of the spaces around inner, which decides about users
+// of the system.
+func Wrap(inner authorizer.Authorizer, o Options) authorizer.Authorizer {
+	a := &bordered{system: inner, rbac: rbac.New(o.Roles, o.Roles, o.Roles, o.Roles), kinds: kinds.New()}
+	if o.SystemRBAC {
+		a.system = union.New(inner, authorizer.AuthorizerFunc(a.systemRBAC))
+	}
+	return a
+}
+
+type bordered struct {
+	system authorizer.Authorizer
+	rbac   *rbac.RBACAuthorizer
+	kinds  *kinds.Table
+}
+
+// systemRBAC judges by the roles of the system space, whichever space the
+// request is addressed to.
+func (b *bordered) systemRBAC(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	return b.rbac.Authorize(space.WithTenant(ctx, space.System), a)
+}
+
+// Authorize implements authorizer.Authorizer.
+func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.GetUser() == nil {
+		return authorizer.DecisionDeny, "the request has no user", nil
+	}
+	tenant, refusal := border(ctx, a.GetUser())
+	if refusal != "" {
+		return authorizer.DecisionDeny, refusal, nil
+	}
+	if space.IsSystem(tenant) {
+		return b.system.Authorize(ctx, a)
+	}
+	if !a.IsResourceRequest() {
+		if !openPath(a.GetPath()) {
+			return authorizer.DecisionDeny, fmt.Sprintf("%s belongs to the cluster", a.GetPath()), nil
+		}
+		return b.roles(ctx, tenant, a)
+	}
+	if of, _ := space.SplitNamespace(a.GetNamespace()); a.GetNamespace() != "" && of != tenant {
+		return authorizer.DecisionDeny, foreignNamespace(tenant), nil
+	}
+	if isOwnExtra(a) {
+		if a.GetName() != tenant {
+			return authorizer.DecisionDeny, fmt.Sprintf("users of tenant %q can be impersonated, nobody else", tenant), nil
+		}
+		return authorizer.DecisionAllow, "the impersonated user is of the same tenant", nil
+	}
+	decision, reason := b.byKind(a)
+	if decision != authorizer.DecisionNoOpinion {
+		return decision, reason, nil
+	}
+	name, ok := b.nativeName(ctx, tenant, a)
+	if !ok {
+		return authorizer.DecisionDeny, fmt.Sprintf("tenant %q cannot reach objects of other spaces", tenant), nil
+	}
+	return b.roles(ctx, tenant, named{Attributes: a, name: name})
+}
+
+// border finds out by whose roles a user is judged, or refuses him.
+func border(ctx context.Context, u user.Info) (tenant, refusal string) {
+	tenant = authn.TenantOf(u)
+	addressed, toSpace := space.FromContext(ctx)
+	asker := authn.TenantOf(authn.Authenticated(ctx))
+	if who, ok := request.UserFrom(ctx); ok && space.IsSystem(asker) {
+		asker = authn.TenantOf(who)
+	}
+	switch {
+	case !space.IsSystem(asker) && asker != tenant:
+		return "", fmt.Sprintf("tenant %q can ask about its own users only", asker)
+	case space.IsSystem(tenant) && authn.OfTenantElsewhere(u):
+		return "", "the certificate of a tenant's user is good for the API server only"
+	case space.IsSystem(tenant):
+		return space.System, ""
+	case toSpace && addressed != tenant:
+		return "", fmt.Sprintf("tenant %q cannot reach space %q", tenant, addressed)
+	case !toSpace && !space.IsSystem(asker):
+		return "", fmt.Sprintf("the request of a user of tenant %q is not addressed to a space", tenant)
+	}
+	return tenant, ""
+}
+
+func foreignNamespace(tenant string) string {
+	return fmt.Sprintf("tenant %q cannot reach namespaces of other spaces", tenant)
+}
+
+// roles judges by the RBAC of tenant, in native words.
+func (b *bordered) roles(ctx context.Context, tenant string, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := b.rbac.Authorize(space.WithTenant(ctx, tenant), a)
+	return decision, nativeText(tenant, reason), err
+}
+
+// nativeText takes the tenant out of the quoted names of roles, bindings and
+// namespaces in what RBAC says.
+func nativeText(tenant, text string) string {
+	text = strings.ReplaceAll(text, "."+tenant+space.Suffix+`"`, `"`)
+	return strings.ReplaceAll(text, "."+tenant+`"`, `"`)
+}
+
+// byKind decides what the class of a resource decides: the rest is for roles.
+func (b *bordered) byKind(a authorizer.Attributes) (authorizer.Decision, string) {
+	resource := a.GetResource()
+	if a.GetAPIGroup() == "" && resource == "pods" && a.GetSubresource() == "binding" {
+		resource = "bindings" // the other way to the same
+	}
+	kind, ok := b.kinds.Resource(a.GetAPIGroup(), resource)
+	if !ok {
+		return authorizer.DecisionNoOpinion, ""
+	}
+	// Impersonation also asks whether it may be used for what is requested.
+	verb, impersonated := a.GetVerb(), false
+	if strings.HasPrefix(verb, impersonateOn) {
+		verb, impersonated = verb[strings.LastIndexByte(verb, ':')+1:], true
+	}
+	reads := verb == "get" || verb == "list" || verb == "watch"
+	switch {
+	case kind.Class == kinds.System:
+		return authorizer.DecisionDeny, kind.Why
+	case kind.Class == kinds.Shared && (!reads || a.GetSubresource() != ""):
+		return authorizer.DecisionDeny, fmt.Sprintf("%s are made by the administrators of the cluster, tenants can get, list and watch them", resource)
+	case kind.Class == kinds.Shared && !impersonated:
+		return authorizer.DecisionAllow, fmt.Sprintf("every tenant can read %s", resource)
+	case isClusterRole(a) && sharedRole(a.GetName()) && !reads && verb != "bind":
+		return authorizer.DecisionDeny, "the default roles are the same in all spaces and are changed by the administrators of the cluster"
+	}
+	return authorizer.DecisionNoOpinion, ""
+}
