@@ -3,7 +3,8 @@
 // app.Run.
 //
 // Invariants: the kubelet talks to the API only through the clients made here,
-// whose transport Options.Transport can wrap; it is configured only through
+// whose transport Options.Transport can wrap, and reads tenants' pods through
+// podsource; it is configured only through
 // Options, with --kubelet-arg winning over what a4s sets.
 //
 // What is global in upstream, and so is decided once per process: the feature

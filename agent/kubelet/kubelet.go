@@ -19,6 +19,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
+	"github.com/a4s-io/a4s/agent/podsource"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -133,7 +134,7 @@ func (o Options) run(ctx context.Context, ready func()) error {
 		return fmt.Errorf("assembling the kubelet: %w", err)
 	}
 	c, err := newClients(server, func(rt http.RoundTripper) http.RoundTripper {
-		return o.Transport(withExternalIPs(rt, o.NodeName, o.NodeExternalIPs))
+		return o.Transport(podsource.Wrap(withExternalIPs(rt, o.NodeName, o.NodeExternalIPs), resolution(server)))
 	})
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet's clients: %w", err)
@@ -144,6 +145,11 @@ func (o Options) run(ctx context.Context, ready func()) error {
 
 	go o.announce(ctx, server, c, ready)
 	return app.Run(ctx, server, deps, gates)
+}
+
+// resolution tells how the kubelet would set up name resolution in pods.
+func resolution(server *options.KubeletServer) podsource.Options {
+	return podsource.Options{ClusterDNS: server.ClusterDNS, ClusterDomain: server.ClusterDomain, ResolvConf: server.ResolverConfig}
 }
 
 // announce calls ready once the kubelet is healthy and registered.
