@@ -25,7 +25,7 @@ type Modes struct {
 	// Killall ends everything that a4s left running on this machine.
 	Killall func(ctx context.Context, dataDir string) error
 	// Kubectl and Ctr run the tools of these names.
-	Kubectl func(ctx context.Context, args []string) error
+	Kubectl func(ctx context.Context, run *KubectlRun) error
 	Ctr     func(ctx context.Context, args []string) error
 }
 
@@ -51,6 +51,7 @@ func NewApp(m Modes) *App {
 				kubectlCommand(m),
 				ctrCommand(m),
 				tokenCommand(),
+				tenantCommand(),
 				statusCommand(),
 				checkConfigCommand(),
 				killallCommand(m),

@@ -17,6 +17,7 @@ import (
 type calls struct {
 	what   string
 	args   []string
+	tenant string
 	server *config.Server
 	agent  *config.Agent
 }
@@ -29,8 +30,11 @@ func run(t *testing.T, args ...string) (c calls, stdout, stderr string, err erro
 		Server:  func(_ context.Context, cfg *config.Server) error { c.what, c.server = "server", cfg; return nil },
 		Agent:   func(_ context.Context, cfg *config.Agent) error { c.what, c.agent = "agent", cfg; return nil },
 		Killall: func(_ context.Context, dir string) error { c.what, c.args = "killall", []string{dir}; return nil },
-		Kubectl: func(_ context.Context, args []string) error { c.what, c.args = "kubectl", args; return nil },
-		Ctr:     func(_ context.Context, args []string) error { c.what, c.args = "ctr", args; return nil },
+		Kubectl: func(_ context.Context, r *KubectlRun) error {
+			c.what, c.args, c.tenant = "kubectl", r.Args, r.Tenant
+			return nil
+		},
+		Ctr: func(_ context.Context, args []string) error { c.what, c.args = "ctr", args; return nil },
 	})
 	app.Stdout, app.Stderr = &out, &errOut
 	err = app.RunContext(t.Context(), append([]string{"a4s"}, args...))
@@ -45,7 +49,7 @@ func noConfig(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Setenv("A4S_CONFIG_FILE", path)
-	for _, name := range []string{"KUBECONFIG", "A4S_KUBECONFIG_OUTPUT", "A4S_DATA_DIR", "A4S_TOKEN", "A4S_URL"} {
+	for _, name := range []string{"KUBECONFIG", "A4S_TENANT", "A4S_KUBECONFIG_OUTPUT", "A4S_DATA_DIR", "A4S_TOKEN", "A4S_URL"} {
 		t.Setenv(name, "")
 	}
 	return path

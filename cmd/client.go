@@ -50,16 +50,8 @@ func newClient(c *cli.Context) (*client, error) {
 		return &problem.Input{Source: source, Value: path, Err: err,
 			Want: "the file that a4s server writes at its first start, which only root can read, or another one in --kubeconfig"}
 	}
-	data, err := os.ReadFile(path)
+	cfg, err := readKubeconfig(path)
 	if err != nil {
-		return nil, bad(reason(err))
-	}
-	cfg, err := clientcmd.RESTConfigFromKubeConfig(data)
-	if err != nil {
-		return nil, bad(err)
-	}
-	cfg.Timeout = requestTimeout
-	if err := rest.LoadTLSFiles(cfg); err != nil {
 		return nil, bad(err)
 	}
 	base, _, err := rest.DefaultServerUrlFor(cfg)
@@ -74,6 +66,25 @@ func newClient(c *cli.Context) (*client, error) {
 		return nil, bad(err)
 	}
 	return out, nil
+}
+
+// readKubeconfig reads one file.
+func readKubeconfig(path string) (*rest.Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, reason(err)
+	}
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, complete(cfg)
+}
+
+// complete makes a client configuration fit for commands.
+func complete(cfg *rest.Config) error {
+	cfg.Timeout = requestTimeout
+	return rest.LoadTLSFiles(cfg)
 }
 
 // do sends a request to the server and decodes the JSON it answers into out.
@@ -134,9 +145,11 @@ func answer(body []byte) string {
 }
 
 // explain says so if an error means that there is no server to talk to.
-func (c *client) explain(err error) error {
+func (c *client) explain(err error) error { return explainFor(c.url, err) }
+
+func explainFor(url string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return &problem.Precondition{What: "server " + c.url, Err: errors.New("not running: connection refused"),
+		return &problem.Precondition{What: "server " + url, Err: errors.New("not running: connection refused"),
 			Fix: `start it with "a4s server"; if it should be running, its log says why it is not`}
 	}
 	return err

@@ -16,10 +16,18 @@ func kubectlCommand(m Modes) *cli.Command {
 	return leaf(&cli.Command{
 		Name:            "kubectl",
 		Usage:           "run kubectl, by default with the admin kubeconfig",
-		ArgsUsage:       "[ARGUMENTS OF KUBECTL]",
+		ArgsUsage:       "[--tenant NAME] [ARGUMENTS OF KUBECTL]",
 		SkipFlagParsing: true,
+		// For help and completion: kubectl reads its flags itself.
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: tenantFlag, Usage: "work in the space of the tenant `NAME`, with the rights of the kubeconfig", DefaultText: "$" + tenantEnv},
+		},
 		Action: func(cCtx *cli.Context) error {
-			args := cCtx.Args().Slice()
+			run, err := newKubectlRun(cCtx.Args().Slice(), os.Getenv(tenantEnv))
+			if err != nil {
+				return err
+			}
+			args := run.Args
 			path, err := defaultKubeconfig(args)
 			if err != nil {
 				return err
@@ -30,7 +38,7 @@ func kubectlCommand(m Modes) *cli.Command {
 					return err
 				}
 			}
-			return m.Kubectl(cCtx.Context, args)
+			return m.Kubectl(cCtx.Context, run)
 		},
 	})
 }

@@ -1,0 +1,239 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantadmin"
+)
+
+const (
+	createTimeout = time.Minute
+	deleteTimeout = 5 * time.Minute
+	year          = 365 * 24 * time.Hour
+	// noRole is the value of --role for no binding.
+	noRole = "none"
+)
+
+func tenantCommand() *cli.Command {
+	return leaf(&cli.Command{
+		Name:  "tenant",
+		Usage: "manage tenants and the access to their spaces",
+		Description: "A tenant has a space: namespaces and cluster-scoped objects of its own, which its\n" +
+			"users see as a cluster of their own.",
+		Subcommands: []*cli.Command{
+			leaf(&cli.Command{
+				Name:      "create",
+				Usage:     "make a tenant, and a kubeconfig for it",
+				ArgsUsage: "NAME [FLAGS]",
+				Description: "A tenant that exists stays as it is, so the command can be run again. The user\n" +
+					"\"admin\" has all rights in the space; others get them by a ClusterRoleBinding.",
+				Flags: append(accessFlags(),
+					&cli.StringFlag{Name: "role", Usage: "ClusterRole in the space for a user other than admin, `NAME` or none", Value: tenantadmin.AdminRole},
+					&cli.StringFlag{Name: "kubeconfig", Usage: "write a kubeconfig of the user to `FILE`; - is standard output", DefaultText: "none is written"},
+					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait for the space", Value: createTimeout, DefaultText: "1m"},
+					adminKubeconfigFlag(),
+				),
+				Action: createTenant,
+			}),
+			leaf(&cli.Command{
+				Name:      "list",
+				Usage:     "list tenants",
+				ArgsUsage: "[FLAGS]",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table, wide, json, yaml or name", Value: "table"},
+					adminKubeconfigFlag(),
+				},
+				Action: listTenants,
+			}),
+			leaf(&cli.Command{
+				Name:        "delete",
+				Usage:       "delete a tenant and everything in its space",
+				ArgsUsage:   "NAME [FLAGS]",
+				Description: "Run again while the space is being emptied, it only waits.",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "wait", Usage: "wait until everything is gone; --wait=false returns at once", Value: true},
+					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait; 0 is as long as it takes", Value: deleteTimeout, DefaultText: "5m"},
+					adminKubeconfigFlag(),
+				},
+				Action: deleteTenant,
+			}),
+			leaf(&cli.Command{
+				Name:      "kubeconfig",
+				Usage:     "make a kubeconfig for a user of a tenant",
+				ArgsUsage: "NAME [FLAGS]",
+				Description: "The file has a new client certificate. The user \"admin\" has all rights in the\n" +
+					"space; others have those of the role bindings in it.",
+				Flags: append(accessFlags(),
+					&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE`; - is standard output", Value: "-"},
+					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait for the certificate", Value: createTimeout, DefaultText: "1m"},
+					adminKubeconfigFlag(),
+				),
+				Action: tenantKubeconfig,
+			}),
+		},
+	})
+}
+
+func adminKubeconfigFlag() cli.Flag {
+	return &cli.StringFlag{Name: "admin-kubeconfig", Usage: "kubeconfig of an administrator of the cluster at `PATH`",
+		DefaultText: "KUBECONFIG, else the one that the server of this machine writes"}
+}
+
+// newAdmin makes a client from --admin-kubeconfig. path is the file, empty if
+// the configuration comes from the files of KUBECONFIG.
+func newAdmin(c *cli.Context) (admin *tenantadmin.Admin, path string, err error) {
+	var cfg *rest.Config
+	path, source, shown := c.String("admin-kubeconfig"), "--admin-kubeconfig", ""
+	switch env := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); {
+	case path != "":
+		shown = path
+		cfg, err = readKubeconfig(path)
+	case env != "":
+		source, shown = clientcmd.RecommendedConfigPathEnvVar, env
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		rules.WarnIfAllMissing = false
+		cfg, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+		if err == nil {
+			err = complete(cfg)
+		}
+	default:
+		path = adminKubeconfig()
+		source, shown = "admin kubeconfig", path
+		cfg, err = readKubeconfig(path)
+	}
+	bad := func(err error) error {
+		return &problem.Input{Source: source, Value: shown, Err: err,
+			Want: "the file that a4s server writes at its first start, which only root can read, or another one of an administrator in --admin-kubeconfig"}
+	}
+	if err != nil {
+		return nil, "", bad(err)
+	}
+	if admin, err = tenantadmin.New(cfg); err != nil {
+		return nil, "", bad(err)
+	}
+	if _, tenant := tenantadmin.SplitAddress(admin.Server()); tenant != "" {
+		return nil, "", bad(fmt.Errorf("it is for the tenant %s, whose users cannot manage tenants", tenant))
+	}
+	return admin, path, nil
+}
+
+// tenantArg is the tenant that a command is about.
+func tenantArg(c *cli.Context) (string, error) {
+	if err := wantArgs(c, 1, 1, "the name of one tenant"); err != nil {
+		return "", err
+	}
+	name := c.Args().First()
+	return name, checkTenant("tenant", name)
+}
+
+func checkTenant(source, name string) error {
+	if err := space.ValidateTenant(name); err != nil {
+		return &problem.Input{Source: source, Value: name, Err: err, Want: "the name of a tenant such as team-a"}
+	}
+	return nil
+}
+
+// tenantError says what an error of the API means for somebody who manages
+// the tenant with this name.
+func tenantError(ctx context.Context, admin *tenantadmin.Admin, name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isUnknown(err, name):
+		return unknownTenant(ctx, admin, "tenant", name)
+	case errors.Is(err, tenantadmin.ErrTerminating):
+		return &problem.Input{Source: "tenant", Value: name, Err: err, Want: fmt.Sprintf(`to wait until it is gone, with "a4s tenant delete %s"`, name)}
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return &problem.Input{Source: "admin kubeconfig", Err: err, Want: "that of an administrator of the cluster, in --admin-kubeconfig"}
+	}
+	return explainFor(admin.Server(), err)
+}
+
+// isUnknown tells whether the API says that there is no such tenant, or that
+// it knows no tenants at all.
+func isUnknown(err error, name string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	d := status.Status().Details
+	return d == nil || d.Name == name && (d.Kind == "" || d.Kind == "tenants") || d.Name == ""
+}
+
+// unknownTenant names the tenant that was probably meant.
+func unknownTenant(ctx context.Context, admin *tenantadmin.Admin, source, name string) error {
+	in := &problem.Input{Source: source, Value: name, Err: errUnknownTenant, Want: `one that "a4s tenant list" prints`}
+	list, err := admin.List(ctx)
+	if apierrors.IsNotFound(err) {
+		return &problem.Input{Source: source, Value: name, Err: fmt.Errorf("the server %s knows no tenants", admin.Server()), Want: "a server of a4s"}
+	}
+	if err != nil {
+		return in // who may not list tenants gets no suggestion
+	}
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	if near := config.Nearest(name, names); near != "" {
+		in.Want = fmt.Sprintf("%q, or %s", near, in.Want)
+	}
+	return in
+}
+
+var errUnknownTenant = errors.New("no such tenant")
+
+func deleteTenant(c *cli.Context) error {
+	name, err := tenantArg(c)
+	if err != nil {
+		return err
+	}
+	timeout := c.Duration("timeout")
+	if timeout < 0 {
+		return &problem.Input{Source: "--timeout", Value: timeout.String(), Want: `a duration such as "5m", or 0 for no limit`}
+	}
+	admin, _, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	uid, marked, err := admin.Delete(c.Context, name)
+	if err != nil {
+		return tenantError(c.Context, admin, name, err)
+	}
+	state := "is being deleted"
+	if !marked {
+		state += " already"
+	}
+	if !c.Bool("wait") {
+		_, err := fmt.Fprintf(c.App.Writer, "tenant %s %s\n", name, state)
+		return err
+	}
+	ctx := c.Context
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	if _, err := fmt.Fprintf(c.App.ErrWriter, "tenant %s %s\n", name, state); err != nil {
+		return err
+	}
+	err = admin.WaitGone(ctx, name, uid, func(what string) {
+		_, _ = fmt.Fprintf(c.App.ErrWriter, "waiting for %s\n", what) // only to be looked at
+	})
+	if err != nil {
+		return tenantError(c.Context, admin, name, err)
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "tenant %s deleted\n", name)
+	return err
+}

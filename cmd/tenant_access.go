@@ -1,0 +1,269 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/a4s-io/a4s/internal/atomicfile"
+	"github.com/a4s-io/a4s/internal/kubeconfig"
+	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/tenantadmin"
+)
+
+// toStdout is the file name that means standard output.
+const toStdout = "-"
+
+// accessFlags say whose kubeconfig is made.
+func accessFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "user", Usage: "`NAME` of the user", Value: tenantadmin.AdminUser},
+		&cli.StringSliceFlag{Name: "group", Usage: "`NAME` of a group that the user is in; repeat it for more"},
+		&cli.DurationFlag{Name: "expires", Usage: "`DURATION` that the certificate is valid for; the cluster has a maximum", Value: year, DefaultText: "8760h, a year"},
+		&cli.StringFlag{Name: "server", Usage: "`URL` of the API server in the kubeconfig", DefaultText: "that of the admin kubeconfig"},
+	}
+}
+
+// access is what accessFlags say.
+type access struct {
+	tenantadmin.Identity
+	expires time.Duration
+	server  string
+}
+
+func readAccess(c *cli.Context, tenant string) (*access, error) {
+	a := &access{
+		Identity: tenantadmin.Identity{Tenant: tenant, User: c.String("user"), Groups: c.StringSlice("group")},
+		expires:  c.Duration("expires"), server: c.String("server"),
+	}
+	const reserved = "system:"
+	switch {
+	case a.User == "" || strings.TrimSpace(a.User) != a.User:
+		return nil, &problem.Input{Source: "--user", Value: a.User, Want: "the name of a user"}
+	case strings.HasPrefix(a.User, reserved):
+		return nil, &problem.Input{Source: "--user", Value: a.User, Want: `a name that does not begin with "` + reserved + `", which is Kubernetes' own`}
+	case slices.Contains(a.Groups, ""):
+		return nil, &problem.Input{Source: "--group", Want: "the name of a group"}
+	case a.expires < tenantadmin.MinExpires || a.expires > math.MaxInt32*time.Second:
+		return nil, &problem.Input{Source: "--expires", Value: a.expires.String(), Want: "at least " + tenantadmin.MinExpires.String()}
+	}
+	if a.server != "" {
+		u, err := url.Parse(a.server)
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			return nil, &problem.Input{Source: "--server", Value: a.server, Want: "a URL such as https://192.0.2.10:6443"}
+		}
+		cluster, of := tenantadmin.SplitAddress(a.server)
+		if of != "" && of != tenant {
+			return nil, &problem.Input{Source: "--server", Value: a.server, Err: fmt.Errorf("it is that of the tenant %s", of), Want: cluster}
+		}
+		a.server = cluster
+	}
+	return a, nil
+}
+
+func createTenant(c *cli.Context) error {
+	name, err := tenantArg(c)
+	if err != nil {
+		return err
+	}
+	who, err := readAccess(c, name)
+	if err != nil {
+		return err
+	}
+	role, file, timeout := c.String("role"), c.String("kubeconfig"), c.Duration("timeout")
+	switch {
+	case role == "":
+		return &problem.Input{Source: "--role", Want: "the name of a ClusterRole, or " + noRole}
+	case c.IsSet("kubeconfig") && file == "":
+		return &problem.Input{Source: "--kubeconfig", Want: "the name of a file, or - for standard output"}
+	case timeout <= 0:
+		return &problem.Input{Source: "--timeout", Value: timeout.String(), Want: `a duration such as "1m"`}
+	}
+	if file == "" {
+		for _, flag := range []string{"group", "expires", "server"} {
+			if c.IsSet(flag) {
+				return &problem.Input{Source: "--" + flag, Err: errors.New("it says what is in a kubeconfig"), Want: "--kubeconfig as well"}
+			}
+		}
+	}
+	admin, adminPath, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	// Before anything is made.
+	if err := checkTarget("--kubeconfig", file, adminPath); err != nil {
+		return err
+	}
+	says := c.App.Writer
+	if file == toStdout {
+		says = c.App.ErrWriter
+	}
+	made, err := admin.Create(c.Context, name)
+	if err != nil {
+		return tenantError(c.Context, admin, name, err)
+	}
+	ctx, cancel := context.WithTimeout(c.Context, timeout)
+	defer cancel()
+	if err := admin.WaitReady(ctx, name); err != nil {
+		return tenantError(c.Context, admin, name, err)
+	}
+	state := "created"
+	if !made {
+		state = "exists"
+	}
+	if _, err := fmt.Fprintf(says, "tenant %s %s\n", name, state); err != nil {
+		return err
+	}
+	if role != noRole && (who.User != tenantadmin.AdminUser || role != tenantadmin.AdminRole) {
+		err := admin.Bind(ctx, name, who.User, role)
+		if errors.Is(err, tenantadmin.ErrNoRole) {
+			return &problem.Input{Source: "--role", Value: role, Err: err, Want: "cluster-admin, admin, edit, view, another ClusterRole of the tenant, or " + noRole}
+		}
+		if err != nil {
+			return tenantError(c.Context, admin, name, err)
+		}
+		if _, err := fmt.Fprintf(says, "user %s has the role %s in tenant %s\n", who.User, role, name); err != nil {
+			return err
+		}
+	}
+	if file == "" {
+		_, err := fmt.Fprintf(says, "get a kubeconfig for it with: a4s tenant kubeconfig %s --output FILE\n", name)
+		return err
+	}
+	return writeAccess(ctx, c, admin, who, file)
+}
+
+func tenantKubeconfig(c *cli.Context) error {
+	name, err := tenantArg(c)
+	if err != nil {
+		return err
+	}
+	who, err := readAccess(c, name)
+	if err != nil {
+		return err
+	}
+	file, timeout := c.String("output"), c.Duration("timeout")
+	switch {
+	case file == "":
+		return &problem.Input{Source: "--output", Want: "the name of a file, or - for standard output"}
+	case timeout <= 0:
+		return &problem.Input{Source: "--timeout", Value: timeout.String(), Want: `a duration such as "1m"`}
+	}
+	admin, adminPath, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	if err := checkTarget("--output", file, adminPath); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context, timeout)
+	defer cancel()
+	t, err := admin.Get(ctx, name)
+	if err == nil && !t.DeletionTimestamp.IsZero() {
+		err = tenantadmin.ErrTerminating
+	}
+	if err != nil {
+		return tenantError(c.Context, admin, name, err)
+	}
+	return writeAccess(ctx, c, admin, who, file)
+}
+
+// writeAccess gets a certificate and writes the kubeconfig.
+func writeAccess(ctx context.Context, c *cli.Context, admin *tenantadmin.Admin, who *access, file string) error {
+	creds, err := admin.Issue(ctx, who.Identity, who.expires)
+	if err != nil {
+		return tenantError(c.Context, admin, who.Tenant, err)
+	}
+	data, err := admin.Kubeconfig(who.Identity, creds, who.server)
+	if err != nil {
+		return err
+	}
+	if file == toStdout {
+		_, err = c.App.Writer.Write(data)
+	} else if err = atomicfile.Write(file, data, kubeconfig.DefaultMode); err == nil {
+		_, err = fmt.Fprintf(c.App.Writer, "kubeconfig of user %s in tenant %s is in %s, valid until %s\n",
+			who.User, who.Tenant, file, creds.NotAfter.Local().Format("2006-01-02 15:04 MST"))
+	}
+	if err != nil {
+		return err
+	}
+	return noteAccess(c.App.ErrWriter, admin.Server(), who, creds.NotAfter)
+}
+
+// noteAccess says what is not as the user may expect.
+func noteAccess(w io.Writer, server string, who *access, notAfter time.Time) error {
+	const grace = 5 * time.Minute
+	if left := time.Until(notAfter); left < who.expires-grace {
+		if _, err := fmt.Fprintf(w, "a4s: note: the cluster signs for %s at most (argument cluster-signing-duration of the controller manager)\n", left.Round(time.Minute)); err != nil {
+			return err
+		}
+	}
+	u, err := url.Parse(server)
+	if who.server != "" || err != nil {
+		return nil
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
+		_, err = fmt.Fprintf(w, "a4s: note: %s works on this machine only; --server URL makes a kubeconfig for others\n", server)
+		return err
+	}
+	return nil
+}
+
+// checkTarget refuses to overwrite what is not a kubeconfig of a tenant.
+// adminPath is the kubeconfig in use.
+func checkTarget(flag, path, adminPath string) error {
+	if path == "" || path == toStdout {
+		return nil
+	}
+	bad := func(err error) error {
+		return &problem.Input{Source: flag, Value: path, Err: err, Want: "a new file, or a kubeconfig of a tenant, which is replaced"}
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if dir, err := os.Stat(filepath.Dir(path)); err != nil {
+			return bad(fmt.Errorf("directory %s: %w", filepath.Dir(path), reason(err)))
+		} else if !dir.IsDir() {
+			return bad(fmt.Errorf("%s is not a directory", filepath.Dir(path)))
+		}
+		return nil
+	}
+	if err != nil {
+		return bad(reason(err))
+	}
+	if !info.Mode().IsRegular() {
+		return bad(errors.New("it is not a regular file"))
+	}
+	if admin, err := os.Stat(adminPath); err == nil && os.SameFile(info, admin) {
+		return bad(errors.New("it is the kubeconfig of the administrator"))
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return bad(reason(err))
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	cfg, err := clientcmd.Load(data)
+	if err != nil || len(cfg.Clusters) == 0 {
+		return bad(errors.New("it exists and is not a kubeconfig"))
+	}
+	for name, cluster := range cfg.Clusters {
+		if _, tenant := tenantadmin.SplitAddress(cluster.Server); tenant == "" {
+			return bad(fmt.Errorf("it has access to the cluster %q", name))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package tenantadmin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/internal/tenantclient"
+)
+
+// ErrTerminating is a tenant that is being deleted and cannot be used.
+var ErrTerminating = errors.New("it is being deleted")
+
+// Admin works on the tenants of one cluster.
+type Admin struct {
+	cfg     *rest.Config
+	server  string
+	kube    kubernetes.Interface
+	tenants *tenantclient.Client
+}
+
+// New returns an Admin with the rights of cfg, which addresses the cluster and
+// not one of its spaces.
+func New(cfg *rest.Config) (*Admin, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1 // waiting has a pace of its own
+	u, err := ServerURL(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a := &Admin{cfg: cfg, server: u.String()}
+	http, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if a.kube, err = kubernetes.NewForConfigAndClient(cfg, http); err != nil {
+		return nil, err
+	}
+	if a.tenants, err = tenantclient.New(cfg, http); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Server is the URL of the cluster.
+func (a *Admin) Server() string { return a.server }
+
+// Get returns a tenant.
+func (a *Admin) Get(ctx context.Context, name string) (*tenantapi.Tenant, error) {
+	return a.tenants.Get(ctx, name, metav1.GetOptions{})
+}
+
+// List returns all tenants.
+func (a *Admin) List(ctx context.Context) (*tenantapi.TenantList, error) {
+	return a.tenants.List(ctx, metav1.ListOptions{})
+}
+
+// Create makes a tenant unless it exists. One that is being deleted is
+// ErrTerminating.
+func (a *Admin) Create(ctx context.Context, name string) (made bool, err error) {
+	_, err = a.tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return err == nil, err
+	}
+	t, err := a.Get(ctx, name)
+	if err == nil && terminating(t) {
+		err = ErrTerminating
+	}
+	return false, err
+}
+
+func terminating(t *tenantapi.Tenant) bool {
+	return !t.DeletionTimestamp.IsZero() || t.Status.Phase == tenantapi.Terminating
+}
+
+// WaitReady waits until the space can be used.
+func (a *Admin) WaitReady(ctx context.Context, name string) error {
+	inside, err := a.space(name)
+	if err != nil {
+		return err
+	}
+	return until(ctx, "tenant "+name+" is not ready", nil, func(ctx context.Context) (string, error) {
+		t, err := a.Get(ctx, name)
+		switch {
+		case err != nil:
+			return "", err
+		case terminating(t):
+			return "", ErrTerminating
+		case t.Status.Phase != tenantapi.Active:
+			return fmt.Sprintf("its phase to become %s, it is %q", tenantapi.Active, t.Status.Phase), nil
+		case !meta.IsStatusConditionTrue(t.Status.Conditions, tenantapi.SpaceReady):
+			return "its default objects" + messageOf(t, tenantapi.SpaceReady), nil
+		}
+		_, err = inside.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return "its namespace " + metav1.NamespaceDefault, nil
+		}
+		return "", err
+	})
+}
+
+// Delete marks a tenant as deleted, unless it is already. uid tells this
+// tenant from a later one of the same name.
+func (a *Admin) Delete(ctx context.Context, name string) (uid types.UID, marked bool, err error) {
+	t, err := a.Get(ctx, name)
+	if err != nil {
+		return "", false, err
+	}
+	if terminating(t) {
+		return t.UID, false, nil
+	}
+	err = a.tenants.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(t.UID))})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return t.UID, false, nil // somebody else was faster
+	}
+	return t.UID, err == nil, err
+}
+
+// WaitGone waits until a deleted tenant and everything in its space is gone.
+// progress is told what it waits for.
+func (a *Admin) WaitGone(ctx context.Context, name string, uid types.UID, progress func(string)) error {
+	return until(ctx, "tenant "+name+" is not gone", progress, func(ctx context.Context) (string, error) {
+		t, err := a.Get(ctx, name)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && t.UID != uid:
+			return "", nil
+		case err != nil:
+			return "", err
+		}
+		return "its space to be emptied" + messageOf(t, tenantapi.SpaceEmpty), nil
+	})
+}
+
+// messageOf is what a condition says, in brackets.
+func messageOf(t *tenantapi.Tenant, condition string) string {
+	c := meta.FindStatusCondition(t.Status.Conditions, condition)
+	if c == nil || c.Message == "" {
+		return ""
+	}
+	return " (" + c.Message + ")"
+}
+
+// space is a client of one space.
+func (a *Admin) space(tenant string) (kubernetes.Interface, error) {
+	cfg := rest.CopyConfig(a.cfg)
+	cfg.Host = Address(a.server, tenant)
+	return kubernetes.NewForConfig(cfg)
+}
+
+const (
+	firstDelay, maxDelay = 20 * time.Millisecond, 500 * time.Millisecond
+	progressEvery        = time.Second
+)
+
+// until calls check, ever less often, until it says that there is nothing left
+// to wait for. An error that means that the server has other things to do is
+// something to wait for, too.
+func until(ctx context.Context, what string, progress func(string), check func(context.Context) (waitingFor string, err error)) error {
+	started, told, last := time.Now(), time.Time{}, ""
+	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
+		waitingFor, err := check(ctx)
+		switch {
+		case err == nil && waitingFor == "":
+			return nil
+		case err == nil:
+		case ctx.Err() == nil && passing(err):
+			waitingFor = "an answer of the server (" + err.Error() + ")"
+		case ctx.Err() == nil:
+			return err
+		}
+		if waitingFor == "" { // ctx ended the request
+			waitingFor = last
+		}
+		if waitingFor == "" {
+			waitingFor = "an answer of the server"
+		}
+		if progress != nil && waitingFor != last && time.Since(told) >= progressEvery {
+			told = time.Now()
+			progress(waitingFor)
+		}
+		last = waitingFor
+		timer := time.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%s after %s, it waited for %s: %w", what, time.Since(started).Round(100*time.Millisecond), last, context.Cause(ctx))
+		case <-timer.C:
+		}
+	}
+}
+
+// passing tells errors that go away by themselves.
+func passing(err error) bool {
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
+		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
+}
