@@ -20,7 +20,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-func role(namespace, name string, rules ...rbacv1.PolicyRule) *rbacv1.Role {
+func nsRole(namespace, name string, rules ...rbacv1.PolicyRule) *rbacv1.Role {
 	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules}
 }
 
@@ -78,7 +78,7 @@ func objects() []runtime.Object {
 			rule("impersonate", "", "serviceaccounts", "web"), rule("impersonate:user-info", "authentication.k8s.io", "users", "bob"),
 			rule("impersonate-on:user-info:get", "", "pods"), rule("impersonate-on:user-info:get", "storage.k8s.io", "storageclasses")),
 		clusterBinding("as.t1.tenant", "as.t1.tenant", "User:lead"),
-		role("default.t1", "readers", rule("get,list", "", "pods", "web-0"), rule("get", "", "pods/log")),
+		nsRole("default.t1", "readers", rule("get,list", "", "pods", "web-0"), rule("get", "", "pods/log")),
 		binding("default.t1", "Role", "readers", "User:alice"),
 		binding("default.t1", "ClusterRole", "system:aggregate-to-view", "default.t1/web"),
 		binding("default.t1", "ClusterRole", "pv.t1.tenant", "Group:devs"),

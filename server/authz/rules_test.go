@@ -30,7 +30,7 @@ func (noRules) RulesFor(context.Context, user.Info, string) ([]authorizer.Resour
 
 func TestRulesFor(t *testing.T) {
 	objs := append(objects(),
-		role("default.t1", "mixed", rule("get", "apps", "deployments,daemonsets"), rule("create", "", "pods/binding,nodes")),
+		nsRole("default.t1", "mixed", rule("get", "apps", "deployments,daemonsets"), rule("create", "", "pods/binding,nodes")),
 		binding("default.t1", "Role", "mixed", "User:alice"),
 		clusterRole("paths.t1.tenant", rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/livez", "/logs/*"}}),
 		clusterBinding("paths.t1.tenant", "paths.t1.tenant", "User:alice"),

@@ -1,0 +1,91 @@
+package authz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
+	clusterroleguard "k8s.io/kubernetes/pkg/registry/rbac/clusterrole/policybased"
+	clusterrolebindingguard "k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding/policybased"
+	"k8s.io/kubernetes/pkg/registry/rbac/role"
+	roleguard "k8s.io/kubernetes/pkg/registry/rbac/role/policybased"
+	rolebindingguard "k8s.io/kubernetes/pkg/registry/rbac/rolebinding/policybased"
+	"k8s.io/kubernetes/pkg/registry/rbac/validation"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// GuardStorage replaces, in upstream's storage of rbac.authorization.k8s.io,
+// the check that nobody grants rights that he does not have. Upstream finds a
+// user's rights by all bindings that its storage lists: for a user of the
+// system also by those that tenants made, and for a tenant's user not by those
+// that every space has without storing them.
+func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, roles Roles) error {
+	r, ok1 := storage["roles"].(*roleguard.Storage)
+	rb, ok2 := storage["rolebindings"].(*rolebindingguard.Storage)
+	cr, ok3 := storage["clusterroles"].(*clusterroleguard.Storage)
+	crb, ok4 := storage["clusterrolebindings"].(*clusterrolebindingguard.Storage)
+	if !ok1 || !ok2 || !ok3 || !ok4 {
+		return fmt.Errorf("roles are stored as %T and %T, bindings as %T and %T, which cannot be guarded",
+			storage["roles"], storage["clusterroles"], storage["rolebindings"], storage["clusterrolebindings"])
+	}
+	held := validation.NewDefaultRuleResolver(roles, roles, roles, roles)
+	rules := &grantable{
+		held:    held,
+		granted: validation.NewDefaultRuleResolver(role.AuthorizerAdapter{Registry: role.NewRegistry(r.StandardStorage)}, nil, storedClusterRoles{clusterrole.AuthorizerAdapter{Registry: clusterrole.NewRegistry(cr.StandardStorage)}}, nil),
+	}
+	storage["roles"] = roleguard.NewStorage(r.StandardStorage, a, rules)
+	storage["rolebindings"] = rolebindingguard.NewStorage(rb.StandardStorage, a, rules)
+	storage["clusterroles"] = clusterroleguard.NewStorage(cr.StandardStorage, a, rules)
+	storage["clusterrolebindings"] = clusterrolebindingguard.NewStorage(crb.StandardStorage, a, rules)
+	return nil
+}
+
+// grantable compares rights that a user has with rights of a role to be bound.
+type grantable struct {
+	// held are the rights of users, as the authorizer sees them.
+	held validation.AuthorizationRuleResolver
+	// granted reads roles from storage: one that was just made can be bound.
+	granted validation.AuthorizationRuleResolver
+}
+
+// GetRoleReferenceRules implements validation.AuthorizationRuleResolver.
+func (g *grantable) GetRoleReferenceRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+	return g.granted.GetRoleReferenceRules(ctx, ref, namespace)
+}
+
+// RulesFor implements validation.AuthorizationRuleResolver.
+func (g *grantable) RulesFor(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+	tenant, refusal := border(ctx, u)
+	if refusal != "" {
+		return nil, errors.New(refusal)
+	}
+	return g.held.RulesFor(space.WithTenant(ctx, tenant), u, namespace)
+}
+
+// VisitRulesFor implements validation.AuthorizationRuleResolver.
+func (g *grantable) VisitRulesFor(ctx context.Context, u user.Info, namespace string, visitor func(fmt.Stringer, *rbacv1.PolicyRule, error) bool) {
+	tenant, refusal := border(ctx, u)
+	if refusal != "" {
+		visitor(nil, nil, errors.New(refusal))
+		return
+	}
+	g.held.VisitRulesFor(space.WithTenant(ctx, tenant), u, namespace, visitor)
+}
+
+// storedClusterRoles reads the default roles from the system space, where they
+// are for all.
+type storedClusterRoles struct{ validation.ClusterRoleGetter }
+
+// GetClusterRole implements validation.ClusterRoleGetter.
+func (s storedClusterRoles) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
+	if sharedRole(name) {
+		ctx = space.WithTenant(ctx, space.System)
+	}
+	return s.ClusterRoleGetter.GetClusterRole(ctx, name)
+}
