@@ -176,7 +176,8 @@ func TestTokenLifecycle(t *testing.T) {
 	if err != nil || strings.Contains(out, "0123456789abcdef") {
 		t.Fatalf("list: %v\n%s", err, out)
 	}
-	for _, want := range []string{"abcdef   2", "forever     never", "authentication,signing", "for node 2"} {
+	out = strings.Join(strings.Fields(out), " ") // the columns are as wide as the rest of a day
+	for _, want := range []string{"abcdef 2", "forever never", "authentication,signing", "for node 2"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("list lacks %q:\n%s", want, out)
 		}

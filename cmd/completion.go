@@ -69,15 +69,30 @@ func completionTree(app *cli.App) []node {
 	return append(nodes, root)
 }
 
-// choices are the values of enumerations by flag.
+// choices are the values of enumerations by flag, with the command in front
+// where others mean something else by the flag.
 func choices() map[string][]string {
-	out := map[string][]string{"which": {"server", "agent"}, "output": {"table", "json"}}
+	out := map[string][]string{
+		"which":              {"server", "agent"},
+		"status output":      {"table", "json"},
+		"tenant list output": {"table", "wide", "json", "yaml", "name"},
+		"tenant create role": {"cluster-admin", "admin", "edit", "view", noRole},
+	}
 	for _, s := range config.ServerSettings(&config.Server{}) {
 		if len(s.Choices) > 0 {
 			out[s.Name] = s.Choices
 		}
 	}
 	return out
+}
+
+// choicesFor are the values of one flag of a command, nil if it is no
+// enumeration.
+func choicesFor(all map[string][]string, path, flag string) []string {
+	if values := all[path+" "+flag]; values != nil {
+		return values
+	}
+	return all[flag]
 }
 
 func dashes(name string) string {
@@ -105,7 +120,7 @@ func bashCompletion(w io.Writer, app *cli.App) error {
 			name := f.Names()[0]
 			for _, alias := range f.Names() {
 				// -v has a value in some commands and none in a4s itself.
-				if n.path != "" && enums[name] == nil && !slices.Contains(withValue, dashes(alias)) {
+				if n.path != "" && choicesFor(enums, n.path, name) == nil && !slices.Contains(withValue, dashes(alias)) {
 					withValue = append(withValue, dashes(alias))
 				}
 			}
@@ -118,8 +133,12 @@ func bashCompletion(w io.Writer, app *cli.App) error {
 		}
 		fmt.Fprintf(&words, "\t\t%q) words=%q ;;\n", n.path, strings.Join(list, " "))
 	}
-	for _, name := range slices.Sorted(maps.Keys(enums)) {
-		fmt.Fprintf(&values, "\t\t--%s) words=%q; COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n", name, strings.Join(enums[name], " "))
+	for _, key := range slices.Sorted(maps.Keys(enums)) {
+		pattern := `*" --` + key + `"`
+		if i := strings.LastIndexByte(key, ' '); i >= 0 {
+			pattern = `"` + key[:i] + ` --` + key[i+1:] + `"`
+		}
+		fmt.Fprintf(&values, "\t\t%s) words=%q; COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n", pattern, strings.Join(enums[key], " "))
 	}
 	slices.Sort(withValue)
 	_, err := fmt.Fprintf(w, bashTemplate, strings.TrimSuffix(paths.String(), "|"), values.String(), strings.Join(withValue, "|"), words.String())
@@ -137,12 +156,19 @@ const bashTemplate = `_a4s() {
 		%s) path=$next ;;
 		esac
 	done
+	if [ "$path" = kubectl ] && [ "$prev" = --tenant ]; then
+		COMPREPLY=($(compgen -W "$(_a4s_tenants)" -- "$cur"))
+		return
+	fi
 	if [ "$path" = kubectl ]; then
 		words=$(a4s kubectl __complete "${COMP_WORDS[@]:2:COMP_CWORD-2}" "$cur" 2>/dev/null | grep -v '^:' | cut -f1)
+		case $cur in
+		-*) words="$words --tenant" ;;
+		esac
 		COMPREPLY=($(compgen -W "$words" -- "$cur"))
 		return
 	fi
-	case $prev in
+	case "$path $prev" in
 %s	esac
 	if [ -n "$path" ]; then
 		case $prev in
@@ -151,7 +177,14 @@ const bashTemplate = `_a4s() {
 	fi
 	case $path in
 %s	esac
+	case "$path $cur" in
+	"tenant delete -"* | "tenant kubeconfig -"*) ;;
+	"tenant delete "* | "tenant kubeconfig "*) words="$words $(_a4s_tenants)" ;;
+	esac
 	COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+_a4s_tenants() {
+	timeout 2 a4s tenant list --output name 2>/dev/null | cut -d/ -f2
 }
 complete -F _a4s a4s
 `
@@ -161,8 +194,8 @@ func fishCompletion(w io.Writer, app *cli.App) error {
 	b.WriteString("complete -c a4s -f\n")
 	enums := choices()
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'" }
-	var walk func(condition string, commands []*cli.Command, flags []cli.Flag)
-	walk = func(condition string, commands []*cli.Command, flags []cli.Flag) {
+	var walk func(path, condition string, commands []*cli.Command, flags []cli.Flag)
+	walk = func(path, condition string, commands []*cli.Command, flags []cli.Flag) {
 		for _, f := range flags {
 			fmt.Fprintf(&b, "complete -c a4s -n %s", quote(condition))
 			for _, name := range f.Names() {
@@ -177,7 +210,7 @@ func fishCompletion(w io.Writer, app *cli.App) error {
 				b.WriteString("\n")
 				continue
 			}
-			switch values := enums[f.Names()[0]]; {
+			switch values := choicesFor(enums, path, f.Names()[0]); {
 			case values != nil:
 				fmt.Fprintf(&b, " -x -a %s", quote(strings.Join(values, " ")))
 			case doc.TakesValue():
@@ -196,10 +229,14 @@ func fishCompletion(w io.Writer, app *cli.App) error {
 			if condition != "true" {
 				sub = condition + "; and " + sub
 			}
-			walk(sub, c.Subcommands, c.Flags)
+			walk(strings.TrimSpace(path+" "+c.Name), sub, c.Subcommands, c.Flags)
 		}
 	}
-	walk("true", app.Commands, nil)
+	walk("", "true", app.Commands, nil)
+	for _, name := range []string{"delete", "kubeconfig"} {
+		fmt.Fprintf(&b, "complete -c a4s -n %s -a '(timeout 2 a4s tenant list --output name 2>/dev/null | cut -d/ -f2)'\n",
+			quote("__fish_seen_subcommand_from tenant; and __fish_seen_subcommand_from "+name))
+	}
 	fmt.Fprintf(&b, "complete -c a4s -n %s -a 'bash zsh fish'\n", quote("__fish_seen_subcommand_from completion"))
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -25,7 +25,7 @@ func TestBashCompletion(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "s"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fake := "#!/bin/sh\n[ \"$*\" = 'kubectl __complete get po' ] && printf 'pods\\tthe pods\\npodtemplates\\n:4\\n'\n"
+	fake := "#!/bin/sh\n[ \"$*\" = 'tenant list --output name' ] && printf 'tenant/team-a\ntenant/b\n'\n[ \"$*\" = 'kubectl __complete get po' ] && printf 'pods\\tthe pods\\npodtemplates\\n:4\\n'\n"
 	if err := os.WriteFile(filepath.Join(dir, "a4s"), []byte(fake), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +44,13 @@ func TestBashCompletion(t *testing.T) {
 		{[]string{"a4s", "server", "--debug", "-c", "x"}, "x.yaml"},
 		{[]string{"a4s", "completion", ""}, "bash zsh fish --help"},
 		{[]string{"a4s", "kubectl", "get", "po"}, "pods podtemplates"},
+		{[]string{"a4s", "kubectl", "get", "--ten"}, "--tenant"},
+		{[]string{"a4s", "kubectl", "--tenant", "t"}, "team-a"},
+		{[]string{"a4s", "tenant", "delete", "t"}, "team-a"},
+		{[]string{"a4s", "tenant", "delete", "--adm"}, "--admin-kubeconfig"},
+		{[]string{"a4s", "tenant", "list", "--output", ""}, "table wide json yaml name"},
+		{[]string{"a4s", "tenant", "kubeconfig", "b", "--output", "x"}, "x.yaml"},
+		{[]string{"a4s", "status", "--output", ""}, "table json"},
 	} {
 		quoted := make([]string, len(tc.words))
 		for i, w := range tc.words {

@@ -50,11 +50,16 @@ func readAccess(c *cli.Context, tenant string) (*access, error) {
 		expires:  c.Duration("expires"), server: c.String("server"),
 	}
 	const reserved = "system:"
+	of := func(name string) bool { return strings.HasPrefix(name, tenantadmin.Organization) }
 	switch {
 	case a.User == "" || strings.TrimSpace(a.User) != a.User:
 		return nil, &problem.Input{Source: "--user", Value: a.User, Want: "the name of a user"}
 	case strings.HasPrefix(a.User, reserved):
 		return nil, &problem.Input{Source: "--user", Value: a.User, Want: `a name that does not begin with "` + reserved + `", which is Kubernetes' own`}
+	case of(a.User):
+		return nil, &problem.Input{Source: "--user", Value: a.User, Want: "the name alone, without the tenant"}
+	case slices.ContainsFunc(a.Groups, of):
+		return nil, &problem.Input{Source: "--group", Value: a.Groups[slices.IndexFunc(a.Groups, of)], Want: "a group of the tenant; the tenant itself is in the certificate already"}
 	case slices.Contains(a.Groups, ""):
 		return nil, &problem.Input{Source: "--group", Want: "the name of a group"}
 	case a.expires < tenantadmin.MinExpires || a.expires > math.MaxInt32*time.Second:

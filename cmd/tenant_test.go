@@ -493,6 +493,8 @@ func TestTenantMistakes(t *testing.T) {
 		{"kubeconfig taem-a", errUnknownTenant, `"team-a"`},
 		{"delete nothing-like-it", errUnknownTenant, "a4s tenant list"},
 		{"create team-a --user system:admin", nil, "--user"},
+		{"create team-a --user tenant:x", nil, "--user"},
+		{"kubeconfig team-a --group tenant:x", nil, "--group"},
 		{"create team-a --kubeconfig=- --expires 1s", nil, "--expires"},
 		{"create team-a --group g", nil, "--kubeconfig as well"},
 		{"create team-a --kubeconfig=- --server http://x", nil, "--server"},

@@ -34,8 +34,10 @@ const (
 	// MinExpires is the shortest life of a certificate that the API gives.
 	MinExpires = 10 * time.Minute
 
-	// organization begins the O of a certificate of a tenant's user.
-	organization = "tenant:"
+	// Organization begins the O of a certificate of a tenant's user, and no
+	// name of a user or group.
+	Organization = "tenant:"
+
 	// cleanupTimeout bounds what is done after the caller gave up.
 	cleanupTimeout = 10 * time.Second
 )
@@ -103,7 +105,7 @@ func (a *Admin) Issue(ctx context.Context, id Identity, expires time.Duration) (
 		return nil, fmt.Errorf("encoding a key: %w", err)
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
-		CommonName: id.User, Organization: []string{organization + id.Tenant}, OrganizationalUnit: id.Groups,
+		CommonName: id.User, Organization: []string{Organization + id.Tenant}, OrganizationalUnit: id.Groups,
 	}}, key)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate signing request: %w", err)
