@@ -82,7 +82,7 @@ func objects() []runtime.Object {
 		binding("default.t1", "Role", "readers", "User:alice"),
 		binding("default.t1", "ClusterRole", "system:aggregate-to-view", "default.t1/web"),
 		binding("default.t1", "ClusterRole", "pv.t1.tenant", "Group:devs"),
-		binding("default.t1", "ClusterRole", "admin", "User:sysop"),
+		binding("default.t1", "ClusterRole", "system:aggregate-to-edit", "User:sysop"),
 		// Roles of another tenant say nothing, wherever they are named.
 		clusterRole("all.t2.tenant", rule("*", "*", "*")),
 		clusterBinding("stolen.t1.tenant", "all.t2.tenant", "User:mallory"),
