@@ -1,0 +1,138 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+)
+
+// crossings counts what was about to be handed to the wrong space. It is never
+// anything but 0 unless there is a mistake in a4s.
+var crossings = func() *metrics.CounterVec {
+	c := metrics.NewCounterVec(&metrics.CounterOpts{
+		Name:           "a4s_storage_space_crossings_total",
+		Help:           "Requests that were refused because they reached for an object of another space, by resource.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"resource"})
+	legacyregistry.MustRegister(c)
+	return c
+}()
+
+// sharedRoles are readable in every space although the resource is one of
+// tenants.
+func (m *mapped) sharedRoles() bool {
+	return m.resource.Group == "rbac.authorization.k8s.io" && m.resource.Resource == "clusterroles"
+}
+
+// confine narrows a list or watch to the space that the request is addressed
+// to. The tenant it returns is the one that everything found must have, "" for
+// anything.
+func (m *mapped) confine(ctx context.Context, key string, opts *storage.ListOptions) (stored, tenant string, err error) {
+	addressed, ok := space.FromContext(ctx)
+	ofKey, rest := m.splitKey(key)
+	if rest != "" {
+		// One namespace or one object. What a prefix of the system space finds
+		// can be a tenant's of the same name.
+		if err := m.checkRead(ctx, key); err != nil {
+			return "", "", err
+		}
+		if opts.Recursive && ofKey == space.System && m.layout == space.Namespaced {
+			m.only(space.System, opts)
+			return m.key(key), space.System, nil
+		}
+		return m.key(key), ofKey, nil
+	}
+	if !ok {
+		return key, "", nil
+	}
+	if m.class != kinds.Tenant {
+		addressed = space.System
+	}
+	if !space.IsSystem(addressed) {
+		key = space.TenantPrefix(m.prefix, addressed)
+	}
+	m.only(addressed, opts)
+	return key, addressed, nil
+}
+
+// only adds the tenant to what the predicate asks for, so that limits, pages,
+// the cache and etcd agree about what is counted.
+func (m *mapped) only(tenant string, opts *storage.ListOptions) {
+	p := &opts.Predicate
+	selector := fields.OneTermEqualSelector(tenantField, tenant)
+	if p.Field != nil && !p.Field.Empty() {
+		selector = fields.AndSelectors(p.Field, selector)
+	}
+	p.Field = selector
+	if p.GetAttrs != nil {
+		p.GetAttrs = m.withTenant(p.GetAttrs)
+	}
+}
+
+// checkList is the last line: nothing of another space leaves.
+func (m *mapped) checkList(tenant string, list runtime.Object) error {
+	if tenant == "" {
+		return nil
+	}
+	return meta.EachListItem(list, func(obj runtime.Object) error {
+		if m.tenantOfObject(obj) != tenant {
+			return m.crossing()
+		}
+		return nil
+	})
+}
+
+func (m *mapped) crossing() error {
+	crossings.WithLabelValues(m.resource.Resource).Inc()
+	return apierrors.NewInternalError(fmt.Errorf("an object of another space was found among the %s", m.resource.Resource))
+}
+
+// checkRead refuses the objects of other tenants, and those of the system
+// that tenants do not share. Upstream itself reads system-only kinds on behalf
+// of a request: the Node of a token, for instance.
+func (m *mapped) checkRead(ctx context.Context, key string) error {
+	addressed, ok := space.FromContext(ctx)
+	of, _ := m.splitKey(key)
+	switch {
+	case !ok || of == "" || of == addressed:
+		return nil
+	case of == space.System && (m.class != kinds.Tenant || m.sharedRoles()):
+		return nil
+	}
+	return m.crossing()
+}
+
+// checkWrite lets a request change the space it is addressed to, nothing else.
+func (m *mapped) checkWrite(ctx context.Context, key string) error {
+	addressed, ok := space.FromContext(ctx)
+	if of, rest := m.splitKey(key); ok && of != addressed {
+		name := rest[strings.LastIndexByte(rest, '/')+1:]
+		return apierrors.NewForbidden(m.resource, name, fmt.Errorf("it belongs to the system"))
+	}
+	return nil
+}
+
+// checkName refuses names that cannot be composed.
+func (m *mapped) checkName(key string) error {
+	_, rest := m.splitKey(key)
+	if m.layout != space.ClusterScoped {
+		return nil // upstream validates namespaces, by a4s' rule
+	}
+	tenant, native := space.SplitClusterName(rest)
+	if err := space.CheckClusterName(tenant, native); err != nil {
+		return apierrors.NewInvalid(m.kind(), native, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), native, err.Error())})
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package storage
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+)
+
+// tenantField is a field that every object has for selectors inside the
+// storage layer, and for nobody else: the tenant that its composite name says.
+const tenantField = "a4s.tenant"
+
+// Decorate puts the mapping into the options of every resource.
+func Decorate(inner generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	return &getter{inner: inner, kinds: kinds.New()}
+}
+
+type getter struct {
+	inner generic.RESTOptionsGetter
+	kinds *kinds.Table
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	opts, err := g.inner.GetRESTOptions(resource, example)
+	if err != nil {
+		return opts, err
+	}
+	inner := opts.Decorator
+	opts.Decorator = func(
+		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		layout, err := layoutOf(resource, keyFunc, newFunc)
+		if err != nil {
+			return nil, nil, fmt.Errorf("finding the layout of %s: %w", resource, err)
+		}
+		m := &mapped{
+			layout: layout, prefix: prefix, resource: resource, newFunc: newFunc,
+			class: kinds.Tenant, stamps: stamped(resource), triggers: len(trigger) == 0,
+		}
+		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
+			m.class = k.Class
+		}
+		if m.triggers {
+			// A watch of one space is then woken by what happens in it, and
+			// not by every event of the resource.
+			trigger = storage.IndexerFuncs{tenantField: m.tenantOfObject}
+		}
+		m.Interface, m.destroy, err = inner(config, prefix, func(obj runtime.Object) (string, error) {
+			key, err := keyFunc(obj)
+			return space.StoredKey(layout, prefix, key), err
+		}, newFunc, newListFunc, m.withTenant(attrs), trigger, indexers)
+		return m, m.destroy, err
+	}
+	return opts, nil
+}
+
+// layoutOf asks the resource's own key function how its keys are built.
+func layoutOf(resource schema.GroupResource, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object) (space.Layout, error) {
+	if resource == (schema.GroupResource{Resource: "namespaces"}) {
+		return space.Namespaces, nil
+	}
+	probe := newFunc()
+	accessor, err := meta.Accessor(probe)
+	if err != nil {
+		return 0, err
+	}
+	accessor.SetNamespace("probe")
+	accessor.SetName("name")
+	key, err := keyFunc(probe)
+	if err != nil {
+		return 0, err
+	}
+	if parent, ok := cutLast(key, "/name"); ok {
+		if _, namespaced := cutLast(parent, "/probe"); namespaced {
+			return space.Namespaced, nil
+		}
+	}
+	return space.ClusterScoped, nil
+}
+
+func cutLast(s, suffix string) (string, bool) {
+	if len(s) < len(suffix) || s[len(s)-len(suffix):] != suffix {
+		return s, false
+	}
+	return s[:len(s)-len(suffix)], true
+}
+
+// withTenant adds the tenant to the attributes that selectors see.
+func (m *mapped) withTenant(attrs storage.AttrFunc) storage.AttrFunc {
+	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		l, f, err := attrs(obj)
+		if err != nil {
+			return l, f, err
+		}
+		if f == nil {
+			f = fields.Set{}
+		}
+		f[tenantField] = m.tenantOfObject(obj)
+		return l, f, nil
+	}
+}
+
+// tenantOfObject is the tenant that the composite name of an object says.
+func (m *mapped) tenantOfObject(obj runtime.Object) string {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return ""
+	}
+	var tenant string
+	switch m.layout {
+	case space.Namespaced:
+		tenant, _ = space.SplitNamespace(accessor.GetNamespace())
+	case space.Namespaces:
+		tenant, _ = space.SplitNamespace(accessor.GetName())
+	default:
+		tenant, _ = space.SplitClusterName(accessor.GetName())
+	}
+	return tenant
+}

@@ -1,0 +1,125 @@
+package storage
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+)
+
+// mapped is the storage of one resource. What it does not override does not
+// depend on keys.
+type mapped struct {
+	storage.Interface
+	destroy  factory.DestroyFunc
+	layout   space.Layout
+	prefix   string
+	resource schema.GroupResource
+	newFunc  func() runtime.Object
+	class    kinds.Class
+	stamps   bool
+	// triggers is set when watches can be told apart by tenant in the cache.
+	triggers bool
+}
+
+func (m *mapped) key(key string) string { return space.StoredKey(m.layout, m.prefix, key) }
+
+// Create implements storage.Interface.
+func (m *mapped) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	if err := m.checkWrite(ctx, key); err != nil {
+		return err
+	}
+	if err := m.checkName(key); err != nil {
+		return err
+	}
+	if err := m.stamp(obj); err != nil {
+		return err
+	}
+	return m.Interface.Create(ctx, m.key(key), obj, out, ttl)
+}
+
+// Delete implements storage.Interface.
+func (m *mapped) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	if err := m.checkWrite(ctx, key); err != nil {
+		return err
+	}
+	return m.Interface.Delete(ctx, m.key(key), out, preconditions, validate, cached, opts)
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (m *mapped) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object,
+) error {
+	if err := m.checkWrite(ctx, key); err != nil {
+		return err
+	}
+	update := tryUpdate
+	if m.stamps {
+		update = func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			out, ttl, err := tryUpdate(input, meta)
+			if err == nil {
+				err = m.stamp(out)
+			}
+			return out, ttl, err
+		}
+	}
+	return m.Interface.GuaranteedUpdate(ctx, m.key(key), destination, ignoreNotFound, preconditions, update, cached)
+}
+
+// Get implements storage.Interface.
+func (m *mapped) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	if err := m.checkRead(ctx, key); err != nil {
+		return err
+	}
+	return m.Interface.Get(ctx, m.key(key), opts, out)
+}
+
+// GetList implements storage.Interface.
+func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	key, tenant, err := m.confine(ctx, key, &opts)
+	if err != nil {
+		return err
+	}
+	if err := m.Interface.GetList(ctx, key, opts, list); err != nil {
+		return err
+	}
+	return m.checkList(tenant, list)
+}
+
+// Watch implements storage.Interface.
+func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	key, tenant, err := m.confine(ctx, key, &opts)
+	if err != nil {
+		return nil, err
+	}
+	if tenant != "" && m.triggers {
+		fields := opts.Predicate.IndexFields
+		opts.Predicate.IndexFields = append(fields[:len(fields):len(fields)], tenantField)
+	}
+	return m.Interface.Watch(ctx, key, opts)
+}
+
+// splitKey is the tenant of a composite key and what lies below the prefix. A
+// key of a collection has no tenant of its own.
+func (m *mapped) splitKey(key string) (tenant string, rest string) {
+	rest = strings.Trim(strings.TrimPrefix(key, m.prefix), "/")
+	first, _, _ := strings.Cut(rest, "/")
+	switch {
+	case first == "":
+		return "", ""
+	case m.layout == space.ClusterScoped:
+		tenant, _ = space.SplitClusterName(first)
+	default:
+		tenant, _ = space.SplitNamespace(first)
+	}
+	return tenant, rest
+}
