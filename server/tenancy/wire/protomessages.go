@@ -1,0 +1,404 @@
+package wire
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// Numbers of the fields of metav1.ObjectMeta, which can never change.
+const (
+	metaName            = 1
+	metaNamespace       = 3
+	metaSelfLink        = 4
+	metaLabels          = 11
+	metaOwnerReferences = 13
+)
+
+// Numbers of the fields of a map's entry, of metav1.LabelSelector and of its
+// requirements.
+const (
+	entryKey                 = 1
+	entryValue               = 2
+	selectorMatchLabels      = 1
+	selectorMatchExpressions = 2
+	requirementKey           = 1
+	requirementValues        = 3
+)
+
+const namespaceNameLabel = "kubernetes.io/metadata.name"
+
+// ownerRef are the numbers of metav1.OwnerReference.
+func ownerRef() *protoRef { return &protoRef{kind: 1, name: 3, apiVersion: 5} }
+
+// identity reads the namespace and the name of an object.
+func (p *protoPlan) identity(b []byte, at int) (namespace, name string, err error) {
+	for s := newScanner(b, at); ; {
+		f, ok, err := s.next()
+		if err != nil || !ok {
+			return namespace, name, err
+		}
+		if field := p.field(f.number); field == nil || !field.meta {
+			continue
+		}
+		for s := newScanner(f.value, f.at); ; {
+			f, ok, err := s.next()
+			if err != nil {
+				return "", "", err
+			}
+			if !ok {
+				break
+			}
+			switch f.number {
+			case metaName:
+				name = string(f.value)
+			case metaNamespace:
+				namespace = string(f.value)
+			}
+		}
+	}
+}
+
+// owner is the tenant whose object it is, by its composite namespace and name,
+// or ErrForeign if the view does not show him.
+func (t *protoTranslator) owner(namespace, name string) (string, error) {
+	viewer := t.v.Tenant
+	if viewer == space.All {
+		viewer = space.System
+	}
+	tenant := viewer
+	switch {
+	case name == "" && namespace == "":
+		// A bookmark, or a review: an answer that is no stored object.
+		return viewer, nil
+	case namespace != "":
+		tenant, _ = space.SplitNamespace(namespace)
+	case t.r.Namespaced:
+	case t.group == "" && t.kind == "Namespace":
+		tenant, _ = space.SplitNamespace(name)
+	case t.group == rbacGroup && t.kind == "ClusterRole" && t.v.SharedClusterRole(name):
+		tenant = space.System
+	case t.v.ClusterScoped(t.group, t.kind):
+		tenant, _ = space.SplitClusterName(name)
+	case t.r.MayBeSystem:
+		tenant = space.System
+	}
+	switch {
+	case t.v.Tenant == space.All, tenant == viewer, tenant == space.System && (t.r.MayBeSystem || viewer == ""):
+		return tenant, nil
+	}
+	return "", fmt.Errorf("%w: %s", ErrForeign, t.kind)
+}
+
+// path is the full path of an object as t.v shows it.
+func (t *protoTranslator) path(namespace, name string) (string, error) {
+	r := t.r
+	if r.Version == "" || r.Resource == "" {
+		return "", nil
+	}
+	native, err := t.v.Namespace(Out, namespace)
+	if err != nil {
+		return "", err
+	}
+	if name, err = t.v.Name(Out, t.group, t.kind, name); err != nil {
+		return "", err
+	}
+	return protoFullPath(r, t.v.Tenant, native, name), nil
+}
+
+func protoFullPath(r Resource, tenant, namespace, name string) string {
+	path := "/api/" + r.Version
+	if r.Group != "" {
+		path = "/apis/" + r.Group + "/" + r.Version
+	}
+	path += "/tenants/" + tenant
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	return path + "/" + r.Resource + "/" + name
+}
+
+// appendMeta appends the ObjectMeta of an object. More says what the table has
+// on it beyond the rules for all objects.
+func (t *protoTranslator) appendMeta(dst, b []byte, at int, more *protoPlan) ([]byte, error) {
+	for s := newScanner(b, at); ; {
+		f, ok, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		p := more.field(f.number)
+		switch f.number {
+		case metaName, metaNamespace, metaSelfLink, metaLabels, metaOwnerReferences:
+			if f.kind != protowire.BytesType {
+				return nil, malformed(f.at, "a field of the metadata has the wrong type")
+			}
+		default:
+			if p != nil && f.kind != protowire.BytesType {
+				return nil, malformed(f.at, "a field of the metadata has the wrong type")
+			}
+		}
+		switch f.number {
+		case metaName:
+			name, err := t.v.Name(t.d, t.group, t.kind, string(f.value))
+			if err != nil {
+				return nil, err
+			}
+			dst = appendString(dst, f, name)
+		case metaNamespace:
+			namespace, err := t.v.Namespace(t.d, string(f.value))
+			if err != nil {
+				return nil, err
+			}
+			dst = appendString(dst, f, namespace)
+		case metaSelfLink:
+		case metaLabels:
+			namespaces := t.group == "" && t.kind == "Namespace" || p != nil && p.op == NamespaceLabels
+			dst, err = t.appendLabel(dst, f, namespaces, true)
+		case metaOwnerReferences:
+			dst, err = t.appendRef(dst, f, ownerRef())
+		default:
+			if p == nil {
+				dst = append(dst, f.all...)
+				continue
+			}
+			dst, err = t.appendField(dst, f, p)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if t.selfLink != "" {
+		dst = protowire.AppendString(protowire.AppendTag(dst, metaSelfLink, protowire.BytesType), t.selfLink)
+	}
+	return dst, nil
+}
+
+// appendRef appends a reference. What its name is depends on fields that may
+// come after it, so it is read twice.
+func (t *protoTranslator) appendRef(dst []byte, f protoValue, ref *protoRef) ([]byte, error) {
+	kind, group, err := ref.read(f)
+	if err != nil {
+		return nil, err
+	}
+	return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
+		switch number {
+		case ref.name:
+			return t.v.Name(t.d, group, kind, s)
+		case ref.namespace:
+			return t.v.Namespace(t.d, s)
+		}
+		return s, nil
+	})
+}
+
+// appendSubject appends an RBAC subject.
+func (t *protoTranslator) appendSubject(dst []byte, f protoValue, ref *protoRef) ([]byte, error) {
+	kind, _, err := ref.read(f)
+	if err != nil {
+		return nil, err
+	}
+	return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
+		switch {
+		case number == ref.namespace:
+			return t.v.Namespace(t.d, s)
+		case number == ref.name && kind == "User":
+			return t.v.User(t.d, s)
+		case number == ref.name && kind == "Group":
+			return t.v.Group(t.d, s)
+		}
+		return s, nil
+	})
+}
+
+// read finds out what a reference is to.
+func (r *protoRef) read(f protoValue) (kind, group string, err error) {
+	var apiVersion string
+	for s := newScanner(f.value, f.at); ; {
+		f, ok, err := s.next()
+		if err != nil {
+			return "", "", err
+		}
+		if !ok {
+			break
+		}
+		switch f.number {
+		case r.kind:
+			kind = string(f.value)
+		case r.apiVersion:
+			apiVersion = string(f.value)
+		case r.apiGroup:
+			group = string(f.value)
+		default:
+			continue
+		}
+		if f.kind != protowire.BytesType {
+			return "", "", malformed(f.at, "a string of a reference has the wrong type")
+		}
+	}
+	if group == "" && apiVersion != "" {
+		gv, _ := schema.ParseGroupVersion(apiVersion) //nolint:errcheck // what cannot be read names no kind of ours
+		group = gv.Group
+	}
+	return kind, group, nil
+}
+
+// appendStrings appends a message with its strings translated by number.
+func (t *protoTranslator) appendStrings(dst []byte, f protoValue, translate func(protowire.Number, string) (string, error)) ([]byte, error) {
+	return t.appendNested(dst, f, func(dst []byte) ([]byte, error) {
+		for s := newScanner(f.value, f.at); ; {
+			f, ok, err := s.next()
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				return dst, nil
+			}
+			if f.kind != protowire.BytesType {
+				dst = append(dst, f.all...)
+				continue
+			}
+			text, err := translate(f.number, string(f.value))
+			if err != nil {
+				return nil, err
+			}
+			dst = appendString(dst, f, text)
+		}
+	})
+}
+
+// entry reads an entry of a map.
+func entry(f protoValue) (key, value []byte, err error) {
+	for s := newScanner(f.value, f.at); ; {
+		f, ok, err := s.next()
+		if err != nil || !ok {
+			return key, value, err
+		}
+		switch f.number {
+		case entryKey:
+			key = f.value
+		case entryValue:
+			value = f.value
+		default:
+			continue
+		}
+		// The readers that are generated for Kubernetes do not look at the
+		// type here, so another one would mean something else to them.
+		if f.kind != protowire.BytesType {
+			return nil, nil, malformed(f.at, "an entry of a map has the wrong type")
+		}
+	}
+}
+
+// appendEntry appends an entry of a map that the table has keys of.
+func (t *protoTranslator) appendEntry(dst []byte, f protoValue, p *protoField) ([]byte, error) {
+	key, _, err := entry(f)
+	if err != nil {
+		return nil, err
+	}
+	of := p.keys[string(key)]
+	if of == nil {
+		of = p.keys["*"]
+	}
+	if of == nil {
+		return append(dst, f.all...), nil
+	}
+	plan := &protoPlan{}
+	plan.set(entryValue, of)
+	return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendMessage(dst, f.value, f.at, plan) })
+}
+
+// appendLabel appends an entry of labels, or of the matchLabels of a selector.
+// Nobody but the storage layer has a say in the tenant's label.
+func (t *protoTranslator) appendLabel(dst []byte, f protoValue, namespaces, strip bool) ([]byte, error) {
+	key, _, err := entry(f)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case strip && string(key) == space.Label:
+		return dst, nil
+	case namespaces && string(key) == namespaceNameLabel:
+		return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
+			if number != entryValue {
+				return s, nil
+			}
+			return t.v.Namespace(t.d, s)
+		})
+	}
+	return append(dst, f.all...), nil
+}
+
+// appendSelector appends a LabelSelector over namespaces.
+func (t *protoTranslator) appendSelector(dst, b []byte, at int) ([]byte, error) {
+	for s := newScanner(b, at); ; {
+		f, ok, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		switch {
+		case f.number != selectorMatchLabels && f.number != selectorMatchExpressions:
+			dst = append(dst, f.all...)
+		case f.kind != protowire.BytesType:
+			return nil, malformed(f.at, "a field of a selector has the wrong type")
+		case f.number == selectorMatchLabels:
+			dst, err = t.appendLabel(dst, f, true, true)
+		default:
+			dst, err = t.appendRequirement(dst, f)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if t.d == In && !space.IsSystem(t.v.Tenant) {
+		label := protowire.AppendString(protowire.AppendTag(nil, entryKey, protowire.BytesType), space.Label)
+		label = protowire.AppendString(protowire.AppendTag(label, entryValue, protowire.BytesType), t.v.Tenant)
+		dst = protowire.AppendBytes(protowire.AppendTag(dst, selectorMatchLabels, protowire.BytesType), label)
+	}
+	return dst, nil
+}
+
+func (t *protoTranslator) appendRequirement(dst []byte, f protoValue) ([]byte, error) {
+	var key []byte
+	for s := newScanner(f.value, f.at); ; {
+		f, ok, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		if f.number == requirementKey {
+			key = f.value
+		}
+	}
+	if string(key) != namespaceNameLabel {
+		return append(dst, f.all...), nil
+	}
+	return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
+		if number != requirementValues {
+			return s, nil
+		}
+		return t.v.Namespace(t.d, s)
+	})
+}
+
+// appendExtra appends the entry that says whose user it is. It comes last, and
+// of two entries with one key the last counts.
+func (t *protoTranslator) appendExtra(dst []byte, number protowire.Number) []byte {
+	if space.IsSystem(t.v.Tenant) {
+		return dst
+	}
+	value := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), t.v.Tenant)
+	b := protowire.AppendString(protowire.AppendTag(nil, entryKey, protowire.BytesType), space.Extra)
+	b = protowire.AppendBytes(protowire.AppendTag(b, entryValue, protowire.BytesType), value)
+	return protowire.AppendBytes(protowire.AppendTag(dst, number, protowire.BytesType), b)
+}
