@@ -42,6 +42,9 @@ type Options struct {
 	// ServiceCIDR and ClusterCIDR are the ranges of the cluster's reverse
 	// zones.
 	ServiceCIDR, ClusterCIDR netip.Prefix
+	// Pods tells whose pod is behind an address. Without it everybody gets
+	// the names of the system space.
+	Pods Pods
 	// ResolvConf names the upstream resolvers; empty means /etc/resolv.conf.
 	ResolvConf string
 	// Listen replaces port 53 of ClusterDNS. If it is valid, the server makes
@@ -64,7 +67,7 @@ func New(o Options) component.Component {
 type server struct {
 	Options
 	find      func() ([]string, error)                                           // the upstream resolvers
-	newStore  func(kubernetes.Interface) (clusterStore, error)                   // the store
+	newStore  func(kubernetes.Interface, *sourceTable) (clusterStore, error)     // the store
 	listening func(addr netip.AddrPort)                                          // told once the sockets are open
 	prepare   func(ctx context.Context, addr netip.Addr, notrack *noTrack) error // link and rules
 }
@@ -94,7 +97,7 @@ func (s *server) run(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
-	store, err := s.newStore(s.Client)
+	store, err := s.newStore(s.Client, &sourceTable{pods: s.Pods})
 	if err != nil {
 		return fmt.Errorf("making informers: %w", err)
 	}
@@ -189,7 +192,9 @@ func (s *server) complete() error {
 		}
 	}
 	if s.newStore == nil {
-		s.newStore = func(c kubernetes.Interface) (clusterStore, error) { return newInformerStore(c) }
+		s.newStore = func(c kubernetes.Interface, sources *sourceTable) (clusterStore, error) {
+			return newInformerStore(c, sources)
+		}
 	}
 	if s.prepare == nil {
 		s.prepare = prepare

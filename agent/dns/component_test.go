@@ -207,7 +207,7 @@ type sources struct {
 	seen []netip.Addr
 }
 
-func (s *sources) View(a netip.Addr) Records {
+func (s *sources) View(a netip.Addr) (Records, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, a)

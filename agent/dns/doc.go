@@ -15,7 +15,10 @@
 // Invariants: until all informers have synced, names of the cluster are
 // answered SERVFAIL, never NXDOMAIN. Names of the cluster domain never leave
 // the node. Answers about the cluster are never cached, since a cache is
-// shared between sources. The package keeps no state between two runs except
+// shared between sources. A pod of a tenant gets the tenant's own names, in
+// native form, those of shared Services, and the API's; for everything else in
+// the cluster it gets the same answer as for a name that does not exist. Who
+// is no pod and no address of this node is refused. The package keeps no state between two runs except
 // the link and the rules, which stay until Cleanup.
 //
 // Only the agent's wiring and killall may import it. It imports client-go and

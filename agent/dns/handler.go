@@ -35,6 +35,13 @@ func (h *handler) Name() string { return "a4s" }
 func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	state := request.Request{W: w, Req: r}
 	name, qtype := state.Name(), state.QType()
+	view, known := h.view(w)
+	if !known {
+		if !h.store.Synced() {
+			return dns.RcodeServerFailure, nil // it may become known
+		}
+		return dns.RcodeRefused, nil
+	}
 	if dns.IsSubDomain(h.zone.name, name) {
 		if !h.store.Synced() {
 			return dns.RcodeServerFailure, nil
@@ -42,7 +49,7 @@ func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 		if qtype == dns.TypeAXFR || qtype == dns.TypeIXFR {
 			return dns.RcodeRefused, nil
 		}
-		found, exists := h.zone.lookup(h.view(w), name)
+		found, exists := h.zone.lookup(view, name)
 		return h.answer(ctx, state, h.zone.name, found, exists)
 	}
 	if rev, ok := parseReverse(name); ok {
@@ -50,12 +57,12 @@ func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 			if !h.store.Synced() {
 				return dns.RcodeServerFailure, nil
 			}
-			return h.answerReverse(ctx, state, apex, rev)
+			return h.answerReverse(ctx, state, view, apex, rev)
 		}
 		// An endpoint may have an address outside the cluster's ranges, such
 		// as a node's; it is ours only as far as it has a name.
 		if qtype == dns.TypePTR && rev.full() && h.store.Synced() {
-			if found, ok := h.zone.reverse(h.view(w), rev.prefix.Addr()); ok {
+			if found, ok := h.zone.reverse(view, rev.prefix.Addr()); ok {
 				return h.answer(ctx, state, name, found, true)
 			}
 		}
@@ -64,10 +71,10 @@ func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 }
 
 // answerReverse answers a name of the reverse zone apex.
-func (h *handler) answerReverse(ctx context.Context, state request.Request, apex string, rev reverseName) (int, error) {
+func (h *handler) answerReverse(ctx context.Context, state request.Request, view Records, apex string, rev reverseName) (int, error) {
 	found, exists := node{}, !rev.below // prefixes of addresses exist, as names without records
 	if rev.full() {
-		found, exists = h.zone.reverse(h.view(state.W), rev.prefix.Addr())
+		found, exists = h.zone.reverse(view, rev.prefix.Addr())
 	}
 	if state.Name() == apex {
 		found.apex, exists = true, true
@@ -85,7 +92,7 @@ func (h *handler) reverseZone(rev reverseName) (string, bool) {
 }
 
 // view returns what the client behind w may see.
-func (h *handler) view(w dns.ResponseWriter) Records {
+func (h *handler) view(w dns.ResponseWriter) (Records, bool) {
 	var source netip.Addr
 	switch a := w.RemoteAddr().(type) {
 	case *net.UDPAddr:

@@ -14,12 +14,15 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 // Names of the indices.
 const (
 	byAddress = "address"
 	byService = "service"
+	bySharing = "sharing" // shared Services by their namespace
 )
 
 // informerStore is the Store over the informers of one API server. It answers
@@ -27,17 +30,19 @@ const (
 type informerStore struct {
 	factory                      informers.SharedInformerFactory
 	namespaces, services, slices cache.SharedIndexInformer
+	sources                      *sourceTable
 }
 
-func newInformerStore(client kubernetes.Interface) (*informerStore, error) {
+func newInformerStore(client kubernetes.Interface, sources *sourceTable) (*informerStore, error) {
 	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	s := &informerStore{
 		factory:    f,
 		namespaces: f.Core().V1().Namespaces().Informer(),
 		services:   f.Core().V1().Services().Informer(),
 		slices:     f.Discovery().V1().EndpointSlices().Informer(),
+		sources:    sources,
 	}
-	if err := s.services.AddIndexers(cache.Indexers{byAddress: serviceAddresses}); err != nil {
+	if err := s.services.AddIndexers(cache.Indexers{byAddress: serviceAddresses, bySharing: serviceSharing}); err != nil {
 		return nil, err
 	}
 	err := s.slices.AddIndexers(cache.Indexers{byAddress: sliceAddresses, byService: sliceService})
@@ -68,8 +73,17 @@ func (s *informerStore) Synced() bool {
 	return s.namespaces.HasSynced() && s.services.HasSynced() && s.slices.HasSynced()
 }
 
-// View implements Store: every source sees the whole cluster.
-func (s *informerStore) View(netip.Addr) Records { return s }
+// View implements Store. The informers' own names are the system's view.
+func (s *informerStore) View(source netip.Addr) (Records, bool) {
+	tenant, known := s.sources.tenant(source)
+	switch {
+	case !known:
+		return nil, false
+	case space.IsSystem(tenant):
+		return s, true
+	}
+	return tenantView{s, tenant}, true
+}
 
 // Namespace implements Records.
 func (s *informerStore) Namespace(name string) bool {
@@ -138,7 +152,7 @@ func (s *informerStore) slicesBy(index, key string) []*discoveryv1.EndpointSlice
 }
 
 func toService(s *corev1.Service) Service {
-	out := Service{Namespace: s.Namespace, Name: s.Name}
+	out := Service{Namespace: s.Namespace, Name: s.Name, Shared: isShared(s)}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		out.ExternalName = s.Spec.ExternalName
 		return out
@@ -237,6 +251,18 @@ func serviceAddresses(obj any) ([]string, error) {
 	return keys, nil
 }
 
+func serviceSharing(obj any) ([]string, error) {
+	if s, ok := obj.(*corev1.Service); ok && isShared(s) {
+		return []string{s.Namespace}, nil
+	}
+	return nil, nil
+}
+
+func isShared(s *corev1.Service) bool {
+	tenant, _ := space.SplitNamespace(s.Namespace)
+	return space.IsSystem(tenant) && s.Annotations[space.Shared] == "true"
+}
+
 func sliceAddresses(obj any) ([]string, error) {
 	sl, ok := obj.(*discoveryv1.EndpointSlice)
 	if !ok {
@@ -260,8 +286,12 @@ func sliceService(obj any) ([]string, error) {
 // trim drops what DNS never reads: every node holds every service.
 func trim(obj any) (any, error) {
 	if m, err := meta.Accessor(obj); err == nil {
+		var kept map[string]string
+		if m.GetAnnotations()[space.Shared] == "true" {
+			kept = map[string]string{space.Shared: "true"}
+		}
 		m.SetManagedFields(nil)
-		m.SetAnnotations(nil)
+		m.SetAnnotations(kept)
 		m.SetOwnerReferences(nil)
 	}
 	if sl, ok := obj.(*discoveryv1.EndpointSlice); ok {

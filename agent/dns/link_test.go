@@ -75,8 +75,8 @@ func TestRoleNode(t *testing.T) {
 	h := newHarness(t, nil, cluster()...)
 	h.Listen = netip.AddrPort{}
 	var seen sources
-	h.newStore = func(c kubernetes.Interface) (clusterStore, error) {
-		s, err := newInformerStore(c)
+	h.newStore = func(c kubernetes.Interface, table *sourceTable) (clusterStore, error) {
+		s, err := newInformerStore(c, table)
 		seen.clusterStore = s
 		return &seen, err
 	}

@@ -11,8 +11,8 @@ type Store interface {
 	// that, an absent record means nothing.
 	Synced() bool
 	// View returns what the client at source may see, in the names that this
-	// client uses.
-	View(source netip.Addr) Records
+	// client uses; false if nobody knows who that is.
+	View(source netip.Addr) (Records, bool)
 }
 
 // Records is what one client may see of the cluster. Names passed in are in
@@ -41,6 +41,8 @@ type Service struct {
 	// ExternalName is set for services of that type only.
 	ExternalName string
 	Ports        []Port
+	// Shared says that the system space lends the service to tenants.
+	Shared bool
 }
 
 // Port is a port of a service or of an endpoint. Protocol is in lower case.

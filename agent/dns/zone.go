@@ -64,49 +64,60 @@ func (z *zone) lookup(v Records, name string) (node, bool) {
 	return node{}, false
 }
 
-// service finds the node at path below svc.
+// service finds the node at path below svc. The namespace is the last label;
+// that of a tenant, which only the system sees, has two.
 func (z *zone) service(v Records, path []string) (node, bool) {
+	if len(path) == 0 {
+		return node{}, true
+	}
+	found, ok := z.serviceIn(v, path[len(path)-1], path[:len(path)-1])
+	if n := len(path); !ok && n > 1 {
+		return z.serviceIn(v, path[n-2]+"."+path[n-1], path[:n-2])
+	}
+	return found, ok
+}
+
+// serviceIn finds the node at path below namespace.
+func (z *zone) serviceIn(v Records, namespace string, path []string) (node, bool) {
 	n := len(path)
 	switch {
 	case n == 0:
-		return node{}, true
-	case n == 1:
-		return node{}, v.Namespace(path[0])
-	case n > 4:
+		return node{}, v.Namespace(namespace)
+	case n > 3:
 		return node{}, false
 	}
-	svc, ok := v.Service(path[n-1], path[n-2])
+	svc, ok := v.Service(namespace, path[n-1])
 	if !ok {
 		return node{}, false
 	}
 	if svc.ExternalName != "" {
 		if _, err := netip.ParseAddr(svc.ExternalName); err == nil {
-			return node{}, n == 2 // an address is not a name: no record
+			return node{}, n == 1 // an address is not a name: no record
 		}
-		return node{alias: dns.CanonicalName(svc.ExternalName)}, n == 2
+		return node{alias: dns.CanonicalName(svc.ExternalName)}, n == 1
 	}
 	backends := z.backends(v, svc)
 	if svc.Headless && len(backends) == 0 {
 		return node{}, false // section 2.4.1
 	}
-	if n == 2 {
+	if n == 1 {
 		return collect(backends, func(Port) bool { return true }), true
 	}
-	if proto, ok := strings.CutPrefix(path[n-3], "_"); ok {
+	if proto, ok := strings.CutPrefix(path[n-2], "_"); ok {
 		// Unnamed ports have no record of their own.
 		match := func(p Port) bool { return p.Name != "" && p.Protocol == proto }
-		if n == 4 {
+		if n == 3 {
 			port, underscore := strings.CutPrefix(path[0], "_")
 			match = func(p Port) bool { return underscore && port != "" && p.Name == port && p.Protocol == proto }
 		}
 		found := node{targets: collect(backends, match).targets}
 		exists := len(found.targets) > 0
-		if n == 3 {
+		if n == 2 {
 			found.targets = nil
 		}
 		return found, exists
 	}
-	if n == 3 && svc.Headless {
+	if n == 2 && svc.Headless {
 		host := path[0]
 		backends = slices.DeleteFunc(backends, func(b backend) bool { return b.label != host })
 		return collect(backends, func(Port) bool { return true }), len(backends) > 0
@@ -170,10 +181,11 @@ func (z *zone) pod(v Records, path []string) (node, bool) {
 		return node{}, true
 	case 1:
 		return node{}, v.Namespace(path[0])
-	case 2:
-		if a, ok := undashed(path[0]); ok && v.Namespace(path[1]) {
+	case 2, 3:
+		if a, ok := undashed(path[0]); ok && v.Namespace(strings.Join(path[1:], ".")) {
 			return node{addrs: []netip.Addr{a}}, true
 		}
+		return node{}, len(path) == 2 && v.Namespace(path[0]+"."+path[1])
 	}
 	return node{}, false
 }
