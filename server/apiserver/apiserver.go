@@ -147,7 +147,8 @@ func (o Options) flags() map[string]string {
 		"anonymous-auth":    "false",
 		// Service addresses are routable only where kube-proxy runs, which a
 		// server without a node does not.
-		"enable-aggregator-routing":     "true",
+		"enable-aggregator-routing": "true",
+		// RBAC is asked by the Access seam, see withoutRBAC.
 		"authorization-mode":            "Node,RBAC",
 		"enable-admission-plugins":      "NodeRestriction",
 		"bind-address":                  o.BindAddress,

@@ -19,11 +19,13 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 )
 
 // compose builds the chain aggregator -> built-in APIs -> CRDs -> not found,
 // as kube-apiserver does, with the seams in place before each part is made.
 func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.APIAggregator, error) {
+	rbac := seams.withoutRBAC(opts)
 	generic, informers, storageFactory, err := controlplaneapiserver.BuildGenericConfig(
 		opts.CompletedOptions,
 		[]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
@@ -33,7 +35,11 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	if err != nil {
 		return nil, fmt.Errorf("building the generic configuration: %w", err)
 	}
-	if err := seams.applyGeneric(generic, informers); err != nil {
+	if rbac {
+		// The default roles are wanted although upstream does not judge by them.
+		generic.DisabledPostStartHooks.Delete(rbacrest.PostStartHookName)
+	}
+	if err := seams.applyGeneric(generic, informers, rbac); err != nil {
 		return nil, err
 	}
 	if informers, err = seams.applyAdmission(opts, generic, informers); err != nil {

@@ -6,7 +6,10 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -36,7 +39,7 @@ func newKubeAPIs(config controlplane.CompletedConfig, seams Seams, next generica
 	if err != nil {
 		return nil, fmt.Errorf("making the storage of the built-in APIs: %w", err)
 	}
-	if err := server.InstallAPIs(seams.extend(providers)...); err != nil {
+	if err := server.InstallAPIs(seams.extend(providers, config.ControlPlane.Generic)...); err != nil {
 		return nil, err
 	}
 	return server, addHooks(server.GenericAPIServer, config, client)
@@ -82,56 +85,63 @@ func addHooks(server *genericapiserver.GenericAPIServer, config controlplane.Com
 	})
 }
 
-// extend adds the resources of the seam to the provider of the core group.
-func (s Seams) extend(providers []controlplaneapiserver.RESTStorageProvider) []controlplaneapiserver.RESTStorageProvider {
-	if s.Core == nil {
-		return providers
+// Group changes the storage of a group of upstream, by path, before it is
+// installed. Only its version v1 can be changed.
+type Group func(generic.RESTOptionsGetter, GroupConfig, map[string]rest.Storage) error
+
+// GroupConfig is what the server decides by.
+type GroupConfig struct {
+	Authenticator authenticator.Request
+	Audiences     []string
+	Authorizer    authorizer.Authorizer
+}
+
+// extend puts the seam of groups into their providers.
+func (s Seams) extend(providers []controlplaneapiserver.RESTStorageProvider, config genericapiserver.CompletedConfig) []controlplaneapiserver.RESTStorageProvider {
+	decide := GroupConfig{
+		Authenticator: config.Authentication.Authenticator,
+		Audiences:     config.Authentication.APIAudiences,
+		Authorizer:    config.Authorization.Authorizer,
 	}
 	for i, p := range providers {
-		if p.GroupName() != "" {
+		change, ok := s.Groups[p.GroupName()]
+		if !ok {
 			continue
 		}
-		core := extendedCore{RESTStorageProvider: p, extra: s}
+		extended := extendedGroup{RESTStorageProvider: p, change: change, config: decide}
 		if hooked, ok := p.(genericapiserver.PostStartHookProvider); ok {
-			providers[i] = hookedCore{core, hooked}
+			providers[i] = hookedGroup{extended, hooked}
 		} else {
-			providers[i] = core
+			providers[i] = extended
 		}
 	}
 	return providers
 }
 
-// extendedCore is a provider of the core group that has further resources.
-type extendedCore struct {
+// extendedGroup is a provider whose storage is changed by a seam.
+type extendedGroup struct {
 	controlplaneapiserver.RESTStorageProvider
-	extra Seams
+	change Group
+	config GroupConfig
 }
 
-// hookedCore keeps the hook of the provider within, which its installer looks
+// hookedGroup keeps the hook of the provider within, which its installer looks
 // for by a type assertion.
-type hookedCore struct {
-	extendedCore
+type hookedGroup struct {
+	extendedGroup
 	genericapiserver.PostStartHookProvider
 }
 
 // NewRESTStorage implements controlplaneapiserver.RESTStorageProvider.
-func (c extendedCore) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
-	info, err := c.RESTStorageProvider.NewRESTStorage(source, getter)
+func (g extendedGroup) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+	info, err := g.RESTStorageProvider.NewRESTStorage(source, getter)
 	if err != nil {
 		return info, err
 	}
-	extra, err := c.extra.Core(getter)
-	if err != nil {
-		return info, err
+	if v1 := info.VersionedResourcesStorageMap["v1"]; v1 != nil {
+		err = g.change(getter, g.config, v1)
 	}
-	const version = "v1"
-	for path, storage := range extra {
-		if _, taken := info.VersionedResourcesStorageMap[version][path]; taken {
-			return info, fmt.Errorf("the core group already has %q", path)
-		}
-		info.VersionedResourcesStorageMap[version][path] = storage
-	}
-	return info, nil
+	return info, err
 }
 
 // definitions are upstream's OpenAPI models and those of the seam.

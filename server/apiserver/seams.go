@@ -3,13 +3,13 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -17,6 +17,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	authzmodes "k8s.io/kubernetes/pkg/kubeapiserver/authorizer/modes"
 )
 
 // Seams are the places where a4s extends the upstream API server. A nil field
@@ -32,18 +33,18 @@ type Seams struct {
 	Authenticator func(authenticator.Request) authenticator.Request
 	// Access wraps the authorization of every request and of everything in
 	// the server that asks it, and what tells users their own rules. The
-	// informers are the server's and not started yet.
-	Access func(informers.SharedInformerFactory, authorizer.Authorizer, authorizer.RuleResolver) (authorizer.Authorizer, authorizer.RuleResolver, error)
+	// informers are the server's and not started yet. Upstream's authorizer
+	// comes without RBAC, which is for the seam to add if it is wanted.
+	Access func(f informers.SharedInformerFactory, a authorizer.Authorizer, r authorizer.RuleResolver, rbac bool) (authorizer.Authorizer, authorizer.RuleResolver, error)
 	// Admission extends the admission plugins.
 	Admission Admission
 	// CRDs gets the definitions of custom resources that the server knows.
 	CRDs func(crdinformers.CustomResourceDefinitionInformer)
 	// Fairness wraps what admits requests by priority and fairness.
 	Fairness func(utilflowcontrol.Interface) utilflowcontrol.Interface
-	// Core adds resources to version v1 of the core group, by path. It gets
-	// the options that upstream's resources get.
-	Core func(generic.RESTOptionsGetter) (map[string]rest.Storage, error)
-	// Definitions are the OpenAPI models of what Core adds. A type may be
+	// Groups changes the storage of upstream's groups, by their names.
+	Groups map[string]Group
+	// Definitions are the OpenAPI models of what Groups adds. A type may be
 	// its own internal version.
 	Definitions common.GetOpenAPIDefinitions
 }
@@ -61,7 +62,7 @@ type Admission interface {
 
 // applyGeneric puts the seams into the configuration that all servers of the
 // chain are derived from.
-func (s Seams) applyGeneric(c *genericapiserver.Config, f informers.SharedInformerFactory) error {
+func (s Seams) applyGeneric(c *genericapiserver.Config, f informers.SharedInformerFactory, rbac bool) error {
 	if s.Storage != nil {
 		c.RESTOptionsGetter = s.Storage(c.RESTOptionsGetter)
 	}
@@ -79,10 +80,25 @@ func (s Seams) applyGeneric(c *genericapiserver.Config, f informers.SharedInform
 		return nil
 	}
 	var err error
-	if c.Authorization.Authorizer, c.RuleResolver, err = s.Access(f, c.Authorization.Authorizer, c.RuleResolver); err != nil {
+	if c.Authorization.Authorizer, c.RuleResolver, err = s.Access(f, c.Authorization.Authorizer, c.RuleResolver, rbac); err != nil {
 		return fmt.Errorf("setting up authorization: %w", err)
 	}
 	return nil
+}
+
+// withoutRBAC takes RBAC out of what upstream decides by, if a seam is there to
+// do it: upstream's looks at the bindings of every space at once.
+func (s Seams) withoutRBAC(opts options.CompletedOptions) (rbac bool) {
+	modes := opts.Authorization.Modes
+	if s.Access == nil || !slices.Contains(modes, authzmodes.ModeRBAC) {
+		return false
+	}
+	modes = slices.DeleteFunc(slices.Clone(modes), func(m string) bool { return m == authzmodes.ModeRBAC })
+	if len(modes) == 0 {
+		modes = []string{authzmodes.ModeAlwaysDeny} // it has no opinion
+	}
+	opts.Authorization.Modes = modes
+	return true
 }
 
 // applyAdmission puts the admission seam into the options before the plugins

@@ -16,6 +16,8 @@ import (
 
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/authn"
 )
 
 // identity is who sent a request.
@@ -77,6 +79,10 @@ func (s *Supervisor) authenticateCert(r *http.Request) (identity, error) {
 		return identity{}, unauthorized("the client certificate is not valid for this cluster", err)
 	}
 	id := identity{name: cert.Subject.CommonName}
+	// The groups of a tenant's certificate mean nothing outside his space.
+	if who, err := authn.FromCertificate(cert); err != nil || !space.IsSystem(who.Tenant) {
+		return identity{}, refusal(http.StatusForbidden, metav1.StatusReasonForbidden, id.name+" is neither a node nor an administrator")
+	}
 	if slices.Contains(cert.Subject.Organization, pki.GroupMasters) {
 		id.admin = true
 		return id, nil

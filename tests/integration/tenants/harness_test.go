@@ -4,6 +4,7 @@ package tenants_test
 
 import (
 	"context"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/vishvananda/netlink"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	restclient "k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/component"
@@ -84,7 +87,7 @@ func serve(t *testing.T) *api {
 		BindAddress: "0.0.0.0", Port: port, AdvertiseAddress: net.ParseIP(address),
 		ServiceCIDR: "10.43.0.0/16", ServiceNodePortRange: "30000-32767", ClusterDomain: "cluster.local",
 		Datastore: datastore.Endpoint{URLs: []string{store.ClientURL()}, CAFile: files.EtcdServerCA.Cert, CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key},
-		Seams:     apiserver.Seams{Core: registry.Storage, Definitions: registry.Definitions},
+		Seams:     apiserver.Seams{Groups: map[string]apiserver.Group{"": addTenants}, Definitions: registry.Definitions},
 		Log:       log,
 		Files: apiserver.Files{
 			ClientCA:    files.ClientCA.Cert,
@@ -103,10 +106,10 @@ func serve(t *testing.T) *api {
 }
 
 // config is a client of the API with one of the identities of the PKI.
-func (a *api) config(pair pki.Pair) *rest.Config {
-	return &rest.Config{
+func (a *api) config(pair pki.Pair) *restclient.Config {
+	return &restclient.Config{
 		Host:            "https://127.0.0.1:6443",
-		TLSClientConfig: rest.TLSClientConfig{CAFile: a.files.ServerCA.Cert, CertFile: pair.Cert, KeyFile: pair.Key},
+		TLSClientConfig: restclient.TLSClientConfig{CAFile: a.files.ServerCA.Cert, CertFile: pair.Cert, KeyFile: pair.Key},
 		QPS:             -1,
 	}
 }
@@ -116,4 +119,10 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) (bool
 	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, deadline, true, check); err != nil {
 		t.Fatalf("waiting for %s: %v", what, err)
 	}
+}
+
+func addTenants(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+	extra, err := registry.Storage(getter)
+	maps.Copy(v1, extra)
+	return err
 }

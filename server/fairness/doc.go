@@ -1,0 +1,8 @@
+// Package fairness lets API priority and fairness tell tenants apart: the
+// requests of a tenant are one flow, whoever of it sends them, so that a flood
+// of one tenant waits in queues of its own.
+//
+// The flow schema and priority level that match are in manifests/fairness.yaml.
+//
+// Only server may import it.
+package fairness
