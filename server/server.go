@@ -165,7 +165,8 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 	if err != nil {
 		return nil, fmt.Errorf("making the supervisor's client: %w", err)
 	}
-	sup, err := p.supervisor(client, group)
+	addresses := supervisor.NewAddresses(client)
+	sup, err := p.supervisor(client, addresses, group)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +177,10 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 	group.Start(ctx, component.Component{Name: "node-credentials", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		return credentials.Run(ctx)
+	}})
+	group.Start(ctx, component.Component{Name: "pod-addresses", Run: func(ctx context.Context, ready func()) error {
+		ready()
+		return addresses.Run(ctx)
 	}})
 	if !p.cfg.DisableScheduler {
 		group.Start(ctx, scheduler.New(p.scheduler()))
@@ -251,7 +256,7 @@ func newEtcd(p *Plan) (datastore.Datastore, error) {
 }
 
 // supervisor serves the join API on the port of the API server.
-func (p *Plan) supervisor(client kubernetes.Interface, group *component.Group) (*supervisor.Supervisor, error) {
+func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Addresses, group *component.Group) (*supervisor.Supervisor, error) {
 	serverCA, err := pki.LoadAuthority(p.pki.ServerCA)
 	if err != nil {
 		return nil, err
@@ -275,6 +280,7 @@ func (p *Plan) supervisor(client kubernetes.Interface, group *component.Group) (
 			FlannelBackend: p.cfg.FlannelBackend,
 			Version:        version.Version, Kubernetes: version.Kubernetes,
 		},
+		Addresses:    addresses,
 		Status:       func() join.ServerStatus { return p.status(group) },
 		LocalNode:    local,
 		ReservedSANs: p.sans,

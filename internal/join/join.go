@@ -1,5 +1,7 @@
 package join
 
+import "time"
+
 // Paths of the supervisor, on the same port as the API.
 const (
 	// PathPing answers "pong" without a credential.
@@ -16,6 +18,9 @@ const (
 	PathNode = Prefix + "node"
 	// PathStatus returns ServerStatus. GET; admin certificate.
 	PathStatus = Prefix + "status"
+	// PathPodAddresses streams PodAddress values, one a line. GET; the
+	// certificate of a node.
+	PathPodAddresses = Prefix + "podaddresses"
 	// PathToken replaces the server or agent token. PUT TokenRequest;
 	// admin certificate.
 	PathToken = Prefix + "token"
@@ -77,6 +82,24 @@ type NodeResponse struct {
 	// ServerCA signs the servers that the node trusts.
 	ServerCA []byte `json:"serverCA"`
 }
+
+// PodAddress tells to whom an address of the pod network belongs. A stream
+// begins with all that there are and a line with only Complete; changes
+// follow. Lines without any field keep the connection alive.
+type PodAddress struct {
+	IP string `json:"ip,omitempty"`
+	// Tenant is the space of the pod; nodes themselves are in the system's.
+	Tenant string `json:"tenant,omitempty"`
+	// Shared says that the pods of every tenant may reach the address.
+	Shared bool `json:"shared,omitempty"`
+	// Deleted says that the address belongs to nobody any more.
+	Deleted bool `json:"deleted,omitempty"`
+	// Complete says that everything was told.
+	Complete bool `json:"complete,omitempty"`
+}
+
+// PodAddressesAlive is how often a stream has a line at least.
+const PodAddressesAlive = 20 * time.Second
 
 // TokenRequest replaces a token.
 type TokenRequest struct {

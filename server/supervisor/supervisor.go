@@ -40,6 +40,9 @@ type Options struct {
 	// Status returns the state of this server process.
 	Status func() join.ServerStatus
 
+	// Addresses are the pods' addresses; without them, nodes are not told.
+	Addresses *Addresses
+
 	// LocalNode is the node in this process; empty if there is none. Only
 	// it may have a serving certificate for ReservedSANs.
 	LocalNode string
@@ -80,19 +83,22 @@ type endpoint struct {
 	// admin endpoints need a client certificate of an administrator, the
 	// others one of a join token or of a node.
 	admin bool
-	serve func(w http.ResponseWriter, r *http.Request, who identity) error
+	// stream endpoints are for the certificates of nodes only, and may last.
+	stream bool
+	serve  func(w http.ResponseWriter, r *http.Request, who identity) error
 }
 
 // Handler serves the supervisor's paths and hands every other request to
 // next.
 func (s *Supervisor) Handler(next http.Handler) http.Handler {
 	endpoints := map[string]endpoint{
-		join.PathPing:    {method: http.MethodGet, open: true, serve: s.ping},
-		join.PathCACerts: {method: http.MethodGet, open: true, serve: s.caCerts},
-		join.PathConfig:  {method: http.MethodGet, serve: s.config},
-		join.PathNode:    {method: http.MethodPost, serve: s.node},
-		join.PathStatus:  {method: http.MethodGet, admin: true, serve: s.status},
-		join.PathToken:   {method: http.MethodPut, admin: true, serve: s.token},
+		join.PathPing:         {method: http.MethodGet, open: true, serve: s.ping},
+		join.PathCACerts:      {method: http.MethodGet, open: true, serve: s.caCerts},
+		join.PathConfig:       {method: http.MethodGet, serve: s.config},
+		join.PathNode:         {method: http.MethodPost, serve: s.node},
+		join.PathStatus:       {method: http.MethodGet, admin: true, serve: s.status},
+		join.PathPodAddresses: {method: http.MethodGet, stream: true, serve: s.podAddresses},
+		join.PathToken:        {method: http.MethodPut, admin: true, serve: s.token},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e, ours := endpoints[r.URL.Path]
@@ -118,7 +124,7 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 	if e.open {
 		return e.serve(w, r, identity{})
 	}
-	if !e.admin { // administrators get through a flood of nodes
+	if !e.admin && !e.stream { // administrators get through a flood of nodes
 		select {
 		case s.slots <- struct{}{}:
 			defer func() { <-s.slots }()
@@ -136,6 +142,9 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 			want = "the client certificate of an administrator (group " + pki.GroupMasters + ")"
 		}
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs "+want)
+	}
+	if e.stream && who.node == "" {
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs the certificate of a node")
 	}
 	return e.serve(w, r, who)
 }

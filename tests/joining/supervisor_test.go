@@ -108,6 +108,11 @@ func TestAccess(t *testing.T) {
 		{"status token", anonymous, "GET", join.PathStatus, good, "", 403},
 		{"token node", node, "PUT", join.PathToken, "", `{"which":"server"}`, 403},
 		{"token token", anonymous, "PUT", join.PathToken, good, `{"which":"server"}`, 403},
+		{"pod addresses node", node, "GET", join.PathPodAddresses, "", "", 503},
+		{"pod addresses anonymous", anonymous, "GET", join.PathPodAddresses, "", "", 401},
+		{"pod addresses token", anonymous, "GET", join.PathPodAddresses, good, "", 403},
+		{"pod addresses admin", admin, "GET", join.PathPodAddresses, "", "", 403},
+		{"pod addresses other user", scheduler, "GET", join.PathPodAddresses, "", "", 403},
 		{"token unknown", admin, "PUT", join.PathToken, "", `{"which":"root"}`, 400},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

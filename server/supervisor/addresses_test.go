@@ -1,0 +1,148 @@
+package supervisor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/a4s-io/a4s/internal/join"
+)
+
+func podAt(namespace, name, ip string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: ip}}},
+	}
+	for _, f := range change {
+		f(p)
+	}
+	return p
+}
+
+// known is what the reader of a stream knows.
+type known map[string]join.PodAddress
+
+// read applies lines until cond holds.
+func (k known) read(t *testing.T, lines *bufio.Scanner, what string, cond func(join.PodAddress) bool) {
+	t.Helper()
+	for lines.Scan() {
+		var p join.PodAddress
+		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		switch {
+		case p.Deleted:
+			delete(k, p.IP)
+		case p.IP != "":
+			k[p.IP] = p
+		}
+		if cond(p) {
+			return
+		}
+	}
+	t.Fatalf("the stream ended before %s: %v; it told %v", what, lines.Err(), k)
+}
+
+func TestAddressesAreStreamed(t *testing.T) {
+	shared := func(p *corev1.Pod) { p.Annotations = map[string]string{"a4s.io/shared": "true"} }
+	client := fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.42.1.0/24", "fd00:42:0:1::/64"}}},
+		podAt("default.t1", "web", "10.42.1.5", shared), // not a tenant's to share
+		podAt("kube-system", "metrics", "10.42.1.6", shared),
+		podAt("default", "private", "10.42.1.7"),
+		podAt("default.t1", "host", "192.0.2.2", func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
+		podAt("default.t1", "done", "10.42.1.8", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+	)
+	watches := make(chan struct{}, 2)
+	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		watches <- struct{}{}
+		return true, w, err
+	})
+	addresses := NewAddresses(client)
+	s := New(Options{Addresses: addresses, Log: logrus.NewEntry(logrus.New())})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.podAddresses(w, r, identity{node: "n1"}); err != nil {
+			s.refuse(w, r, err)
+		}
+	}))
+	defer server.Close()
+	get := func() *http.Response {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		t.Cleanup(cancel)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp
+	}
+	if resp := get(); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("before the pods are known: %s", resp.Status)
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- addresses.Run(ctx) }()
+	<-watches
+	<-watches
+	var resp *http.Response
+	for resp = get(); resp.StatusCode == http.StatusServiceUnavailable; resp = get() {
+	}
+	lines := bufio.NewScanner(resp.Body)
+	k := known{}
+	k.read(t, lines, "everything", func(p join.PodAddress) bool { return p.Complete })
+	want := known{
+		"10.42.1.0":      {IP: "10.42.1.0", Tenant: "system", Shared: true},
+		"10.42.1.1":      {IP: "10.42.1.1", Tenant: "system", Shared: true},
+		"fd00:42:0:1::":  {IP: "fd00:42:0:1::", Tenant: "system", Shared: true},
+		"fd00:42:0:1::1": {IP: "fd00:42:0:1::1", Tenant: "system", Shared: true},
+		"10.42.1.5":      {IP: "10.42.1.5", Tenant: "t1"},
+		"10.42.1.6":      {IP: "10.42.1.6", Tenant: "system", Shared: true},
+		"10.42.1.7":      {IP: "10.42.1.7", Tenant: "system"},
+	}
+	if !maps.Equal(k, want) {
+		t.Errorf("told %v\nwant %v", k, want)
+	}
+
+	// Another tenant's pod gets an address whose owner is still there.
+	if _, err := client.CoreV1().Pods("default.t2").Create(ctx, podAt("default.t2", "new", "10.42.1.5"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k.read(t, lines, "the address has two owners", func(p join.PodAddress) bool { return p.IP == "10.42.1.5" && p.Deleted })
+	if err := client.CoreV1().Pods("default.t1").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k.read(t, lines, "the address has its new owner", func(p join.PodAddress) bool { return p.IP == "10.42.1.5" && p.Tenant == "t2" })
+	ended := podAt("default.t2", "new", "10.42.1.5", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	if _, err := client.CoreV1().Pods("default.t2").Update(ctx, ended, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k.read(t, lines, "a pod that ended has no address", func(p join.PodAddress) bool { return p.IP == "10.42.1.5" && p.Deleted })
+
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for lines.Scan() {
+	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("the stream did not end properly: %v", err)
+	}
+}
