@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -125,6 +126,9 @@ type protoTranslator struct {
 	v *View
 	// selfLink is what the object's metadata gets.
 	selfLink string
+	// bounded says that nothing may get longer. Only a text can, when what
+	// stands for a hidden name is longer than the name.
+	bounded bool
 }
 
 func (p *Projector) translator(d Direction, r Resource, apiVersion, kind string) *protoTranslator {
@@ -270,9 +274,14 @@ func (t *protoTranslator) text(op Op, value []byte) (string, error) {
 	case Group:
 		return t.v.Group(t.d, s)
 	case Text:
-		if t.d == Out {
-			return t.v.Text(s), nil
+		if t.d != Out {
+			return s, nil
 		}
+		shown := t.v.Text(s)
+		if t.bounded && len(shown) > len(s) {
+			shown = strings.ToValidUTF8(shown[:len(s)], "")
+		}
+		return shown, nil
 	}
 	return s, nil
 }

@@ -221,6 +221,7 @@ func (s *protoList) beginList(e envelope, head, length int) error {
 		return nil
 	}
 	s.t = s.p.translator(Out, s.r, e.apiVersion, e.kind)
+	s.t.bounded = true
 	s.items, s.left = kind.object, length
 	if _, err := s.w.Write(s.buf[:head]); err != nil {
 		return err
