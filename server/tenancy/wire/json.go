@@ -1,0 +1,396 @@
+package wire
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+const metaGroup = "meta.k8s.io"
+
+// JSON translates one JSON document of resource r: an object, a list, a
+// Status, a Table, or a PartialObjectMetadata or list of these.
+func (p *Projector) JSON(d Direction, r Resource, body []byte) ([]byte, error) {
+	t := p.json(d, r)
+	t.src, t.dst = body, make([]byte, 0, len(body)+len(body)/8+256)
+	t.document(docKind{})
+	if t.err == nil && t.peek() != 0 {
+		t.malformed("something follows the document")
+	}
+	return t.result()
+}
+
+// translation translates JSON of one resource.
+type translation struct {
+	scanner
+	p *Projector
+	d Direction
+	r Resource
+	// node is that of the resource's own kind.
+	node *Node
+	// v is how the object is seen that is being translated.
+	v *View
+	// emptied tells that an object had members, and all of them were taken
+	// out: then it is taken out itself.
+	emptied bool
+	// verbatim is a text that is no text: the name of a namespaced object in
+	// a table.
+	verbatim string
+}
+
+func (p *Projector) json(d Direction, r Resource) *translation {
+	t := &translation{p: p, d: d, r: r, v: p.View}
+	t.node = t.lookup(r.Group, r.Kind)
+	return t
+}
+
+// begin makes the translation ready for another document.
+func (t *translation) begin(src []byte) {
+	t.scanner = scanner{src: src, dst: t.dst[:0]}
+	t.v = t.p.View
+}
+
+func (t *translation) result() ([]byte, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	t.flush(len(t.src))
+	return t.dst, nil
+}
+
+func (t *translation) lookup(group, kind string) *Node {
+	if t.p.Table == nil || kind == "" {
+		return nil
+	}
+	return t.p.Table.Node(group, kind)
+}
+
+// docKind is what is known of the kind of a document.
+type docKind struct{ group, kind string }
+
+// form is how a document is built.
+type form int
+
+const (
+	formObject form = iota
+	formList
+	formTable
+	formStatus
+)
+
+// shape is how a document is translated.
+type shape struct {
+	form form
+	node *Node
+}
+
+// shape finds out how a document is translated; what it does not say of itself
+// is taken from the resource.
+func (t *translation) shape(k docKind, said bool) shape {
+	switch {
+	case k.kind == "":
+		return shape{formObject, t.node}
+	case !said:
+		k.group = t.r.Group
+	}
+	switch {
+	case k.kind == t.r.Kind && k.group == t.r.Group:
+		return shape{formObject, t.node}
+	case k.kind == "Status" && (k.group == "" || !said):
+		return shape{form: formStatus}
+	case k.kind == "Table" && k.group == metaGroup:
+		return shape{form: formTable}
+	case strings.HasSuffix(k.kind, "List") && k.kind != t.r.Kind:
+		return shape{form: formList}
+	}
+	return shape{formObject, t.lookup(k.group, k.kind)}
+}
+
+// document translates the object that begins here. Its kind may come after
+// what depends on it: then it is translated again.
+func (t *translation) document(k docKind) {
+	if t.peek() != '{' {
+		t.skip()
+		return
+	}
+	all := t.p.View
+	if t.d == Out && all.Tenant == space.All {
+		t.v = t.ownView()
+	}
+	begin := t.here()
+	if k, again := t.object(k, false); again && t.err == nil {
+		t.back(begin)
+		t.object(k, true)
+	}
+	t.v = all
+}
+
+// ownView is how its own tenant sees the object that begins here.
+func (t *translation) ownView() *View {
+	begin := t.here()
+	namespace, name := t.identity()
+	t.back(begin)
+	if name == "" && namespace == "" {
+		return t.p.View
+	}
+	own := *t.p.View
+	own.Tenant = t.owner(docKind{t.r.Group, t.r.Kind}, namespace, name)
+	return &own
+}
+
+// identity reads the namespace and the name of the object that begins here.
+func (t *translation) identity() (namespace, name string) {
+	if t.peek() != '{' {
+		return "", ""
+	}
+	m := t.open()
+	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
+		if string(key) != "metadata" || t.peek() != '{' {
+			t.skip()
+			continue
+		}
+		meta := t.open()
+		for key, ok := t.next(&meta); ok; key, ok = t.next(&meta) {
+			switch {
+			case t.peek() != '"':
+				t.skip()
+			case string(key) == "name":
+				name = t.text()
+			case string(key) == "namespace":
+				namespace = t.text()
+			default:
+				t.skip()
+			}
+		}
+	}
+	return namespace, name
+}
+
+// object goes over the document that begins here. With final, its kind is
+// known; without, another kind than was assumed may turn up, and again is true.
+func (t *translation) object(k docKind, final bool) (own docKind, again bool) {
+	said := final
+	cur := t.shape(k, said)
+	own = k
+	touched := false
+	var seen keys
+	m := t.open()
+	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
+		switch string(key) {
+		case "kind", "apiVersion":
+			if t.d == In && !seen.add(t, key) {
+				continue
+			}
+			if t.peek() != '"' {
+				t.skip()
+				continue
+			}
+			isKind := string(key) == "kind"
+			value := t.rawText()
+			if final {
+				continue
+			}
+			if isKind {
+				own.kind = string(value)
+			} else {
+				own.group, said = groupOf(value), true
+			}
+			if is := t.shape(own, said); is != cur {
+				again = again || touched
+				cur = is
+			}
+		case "metadata":
+			if t.d == In && !seen.add(t, key) {
+				continue
+			}
+			touched = true
+			t.topMetadata(cur, own, said)
+		default:
+			if t.member(&m, &cur, own.kind != "" || final, key, &seen) {
+				touched = true
+			}
+		}
+	}
+	if t.d == In && cur.form == formObject && cur.node != nil {
+		t.missingExtra(cur.node, &seen, &m)
+	}
+	if !said {
+		own.group = t.r.Group
+	}
+	return own, again
+}
+
+// member translates a member of a document that is not its type or metadata.
+// touched is false if nothing depended on the kind.
+func (t *translation) member(m *members, cur *shape, known bool, key []byte, seen *keys) (touched bool) {
+	begins := t.peek()
+	switch {
+	case string(key) == "items" && begins == '[' && (cur.form == formList || !known):
+		// Lists of custom resources have their kind behind the items.
+		if cur.form != formList {
+			*cur = shape{form: formList}
+		}
+		for n := 0; t.element(n); n++ {
+			t.document(docKind{})
+		}
+		return true
+	case string(key) == "rows" && begins == '[' && cur.form == formTable:
+		for n := 0; t.element(n); n++ {
+			t.row()
+		}
+		return true
+	case cur.form == formStatus:
+		t.statusMember(key)
+		return true
+	case cur.form != formObject:
+		t.skip()
+		return false
+	}
+	return t.child(m, cur.node, key, seen)
+}
+
+// groupOf is the group of an apiVersion.
+func groupOf(apiVersion []byte) string {
+	if i := bytes.IndexByte(apiVersion, '/'); i >= 0 {
+		return string(apiVersion[:i])
+	}
+	return ""
+}
+
+// row translates a row of a Table. The object comes behind the cells that are
+// about it.
+func (t *translation) row() {
+	if t.peek() != '{' {
+		t.skip()
+		return
+	}
+	all := t.v
+	begin := t.here()
+	m := t.open()
+	var namespace, name string
+	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
+		if string(key) == "object" {
+			namespace, name = t.identity()
+			break
+		}
+		t.skip()
+	}
+	if t.err != nil {
+		return
+	}
+	t.back(begin)
+	if t.d == Out && t.p.View.Tenant == space.All && name != "" {
+		own := *t.p.View
+		own.Tenant = t.owner(docKind{t.r.Group, t.r.Kind}, namespace, name)
+		t.v = &own
+	}
+	cells := t.v
+	if t.r.Namespaced {
+		t.verbatim = name
+	}
+	m = t.open()
+	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
+		switch string(key) {
+		case "cells":
+			t.v = cells
+			t.walk(&Node{Op: Text})
+		case "object":
+			verbatim := t.verbatim
+			t.verbatim = ""
+			t.document(docKind{})
+			t.verbatim = verbatim
+		default:
+			t.skip()
+		}
+	}
+	t.v, t.verbatim = all, ""
+}
+
+// statusMember translates a member of a Status.
+func (t *translation) statusMember(key []byte) {
+	text := Node{Op: Text}
+	switch string(key) {
+	case "message":
+		t.walk(&text)
+	case "details":
+		if t.peek() != '{' {
+			t.skip()
+			return
+		}
+		begin := t.here()
+		var kind string
+		m := t.open()
+		for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
+			if string(key) == "kind" && t.peek() == '"' {
+				kind = t.text()
+				continue
+			}
+			t.skip()
+		}
+		t.back(begin)
+		m = t.open()
+		for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
+			switch {
+			case string(key) == "name" && t.peek() == '"' && t.d == Out:
+				at := t.pos
+				name := t.text()
+				if native := t.statusName(kind, name); native != name {
+					t.replace(at, native)
+				}
+			case string(key) == "causes":
+				t.walk(&Node{Fields: map[string]*Node{"message": &text}})
+			default:
+				t.skip()
+			}
+		}
+	default:
+		t.skip()
+	}
+}
+
+// statusName translates the name that a Status is about. Its kind is a plural
+// or a kind, as whoever made it liked.
+func (t *translation) statusName(kind, name string) string {
+	if strings.HasSuffix(name, space.Suffix) || kind == "namespaces" || kind == "Namespace" {
+		return t.v.Text(name)
+	}
+	return name
+}
+
+// keys are the keys of an object that mean something here. A reader would
+// merge the values of a key that comes twice, while each of them is translated
+// on its own: so no such document is taken.
+type keys struct {
+	few  [12]string
+	n    int
+	more []string
+}
+
+func (k *keys) has(key string) bool {
+	for i := range k.n {
+		if k.few[i] == key {
+			return true
+		}
+	}
+	for _, s := range k.more {
+		if s == key {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *keys) add(t *translation, key []byte) bool {
+	if k.has(string(key)) {
+		t.malformed("the key " + string(key) + " comes twice")
+		return false
+	}
+	if k.n < len(k.few) {
+		k.few[k.n] = string(key)
+		k.n++
+	} else {
+		k.more = append(k.more, string(key))
+	}
+	return true
+}

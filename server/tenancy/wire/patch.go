@@ -1,0 +1,260 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// Patch translates a patch of a media type inwards.
+func (p *Projector) Patch(media string, r Resource, body []byte) ([]byte, error) {
+	switch types.PatchType(media) {
+	case types.JSONPatchType:
+		return p.jsonPatch(r, body)
+	case types.MergePatchType, types.StrategicMergePatchType:
+		return p.objectPatch(r, body)
+	case types.ApplyYAMLPatchType:
+		asJSON, err := yaml.YAMLToJSON(body)
+		if err != nil {
+			return nil, fmt.Errorf("%w: YAML: %w", ErrMalformed, err)
+		}
+		return p.objectPatch(r, asJSON) // JSON is YAML, too
+	default:
+		return nil, fmt.Errorf("patches of the type %q are not possible in the space of a tenant", media)
+	}
+}
+
+// objectPatch translates a patch that has the form of the object. What it says
+// of its kind does not matter: the object that is patched has one.
+func (p *Projector) objectPatch(r Resource, body []byte) ([]byte, error) {
+	t := p.json(In, r)
+	t.src, t.dst = body, make([]byte, 0, len(body)+len(body)/8+256)
+	t.ofResource()
+	if t.err == nil && t.peek() != 0 {
+		t.malformed("something follows the patch")
+	}
+	return t.result()
+}
+
+// ofResource translates a document of the resource's own kind.
+func (t *translation) ofResource() {
+	if t.peek() != '{' {
+		t.skip()
+		return
+	}
+	t.object(docKind{t.r.Group, t.r.Kind}, true)
+}
+
+// jsonPatch translates the operations of RFC 6902.
+func (p *Projector) jsonPatch(r Resource, body []byte) ([]byte, error) {
+	// The API server reads the operations into maps, too, so both take the
+	// last of two members with one key.
+	var operations []map[string]json.RawMessage
+	if err := json.Unmarshal(body, &operations); err != nil {
+		return nil, fmt.Errorf("%w: JSON patch: %w", ErrMalformed, err)
+	}
+	root := p.patchRoot(r)
+	out := []map[string]json.RawMessage{}
+	for i, o := range operations {
+		keep, err := p.operation(r, root, o)
+		if err != nil {
+			return nil, fmt.Errorf("operation %d of the patch: %w", i, err)
+		}
+		if keep {
+			out = append(out, o)
+		}
+	}
+	return json.Marshal(out)
+}
+
+// patchRoot is the tree of a kind with the metadata that every object has.
+func (p *Projector) patchRoot(r Resource) *Node {
+	meta := map[string]*Node{
+		"name": {Op: ClusterName}, "namespace": {Op: Namespace}, "tenant": {Op: Namespace}, "selfLink": {Op: Text},
+		"ownerReferences": {Op: Ref},
+		"labels":          {Fields: map[string]*Node{space.Label: {Op: Text}, namespaceNameLabel: {Op: Namespace}}},
+	}
+	root := &Node{Fields: map[string]*Node{}}
+	if p.Table != nil {
+		if n := p.Table.Node(r.Group, r.Kind); n != nil {
+			for key, c := range n.Fields {
+				root.Fields[key] = c
+			}
+			if m := n.Fields["metadata"]; m != nil {
+				for key, c := range m.Fields {
+					if meta[key] == nil {
+						meta[key] = c
+					}
+				}
+			}
+		}
+	}
+	root.Fields["metadata"] = &Node{Fields: meta}
+	return root
+}
+
+// target is what the table has at a path.
+type target struct {
+	node *Node // nil if nothing is translated there
+	// within is the node that the path goes into: a reference, a subject or a
+	// selector, that can be judged as a whole only. field is where in it.
+	within *Node
+	field  []string
+}
+
+// locate walks down a path. Places in lists are passed over.
+func locate(root *Node, path []string) target {
+	n := root
+	for i, segment := range path {
+		switch n.Op {
+		case Ref, Subject, NamespaceSelector, Extra, NamespaceLabels:
+			if i > 0 && isIndex(segment) {
+				continue
+			}
+			return target{node: n, within: n, field: path[i:]}
+		}
+		next := n.Fields[segment]
+		if next == nil && isIndex(segment) {
+			continue
+		}
+		if next == nil {
+			next = n.Fields["*"]
+		}
+		if next == nil {
+			return target{}
+		}
+		n = next
+	}
+	return target{node: n}
+}
+
+func isIndex(segment string) bool {
+	_, err := strconv.Atoi(segment)
+	return err == nil || segment == "-"
+}
+
+// operation translates one operation in place; keep is false if nothing is
+// left of it.
+func (p *Projector) operation(r Resource, root *Node, o map[string]json.RawMessage) (keep bool, err error) {
+	path, err := pointer(o, "path")
+	if err != nil {
+		return false, err
+	}
+	at := locate(root, path)
+	var op string
+	if err := json.Unmarshal(o["op"], &op); err != nil {
+		return false, fmt.Errorf("%w: op: %w", ErrMalformed, err)
+	}
+	switch op {
+	case "remove":
+		return p.removal(o, path, at), nil
+	case "copy", "move":
+		from, err := pointer(o, "from")
+		if err != nil {
+			return false, err
+		}
+		source := locate(root, from)
+		if source.within != nil || at.within != nil || source.node != at.node {
+			return false, fmt.Errorf("%w: %s between %q and %q is not possible in the space of a tenant, set the value instead", ErrMalformed, op, from, path)
+		}
+		return true, nil
+	case "add", "replace", "test":
+	default:
+		return true, nil // unknown, upstream says so
+	}
+	value, ok := o["value"]
+	if !ok {
+		return true, nil
+	}
+	if at.within != nil && (at.within.Op == Ref || at.within.Op == Subject) && op != "test" {
+		switch at.field[0] {
+		case "kind", "apiGroup", "apiVersion":
+			return false, fmt.Errorf("%w: the %s of a reference cannot be changed alone in the space of a tenant, replace the whole reference", ErrMalformed, at.field[0])
+		}
+	}
+	value, err = p.patchValue(r, path, value)
+	if err != nil || value == nil {
+		return false, err
+	}
+	o["value"] = value
+	return true, nil
+}
+
+// removal changes the removal of the labels of a selector: the tenant's stays.
+func (p *Projector) removal(o map[string]json.RawMessage, path []string, at target) (keep bool) {
+	if len(path) == 2 && path[0] == "metadata" && (path[1] == "tenant" || path[1] == "selfLink") {
+		return false
+	}
+	last := ""
+	if len(path) > 0 {
+		last = path[len(path)-1]
+	}
+	if last == space.Label && (at.within != nil || len(path) == 3 && path[0] == "metadata") {
+		return false
+	}
+	if at.within != nil && at.within.Op == NamespaceSelector && len(at.field) == 1 && last == "matchLabels" && !space.IsSystem(p.View.Tenant) {
+		label, err := json.Marshal(map[string]string{space.Label: p.View.Tenant})
+		if err == nil {
+			o["op"], o["value"] = json.RawMessage(`"replace"`), label
+		}
+	}
+	return true
+}
+
+// pointer reads a JSON pointer.
+func pointer(o map[string]json.RawMessage, key string) ([]string, error) {
+	var path string
+	if err := json.Unmarshal(o[key], &path); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, key, err)
+	}
+	if path == "" {
+		return nil, nil
+	}
+	if path[0] != '/' {
+		return nil, fmt.Errorf("%w: the %s %q does not begin with a slash", ErrMalformed, key, path)
+	}
+	segments := strings.Split(path[1:], "/")
+	for i, s := range segments {
+		segments[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(s)
+	}
+	return segments, nil
+}
+
+// patchValue translates the value at a path: as an object that has nothing but
+// this value, which may be taken out of it.
+func (p *Projector) patchValue(r Resource, path []string, value json.RawMessage) (json.RawMessage, error) {
+	keys := make([]string, 0, len(path))
+	for _, segment := range path {
+		if !isIndex(segment) {
+			keys = append(keys, segment)
+		}
+	}
+	doc := append([]byte(nil), value...)
+	for i := len(keys) - 1; i >= 0; i-- {
+		doc = append(append(appendJSONString([]byte{'{'}, keys[i]), ':'), doc...)
+		doc = append(doc, '}')
+	}
+	doc, err := p.objectPatch(r, doc)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(doc, &members); err != nil {
+			return nil, errors.Join(ErrMalformed, err)
+		}
+		v, ok := members[key]
+		if !ok {
+			return nil, nil
+		}
+		doc = v
+	}
+	return doc, nil
+}
