@@ -9,6 +9,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/a4s-io/a4s/agent/containerd"
@@ -16,8 +17,10 @@ import (
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/hostprep"
 	"github.com/a4s-io/a4s/agent/images"
+	"github.com/a4s-io/a4s/agent/isolation"
 	joining "github.com/a4s-io/a4s/agent/join"
 	"github.com/a4s-io/a4s/agent/kubelet"
+	"github.com/a4s-io/a4s/agent/localpods"
 	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/proxy"
@@ -161,11 +164,15 @@ func (n *Node) Join(ctx context.Context, group *component.Group, serverURL, toke
 	if err := n.importImages(ctx, group); err != nil {
 		return err
 	}
+	pods, err := n.isolate(ctx, group, joined, credential)
+	if err != nil {
+		return err
+	}
 	resolvConf, err := n.start(ctx, group, joined, credential)
 	if err != nil {
 		return err
 	}
-	server, err := n.dns(joined, credential, resolvConf)
+	server, err := n.dns(joined, credential, resolvConf, pods)
 	if err != nil {
 		return err
 	}
@@ -283,7 +290,7 @@ func (n *Node) validateArgs() error {
 }
 
 // dns returns the DNS server for what the server said about the cluster.
-func (n *Node) dns(joined *joining.Result, credential, resolvConf string) (component.Component, error) {
+func (n *Node) dns(joined *joining.Result, credential, resolvConf string, pods *localpods.Pods) (component.Component, error) {
 	var none component.Component
 	c := joined.Config
 	address, err := netip.ParseAddr(c.ClusterDNS)
@@ -294,25 +301,57 @@ func (n *Node) dns(joined *joining.Result, credential, resolvConf string) (compo
 	if err != nil {
 		return none, fmt.Errorf("the server's service range: %w", err)
 	}
-	pods, err := netip.ParsePrefix(c.ClusterCIDR)
+	cluster, err := netip.ParsePrefix(c.ClusterCIDR)
 	if err != nil {
 		return none, fmt.Errorf("the server's pod range: %w", err)
 	}
-	rc, err := clientcmd.BuildConfigFromFlags("", credential)
+	_, client, err := clients(credential, dns.Name)
 	if err != nil {
-		return none, fmt.Errorf("reading %s: %w", credential, err)
-	}
-	client, err := kubernetes.NewForConfig(rc)
-	if err != nil {
-		return none, fmt.Errorf("making the DNS server's client: %w", err)
+		return none, err
 	}
 	return dns.New(dns.Options{
 		Client:        client,
 		ClusterDomain: c.ClusterDomain,
 		ClusterDNS:    address,
 		ServiceCIDR:   services,
-		ClusterCIDR:   pods,
+		ClusterCIDR:   cluster,
+		Pods:          pods,
 		ResolvConf:    resolvConf,
 		Log:           logrus.WithField("component", dns.Name),
 	}), nil
+}
+
+// isolate starts what knows the pods of this node and what keeps the pods of
+// tenants apart. It returns when there are rules, so before any pod starts.
+func (n *Node) isolate(ctx context.Context, group *component.Group, joined *joining.Result, credential string) (*localpods.Pods, error) {
+	cluster, err := netip.ParsePrefix(joined.Config.ClusterCIDR)
+	if err != nil {
+		return nil, fmt.Errorf("the server's pod range: %w", err)
+	}
+	config, client, err := clients(credential, isolation.Name)
+	if err != nil {
+		return nil, err
+	}
+	pods := localpods.New(localpods.Options{Client: client, NodeName: n.cfg.NodeName, Log: logrus.WithField("component", localpods.Name)})
+	group.Start(ctx, pods.Component())
+	return pods, group.StartAndWait(ctx, isolation.New(isolation.Options{
+		Config:   config,
+		Pods:     pods,
+		Clusters: []netip.Prefix{cluster},
+		Bridge:   network.BridgeName,
+		Log:      logrus.WithField("component", isolation.Name),
+	}))
+}
+
+// clients returns a client of a part of the node, and what it is made of.
+func clients(credential, part string) (*rest.Config, kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", credential)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", credential, err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the client of %s: %w", part, err)
+	}
+	return config, client, nil
 }

@@ -56,6 +56,12 @@ func Tables(ctx context.Context) ([]Table, error) {
 	return tables, nil
 }
 
+// Apply runs an nft script as one transaction.
+func Apply(ctx context.Context, script string) error {
+	_, err := run(ctx, script, "nft", "-f", "-")
+	return err
+}
+
 // RemoveTables deletes the tables that own picks and returns those that went.
 func RemoveTables(ctx context.Context, own func(Table) bool) ([]Table, error) {
 	tables, err := Tables(ctx)
