@@ -165,13 +165,13 @@ func (t *protoTranslator) appendObject(dst, b []byte, at int, plan *protoPlan, s
 		if err != nil {
 			return nil, err
 		}
-		if tenant != t.v.Tenant {
+		if t.v.Tenant == space.All && (namespace != "" || name != "") {
 			own := *t.v
 			own.Tenant = tenant
 			t.v = &own
 		}
-		if selfLink && name != "" {
-			if t.selfLink, err = t.path(namespace, name); err != nil {
+		if selfLink {
+			if t.selfLink, err = t.path(tenant, namespace, name); err != nil {
 				return nil, err
 			}
 		}
@@ -216,7 +216,7 @@ func (t *protoTranslator) appendMessage(dst, b []byte, at int, plan *protoPlan) 
 		}
 	}
 	dst = append(dst, b[copied:]...)
-	if t.d == In {
+	if t.d == In && !t.plain() {
 		for _, number := range plan.extras {
 			dst = t.appendExtra(dst, number)
 		}
@@ -233,6 +233,10 @@ func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) (
 		})
 	case p.meta:
 		return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendMeta(dst, f.value, f.at, p.message) })
+	case t.plain():
+		return append(dst, f.all...), nil
+	case p.named != nil:
+		return t.appendDetails(dst, f, p)
 	case p.message != nil:
 		return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendMessage(dst, f.value, f.at, p.message) })
 	case p.keys != nil:

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +31,13 @@ const (
 )
 
 const namespaceNameLabel = "kubernetes.io/metadata.name"
+
+// Numbers of the fields of metav1.Status and metav1.StatusDetails.
+const (
+	statusDetails = 5
+	detailsName   = 1
+	detailsKind   = 3
+)
 
 // ownerRef are the numbers of metav1.OwnerReference.
 func ownerRef() *protoRef { return &protoRef{kind: 1, name: 3, apiVersion: 5} }
@@ -66,7 +74,7 @@ func (p *protoPlan) identity(b []byte, at int) (namespace, name string, err erro
 // or ErrForeign if the view does not show him.
 func (t *protoTranslator) owner(namespace, name string) (string, error) {
 	viewer := t.v.Tenant
-	if viewer == space.All {
+	if viewer == space.All || viewer == "" {
 		viewer = space.System
 	}
 	tenant := viewer
@@ -87,16 +95,22 @@ func (t *protoTranslator) owner(namespace, name string) (string, error) {
 		tenant = space.System
 	}
 	switch {
-	case t.v.Tenant == space.All, tenant == viewer, tenant == space.System && (t.r.MayBeSystem || viewer == ""):
+	case t.v.Tenant == space.All, tenant == viewer, tenant == space.System && t.r.MayBeSystem:
 		return tenant, nil
 	}
 	return "", fmt.Errorf("%w: %s", ErrForeign, t.kind)
 }
 
-// path is the full path of an object as t.v shows it.
-func (t *protoTranslator) path(namespace, name string) (string, error) {
+// plain tells that fields are the same in both forms: in the space of the
+// system, and in what belongs to none.
+func (t *protoTranslator) plain() bool {
+	return space.IsSystem(t.v.Tenant) || t.v.Tenant == space.All
+}
+
+// path is the full path of an object of tenant as t.v shows it.
+func (t *protoTranslator) path(tenant, namespace, name string) (string, error) {
 	r := t.r
-	if r.Version == "" || r.Resource == "" {
+	if name == "" || r.Version == "" || r.Resource == "" || r.Namespaced && namespace == "" {
 		return "", nil
 	}
 	native, err := t.v.Namespace(Out, namespace)
@@ -106,7 +120,7 @@ func (t *protoTranslator) path(namespace, name string) (string, error) {
 	if name, err = t.v.Name(Out, t.group, t.kind, name); err != nil {
 		return "", err
 	}
-	return protoFullPath(r, t.v.Tenant, native, name), nil
+	return protoFullPath(r, tenant, native, name), nil
 }
 
 func protoFullPath(r Resource, tenant, namespace, name string) string {
@@ -182,9 +196,15 @@ func (t *protoTranslator) appendMeta(dst, b []byte, at int, more *protoPlan) ([]
 // appendRef appends a reference. What its name is depends on fields that may
 // come after it, so it is read twice.
 func (t *protoTranslator) appendRef(dst []byte, f protoValue, ref *protoRef) ([]byte, error) {
+	if t.plain() {
+		return append(dst, f.all...), nil
+	}
 	kind, group, err := ref.read(f)
 	if err != nil {
 		return nil, err
+	}
+	if group == "" && kind == "ClusterRole" && t.r.Group == rbacGroup {
+		group = rbacGroup // the API server fills it in
 	}
 	return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
 		switch number {
@@ -246,6 +266,32 @@ func (r *protoRef) read(f protoValue) (kind, group string, err error) {
 		group = gv.Group
 	}
 	return kind, group, nil
+}
+
+// appendDetails appends the details of a Status.
+func (t *protoTranslator) appendDetails(dst []byte, f protoValue, p *protoField) ([]byte, error) {
+	plan := p.message
+	var kind, name string
+	for s := newScanner(f.value, f.at); ; {
+		f, ok, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		switch f.number {
+		case detailsName:
+			name = string(f.value)
+		case detailsKind:
+			kind = string(f.value)
+		}
+	}
+	// The kind is a plural or a kind, as whoever made it liked.
+	if kind == "namespaces" || kind == "Namespace" || strings.HasSuffix(name, space.Suffix) {
+		plan = p.named
+	}
+	return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendMessage(dst, f.value, f.at, plan) })
 }
 
 // appendStrings appends a message with its strings translated by number.
@@ -323,7 +369,7 @@ func (t *protoTranslator) appendLabel(dst []byte, f protoValue, namespaces, stri
 	switch {
 	case strip && string(key) == space.Label:
 		return dst, nil
-	case namespaces && string(key) == namespaceNameLabel:
+	case namespaces && string(key) == namespaceNameLabel && !t.plain():
 		return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
 			if number != entryValue {
 				return s, nil
@@ -358,7 +404,7 @@ func (t *protoTranslator) appendSelector(dst, b []byte, at int) ([]byte, error) 
 			return nil, err
 		}
 	}
-	if t.d == In && !space.IsSystem(t.v.Tenant) {
+	if t.d == In {
 		label := protowire.AppendString(protowire.AppendTag(nil, entryKey, protowire.BytesType), space.Label)
 		label = protowire.AppendString(protowire.AppendTag(label, entryValue, protowire.BytesType), t.v.Tenant)
 		dst = protowire.AppendBytes(protowire.AppendTag(dst, selectorMatchLabels, protowire.BytesType), label)
@@ -394,9 +440,6 @@ func (t *protoTranslator) appendRequirement(dst []byte, f protoValue) ([]byte, e
 // appendExtra appends the entry that says whose user it is. It comes last, and
 // of two entries with one key the last counts.
 func (t *protoTranslator) appendExtra(dst []byte, number protowire.Number) []byte {
-	if space.IsSystem(t.v.Tenant) {
-		return dst
-	}
 	value := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), t.v.Tenant)
 	b := protowire.AppendString(protowire.AppendTag(nil, entryKey, protowire.BytesType), space.Extra)
 	b = protowire.AppendBytes(protowire.AppendTag(b, entryValue, protowire.BytesType), value)

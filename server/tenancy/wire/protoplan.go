@@ -32,6 +32,9 @@ type protoField struct {
 	keys map[string]*protoField
 	// meta marks the ObjectMeta of an object, whose rules need no table.
 	meta bool
+	// named is used in place of message where the name, field 1, is that of a
+	// namespace or of a cluster-scoped tenant object.
+	named *protoPlan
 	// item marks the elements of a list of objects.
 	item *protoPlan
 }
@@ -91,7 +94,7 @@ func (p *Projector) protoKindOf(apiVersion, kind string, r Resource) (*protoKind
 	case group == metav1.GroupName && kind == "PartialObjectMetadataList":
 		t, group, base = reflect.TypeFor[metav1.PartialObjectMetadataList](), r.Group, r.Kind
 	case kind == "Status" && group == "":
-		plan, err := compileMessage(reflect.TypeFor[metav1.Status](), protoStatusNode())
+		plan, err := compileStatus()
 		return &protoKind{object: plan, status: true}, err
 	default:
 		t = scheme.Scheme.AllKnownTypes()[gv.WithKind(kind)]
@@ -122,16 +125,22 @@ func (p *Projector) protoKindOf(apiVersion, kind string, r Resource) (*protoKind
 	return plan, err
 }
 
-// protoStatusNode is the tree of a Status.
-func protoStatusNode() *Node {
+// compileStatus is the plan of a Status.
+func compileStatus() (*protoPlan, error) {
 	text := &Node{Op: Text}
-	return &Node{Fields: map[string]*Node{
-		"message": text,
-		"details": {Fields: map[string]*Node{
-			"name":   text,
-			"causes": {Fields: map[string]*Node{"message": text}},
-		}},
-	}}
+	causes := &Node{Fields: map[string]*Node{"message": text}}
+	var plans [2]*protoPlan
+	for i, details := range []map[string]*Node{{"causes": causes}, {"causes": causes, "name": text}} {
+		plan, err := compileMessage(reflect.TypeFor[metav1.Status](), &Node{Fields: map[string]*Node{
+			"message": text, "details": {Fields: details},
+		}})
+		if err != nil {
+			return nil, err
+		}
+		plans[i] = plan
+	}
+	plans[0].fields[statusDetails].named = plans[1].fields[statusDetails].message
+	return plans[0], nil
 }
 
 func compileKind(t reflect.Type, node *Node) (*protoKind, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -13,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/a4s-io/a4s/internal/space"
 )
@@ -66,11 +68,11 @@ func TestProtoOwners(t *testing.T) {
 				return
 			}
 			got := unseal(t, b, &metav1.PartialObjectMetadata{})
-			if got.Name != c.want || got.SelfLink != c.link || len(got.Labels) != 1 {
+			if got.Name != c.want || got.GetSelfLink() != c.link || len(got.Labels) != 1 {
 				t.Errorf("got %v", got.ObjectMeta)
 			}
 			items := unseal(t, listed, &metav1.PartialObjectMetadataList{}).Items
-			if len(items) != 1 || items[0].Name != c.want || items[0].SelfLink != "" || len(items[0].Labels) != 1 {
+			if len(items) != 1 || items[0].Name != c.want || items[0].GetSelfLink() != "" || len(items[0].Labels) != 1 {
 				t.Errorf("listed %v", items)
 			}
 		})
@@ -90,11 +92,12 @@ func TestProtoInwardsHasTheLastWord(t *testing.T) {
 	}
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: "web", SelfLink: "/x", Labels: map[string]string{space.Label: "t2", "app": "web"},
+		Name: "web", Labels: map[string]string{space.Label: "t2", "app": "web"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pv1"}, {APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs"}},
 	}}
+	pod.SetSelfLink("/x")
 	got := unseal(t, must(p.Proto(In, podResource, seal(t, "v1", "Pod", pod)))(t), &corev1.Pod{})
-	if len(got.Labels) != 1 || got.SelfLink != "" || got.OwnerReferences[0].Name != "pv1.t1.tenant" || got.OwnerReferences[1].Name != "rs" {
+	if len(got.Labels) != 1 || got.GetSelfLink() != "" || got.OwnerReferences[0].Name != "pv1.t1.tenant" || got.OwnerReferences[1].Name != "rs" {
 		t.Errorf("pod became %v", got.ObjectMeta)
 	}
 
@@ -134,7 +137,7 @@ func TestProtoRefusesWhatReadersMerge(t *testing.T) {
 	name := protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType),
 		protowire.AppendString(protowire.AppendTag(nil, 3, protowire.BytesType), "r.t2.tenant"))
 	pod := seal(t, "v1", "Pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
-	smuggled := []byte{1<<3 | 0, 1, 'x'} // a key that is said to be a number
+	smuggled := []byte{1 << 3, 1, 'x'} // a key that is said to be a number
 	bindings := Resource{Group: rbacGroup, Version: "v1", Resource: "rolebindings", Kind: "RoleBinding", Namespaced: true}
 	for what, c := range map[string]struct {
 		r    Resource
@@ -161,8 +164,7 @@ func TestProtoRefusesWhatReadersMerge(t *testing.T) {
 	}
 }
 
-// Every row of the table says something about the type in at least one version,
-// and fits it.
+// Every row of the table fits the types of all versions of its kind.
 func TestProtoPlansFitTheTable(t *testing.T) {
 	p := protoProjector("t1")
 	for gvk := range protoTypes(t) {
@@ -175,6 +177,76 @@ func TestProtoPlansFitTheTable(t *testing.T) {
 		if len(kind.object.fields) > 64 {
 			t.Errorf("%s has %d fields", gvk, len(kind.object.fields))
 		}
+	}
+	for _, row := range Rows() {
+		node := &Node{}
+		node.add(strings.Split(row.Path, "."), row.Op)
+		for gvk, typ := range scheme.Scheme.AllKnownTypes() {
+			if gvk.Group == row.Group && gvk.Kind == row.Kind {
+				if _, err := compileMessage(typ, node); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
+
+func TestProtoStatus(t *testing.T) {
+	p := protoProjector("t1")
+	for name, c := range map[string]struct{ kind, name, want string }{
+		"a pod may be called like a namespace": {"pods", "default.t1", "default.t1"},
+		"a namespace":                          {"namespaces", "default.t1", "default"},
+		"a volume":                             {"PersistentVolume", "pv1.t1.tenant", "pv1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := &metav1.Status{Message: "no default.t1", Code: 404, Details: &metav1.StatusDetails{
+				Name: c.name, Kind: c.kind, Causes: []metav1.StatusCause{{Message: "default.t1 is gone", Field: "a"}},
+			}}
+			got := unseal(t, must(p.Proto(Out, podResource, seal(t, "v1", "Status", status)))(t), &metav1.Status{})
+			if got.Message != "no default" || got.Code != 404 || got.Details.Name != c.want || got.Details.Kind != c.kind ||
+				got.Details.Causes[0].Message != "default is gone" || got.Details.Causes[0].Field != "a" {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestProtoReferences(t *testing.T) {
+	bindings := Resource{Group: rbacGroup, Version: "v1", Resource: "rolebindings", Kind: "RoleBinding", Namespaced: true}
+	for name, c := range map[string]struct {
+		d                            Direction
+		tenant, group, role, subject string
+		wantRole, wantSubject        string
+		err                          error
+	}{
+		"inwards":             {In, "t1", rbacGroup, "r", "default", "r.t1.tenant", "default.t1", nil},
+		"default role":        {In, "t1", rbacGroup, "admin", "default", "admin", "default.t1", nil},
+		"group to fill in":    {In, "t1", "", "r.t2.tenant", "default", "r.t2.tenant.t1.tenant", "default.t1", nil},
+		"outwards":            {Out, "t1", rbacGroup, "r.t1.tenant", "default.t1", "r", "default", nil},
+		"foreign role":        {Out, "t1", rbacGroup, "r.t2.tenant", "default.t1", "", "", ErrForeign},
+		"foreign subject":     {Out, "t1", rbacGroup, "r.t1.tenant", "default.t2", "", "", ErrForeign},
+		"system sees through": {Out, space.System, rbacGroup, "r.t2.tenant", "default.t2", "r.t2.tenant", "default.t2", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "default"},
+				RoleRef:    rbacv1.RoleRef{APIGroup: c.group, Kind: "ClusterRole", Name: c.role},
+				Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: c.subject, Name: "builder"}},
+			}
+			if c.d == Out && c.tenant != space.System {
+				b.Namespace += "." + c.tenant
+			}
+			out, err := protoProjector(c.tenant).Proto(c.d, bindings, seal(t, rbacV1, "RoleBinding", b))
+			if !errors.Is(err, c.err) {
+				t.Fatalf("error %v", err)
+			}
+			if err != nil {
+				return
+			}
+			if got := unseal(t, out, &rbacv1.RoleBinding{}); got.RoleRef.Name != c.wantRole || got.Subjects[0].Namespace != c.wantSubject || got.Subjects[0].Name != "builder" {
+				t.Errorf("got %v", got)
+			}
+		})
 	}
 }
 

@@ -240,10 +240,10 @@ func TestProtoWatchSplitAnywhere(t *testing.T) {
 			t.Fatalf("split at %d: %v", split, got)
 		}
 		shown := unseal(t, got[0].Object.Raw, &corev1.Pod{})
-		if shown.Namespace != "default" || shown.SelfLink != "/api/v1/tenants/t1/namespaces/default/pods/web" {
+		if shown.Namespace != "default" || shown.GetSelfLink() != "/api/v1/tenants/t1/namespaces/default/pods/web" {
 			t.Fatalf("split at %d: pod %v", split, shown.ObjectMeta)
 		}
-		if bookmark := unseal(t, got[1].Object.Raw, &corev1.Pod{}); bookmark.ResourceVersion != "9" || bookmark.SelfLink != "" {
+		if bookmark := unseal(t, got[1].Object.Raw, &corev1.Pod{}); bookmark.ResourceVersion != "9" || bookmark.GetSelfLink() != "" {
 			t.Fatalf("split at %d: bookmark %v", split, bookmark.ObjectMeta)
 		}
 		if s := unseal(t, got[2].Object.Raw, &metav1.Status{}); strings.Contains(s.String(), "t1") || s.Details.Name != "web" {
