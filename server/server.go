@@ -30,6 +30,7 @@ import (
 	"github.com/a4s-io/a4s/server/deploy"
 	"github.com/a4s-io/a4s/server/scheduler"
 	"github.com/a4s-io/a4s/server/supervisor"
+	tenants "github.com/a4s-io/a4s/server/tenants/controller"
 )
 
 // minFree is the disk space that a server asks for at its start: the write-
@@ -170,8 +171,15 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 	if err != nil {
 		return nil, err
 	}
-	if err := group.StartAndWait(ctx, apiserver.New(p.apiserver(apiserver.Seams{Handler: sup.Handler}))); err != nil {
+	spaces, err := p.newMultitenancy(admin)
+	if err != nil {
 		return nil, err
+	}
+	if err := group.StartAndWait(ctx, apiserver.New(p.apiserver(spaces.seams(sup.Handler)))); err != nil {
+		return nil, err
+	}
+	for _, c := range spaces.components() {
+		group.Start(ctx, c)
 	}
 	credentials := supervisor.NewNodeCredentials(client, p.log)
 	group.Start(ctx, component.Component{Name: "node-credentials", Run: func(ctx context.Context, ready func()) error {
@@ -186,12 +194,15 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 		group.Start(ctx, scheduler.New(p.scheduler()))
 	}
 	group.Start(ctx, aggregation.New(admin))
+	group.Start(ctx, tenants.New(tenants.Options{Config: admin, ClusterDomain: p.cfg.ClusterDomain, DefaultTenant: p.cfg.DefaultTenant, Log: p.log}))
 	group.Start(ctx, deploy.New(deploy.Options{Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: p.cfg.ClusterDNS}, Log: p.log}))
 	if err := group.StartAndWait(ctx, controllers.New(p.controllers())); err != nil {
 		return nil, err
 	}
-	if err := group.Wait(ctx, "manifests"); err != nil {
-		return nil, err
+	for _, name := range []string{"manifests", tenants.Name} {
+		if err := group.Wait(ctx, name); err != nil {
+			return nil, err
+		}
 	}
 	return &Running{
 		URL:           p.url,

@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -291,5 +292,60 @@ func FuzzProto(f *testing.F) {
 				}
 			}
 		}
+	})
+}
+
+// Whatever bytes are sent, what the API server reads of them is composed.
+func FuzzProtoInwards(f *testing.F) {
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "default", Labels: map[string]string{space.Label: "t2", "a": "b"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacGroup, Kind: "ClusterRole", Name: "r"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "builder"}, {Kind: "User", Name: "u"}},
+	}
+	raw, err := binding.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	p := protoProjector("t1")
+	bindings := Resource{Group: rbacGroup, Version: "v1", Resource: "rolebindings", Kind: "RoleBinding", Namespaced: true}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: rbacV1, Kind: "RoleBinding"}, Raw: raw}
+		b, err := unknown.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := p.Proto(In, bindings, append([]byte(protoMagic), b...))
+		native := &rbacv1.RoleBinding{}
+		if err != nil || native.Unmarshal(raw) != nil {
+			return
+		}
+		got := unseal(t, out, &rbacv1.RoleBinding{})
+		want := native.DeepCopy()
+		want.SetSelfLink("")
+		want.Namespace = space.Namespace("t1", native.Namespace)
+		delete(want.Labels, space.Label)
+		group := native.RoleRef.APIGroup
+		if group == "" && native.RoleRef.Kind == "ClusterRole" {
+			group = rbacGroup
+		}
+		want.RoleRef.Name, _ = p.View.Name(In, group, native.RoleRef.Kind, native.RoleRef.Name)
+		for i, s := range native.Subjects {
+			want.Subjects[i].Namespace = space.Namespace("t1", s.Namespace)
+			switch s.Kind {
+			case "User":
+				want.Subjects[i].Name = space.User("t1", s.Name)
+			case "Group":
+				want.Subjects[i].Name = space.Group("t1", s.Name)
+			}
+		}
+		for i, o := range native.OwnerReferences {
+			gv, _ := schema.ParseGroupVersion(o.APIVersion) //nolint:errcheck // what cannot be read has no group
+			want.OwnerReferences[i].Name, _ = p.View.Name(In, gv.Group, o.Kind, o.Name)
+			if gv.Group == "" && o.Kind == "ClusterRole" {
+				want.OwnerReferences[i].Name, _ = p.View.Name(In, rbacGroup, o.Kind, o.Name)
+			}
+		}
+		same(t, "composed", got, want)
 	})
 }

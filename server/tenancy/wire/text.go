@@ -67,6 +67,11 @@ func (v *View) word(word, before string) string {
 		}
 	}
 	if strings.Contains(word[dot+1:], ".") {
+		// With more dots than a namespace has it is a host name, unless it is
+		// quoted: then it is a bad namespace, as somebody sent it.
+		if native, ok := strings.CutSuffix(word, "."+v.Tenant); ok && strings.HasSuffix(before, `"`) {
+			return native
+		}
 		return word
 	}
 	if word[dot+1:] == v.Tenant {

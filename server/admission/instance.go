@@ -1,0 +1,180 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	controlplaneadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
+	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// instances are the running sets of plugins.
+type instances struct {
+	mu     sync.Mutex
+	ctx    context.Context // of Run; nil before
+	byName map[string]*instance
+}
+
+// Run watches which tenants have configurations until ctx ends.
+func (a *Admission) Run(ctx context.Context) error {
+	a.instances.mu.Lock()
+	a.instances.ctx = ctx
+	a.instances.byName = map[string]*instance{}
+	a.instances.mu.Unlock()
+	a.presence.gone = a.stop
+	return a.presence.run(ctx, a.opts.System)
+}
+
+// instance returns the tenant's plugins, and makes them at the first need.
+func (a *Admission) instance(tenant string) *instance {
+	a.instances.mu.Lock()
+	defer a.instances.mu.Unlock()
+	i := a.instances.byName[tenant]
+	if i == nil {
+		ctx, cancel := context.WithCancel(a.instances.ctx)
+		i = &instance{admission: a, tenant: tenant, ctx: ctx, cancel: cancel, plugins: map[string]admission.Interface{}}
+		a.instances.byName[tenant] = i
+	}
+	return i
+}
+
+// stop ends the plugins of a tenant that has no configurations any more.
+func (a *Admission) stop(tenant string) {
+	a.instances.mu.Lock()
+	defer a.instances.mu.Unlock()
+	if i := a.instances.byName[tenant]; i != nil {
+		i.cancel()
+		delete(a.instances.byName, tenant)
+	}
+}
+
+// instance is the plugins of one tenant.
+type instance struct {
+	admission *Admission
+	tenant    string
+	ctx       context.Context
+	cancel    context.CancelFunc
+
+	mu          sync.Mutex
+	plugins     map[string]admission.Interface
+	initializer admission.PluginInitializers
+	factory     informers.SharedInformerFactory
+}
+
+// plugin returns the tenant's plugin of a name, started.
+func (i *instance) plugin(name string) (admission.Interface, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if p, ok := i.plugins[name]; ok {
+		return p, nil
+	}
+	if i.initializer == nil {
+		if err := i.connect(); err != nil {
+			return nil, fmt.Errorf("connecting the admission plugins of tenant %s: %w", i.tenant, err)
+		}
+	}
+	p, err := makePlugin(name)
+	if err != nil {
+		return nil, fmt.Errorf("making the plugin %s of tenant %s: %w", name, i.tenant, err)
+	}
+	i.initializer.Initialize(p)
+	if v, ok := p.(admission.InitializationValidator); ok {
+		if err := v.ValidateInitialization(); err != nil {
+			return nil, fmt.Errorf("setting up the plugin %s of tenant %s: %w", name, i.tenant, err)
+		}
+	}
+	i.factory.Start(i.ctx.Done())
+	i.plugins[name] = p
+	return p, nil
+}
+
+func makePlugin(name string) (admission.Interface, error) {
+	switch name {
+	case mutatingwebhook.PluginName:
+		return mutatingwebhook.NewMutatingWebhook(nil)
+	case validatingwebhook.PluginName:
+		return validatingwebhook.NewValidatingAdmissionWebhook(nil)
+	case mutatingpolicy.PluginName:
+		return mutatingpolicy.NewPlugin(nil)
+	case validatingpolicy.PluginName:
+		return validatingpolicy.NewPlugin(nil)
+	default:
+		return nil, fmt.Errorf("no such plugin: %s", name)
+	}
+}
+
+// connect makes what the plugins work with, all of it in the tenant's view.
+func (i *instance) connect() error {
+	cfg := rest.CopyConfig(i.admission.opts.System)
+	host, err := url.JoinPath(cfg.Host, "tenants", i.tenant)
+	if err != nil {
+		return err
+	}
+	cfg.Host = host
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	dyn, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	i.factory = informers.NewSharedInformerFactory(client, 0)
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
+	i.initializer = admission.PluginInitializers{
+		initializer.New(client, dyn, i.factory, composing{i.admission.authz, i.tenant}, utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), i.ctx.Done(), mapper),
+		webhookinit.NewPluginInitializer(i.admission.authInfo, services{i.admission.services, i.tenant}),
+		controlplaneadmission.NewPluginInitializer(nil, exclusion.Excluded()),
+	}
+	return nil
+}
+
+// services resolves the native namespaces of a tenant's webhooks.
+type services struct {
+	inner interface {
+		ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
+	}
+	tenant string
+}
+
+// ResolveEndpoint implements webhook.ServiceResolver.
+func (s services) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
+	return s.inner.ResolveEndpoint(space.Namespace(s.tenant, namespace), name, port)
+}
+
+// composing answers what CEL expressions of a tenant ask about permissions.
+type composing struct {
+	inner  authorizer.Authorizer
+	tenant string
+}
+
+// Authorize implements authorizer.Authorizer.
+func (c composing) Authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
+	composed := authorizer.AttributesRecord{
+		User: composedUser(attr.GetUser(), c.tenant), Verb: attr.GetVerb(),
+		Namespace: space.Namespace(c.tenant, attr.GetNamespace()), Name: attr.GetName(),
+		APIGroup: attr.GetAPIGroup(), APIVersion: attr.GetAPIVersion(), Resource: attr.GetResource(), Subresource: attr.GetSubresource(),
+		ResourceRequest: attr.IsResourceRequest(), Path: attr.GetPath(),
+	}
+	return c.inner.Authorize(space.WithTenant(ctx, c.tenant), composed)
+}

@@ -1,0 +1,187 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+// readyWithin is how long a request waits for the configurations of a tenant
+// to be known, as upstream's plugins wait for theirs.
+const readyWithin = 10 * time.Second
+
+// Tenants tells about the life of tenants.
+type Tenants interface {
+	// Exists tells whether there is a Tenant of this name, and whether it is
+	// being deleted.
+	Exists(ctx context.Context, name string) (exists bool, err error)
+	Terminating(name string) bool
+}
+
+// Options configures the admission of tenants.
+type Options struct {
+	// Projector translates between the native and the composite form.
+	Projector func(tenant string) *wire.Projector
+	Tenants   Tenants
+	// System is a client of the system with all rights, by certificate: the
+	// API server's client of itself does not come through the edge.
+	System *rest.Config
+	Log    *logrus.Entry
+}
+
+// Admission runs the plugins of tenants.
+type Admission struct {
+	opts      Options
+	kinds     *kinds.Table
+	presence  *presence
+	authz     authorizer.Authorizer
+	services  webhook.ServiceResolver
+	authInfo  webhook.AuthenticationInfoResolverWrapper
+	instances instances
+}
+
+// New makes it; its methods are the admission seam of the API server, called
+// in the order Informers, Decorate (for each plugin), Webhooks, Run.
+func New(o Options) *Admission {
+	return &Admission{opts: o, kinds: kinds.New(), presence: newPresence()}
+}
+
+// Informers narrows what upstream's plugins know to the system space. loopback
+// is the API server's client of itself, authz decides what CEL expressions of
+// tenants ask.
+func (a *Admission) Informers(loopback *rest.Config, authz authorizer.Authorizer, f informers.SharedInformerFactory) (informers.SharedInformerFactory, error) {
+	a.authz = authz
+	client, err := kubernetes.NewForConfig(loopback)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the admission plugins: %w", err)
+	}
+	return narrow(f, client), nil
+}
+
+// Webhooks says how webhooks are reached.
+func (a *Admission) Webhooks(services webhook.ServiceResolver, authInfo webhook.AuthenticationInfoResolverWrapper) {
+	a.services, a.authInfo = services, authInfo
+}
+
+// Decorate adds the tenants' part to the plugins that have one.
+func (a *Admission) Decorate(handler admission.Interface, name string) admission.Interface {
+	switch name {
+	case mutatingwebhook.PluginName, validatingwebhook.PluginName, mutatingpolicy.PluginName, validatingpolicy.PluginName:
+		return &plugin{Interface: handler, name: name, admission: a}
+	case "NamespaceLifecycle":
+		return &lifecycle{Interface: handler, admission: a}
+	default:
+		return handler
+	}
+}
+
+// plugin is one of upstream's for the system with that of a tenant behind it.
+type plugin struct {
+	admission.Interface
+	name      string
+	admission *Admission
+}
+
+// Admit implements admission.MutationInterface.
+func (p *plugin) Admit(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
+	if m, ok := p.Interface.(admission.MutationInterface); ok {
+		if err := m.Admit(ctx, attr, o); err != nil {
+			return err
+		}
+	}
+	native, m, err := p.forTenant(ctx, attr)
+	if err != nil || native == nil {
+		return err
+	}
+	own, ok := m.(admission.MutationInterface)
+	if !ok {
+		return nil
+	}
+	if err := own.Admit(ctx, native, o); err != nil {
+		return err
+	}
+	return native.writeBack()
+}
+
+// Validate implements admission.ValidationInterface.
+func (p *plugin) Validate(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
+	if v, ok := p.Interface.(admission.ValidationInterface); ok {
+		if err := v.Validate(ctx, attr, o); err != nil {
+			return err
+		}
+	}
+	native, v, err := p.forTenant(ctx, attr)
+	if err != nil || native == nil {
+		return err
+	}
+	if own, ok := v.(admission.ValidationInterface); ok {
+		return own.Validate(ctx, native, o)
+	}
+	return nil
+}
+
+// forTenant finds the tenant's own plugin and translates what it is asked.
+// No attributes mean that there is nothing to ask.
+func (p *plugin) forTenant(ctx context.Context, attr admission.Attributes) (*attributes, admission.Interface, error) {
+	a := p.admission
+	tenant := a.tenantOf(ctx, attr)
+	if space.IsSystem(tenant) {
+		return nil, nil, nil
+	}
+	if err := a.presence.wait(ctx, readyWithin); err != nil {
+		return nil, nil, admission.NewForbidden(attr, fmt.Errorf("not yet ready to handle request: %w", err))
+	}
+	if !a.presence.has(tenant, p.name) {
+		return nil, nil, nil
+	}
+	own, err := a.instance(tenant).plugin(p.name)
+	if err != nil {
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	if own == nil || !own.Handles(attr.GetOperation()) {
+		return nil, nil, nil
+	}
+	native, err := newAttributes(a.opts.Projector(tenant), a.kinds, attr)
+	if err != nil {
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	return native, own, nil
+}
+
+// tenantOf is the tenant of the object that a request is about.
+func (a *Admission) tenantOf(ctx context.Context, attr admission.Attributes) string {
+	namespace := attr.GetNamespace()
+	resource := attr.GetResource().GroupResource()
+	if resource == (schema.GroupResource{Resource: "namespaces"}) && attr.GetName() != "" {
+		namespace = attr.GetName()
+	}
+	if namespace != "" {
+		tenant, _ := space.SplitNamespace(namespace)
+		return tenant
+	}
+	if tenant, _ := space.SplitClusterName(attr.GetName()); tenant != space.System {
+		return tenant
+	}
+	if tenant, ok := space.FromContext(ctx); ok && attr.GetName() == "" {
+		return tenant
+	}
+	return space.System
+}

@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/informers"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/server/admission"
+	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/authn/tokenreview"
+	"github.com/a4s-io/a4s/server/authz"
+	"github.com/a4s-io/a4s/server/fairness"
+	"github.com/a4s-io/a4s/server/storage"
+	"github.com/a4s-io/a4s/server/tenancy"
+	"github.com/a4s-io/a4s/server/tenants/directory"
+	"github.com/a4s-io/a4s/server/tenants/registry"
+)
+
+// multitenancy is what makes the API server one of tenants: everything that
+// stands in its seams.
+type multitenancy struct {
+	directory   *directory.Directory
+	definitions *tenancy.Definitions
+	edge        *tenancy.Edge
+	admission   *admission.Admission
+	roles       *authz.Listers // set when the API server is made
+}
+
+// newMultitenancy wires the parts. system is a client of the system space with
+// all rights, which is used once the API serves.
+func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error) {
+	tenants, err := directory.New(system)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := p.tokenFile()
+	if err != nil {
+		return nil, err
+	}
+	m := &multitenancy{directory: tenants, definitions: tenancy.NewDefinitions()}
+	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Log: p.log})
+	m.admission = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Log: p.log})
+	return m, nil
+}
+
+// seams are the places in the API server where the parts go. outer is what
+// stands before the edge.
+func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Seams {
+	return apiserver.Seams{
+		Storage:       storage.Decorate,
+		Handler:       func(h http.Handler) http.Handler { return outer(m.edge.Handler(h)) },
+		Authenticator: m.edge.Authenticator,
+		Access:        m.access,
+		Admission:     m.admission,
+		CRDs:          m.definitions.Watch,
+		Fairness:      fairness.Wrap,
+		Groups:        m.groups(),
+		Definitions:   registry.Definitions,
+	}
+}
+
+// components are what runs besides the API server.
+func (m *multitenancy) components() []component.Component {
+	return []component.Component{
+		{Name: "tenant-directory", Run: m.directory.Run},
+		{Name: "tenant-admission", Run: func(ctx context.Context, ready func()) error {
+			ready()
+			return m.admission.Run(ctx)
+		}},
+	}
+}
+
+// access judges every user by the roles of his space.
+func (m *multitenancy) access(f informers.SharedInformerFactory, a authorizer.Authorizer, r authorizer.RuleResolver, rbac bool) (authorizer.Authorizer, authorizer.RuleResolver, error) {
+	var err error
+	if m.roles, err = authz.NewListers(f); err != nil {
+		return nil, nil, err
+	}
+	o := authz.Options{Roles: m.roles, SystemRBAC: rbac}
+	return authz.Wrap(a, o), authz.WrapRules(r, o), nil
+}
+
+// groups are the changes to the storage of upstream's groups.
+func (m *multitenancy) groups() map[string]apiserver.Group {
+	return map[string]apiserver.Group{
+		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+			extra, err := registry.Storage(getter)
+			maps.Copy(v1, extra)
+			return err
+		},
+		"authentication.k8s.io": func(_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+			v1["tokenreviews"] = tokenreview.New(c.Authenticator, c.Audiences)
+			return nil
+		},
+		"rbac.authorization.k8s.io": func(_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+			return authz.GuardStorage(v1, c.Authorizer, m.roles)
+		},
+	}
+}
+
+// tokenFile reads the tenants in the file of --token-auth-file, which upstream
+// reads too but without their column.
+func (p *Plan) tokenFile() (authenticator.Token, error) {
+	path := ""
+	for _, arg := range p.cfg.KubeAPIServerArgs {
+		if value, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "token-auth-file="); ok {
+			path = value
+		}
+	}
+	if path == "" {
+		return nil, nil
+	}
+	return authn.NewTokenFile(path)
+}

@@ -1,0 +1,317 @@
+package tenancy
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+const (
+	// wholeUpTo is the size up to which an answer is projected as a whole,
+	// which is faster and can still become an error; beyond, it is streamed.
+	wholeUpTo = 256 * 1024
+	// gzipFrom is the size from which upstream compresses.
+	gzipFrom = 128 * 1024
+)
+
+// content says what an answer carries.
+type content int
+
+const (
+	object content = iota
+	watchEvents
+	// streamsBytes are logs and connections to containers: only errors are
+	// objects.
+	streamsBytes
+)
+
+// answer projects what the API server writes.
+type answer struct {
+	http.ResponseWriter
+	projector *wire.Projector
+	resource  wire.Resource
+	content   content
+	zip       bool // the client accepts gzip
+	// withhold keeps an answer of this code back, so that the request can be
+	// tried again.
+	withhold int
+
+	code     int
+	media    string
+	project  bool // the body is translated
+	sent     bool // the header is out
+	held     bool
+	hijacked bool
+	buffer   bytes.Buffer
+	stream   io.WriteCloser
+	gzip     *gzip.Writer
+	err      error
+}
+
+func newAnswer(w http.ResponseWriter, p *wire.Projector, r wire.Resource, c content) *answer {
+	return &answer{ResponseWriter: w, projector: p, resource: r, content: c}
+}
+
+// serveAnswer runs the request and sends the projected answer. With a
+// generator it makes up another name while the last one was taken.
+func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *request, g *generator) error {
+	c := object
+	switch {
+	case r.streams():
+		c = streamsBytes
+	case r.watch:
+		c = watchEvents
+	}
+	for attempt := 1; ; attempt++ {
+		a := newAnswer(w, p, r.wire(), c)
+		a.zip = acceptsGzip(req)
+		if g != nil && attempt < generateAttempts {
+			a.withhold = http.StatusConflict
+		}
+		next.ServeHTTP(a.wrap(), req)
+		if a.held {
+			body, err := g.next()
+			if err != nil {
+				return err
+			}
+			w.Header().Del("Content-Length")
+			req = authn.Again(req)
+			setBody(req, body)
+			continue
+		}
+		return a.finish()
+	}
+}
+
+// acceptsGzip looks at what the client asked for before the edge changed it.
+func acceptsGzip(req *http.Request) bool {
+	encodings, _ := req.Context().Value(encodingKey{}).(string)
+	for _, part := range strings.Split(encodings, ",") {
+		if name, _, _ := strings.Cut(strings.TrimSpace(part), ";"); name == "gzip" {
+			return true
+		}
+	}
+	return false
+}
+
+type encodingKey struct{}
+
+// wrap gives the answer the optional interfaces of what it wraps.
+func (a *answer) wrap() http.ResponseWriter { return responsewriter.WrapForHTTP1Or2(a) }
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter. The header is kept back until
+// the length of the body is known or the body turns out to be long.
+func (a *answer) WriteHeader(code int) {
+	if code < http.StatusOK {
+		a.ResponseWriter.WriteHeader(code)
+		return
+	}
+	if a.code != 0 {
+		return
+	}
+	a.code = code
+	if code == a.withhold {
+		a.held = true
+		return
+	}
+	a.projectWarnings()
+	a.media, _, _ = mime.ParseMediaType(a.Header().Get("Content-Type"))
+	a.project = a.translatable()
+	if !a.project {
+		a.send()
+		return
+	}
+	if a.content == watchEvents && code == http.StatusOK {
+		a.startStream(true)
+	}
+}
+
+// translatable tells whether the body is made of objects.
+func (a *answer) translatable() bool {
+	if a.content == streamsBytes && a.code < http.StatusBadRequest {
+		return false
+	}
+	switch a.media {
+	case "application/json", "application/yaml", protobuf:
+		return true
+	}
+	return false
+}
+
+func (a *answer) send() {
+	if !a.sent {
+		a.sent = true
+		a.ResponseWriter.WriteHeader(a.code)
+	}
+}
+
+// startStream sends the header and begins to translate what is written.
+func (a *answer) startStream(watch bool) {
+	a.Header().Del("Content-Length")
+	var out io.Writer = a.ResponseWriter
+	if a.zip && !watch {
+		a.Header().Set("Content-Encoding", "gzip")
+		a.Header().Add("Vary", "Accept-Encoding")
+		a.gzip, _ = gzip.NewWriterLevel(out, gzip.BestSpeed) //nolint:errcheck // the level is valid
+		out = a.gzip
+	}
+	a.stream, a.err = a.projector.Stream(a.media, a.resource, watch, out)
+	if a.err != nil {
+		return
+	}
+	a.send()
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(b []byte) (int, error) {
+	if a.code == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case a.held:
+		return len(b), nil
+	case a.err != nil:
+		return 0, a.err
+	case !a.project:
+		return a.ResponseWriter.Write(b)
+	case a.stream == nil && (a.buffer.Len()+len(b) <= wholeUpTo || a.media == "application/yaml"):
+		return a.buffer.Write(b)
+	case a.stream == nil:
+		a.startStream(false)
+		if a.err == nil {
+			_, a.err = a.stream.Write(a.buffer.Bytes())
+			a.buffer = bytes.Buffer{}
+		}
+		if a.err != nil {
+			return 0, a.err
+		}
+	}
+	if _, a.err = a.stream.Write(b); a.err != nil {
+		return 0, a.err
+	}
+	return len(b), nil
+}
+
+// Flush implements http.Flusher. What waits to be translated as a whole stays.
+func (a *answer) Flush() {
+	if !a.sent || a.err != nil {
+		return
+	}
+	if f, ok := a.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Hijack implements http.Hijacker for upgraded connections, whose bytes belong
+// to the containers.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	h, ok := a.ResponseWriter.(http.Hijacker)
+	if !ok {
+		return nil, nil, errors.New("the connection cannot be upgraded")
+	}
+	a.hijacked = true
+	return h.Hijack()
+}
+
+// finish sends what is left. An error after the header is out cannot be told
+// any more: the connection is cut, so that nobody takes the part for the whole.
+func (a *answer) finish() error {
+	if a.hijacked {
+		return nil
+	}
+	if a.code == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	if a.project && a.stream == nil && a.err == nil {
+		a.finishWhole()
+	}
+	if a.stream != nil && a.err == nil {
+		a.err = a.stream.Close()
+		if a.gzip != nil && a.err == nil {
+			a.err = a.gzip.Close()
+		}
+	}
+	switch {
+	case a.err == nil:
+		return nil
+	case !a.sent:
+		a.Header().Del("Content-Length")
+		return refuseAnswer(a.err)
+	case errors.Is(a.err, wire.ErrForeign), errors.Is(a.err, wire.ErrMalformed):
+		logrus.WithField("component", "tenancy").WithError(a.err).Error("An answer to a tenant was cut off")
+		panic(http.ErrAbortHandler) // the way net/http has to cut a connection
+	default:
+		return nil // the client is gone
+	}
+}
+
+// refuseAnswer is what a tenant gets in place of what he must not see.
+func refuseAnswer(err error) error {
+	logrus.WithField("component", "tenancy").WithError(err).Error("An answer to a tenant was refused")
+	return apierrors.NewInternalError(errors.New("the answer could not be shown in this space"))
+}
+
+func (a *answer) finishWhole() {
+	var body []byte
+	switch a.media {
+	case protobuf:
+		body, a.err = a.projector.Proto(wire.Out, a.resource, a.buffer.Bytes())
+	case "application/yaml":
+		body, a.err = a.projector.YAML(wire.Out, a.resource, a.buffer.Bytes())
+	default:
+		body, a.err = a.projector.JSON(wire.Out, a.resource, a.buffer.Bytes())
+	}
+	if a.err != nil {
+		return
+	}
+	if a.zip && len(body) > gzipFrom {
+		var zipped bytes.Buffer
+		z, err := gzip.NewWriterLevel(&zipped, gzip.BestSpeed)
+		if err == nil {
+			_, err = z.Write(body)
+		}
+		if err == nil {
+			err = z.Close()
+		}
+		if err != nil {
+			a.err = fmt.Errorf("compressing the answer: %w", err)
+			return
+		}
+		body = zipped.Bytes()
+		a.Header().Set("Content-Encoding", "gzip")
+		a.Header().Add("Vary", "Accept-Encoding")
+	}
+	if a.Header().Get("Content-Length") != "" || len(body) < gzipFrom {
+		a.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	a.send()
+	if _, err := a.ResponseWriter.Write(body); err != nil {
+		a.err = err
+	}
+}
+
+// projectWarnings translates the texts of Warning headers.
+func (a *answer) projectWarnings() {
+	warnings := a.Header().Values("Warning")
+	for i, w := range warnings {
+		warnings[i] = a.projector.View.Text(w)
+	}
+}

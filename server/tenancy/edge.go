@@ -1,0 +1,170 @@
+package tenancy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+// Tenants says which tenants there are.
+type Tenants interface {
+	// Exists tells whether there is a Tenant of this name.
+	Exists(ctx context.Context, name string) (bool, error)
+}
+
+// Customs finds the kind of a custom resource.
+type Customs interface {
+	Resource(group, resource string) (kinds.Kind, bool)
+	Kind(group, kind string) (kinds.Kind, bool)
+	// HasGroup tells whether tenants have custom resources of a group.
+	HasGroup(group string) bool
+}
+
+// Options configures the edge.
+type Options struct {
+	// DefaultTenant is the tenant of users who have none, "" for system.
+	DefaultTenant string
+	Tenants       Tenants
+	Customs       Customs
+	// TokenFile knows the tenants of static tokens; nil if there are none.
+	TokenFile authenticator.Token
+	Log       *logrus.Entry
+}
+
+// Edge resolves, composes and projects requests.
+type Edge struct {
+	opts      Options
+	kinds     *kinds.Table
+	table     *wire.Table
+	auth      authenticator.Request
+	documents documents
+}
+
+// New makes an edge. Its Authenticator and Handler are seams of the API
+// server; Authenticator must be called first.
+func New(o Options) *Edge {
+	return &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable()}
+}
+
+// Authenticator gives every user his tenant, and is what the edge asks.
+func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request {
+	e.auth = authn.Wrap(inner, authn.Options{DefaultTenant: e.opts.DefaultTenant, TokenFile: e.opts.TokenFile, Log: e.opts.Log})
+	return e.auth
+}
+
+// Handler puts the edge in front of next.
+func (e *Edge) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := e.serve(w, req, next); err != nil {
+			writeError(w, err)
+		}
+	})
+}
+
+// serve answers a request or returns why it is refused before it reaches the
+// API server.
+func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next http.Handler) error {
+	addr := splitAddress(req.URL.Path)
+	req, answer, ok, err := authn.Early(e.auth, req)
+	if err != nil || !ok {
+		// The chain behind says 401, and audits it.
+		next.ServeHTTP(w, withPath(req, addr.path))
+		return nil
+	}
+	ofUser := authn.TenantOf(answer.User)
+	if space.IsSystem(ofUser) {
+		// Taking on another identity is a matter of its space; whether the
+		// user may is for the authorizer to say.
+		if t := authn.ImpersonatedTenant(req.Header); t != "" {
+			ofUser = t
+		}
+	}
+	target := resolve(addr.tenant, ofUser, "")
+	switch {
+	case target == "":
+		return e.serveSystem(w, req, next)
+	case target == space.All && !space.IsSystem(ofUser):
+		// Behaves like any other space that is not the user's: the
+		// authorizer refuses it without saying whether it exists.
+	case target == space.All:
+		return e.serveAll(w, req, next, addr.path)
+	case target != space.System && target == ofUser, space.IsSystem(ofUser) && target != space.System:
+		exists, err := e.opts.Tenants.Exists(req.Context(), target)
+		if err != nil {
+			return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
+		}
+		if !exists {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, target)
+		}
+	}
+	if strings.HasPrefix(req.URL.Path, "/tenants/") {
+		req = req.WithContext(context.WithValue(req.Context(), prefixKey{}, "/tenants/"+target))
+	}
+	return e.serveSpace(w, withPath(req, addr.path), next, target, ofUser)
+}
+
+// Projector translates for one tenant.
+func (e *Edge) Projector(tenant string) *wire.Projector {
+	return &wire.Projector{View: e.view(tenant), Table: e.table}
+}
+
+// view is how tenant sees the cluster.
+func (e *Edge) view(tenant string) *wire.View {
+	return &wire.View{
+		Tenant:            tenant,
+		ClusterScoped:     e.clusterScoped,
+		SharedClusterRole: kinds.SharedClusterRole,
+	}
+}
+
+// clusterScoped tells the kinds whose names are composed.
+func (e *Edge) clusterScoped(group, kind string) bool {
+	if isReview(group) {
+		return false
+	}
+	k, ok := e.kinds.Kind(group, kind)
+	if !ok && e.opts.Customs != nil {
+		k, ok = e.opts.Customs.Kind(group, kind)
+	}
+	return ok && !k.Namespaced && k.Class == kinds.Tenant
+}
+
+// find fills in what kind a request is about.
+func (e *Edge) find(r *request) {
+	k, ok := e.kinds.Resource(r.group, r.resource)
+	if !ok && e.opts.Customs != nil {
+		k, ok = e.opts.Customs.Resource(r.group, r.resource)
+	}
+	if ok {
+		r.kind, r.known = k, true
+		return
+	}
+	// Not known: it does not exist, or it is a custom resource that is just
+	// being defined. A namespace in the path decides how it is treated.
+	r.kind = kinds.Kind{Group: r.group, Resource: r.resource, Namespaced: r.namespaceAt > 0}
+}
+
+// withPath is req with another path and everything else as it was.
+func withPath(req *http.Request, path string) *http.Request {
+	if req.URL.Path == path {
+		return req
+	}
+	out := new(http.Request)
+	*out = *req
+	u := *req.URL
+	u.Path, u.RawPath = path, ""
+	out.URL = &u
+	out.RequestURI = u.RequestURI()
+	return out
+}

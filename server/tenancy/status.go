@@ -1,0 +1,37 @@
+package tenancy
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// status is a refusal in the form that every Kubernetes client reads.
+func status(code int32, reason metav1.StatusReason, message string) metav1.Status {
+	return metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}
+}
+
+// writeError answers with a Status; errors that have none become a 500.
+func writeError(w http.ResponseWriter, err error) {
+	st := apierrors.NewInternalError(err).ErrStatus
+	var withStatus apierrors.APIStatus
+	if errors.As(err, &withStatus) {
+		st = withStatus.Status()
+	}
+	st.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	body, err := json.Marshal(st)
+	if err != nil {
+		http.Error(w, "encoding the status", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(int(st.Code))
+	w.Write(body) //nolint:errcheck // the client is gone
+}

@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Table is the reference table, compiled for lookups.
+type Table struct {
+	nodes  map[[2]string]*Node
+	protos protoPlans
+}
+
+// NewTable compiles the rows.
+func NewTable() *Table {
+	t := &Table{nodes: map[[2]string]*Node{}}
+	for _, r := range Rows() {
+		key := [2]string{r.Group, r.Kind}
+		if t.nodes[key] == nil {
+			t.nodes[key] = &Node{}
+		}
+		t.nodes[key].add(strings.Split(r.Path, "."), r.Op)
+	}
+	return t
+}
+
+// Node is the tree of a kind, nil if it has no references.
+func (t *Table) Node(group, kind string) *Node { return t.nodes[[2]string{group, kind}] }
+
+// add puts an operation at a path below n.
+func (n *Node) add(path []string, op Op) {
+	for _, name := range path {
+		if n.Fields == nil {
+			n.Fields = map[string]*Node{}
+		}
+		if n.Fields[name] == nil {
+			n.Fields[name] = &Node{}
+		}
+		n = n.Fields[name]
+	}
+	n.Op = op
+}
+
+// check finds rows that contradict each other.
+func check(rows []Row) error {
+	seen := map[string]Op{}
+	for _, r := range rows {
+		key := fmt.Sprintf("%s/%s %s", r.Group, r.Kind, r.Path)
+		if op, ok := seen[key]; ok {
+			return fmt.Errorf("%s is in the table twice, as %d and %d", key, op, r.Op)
+		}
+		seen[key] = r.Op
+	}
+	return nil
+}
