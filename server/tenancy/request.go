@@ -40,6 +40,9 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	if !ok {
 		return e.serveDocument(w, req, next, p, tenant)
 	}
+	if r.namespace == "." || r.namespace == ".." || r.name == "." || r.name == ".." {
+		return apierrors.NewBadRequest(fmt.Sprintf("the path %s has a segment that is not a name", req.URL.Path))
+	}
 	e.find(&r)
 	if writes(req.Method) && r.sharedRole() && tenant != space.System {
 		return apierrors.NewForbidden(r.groupResource(), r.name, errors.New("the default roles are the same in all spaces and are changed by the administrators of the cluster"))

@@ -353,7 +353,8 @@ func (t *translation) statusMember(key []byte) {
 // or a kind, as whoever made it liked.
 func (t *translation) statusName(kind, name string) string {
 	if strings.HasSuffix(name, space.Suffix) || kind == "namespaces" || kind == "Namespace" {
-		return t.v.Text(name)
+		quoted := t.v.Text(`"` + name + `"`)
+		return quoted[1 : len(quoted)-1]
 	}
 	return name
 }

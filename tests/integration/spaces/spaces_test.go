@@ -486,7 +486,7 @@ func testBadInput(t *testing.T, p *plane, a *space) {
 		if code != c.code || !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), c.contains) || !strings.Contains(body, `"kind":"Status"`) {
 			t.Errorf("%s: %d, want %d: %s", c.what, code, c.code, body)
 		}
-		if strings.Contains(body, ".a\\\"") || strings.Contains(body, ".a\"") {
+		if strings.Contains(body, `.a\"`) || strings.Contains(body, `.a"`) {
 			t.Errorf("%s: composite name in %s", c.what, body)
 		}
 	}
