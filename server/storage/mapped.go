@@ -116,6 +116,8 @@ func (m *mapped) splitKey(key string) (tenant string, rest string) {
 	switch {
 	case first == "":
 		return "", ""
+	case m.class != kinds.Tenant:
+		tenant = space.System // there is nothing else, whatever it is called
 	case m.layout == space.ClusterScoped:
 		tenant, _ = space.SplitClusterName(first)
 	default:
