@@ -207,9 +207,8 @@ func (t *translation) object(k docKind, final bool) (own docKind, again bool) {
 			touched = true
 			t.topMetadata(cur, own, said)
 		default:
-			if t.member(&m, &cur, own.kind != "" || final, key, &seen) {
-				touched = true
-			}
+			touched = true
+			t.member(&m, &cur, own.kind != "" || final, key, &seen)
 		}
 	}
 	if t.d == In && cur.form == formObject && cur.node != nil {
@@ -221,9 +220,9 @@ func (t *translation) object(k docKind, final bool) (own docKind, again bool) {
 	return own, again
 }
 
-// member translates a member of a document that is not its type or metadata.
-// touched is false if nothing depended on the kind.
-func (t *translation) member(m *members, cur *shape, known bool, key []byte, seen *keys) (touched bool) {
+// member translates a member of a document that is not its type or metadata;
+// known tells that its kind is.
+func (t *translation) member(m *members, cur *shape, known bool, key []byte, seen *keys) {
 	begins := t.peek()
 	switch {
 	case string(key) == "items" && begins == '[' && (cur.form == formList || !known):
@@ -234,20 +233,17 @@ func (t *translation) member(m *members, cur *shape, known bool, key []byte, see
 		for n := 0; t.element(n); n++ {
 			t.document(docKind{})
 		}
-		return true
 	case string(key) == "rows" && begins == '[' && cur.form == formTable:
 		for n := 0; t.element(n); n++ {
 			t.row()
 		}
-		return true
 	case cur.form == formStatus:
 		t.statusMember(key)
-		return true
 	case cur.form != formObject:
 		t.skip()
-		return false
+	default:
+		t.child(m, cur.node, key, seen)
 	}
-	return t.child(m, cur.node, key, seen)
 }
 
 // groupOf is the group of an apiVersion.

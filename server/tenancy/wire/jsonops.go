@@ -13,11 +13,11 @@ func (t *translation) plain() bool {
 }
 
 // child translates the value of a member of an object by the node of the
-// object, and tells whether the table has it.
-func (t *translation) child(m *members, n *Node, key []byte, seen *keys) bool {
+// object.
+func (t *translation) child(m *members, n *Node, key []byte, seen *keys) {
 	if n == nil || t.plain() {
 		t.skip()
-		return false
+		return
 	}
 	c := n.Fields[string(key)]
 	if c == nil {
@@ -27,17 +27,16 @@ func (t *translation) child(m *members, n *Node, key []byte, seen *keys) bool {
 		// Directives of a patch are no keys of a map.
 		if c = n.Fields["*"]; c == nil || len(key) > 0 && key[0] == '$' {
 			t.skip()
-			return false
+			return
 		}
 	} else if t.d == In && !seen.add(t, key) {
-		return true
+		return
 	}
 	t.walk(c)
 	if t.emptied {
 		t.emptied = false
 		t.drop(m)
 	}
-	return true
 }
 
 // directive is the node of $deleteFromPrimitiveList/<field> in a strategic

@@ -205,6 +205,21 @@ func (s *jsonList) Close() error {
 	return s.err
 }
 
+// saysKind is the kind in the document that begins here.
+func (t *translation) saysKind() (kind string) {
+	begin := t.here()
+	m := t.open()
+	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
+		if string(key) == "kind" && t.peek() == '"' {
+			kind = t.text()
+			continue
+		}
+		t.skip()
+	}
+	t.back(begin)
+	return kind
+}
+
 // tail translates what comes behind the items, as a list without items.
 func (s *jsonList) tail() error {
 	begin, k := `{"items":[`, docKind{kind: "List"}
@@ -213,6 +228,10 @@ func (s *jsonList) tail() error {
 	}
 	t := s.t
 	t.begin(append([]byte(begin), s.buf...))
+	if said := t.saysKind(); said != "" && t.shape(docKind{k.group, said}, true).form != t.shape(k, true).form {
+		// An object with a field called items, whose kind came too late.
+		t.malformed("the document is no list")
+	}
 	t.object(k, true)
 	if t.err == nil && t.peek() != 0 {
 		t.malformed("something follows the document")
