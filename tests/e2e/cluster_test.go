@@ -44,8 +44,10 @@ const (
 // node is one a4s process and its host.
 type node struct {
 	host *hosts.Host
-	args []string
-	proc *hosts.Process
+	// tenant is whose space kubectl works in, "" for the system's.
+	tenant string
+	args   []string
+	proc   *hosts.Process
 	// started is when proc was.
 	started time.Time
 }
@@ -255,6 +257,9 @@ func (c *cluster) namespace(t *testing.T) string {
 // a4s runs a command of a4s on the node's host to its end.
 func (n *node) a4s(t *testing.T, args ...string) hosts.Result {
 	t.Helper()
+	if n.tenant != "" && len(args) > 0 && args[0] == "kubectl" {
+		args = append([]string{"kubectl", "--tenant", n.tenant}, args[1:]...)
+	}
 	return command(t, n.host, args...)
 }
 

@@ -104,9 +104,9 @@ func containerID(p *corev1.Pod) string {
 	return id
 }
 
-func TestDeploymentRunsAndScales(t *testing.T) {
-	t.Parallel()
-	c := sharedCluster(t)
+func TestDeploymentRunsAndScales(t *testing.T) { inEverySpace(t, testDeploymentRunsAndScales) }
+
+func testDeploymentRunsAndScales(t *testing.T, c *cluster) {
 	ns := c.namespace(t)
 	pods := c.runDeployment(t, ns, deployment("web", 2))
 	for _, p := range pods {
@@ -139,9 +139,9 @@ func TestImageFromDebianPackageRuns(t *testing.T) {
 	}
 }
 
-func TestLogsExecAndPortForward(t *testing.T) {
-	t.Parallel()
-	c := sharedCluster(t)
+func TestLogsExecAndPortForward(t *testing.T) { inEverySpace(t, testLogsExecAndPortForward) }
+
+func testLogsExecAndPortForward(t *testing.T, c *cluster) {
 	ns := c.namespace(t)
 	pod := c.runPod(t, ns, testboxPod("box"))
 	instance, err := c.ask(t.Context(), ns, pod.Name, "/instance")
@@ -220,9 +220,9 @@ func fetch(ctx context.Context, url string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-func TestProbes(t *testing.T) {
-	t.Parallel()
-	c := sharedCluster(t)
+func TestProbes(t *testing.T) { inEverySpace(t, testProbes) }
+
+func testProbes(t *testing.T, c *cluster) {
 	ns := c.namespace(t)
 	box := testboxPod("probed")
 	box.Spec.Containers[0].LivenessProbe = httpProbe("/healthz")
@@ -270,9 +270,9 @@ func TestProbes(t *testing.T) {
 	})
 }
 
-func TestVolumesAndDownwardAPI(t *testing.T) {
-	t.Parallel()
-	c := sharedCluster(t)
+func TestVolumesAndDownwardAPI(t *testing.T) { inEverySpace(t, testVolumesAndDownwardAPI) }
+
+func testVolumesAndDownwardAPI(t *testing.T, c *cluster) {
 	ns := c.namespace(t)
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "green"}}
 	if _, err := c.client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap, metav1.CreateOptions{}); err != nil {
@@ -323,8 +323,10 @@ func TestVolumesAndDownwardAPI(t *testing.T) {
 }
 
 func TestServiceAccountTokenReachesTheAPI(t *testing.T) {
-	t.Parallel()
-	c := sharedCluster(t)
+	inEverySpace(t, testServiceAccountTokenReachesTheAPI)
+}
+
+func testServiceAccountTokenReachesTheAPI(t *testing.T, c *cluster) {
 	ns := c.namespace(t)
 	c.createPod(t, ns, func() *corev1.Pod {
 		pod := testboxPod("denied", "api")

@@ -28,9 +28,9 @@ func (c *cluster) waitAnswer(t *testing.T, ns, pod, want, path string, params ..
 	})
 }
 
-func TestServices(t *testing.T) {
-	t.Parallel()
-	c := sharedCluster(t)
+func TestServices(t *testing.T) { inEverySpace(t, testServices) }
+
+func testServices(t *testing.T, c *cluster) {
 	ns, other := c.namespace(t), c.namespace(t)
 	backend := c.runPod(t, ns, testboxPod("web"))
 	client := c.runPod(t, ns, testboxPod("client"))
@@ -78,8 +78,10 @@ func TestServices(t *testing.T) {
 }
 
 func TestHeadlessServiceAndOtherRecords(t *testing.T) {
-	t.Parallel()
-	c := sharedCluster(t)
+	inEverySpace(t, testHeadlessServiceAndOtherRecords)
+}
+
+func testHeadlessServiceAndOtherRecords(t *testing.T, c *cluster) {
 	ns := c.namespace(t)
 	pods := c.runDeployment(t, ns, deployment("peers", 2))
 	client := pods[0].Name
