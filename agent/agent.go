@@ -15,11 +15,13 @@ import (
 	"github.com/a4s-io/a4s/agent/containerd"
 	"github.com/a4s-io/a4s/agent/dns"
 	"github.com/a4s-io/a4s/agent/host"
+	"github.com/a4s-io/a4s/agent/hostnames"
 	"github.com/a4s-io/a4s/agent/hostprep"
 	"github.com/a4s-io/a4s/agent/images"
 	"github.com/a4s-io/a4s/agent/isolation"
 	joining "github.com/a4s-io/a4s/agent/join"
 	"github.com/a4s-io/a4s/agent/kubelet"
+	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/agent/localpods"
 	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/agent/network"
@@ -221,6 +223,9 @@ func (n *Node) start(ctx context.Context, group *component.Group, joined *joinin
 			n.log.Warnf("%s names no server that pods could reach; names outside the cluster will not resolve", path)
 		}
 	}
+	if err := group.StartAndWait(ctx, hostnames.New(n.hostnames(joined))); err != nil {
+		return "", err
+	}
 	group.Start(ctx, kubelet.New(n.kubelet(joined, credential, resolvConf)))
 	group.Start(ctx, network.New(network.Options{
 		KubeconfigPath: credential,
@@ -240,13 +245,6 @@ func (n *Node) start(ctx context.Context, group *component.Group, joined *joinin
 }
 
 func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) kubelet.Options {
-	endpoint := n.cfg.ContainerRuntimeEndpoint
-	switch {
-	case endpoint == "":
-		endpoint = "unix://" + containerd.Socket(n.stateDir())
-	case !strings.Contains(endpoint, "://"):
-		endpoint = "unix://" + endpoint
-	}
 	return kubelet.Options{
 		DataDir:         n.cfg.DataDir,
 		Kubeconfig:      credential,
@@ -255,7 +253,7 @@ func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) ku
 		NodeExternalIPs: n.cfg.NodeExternalIPs,
 		NodeLabels:      n.cfg.NodeLabels,
 		NodeTaints:      n.cfg.NodeTaints,
-		RuntimeEndpoint: endpoint,
+		RuntimeEndpoint: n.hostnames(joined).Endpoint(),
 		ClientCA:        joined.ClientCA,
 		ServingCert:     joined.ServingCert,
 		ServingKey:      joined.ServingKey,
@@ -265,6 +263,24 @@ func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) ku
 		Host:            n.host,
 		Args:            n.cfg.KubeletArgs,
 		Log:             logrus.WithField("component", kubelet.Name),
+	}
+}
+
+// hostnames is what stands between the kubelet and the container runtime.
+func (n *Node) hostnames(joined *joining.Result) hostnames.Options {
+	endpoint := n.cfg.ContainerRuntimeEndpoint
+	switch {
+	case endpoint == "":
+		endpoint = "unix://" + containerd.Socket(n.stateDir())
+	case !strings.Contains(endpoint, "://"):
+		endpoint = "unix://" + endpoint
+	}
+	return hostnames.Options{
+		Socket:        filepath.Join(instance.RunDir, "cri.sock"),
+		Runtime:       endpoint,
+		KubeletDir:    settings.RootDir(n.cfg.DataDir),
+		ClusterDomain: joined.Config.ClusterDomain,
+		Log:           logrus.WithField("component", hostnames.Name),
 	}
 }
 
