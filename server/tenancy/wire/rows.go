@@ -53,7 +53,9 @@ func Rows() []Row {
 
 	add("apps", []string{"Deployment", "ReplicaSet", "StatefulSet"}, Text, "status.conditions.message")
 	add("apps", one("StatefulSet"), ClusterName, "spec.volumeClaimTemplates.spec.volumeName")
-	add("apps", one("StatefulSet"), Ref, "spec.volumeClaimTemplates.spec.dataSource", "spec.volumeClaimTemplates.spec.dataSourceRef")
+	// Unlike those of other templates, these owners become owners of claims.
+	add("apps", one("StatefulSet"), Ref, "spec.volumeClaimTemplates.metadata.ownerReferences",
+		"spec.volumeClaimTemplates.spec.dataSource", "spec.volumeClaimTemplates.spec.dataSourceRef")
 
 	add("authentication.k8s.io", []string{"TokenReview"}, User, "status.user.username")
 	add("authentication.k8s.io", []string{"TokenReview"}, Group, "status.user.groups")
@@ -73,8 +75,7 @@ func Rows() []Row {
 	add(authz, one("SelfSubjectRulesReview"), Namespace, "spec.namespace")
 	add(authz, one("SelfSubjectRulesReview"), Text, "status.evaluationError")
 
-	add("autoscaling", one("HorizontalPodAutoscaler"), Ref, "spec.scaleTargetRef", "spec.metrics.object.describedObject", "status.currentMetrics.object.describedObject",
-		"spec.metrics.object.target", "status.currentMetrics.object.target")
+	add("autoscaling", one("HorizontalPodAutoscaler"), Ref, "spec.scaleTargetRef", "spec.metrics.object.describedObject", "status.currentMetrics.object.describedObject")
 	add("autoscaling", one("HorizontalPodAutoscaler"), Text, "status.conditions.message")
 	add("batch", one("Job"), Text, "status.conditions.message")
 	add("batch", one("CronJob"), Ref, "status.active")
@@ -90,7 +91,8 @@ func Rows() []Row {
 	add(rbac, one("ClusterRole"), NamespaceSelector, "aggregationRule.clusterRoleSelectors")
 
 	add("resource.k8s.io", one("ResourceClaim"), Text, "status.devices.conditions.message")
-	add("scheduling.k8s.io", []string{"PodGroup", "Workload"}, Text, "status.conditions.message")
+	add("scheduling.k8s.io", one("Workload"), Ref, "spec.controllerRef")
+	add("scheduling.k8s.io", one("PodGroup"), Text, "status.conditions.message")
 	return rows
 }
 
@@ -131,6 +133,7 @@ func podSpec() []Row {
 func containerTexts() []string {
 	var paths []string
 	for _, list := range []string{"containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"} {
+		paths = append(paths, "status."+list+".allocatedResourcesStatus.resources.message")
 		for _, state := range []string{"state", "lastState"} {
 			for _, of := range []string{"waiting", "terminated"} {
 				paths = append(paths, "status."+list+"."+state+"."+of+".message")
