@@ -358,7 +358,7 @@ func TestJSONEveryKindAndBack(t *testing.T) {
 			if err := errors.Join(json.Unmarshal(outwards, got), json.Unmarshal(b, want)); err != nil {
 				t.Fatal(err)
 			}
-			metaOf(got).SelfLink = ""
+			metaOf(got).SetSelfLink("")
 			same(t, gvk.String(), got, want)
 
 			// As many clients write it: the keys are sorted, the type is last.
@@ -399,13 +399,18 @@ func FuzzJSON(f *testing.F) {
 		`{"kind":"NetworkPolicy","apiVersion":"networking.k8s.io/v1","spec":{"ingress":[{"from":[{"namespaceSelector":{"matchLabels":{"a4s.io/tenant":"t1"}}}]}]}}`,
 		`{"metadata":{"labels":{"a4s.io/tenant":"t1"},"ownerReferences":[{"kind":"Namespace","name":"\""}]}}`,
 	} {
-		f.Add([]byte(s), byte(0))
+		for n := range byte(6) {
+			f.Add([]byte(s), n)
+		}
+	}
+	projectors := map[string]*Projector{}
+	for _, tenant := range []string{"t1", space.System, space.All} {
+		projectors[tenant] = protoProjector(tenant)
 	}
 	kinds := []Resource{podKind(), namespaceKind(), bindingKind(), policyKind(), reviewKind(), {}}
 	f.Fuzz(func(t *testing.T, b []byte, n byte) {
 		r := kinds[int(n)%len(kinds)]
-		for _, tenant := range []string{"t1", space.System, space.All} {
-			p := protoProjector(tenant)
+		for tenant, p := range projectors {
 			for _, d := range []Direction{In, Out} {
 				if tenant == space.All && d == In {
 					continue
@@ -432,7 +437,7 @@ func FuzzJSON(f *testing.F) {
 			}
 		}
 		for _, media := range []string{"application/json-patch+json", "application/merge-patch+json"} {
-			out, err := protoProjector("t1").Patch(media, r, b)
+			out, err := projectors["t1"].Patch(media, r, b)
 			if err == nil && json.Valid(b) && !json.Valid(out) {
 				t.Fatalf("%s made of %s", out, b)
 			}
@@ -441,9 +446,9 @@ func FuzzJSON(f *testing.F) {
 		if len(b) > 0 {
 			cut = int(n) % len(b)
 		}
-		whole, err := protoProjector("t1").JSON(Out, r, b)
+		whole, err := projectors["t1"].JSON(Out, r, b)
 		var out bytes.Buffer
-		s, _ := protoProjector("t1").Stream("application/json", r, false, &out) //nolint:errcheck // the media type is right
+		s, _ := projectors["t1"].Stream("application/json", r, false, &out) //nolint:errcheck // the media type is right
 		_, serr := s.Write(b[:cut])
 		if serr == nil {
 			_, serr = s.Write(b[cut:])
