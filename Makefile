@@ -43,7 +43,7 @@ deps: ## Install what is missing on this Debian machine, check for Go
 	@scripts/install-deps.sh
 
 .PHONY: test
-test: deps test-unit test-integration test-e2e ## Run every test
+test: deps test-unit test-integration test-e2e test-clients ## Run every test
 
 .PHONY: test-unit
 test-unit: $(PAYLOAD) ## Run the unit tests, those of light packages with the race detector
@@ -58,6 +58,11 @@ test-integration: $(PAYLOAD) ## Run the tests that start components in the test 
 test-e2e: build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -timeout 40m ./tests/e2e/...
 
+# A module of its own: what the clients depend on is not to be a4s' as well.
+.PHONY: test-clients
+test-clients: build ## Run kubectl, Helm and a manager of controller-runtime in tenants (as root)
+	cd tests/clients && A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 15m .
+
 .PHONY: test-vm
 test-vm: build ## Boot a Debian guest (systemd, cgroup v2) and run a4s in it (as root, slow)
 	scripts/install-vm-deps.sh
@@ -71,12 +76,14 @@ bench: build ## Run the benchmarks behind the claims in the documentation
 .PHONY: lint
 lint: vet ## Check formatting, go vet and staticcheck
 	go run $(STATICCHECK) ./...
+	cd tests/clients && go run $(STATICCHECK) ./...
 
 .PHONY: vet
 vet: ## Check formatting and go vet
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l) && \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
+	cd tests/clients && go vet ./...
 
 .PHONY: release
 release: deps $(PAYLOAD) ## Build dist/: the stripped binary, compressed, with checksums; print the sizes

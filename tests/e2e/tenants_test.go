@@ -63,7 +63,10 @@ func TestTenantsAreApart(t *testing.T) {
 	var pods []*corev1.Pod
 	var services []*corev1.Service
 	for _, c := range []*cluster{a, b} {
-		pods = append(pods, c.runPod(t, "default", testboxPod("web")))
+		// Not called like the Service: a pod knows its own name from a file.
+		pod := testboxPod("box")
+		pod.Labels["app"] = "web"
+		pods = append(pods, c.runPod(t, "default", pod))
 		services = append(services, c.createService(t, "default", service("web", "web")))
 	}
 	stranger := system.runPod(t, ns, testboxPod("stranger"))
@@ -75,37 +78,37 @@ func TestTenantsAreApart(t *testing.T) {
 	t.Run("a name is the tenant's own", func(t *testing.T) {
 		for i, c := range []*cluster{a, b} {
 			for _, name := range []string{"web", "web.default", "web.default.svc.cluster.local"} {
-				c.waitAnswer(t, "default", "web", services[i].Spec.ClusterIP, "/resolve", "name", name)
+				c.waitAnswer(t, "default", "box", services[i].Spec.ClusterIP, "/resolve", "name", name)
 			}
 		}
 		for _, name := range []string{"web.default.apart-b.svc.cluster.local", "web.default.apart-b", "web." + ns + ".svc.cluster.local"} {
-			if got, err := a.ask(t.Context(), "default", "web", "/resolve", "name", name); err == nil {
+			if got, err := a.ask(t.Context(), "default", "box", "/resolve", "name", name); err == nil {
 				t.Errorf("%s resolves to %s", name, got)
 			}
 		}
 	})
 	t.Run("traffic between tenants is dropped", func(t *testing.T) {
-		a.waitAnswer(t, "default", "web", "web", "/get", "url", "http://web/hostname")
+		a.waitAnswer(t, "default", "box", "box", "/get", "url", "http://web/hostname")
 		for what, to := range map[string]string{
 			"the pod of the other tenant":     url(pods[1].Status.PodIP),
 			"the service of the other tenant": "http://" + services[1].Spec.ClusterIP + "/hostname",
 			"a pod of the system":             url(stranger.Status.PodIP),
 		} {
 			hosts.Until(t, soon, what+" cannot be reached", func(ctx context.Context) error {
-				if got, err := a.ask(ctx, "default", "web", "/get", "url", to); err == nil {
+				if got, err := a.ask(ctx, "default", "box", "/get", "url", to); err == nil {
 					return fmt.Errorf("%s answers %q", to, got)
 				}
 				return nil
 			})
 		}
-		system.waitAnswer(t, ns, stranger.Name, "web", "/get", "url", url(pods[0].Status.PodIP))
-		a.waitAnswer(t, "default", "web", offered.Name, "/get", "url", url(offered.Status.PodIP))
+		system.waitAnswer(t, ns, stranger.Name, "box", "/get", "url", url(pods[0].Status.PodIP))
+		a.waitAnswer(t, "default", "box", offered.Name, "/get", "url", url(offered.Status.PodIP))
 	})
 	t.Run("the API is reached by its name", func(t *testing.T) {
 		if _, err := a.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
-		a.waitAnswer(t, "default", "web", "10.43.0.1", "/resolve", "name", "kubernetes.default.svc")
+		a.waitAnswer(t, "default", "box", "10.43.0.1", "/resolve", "name", "kubernetes.default.svc")
 	})
 	t.Run("what a pod sees is native", func(t *testing.T) {
 		box := testboxPod("native")
