@@ -80,17 +80,38 @@ func run(t *testing.T, h *hosts.Host, path string, args ...string) string {
 	return strings.TrimSpace(r.Stdout)
 }
 
-// across joins a second node and checks all traffic between pods on both. It
-// returns the node and the namespace of the pods, near on the server and far
-// on the other node.
+// across joins a second node and checks all traffic between pods on both, in
+// the space of the system and in that of a tenant, and none between tenants.
+// It returns the node and the namespace of the pods of the system, near on the
+// server and far on the other node.
 func across(t *testing.T, c *cluster, workerName string, args ...string) (*node, string) {
 	t.Helper()
-	server := c.host.Name
 	worker := newAgent(t, workerName, c, args...)
 	t.Cleanup(func() {
 		_ = c.client.CoreV1().Nodes().Delete(context.Background(), workerName, metav1.DeleteOptions{})
 	})
 	c.waitNodeReady(t, workerName, worker.started)
+	ns := c.traffic(t, workerName)
+	own := c.makeTenant(t, "own-"+workerName)
+	ownNS := own.traffic(t, workerName)
+	other := c.makeTenant(t, "other-"+workerName)
+	foreign := other.runPod(t, "default", on(workerName, testboxPod("foreign")))
+	for _, to := range []string{foreign.Status.PodIP, c.podIP(t, ns, "far")} {
+		hosts.Until(t, soon, "a tenant cannot reach "+to+" on the other node", func(ctx context.Context) error {
+			if got, err := own.ask(ctx, ownNS, "near", "/get", "url", "http://"+to+":8080/hostname"); err == nil {
+				return fmt.Errorf("it answers %q", got)
+			}
+			return nil
+		})
+	}
+	return worker, ns
+}
+
+// traffic checks what goes between a pod on the server and one on another
+// node, and returns their namespace.
+func (c *cluster) traffic(t *testing.T, workerName string) string {
+	t.Helper()
+	server := c.host.Name
 	ns := c.namespace(t)
 	near := c.runPod(t, ns, on(server, testboxPod("near")))
 	far := c.runPod(t, ns, on(workerName, testboxPod("far")))
@@ -140,7 +161,7 @@ func across(t *testing.T, c *cluster, workerName string, args ...string) (*node,
 		}
 		return err
 	})
-	return worker, ns
+	return ns
 }
 
 func (c *cluster) podIP(t *testing.T, ns, name string) string {
