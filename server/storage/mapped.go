@@ -92,11 +92,23 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 	if err := m.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
-	return m.checkList(tenant, list)
+	if err := m.checkList(tenant, list); err != nil {
+		return err
+	}
+	if m.showsShared(ctx, tenant) {
+		return m.addSharedRoles(ctx, opts, list)
+	}
+	return nil
 }
 
 // Watch implements storage.Interface.
 func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	if addressed, ok := space.FromContext(ctx); ok && m.showsShared(ctx, addressed) {
+		if _, rest := m.splitKey(key); rest == "" {
+			m.withShared(addressed, &opts)
+			return m.Interface.Watch(ctx, key, opts)
+		}
+	}
 	key, tenant, err := m.confine(ctx, key, &opts)
 	if err != nil {
 		return nil, err

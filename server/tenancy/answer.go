@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -257,9 +258,18 @@ func (a *answer) finish() error {
 		return refuseAnswer(a.err)
 	case errors.Is(a.err, wire.ErrForeign), errors.Is(a.err, wire.ErrMalformed):
 		logrus.WithField("component", "tenancy").WithError(a.err).Error("An answer to a tenant was cut off")
-		panic(http.ErrAbortHandler) // the way net/http has to cut a connection
+		a.cut()
+		return nil
 	default:
 		return nil // the client is gone
+	}
+}
+
+// cut ends the connection, or the stream of it, before the end of the answer.
+func (a *answer) cut() {
+	past := time.Unix(1, 0)
+	if err := http.NewResponseController(a.ResponseWriter).SetWriteDeadline(past); err != nil {
+		logrus.WithField("component", "tenancy").WithError(err).Error("The connection could not be cut")
 	}
 }
 

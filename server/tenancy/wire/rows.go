@@ -135,9 +135,8 @@ func containerTexts() []string {
 	for _, list := range []string{"containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"} {
 		paths = append(paths, "status."+list+".allocatedResourcesStatus.resources.message")
 		for _, state := range []string{"state", "lastState"} {
-			for _, of := range []string{"waiting", "terminated"} {
-				paths = append(paths, "status."+list+"."+state+"."+of+".message")
-			}
+			// What a container said when it ended is its own text.
+			paths = append(paths, "status."+list+"."+state+".waiting.message")
 		}
 	}
 	return paths

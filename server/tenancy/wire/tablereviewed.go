@@ -32,6 +32,7 @@ func Reviewed() map[string]string {
 		"spec.leaseName":                         local,
 		"spec.serviceAccountName":                local,
 		"spec.serviceName":                       local,
+		"terminated.message":                     "what a container said when it ended is its own text",
 		"secretName":                             local,
 		"persistentVolumeClaim.claimName":        local,
 		"resourceClaimName":                      local,

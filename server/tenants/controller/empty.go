@@ -176,6 +176,9 @@ func (v *view) countAll(ctx context.Context, resources []resource) ([]remainder,
 // count counts the objects of a resource. Without a resource version the list
 // is as new as the datastore.
 func (v *view) count(ctx context.Context, r resource) (remainder, error) {
+	if r.GroupResource() == (schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}) {
+		return v.countRoles(ctx, r)
+	}
 	list, err := v.metadata.Resource(r.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		// Not found too: better ask again than take an edge that does not
@@ -187,6 +190,22 @@ func (v *view) count(ctx context.Context, r resource) (remainder, error) {
 		out.count += *n
 	} else if list.Continue != "" {
 		out.count, out.more = out.count+1, true
+	}
+	return out, nil
+}
+
+// countRoles leaves out the default roles, which every space shows and none
+// has.
+func (v *view) countRoles(ctx context.Context, r resource) (remainder, error) {
+	list, err := v.metadata.Resource(r.GroupVersionResource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return remainder{}, fmt.Errorf("listing %s: %w", r.GroupResource(), err)
+	}
+	out := remainder{resource: r}
+	for i := range list.Items {
+		if !kinds.SharedClusterRole(list.Items[i].Name) {
+			out.count++
+		}
 	}
 	return out, nil
 }

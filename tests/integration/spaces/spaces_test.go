@@ -428,6 +428,17 @@ func testRoles(t *testing.T, p *plane, a, b *space) {
 	if role, err := a.client.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{}); err != nil || len(role.Rules) == 0 {
 		t.Errorf("role view: %v", err)
 	}
+	roles, err := a.client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for _, r := range roles.Items {
+		names[r.Name]++
+	}
+	if names["reader"] != 1 || names["view"] != 1 || names["system:basic-user"] != 1 {
+		t.Errorf("roles in the list: %v", names)
+	}
 	for _, name := range []string{"view", "system:mine"} {
 		if _, err := a.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err == nil {
 			t.Errorf("a tenant could make the role %s", name)

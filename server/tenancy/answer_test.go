@@ -1,0 +1,74 @@
+package tenancy
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+// TestForeignObjectEndsTheAnswer: what was not sent yet becomes an error, and
+// an answer that has begun is cut, so that nobody takes the part for the whole.
+func TestForeignObjectEndsTheAnswer(t *testing.T) {
+	own := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default.a"},"data":{"k":"` + strings.Repeat("v", wholeUpTo) + `"}}`
+	foreign := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default.b"},"data":{"k":"secret"}}`
+	list := func(items ...string) string {
+		return `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[` + strings.Join(items, ",") + `]}`
+	}
+	e := New(Options{})
+	r, _ := parsePath("/api/v1/configmaps")
+	e.find(&r)
+	if r.kind.Class != kinds.Tenant {
+		t.Fatal("ConfigMaps are not of tenants")
+	}
+	for _, c := range []struct {
+		name, body string
+		watch, cut bool
+		code       int
+	}{
+		{"a small list", list(foreign), false, false, http.StatusInternalServerError},
+		{"one object", foreign, false, false, http.StatusInternalServerError},
+		{"a long list", list(own, own, foreign), false, true, http.StatusOK},
+		{"a watch", `{"type":"ADDED","object":` + own + "}\n" + `{"type":"ADDED","object":` + foreign + "}\n", true, true, http.StatusOK},
+		{"a long list of his own", list(own, own), false, false, http.StatusOK},
+	} {
+		for _, http2 := range []bool{false, true} {
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				r := r
+				r.watch = c.watch
+				next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					for body := c.body; body != ""; { // as a handler would, in pieces
+						n := min(len(body), 64*1024)
+						if _, err := io.WriteString(w, body[:n]); err != nil {
+							return
+						}
+						body = body[n:]
+					}
+				})
+				if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
+					writeError(w, err)
+				}
+			}))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			resp, err := server.Client().Get(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close() //nolint:errcheck // it was read to its end
+			server.Close()
+			if resp.StatusCode != c.code || (err != nil) != c.cut {
+				t.Errorf("%s, HTTP/2 %v: %d, %v", c.name, http2, resp.StatusCode, err)
+			}
+			if strings.Contains(string(body), "secret") || strings.Contains(string(body), "default.") {
+				t.Errorf("%s, HTTP/2 %v: the answer has what it must not", c.name, http2)
+			}
+		}
+	}
+}
