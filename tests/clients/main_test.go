@@ -116,8 +116,14 @@ func prepareFiles() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("making a network namespace: %w", err)
 	}
-	if err := os.Setenv(envStage, stageTests); err != nil {
+	temporary := filepath.Join(memory, "tmp")
+	if err := os.Mkdir(temporary, 0o755); err != nil {
 		return err
+	}
+	for name, value := range map[string]string{envStage: stageTests, "TMPDIR": temporary} {
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
 	}
 	// The process keeps the namespaces of the thread that calls this.
 	return syscall.Exec("/proc/self/exe", os.Args, os.Environ())
