@@ -43,6 +43,13 @@ type api struct {
 // serve starts the API. The group ends with the test.
 func serve(t *testing.T) *api {
 	t.Helper()
+	return serveIn(t, t.TempDir(), apiserver.Seams{Groups: map[string]apiserver.Group{"": addTenants}, Definitions: registry.Definitions})
+}
+
+// serveIn starts the API with its data in dir. Without seams it is that of
+// plain Kubernetes.
+func serveIn(t *testing.T, dir string, seams apiserver.Seams) *api {
+	t.Helper()
 	if _, err := logging.Setup(logging.Options{Output: os.Stderr}); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +64,6 @@ func serve(t *testing.T) *api {
 	if err := netlink.AddrReplace(lo, addr); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	files, err := pki.Ensure(filepath.Join(dir, "tls"), pki.Options{SANs: []string{"127.0.0.1", address}})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +93,7 @@ func serve(t *testing.T) *api {
 		BindAddress: "0.0.0.0", Port: port, AdvertiseAddress: net.ParseIP(address),
 		ServiceCIDR: "10.43.0.0/16", ServiceNodePortRange: "30000-32767", ClusterDomain: "cluster.local",
 		Datastore: datastore.Endpoint{URLs: []string{store.ClientURL()}, CAFile: files.EtcdServerCA.Cert, CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key},
-		Seams:     apiserver.Seams{Groups: map[string]apiserver.Group{"": addTenants}, Definitions: registry.Definitions},
+		Seams:     seams,
 		Log:       log,
 		Files: apiserver.Files{
 			ClientCA:    files.ClientCA.Cert,
