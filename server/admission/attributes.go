@@ -73,6 +73,11 @@ func (n *attributes) GetOldObject() runtime.Object { return n.old }
 // GetUserInfo implements admission.Attributes.
 func (n *attributes) GetUserInfo() user.Info { return n.user }
 
+// GetReinvocationContext implements admission.Attributes.
+func (n *attributes) GetReinvocationContext() admission.ReinvocationContext {
+	return reinvocation{n.Attributes.GetReinvocationContext()}
+}
+
 // translate makes a native copy of an object, and its encoded form.
 func (n *attributes) translate(obj runtime.Object) (runtime.Object, []byte, error) {
 	if obj == nil || reflect.ValueOf(obj).IsNil() {

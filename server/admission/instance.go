@@ -22,11 +22,25 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	controlplaneadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
 	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
 
 	"github.com/a4s-io/a4s/internal/space"
 )
+
+// running counts them: only tenants that have configurations, and a request
+// since the server started, have plugins.
+var running = func() *metrics.Gauge {
+	g := metrics.NewGauge(&metrics.GaugeOpts{
+		Name:           "a4s_admission_tenants",
+		Help:           "Tenants whose webhooks and admission policies are running.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	legacyregistry.MustRegister(g)
+	return g
+}()
 
 // instances are the running sets of plugins.
 type instances struct {
@@ -54,6 +68,7 @@ func (a *Admission) instance(tenant string) *instance {
 		ctx, cancel := context.WithCancel(a.instances.ctx)
 		i = &instance{admission: a, tenant: tenant, ctx: ctx, cancel: cancel, plugins: map[string]admission.Interface{}}
 		a.instances.byName[tenant] = i
+		running.Set(float64(len(a.instances.byName)))
 	}
 	return i
 }
@@ -65,6 +80,7 @@ func (a *Admission) stop(tenant string) {
 	if i := a.instances.byName[tenant]; i != nil {
 		i.cancel()
 		delete(a.instances.byName, tenant)
+		running.Set(float64(len(a.instances.byName)))
 	}
 }
 
@@ -143,23 +159,10 @@ func (i *instance) connect() error {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	i.initializer = admission.PluginInitializers{
 		initializer.New(client, dyn, i.factory, composing{i.admission.authz, i.tenant}, utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), i.ctx.Done(), mapper),
-		webhookinit.NewPluginInitializer(i.admission.authInfo, services{i.admission.services, i.tenant}),
+		webhookinit.NewPluginInitializer(anonymous(i.admission.authInfo, i.tenant), services{i.admission.services, i.tenant}),
 		controlplaneadmission.NewPluginInitializer(nil, exclusion.Excluded()),
 	}
 	return nil
-}
-
-// services resolves the native namespaces of a tenant's webhooks.
-type services struct {
-	inner interface {
-		ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
-	}
-	tenant string
-}
-
-// ResolveEndpoint implements webhook.ServiceResolver.
-func (s services) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
-	return s.inner.ResolveEndpoint(space.Namespace(s.tenant, namespace), name, port)
 }
 
 // composing answers what CEL expressions of a tenant ask about permissions.

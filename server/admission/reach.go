@@ -1,0 +1,74 @@
+package admission
+
+import (
+	"net/url"
+	"time"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// services resolves the native namespaces of a tenant's webhooks.
+type services struct {
+	inner interface {
+		ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
+	}
+	tenant string
+}
+
+// ResolveEndpoint implements webhook.ServiceResolver.
+func (s services) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
+	return s.inner.ResolveEndpoint(space.Namespace(s.tenant, namespace), name, port)
+}
+
+// anonymous has the webhooks of a tenant called without credentials. Upstream
+// calls a webhook at default/kubernetes as the API server itself, with all
+// rights; in native names that would be a Service of the tenant.
+func anonymous(wrap webhook.AuthenticationInfoResolverWrapper, tenant string) webhook.AuthenticationInfoResolverWrapper {
+	return func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+		var inner webhook.AuthenticationInfoResolver = nobody{}
+		if wrap != nil {
+			inner = wrap(inner)
+		}
+		return &webhook.AuthenticationInfoResolverDelegator{
+			// Only the dialer depends on what is asked here, and is the same
+			// for every host.
+			ClientConfigForFunc: func(string) (*rest.Config, error) { return inner.ClientConfigFor("") },
+			ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
+				return inner.ClientConfigForService(name, space.Namespace(tenant, namespace), port)
+			},
+		}
+	}
+}
+
+// nobody knows no credentials.
+type nobody struct{}
+
+// ClientConfigFor implements webhook.AuthenticationInfoResolver.
+func (nobody) ClientConfigFor(string) (*rest.Config, error) {
+	return &rest.Config{UserAgent: "kube-apiserver-admission", Timeout: 30 * time.Second}, nil
+}
+
+// ClientConfigForService implements webhook.AuthenticationInfoResolver.
+func (n nobody) ClientConfigForService(string, string, int) (*rest.Config, error) {
+	return n.ClientConfigFor("")
+}
+
+// reinvocation keeps what the plugins of a tenant remember between the rounds
+// of a request apart from what those of the system do: they have the same
+// names, may have webhooks of the same names, and see another form of the
+// object.
+type reinvocation struct{ admission.ReinvocationContext }
+
+// Value implements admission.ReinvocationContext.
+func (r reinvocation) Value(plugin string) any {
+	return r.ReinvocationContext.Value(plugin + "/tenant")
+}
+
+// SetValue implements admission.ReinvocationContext.
+func (r reinvocation) SetValue(plugin string, v any) {
+	r.ReinvocationContext.SetValue(plugin+"/tenant", v)
+}
