@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -49,7 +51,17 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	}
 	m := &multitenancy{directory: tenants, definitions: tenancy.NewDefinitions()}
 	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Log: p.log})
-	m.admission = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Log: p.log})
+	var ranges []netip.Prefix
+	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
+		r, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("reading the range %s: %w", cidr, err)
+		}
+		ranges = append(ranges, r)
+	}
+	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: ranges, Log: p.log}); err != nil {
+		return nil, err
+	}
 	return m, nil
 }
 

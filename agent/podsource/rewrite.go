@@ -94,16 +94,49 @@ func (p podProjector) pod(pod *corev1.Pod) bool {
 	}
 	for i := range pod.Spec.InitContainers {
 		setEnv(pod.Spec.InitContainers[i].Env, native)
+		dropRaw(&pod.Spec.InitContainers[i].SecurityContext)
 	}
 	for i := range pod.Spec.Containers {
 		setEnv(pod.Spec.Containers[i].Env, native)
+		dropRaw(&pod.Spec.Containers[i].SecurityContext)
 	}
 	for i := range pod.Spec.EphemeralContainers {
 		setEnv(pod.Spec.EphemeralContainers[i].Env, native)
+		dropRaw(&pod.Spec.EphemeralContainers[i].SecurityContext)
 	}
 	setVolumes(pod, native)
 	p.setDNS(&pod.Spec, native)
 	return true
+}
+
+// rawSockets is the capability to send packets from any address.
+const rawSockets = "NET_RAW"
+
+// dropRaw takes raw sockets from a container that did not ask for them by
+// name, as runtimes give them to all: what keeps tenants apart on the network
+// goes by addresses. ping does without.
+func dropRaw(sc **corev1.SecurityContext) {
+	var c corev1.Capabilities
+	if *sc != nil {
+		if ptr := (*sc).Privileged; ptr != nil && *ptr {
+			return
+		}
+		if (*sc).Capabilities != nil {
+			c = *(*sc).Capabilities.DeepCopy()
+		}
+	}
+	for _, name := range append(c.Add, c.Drop...) {
+		if name == rawSockets || name == "ALL" {
+			return
+		}
+	}
+	out := (*sc).DeepCopy()
+	if out == nil {
+		out = &corev1.SecurityContext{}
+	}
+	c.Drop = append(c.Drop, rawSockets)
+	out.Capabilities = &c
+	*sc = out
 }
 
 // setEnv puts the namespace into the variables that show it. The kubelet

@@ -30,6 +30,20 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 	return nil
 }
 
+// Validate implements admission.ValidationInterface: what webhooks have made
+// of an object is what counts.
+func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
+	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
+		if err := l.admission.guard.check(ctx, tenant, attr); err != nil {
+			return admission.NewForbidden(attr, err)
+		}
+	}
+	if v, ok := l.Interface.(admission.ValidationInterface); ok {
+		return v.Validate(ctx, attr, o)
+	}
+	return nil
+}
+
 // check looks at what is cluster-scoped, Namespaces among it: what lives in a
 // namespace is covered by upstream's own check of that namespace.
 func (l *lifecycle) check(ctx context.Context, attr admission.Attributes) error {

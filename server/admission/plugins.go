@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -34,6 +35,8 @@ type Tenants interface {
 	// being deleted.
 	Exists(ctx context.Context, name string) (exists bool, err error)
 	Terminating(name string) bool
+	// Annotation is the value of an annotation of a Tenant, "" if it has none.
+	Annotation(ctx context.Context, tenant, key string) (string, error)
 }
 
 // Options configures the admission of tenants.
@@ -44,6 +47,8 @@ type Options struct {
 	// System is a client of the system with all rights, by certificate: the
 	// API server's client of itself does not come through the edge.
 	System *rest.Config
+	// Ranges are the addresses of pods and Services.
+	Ranges []netip.Prefix
 	Log    *logrus.Entry
 }
 
@@ -52,6 +57,7 @@ type Admission struct {
 	opts      Options
 	kinds     *kinds.Table
 	presence  *presence
+	guard     *guard
 	authz     authorizer.Authorizer
 	services  webhook.ServiceResolver
 	authInfo  webhook.AuthenticationInfoResolverWrapper
@@ -60,8 +66,12 @@ type Admission struct {
 
 // New makes it; its methods are the admission seam of the API server, called
 // in the order Informers, Decorate (for each plugin), Webhooks, Run.
-func New(o Options) *Admission {
-	return &Admission{opts: o, kinds: kinds.New(), presence: newPresence()}
+func New(o Options) (*Admission, error) {
+	g, err := newGuard(o.Tenants, o.Ranges)
+	if err != nil {
+		return nil, err
+	}
+	return &Admission{opts: o, kinds: kinds.New(), presence: newPresence(), guard: g}, nil
 }
 
 // Informers narrows what upstream's plugins know to the system space. loopback
@@ -72,6 +82,9 @@ func (a *Admission) Informers(loopback *rest.Config, authz authorizer.Authorizer
 	client, err := kubernetes.NewForConfig(loopback)
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the admission plugins: %w", err)
+	}
+	if a.guard.pods, err = indexPods(f); err != nil {
+		return nil, err
 	}
 	return narrow(f, client), nil
 }

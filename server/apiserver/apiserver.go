@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
 	"github.com/a4s-io/a4s/server/datastore"
 )
@@ -85,6 +88,12 @@ func parse(o Options) (*options.ServerRunOptions, error) {
 	fss := s.Flags()
 	if err := upstreamflags.Parse(flatten(fss), "--kube-apiserver-arg", o.flags(), o.Args); err != nil {
 		return nil, err
+	}
+	if disabled := s.Admission.GenericAdmission.DisablePlugins; slices.Contains(disabled, lifecycle.PluginName) {
+		return nil, &problem.Input{
+			Source: "--kube-apiserver-arg", Value: "disable-admission-plugins=" + strings.Join(disabled, ","),
+			Want: "plugins other than " + lifecycle.PluginName + ", which keeps namespaces and tenants whole",
+		}
 	}
 	return s, nil
 }

@@ -18,7 +18,13 @@ func (e *Edge) has(group, resource string) bool {
 	if !ok && e.opts.Customs != nil {
 		k, ok = e.opts.Customs.Resource(group, resource)
 	}
-	return ok && k.Class != kinds.System
+	return ok && (k.Class != kinds.System || k.Announced)
+}
+
+// announced tells what is in discovery to be refused: it can only be asked for.
+func (e *Edge) announced(group, resource string) bool {
+	k, _ := e.kinds.Resource(group, resource)
+	return k.Announced
 }
 
 // hasGroup tells whether tenants have anything of a group.
@@ -46,7 +52,15 @@ func (e *Edge) filterDiscovery(body []byte) ([]byte, error) {
 			if !ok {
 				group = ""
 			}
-			list.APIResources = keep(list.APIResources, func(r metav1.APIResource) bool { return e.has(group, r.Name) })
+			list.APIResources = keep(list.APIResources, func(r metav1.APIResource) bool {
+				parent, _, sub := strings.Cut(r.Name, "/")
+				return e.has(group, r.Name) && (!sub || !e.announced(group, parent))
+			})
+			for i := range list.APIResources {
+				if r := &list.APIResources[i]; e.announced(group, r.Name) {
+					r.Verbs, r.Categories, r.ShortNames = metav1.Verbs{"create"}, nil, nil
+				}
+			}
 		})
 	case "APIGroupList":
 		return edit(body, func(list *metav1.APIGroupList) {
@@ -65,6 +79,11 @@ func (e *Edge) filterAggregated(list *apidiscovery.APIGroupDiscoveryList) {
 		for j := range g.Versions {
 			v := &g.Versions[j]
 			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return e.has(g.Name, r.Resource) })
+			for k := range v.Resources {
+				if r := &v.Resources[k]; e.announced(g.Name, r.Resource) {
+					r.Verbs, r.Categories, r.ShortNames, r.Subresources = []string{"create"}, nil, nil, nil
+				}
+			}
 		}
 		g.Versions = keep(g.Versions, func(v apidiscovery.APIVersionDiscovery) bool { return len(v.Resources) > 0 })
 	}

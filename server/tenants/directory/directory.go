@@ -40,7 +40,7 @@ func New(cfg *rest.Config) (*Directory, error) {
 // slim drops what nobody asks of a tenant here.
 func slim(obj any) (any, error) {
 	if t, ok := obj.(*tenantapi.Tenant); ok {
-		t.ManagedFields, t.Annotations = nil, nil
+		t.ManagedFields = nil
 	}
 	return obj, nil
 }
@@ -79,6 +79,15 @@ func (d *Directory) Get(ctx context.Context, name string) (*tenantapi.Tenant, er
 func (d *Directory) Exists(ctx context.Context, name string) (bool, error) {
 	t, err := d.Get(ctx, name)
 	return t != nil, err
+}
+
+// Annotation is the value of an annotation of a tenant, "" if it has none.
+func (d *Directory) Annotation(ctx context.Context, name, key string) (string, error) {
+	t, err := d.Get(ctx, name)
+	if err != nil || t == nil {
+		return "", err
+	}
+	return t.Annotations[key], nil
 }
 
 // Terminating tells whether a tenant is known to be being deleted.

@@ -33,7 +33,7 @@ func bodies() map[string]string {
 		"limitranges":            `{"spec":{"limits":[]}}`,
 		"namespaces":             `{}`,
 		"persistentvolumeclaims": `{"spec":{"storageClassName":"none","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`,
-		"persistentvolumes":      `{"spec":{"storageClassName":"none","accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/x"}}}`,
+		"persistentvolumes":      `{"spec":{"storageClassName":"none","accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"nfs":{"server":"192.0.2.9","path":"/x"}}}`,
 		"pods":                   `{"spec":{"containers":[{"name":"c","image":"i"}]}}`,
 		"podtemplates":           `{` + template + `}`,
 		"replicationcontrollers": `{"spec":{"replicas":0,"selector":{"a":"b"},` + template + `}}`,

@@ -1,0 +1,191 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	core "k8s.io/kubernetes/pkg/apis/core"
+	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/discovery"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/authn"
+)
+
+// PodSecurity is the annotation of a Tenant by which administrators choose
+// what its pods may do to the nodes: a level of the Pod Security Standards.
+// Without it the level is baseline.
+const PodSecurity = "a4s.io/pod-security"
+
+// podIPs is the index of pods by address.
+const podIPs = "a4s.io/pod-ip"
+
+// guard refuses what would let a tenant reach past his space through the
+// machines and the network that all tenants share. In a cluster of one's own
+// these are matters of trust; here they are not.
+type guard struct {
+	tenants   Tenants
+	evaluator policy.Evaluator
+	ranges    []netip.Prefix
+	pods      cache.Indexer // set before the API server serves
+}
+
+func newGuard(tenants Tenants, ranges []netip.Prefix) (*guard, error) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)
+	}
+	return &guard{tenants: tenants, evaluator: evaluator, ranges: ranges}, nil
+}
+
+// indexPods lets pods be found by their addresses. It has to be called before
+// the informers start.
+func indexPods(f informers.SharedInformerFactory) (cache.Indexer, error) {
+	informer := f.Core().V1().Pods().Informer()
+	if _, ok := informer.GetIndexer().GetIndexers()[podIPs]; !ok {
+		err := informer.AddIndexers(cache.Indexers{podIPs: func(obj any) ([]string, error) {
+			pod, ok := obj.(*corev1.Pod)
+			if !ok || pod.Spec.HostNetwork {
+				return nil, nil
+			}
+			var ips []string
+			for _, ip := range pod.Status.PodIPs {
+				ips = append(ips, ip.IP)
+			}
+			return ips, nil
+		}})
+		if err != nil {
+			return nil, fmt.Errorf("indexing pods by address: %w", err)
+		}
+	}
+	return informer.GetIndexer(), nil
+}
+
+// check looks at what a request would store in the space of tenant.
+func (g *guard) check(ctx context.Context, tenant string, attr admission.Attributes) error {
+	if op := attr.GetOperation(); op != admission.Create && op != admission.Update {
+		return nil
+	}
+	byTenant := !space.IsSystem(authn.TenantOf(attr.GetUserInfo()))
+	resource, sub := attr.GetResource().GroupResource(), attr.GetSubresource()
+	switch resource {
+	case schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "services"}:
+		if byTenant && sub == "status" {
+			return errors.New("the addresses in it are believed by the API server and the network of all tenants, so only the system sets them")
+		}
+	}
+	switch object := attr.GetObject().(type) {
+	case *core.Pod:
+		if sub == "" || sub == "ephemeralcontainers" {
+			return g.checkPod(ctx, tenant, object)
+		}
+	case *core.PersistentVolume:
+		return g.checkVolume(ctx, tenant, object)
+	case *core.Service:
+		if byTenant && len(object.Spec.ExternalIPs) > 0 {
+			return errors.New("spec.externalIPs would catch the traffic of other tenants to these addresses; use a Service of type LoadBalancer or NodePort")
+		}
+	case *core.Endpoints:
+		if byTenant {
+			for _, subset := range object.Subsets {
+				for _, a := range append(subset.Addresses[:len(subset.Addresses):len(subset.Addresses)], subset.NotReadyAddresses...) {
+					if err := g.checkAddress(tenant, a.IP); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	case *discovery.EndpointSlice:
+		if byTenant && object.AddressType != discovery.AddressTypeFQDN {
+			for _, e := range object.Endpoints {
+				for _, a := range e.Addresses {
+					if err := g.checkAddress(tenant, a); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// level is what the pods of a tenant may do to the nodes.
+func (g *guard) level(ctx context.Context, tenant string) (api.Level, error) {
+	value, err := g.tenants.Annotation(ctx, tenant, PodSecurity)
+	if err != nil || value == "" {
+		return api.LevelBaseline, err
+	}
+	level, err := api.ParseLevel(value)
+	if err != nil {
+		return api.LevelRestricted, fmt.Errorf("the annotation %s of tenant %s: %w", PodSecurity, tenant, err)
+	}
+	return level, nil
+}
+
+func (g *guard) checkPod(ctx context.Context, tenant string, pod *core.Pod) error {
+	level, err := g.level(ctx, tenant)
+	if err != nil || level == api.LevelPrivileged {
+		return err
+	}
+	versioned := &corev1.Pod{}
+	if err := corev1convert.Convert_core_Pod_To_v1_Pod(pod, versioned, nil); err != nil {
+		return fmt.Errorf("reading the pod: %w", err)
+	}
+	result := policy.AggregateCheckResults(g.evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &versioned.ObjectMeta, &versioned.Spec))
+	if result.Allowed {
+		return nil
+	}
+	return fmt.Errorf("the pods of tenants share their nodes with others, and this one violates PodSecurity %q: %s", level, result.ForbiddenDetail())
+}
+
+// checkVolume: a volume that is a directory of a node is what a pod must not
+// mount either.
+func (g *guard) checkVolume(ctx context.Context, tenant string, volume *core.PersistentVolume) error {
+	if volume.Spec.HostPath == nil && volume.Spec.Local == nil {
+		return nil
+	}
+	level, err := g.level(ctx, tenant)
+	if err != nil || level == api.LevelPrivileged {
+		return err
+	}
+	return errors.New("hostPath and local volumes are directories of nodes, which tenants share; claim a volume of a StorageClass")
+}
+
+// checkAddress lets tenants send traffic to their own pods and out of the
+// cluster. Whatever resolves endpoints, the API server among it, stands behind
+// the walls between tenants.
+func (g *guard) checkAddress(tenant, address string) error {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return nil // upstream refuses it
+	}
+	inside := false
+	for _, r := range g.ranges {
+		inside = inside || r.Contains(ip.Unmap())
+	}
+	if !inside {
+		return nil
+	}
+	found, err := g.pods.ByIndex(podIPs, address)
+	if err != nil {
+		return err
+	}
+	for _, obj := range found {
+		if pod, ok := obj.(metav1.Object); ok {
+			if of, _ := space.SplitNamespace(pod.GetNamespace()); of == tenant {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space", address)
+}
