@@ -199,7 +199,7 @@ func checkLookups(t *testing.T, a, b *helm) {
 	t.Helper()
 	first, second := a.settings(t).Data, b.settings(t).Data
 	for _, data := range []map[string]string{first, second} {
-		if data["hasDaemonSets"] != "false" || data["hasDeployments"] != "true" {
+		if data["hasDaemonSets"] != "true" || data["hasDeployments"] != "true" {
 			t.Errorf("capabilities: DaemonSets %s, Deployments %s", data["hasDaemonSets"], data["hasDeployments"])
 		}
 		namespaces := strings.Fields(data["namespaces"])
