@@ -17,6 +17,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
@@ -44,6 +45,10 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 		return apierrors.NewBadRequest(fmt.Sprintf("the path %s has a segment that is not a name", req.URL.Path))
 	}
 	e.find(&r)
+	if _, builtIn := e.kinds.Resource(r.group, r.resource); !builtIn && r.known && r.kind.Class == kinds.System && tenant != space.System {
+		// A definition of the system that is not shared: here it is not there.
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, req.Method, r.groupResource(), "", "", 0, false)
+	}
 	if writes(req.Method) && r.sharedRole() && tenant != space.System {
 		return apierrors.NewForbidden(r.groupResource(), r.name, errors.New("the default roles are the same in all spaces and are changed by the administrators of the cluster"))
 	}
