@@ -90,18 +90,59 @@ func (e *Edge) filterAggregated(list *apidiscovery.APIGroupDiscoveryList) {
 }
 
 // filterOpenAPI takes the paths of what tenants do not have out of an OpenAPI
-// document, version 2 or 3.
+// document, version 2 or 3, and the models of custom resources that are not
+// shared with them.
 func (e *Edge) filterOpenAPI(body []byte) ([]byte, error) {
-	return e.filterPaths(body, func(path string, item json.RawMessage) (json.RawMessage, bool) {
+	doc := map[string]json.RawMessage{}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("reading an OpenAPI document: %w", err)
+	}
+	err := editMember(doc, "paths", func(path string, item json.RawMessage) (json.RawMessage, bool) {
 		r, ok := parsePath(path)
 		return item, !ok || e.has(r.group, r.resource)
 	})
+	if err == nil {
+		err = editMember(doc, "definitions", e.keepModel)
+	}
+	if components, ok := doc["components"]; ok && err == nil {
+		inner := map[string]json.RawMessage{}
+		if err = json.Unmarshal(components, &inner); err == nil {
+			err = editMember(inner, "schemas", e.keepModel)
+		}
+		if err == nil {
+			doc["components"], err = json.Marshal(inner)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("filtering an OpenAPI document: %w", err)
+	}
+	return json.Marshal(doc)
+}
+
+// keepModel drops the model of a custom resource that is the system's own.
+func (e *Edge) keepModel(_ string, model json.RawMessage) (json.RawMessage, bool) {
+	var of struct {
+		Kinds []struct{ Group, Kind string } `json:"x-kubernetes-group-version-kind"`
+	}
+	if e.opts.Customs == nil || json.Unmarshal(model, &of) != nil {
+		return model, true
+	}
+	for _, gk := range of.Kinds {
+		if k, ok := e.opts.Customs.Kind(gk.Group, gk.Kind); ok && k.Class == kinds.System {
+			return nil, false
+		}
+	}
+	return model, true
 }
 
 // filterOpenAPIIndex filters the list of the documents of OpenAPI version 3
 // and keeps the addresses below the prefix that the request came with.
 func (e *Edge) filterOpenAPIIndex(body []byte, prefix string) ([]byte, error) {
-	return e.filterPaths(body, func(path string, item json.RawMessage) (json.RawMessage, bool) {
+	doc := map[string]json.RawMessage{}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("reading the index of OpenAPI documents: %w", err)
+	}
+	err := editMember(doc, "paths", func(path string, item json.RawMessage) (json.RawMessage, bool) {
 		if group, ok := strings.CutPrefix(path, "apis/"); ok {
 			group, _, _ = strings.Cut(group, "/")
 			if !e.hasGroup(group) {
@@ -118,30 +159,31 @@ func (e *Edge) filterOpenAPIIndex(body []byte, prefix string) ([]byte, error) {
 		moved, err := json.Marshal(at)
 		return moved, err == nil
 	})
+	if err != nil {
+		return nil, fmt.Errorf("filtering the index of OpenAPI documents: %w", err)
+	}
+	return json.Marshal(doc)
 }
 
-// filterPaths edits the object "paths" of a document.
-func (e *Edge) filterPaths(body []byte, each func(string, json.RawMessage) (json.RawMessage, bool)) ([]byte, error) {
-	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, fmt.Errorf("reading an OpenAPI document: %w", err)
+// editMember edits the entries of an object in a document, if it is there.
+func editMember(doc map[string]json.RawMessage, name string, each func(string, json.RawMessage) (json.RawMessage, bool)) error {
+	if doc[name] == nil {
+		return nil
 	}
-	var paths map[string]json.RawMessage
-	if err := json.Unmarshal(doc["paths"], &paths); err != nil {
-		return nil, fmt.Errorf("reading the paths of an OpenAPI document: %w", err)
+	var entries map[string]json.RawMessage
+	if err := json.Unmarshal(doc[name], &entries); err != nil {
+		return fmt.Errorf("reading its %s: %w", name, err)
 	}
-	for path, item := range paths {
-		if kept, ok := each(path, item); ok {
-			paths[path] = kept
+	for key, entry := range entries {
+		if kept, ok := each(key, entry); ok {
+			entries[key] = kept
 		} else {
-			delete(paths, path)
+			delete(entries, key)
 		}
 	}
 	var err error
-	if doc["paths"], err = json.Marshal(paths); err != nil {
-		return nil, err
-	}
-	return json.Marshal(doc)
+	doc[name], err = json.Marshal(entries)
+	return err
 }
 
 // edit decodes a document, changes it and encodes it again.
