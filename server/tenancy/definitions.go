@@ -22,6 +22,7 @@ const (
 // definition that is not shared are the system's own.
 type Definitions struct {
 	mu         sync.RWMutex
+	generation int64
 	byResource map[[2]string]kinds.Kind
 	byKind     map[[2]string]kinds.Kind
 }
@@ -59,6 +60,7 @@ func (c *Definitions) set(obj any, there bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.generation++
 	if there {
 		c.byResource[[2]string{k.Group, k.Resource}] = k
 		c.byKind[[2]string{k.Group, k.Kind}] = k
@@ -94,4 +96,11 @@ func (c *Definitions) HasGroup(group string) bool {
 		}
 	}
 	return false
+}
+
+// Generation implements Customs.
+func (c *Definitions) Generation() int64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.generation
 }

@@ -63,7 +63,11 @@ func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http
 		a.Write(captured.body.Bytes()) //nolint:errcheck // finish reports it
 		return a.finish()
 	}
-	body, err := e.documents.filtered(captured.body.Bytes(), asProto+path+prefixOf(req), func(b []byte) ([]byte, error) {
+	key := asProto + path + prefixOf(req)
+	if e.opts.Customs != nil {
+		key += fmt.Sprintf(" %d", e.opts.Customs.Generation())
+	}
+	body, err := e.documents.filtered(captured.body.Bytes(), key, func(b []byte) ([]byte, error) {
 		b, err := filter(b)
 		if err != nil || asProto == "" {
 			return b, err

@@ -29,6 +29,8 @@ type Customs interface {
 	Kind(group, kind string) (kinds.Kind, bool)
 	// HasGroup tells whether tenants have custom resources of a group.
 	HasGroup(group string) bool
+	// Generation changes when any of the answers may have.
+	Generation() int64
 }
 
 // Options configures the edge.
