@@ -1,0 +1,244 @@
+package tenancy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/vishvananda/netlink"
+
+	"github.com/a4s-io/a4s/embedded/etcd"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/kubeconfig"
+	"github.com/a4s-io/a4s/internal/logging"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/server"
+	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/controllers"
+	"github.com/a4s-io/a4s/server/datastore"
+)
+
+const (
+	// childName is the name under which the test binary is a server.
+	childName = "a4s-bench-server"
+	// address is that of the machine, as far as a server knows.
+	address = "192.0.2.1"
+	// deadline bounds the start of a server and every wait.
+	deadline = 3 * time.Minute
+)
+
+// The servers that a child can be.
+const (
+	// upstream is what kube-apiserver is made of and nothing else.
+	upstream = "upstream"
+	// withTenants is a4s, with as few controllers as upstream gets.
+	withTenants = "a4s"
+	// complete is a4s with everything that it runs.
+	complete = "complete"
+)
+
+// fewControllers are those without which no pod can be made.
+const fewControllers = "controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller"
+
+// TestMain lets the test binary be a server.
+func TestMain(m *testing.M) {
+	if os.Args[0] != childName {
+		os.Exit(m.Run())
+	}
+	if err := serve(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// serve runs a server and answers the commands on its standard input until
+// that ends.
+func serve(mode, dir string) error {
+	if _, err := logging.Setup(logging.Options{Output: os.Stderr}); err != nil {
+		return err
+	}
+	if err := network(); err != nil {
+		return fmt.Errorf("setting up the network: %w", err)
+	}
+	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	defer group.Stop() //nolint:errcheck // the process ends
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	if mode == upstream {
+		if err := startUpstream(ctx, group, dir); err != nil {
+			return err
+		}
+	} else if _, err := server.Start(ctx, group, settings(dir, mode), net.ParseIP(address)); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	return answer(os.Stdin, os.Stdout)
+}
+
+func network() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	a, err := netlink.ParseAddr(address + "/32")
+	if err != nil {
+		return err
+	}
+	if err := netlink.AddrReplace(lo, a); err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(lo)
+}
+
+// answer obeys the benchmark: usage, gc (and usage), profile FILE, end.
+func answer(in io.Reader, out io.Writer) error {
+	var profile *os.File
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		command, arg, _ := strings.Cut(lines.Text(), " ")
+		var err error
+		switch command {
+		case "gc":
+			debug.FreeOSMemory()
+			err = usage(out)
+		case "usage":
+			err = usage(out)
+		case "profile":
+			if profile, err = os.Create(arg); err == nil {
+				err = pprof.StartCPUProfile(profile)
+			}
+			fmt.Fprintln(out, 0, 0, 0) //nolint:errcheck // the benchmark is gone
+		case "heap":
+			err = writeHeap(arg)
+			fmt.Fprintln(out, 0, 0, 0) //nolint:errcheck // as above
+		case "end":
+			pprof.StopCPUProfile()
+			err = profile.Close()
+			fmt.Fprintln(out, 0, 0, 0) //nolint:errcheck // as above
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// usage prints the processor time in nanoseconds, the resident size and the
+// heap in bytes.
+func usage(out io.Writer) error {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return err
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return err
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, u.Utime.Nano()+u.Stime.Nano(), pages*int64(os.Getpagesize()), m.HeapAlloc)
+	return err
+}
+
+func writeHeap(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := pprof.WriteHeapProfile(f); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// settings are those of a4s.
+func settings(dir, mode string) *config.Server {
+	cfg := &config.Server{
+		DisableAgent:         true,
+		HTTPSListenPort:      6443,
+		ClusterCIDR:          "10.42.0.0/16",
+		ServiceCIDR:          "10.43.0.0/16",
+		ServiceNodePortRange: "30000-32767",
+		ClusterDNS:           "10.43.0.10",
+		ClusterDomain:        "cluster.local",
+		FlannelBackend:       "vxlan",
+		WriteKubeconfig:      filepath.Join(dir, "admin.yaml"),
+		WriteKubeconfigMode:  "600",
+	}
+	cfg.Agent.DataDir = dir
+	cfg.Agent.NodeName = "server"
+	if mode == withTenants {
+		cfg.DisableScheduler = true
+		cfg.KubeControllerManagerArgs = []string{fewControllers}
+	}
+	return cfg
+}
+
+// startUpstream starts the API server without anything of a4s in it, on the
+// same datastore and with the same settings as a4s.
+func startUpstream(ctx context.Context, group *component.Group, dir string) error {
+	log := logrus.WithField("component", "upstream")
+	f := pki.FilesIn(filepath.Join(dir, "server", "tls"))
+	if err := os.MkdirAll(filepath.Dir(f.Dir), 0o700); err != nil {
+		return err
+	}
+	if _, err := pki.Ensure(f.Dir, pki.Options{SANs: []string{"localhost", "127.0.0.1", address, "10.43.0.1"}}); err != nil {
+		return err
+	}
+	store, err := etcd.New(etcd.Options{
+		Dir:  filepath.Join(dir, "server", "db", "etcd"),
+		Name: "upstream", CertFile: f.EtcdServer.Cert, KeyFile: f.EtcdServer.Key, TrustedCAFile: f.EtcdServerCA.Cert,
+		PeerCertFile: f.EtcdPeer.Cert, PeerKeyFile: f.EtcdPeer.Key, PeerTrustedCAFile: f.EtcdPeerCA.Cert,
+		Zap: logging.Zap(logging.Options{}), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := group.StartAndWait(ctx, store.Component()); err != nil {
+		return err
+	}
+	cfg := settings(dir, upstream)
+	if err := group.StartAndWait(ctx, apiserver.New(apiserver.Options{
+		Port: cfg.HTTPSListenPort, AdvertiseAddress: net.ParseIP(address),
+		ServiceCIDR: cfg.ServiceCIDR, ServiceNodePortRange: cfg.ServiceNodePortRange, ClusterDomain: cfg.ClusterDomain,
+		Datastore: datastore.Endpoint{URLs: []string{store.ClientURL()}, CAFile: f.EtcdServerCA.Cert, CertFile: f.EtcdClient.Cert, KeyFile: f.EtcdClient.Key},
+		Files: apiserver.Files{
+			ClientCA: f.ClientCA.Cert, ServingCert: f.ServingAPIServer.Cert, ServingKey: f.ServingAPIServer.Key,
+			KubeletCA: f.ServerCA.Cert, KubeletClientCert: f.APIServerKubeletClient.Cert, KubeletKey: f.APIServerKubeletClient.Key,
+			RequestHeaderCA: f.RequestHeaderCA.Cert, ProxyClientCert: f.AuthProxy.Cert, ProxyClientKey: f.AuthProxy.Key,
+			ServiceAccountKey: f.ServiceAccountKey, CertDir: filepath.Join(dir, "server", "tls", "upstream"),
+		},
+		Log: log,
+	})); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "controller.kubeconfig")
+	if err := kubeconfig.Write(kubeconfig.Options{
+		Path: path, Server: "https://127.0.0.1:6443", CAFile: f.ServerCA.Cert, CertFile: f.ControllerManager.Cert, KeyFile: f.ControllerManager.Key,
+	}); err != nil {
+		return err
+	}
+	return group.StartAndWait(ctx, controllers.New(controllers.Options{
+		Kubeconfig: path, ClusterCIDR: cfg.ClusterCIDR, ServiceCIDR: cfg.ServiceCIDR, ServiceAccountKey: f.ServiceAccountKey, RootCA: f.ServerCA.Cert,
+		ClientCACert: f.ClientCA.Cert, ClientCAKey: f.ClientCA.Key, ServerCACert: f.ServerCA.Cert, ServerCAKey: f.ServerCA.Key,
+		Args: []string{fewControllers}, Log: log,
+	}))
+}

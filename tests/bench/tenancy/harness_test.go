@@ -1,0 +1,239 @@
+package tenancy
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/internal/tenantclient"
+)
+
+// child is a running server.
+type child struct {
+	mode  string
+	files *pki.Files
+	ns    netns.NsHandle
+	admin *rest.Config
+
+	mu  sync.Mutex // the commands come one after the other
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// startChild runs a server until the benchmark ends. Its log goes to a file
+// that A4S_BENCH_LOGS names the directory of.
+func startChild(b *testing.B, mode string) *child {
+	b.Helper()
+	if os.Geteuid() != 0 {
+		b.Skip("needs root: the servers get network namespaces of their own")
+	}
+	dir := b.TempDir()
+	cmd := exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{childName, mode, dir},
+		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL},
+	}
+	if logs := os.Getenv("A4S_BENCH_LOGS"); logs != "" {
+		f, err := os.Create(filepath.Join(logs, mode+".log"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer f.Close() //nolint:errcheck // the server has its own
+		cmd.Stderr = f
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	// Pdeathsig is about the thread that starts the process.
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		started <- cmd.Start()
+		<-ended
+	}()
+	if err := <-started; err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		in.Close() //nolint:errcheck // that is the sign to stop
+		if err := cmd.Wait(); err != nil {
+			b.Errorf("the server %s: %v", mode, err)
+		}
+		close(ended)
+	})
+	c := &child{mode: mode, files: pki.FilesIn(filepath.Join(dir, "server", "tls")), in: in, out: bufio.NewReader(out)}
+	if line, err := c.out.ReadString('\n'); err != nil || line != "ready\n" {
+		b.Fatalf("the server %s said %q: %v", mode, line, err)
+	}
+	if c.ns, err = netns.GetFromPid(cmd.Process.Pid); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.ns.Close() }) //nolint:errcheck // it is not used any more
+	c.admin = c.config(b, rest.TLSClientConfig{CertFile: c.files.Admin.Cert, KeyFile: c.files.Admin.Key})
+	return c
+}
+
+// command sends a command and returns its answer: processor time, resident
+// size, heap.
+func (c *child) command(b *testing.B, command string) (cpu time.Duration, rss, heap int64) {
+	b.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := fmt.Fprintln(c.in, command); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := fmt.Fscanln(c.out, &cpu, &rss, &heap); err != nil {
+		b.Fatalf("%s: the answer to %s: %v", c.mode, command, err)
+	}
+	return cpu, rss, heap
+}
+
+// profiled profiles the server while f runs, if A4S_BENCH_PROFILE names a
+// directory.
+func (c *child) profiled(b *testing.B, name string, f func()) {
+	b.Helper()
+	dir := os.Getenv("A4S_BENCH_PROFILE")
+	if dir == "" {
+		f()
+		return
+	}
+	c.command(b, "profile "+filepath.Join(dir, name+".pprof"))
+	f()
+	c.command(b, "end")
+}
+
+func (c *child) config(b *testing.B, identity rest.TLSClientConfig) *rest.Config {
+	b.Helper()
+	identity.CAFile = c.files.ServerCA.Cert
+	return &rest.Config{Host: "https://127.0.0.1:6443", QPS: -1, TLSClientConfig: identity, Dial: c.dial}
+}
+
+// dial connects to an address in the network of the server.
+func (c *child) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	runtime.LockOSThread()
+	here, err := netns.Get()
+	if err != nil {
+		return nil, err
+	}
+	defer here.Close() //nolint:errcheck // nothing waits on it
+	if err := netns.Set(c.ns); err != nil {
+		return nil, err
+	}
+	// One address: the socket is made by this goroutine.
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if e := netns.Set(here); e != nil {
+		return nil, e // the thread stays locked and ends with the goroutine
+	}
+	runtime.UnlockOSThread()
+	return conn, err
+}
+
+// user is a client configuration with a certificate of these organizations.
+func (c *child) user(b *testing.B, name string, organizations ...string) *rest.Config {
+	b.Helper()
+	ca, err := tls.LoadX509KeyPair(c.files.ClientCA.Cert, c.files.ClientCA.Key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name, Organization: organizations},
+		NotBefore:    time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, ca.Leaf, key.Public(), ca.PrivateKey)
+	if err != nil {
+		b.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c.config(b, rest.TLSClientConfig{
+		CertData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		KeyData:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
+	})
+}
+
+// tenants is a client of the Tenant API.
+func (c *child) tenants(b *testing.B) *tenantclient.Client {
+	b.Helper()
+	client, err := tenantclient.New(c.admin, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return client
+}
+
+// tenant makes a tenant that has an administrator and returns his access.
+func (c *child) tenant(b *testing.B, name string) *rest.Config {
+	b.Helper()
+	if _, err := c.tenants(b).Create(b.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	cfg := c.user(b, "admin", "tenant:"+name)
+	waitAccount(b, cfg, "default")
+	return cfg
+}
+
+// waitAccount waits until pods can be made in a namespace.
+func waitAccount(b *testing.B, cfg *rest.Config, namespace string) {
+	b.Helper()
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var last error
+	if err := wait.PollUntilContextTimeout(b.Context(), 20*time.Millisecond, deadline, true, func(ctx context.Context) (bool, error) {
+		_, last = client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return last == nil, nil
+	}); err != nil {
+		b.Fatalf("waiting for the service account of %s: %v", namespace, last)
+	}
+}
+
+// httpClient is a client over one HTTP/2 connection, as client-go has it.
+func httpClient(b *testing.B, cfg *rest.Config) *http.Client {
+	b.Helper()
+	secure, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	t := &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, DialContext: cfg.Dial, DisableCompression: true}
+	b.Cleanup(t.CloseIdleConnections)
+	return &http.Client{Transport: t}
+}
