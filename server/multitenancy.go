@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/informers"
 	restclient "k8s.io/client-go/rest"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/a4s-io/a4s/server/authn/tokenreview"
 	"github.com/a4s-io/a4s/server/authz"
 	"github.com/a4s-io/a4s/server/fairness"
+	"github.com/a4s-io/a4s/server/limits"
 	"github.com/a4s-io/a4s/server/storage"
 	"github.com/a4s-io/a4s/server/tenancy"
 	"github.com/a4s-io/a4s/server/tenants/directory"
@@ -35,6 +37,7 @@ type multitenancy struct {
 	definitions *tenancy.Definitions
 	edge        *tenancy.Edge
 	admission   *admission.Admission
+	limits      *limits.Limits
 	roles       *authz.Listers // set when the API server is made
 }
 
@@ -50,7 +53,9 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		return nil, err
 	}
 	m := &multitenancy{directory: tenants, definitions: tenancy.NewDefinitions()}
-	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Log: p.log})
+	m.limits = limits.New(limits.Options{Tenants: tenants, Log: p.log})
+	tenants.OnGone(m.limits.Forget)
+	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Limits: m.limits, Log: p.log})
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
 		r, err := netip.ParsePrefix(cidr)
@@ -69,13 +74,15 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 // stands before the edge.
 func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Seams {
 	return apiserver.Seams{
-		Storage:       storage.Decorate,
+		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+			return m.limits.Storage(storage.Decorate(g))
+		},
 		Handler:       func(h http.Handler) http.Handler { return outer(m.edge.Handler(h)) },
 		Authenticator: m.edge.Authenticator,
 		Access:        m.access,
 		Admission:     m.admission,
 		CRDs:          m.definitions.Watch,
-		Fairness:      fairness.Wrap,
+		Fairness:      func(f utilflowcontrol.Interface) utilflowcontrol.Interface { return limits.Fairness(fairness.Wrap(f)) },
 		Groups:        m.groups(),
 		Definitions:   registry.Definitions,
 	}
@@ -89,6 +96,12 @@ func (m *multitenancy) components() []component.Component {
 			ready()
 			return m.admission.Run(ctx)
 		}},
+		{Name: "tenant-limits", Run: func(ctx context.Context, ready func()) error {
+			ready()
+			<-ctx.Done()
+			m.limits.Close()
+			return nil
+		}},
 	}
 }
 
@@ -99,7 +112,7 @@ func (m *multitenancy) access(f informers.SharedInformerFactory, a authorizer.Au
 		return nil, nil, err
 	}
 	o := authz.Options{Roles: m.roles, SystemRBAC: rbac}
-	return authz.Wrap(a, o), authz.WrapRules(r, o), nil
+	return limits.Authorizer(authz.Wrap(a, o)), authz.WrapRules(r, o), nil
 }
 
 // groups are the changes to the storage of upstream's groups.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/limits"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -33,6 +34,12 @@ type Customs interface {
 	Generation() int64
 }
 
+// Limits bounds and measures requests.
+type Limits interface {
+	// Serve runs serve, or returns why the request is refused.
+	Serve(ctx context.Context, w http.ResponseWriter, r limits.Request, serve func(http.ResponseWriter) error) error
+}
+
 // Options configures the edge.
 type Options struct {
 	// DefaultTenant is the tenant of users who have none, "" for system.
@@ -41,7 +48,9 @@ type Options struct {
 	Customs       Customs
 	// TokenFile knows the tenants of static tokens; nil if there are none.
 	TokenFile authenticator.Token
-	Log       *logrus.Entry
+	// Limits bounds and measures what tenants' users ask; nil for no such thing.
+	Limits Limits
+	Log    *logrus.Entry
 }
 
 // Edge resolves, composes and projects requests.
@@ -85,6 +94,17 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next http.Handler
 		return nil
 	}
 	ofUser := authn.TenantOf(answer.User)
+	if e.opts.Limits == nil || space.IsSystem(ofUser) {
+		return e.route(w, req, next, addr, ofUser)
+	}
+	verb, long := describe(req, addr.path)
+	return e.opts.Limits.Serve(req.Context(), w, limits.Request{Tenant: ofUser, Verb: verb, LongRunning: long}, func(w http.ResponseWriter) error {
+		return e.route(w, req, next, addr, ofUser)
+	})
+}
+
+// route sends a request of a known user to the space that it is addressed to.
+func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler, addr address, ofUser string) error {
 	if space.IsSystem(ofUser) {
 		// Taking on another identity is a matter of its space; whether the
 		// user may is for the authorizer to say.

@@ -112,6 +112,42 @@ func (r *request) streams() bool {
 	return false
 }
 
+// describe is the verb of a request, as upstream calls it, and whether it lasts
+// as long as the client likes.
+func describe(req *http.Request, path string) (verb string, long bool) {
+	r, ok := parsePath(path)
+	switch {
+	case !ok && req.Method == http.MethodGet:
+		return "get", false
+	case !ok:
+		return "other", false
+	case r.streams():
+		return "connect", true
+	}
+	switch req.Method {
+	case http.MethodGet, http.MethodHead:
+		switch {
+		case r.watch || (r.name == "" && strings.Contains(req.URL.RawQuery, "watch=") && isTrue(req.URL.Query().Get("watch"))):
+			return "watch", true
+		case r.name == "":
+			return "list", false
+		}
+		return "get", false
+	case http.MethodPost:
+		return "create", false
+	case http.MethodPut:
+		return "update", false
+	case http.MethodPatch:
+		return "patch", false
+	case http.MethodDelete:
+		if r.name == "" {
+			return "deletecollection", false
+		}
+		return "delete", false
+	}
+	return "other", false
+}
+
 // writes tells whether the request changes something.
 func writes(method string) bool {
 	switch method {

@@ -19,6 +19,7 @@ type Directory struct {
 	client     *tenantclient.Client
 	store      cache.Store
 	controller cache.Controller
+	gone       func(name string)
 }
 
 // New makes a directory that is filled by Run. cfg is a client of the system.
@@ -31,7 +32,7 @@ func New(cfg *rest.Config) (*Directory, error) {
 	d.store, d.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: tenantclient.ListWatch(client),
 		ObjectType:    &tenantapi.Tenant{},
-		Handler:       cache.ResourceEventHandlerFuncs{},
+		Handler:       cache.ResourceEventHandlerFuncs{DeleteFunc: d.deleted},
 		Transform:     slim,
 	})
 	return d, nil
@@ -43,6 +44,19 @@ func slim(obj any) (any, error) {
 		t.ManagedFields = nil
 	}
 	return obj, nil
+}
+
+// OnGone has f called with the name of every tenant that is gone. It must be
+// called before Run.
+func (d *Directory) OnGone(f func(name string)) { d.gone = f }
+
+func (d *Directory) deleted(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	if t, ok := obj.(*tenantapi.Tenant); ok && d.gone != nil {
+		d.gone(t.Name)
+	}
 }
 
 // Run watches tenants until ctx ends.

@@ -1,0 +1,185 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// TestCounterIsExact: whatever happens at once, as many are created as there
+// is room for, and what fails or is deleted makes room.
+func TestCounterIsExact(t *testing.T) {
+	var exists atomic.Int64 // the datastore
+	exists.Store(3)
+	count := func(context.Context) (int64, error) { return exists.Load(), nil }
+	c := &counter{}
+	create := func(succeeds bool) bool {
+		done, _, err := c.reserve(t.Context(), 10, count)
+		if err != nil {
+			t.Error(err)
+		}
+		if done == nil {
+			return false
+		}
+		if succeeds {
+			exists.Add(1)
+		}
+		done(succeeds)
+		return true
+	}
+	var group sync.WaitGroup
+	for i := range 100 {
+		group.Go(func() {
+			if i%2 == 0 {
+				// Sooner or later they are old and have to be counted again.
+				c.mu.Lock()
+				c.counted = c.counted.Add(-recountAfter / 10)
+				c.mu.Unlock()
+			}
+			create(i%3 != 0)
+		})
+	}
+	group.Wait()
+	for create(true) {
+	}
+	if n := exists.Load(); n != 10 {
+		t.Errorf("%d exist, the limit is 10", n)
+	}
+	deleted := c.deleting()
+	exists.Add(-1)
+	deleted()
+	if !create(true) || create(true) {
+		t.Errorf("a deletion did not make room for one")
+	}
+	// Another server deletes: seen when the count is old enough.
+	exists.Add(-1)
+	c.counted = time.Now().Add(-refuseAfter)
+	if !create(true) || create(true) {
+		t.Errorf("a deletion elsewhere did not make room for one")
+	}
+	if done, _, err := c.reserve(t.Context(), math.MaxInt64, count); err != nil || done == nil {
+		t.Errorf("what belongs to the space was refused: %v", err)
+	} else {
+		done(true)
+	}
+	c.counted = time.Time{}
+	if _, _, err := c.reserve(t.Context(), 100, func(context.Context) (int64, error) { return 0, context.DeadlineExceeded }); err == nil {
+		t.Error("the datastore does not answer, and something was created")
+	}
+}
+
+func TestMetricsNameSoManyTenants(t *testing.T) {
+	s := &labelSet{named: map[string]bool{}, most: 2}
+	users := map[string]*usage{}
+	label := func(tenant string) (l string) {
+		if users[tenant] == nil {
+			users[tenant] = &usage{tenant: tenant}
+		}
+		s.with(users[tenant], func(label string) { l = label })
+		return l
+	}
+	for i, want := range []string{"t0", "t1", other, other} {
+		if got := label(fmt.Sprintf("t%d", i)); got != want {
+			t.Errorf("tenant t%d is called %s, want %s", i, got, want)
+		}
+	}
+	if got := label("t1"); got != "t1" {
+		t.Errorf("t1 became %s", got)
+	}
+	s.forget(users["t0"])
+	if got := label("t0"); got != "" {
+		t.Errorf("the last request of a tenant that is gone is counted for %s", got)
+	}
+	if got := label("t3"); got != "t3" {
+		t.Errorf("the place of a tenant that is gone is not free: %s", got)
+	}
+}
+
+type oneTenant struct{ tenant *tenantapi.Tenant }
+
+func (o *oneTenant) Get(_ context.Context, name string) (*tenantapi.Tenant, error) {
+	if name != o.tenant.Name {
+		return nil, nil
+	}
+	return o.tenant, nil
+}
+
+func TestRequestsInFlight(t *testing.T) {
+	limit := int64(2)
+	tenant := &tenantapi.Tenant{Spec: tenantapi.TenantSpec{Limits: &tenantapi.TenantLimits{RequestsInFlight: &limit}}}
+	tenant.Name = "inflight"
+	l := New(Options{Tenants: &oneTenant{tenant}})
+	defer l.Forget(tenant.Name)
+	serve := func(name string, long bool, during func()) error {
+		return l.Serve(t.Context(), httptest.NewRecorder(), Request{Tenant: name, Verb: "get", LongRunning: long}, func(w http.ResponseWriter) error {
+			w.WriteHeader(http.StatusNoContent)
+			during()
+			return nil
+		})
+	}
+	check := func(what string, err error, refused bool) {
+		t.Helper()
+		if apierrors.IsTooManyRequests(err) != refused || !refused && err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if seconds, ok := apierrors.SuggestsClientDelay(err); refused && (!ok || seconds < 1) {
+			t.Errorf("%s: no time to come back is said", what)
+		}
+	}
+	nothing := func() {}
+	check("the first", serve(tenant.Name, false, func() {
+		check("a watch", serve(tenant.Name, true, nothing), false)
+		check("the second", serve(tenant.Name, false, func() {
+			check("the third", serve(tenant.Name, false, func() { t.Error("it was served") }), true)
+			check("a watch in between", serve(tenant.Name, true, nothing), false)
+			check("of nobody's tenant", serve("nobody", false, nothing), false)
+			limit = 3 // at once
+			check("the third, by a higher limit", serve(tenant.Name, false, nothing), false)
+		}), false)
+	}), false)
+}
+
+// TestGaugeReturns: the requests in flight are 0 in the end, whatever happens
+// to the tenant's label meanwhile.
+func TestGaugeReturns(t *testing.T) {
+	value := func(label string) float64 {
+		v, err := testutil.GetGaugeMetricValue(inFlight.WithLabelValues(label))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	before := value(other)
+	u := &usage{tenant: "gauge"}
+	most := labels.most
+	labels.most = 0
+	first := u.begin()
+	labels.most = most
+	second := u.begin()
+	if value(other) != before+1 || value(u.tenant) != 1 {
+		t.Errorf("%v others, %v named", value(other), value(u.tenant))
+	}
+	first()
+	second()
+	if value(other) != before || value(u.tenant) != 0 {
+		t.Errorf("in the end %v others, %v named", value(other), value(u.tenant))
+	}
+	third := u.begin()
+	labels.forget(u)
+	third()
+	if v := value(u.tenant); v != 0 {
+		t.Errorf("a tenant that is gone has %v", v)
+	}
+	inFlight.Delete(map[string]string{"tenant": u.tenant})
+}

@@ -1,0 +1,147 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// retryAfter is the seconds after which a client that was refused may come
+// back; upstream's own filters say the same.
+const retryAfter = 1
+
+// Tenants finds Tenants.
+type Tenants interface {
+	// Get finds a tenant, nil when there is none. The answer is not changed.
+	Get(ctx context.Context, name string) (*tenantapi.Tenant, error)
+}
+
+// Options configures Limits.
+type Options struct {
+	Tenants Tenants
+	Log     *logrus.Entry
+}
+
+// Limits knows what tenants use.
+type Limits struct {
+	tenants  Tenants
+	keys     keys
+	users    sync.Map // tenant -> *usage
+	mu       sync.Mutex
+	counters map[counterID]*counter
+}
+
+// New makes Limits that have counted nothing yet.
+func New(o Options) *Limits {
+	return &Limits{
+		tenants: o.Tenants, counters: map[counterID]*counter{},
+		keys: keys{log: o.Log, resources: map[string]*stored{}},
+	}
+}
+
+// Forget drops what is known of a tenant that is gone.
+func (l *Limits) Forget(tenant string) {
+	if u, ok := l.users.LoadAndDelete(tenant); ok {
+		labels.forget(u.(*usage))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.counters {
+		if id.tenant == tenant {
+			delete(l.counters, id)
+		}
+	}
+}
+
+// Request is what the edge knows about a request of a tenant's user.
+type Request struct {
+	Tenant string
+	Verb   string
+	// LongRunning requests, watches for instance, do not count as in flight,
+	// as they do not for upstream's own limits.
+	LongRunning bool
+}
+
+// Serve runs a request within the limits of its tenant, and measures it. The
+// error is that of serve, or the refusal.
+func (l *Limits) Serve(ctx context.Context, w http.ResponseWriter, r Request, serve func(http.ResponseWriter) error) (err error) {
+	t, err := l.tenants.Get(ctx, r.Tenant)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
+	}
+	if t == nil {
+		return serve(w) // it is refused, and the name is anybody's
+	}
+	u := l.usageOf(r.Tenant)
+	c := &codeWriter{ResponseWriter: w}
+	defer func() { u.count(r.Verb, codeOf(c.code, err)) }()
+	if r.LongRunning {
+		return serve(responsewriter.WrapForHTTP1Or2(c))
+	}
+	now := u.inFlight.Add(1)
+	ended := u.begin()
+	defer func() {
+		u.inFlight.Add(-1)
+		ended()
+	}()
+	if limits := t.Spec.Limits; limits != nil && limits.RequestsInFlight != nil && now > *limits.RequestsInFlight {
+		return apierrors.NewTooManyRequests(fmt.Sprintf("the tenant has %d requests in flight, which is its limit: try again later", *limits.RequestsInFlight), retryAfter)
+	}
+	return serve(responsewriter.WrapForHTTP1Or2(c))
+}
+
+// usage is what goes on in the name of one tenant.
+type usage struct {
+	tenant   string
+	inFlight atomic.Int64
+	gone     bool // guarded by labels
+}
+
+func (l *Limits) usageOf(tenant string) *usage {
+	if u, ok := l.users.Load(tenant); ok {
+		return u.(*usage)
+	}
+	u, _ := l.users.LoadOrStore(tenant, &usage{tenant: tenant})
+	return u.(*usage)
+}
+
+// codeWriter remembers the code of an answer.
+type codeWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (c *codeWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (c *codeWriter) WriteHeader(code int) {
+	if c.code == 0 && (code >= http.StatusOK || code == http.StatusSwitchingProtocols) {
+		c.code = code
+	}
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// codeOf is the code of the answer; one that nobody set is that of a body
+// without a header, or of a connection that was taken over.
+func codeOf(code int, err error) int {
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &status):
+		return int(status.Status().Code)
+	case err != nil:
+		return http.StatusInternalServerError
+	case code == 0:
+		return http.StatusOK
+	}
+	return code
+}
