@@ -2,8 +2,9 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
+	"path"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,20 +42,19 @@ func (m *mapped) sharedRoles() bool {
 // anything.
 func (m *mapped) confine(ctx context.Context, key string, opts *storage.ListOptions) (stored, tenant string, err error) {
 	addressed, ok := space.FromContext(ctx)
-	ofKey, rest := m.splitKey(key)
-	if rest != "" {
+	if m.below(key) != "" {
 		// One namespace or one object. What a prefix of the system space finds
 		// can be a tenant's of the same name.
 		if err := m.checkRead(ctx, key); err != nil {
 			return "", "", err
 		}
-		if opts.Recursive && ofKey == space.System && m.layout == space.Namespaced {
+		tenant := m.tenantOfKey(key)
+		if opts.Recursive && tenant == space.System && m.layout == space.Namespaced {
 			m.only(space.System, opts)
-			return m.key(key), space.System, nil
 		}
-		return m.key(key), ofKey, nil
+		return m.key(key), tenant, nil
 	}
-	if !ok {
+	if !ok || m.systemOnly() {
 		return key, "", nil
 	}
 	if m.class != kinds.Tenant {
@@ -81,6 +81,44 @@ func (m *mapped) only(tenant string, opts *storage.ListOptions) {
 	}
 }
 
+// guarded is only for a prefix where no other tenant can be: what it drops is
+// counted as a crossing. A watch has no later place to fail, its events are on
+// their way to the client.
+func (m *mapped) guarded(tenant string, opts *storage.ListOptions) {
+	p := &opts.Predicate
+	inner := p.Field
+	if inner == nil {
+		inner = fields.Everything()
+	}
+	p.Field = &guard{Selector: inner, tenant: tenant, resource: m.resource.Resource}
+	if p.GetAttrs != nil {
+		p.GetAttrs = m.withTenant(p.GetAttrs)
+	}
+}
+
+// guard selects, of what the selector within does, the objects of one tenant.
+type guard struct {
+	fields.Selector
+	tenant, resource string
+}
+
+// Matches implements fields.Selector.
+func (g *guard) Matches(f fields.Fields) bool {
+	if f.Get(tenantField) != g.tenant {
+		crossings.WithLabelValues(g.resource).Inc()
+		return false
+	}
+	return g.Selector.Matches(f)
+}
+
+// Empty implements fields.Selector: it always selects.
+func (g *guard) Empty() bool { return false }
+
+// DeepCopySelector implements fields.Selector.
+func (g *guard) DeepCopySelector() fields.Selector {
+	return &guard{Selector: g.Selector.DeepCopySelector(), tenant: g.tenant, resource: g.resource}
+}
+
 // checkList is the last line: nothing of another space leaves.
 func (m *mapped) checkList(tenant string, list runtime.Object) error {
 	if tenant == "" {
@@ -104,11 +142,13 @@ func (m *mapped) crossing() error {
 // of a request: the Node of a token, for instance.
 func (m *mapped) checkRead(ctx context.Context, key string) error {
 	addressed, ok := space.FromContext(ctx)
-	of, _ := m.splitKey(key)
-	switch {
-	case !ok || of == "" || of == addressed:
+	if !ok {
 		return nil
-	case of == space.System && (m.class != kinds.Tenant || m.sharedRoles()):
+	}
+	switch of := m.ownerOfKey(key); {
+	case of == addressed || of == space.System && m.class != kinds.Tenant:
+		return nil
+	case of == space.System && m.sharedRoles() && kinds.SharedClusterRole(m.below(key)):
 		return nil
 	}
 	return m.crossing()
@@ -116,21 +156,21 @@ func (m *mapped) checkRead(ctx context.Context, key string) error {
 
 // checkWrite lets a request change the space it is addressed to, nothing else.
 func (m *mapped) checkWrite(ctx context.Context, key string) error {
-	addressed, ok := space.FromContext(ctx)
-	if of, rest := m.splitKey(key); ok && of != addressed {
-		name := rest[strings.LastIndexByte(rest, '/')+1:]
-		return apierrors.NewForbidden(m.resource, name, fmt.Errorf("it belongs to the system"))
+	if addressed, ok := space.FromContext(ctx); ok && m.ownerOfKey(key) != addressed {
+		return apierrors.NewForbidden(m.resource, path.Base(key), errors.New("it belongs to the system"))
 	}
 	return nil
 }
 
-// checkName refuses names that cannot be composed.
+// checkName refuses new objects whose names cannot be composed.
 func (m *mapped) checkName(key string) error {
-	_, rest := m.splitKey(key)
 	if m.layout != space.ClusterScoped {
 		return nil // upstream validates namespaces, by a4s' rule
 	}
-	tenant, native := space.SplitClusterName(rest)
+	tenant, native := space.System, m.below(key)
+	if !m.systemOnly() {
+		tenant, native = space.SplitClusterName(native)
+	}
 	if err := space.CheckClusterName(tenant, native); err != nil {
 		return apierrors.NewInvalid(m.kind(), native, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), native, err.Error())})
 	}

@@ -61,7 +61,7 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		}
 		m.Interface, m.destroy, err = inner(config, prefix, func(obj runtime.Object) (string, error) {
 			key, err := keyFunc(obj)
-			return space.StoredKey(layout, prefix, key), err
+			return m.key(key), err
 		}, newFunc, newListFunc, m.withTenant(attrs), trigger, indexers)
 		return m, m.destroy, err
 	}
@@ -121,10 +121,12 @@ func (m *mapped) tenantOfObject(obj runtime.Object) string {
 		return ""
 	}
 	var tenant string
-	switch m.layout {
-	case space.Namespaced:
+	switch {
+	case m.systemOnly():
+		tenant = space.System
+	case m.layout == space.Namespaced:
 		tenant, _ = space.SplitNamespace(accessor.GetNamespace())
-	case space.Namespaces:
+	case m.layout == space.Namespaces:
 		tenant, _ = space.SplitNamespace(accessor.GetName())
 	default:
 		tenant, _ = space.SplitClusterName(accessor.GetName())

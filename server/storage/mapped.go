@@ -29,7 +29,19 @@ type mapped struct {
 	triggers bool
 }
 
-func (m *mapped) key(key string) string { return space.StoredKey(m.layout, m.prefix, key) }
+// key maps a composite key to the stored one.
+func (m *mapped) key(key string) string {
+	if m.systemOnly() {
+		return key
+	}
+	return space.StoredKey(m.layout, m.prefix, key)
+}
+
+// systemOnly tells that every object is the system's, whatever it is called.
+// A namespaced one can still lie in a namespace of a tenant.
+func (m *mapped) systemOnly() bool {
+	return m.class != kinds.Tenant && m.layout == space.ClusterScoped
+}
 
 // Create implements storage.Interface.
 func (m *mapped) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
@@ -62,15 +74,15 @@ func (m *mapped) GuaranteedUpdate(ctx context.Context, key string, destination r
 	if err := m.checkWrite(ctx, key); err != nil {
 		return err
 	}
-	update := tryUpdate
-	if m.stamps {
-		update = func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
-			out, ttl, err := tryUpdate(input, meta)
-			if err == nil {
-				err = m.stamp(out)
-			}
-			return out, ttl, err
+	update := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		out, ttl, err := tryUpdate(input, meta)
+		if err == nil && meta.ResourceVersion == 0 { // it does not exist yet
+			err = m.checkName(key)
 		}
+		if err == nil {
+			err = m.stamp(out)
+		}
+		return out, ttl, err
 	}
 	return m.Interface.GuaranteedUpdate(ctx, m.key(key), destination, ignoreNotFound, preconditions, update, cached)
 }
@@ -104,36 +116,55 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 // Watch implements storage.Interface.
 func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if addressed, ok := space.FromContext(ctx); ok && m.showsShared(ctx, addressed) {
-		if _, rest := m.splitKey(key); rest == "" {
+		if m.below(key) == "" {
 			m.withShared(addressed, &opts)
 			return m.Interface.Watch(ctx, key, opts)
 		}
 	}
+	whole := m.below(key) == ""
 	key, tenant, err := m.confine(ctx, key, &opts)
 	if err != nil {
 		return nil, err
 	}
-	if tenant != "" && m.triggers {
+	switch {
+	case tenant == "" || m.systemOnly():
+	case tenant == space.System && !opts.Recursive:
+		// The cache takes the key of one object for a prefix, too.
+		m.only(tenant, &opts)
+	case tenant != space.System && !whole:
+		m.guarded(tenant, &opts)
+	case m.triggers:
 		fields := opts.Predicate.IndexFields
 		opts.Predicate.IndexFields = append(fields[:len(fields):len(fields)], tenantField)
 	}
 	return m.Interface.Watch(ctx, key, opts)
 }
 
-// splitKey is the tenant of a composite key and what lies below the prefix. A
-// key of a collection has no tenant of its own.
-func (m *mapped) splitKey(key string) (tenant string, rest string) {
-	rest = strings.Trim(strings.TrimPrefix(key, m.prefix), "/")
-	first, _, _ := strings.Cut(rest, "/")
+// below is what a key has below the prefix of the resource, "" for the key of
+// the whole collection.
+func (m *mapped) below(key string) string {
+	return strings.Trim(strings.TrimPrefix(key, m.prefix), "/")
+}
+
+// tenantOfKey is the tenant that a composite key says.
+func (m *mapped) tenantOfKey(key string) (tenant string) {
+	first, _, _ := strings.Cut(m.below(key), "/")
 	switch {
-	case first == "":
-		return "", ""
-	case m.class != kinds.Tenant:
-		tenant = space.System // there is nothing else, whatever it is called
+	case m.systemOnly():
+		return space.System
 	case m.layout == space.ClusterScoped:
 		tenant, _ = space.SplitClusterName(first)
 	default:
 		tenant, _ = space.SplitNamespace(first)
 	}
-	return tenant, rest
+	return tenant
+}
+
+// ownerOfKey is the space whose objects of this resource may be changed by
+// requests to it.
+func (m *mapped) ownerOfKey(key string) string {
+	if m.class != kinds.Tenant {
+		return space.System
+	}
+	return m.tenantOfKey(key)
 }
