@@ -197,17 +197,22 @@ func (v *view) count(ctx context.Context, r resource) (remainder, error) {
 // countRoles leaves out the default roles, which every space shows and none
 // has.
 func (v *view) countRoles(ctx context.Context, r resource) (remainder, error) {
-	list, err := v.metadata.Resource(r.GroupVersionResource).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return remainder{}, fmt.Errorf("listing %s: %w", r.GroupResource(), err)
-	}
 	out := remainder{resource: r}
-	for i := range list.Items {
-		if !kinds.SharedClusterRole(list.Items[i].Name) {
-			out.count++
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := v.metadata.Resource(r.GroupVersionResource).List(ctx, options)
+		if err != nil {
+			return remainder{}, fmt.Errorf("listing %s: %w", r.GroupResource(), err)
+		}
+		for i := range list.Items {
+			if !kinds.SharedClusterRole(list.Items[i].Name) {
+				out.count++
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return out, nil
 		}
 	}
-	return out, nil
 }
 
 // delete asks for the end of all objects of a resource.
