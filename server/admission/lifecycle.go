@@ -24,6 +24,9 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 	if err := l.check(ctx, attr); err != nil {
 		return err
 	}
+	if err := checkBinding(attr); err != nil {
+		return err
+	}
 	if m, ok := l.Interface.(admission.MutationInterface); ok {
 		return m.Admit(ctx, attr, o)
 	}
