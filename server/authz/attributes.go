@@ -23,6 +23,11 @@ type named struct {
 // GetName implements authorizer.Attributes.
 func (n named) GetName() string { return n.name }
 
+// everything is the namespace and the name by which upstream asks whether a
+// user may do something to all objects, before he makes an admission policy
+// that shows them. Nothing can be called so.
+const everything = "*"
+
 // nativeName is the name of the object as rules of tenant have it. ok is false
 // when the object is of another space.
 func (b *bordered) nativeName(ctx context.Context, tenant string, a authorizer.Attributes) (name string, ok bool) {
@@ -32,6 +37,9 @@ func (b *bordered) nativeName(ctx context.Context, tenant string, a authorizer.A
 	}
 	if impersonates(a) {
 		return nativeSubject(tenant, a)
+	}
+	if name == everything {
+		return name, true
 	}
 	var of, native string
 	kind, known := b.kinds.Resource(a.GetAPIGroup(), a.GetResource())

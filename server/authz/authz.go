@@ -66,7 +66,7 @@ func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 		}
 		return b.roles(ctx, tenant, a)
 	}
-	if of, _ := space.SplitNamespace(a.GetNamespace()); a.GetNamespace() != "" && of != tenant {
+	if of, _ := space.SplitNamespace(a.GetNamespace()); a.GetNamespace() != "" && a.GetNamespace() != everything && of != tenant {
 		return authorizer.DecisionDeny, foreignNamespace(tenant), nil
 	}
 	if isOwnExtra(a) {
