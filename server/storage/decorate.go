@@ -49,7 +49,7 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		}
 		m := &mapped{
 			layout: layout, prefix: prefix, resource: resource, newFunc: newFunc,
-			class: kinds.Tenant, stamps: stamped(resource), triggers: len(trigger) == 0,
+			class: kinds.Tenant, stamps: stamped(resource), triggers: len(trigger) == 0, scopes: scopes(layout, trigger),
 		}
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
 			m.class = k.Class
@@ -62,7 +62,7 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		m.Interface, m.destroy, err = inner(config, prefix, func(obj runtime.Object) (string, error) {
 			key, err := keyFunc(obj)
 			return m.key(key), err
-		}, newFunc, newListFunc, m.withTenant(attrs), trigger, indexers)
+		}, newFunc, newListFunc, m.scopedAttrs(attrs), trigger, indexers)
 		return m, m.destroy, err
 	}
 	return opts, nil

@@ -27,6 +27,8 @@ type mapped struct {
 	stamps   bool
 	// triggers is set when watches can be told apart by tenant in the cache.
 	triggers bool
+	// scopes is set when they are told apart in place of names.
+	scopes bool
 }
 
 // key maps a composite key to the stored one.
@@ -101,6 +103,7 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 	if err != nil {
 		return err
 	}
+	m.scopeList(&opts)
 	if err := m.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
@@ -133,10 +136,14 @@ func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions
 		m.only(tenant, &opts)
 	case tenant != space.System && !whole:
 		m.guarded(tenant, &opts)
-	case m.triggers:
+	case m.triggers && whole:
 		fields := opts.Predicate.IndexFields
 		opts.Predicate.IndexFields = append(fields[:len(fields):len(fields)], tenantField)
 	}
+	if !whole {
+		tenant = ""
+	}
+	ctx = m.scopeWatch(ctx, tenant, &opts)
 	return m.Interface.Watch(ctx, key, opts)
 }
 
