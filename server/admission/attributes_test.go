@@ -62,7 +62,7 @@ func TestAttributes(t *testing.T) {
 		t.Errorf("request: %s/%s by %+v", n.GetNamespace(), n.GetName(), n.GetUserInfo())
 	}
 	seen := n.GetObject().(*core.Pod)
-	if seen.Namespace != "default" || seen.OwnerReferences[0].Name != "pv" || seen.SelfLink != "" {
+	if seen.Namespace != "default" || seen.OwnerReferences[0].Name != "pv" || seen.GetSelfLink() != "" {
 		t.Errorf("object: %+v", seen.ObjectMeta)
 	}
 	// Nothing changed: the object of the request is not touched.

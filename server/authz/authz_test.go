@@ -188,6 +188,11 @@ func TestAuthorize(t *testing.T) {
 
 		{"role, right name", alice, "t1", "get pods default.t1=web-0", true, `RoleBinding "readers-User-alice/default"`},
 		{"role, wrong name", alice, "t1", "get pods default.t1=web-1", false, ""},
+		{"admin, all objects", admin, "t1", "get configmaps *=*", true, ""},
+		{"admin, all cluster-scoped objects", admin, "t1", "get persistentvolumes *", true, ""},
+		{"admin, all nodes", admin, "t1", "get nodes *", false, ""},
+		{"role, all objects", alice, "t1", "get pods *=*", false, ""},
+		{"cluster role of one, all", alice, "t1", "get persistentvolumes *", false, ""},
 		{"role, another namespace", alice, "t1", "get pods kube-system.t1=web-0", false, ""},
 		{"role, subresource", alice, "t1", "get pods/log default.t1=web-1", true, ""},
 		{"role, no subresource", alice, "t1", "create pods/exec default.t1=web-0", false, ""},
