@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -123,7 +124,7 @@ func (c *child) command(b *testing.B, command string) (cpu time.Duration, rss, h
 // directory.
 func (c *child) profiled(b *testing.B, name string, f func()) {
 	b.Helper()
-	dir := os.Getenv("A4S_BENCH_PROFILE")
+	dir := profiles()
 	if dir == "" {
 		f()
 		return
@@ -187,6 +188,28 @@ func (c *child) user(b *testing.B, name string, organizations ...string) *rest.C
 		CertData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		KeyData:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
 	})
+}
+
+// clusterAdmin is a user of the system who may do everything because a role
+// says so, as the administrator of a tenant: group system:masters is not asked
+// for roles.
+func (c *child) clusterAdmin(b *testing.B) *rest.Config {
+	b.Helper()
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		b.Fatal(err)
+	}
+	const name = "bench"
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(b.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	cfg := c.user(b, name)
+	waitAccount(b, cfg, "default")
+	return cfg
 }
 
 // tenants is a client of the Tenant API.

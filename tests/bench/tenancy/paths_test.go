@@ -60,8 +60,8 @@ type side struct {
 func BenchmarkPaths(b *testing.B) {
 	plain, a4s := startChild(b, upstream), startChild(b, withTenants)
 	sides := []*side{
-		{name: "upstream", server: plain, config: plain.admin},
-		{name: "system", server: a4s, config: a4s.admin},
+		{name: "upstream", server: plain, config: plain.clusterAdmin(b)},
+		{name: "system", server: a4s, config: a4s.clusterAdmin(b)},
 		{name: "tenant", server: a4s, config: a4s.tenant(b, "bench")},
 	}
 	var filling sync.WaitGroup
@@ -381,7 +381,11 @@ func (s *side) watch(ctx context.Context, media, query string) (*stream, error) 
 		resp.Body.Close() //nolint:errcheck // there is an error already
 		return nil, fmt.Errorf("watching: %s", resp.Status)
 	}
-	return &stream{Closer: resp.Body, framed: strings.Contains(resp.Header.Get("Content-Type"), "protobuf"), in: bufio.NewReaderSize(resp.Body, 64*1024)}, nil
+	return newStream(resp), nil
+}
+
+func newStream(resp *http.Response) *stream {
+	return &stream{Closer: resp.Body, framed: strings.Contains(resp.Header.Get("Content-Type"), "protobuf"), in: bufio.NewReaderSize(resp.Body, 16*1024)}
 }
 
 // next is one event; it is valid until the next one.
