@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -28,6 +29,18 @@ const (
 	wholeUpTo = 256 * 1024
 	// gzipFrom is the size from which upstream compresses.
 	gzipFrom = 128 * 1024
+	// pieces is the size of the pieces in which a streamed answer goes out:
+	// each has a price in HTTP/2, and a list is translated object by object.
+	pieces = 32 * 1024
+)
+
+// gzips and piecers are expensive to make and used for large answers only.
+var (
+	gzips = sync.Pool{New: func() any {
+		z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) //nolint:errcheck // the level is valid
+		return z
+	}}
+	piecers = sync.Pool{New: func() any { return bufio.NewWriterSize(io.Discard, pieces) }}
 )
 
 // content says what an answer carries.
@@ -61,6 +74,7 @@ type answer struct {
 	buffer   bytes.Buffer
 	stream   io.WriteCloser
 	gzip     *gzip.Writer
+	piecer   *bufio.Writer
 	err      error
 }
 
@@ -168,10 +182,16 @@ func (a *answer) send() {
 func (a *answer) startStream(watch bool) {
 	a.Header().Del("Content-Length")
 	var out io.Writer = a.ResponseWriter
+	if !watch {
+		a.piecer = piecers.Get().(*bufio.Writer)
+		a.piecer.Reset(out)
+		out = a.piecer
+	}
 	if a.zip && !watch {
 		a.Header().Set("Content-Encoding", "gzip")
 		a.Header().Add("Vary", "Accept-Encoding")
-		a.gzip, _ = gzip.NewWriterLevel(out, gzip.BestSpeed) //nolint:errcheck // the level is valid
+		a.gzip = gzips.Get().(*gzip.Writer)
+		a.gzip.Reset(out)
 		out = a.gzip
 	}
 	a.stream, a.err = a.projector.Stream(a.media, a.resource, watch, out)
@@ -249,7 +269,11 @@ func (a *answer) finish() error {
 		if a.gzip != nil && a.err == nil {
 			a.err = a.gzip.Close()
 		}
+		if a.piecer != nil && a.err == nil {
+			a.err = a.piecer.Flush()
+		}
 	}
+	a.release()
 	switch {
 	case a.err == nil:
 		return nil
@@ -262,6 +286,20 @@ func (a *answer) finish() error {
 		return nil
 	default:
 		return nil // the client is gone
+	}
+}
+
+// release gives back what was borrowed. Neither keeps the client's connection.
+func (a *answer) release() {
+	if a.gzip != nil {
+		a.gzip.Reset(io.Discard)
+		gzips.Put(a.gzip)
+		a.gzip = nil
+	}
+	if a.piecer != nil {
+		a.piecer.Reset(io.Discard)
+		piecers.Put(a.piecer)
+		a.piecer = nil
 	}
 }
 
@@ -294,12 +332,11 @@ func (a *answer) finishWhole() {
 	}
 	if a.zip && len(body) > gzipFrom {
 		var zipped bytes.Buffer
-		z, err := gzip.NewWriterLevel(&zipped, gzip.BestSpeed)
+		a.gzip = gzips.Get().(*gzip.Writer)
+		a.gzip.Reset(&zipped)
+		_, err := a.gzip.Write(body)
 		if err == nil {
-			_, err = z.Write(body)
-		}
-		if err == nil {
-			err = z.Close()
+			err = a.gzip.Close()
 		}
 		if err != nil {
 			a.err = fmt.Errorf("compressing the answer: %w", err)

@@ -1,6 +1,9 @@
 package tenancy
 
 import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -69,6 +72,34 @@ func TestForeignObjectEndsTheAnswer(t *testing.T) {
 			if strings.Contains(string(body), "secret") || strings.Contains(string(body), "default.") {
 				t.Errorf("%s, HTTP/2 %v: the answer has what it must not", c.name, http2)
 			}
+		}
+	}
+}
+
+// TestCompressedAnswersAreWhole: what one answer borrowed for compressing has
+// nothing of it when the next one does.
+func TestCompressedAnswersAreWhole(t *testing.T) {
+	e := New(Options{})
+	r, _ := parsePath("/api/v1/configmaps")
+	e.find(&r)
+	for i, size := range []int{2 * wholeUpTo, gzipFrom + 1, 3 * wholeUpTo, 2 * gzipFrom, wholeUpTo + 1} {
+		value := strings.Repeat(string(rune('a'+i)), size)
+		next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"x","namespace":"default.a"},"data":{"k":"`+value+`"}}]}`) //nolint:errcheck // the recorder takes everything
+		})
+		w := httptest.NewRecorder()
+		req := httptest.NewRequestWithContext(context.WithValue(t.Context(), encodingKey{}, "gzip"), http.MethodGet, "/api/v1/configmaps", nil)
+		if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
+			t.Fatal(err)
+		}
+		z, err := gzip.NewReader(w.Body)
+		if err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		body, err := io.ReadAll(z)
+		if err != nil || !json.Valid(body) || !strings.HasSuffix(string(body), `{"k":"`+value+`"}}]}`) {
+			t.Errorf("%d bytes: %d came, %v", size, len(body), err)
 		}
 	}
 }
