@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	core "k8s.io/kubernetes/pkg/apis/core"
 	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/discovery"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
@@ -92,6 +94,7 @@ func (g *guard) check(ctx context.Context, tenant string, attr admission.Attribu
 	case *core.PersistentVolume:
 		return g.checkVolume(ctx, tenant, object)
 	case *core.Service:
+		//nolint:staticcheck // deprecated, and just for what is refused here
 		if byTenant && len(object.Spec.ExternalIPs) > 0 {
 			return errors.New("spec.externalIPs would catch the traffic of other tenants to these addresses; use a Service of type LoadBalancer or NodePort")
 		}
@@ -136,6 +139,9 @@ func (g *guard) checkPod(ctx context.Context, tenant string, pod *core.Pod) erro
 	level, err := g.level(ctx, tenant)
 	if err != nil || level == api.LevelPrivileged {
 		return err
+	}
+	if class := pod.Spec.PriorityClassName; strings.HasPrefix(class, scheduling.SystemPriorityClassPrefix) {
+		return fmt.Errorf("the priority class %s is that of the cluster's own pods, which nobody else may displace", class)
 	}
 	versioned := &corev1.Pod{}
 	if err := corev1convert.Convert_core_Pod_To_v1_Pod(pod, versioned, nil); err != nil {

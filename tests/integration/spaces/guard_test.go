@@ -54,6 +54,7 @@ func TestTenantsCannotReachPastTheirSpaceThroughMachinesAndNetwork(t *testing.T)
 		{"a pod with a directory of the node", http.MethodPost, pods, pod(`"containers":[{"name":"c","image":"i"}],"volumes":[{"name":"v","hostPath":{"path":"/"}}]`), true},
 		{"a pod in the node's network", http.MethodPost, pods, pod(`"hostNetwork":true,"containers":[{"name":"c","image":"i"}]`), true},
 		{"a pod with raw sockets", http.MethodPost, pods, pod(`"containers":[{"name":"c","image":"i","securityContext":{"capabilities":{"add":["NET_RAW"]}}}]`), true},
+		{"a pod that displaces the cluster's own", http.MethodPost, pods, pod(`"priorityClassName":"system-node-critical","containers":[{"name":"c","image":"i"}]`), true},
 		{"a volume that is a directory of the node", http.MethodPost, "/api/v1/persistentvolumes", `{"metadata":{"name":"x"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/"}}}`, true},
 		{"a Service that catches addresses", http.MethodPost, "/api/v1/namespaces/default/services", `{"metadata":{"name":"catch"},"spec":{"ports":[{"port":80}],"externalIPs":["192.0.2.7"]}}`, true},
 		{"the status of a Service", http.MethodPatch, "/api/v1/namespaces/default/services/web/status", `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}`, true},

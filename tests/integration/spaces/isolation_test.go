@@ -74,7 +74,8 @@ func TestIsolation(t *testing.T) {
 		total = n
 	}
 	p := start(t, nil)
-	a, b := p.tenant(t, "a"), p.tenant(t, "b")
+	p.tenant(t, "a")
+	b := p.tenant(t, "b")
 	const word = "zqcanaryzq"
 	c := newCanary(word)
 	plant(t, b.client, "default", word)
@@ -95,7 +96,7 @@ func TestIsolation(t *testing.T) {
 	t.Logf("%d requests, A4S_ISOLATION_SEED=%d", total, seed)
 	// As one of the masters of his space: he cannot lose his rights by
 	// deleting what binds him.
-	a = p.as(t, "a", p.user(t, "mallory", []string{"tenant:a"}, []string{"system:masters"}))
+	a := p.as(t, "a", p.user(t, "mallory", []string{"tenant:a"}, []string{"system:masters"}))
 	client, err := rest.HTTPClientFor(a.config)
 	if err != nil {
 		t.Fatal(err)
