@@ -43,6 +43,9 @@ type child struct {
 	ns    netns.NsHandle
 	admin *rest.Config
 
+	connect       sync.Once
+	asAdmin, asNo *http.Client
+
 	mu  sync.Mutex // the commands come one after the other
 	in  io.Writer
 	out *bufio.Reader
@@ -247,6 +250,14 @@ func waitAccount(b *testing.B, cfg *rest.Config, namespace string) {
 	}); err != nil {
 		b.Fatalf("waiting for the service account of %s: %v", namespace, last)
 	}
+}
+
+// clients are one of the administrator and one without an identity.
+func (c *child) clients(b *testing.B) (admin, anyone *http.Client) {
+	c.connect.Do(func() {
+		c.asAdmin, c.asNo = httpClient(b, c.admin), httpClient(b, c.config(b, rest.TLSClientConfig{}))
+	})
+	return c.asAdmin, c.asNo
 }
 
 // httpClient is a client over one HTTP/2 connection, as client-go has it.

@@ -2,9 +2,13 @@ package tenancy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,7 +17,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
@@ -125,35 +128,29 @@ func makeTenant(ctx context.Context, b *testing.B, client *tenantclient.Client, 
 }
 
 // waitSpace waits until a token of the space's default service account can be
-// had and is good for a request.
+// had and is good for a request. All spaces share two connections: how many
+// their clients would open is not the server's affair.
 func waitSpace(ctx context.Context, b *testing.B, server *child, name string) {
-	cfg := *server.admin
-	cfg.Host += "/tenants/" + name
-	admin, err := kubernetes.NewForConfig(&cfg)
-	if err != nil {
-		b.Error(err)
-		return
-	}
+	admin, anyone := server.clients(b)
 	token := ""
 	ask := func() error {
 		if token == "" {
-			answer, err := admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+			body, err := send(ctx, admin, server.admin.Host+"/tenants/"+name+"/api/v1/namespaces/default/serviceaccounts/default/token", "", `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1"}`)
 			if err != nil {
+				return err
+			}
+			var answer authenticationv1.TokenRequest
+			if err := json.Unmarshal(body, &answer); err != nil {
 				return err
 			}
 			token = answer.Status.Token
 		}
-		user := *server.admin
-		user.CertFile, user.KeyFile, user.BearerToken = "", "", token
-		client, err := kubernetes.NewForConfig(&user)
-		if err != nil {
-			return err
-		}
-		_, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		_, err := send(ctx, anyone, server.admin.Host+"/apis/authentication.k8s.io/v1/selfsubjectreviews", token, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}`)
 		return err
 	}
 	for end := time.Now().Add(deadline); ; time.Sleep(10 * time.Millisecond) {
-		if err = ask(); err == nil {
+		err := ask()
+		if err == nil {
 			return
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
@@ -161,6 +158,28 @@ func waitSpace(ctx context.Context, b *testing.B, server *child, name string) {
 			return
 		}
 	}
+}
+
+// send posts a document and returns the answer.
+func send(ctx context.Context, client *http.Client, url, token, body string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", mediaJSON)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // it is read to its end
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s: %.300s", resp.Status, answer)
+	}
+	return answer, err
 }
 
 func waitGone(ctx context.Context, b *testing.B, client *tenantclient.Client, name string) {
