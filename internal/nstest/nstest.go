@@ -5,11 +5,16 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 )
 
 const marker = "A4S_NSTEST"
+
+// grace is what is left of the time of the test to report that the copy has
+// taken all of it.
+const grace = 5 * time.Second
 
 // Isolate re-executes the calling test in new namespaces. It returns true in
 // the child, where the body must run, and false in the parent, where the
@@ -26,7 +31,12 @@ func Isolate(t *testing.T) bool {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to create namespaces")
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v=true", "-test.count=1", "-test.timeout=2m")
+	// The copy has as long as this process has, or as long as it takes.
+	timeout := time.Duration(0)
+	if deadline, ok := t.Deadline(); ok {
+		timeout = max(time.Second, time.Until(deadline)-grace)
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v=true", "-test.count=1", "-test.timeout="+timeout.String())
 	cmd.Env = append(os.Environ(), marker+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,

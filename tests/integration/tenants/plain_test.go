@@ -3,6 +3,7 @@ package tenants_test
 import (
 	"encoding/json"
 	"maps"
+	"strings"
 	"testing"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -79,7 +80,8 @@ func TestPlainDatastoreOpensAsTheSystemSpace(t *testing.T) {
 	}
 	after := dump(t, again)
 	for key := range before {
-		if _, ok := after[key]; !ok {
+		// A lease of the first server ends with it.
+		if _, ok := after[key]; !ok && !strings.Contains(key, "lease") {
 			t.Errorf("the key %s is gone", key)
 		}
 	}
