@@ -72,6 +72,8 @@ test-vm: build ## Boot a Debian guest (systemd, cgroup v2) and run a4s in it (as
 .PHONY: bench
 bench: build ## Run the benchmarks behind the claims in the documentation
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -run '^$$' -bench . -benchtime 20x ./tests/bench
+	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./tests/bench/tenancy
+	go test -run '^$$' -bench PodList ./server/tenancy/wire
 
 .PHONY: lint
 lint: vet ## Check formatting, go vet and staticcheck
