@@ -45,8 +45,7 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 		return apierrors.NewBadRequest(fmt.Sprintf("the path %s has a segment that is not a name", req.URL.Path))
 	}
 	e.find(&r)
-	if _, builtIn := e.kinds.Resource(r.group, r.resource); !builtIn && r.known && r.kind.Class == kinds.System && tenant != space.System {
-		// A definition of the system that is not shared: here it is not there.
+	if tenant != space.System && !e.inSpaces(&r) {
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, req.Method, r.groupResource(), "", "", 0, false)
 	}
 	if writes(req.Method) && r.sharedRole() && tenant != space.System {
@@ -70,6 +69,21 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 		return err
 	}
 	return serveAnswer(w, req, next, p, &r, generate)
+}
+
+// inSpaces tells whether tenants have a resource at all. Not there for them are
+// custom resources whose definition is not shared, and what is neither built in
+// nor defined, such as the nodes of a metrics API: without a namespace nobody
+// could tell whose it is. What is built in and the system's is refused with a
+// reason later.
+func (e *Edge) inSpaces(r *request) bool {
+	if _, builtIn := e.kinds.Resource(r.group, r.resource); builtIn {
+		return true
+	}
+	if r.known {
+		return r.kind.Class != kinds.System
+	}
+	return r.namespaceAt > 0
 }
 
 // serveAll serves tenants/all: list and watch of every space, each object as
