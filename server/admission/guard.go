@@ -94,7 +94,7 @@ func (g *guard) check(ctx context.Context, tenant string, attr admission.Attribu
 	case *core.PersistentVolume:
 		return g.checkVolume(ctx, tenant, object)
 	case *core.Service:
-		//nolint:staticcheck // deprecated, and just for what is refused here
+		//lint:ignore SA1019 it is deprecated just for what is refused here
 		if byTenant && len(object.Spec.ExternalIPs) > 0 {
 			return errors.New("spec.externalIPs would catch the traffic of other tenants to these addresses; use a Service of type LoadBalancer or NodePort")
 		}
