@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
 // lifecycle does for tenants what NamespaceLifecycle does for namespaces:
@@ -62,7 +63,7 @@ func (l *lifecycle) check(ctx context.Context, attr admission.Attributes) error 
 	if space.IsSystem(tenant) {
 		return nil
 	}
-	if k, ok := l.admission.kinds.Resource(resource.Group, resource.Resource); ok && isReview(k.Group) {
+	if k, ok := l.admission.kinds.Resource(resource.Group, resource.Resource); ok && kinds.IsReview(k.Group) {
 		return nil
 	}
 	exists, err := l.admission.opts.Tenants.Exists(ctx, tenant)
@@ -89,9 +90,4 @@ func (l *lifecycle) checkDelete(attr admission.Attributes) error {
 		return apierrors.NewForbidden(attr.GetResource().GroupResource(), native, errors.New("this namespace may not be deleted"))
 	}
 	return nil
-}
-
-// isReview tells the groups whose resources are questions, not objects.
-func isReview(group string) bool {
-	return group == "authentication.k8s.io" || group == "authorization.k8s.io"
 }

@@ -48,7 +48,7 @@ func (b *bordered) nativeName(ctx context.Context, tenant string, a authorizer.A
 		of, native = space.SplitNamespace(name)
 	case isClusterRole(a) && sharedRole(name), known && kind.Class == kinds.Shared:
 		return name, true
-	case known && (kind.Namespaced || isReview(kind.Group)), !known && a.GetNamespace() != "":
+	case known && (kind.Namespaced || kinds.IsReview(kind.Group)), !known && a.GetNamespace() != "":
 		return name, true
 	case !known:
 		// A custom resource, or none: namespaced ones are also asked for
@@ -102,10 +102,6 @@ const impersonateOn = "impersonate-on:"
 func sharedRole(name string) bool {
 	of, _ := space.SplitClusterName(name)
 	return of == space.System && kinds.SharedClusterRole(name)
-}
-
-func isReview(group string) bool {
-	return group == authenticationv1.GroupName || group == authorizationv1.GroupName
 }
 
 // asked tells whether the authorizer is asked on behalf of a review, not of a

@@ -122,18 +122,26 @@ func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler
 	case target == space.All:
 		return e.serveAll(w, req, next, addr.path)
 	case target != space.System && target == ofUser, space.IsSystem(ofUser) && target != space.System:
-		exists, err := e.opts.Tenants.Exists(req.Context(), target)
-		if err != nil {
-			return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
-		}
-		if !exists {
-			return apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, target)
+		if err := e.mustExist(req.Context(), target); err != nil {
+			return err
 		}
 	}
 	if strings.HasPrefix(req.URL.Path, "/tenants/") {
 		req = req.WithContext(context.WithValue(req.Context(), prefixKey{}, "/tenants/"+target))
 	}
 	return e.serveSpace(w, withPath(req, addr.path), next, target, ofUser)
+}
+
+// mustExist refuses what is addressed to a tenant that is not there.
+func (e *Edge) mustExist(ctx context.Context, tenant string) error {
+	exists, err := e.opts.Tenants.Exists(ctx, tenant)
+	switch {
+	case err != nil:
+		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
+	case !exists:
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, tenant)
+	}
+	return nil
 }
 
 // Projector translates for one tenant.
@@ -152,7 +160,7 @@ func (e *Edge) view(tenant string) *wire.View {
 
 // clusterScoped tells the kinds whose names are composed.
 func (e *Edge) clusterScoped(group, kind string) bool {
-	if isReview(group) {
+	if kinds.IsReview(group) {
 		return false
 	}
 	k, ok := e.kinds.Kind(group, kind)

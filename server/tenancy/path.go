@@ -86,7 +86,7 @@ func (r *request) isNamespace() bool { return r.group == "" && r.resource == "na
 // ownName tells whether the name of the request is one of a cluster-scoped
 // object of the tenant, and so is composed.
 func (r *request) ownName() bool {
-	if r.name == "" || r.kind.Namespaced || r.kind.Class != kinds.Tenant || isReview(r.group) {
+	if r.name == "" || r.kind.Namespaced || r.kind.Class != kinds.Tenant || kinds.IsReview(r.group) {
 		return false
 	}
 	return !r.sharedRole()
@@ -96,11 +96,6 @@ func (r *request) ownName() bool {
 // all spaces share.
 func (r *request) sharedRole() bool {
 	return r.group == rbacGroup && r.resource == "clusterroles" && kinds.SharedClusterRole(r.name)
-}
-
-// isReview tells the groups whose resources are questions, not objects.
-func isReview(group string) bool {
-	return group == "authentication.k8s.io" || group == "authorization.k8s.io"
 }
 
 // streams tells the subresources that carry bytes of containers.

@@ -123,12 +123,8 @@ func (e *Edge) serveSystem(w http.ResponseWriter, req *http.Request, next http.H
 		return nil
 	}
 	if tenant != space.System {
-		exists, err := e.opts.Tenants.Exists(req.Context(), tenant)
-		if err != nil {
-			return apierrors.NewInternalError(err)
-		}
-		if !exists {
-			return apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, tenant)
+		if err := e.mustExist(req.Context(), tenant); err != nil {
+			return err
 		}
 	}
 	return e.serveSpace(w, req, next, tenant, space.System)
@@ -239,7 +235,7 @@ func (e *Edge) composeBody(req *http.Request, p *wire.Projector, r *request) (*g
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the content type %q cannot be read", req.Header.Get("Content-Type")))
 	}
 	var g *generator
-	if req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced && !isReview(r.group) {
+	if req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced && !kinds.IsReview(r.group) {
 		g = newGenerator(media, body)
 	}
 	compose, err := composer(req.Method, media, p, r.wire())

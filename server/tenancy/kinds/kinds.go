@@ -163,6 +163,9 @@ func (t *Table) Kind(group, kind string) (Kind, bool) {
 	return k, ok
 }
 
+// IsReview tells the groups whose resources are questions, not objects.
+func IsReview(group string) bool { return group == "authentication.k8s.io" || group == authnz }
+
 // SharedClusterRole tells whether name is a ClusterRole of the system space
 // that every tenant uses. The names are reserved: no tenant can have a
 // ClusterRole of his own under one of them.

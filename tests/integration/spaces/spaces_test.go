@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
-	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -38,7 +37,7 @@ func TestSpaces(t *testing.T) {
 	t.Run("two tenants use the same names", func(t *testing.T) { testSameNames(t, p, a, b) })
 	t.Run("seed examples of stored keys", func(t *testing.T) { testStoredKeys(t, p, a) })
 	t.Run("URL forms", func(t *testing.T) { testURLForms(t, p, a, b) })
-	t.Run("lists and watches are confined", func(t *testing.T) { testConfined(t, p, a, b) })
+	t.Run("lists and watches are confined", func(t *testing.T) { testConfined(t, a, b) })
 	t.Run("a system namespace called like a tenant", func(t *testing.T) { testNamespaceLikeTenant(t, p, a) })
 	t.Run("patches", func(t *testing.T) { testPatches(t, a) })
 	t.Run("identity", func(t *testing.T) { testIdentity(t, p, a, b) })
@@ -189,7 +188,7 @@ func testURLForms(t *testing.T, p *plane, a, b *space) {
 	}
 }
 
-func testConfined(t *testing.T, p *plane, a, b *space) {
+func testConfined(t *testing.T, a, b *space) {
 	events, err := a.client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{LabelSelector: "confined"})
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +243,6 @@ func testConfined(t *testing.T, p *plane, a, b *space) {
 	if _, ok := spaces.Items[0].Labels["a4s.io/tenant"]; ok {
 		t.Error("the label of the tenant is visible")
 	}
-	_ = p
 }
 
 // testNamespaceLikeTenant: the prefix of namespace "a" of the system space is
@@ -311,7 +309,6 @@ func testPatches(t *testing.T, a *space) {
 	if err != nil || !strings.HasPrefix(generated.Name, "gen-") || len(generated.Name) != len("gen-")+5 {
 		t.Errorf("generated name %q, %v", generated.Name, err)
 	}
-	_ = metaapply.ObjectMeta
 }
 
 func testIdentity(t *testing.T, p *plane, a, b *space) {
