@@ -24,7 +24,7 @@ func TestForeignObjectEndsTheAnswer(t *testing.T) {
 	}
 	e := New(Options{})
 	r, _ := parsePath("/api/v1/configmaps")
-	e.find(&r)
+	e.find("t1", &r)
 	if r.kind.Class != kinds.Tenant {
 		t.Fatal("ConfigMaps are not of tenants")
 	}
@@ -81,7 +81,7 @@ func TestForeignObjectEndsTheAnswer(t *testing.T) {
 func TestCompressedAnswersAreWhole(t *testing.T) {
 	e := New(Options{})
 	r, _ := parsePath("/api/v1/configmaps")
-	e.find(&r)
+	e.find("t1", &r)
 	for i, size := range []int{2 * wholeUpTo, gzipFrom + 1, 3 * wholeUpTo, 2 * gzipFrom, wholeUpTo + 1} {
 		value := strings.Repeat(string(rune('a'+i)), size)
 		next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -71,7 +71,7 @@ func (c *Definitions) set(obj any, there bool) {
 }
 
 // Resource implements Customs.
-func (c *Definitions) Resource(group, resource string) (kinds.Kind, bool) {
+func (c *Definitions) Resource(_, group, resource string) (kinds.Kind, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	k, ok := c.byResource[[2]string{group, resource}]
@@ -79,7 +79,7 @@ func (c *Definitions) Resource(group, resource string) (kinds.Kind, bool) {
 }
 
 // Kind implements Customs.
-func (c *Definitions) Kind(group, kind string) (kinds.Kind, bool) {
+func (c *Definitions) Kind(_, group, kind string) (kinds.Kind, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	k, ok := c.byKind[[2]string{group, strings.TrimSuffix(kind, "List")}]
@@ -87,7 +87,7 @@ func (c *Definitions) Kind(group, kind string) (kinds.Kind, bool) {
 }
 
 // HasGroup implements Customs.
-func (c *Definitions) HasGroup(group string) bool {
+func (c *Definitions) HasGroup(_, group string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for key, k := range c.byResource {
@@ -99,8 +99,14 @@ func (c *Definitions) HasGroup(group string) bool {
 }
 
 // Generation implements Customs.
-func (c *Definitions) Generation() int64 {
+func (c *Definitions) Generation(string) int64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.generation
 }
+
+// Own implements Customs.
+func (c *Definitions) Own(string, string, string) bool { return false }
+
+// Definitions implements Customs.
+func (c *Definitions) Definitions(string) []*apiextensionsv1.CustomResourceDefinition { return nil }

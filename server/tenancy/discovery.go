@@ -12,11 +12,11 @@ import (
 )
 
 // has tells whether tenants have a resource, subresources by their parent.
-func (e *Edge) has(group, resource string) bool {
+func (e *Edge) has(tenant, group, resource string) bool {
 	resource, _, _ = strings.Cut(resource, "/")
 	k, ok := e.kinds.Resource(group, resource)
 	if !ok && e.opts.Customs != nil {
-		k, ok = e.opts.Customs.Resource(group, resource)
+		k, ok = e.opts.Customs.Resource(tenant, group, resource)
 	}
 	return ok && (k.Class != kinds.System || k.Announced)
 }
@@ -28,24 +28,24 @@ func (e *Edge) announced(group, resource string) bool {
 }
 
 // hasGroup tells whether tenants have anything of a group.
-func (e *Edge) hasGroup(group string) bool {
+func (e *Edge) hasGroup(tenant, group string) bool {
 	for _, k := range kinds.Rows() {
 		if k.Group == group && k.Class != kinds.System {
 			return true
 		}
 	}
-	return e.opts.Customs != nil && e.opts.Customs.HasGroup(group)
+	return e.opts.Customs != nil && e.opts.Customs.HasGroup(tenant, group)
 }
 
 // filterDiscovery takes out of a discovery document what tenants do not have.
-func (e *Edge) filterDiscovery(body []byte) ([]byte, error) {
+func (e *Edge) filterDiscovery(tenant string, body []byte) ([]byte, error) {
 	var head metav1.TypeMeta
 	if err := json.Unmarshal(body, &head); err != nil {
 		return nil, fmt.Errorf("reading a discovery document: %w", err)
 	}
 	switch head.Kind {
 	case "APIGroupDiscoveryList":
-		return edit(body, func(list *apidiscovery.APIGroupDiscoveryList) { e.filterAggregated(list) })
+		return edit(body, func(list *apidiscovery.APIGroupDiscoveryList) { e.filterAggregated(tenant, list) })
 	case "APIResourceList":
 		return edit(body, func(list *metav1.APIResourceList) {
 			group, _, ok := strings.Cut(list.GroupVersion, "/")
@@ -54,7 +54,7 @@ func (e *Edge) filterDiscovery(body []byte) ([]byte, error) {
 			}
 			list.APIResources = keep(list.APIResources, func(r metav1.APIResource) bool {
 				parent, _, sub := strings.Cut(r.Name, "/")
-				return e.has(group, r.Name) && (!sub || !e.announced(group, parent))
+				return e.has(tenant, group, r.Name) && (!sub || !e.announced(group, parent))
 			})
 			for i := range list.APIResources {
 				if r := &list.APIResources[i]; e.announced(group, r.Name) {
@@ -64,7 +64,7 @@ func (e *Edge) filterDiscovery(body []byte) ([]byte, error) {
 		})
 	case "APIGroupList":
 		return edit(body, func(list *metav1.APIGroupList) {
-			list.Groups = keep(list.Groups, func(g metav1.APIGroup) bool { return e.hasGroup(g.Name) })
+			list.Groups = keep(list.Groups, func(g metav1.APIGroup) bool { return e.hasGroup(tenant, g.Name) })
 		})
 	default: // APIVersions, APIGroup, Status
 		return body, nil
@@ -72,13 +72,13 @@ func (e *Edge) filterDiscovery(body []byte) ([]byte, error) {
 }
 
 // filterAggregated filters the document that has all groups in it.
-func (e *Edge) filterAggregated(list *apidiscovery.APIGroupDiscoveryList) {
-	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return e.hasGroup(g.Name) })
+func (e *Edge) filterAggregated(tenant string, list *apidiscovery.APIGroupDiscoveryList) {
+	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return e.hasGroup(tenant, g.Name) })
 	for i := range list.Items {
 		g := &list.Items[i]
 		for j := range g.Versions {
 			v := &g.Versions[j]
-			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return e.has(g.Name, r.Resource) })
+			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return e.has(tenant, g.Name, r.Resource) })
 			for k := range v.Resources {
 				if r := &v.Resources[k]; e.announced(g.Name, r.Resource) {
 					r.Verbs, r.Categories, r.ShortNames, r.Subresources = []string{"create"}, nil, nil, nil
@@ -92,22 +92,23 @@ func (e *Edge) filterAggregated(list *apidiscovery.APIGroupDiscoveryList) {
 // filterOpenAPI takes the paths of what tenants do not have out of an OpenAPI
 // document, version 2 or 3, and the models of custom resources that are not
 // shared with them.
-func (e *Edge) filterOpenAPI(body []byte) ([]byte, error) {
+func (e *Edge) filterOpenAPI(tenant string, body []byte) ([]byte, error) {
 	doc := map[string]json.RawMessage{}
 	if err := json.Unmarshal(body, &doc); err != nil {
 		return nil, fmt.Errorf("reading an OpenAPI document: %w", err)
 	}
+	keepModel := func(_ string, model json.RawMessage) (json.RawMessage, bool) { return e.keepModel(tenant, model) }
 	err := editMember(doc, "paths", func(path string, item json.RawMessage) (json.RawMessage, bool) {
 		r, ok := parsePath(path)
-		return item, !ok || e.has(r.group, r.resource)
+		return item, !ok || e.has(tenant, r.group, r.resource)
 	})
 	if err == nil {
-		err = editMember(doc, "definitions", e.keepModel)
+		err = editMember(doc, "definitions", keepModel)
 	}
 	if components, ok := doc["components"]; ok && err == nil {
 		inner := map[string]json.RawMessage{}
 		if err = json.Unmarshal(components, &inner); err == nil {
-			err = editMember(inner, "schemas", e.keepModel)
+			err = editMember(inner, "schemas", keepModel)
 		}
 		if err == nil {
 			doc["components"], err = json.Marshal(inner)
@@ -120,7 +121,7 @@ func (e *Edge) filterOpenAPI(body []byte) ([]byte, error) {
 }
 
 // keepModel drops the model of a custom resource that is the system's own.
-func (e *Edge) keepModel(_ string, model json.RawMessage) (json.RawMessage, bool) {
+func (e *Edge) keepModel(tenant string, model json.RawMessage) (json.RawMessage, bool) {
 	var of struct {
 		Kinds []struct{ Group, Kind string } `json:"x-kubernetes-group-version-kind"`
 	}
@@ -128,7 +129,7 @@ func (e *Edge) keepModel(_ string, model json.RawMessage) (json.RawMessage, bool
 		return model, true
 	}
 	for _, gk := range of.Kinds {
-		if k, ok := e.opts.Customs.Kind(gk.Group, gk.Kind); ok && k.Class == kinds.System {
+		if k, ok := e.opts.Customs.Kind(tenant, gk.Group, gk.Kind); ok && k.Class == kinds.System {
 			return nil, false
 		}
 	}
@@ -137,7 +138,7 @@ func (e *Edge) keepModel(_ string, model json.RawMessage) (json.RawMessage, bool
 
 // filterOpenAPIIndex filters the list of the documents of OpenAPI version 3
 // and keeps the addresses below the prefix that the request came with.
-func (e *Edge) filterOpenAPIIndex(body []byte, prefix string) ([]byte, error) {
+func (e *Edge) filterOpenAPIIndex(tenant string, body []byte, prefix string) ([]byte, error) {
 	doc := map[string]json.RawMessage{}
 	if err := json.Unmarshal(body, &doc); err != nil {
 		return nil, fmt.Errorf("reading the index of OpenAPI documents: %w", err)
@@ -145,7 +146,7 @@ func (e *Edge) filterOpenAPIIndex(body []byte, prefix string) ([]byte, error) {
 	err := editMember(doc, "paths", func(path string, item json.RawMessage) (json.RawMessage, bool) {
 		if group, ok := strings.CutPrefix(path, "apis/"); ok {
 			group, _, _ = strings.Cut(group, "/")
-			if !e.hasGroup(group) {
+			if !e.hasGroup(tenant, group) {
 				return nil, false
 			}
 		}

@@ -35,12 +35,12 @@ func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http
 		return serveAnswer(w, req, next, p, &request{subresource: "log"}, nil)
 	}
 	asProto := ""
-	filter := e.filterDiscovery
+	filter := func(b []byte) ([]byte, error) { return e.filterDiscovery(tenant, b) }
 	switch {
 	case path == "/openapi/v3":
-		filter = func(b []byte) ([]byte, error) { return e.filterOpenAPIIndex(b, prefixOf(req)) }
+		filter = func(b []byte) ([]byte, error) { return e.filterOpenAPIIndex(tenant, b, prefixOf(req)) }
 	case strings.HasPrefix(path, "/openapi/"):
-		filter = e.filterOpenAPI
+		filter = func(b []byte) ([]byte, error) { return e.filterOpenAPI(tenant, b) }
 		if strings.Contains(req.Header.Get("Accept"), "proto-openapi") {
 			asProto = openAPI2Proto
 			if strings.HasPrefix(path, "/openapi/v3") {
@@ -65,7 +65,7 @@ func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http
 	}
 	key := asProto + path + prefixOf(req)
 	if e.opts.Customs != nil {
-		key += fmt.Sprintf(" %d", e.opts.Customs.Generation())
+		key += fmt.Sprintf(" %d", e.opts.Customs.Generation(tenant))
 	}
 	body, err := e.documents.filtered(captured.body.Bytes(), key, func(b []byte) ([]byte, error) {
 		b, err := filter(b)

@@ -24,16 +24,6 @@ type Tenants interface {
 	Exists(ctx context.Context, name string) (bool, error)
 }
 
-// Customs finds the kind of a custom resource.
-type Customs interface {
-	Resource(group, resource string) (kinds.Kind, bool)
-	Kind(group, kind string) (kinds.Kind, bool)
-	// HasGroup tells whether tenants have custom resources of a group.
-	HasGroup(group string) bool
-	// Generation changes when any of the answers may have.
-	Generation() int64
-}
-
 // Limits bounds and measures requests.
 type Limits interface {
 	// Serve runs serve, or returns why the request is refused.
@@ -153,28 +143,28 @@ func (e *Edge) Projector(tenant string) *wire.Projector {
 func (e *Edge) view(tenant string) *wire.View {
 	return &wire.View{
 		Tenant:            tenant,
-		ClusterScoped:     e.clusterScoped,
+		ClusterScoped:     func(group, kind string) bool { return e.clusterScoped(tenant, group, kind) },
 		SharedClusterRole: kinds.SharedClusterRole,
 	}
 }
 
 // clusterScoped tells the kinds whose names are composed.
-func (e *Edge) clusterScoped(group, kind string) bool {
+func (e *Edge) clusterScoped(tenant, group, kind string) bool {
 	if kinds.IsReview(group) {
 		return false
 	}
 	k, ok := e.kinds.Kind(group, kind)
 	if !ok && e.opts.Customs != nil {
-		k, ok = e.opts.Customs.Kind(group, kind)
+		k, ok = e.opts.Customs.Kind(tenant, group, kind)
 	}
 	return ok && !k.Namespaced && k.Class == kinds.Tenant
 }
 
-// find fills in what kind a request is about.
-func (e *Edge) find(r *request) {
+// find fills in what kind a request to a space is about.
+func (e *Edge) find(tenant string, r *request) {
 	k, ok := e.kinds.Resource(r.group, r.resource)
 	if !ok && e.opts.Customs != nil {
-		k, ok = e.opts.Customs.Resource(r.group, r.resource)
+		k, ok = e.opts.Customs.Resource(tenant, r.group, r.resource)
 	}
 	if ok {
 		r.kind, r.known = k, true

@@ -44,7 +44,7 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	if r.namespace == "." || r.namespace == ".." || r.name == "." || r.name == ".." {
 		return apierrors.NewBadRequest(fmt.Sprintf("the path %s has a segment that is not a name", req.URL.Path))
 	}
-	e.find(&r)
+	e.find(tenant, &r)
 	if tenant != space.System && !e.inSpaces(&r) {
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, req.Method, r.groupResource(), "", "", 0, false)
 	}
@@ -94,7 +94,7 @@ func (e *Edge) serveAll(w http.ResponseWriter, req *http.Request, next http.Hand
 	if !ok || req.Method != http.MethodGet || r.name != "" || r.namespace != "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("tenants/%s can be listed and watched across namespaces, nothing else: address one tenant", space.All))
 	}
-	e.find(&r)
+	e.find(space.All, &r)
 	req = withoutEncoding(req)
 	r.watch = r.watch || isTrue(req.URL.Query().Get("watch"))
 	p := e.Projector(space.All)

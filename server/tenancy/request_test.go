@@ -1,6 +1,7 @@
 package tenancy
 
 import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"testing"
 
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
@@ -26,7 +27,7 @@ func TestOnlyWhatHasASpaceIsServedInOne(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s is no resource", c.path)
 		}
-		e.find(&r)
+		e.find("t1", &r)
 		if got := e.inSpaces(&r); got != c.want {
 			t.Errorf("%s: %v", c.path, got)
 		}
@@ -36,14 +37,18 @@ func TestOnlyWhatHasASpaceIsServedInOne(t *testing.T) {
 // fakeCustoms knows one custom resource.
 type fakeCustoms struct{ of kinds.Kind }
 
-func (f fakeCustoms) Resource(group, resource string) (kinds.Kind, bool) {
+func (f fakeCustoms) Resource(_, group, resource string) (kinds.Kind, bool) {
 	return f.of, group == f.of.Group && resource == f.of.Resource
 }
 
-func (f fakeCustoms) Kind(group, kind string) (kinds.Kind, bool) {
+func (f fakeCustoms) Kind(_, group, kind string) (kinds.Kind, bool) {
 	return f.of, group == f.of.Group && kind == f.of.Kind
 }
 
-func (f fakeCustoms) HasGroup(group string) bool { return group == f.of.Group }
+func (f fakeCustoms) HasGroup(_, group string) bool { return group == f.of.Group }
 
-func (f fakeCustoms) Generation() int64 { return 0 }
+func (f fakeCustoms) Own(string, string, string) bool { return false }
+
+func (f fakeCustoms) Definitions(string) []*apiextensionsv1.CustomResourceDefinition { return nil }
+
+func (f fakeCustoms) Generation(string) int64 { return 0 }

@@ -94,7 +94,7 @@ func TestPathIsComposed(t *testing.T) {
 			t.Errorf("%s: not a resource", c.path)
 			continue
 		}
-		e.find(&r)
+		e.find("t1", &r)
 		if got := r.composed("t1", r.ownName()); got != c.want {
 			t.Errorf("%s: %s, want %s", c.path, got, c.want)
 		}
