@@ -28,6 +28,7 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 	if err := checkBinding(attr); err != nil {
 		return err
 	}
+	restoreClaim(attr)
 	if m, ok := l.Interface.(admission.MutationInterface); ok {
 		return m.Admit(ctx, attr, o)
 	}

@@ -3,7 +3,9 @@ package admission
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	core "k8s.io/kubernetes/pkg/apis/core"
@@ -29,6 +31,38 @@ func TestBindings(t *testing.T) {
 			schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, "", admission.Update, nil, false, nil)
 		if err := checkBinding(attr); (err != nil) != c.refused {
 			t.Errorf("%s for a claim in %q: %v", c.volume, c.namespace, err)
+		}
+	}
+}
+
+// TestClaimsComeBackAsTheyWere: neither the selector that binders see nor the
+// name of a provisioned volume, which a tenant sees uncomposed, changes a claim
+// that is written back.
+func TestClaimsComeBackAsTheyWere(t *testing.T) {
+	own := metav1.LabelSelectorRequirement{Key: "a4s.io/tenant", Operator: metav1.LabelSelectorOpIn, Values: []string{"t1"}}
+	fast := map[string]string{"disk": "fast"}
+	claim := func(volume string, s *metav1.LabelSelector) *core.PersistentVolumeClaim {
+		return &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t1"}, Spec: core.PersistentVolumeClaimSpec{VolumeName: volume, Selector: s}}
+	}
+	for name, c := range map[string]struct{ old, written, want *core.PersistentVolumeClaim }{
+		"no selector":           {claim("", nil), claim("", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{own}}), claim("", nil)},
+		"an empty selector":     {claim("", &metav1.LabelSelector{}), claim("", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{own}}), claim("", &metav1.LabelSelector{})},
+		"a selector":            {claim("", &metav1.LabelSelector{MatchLabels: fast}), claim("", &metav1.LabelSelector{MatchLabels: fast, MatchExpressions: []metav1.LabelSelectorRequirement{own}}), claim("", &metav1.LabelSelector{MatchLabels: fast})},
+		"a new claim":           {nil, claim("", &metav1.LabelSelector{MatchLabels: fast}), claim("", &metav1.LabelSelector{MatchLabels: fast})},
+		"a changed selector":    {claim("", nil), claim("", &metav1.LabelSelector{MatchLabels: fast}), claim("", &metav1.LabelSelector{MatchLabels: fast})},
+		"a provisioned volume":  {claim("pvc-1", nil), claim("pvc-1.t1.tenant", nil), claim("pvc-1", nil)},
+		"a volume of the space": {claim("pv.t1.tenant", nil), claim("pv.t1.tenant", nil), claim("pv.t1.tenant", nil)},
+		"another volume":        {claim("pvc-1", nil), claim("pvc-2.t1.tenant", nil), claim("pvc-2.t1.tenant", nil)},
+		"a first volume":        {claim("", nil), claim("pv.t1.tenant", nil), claim("pv.t1.tenant", nil)},
+	} {
+		var old runtime.Object
+		if c.old != nil {
+			old = c.old
+		}
+		restoreClaim(admission.NewAttributesRecord(c.written, old, schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}, "default.t1", "data",
+			schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}, "", admission.Update, nil, false, nil))
+		if !equality.Semantic.DeepEqual(c.written.Spec, c.want.Spec) {
+			t.Errorf("%s: %+v, want %+v", name, c.written.Spec, c.want.Spec)
 		}
 	}
 }

@@ -147,7 +147,9 @@ func TestLabelOfTheTenant(t *testing.T) {
 			{namespaces(), "default", ""},
 			{clusterRoles(), "r.t1.tenant", "t1"},
 			{clusterRoles(), "r", ""},
-			{volumes(), "pv.t1.tenant", "forged"}, // not a kind that has it
+			{volumes(), "pv.t1.tenant", "t1"},
+			{volumes(), "pv", ""},
+			{nodes(), "n", "forged"}, // not a kind that has it
 		} {
 			s := open(c.resource)
 			labelOf := func(obj runtime.Object) string {
@@ -157,6 +159,8 @@ func TestLabelOfTheTenant(t *testing.T) {
 				case *rbacv1.ClusterRole:
 					return o.Labels[space.Label]
 				case *corev1.PersistentVolume:
+					return o.Labels[space.Label]
+				case *corev1.Node:
 					return o.Labels[space.Label]
 				}
 				return "unknown"
@@ -169,6 +173,8 @@ func TestLabelOfTheTenant(t *testing.T) {
 				case *rbacv1.ClusterRole:
 					o.Labels = labels
 				case *corev1.PersistentVolume:
+					o.Labels = labels
+				case *corev1.Node:
 					o.Labels = labels
 				}
 				return obj

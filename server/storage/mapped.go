@@ -86,7 +86,11 @@ func (m *mapped) GuaranteedUpdate(ctx context.Context, key string, destination r
 		}
 		return out, ttl, err
 	}
-	return m.Interface.GuaranteedUpdate(ctx, m.key(key), destination, ignoreNotFound, preconditions, update, cached)
+	err := m.Interface.GuaranteedUpdate(ctx, m.key(key), destination, ignoreNotFound, preconditions, update, cached)
+	if err == nil && m.binds(ctx) {
+		confineClaims(destination)
+	}
+	return err
 }
 
 // Get implements storage.Interface.
@@ -109,6 +113,9 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 	}
 	if err := m.checkList(tenant, list); err != nil {
 		return err
+	}
+	if m.binds(ctx) {
+		confineClaims(list)
 	}
 	if m.showsShared(ctx, tenant) {
 		return m.addSharedRoles(ctx, opts, list)
@@ -144,7 +151,11 @@ func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions
 		tenant = ""
 	}
 	ctx = m.scopeWatch(ctx, tenant, &opts)
-	return m.Interface.Watch(ctx, key, opts)
+	w, err := m.Interface.Watch(ctx, key, opts)
+	if err == nil && m.binds(ctx) {
+		w = newClaimWatch(ctx, w)
+	}
+	return w, err
 }
 
 // below is what a key has below the prefix of the resource, "" for the key of

@@ -16,7 +16,7 @@ import (
 func stamped(r schema.GroupResource) bool {
 	switch r.Group {
 	case "":
-		return r.Resource == "namespaces"
+		return r.Resource == "namespaces" || r.Resource == "persistentvolumes"
 	case "rbac.authorization.k8s.io":
 		return r.Resource == "clusterroles"
 	case "admissionregistration.k8s.io":

@@ -1,0 +1,117 @@
+package storage
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	core "k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// Upstream looks for the volume of a claim among all free volumes of the
+// cluster, in the controller manager and in the scheduler. A label selector is
+// the one thing by which a claim can choose among them, so those who bind see
+// every claim with a selector for the volumes of its own space, which carry
+// the label of their tenant (stamp.go). Nobody else sees it: provisioners
+// refuse claims that have a selector. Admission takes it out of what comes back.
+
+// binders are the users as which upstream reads claims to bind them, and
+// takes the result of a write for the claim.
+var binders = map[string]bool{
+	"system:kube-controller-manager":                             true,
+	"system:serviceaccount:kube-system:persistent-volume-binder": true,
+	"system:kube-scheduler":                                      true,
+}
+
+// binds tells whether claims are shown as those who bind them see them.
+func (m *mapped) binds(ctx context.Context) bool {
+	if m.resource != (schema.GroupResource{Resource: "persistentvolumeclaims"}) {
+		return false
+	}
+	if _, addressed := space.FromContext(ctx); addressed {
+		return false
+	}
+	user, ok := request.UserFrom(ctx)
+	return ok && binders[user.GetName()]
+}
+
+// confineClaim shows a claim with the selector. What it refers to may be shared
+// with the watch cache and is left alone.
+func confineClaim(claim *core.PersistentVolumeClaim) {
+	tenant, _ := space.SplitNamespace(claim.Namespace)
+	own := metav1.LabelSelectorRequirement{Key: space.Label, Operator: metav1.LabelSelectorOpDoesNotExist}
+	if tenant != space.System {
+		own.Operator, own.Values = metav1.LabelSelectorOpIn, []string{tenant}
+	}
+	selector := &metav1.LabelSelector{}
+	if s := claim.Spec.Selector; s != nil {
+		selector.MatchLabels = s.MatchLabels
+		selector.MatchExpressions = s.MatchExpressions[:len(s.MatchExpressions):len(s.MatchExpressions)]
+	}
+	selector.MatchExpressions = append(selector.MatchExpressions, own)
+	claim.Spec.Selector = selector
+}
+
+// confineClaims shows the claims in what was read: one, or a list.
+func confineClaims(obj runtime.Object) {
+	switch o := obj.(type) {
+	case *core.PersistentVolumeClaim:
+		confineClaim(o)
+	case *core.PersistentVolumeClaimList:
+		for i := range o.Items {
+			confineClaim(&o.Items[i])
+		}
+	}
+}
+
+// claimWatch shows the claims of a watch.
+type claimWatch struct {
+	watch.Interface
+	events chan watch.Event
+	done   <-chan struct{}
+}
+
+func newClaimWatch(ctx context.Context, inner watch.Interface) watch.Interface {
+	w := &claimWatch{Interface: inner, events: make(chan watch.Event), done: ctx.Done()}
+	go w.run()
+	return w
+}
+
+// ResultChan implements watch.Interface.
+func (w *claimWatch) ResultChan() <-chan watch.Event { return w.events }
+
+func (w *claimWatch) run() {
+	defer close(w.events)
+	for event := range w.Interface.ResultChan() {
+		event.Object = confinedCopy(event)
+		select {
+		case w.events <- event:
+		case <-w.done:
+			w.Interface.Stop()
+			return
+		}
+	}
+}
+
+// confinedCopy is the object of an event as it is shown; the cache shares its
+// objects with other watches.
+func confinedCopy(event watch.Event) runtime.Object {
+	obj := event.Object
+	if event.Type == watch.Bookmark || event.Type == watch.Error {
+		return obj
+	}
+	if shared, ok := obj.(runtime.CacheableObject); ok {
+		obj = shared.GetObject()
+	}
+	if claim, ok := obj.(*core.PersistentVolumeClaim); ok {
+		shown := *claim
+		confineClaim(&shown)
+		return &shown
+	}
+	return obj
+}
