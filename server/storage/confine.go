@@ -41,7 +41,7 @@ func (m *mapped) sharedRoles() bool {
 // to. The tenant it returns is the one that everything found must have, "" for
 // anything.
 func (m *mapped) confine(ctx context.Context, key string, opts *storage.ListOptions) (stored, tenant string, err error) {
-	addressed, ok := space.FromContext(ctx)
+	addressed, ok := m.addressed(ctx)
 	if m.below(key) != "" {
 		// One namespace or one object. What a prefix of the system space finds
 		// can be a tenant's of the same name.

@@ -30,6 +30,8 @@ func Decorate(inner generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 type getter struct {
 	inner generic.RESTOptionsGetter
 	kinds *kinds.Table
+	// bound is the one tenant whose custom resources are reached, "" for all.
+	bound string
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -54,14 +56,14 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
 			m.class = k.Class
 		}
+		config, within := m.customize(config, g.bound)
 		if m.triggers {
 			// A watch of one space is then woken by what happens in it, and
 			// not by every event of the resource.
 			trigger = storage.IndexerFuncs{tenantField: m.tenantOfObject}
 		}
-		m.Interface, m.destroy, err = inner(config, prefix, func(obj runtime.Object) (string, error) {
-			key, err := keyFunc(obj)
-			return m.key(key), err
+		m.Interface, m.destroy, err = inner(config, within, func(obj runtime.Object) (string, error) {
+			return m.storedKey(obj, keyFunc)
 		}, newFunc, newListFunc, m.scopedAttrs(attrs), trigger, indexers)
 		return m, m.destroy, err
 	}
@@ -124,7 +126,9 @@ func (m *mapped) tenantOfObject(obj runtime.Object) string {
 	switch {
 	case m.systemOnly():
 		tenant = space.System
-	case m.layout == space.Namespaced:
+	case m.custom && accessor.GetNamespace() == "":
+		tenant, _ = space.SplitClusterName(accessor.GetName())
+	case m.custom, m.layout == space.Namespaced:
 		tenant, _ = space.SplitNamespace(accessor.GetNamespace())
 	case m.layout == space.Namespaces:
 		tenant, _ = space.SplitNamespace(accessor.GetName())

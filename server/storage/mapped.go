@@ -29,6 +29,9 @@ type mapped struct {
 	triggers bool
 	// scopes is set when they are told apart in place of names.
 	scopes bool
+	// custom is set for custom resources, bound when they are one tenant's.
+	custom bool
+	bound  string
 }
 
 // key maps a composite key to the stored one.

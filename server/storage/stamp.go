@@ -19,7 +19,7 @@ func stamped(r schema.GroupResource) bool {
 		return r.Resource == "namespaces" || r.Resource == "persistentvolumes"
 	case "rbac.authorization.k8s.io":
 		return r.Resource == "clusterroles"
-	case "admissionregistration.k8s.io":
+	case "admissionregistration.k8s.io", "apiextensions.k8s.io":
 		return true
 	}
 	return false

@@ -79,7 +79,7 @@ func Rows() []Kind {
 		{admission, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", cluster, Tenant, "", false},
 		{admission, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", cluster, Tenant, "", false},
 		{admission, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", cluster, Tenant, "", false},
-		{"apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", cluster, System, "definitions of custom resources are made by the administrators of the cluster", false},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", cluster, Tenant, "", false},
 		{"apiregistration.k8s.io", "apiservices", "APIService", cluster, System, "API servers are added by the administrators of the cluster", false},
 		{"apps", "controllerrevisions", "ControllerRevision", ns, Tenant, "", false},
 		{"apps", "daemonsets", "DaemonSet", ns, System, "a DaemonSet runs on every node, and nodes belong to the cluster; use a Deployment", true},

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -97,7 +98,7 @@ func (p *Projector) protoKindOf(apiVersion, kind string, r Resource) (*protoKind
 		plan, err := compileStatus()
 		return &protoKind{object: plan, status: true}, err
 	default:
-		t = scheme.Scheme.AllKnownTypes()[gv.WithKind(kind)]
+		t = typeOf(gv.WithKind(kind))
 		base = strings.TrimSuffix(kind, "List")
 	}
 	registered := t != nil
@@ -367,4 +368,21 @@ func marshalsItself(t reflect.Type) bool {
 		}
 	}
 	return true
+}
+
+// typeOf is the Go type of a kind of the API, nil for one that is not known.
+func typeOf(gvk schema.GroupVersionKind) reflect.Type {
+	if t, ok := definitionTypes()[gvk]; ok {
+		return t
+	}
+	return scheme.Scheme.AllKnownTypes()[gvk]
+}
+
+// definitionTypes are the types of definitions of custom resources, which are
+// not in the scheme of client-go.
+func definitionTypes() map[schema.GroupVersionKind]reflect.Type {
+	return map[schema.GroupVersionKind]reflect.Type{
+		apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"):     reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](),
+		apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"): reflect.TypeFor[apiextensionsv1.CustomResourceDefinitionList](),
+	}
 }

@@ -51,6 +51,9 @@ func Rows() []Row {
 	add("admissionregistration.k8s.io", []string{"ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"}, ClusterName, "spec.policyName")
 	add("admissionregistration.k8s.io", one("ValidatingAdmissionPolicy"), Text, "status.conditions.message")
 
+	add("apiextensions.k8s.io", one("CustomResourceDefinition"), Namespace, "spec.conversion.webhook.clientConfig.service.namespace")
+	add("apiextensions.k8s.io", one("CustomResourceDefinition"), Text, "status.conditions.message")
+
 	add("apps", []string{"Deployment", "ReplicaSet", "StatefulSet"}, Text, "status.conditions.message")
 	add("apps", one("StatefulSet"), ClusterName, "spec.volumeClaimTemplates.spec.volumeName")
 	// Unlike those of other templates, these owners become owners of claims.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -72,11 +73,18 @@ func looksLikeReference(path string, t reflect.Type) bool {
 	return nameOfReference.MatchString(path[strings.LastIndexByte(path, '.')+1:])
 }
 
+// knownTypes are those of the whole API.
+func knownTypes() map[schema.GroupVersionKind]reflect.Type {
+	types := maps.Clone(scheme.Scheme.AllKnownTypes())
+	maps.Copy(types, definitionTypes())
+	return types
+}
+
 // ofTheTable calls visit for each type that is registered for a kind of the
 // table of kinds, or for the body of a subresource, in every version.
 func ofTheTable(visit func(gvk schema.GroupVersionKind, k kinds.Kind, t reflect.Type)) {
 	table := kinds.New()
-	for gvk, t := range scheme.Scheme.AllKnownTypes() {
+	for gvk, t := range knownTypes() {
 		k, ok := table.Kind(gvk.Group, gvk.Kind)
 		switch gvk.GroupKind() {
 		case schema.GroupKind{Group: "policy", Kind: "Eviction"}, schema.GroupKind{Group: "autoscaling", Kind: "Scale"},

@@ -18,7 +18,16 @@ func Reviewed() map[string]string {
 		code     = "a word for programs"
 		attr     = "the authorizer translates the attributes of reviews as those of requests"
 	)
+	const named = "what a definition calls its resource, which is the same in both forms"
 	return map[string]string{
+		"spec.group":                                 named,
+		"spec.names.shortNames":                      named,
+		"status.acceptedNames":                       named,
+		"status.acceptedNames.shortNames":            named,
+		"x-kubernetes-validations.message":           "the rules of a schema are the tenant's own text",
+		"x-kubernetes-validations.messageExpression": "the rules of a schema are the tenant's own text",
+		"scale.labelSelectorPath":                    "a path within custom resources",
+
 		"type LocalObjectReference":              local,
 		"type ConfigMapKeySelector":              local,
 		"type ConfigMapEnvSource":                local,

@@ -1,0 +1,94 @@
+package definitions
+
+import (
+	"maps"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// The system sees the custom resources of all tenants at once: the garbage
+// collector, the quota controller and the namespace controller ask for every
+// resource that there is, across all spaces, for the metadata of its objects.
+// Where tenants define a resource, one definition is made up of all of theirs:
+// it takes every object as it is and has the versions of all.
+
+// setUnion keeps up with the definition of one tenant. It returns what the
+// resource's was before and is now, nil for none.
+func (c *Catalog) setUnion(tenant string, r schema.GroupResource, crd *apiextensionsv1.CustomResourceDefinition, there bool) (old, union *apiextensionsv1.CustomResourceDefinition) {
+	old = c.union[r]
+	definers := c.definers[r]
+	if definers == nil {
+		definers = map[string]*apiextensionsv1.CustomResourceDefinition{}
+		c.definers[r] = definers
+	}
+	if there && established(crd) {
+		definers[tenant] = crd
+	} else {
+		delete(definers, tenant)
+	}
+	if len(definers) == 0 {
+		delete(c.definers, r)
+		delete(c.union, r)
+	} else if union = unite(definers); old != nil && equality.Semantic.DeepEqual(old.Spec, union.Spec) {
+		return old, old
+	} else {
+		c.union[r] = union
+	}
+	if old != union {
+		c.unionGeneration++
+	}
+	return old, union
+}
+
+// unite makes up one definition of those of tenants.
+func unite(definers map[string]*apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	served, known := map[string]bool{}, map[string]bool{}
+	scope := apiextensionsv1.ClusterScoped
+	var first *apiextensionsv1.CustomResourceDefinition
+	for _, tenant := range slices.Sorted(maps.Keys(definers)) {
+		crd := definers[tenant]
+		if first == nil {
+			first = crd
+		}
+		if crd.Spec.Scope == apiextensionsv1.NamespaceScoped {
+			scope = crd.Spec.Scope
+		}
+		for _, v := range crd.Spec.Versions {
+			known[v.Name] = true
+			served[v.Name] = served[v.Name] || v.Served
+		}
+		for _, v := range crd.Status.StoredVersions {
+			known[v] = true
+		}
+	}
+	names := first.Status.AcceptedNames
+	names.ShortNames, names.Categories = nil, nil
+	out := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: first.Name, UID: types.UID("union/" + first.Name)},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: first.Spec.Group, Names: names, Scope: scope,
+			Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter},
+		},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{AcceptedNames: names},
+	}
+	versions := slices.SortedFunc(maps.Keys(known), func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+	for i, v := range versions {
+		anything := true
+		out.Spec.Versions = append(out.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: v, Served: served[v], Storage: i == 0,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+				Type: "object", XPreserveUnknownFields: &anything,
+			}},
+		})
+	}
+	for _, condition := range []apiextensionsv1.CustomResourceDefinitionConditionType{apiextensionsv1.NamesAccepted, apiextensionsv1.Established} {
+		out.Status.Conditions = append(out.Status.Conditions, apiextensionsv1.CustomResourceDefinitionCondition{Type: condition, Status: apiextensionsv1.ConditionTrue})
+	}
+	return out
+}
