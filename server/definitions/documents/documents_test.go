@@ -26,7 +26,7 @@ func definition(plural, kind string, change ...func(*apiextensionsv1.CustomResou
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped, Names: names,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
-				version("v1beta1", "size"), version("v1", "size", "count"), version("v2", "other"),
+				versionOf("v1beta1", "size"), versionOf("v1", "size", "count"), versionOf("v2", "other"),
 			},
 		},
 		Status: apiextensionsv1.CustomResourceDefinitionStatus{
@@ -49,7 +49,7 @@ func definition(plural, kind string, change ...func(*apiextensionsv1.CustomResou
 	return crd
 }
 
-func version(name string, fields ...string) apiextensionsv1.CustomResourceDefinitionVersion {
+func versionOf(name string, fields ...string) apiextensionsv1.CustomResourceDefinitionVersion {
 	of := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
 	for _, f := range fields {
 		of.Properties[f] = apiextensionsv1.JSONSchemaProps{Type: "integer", Description: f + " of " + name, Default: &apiextensionsv1.JSON{Raw: []byte("1")}}
@@ -88,7 +88,7 @@ func TestDiscoveryOfDefinitions(t *testing.T) {
 		{
 			name:   "whole",
 			want:   `{"resource":"widgets","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},"scope":"Namespaced","singularResource":"widget","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"shortNames":["wi"],"categories":["all"],"subresources":[{"subresource":"status","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},"verbs":["get","patch","update"]},{"subresource":"scale","responseKind":{"group":"autoscaling","version":"v1","kind":"Scale"},"verbs":["get","patch","update"]}]}`,
-			legacy: `[{"name":"widgets","singularName":"widget","namespaced":true,"kind":"Widget","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"shortNames":["wi"],"categories":["all"],"storageVersionHash":"TtRvYTa3mo4="},{"name":"widgets/status","singularName":"","namespaced":true,"kind":"Widget","verbs":["get","patch","update"]},{"name":"widgets/scale","singularName":"","namespaced":true,"group":"autoscaling","version":"v1","kind":"Scale","verbs":["get","patch","update"]}]`,
+			legacy: `[{"name":"widgets","singularName":"widget","namespaced":true,"kind":"Widget","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"shortNames":["wi"],"categories":["all"],"storageVersionHash":"gIwvi5rymmg="},{"name":"widgets/status","singularName":"","namespaced":true,"kind":"Widget","verbs":["get","patch","update"]},{"name":"widgets/scale","singularName":"","namespaced":true,"group":"autoscaling","version":"v1","kind":"Scale","verbs":["get","patch","update"]}]`,
 		},
 		{
 			name:   "terminating",
@@ -106,9 +106,9 @@ func TestDiscoveryOfDefinitions(t *testing.T) {
 		case "whole":
 			crd = definition("widgets", "Widget")
 		case "terminating":
-			crd = definition("widgets", "Widget", clusterScoped, terminating, only(version("v1", "size")))
+			crd = definition("widgets", "Widget", clusterScoped, terminating, only(versionOf("v1", "size")))
 		default:
-			crd = definition("widgets", "Widget", takenNames, only(version("v1", "size")))
+			crd = definition("widgets", "Widget", takenNames, only(versionOf("v1", "size")))
 		}
 		s := Set{crd}
 		for _, v := range s.Aggregated()[0].Versions {
@@ -126,7 +126,7 @@ func TestDiscoveryOfDefinitions(t *testing.T) {
 
 func TestServedVersionsAreInOrder(t *testing.T) {
 	s := Set{
-		definition("gadgets", "Gadget", only(version("v1alpha1"), version("v10"), version("foo"))),
+		definition("gadgets", "Gadget", only(versionOf("v1alpha1"), versionOf("v10"), versionOf("foo"))),
 		definition("widgets", "Widget"),
 	}
 	want := []string{"v10", "v1", "v1beta1", "v1alpha1", "foo"}
@@ -169,30 +169,30 @@ func TestOpenAPIOfDefinitions(t *testing.T) {
 		t.Error("version 3 tells about another version")
 	}
 
-	// Upstream's document has another DeleteOptions than the definitions,
+	// Upstream's document has another Status than the definitions,
 	// which stays, and one that is equal to theirs, which they use.
 	ours, err := s.OpenAPI2(&spec.Swagger{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const options = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+	const status = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 	other := spec.Schema{SchemaProps: spec.SchemaProps{Description: "another"}}
 	static := &spec.Swagger{}
-	static.Definitions = spec.Definitions{options: other, options + "_v2": ours.Definitions[options]}
+	static.Definitions = spec.Definitions{status: other, status + "_v2": ours.Definitions[status]}
 	merged, err := s.OpenAPI2(static)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(merged.Definitions[options], other) {
+	if !reflect.DeepEqual(merged.Definitions[status], other) {
 		t.Error("a model of upstream was replaced")
 	}
 	two := encode(t, merged.Paths)
-	for _, part := range []string{`"/apis/example.com/v1beta1/gadgets/{name}"`, `"/apis/example.com/v1/namespaces/{namespace}/widgets"`, `#/definitions/` + options + `_v2"`} {
+	for _, part := range []string{`"/apis/example.com/v1beta1/gadgets/{name}"`, `"/apis/example.com/v1/namespaces/{namespace}/widgets"`, `#/definitions/` + status + `_v2"`} {
 		if !strings.Contains(two, part) {
 			t.Errorf("version 2 has no %s", part)
 		}
 	}
-	if _, ok := merged.Definitions[options+"_v3"]; ok {
+	if _, ok := merged.Definitions[status+"_v3"]; ok {
 		t.Error("an equal model was renamed")
 	}
 	if model := encode(t, merged.Definitions["com.example.v1.Widget"]); strings.Contains(model, `"default"`) || !strings.Contains(model, "count of v1") {
