@@ -77,7 +77,9 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return m.limits.Storage(storage.Decorate(g))
 		},
-		Handler:       func(h http.Handler) http.Handler { return outer(m.edge.Handler(h)) },
+		Handler: func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
+			return outer(m.edge.Handler(h, audited))
+		},
 		Authenticator: m.edge.Authenticator,
 		Access:        m.access,
 		Admission:     m.admission,

@@ -27,8 +27,10 @@ type Seams struct {
 	// stored. It is applied to every resource: built-in, CRD, custom
 	// resource and APIService.
 	Storage func(generic.RESTOptionsGetter) generic.RESTOptionsGetter
-	// Handler wraps the complete handler chain, authentication included.
-	Handler func(http.Handler) http.Handler
+	// Handler wraps the complete handler chain, authentication included. What
+	// it answers itself to a known user it sends through audited, which puts
+	// audit and access log in front of the answer.
+	Handler func(chain http.Handler, audited func(http.Handler) http.Handler) http.Handler
 	// Authenticator wraps the authentication of every request.
 	Authenticator func(authenticator.Request) authenticator.Request
 	// Access wraps the authorization of every request and of everything in
@@ -125,6 +127,6 @@ func (s Seams) applyFront(c *genericapiserver.Config) {
 	}
 	build := c.BuildHandlerChainFunc
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		return s.Handler(build(api, c))
+		return s.Handler(build(api, c), audited(c))
 	}
 }

@@ -64,18 +64,21 @@ func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request 
 	return e.auth
 }
 
-// Handler puts the edge in front of next.
-func (e *Edge) Handler(next http.Handler) http.Handler {
+// Handler puts the edge in front of next. What the edge refuses to a user goes
+// through audited.
+func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handler) http.Handler {
+	refuse := e.refuser(audited)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := e.serve(w, req, next); err != nil {
-			writeError(w, err)
+		p := &passage{Handler: next}
+		if err := e.serve(w, req, p); err != nil {
+			refuse(w, req, p, err)
 		}
 	})
 }
 
 // serve answers a request or returns why it is refused before it reaches the
 // API server.
-func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next http.Handler) error {
+func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) error {
 	addr := splitAddress(req.URL.Path)
 	req, answer, ok, err := authn.Early(e.auth, req)
 	if err != nil || !ok {
@@ -83,6 +86,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next http.Handler
 		next.ServeHTTP(w, withPath(req, addr.path))
 		return nil
 	}
+	next.user = answer.User
 	ofUser := authn.TenantOf(answer.User)
 	if e.opts.Limits == nil || space.IsSystem(ofUser) {
 		return e.route(w, req, next, addr, ofUser)
