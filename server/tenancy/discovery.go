@@ -3,197 +3,198 @@ package tenancy
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/a4s-io/a4s/server/definitions/documents"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-// has tells whether tenants have a resource, subresources by their parent.
-func (e *Edge) has(tenant, group, resource string) bool {
-	resource, _, _ = strings.Cut(resource, "/")
-	k, ok := e.kinds.Resource(group, resource)
-	if !ok && e.opts.Customs != nil {
-		k, ok = e.opts.Customs.Resource(tenant, group, resource)
+// has tells whether a resource of upstream is in a space, subresources by
+// their parent.
+func (e *Edge) has(o *outlook, group, resource string) bool {
+	if o.index == nil {
+		return true
 	}
-	return ok && (k.Class != kinds.System || k.Announced)
+	resource, _, _ = strings.Cut(resource, "/")
+	if k, ok := e.kinds.Resource(group, resource); ok {
+		return k.Class != kinds.System || k.Announced
+	}
+	return o.kept[schema.GroupResource{Group: group, Resource: resource}]
 }
 
 // announced tells what is in discovery to be refused: it can only be asked for.
-func (e *Edge) announced(group, resource string) bool {
+func (e *Edge) announced(o *outlook, group, resource string) bool {
 	k, _ := e.kinds.Resource(group, resource)
-	return k.Announced
+	return k.Announced && o.index != nil
 }
 
-// hasGroup tells whether tenants have anything of a group.
-func (e *Edge) hasGroup(tenant, group string) bool {
-	for _, k := range kinds.Rows() {
-		if k.Group == group && k.Class != kinds.System {
-			return true
-		}
+// hasGroup tells whether anything of a group of upstream is in a space.
+func (e *Edge) hasGroup(o *outlook, group string) bool {
+	return o.index == nil || o.groups[group] || e.documents.groups[group]
+}
+
+// sorts tells the groups whose versions are put in order when some are added:
+// those of definitions are in the spaces of tenants. Nothing that is added
+// becomes the preferred version of what is built in, or of what the system
+// has in the view of all spaces.
+func (e *Edge) sorts(o *outlook) documents.Order {
+	return func(group string) bool {
+		_, builtIn := e.documents.groups[group]
+		return o.index != nil && !builtIn
 	}
-	return e.opts.Customs != nil && e.opts.Customs.HasGroup(tenant, group)
 }
 
-// filterDiscovery takes out of a discovery document what tenants do not have.
-func (e *Edge) filterDiscovery(tenant string, body []byte) ([]byte, error) {
+// discovery makes the discovery document of a space of upstream's, or alone of
+// the space's own definitions if upstream has none. It is nil if there is
+// nothing to tell.
+func (e *Edge) discovery(o *outlook, own documents.Set, path string, body []byte) ([]byte, error) {
+	if body == nil {
+		return e.ownDiscovery(o, own, path)
+	}
 	var head metav1.TypeMeta
 	if err := json.Unmarshal(body, &head); err != nil {
 		return nil, fmt.Errorf("reading a discovery document: %w", err)
 	}
 	switch head.Kind {
 	case "APIGroupDiscoveryList":
-		return edit(body, func(list *apidiscovery.APIGroupDiscoveryList) { e.filterAggregated(tenant, list) })
+		return edit(body, func(list *apidiscovery.APIGroupDiscoveryList) bool {
+			e.filterAggregated(o, list)
+			list.Items = documents.MergeAggregated(list.Items, own.Aggregated(), e.sorts(o))
+			return true
+		})
 	case "APIResourceList":
-		return edit(body, func(list *metav1.APIResourceList) {
-			group, _, ok := strings.Cut(list.GroupVersion, "/")
-			if !ok {
-				group = ""
-			}
-			list.APIResources = keep(list.APIResources, func(r metav1.APIResource) bool {
-				parent, _, sub := strings.Cut(r.Name, "/")
-				return e.has(tenant, group, r.Name) && (!sub || !e.announced(group, parent))
-			})
-			for i := range list.APIResources {
-				if r := &list.APIResources[i]; e.announced(group, r.Name) {
-					r.Verbs, r.Categories, r.ShortNames = metav1.Verbs{"create"}, nil, nil
-				}
-			}
+		return edit(body, func(list *metav1.APIResourceList) bool {
+			gv := groupVersion(list.GroupVersion)
+			e.filterResources(o, gv.Group, list)
+			list.APIResources = documents.MergeResources(list.APIResources, own.Resources(gv))
+			return len(list.APIResources) > 0 || o.hasVersion(e, gv)
 		})
 	case "APIGroupList":
-		return edit(body, func(list *metav1.APIGroupList) {
-			list.Groups = keep(list.Groups, func(g metav1.APIGroup) bool { return e.hasGroup(tenant, g.Name) })
+		return edit(body, func(list *metav1.APIGroupList) bool {
+			list.Groups = keep(list.Groups, func(g metav1.APIGroup) bool { return e.hasGroup(o, g.Name) })
+			for i := range list.Groups {
+				e.filterGroup(o, &list.Groups[i])
+			}
+			list.Groups = keep(list.Groups, func(g metav1.APIGroup) bool { return len(g.Versions) > 0 })
+			list.Groups = documents.MergeGroups(list.Groups, own.Groups(), e.sorts(o))
+			return true
 		})
-	default: // APIVersions, APIGroup, Status
+	case "APIGroup":
+		return edit(body, func(group *metav1.APIGroup) bool {
+			name := group.Name
+			e.filterGroup(o, group)
+			mine := keep(own.Groups(), func(g metav1.APIGroup) bool { return g.Name == name })
+			there := keep([]metav1.APIGroup{*group}, func(g metav1.APIGroup) bool { return len(g.Versions) > 0 })
+			merged := documents.MergeGroups(there, mine, e.sorts(o))
+			if len(merged) == 0 {
+				return false
+			}
+			merged[0].TypeMeta = group.TypeMeta
+			*group = merged[0]
+			return true
+		})
+	default: // APIVersions, Status
 		return body, nil
 	}
 }
 
+// ownDiscovery is the document of what only the space has.
+func (e *Edge) ownDiscovery(o *outlook, own documents.Set, path string) ([]byte, error) {
+	gv, ok := strings.CutPrefix(path, "/apis/")
+	if !ok {
+		return nil, nil
+	}
+	if of := groupVersion(gv); of.Group != "" {
+		resources := own.Resources(of)
+		if len(resources) == 0 {
+			return nil, nil
+		}
+		return json.Marshal(metav1.APIResourceList{
+			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: gv, APIResources: resources,
+		})
+	}
+	for _, group := range own.Groups() {
+		if group.Name == gv {
+			group.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
+			return json.Marshal(group)
+		}
+	}
+	return nil, nil
+}
+
+// filterGroup takes the versions out of a group of which nothing is left.
+func (e *Edge) filterGroup(o *outlook, group *metav1.APIGroup) {
+	if !e.hasGroup(o, group.Name) {
+		group.Versions = nil
+	}
+	group.Versions = keep(group.Versions, func(v metav1.GroupVersionForDiscovery) bool {
+		return o.hasVersion(e, schema.GroupVersion{Group: group.Name, Version: v.Version})
+	})
+	if len(group.Versions) > 0 && !slices.Contains(group.Versions, group.PreferredVersion) {
+		group.PreferredVersion = group.Versions[0]
+	}
+}
+
+// filterResources filters the legacy list of one group version.
+func (e *Edge) filterResources(o *outlook, group string, list *metav1.APIResourceList) {
+	list.APIResources = keep(list.APIResources, func(r metav1.APIResource) bool {
+		parent, _, sub := strings.Cut(r.Name, "/")
+		return e.has(o, group, r.Name) && (!sub || !e.announced(o, group, parent))
+	})
+	for i := range list.APIResources {
+		if r := &list.APIResources[i]; e.announced(o, group, r.Name) {
+			r.Verbs, r.Categories, r.ShortNames = metav1.Verbs{"create"}, nil, nil
+		}
+	}
+}
+
 // filterAggregated filters the document that has all groups in it.
-func (e *Edge) filterAggregated(tenant string, list *apidiscovery.APIGroupDiscoveryList) {
-	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return e.hasGroup(tenant, g.Name) })
+func (e *Edge) filterAggregated(o *outlook, list *apidiscovery.APIGroupDiscoveryList) {
+	if o.index == nil {
+		return
+	}
+	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return e.hasGroup(o, g.Name) })
 	for i := range list.Items {
 		g := &list.Items[i]
 		for j := range g.Versions {
 			v := &g.Versions[j]
-			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return e.has(tenant, g.Name, r.Resource) })
+			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return e.has(o, g.Name, r.Resource) })
 			for k := range v.Resources {
-				if r := &v.Resources[k]; e.announced(g.Name, r.Resource) {
+				if r := &v.Resources[k]; e.announced(o, g.Name, r.Resource) {
 					r.Verbs, r.Categories, r.ShortNames, r.Subresources = []string{"create"}, nil, nil, nil
 				}
 			}
 		}
 		g.Versions = keep(g.Versions, func(v apidiscovery.APIVersionDiscovery) bool { return len(v.Resources) > 0 })
 	}
+	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return len(g.Versions) > 0 })
 }
 
-// filterOpenAPI takes the paths of what tenants do not have out of an OpenAPI
-// document, version 2 or 3, and the models of custom resources that are not
-// shared with them.
-func (e *Edge) filterOpenAPI(tenant string, body []byte) ([]byte, error) {
-	doc := map[string]json.RawMessage{}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, fmt.Errorf("reading an OpenAPI document: %w", err)
+// groupVersion reads group/version; what has no slash is a version.
+func groupVersion(s string) schema.GroupVersion {
+	group, version, ok := strings.Cut(s, "/")
+	if !ok {
+		return schema.GroupVersion{Version: s}
 	}
-	keepModel := func(_ string, model json.RawMessage) (json.RawMessage, bool) { return e.keepModel(tenant, model) }
-	err := editMember(doc, "paths", func(path string, item json.RawMessage) (json.RawMessage, bool) {
-		r, ok := parsePath(path)
-		return item, !ok || e.has(tenant, r.group, r.resource)
-	})
-	if err == nil {
-		err = editMember(doc, "definitions", keepModel)
-	}
-	if components, ok := doc["components"]; ok && err == nil {
-		inner := map[string]json.RawMessage{}
-		if err = json.Unmarshal(components, &inner); err == nil {
-			err = editMember(inner, "schemas", keepModel)
-		}
-		if err == nil {
-			doc["components"], err = json.Marshal(inner)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("filtering an OpenAPI document: %w", err)
-	}
-	return json.Marshal(doc)
+	return schema.GroupVersion{Group: group, Version: version}
 }
 
-// keepModel drops the model of a custom resource that is the system's own.
-func (e *Edge) keepModel(tenant string, model json.RawMessage) (json.RawMessage, bool) {
-	var of struct {
-		Kinds []struct{ Group, Kind string } `json:"x-kubernetes-group-version-kind"`
-	}
-	if e.opts.Customs == nil || json.Unmarshal(model, &of) != nil {
-		return model, true
-	}
-	for _, gk := range of.Kinds {
-		if k, ok := e.opts.Customs.Kind(tenant, gk.Group, gk.Kind); ok && k.Class == kinds.System {
-			return nil, false
-		}
-	}
-	return model, true
-}
-
-// filterOpenAPIIndex filters the list of the documents of OpenAPI version 3
-// and keeps the addresses below the prefix that the request came with.
-func (e *Edge) filterOpenAPIIndex(tenant string, body []byte, prefix string) ([]byte, error) {
-	doc := map[string]json.RawMessage{}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, fmt.Errorf("reading the index of OpenAPI documents: %w", err)
-	}
-	err := editMember(doc, "paths", func(path string, item json.RawMessage) (json.RawMessage, bool) {
-		if group, ok := strings.CutPrefix(path, "apis/"); ok {
-			group, _, _ = strings.Cut(group, "/")
-			if !e.hasGroup(tenant, group) {
-				return nil, false
-			}
-		}
-		var at struct {
-			ServerRelativeURL string `json:"serverRelativeURL"`
-		}
-		if prefix == "" || json.Unmarshal(item, &at) != nil {
-			return item, true
-		}
-		at.ServerRelativeURL = prefix + at.ServerRelativeURL
-		moved, err := json.Marshal(at)
-		return moved, err == nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("filtering the index of OpenAPI documents: %w", err)
-	}
-	return json.Marshal(doc)
-}
-
-// editMember edits the entries of an object in a document, if it is there.
-func editMember(doc map[string]json.RawMessage, name string, each func(string, json.RawMessage) (json.RawMessage, bool)) error {
-	if doc[name] == nil {
-		return nil
-	}
-	var entries map[string]json.RawMessage
-	if err := json.Unmarshal(doc[name], &entries); err != nil {
-		return fmt.Errorf("reading its %s: %w", name, err)
-	}
-	for key, entry := range entries {
-		if kept, ok := each(key, entry); ok {
-			entries[key] = kept
-		} else {
-			delete(entries, key)
-		}
-	}
-	var err error
-	doc[name], err = json.Marshal(entries)
-	return err
-}
-
-// edit decodes a document, changes it and encodes it again.
-func edit[T any](body []byte, change func(*T)) ([]byte, error) {
+// edit decodes a document, changes it and encodes it again, unless the change
+// says that nothing is left of it.
+func edit[T any](body []byte, change func(*T) bool) ([]byte, error) {
 	doc := new(T)
 	if err := json.Unmarshal(body, doc); err != nil {
 		return nil, fmt.Errorf("reading a discovery document: %w", err)
 	}
-	change(doc)
+	if !change(doc) {
+		return nil, nil
+	}
 	return json.Marshal(doc)
 }
 

@@ -3,13 +3,14 @@
 // URL Endpoint Resolution").
 //
 // A request is resolved to a space (resolve.go), its path, query and body are
-// composed (path.go, request.go), and the answer is projected back (answer.go);
-// discovery and OpenAPI lose what tenants cannot have (discovery.go).
+// composed (path.go, request.go), and the answer is projected back (answer.go).
+// Discovery and OpenAPI (documents.go) lose what tenants cannot have and gain
+// what the space defines itself (discovery.go, openapi.go).
 //
 // Invariants: a request of a tenant reaches what lies behind in composite form
 // only; nothing leaves towards a tenant that was not projected; requests of
 // system users on short paths are not touched, they see the composite view of
-// the whole cluster. The edge resolves, it does not authorize: that is
+// the whole cluster; only its discovery gains what tenants define. The edge resolves, it does not authorize: that is
 // server/authz, which sees the tenant of the user and that of the request.
 //
 // Only server may import it.

@@ -2,112 +2,367 @@ package tenancy
 
 import (
 	"bytes"
+	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
-	openapi_v2 "github.com/google/gnostic-models/openapiv2"
-	openapi_v3 "github.com/google/gnostic-models/openapiv3"
-	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/definitions/documents"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
 const (
-	openAPI2Proto = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-	openAPI3Proto = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
-	// maxDocuments bounds what is remembered of filtered documents.
-	maxDocuments = 256
+	// maxDocuments bounds the bytes that are remembered of documents, the
+	// large ones compressed.
+	maxDocuments = 32 << 20
+	// maxOutlooks bounds what is remembered of how spaces see them, and
+	// maxTags which of upstream's documents were seen last.
+	maxOutlooks, maxTags = 4 << 20, 64 << 10
+	// atOnce bounds how many documents are made at the same time: one can
+	// take some ten megabytes.
+	atOnce = 2
 )
 
+// catalogue makes and remembers documents: they are large, and the same for
+// spaces that show the same.
+type catalogue struct {
+	// groups are the groups that are built in, and whether tenants have
+	// anything of them.
+	groups   map[string]bool
+	made     bounded[*made]
+	outlooks bounded[*outlook]
+	tags     bounded[string]
+	making   chan struct{}
+
+	mu    sync.Mutex
+	index *index
+}
+
+func newCatalogue() *catalogue {
+	c := &catalogue{groups: map[string]bool{}, making: make(chan struct{}, atOnce)}
+	c.made.max, c.outlooks.max, c.tags.max = maxDocuments, maxOutlooks, maxTags
+	for _, k := range kinds.Rows() {
+		c.groups[k.Group] = c.groups[k.Group] || k.Class != kinds.System
+	}
+	return c
+}
+
+// made is a document as it is sent.
+type made struct {
+	there  bool // false if there is nothing to tell
+	media  string
+	etag   string
+	body   []byte
+	zipped bool
+	tag    string // upstream's
+}
+
+// document is what is asked for.
+type document struct {
+	path, accept, proto, prefix string
+	// version is the group version that an OpenAPI document is about.
+	version schema.GroupVersion
+	// hash is by what the client knows it, query the rest of the query.
+	hash, query string
+}
+
+// documentOf reads a request; ok is false if it is about something else.
+func documentOf(req *http.Request) (d document, ok bool) {
+	d = document{
+		path: strings.TrimSuffix(req.URL.Path, "/"), query: req.URL.RawQuery,
+		accept: onlyJSON(req.Header.Get("Accept")), prefix: prefixOf(req),
+	}
+	var proto string
+	switch {
+	case d.path == "/api", d.path == "/apis", strings.HasPrefix(d.path, "/api/"), strings.HasPrefix(d.path, "/apis/"):
+	case d.path == "/openapi/v3":
+		d.accept = onlyJSON("")
+	case strings.HasPrefix(d.path, "/openapi/v3/"):
+		proto, d.accept = openAPI3Proto, onlyJSON("")
+		if q := req.URL.Query(); q.Has("hash") {
+			d.hash = q.Get("hash")
+			q.Del("hash")
+			d.query = q.Encode()
+		}
+		if gv, ok := strings.CutPrefix(d.path, "/openapi/v3/apis/"); ok {
+			d.version.Group, d.version.Version, _ = strings.Cut(gv, "/")
+		}
+	case strings.HasPrefix(d.path, "/openapi/"):
+		proto, d.accept = openAPI2Proto, onlyJSON("")
+	default:
+		return d, false
+	}
+	if strings.Contains(req.Header.Get("Accept"), "proto-openapi") {
+		d.proto = proto
+	}
+	return d, req.Method == http.MethodGet || req.Method == http.MethodHead
+}
+
 // serveDocument serves what is not about objects: discovery and OpenAPI are
-// filtered, the rest (version, health) is the same for all.
+// those of the space, the rest (version, health) is the same for all.
 func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, tenant string) error {
-	path := strings.TrimSuffix(req.URL.Path, "/")
-	document := path == "/api" || path == "/apis" || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/") || strings.HasPrefix(path, "/openapi/")
-	if !document || tenant == space.System || req.Method != http.MethodGet {
+	d, ok := documentOf(req)
+	if !ok || tenant == space.System {
 		return serveAnswer(w, req, next, p, &request{subresource: "log"}, nil)
 	}
-	asProto := ""
-	filter := func(b []byte) ([]byte, error) { return e.filterDiscovery(tenant, b) }
-	switch {
-	case path == "/openapi/v3":
-		filter = func(b []byte) ([]byte, error) { return e.filterOpenAPIIndex(tenant, b, prefixOf(req)) }
-	case strings.HasPrefix(path, "/openapi/"):
-		filter = func(b []byte) ([]byte, error) { return e.filterOpenAPI(tenant, b) }
-		if strings.Contains(req.Header.Get("Accept"), "proto-openapi") {
-			asProto = openAPI2Proto
-			if strings.HasPrefix(path, "/openapi/v3") {
-				asProto = openAPI3Proto
-			}
-		}
-	}
-	match := req.Header.Get("If-None-Match")
-	req.Header.Del("If-None-Match")
-	req.Header.Set("Accept", onlyJSON(req.Header.Get("Accept")))
-	captured := &capture{header: http.Header{}}
-	next.ServeHTTP(captured, req)
-	if captured.code >= http.StatusMultipleChoices && captured.code < http.StatusBadRequest && captured.header.Get("Location") != "" {
-		captured.header.Set("Location", prefixOf(req)+captured.header.Get("Location"))
-	}
-	maps.Copy(w.Header(), captured.header)
-	if captured.code != http.StatusOK {
+	relay := func(c *capture) error {
 		a := newAnswer(w, p, wire.Resource{}, object)
-		a.WriteHeader(captured.code)
-		a.Write(captured.body.Bytes()) //nolint:errcheck // finish reports it
+		c.sendTo(a, d.prefix)
 		return a.finish()
 	}
-	key := asProto + path + prefixOf(req)
-	if e.opts.Customs != nil {
-		key += fmt.Sprintf(" %d", e.opts.Customs.Generation(tenant))
-	}
-	body, err := e.documents.filtered(captured.body.Bytes(), key, func(b []byte) ([]byte, error) {
-		b, err := filter(b)
-		if err != nil || asProto == "" {
-			return b, err
+	// Nothing below /api is made of definitions.
+	idx, o := &index{}, &outlook{index: &index{}}
+	if !strings.HasPrefix(d.path, "/api/") && d.path != "/api" {
+		var other *capture
+		var err error
+		if idx, other, err = e.index(req, next); err != nil || other != nil {
+			if err != nil {
+				return err
+			}
+			return relay(other)
 		}
-		return toProto(asProto, b)
-	})
+		if o, err = e.look(tenant, idx); err != nil {
+			return err
+		}
+	}
+	return e.answerDocument(w, req, next, tenant, o, d, relay)
+}
+
+// serveComposite serves system users the discovery of all spaces at once, in
+// which the garbage collector and its like find the resources of tenants. done
+// is false if that is upstream's own.
+func (e *Edge) serveComposite(w http.ResponseWriter, req *http.Request, next http.Handler) (done bool, err error) {
+	path := req.URL.Path
+	if writes(req.Method) || e.opts.Customs == nil || path != "/apis" && !strings.HasPrefix(path, "/apis/") || strings.Count(path, "/") > 4 {
+		return false, nil
+	}
+	if _, resource := parsePath(path); resource {
+		return false, nil
+	}
+	d, ok := documentOf(req)
+	if !ok || len(e.opts.Customs.Definitions(space.All)) == 0 {
+		return false, nil
+	}
+	o, err := e.look(space.All, nil)
 	if err != nil {
-		return err
+		return true, err
 	}
-	if asProto != "" {
-		w.Header().Set("Content-Type", asProto)
+	return true, e.answerDocument(w, withoutEncoding(req), next, space.All, o, d, func(c *capture) error {
+		c.sendTo(w, "")
+		return nil
+	})
+}
+
+// answerDocument answers with the document of a space, or with what upstream
+// says instead of one.
+func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next http.Handler, tenant string, o *outlook, d document, relay func(*capture) error) error {
+	c := e.documents
+	seen := d.path + "\x00" + d.accept
+	tag, _ := c.tags.get(seen)
+	answer := ask(req, next, d.path, d.query, d.accept, tag)
+	var m *made
+	if answer.code == http.StatusNotModified {
+		if m, _ = c.made.get(d.key(o, tag)); m == nil {
+			answer = ask(req, next, d.path, d.query, d.accept, "")
+		}
 	}
-	sum := sha256.Sum256(body)
-	etag := `"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"`
-	w.Header().Set("Etag", etag)
-	if match == etag {
-		w.Header().Del("Content-Length")
-		w.WriteHeader(http.StatusNotModified)
+	if m == nil {
+		alone := answer.code == http.StatusNotFound && len(o.versions) > 0
+		if answer.code != http.StatusOK && !alone {
+			return relay(answer)
+		}
+		tag = answer.header.Get("Etag")
+		if tag != "" && !alone {
+			c.tags.put(seen, tag, len(tag))
+		}
+		var err error
+		if m, err = e.produce(req.Context(), tenant, o, d, answer); err != nil {
+			return err
+		}
+		if !m.there && alone {
+			return relay(answer)
+		}
+	}
+	maps.Copy(w.Header(), answer.header)
+	for _, name := range []string{"Content-Length", "Last-Modified", "Accept-Ranges", "Etag", "Warning"} {
+		w.Header().Del(name)
+	}
+	if !m.there {
+		http.Error(w, "404 page not found", http.StatusNotFound)
 		return nil
 	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(http.StatusOK)
-	w.Write(body) //nolint:errcheck // the client is gone
+	if d.hash != "" {
+		if now := o.hash(d.version, strings.Trim(m.tag, `"`)); now != d.hash {
+			http.Redirect(w, req, d.prefix+d.path+"?"+hashQuery(now), http.StatusMovedPermanently)
+			return nil
+		}
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+	}
+	return m.send(w, req)
+}
+
+// key is what a document of upstream is remembered by that was made into that
+// of a space.
+func (d document) key(o *outlook, tag string) string {
+	prefix := ""
+	if d.path == "/openapi/v3" {
+		prefix = d.prefix
+	}
+	return strings.Join([]string{d.path, d.accept, d.proto, prefix, o.print, tag}, "\x00")
+}
+
+// produce makes the document of a space of upstream's answer, unless it is known.
+func (e *Edge) produce(ctx context.Context, tenant string, o *outlook, d document, answer *capture) (*made, error) {
+	c := e.documents
+	body, tag := answer.body.Bytes(), answer.header.Get("Etag")
+	if answer.code == http.StatusNotFound {
+		body, tag = nil, "none"
+	} else if tag == "" {
+		sum := sha256.Sum256(body)
+		tag = hex.EncodeToString(sum[:])
+	}
+	key := d.key(o, tag)
+	if m, ok := c.made.get(key); ok {
+		return m, nil
+	}
+	select {
+	case c.making <- struct{}{}:
+		defer func() { <-c.making }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if m, ok := c.made.get(key); ok {
+		return m, nil // made while this one waited
+	}
+	set, same := documents.Set(nil), true
+	if len(o.versions) > 0 {
+		set, same = e.own(tenant, o)
+	}
+	body, err := e.transform(o, set, d, body)
+	if err != nil {
+		return nil, err
+	}
+	m := &made{there: body != nil, media: "application/json", tag: answer.header.Get("Etag")}
+	if media := answer.header.Get("Content-Type"); media != "" && answer.code == http.StatusOK {
+		m.media = media
+	}
+	if m.there && d.proto != "" {
+		m.media = d.proto
+		if body, err = toProto(d.proto, body); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.take(body); err != nil {
+		return nil, err
+	}
+	if same && (m.there || answer.code == http.StatusOK) {
+		c.made.put(key, m, len(m.body)+256)
+	}
+	return m, nil
+}
+
+// transform makes a document; no body stands for one that upstream has not.
+func (e *Edge) transform(o *outlook, own documents.Set, d document, body []byte) ([]byte, error) {
+	switch {
+	case d.path == "/openapi/v3":
+		return e.openAPIIndex(o, d.prefix, body)
+	case strings.HasPrefix(d.path, "/openapi/v3/"):
+		return e.openAPI3(o, own, d.version, body)
+	case strings.HasPrefix(d.path, "/openapi/"):
+		return e.openAPI2(o, own, body)
+	}
+	return e.discovery(o, own, d.path, body)
+}
+
+// take keeps a body, compressed if it is large.
+func (m *made) take(body []byte) error {
+	sum := sha256.Sum256(body)
+	m.etag = `"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"`
+	m.body = body
+	if len(body) <= gzipFrom {
+		return nil
+	}
+	var zipped bytes.Buffer
+	z := gzips.Get().(*gzip.Writer)
+	defer gzips.Put(z)
+	z.Reset(&zipped)
+	_, err := z.Write(body)
+	if err == nil {
+		err = z.Close()
+	}
+	z.Reset(io.Discard)
+	if err != nil {
+		return fmt.Errorf("compressing a document: %w", err)
+	}
+	m.body, m.zipped = bytes.Clone(zipped.Bytes()), true
 	return nil
 }
 
-// toProto encodes a filtered OpenAPI document for clients that ask for it.
-func toProto(media string, body []byte) ([]byte, error) {
-	if media == openAPI2Proto {
-		doc, err := openapi_v2.ParseDocument(body)
-		if err != nil {
-			return nil, fmt.Errorf("encoding OpenAPI v2: %w", err)
+// send answers with a document.
+func (m *made) send(w http.ResponseWriter, req *http.Request) error {
+	h := w.Header()
+	h.Set("Content-Type", m.media)
+	h.Set("Etag", m.etag)
+	if m.zipped {
+		h.Add("Vary", "Accept-Encoding")
+	}
+	if req.Header.Get("If-None-Match") == m.etag {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	body := m.body
+	switch {
+	case m.zipped && acceptsGzip(req):
+		h.Set("Content-Encoding", "gzip")
+	case m.zipped:
+		z, err := gzip.NewReader(bytes.NewReader(m.body))
+		if err == nil {
+			body, err = io.ReadAll(z)
 		}
-		return proto.Marshal(doc)
+		if err != nil {
+			return fmt.Errorf("reading a document: %w", err)
+		}
 	}
-	doc, err := openapi_v3.ParseDocument(body)
-	if err != nil {
-		return nil, fmt.Errorf("encoding OpenAPI v3: %w", err)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusOK)
+	if req.Method != http.MethodHead {
+		w.Write(body) //nolint:errcheck // the client is gone
 	}
-	return proto.Marshal(doc)
+	return nil
+}
+
+// ask gets a document of upstream, as the user of the request.
+func ask(req *http.Request, next http.Handler, path, query, accept, etag string) *capture {
+	out := authn.Again(req)
+	out = out.Clone(out.Context())
+	out.Method = http.MethodGet
+	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = path, "", query
+	out.RequestURI = out.URL.RequestURI()
+	for _, name := range []string{"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since", "If-Range", "Range"} {
+		out.Header.Del(name)
+	}
+	out.Header.Set("Accept", accept)
+	if etag != "" {
+		out.Header.Set("If-None-Match", etag)
+	}
+	c := &capture{header: http.Header{}}
+	next.ServeHTTP(c, out)
+	c.WriteHeader(http.StatusOK)
+	return c
 }
 
 // onlyJSON leaves the JSON forms of an Accept header.
@@ -122,35 +377,6 @@ func onlyJSON(accept string) string {
 		return "application/json"
 	}
 	return strings.Join(kept, ",")
-}
-
-// documents remembers filtered documents by the content they were made of:
-// they are large and the same for many tenants.
-type documents struct {
-	mu    sync.Mutex
-	known map[string][]byte
-}
-
-func (d *documents) filtered(body []byte, key string, filter func([]byte) ([]byte, error)) ([]byte, error) {
-	sum := sha256.Sum256(body)
-	key += "\x00" + string(sum[:])
-	d.mu.Lock()
-	out, ok := d.known[key]
-	d.mu.Unlock()
-	if ok {
-		return out, nil
-	}
-	out, err := filter(body)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.known == nil || len(d.known) >= maxDocuments {
-		d.known = map[string][]byte{}
-	}
-	d.known[key] = out
-	return out, nil
 }
 
 // capture keeps an answer.
@@ -174,6 +400,16 @@ func (c *capture) WriteHeader(code int) {
 func (c *capture) Write(b []byte) (int, error) {
 	c.WriteHeader(http.StatusOK)
 	return c.body.Write(b)
+}
+
+// sendTo passes the answer on, with addresses below a prefix.
+func (c *capture) sendTo(w http.ResponseWriter, prefix string) {
+	if at := c.header.Get("Location"); at != "" {
+		c.header.Set("Location", prefix+at)
+	}
+	maps.Copy(w.Header(), c.header)
+	w.WriteHeader(c.code)
+	w.Write(c.body.Bytes()) //nolint:errcheck // the client is gone
 }
 
 type prefixKey struct{}

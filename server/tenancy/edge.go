@@ -49,13 +49,13 @@ type Edge struct {
 	kinds     *kinds.Table
 	table     *wire.Table
 	auth      authenticator.Request
-	documents documents
+	documents *catalogue
 }
 
 // New makes an edge. Its Authenticator and Handler are seams of the API
 // server; Authenticator must be called first.
 func New(o Options) *Edge {
-	return &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable()}
+	return &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), documents: newCatalogue()}
 }
 
 // Authenticator gives every user his tenant, and is what the edge asks.
