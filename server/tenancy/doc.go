@@ -10,8 +10,9 @@
 // Invariants: a request of a tenant reaches what lies behind in composite form
 // only; nothing leaves towards a tenant that was not projected; requests of
 // system users on short paths are not touched, they see the composite view of
-// the whole cluster; only its discovery gains what tenants define. The edge resolves, it does not authorize: that is
-// server/authz, which sees the tenant of the user and that of the request.
+// the whole cluster; only its discovery gains what tenants define. The edge
+// resolves, it does not authorize: that is server/authz, which sees the tenant
+// of the user and that of the request.
 //
 // Only server may import it.
 package tenancy
