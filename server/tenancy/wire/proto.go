@@ -22,6 +22,9 @@ const (
 	typeMetaKind       = 2
 )
 
+// rawExtensionRaw is the number of the one field of runtime.RawExtension.
+const rawExtensionRaw = 1
+
 // Proto translates one message in Kubernetes' protobuf envelope ("k8s\0" and
 // a runtime.Unknown). Objects get a selfLink, items of a list do not: they
 // must not grow, see protostream.go.
@@ -241,6 +244,8 @@ func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) (
 		return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendMessage(dst, f.value, f.at, p.message) })
 	case p.keys != nil:
 		return t.appendEntry(dst, f, p)
+	case p.json != nil:
+		return t.appendJSON(dst, f, p.json)
 	}
 	switch p.op {
 	case Ref:
@@ -263,6 +268,21 @@ func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) (
 		return nil, err
 	}
 	return appendString(dst, f, s), nil
+}
+
+// appendJSON appends a field whose value is an object in JSON.
+func (t *protoTranslator) appendJSON(dst []byte, f protoValue, node *Node) ([]byte, error) {
+	j := t.projector.json(t.d, t.r)
+	j.v, j.src = t.v, f.value
+	j.value(node)
+	if j.err == nil && j.peek() != 0 {
+		j.malformed("something follows the object")
+	}
+	value, err := j.result()
+	if err != nil {
+		return nil, err
+	}
+	return appendString(dst, f, string(value)), nil
 }
 
 // text translates a string.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -38,6 +39,8 @@ type protoField struct {
 	named *protoPlan
 	// item marks the elements of a list of objects.
 	item *protoPlan
+	// json is the tree of an object that lies in the message as JSON.
+	json *Node
 }
 
 // protoRef are the numbers of the fields that the Ops Ref and Subject look at;
@@ -73,6 +76,7 @@ func (p *protoPlan) set(n protowire.Number, f *protoField) {
 var (
 	objectMetaType = reflect.TypeFor[metav1.ObjectMeta]()
 	listMetaType   = reflect.TypeFor[metav1.ListMeta]()
+	rawType        = reflect.TypeFor[runtime.RawExtension]()
 )
 
 // protoPlans keeps what was compiled, for the kinds that client-go knows.
@@ -273,6 +277,11 @@ func compileField(t reflect.Type, node *Node) (*protoField, error) {
 	case reflect.Struct:
 		switch node.Op {
 		case None:
+			if t == rawType {
+				raw := &protoPlan{}
+				raw.set(rawExtensionRaw, &protoField{json: node})
+				return &protoField{message: raw}, nil
+			}
 			if marshalsItself(t) && len(node.Fields) > 0 {
 				return nil, fmt.Errorf("%w: there is nothing to translate in %s", ErrMalformed, t)
 			}

@@ -109,6 +109,8 @@ func podSpecs() []Row {
 		{Group: "apps", Kind: "ReplicaSet", Path: "spec.template.spec"},
 		{Group: "apps", Kind: "StatefulSet", Path: "spec.template.spec"},
 		{Group: "apps", Kind: "DaemonSet", Path: "spec.template.spec"},
+		// What a revision of a StatefulSet keeps is a patch of it.
+		{Group: "apps", Kind: "ControllerRevision", Path: "data.spec.template.spec"},
 		{Group: "batch", Kind: "Job", Path: "spec.template.spec"},
 		{Group: "batch", Kind: "CronJob", Path: "spec.jobTemplate.spec.template.spec"},
 	}

@@ -196,7 +196,11 @@ func TestEveryRowFits(t *testing.T) {
 		})
 	})
 	for _, r := range Rows() {
-		of := types[field{r.Group, r.Kind, r.Path}]
+		f := field{r.Group, r.Kind, r.Path}
+		if path, ok := strings.CutPrefix(r.Path, "data."); ok && r.Kind == "ControllerRevision" {
+			f = field{"apps", "StatefulSet", path} // a patch of it
+		}
+		of := types[f]
 		if len(of) == 0 {
 			t.Errorf("there is no field %s of %s/%s", r.Path, r.Group, r.Kind)
 		}

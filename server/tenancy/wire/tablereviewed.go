@@ -157,7 +157,7 @@ func Reviewed() map[string]string {
 		"fsGroupPolicy":                  code,
 		"supplementalGroupsPolicy":       code,
 		"spec.schedulingGroup":           local,
-		"type RawExtension":              "what is in it has no schema; in a ControllerRevision it is in the form inside",
+		"type RawExtension":              "what is in it has no schema",
 		"ports.error":                    code,
 		"networkData.interfaceName":      "a device in the network of the pod",
 		"spec.externalName":              "a name of DNS, which answers each tenant in the native form",
