@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/sirupsen/logrus"
+	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -17,11 +19,14 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/admission"
 	"github.com/a4s-io/a4s/server/apiserver"
 	"github.com/a4s-io/a4s/server/authn"
 	"github.com/a4s-io/a4s/server/authn/tokenreview"
 	"github.com/a4s-io/a4s/server/authz"
+	"github.com/a4s-io/a4s/server/definitions"
+	"github.com/a4s-io/a4s/server/definitions/serving"
 	"github.com/a4s-io/a4s/server/fairness"
 	"github.com/a4s-io/a4s/server/limits"
 	"github.com/a4s-io/a4s/server/storage"
@@ -34,7 +39,9 @@ import (
 // stands in its seams.
 type multitenancy struct {
 	directory   *directory.Directory
-	definitions *tenancy.Definitions
+	definitions *definitions.Catalog
+	system      *restclient.Config
+	log         *logrus.Entry
 	edge        *tenancy.Edge
 	admission   *admission.Admission
 	limits      *limits.Limits
@@ -52,9 +59,13 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &multitenancy{directory: tenants, definitions: tenancy.NewDefinitions()}
+	m := &multitenancy{directory: tenants, system: system, log: p.log, definitions: definitions.NewCatalog(tenants, p.log)}
+	tenants.OnChange(m.definitions.TenantChanged)
 	m.limits = limits.New(limits.Options{Tenants: tenants, Log: p.log})
-	tenants.OnGone(m.limits.Forget)
+	tenants.OnGone(func(name string) {
+		m.limits.Forget(name)
+		m.definitions.TenantGone(name)
+	})
 	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Limits: m.limits, Log: p.log})
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
@@ -83,10 +94,14 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		Authenticator: m.edge.Authenticator,
 		Access:        m.access,
 		Admission:     m.admission,
-		CRDs:          m.definitions.Watch,
-		Fairness:      func(f utilflowcontrol.Interface) utilflowcontrol.Interface { return limits.Fairness(fairness.Wrap(f)) },
-		Groups:        m.groups(),
-		Definitions:   registry.Definitions,
+		CRDs: func(informer crdinformers.CustomResourceDefinitionInformer) {
+			m.limits.Watch(informer)
+		},
+		CustomResources: m.customResources,
+		SystemSpace:     serving.InSpace(m.system, space.System),
+		Fairness:        func(f utilflowcontrol.Interface) utilflowcontrol.Interface { return limits.Fairness(fairness.Wrap(f)) },
+		Groups:          m.groups(),
+		Definitions:     registry.Definitions,
 	}
 }
 

@@ -194,7 +194,7 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 		group.Start(ctx, scheduler.New(p.scheduler()))
 	}
 	group.Start(ctx, aggregation.New(admin))
-	group.Start(ctx, tenants.New(tenants.Options{Config: admin, ClusterDomain: p.cfg.ClusterDomain, DefaultTenant: p.cfg.DefaultTenant, Log: p.log}))
+	group.Start(ctx, tenants.New(tenants.Options{Config: admin, Contents: spaces.limits, ClusterDomain: p.cfg.ClusterDomain, DefaultTenant: p.cfg.DefaultTenant, Log: p.log}))
 	group.Start(ctx, deploy.New(deploy.Options{Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: p.cfg.ClusterDNS}, Log: p.log}))
 	if err := group.StartAndWait(ctx, controllers.New(p.controllers())); err != nil {
 		return nil, err

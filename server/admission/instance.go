@@ -157,9 +157,10 @@ func (i *instance) connect() error {
 	}
 	i.factory = informers.NewSharedInformerFactory(client, 0)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
+	services, authInfo := i.admission.Reach(i.tenant)
 	i.initializer = admission.PluginInitializers{
 		initializer.New(client, dyn, i.factory, composing{i.admission.authz, i.tenant}, utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), i.ctx.Done(), mapper),
-		webhookinit.NewPluginInitializer(anonymous(i.admission.authInfo, i.tenant), services{i.admission.services, i.tenant}),
+		webhookinit.NewPluginInitializer(authInfo, services),
 		controlplaneadmission.NewPluginInitializer(nil, exclusion.Excluded()),
 	}
 	return nil

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -49,15 +51,17 @@ func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o a
 	return nil
 }
 
-// check looks at what is cluster-scoped, Namespaces among it: what lives in a
-// namespace is covered by upstream's own check of that namespace.
+// check looks at what is made. Upstream's own check of the namespace comes
+// after it, but knows only namespaces that are being deleted already, and waits
+// for those that are gone in case they are new: controllers which replace what
+// goes with a tenant would stand in a queue for that.
 func (l *lifecycle) check(ctx context.Context, attr admission.Attributes) error {
 	resource := attr.GetResource().GroupResource()
 	namespaces := resource == schema.GroupResource{Resource: "namespaces"}
 	if namespaces && attr.GetOperation() == admission.Delete {
 		return l.checkDelete(attr)
 	}
-	if attr.GetOperation() != admission.Create || attr.GetSubresource() != "" || (attr.GetNamespace() != "" && !namespaces) {
+	if attr.GetOperation() != admission.Create || attr.GetSubresource() != "" {
 		return nil
 	}
 	tenant := l.admission.tenantOf(ctx, attr)
@@ -74,9 +78,22 @@ func (l *lifecycle) check(ctx context.Context, attr admission.Attributes) error 
 	case !exists:
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, tenant)
 	case l.admission.opts.Tenants.Terminating(tenant):
-		return admission.NewForbidden(attr, fmt.Errorf("unable to create new content in tenant %s because it is being terminated", tenant))
+		return terminating(attr, tenant)
 	}
 	return nil
+}
+
+// terminating is a refusal by which the controllers of the cluster know, as by
+// that of a namespace, that they need not try again.
+func terminating(attr admission.Attributes, tenant string) error {
+	err := admission.NewForbidden(attr, fmt.Errorf("unable to create new content in tenant %s because it is being terminated", tenant))
+	var status *apierrors.StatusError
+	if attr.GetNamespace() != "" && errors.As(err, &status) && status.ErrStatus.Details != nil {
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("tenant %s is being terminated", tenant), Field: "metadata.namespace",
+		})
+	}
+	return err
 }
 
 // checkDelete keeps the namespaces that every space has, as upstream does for

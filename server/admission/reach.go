@@ -11,6 +11,12 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
+// Reach says how webhooks of a tenant are reached, conversion webhooks included:
+// their Services are native names, and nobody's credentials go to them.
+func (a *Admission) Reach(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper) {
+	return services{a.services, tenant}, anonymous(a.authInfo, tenant)
+}
+
 // services resolves the native namespaces of a tenant's webhooks.
 type services struct {
 	inner interface {

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericfilters "k8s.io/apiserver/pkg/endpoints/filters"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
@@ -64,19 +63,16 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 		return nil, fmt.Errorf("building the configuration of the aggregator: %w", err)
 	}
 	if seams.Storage != nil {
-		// These two make getters of their own instead of inheriting ours.
-		crds.GenericConfig.RESTOptionsGetter = seams.Storage(crds.GenericConfig.RESTOptionsGetter)
-		crds.ExtraConfig.CRDRESTOptionsGetter = seams.Storage(crds.ExtraConfig.CRDRESTOptionsGetter)
+		// It makes a getter of its own instead of inheriting ours.
 		aggregator.GenericConfig.RESTOptionsGetter = seams.Storage(aggregator.GenericConfig.RESTOptionsGetter)
 	}
 
-	seams.applyFront(&aggregator.GenericConfig.Config)
-
 	notFound := notfoundhandler.New(generic.Serializer, genericfilters.NoMuxAndDiscoveryIncompleteKey)
-	crdServer, err := crds.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
+	crdServer, customs, err := newCRDServer(crds, seams, notFound)
 	if err != nil {
-		return nil, fmt.Errorf("building the CRD server: %w", err)
+		return nil, err
 	}
+	seams.applyFront(&aggregator.GenericConfig.Config, customs)
 	if seams.CRDs != nil {
 		seams.CRDs(crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	}

@@ -42,6 +42,10 @@ type Seams struct {
 	Admission Admission
 	// CRDs gets the definitions of custom resources that the server knows.
 	CRDs func(crdinformers.CustomResourceDefinitionInformer)
+	// CustomResources serves those of tenants. SystemSpace is then a client
+	// that upstream's CRD server sees the definitions of the system space by.
+	CustomResources func(CRDServer) (CustomResources, error)
+	SystemSpace     *restclient.Config
 	// Fairness wraps what admits requests by priority and fairness.
 	Fairness func(utilflowcontrol.Interface) utilflowcontrol.Interface
 	// Groups changes the storage of upstream's groups, by their names.
@@ -119,14 +123,18 @@ func (s Seams) applyAdmission(opts options.CompletedOptions, c *genericapiserver
 	return narrowed, nil
 }
 
-// applyFront puts the handler seam into the outermost server of the chain,
-// the only one whose handler chain meets requests.
-func (s Seams) applyFront(c *genericapiserver.Config) {
-	if s.Handler == nil {
-		return
-	}
+// applyFront puts the handler seam, and what serves custom resources, into the
+// outermost server of the chain, the only one whose handler chain meets
+// requests.
+func (s Seams) applyFront(c *genericapiserver.Config, customs CustomResources) {
 	build := c.BuildHandlerChainFunc
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		if customs != nil {
+			api = customs.Wrap(api)
+		}
+		if s.Handler == nil {
+			return build(api, c)
+		}
 		return s.Handler(build(api, c), audited(c))
 	}
 }

@@ -49,6 +49,7 @@ func (c *Catalog) setUnion(tenant string, r schema.GroupResource, crd *apiextens
 // unite makes up one definition of those of tenants.
 func unite(definers map[string]*apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	served, known := map[string]bool{}, map[string]bool{}
+	subresources := map[string]*apiextensionsv1.CustomResourceSubresources{}
 	scope := apiextensionsv1.ClusterScoped
 	var first *apiextensionsv1.CustomResourceDefinition
 	for _, tenant := range slices.Sorted(maps.Keys(definers)) {
@@ -62,6 +63,9 @@ func unite(definers map[string]*apiextensionsv1.CustomResourceDefinition) *apiex
 		for _, v := range crd.Spec.Versions {
 			known[v.Name] = true
 			served[v.Name] = served[v.Name] || v.Served
+			if v.Served && v.Subresources != nil {
+				subresources[v.Name] = both(subresources[v.Name], v.Subresources)
+			}
 		}
 		for _, v := range crd.Status.StoredVersions {
 			known[v] = true
@@ -81,7 +85,7 @@ func unite(definers map[string]*apiextensionsv1.CustomResourceDefinition) *apiex
 	for i, v := range versions {
 		anything := true
 		out.Spec.Versions = append(out.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
-			Name: v, Served: served[v], Storage: i == 0,
+			Name: v, Served: served[v], Storage: i == 0, Subresources: subresources[v],
 			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 				Type: "object", XPreserveUnknownFields: &anything,
 			}},
@@ -91,4 +95,20 @@ func unite(definers map[string]*apiextensionsv1.CustomResourceDefinition) *apiex
 		out.Status.Conditions = append(out.Status.Conditions, apiextensionsv1.CustomResourceDefinitionCondition{Type: condition, Status: apiextensionsv1.ConditionTrue})
 	}
 	return out
+}
+
+// both has the subresources that one of the two has: controllers look for them
+// here and ask for those of one space.
+func both(a, b *apiextensionsv1.CustomResourceSubresources) *apiextensionsv1.CustomResourceSubresources {
+	if a == nil {
+		a = &apiextensionsv1.CustomResourceSubresources{}
+	}
+	out := *a
+	if out.Status == nil {
+		out.Status = b.Status
+	}
+	if out.Scale == nil {
+		out.Scale = b.Scale
+	}
+	return &out
 }

@@ -5,6 +5,9 @@
 //	namespaces        in the storage, when something is created: 403
 //	objects           (storage.go, counter.go, keys.go)
 //
+// It also tells what keys the datastore has of a tenant (contents.go): whoever
+// empties a space asks it instead of every resource of the API.
+//
 // Invariants: a limit is read from the Tenant at every use, so a change of it
 // works at once. A tenant without a limit costs a look at its Tenant and
 // nothing else; one with a limit has a counter that is kept up by this server

@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -29,23 +30,33 @@ type keys struct {
 	mu        sync.Mutex
 	client    *clientv3.Client
 	config    storagebackend.TransportConfig
+	root      string             // of all keys
 	resources map[string]*stored // by prefix
 }
 
 // stored is one resource.
 type stored struct {
-	layout space.Layout
-	users  int // versions of a custom resource share their keys
+	resource schema.GroupResource
+	layout   space.Layout
+	counts   bool // to what is limited
+	users    int  // versions of a custom resource share their keys
 }
 
 // add makes a resource known, until the returned function is called.
-func (k *keys) add(c *storagebackend.ConfigForResource, prefix string, layout space.Layout) (remove func()) {
-	full := path.Join("/", c.Prefix, prefix)
+func (k *keys) add(c *storagebackend.ConfigForResource, prefix string, s stored) (remove func()) {
+	k.mu.Lock()
+	k.config, k.root = c.Transport, c.Prefix
+	k.mu.Unlock()
+	return k.know(s, prefix)
+}
+
+// know makes known what is stored below a prefix, as add does.
+func (k *keys) know(s stored, prefix string) (remove func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.config = c.Transport
+	full := path.Join("/", k.root, prefix)
 	if k.resources[full] == nil {
-		k.resources[full] = &stored{layout: layout}
+		k.resources[full] = &s
 	}
 	k.resources[full].users++
 	return sync.OnceFunc(func() {
@@ -103,7 +114,7 @@ func (k *keys) plan(tenant string, wanted func(space.Layout) bool) (*clientv3.Cl
 	var ops []clientv3.Op
 	var below []string
 	for prefix, r := range k.resources {
-		if !wanted(r.layout) {
+		if !r.counts || !wanted(r.layout) {
 			continue
 		}
 		of := space.TenantPrefix(prefix, tenant)

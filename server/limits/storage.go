@@ -39,12 +39,11 @@ type getter struct {
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	opts, err := g.inner.GetRESTOptions(resource, example)
-	if err != nil || exempt(resource) {
+	if err != nil {
 		return opts, err
 	}
-	if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok && k.Class != kinds.Tenant {
-		return opts, nil
-	}
+	k, builtin := g.kinds.Resource(resource.Group, resource.Resource)
+	counts := !exempt(resource) && (!builtin || k.Class == kinds.Tenant)
 	inner := opts.Decorator
 	opts.Decorator = func(
 		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
@@ -58,8 +57,12 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		if err != nil {
 			return s, destroy, err
 		}
-		remove := g.limits.keys.add(config, prefix, layout)
-		return &limited{Interface: s, limits: g.limits, layout: layout, prefix: prefix, resource: resource}, func() { remove(); destroy() }, nil
+		remove := g.limits.keys.add(config, prefix, stored{resource: resource, layout: layout, counts: counts})
+		gone := func() { remove(); destroy() }
+		if !counts {
+			return s, gone, nil
+		}
+		return &limited{Interface: s, limits: g.limits, layout: layout, prefix: prefix, resource: resource}, gone, nil
 	}
 	return opts, nil
 }

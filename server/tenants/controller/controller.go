@@ -15,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/metadata"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
@@ -24,7 +25,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
-	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenants/contents"
 )
 
 // Name is the component's name.
@@ -33,17 +34,36 @@ const Name = "tenant-controller"
 const (
 	// workers is how many tenants are made or emptied at a time.
 	workers = 8
+	// again is how many of those that were not done at once are worked on at a
+	// time: they never keep others waiting.
+	again = 4
 	// qps keeps a storm of deletions from taking the whole API.
-	qps, burst = 500, 1000
+	qps, burst = 1000, 2000
 	// A tenant that is not done is looked at again after minWait, and then
-	// ever less often.
-	minWait, maxWait = 50 * time.Millisecond, 2 * time.Second
+	// ever less often. A space that takes longer to look at is looked at for
+	// one part in share of the time.
+	minWait, maxWait, share = 50 * time.Millisecond, 2 * time.Second, 10
+	// maxRest bounds that.
+	maxRest = time.Minute
+	// patience is after how many tries, a second or so, it is worth saying
+	// what a tenant waits for.
+	patience = 4
+	// firstTry and laterTry bound one try.
+	firstTry, laterTry = 5 * time.Second, 5 * time.Minute
 )
+
+// Contents tells what the datastore has of a tenant.
+type Contents interface {
+	// Contents has every resource of which there is at least one object, and
+	// is as new as the datastore.
+	Contents(ctx context.Context, tenant string) ([]contents.Resource, error)
+}
 
 // Options configures the controller.
 type Options struct {
 	// Config reaches the API as a system user with all rights.
-	Config *rest.Config
+	Config   *restclient.Config
+	Contents Contents
 	// ClusterDomain is the domain of the cluster's services.
 	ClusterDomain string
 	// DefaultTenant is made at the start if it is missing; empty means none.
@@ -58,32 +78,42 @@ func New(o Options) component.Component {
 }
 
 type controller struct {
-	log     *logrus.Entry
-	domain  string
-	config  *rest.Config // with protobuf, and one rate limit for all clients
-	http    *http.Client
-	client  kubernetes.Interface
-	tenants *tenantclient.Client
-	kinds   *kinds.Table
-	queue   workqueue.TypedRateLimitingInterface[string]
-	store   cache.Store
+	log      *logrus.Entry
+	domain   string
+	config   *restclient.Config // with protobuf, and one rate limit for all clients
+	http     *http.Client
+	client   kubernetes.Interface
+	metadata metadata.Interface
+	tenants  *tenantclient.Client
+	contents Contents
+	apis     *apis
+	store    cache.Store
+	// queue has the tenants that something happened to, slow those that were
+	// not done then.
+	queue, slow workqueue.TypedDelayingInterface[string]
+	tries       workqueue.TypedRateLimiter[string]
 }
 
 func newController(o Options) (*controller, error) {
-	c := &controller{log: o.Log, domain: o.ClusterDomain, config: rest.CopyConfig(o.Config), kinds: kinds.New()}
+	c := &controller{log: o.Log, domain: o.ClusterDomain, config: restclient.CopyConfig(o.Config), contents: o.Contents}
 	c.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	c.config.ContentType, c.config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	var err error
-	if c.http, err = rest.HTTPClientFor(c.config); err != nil {
+	if c.http, err = restclient.HTTPClientFor(c.config); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	if c.client, err = kubernetes.NewForConfigAndClient(c.config, c.http); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
+	if c.metadata, err = metadata.NewForConfigAndClient(c.config, c.http); err != nil {
+		return nil, fmt.Errorf("making a client of metadata: %w", err)
+	}
 	if c.tenants, err = tenantclient.New(c.config, c.http); err != nil {
 		return nil, err
 	}
-	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minWait, maxWait))
+	c.apis = &apis{client: c.client.Discovery()}
+	c.queue, c.slow = workqueue.NewTypedDelayingQueue[string](), workqueue.NewTypedDelayingQueue[string]()
+	c.tries = workqueue.NewTypedItemExponentialFailureRateLimiter[string](minWait, maxWait)
 	return c, nil
 }
 
@@ -92,7 +122,7 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if err != nil {
 		return err
 	}
-	defer c.queue.ShutDown()
+	defer c.shutDown()
 	if err := c.ensureTenants(ctx, o.DefaultTenant); err != nil {
 		return err
 	}
@@ -116,9 +146,13 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return nil
 	}
-	for range workers {
+	for i := range workers + again {
 		running.Go(func() {
-			for c.next(ctx) {
+			queue, limit := c.queue, firstTry
+			if i >= workers {
+				queue, limit = c.slow, laterTry
+			}
+			for c.next(ctx, queue, limit) {
 			}
 		})
 	}
@@ -129,8 +163,13 @@ func run(ctx context.Context, o Options, ready func()) error {
 	})
 	ready()
 	<-ctx.Done()
-	c.queue.ShutDown() // before the wait for the workers
+	c.shutDown() // before the wait for the workers
 	return nil
+}
+
+func (c *controller) shutDown() {
+	c.queue.ShutDown()
+	c.slow.ShutDown()
 }
 
 // ensureTenants makes the tenants that every server has.
@@ -164,29 +203,33 @@ func stateOf(obj any) state {
 	}
 }
 
-// next works on one tenant. It returns false when there will be no more.
-func (c *controller) next(ctx context.Context) bool {
-	name, stop := c.queue.Get()
+// next works on one tenant of a queue, for a limited time. It returns false
+// when there will be no more.
+func (c *controller) next(ctx context.Context, queue workqueue.TypedInterface[string], limit time.Duration) bool {
+	name, stop := queue.Get()
 	if stop {
 		return false
 	}
-	defer c.queue.Done(name)
-	done, err := c.reconcile(ctx, name)
-	switch {
-	case ctx.Err() != nil:
+	defer queue.Done(name)
+	began, tried := time.Now(), c.tries.NumRequeues(name)
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done, err := c.reconcile(limited, name)
+	if ctx.Err() != nil {
 		return false
-	case err != nil && !apierrors.IsConflict(err):
-		level := logrus.WarnLevel
-		if c.queue.NumRequeues(name) > 0 {
-			level = logrus.DebugLevel // it stands in the conditions too
+	}
+	if done && err == nil {
+		c.tries.Forget(name)
+		return true
+	}
+	if err != nil {
+		level := logrus.DebugLevel // it stands in the conditions too
+		if tried == patience {
+			level = logrus.WarnLevel
 		}
 		c.log.WithField("tenant", name).WithError(err).Log(level, "will try again")
-		fallthrough
-	case !done:
-		c.queue.AddRateLimited(name)
-	default:
-		c.queue.Forget(name)
 	}
+	c.slow.AddAfter(name, max(c.tries.When(name), min((share-1)*time.Since(began), maxRest)))
 	return true
 }
 
@@ -206,7 +249,7 @@ func (c *controller) reconcile(ctx context.Context, name string) (done bool, err
 		return true, nil // held by others, or made
 	}
 	if err := c.makeSpace(ctx, name); err != nil {
-		return false, errors.Join(err, c.report(ctx, t, metav1.Condition{
+		return false, errors.Join(err, c.complain(ctx, t, metav1.Condition{
 			Type: tenantapi.SpaceReady, Status: metav1.ConditionFalse, Reason: "NotMade", Message: err.Error(),
 		}))
 	}
@@ -218,6 +261,14 @@ func (c *controller) reconcile(ctx context.Context, name string) (done bool, err
 	}
 	log.Info("space is ready")
 	return true, nil
+}
+
+// complain reports what stands for long.
+func (c *controller) complain(ctx context.Context, t *tenantapi.Tenant, condition metav1.Condition) error {
+	if c.tries.NumRequeues(t.Name) < patience {
+		return nil
+	}
+	return c.report(context.WithoutCancel(ctx), t, condition)
 }
 
 // report writes a condition unless it stands there already.

@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,46 +13,46 @@ import (
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenants/contents"
 )
 
 const (
-	// probes is how many resources of one space are listed at a time.
-	probes = 4
+	// parallel is how many requests there are at once for one space.
+	parallel = 4
+	// few objects of a namespace are deleted one by one, more by one request
+	// that has to list them first.
+	few = 8
 	// pageSize is that of long lists.
 	pageSize = 500
+	// examples is of how many objects a report says what holds them.
+	examples = 3
 )
 
-// definitions is the group of what goes last: without its definition an
-// instance of a custom resource could not be deleted.
-const definitions = "apiextensions.k8s.io"
-
-// terminate empties a space and then lets its Tenant go.
+// terminate empties a space as far as it goes now, and lets its Tenant go when
+// nothing is left.
 func (c *controller) terminate(ctx context.Context, t *tenantapi.Tenant, log *logrus.Entry) (done bool, err error) {
-	if meta.FindStatusCondition(t.Status.Conditions, tenantapi.SpaceEmpty) == nil {
+	if c.tries.NumRequeues(t.Name) == 0 {
 		log.Info("tenant is being deleted: emptying its space")
 	}
-	v, err := c.viewOf(t.Name)
+	e := &emptying{controller: c, tenant: t.Name, marked: map[string]*corev1.Namespace{}}
+	left, err := e.run(ctx)
 	if err != nil {
-		return false, err
-	}
-	left, err := v.empty(ctx)
-	if err != nil {
-		return false, errors.Join(err, c.report(ctx, t, metav1.Condition{
+		return false, errors.Join(err, c.complain(ctx, t, metav1.Condition{
 			Type: tenantapi.SpaceEmpty, Status: metav1.ConditionFalse, Reason: "DeletionFailed", Message: err.Error(),
 		}))
 	}
 	if len(left) > 0 {
+		if c.tries.NumRequeues(t.Name) < patience {
+			return false, nil
+		}
 		return false, c.report(ctx, t, metav1.Condition{
-			Type: tenantapi.SpaceEmpty, Status: metav1.ConditionFalse, Reason: "ObjectsRemain", Message: "waiting for the end of " + describe(left),
+			Type: tenantapi.SpaceEmpty, Status: metav1.ConditionFalse, Reason: "ObjectsRemain",
+			Message: "waiting for the end of " + describe(left) + e.held(ctx, left),
 		})
 	}
 	t.Finalizers = slices.DeleteFunc(t.Finalizers, func(f string) bool { return f == tenantapi.Finalizer })
@@ -61,187 +63,222 @@ func (c *controller) terminate(ctx context.Context, t *tenantapi.Tenant, log *lo
 	return true, nil
 }
 
-// view is a tenant's own view of its space.
-type view struct {
-	discovery discovery.ServerResourcesInterface
-	metadata  metadata.Interface
-	kinds     *kinds.Table
+// emptying is one try to empty a space.
+type emptying struct {
+	*controller
+	tenant string
+	// marked are the namespaces that take nothing new any more.
+	marked map[string]*corev1.Namespace
 }
 
-// viewOf is the one place that knows how a view is reached.
-func (c *controller) viewOf(tenant string) (*view, error) {
-	config := rest.CopyConfig(c.config)
-	config.Host = strings.TrimSuffix(config.Host, "/") + "/tenants/" + tenant
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, c.http)
-	if err != nil {
-		return nil, fmt.Errorf("making a discovery client: %w", err)
-	}
-	m, err := metadata.NewForConfigAndClient(config, c.http)
-	if err != nil {
-		return nil, fmt.Errorf("making a metadata client: %w", err)
-	}
-	return &view{discovery: d, metadata: m, kinds: c.kinds}, nil
-}
-
-// resource is one that the space can have objects of.
-type resource struct {
-	schema.GroupVersionResource
-	collections bool // all objects can be deleted by one request
-}
-
-// remainder is how many objects of a resource there still are.
-type remainder struct {
-	resource
-	count int64
-	more  bool // count is the least
-}
-
-// empty deletes what can be deleted now and says what was there. Namespaces go
-// first, the cluster's own controller deletes what is in them; then the rest.
-// It is to be called until nothing was there.
-func (v *view) empty(ctx context.Context) ([]remainder, error) {
-	namespaces := resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces")}
-	left, err := v.count(ctx, namespaces)
-	if err != nil {
-		return nil, err
-	}
-	if left.count > 0 {
-		return []remainder{left}, v.delete(ctx, namespaces)
-	}
-	all, err := v.resources()
-	if err != nil {
-		return nil, err
-	}
-	remain, err := v.countAll(ctx, all)
-	if err != nil {
-		return nil, err
-	}
-	last := !slices.ContainsFunc(remain, func(r remainder) bool { return r.Group != definitions })
-	var errs []error
-	for _, r := range remain {
-		if last || r.Group != definitions {
-			errs = append(errs, v.delete(ctx, r.resource))
+// run deletes until nothing is left or what is left has to be waited for.
+func (e *emptying) run(ctx context.Context) (left []contents.Resource, err error) {
+	for before := int64(-1); ; {
+		if left, err = e.contents.Contents(ctx, e.tenant); err != nil {
+			return nil, err
+		}
+		now := int64(0)
+		for _, r := range left {
+			now += r.Count
+		}
+		if now == before || len(left) == 0 {
+			return left, nil
+		}
+		before = now
+		if marked, err := e.step(ctx, left); err != nil {
+			return left, err
+		} else if marked {
+			before = -1
 		}
 	}
-	return remain, errors.Join(errs...)
 }
 
-// resources are those that tenants have objects of.
-func (v *view) resources() ([]resource, error) {
-	lists, err := v.discovery.ServerPreferredResources()
-	if err != nil {
-		// A group that cannot be discovered may have objects.
-		return nil, fmt.Errorf("finding out which resources there are: %w", err)
+// What goes when. Who could refuse or fail to answer goes before what he is
+// asked about. Pods go before what protects them and what they use, and those
+// that would replace them go with them; without its definition an instance of
+// a custom resource could not be deleted.
+const (
+	hooks = iota
+	workloads
+	rest
+	definitions
+	namespaces
+)
+
+func turn(r schema.GroupResource) int {
+	switch r {
+	case schema.GroupResource{Resource: "namespaces"}:
+		return namespaces
+	case schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}:
+		return definitions
+	case schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "replicationcontrollers"}:
+		return workloads
+	case schema.GroupResource{Group: "apps", Resource: "controllerrevisions"}:
+		return rest
 	}
-	var out []resource
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, fmt.Errorf("finding out which resources there are: %w", err)
-		}
-		for _, r := range list.APIResources {
-			row, known := v.kinds.Resource(gv.Group, r.Name)
-			if known && row.Class != kinds.Tenant || strings.Contains(r.Name, "/") ||
-				!slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "delete") {
-				continue
+	switch r.Group {
+	case "admissionregistration.k8s.io":
+		return hooks
+	case "apps", "batch":
+		return workloads
+	}
+	return rest
+}
+
+// step deletes what can go now, of what is left. It tells whether there are
+// namespaces that take nothing new since, so that the next look at them counts.
+func (e *emptying) step(ctx context.Context, left []contents.Resource) (marked bool, err error) {
+	var turns [namespaces + 1][]contents.Resource
+	for _, r := range left {
+		turns[turn(r.GroupResource)] = append(turns[turn(r.GroupResource)], r)
+	}
+	closed := slices.Collect(maps.Keys(e.marked))
+	if marked, err = e.mark(ctx, turns[namespaces]); err != nil {
+		return marked, err
+	}
+	if err := e.delete(ctx, turns[hooks]); err != nil {
+		return marked, err
+	}
+	for _, t := range []int{workloads, rest, definitions} {
+		if len(turns[t]) > 0 {
+			if err := e.delete(ctx, turns[t]); err != nil {
+				return marked, err
 			}
-			out = append(out, resource{
-				GroupVersionResource: gv.WithResource(r.Name),
-				collections:          !r.Namespaced && slices.Contains(r.Verbs, "deletecollection"),
-			})
+			break
 		}
 	}
-	if len(out) == 0 {
-		return nil, errors.New("finding out which resources there are: the view has none")
-	}
-	return out, nil
+	return marked, e.finalize(ctx, closed, left)
 }
 
-// countAll counts several resources at a time and leaves out the empty ones.
-func (v *view) countAll(ctx context.Context, resources []resource) ([]remainder, error) {
-	counts, errs := make([]remainder, len(resources)), make([]error, len(resources))
+// mark asks for the end of namespaces: then nothing new is made in them.
+func (e *emptying) mark(ctx context.Context, resources []contents.Resource) (marked bool, err error) {
+	var names []string
+	for _, r := range resources {
+		for _, o := range r.Objects {
+			if e.marked[o.Name] == nil {
+				names = append(names, o.Name)
+			}
+		}
+	}
+	var mu sync.Mutex
+	err = inParallel(names, func(name string) error {
+		answer, err := e.client.CoreV1().RESTClient().Delete().Resource("namespaces").Name(name).Body(inBackground()).Do(ctx).Get()
+		if err := ignoreGone(err); err != nil {
+			return fmt.Errorf("deleting the namespace %s: %w", name, err)
+		}
+		if ns, ok := answer.(*corev1.Namespace); ok && err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			e.marked[name], marked = ns, true
+		}
+		return nil
+	})
+	return marked, err
+}
+
+// finalize lets closed namespaces go in which nothing is left. The cluster's
+// own controller would, but waits for some seconds before it looks at one, and
+// then looks at every resource.
+func (e *emptying) finalize(ctx context.Context, closed []string, left []contents.Resource) error {
+	used := map[string]bool{}
+	for _, r := range left {
+		if r.Namespaced && r.More {
+			return nil // what is not seen may be anywhere
+		}
+		for _, o := range r.Objects {
+			used[o.Namespace] = true
+		}
+	}
+	closed = slices.DeleteFunc(closed, func(name string) bool {
+		return used[name] || !slices.Contains(e.marked[name].Spec.Finalizers, corev1.FinalizerKubernetes)
+	})
+	if len(closed) == 0 {
+		return nil
+	}
+	if elsewhere, err := e.apis.elsewhere(ctx); err != nil || elsewhere {
+		return err
+	}
+	return inParallel(closed, func(name string) error {
+		ns := e.marked[name]
+		ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+		if _, err := e.client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{}); ignoreGone(err) != nil {
+			return fmt.Errorf("letting the namespace %s go: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// delete asks for the end of objects.
+func (e *emptying) delete(ctx context.Context, resources []contents.Resource) error {
+	type request struct {
+		api
+		contents.Object // all of a namespace, if it has no name
+	}
+	var requests []request
+	var errs []error
+	for _, r := range resources {
+		a, err := e.apis.of(ctx, r.GroupResource)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		byNamespace := map[string]int{}
+		for _, o := range r.Objects {
+			byNamespace[o.Namespace]++
+		}
+		for _, o := range r.Objects {
+			switch n := byNamespace[o.Namespace]; {
+			case n == 0: // is asked for
+			case n > few && a.collections:
+				byNamespace[o.Namespace] = 0
+				requests = append(requests, request{a, contents.Object{Namespace: o.Namespace}})
+			default:
+				requests = append(requests, request{a, o})
+			}
+		}
+	}
+	errs = append(errs, inParallel(requests, func(r request) error {
+		client, of := e.metadata.Resource(r.GroupVersionResource).Namespace(r.Namespace), r.GroupResource()
+		if r.Name == "" {
+			if err := client.DeleteCollection(ctx, *inBackground(), metav1.ListOptions{}); err != nil {
+				return fmt.Errorf("deleting all %s in %s: %w", of, r.Namespace, err)
+			}
+			return nil
+		}
+		if err := client.Delete(ctx, r.Name, *inBackground()); ignoreGone(err) != nil {
+			return fmt.Errorf("deleting %s %s: %w", of, r.Object, err)
+		}
+		return nil
+	}))
+	return errors.Join(errs...)
+}
+
+func inBackground() *metav1.DeleteOptions {
+	background := metav1.DeletePropagationBackground
+	return &metav1.DeleteOptions{PropagationPolicy: &background}
+}
+
+// ignoreGone ignores what the next look at what is left tells better.
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// inParallel calls do for everything in list, some at once.
+func inParallel[T any](list []T, do func(T) error) error {
+	errs := make([]error, len(list))
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, probes)
-	for i, r := range resources {
+	slots := make(chan struct{}, parallel)
+	for i, v := range list {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			counts[i], errs[i] = v.count(ctx, r)
+			errs[i] = do(v)
 		})
 	}
 	wg.Wait()
-	return slices.DeleteFunc(counts, func(r remainder) bool { return r.count == 0 }), errors.Join(errs...)
-}
-
-// count counts the objects of a resource. Without a resource version the list
-// is as new as the datastore.
-func (v *view) count(ctx context.Context, r resource) (remainder, error) {
-	if r.GroupResource() == (schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}) {
-		return v.countRoles(ctx, r)
-	}
-	list, err := v.metadata.Resource(r.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		// Not found too: better ask again than take an edge that does not
-		// know the tenant for an empty space.
-		return remainder{}, fmt.Errorf("listing %s: %w", r.GroupResource(), err)
-	}
-	out := remainder{resource: r, count: int64(len(list.Items))}
-	if n := list.RemainingItemCount; n != nil {
-		out.count += *n
-	} else if list.Continue != "" {
-		out.count, out.more = out.count+1, true
-	}
-	return out, nil
-}
-
-// countRoles leaves out the default roles, which every space shows and none
-// has.
-func (v *view) countRoles(ctx context.Context, r resource) (remainder, error) {
-	out := remainder{resource: r}
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		list, err := v.metadata.Resource(r.GroupVersionResource).List(ctx, options)
-		if err != nil {
-			return remainder{}, fmt.Errorf("listing %s: %w", r.GroupResource(), err)
-		}
-		for i := range list.Items {
-			if !kinds.SharedClusterRole(list.Items[i].Name) {
-				out.count++
-			}
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return out, nil
-		}
-	}
-}
-
-// delete asks for the end of all objects of a resource.
-func (v *view) delete(ctx context.Context, r resource) error {
-	background := metav1.DeletePropagationBackground
-	options := metav1.DeleteOptions{PropagationPolicy: &background}
-	client := v.metadata.Resource(r.GroupVersionResource)
-	if r.collections {
-		if err := client.DeleteCollection(ctx, options, metav1.ListOptions{}); err != nil {
-			return fmt.Errorf("deleting all %s: %w", r.GroupResource(), err)
-		}
-		return nil
-	}
-	var errs []error
-	err := eachPage(ctx, client, func(page []metav1.PartialObjectMetadata) {
-		for i := range page {
-			m := &page[i]
-			if !m.DeletionTimestamp.IsZero() {
-				continue
-			}
-			// What is cluster-scoped has no namespace, and "" is none.
-			if err := client.Namespace(m.Namespace).Delete(ctx, m.Name, options); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				errs = append(errs, fmt.Errorf("deleting %s %s: %w", r.GroupResource(), m.Name, err))
-			}
-		}
-	})
-	if err != nil {
-		errs = append(errs, fmt.Errorf("listing %s: %w", r.GroupResource(), err))
-	}
 	return errors.Join(errs...)
 }
 
@@ -260,22 +297,20 @@ func eachPage(ctx context.Context, client metadata.ResourceInterface, do func([]
 	}
 }
 
-// describe says what is left, the resource with most objects first.
-func describe(left []remainder) string {
+// describe says what is left, the resource with most objects first. Namespaces
+// are what the rest is in.
+func describe(left []contents.Resource) string {
 	left = slices.Clone(left)
-	slices.SortFunc(left, func(a, b remainder) int {
-		if a.count != b.count {
-			return int(b.count - a.count)
-		}
-		return strings.Compare(a.Resource, b.Resource)
+	slices.SortFunc(left, func(a, b contents.Resource) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.String(), b.String()))
 	})
 	var parts []string
 	for _, r := range left {
 		least := ""
-		if r.more {
+		if r.More {
 			least = "at least "
 		}
-		parts = append(parts, fmt.Sprintf("%s%d %s", least, r.count, r.GroupResource()))
+		parts = append(parts, fmt.Sprintf("%s%d %s", least, r.Count, r.GroupResource))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -1,81 +1,134 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	restclient "k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenants/contents"
 )
 
-// fakeSpace is the view of one tenant: it serves discovery, lists and
-// deletions below its prefix and knows nothing else.
-type fakeSpace struct {
-	t      *testing.T
-	prefix string
-
-	mu       sync.Mutex
-	paths    []string            // "api/v1/pods", in the order of discovery
-	objects  map[string][]object // by path
-	deletes  []string            // paths, in the order of requests
-	broken   string              // a group version whose discovery fails
-	holdBack string              // path whose objects are only marked
+// fakeCluster serves discovery, deletions, and what finalizes a namespace. Its
+// objects have the paths by which they are deleted.
+type fakeCluster struct {
+	t       *testing.T
+	verbs   map[string][]string // of "v1 configmaps", group version and name
+	mu      sync.Mutex
+	objects []string
+	paths   []string        // of the requests that change something, in order
+	held    map[string]bool // objects that are marked only
+	marked  map[string]bool
+	refuse  string // a part of paths whose deletion is refused
+	foreign string // a group version of somebody else's server
+	broken  error  // of the datastore
 }
 
-type object struct{ namespace, name string }
-
-func newFakeSpace(t *testing.T) (*fakeSpace, *view) {
-	f := &fakeSpace{t: t, prefix: "/tenants/t1/", objects: map[string][]object{}}
+func newFakeCluster(t *testing.T, objects ...string) (*fakeCluster, *emptying) {
+	f := &fakeCluster{t: t, objects: objects, held: map[string]bool{}, marked: map[string]bool{}, verbs: map[string][]string{}}
+	for _, r := range []string{
+		"v1 namespaces", "v1 configmaps", "v1 pods", "v1 persistentvolumes", "apps/v1 deployments", "example.com/v1 widgets",
+		"apiextensions.k8s.io/v1 customresourcedefinitions", "admissionregistration.k8s.io/v1 validatingwebhookconfigurations",
+	} {
+		f.verbs[r] = []string{"get", "list", "delete", "deletecollection"}
+	}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
-	c, err := newController(Options{Config: &rest.Config{Host: server.URL}, Log: logrus.NewEntry(quiet)})
+	c, err := newController(Options{Config: &restclient.Config{Host: server.URL}, Contents: f, Log: logrus.NewEntry(quiet)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.queue.ShutDown)
-	v, err := c.viewOf("t1")
-	if err != nil {
-		t.Fatal(err)
+	t.Cleanup(c.shutDown)
+	return f, &emptying{controller: c, tenant: "t1", marked: map[string]*corev1.Namespace{}}
+}
+
+// parse takes a path apart: /api/v1/namespaces/default.t1/configmaps/a
+func parse(path string) (r contents.Resource, o contents.Object) {
+	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	if parts[0] == "apis" {
+		r.Group = parts[1]
+		parts = parts[1:]
 	}
-	return f, v
+	parts = parts[2:]
+	if len(parts) > 2 {
+		r.Namespaced, o.Namespace = true, parts[1]
+		parts = parts[2:]
+	}
+	if r.Resource = parts[0]; len(parts) > 1 {
+		o.Name = parts[1]
+	}
+	return r, o
 }
 
-// add makes a resource known and its objects exist.
-func (f *fakeSpace) add(path string, objects ...object) {
-	f.paths = append(f.paths, path)
-	f.objects[path] = objects
-}
-
-func (f *fakeSpace) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Contents implements Contents.
+func (f *fakeCluster) Contents(_ context.Context, tenant string) ([]contents.Resource, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	path, ok := strings.CutPrefix(r.URL.Path, f.prefix)
-	if !ok {
-		f.t.Errorf("a request for %s, outside of the view", r.URL.Path)
-		http.NotFound(w, r)
+	if tenant != "t1" {
+		f.t.Errorf("the contents of %s", tenant)
+	}
+	found := map[schema.GroupResource]*contents.Resource{}
+	var out []contents.Resource
+	for _, path := range slices.Sorted(slices.Values(f.objects)) {
+		r, o := parse(path)
+		if found[r.GroupResource] == nil {
+			found[r.GroupResource] = &r
+		}
+		found[r.GroupResource].Objects = append(found[r.GroupResource].Objects, o)
+		found[r.GroupResource].Count++
+	}
+	for _, r := range found {
+		out = append(out, *r)
+	}
+	return out, f.broken
+}
+
+func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case r.Method == http.MethodGet:
+		f.discover(w, strings.TrimPrefix(r.URL.Path, "/"))
+		return
+	case f.refuse != "" && strings.Contains(r.URL.Path, f.refuse):
+		http.Error(w, "no", http.StatusForbidden)
 		return
 	}
-	if r.Method == http.MethodDelete {
-		f.delete(w, path)
+	f.paths = append(f.paths, r.URL.Path)
+	path, finalizes := strings.CutSuffix(r.URL.Path, "/finalize")
+	is, o := parse(path)
+	namespace := is.Resource == "namespaces"
+	if namespace && finalizes != f.marked[path] {
+		f.t.Errorf("%s %s, marked is %v", r.Method, r.URL.Path, f.marked[path])
+	}
+	if o.Name == "" && !is.Namespaced && o.Namespace == "" {
+		f.t.Errorf("a deletion of everything at %s", path)
+	}
+	f.marked[path] = true
+	if namespace && !finalizes {
+		ns := corev1.Namespace{TypeMeta: metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
+		ns.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+		answer(w, ns)
 		return
 	}
-	if _, ok := f.objects[path]; ok {
-		f.list(w, r, path)
-		return
-	}
-	f.discover(w, path)
+	f.objects = slices.DeleteFunc(f.objects, func(there string) bool {
+		return !f.held[there] && (there == path || o.Name == "" && strings.HasPrefix(there, path+"/"))
+	})
+	answer(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 }
 
 func answer(w http.ResponseWriter, v any) {
@@ -83,181 +136,159 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func split(path string) (gv, resource string) {
-	i := strings.LastIndexByte(path, '/')
-	return path[:i], path[i+1:]
-}
-
-func (f *fakeSpace) discover(w http.ResponseWriter, path string) {
-	switch path {
-	case "api":
+func (f *fakeCluster) discover(w http.ResponseWriter, path string) {
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+	groups := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	for r, verbs := range f.verbs {
+		gv, name, _ := strings.Cut(r, " ")
+		if group, version, ok := strings.Cut(gv, "/"); ok {
+			v := metav1.GroupVersionForDiscovery{GroupVersion: gv, Version: version}
+			groups.Groups = append(groups.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+		}
+		if strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/") == gv {
+			list.GroupVersion = gv
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: name, Verbs: verbs, Namespaced: name != "persistentvolumes"})
+		}
+	}
+	switch {
+	case path == "api":
 		answer(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
-		return
-	case "apis":
-		groups := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-		for _, p := range f.paths {
-			gv, _ := split(p)
-			gv, named := strings.CutPrefix(gv, "apis/")
-			group, version := split(gv)
-			if named && !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
-				v := metav1.GroupVersionForDiscovery{GroupVersion: gv, Version: version}
-				groups.Groups = append(groups.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
-			}
-		}
+	case path == "apis":
 		answer(w, groups)
-		return
-	}
-	if path == f.broken {
-		http.Error(w, "no endpoints", http.StatusServiceUnavailable)
-		return
-	}
-	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/")}
-	for _, p := range f.paths {
-		gv, name := split(p)
-		if gv != path {
-			continue
+	case strings.HasSuffix(path, "/apiservices"):
+		group, version, _ := strings.Cut(f.foreign, "/")
+		local := map[string]any{"spec": map[string]string{"group": "apps", "version": "v1"}}
+		items := []any{local}
+		if group != "" {
+			items = append(items, map[string]any{"spec": map[string]any{"group": group, "version": version, "service": map[string]string{"name": "x"}}})
 		}
-		r := metav1.APIResource{Name: name, Kind: name, Verbs: []string{"get", "list", "delete"}, Namespaced: name == "configmaps"}
-		if name != "namespaces" {
-			r.Verbs = append(r.Verbs, "deletecollection")
-		}
-		list.APIResources = append(list.APIResources, r)
+		answer(w, map[string]any{"items": items})
+	case list.GroupVersion != "":
+		answer(w, list)
+	default:
+		http.NotFound(w, nil)
 	}
-	list.APIResources = append(list.APIResources, metav1.APIResource{Name: "things/status", Kind: "things", Verbs: []string{"list", "delete"}})
-	answer(w, list)
 }
 
-func (f *fakeSpace) list(w http.ResponseWriter, r *http.Request, path string) {
-	q := r.URL.Query()
-	limit, err := strconv.Atoi(q.Get("limit"))
-	if err != nil {
-		f.t.Errorf("a list of %s without a limit", path)
-	}
-	from, _ := strconv.Atoi(q.Get("continue"))
-	objects := f.objects[path][from:]
-	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}
-	if len(objects) > limit {
-		rest := int64(len(objects) - limit)
-		list.Continue, list.RemainingItemCount = strconv.Itoa(from+limit), &rest
-		objects = objects[:limit]
-	}
-	for _, o := range objects {
-		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.name}})
-	}
-	answer(w, list)
-}
-
-func (f *fakeSpace) delete(w http.ResponseWriter, path string) {
-	f.deletes = append(f.deletes, path)
-	collection, name := path, ""
-	if _, ok := f.objects[path]; !ok {
-		collection, name = split(path)
-		if before, after, ok := strings.Cut(collection, "/namespaces/"); ok {
-			_, resource := split(after)
-			collection = before + "/" + resource
-		}
-	}
-	if collection != f.holdBack {
-		// A page that is being read must not shift.
-		f.objects[collection] = slices.DeleteFunc(slices.Clone(f.objects[collection]), func(o object) bool { return name == "" || o.name == name })
-	}
-	answer(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
-}
-
-// step empties the space one step further and says what was there and what was
-// asked to go.
-func step(t *testing.T, f *fakeSpace, v *view) (left, deletes string) {
-	t.Helper()
-	f.deletes = nil
-	remain, err := v.empty(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(f.deletes)
-	return describe(remain), strings.Join(f.deletes, " ")
-}
+const (
+	ns      = "/api/v1/namespaces/default.t1"
+	other   = "/api/v1/namespaces/n.t1"
+	volume  = "/api/v1/persistentvolumes/pv1.t1.tenant"
+	hook    = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/h.t1.tenant"
+	crd     = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com.t1.tenant"
+	widget  = "/apis/example.com/v1/namespaces/default.t1/widgets/w"
+	pod     = ns + "/pods/p"
+	config  = ns + "/configmaps/a"
+	deploy  = "/apis/apps/v1/namespaces/default.t1/deployments/d"
+	another = other + "/configmaps/b"
+)
 
 func TestSpaceIsEmptiedInOrder(t *testing.T) {
-	f, v := newFakeSpace(t)
-	f.add("api/v1/namespaces", object{name: "default"}, object{name: "n"})
-	f.add("api/v1/configmaps", object{"lost", "a"}, object{"lost", "b"})
-	f.add("api/v1/persistentvolumes", object{name: "pv1"}, object{name: "pv2"}, object{name: "pv3"})
-	f.add("api/v1/nodes", object{name: "node1"}) // the cluster's
-	f.add("apis/storage.k8s.io/v1/storageclasses", object{name: "shared"})
-	f.add("apis/example.com/v1/widgets", object{name: "custom"})
-	f.add("apis/rbac.authorization.k8s.io/v1/clusterroles")
-
-	f.holdBack = "api/v1/namespaces"
-	for range 2 {
-		// While there are namespaces nothing else goes.
-		left, deletes := step(t, f, v)
-		if left != "2 namespaces" || deletes != "api/v1/namespaces/default api/v1/namespaces/n" {
-			t.Fatalf("with namespaces: left %q, deleted %q", left, deletes)
+	f, e := newFakeCluster(t, ns, other, volume, hook, crd, widget, pod, config, deploy, another)
+	if left, err := e.run(t.Context()); err != nil || len(left) > 0 {
+		t.Fatalf("left %s, %v", describe(left), err)
+	}
+	order := [][]string{{ns, other}, {hook}, {pod, deploy}, {volume, widget, config, another}, {crd}, {ns + "/finalize"}}
+	at := map[string]int{}
+	for i, path := range f.paths {
+		at[path] = i
+	}
+	for i := range order[1:] {
+		for _, first := range order[i] {
+			for _, then := range order[i+1] {
+				if at[first] > at[then] {
+					t.Errorf("%s came after %s", first, then)
+				}
+			}
 		}
 	}
-	f.holdBack = "api/v1/persistentvolumes"
-	step(t, f, v)
-	left, deletes := step(t, f, v)
-	if left != "3 persistentvolumes, 2 configmaps, 1 widgets.example.com" ||
-		deletes != "api/v1/namespaces/lost/configmaps/a api/v1/namespaces/lost/configmaps/b api/v1/persistentvolumes apis/example.com/v1/widgets" {
-		t.Fatalf("without namespaces: left %q, deleted %q", left, deletes)
-	}
-	if left, _ := step(t, f, v); left != "3 persistentvolumes" {
-		t.Fatalf("with held volumes: left %q", left)
-	}
-	f.holdBack = ""
-	step(t, f, v)
-	if left, deletes := step(t, f, v); left != "" || deletes != "" {
-		t.Errorf("an empty space: left %q, deleted %q", left, deletes)
-	}
-	if len(f.objects["api/v1/nodes"]) != 1 || len(f.objects["apis/storage.k8s.io/v1/storageclasses"]) != 1 {
-		t.Error("objects of the system space were deleted")
+	if len(f.paths) != 12 {
+		t.Errorf("%d requests: %s", len(f.paths), strings.Join(f.paths, " "))
 	}
 }
 
-func TestDefinitionsGoAfterTheirInstances(t *testing.T) {
-	f, v := newFakeSpace(t)
-	v.kinds = &kinds.Table{} // takes every resource for one of tenants
-	f.add("api/v1/namespaces")
-	f.add("apis/apiextensions.k8s.io/v1/customresourcedefinitions", object{name: "widgets.example.com"})
-	f.add("apis/example.com/v1/widgets", object{name: "w"})
-	for _, want := range []string{"apis/example.com/v1/widgets", "apis/apiextensions.k8s.io/v1/customresourcedefinitions", ""} {
-		if _, deletes := step(t, f, v); deletes != want {
-			t.Errorf("deleted %q, want %q", deletes, want)
+func TestWhatIsHeldHoldsWhatComesAfterIt(t *testing.T) {
+	for _, c := range []struct {
+		name, held, left string
+		there, asked     []string
+	}{
+		{"an object", config, "1 configmaps, 1 namespaces", []string{config, ns}, []string{ns, config, other, another, other + "/finalize", volume}},
+		{"a pod", pod, "2 configmaps, 2 namespaces, 1 persistentvolumes, 1 pods", []string{config, another, ns, other, pod, volume}, []string{ns, other, pod}},
+		{"an instance", widget, "1 customresourcedefinitions.apiextensions.k8s.io, 1 namespaces, 1 widgets.example.com", []string{crd, ns, widget}, []string{widget, config, volume}},
+		{"a hook", hook, "1 validatingwebhookconfigurations.admissionregistration.k8s.io", []string{hook}, []string{hook, config, ns + "/finalize"}},
+		{"a namespace", ns, "1 namespaces", []string{ns}, []string{config, ns + "/finalize"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := []string{ns, other, config, another, volume}
+			if !slices.Contains(objects, c.held) {
+				objects = append(objects, c.held)
+			}
+			if c.held == widget {
+				objects = append(objects, crd)
+			}
+			f, e := newFakeCluster(t, objects...)
+			f.held[c.held] = true
+			left, err := e.run(t.Context())
+			if err != nil || describe(left) != c.left {
+				t.Errorf("left %q, %v, want %q", describe(left), err, c.left)
+			}
+			slices.Sort(c.there)
+			if there := slices.Sorted(slices.Values(f.objects)); !slices.Equal(there, c.there) {
+				t.Errorf("there are %v, want %v", there, c.there)
+			}
+			for _, path := range c.asked {
+				if !slices.Contains(f.paths, path) {
+					t.Errorf("no request for %s in %v", path, f.paths)
+				}
+			}
+		})
+	}
+}
+
+func TestManyObjectsGoByNamespace(t *testing.T) {
+	f, e := newFakeCluster(t, ns, other, another)
+	for i := range few + 1 {
+		f.objects = append(f.objects, ns+"/configmaps/c"+string(rune('a'+i)))
+	}
+	if left, err := e.run(t.Context()); err != nil || len(left) > 0 {
+		t.Fatalf("left %s, %v", describe(left), err)
+	}
+	slices.Sort(f.paths)
+	if want := []string{ns, ns + "/configmaps", ns + "/finalize", other, another, other + "/finalize"}; !slices.Equal(f.paths, want) {
+		t.Errorf("requests %v, want %v", f.paths, want)
+	}
+}
+
+// TestNamespacesWithObjectsElsewhere: the controller of the cluster knows how
+// to ask other API servers.
+func TestNamespacesWithObjectsElsewhere(t *testing.T) {
+	for foreign, verbs := range map[string][]string{"other.com/v1": {"get", "delete"}, "metrics.k8s.io/v1": {"get", "list"}, "silent.com/v1": nil} {
+		f, e := newFakeCluster(t, ns)
+		f.foreign = foreign
+		if verbs != nil {
+			f.verbs[foreign+" things"] = verbs
+		}
+		left, err := e.run(t.Context())
+		if err != nil || len(left) > 0 == (foreign == "metrics.k8s.io/v1") {
+			t.Errorf("%s: left %q, %v", foreign, describe(left), err)
 		}
 	}
 }
 
-func TestManyNamespacesAreAllDeleted(t *testing.T) {
-	f, v := newFakeSpace(t)
-	var many []object
-	for i := range 2*pageSize + 1 {
-		many = append(many, object{name: "n" + strconv.Itoa(i)})
+func TestSpaceIsNotEmptyWhileThatIsNotKnown(t *testing.T) {
+	f, e := newFakeCluster(t)
+	f.broken = errors.New("no datastore")
+	if left, err := e.run(t.Context()); err == nil {
+		t.Errorf("the datastore does not answer: left %q, want an error", describe(left))
 	}
-	f.add("api/v1/namespaces", many...)
-	f.holdBack = "api/v1/namespaces"
-	if left, deletes := step(t, f, v); left != "1001 namespaces" || strings.Count(deletes, "api/v1/namespaces/") != len(many) {
-		t.Errorf("left %q, deleted %d", left, strings.Count(deletes, "api/v1/namespaces/"))
+	f.broken = nil
+	f.objects = []string{ns, "/apis/gone.com/v1/things/x.t1.tenant", volume}
+	if left, err := e.run(t.Context()); err == nil || slices.Contains(f.objects, volume) {
+		t.Errorf("a resource that is not served: left %q, %v, want an error and no volume", describe(left), err)
 	}
-}
-
-func TestSpaceIsNotEmptyWhileAGroupIsUnknown(t *testing.T) {
-	f, v := newFakeSpace(t)
-	f.add("api/v1/namespaces")
-	f.add("apis/example.com/v1/widgets", object{name: "hidden"})
-	f.broken = "apis/example.com/v1"
-	if left, err := v.empty(t.Context()); err == nil {
-		t.Errorf("the space has %q left, want an error", describe(left))
-	}
-}
-
-func TestAnUnknownViewIsNotAnEmptyOne(t *testing.T) {
-	f, v := newFakeSpace(t)
-	if left, err := v.empty(t.Context()); err == nil {
-		t.Errorf("nothing is served: the space has %q left, want an error", describe(left))
-	}
-	f.add("api/v1/configmaps")
-	if left, err := v.empty(t.Context()); err == nil {
-		t.Errorf("namespaces are not served: the space has %q left, want an error", describe(left))
+	f.refuse = "namespaces"
+	f.objects = []string{ns, config}
+	if left, err := e.run(t.Context()); err == nil || len(f.objects) != 2 {
+		t.Errorf("a namespace that must not be deleted: left %q, %v", describe(left), err)
 	}
 }

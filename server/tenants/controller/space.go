@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/metadata"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -112,12 +111,8 @@ func (c *controller) findDamaged(ctx context.Context) error {
 	if len(ready) == 0 {
 		return nil
 	}
-	client, err := metadata.NewForConfigAndClient(c.config, c.http)
-	if err != nil {
-		return err
-	}
 	whole := map[string]bool{}
-	err = eachPage(ctx, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), func(page []metav1.PartialObjectMetadata) {
+	err := eachPage(ctx, c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), func(page []metav1.PartialObjectMetadata) {
 		for i := range page {
 			if tenant, native := space.SplitNamespace(page[i].Name); native == metav1.NamespaceDefault {
 				whole[tenant] = true

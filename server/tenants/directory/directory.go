@@ -20,6 +20,7 @@ type Directory struct {
 	store      cache.Store
 	controller cache.Controller
 	gone       func(name string)
+	changed    func(old, t *tenantapi.Tenant)
 }
 
 // New makes a directory that is filled by Run. cfg is a client of the system.
@@ -32,7 +33,11 @@ func New(cfg *rest.Config) (*Directory, error) {
 	d.store, d.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: tenantclient.ListWatch(client),
 		ObjectType:    &tenantapi.Tenant{},
-		Handler:       cache.ResourceEventHandlerFuncs{DeleteFunc: d.deleted},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { d.update(nil, obj) },
+			UpdateFunc: d.update,
+			DeleteFunc: d.deleted,
+		},
 		Transform:     slim,
 	})
 	return d, nil
@@ -49,6 +54,17 @@ func slim(obj any) (any, error) {
 // OnGone has f called with the name of every tenant that is gone. It must be
 // called before Run.
 func (d *Directory) OnGone(f func(name string)) { d.gone = f }
+
+// OnChange has f called with every tenant that is new (old is nil then) or has
+// changed. It must be called before Run.
+func (d *Directory) OnChange(f func(old, t *tenantapi.Tenant)) { d.changed = f }
+
+func (d *Directory) update(old, obj any) {
+	before, _ := old.(*tenantapi.Tenant)
+	if t, ok := obj.(*tenantapi.Tenant); ok && d.changed != nil {
+		d.changed(before, t)
+	}
+}
 
 func (d *Directory) deleted(obj any) {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -73,7 +89,7 @@ func (d *Directory) Run(ctx context.Context, ready func()) error {
 // Get finds a tenant, nil when there is none. What it returns must not be
 // changed.
 func (d *Directory) Get(ctx context.Context, name string) (*tenantapi.Tenant, error) {
-	if t := d.known(name); t != nil {
+	if t := d.Known(name); t != nil {
 		return t, nil
 	}
 	if name != space.System && space.ValidateTenant(name) != nil {
@@ -106,11 +122,13 @@ func (d *Directory) Annotation(ctx context.Context, name, key string) (string, e
 
 // Terminating tells whether a tenant is known to be being deleted.
 func (d *Directory) Terminating(name string) bool {
-	t := d.known(name)
+	t := d.Known(name)
 	return t != nil && t.DeletionTimestamp != nil
 }
 
-func (d *Directory) known(name string) *tenantapi.Tenant {
+// Known finds a tenant that is known by now, or nil. What it returns must not be
+// changed.
+func (d *Directory) Known(name string) *tenantapi.Tenant {
 	obj, ok, err := d.store.GetByKey(name)
 	if err != nil || !ok {
 		return nil

@@ -1,0 +1,37 @@
+package server
+
+import (
+	"k8s.io/apiserver/pkg/registry/generic"
+
+	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/definitions/serving"
+	"github.com/a4s-io/a4s/server/storage"
+)
+
+// customResources makes what serves the custom resources of tenants.
+func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.CustomResources, error) {
+	m.definitions.Watch(of.System)
+	served, err := serving.New(serving.Options{
+		Catalog: m.definitions,
+		Generic: *of.Config.GenericConfig,
+		Options: of.Options,
+		Bound: func(g generic.RESTOptionsGetter, tenant string) generic.RESTOptionsGetter {
+			return m.limits.Storage(storage.Bound(g, tenant))
+		},
+		Mapped: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+			return storage.Decorate(storage.Uncached(g))
+		},
+		Definitions: of.Definitions,
+		Reach:       m.admission.Reach,
+		Projector:   m.edge.Projector,
+		MasterCount: of.Config.ExtraConfig.MasterCount,
+		NotFound:    of.NotFound,
+		Client:      m.system,
+		Composite:   of.Composite,
+		Log:         m.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return served, nil
+}

@@ -1,0 +1,127 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	clientset "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/finalizer"
+	"k8s.io/apiextensions-apiserver/pkg/controller/status"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// handler is upstream's for custom resources.
+type handler interface {
+	http.Handler
+	finalizer.CRClientGetter
+}
+
+// instance serves the custom resources of some definitions.
+type instance struct {
+	handler
+	view *view
+	stop context.CancelFunc
+}
+
+// newHandler makes upstream's handler over a view of definitions. Discovery and
+// OpenAPI are not its business here.
+func (s *Server) newHandler(v *view, options generic.RESTOptionsGetter, services webhook.ServiceResolver, auth webhook.AuthenticationInfoResolverWrapper) (handler, error) {
+	g := s.o.Generic
+	return apiextensionsapiserver.NewCustomResourceDefinitionHandler(nil, nil, v, s.o.NotFound, options, g.AdmissionControl, s.establishing,
+		services, auth, s.o.MasterCount, g.Authorization.Authorizer, g.RequestTimeout, secondsOf(g.MinRequestTimeout), s.openAPI, g.MaxRequestBodyBytes)
+}
+
+// newInstance makes the instance of a tenant.
+func (s *Server) newInstance(tenant string) (*instance, error) {
+	v := newView()
+	services, auth := s.o.Reach(tenant)
+	h, err := s.newHandler(v, s.o.Bound(s.o.Options, tenant), services, translating(auth, s.o.Projector(tenant)))
+	if err != nil {
+		return nil, fmt.Errorf("making what serves the custom resources of tenant %s: %w", tenant, err)
+	}
+	client, err := s.clientOf(tenant)
+	if err != nil {
+		return nil, err
+	}
+	naming := status.NewNamingConditionController(klog.Background(), v, client)
+	ctx, stop := context.WithCancel(s.ctx)
+	go naming.RunWithContext(ctx)
+	return &instance{handler: h, view: v, stop: stop}, nil
+}
+
+// clientOf is a client of the definitions of one space, by their native names.
+func (s *Server) clientOf(tenant string) (clientset.ApiextensionsV1Interface, error) {
+	cfg := InSpace(s.o.Client, tenant)
+	cfg.QPS = -1
+	client, err := clientset.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the definitions of %s: %w", tenant, err)
+	}
+	return client, nil
+}
+
+// InSpace is a client configuration whose requests are addressed to one space.
+func InSpace(cfg *rest.Config, tenant string) *rest.Config {
+	out := rest.CopyConfig(cfg)
+	if joined, err := url.JoinPath(cfg.Host, "tenants", tenant); err == nil {
+		out.Host = joined
+	}
+	return out
+}
+
+// local keeps the instance of a tenant up with the tenant's definitions.
+func (s *Server) local(tenant string, old, crd *apiextensionsv1.CustomResourceDefinition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.instances[tenant]
+	if i == nil {
+		if crd == nil {
+			return
+		}
+		var err error
+		if i, err = s.newInstance(tenant); err != nil {
+			s.o.Log.WithError(err).Error("the definitions of a tenant are not served")
+			return
+		}
+		s.instances[tenant] = i
+	}
+	if crd != nil {
+		i.view.set(crd.Name, crd)
+		return
+	}
+	i.view.set(old.Name, nil)
+	if i.view.size() == 0 {
+		i.stop()
+		delete(s.instances, tenant)
+	}
+}
+
+// united keeps the instance for system users up with what tenants define.
+func (s *Server) united(old, crd *apiextensionsv1.CustomResourceDefinition) {
+	if crd != nil {
+		s.union.view.set(crd.Name, crd)
+	} else {
+		s.union.view.set(old.Name, nil)
+	}
+}
+
+// instanceOf is the instance of a tenant, nil if it has none.
+func (s *Server) instanceOf(tenant string) *instance {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.instances[tenant]
+}
+
+// tenantOf is the tenant whose definition has this composite name.
+func tenantOf(crd *apiextensionsv1.CustomResourceDefinition) (tenant, native string) {
+	return space.SplitClusterName(crd.Name)
+}
