@@ -72,7 +72,7 @@ func (e *Edge) discovery(o *outlook, own documents.Set, path string, body []byte
 			gv := groupVersion(list.GroupVersion)
 			e.filterResources(o, gv.Group, list)
 			list.APIResources = documents.MergeResources(list.APIResources, own.Resources(gv))
-			return len(list.APIResources) > 0 || o.hasVersion(e, gv)
+			return len(list.APIResources) > 0 || e.hasGroup(o, gv.Group) && o.hasVersion(e, gv)
 		})
 	case "APIGroupList":
 		return edit(body, func(list *metav1.APIGroupList) bool {

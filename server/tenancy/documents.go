@@ -197,13 +197,14 @@ func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next htt
 		}
 	}
 	maps.Copy(w.Header(), answer.header)
-	for _, name := range []string{"Content-Length", "Last-Modified", "Accept-Ranges", "Etag", "Warning"} {
+	for _, name := range []string{"Content-Length", "Content-Type", "Last-Modified", "Accept-Ranges", "Etag", "Warning"} {
 		w.Header().Del(name)
 	}
 	if !m.there {
-		http.Error(w, "404 page not found", http.StatusNotFound)
+		d.notFound(w)
 		return nil
 	}
+	w.Header().Del("X-Content-Type-Options")
 	if d.hash != "" {
 		if now := o.hash(d.version, strings.Trim(m.tag, `"`)); now != d.hash {
 			http.Redirect(w, req, d.prefix+d.path+"?"+hashQuery(now), http.StatusMovedPermanently)
@@ -213,6 +214,20 @@ func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next htt
 		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 	}
 	return m.send(w, req)
+}
+
+// notFound answers as upstream does about groups that it does not know.
+func (d document) notFound(w http.ResponseWriter) {
+	w.Header().Del("Vary")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	if strings.HasPrefix(d.path, "/openapi/") {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusNotFound)
+	io.WriteString(w, "404 page not found\n") //nolint:errcheck // the client is gone
 }
 
 // key is what a document of upstream is remembered by that was made into that

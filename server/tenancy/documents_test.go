@@ -132,7 +132,9 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	if body == nil {
-		http.NotFound(w, req)
+		if w.WriteHeader(http.StatusNotFound); !strings.HasPrefix(req.URL.Path, "/openapi/") {
+			io.WriteString(w, "404 page not found\n") //nolint:errcheck // a recorder
+		}
 		return
 	}
 	if w.Header().Get("Etag") == "" && !strings.Contains(string(body), "APIGroupList") {
