@@ -126,8 +126,9 @@ func TestPagesOfOneSpace(t *testing.T) {
 						o.ResourceVersion, o.ResourceVersionMatch = version, match
 					}
 				})
-				if remaining := list.GetRemainingItemCount(); remaining != nil && *remaining != int64(len(want)-len(got)-len(page)) {
-					t.Errorf("%d are said to remain after %v", *remaining, page)
+				left := int64(len(want) - len(got) - len(page))
+				if remaining := list.GetRemainingItemCount(); (remaining == nil) != (left == 0) || remaining != nil && *remaining != left {
+					t.Errorf("%v are said to remain after %v, not %d", remaining, page, left)
 				}
 				got, token, pages = append(got, page...), list.GetContinue(), pages+1
 				if token == "" {
@@ -147,6 +148,47 @@ func TestPagesOfOneSpace(t *testing.T) {
 			same(t, "all pages", got, want...)
 			if pages != 3 {
 				t.Errorf("%d pages", pages)
+			}
+		}
+	})
+}
+
+// TestRemaining: a page says how much comes after it, as upstream's do, of its
+// own space, whatever else lies below the same prefix.
+func TestRemaining(t *testing.T) {
+	everyway(t, func(t *testing.T, open func(resource) *store) {
+		for _, r := range []resource{configMaps(), triggered()} {
+			s := open(r)
+			for i := range 5 {
+				s.create(t, "a", fmt.Sprint("x", i))
+				s.create(t, "default.a", fmt.Sprint("x", i))
+				s.create(t, "other.a", fmt.Sprint("x", i))
+			}
+			for _, c := range []struct {
+				what, tenant, namespace string
+				want                    int64
+			}{
+				{"tenant a", "a", "", 8},
+				{"namespace default of tenant a", "a", "default.a", 3},
+				{"the same, composite", "", "default.a", 3},
+				{"namespace a of the system", space.System, "a", 3},
+				{"the same, composite", "", "a", 3},
+				{"the whole cluster", "", "", 13},
+			} {
+				ctx := t.Context()
+				if c.tenant != "" {
+					ctx = in(t, c.tenant)
+				}
+				_, list := s.list(t, ctx, s.key(c.namespace, ""), func(o *apistorage.ListOptions) { o.Predicate.Limit = 2 })
+				if got := list.GetRemainingItemCount(); got == nil || *got != c.want {
+					t.Errorf("%s of %s: %v remain, want %d", r.Resource, c.what, got, c.want)
+				}
+				_, list = s.list(t, ctx, s.key(c.namespace, ""), func(o *apistorage.ListOptions) {
+					o.Predicate.Limit, o.Predicate.Field = 1, fields.OneTermNotEqualSelector("metadata.name", "x0")
+				})
+				if got := list.GetRemainingItemCount(); got != nil {
+					t.Errorf("%s of %s, selected: %d remain", r.Resource, c.what, *got)
+				}
 			}
 		}
 	})

@@ -50,7 +50,7 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 			return nil, nil, fmt.Errorf("finding the layout of %s: %w", resource, err)
 		}
 		m := &mapped{
-			layout: layout, prefix: prefix, resource: resource, newFunc: newFunc,
+			layout: layout, prefix: prefix, resource: resource, newFunc: newFunc, newList: newListFunc,
 			class: kinds.Tenant, stamps: stamped(resource), triggers: len(trigger) == 0, scopes: scopes(layout, trigger),
 		}
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {

@@ -23,6 +23,7 @@ type mapped struct {
 	prefix   string
 	resource schema.GroupResource
 	newFunc  func() runtime.Object
+	newList  func() runtime.Object
 	class    kinds.Class
 	stamps   bool
 	// triggers is set when watches can be told apart by tenant in the cache.
@@ -106,6 +107,7 @@ func (m *mapped) Get(ctx context.Context, key string, opts storage.GetOptions, o
 
 // GetList implements storage.Interface.
 func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	asked, whole := opts, m.below(key) == ""
 	key, tenant, err := m.confine(ctx, key, &opts)
 	if err != nil {
 		return err
@@ -123,6 +125,7 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 	if m.showsShared(ctx, tenant) {
 		return m.addSharedRoles(ctx, opts, list)
 	}
+	m.countRemaining(ctx, key, tenant, whole, asked, list)
 	return nil
 }
 
