@@ -66,14 +66,18 @@ func BenchmarkTenants(b *testing.B) {
 	}
 
 	deleted := min(tenants, 200)
+	cpu, _, _ := server.command(b, "usage")
 	began = time.Now()
-	inParallel(deleted, func(i int) {
-		if err := client.Delete(b.Context(), fmt.Sprintf("t-%d", i), metav1.DeleteOptions{}); err != nil {
-			b.Error(err)
-		}
+	server.profiled(b, "deletions", func() {
+		inParallel(deleted, func(i int) {
+			if err := client.Delete(b.Context(), fmt.Sprintf("t-%d", i), metav1.DeleteOptions{}); err != nil {
+				b.Error(err)
+			}
+		})
+		inParallel(deleted, func(i int) { waitGone(b.Context(), b, client, fmt.Sprintf("t-%d", i)) })
 	})
-	inParallel(deleted, func(i int) { waitGone(b.Context(), b, client, fmt.Sprintf("t-%d", i)) })
 	gone := time.Since(began)
+	used, _, _ := server.command(b, "usage")
 
 	for b.Loop() { // all of it was one measurement
 	}
@@ -84,6 +88,7 @@ func BenchmarkTenants(b *testing.B) {
 	b.ReportMetric(float64(rssAll)/(1<<20), "RSS-MiB-with-all")
 	b.ReportMetric(float64(tenants)/made.Seconds(), "creates/s")
 	b.ReportMetric(float64(deleted)/gone.Seconds(), "deletes/s")
+	b.ReportMetric(float64((used-cpu).Milliseconds())/float64(deleted), "cpu-ms/delete")
 	for name, of := range map[string][]time.Duration{"parallel": waits, "single": single} {
 		slices.Sort(of)
 		b.ReportMetric(float64(of[len(of)/2].Milliseconds()), name+"-token-p50-ms")

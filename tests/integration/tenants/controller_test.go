@@ -2,8 +2,10 @@ package tenants_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,29 +15,63 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/limits"
+	"github.com/a4s-io/a4s/server/storage"
+	tenantcontents "github.com/a4s-io/a4s/server/tenants/contents"
 	"github.com/a4s-io/a4s/server/tenants/controller"
+	"github.com/a4s-io/a4s/server/tenants/registry"
 )
 
 type spaces struct {
 	*api
-	tenants *tenantclient.Client
-	client  kubernetes.Interface
+	contents *contents
+	tenants  *tenantclient.Client
+	client   kubernetes.Interface
 }
 
-// TestSpacesAreMade runs the controller without the edge: spaces are made in
-// composite form, and none can be seen as empty.
+// contents are those of the datastore, if it answers.
+type contents struct {
+	*limits.Limits
+	silent atomic.Bool
+}
+
+// Contents implements controller.Contents.
+func (c *contents) Contents(ctx context.Context, tenant string) ([]tenantcontents.Resource, error) {
+	if c.silent.Load() {
+		return nil, errors.New("the datastore does not answer")
+	}
+	return c.Limits.Contents(ctx, tenant)
+}
+
+type withoutLimits struct{}
+
+// Get implements limits.Tenants.
+func (withoutLimits) Get(context.Context, string) (*tenantapi.Tenant, error) {
+	return &tenantapi.Tenant{}, nil
+}
+
+// TestSpacesAreMade runs the controller alone, without the edge and without
+// upstream's controllers: it makes and empties spaces in composite form.
 func TestSpacesAreMade(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	a := serve(t)
-	s := &spaces{api: a}
+	l := limits.New(limits.Options{Tenants: withoutLimits{}, Log: logrus.NewEntry(logrus.StandardLogger())})
+	a := serveIn(t, t.TempDir(), apiserver.Seams{
+		Groups: map[string]apiserver.Group{"": addTenants}, Definitions: registry.Definitions,
+		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter { return l.Storage(storage.Decorate(g)) },
+	})
+	t.Cleanup(l.Close)
+	s := &spaces{api: a, contents: &contents{Limits: l}}
 	var err error
 	if s.tenants, err = tenantclient.New(a.config(a.files.Admin), nil); err != nil {
 		t.Fatal(err)
@@ -46,12 +82,12 @@ func TestSpacesAreMade(t *testing.T) {
 	stop := s.control(t, "acme")
 	t.Run("the default tenant and system exist", s.testDefaultTenant)
 	t.Run("many at a time", s.testMany)
-	t.Run("a space that cannot be seen stays", s.testNoView)
+	t.Run("a space that cannot be seen stays", s.testSilence)
+	t.Run("a deletion goes on after a restart", func(t *testing.T) { s.testRestart(t, stop) })
 	if err := s.client.RbacV1().ClusterRoles().Delete(t.Context(), "admin-role.acme.tenant", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.dropNamespace(t, "default.many-3")
-	stop()
 	s.control(t, "acme")
 	t.Run("a restart repairs what is damaged and nothing else", func(t *testing.T) {
 		eventually(t, "the namespace default of many-3", func(ctx context.Context) (bool, error) {
@@ -81,7 +117,7 @@ func (s *spaces) control(t *testing.T, tenant string) (stop func()) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	if err := group.StartAndWait(ctx, controller.New(controller.Options{
-		Config: s.config(s.files.Admin), ClusterDomain: "cluster.local", DefaultTenant: tenant,
+		Config: s.config(s.files.Admin), Contents: s.contents, ClusterDomain: "cluster.local", DefaultTenant: tenant,
 		Log: logrus.WithField("component", controller.Name),
 	})); err != nil {
 		t.Fatal(err)
@@ -137,18 +173,80 @@ func (s *spaces) testMany(t *testing.T) {
 	t.Logf("%.0f spaces per second", n/time.Since(began).Seconds())
 }
 
-func (s *spaces) testNoView(t *testing.T) {
-	if err := s.tenants.Delete(t.Context(), "many-0", metav1.DeleteOptions{}); err != nil {
+func (s *spaces) testSilence(t *testing.T) {
+	s.contents.silent.Store(true)
+	s.delete(t, "many-0")
+	s.waits(t, "many-0", "DeletionFailed", "the datastore does not answer")
+	s.contents.silent.Store(false)
+	s.gone(t, "many-0")
+}
+
+// testRestart stops the controller for good in the middle of a deletion, has
+// the rest go, and starts it again.
+func (s *spaces) testRestart(t *testing.T, stop func()) {
+	ctx := t.Context()
+	maps, pods := s.client.CoreV1().ConfigMaps("default.many-1"), s.client.CoreV1().Pods("default.many-1")
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "used"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.client.CoreV1().ServiceAccounts("default.many-1").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.delete(t, "many-1")
+	s.waits(t, "many-1", "ObjectsRemain", "1 services: pods default/held is held by example.com/hold")
+	if _, err := maps.Get(ctx, "used", metav1.GetOptions{}); err != nil {
+		t.Errorf("what a pod may use while it ends: %v", err)
+	}
+	for _, empty := range []string{"kube-system.many-1", "kube-public.many-1"} {
+		if _, err := s.client.CoreV1().Namespaces().Get(ctx, empty, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the empty namespace %s: %v", empty, err)
+		}
+	}
+	stop()
+	if _, err := pods.Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stop = s.control(t, "acme")
+	s.gone(t, "many-1")
+	stop()
+}
+
+func (s *spaces) delete(t *testing.T, tenant string) {
+	t.Helper()
+	if err := s.tenants.Delete(t.Context(), tenant, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waits waits until a deletion says what it waits for.
+func (s *spaces) waits(t *testing.T, tenant, reason, message string) {
+	t.Helper()
 	eventually(t, "the report of a deletion", func(ctx context.Context) (bool, error) {
-		got, err := s.tenants.Get(ctx, "many-0", metav1.GetOptions{})
+		got, err := s.tenants.Get(ctx, tenant, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
 		c := meta.FindStatusCondition(got.Status.Conditions, tenantapi.SpaceEmpty)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "DeletionFailed" && strings.Contains(c.Message, "namespaces"), nil
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, message), nil
 	})
+}
+
+// gone waits until a tenant is gone, and its keys are.
+func (s *spaces) gone(t *testing.T, tenant string) {
+	t.Helper()
+	eventually(t, "the tenant to be gone", func(ctx context.Context) (bool, error) {
+		_, err := s.tenants.Get(ctx, tenant, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if left, err := s.contents.Limits.Contents(t.Context(), tenant); err != nil || len(left) > 0 {
+		t.Errorf("left of %s: %v, %v", tenant, left, err)
+	}
 }
 
 // dropNamespace deletes a namespace as its controller, which does not run
