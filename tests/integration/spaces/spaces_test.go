@@ -607,7 +607,7 @@ func testDeletion(t *testing.T, p *plane, b *space) {
 	if left := p.keys(t, "/"+b.name+"/"); len(left) > 0 {
 		t.Errorf("left in etcd: %v", left)
 	}
-	if code, _ := get(t, p.Admin, "/api/v1/tenants/b/pods"); code != http.StatusNotFound {
+	if code, _ := get(t, p.Admin, "/api/v1/tenants/"+b.name+"/pods"); code != http.StatusNotFound {
 		t.Errorf("the space of a deleted tenant: %d", code)
 	}
 	err = tenants.Delete(t.Context(), "system", metav1.DeleteOptions{})
