@@ -38,9 +38,10 @@ func Storage(o Options) (map[string]rest.Storage, error) {
 	}
 	rules := native{customresourcedefinition.NewStrategy(o.Scheme)}
 	inner.CreateStrategy, inner.UpdateStrategy = rules, rules
+	d := &definitions{REST: inner, forced: o.Forced}
 	return map[string]rest.Storage{
-		"customresourcedefinitions":        &definitions{REST: inner, forced: o.Forced},
-		"customresourcedefinitions/status": customresourcedefinition.NewStatusREST(o.Scheme, inner),
+		"customresourcedefinitions":        d,
+		"customresourcedefinitions/status": &status{StatusREST: customresourcedefinition.NewStatusREST(o.Scheme, inner), of: d},
 	}, nil
 }
 
@@ -82,6 +83,20 @@ func (d *definitions) Update(ctx context.Context, name string, info rest.Updated
 		return nil, false, d.forbid(name)
 	}
 	return d.REST.Update(ctx, name, info, create, update, forceCreate, options)
+}
+
+// status is the status of definitions.
+type status struct {
+	*customresourcedefinition.StatusREST
+	of *definitions
+}
+
+// Update implements rest.Updater.
+func (s *status) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	if _, taken := s.of.taken(name); taken && !ofSystem(ctx) {
+		return nil, false, s.of.forbid(name)
+	}
+	return s.StatusREST.Update(ctx, name, info, create, update, forceCreate, options)
 }
 
 // Delete implements rest.GracefulDeleter. A tenant that is being deleted gives
