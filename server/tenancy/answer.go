@@ -3,7 +3,6 @@ package tenancy
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
@@ -24,23 +24,26 @@ import (
 )
 
 const (
-	// wholeUpTo is the size up to which an answer is projected as a whole,
-	// which is faster and can still become an error; beyond, it is streamed.
-	wholeUpTo = 256 * 1024
 	// gzipFrom is the size from which upstream compresses.
 	gzipFrom = 128 * 1024
-	// pieces is the size of the pieces in which a streamed answer goes out:
-	// each has a price in HTTP/2, and a list is translated object by object.
+	// wholeUpTo is the size up to which an answer is projected as a whole,
+	// which can still become an error; beyond, it is streamed.
+	wholeUpTo = gzipFrom
+	// pieces is the size of the pieces in which a compressed answer goes out:
+	// each has a price in HTTP/2, and the compressor writes very small ones.
 	pieces = 32 * 1024
 )
 
-// gzips and piecers are expensive to make and used for large answers only.
+// gzips and piecers are expensive to make and used for large answers only. The
+// level is that of upstream, the compressor a faster one.
 var (
 	gzips = sync.Pool{New: func() any {
 		z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) //nolint:errcheck // the level is valid
 		return z
 	}}
 	piecers = sync.Pool{New: func() any { return bufio.NewWriterSize(io.Discard, pieces) }}
+	// wholes hold answers until they are translated.
+	wholes = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 )
 
 // content says what an answer carries.
@@ -71,8 +74,8 @@ type answer struct {
 	sent     bool // the header is out
 	held     bool
 	hijacked bool
-	buffer   bytes.Buffer
-	stream   io.WriteCloser
+	buffer   *bytes.Buffer // nil while nothing is in it
+	stream   wire.Stream
 	gzip     *gzip.Writer
 	piecer   *bufio.Writer
 	err      error
@@ -182,12 +185,10 @@ func (a *answer) send() {
 func (a *answer) startStream(watch bool) {
 	a.Header().Del("Content-Length")
 	var out io.Writer = a.ResponseWriter
-	if !watch {
+	if a.zip && !watch {
 		a.piecer = piecers.Get().(*bufio.Writer)
 		a.piecer.Reset(out)
 		out = a.piecer
-	}
-	if a.zip && !watch {
 		a.Header().Set("Content-Encoding", "gzip")
 		a.Header().Add("Vary", "Accept-Encoding")
 		a.gzip = gzips.Get().(*gzip.Writer)
@@ -213,14 +214,18 @@ func (a *answer) Write(b []byte) (int, error) {
 		return 0, a.err
 	case !a.project:
 		return a.ResponseWriter.Write(b)
-	case a.stream == nil && (a.buffer.Len()+len(b) <= wholeUpTo || a.media == "application/yaml"):
-		return a.buffer.Write(b)
 	case a.stream == nil:
-		a.startStream(false)
-		if a.err == nil {
-			_, a.err = a.stream.Write(a.buffer.Bytes())
-			a.buffer = bytes.Buffer{}
+		if a.buffer == nil {
+			a.buffer = wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
 		}
+		if a.buffer.Len()+len(b) <= wholeUpTo || a.media == "application/yaml" {
+			return a.buffer.Write(b)
+		}
+		a.startStream(false)
+		if a.err == nil && a.buffer.Len() > 0 {
+			_, a.err = a.stream.Write(a.buffer.Bytes())
+		}
+		a.releaseBuffer()
 		if a.err != nil {
 			return 0, a.err
 		}
@@ -235,6 +240,11 @@ func (a *answer) Write(b []byte) (int, error) {
 func (a *answer) Flush() {
 	if !a.sent || a.err != nil {
 		return
+	}
+	if a.stream != nil && a.content == watchEvents {
+		if a.err = a.stream.Flush(); a.err != nil {
+			return
+		}
 	}
 	if f, ok := a.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
@@ -289,8 +299,19 @@ func (a *answer) finish() error {
 	}
 }
 
+// releaseBuffer gives back the buffer, unless it grew beyond what most answers
+// need.
+func (a *answer) releaseBuffer() {
+	if a.buffer != nil && a.buffer.Cap() <= 2*wholeUpTo {
+		a.buffer.Reset()
+		wholes.Put(a.buffer)
+	}
+	a.buffer = nil
+}
+
 // release gives back what was borrowed. Neither keeps the client's connection.
 func (a *answer) release() {
+	a.releaseBuffer()
 	if a.gzip != nil {
 		a.gzip.Reset(io.Discard)
 		gzips.Put(a.gzip)
@@ -318,14 +339,17 @@ func refuseAnswer(err error) error {
 }
 
 func (a *answer) finishWhole() {
-	var body []byte
+	var raw, body []byte
+	if a.buffer != nil {
+		raw = a.buffer.Bytes()
+	}
 	switch a.media {
 	case protobuf:
-		body, a.err = a.projector.Proto(wire.Out, a.resource, a.buffer.Bytes())
+		body, a.err = a.projector.Proto(wire.Out, a.resource, raw)
 	case "application/yaml":
-		body, a.err = a.projector.YAML(wire.Out, a.resource, a.buffer.Bytes())
+		body, a.err = a.projector.YAML(wire.Out, a.resource, raw)
 	default:
-		body, a.err = a.projector.JSON(wire.Out, a.resource, a.buffer.Bytes())
+		body, a.err = a.projector.JSON(wire.Out, a.resource, raw)
 	}
 	if a.err != nil {
 		return

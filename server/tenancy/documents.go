@@ -2,7 +2,6 @@ package tenancy
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/a4s-io/a4s/internal/space"

@@ -37,6 +37,21 @@ type translation struct {
 	// verbatim is a text that is no text: the name of a namespaced object in
 	// a table.
 	verbatim string
+	// What often comes again.
+	namespaces, kinds, groups, names lastText
+}
+
+// lastText spares a copy of a text that is the same as the one before.
+type lastText struct{ text string }
+
+func (l *lastText) of(raw []byte) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	if string(raw) != l.text {
+		l.text = string(raw)
+	}
+	return l.text
 }
 
 func (p *Projector) json(d Direction, r Resource) *translation {
@@ -45,10 +60,12 @@ func (p *Projector) json(d Direction, r Resource) *translation {
 	return t
 }
 
-// begin makes the translation ready for another document.
-func (t *translation) begin(src []byte) {
-	t.scanner = scanner{src: src, dst: t.dst[:0]}
+// begin makes the translation ready for another document, which is appended
+// to dst.
+func (t *translation) begin(src, dst []byte) {
+	t.scanner = scanner{src: src, dst: dst}
 	t.v = t.p.View
+	t.emptied, t.verbatim = false, ""
 }
 
 func (t *translation) result() ([]byte, error) {
@@ -192,9 +209,11 @@ func (t *translation) object(k docKind, final bool) (own docKind, again bool) {
 				continue
 			}
 			if isKind {
-				own.kind = string(value)
+				if own.kind = t.r.Kind; string(value) != own.kind {
+					own.kind = string(value)
+				}
 			} else {
-				own.group, said = groupOf(value), true
+				own.group, said = t.groups.of(groupBytes(value)), true
 			}
 			if is := t.shape(own, said); is != cur {
 				again = again || touched
@@ -247,11 +266,10 @@ func (t *translation) member(m *members, cur *shape, known bool, key []byte, see
 }
 
 // groupOf is the group of an apiVersion.
-func groupOf(apiVersion []byte) string {
-	if i := bytes.IndexByte(apiVersion, '/'); i >= 0 {
-		return string(apiVersion[:i])
-	}
-	return ""
+func groupOf(apiVersion []byte) string { return string(groupBytes(apiVersion)) }
+
+func groupBytes(apiVersion []byte) []byte {
+	return apiVersion[:max(0, bytes.IndexByte(apiVersion, '/'))]
 }
 
 // row translates a row of a Table. The object comes behind the cells that are

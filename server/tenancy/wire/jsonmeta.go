@@ -83,7 +83,7 @@ func (t *translation) metadata(k docKind, more *Node) {
 				t.replace(at, nativeName)
 			}
 		case string(key) == "namespace" && isString:
-			namespace = t.text()
+			namespace = t.namespaces.of(t.rawText())
 			native = t.ownNamespace(namespace)
 			if native != namespace {
 				t.replace(at, native)

@@ -19,13 +19,13 @@ func (t *translation) child(m *members, n *Node, key []byte, seen *keys) {
 		t.skip()
 		return
 	}
-	c := n.Fields[string(key)]
+	c := n.field(key)
 	if c == nil {
 		c = directive(n, key)
 	}
 	if c == nil {
 		// Directives of a patch are no keys of a map.
-		if c = n.Fields["*"]; c == nil || len(key) > 0 && key[0] == '$' {
+		if c = n.wildcard(); c == nil || len(key) > 0 && key[0] == '$' {
 			t.skip()
 			return
 		}
@@ -166,10 +166,10 @@ func (t *translation) reference(n *Node) {
 		}
 		switch string(key) {
 		case "kind":
-			kind = t.text()
+			kind = t.kinds.of(t.rawText())
 		case "apiVersion":
-			if g := groupOf(t.rawText()); group == "" {
-				group = g
+			if g := groupBytes(t.rawText()); group == "" {
+				group = t.groups.of(g)
 			}
 		case "apiGroup":
 			if g := t.text(); g != "" {
@@ -191,7 +191,7 @@ func (t *translation) reference(n *Node) {
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		at := t.pos
 		if name := string(key) == "name"; t.peek() == '"' && (name || string(key) == "namespace") {
-			text := t.text()
+			text := t.names.of(t.rawText())
 			if out := t.referred(n.Op, group, kind, name, text); out != text {
 				t.replace(at, out)
 			}

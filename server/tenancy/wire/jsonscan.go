@@ -1,8 +1,8 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -40,6 +40,12 @@ func (s *scanner) malformed(what string) {
 	s.fail(fmt.Errorf("%w: JSON at byte %d: %s", ErrMalformed, s.pos, what))
 }
 
+// cutOff tells that the error is that src ended too early: with what follows
+// it may be well formed.
+func (s *scanner) cutOff() bool {
+	return errors.Is(s.err, ErrMalformed) && s.pos+blanks(s.src[s.pos:]) == len(s.src)
+}
+
 // flush copies everything before end.
 func (s *scanner) flush(end int) {
 	if s.copied < end {
@@ -62,25 +68,19 @@ func (s *scanner) peek() byte {
 }
 
 // skipString goes behind the string that begins here.
-func (s *scanner) skipString() {
+func (s *scanner) skipString() { s.stringBytes() }
+
+// stringBytes goes behind the string that begins here and is what it holds.
+func (s *scanner) stringBytes() (raw []byte, escaped bool) {
 	from := s.pos + 1
-	for i := from; ; {
-		n := bytes.IndexByte(s.src[i:], '"')
-		if n < 0 {
-			s.malformed("a string does not end")
-			return
-		}
-		i += n
-		end := i
-		for end > from && s.src[end-1] == '\\' {
-			end--
-		}
-		i++
-		if (i-1-end)%2 == 0 {
-			s.pos = i
-			return
-		}
+	end, escaped := stringEnd(s.src, from)
+	if end == len(s.src) {
+		s.pos = end
+		s.malformed("a string does not end")
+		return nil, false
 	}
+	s.pos = end + 1
+	return s.src[from:end], escaped
 }
 
 // skip goes behind the value that begins here, whatever it is.
@@ -114,36 +114,13 @@ func (s *scanner) skipLiteral() {
 
 // skipNested goes behind the object or list that begins here.
 func (s *scanner) skipNested() {
-	src, depth := s.src, 0
-	for i := s.pos; i < len(src); {
-		switch src[i] {
-		case '"':
-			// Short strings without escapes are by far the most.
-			i++
-			for i < len(src) && src[i] != '"' && src[i] != '\\' {
-				i++
-			}
-			if i < len(src) && src[i] == '\\' {
-				for s.pos = i - 1; src[s.pos] != '"'; s.pos-- {
-				}
-				if s.skipString(); s.err != nil {
-					return
-				}
-				i = s.pos
-				continue
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				s.pos = i + 1
-				return
-			}
-		}
-		i++
+	end := nestedEnd(s.src, s.pos)
+	if end < 0 {
+		s.pos = len(s.src)
+		s.malformed("an object or a list does not end")
+		return
 	}
-	s.pos = len(src)
-	s.malformed("an object or a list does not end")
+	s.pos = end
 }
 
 // text reads the string that begins here.
@@ -152,12 +129,8 @@ func (s *scanner) text() string { return string(s.rawText()) }
 // rawText is like text; what it returns is only valid until src changes.
 func (s *scanner) rawText() []byte {
 	begin := s.pos
-	s.skipString()
-	if s.err != nil {
-		return nil
-	}
-	raw := s.src[begin+1 : s.pos-1]
-	if bytes.IndexByte(raw, '\\') < 0 {
+	raw, escaped := s.stringBytes()
+	if !escaped {
 		return raw
 	}
 	var out string

@@ -45,6 +45,39 @@ const (
 type Node struct {
 	Op     Op
 	Fields map[string]*Node
+	// some has a bit for the keys of Fields; 0 says nothing.
+	some uint64
+}
+
+// field is what is below a key: most keys are not in Fields, which a bit tells.
+func (n *Node) field(key []byte) *Node {
+	if n.some != 0 && n.some&keyBit(key) == 0 {
+		return nil
+	}
+	return n.Fields[string(key)]
+}
+
+// wildcard is what is below every key.
+func (n *Node) wildcard() *Node {
+	if n.some != 0 && n.some&keyBit("*") == 0 {
+		return nil
+	}
+	return n.Fields["*"]
+}
+
+func keyBit[T string | []byte](key T) uint64 {
+	if len(key) == 0 {
+		return 1
+	}
+	return 1 << ((len(key) + 5*int(key[0]) + 11*int(key[len(key)-1])) % 64)
+}
+
+// compile prepares for field, also below n.
+func (n *Node) compile() {
+	for key, below := range n.Fields {
+		n.some |= keyBit(key)
+		below.compile()
+	}
 }
 
 // Row is one line of the reference table. Path is made of JSON names joined

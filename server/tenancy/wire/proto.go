@@ -29,26 +29,56 @@ const rawExtensionRaw = 1
 // a runtime.Unknown). Objects get a selfLink, items of a list do not: they
 // must not grow, see protostream.go.
 func (p *Projector) Proto(d Direction, r Resource, body []byte) ([]byte, error) {
-	return p.appendEnvelope(make([]byte, 0, len(body)+len(body)/8+256), d, r, body, 0)
+	return (&protoEnvelopes{p: p, d: d, r: r}).append(make([]byte, 0, len(body)+len(body)/8+256), body, 0)
 }
 
-// appendEnvelope appends the translation of a whole message; at is where it
-// lies in what was received, for errors.
-func (p *Projector) appendEnvelope(dst []byte, d Direction, r Resource, body []byte, at int) ([]byte, error) {
+// protoEnvelopes translates whole messages. Most often one has the type of the
+// one before, as in a watch.
+type protoEnvelopes struct {
+	p *Projector
+	d Direction
+	r Resource
+	// typeMeta is what the last envelope said, kind and t are made for that.
+	typeMeta []byte
+	kind     *protoKind
+	t        *protoTranslator
+}
+
+// of prepares for what an envelope says of its type.
+func (c *protoEnvelopes) of(typeMeta []byte, at int) error {
+	if c.t != nil && bytes.Equal(typeMeta, c.typeMeta) {
+		return nil
+	}
+	c.t = nil
+	var e envelope
+	err := e.parseTypeMeta(typeMeta, at)
+	if err != nil {
+		return err
+	}
+	if c.kind, err = c.p.protoKindOf(e.apiVersion, e.kind, c.r); err != nil {
+		return err
+	}
+	c.t = c.p.translator(c.d, c.r, e.apiVersion, e.kind)
+	c.typeMeta = append(c.typeMeta[:0], typeMeta...)
+	return nil
+}
+
+// append appends the translation of a whole message; at is where it lies in
+// what was received, for errors.
+func (c *protoEnvelopes) append(dst, body []byte, at int) ([]byte, error) {
 	if !bytes.HasPrefix(body, []byte(protoMagic)) {
 		return nil, malformed(at, "it does not begin with the prefix of Kubernetes' protobuf")
 	}
-	e, err := parseEnvelope(body[len(protoMagic):], at+len(protoMagic))
+	body, at = body[len(protoMagic):], at+len(protoMagic)
+	typeMeta, typeAt, err := typeMetaOf(body, at)
 	if err != nil {
 		return nil, err
 	}
-	kind, err := p.protoKindOf(e.apiVersion, e.kind, r)
-	if err != nil {
+	if err := c.of(typeMeta, typeAt); err != nil {
 		return nil, err
 	}
-	t := p.translator(d, r, e.apiVersion, e.kind)
 	dst = append(dst, protoMagic...)
-	for s := newScanner(body[len(protoMagic):], at+len(protoMagic)); ; {
+	for s := newScanner(body, at); ; {
 		f, ok, err := s.next()
 		if err != nil {
 			return nil, err
@@ -60,10 +90,12 @@ func (p *Projector) appendEnvelope(dst []byte, d Direction, r Resource, body []b
 			dst = append(dst, f.all...)
 			continue
 		}
-		dst, err = t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendTop(dst, f.value, f.at, kind) })
-		if err != nil {
+		var n nesting
+		dst, n = nest(dst, f)
+		if dst, err = c.t.appendTop(dst, f.value, f.at, c.kind); err != nil {
 			return nil, err
 		}
+		dst = n.end(dst)
 	}
 }
 
@@ -72,30 +104,27 @@ type envelope struct {
 	apiVersion, kind string
 }
 
-// parseEnvelope refuses fields that come twice: which of them counts would be
-// up to whoever reads it.
-func parseEnvelope(b []byte, at int) (envelope, error) {
-	var e envelope
-	seen := map[protowire.Number]bool{}
+// typeMetaOf finds what an envelope says of its type. It refuses fields that come
+// twice: which of them counts would be up to whoever reads it.
+func typeMetaOf(b []byte, at int) (typeMeta []byte, typeAt int, err error) {
+	var seen uint64
 	for s := newScanner(b, at); ; {
 		f, ok, err := s.next()
 		if err != nil || !ok {
-			return e, err
+			return typeMeta, typeAt, err
 		}
 		if f.number > 4 {
 			continue
 		}
-		if seen[f.number] {
-			return e, malformed(f.at, "a field of the envelope comes twice")
+		if seen&(1<<f.number) != 0 {
+			return nil, 0, malformed(f.at, "a field of the envelope comes twice")
 		}
-		seen[f.number] = true
+		seen |= 1 << f.number
 		if f.kind != protowire.BytesType {
-			return e, malformed(f.at, "a field of the envelope has the wrong type")
+			return nil, 0, malformed(f.at, "a field of the envelope has the wrong type")
 		}
 		if f.number == unknownTypeMeta {
-			if err := e.parseTypeMeta(f.value, f.at); err != nil {
-				return e, err
-			}
+			typeMeta, typeAt = f.value, f.at
 		}
 	}
 }
@@ -129,6 +158,11 @@ type protoTranslator struct {
 	v *View
 	// selfLink is what the object's metadata gets.
 	selfLink string
+	// renames tells that the names of the objects themselves are translated.
+	renames bool
+	// What often comes again.
+	namespaces, names, kinds lastText
+	apiVersions              lastGroup
 	// bounded says that nothing may get longer. Only a text can, when what
 	// stands for a hidden name is longer than the name.
 	bounded bool
@@ -140,7 +174,20 @@ func (p *Projector) translator(d Direction, r Resource, apiVersion, kind string)
 		gv, _ := schema.ParseGroupVersion(apiVersion) //nolint:errcheck // it was parsed for the plan
 		t.group, t.kind = gv.Group, kind
 	}
+	t.renames = t.group == "" && t.kind == "Namespace" || t.v.ClusterScoped(t.group, t.kind)
 	return t
+}
+
+// lastGroup spares reading an apiVersion that is the same as the one before.
+type lastGroup struct{ apiVersion, group string }
+
+func (l *lastGroup) of(raw []byte) string {
+	if string(raw) != l.apiVersion {
+		l.apiVersion = string(raw)
+		gv, _ := schema.ParseGroupVersion(l.apiVersion) //nolint:errcheck // what cannot be read names no kind of ours
+		l.group = gv.Group
+	}
+	return l.group
 }
 
 // appendTop appends what the envelope holds.
@@ -160,10 +207,11 @@ func (t *protoTranslator) appendTop(dst, b []byte, at int, k *protoKind) ([]byte
 func (t *protoTranslator) appendObject(dst, b []byte, at int, plan *protoPlan, selfLink bool) ([]byte, error) {
 	t.selfLink, t.v = "", t.projector.View
 	if t.d == Out {
-		namespace, name, err := plan.identity(b, at)
+		rawNamespace, rawName, err := plan.identity(b, at)
 		if err != nil {
 			return nil, err
 		}
+		namespace, name := t.namespaces.of(rawNamespace), t.names.of(rawName)
 		tenant, err := t.owner(namespace, name)
 		if err != nil {
 			return nil, err
@@ -187,8 +235,9 @@ func (t *protoTranslator) appendObject(dst, b []byte, at int, plan *protoPlan, s
 func (t *protoTranslator) appendMessage(dst, b []byte, at int, plan *protoPlan) ([]byte, error) {
 	var seen uint64
 	copied := 0
-	s := newScanner(b, at)
+	s, numbers := newScanner(b, at), plan.numbers()
 	for {
+		s.skipTo(numbers)
 		start := s.position
 		f, ok, err := s.next()
 		if err != nil {
@@ -229,19 +278,26 @@ func (t *protoTranslator) appendMessage(dst, b []byte, at int, plan *protoPlan) 
 
 // appendField appends one field that is in the plan.
 func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) ([]byte, error) {
+	var err error
 	switch {
 	case p.item != nil:
-		return t.appendNested(dst, f, func(dst []byte) ([]byte, error) {
-			return t.appendObject(dst, f.value, f.at, p.item, false)
-		})
+		dst, n := nest(dst, f)
+		if dst, err = t.appendObject(dst, f.value, f.at, p.item, false); err != nil {
+			return nil, err
+		}
+		return n.end(dst), nil
 	case p.meta:
-		return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendMeta(dst, f.value, f.at, p.message) })
+		dst, n := nest(dst, f)
+		if dst, err = t.appendMeta(dst, f.value, f.at, p.message); err != nil {
+			return nil, err
+		}
+		return n.end(dst), nil
 	case t.plain():
 		return append(dst, f.all...), nil
 	case p.named != nil:
 		return t.appendDetails(dst, f, p)
 	case p.message != nil:
-		return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendMessage(dst, f.value, f.at, p.message) })
+		return t.appendNested(dst, f, p.message)
 	case p.keys != nil:
 		return t.appendEntry(dst, f, p)
 	case p.json != nil:
@@ -253,7 +309,11 @@ func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) (
 	case Subject:
 		return t.appendSubject(dst, f, p.ref)
 	case NamespaceSelector:
-		return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendSelector(dst, f.value, f.at) })
+		dst, n := nest(dst, f)
+		if dst, err = t.appendSelector(dst, f.value, f.at); err != nil {
+			return nil, err
+		}
+		return n.end(dst), nil
 	case NamespaceLabels:
 		return t.appendLabel(dst, f, true, false)
 	case Extra:
@@ -262,6 +322,9 @@ func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) (
 			return dst, err
 		}
 		return append(dst, f.all...), nil
+	}
+	if p.op == Text && bytes.IndexByte(f.value, '.') < 0 {
+		return append(dst, f.all...), nil // it mentions no composite name
 	}
 	s, err := t.text(p.op, f.value)
 	if err != nil {
@@ -310,26 +373,39 @@ func (t *protoTranslator) text(op Op, value []byte) (string, error) {
 	return s, nil
 }
 
-// appendNested appends a field whose value f makes, with the right length.
-func (t *protoTranslator) appendNested(dst []byte, f protoValue, value func([]byte) ([]byte, error)) ([]byte, error) {
-	dst = protowire.AppendTag(dst, f.number, protowire.BytesType)
-	reserved := protowire.SizeVarint(uint64(len(f.value)))
-	begin := len(dst)
-	dst = append(dst, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"[:reserved]...)
-	dst, err := value(dst)
+// appendNested appends a message that is a field.
+func (t *protoTranslator) appendNested(dst []byte, f protoValue, plan *protoPlan) ([]byte, error) {
+	dst, n := nest(dst, f)
+	dst, err := t.appendMessage(dst, f.value, f.at, plan)
 	if err != nil {
 		return nil, err
 	}
-	n := len(dst) - begin - reserved
-	if size := protowire.SizeVarint(uint64(n)); size != reserved {
-		if size > reserved {
-			dst = append(dst, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"[:size-reserved]...)
+	return n.end(dst), nil
+}
+
+// nesting is where the length of a field is to be, and how many bytes there are
+// for it.
+type nesting struct{ begin, reserved int }
+
+// nest begins a field whose value is appended next, in place of that of f.
+func nest(dst []byte, f protoValue) ([]byte, nesting) {
+	dst = protowire.AppendTag(dst, f.number, protowire.BytesType)
+	n := nesting{begin: len(dst), reserved: protowire.SizeVarint(uint64(len(f.value)))}
+	return append(dst, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"[:n.reserved]...), n
+}
+
+// end puts the length before the value.
+func (n nesting) end(dst []byte) []byte {
+	length := len(dst) - n.begin - n.reserved
+	if size := protowire.SizeVarint(uint64(length)); size != n.reserved {
+		if size > n.reserved {
+			dst = append(dst, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"[:size-n.reserved]...)
 		}
-		copy(dst[begin+size:], dst[begin+reserved:begin+reserved+n])
-		dst = dst[:begin+size+n]
+		copy(dst[n.begin+size:], dst[n.begin+n.reserved:n.begin+n.reserved+length])
+		dst = dst[:n.begin+size+length]
 	}
-	protowire.AppendVarint(dst[:begin], uint64(n))
-	return dst, nil
+	protowire.AppendVarint(dst[:n.begin], uint64(length))
+	return dst
 }
 
 // appendString appends a field with another string, or as it was.
@@ -390,6 +466,57 @@ func (s *protoScanner) next() (f protoValue, ok bool, err error) {
 	f.all = rest[:n+m]
 	s.position += n + m
 	return f, true, nil
+}
+
+// skipTo goes over fields whose numbers are not in a set. It stops where that
+// is not plain, and next finds out why. Numbers of 63 and more are in every
+// set.
+func (s *protoScanner) skipTo(numbers uint64) {
+	b := s.b
+	for i := s.position; i < len(b); s.position = i {
+		tag := int(b[i])
+		i++
+		if tag >= 0x80 {
+			if i == len(b) || b[i] >= 0x80 {
+				return
+			}
+			tag = tag&0x7f | int(b[i])<<7
+			i++
+		}
+		if number := tag >> 3; number == 0 || number >= 63 || numbers&(1<<number) != 0 {
+			return
+		}
+		switch protowire.Type(tag & 7) {
+		case protowire.BytesType:
+			if i == len(b) {
+				return
+			}
+			length := int(b[i])
+			i++
+			if length >= 0x80 {
+				if i == len(b) || b[i] >= 0x80 {
+					return
+				}
+				length = length&0x7f | int(b[i])<<7
+				i++
+			}
+			i += length
+		case protowire.VarintType:
+			if i == len(b) || b[i] >= 0x80 {
+				return
+			}
+			i++
+		case protowire.Fixed32Type:
+			i += 4
+		case protowire.Fixed64Type:
+			i += 8
+		default:
+			return
+		}
+		if i > len(b) {
+			return
+		}
+	}
 }
 
 func malformed(at int, what string) error {

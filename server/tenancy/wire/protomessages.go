@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/a4s-io/a4s/internal/space"
 )
@@ -42,29 +41,29 @@ const (
 // ownerRef are the numbers of metav1.OwnerReference.
 func ownerRef() *protoRef { return &protoRef{kind: 1, name: 3, apiVersion: 5} }
 
-// identity reads the namespace and the name of an object.
-func (p *protoPlan) identity(b []byte, at int) (namespace, name string, err error) {
+// identity reads the namespace and the name of an object. Its metadata comes
+// once, or the object is refused later.
+func (p *protoPlan) identity(b []byte, at int) (namespace, name []byte, err error) {
 	for s := newScanner(b, at); ; {
+		s.skipTo(p.some)
 		f, ok, err := s.next()
 		if err != nil || !ok {
-			return namespace, name, err
+			return nil, nil, err
 		}
 		if field := p.field(f.number); field == nil || !field.meta {
 			continue
 		}
 		for s := newScanner(f.value, f.at); ; {
+			s.skipTo(1<<metaName | 1<<metaNamespace)
 			f, ok, err := s.next()
-			if err != nil {
-				return "", "", err
-			}
-			if !ok {
-				break
+			if err != nil || !ok {
+				return namespace, name, err
 			}
 			switch f.number {
 			case metaName:
-				name = string(f.value)
+				name = f.value
 			case metaNamespace:
-				namespace = string(f.value)
+				namespace = f.value
 			}
 		}
 	}
@@ -138,7 +137,11 @@ func protoFullPath(r Resource, tenant, namespace, name string) string {
 // appendMeta appends the ObjectMeta of an object. More says what the table has
 // on it beyond the rules for all objects.
 func (t *protoTranslator) appendMeta(dst, b []byte, at int, more *protoPlan) ([]byte, error) {
+	const numbers = 1<<metaName | 1<<metaNamespace | 1<<metaSelfLink | 1<<metaLabels | 1<<metaOwnerReferences
 	for s := newScanner(b, at); ; {
+		start := s.position
+		s.skipTo(numbers | more.numbers())
+		dst = append(dst, b[start:s.position]...)
 		f, ok, err := s.next()
 		if err != nil {
 			return nil, err
@@ -159,13 +162,17 @@ func (t *protoTranslator) appendMeta(dst, b []byte, at int, more *protoPlan) ([]
 		}
 		switch f.number {
 		case metaName:
+			if !t.renames {
+				dst = append(dst, f.all...)
+				continue
+			}
 			name, err := t.v.Name(t.d, t.group, t.kind, string(f.value))
 			if err != nil {
 				return nil, err
 			}
 			dst = appendString(dst, f, name)
 		case metaNamespace:
-			namespace, err := t.v.Namespace(t.d, string(f.value))
+			namespace, err := t.v.Namespace(t.d, t.namespaces.of(f.value))
 			if err != nil {
 				return nil, err
 			}
@@ -199,14 +206,14 @@ func (t *protoTranslator) appendRef(dst []byte, f protoValue, ref *protoRef) ([]
 	if t.plain() {
 		return append(dst, f.all...), nil
 	}
-	kind, group, err := ref.read(f)
+	kind, group, err := t.readRef(ref, f)
 	if err != nil {
 		return nil, err
 	}
 	if group == "" && kind == "ClusterRole" && t.r.Group == rbacGroup {
 		group = rbacGroup // the API server fills it in
 	}
-	return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
+	return t.appendStrings(dst, f, 1<<ref.name|1<<ref.namespace, func(number protowire.Number, s string) (string, error) {
 		switch number {
 		case ref.name:
 			return t.v.Name(t.d, group, kind, s)
@@ -219,11 +226,11 @@ func (t *protoTranslator) appendRef(dst []byte, f protoValue, ref *protoRef) ([]
 
 // appendSubject appends an RBAC subject.
 func (t *protoTranslator) appendSubject(dst []byte, f protoValue, ref *protoRef) ([]byte, error) {
-	kind, _, err := ref.read(f)
+	kind, _, err := t.readRef(ref, f)
 	if err != nil {
 		return nil, err
 	}
-	return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
+	return t.appendStrings(dst, f, 1<<ref.name|1<<ref.namespace, func(number protowire.Number, s string) (string, error) {
 		switch {
 		case number == ref.namespace:
 			return t.v.Namespace(t.d, s)
@@ -236,10 +243,11 @@ func (t *protoTranslator) appendSubject(dst []byte, f protoValue, ref *protoRef)
 	})
 }
 
-// read finds out what a reference is to.
-func (r *protoRef) read(f protoValue) (kind, group string, err error) {
-	var apiVersion string
+// readRef finds out what a reference is to.
+func (t *protoTranslator) readRef(r *protoRef, f protoValue) (kind, group string, err error) {
+	var rawKind, apiVersion, apiGroup []byte
 	for s := newScanner(f.value, f.at); ; {
+		s.skipTo(1<<r.kind | 1<<r.apiVersion | 1<<r.apiGroup)
 		f, ok, err := s.next()
 		if err != nil {
 			return "", "", err
@@ -249,11 +257,11 @@ func (r *protoRef) read(f protoValue) (kind, group string, err error) {
 		}
 		switch f.number {
 		case r.kind:
-			kind = string(f.value)
+			rawKind = f.value
 		case r.apiVersion:
-			apiVersion = string(f.value)
+			apiVersion = f.value
 		case r.apiGroup:
-			group = string(f.value)
+			apiGroup = f.value
 		default:
 			continue
 		}
@@ -261,11 +269,10 @@ func (r *protoRef) read(f protoValue) (kind, group string, err error) {
 			return "", "", malformed(f.at, "a string of a reference has the wrong type")
 		}
 	}
-	if group == "" && apiVersion != "" {
-		gv, _ := schema.ParseGroupVersion(apiVersion) //nolint:errcheck // what cannot be read names no kind of ours
-		group = gv.Group
+	if group = string(apiGroup); group == "" && len(apiVersion) > 0 {
+		group = t.apiVersions.of(apiVersion)
 	}
-	return kind, group, nil
+	return t.kinds.of(rawKind), group, nil
 }
 
 // appendDetails appends the details of a Status.
@@ -291,31 +298,33 @@ func (t *protoTranslator) appendDetails(dst []byte, f protoValue, p *protoField)
 	if kind == "namespaces" || kind == "Namespace" || strings.HasSuffix(name, space.Suffix) {
 		plan = p.named
 	}
-	return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendMessage(dst, f.value, f.at, plan) })
+	return t.appendNested(dst, f, plan)
 }
 
-// appendStrings appends a message with its strings translated by number.
-func (t *protoTranslator) appendStrings(dst []byte, f protoValue, translate func(protowire.Number, string) (string, error)) ([]byte, error) {
-	return t.appendNested(dst, f, func(dst []byte) ([]byte, error) {
-		for s := newScanner(f.value, f.at); ; {
-			f, ok, err := s.next()
-			if err != nil {
-				return nil, err
-			}
-			if !ok {
-				return dst, nil
-			}
-			if f.kind != protowire.BytesType {
-				dst = append(dst, f.all...)
-				continue
-			}
-			text, err := translate(f.number, string(f.value))
-			if err != nil {
-				return nil, err
-			}
-			dst = appendString(dst, f, text)
+// appendStrings appends a message with its strings of some numbers translated.
+func (t *protoTranslator) appendStrings(dst []byte, f protoValue, numbers uint64, translate func(protowire.Number, string) (string, error)) ([]byte, error) {
+	dst, n := nest(dst, f)
+	for s := newScanner(f.value, f.at); ; {
+		start := s.position
+		s.skipTo(numbers)
+		dst = append(dst, s.b[start:s.position]...)
+		f, ok, err := s.next()
+		if err != nil {
+			return nil, err
 		}
-	})
+		if !ok {
+			return n.end(dst), nil
+		}
+		if f.kind != protowire.BytesType {
+			dst = append(dst, f.all...)
+			continue
+		}
+		text, err := translate(f.number, string(f.value))
+		if err != nil {
+			return nil, err
+		}
+		dst = appendString(dst, f, text)
+	}
 }
 
 // entry reads an entry of a map.
@@ -356,7 +365,7 @@ func (t *protoTranslator) appendEntry(dst []byte, f protoValue, p *protoField) (
 	}
 	plan := &protoPlan{}
 	plan.set(entryValue, of)
-	return t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return t.appendMessage(dst, f.value, f.at, plan) })
+	return t.appendNested(dst, f, plan)
 }
 
 // appendLabel appends an entry of labels, or of the matchLabels of a selector.
@@ -370,7 +379,7 @@ func (t *protoTranslator) appendLabel(dst []byte, f protoValue, namespaces, stri
 	case strip && string(key) == space.Label:
 		return dst, nil
 	case namespaces && string(key) == namespaceNameLabel && !t.plain():
-		return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
+		return t.appendStrings(dst, f, 1<<entryValue, func(number protowire.Number, s string) (string, error) {
 			if number != entryValue {
 				return s, nil
 			}
@@ -429,7 +438,7 @@ func (t *protoTranslator) appendRequirement(dst []byte, f protoValue) ([]byte, e
 	if string(key) != namespaceNameLabel {
 		return append(dst, f.all...), nil
 	}
-	return t.appendStrings(dst, f, func(number protowire.Number, s string) (string, error) {
+	return t.appendStrings(dst, f, 1<<requirementValues, func(number protowire.Number, s string) (string, error) {
 		if number != requirementValues {
 			return s, nil
 		}

@@ -19,6 +19,8 @@ import (
 // Fields that are not in it are passed byte by byte.
 type protoPlan struct {
 	fields []*protoField
+	// some are the numbers in fields, see skipTo.
+	some uint64
 	// extras are the numbers of fields with the Op Extra, which have to be
 	// there inwards even if the sender left them out.
 	extras []protowire.Number
@@ -63,7 +65,18 @@ func (p *protoPlan) field(n protowire.Number) *protoField {
 	return p.fields[n]
 }
 
+// numbers are those of the fields that the plan has.
+func (p *protoPlan) numbers() uint64 {
+	if p == nil {
+		return 0
+	}
+	return p.some
+}
+
 func (p *protoPlan) set(n protowire.Number, f *protoField) {
+	if n < 63 {
+		p.some |= 1 << n
+	}
 	for int(n) >= len(p.fields) {
 		p.fields = append(p.fields, nil)
 	}

@@ -283,11 +283,11 @@ func FuzzProto(f *testing.F) {
 			_ = w.Close() //nolint:errcheck // it must not panic
 		}
 		// The parts of a long list, wherever it is cut.
-		s := &protoList{p: p, r: podResource, w: io.Discard, buf: bytes.Clone(body)}
-		if s.begin() == nil && s.t != nil {
+		s := &protoList{p: p, r: podResource, pieces: pieces{w: io.Discard}}
+		if from, err := s.begin(body); err == nil && s.t != nil {
 			for s.left > 0 {
 				before := s.left
-				if s.progress() != nil || s.left == before {
+				if from, err = s.progress(body, from); err != nil || s.left == before {
 					return
 				}
 			}

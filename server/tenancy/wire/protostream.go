@@ -11,7 +11,7 @@ import (
 const (
 	// protoWholeUpTo is the size up to which an answer is translated as a
 	// whole, with exact lengths.
-	protoWholeUpTo = 256 << 10
+	protoWholeUpTo = 64 << 10
 	// protoMaxFrame is more than any object in a watch has.
 	protoMaxFrame = 64 << 20
 	// protoMaxMessage is what a length can be at most.
@@ -27,64 +27,79 @@ const (
 )
 
 // newProtoStream translates an answer while it is written.
-func newProtoStream(p *Projector, r Resource, watch bool, w io.Writer) io.WriteCloser {
+func newProtoStream(p *Projector, r Resource, watch bool, w io.Writer) Stream {
 	if watch {
-		return &protoWatch{p: p, r: r, w: w}
+		return &protoWatch{envelopes: protoEnvelopes{p: p, d: Out, r: r}, pieces: pieces{w: w}}
 	}
-	return &protoList{p: p, r: r, w: w}
+	return &protoList{p: p, r: r, pieces: pieces{w: w}}
 }
 
 // protoWatch translates frames: four bytes with the length, then a WatchEvent.
 type protoWatch struct {
-	p   *Projector
-	r   Resource
-	w   io.Writer
-	buf []byte
+	pieces
+	envelopes protoEnvelopes
+	buf       []byte
 	// read is how many bytes went before buf.
 	read int
-	out  []byte
 	err  error
 }
 
-// Write implements io.Writer. Complete frames go on at once.
+// Write implements io.Writer.
 func (s *protoWatch) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	s.buf = append(s.buf, b...)
-	for s.err == nil && len(s.buf) >= 4 {
-		n := int(binary.BigEndian.Uint32(s.buf))
-		if n > protoMaxFrame {
-			s.err = malformed(s.read, "a frame is too long")
-			break
-		}
-		if len(s.buf) < 4+n {
-			break
-		}
-		s.err = s.frame(s.buf[4 : 4+n])
-		s.read += 4 + n
-		s.buf = append(s.buf[:0], s.buf[4+n:]...)
+	src := b
+	if len(s.buf) > 0 {
+		s.buf = append(s.buf, b...)
+		src = s.buf
 	}
-	if s.err != nil {
-		return 0, s.err
+	from := 0
+	for len(src)-from >= 4 {
+		n := int(binary.BigEndian.Uint32(src[from:]))
+		if n > protoMaxFrame {
+			return 0, s.fail(malformed(s.read, "a frame is too long"))
+		}
+		if len(src)-from < 4+n {
+			break
+		}
+		if err := s.frame(src[from+4 : from+4+n]); err != nil {
+			return 0, s.fail(err)
+		}
+		s.read += 4 + n
+		from += 4 + n
+	}
+	if from > 0 || len(s.buf) == 0 {
+		s.buf = keep(s.buf, src[from:])
 	}
 	return len(b), nil
 }
 
+// fail hands on the events before the one that the error is about.
+func (s *protoWatch) fail(err error) error {
+	s.err = err
+	s.flush() //nolint:errcheck // there is an error already
+	return err
+}
+
 func (s *protoWatch) frame(b []byte) error {
-	out, err := s.p.appendEvent(append(s.out[:0], 0, 0, 0, 0), s.r, b, s.read+4)
+	out := s.room()
+	begin := len(out)
+	out, err := s.envelopes.appendEvent(append(out, 0, 0, 0, 0), b, s.read+4)
 	if err != nil {
 		return err
 	}
+	binary.BigEndian.PutUint32(out[begin:], uint32(len(out)-begin-4))
 	s.out = out
-	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
-	if _, err := s.w.Write(out); err != nil {
-		return err
+	return s.passOn()
+}
+
+// Flush implements Stream.
+func (s *protoWatch) Flush() error {
+	if s.err == nil {
+		s.err = s.flush()
 	}
-	if f, ok := s.w.(interface{ Flush() }); ok {
-		f.Flush()
-	}
-	return nil
+	return s.err
 }
 
 // Close implements io.Closer.
@@ -92,25 +107,25 @@ func (s *protoWatch) Close() error {
 	if s.err == nil && len(s.buf) > 0 {
 		s.err = malformed(s.read+len(s.buf), "the stream ends within a frame")
 	}
-	return s.err
+	return s.Flush()
 }
 
-// appendEvent appends a WatchEvent with its object translated.
-func (p *Projector) appendEvent(dst []byte, r Resource, b []byte, at int) ([]byte, error) {
-	t := &protoTranslator{d: Out}
-	return t.appendOnly(dst, b, at, eventObject, func(dst []byte, f protoValue) ([]byte, error) {
-		return t.appendOnly(dst, f.value, f.at, extensionRaw, func(dst []byte, f protoValue) ([]byte, error) {
+// appendEvent appends a WatchEvent with its object translated: that is a field
+// of a field. Neither may come twice.
+func (c *protoEnvelopes) appendEvent(dst, b []byte, at int) ([]byte, error) {
+	return appendOnly(dst, b, at, eventObject, func(dst []byte, f protoValue) ([]byte, error) {
+		return appendOnly(dst, f.value, f.at, extensionRaw, func(dst []byte, f protoValue) ([]byte, error) {
 			if len(f.value) == 0 {
 				return dst, nil
 			}
-			return p.appendEnvelope(dst, Out, r, f.value, f.at)
+			return c.append(dst, f.value, f.at)
 		})
 	})
 }
 
 // appendOnly appends a message with one field, that must not come twice,
 // translated.
-func (t *protoTranslator) appendOnly(dst, b []byte, at int, number protowire.Number, value func([]byte, protoValue) ([]byte, error)) ([]byte, error) {
+func appendOnly(dst, b []byte, at int, number protowire.Number, value func([]byte, protoValue) ([]byte, error)) ([]byte, error) {
 	seen := false
 	for s := newScanner(b, at); ; {
 		f, ok, err := s.next()
@@ -127,9 +142,12 @@ func (t *protoTranslator) appendOnly(dst, b []byte, at int, number protowire.Num
 			return nil, malformed(f.at, "a message comes twice or has the wrong type")
 		}
 		seen = true
-		if dst, err = t.appendNested(dst, f, func(dst []byte) ([]byte, error) { return value(dst, f) }); err != nil {
+		var n nesting
+		dst, n = nest(dst, f)
+		if dst, err = value(dst, f); err != nil {
 			return nil, err
 		}
+		dst = n.end(dst)
 	}
 }
 
@@ -139,13 +157,12 @@ func (t *protoTranslator) appendOnly(dst, b []byte, at int, number protowire.Num
 // never longer than it was, so the length is kept as it is: what is missing in
 // the end is made up by a field that nobody knows and every reader skips.
 type protoList struct {
+	pieces
 	p *Projector
 	r Resource
-	w io.Writer
 	// buf is what was not translated yet, read is how much went before it.
 	buf  []byte
 	read int
-	out  []byte
 	err  error
 
 	whole bool
@@ -162,109 +179,101 @@ func (s *protoList) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	s.buf = append(s.buf, b...)
-	if !s.whole && s.t == nil && len(s.buf) > protoWholeUpTo {
-		s.err = s.begin()
+	src, from := b, 0
+	if len(s.buf) > 0 {
+		s.buf = append(s.buf, b...)
+		src = s.buf
+	}
+	if !s.whole && s.t == nil && len(src) > protoWholeUpTo {
+		from, s.err = s.begin(src)
 	}
 	if s.t != nil && s.err == nil {
-		s.err = s.progress()
+		from, s.err = s.progress(src, from)
 	}
 	if s.err != nil {
 		return 0, s.err
 	}
+	if from > 0 || len(s.buf) == 0 {
+		s.buf = keep(s.buf, src[from:])
+	}
 	return len(b), nil
 }
 
-// begin writes what comes before the list. The envelope's type has to come
+// begin writes what comes before the list and tells how long it was. The envelope's type has to come
 // first, as every server writes it; if not, the answer is held as a whole.
-func (s *protoList) begin() error {
-	if !bytes.HasPrefix(s.buf, []byte(protoMagic)) {
-		return malformed(0, "it does not begin with the prefix of Kubernetes' protobuf")
+func (s *protoList) begin(src []byte) (from int, err error) {
+	if !bytes.HasPrefix(src, []byte(protoMagic)) {
+		return 0, malformed(0, "it does not begin with the prefix of Kubernetes' protobuf")
 	}
 	var e envelope
 	at := len(protoMagic)
 	for typed := false; ; typed = true {
-		number, kind, n := protowire.ConsumeTag(s.buf[at:])
+		number, kind, n := protowire.ConsumeTag(src[at:])
 		if n < 0 || kind != protowire.BytesType {
-			return malformed(at, "the envelope cannot be read")
+			return 0, malformed(at, "the envelope cannot be read")
 		}
-		length, m := protowire.ConsumeVarint(s.buf[at+n:])
+		length, m := protowire.ConsumeVarint(src[at+n:])
 		if m < 0 || length > protoMaxMessage {
-			return malformed(at+n, "a length cannot be read")
+			return 0, malformed(at+n, "a length cannot be read")
 		}
 		if number == unknownRaw {
 			if !typed {
 				break
 			}
-			return s.beginList(e, at+n+m, int(length))
+			return s.beginList(src[:at+n+m], e, int(length))
 		}
 		end := at + n + m + int(length)
-		if typed || number != unknownTypeMeta || end > len(s.buf) {
+		if typed || number != unknownTypeMeta || end > len(src) {
 			break
 		}
-		if err := e.parseTypeMeta(s.buf[at+n+m:end], at+n+m); err != nil {
-			return err
+		if err := e.parseTypeMeta(src[at+n+m:end], at+n+m); err != nil {
+			return 0, err
 		}
 		at = end
 	}
 	s.whole = true
-	return nil
+	return 0, nil
 }
 
-func (s *protoList) beginList(e envelope, head, length int) error {
+func (s *protoList) beginList(head []byte, e envelope, length int) (from int, err error) {
 	kind, err := s.p.protoKindOf(e.apiVersion, e.kind, s.r)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !kind.list {
 		s.whole = true
-		return nil
+		return 0, nil
 	}
 	s.t = s.p.translator(Out, s.r, e.apiVersion, e.kind)
 	s.t.bounded = true
 	s.items, s.left = kind.object, length
-	if _, err := s.w.Write(s.buf[:head]); err != nil {
-		return err
-	}
-	s.drop(head)
-	return nil
+	s.out = append(s.room(), head...)
+	s.read = len(head)
+	return len(head), nil
 }
 
-// drop forgets the first n bytes of what waits.
-func (s *protoList) drop(n int) {
-	s.read += n
-	s.buf = s.buf[n:]
-}
-
-// progress translates the items that are complete.
-func (s *protoList) progress() error {
-	waiting := s.buf
+// progress translates the items that are complete and tells what comes next.
+func (s *protoList) progress(src []byte, from int) (int, error) {
 	for s.left > 0 {
-		n, err := fieldLength(s.buf, s.left, s.read)
+		n, err := fieldLength(src[from:], s.left, s.read)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if n == 0 {
-			break
+			return from, nil
 		}
-		if err := s.field(s.buf[:n]); err != nil {
-			return err
+		if err := s.field(src[from : from+n]); err != nil {
+			return 0, err
 		}
 		s.left -= n
-		s.drop(n)
-	}
-	// What is left moves to the beginning, so that the buffer does not grow.
-	if len(s.buf) < len(waiting) {
-		s.buf = append(waiting[:0], s.buf...)
-	}
-	if s.left > 0 {
-		return nil
+		s.read += n
+		from += n
 	}
 	if !s.filled {
 		s.filled = true
-		return s.fill()
+		return from, s.fill()
 	}
-	return nil
+	return from, nil
 }
 
 // fieldLength is the length of the field at the beginning of b, 0 if b does
@@ -323,34 +332,41 @@ func (s *protoList) field(b []byte) error {
 	if err != nil {
 		return err
 	}
+	out := s.room()
 	p := s.items.field(f.number)
 	if p == nil {
-		_, err := s.w.Write(b)
-		return err
+		s.out = append(out, b...)
+		return s.passOn()
 	}
 	if f.kind != protowire.BytesType {
 		return malformed(f.at, "an item has the wrong type")
 	}
-	if s.out, err = s.t.appendObject(s.out[:0], f.value, f.at, p.item, false); err != nil {
+	// The length takes as much room as it took.
+	begin := len(out) + len(b) - len(f.value)
+	tag := len(out) + protowire.SizeTag(f.number)
+	width := begin - tag
+	out = append(out, b[:len(b)-len(f.value)]...)
+	if out, err = s.t.appendObject(out, f.value, f.at, p.item, false); err != nil {
 		return err
 	}
-	head := protowire.AppendTag(make([]byte, 0, 24), f.number, protowire.BytesType)
-	width := protowire.SizeVarint(uint64(len(s.out)))
-	saved := s.saved + len(b) - len(head) - width - len(s.out)
-	switch {
-	case saved < 0:
+	n := len(out) - begin
+	saved := s.saved + len(f.value) - n
+	if saved < 0 {
 		return malformed(f.at, "an item got longer")
-	case saved < fillerLeast:
+	}
+	if saved > 0 && saved < fillerLeast {
 		// No field is that short: the length takes more bytes than it needs.
+		out = append(out, "\x00\x00\x00"[:saved]...)
+		copy(out[begin+saved:], out[begin:begin+n])
 		width += saved
 		saved = 0
 	}
-	s.saved = saved
-	if _, err := s.w.Write(appendWide(head, uint64(len(s.out)), width)); err != nil {
-		return err
+	if width < protowire.SizeVarint(uint64(n)) || width > binary.MaxVarintLen64 {
+		return malformed(f.at, "a length cannot be written")
 	}
-	_, err = s.w.Write(s.out)
-	return err
+	appendWide(out[:tag], uint64(n), width)
+	s.saved, s.out = saved, out
+	return s.passOn()
 }
 
 // fillerLeast is the length of the shortest filler: the tag and a length of 0.
@@ -366,13 +382,11 @@ func (s *protoList) fill() error {
 	for protowire.SizeVarint(uint64(length)) > width {
 		width, length = width+1, length-1
 	}
-	if _, err := s.w.Write(appendWide(head, uint64(length), width)); err != nil {
-		return err
-	}
-	zeros := make([]byte, min(length, 16<<10))
+	s.out = append(s.room(), appendWide(head, uint64(length), width)...)
 	for length > 0 {
-		n, err := s.w.Write(zeros[:min(length, len(zeros))])
-		if err != nil {
+		n := min(length, pieceSize)
+		s.out = append(s.room(), make([]byte, n)...)
+		if err := s.passOn(); err != nil {
 			return err
 		}
 		length -= n
@@ -387,6 +401,14 @@ func appendWide(dst []byte, v uint64, width int) []byte {
 		v >>= 7
 	}
 	return append(dst, byte(v))
+}
+
+// Flush implements Stream.
+func (s *protoList) Flush() error {
+	if s.err == nil {
+		s.err = s.flush()
+	}
+	return s.err
 }
 
 // Close implements io.Closer: it writes what was held, and the end of the
@@ -404,7 +426,7 @@ func (s *protoList) Close() error {
 	default:
 		s.err = s.tail()
 	}
-	return s.err
+	return s.Flush()
 }
 
 // tail writes what comes after the list, which must not be another one.
@@ -415,8 +437,8 @@ func (s *protoList) tail() error {
 			return err
 		}
 		if !ok {
-			_, err := s.w.Write(s.buf)
-			return err
+			s.out = append(s.room(), s.buf...)
+			return nil
 		}
 		if f.number == unknownTypeMeta || f.number == unknownRaw {
 			return malformed(f.at, "a field of the envelope comes twice")

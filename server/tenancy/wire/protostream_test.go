@@ -82,8 +82,8 @@ func copyChunks(t testing.TB, w io.WriteCloser, b []byte, chunk int) {
 func TestProtoFillerOfEverySize(t *testing.T) {
 	for saved := range 300 {
 		var out bytes.Buffer
-		s := &protoList{p: protoProjector("t1"), w: &out, saved: saved + fillerLeast}
-		if err := s.fill(); err != nil {
+		s := &protoList{p: protoProjector("t1"), pieces: pieces{w: &out}, saved: saved + fillerLeast}
+		if err := errors.Join(s.fill(), s.flush()); err != nil {
 			t.Fatal(err)
 		}
 		if out.Len() != saved+fillerLeast {
@@ -260,30 +260,6 @@ func TestProtoWatchSplitAnywhere(t *testing.T) {
 		}
 	}
 }
-
-func TestProtoWatchGoesOnAtOnce(t *testing.T) {
-	body := frames(t, metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{
-		Raw: seal(t, "v1", "Pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default.t1"}}),
-	}})
-	out := &flushed{}
-	w := newProtoStream(protoProjector("t1"), podResource, true, out)
-	for i := range 3 {
-		if _, err := w.Write(body); err != nil {
-			t.Fatal(err)
-		}
-		if out.flushes != i+1 || out.Len() == 0 {
-			t.Fatalf("%d flushes after %d events", out.flushes, i+1)
-		}
-		out.Reset()
-	}
-}
-
-type flushed struct {
-	bytes.Buffer
-	flushes int
-}
-
-func (f *flushed) Flush() { f.flushes++ }
 
 func BenchmarkProtoPodList(b *testing.B) {
 	composite, _ := podList(5000, "t1")

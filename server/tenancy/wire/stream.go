@@ -5,14 +5,24 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"sync"
 )
 
 const protoMedia = "application/vnd.kubernetes.protobuf"
 
+// Stream is an answer that is translated while it is written. What is written
+// to it is not kept.
+type Stream interface {
+	io.WriteCloser
+	// Flush hands on what was translated. Without it that is done in large
+	// pieces.
+	Flush() error
+}
+
 // Stream translates an answer outwards while it is written to what Stream
 // returns. After an error nothing more is written to w. Media is the media
 // type of the answer, its parameters do not matter.
-func (p *Projector) Stream(media string, r Resource, watch bool, w io.Writer) (io.WriteCloser, error) {
+func (p *Projector) Stream(media string, r Resource, watch bool, w io.Writer) (Stream, error) {
 	base, _, err := mime.ParseMediaType(media)
 	if err != nil {
 		return nil, fmt.Errorf("the media type %q cannot be read: %w", media, err)
@@ -21,13 +31,63 @@ func (p *Projector) Stream(media string, r Resource, watch bool, w io.Writer) (i
 	case base == protoMedia:
 		return newProtoStream(p, r, watch, w), nil
 	case base == "application/json" && watch:
-		return &jsonWatch{t: p.json(Out, r), w: w}, nil
+		return &jsonWatch{t: p.json(Out, r), pieces: pieces{w: w}}, nil
 	case base == "application/json":
-		return &jsonList{p: p, t: p.json(Out, r), w: w}, nil
+		return &jsonList{p: p, t: p.json(Out, r), pieces: pieces{w: w}}, nil
 	case base == "application/yaml" && !watch:
 		return &yamlAnswer{p: p, r: r, w: w}, nil
 	}
 	return nil, fmt.Errorf("answers of the media type %q cannot be translated", media)
+}
+
+const (
+	// pieceSize is how much is gathered before it is handed on: each piece has
+	// a price in HTTP/2 and TLS.
+	pieceSize = 32 << 10
+	// pieceRoom is how much a piece gets by what comes last.
+	pieceRoom = 8 << 10
+)
+
+// spare are buffers for pieces. A watch that waits for events has none.
+var spare = sync.Pool{New: func() any { return new([pieceSize + pieceRoom]byte) }}
+
+// pieces gathers what is translated, in out, and hands it on in large pieces.
+type pieces struct {
+	w   io.Writer
+	out []byte
+	own *[pieceSize + pieceRoom]byte
+}
+
+// room is where to append to; what is returned must be put back in out.
+func (p *pieces) room() []byte {
+	if p.out == nil {
+		p.own = spare.Get().(*[pieceSize + pieceRoom]byte) //nolint:errcheck // nothing else is in it
+		p.out = p.own[:0]
+	}
+	return p.out
+}
+
+// passOn hands on a piece that is large enough.
+func (p *pieces) passOn() error {
+	if len(p.out) < pieceSize {
+		return nil
+	}
+	_, err := p.w.Write(p.out)
+	p.out = p.out[:0]
+	return err
+}
+
+// flush hands on everything and gives the buffer back.
+func (p *pieces) flush() error {
+	var err error
+	if len(p.out) > 0 {
+		_, err = p.w.Write(p.out)
+	}
+	if p.own != nil {
+		spare.Put(p.own)
+	}
+	p.out, p.own = nil, nil
+	return err
 }
 
 // yamlAnswer holds the whole answer: YAML cannot be translated in parts.
@@ -40,6 +100,9 @@ type yamlAnswer struct {
 
 // Write implements io.Writer.
 func (s *yamlAnswer) Write(b []byte) (int, error) { return s.buf.Write(b) }
+
+// Flush implements Stream.
+func (s *yamlAnswer) Flush() error { return nil }
 
 // Close implements io.Closer: it writes the answer.
 func (s *yamlAnswer) Close() error {
@@ -98,12 +161,14 @@ func (s *splitter) scan(b []byte, from int, stop func(c byte, depth int) bool) (
 
 // jsonWatch translates the events of a watch, each as soon as it is complete.
 type jsonWatch struct {
-	t       *translation
-	w       io.Writer
-	split   splitter
+	pieces
+	t   *translation
+	err error
+	// buf is what is there of an event that is not complete. Split looks for
+	// its end and went over the first scanned bytes.
 	buf     []byte
+	split   splitter
 	scanned int
-	err     error
 }
 
 // Write implements io.Writer.
@@ -111,34 +176,87 @@ func (s *jsonWatch) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	s.buf = append(s.buf, b...)
-	from := 0
-	for {
-		end, ok := s.split.scan(s.buf, s.scanned, func(c byte, depth int) bool { return depth <= 1 && (c == '}' || c == ']') })
-		if !ok {
-			s.scanned = end
-			break
-		}
-		s.scanned = end + 1
-		if s.err = s.event(s.buf[from:s.scanned]); s.err != nil {
-			return 0, s.err
-		}
-		from = s.scanned
+	src := b
+	if len(s.buf) > 0 {
+		s.buf = append(s.buf, b...)
+		src = s.buf
 	}
-	s.scanned -= from
-	s.buf = append(s.buf[:0], s.buf[from:]...)
+	from, err := s.events(src)
+	if err == nil {
+		err = s.passOn()
+	}
+	if err != nil {
+		return 0, s.fail(err)
+	}
+	s.buf = keep(s.buf, src[from:])
 	return len(b), nil
 }
 
-// event writes one event.
-func (s *jsonWatch) event(b []byte) error {
+// fail hands on the events before the one that the error is about.
+func (s *jsonWatch) fail(err error) error {
+	s.err = err
+	s.flush() //nolint:errcheck // there is an error already
+	return err
+}
+
+// keep puts what was not used in a buffer, of which it may be a part.
+func keep(buf, rest []byte) []byte {
+	if len(rest) == 0 {
+		return nil
+	}
+	return append(buf[:0], rest...)
+}
+
+// events writes the events that are complete and tells where the next begins.
+// Most often an event is written at once, so its end is not looked for.
+func (s *jsonWatch) events(src []byte) (from int, err error) {
+	for {
+		if s.scanned == 0 {
+			if from += blanks(src[from:]); from == len(src) {
+				return from, nil
+			}
+			n, complete, err := s.event(src[from:])
+			if err != nil {
+				return 0, err
+			}
+			if from += n; complete {
+				continue
+			}
+			s.split, s.scanned = splitter{}, from
+		}
+		end, ok := s.split.scan(src, s.scanned, func(c byte, depth int) bool { return depth <= 1 && (c == '}' || c == ']') })
+		if !ok {
+			s.scanned = len(src) - from
+			return from, nil
+		}
+		if _, complete, err := s.event(src[from : end+1]); err != nil {
+			return 0, err
+		} else if !complete {
+			return 0, fmt.Errorf("%w: an event cannot be read", ErrMalformed)
+		}
+		from, s.scanned = end+1, 0
+	}
+}
+
+// blanks is how much white space there is at the beginning.
+func blanks(b []byte) int {
+	for i, c := range b {
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// event appends the event at the beginning of b to the output and tells how
+// long it was, or that it is not complete.
+func (s *jsonWatch) event(b []byte) (n int, complete bool, err error) {
 	t := s.t
-	t.begin(b)
+	t.begin(b, s.room())
 	if t.peek() != '{' {
 		t.malformed("an event was expected")
-		return t.err
+		return 0, false, t.err
 	}
-	t.copied = t.pos
 	m := t.open()
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		if string(key) == "object" {
@@ -147,24 +265,29 @@ func (s *jsonWatch) event(b []byte) error {
 		}
 		t.skip()
 	}
-	out, err := t.result()
-	if err != nil {
-		return err
+	if t.err != nil {
+		if t.cutOff() {
+			return 0, false, nil
+		}
+		return 0, false, t.err
 	}
-	t.dst = append(out, '\n')
-	if _, err := s.w.Write(t.dst); err != nil {
-		return err
+	t.flush(t.pos)
+	s.out = append(t.dst, '\n')
+	return t.pos, true, nil
+}
+
+// Flush implements Stream.
+func (s *jsonWatch) Flush() error {
+	if s.err == nil {
+		s.err = s.flush()
 	}
-	if f, ok := s.w.(interface{ Flush() }); ok {
-		f.Flush()
-	}
-	return nil
+	return s.err
 }
 
 // Close implements io.Closer.
 func (s *jsonWatch) Close() error {
-	if s.err == nil && len(bytes.TrimSpace(s.buf)) > 0 {
+	if s.err == nil && blanks(s.buf) < len(s.buf) {
 		s.err = fmt.Errorf("%w: the stream ends within an event", ErrMalformed)
 	}
-	return s.err
+	return s.Flush()
 }

@@ -6,6 +6,10 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 func TestStreamSplitAnywhere(t *testing.T) {
@@ -78,15 +82,13 @@ func TestStreamSplitAnywhere(t *testing.T) {
 	}
 }
 
-// counter counts what passes and how much came at once.
-type counter struct{ total, flushes int }
+// counter counts what passes.
+type counter struct{ total int }
 
 func (c *counter) Write(b []byte) (int, error) {
 	c.total += len(b)
 	return len(b), nil
 }
-
-func (c *counter) Flush() { c.flushes++ }
 
 func TestStreamHoldsOneItem(t *testing.T) {
 	item := jsonPods(t, 1)
@@ -112,7 +114,7 @@ func TestStreamHoldsOneItem(t *testing.T) {
 		write(string(item[100:]))
 		written += len(item)
 		held := s.(*jsonList)
-		if size := cap(held.buf) + cap(held.out) + cap(held.t.dst); size > 256<<10 {
+		if size := cap(held.buf) + cap(held.out); size > 256<<10 {
 			t.Fatalf("%d bytes are held", size)
 		}
 		if written-out.total > 64<<10 {
@@ -173,23 +175,58 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-func TestStreamFlushesEvents(t *testing.T) {
-	out := &counter{}
-	s, err := protoProjector("t1").Stream("application/json;stream=watch", podKind(), true, out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const event = `{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"d.t1"}}}`
-	for i := 1; i < 4; i++ {
-		if _, err := io.WriteString(s, event); err != nil { // without the newline
-			t.Fatal(err)
-		}
-		if out.flushes != i {
-			t.Fatalf("%d events are out after %d", out.flushes, i)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+// TestWatchIsFlushed: an event is out when upstream flushes, and many of them
+// are out without; a watch that waits for events holds no buffers.
+func TestWatchIsFlushed(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "d.t1"}}
+	for media, event := range map[string][]byte{
+		"application/json;stream=watch": []byte(`{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"d.t1"}}}`), // without the newline
+		protoMedia + ";stream=watch":    frames(t, metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(t, "v1", "Pod", pod)}}),
+	} {
+		t.Run(media, func(t *testing.T) {
+			var out bytes.Buffer
+			s, err := protoProjector("t1").Stream(media, podKind(), true, &out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write := func(b []byte) {
+				t.Helper()
+				if _, err := s.Write(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			size := 0
+			for range 3 {
+				write(event)
+				if err := s.Flush(); err != nil || out.Len() <= size {
+					t.Fatalf("after a flush %d bytes are out, were %d: %v", out.Len(), size, err)
+				}
+				size = out.Len()
+			}
+			each := size / 3
+			for range 4 * pieceSize / each {
+				write(event)
+			}
+			if lag := 4*pieceSize - (out.Len() - size); lag < 0 || lag > pieceSize+each {
+				t.Errorf("%d bytes lag behind", lag)
+			}
+			if err := s.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			switch s := s.(type) {
+			case *jsonWatch:
+				if s.own != nil || s.out != nil || s.buf != nil {
+					t.Error("the watch holds a buffer")
+				}
+			case *protoWatch:
+				if s.own != nil || s.out != nil || s.buf != nil {
+					t.Error("the watch holds a buffer")
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 

@@ -3,11 +3,7 @@ package wire
 import (
 	"bytes"
 	"fmt"
-	"io"
 )
-
-// writeFrom is how much is gathered before it is written.
-const writeFrom = 16 << 10
 
 // stage is which part of a list comes next.
 type stage int
@@ -22,18 +18,20 @@ const (
 // jsonList translates an answer that is no watch. Of a list, and of the rows
 // of a Table, one item at a time is held; everything else is held as a whole.
 type jsonList struct {
+	pieces
 	p     *Projector
 	t     *translation
-	w     io.Writer
-	split splitter
 	stage stage
-	// buf is what was not translated yet; of it, scanned bytes were gone over.
+	rows  bool
+	count int
+	// behind tells that an item came and what is behind it is next.
+	behind bool
+	err    error
+	// buf is what was not translated yet. Split looks for the end of the head,
+	// or of an item that is not complete, and went over scanned bytes of it.
 	buf     []byte
+	split   splitter
 	scanned int
-	rows    bool
-	count   int
-	out     []byte
-	err     error
 }
 
 // Write implements io.Writer.
@@ -41,50 +39,100 @@ func (s *jsonList) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	s.buf = append(s.buf, b...)
-	if s.err = s.progress(); s.err == nil && len(s.out) >= writeFrom {
-		s.err = s.send()
+	src := b
+	if len(s.buf) > 0 {
+		s.buf = append(s.buf, b...)
+		src = s.buf
 	}
-	if s.err != nil {
-		return 0, s.err
+	from, err := 0, error(nil)
+	if s.stage == inHead {
+		from, err = s.begin(src)
+	}
+	if s.stage == inItems && err == nil {
+		from, err = s.items(src, from)
+	}
+	if err == nil {
+		err = s.passOn()
+	}
+	if s.err = err; err != nil {
+		return 0, err
+	}
+	if from > 0 || len(s.buf) == 0 {
+		s.buf = keep(s.buf, src[from:])
 	}
 	return len(b), nil
 }
 
-func (s *jsonList) progress() error {
-	from := 0
-	for s.stage == inHead || s.stage == inItems {
-		end, ok := s.split.scan(s.buf, s.scanned, s.stops)
+// begin looks for the first item and tells where it begins.
+func (s *jsonList) begin(src []byte) (from int, err error) {
+	for s.stage == inHead {
+		end, ok := s.split.scan(src, s.scanned, s.stops)
 		if !ok {
 			s.scanned = end
-			break
+			return 0, nil
 		}
-		c := s.buf[end]
 		s.scanned = end + 1
-		var err error
-		switch {
-		case s.stage == inHead && c == '}':
+		if src[end] == '}' {
 			s.stage = inWhole
-		case s.stage == inHead:
-			if err = s.head(s.buf[:s.scanned]); err == nil && s.stage == inItems {
-				from = s.scanned
-			}
-		default:
-			if err = s.item(s.buf[from:end], c == ']'); err == nil && c == ']' {
-				// The bracket goes with the tail.
-				s.stage, s.scanned = inTail, end
-			}
-			from = s.scanned
+		} else if err := s.head(src[:s.scanned]); err != nil {
+			return 0, err
 		}
+	}
+	if s.stage == inItems {
+		from, s.scanned = s.scanned, 0
+	}
+	return from, nil
+}
+
+// items translates the items that are complete and tells where the next one
+// begins, or the tail. Most often an item is written at once, so its end is
+// not looked for.
+func (s *jsonList) items(src []byte, from int) (int, error) {
+	for {
+		if s.scanned == 0 {
+			if from += blanks(src[from:]); from == len(src) {
+				return from, nil
+			}
+			c := src[from]
+			switch {
+			case c == ']' && (s.behind || s.count == 0):
+				s.stage = inTail
+				return from, nil
+			case c == ',' && s.behind:
+				s.behind = false
+				from++
+				continue
+			case s.behind:
+				return 0, fmt.Errorf("%w: a comma or the end of the list was expected", ErrMalformed)
+			case c == ',' || c == ']':
+				return 0, fmt.Errorf("%w: an item of the list is missing", ErrMalformed)
+			}
+			n, complete, err := s.item(src[from:])
+			if err != nil {
+				return 0, err
+			}
+			if from += n; complete {
+				if err := s.passOn(); err != nil {
+					return 0, err
+				}
+				continue
+			}
+			s.split, s.scanned = splitter{depth: 2}, from
+		}
+		end, ok := s.split.scan(src, s.scanned, s.stops)
+		if !ok {
+			s.scanned = len(src) - from
+			return from, nil
+		}
+		n, complete, err := s.item(src[from : end+1])
 		if err != nil {
-			return err
+			return 0, err
 		}
+		if !complete {
+			return 0, fmt.Errorf("%w: an item cannot be read", ErrMalformed)
+		}
+		from, s.scanned = from+n, 0
 	}
-	if from > 0 {
-		s.scanned -= from
-		s.buf = append(s.buf[:0], s.buf[from:]...)
-	}
-	return nil
 }
 
 // stops is where a stage may end: the list in the document, a comma or the
@@ -100,7 +148,7 @@ func (s *jsonList) stops(c byte, depth int) bool {
 // a list or a Table, and translates it then. Other lists are passed over.
 func (s *jsonList) head(b []byte) error {
 	t := s.t
-	t.begin(append(append([]byte(nil), b...), "]}"...))
+	t.begin(append(append([]byte(nil), b...), "]}"...), nil)
 	if t.peek() != '{' {
 		s.stage = inWhole
 		return nil
@@ -133,54 +181,51 @@ func (s *jsonList) head(b []byte) error {
 	default:
 		return nil // some other list, as the columns of a Table
 	}
-	t.begin(t.src)
+	t.begin(t.src, nil)
 	t.document(docKind{})
 	out, err := t.result()
 	if err != nil {
 		return err
 	}
-	s.out = append(s.out, bytes.TrimSuffix(out, []byte("]}"))...)
+	s.out = append(s.room(), bytes.TrimSuffix(out, []byte("]}"))...)
 	s.stage = inItems
 	return nil
 }
 
-// item translates what is between two separators.
-func (s *jsonList) item(b []byte, last bool) error {
-	if b = bytes.TrimSpace(b); len(b) == 0 {
-		if last && s.count == 0 {
-			return nil
-		}
-		return fmt.Errorf("%w: an item of the list is missing", ErrMalformed)
+// item appends the item at the beginning of b to the output and tells how long
+// it was, or that it is not complete.
+func (s *jsonList) item(b []byte) (n int, complete bool, err error) {
+	out := s.room()
+	if s.count > 0 {
+		out = append(out, ',')
 	}
 	t := s.t
-	t.begin(b)
+	t.begin(b, out)
 	if s.rows {
 		t.row()
 	} else {
 		t.document(docKind{})
 	}
-	if t.err == nil && t.peek() != 0 {
-		t.malformed("something follows an item")
+	switch {
+	case t.err != nil && t.cutOff(), t.err == nil && t.pos == len(b) && b[0] != '{' && b[0] != '[' && b[0] != '"':
+		// A literal may go on.
+		return 0, false, nil
+	case t.err != nil:
+		return 0, false, t.err
 	}
-	out, err := t.result()
-	if err != nil {
-		return err
-	}
-	if s.count > 0 {
-		s.out = append(s.out, ',')
-	}
+	t.flush(t.pos)
+	s.out = t.dst
 	s.count++
-	s.out = append(s.out, out...)
-	if len(s.out) >= writeFrom {
-		return s.send()
-	}
-	return nil
+	s.behind = true
+	return t.pos, true, nil
 }
 
-func (s *jsonList) send() error {
-	_, err := s.w.Write(s.out)
-	s.out = s.out[:0]
-	return err
+// Flush implements Stream.
+func (s *jsonList) Flush() error {
+	if s.err == nil {
+		s.err = s.flush()
+	}
+	return s.err
 }
 
 // Close implements io.Closer: it writes what is left.
@@ -196,13 +241,10 @@ func (s *jsonList) Close() error {
 	default:
 		var out []byte
 		if out, s.err = s.p.JSON(Out, s.t.r, s.buf); s.err == nil {
-			s.out = append(s.out, out...)
+			_, s.err = s.w.Write(out)
 		}
 	}
-	if s.err == nil {
-		s.err = s.send()
-	}
-	return s.err
+	return s.Flush()
 }
 
 // saysKind is the kind in the document that begins here.
@@ -227,7 +269,7 @@ func (s *jsonList) tail() error {
 		begin, k = `{"rows":[`, docKind{group: metaGroup, kind: "Table"}
 	}
 	t := s.t
-	t.begin(append([]byte(begin), s.buf...))
+	t.begin(append([]byte(begin), s.buf...), nil)
 	if said := t.saysKind(); said != "" && t.shape(docKind{k.group, said}, true).form != t.shape(k, true).form {
 		// An object with a field called items, whose kind came too late.
 		t.malformed("the document is no list")
@@ -238,7 +280,7 @@ func (s *jsonList) tail() error {
 	}
 	out, err := t.result()
 	if err == nil {
-		s.out = append(s.out, bytes.TrimPrefix(out, []byte(begin))...)
+		s.out = append(s.room(), bytes.TrimPrefix(out, []byte(begin))...)
 	}
 	return err
 }

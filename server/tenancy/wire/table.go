@@ -21,6 +21,9 @@ func NewTable() *Table {
 		}
 		t.nodes[key].add(strings.Split(r.Path, "."), r.Op)
 	}
+	for _, n := range t.nodes {
+		n.compile()
+	}
 	return t
 }
 
