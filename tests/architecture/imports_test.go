@@ -115,6 +115,8 @@ var bans = []ban{
 		why: "manifests are bytes; their tests must build in seconds"},
 	{from: "embedded/shim", to: "k8s.io",
 		why: "one shim runs beside every pod: each package in it costs memory once a pod"},
+	{from: ".", except: []string{"tests"}, to: module + "/tests",
+		why: "what tests are made of may end the process and assumes a machine of its own"},
 	{from: ".", except: []string{"embedded/shim"}, to: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin",
 		why: "its init registers the shim's task service as a plugin of the containerd in the same process, which then does not start"},
 }
@@ -154,6 +156,8 @@ func TestBansFind(t *testing.T) {
 		{"internal/x", "k8s.io/kubernetes/pkg/apis/core", true},
 		{"internal/x", "k8s.io/client-go/rest", false},
 		{"agent/x", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin", true},
+		{"server/x", module + "/tests/planes", true},
+		{"tests/x", module + "/tests/planes", false},
 		{"embedded/shim", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin", false},
 	} {
 		p := goPackage{ImportPath: module + "/" + tc.pkg, Deps: []string{"fmt", tc.dep}}

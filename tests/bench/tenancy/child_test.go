@@ -15,10 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/sirupsen/logrus"
-	"github.com/vishvananda/netlink"
 
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/component"
@@ -26,19 +24,17 @@ import (
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/logging"
 	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/server"
 	"github.com/a4s-io/a4s/server/apiserver"
 	"github.com/a4s-io/a4s/server/controllers"
 	"github.com/a4s-io/a4s/server/datastore"
+	"github.com/a4s-io/a4s/tests/planes"
 )
 
 const (
 	// childName is the name under which the test binary is a server.
 	childName = "a4s-bench-server"
-	// address is that of the machine, as far as a server knows.
-	address = "192.0.2.1"
-	// deadline bounds the start of a server and every wait.
-	deadline = 3 * time.Minute
+	address   = planes.Address
+	deadline  = planes.Deadline
 )
 
 // The servers that a child can be.
@@ -68,13 +64,10 @@ func TestMain(m *testing.M) {
 // serve runs a server and answers the commands on its standard input until
 // that ends.
 func serve(mode, dir string) error {
-	if _, err := logging.Setup(logging.Options{Output: os.Stderr}); err != nil {
+	if err := planes.Prepare(); err != nil {
 		return err
 	}
-	if err := network(); err != nil {
-		return fmt.Errorf("setting up the network: %w", err)
-	}
-	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	group := planes.NewGroup()
 	defer group.Stop() //nolint:errcheck // the process ends
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
@@ -82,26 +75,11 @@ func serve(mode, dir string) error {
 		if err := startUpstream(ctx, group, dir); err != nil {
 			return err
 		}
-	} else if _, err := server.Start(ctx, group, settings(dir, mode), net.ParseIP(address)); err != nil {
+	} else if _, err := planes.Run(ctx, group, settings(dir, mode)); err != nil {
 		return err
 	}
 	fmt.Println("ready")
 	return answer(os.Stdin, os.Stdout)
-}
-
-func network() error {
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return err
-	}
-	a, err := netlink.ParseAddr(address + "/32")
-	if err != nil {
-		return err
-	}
-	if err := netlink.AddrReplace(lo, a); err != nil {
-		return err
-	}
-	return netlink.LinkSetUp(lo)
 }
 
 // answer obeys the benchmark: usage, gc (and usage), profile FILE, end.
@@ -171,20 +149,7 @@ func writeHeap(path string) error {
 
 // settings are those of a4s.
 func settings(dir, mode string) *config.Server {
-	cfg := &config.Server{
-		DisableAgent:         true,
-		HTTPSListenPort:      6443,
-		ClusterCIDR:          "10.42.0.0/16",
-		ServiceCIDR:          "10.43.0.0/16",
-		ServiceNodePortRange: "30000-32767",
-		ClusterDNS:           "10.43.0.10",
-		ClusterDomain:        "cluster.local",
-		FlannelBackend:       "vxlan",
-		WriteKubeconfig:      filepath.Join(dir, "admin.yaml"),
-		WriteKubeconfigMode:  "600",
-	}
-	cfg.Agent.DataDir = dir
-	cfg.Agent.NodeName = "server"
+	cfg := planes.Settings(dir)
 	if mode == withTenants {
 		cfg.DisableScheduler = true
 		cfg.KubeControllerManagerArgs = []string{fewControllers}

@@ -3,16 +3,8 @@ package tenancy
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -27,13 +19,12 @@ import (
 	"github.com/vishvananda/netns"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/tests/planes"
 )
 
 // child is a running server.
@@ -166,31 +157,7 @@ func (c *child) dial(ctx context.Context, network, addr string) (net.Conn, error
 // user is a client configuration with a certificate of these organizations.
 func (c *child) user(b *testing.B, name string, organizations ...string) *rest.Config {
 	b.Helper()
-	ca, err := tls.LoadX509KeyPair(c.files.ClientCA.Cert, c.files.ClientCA.Key)
-	if err != nil {
-		b.Fatal(err)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()),
-		Subject:      pkix.Name{CommonName: name, Organization: organizations},
-		NotBefore:    time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, ca.Leaf, key.Public(), ca.PrivateKey)
-	if err != nil {
-		b.Fatal(err)
-	}
-	private, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return c.config(b, rest.TLSClientConfig{
-		CertData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		KeyData:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
-	})
+	return c.config(b, planes.Certificate(b, c.files, name, organizations, nil))
 }
 
 // clusterAdmin is a user of the system who may do everything because a role
@@ -211,7 +178,7 @@ func (c *child) clusterAdmin(b *testing.B) *rest.Config {
 		b.Fatal(err)
 	}
 	cfg := c.user(b, name)
-	waitAccount(b, cfg, "default")
+	planes.AwaitAccount(b, cfg, "default")
 	return cfg
 }
 
@@ -228,28 +195,11 @@ func (c *child) tenants(b *testing.B) *tenantclient.Client {
 // tenant makes a tenant that has an administrator and returns his access.
 func (c *child) tenant(b *testing.B, name string) *rest.Config {
 	b.Helper()
-	if _, err := c.tenants(b).Create(b.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
-	cfg := c.user(b, "admin", "tenant:"+name)
-	waitAccount(b, cfg, "default")
+	planes.CreateTenant(b, c.admin, name)
+	user, organizations := planes.AdminOf(name)
+	cfg := c.user(b, user, organizations...)
+	planes.AwaitAccount(b, cfg, "default")
 	return cfg
-}
-
-// waitAccount waits until pods can be made in a namespace.
-func waitAccount(b *testing.B, cfg *rest.Config, namespace string) {
-	b.Helper()
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	var last error
-	if err := wait.PollUntilContextTimeout(b.Context(), 20*time.Millisecond, deadline, true, func(ctx context.Context) (bool, error) {
-		_, last = client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
-		return last == nil, nil
-	}); err != nil {
-		b.Fatalf("waiting for the service account of %s: %v", namespace, last)
-	}
 }
 
 // clients are one of the administrator and one without an identity.

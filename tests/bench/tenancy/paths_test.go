@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/tests/planes"
 )
 
 const (
@@ -276,7 +278,7 @@ func namespace(b *testing.B, cfg *rest.Config, name string) {
 	if _, err := client.CoreV1().Namespaces().Create(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	waitAccount(b, cfg, name)
+	planes.AwaitAccount(b, cfg, name)
 }
 
 // watchList streams the list as events, again and again for a slice.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/a4s-io/a4s/tests/planes"
 )
 
 // foreignGets are the ways in which a tenant can ask for what is another
@@ -65,9 +67,9 @@ func BenchmarkForeignGet(b *testing.B) {
 			}
 		}
 		makeTenant(b.Context(), b, tenants, name)
-		waitAccount(b, server.user(b, "admin", "tenant:"+name), "default")
+		planes.AwaitAccount(b, server.user(b, "admin", "tenant:"+name), "default")
 	}
-	waitAccount(b, other.config, fmt.Sprintf("canary-%d", names-1))
+	planes.AwaitAccount(b, other.config, fmt.Sprintf("canary-%d", names-1))
 	server.settled(b)
 
 	random := rand.New(rand.NewPCG(1, 2))

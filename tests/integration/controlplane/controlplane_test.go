@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,15 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
-	"github.com/vishvananda/netlink"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -34,88 +28,36 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/join"
-	"github.com/a4s-io/a4s/internal/logging"
 	"github.com/a4s-io/a4s/internal/nstest"
-	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/server"
+	"github.com/a4s-io/a4s/tests/planes"
 )
 
-// deadline bounds every wait of these tests.
-const deadline = 90 * time.Second
-
-// address is that of the machine, as far as these tests go.
-const address = "192.0.2.1"
+const deadline = planes.Deadline
 
 type plane struct {
-	*server.Running
+	*planes.Plane
 	group  *component.Group
 	cfg    *config.Server
 	client kubernetes.Interface
 }
 
 func settings(dir string) *config.Server {
-	cfg := &config.Server{
-		DisableAgent:         true,
-		HTTPSListenPort:      6443,
-		ClusterCIDR:          "10.42.0.0/16",
-		ServiceCIDR:          "10.43.0.0/16",
-		ServiceNodePortRange: "30000-32767",
-		ClusterDNS:           "10.43.0.10",
-		ClusterDomain:        "cluster.local",
-		FlannelBackend:       "vxlan",
-		WriteKubeconfig:      filepath.Join(dir, "admin.yaml"),
-		WriteKubeconfigMode:  "600",
-		AuditLogPath:         filepath.Join(dir, "audit.log"),
-		SecretsEncryption:    true,
-	}
-	cfg.Agent.DataDir = dir
-	cfg.Agent.NodeName = "server"
+	cfg := planes.Settings(dir)
+	cfg.AuditLogPath = filepath.Join(dir, "audit.log")
+	cfg.SecretsEncryption = true
 	return cfg
 }
 
 func start(t *testing.T, cfg *config.Server) *plane {
 	t.Helper()
-	if _, err := logging.Setup(logging.Options{Output: os.Stderr}); err != nil {
-		t.Fatal(err)
-	}
-	addAddress(t)
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	p := &plane{group: component.NewGroup(logrus.NewEntry(logrus.StandardLogger())), cfg: cfg}
-	t.Cleanup(func() { _ = p.group.Stop() })
-	var err error
-	if p.Running, err = server.Start(ctx, p.group, cfg, net.ParseIP(address)); err != nil {
-		t.Fatalf("starting the control plane: %v", err)
-	}
-	if p.client, err = kubernetes.NewForConfig(p.Admin); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// addAddress gives the loopback of this namespace an address that may stand in
-// the endpoints of a service.
-func addAddress(t *testing.T) {
-	t.Helper()
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := netlink.ParseAddr(address + "/32")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.AddrReplace(lo, a); err != nil {
-		t.Fatal(err)
-	}
+	p := planes.Start(t, cfg)
+	return &plane{Plane: p, group: p.Group, cfg: p.Config, client: p.Client}
 }
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) (bool, error)) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, deadline, true, check); err != nil {
-		t.Fatalf("waiting for %s: %v", what, err)
-	}
+	planes.Eventually(t, what, check)
 }
 
 func TestControlPlane(t *testing.T) {
@@ -136,7 +78,7 @@ func TestControlPlane(t *testing.T) {
 	t.Run("a node is confined to itself", p.testNodeIsConfined)
 	t.Run("supervisor and API share the port", p.testSharedPort)
 	t.Run("a second server says which port is taken", func(t *testing.T) {
-		_, err := server.Start(t.Context(), component.NewGroup(logrus.NewEntry(logrus.StandardLogger())), settings(t.TempDir()), net.ParseIP(address))
+		_, err := planes.Run(t.Context(), planes.NewGroup(), settings(t.TempDir()))
 		var pre *problem.Precondition
 		if !errors.As(err, &pre) || !strings.Contains(err.Error(), "6443") || !strings.Contains(err.Error(), "--https-listen-port") {
 			t.Errorf("Start = %v, want a precondition that names port and flag", err)
@@ -217,17 +159,7 @@ func (p *plane) testSecretsAreEncrypted(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	files := pki.FilesIn(filepath.Join(p.cfg.Agent.DataDir, "server", "tls"))
-	tlsConfig, err := transport.TLSInfo{CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key, TrustedCAFile: files.EtcdServerCA.Cert}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://127.0.0.1:2379"}, TLS: tlsConfig, DialTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
-	got, err := etcd.Get(ctx, "/registry/secrets/default/hidden")
+	got, err := p.Etcd(t).Get(ctx, "/registry/secrets/default/hidden")
 	if err != nil || len(got.Kvs) != 1 {
 		t.Fatalf("reading the stored Secret: %v, %v", got, err)
 	}
@@ -235,7 +167,7 @@ func (p *plane) testSecretsAreEncrypted(t *testing.T) {
 		t.Errorf("the stored Secret begins %.40q, want an encrypted value", v)
 	}
 
-	anonymous, err := tls.Dial("tcp", "127.0.0.1:2379", &tls.Config{RootCAs: tlsConfig.RootCAs, ServerName: "127.0.0.1"})
+	anonymous, err := tls.Dial("tcp", "127.0.0.1:2379", &tls.Config{RootCAs: p.EtcdTLS(t).RootCAs, ServerName: "127.0.0.1"})
 	if err == nil {
 		// TLS 1.3 reports a missing client certificate on the first read.
 		_, err = anonymous.Read(make([]byte, 1))

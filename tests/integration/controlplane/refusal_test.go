@@ -2,27 +2,23 @@ package controlplane_test
 
 import (
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/sirupsen/logrus"
-
-	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/server"
+	"github.com/a4s-io/a4s/tests/planes"
 )
 
 // tryStart starts a control plane that must be refused before any component
 // runs.
 func tryStart(t *testing.T, cfg *config.Server) error {
 	t.Helper()
-	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
-	_, err := server.Start(t.Context(), group, cfg, net.ParseIP(address))
+	group := planes.NewGroup()
+	_, err := planes.Run(t.Context(), group, cfg)
 	if err == nil {
 		_ = group.Stop()
 		t.Fatal("the server started")

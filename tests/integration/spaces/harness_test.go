@@ -4,129 +4,43 @@ package spaces_test
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/sirupsen/logrus"
-	"github.com/vishvananda/netlink"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/logging"
-	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
-	"github.com/a4s-io/a4s/server"
+	"github.com/a4s-io/a4s/tests/planes"
 )
 
 const (
-	// deadline bounds every wait of these tests.
-	deadline = 90 * time.Second
-	// address is that of the machine, as far as these tests go.
-	address = "192.0.2.1"
+	deadline = planes.Deadline
+	address  = planes.Address
 )
 
 // plane is a running control plane.
 type plane struct {
-	*server.Running
-	dir    string
-	group  *component.Group
-	admin  kubernetes.Interface
-	etcd   *clientv3.Client
-	caCert *x509.Certificate
-	caKey  any
-}
-
-func settings(dir string) *config.Server {
-	cfg := &config.Server{
-		DisableAgent:         true,
-		HTTPSListenPort:      6443,
-		ClusterCIDR:          "10.42.0.0/16",
-		ServiceCIDR:          "10.43.0.0/16",
-		ServiceNodePortRange: "30000-32767",
-		ClusterDNS:           "10.43.0.10",
-		ClusterDomain:        "cluster.local",
-		FlannelBackend:       "vxlan",
-		WriteKubeconfig:      filepath.Join(dir, "admin.yaml"),
-		WriteKubeconfigMode:  "600",
-	}
-	cfg.Agent.DataDir = dir
-	cfg.Agent.NodeName = "server"
-	return cfg
+	*planes.Plane
+	admin kubernetes.Interface
+	etcd  *clientv3.Client
 }
 
 // start runs a control plane until the test ends.
 func start(t *testing.T, change func(*config.Server)) *plane {
 	t.Helper()
-	out := io.Writer(os.Stderr)
-	if _, err := logging.Setup(logging.Options{Output: out}); err != nil {
-		t.Fatal(err)
-	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := netlink.ParseAddr(address + "/32")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.AddrReplace(lo, a); err != nil {
-		t.Fatal(err)
-	}
-	cfg := settings(t.TempDir())
+	cfg := planes.Settings(t.TempDir())
 	if change != nil {
 		change(cfg)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	p := &plane{group: component.NewGroup(logrus.NewEntry(logrus.StandardLogger())), dir: cfg.Agent.DataDir}
-	t.Cleanup(func() { _ = p.group.Stop() })
-	if p.Running, err = server.Start(ctx, p.group, cfg, net.ParseIP(address)); err != nil {
-		t.Fatalf("starting the control plane: %v", err)
-	}
-	p.Admin.QPS = -1
-	if p.admin, err = kubernetes.NewForConfig(p.Admin); err != nil {
-		t.Fatal(err)
-	}
-	p.connectEtcd(t)
-	p.loadCA(t)
-	return p
-}
-
-func (p *plane) connectEtcd(t *testing.T) {
-	t.Helper()
-	files := pki.FilesIn(filepath.Join(p.dir, "server", "tls"))
-	secure, err := transport.TLSInfo{TrustedCAFile: files.EtcdServerCA.Cert, CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{"https://127.0.0.1:2379"}, TLS: secure, DialTimeout: deadline}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.etcd.Close() }) //nolint:errcheck // the server goes with it
+	p := planes.Start(t, cfg)
+	return &plane{Plane: p, admin: p.Client, etcd: p.Etcd(t)}
 }
 
 // keys are those in etcd that contain part.
@@ -145,47 +59,10 @@ func (p *plane) keys(t *testing.T, part string) []string {
 	return found
 }
 
-func (p *plane) loadCA(t *testing.T) {
-	t.Helper()
-	files := pki.FilesIn(filepath.Join(p.dir, "server", "tls"))
-	pair, err := tls.LoadX509KeyPair(files.ClientCA.Cert, files.ClientCA.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.caCert, p.caKey = pair.Leaf, pair.PrivateKey
-}
-
-// userKey is made once: the tests are about names, not about keys.
-var userKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
-
 // user is a client with a certificate of these organizations and units.
 func (p *plane) user(t *testing.T, name string, organizations, units []string) *rest.Config {
 	t.Helper()
-	key, err := userKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: name, Organization: organizations, OrganizationalUnit: units},
-		NotBefore:    time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, p.caCert, key.Public(), p.caKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &rest.Config{
-		Host: p.URL, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{
-			CAFile:   p.Admin.CAFile,
-			CertData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-			KeyData:  pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
-		},
-	}
+	return p.User(t, name, organizations, units)
 }
 
 // space is a tenant with what a test does in it.
@@ -200,18 +77,10 @@ type space struct {
 // its user admin, on short paths.
 func (p *plane) tenant(t *testing.T, name string) *space {
 	t.Helper()
-	tenants, err := tenantclient.New(p.Admin, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tenants.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		t.Fatalf("creating tenant %s: %v", name, err)
-	}
-	s := p.as(t, name, p.user(t, "admin", []string{"tenant:" + name}, nil))
-	eventually(t, "the default namespace of "+name+" and its service account", func(ctx context.Context) (bool, error) {
-		_, err := s.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
-		return err == nil, nil
-	})
+	planes.CreateTenant(t, p.Admin, name)
+	user, organizations := planes.AdminOf(name)
+	s := p.as(t, name, p.user(t, user, organizations, nil))
+	planes.AwaitAccount(t, s.config, "default")
 	return s
 }
 
@@ -266,9 +135,7 @@ func do(t *testing.T, cfg *rest.Config, method, path, body string, headers []str
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) (bool, error)) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, deadline, true, check); err != nil {
-		t.Fatalf("waiting for %s: %v", what, err)
-	}
+	planes.Eventually(t, what, check)
 }
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }

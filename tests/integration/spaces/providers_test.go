@@ -32,7 +32,7 @@ func TestTenantFromIdentityProviders(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	key, err := userKey()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
