@@ -31,6 +31,7 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 		return err
 	}
 	restoreClaim(attr)
+	nativeToken(attr)
 	if m, ok := l.Interface.(admission.MutationInterface); ok {
 		return m.Admit(ctx, attr, o)
 	}

@@ -81,7 +81,8 @@ func (n *Node) compile() {
 }
 
 // Row is one line of the reference table. Path is made of JSON names joined
-// by dots; lists are not marked, "*" stands for any key of a map.
+// by dots; lists are not marked, "*" stands for any key of a map. A key of a map
+// that has dots stands at the end, in brackets.
 type Row struct {
 	Group, Kind string
 	Path        string

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -181,7 +180,7 @@ func TestProtoPlansFitTheTable(t *testing.T) {
 	}
 	for _, row := range Rows() {
 		node := &Node{}
-		node.add(strings.Split(row.Path, "."), row.Op)
+		node.add(row.segments(), row.Op)
 		for gvk, typ := range scheme.Scheme.AllKnownTypes() {
 			if gvk.Group == row.Group && gvk.Kind == row.Kind {
 				if _, err := compileMessage(typ, node); err != nil {

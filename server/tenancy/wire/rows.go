@@ -80,6 +80,8 @@ func Rows() []Row {
 
 	add("autoscaling", one("HorizontalPodAutoscaler"), Ref, "spec.scaleTargetRef", "spec.metrics.object.describedObject", "status.currentMetrics.object.describedObject")
 	add("autoscaling", one("HorizontalPodAutoscaler"), Text, "status.conditions.message")
+	// v1 has no conditions and shows them there.
+	add("autoscaling", one("HorizontalPodAutoscaler"), Text, "metadata.annotations[autoscaling.alpha.kubernetes.io/conditions]")
 	add("batch", one("Job"), Text, "status.conditions.message")
 	add("batch", one("CronJob"), Ref, "status.active")
 	add("discovery.k8s.io", one("EndpointSlice"), Ref, "endpoints.targetRef")

@@ -19,7 +19,7 @@ func NewTable() *Table {
 		if t.nodes[key] == nil {
 			t.nodes[key] = &Node{}
 		}
-		t.nodes[key].add(strings.Split(r.Path, "."), r.Op)
+		t.nodes[key].add(r.segments(), r.Op)
 	}
 	for _, n := range t.nodes {
 		n.compile()
@@ -29,6 +29,16 @@ func NewTable() *Table {
 
 // Node is the tree of a kind, nil if it has no references.
 func (t *Table) Node(group, kind string) *Node { return t.nodes[[2]string{group, kind}] }
+
+// segments are the names on the path.
+func (r Row) segments() []string {
+	path, key, ok := strings.Cut(strings.TrimSuffix(r.Path, "]"), "[")
+	names := strings.Split(path, ".")
+	if ok {
+		names = append(names, key)
+	}
+	return names
+}
 
 // add puts an operation at a path below n.
 func (n *Node) add(path []string, op Op) {

@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -57,5 +59,41 @@ func TestRevisions(t *testing.T) {
 				t.Errorf("JSON: %s\nwant %s", text, c.want)
 			}
 		})
+	}
+}
+
+// TestConditionsInAnAnnotation: autoscaling/v1 shows the conditions that v2 has
+// in a text, in which names are mentioned.
+func TestConditionsInAnAnnotation(t *testing.T) {
+	const key = "autoscaling.alpha.kubernetes.io/conditions"
+	inside := `[{"type":"ScalingActive","message":"unable to get metric m: Service on default.t1 web/x, not default.t2"}]`
+	native := `[{"type":"ScalingActive","message":"unable to get metric m: Service on default web/x, not default.t2"}]`
+	r := Resource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", Namespaced: true}
+	h := &autoscalingv1.HorizontalPodAutoscaler{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: r.Kind},
+		ObjectMeta: metav1.ObjectMeta{Name: "h", Namespace: "default.t1", Annotations: map[string]string{key: inside, "own": "default.t1"}},
+	}
+	p := protoProjector("t1")
+	out, err := p.Proto(Out, r, seal(t, "autoscaling/v1", r.Kind, h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := unseal(t, out, &autoscalingv1.HorizontalPodAutoscaler{})
+	if got.Annotations[key] != native || got.Annotations["own"] != "default.t1" {
+		t.Errorf("protobuf: %v", got.Annotations)
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err = p.JSON(Out, r, text); err != nil {
+		t.Fatal(err)
+	}
+	var fromJSON autoscalingv1.HorizontalPodAutoscaler
+	if err := json.Unmarshal(text, &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	if fromJSON.Annotations[key] != native || fromJSON.Annotations["own"] != "default.t1" {
+		t.Errorf("JSON: %v", fromJSON.Annotations)
 	}
 }
