@@ -47,6 +47,9 @@ func (l *Limits) Watch(informer crdinformers.CustomResourceDefinitionInformer) {
 		if !ok || there == (known[crd.Name] != nil) {
 			return
 		}
+		if tenant, _ := space.SplitClusterName(crd.Name); !space.IsSystem(tenant) {
+			return // of whom it is is found by its key
+		}
 		if !there {
 			known[crd.Name]()
 			delete(known, crd.Name)

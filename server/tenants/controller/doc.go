@@ -3,16 +3,26 @@
 //
 // A new space gets, in composite form on short paths, the namespaces default,
 // kube-system and kube-public, an administrator's role and its binding, and
-// the Service by which pods find the API. A deleted one is emptied through the
-// tenant's own view, /tenants/<name>: what that view shows is by construction
-// exactly what lies under the tenant's prefixes in the datastore. So the
-// finalizer, and with it the Tenant, goes when every resource of the view is
-// an empty list: then the datastore has no key of the tenant.
+// the Service by which pods find the API.
+//
+// What a deleted one has is asked of the datastore, by its keys: a space has
+// some ten resources with anything in them, of more than seventy. Each object
+// is deleted through the API, in composite form too, so that finalizers, grace
+// periods, addresses and the webhooks of the system get their due; in the order
+// of empty.go. Namespaces are marked first, which keeps everybody from making
+// anything in them, and finalized here as soon as they are empty: upstream's
+// controller would wait for five seconds and then list every resource of each.
+// It still gets those that are not empty by then, and all of them where an API
+// server that is not ours has a say (apis.go). The finalizer, and with it the
+// Tenant, goes when the datastore has no key of the tenant.
+//
+// Tenants that are not done at the first try have workers of their own, so
+// that nobody waits for them.
 //
 // Invariants: every step can be repeated, by this process after a crash or by
 // that of another server at the same time; what users delete of a space after
 // it was made stays deleted, but for the namespace default; what a deletion
-// waits for stands in the conditions of the Tenant.
+// waits for longer than a second stands in the conditions of the Tenant.
 //
 // Only server may import it. It imports client-go and nothing of Kubernetes'
 // server.

@@ -3,6 +3,7 @@ package spaces_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,11 +42,12 @@ func TestDeletions(t *testing.T) {
 			_, err := tenants.Get(ctx, name, metav1.GetOptions{})
 			return apierrors.IsNotFound(err), nil
 		})
-		if left := p.keys(t, "/"+name+"/"); len(left) > 0 {
+		if left := p.keysOf(t, name); len(left) > 0 {
 			t.Errorf("left in etcd: %v", left)
 		}
 	}
 	ctx := t.Context()
+	like := p.likeTenant(t, "full")
 	var held []*space
 	for i := range stuck {
 		s := p.tenant(t, fmt.Sprintf("held-%d", i))
@@ -85,6 +87,9 @@ func TestDeletions(t *testing.T) {
 	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("beside %d tenants that wait, a deletion took %s", stuck, took)
 	}
+	if _, err := p.admin.CoreV1().ConfigMaps(like).Get(ctx, "theirs", metav1.GetOptions{}); err != nil {
+		t.Errorf("in the namespace of the system that was called like the tenant: %v", err)
+	}
 
 	for _, s := range held {
 		if _, err := p.admin.CoreV1().ConfigMaps("default."+s.name).Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
@@ -94,6 +99,78 @@ func TestDeletions(t *testing.T) {
 	for _, s := range held {
 		gone(s.name)
 	}
+	t.Run("pods", func(t *testing.T) { testPodsEndFirst(t, p, tenants) })
+}
+
+// testPodsEndFirst: pods get their time to end, and keep what they use for it.
+func testPodsEndFirst(t *testing.T, p *plane, tenants *tenantclient.Client) {
+	s := p.tenant(t, "running")
+	ctx, pods, maps := t.Context(), p.admin.CoreV1().Pods("default.running"), p.admin.CoreV1().ConfigMaps("default.running")
+	if _, err := maps.Create(ctx, configMap("used"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// As if a kubelet ran it.
+	if _, err := pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tenants.Delete(ctx, s.name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a report of the pod", func(ctx context.Context) (bool, error) {
+		got, err := tenants.Get(ctx, s.name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		c := meta.FindStatusCondition(got.Status.Conditions, tenantapi.SpaceEmpty)
+		return c != nil && strings.Contains(c.Message, "1 pods") && strings.Contains(c.Message, "pods default/web has 30 seconds to end"), nil
+	})
+	if _, err := maps.Get(ctx, "used", metav1.GetOptions{}); err != nil {
+		t.Errorf("what the pod uses: %v", err)
+	}
+	now := int64(0)
+	if err := pods.Delete(ctx, "web", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the tenant to be gone", func(ctx context.Context) (bool, error) {
+		_, err := tenants.Get(ctx, s.name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if left := p.keysOf(t, s.name); len(left) > 0 {
+		t.Errorf("left in etcd: %v", left)
+	}
+}
+
+// likeTenant makes a namespace of the system with the name of a tenant, and
+// more in it than is read at once. Its keys begin like the tenant's.
+func (p *plane) likeTenant(t *testing.T, name string) string {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := p.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 600 { // before and after the tenant's in their order
+		cm := configMap(fmt.Sprintf("a-%d", i))
+		if i == 0 {
+			cm.Name = "theirs"
+		}
+		if _, err := p.admin.CoreV1().ConfigMaps(name).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return name
+}
+
+// keysOf are the keys of a tenant, without those of a namespace of the system
+// that is called like it: they are shorter.
+func (p *plane) keysOf(t *testing.T, tenant string) []string {
+	t.Helper()
+	return slices.DeleteFunc(p.keys(t, "/"+tenant+"/"), func(key string) bool {
+		_, rest, _ := strings.Cut(key, "/"+tenant+"/")
+		return !strings.Contains(rest, "/") && (strings.HasPrefix(key, "/registry/configmaps/") || strings.HasPrefix(key, "/registry/serviceaccounts/"))
+	})
 }
 
 // fill makes objects that go in different ways: many, replaced by controllers,
