@@ -174,7 +174,7 @@ func (p *Projector) translator(d Direction, r Resource, apiVersion, kind string)
 		gv, _ := schema.ParseGroupVersion(apiVersion) //nolint:errcheck // it was parsed for the plan
 		t.group, t.kind = gv.Group, kind
 	}
-	t.renames = t.group == "" && t.kind == "Namespace" || t.v.ClusterScoped(t.group, t.kind)
+	t.renames = !r.Namespaced && (t.group == "" && t.kind == "Namespace" || t.v.ClusterScoped(t.group, t.kind))
 	return t
 }
 
