@@ -60,6 +60,10 @@ func newConfig(args []string) (*embed.Config, error) {
 		// The API server compacts; what etcd would compact by itself could be
 		// history that a watch still needs.
 		"auto-compaction-retention": "0",
+		// etcd keeps the latest changes in memory for members that lag behind,
+		// at its defaults up to 15,000. There are no other members.
+		"snapshot-count":           "2000",
+		"snapshot-catchup-entries": "100",
 		// Without it every request counts as slow.
 		"warning-unary-request-duration": embed.DefaultWarningUnaryRequestDuration.String(),
 	} {

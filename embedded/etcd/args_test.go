@@ -60,6 +60,8 @@ func TestOurDefaultsHoldWithoutArguments(t *testing.T) {
 	}
 	if cfg := s.cfg; cfg.QuotaBackendBytes != 4<<30 || cfg.AutoCompactionRetention != "0" || cfg.WarningUnaryRequestDuration != embed.DefaultWarningUnaryRequestDuration {
 		t.Errorf("quota %d, compaction %q, slow request %s", cfg.QuotaBackendBytes, cfg.AutoCompactionRetention, cfg.WarningUnaryRequestDuration)
+	} else if kept := cfg.SnapshotCount + cfg.SnapshotCatchUpEntries; kept > 3000 {
+		t.Errorf("%d changes are kept in memory", kept)
 	}
 }
 
