@@ -19,7 +19,7 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 			return m.limits.Storage(storage.Bound(g, tenant))
 		},
 		Mapped: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-			return storage.Decorate(storage.Uncached(g))
+			return storage.Decorate(storage.Uncached(g), nil)
 		},
 		Definitions: of.Definitions,
 		Reach:       m.admission.Reach,

@@ -158,10 +158,11 @@ func (p *Plan) controllers() controllers.Options {
 		ClientCACert:      t.ClientCA.Cert, ClientCAKey: t.ClientCA.Key,
 		ServerCACert: t.ServerCA.Cert, ServerCAKey: t.ServerCA.Key,
 		Args: p.cfg.KubeControllerManagerArgs,
+		Pool: p.pool,
 		Log:  p.log,
 	}
 }
 
 func (p *Plan) scheduler() scheduler.Options {
-	return scheduler.Options{Kubeconfig: p.files.schedulerKubeconfig, Args: p.cfg.KubeSchedulerArgs, Log: p.log}
+	return scheduler.Options{Kubeconfig: p.files.schedulerKubeconfig, Args: p.cfg.KubeSchedulerArgs, Pool: p.pool, Log: p.log}
 }

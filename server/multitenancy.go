@@ -19,6 +19,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/admission"
 	"github.com/a4s-io/a4s/server/apiserver"
@@ -46,12 +47,13 @@ type multitenancy struct {
 	admission   *admission.Admission
 	limits      *limits.Limits
 	roles       *authz.Listers // set when the API server is made
+	pool        *sharing.Pool
 }
 
 // newMultitenancy wires the parts. system is a client of the system space with
 // all rights, which is used once the API serves.
 func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error) {
-	tenants, err := directory.New(system)
+	tenants, err := directory.New(system, p.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +61,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &multitenancy{directory: tenants, system: system, log: p.log, definitions: definitions.NewCatalog(tenants, p.log)}
+	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: definitions.NewCatalog(tenants, p.log)}
 	tenants.OnChange(m.definitions.TenantChanged)
 	m.limits = limits.New(limits.Options{Tenants: tenants, Log: p.log})
 	tenants.OnGone(func(name string) {
@@ -75,7 +77,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		}
 		ranges = append(ranges, r)
 	}
-	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: ranges, Log: p.log}); err != nil {
+	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: ranges, Pool: p.pool, Log: p.log}); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -86,7 +88,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Seams {
 	return apiserver.Seams{
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-			return m.limits.Storage(storage.Decorate(g))
+			return m.limits.Storage(storage.Decorate(g, m.pool))
 		},
 		Handler: func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 			return outer(m.edge.Handler(h, audited))
@@ -94,6 +96,7 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		Authenticator: m.edge.Authenticator,
 		Access:        m.access,
 		Admission:     m.admission,
+		Kept:          m.pool.Transform,
 		CRDs: func(informer crdinformers.CustomResourceDefinitionInformer) {
 			m.limits.Watch(informer)
 		},

@@ -21,6 +21,7 @@ import (
 	"github.com/a4s-io/a4s/internal/logging"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/manifests"
 	"github.com/a4s-io/a4s/server/aggregation"
@@ -69,6 +70,7 @@ type Plan struct {
 	tokens    *jointoken.ServerTokens
 	files     *files
 	store     datastore.Datastore
+	pool      *sharing.Pool
 	log       *logrus.Entry
 	first     bool
 }
@@ -89,7 +91,7 @@ func Start(ctx context.Context, group *component.Group, cfg *config.Server, node
 // be complete and valid. nodeIP is the address of this machine that others
 // reach it at.
 func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, error) {
-	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), advertise: nodeIP, log: logrus.WithField("component", "server")}
+	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), advertise: nodeIP, pool: sharing.New(), log: logrus.WithField("component", "server")}
 	if cfg.AdvertiseAddress != "" {
 		p.advertise = net.ParseIP(cfg.AdvertiseAddress)
 	}
@@ -193,7 +195,7 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 	if !p.cfg.DisableScheduler {
 		group.Start(ctx, scheduler.New(p.scheduler()))
 	}
-	group.Start(ctx, aggregation.New(admin))
+	group.Start(ctx, aggregation.New(admin, p.pool))
 	group.Start(ctx, tenants.New(tenants.Options{Config: admin, Contents: spaces.limits, ClusterDomain: p.cfg.ClusterDomain, DefaultTenant: p.cfg.DefaultTenant, Log: p.log}))
 	group.Start(ctx, deploy.New(deploy.Options{Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: p.cfg.ClusterDNS}, Log: p.log}))
 	if err := group.StartAndWait(ctx, controllers.New(p.controllers())); err != nil {

@@ -155,7 +155,10 @@ func (i *instance) connect() error {
 	if err != nil {
 		return err
 	}
-	i.factory = informers.NewSharedInformerFactory(client, 0)
+	i.factory = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(func(obj any) (any, error) {
+		i.admission.opts.Pool.Object(obj)
+		return obj, nil
+	}))
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	services, authInfo := i.admission.Reach(i.tenant)
 	i.initializer = admission.PluginInitializers{

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -49,7 +50,9 @@ type Options struct {
 	System *rest.Config
 	// Ranges are the addresses of pods and Services.
 	Ranges []netip.Prefix
-	Log    *logrus.Entry
+	// Pool is where informers share what they keep with others.
+	Pool *sharing.Pool
+	Log  *logrus.Entry
 }
 
 // Admission runs the plugins of tenants.
@@ -86,7 +89,7 @@ func (a *Admission) Informers(loopback *rest.Config, authz authorizer.Authorizer
 	if a.guard.pods, err = indexPods(f); err != nil {
 		return nil, err
 	}
-	return narrow(f, client), nil
+	return narrow(f, client, a.opts.Pool), nil
 }
 
 // Webhooks says how webhooks are reached.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -22,8 +23,9 @@ const Controller = "clusterrole-aggregation-controller"
 // workers is as many as upstream's controller manager gives it.
 const workers = 5
 
-// New returns the supervised pair of controllers. cfg may change any role.
-func New(cfg *rest.Config) component.Component {
+// New returns the supervised pair of controllers. cfg may change any role. The
+// roles they keep share what they say in the pool.
+func New(cfg *rest.Config, pool *sharing.Pool) component.Component {
 	return component.Component{Name: Controller, Run: func(ctx context.Context, ready func()) error {
 		client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(cfg), Controller))
 		if err != nil {
@@ -34,7 +36,7 @@ func New(cfg *rest.Config) component.Component {
 		defer running.Wait()
 		defer cancel()
 		for _, selector := range []string{"!" + space.Label, space.Label} {
-			factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(pool.Transform), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 				o.LabelSelector = selector
 			}))
 			controller := clusterroleaggregation.NewClusterRoleAggregation(factory.Rbac().V1().ClusterRoles(), client.RbacV1())

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	authzmodes "k8s.io/kubernetes/pkg/kubeapiserver/authorizer/modes"
@@ -46,6 +47,8 @@ type Seams struct {
 	// that upstream's CRD server sees the definitions of the system space by.
 	CustomResources func(CRDServer) (CustomResources, error)
 	SystemSpace     *restclient.Config
+	// Kept is what the server's informers do with the objects they keep.
+	Kept cache.TransformFunc
 	// Fairness wraps what admits requests by priority and fairness.
 	Fairness func(utilflowcontrol.Interface) utilflowcontrol.Interface
 	// Groups changes the storage of upstream's groups, by their names.
@@ -82,12 +85,33 @@ func (s Seams) applyGeneric(c *genericapiserver.Config, f informers.SharedInform
 	if s.Fairness != nil && c.FlowControl != nil {
 		c.FlowControl = s.Fairness(c.FlowControl)
 	}
+	if err := s.applyKept(f); err != nil {
+		return err
+	}
 	if s.Access == nil {
 		return nil
 	}
 	var err error
 	if c.Authorization.Authorizer, c.RuleResolver, err = s.Access(f, c.Authorization.Authorizer, c.RuleResolver, rbac); err != nil {
 		return fmt.Errorf("setting up authorization: %w", err)
+	}
+	return nil
+}
+
+// applyKept puts the transformation into the informers that the server has in
+// any case and that grow with the number of tenants.
+func (s Seams) applyKept(f informers.SharedInformerFactory) error {
+	if s.Kept == nil {
+		return nil
+	}
+	core, rbac := f.Core().V1(), f.Rbac().V1()
+	for _, informer := range []cache.SharedIndexInformer{
+		core.Namespaces().Informer(), core.ServiceAccounts().Informer(), core.Services().Informer(), core.Pods().Informer(),
+		rbac.ClusterRoles().Informer(), rbac.ClusterRoleBindings().Informer(), rbac.Roles().Informer(), rbac.RoleBindings().Informer(),
+	} {
+		if err := informer.SetTransform(s.Kept); err != nil {
+			return fmt.Errorf("setting up the informers: %w", err)
+		}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
 )
 
@@ -39,6 +40,9 @@ type Options struct {
 	ServerCACert, ServerCAKey string
 	// Args are user overrides from --kube-controller-manager-arg.
 	Args []string
+	// Pool is where the informers of the controllers share what they keep
+	// with others. Without one everything is as upstream has it.
+	Pool *sharing.Pool
 	Log  *logrus.Entry
 }
 
@@ -133,7 +137,12 @@ func run(ctx context.Context, o Options, ready func()) error {
 			ready()
 		}
 	}()
-	return app.Run(ctx, c.Complete())
+	complete := c.Complete()
+	if o.Pool == nil || byUpstream(complete) {
+		return app.Run(ctx, complete)
+	}
+	m := &manager{config: complete, transform: o.Pool.Transform, built: built.tell}
+	return m.run(ctx)
 }
 
 // poll calls check until it succeeds or ctx ends.

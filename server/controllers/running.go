@@ -29,11 +29,14 @@ func (r *running) Wrap(rt http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		// Health is asked for with the same client, before anything is built.
 		if strings.HasPrefix(req.URL.Path, "/api") && strings.HasSuffix(req.UserAgent(), "/"+informerClient) {
-			r.once.Do(func() { close(r.ch) })
+			r.tell()
 		}
 		return rt.RoundTrip(req)
 	})
 }
+
+// tell says that the controllers run.
+func (r *running) tell() { r.once.Do(func() { close(r.ch) }) }
 
 // Done is closed once the controllers run.
 func (r *running) Done() <-chan struct{} { return r.ch }

@@ -6,11 +6,13 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/configz"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
 )
 
@@ -28,6 +30,8 @@ type Options struct {
 	Plugins []app.Option
 	// Args are user overrides from --kube-scheduler-arg.
 	Args []string
+	// Pool is where the informers share what they keep with others.
+	Pool *sharing.Pool
 	Log  *logrus.Entry
 }
 
@@ -71,6 +75,13 @@ func run(ctx context.Context, o Options, ready func()) error {
 	cc, sched, err := app.Setup(ctx, s, o.Plugins...)
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
+	}
+	core := cc.InformerFactory.Core().V1()
+	// All tenants have these. Upstream's own of pods drops what it does not need.
+	for _, informer := range []cache.SharedIndexInformer{core.Namespaces().Informer(), core.Services().Informer()} {
+		if err := informer.SetTransform(o.Pool.Transform); err != nil {
+			return fmt.Errorf("setting up the informers: %w", err)
+		}
 	}
 	go func() {
 		// Blocks until the informers are started by Run and have synced.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -22,9 +23,10 @@ import (
 // storage layer, and for nobody else: the tenant that its composite name says.
 const tenantField = "a4s.tenant"
 
-// Decorate puts the mapping into the options of every resource.
-func Decorate(inner generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-	return &getter{inner: inner, kinds: kinds.New()}
+// Decorate puts the mapping into the options of every resource. What caches
+// keep shares its strings in the pool, unless that is nil.
+func Decorate(inner generic.RESTOptionsGetter, pool *sharing.Pool) generic.RESTOptionsGetter {
+	return &getter{inner: inner, kinds: kinds.New(), pool: pool}
 }
 
 type getter struct {
@@ -32,6 +34,7 @@ type getter struct {
 	kinds *kinds.Table
 	// bound is the one tenant whose custom resources are reached, "" for all.
 	bound string
+	pool  *sharing.Pool
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -64,10 +67,23 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		}
 		m.Interface, m.destroy, err = inner(config, within, func(obj runtime.Object) (string, error) {
 			return m.storedKey(obj, keyFunc)
-		}, newFunc, newListFunc, m.scopedAttrs(attrs), trigger, indexers)
+		}, newFunc, newListFunc, g.shared(m.scopedAttrs(attrs)), trigger, indexers)
 		return m, m.destroy, err
 	}
 	return opts, nil
+}
+
+// shared makes the objects of a cache share what they say. The cache asks for
+// the attributes of an object once, before anybody else has the object: there
+// is no other place that sees everything that a cache keeps, and nothing else.
+func (g *getter) shared(attrs storage.AttrFunc) storage.AttrFunc {
+	if g.pool == nil {
+		return attrs
+	}
+	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		g.pool.Object(obj)
+		return attrs(obj)
+	}
 }
 
 // layoutOf asks the resource's own key function how its keys are built.

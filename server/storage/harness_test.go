@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/storage"
 )
@@ -113,7 +114,7 @@ func everyway(t *testing.T, test func(t *testing.T, open func(resource) *store))
 	for name, decorator := range decorators() {
 		t.Run(name, func(t *testing.T) {
 			etcd := runEtcd(t)
-			test(t, func(r resource) *store { return open(t, etcd, r, storage.Decorate(getter{decorator})) })
+			test(t, func(r resource) *store { return open(t, etcd, r, storage.Decorate(getter{decorator}, sharing.New())) })
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
@@ -24,7 +25,8 @@ type Directory struct {
 }
 
 // New makes a directory that is filled by Run. cfg is a client of the system.
-func New(cfg *rest.Config) (*Directory, error) {
+// What it keeps shares its strings in the pool.
+func New(cfg *rest.Config, pool *sharing.Pool) (*Directory, error) {
 	client, err := tenantclient.New(cfg, nil)
 	if err != nil {
 		return nil, err
@@ -38,17 +40,9 @@ func New(cfg *rest.Config) (*Directory, error) {
 			UpdateFunc: d.update,
 			DeleteFunc: d.deleted,
 		},
-		Transform:     slim,
+		Transform: pool.Transform, // nobody asks it for managed fields
 	})
 	return d, nil
-}
-
-// slim drops what nobody asks of a tenant here.
-func slim(obj any) (any, error) {
-	if t, ok := obj.(*tenantapi.Tenant); ok {
-		t.ManagedFields = nil
-	}
-	return obj, nil
 }
 
 // OnGone has f called with the name of every tenant that is gone. It must be

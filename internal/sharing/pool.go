@@ -1,0 +1,89 @@
+package sharing
+
+import (
+	"bytes"
+	"hash/maphash"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The places of a pool, powers of two, and the length of what is in them.
+const (
+	shortPlaces, shortLength = 1 << 12, 128
+	longPlaces, longLength   = 1 << 8, 8 << 10
+	fieldsPlaces             = 1 << 9
+	mapPlaces, mapEntries    = 1 << 10, 8
+)
+
+// Pool remembers values. It is safe for concurrent use.
+type Pool struct {
+	seed    maphash.Seed
+	short   [shortPlaces]atomic.Pointer[string]
+	long    [longPlaces]atomic.Pointer[string]
+	fields  [fieldsPlaces]atomic.Pointer[metav1.FieldsV1]
+	maps    [mapPlaces]atomic.Pointer[map[string]string]
+	walkers sync.Map // of walker, by reflect.Type
+}
+
+// New makes an empty pool.
+func New() *Pool { return &Pool{seed: maphash.MakeSeed()} }
+
+// known returns the string that the pool has of this value, and false if it
+// had none and has s from now on.
+func (p *Pool) known(s string) (string, bool) {
+	if len(s) == 0 || len(s) > longLength {
+		return s, false
+	}
+	at := maphash.String(p.seed, s)
+	place := &p.long[at%longPlaces]
+	if len(s) <= shortLength {
+		place = &p.short[at%shortPlaces]
+	}
+	if has := place.Load(); has != nil && *has == s {
+		return *has, true
+	}
+	kept := s // so that nothing is allocated for what is known
+	place.Store(&kept)
+	return s, false
+}
+
+// knownMap returns a map that says the same. It is the pool's if that had one,
+// else a new one that the pool has from now on, unless it is too large.
+func (p *Pool) knownMap(m map[string]string) map[string]string {
+	var at uint64
+	size := 0
+	for key, value := range m {
+		// The sum does not depend on the order.
+		at += maphash.String(p.seed, key)*31 ^ maphash.String(p.seed, value)
+		size += len(key) + len(value)
+	}
+	place := &p.maps[at%mapPlaces]
+	if has := place.Load(); has != nil && maps.Equal(*has, m) {
+		return *has
+	}
+	out := make(map[string]string, len(m))
+	for key, value := range m {
+		key, _ = p.known(key)
+		out[key], _ = p.known(value)
+	}
+	if len(m) <= mapEntries && size <= longLength {
+		place.Store(&out)
+	}
+	return out
+}
+
+// knownFields is known for managed fields.
+func (p *Pool) knownFields(f *metav1.FieldsV1) (*metav1.FieldsV1, bool) {
+	if f == nil || len(f.Raw) > longLength {
+		return f, false
+	}
+	place := &p.fields[maphash.Bytes(p.seed, f.Raw)%fieldsPlaces]
+	if has := place.Load(); has != nil && bytes.Equal(has.Raw, f.Raw) {
+		return has, true
+	}
+	place.Store(f)
+	return f, false
+}

@@ -1,0 +1,195 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	v1core "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/controller-manager/pkg/clientbuilder"
+	"k8s.io/controller-manager/pkg/informerfactory"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app/config"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
+	"k8s.io/kubernetes/pkg/controller/garbagecollector"
+	"k8s.io/kubernetes/pkg/controller/serviceaccount"
+	tokens "k8s.io/kubernetes/pkg/serviceaccount"
+)
+
+// manager runs upstream's controllers as app.Run does without a port and
+// without an election, with informers of our own making.
+type manager struct {
+	config *config.CompletedConfig
+	// root has the rights of the controller manager itself.
+	root clientbuilder.ControllerClientBuilder
+	// transform is what all informers do with what they keep.
+	transform cache.TransformFunc
+	// built is called when all controllers are made and begin to run.
+	built func()
+}
+
+// byUpstream tells that the settings want what only app.Run has.
+func byUpstream(c *config.CompletedConfig) bool {
+	return c.SecureServing != nil || c.ComponentConfig.Generic.LeaderElection.LeaderElect
+}
+
+func (m *manager) run(ctx context.Context) error {
+	m.root = clientbuilder.SimpleControllerClientBuilder{ClientConfig: m.config.Kubeconfig}
+	m.config.EventBroadcaster.StartStructuredLogging(0)
+	m.config.EventBroadcaster.StartRecordingToSink(&v1core.EventSinkImpl{Interface: m.config.Client.CoreV1().Events("")})
+	defer m.config.EventBroadcaster.Shutdown()
+
+	cc, err := m.context(ctx)
+	if err != nil {
+		return err
+	}
+	defer cc.InformerFactory.Shutdown()
+	controllers, err := m.controllers(ctx, cc)
+	if err != nil {
+		return err
+	}
+	m.built()
+	cc.InformerFactory.Start(ctx.Done())
+	cc.ObjectOrMetadataInformerFactory.Start(ctx.Done())
+	close(cc.InformersStarted)
+	if !app.RunControllers(ctx, cc, controllers, app.ControllerStartJitter, m.config.ControllerShutdownTimeout) {
+		return errors.New("some controllers did not end in time")
+	}
+	return nil
+}
+
+// clients makes the clients of the controllers.
+func (m *manager) clients() clientbuilder.ControllerClientBuilder {
+	if !m.config.ComponentConfig.KubeCloudShared.UseServiceAccountCredentials {
+		return m.root
+	}
+	return clientbuilder.NewDynamicClientBuilder(restclient.AnonymousClientConfig(m.config.Kubeconfig), m.config.Client.CoreV1(), metav1.NamespaceSystem)
+}
+
+// context is what upstream makes controllers with, and our informers in it.
+func (m *manager) context(ctx context.Context) (app.ControllerContext, error) {
+	// The graph of dependencies is made by us: upstream's would be built on
+	// upstream's informers.
+	collects := &m.config.ComponentConfig.GarbageCollectorController.EnableGarbageCollector
+	collect := *collects
+	*collects = false
+	cc, err := app.CreateControllerContext(ctx, m.config, m.root, m.clients())
+	*collects = collect
+	if err != nil {
+		return cc, fmt.Errorf("preparing the controllers: %w", err)
+	}
+	cc.ComponentConfig = m.config.ComponentConfig
+	cc.InformerFactory.Shutdown() // it has not made an informer, and gives the name back
+	informerName, err := cache.NewInformerName(Name)
+	if err != nil {
+		return cc, fmt.Errorf("naming the informers of the controllers: %w", err)
+	}
+	client, err := m.root.Client(informerClient)
+	if err != nil {
+		return cc, fmt.Errorf("making the client of the controllers' informers: %w", err)
+	}
+	metadataConfig, err := m.root.Config("metadata-informers")
+	if err != nil {
+		return cc, fmt.Errorf("configuring the client of the controllers' informers: %w", err)
+	}
+	partial, err := metadata.NewForConfig(metadataConfig)
+	if err != nil {
+		return cc, fmt.Errorf("making the client of the controllers' informers: %w", err)
+	}
+	cc.InformerFactory = m.informers(client, cc, informerName)
+	cc.ObjectOrMetadataInformerFactory = informerfactory.NewInformerFactory(cc.InformerFactory,
+		metadatainformer.NewSharedInformerFactoryWithOptions(partial, cc.ResyncPeriod(), metadatainformer.WithTransform(m.transform)))
+	if !collect || !cc.IsControllerEnabled(app.NewControllerDescriptors()[names.GarbageCollectorController]) {
+		return cc, nil
+	}
+	ignored := map[schema.GroupResource]struct{}{}
+	for _, r := range cc.ComponentConfig.GarbageCollectorController.GCIgnoredResources {
+		ignored[schema.GroupResource{Group: r.Group, Resource: r.Resource}] = struct{}{}
+	}
+	cc.GraphBuilder = garbagecollector.NewDependencyGraphBuilder(ctx, partial, cc.RESTMapper, ignored, cc.ObjectOrMetadataInformerFactory, cc.InformersStarted)
+	return cc, nil
+}
+
+func (m *manager) informers(client kubernetes.Interface, cc app.ControllerContext, name *cache.InformerName) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(client, cc.ResyncPeriod(), informers.WithTransform(m.transform), informers.WithInformerName(name))
+}
+
+// controllers makes all that are wanted. That of the tokens in secrets comes
+// first, as it does upstream.
+func (m *manager) controllers(ctx context.Context, cc app.ControllerContext) ([]app.Controller, error) {
+	first, err := m.tokens(ctx, cc)
+	if err != nil {
+		return nil, err
+	}
+	descriptors := app.NewControllerDescriptors()
+	delete(descriptors, names.ServiceAccountTokenController)
+	all, err := app.BuildControllers(ctx, cc, descriptors, nil, noHealth{})
+	if err != nil {
+		return nil, fmt.Errorf("building the controllers: %w", err)
+	}
+	return append(first, all...), nil
+}
+
+// tokens is the controller of service accounts' tokens in secrets. Upstream
+// does not export its descriptor.
+func (m *manager) tokens(ctx context.Context, cc app.ControllerContext) ([]app.Controller, error) {
+	o := cc.ComponentConfig.SAController
+	if o.ServiceAccountKeyFile == "" {
+		return nil, nil
+	}
+	key, err := keyutil.PrivateKeyFromFile(o.ServiceAccountKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the key of service accounts: %w", err)
+	}
+	ca := m.config.Kubeconfig.CAData
+	if o.RootCAFile != "" {
+		if ca, err = os.ReadFile(o.RootCAFile); err != nil {
+			return nil, fmt.Errorf("reading the CA of service accounts: %w", err)
+		}
+	}
+	client, err := m.root.Client("tokens-controller")
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the %s: %w", names.ServiceAccountTokenController, err)
+	}
+	generator, err := tokens.JWTTokenGenerator(tokens.LegacyIssuer, key)
+	if err != nil {
+		return nil, fmt.Errorf("making the issuer of tokens: %w", err)
+	}
+	c, err := serviceaccount.NewTokensController(klog.FromContext(ctx), cc.InformerFactory.Core().V1().ServiceAccounts(), cc.InformerFactory.Core().V1().Secrets(), client,
+		serviceaccount.TokensControllerOptions{TokenGenerator: generator, RootCA: ca})
+	if err != nil {
+		return nil, fmt.Errorf("making the %s: %w", names.ServiceAccountTokenController, err)
+	}
+	workers := int(o.ConcurrentSATokenSyncs)
+	return []app.Controller{loop{names.ServiceAccountTokenController, func(ctx context.Context) { c.Run(ctx, workers) }}}, nil
+}
+
+// loop is a controller of upstream's kind.
+type loop struct {
+	name string
+	run  func(context.Context)
+}
+
+// Name implements app.Controller.
+func (l loop) Name() string { return l.name }
+
+// Run implements app.Controller.
+func (l loop) Run(ctx context.Context) { l.run(ctx) }
+
+// noHealth drops the health checks of controllers: there is no port to ask at.
+type noHealth struct{}
+
+// AddHealthChecker implements app.HealthCheckAdder.
+func (noHealth) AddHealthChecker(...healthz.HealthChecker) {}
