@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -19,8 +20,8 @@ import (
 // perPage is how many keys of one resource are read at once.
 const perPage = 500
 
-// anyLayout is that of a resource of which only the name is known: as many
-// segments as a key has.
+// anyLayout is that of a resource of which only the name is known: a key says
+// by its segments what it is of.
 const anyLayout space.Layout = -1
 
 // Contents is what the datastore has of a tenant, of every resource of which
@@ -33,6 +34,32 @@ func (l *Limits) Contents(ctx context.Context, tenant string) ([]contents.Resour
 		return nil, fmt.Errorf("looking for the objects of tenant %s: %w", tenant, err)
 	}
 	return found, nil
+}
+
+// Drop takes objects of a tenant out of the datastore. It is for those that no
+// API serves: nobody else can delete them.
+func (l *Limits) Drop(ctx context.Context, tenant string, r contents.Resource) error {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	client, root, _, err := l.keys.places(ctx)
+	if err != nil {
+		return err
+	}
+	prefix := path.Join("/", root, r.Group, r.Resource)
+	for _, o := range r.Objects {
+		layout, key := space.ClusterScoped, prefix+"/"+o.Name
+		if r.Namespaced {
+			layout, key = space.Namespaced, prefix+"/"+o.Namespace+"/"+o.Name
+		}
+		key = space.StoredKey(layout, prefix, key)
+		if !strings.HasPrefix(key, space.TenantPrefix(prefix, tenant)) {
+			return fmt.Errorf("dropping %s %s: it is not of tenant %s", r.GroupResource, o, tenant)
+		}
+		if _, err := client.Delete(ctx, key); err != nil {
+			return fmt.Errorf("dropping %s %s: %w", r.GroupResource, o, err)
+		}
+	}
+	return nil
 }
 
 // Watch makes the system's custom resources known. Their storage comes to be
@@ -77,9 +104,25 @@ type place struct {
 }
 
 func (k *keys) contents(ctx context.Context, tenant string) ([]contents.Resource, error) {
-	client, root, places, err := k.places()
+	client, root, places, err := k.places(ctx)
 	if err != nil {
 		return nil, err
+	}
+	unknown := sync.OnceValues(func() (space.Layout, error) {
+		// The keys of a namespace of the system with this name look like those
+		// of cluster-scoped objects.
+		like, err := client.Get(ctx, path.Join("/", root, "namespaces", tenant), clientv3.WithCountOnly())
+		if err != nil || like.Count > 0 {
+			return space.Namespaced, err
+		}
+		return anyLayout, nil
+	})
+	for i := range places {
+		if places[i].layout == anyLayout {
+			if places[i].layout, err = unknown(); err != nil {
+				return nil, err
+			}
+		}
 	}
 	found, err := read(ctx, client, tenant, places)
 	if err != nil {
@@ -95,7 +138,11 @@ func (k *keys) contents(ctx context.Context, tenant string) ([]contents.Resource
 		for _, o := range r.Objects {
 			_, native := space.SplitClusterName(o.Name)
 			if plural, group, ok := strings.Cut(native, "."); ok {
-				of := stored{resource: schema.GroupResource{Group: group, Resource: plural}, layout: anyLayout}
+				layout, err := unknown()
+				if err != nil {
+					return nil, err
+				}
+				of := stored{resource: schema.GroupResource{Group: group, Resource: plural}, layout: layout}
 				own = append(own, place{of, path.Join("/", root, group, plural)})
 			}
 		}
@@ -125,16 +172,62 @@ func isInstance(own []place, r schema.GroupResource) bool {
 }
 
 // places are those of all resources.
-func (k *keys) places() (client *clientv3.Client, root string, all []place, err error) {
+func (k *keys) places(ctx context.Context) (client *clientv3.Client, root string, all []place, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if client, err = k.connect(); err != nil {
 		return nil, "", nil, err
 	}
+	if !k.scanned {
+		if err := k.scan(ctx); err != nil {
+			return nil, "", nil, err
+		}
+		k.scanned = true
+	}
 	for prefix, s := range k.resources {
 		all = append(all, place{*s, prefix})
 	}
+	for prefix, s := range k.unserved {
+		if k.resources[prefix] == nil {
+			all = append(all, place{s, prefix})
+		}
+	}
 	return client, k.root, all, nil
+}
+
+// scan finds the custom resources that there are keys of, whether or not they
+// were ever served by this process. It looks at one key of each.
+func (k *keys) scan(ctx context.Context) error {
+	return k.children(ctx, path.Join("/", k.root)+"/", func(group string) error {
+		if !strings.Contains(group, ".") {
+			return nil
+		}
+		return k.children(ctx, path.Join("/", k.root, group)+"/", func(plural string) error {
+			k.unserved[path.Join("/", k.root, group, plural)] = stored{resource: schema.GroupResource{Group: group, Resource: plural}, layout: anyLayout}
+			return nil
+		})
+	})
+}
+
+// children calls do with every segment that follows a prefix.
+func (k *keys) children(ctx context.Context, prefix string, do func(string) error) error {
+	end := clientv3.GetPrefixRangeEnd(prefix)
+	for next := prefix; ; {
+		page, err := k.client.Get(ctx, next, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+		if err != nil {
+			return err
+		}
+		if len(page.Kvs) == 0 {
+			return nil
+		}
+		child, _, below := strings.Cut(string(page.Kvs[0].Key)[len(prefix):], "/")
+		if next = string(page.Kvs[0].Key) + "\x00"; below {
+			if err := do(child); err != nil {
+				return err
+			}
+			next = clientv3.GetPrefixRangeEnd(prefix + child + "/")
+		}
+	}
 }
 
 // read reads the keys of a tenant at several places, as far as a page goes.

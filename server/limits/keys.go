@@ -32,6 +32,10 @@ type keys struct {
 	config    storagebackend.TransportConfig
 	root      string             // of all keys
 	resources map[string]*stored // by prefix
+
+	// surveyed are the places of all custom resources at some time.
+	surveyed   []string
+	surveyedAt time.Time
 }
 
 // stored is one resource.
@@ -64,6 +68,7 @@ func (k *keys) know(s stored, prefix string) (remove func()) {
 		defer k.mu.Unlock()
 		if k.resources[full].users--; k.resources[full].users == 0 {
 			delete(k.resources, full)
+			k.surveyedAt = time.Time{} // what it had can be nobody's now
 		}
 	})
 }

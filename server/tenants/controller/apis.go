@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/a4s-io/a4s/server/tenants/contents"
 )
 
 const (
@@ -25,8 +27,12 @@ const (
 // api is how the objects of a resource are deleted.
 type api struct {
 	schema.GroupVersionResource
+	namespaced  bool
 	collections bool // all objects of a namespace by one request
 }
+
+// errUnserved is for objects that nobody can delete.
+var errUnserved = errors.New("no API deletes it")
 
 // apis knows the API of each resource.
 type apis struct {
@@ -38,21 +44,21 @@ type apis struct {
 	foreign bool
 }
 
-// of is the API of a resource.
-func (a *apis) of(ctx context.Context, r schema.GroupResource) (api, error) {
+// of is the API of objects.
+func (a *apis) of(ctx context.Context, r contents.Resource) (api, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.refresh(ctx, freshFor); err != nil {
 		return api{}, err
 	}
-	if _, ok := a.known[r]; !ok {
+	if found, ok := a.known[r.GroupResource]; !ok || found.namespaced != r.Namespaced {
 		if err := a.refresh(ctx, missedFor); err != nil {
 			return api{}, err
 		}
 	}
-	found, ok := a.known[r]
-	if !ok {
-		return api{}, fmt.Errorf("no API deletes %s", r)
+	found, ok := a.known[r.GroupResource]
+	if !ok || found.namespaced != r.Namespaced {
+		return api{}, fmt.Errorf("%s: %w", r.GroupResource, errUnserved)
 	}
 	return found, nil
 }
@@ -109,6 +115,7 @@ func (a *apis) add(gv schema.GroupVersion, resources []metav1.APIResource) {
 		}
 		a.known[gr] = api{
 			GroupVersionResource: gv.WithResource(r.Name),
+			namespaced:           r.Namespaced,
 			collections:          r.Namespaced && slices.Contains(r.Verbs, "deletecollection"),
 		}
 	}

@@ -57,6 +57,8 @@ type Contents interface {
 	// Contents has every resource of which there is at least one object, and
 	// is as new as the datastore.
 	Contents(ctx context.Context, tenant string) ([]contents.Resource, error)
+	// Discard deletes what no API reaches any more, once that is all.
+	Discard(ctx context.Context, tenant string) (n int64, err error)
 }
 
 // Options configures the controller.
@@ -268,7 +270,10 @@ func (c *controller) complain(ctx context.Context, t *tenantapi.Tenant, conditio
 	if c.tries.NumRequeues(t.Name) < patience {
 		return nil
 	}
-	return c.report(context.WithoutCancel(ctx), t, condition)
+	// Time may be what was missing.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstTry)
+	defer cancel()
+	return c.report(ctx, t, condition)
 }
 
 // report writes a condition unless it stands there already.

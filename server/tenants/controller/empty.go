@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenants/contents"
 )
@@ -54,6 +55,13 @@ func (c *controller) terminate(ctx context.Context, t *tenantapi.Tenant, log *lo
 			Type: tenantapi.SpaceEmpty, Status: metav1.ConditionFalse, Reason: "ObjectsRemain",
 			Message: "waiting for the end of " + describe(left) + e.held(ctx, left),
 		})
+	}
+	undefined, err := c.contents.Discard(ctx, t.Name)
+	if err != nil {
+		return false, err
+	}
+	if undefined > 0 {
+		log.WithField("objects", undefined).Info("custom resources that nobody defines any more are deleted with their tenant")
 	}
 	t.Finalizers = slices.DeleteFunc(t.Finalizers, func(f string) bool { return f == tenantapi.Finalizer })
 	if _, err := c.tenants.Update(ctx, t, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -136,14 +144,17 @@ func (e *emptying) step(ctx context.Context, left []contents.Resource) (marked b
 	if marked, err = e.mark(ctx, turns[namespaces]); err != nil {
 		return marked, err
 	}
-	if err := e.delete(ctx, turns[hooks]); err != nil {
+	if err := e.delete(ctx, turns[hooks], nil); err != nil {
 		return marked, err
 	}
+	defined := definedBy(turns[definitions])
 	for _, t := range []int{workloads, rest, definitions} {
-		if len(turns[t]) > 0 {
-			if err := e.delete(ctx, turns[t]); err != nil {
-				return marked, err
-			}
+		if err := e.delete(ctx, turns[t], defined); err != nil {
+			return marked, err
+		}
+		// A definition that is deleted takes its instances with it, those too
+		// that nothing else reaches, and waits for them.
+		if slices.ContainsFunc(turns[t], func(r contents.Resource) bool { return !defined[r.GroupResource] }) {
 			break
 		}
 	}
@@ -208,8 +219,23 @@ func (e *emptying) finalize(ctx context.Context, closed []string, left []content
 	})
 }
 
-// delete asks for the end of objects.
-func (e *emptying) delete(ctx context.Context, resources []contents.Resource) error {
+// definedBy are the custom resources that definitions define.
+func definedBy(definitions []contents.Resource) map[schema.GroupResource]bool {
+	out := map[schema.GroupResource]bool{}
+	for _, r := range definitions {
+		for _, o := range r.Objects {
+			_, name := space.SplitClusterName(o.Name)
+			if plural, group, ok := strings.Cut(name, "."); ok {
+				out[schema.GroupResource{Group: group, Resource: plural}] = true
+			}
+		}
+	}
+	return out
+}
+
+// delete asks for the end of objects. Those that nothing serves go with their
+// definition, or are lost anyway.
+func (e *emptying) delete(ctx context.Context, resources []contents.Resource, defined map[schema.GroupResource]bool) error {
 	type request struct {
 		api
 		contents.Object // all of a namespace, if it has no name
@@ -217,7 +243,17 @@ func (e *emptying) delete(ctx context.Context, resources []contents.Resource) er
 	var requests []request
 	var errs []error
 	for _, r := range resources {
-		a, err := e.apis.of(ctx, r.GroupResource)
+		a, err := e.apis.of(ctx, r)
+		if errors.Is(err, errUnserved) {
+			switch {
+			case defined[r.GroupResource]:
+				continue
+			case e.tries.NumRequeues(e.tenant) >= patience: // not only not yet
+				if err = e.contents.Drop(ctx, e.tenant, r); err == nil {
+					continue
+				}
+			}
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -74,6 +74,9 @@ func parse(path string) (r contents.Resource, o contents.Object) {
 	return r, o
 }
 
+// Discard implements Contents.
+func (f *fakeCluster) Discard(context.Context, string) (int64, error) { return 0, nil }
+
 // Contents implements Contents.
 func (f *fakeCluster) Contents(_ context.Context, tenant string) ([]contents.Resource, error) {
 	f.mu.Lock()
@@ -95,6 +98,17 @@ func (f *fakeCluster) Contents(_ context.Context, tenant string) ([]contents.Res
 		out = append(out, *r)
 	}
 	return out, f.broken
+}
+
+// Drop implements Contents.
+func (f *fakeCluster) Drop(_ context.Context, _ string, r contents.Resource) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.objects = slices.DeleteFunc(f.objects, func(path string) bool {
+		of, _ := parse(path)
+		return of.GroupResource == r.GroupResource
+	})
+	return nil
 }
 
 func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -147,7 +161,7 @@ func (f *fakeCluster) discover(w http.ResponseWriter, path string) {
 		}
 		if strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/") == gv {
 			list.GroupVersion = gv
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: name, Verbs: verbs, Namespaced: name != "persistentvolumes"})
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: name, Verbs: verbs, Namespaced: slices.Contains([]string{"configmaps", "pods", "deployments", "widgets", "things"}, name)})
 		}
 	}
 	switch {
@@ -214,7 +228,7 @@ func TestWhatIsHeldHoldsWhatComesAfterIt(t *testing.T) {
 	}{
 		{"an object", config, "1 configmaps, 1 namespaces", []string{config, ns}, []string{ns, config, other, another, other + "/finalize", volume}},
 		{"a pod", pod, "2 configmaps, 2 namespaces, 1 persistentvolumes, 1 pods", []string{config, another, ns, other, pod, volume}, []string{ns, other, pod}},
-		{"an instance", widget, "1 customresourcedefinitions.apiextensions.k8s.io, 1 namespaces, 1 widgets.example.com", []string{crd, ns, widget}, []string{widget, config, volume}},
+		{"an instance", widget, "1 customresourcedefinitions.apiextensions.k8s.io, 1 namespaces, 1 widgets.example.com", []string{crd, ns, widget}, []string{widget, config, volume, crd}},
 		{"a hook", hook, "1 validatingwebhookconfigurations.admissionregistration.k8s.io", []string{hook}, []string{hook, config, ns + "/finalize"}},
 		{"a namespace", ns, "1 namespaces", []string{ns}, []string{config, ns + "/finalize"}},
 	} {
@@ -228,6 +242,7 @@ func TestWhatIsHeldHoldsWhatComesAfterIt(t *testing.T) {
 			}
 			f, e := newFakeCluster(t, objects...)
 			f.held[c.held] = true
+			f.held[crd] = true // it waits for its instances
 			left, err := e.run(t.Context())
 			if err != nil || describe(left) != c.left {
 				t.Errorf("left %q, %v, want %q", describe(left), err, c.left)
@@ -285,6 +300,12 @@ func TestSpaceIsNotEmptyWhileThatIsNotKnown(t *testing.T) {
 	f.objects = []string{ns, "/apis/gone.com/v1/things/x.t1.tenant", volume}
 	if left, err := e.run(t.Context()); err == nil || slices.Contains(f.objects, volume) {
 		t.Errorf("a resource that is not served: left %q, %v, want an error and no volume", describe(left), err)
+	}
+	for range patience {
+		e.tries.When("t1")
+	}
+	if left, err := e.run(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("a resource that is not served for long: left %q, %v", describe(left), err)
 	}
 	f.refuse = "namespaces"
 	f.objects = []string{ns, config}

@@ -21,7 +21,7 @@ func (e *emptying) held(ctx context.Context, left []contents.Resource) string {
 			if turn(r.GroupResource) != t {
 				continue
 			}
-			a, err := e.apis.of(ctx, r.GroupResource)
+			a, err := e.apis.of(ctx, r)
 			if err != nil {
 				continue
 			}

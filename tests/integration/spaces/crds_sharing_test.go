@@ -229,12 +229,13 @@ func testPolicy(t *testing.T, p *plane, system, a, b *space, group string) {
 // have is theirs, and is there with the next definition.
 func testRecall(t *testing.T, p *plane, system, a, _ *space, group string) {
 	ctx := t.Context()
+	c := p.tenant(t, "c")
 	optional := func(crd *apiextensionsv1.CustomResourceDefinition) {
 		crd.Annotations = map[string]string{sharingPolicy: "optional"}
 	}
 	gvr := system.define(t, definition(group, optional))
 	a.served(t, gvr, true)
-	for _, s := range []*space{a, system} {
+	for _, s := range []*space{a, c, system} {
 		s.makes(t, gvr, "default", foo(gvr, "one", map[string]any{"of": s.name}))
 	}
 	w, err := a.in(gvr, "default").Watch(ctx, metav1.ListOptions{})
@@ -247,9 +248,12 @@ func testRecall(t *testing.T, p *plane, system, a, _ *space, group string) {
 	}
 	expires(t, w)
 	a.served(t, gvr, false)
-	if left := p.keys(t, "/"+group+"/"); !slices.Equal(left, []string{"/registry/" + group + "/foos/a/default/one"}) {
+	kept := []string{"/registry/" + group + "/foos/a/default/one", "/registry/" + group + "/foos/c/default/one"}
+	if left := p.keys(t, "/"+group+"/"); !slices.Equal(left, kept) {
 		t.Errorf("left: %v", left)
 	}
+	// Nobody can ask for what c has, and it goes with c.
+	testDeletion(t, p, c)
 	a.define(t, definition(group))
 	if one, err := a.in(gvr, "default").Get(ctx, "one", metav1.GetOptions{}); err != nil || field(one, "spec", "of") != "a" {
 		t.Errorf("after it was defined again: %v, %v", one, err)
