@@ -10,6 +10,7 @@ import (
 
 // customResources makes what serves the custom resources of tenants.
 func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.CustomResources, error) {
+	m.definitions.Reset()
 	m.definitions.Watch(of.System)
 	served, err := serving.New(serving.Options{
 		Catalog: m.definitions,

@@ -67,6 +67,19 @@ func NewCatalog(tenants Tenants, log *logrus.Entry) *Catalog {
 	}
 }
 
+// Reset forgets all definitions and whom to tell: the API server begins anew.
+func (c *Catalog) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.system)
+	clear(c.local)
+	clear(c.union)
+	clear(c.definers)
+	c.onServing, c.onLocal, c.onUnion = nil, nil, nil
+	c.generation++
+	c.unionGeneration++
+}
+
 // OnServing has f called after what serves may have changed: for one tenant,
 // or for all if it is "", and for one resource, or for all if it is empty. All
 // On functions must be called before anything is watched.

@@ -101,6 +101,30 @@ func TestCatalogFollows(t *testing.T) {
 	check("gone", Nobody, Nobody, "a foos")
 }
 
+// An API server that begins anew finds nothing of the one before it.
+func TestCatalogBeginsAnew(t *testing.T) {
+	c := newCatalog(tenants{})
+	told := 0
+	c.OnServing(func(string, schema.GroupResource) { told++ })
+	c.setSystem(definition(space.System, map[string]string{SharingPolicy: Forced}, "Namespaced", "v1"), true)
+	c.setLocal(definition("a", nil, "Namespaced", "v1"), true)
+	told = 0
+	c.Reset()
+	united := 0
+	c.OnUnion(func(old, _ *apiextensionsv1.CustomResourceDefinition) {
+		if united++; old != nil {
+			t.Error("it was there before")
+		}
+	})
+	if s, _ := c.Serving("a", foos); s != Nobody || c.Unites(foos) {
+		t.Error("something is left")
+	}
+	c.setLocal(definition("a", nil, "Namespaced", "v1"), true)
+	if s, _ := c.Serving("a", foos); s != Local || united != 1 || told != 0 {
+		t.Errorf("served by %d, united %d times, told %d times", s, united, told)
+	}
+}
+
 // Definitions are handed out under the names that tenants gave them, and what
 // came in stays as it is.
 func TestCatalogHandsOutNativeDefinitions(t *testing.T) {
