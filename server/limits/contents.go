@@ -41,7 +41,7 @@ func (l *Limits) Contents(ctx context.Context, tenant string) ([]contents.Resour
 func (l *Limits) Drop(ctx context.Context, tenant string, r contents.Resource) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	client, root, _, err := l.keys.places(ctx)
+	client, root, _, err := l.keys.places()
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ type place struct {
 }
 
 func (k *keys) contents(ctx context.Context, tenant string) ([]contents.Resource, error) {
-	client, root, places, err := k.places(ctx)
+	client, root, places, err := k.places()
 	if err != nil {
 		return nil, err
 	}
@@ -172,62 +172,16 @@ func isInstance(own []place, r schema.GroupResource) bool {
 }
 
 // places are those of all resources.
-func (k *keys) places(ctx context.Context) (client *clientv3.Client, root string, all []place, err error) {
+func (k *keys) places() (client *clientv3.Client, root string, all []place, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if client, err = k.connect(); err != nil {
 		return nil, "", nil, err
 	}
-	if !k.scanned {
-		if err := k.scan(ctx); err != nil {
-			return nil, "", nil, err
-		}
-		k.scanned = true
-	}
 	for prefix, s := range k.resources {
 		all = append(all, place{*s, prefix})
 	}
-	for prefix, s := range k.unserved {
-		if k.resources[prefix] == nil {
-			all = append(all, place{s, prefix})
-		}
-	}
 	return client, k.root, all, nil
-}
-
-// scan finds the custom resources that there are keys of, whether or not they
-// were ever served by this process. It looks at one key of each.
-func (k *keys) scan(ctx context.Context) error {
-	return k.children(ctx, path.Join("/", k.root)+"/", func(group string) error {
-		if !strings.Contains(group, ".") {
-			return nil
-		}
-		return k.children(ctx, path.Join("/", k.root, group)+"/", func(plural string) error {
-			k.unserved[path.Join("/", k.root, group, plural)] = stored{resource: schema.GroupResource{Group: group, Resource: plural}, layout: anyLayout}
-			return nil
-		})
-	})
-}
-
-// children calls do with every segment that follows a prefix.
-func (k *keys) children(ctx context.Context, prefix string, do func(string) error) error {
-	end := clientv3.GetPrefixRangeEnd(prefix)
-	for next := prefix; ; {
-		page, err := k.client.Get(ctx, next, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
-		if err != nil {
-			return err
-		}
-		if len(page.Kvs) == 0 {
-			return nil
-		}
-		child, _, below := strings.Cut(string(page.Kvs[0].Key)[len(prefix):], "/")
-		if next = string(page.Kvs[0].Key) + "\x00"; below {
-			if err := do(child); err != nil {
-				return err
-			}
-			next = clientv3.GetPrefixRangeEnd(prefix + child + "/")
-		}
-	}
 }
 
 // read reads the keys of a tenant at several places, as far as a page goes.

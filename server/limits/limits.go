@@ -44,7 +44,7 @@ type Limits struct {
 func New(o Options) *Limits {
 	return &Limits{
 		tenants: o.Tenants, counters: map[counterID]*counter{},
-		keys: keys{log: o.Log, resources: map[string]*stored{}, unserved: map[string]stored{}},
+		keys: keys{log: o.Log, resources: map[string]*stored{}},
 	}
 }
 

@@ -57,6 +57,8 @@ type Contents interface {
 	// Contents has every resource of which there is at least one object, and
 	// is as new as the datastore.
 	Contents(ctx context.Context, tenant string) ([]contents.Resource, error)
+	// Drop takes objects out of the datastore that no API serves.
+	Drop(ctx context.Context, tenant string, r contents.Resource) error
 	// Discard deletes what no API reaches any more, once that is all.
 	Discard(ctx context.Context, tenant string) (n int64, err error)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/a4s-io/a4s/internal/nstest"
@@ -59,7 +60,9 @@ func TestPlainDatastoreOpensAsTheSystemSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	again := serveIn(t, dir, apiserver.Seams{Storage: storage.Decorate})
+	again := serveIn(t, dir, apiserver.Seams{
+		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter { return storage.Decorate(g, nil) },
+	})
 	if client, err = dynamic.NewForConfig(again.config(again.files.Admin)); err != nil {
 		t.Fatal(err)
 	}
