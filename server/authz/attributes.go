@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -59,8 +60,8 @@ func (b *bordered) nativeName(ctx context.Context, tenant string, a authorizer.A
 	default:
 		of, native = space.SplitClusterName(name)
 	}
-	if of == space.System && asked(ctx) {
-		return name, true // a review speaks of objects in native words
+	if of == space.System && (asked(ctx) || parameter(ctx, a)) {
+		return name, true // these speak of objects in native words
 	}
 	return native, of == tenant
 }
@@ -109,6 +110,15 @@ func sharedRole(name string) bool {
 func asked(ctx context.Context) bool {
 	info, ok := request.RequestInfoFrom(ctx)
 	return ok && info.IsResourceRequest && info.APIGroup == authorizationv1.GroupName
+}
+
+// parameter tells whether the question is about the parameter of an admission
+// policy, on behalf of its binding. The tenant's own plugins look for it, so the
+// binding names it as the tenant does.
+func parameter(ctx context.Context, a authorizer.Attributes) bool {
+	info, ok := request.RequestInfoFrom(ctx)
+	return ok && info.IsResourceRequest && info.APIGroup == admissionregistrationv1.GroupName &&
+		strings.HasSuffix(info.Resource, "bindings") && a.GetResource() != info.Resource
 }
 
 // openPath tells the paths of the API server that tenants may be allowed. What

@@ -332,3 +332,33 @@ func TestQuestions(t *testing.T) {
 		})
 	}
 }
+
+// What is asked about the parameter of an admission policy: its binding names
+// it natively, whatever else is asked for the same request does not.
+func TestParameters(t *testing.T) {
+	a := Wrap(authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
+	bind := func(resource string) *request.RequestInfo {
+		return &request.RequestInfo{IsResourceRequest: true, APIGroup: "admissionregistration.k8s.io", Resource: resource, Verb: "create"}
+	}
+	for _, c := range []struct {
+		name    string
+		info    *request.RequestInfo
+		ask     string
+		allowed bool
+	}{
+		{"of a binding", bind("validatingadmissionpolicybindings"), "get persistentvolumes pv1", true},
+		{"of a binding, refused", bind("mutatingadmissionpolicybindings"), "get persistentvolumes pv2", false},
+		{"of a binding, of another tenant", bind("validatingadmissionpolicybindings"), "get persistentvolumes pv1.t2.tenant", false},
+		{"not of a binding", bind("validatingadmissionpolicies"), "get persistentvolumes pv1", false},
+		{"of another request", &request.RequestInfo{IsResourceRequest: true, Resource: "persistentvolumes", Verb: "get"}, "get persistentvolumes pv1", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			alice := in("t1", "alice")
+			ctx := space.WithTenant(request.WithRequestInfo(request.WithUser(t.Context(), alice), c.info), "t1")
+			decision, reason, err := a.Authorize(ctx, want(alice, c.ask))
+			if (decision == authorizer.DecisionAllow) != c.allowed {
+				t.Errorf("got %v: %s, %v", decision, reason, err)
+			}
+		})
+	}
+}

@@ -29,6 +29,7 @@ func TestNamesInContents(t *testing.T) {
 	t.Run("revisions", func(t *testing.T) { testRevisions(t, a) })
 	t.Run("tokens", func(t *testing.T) { testTokenSecret(t, p, a) })
 	t.Run("pages", func(t *testing.T) { testPages(t, p, a) })
+	t.Run("parameters", func(t *testing.T) { testParameters(t, a, p.tenant(t, "b")) })
 }
 
 // testRevisions rolls a StatefulSet back, as kubectl does: by sending what a
@@ -138,6 +139,41 @@ func testPages(t *testing.T, p *plane, s *space) {
 		list, err := c.client.CoreV1().PodTemplates(c.namespace).List(t.Context(), metav1.ListOptions{Limit: 1})
 		if err != nil || list.RemainingItemCount == nil || *list.RemainingItemCount != c.want {
 			t.Errorf("%s: %+v, %v", c.what, list.ListMeta, err)
+		}
+	}
+}
+
+// testParameters: the parameter of a policy can be a cluster-scoped object of
+// the space, by its native name.
+func testParameters(t *testing.T, spaces ...*space) {
+	for _, s := range spaces {
+		v := netVolume("parameter")
+		v.Labels = map[string]string{"word": "word-" + s.name}
+		if _, err := s.client.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		post(t, s.config, registration+"validatingadmissionpolicies", `{"metadata":{"name":"parameter"},"spec":{`+configMapConstraints+`,
+			"paramKind":{"apiVersion":"v1","kind":"PersistentVolume"},
+			"validations":[{"expression":"!has(object.data) || !object.data.exists(k, object.data[k] == params.metadata.labels.word)",
+				"messageExpression":"'no ' + params.metadata.labels.word + ' by ' + params.metadata.name"}]}}`)
+		post(t, s.config, registration+"validatingadmissionpolicybindings", `{"metadata":{"name":"parameter"},"spec":{"policyName":"parameter",
+			"validationActions":["Deny"],"paramRef":{"name":"parameter","parameterNotFoundAction":"Deny"}}}`)
+	}
+	for _, s := range spaces {
+		var err error
+		eventually(t, "the policy of "+s.name, func(ctx context.Context) (bool, error) {
+			_, err = s.say(ctx, "word-"+s.name)
+			return err != nil, nil
+		})
+		if want := "no word-" + s.name + " by parameter"; !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("refused with %v, want %s", err, want)
+		}
+		if _, err := s.say(t.Context(), "another"); err != nil {
+			t.Errorf("tenant %s: %v", s.name, err)
+		}
+		code, body := get(t, s.config, registration+"validatingadmissionpolicybindings/parameter")
+		if code != http.StatusOK || !strings.Contains(body, `"paramRef":{"name":"parameter"`) {
+			t.Errorf("the binding: %d %s", code, body)
 		}
 	}
 }
