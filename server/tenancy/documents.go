@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -108,7 +109,12 @@ func documentOf(req *http.Request) (d document, ok bool) {
 	if strings.Contains(req.Header.Get("Accept"), "proto-openapi") {
 		d.proto = proto
 	}
-	return d, req.Method == http.MethodGet || req.Method == http.MethodHead
+	return d, true
+}
+
+// reads tells whether a request can only be for the document itself.
+func reads(req *http.Request) bool {
+	return req.Method == http.MethodGet || req.Method == http.MethodHead
 }
 
 // serveDocument serves what is not about objects: discovery and OpenAPI are
@@ -117,6 +123,10 @@ func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http
 	d, ok := documentOf(req)
 	if !ok || tenant == space.System {
 		return serveAnswer(w, req, next, p, &request{subresource: "log"}, nil)
+	}
+	if !reads(req) {
+		// Upstream answers some with the document, whatever the method.
+		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method, schema.GroupResource{}, "", "", 0, false)
 	}
 	relay := func(c *capture) error {
 		a := newAnswer(w, p, wire.Resource{}, object)
@@ -153,7 +163,7 @@ func (e *Edge) serveComposite(w http.ResponseWriter, req *http.Request, next htt
 		return false, nil
 	}
 	d, ok := documentOf(req)
-	if !ok || len(e.opts.Customs.Definitions(space.All)) == 0 {
+	if !ok || !reads(req) || len(e.opts.Customs.Definitions(space.All)) == 0 {
 		return false, nil
 	}
 	o, err := e.look(space.All, nil)

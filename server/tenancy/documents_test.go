@@ -14,6 +14,7 @@ import (
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-openapi/pkg/handler3"
 
@@ -186,6 +187,22 @@ func fetch(t *testing.T, e *Edge, u *upstream, tenant, path string, header ...st
 		t.Fatalf("%s for %q: %v", path, tenant, err)
 	}
 	return w
+}
+
+// TestDocumentsAreOnlyRead: upstream's handlers of custom groups answer other
+// methods with the document as well, and not with that of the space.
+func TestDocumentsAreOnlyRead(t *testing.T) {
+	for _, method := range []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodOptions} {
+		for _, path := range []string{"/apis", "/apis/own.io", "/apis/own.io/v1", "/openapi/v2", "/openapi/v3/apis/own.io/v1", "/api/v1"} {
+			e, w := New(Options{}), httptest.NewRecorder()
+			err := e.serveDocument(w, httptest.NewRequest(method, path, nil), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				t.Errorf("%s %s reaches upstream", method, path)
+			}), e.Projector("a"), "a")
+			if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s: %v", method, path, err)
+			}
+		}
+	}
 }
 
 func TestDocumentsOfSpaces(t *testing.T) {
