@@ -68,7 +68,9 @@ func TestSpacesAreMade(t *testing.T) {
 	l := limits.New(limits.Options{Tenants: withoutLimits{}, Log: logrus.NewEntry(logrus.StandardLogger())})
 	a := serveIn(t, t.TempDir(), apiserver.Seams{
 		Groups: map[string]apiserver.Group{"": addTenants}, Definitions: registry.Definitions,
-		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter { return l.Storage(storage.Decorate(g, nil)) },
+		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+			return l.Storage(storage.Decorate(g, nil))
+		},
 	})
 	t.Cleanup(l.Close)
 	s := &spaces{api: a, contents: &contents{Limits: l}}
