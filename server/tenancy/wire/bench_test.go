@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,17 +33,22 @@ func BenchmarkPods(b *testing.B) {
 		}
 		items = append(items, asJSON)
 		events = append(events, []byte(`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",`+string(asJSON[1:])+"}\n"))
-		frame = append(frame, frames(b, metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(b, "v1", "Pod", pod)}}))
+		framed := frames(b, metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(b, "v1", "Pod", pod)}})
+		frame = append(frame, framed[:4], framed[4:])
 	}
 	items = append(items, []byte("]}\n"))
+	var parts [][]byte // of about the length of an item
 	message := seal(b, "v1", "PodList", &list)
+	for part := range slices.Chunk(message, len(message)/n) {
+		parts = append(parts, part)
+	}
 	for _, c := range []struct {
 		name, media string
 		watch       bool
 		writes      [][]byte
 	}{
 		{"list/JSON", "application/json", false, items},
-		{"list/protobuf", protoMedia, false, [][]byte{message}},
+		{"list/protobuf", protoMedia, false, parts},
 		{"watch/JSON", "application/json", true, events},
 		{"watch/protobuf", protoMedia, true, frame},
 	} {

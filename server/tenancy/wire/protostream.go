@@ -39,6 +39,8 @@ type protoWatch struct {
 	pieces
 	envelopes protoEnvelopes
 	buf       []byte
+	// header is where the length of a frame waits, which is written on its own.
+	header [4]byte
 	// read is how many bytes went before buf.
 	read int
 	err  error
@@ -49,12 +51,18 @@ func (s *protoWatch) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	src := b
-	if len(s.buf) > 0 {
+	src, from := b, 0
+	switch n := binary.BigEndian.Uint32(s.header[:]); {
+	case len(s.buf) == 4 && n <= protoMaxFrame && len(b) >= int(n):
+		if err := s.frame(b[:n]); err != nil {
+			return 0, s.fail(err)
+		}
+		s.read += 4 + int(n)
+		s.buf, from = nil, int(n)
+	case len(s.buf) > 0:
 		s.buf = append(s.buf, b...)
 		src = s.buf
 	}
-	from := 0
 	for len(src)-from >= 4 {
 		n := int(binary.BigEndian.Uint32(src[from:]))
 		if n > protoMaxFrame {
@@ -69,8 +77,11 @@ func (s *protoWatch) Write(b []byte) (int, error) {
 		s.read += 4 + n
 		from += 4 + n
 	}
-	if from > 0 || len(s.buf) == 0 {
-		s.buf = keep(s.buf, src[from:])
+	switch rest := src[from:]; {
+	case len(rest) <= 4:
+		s.buf = append(s.header[:0], rest...)
+	case from > 0 || len(s.buf) == 0:
+		s.buf = keep(s.buf, rest)
 	}
 	return len(b), nil
 }

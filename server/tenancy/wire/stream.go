@@ -201,9 +201,6 @@ func (s *jsonWatch) fail(err error) error {
 
 // keep puts what was not used in a buffer, of which it may be a part.
 func keep(buf, rest []byte) []byte {
-	if len(rest) == 0 {
-		return nil
-	}
 	return append(buf[:0], rest...)
 }
 
@@ -278,6 +275,9 @@ func (s *jsonWatch) event(b []byte) (n int, complete bool, err error) {
 
 // Flush implements Stream.
 func (s *jsonWatch) Flush() error {
+	if len(s.buf) == 0 {
+		s.buf = nil
+	}
 	if s.err == nil {
 		s.err = s.flush()
 	}
