@@ -41,14 +41,6 @@ import (
 // and the first images.
 const minFree = 256 << 20
 
-// Ports of a node.
-const (
-	kubeletPort        = 10250
-	kubeletHealthzPort = 10248
-	proxyMetricsPort   = 10249
-	proxyHealthzPort   = 10256
-)
-
 // Node is a node in the making: Prepare refuses what can be refused without a
 // trace, StartRuntime does what needs no server, Join the rest.
 type Node struct {
@@ -70,7 +62,8 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 	if n.host, err = host.Probe(); err != nil {
 		return nil, err
 	}
-	if err := n.validateArgs(); err != nil {
+	ports, err := n.ports()
+	if err != nil {
 		return nil, err
 	}
 	if n.registries, err = registries.Load(cfg.PrivateRegistry); err != nil {
@@ -82,16 +75,10 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 	if err := preflight.FreeSpace(cfg.DataDir, minFree); err != nil {
 		return nil, err
 	}
-	ports := []preflight.Port{
-		{Port: kubeletPort, What: "kubelet"},
-		{Address: "127.0.0.1", Port: kubeletHealthzPort, What: "kubelet health"},
-	}
-	if !cfg.DisableKubeProxy {
-		ports = append(ports,
-			preflight.Port{Address: "127.0.0.1", Port: proxyMetricsPort, What: "kube-proxy metrics"},
-			preflight.Port{Address: "127.0.0.1", Port: proxyHealthzPort, What: "kube-proxy health"})
-	}
 	if err := preflight.Ports(ports...); err != nil {
+		return nil, err
+	}
+	if err := payload.Check(cfg.DataDir); err != nil {
 		return nil, err
 	}
 	_, _, err = netfilter.Choose(ctx, "--proxy-mode", netfilter.Mode(cfg.ProxyMode))
@@ -295,14 +282,20 @@ func (n *Node) proxy(joined *joining.Result, credential string) proxy.Options {
 	}
 }
 
-// validateArgs refuses bad upstream arguments, labels and taints before
-// anything starts. What only the server knows stands in as its default.
-func (n *Node) validateArgs() error {
+// ports are those that the node will listen on. It refuses bad upstream
+// arguments, labels and taints before anything starts. What only the server
+// knows stands in as its default.
+func (n *Node) ports() ([]preflight.Port, error) {
 	unknown := &joining.Result{Config: join.ClusterConfig{ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", ClusterCIDR: "10.42.0.0/16"}}
-	if err := n.kubelet(unknown, "", "").Validate(); err != nil {
-		return err
+	all, err := n.kubelet(unknown, "", "").Ports()
+	if err != nil {
+		return nil, err
 	}
-	return n.proxy(unknown, "").Validate()
+	proxy, err := n.proxy(unknown, "").Ports()
+	if err != nil || n.cfg.DisableKubeProxy {
+		return all, err
+	}
+	return append(all, proxy...), nil
 }
 
 // dns returns the DNS server for what the server said about the cluster.

@@ -2,9 +2,11 @@ package kubelet
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,7 +56,40 @@ func TestServer(t *testing.T) {
 	}
 }
 
-func TestValidateRejects(t *testing.T) {
+// TestPortsAreThoseOfTheArguments: what is checked before the start is what the
+// operator chose, in arguments or a file.
+func TestPortsAreThoseOfTheArguments(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPort: 11248\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"none":      {nil, "0.0.0.0:10250 127.0.0.1:10248"},
+		"arguments": {[]string{"port=11250", "address=192.0.2.1", "read-only-port=11255"}, "192.0.2.1:11250 127.0.0.1:10248 192.0.2.1:11255"},
+		"file":      {[]string{"config=" + file}, "0.0.0.0:10250 127.0.0.1:11248"},
+		"off":       {[]string{"healthz-port=0"}, "0.0.0.0:10250"},
+	} {
+		o := sample(t)
+		o.Args = tc.args
+		ports, err := o.Ports()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range ports {
+			got = append(got, net.JoinHostPort(p.Address, strconv.Itoa(p.Port)))
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestMistakesAreRefused(t *testing.T) {
 	notConfig := filepath.Join(t.TempDir(), "x.yaml")
 	if err := os.WriteFile(notConfig, []byte("noSuchField: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -85,11 +120,11 @@ func TestValidateRejects(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := sample(t)
-			if err := o.Validate(); err != nil {
+			if _, err := o.Ports(); err != nil {
 				t.Fatalf("before the change: %v", err)
 			}
 			tt.change(&o)
-			err := o.Validate()
+			_, err := o.Ports()
 			var input *problem.Input
 			if !errors.As(err, &input) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want a problem.Input about %q", err, tt.want)

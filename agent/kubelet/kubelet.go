@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/agent/podsource"
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/preflight"
 )
 
 // readyInterval is how often readiness is looked at.
@@ -101,15 +102,19 @@ func New(o Options) component.Component {
 	return component.Component{Name: Name, Run: o.run}
 }
 
-// Validate finds mistakes in the operator's labels, taints and arguments. It
-// is meant to be called before anything starts.
-func (o Options) Validate() error {
+// Ports are those that the kubelet will listen on. It finds mistakes in the
+// operator's labels, taints and arguments on the way, so it is meant to be
+// called before anything starts.
+func (o Options) Ports() ([]preflight.Port, error) {
 	dir, err := os.MkdirTemp("", "a4s-kubelet")
 	if err != nil {
-		return fmt.Errorf("checking the kubelet's configuration: %w", err)
+		return nil, fmt.Errorf("checking the kubelet's configuration: %w", err)
 	}
-	_, err = o.server(filepath.Join(dir, "kubelet.yaml"))
-	return errors.Join(err, os.RemoveAll(dir))
+	server, err := o.server(filepath.Join(dir, "kubelet.yaml"))
+	if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+		return nil, err
+	}
+	return ports(server), nil
 }
 
 func (o Options) run(ctx context.Context, ready func()) error {
@@ -122,7 +127,8 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	if err := checkPorts(ctx, server); err != nil {
+	// The kubelet exits the whole process when it cannot listen.
+	if err := preflight.Ports(ports(server)...); err != nil {
 		return err
 	}
 	gates := utilfeature.DefaultMutableFeatureGate
@@ -206,33 +212,12 @@ func checkNode(ctx context.Context, c *clients, name string) error {
 	return nil
 }
 
-// checkPorts finds out whether the kubelet can listen, because it exits the
-// whole process when it cannot.
-func checkPorts(ctx context.Context, server *options.KubeletServer) error {
-	for _, p := range []struct {
-		host string
-		port int32
-		arg  string
-	}{
-		{server.Address, server.Port, "port"},
-		{server.HealthzBindAddress, server.HealthzPort, "healthz-port"},
-		{server.Address, server.ReadOnlyPort, "read-only-port"},
-	} {
-		if p.port == 0 {
-			continue
-		}
-		var config net.ListenConfig
-		listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(p.host, strconv.Itoa(int(p.port))))
-		if err == nil {
-			err = listener.Close()
-		}
-		if err != nil {
-			return &problem.Precondition{
-				What: fmt.Sprintf("port %d/tcp of the kubelet", p.port),
-				Err:  err,
-				Fix:  fmt.Sprintf("stop what listens there, another kubelet for example, or set --kubelet-arg %s=PORT", p.arg),
-			}
-		}
+// ports are those that the operator has not turned off.
+func ports(server *options.KubeletServer) []preflight.Port {
+	all := []preflight.Port{
+		{Address: server.Address, Port: int(server.Port), What: "kubelet", Flag: "--kubelet-arg port=PORT"},
+		{Address: server.HealthzBindAddress, Port: int(server.HealthzPort), What: "kubelet health", Flag: "--kubelet-arg healthz-port=PORT"},
+		{Address: server.Address, Port: int(server.ReadOnlyPort), What: "kubelet without authentication", Flag: "--kubelet-arg read-only-port=PORT"},
 	}
-	return nil
+	return slices.DeleteFunc(all, func(p preflight.Port) bool { return p.Port == 0 })
 }

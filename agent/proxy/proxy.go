@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
 )
@@ -61,10 +63,37 @@ func New(o Options) component.Component {
 	return component.Component{Name: Name, Run: o.run}
 }
 
-// Validate checks the user's arguments without touching the machine.
-func (o Options) Validate() error {
-	_, _, err := o.options(netfilter.Nftables)
-	return err
+// Ports are those that kube-proxy will listen on. It checks the user's
+// arguments on the way, without touching the machine.
+func (o Options) Ports() ([]preflight.Port, error) {
+	_, fs, err := o.options(netfilter.Nftables)
+	if err != nil {
+		return nil, err
+	}
+	return ports(fs)
+}
+
+// ports are those of addresses that the user has not turned off.
+func ports(fs *pflag.FlagSet) ([]preflight.Port, error) {
+	var all []preflight.Port
+	for flag, what := range map[string]string{"healthz-bind-address": "kube-proxy health", "metrics-bind-address": "kube-proxy metrics"} {
+		address := fs.Lookup(flag).Value.String()
+		if address == "" {
+			continue
+		}
+		host, text, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, &problem.Input{Source: argFlag, Value: flag + "=" + address, Err: err, Want: flag + "=ADDRESS:PORT"}
+		}
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return nil, &problem.Input{Source: argFlag, Value: flag + "=" + address, Err: err, Want: flag + "=ADDRESS:PORT"}
+		}
+		if port != 0 {
+			all = append(all, preflight.Port{Address: host, Port: int(port), What: what, Flag: argFlag + " " + flag + "=ADDRESS:PORT"})
+		}
+	}
+	return all, nil
 }
 
 func (o Options) run(ctx context.Context, ready func()) error {
@@ -77,10 +106,13 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"healthz-bind-address", "metrics-bind-address"} {
-		if err := checkFree(ctx, name, fs.Lookup(name).Value.String()); err != nil {
-			return err
-		}
+	// kube-proxy would log an occupied port every few seconds and go on.
+	listen, err := ports(fs)
+	if err != nil {
+		return err
+	}
+	if err := preflight.Ports(listen...); err != nil {
+		return err
 	}
 	if err := opts.Complete(fs); err != nil {
 		return fmt.Errorf("kube-proxy options: %w", err)
@@ -166,22 +198,6 @@ func (o Options) options(mode netfilter.Mode) (*app.Options, *pflag.FlagSet, err
 		return nil, nil, err
 	}
 	return opts, fs, nil
-}
-
-// checkFree makes an occupied port an error of ours: kube-proxy would log it
-// every few seconds and go on.
-func checkFree(ctx context.Context, flag, address string) error {
-	if address == "" {
-		return nil
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return &problem.Precondition{
-			What: "address " + address + " of kube-proxy", Err: err,
-			Fix: "stop what uses it or set " + argFlag + "=" + flag + "=ADDRESS:PORT",
-		}
-	}
-	return l.Close()
 }
 
 // waitSynced polls until the services are in the kernel and kube-proxy's

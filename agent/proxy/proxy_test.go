@@ -17,6 +17,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -45,13 +46,31 @@ func TestArguments(t *testing.T) {
 
 func TestBadArgumentsAreInput(t *testing.T) {
 	for _, arg := range []string{
-		"no-such-flag=1", "conntrack-min=many", "cleanup=true", "config=/etc/x", "write-config-to=/x",
+		"no-such-flag=1", "healthz-bind-address=192.0.2.1", "conntrack-min=many", "cleanup=true", "config=/etc/x", "write-config-to=/x",
 		"init-only=true", "v=9", "detect-local-mode=NodeCIDR", "profiling",
 	} {
-		err := Options{Args: []string{arg}}.Validate()
+		_, err := Options{Args: []string{arg}}.Ports()
 		var in *problem.Input
 		if !errors.As(err, &in) || in.Source != argFlag || in.Want == "" {
-			t.Errorf("Validate(%s) = %v", arg, err)
+			t.Errorf("Ports with %s = %v", arg, err)
+		}
+	}
+}
+
+func TestPortsAreThoseOfTheArguments(t *testing.T) {
+	for args, want := range map[string]int{
+		"": 2, "healthz-bind-address=": 1, "metrics-bind-address=192.0.2.1:0": 1, "healthz-bind-address=192.0.2.1:11256": 2,
+	} {
+		o := Options{}
+		if args != "" {
+			o.Args = []string{args}
+		}
+		ports, err := o.Ports()
+		if err != nil || len(ports) != want {
+			t.Fatalf("%q: %v, %v, want %d", args, ports, err, want)
+		}
+		if strings.Contains(args, "11256") && !slices.ContainsFunc(ports, func(p preflight.Port) bool { return p.Address == "192.0.2.1" && p.Port == 11256 }) {
+			t.Errorf("%q: %v", args, ports)
 		}
 	}
 }

@@ -5,6 +5,8 @@ package payload
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +39,19 @@ func available(dir string) string {
 		return "an unknown amount"
 	}
 	return fmt.Sprintf("%.1f MiB", float64(st.Bavail)*float64(st.Bsize)/(1<<20))
+}
+
+// Check refuses, without changing anything, a data directory whose file system
+// the payload could not be run from. The directory need not exist yet.
+func Check(dataDir string) error {
+	at := dataDir
+	for {
+		_, err := os.Stat(at)
+		if !errors.Is(err, os.ErrNotExist) || filepath.Dir(at) == at {
+			return checkExec(dataDir, at)
+		}
+		at = filepath.Dir(at)
+	}
 }
 
 // checkExec refuses a file system whose programs cannot be run: the shim would

@@ -233,8 +233,12 @@ func TestExtractOnBadFileSystem(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			_, err := extract(t.Context(), dir, manifest, archive)
 			var p *problem.Precondition
+			// What can be seen without writing is seen before anything is made.
+			if err := Check(filepath.Join(dir, "not", "yet")); errors.As(err, &p) != (tc.flags == unix.MS_NOEXEC) {
+				t.Errorf("Check = %v", err)
+			}
+			_, err := extract(t.Context(), dir, manifest, archive)
 			if !errors.As(err, &p) {
 				t.Fatalf("error is %v, want a failed precondition", err)
 			}
