@@ -80,7 +80,7 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	if err != nil {
 		return nil, fmt.Errorf("building the built-in APIs: %w", err)
 	}
-	crdEnabled := generic.MergedResourceConfig.ResourceEnabled(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
+	crdEnabled := crds.GenericConfig.MergedResourceConfig.ResourceEnabled(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
 	server, err := controlplaneapiserver.CreateAggregatorServer(aggregator.Complete(), kubeServer.GenericAPIServer,
 		crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdEnabled, priorities(legacyscheme.Scheme))
 	if err != nil {
