@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -129,11 +131,21 @@ func (n *attributes) writeBack() error {
 	return nil
 }
 
+// codec is that of the request's version. Definitions are not in the scheme of
+// the other built-in kinds.
+func (n *attributes) codec() runtime.Codec {
+	gv := n.GetKind().GroupVersion()
+	if gv.Group == apiextensions.GroupName {
+		return apiextensionsserver.Codecs.LegacyCodec(gv)
+	}
+	return legacyscheme.Codecs.LegacyCodec(gv)
+}
+
 func (n *attributes) encode(obj runtime.Object) ([]byte, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return json.Marshal(u.Object)
 	}
-	return runtime.Encode(legacyscheme.Codecs.LegacyCodec(n.GetKind().GroupVersion()), obj)
+	return runtime.Encode(n.codec(), obj)
 }
 
 // decode makes an object of the same Go type as like.
@@ -148,7 +160,7 @@ func (n *attributes) decode(body []byte, like runtime.Object) (runtime.Object, e
 		return out, nil
 	}
 	out := reflect.New(reflect.TypeOf(like).Elem()).Interface().(runtime.Object)
-	if err := runtime.DecodeInto(legacyscheme.Codecs.LegacyCodec(n.GetKind().GroupVersion()), body, out); err != nil {
+	if err := runtime.DecodeInto(n.codec(), body, out); err != nil {
 		return nil, err
 	}
 	accessor, err := meta.Accessor(out)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -78,6 +79,28 @@ func TestAttributes(t *testing.T) {
 	if composite.Namespace != "default.t1" || composite.Labels["a"] != "b" || composite.Spec.Containers[0].Image != "other" ||
 		composite.OwnerReferences[0].Name != "pv.t1.tenant" || composite.OwnerReferences[1].Name != "default.t1" || composite.UID != "1" {
 		t.Errorf("written back: %+v %+v", composite.ObjectMeta, composite.Spec)
+	}
+}
+
+// TestDefinitionAttributes: definitions have a scheme of their own.
+func TestDefinitionAttributes(t *testing.T) {
+	crd := &apiextensions.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "foos.example.com.t1.tenant"},
+		Spec:       apiextensions.CustomResourceDefinitionSpec{Group: "example.com", Names: apiextensions.CustomResourceDefinitionNames{Plural: "foos", Kind: "Foo"}},
+	}
+	gvk := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	attr := admission.NewAttributesRecord(crd, nil, gvk, "", crd.Name, gvk.GroupVersion().WithResource("customresourcedefinitions"), "", admission.Create, nil, false, nil)
+	n, err := newAttributes(projector("t1"), kinds.New(), attr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := n.GetObject().(*apiextensions.CustomResourceDefinition)
+	if seen.Name != "foos.example.com" || n.GetName() != "foos.example.com" {
+		t.Errorf("%s, object %s", n.GetName(), seen.Name)
+	}
+	seen.Labels = map[string]string{"a": "b"}
+	if err := n.writeBack(); err != nil || crd.Name != "foos.example.com.t1.tenant" || crd.Labels["a"] != "b" {
+		t.Errorf("written back: %+v, %v", crd.ObjectMeta, err)
 	}
 }
 
