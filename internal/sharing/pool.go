@@ -1,7 +1,6 @@
 package sharing
 
 import (
-	"bytes"
 	"hash/maphash"
 	"maps"
 	"sync"
@@ -77,11 +76,12 @@ func (p *Pool) knownMap(m map[string]string) map[string]string {
 
 // knownFields is known for managed fields.
 func (p *Pool) knownFields(f *metav1.FieldsV1) (*metav1.FieldsV1, bool) {
-	if f == nil || len(f.Raw) > longLength {
+	raw := f.GetRawBytes()
+	if f == nil || len(raw) > longLength {
 		return f, false
 	}
-	place := &p.fields[maphash.Bytes(p.seed, f.Raw)%fieldsPlaces]
-	if has := place.Load(); has != nil && bytes.Equal(has.Raw, f.Raw) {
+	place := &p.fields[maphash.Bytes(p.seed, raw)%fieldsPlaces]
+	if has := place.Load(); has != nil && has.Equal(*f) {
 		return has, true
 	}
 	place.Store(f)

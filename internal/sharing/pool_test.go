@@ -57,7 +57,7 @@ func objectMeta() metav1.ObjectMeta {
 		Labels: map[string]string{"some": "label"}, Annotations: map[string]string{"kubernetes.io/description": "A description."},
 		ManagedFields: []metav1.ManagedFieldsEntry{{
 			Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{".":{},"f:ca.crt":{}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:ca.crt":{}}}`),
 		}},
 	}
 }
@@ -82,11 +82,13 @@ func TestEqualObjectsShareWhatTheySay(t *testing.T) {
 		"data": {at(a.Data["ca.crt"]), at(b.Data["ca.crt"])}, "labels": {at(a.Labels["some"]), at(b.Labels["some"])},
 		"keys":    {at(key(a.Annotations)), at(key(b.Annotations))},
 		"manager": {at(a.ManagedFields[0].Manager), at(b.ManagedFields[0].Manager)},
-		"fields":  {&a.ManagedFields[0].FieldsV1.Raw[0], &b.ManagedFields[0].FieldsV1.Raw[0]},
 	} {
 		if places[0] != places[1] {
 			t.Errorf("%s: two copies", what)
 		}
+	}
+	if a.ManagedFields[0].FieldsV1 != b.ManagedFields[0].FieldsV1 {
+		t.Error("fields: two copies")
 	}
 	for what, m := range map[string][2]map[string]string{"labels": {a.Labels, b.Labels}, "data": {a.Data, b.Data}} {
 		if reflect.ValueOf(m[0]).Pointer() != reflect.ValueOf(m[1]).Pointer() {
@@ -96,7 +98,7 @@ func TestEqualObjectsShareWhatTheySay(t *testing.T) {
 	// What comes out of a cache is copied before it is changed.
 	c := b.DeepCopy()
 	c.Labels["some"], c.ManagedFields[0].Manager, c.Data["ca.crt"] = "other", "other", "other"
-	c.ManagedFields[0].FieldsV1.Raw[0] = 'x'
+	c.ManagedFields[0].FieldsV1.SetRawString("other")
 	if want := configMap(); !reflect.DeepEqual(a, want) || !reflect.DeepEqual(b, want) {
 		t.Errorf("changed with the copy: %v, %v", a, b)
 	}
