@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -29,6 +30,7 @@ import (
 	"github.com/a4s-io/a4s/server/definitions"
 	"github.com/a4s-io/a4s/server/definitions/serving"
 	"github.com/a4s-io/a4s/server/fairness"
+	"github.com/a4s-io/a4s/server/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/limits"
 	"github.com/a4s-io/a4s/server/storage"
 	"github.com/a4s-io/a4s/server/tenancy"
@@ -68,7 +70,8 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		m.limits.Forget(name)
 		m.definitions.TenantGone(name)
 	})
-	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Limits: m.limits, Log: p.log})
+	turns := fairqueue.New(fairqueue.ForProcessors(runtime.GOMAXPROCS(0)))
+	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Limits: m.limits, Log: p.log})
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
 		r, err := netip.ParsePrefix(cidr)

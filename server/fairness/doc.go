@@ -2,6 +2,8 @@
 // requests of a tenant are one flow, whoever of it sends them, so that a flood
 // of one tenant waits in queues of its own.
 //
+// Before that, requests take turns on the processors: see fairqueue.
+//
 // The flow schema and priority level that match are in manifests/fairness.yaml.
 //
 // Only server may import it.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/limits"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -38,6 +39,8 @@ type Options struct {
 	Customs       Customs
 	// TokenFile knows the tenants of static tokens; nil if there are none.
 	TokenFile authenticator.Token
+	// Turns is where the requests of tenants' users wait; nil for no such thing.
+	Turns *fairqueue.Queue
 	// Limits bounds and measures what tenants' users ask; nil for no such thing.
 	Limits Limits
 	Log    *logrus.Entry
@@ -50,12 +53,17 @@ type Edge struct {
 	table     *wire.Table
 	auth      authenticator.Request
 	documents *catalogue
+	queue     *queue // nil for none
 }
 
 // New makes an edge. Its Authenticator and Handler are seams of the API
 // server; Authenticator must be called first.
 func New(o Options) *Edge {
-	return &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), documents: newCatalogue()}
+	e := &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), documents: newCatalogue()}
+	if o.Turns != nil {
+		e.queue = newQueue(o.Turns)
+	}
+	return e
 }
 
 // Authenticator gives every user his tenant, and is what the edge asks.
@@ -80,6 +88,12 @@ func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handle
 // API server.
 func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) error {
 	addr := splitAddress(req.URL.Path)
+	verb, long := describe(req, addr.path)
+	turn, err := e.queue.enter(req, long)
+	if err != nil {
+		return err
+	}
+	defer turn.leave()
 	req, answer, ok, err := authn.Early(e.auth, req)
 	if err != nil || !ok {
 		// The chain behind says 401, and audits it.
@@ -87,11 +101,13 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) er
 		return nil
 	}
 	next.user = answer.User
+	if err := turn.identified(req.Context(), answer.User); err != nil {
+		return err
+	}
 	ofUser := authn.TenantOf(answer.User)
 	if e.opts.Limits == nil || space.IsSystem(ofUser) {
 		return e.route(w, req, next, addr, ofUser)
 	}
-	verb, long := describe(req, addr.path)
 	return e.opts.Limits.Serve(req.Context(), w, limits.Request{Tenant: ofUser, Verb: verb, LongRunning: long}, func(w http.ResponseWriter) error {
 		return e.route(w, req, next, addr, ofUser)
 	})

@@ -1,0 +1,266 @@
+package fairqueue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// busy is a machine that has nothing idle.
+func busy() int { return 0 }
+
+func newQueue(idle func() int) *Queue {
+	return New(Options{Slots: 2, Share: 1, Burst: 8, Length: 64, Idle: idle})
+}
+
+// client asks one thing after the other, each of which takes so long.
+func client(ctx context.Context, q *Queue, flow string, takes time.Duration, served *int, mu *sync.Mutex) {
+	for ctx.Err() == nil {
+		t, err := q.Acquire(ctx, flow, false)
+		if err != nil {
+			return
+		}
+		time.Sleep(takes)
+		t.Release()
+		mu.Lock()
+		*served++
+		mu.Unlock()
+	}
+}
+
+func TestCostIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(busy)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var mu sync.Mutex
+		var cheap, dear int
+		for range 32 {
+			go client(ctx, q, "cheap", time.Millisecond, &cheap, &mu)
+			go client(ctx, q, "dear", 4*time.Millisecond, &dear, &mu)
+			go client(ctx, q, "third", 2*time.Millisecond, new(int), &mu)
+		}
+		time.Sleep(30 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if share := float64(cheap) / float64(4*dear); share < 0.9 || share > 1.1 {
+			t.Errorf("%d requests of 1 ms and %d of 4 ms: not the same time", cheap, dear)
+		}
+	})
+}
+
+func TestFloodDoesNotDelayOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(busy)
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var flood, second int
+		for range 64 {
+			go client(ctx, q, "flood", 5*time.Millisecond, &flood, &mu)
+			go client(ctx, q, "second flood", 7*time.Millisecond, &second, &mu)
+		}
+		time.Sleep(time.Second) // both slots are theirs
+		for range 200 {
+			begin := time.Now()
+			turn, err := q.Acquire(ctx, "modest", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(begin); waited > 0 {
+				t.Errorf("waited for %v", waited)
+			}
+			time.Sleep(time.Millisecond)
+			turn.Release()
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel()
+		time.Sleep(time.Second)
+	})
+}
+
+// TestShareIsKept: requests that are cheaper or dearer than the last do not
+// give a flow more than its share beside another, and alone it has all slots.
+func TestShareIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(busy)
+		ctx, cancel := context.WithCancel(t.Context())
+		most := func(d time.Duration) (n int) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond / 2) {
+				q.mu.Lock()
+				if f := q.flows["flood"]; f != nil {
+					n = max(n, f.own)
+				}
+				q.mu.Unlock()
+			}
+			return n
+		}
+		var mu sync.Mutex
+		for i := range 64 {
+			go client(ctx, q, "flood", time.Duration(1+i%9)*time.Millisecond, new(int), &mu)
+		}
+		time.Sleep(5 * time.Second)
+		if n := most(time.Second); n != 2 {
+			t.Errorf("alone: %d at once, not both slots", n)
+		}
+		go func() {
+			for ctx.Err() == nil {
+				if turn, err := q.Acquire(ctx, "modest", false); err == nil {
+					time.Sleep(time.Millisecond)
+					turn.Release()
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+		time.Sleep(time.Second)
+		if n := most(time.Second); n != 1 {
+			t.Errorf("beside another: %d at once", n)
+		}
+		cancel()
+		time.Sleep(time.Second)
+	})
+}
+
+// TestIdleProcessorsAreUsed: requests that wait for something else do not keep
+// others from processors that have nothing to do, of the same flow neither.
+func TestIdleProcessorsAreUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(func() int { return 2 })
+		begin := time.Now()
+		var group sync.WaitGroup
+		for range 60 {
+			group.Go(func() {
+				turn, err := q.Acquire(t.Context(), "a", false)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Second)
+				turn.Release()
+			})
+		}
+		group.Wait()
+		if took := time.Since(begin); took > 1100*time.Millisecond {
+			t.Errorf("60 requests that waited for a second took %v", took)
+		}
+	})
+}
+
+// TestNothingHoldsForever: on a machine with nothing idle, too, what lasts long
+// does not keep others waiting.
+func TestNothingHoldsForever(t *testing.T) {
+	for _, long := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue(busy)
+			var group sync.WaitGroup
+			for _, flow := range []string{"a", "b"} {
+				group.Go(func() {
+					turn, err := q.Acquire(t.Context(), flow, long)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Hour)
+					turn.Release()
+				})
+			}
+			synctest.Wait()
+			for flow, within := range map[string]time.Duration{"c": longest, "a": longestOwn} {
+				if long {
+					within = longest
+				}
+				begin := time.Now()
+				turn, err := q.Acquire(t.Context(), flow, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if waited := time.Since(begin); waited > within+10*time.Millisecond {
+					t.Errorf("long %v: %s waited for %v", long, flow, waited)
+				}
+				turn.Release()
+			}
+			group.Wait()
+		})
+	}
+}
+
+func TestWaitingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(busy)
+		var held []*Turn
+		for _, flow := range []string{"a", "b"} {
+			turn, err := q.Acquire(t.Context(), flow, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, turn)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		var group sync.WaitGroup
+		for range q.opts.Length {
+			group.Go(func() {
+				if _, err := q.Acquire(ctx, "a", false); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("waiting ended with %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if _, err := q.Acquire(ctx, "a", false); !errors.Is(err, ErrFull) {
+			t.Errorf("past the length: %v", err)
+		}
+		group.Wait()
+		if q.waiting != 0 || len(q.backlog) != 0 || q.flows["a"].waiting.Len() != 0 {
+			t.Error("who has left still waits")
+		}
+		for _, turn := range held {
+			turn.Release()
+			turn.Release()
+		}
+		turn, err := q.Acquire(t.Context(), "a", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn.Move("c")
+		turn.Release()
+		for name, f := range q.flows {
+			if f.own != 0 || f.active != 0 {
+				t.Errorf("%s has %d of its share, %d at all", name, f.own, f.active)
+			}
+		}
+		time.Sleep(2 * forgetAfter)
+		q.forget(time.Now())
+		if len(q.flows) != 0 || q.held.Len() != 0 {
+			t.Errorf("%d flows, %d turns are left", len(q.flows), q.held.Len())
+		}
+	})
+}
+
+// TestTurnsRace: whatever happens at once, in the end nothing is held.
+func TestTurnsRace(t *testing.T) {
+	q := New(Options{Slots: 2, Share: 1, Burst: 8, Length: 8, Idle: IdleProcessors})
+	var group sync.WaitGroup
+	for i := range 64 {
+		group.Go(func() {
+			for j := range 50 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(j%5)*time.Millisecond)
+				turn, err := q.Acquire(ctx, string(rune('a'+i%7)), j%3 == 0)
+				if err == nil {
+					if j%4 == 0 {
+						turn.Move("other")
+					}
+					turn.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.held.Len()+q.late.Len()+q.waiting+len(q.backlog) != 0 {
+		t.Errorf("%d held, %d late, %d waiting, %d flows", q.held.Len(), q.late.Len(), q.waiting, len(q.backlog))
+	}
+}
