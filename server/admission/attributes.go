@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -152,7 +153,8 @@ func (n *attributes) encode(obj runtime.Object) ([]byte, error) {
 func (n *attributes) decode(body []byte, like runtime.Object) (runtime.Object, error) {
 	if _, ok := like.(*unstructured.Unstructured); ok {
 		out := &unstructured.Unstructured{}
-		if err := json.Unmarshal(body, &out.Object); err != nil {
+		// Integers stay integers, as schemas and rules want them.
+		if err := utiljson.Unmarshal(body, &out.Object); err != nil {
 			return nil, err
 		}
 		unstructured.RemoveNestedField(out.Object, "metadata", "tenant")

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
@@ -101,6 +102,25 @@ func TestDefinitionAttributes(t *testing.T) {
 	seen.Labels = map[string]string{"a": "b"}
 	if err := n.writeBack(); err != nil || crd.Name != "foos.example.com.t1.tenant" || crd.Labels["a"] != "b" {
 		t.Errorf("written back: %+v, %v", crd.ObjectMeta, err)
+	}
+}
+
+// TestIntegersOfCustomResources: what a webhook may have changed has the types
+// that the schema of a custom resource is checked with.
+func TestIntegersOfCustomResources(t *testing.T) {
+	foo := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Foo", "metadata": map[string]any{"name": "one", "namespace": "default.t1"}, "spec": map[string]any{"size": int64(1)}}}
+	gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Foo"}
+	attr := admission.NewAttributesRecord(foo, nil, gvk, "default.t1", "one", gvk.GroupVersion().WithResource("foos"), "", admission.Create, nil, false, nil)
+	n, err := newAttributes(projector("t1"), kinds.New(), attr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.GetObject().(*unstructured.Unstructured).SetLabels(map[string]string{"a": "b"})
+	if err := n.writeBack(); err != nil {
+		t.Fatal(err)
+	}
+	if size, found, err := unstructured.NestedInt64(foo.Object, "spec", "size"); size != 1 || !found || err != nil || foo.GetLabels()["a"] != "b" || foo.GetNamespace() != "default.t1" {
+		t.Errorf("written back: %v, %v", foo.Object, err)
 	}
 }
 

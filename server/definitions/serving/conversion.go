@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
@@ -54,7 +55,17 @@ func (t *translator) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	req.Body.Close() //nolint:errcheck // it was read
-	if body, err = t.review(body, "request", "objects", wire.Out); err != nil {
+	var native []bool
+	if body, err = t.review(body, "request", "objects", func(_ int, object []byte) ([]byte, error) {
+		is, err := isNative(object)
+		if native = append(native, is); is || err != nil {
+			return object, err
+		}
+		if object, err = t.translate(object, wire.Out); err != nil {
+			return nil, err
+		}
+		return withoutSpace(object)
+	}); err != nil {
 		return nil, fmt.Errorf("translating a conversion review: %w", err)
 	}
 	out := req.Clone(req.Context())
@@ -72,7 +83,12 @@ func (t *translator) RoundTrip(req *http.Request) (*http.Response, error) {
 	if len(answer) > maxReview {
 		return nil, fmt.Errorf("the answer of the conversion webhook is longer than %d bytes", maxReview)
 	}
-	if answer, err = t.review(answer, "response", "convertedObjects", wire.In); err != nil {
+	if answer, err = t.review(answer, "response", "convertedObjects", func(i int, object []byte) ([]byte, error) {
+		if i < len(native) && native[i] {
+			return object, nil
+		}
+		return t.translate(object, wire.In)
+	}); err != nil {
 		return nil, fmt.Errorf("translating the answer of a conversion webhook: %w", err)
 	}
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(answer)), int64(len(answer))
@@ -80,8 +96,31 @@ func (t *translator) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// review translates the objects that are in a member of a review.
-func (t *translator) review(body []byte, member, list string, d wire.Direction) ([]byte, error) {
+// isNative tells whether an object has native names already: those that the
+// admission of the tenant converts have, which sees nothing else.
+func isNative(object []byte) (bool, error) {
+	var head metav1.PartialObjectMetadata
+	if err := json.Unmarshal(object, &head); err != nil {
+		return false, err
+	}
+	of, _ := space.SplitClusterName(head.Name)
+	if head.Namespace != "" {
+		of, _ = space.SplitNamespace(head.Namespace)
+	}
+	return of == space.System, nil
+}
+
+func (t *translator) translate(object []byte, d wire.Direction) ([]byte, error) {
+	var head metav1.TypeMeta
+	if err := json.Unmarshal(object, &head); err != nil {
+		return nil, err
+	}
+	gvk := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
+	return t.p.JSON(d, wire.Resource{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}, object)
+}
+
+// review changes the objects that are in a member of a review.
+func (t *translator) review(body []byte, member, list string, change func(i int, object []byte) ([]byte, error)) ([]byte, error) {
 	var review, part map[string]json.RawMessage
 	if err := json.Unmarshal(body, &review); err != nil {
 		return nil, err
@@ -99,21 +138,11 @@ func (t *translator) review(body []byte, member, list string, d wire.Direction) 
 		}
 	}
 	for i, object := range objects {
-		var head metav1.TypeMeta
-		if err := json.Unmarshal(object, &head); err != nil {
-			return nil, err
-		}
-		gvk := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
-		translated, err := t.p.JSON(d, wire.Resource{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}, object)
+		changed, err := change(i, object)
 		if err != nil {
 			return nil, err
 		}
-		if d == wire.Out {
-			if translated, err = withoutSpace(translated); err != nil {
-				return nil, err
-			}
-		}
-		objects[i] = translated
+		objects[i] = changed
 	}
 	var err error
 	if part[list], err = json.Marshal(objects); err != nil {
