@@ -99,6 +99,7 @@ func TestDeletions(t *testing.T) {
 	for _, s := range held {
 		gone(s.name)
 	}
+	t.Run("what nothing serves", func(t *testing.T) { testUnserved(t, p, tenants) })
 	t.Run("pods", func(t *testing.T) { testPodsEndFirst(t, p, tenants) })
 }
 
@@ -132,6 +133,29 @@ func testPodsEndFirst(t *testing.T, p *plane, tenants *tenantclient.Client) {
 	}
 	now := int64(0)
 	if err := pods.Delete(ctx, "web", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the tenant to be gone", func(ctx context.Context) (bool, error) {
+		_, err := tenants.Get(ctx, s.name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if left := p.keysOf(t, s.name); len(left) > 0 {
+		t.Errorf("left in etcd: %v", left)
+	}
+}
+
+// testUnserved: objects of a definition that serves no version any more can be
+// deleted by nobody, and do not hold their tenant.
+func testUnserved(t *testing.T, p *plane, tenants *tenantclient.Client) {
+	post(t, p.Admin, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"olds.unserved.example.com"},
+		"spec":{"group":"unserved.example.com","scope":"Namespaced","names":{"plural":"olds","singular":"old","kind":"Old","listKind":"OldList"},
+		"versions":[{"name":"v1","served":false,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
+	s := p.tenant(t, "unserved")
+	key := "/registry/unserved.example.com/olds/unserved/default/one"
+	if _, err := p.etcd.Put(t.Context(), key, `{"apiVersion":"unserved.example.com/v1","kind":"Old","metadata":{"name":"one","namespace":"default.unserved"}}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := tenants.Delete(t.Context(), s.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the tenant to be gone", func(ctx context.Context) (bool, error) {
