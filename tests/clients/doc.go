@@ -10,5 +10,6 @@
 // ended: nothing is left on the machine, and nothing there is changed. No pod
 // runs, as there is no node: tests do not wait for readiness.
 //
-// It has tests only; nothing imports it.
+// Besides the tests it has the program operator, which the end-to-end tests
+// run in pods. Nothing imports it.
 package clients
