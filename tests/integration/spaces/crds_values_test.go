@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -325,6 +326,19 @@ func testCustomConversion(t *testing.T, _ *plane, s *space, namespace, group str
 		t.Errorf("what cannot be converted: %v", err)
 	}
 	s.native(t, "refusal", fmt.Sprint(err))
+	// A webhook that wants the one version is asked about the other, too.
+	hook := newHooks(t)
+	grow := mutating(group, hook.byURL("/grow"))
+	grow.Rules = []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{"foos"}},
+	}}
+	hook.respond("/grow", patch(`[{"op":"add","path":"/spec/replicas","value":5}]`))
+	s.mutate(t, group, grow)
+	eventually(t, "the webhook to change what the old version makes", func(ctx context.Context) (bool, error) {
+		made, err := s.in(v1alpha1, namespace).Create(ctx, foo(v1alpha1, "grown", map[string]any{"size": int64(4)}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && field(made, "spec", "size") == "5", err
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	if len(seen) == 0 {
