@@ -86,6 +86,7 @@ func TestIsolation(t *testing.T) {
 		t.Fatal(err)
 	}
 	plant(t, p.admin, "a", word)
+	plantCustoms(t, p, b, word)
 	if code, body := get(t, p.Admin, "/api/v1/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Fatal("the canary is not found where it is")
 	}
@@ -97,21 +98,27 @@ func TestIsolation(t *testing.T) {
 	// As one of the masters of his space: he cannot lose his rights by
 	// deleting what binds him.
 	a := p.as(t, "a", p.user(t, "mallory", []string{"tenant:a"}, []string{"system:masters"}))
+	done := make(chan struct{})
+	defer close(done)
+	ownCustoms(t, a, done)
 	client, err := rest.HTTPClientFor(a.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sent, failures atomic.Int64
+	var sent, failures, customs atomic.Int64
 	codes := make([]atomic.Int64, 600)
 	var workers sync.WaitGroup
 	for i := range isolationWorkers {
 		workers.Go(func() {
-			g := &attacker{rand: rand.New(rand.NewPCG(seed, uint64(i))), host: a.config.Host, word: word}
+			g := &attacker{rand: rand.New(rand.NewPCG(seed, uint64(i))), host: a.config.Host, kinds: customKinds()}
 			for !t.Failed() && sent.Add(1) <= int64(total) {
 				r := g.request()
 				code, answer := r.send(t.Context(), client)
 				if code < len(codes) {
 					codes[code].Add(1)
+				}
+				if code == http.StatusOK && strings.Contains(r.url, "/"+isolationGroup+"/v") {
+					customs.Add(1)
 				}
 				if code == http.StatusInternalServerError && failures.Add(1) <= 10 {
 					t.Logf("%s %s\n%s\nfailed: %.500s", r.method, r.url, r.body, answer)
@@ -134,6 +141,11 @@ func TestIsolation(t *testing.T) {
 	if codes[http.StatusOK].Load() < int64(total)/20 {
 		t.Errorf("too few requests were answered: the test does not test")
 	}
+	t.Logf("%d requests about custom resources were answered", customs.Load())
+	if customs.Load() < int64(total)/200 {
+		t.Errorf("too few of them: the test does not test custom resources")
+	}
+	keepsCustoms(t, p, b, c)
 	if code, body := get(t, p.Admin, "/api/v1/tenants/b/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Errorf("the canaries of the other tenant are gone: %d", code)
 	}
@@ -199,9 +211,9 @@ func plant(t *testing.T, client kubernetes.Interface, ns, word string) {
 
 // attacker makes up requests.
 type attacker struct {
-	rand *rand.Rand
-	host string
-	word string
+	rand  *rand.Rand
+	host  string
+	kinds []kinds.Kind
 }
 
 type attack struct {
@@ -261,8 +273,11 @@ func (g *attacker) namespace() string {
 
 func (g *attacker) request() *attack {
 	r := &attack{header: http.Header{}}
-	k := pick(g, kinds.Rows()...)
+	k := pick(g, g.kinds...)
 	version := pick(g, "v1", "v1", "v1", "v2", "v1beta1", "v1alpha1")
+	if k.Group == isolationGroup && g.chance(70) {
+		version = "v1"
+	}
 	root := "/apis/" + k.Group + "/" + version
 	if k.Group == "" {
 		root = "/api/v1"
@@ -275,12 +290,23 @@ func (g *attacker) request() *attack {
 		path += "/tenants/" + pick(g, "a", "b", "system", "all", "nobody", "a/tenants/b", "..", "")
 	}
 	if k.Namespaced && g.chance(70) || g.chance(5) {
-		path += "/namespaces/" + g.namespace()
+		ns := g.namespace()
+		if k.Group == isolationGroup && g.chance(50) {
+			ns = "default"
+		}
+		path += "/namespaces/" + ns
 	}
 	path += "/" + k.Resource
 	named := g.chance(45)
 	if named {
-		path += "/" + g.name()
+		name := g.name()
+		switch {
+		case k.Resource == "customresourcedefinitions":
+			name = g.definitionName()
+		case k.Group == isolationGroup && g.chance(80):
+			name = g.customName()
+		}
+		path += "/" + name
 		if g.chance(25) {
 			path += "/" + pick(g, "status", "scale", "log", "exec", "proxy", "finalize", "eviction", "token", "binding", "attach", "portforward", "ephemeralcontainers", "approval", "resize")
 		}
@@ -289,7 +315,7 @@ func (g *attacker) request() *attack {
 	case 0:
 		path = pick(g, "/tenants/a", "/tenants/b", "/tenants/system", "/tenants/all", "/tenants/") + path
 	case 1:
-		path = pick(g, "/", "/api", "/apis", root, "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3"+root, "/version", "/metrics", "/healthz", "/livez?verbose", "/readyz", "/logs", "/logs/", "/debug/pprof/heap",
+		path = pick(g, "/", "/api", "/apis", root, "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3"+root, "/apis/"+isolationGroup, "/apis/"+isolationGroup+"/v1", "/apis/"+isolationGroup+"/v2", "/openapi/v3/apis/"+isolationGroup+"/v1", "/openapi/v3/apis/"+isolationGroup+"/v2", "/version", "/metrics", "/healthz", "/livez?verbose", "/readyz", "/logs", "/logs/", "/debug/pprof/heap",
 			"/configz", "/.well-known/openid-configuration", "/openid/v1/jwks", "/v1-a4s/status", "/v1-a4s/config", "/cacerts", "/v1-a4s/podaddresses", "/statusz", "/flagz", "/debug/api_priority_and_fairness/dump_requests", "/metrics/slis")
 	case 2:
 		path = strings.Replace(path, "/", pick(g, "//", "/./", "/%2e%2e/", "/tenants/b/"), 1+g.rand.IntN(2))
@@ -311,7 +337,7 @@ func (g *attacker) request() *attack {
 	r.watch = r.watch || strings.Contains(path, "/watch/")
 	if g.chance(20) {
 		query.Set("fieldSelector", pick(g, "metadata.namespace=default.b", "metadata.namespace=default", "metadata.name=web", "metadata.name!=web", "metadata.namespace!=default", "involvedObject.namespace=default.b",
-			"spec.nodeName=", "a4s.tenant=b", "a4s.tenant=system", "a4s.tenant!=a", "metadata.namespace=", "status.phase=Pending"))
+			"spec.nodeName=", "a4s.tenant=b", "a4s.tenant=system", "a4s.tenant!=a", "metadata.namespace=", "status.phase=Pending", "spec.secret=x"))
 	}
 	if g.chance(20) {
 		query.Set("labelSelector", pick(g, "app", "!app", "a4s.io/tenant=b", "a4s.io/tenant", "!a4s.io/tenant", "kubernetes.io/metadata.name=default.b", "kubernetes.io/metadata.name in (default,default.b)", "app notin (x)", "a4s.io/tenant!=a"))
@@ -389,6 +415,18 @@ func (g *attacker) body(r *attack, k kinds.Kind, version string, query url.Value
 		`,"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"},"claimRef":{"namespace":"default.b","name":"web"}}`,
 		`,"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}],"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"app":"x"}},{}]}`,
 		`,"webhooks":[{"name":"x.example.com","clientConfig":{"service":{"name":"web","namespace":"default.b"}},"rules":[{"operations":["*"],"apiGroups":[""],"apiVersions":["*"],"resources":["nothing"]}],"sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Ignore"}]`)
+	switch {
+	case k.Resource == "customresourcedefinitions":
+		if name, spec = g.definition(); g.chance(80) {
+			tenant, owner = "", ""
+		}
+		name = `"name":"` + name + `"`
+	case k.Group == isolationGroup:
+		spec = pick(g, `,"spec":{"size":9}`, `,"spec":{"replicas":2}`, `,"spec":{"secret":1}`, `,"status":{"replicas":1}`, `,"spec":"x"`, "")
+		if g.chance(60) {
+			name, tenant = `"name":"`+pick(g, "web", "web", "x", "web.b.tenant")+`"`, ""
+		}
+	}
 	r.body = `{"apiVersion":"` + apiVersion + `","kind":"` + k.Kind + `","metadata":{` + ns + tenant + name + labels + owner + `}` + spec + `}`
 	r.header.Set("Content-Type", pick(g, "application/json", "application/json", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor", "text/plain"))
 	if r.method != "PATCH" {
@@ -398,7 +436,7 @@ func (g *attacker) body(r *attack, k kinds.Kind, version string, query url.Value
 	case "application/json-patch+json":
 		r.header.Set("Content-Type", media)
 		r.body = `[{"op":"` + pick(g, "add", "replace", "remove", "test", "copy", "move") + `","path":"` +
-			pick(g, "/metadata/namespace", "/metadata/name", "/metadata/labels/a4s.io~1tenant", "/metadata/tenant", "/metadata/annotations", "/spec", "/metadata", "") +
+			pick(g, "/metadata/namespace", "/metadata/name", "/metadata/labels/a4s.io~1tenant", "/metadata/tenant", "/metadata/annotations", "/spec", "/spec/conversion", "/spec/names", "/metadata", "") +
 			`","from":"/metadata/name","value":` + pick(g, `"default.b"`, `"b"`, `{}`, `{"x":"y"}`, `null`) + `}]`
 	case "application/apply-patch+yaml":
 		r.header.Set("Content-Type", media)
