@@ -41,6 +41,21 @@ const (
 	mediaProto = "application/vnd.kubernetes.protobuf"
 )
 
+// things are objects of a resource in the namespaces list and work.
+type things struct {
+	listed, worked string // paths
+	patched        string // media type of patches
+	body           func(media, namespace string, n int64) []byte
+	fill           string // media type of those that are listed
+}
+
+func pods() things {
+	return things{
+		listed: "/api/v1/namespaces/list/pods", worked: "/api/v1/namespaces/work/pods",
+		patched: "application/strategic-merge-patch+json", body: podBody, fill: mediaProto,
+	}
+}
+
 // BenchmarkPaths asks the same of upstream's API server, of another one that is
 // the same, of a4s as a user of the system, and of a4s as a user of a tenant,
 // in turns. Every side has a server of its own that holds as much as the
@@ -62,7 +77,7 @@ func BenchmarkPaths(b *testing.B) {
 		} else {
 			s.config = s.server.clusterAdmin(b)
 		}
-		s.http = httpClient(b, s.config)
+		s.http, s.things = httpClient(b, s.config), pods()
 		for _, ns := range []string{"list", "work"} {
 			namespace(b, s.config, ns)
 		}
@@ -92,21 +107,20 @@ type operation struct {
 
 // operations are what is compared, with answers of a media type.
 func operations(media string) []operation {
-	const pods = "/api/v1/namespaces/list/pods"
 	read := func(path string, header ...string) func(context.Context, *side) (int, error) {
 		return func(ctx context.Context, s *side) (int, error) {
 			return concurrently(ctx, func(ctx context.Context) error {
-				return s.request(ctx, http.MethodGet, path, media, nil, header...)
+				return s.request(ctx, http.MethodGet, s.things.listed+path, media, nil, header...)
 			})
 		}
 	}
 	return []operation{
-		{"get", read(pods + "/pod-000000")},
-		{"list", read(pods)},
-		{"list-gzip", read(pods, "Accept-Encoding", "gzip")},
+		{"get", read("/pod-000000")},
+		{"list", read("")},
+		{"list-gzip", read("", "Accept-Encoding", "gzip")},
 		{"create", func(ctx context.Context, s *side) (int, error) {
 			return concurrently(ctx, func(ctx context.Context) error {
-				return s.request(ctx, http.MethodPost, "/api/v1/namespaces/work/pods", media, podBody(media, "work", s.serial.Add(1)), "Content-Type", media)
+				return s.request(ctx, http.MethodPost, s.things.worked, media, s.things.body(media, "work", s.serial.Add(1)), "Content-Type", media)
 			})
 		}},
 		{"patch", func(ctx context.Context, s *side) (int, error) {
@@ -164,8 +178,8 @@ func (s *side) request(ctx context.Context, method, path, accept string, body []
 }
 
 func (s *side) patch(ctx context.Context, pod int, media string, value int64) error {
-	return s.request(ctx, http.MethodPatch, fmt.Sprintf("/api/v1/namespaces/list/pods/pod-%06d", pod), media,
-		fmt.Appendf(nil, `{"metadata":{"annotations":{"bench":"%d"}}}`, value), "Content-Type", "application/strategic-merge-patch+json")
+	return s.request(ctx, http.MethodPatch, fmt.Sprintf("%s/pod-%06d", s.things.listed, pod), media,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{"bench":"%d"}}}`, value), "Content-Type", s.things.patched)
 }
 
 // fill makes the pods that are listed.
@@ -175,7 +189,7 @@ func (s *side) fill(b *testing.B) {
 	for range 8 {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < listed && b.Context().Err() == nil; i = next.Add(1) - 1 {
-				if err := s.request(b.Context(), http.MethodPost, "/api/v1/namespaces/list/pods", mediaProto, podBody(mediaProto, "list", i), "Content-Type", mediaProto); err != nil {
+				if err := s.request(b.Context(), http.MethodPost, s.things.listed, s.things.fill, s.things.body(s.things.fill, "list", i), "Content-Type", s.things.fill); err != nil {
 					b.Error(err)
 					return
 				}
@@ -301,7 +315,7 @@ func (s *side) watchLive(ctx context.Context, media string) (int, error) {
 
 // resourceVersion is where a watch begins.
 func (s *side) resourceVersion(ctx context.Context) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+"/api/v1/namespaces/list/pods?limit=1", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+s.things.listed+"?limit=1", nil)
 	if err != nil {
 		return "", err
 	}
@@ -326,7 +340,7 @@ type stream struct {
 }
 
 func (s *side) watch(ctx context.Context, media, query string) (*stream, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+"/api/v1/namespaces/list/pods?watch=1"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+s.things.listed+"?watch=1"+query, nil)
 	if err != nil {
 		return nil, err
 	}

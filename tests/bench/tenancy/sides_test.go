@@ -19,6 +19,8 @@ type side struct {
 	http   *http.Client
 	serial atomic.Int64 // of names
 	rounds []round
+	// things are what it is asked for.
+	things things
 }
 
 // round is what was measured of a side in one of its turns.
