@@ -17,8 +17,14 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-// keyName is the name of the objects whose keys are looked at.
-const keyName = "zz-key"
+// keyName is the name of the objects whose keys are looked at. Only that of a
+// definition is made of what it defines.
+func keyName(r schema.GroupResource) string {
+	if r.Group == "apiextensions.k8s.io" {
+		return "zz-keys.example.com"
+	}
+	return "zz-key"
+}
 
 // bodies are the smallest valid objects, without their metadata, of every
 // resource that tenants can store. One that is missing fails the test.
@@ -47,6 +53,7 @@ func bodies() map[string]string {
 		"validatingadmissionpolicies.admissionregistration.k8s.io":       `{"spec":{` + rules + `,"validations":[{"expression":"true"}]}}`,
 		"validatingadmissionpolicybindings.admissionregistration.k8s.io": `{"spec":{"policyName":"none","validationActions":["Deny"]}}`,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io":   `{}`,
+		"customresourcedefinitions.apiextensions.k8s.io":                 `{"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"zz-keys","kind":"ZZKey"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
 		"controllerrevisions.apps":                                       `{"revision":1,"data":{"x":"y"}}`,
 		"deployments.apps":                                               `{"spec":` + selected + `}`,
 		"replicasets.apps":                                               `{"spec":` + selected + `}`,
@@ -118,9 +125,10 @@ func TestSeedETCDKeyPathsOfEveryResource(t *testing.T) {
 			}
 			ofSystem := p.keyOf(t, system, gvr, k, body)
 			ofTenant := p.keyOf(t, a.dynamic, gvr, k, body)
-			want := strings.TrimSuffix(ofSystem, "/"+keyName) + "/a/" + keyName
+			name := keyName(gr)
+			want := strings.TrimSuffix(ofSystem, "/"+name) + "/a/" + name
 			if k.Namespaced {
-				want = strings.TrimSuffix(ofSystem, "/default/"+keyName) + "/a/default/" + keyName
+				want = strings.TrimSuffix(ofSystem, "/default/"+name) + "/a/default/" + name
 			}
 			if ofTenant != want {
 				t.Errorf("key of the tenant %s, of the system %s", ofTenant, ofSystem)
@@ -136,23 +144,24 @@ func TestSeedETCDKeyPathsOfEveryResource(t *testing.T) {
 // keyOf makes an object and returns its key.
 func (p *plane) keyOf(t *testing.T, client dynamic.Interface, gvr schema.GroupVersionResource, k kinds.Kind, body string) string {
 	t.Helper()
+	name := keyName(gvr.GroupResource())
 	object := map[string]any{}
 	if err := json.Unmarshal([]byte(body), &object); err != nil {
 		t.Fatal(err)
 	}
-	maps.Copy(object, map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": k.Kind, "metadata": map[string]any{"name": keyName}})
+	maps.Copy(object, map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": k.Kind, "metadata": map[string]any{"name": name}})
 	var target dynamic.ResourceInterface = client.Resource(gvr)
 	if k.Namespaced {
 		target = client.Resource(gvr).Namespace("default")
 	}
-	before := p.keys(t, "/"+keyName)
+	before := p.keys(t, "/"+name)
 	if _, err := target.Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = target.Delete(context.Background(), keyName, metav1.DeleteOptions{}) })
+	t.Cleanup(func() { _ = target.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	var made []string
-	for _, key := range p.keys(t, "/"+keyName) {
-		if !slices.Contains(before, key) && strings.HasSuffix(key, "/"+keyName) {
+	for _, key := range p.keys(t, "/"+name) {
+		if !slices.Contains(before, key) && strings.HasSuffix(key, "/"+name) {
 			made = append(made, key)
 		}
 	}
