@@ -1,26 +1,65 @@
 package server
 
 import (
-	"os"
+	"context"
+	"runtime"
 	"runtime/debug"
+	"syscall"
+	"time"
 
-	"github.com/sirupsen/logrus"
+	"github.com/a4s-io/a4s/internal/component"
 )
 
-// garbage is how much garbage, in percent of what is in use, the process lets
-// lie before it collects it. Go's 100 leaves nearly twice the live heap
-// resident after a burst of changes: objects that stay are spread over all the
-// memory that was in use between two collections, and Go does not move them.
-const garbage = 50
+const (
+	// idleFor is how long the process has to do little before it gives memory
+	// back, and how often it looks.
+	idleFor = time.Minute
+	// idleShare is what little is: of the processor time that there is.
+	idleShare = 0.1
+)
 
-// limitGarbage makes the process collect garbage more often than Go by itself
-// does, unless the operator has said how often.
-func limitGarbage(getenv func(string) string, set func(percent int) int, log *logrus.Entry) {
-	if value := getenv("GOGC"); value != "" {
-		log.Infof("Garbage is collected as GOGC=%s says", value)
-		return
-	}
-	set(garbage)
+// idleMemory gives the memory that a burst of work took back to the machine.
+// Go collects garbage when the heap has doubled and returns what is free only
+// slowly; collecting earlier costs every request, so it is done when there are
+// few. A machine that is always busy needs the memory anyway.
+func idleMemory() component.Component {
+	return component.Component{Name: "idle-memory", Run: func(ctx context.Context, ready func()) error {
+		ready()
+		tick := time.NewTicker(idleFor)
+		defer tick.Stop()
+		giveBack(ctx, tick.C, processorTime, debug.FreeOSMemory)
+		return nil
+	}}
 }
 
-func limitProcessGarbage(log *logrus.Entry) { limitGarbage(os.Getenv, debug.SetGCPercent, log) }
+// giveBack calls free at the end of the first idle minute after a busy one.
+func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Duration, free func()) {
+	before, busy := used(), true // starting up is work
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+		now := used()
+		little := now-before < time.Duration(float64(idleFor)*idleShare*float64(runtime.GOMAXPROCS(0)))
+		before = now
+		if !little {
+			busy = true
+			continue
+		}
+		if busy {
+			free()
+			before, busy = used(), false
+		}
+	}
+}
+
+// processorTime is what the process has used up to now.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -160,7 +160,7 @@ func (p *Plan) validateArgs() error {
 // Start runs the components in the order of their dependencies and returns
 // when the API serves and its controllers run.
 func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, error) {
-	limitProcessGarbage(p.log)
+	group.Start(ctx, idleMemory())
 	if err := group.StartAndWait(ctx, p.store.Component()); err != nil {
 		return nil, err
 	}
