@@ -3,6 +3,7 @@ package clients
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,7 @@ func TestKubectl(t *testing.T) {
 			t.Run("apply", func(t *testing.T) { k.apply(t, namespace) })
 			t.Run("rollout", k.rollout)
 			t.Run("watch", func(t *testing.T) { k.watches(t, namespace) })
+			t.Run("custom", func(t *testing.T) { k.custom(t, namespace) })
 			t.Run("auth", func(t *testing.T) { k.auth(t, namespace) })
 			t.Run("delete", func(t *testing.T) { k.delete(t, namespace) })
 		})
@@ -65,8 +67,8 @@ func plantCanaries(t *testing.T, namespace string) {
 
 func (k *kubectl) discovery(t *testing.T) {
 	resources := k.ok(t, "api-resources --no-headers -o name")
-	match(t, "api-resources", resources, []string{`^deployments\.apps$`, `^configmaps$`, `^clusterroles\.rbac`, `^leases\.coord`, `^storageclasses\.storage`})
-	for _, hidden := range []string{"nodes", "tenants", "customresourcedefinitions.apiextensions.k8s.io"} {
+	match(t, "api-resources", resources, []string{`^deployments\.apps$`, `^configmaps$`, `^clusterroles\.rbac`, `^leases\.coord`, `^storageclasses\.storage`, `^customresourcedefinitions\.apiext`})
+	for _, hidden := range []string{"nodes", "tenants"} {
 		if misses(resources, []string{"^" + hidden + "$"}) == "" {
 			t.Errorf("api-resources shows %s", hidden)
 		}
@@ -83,6 +85,44 @@ func (k *kubectl) discovery(t *testing.T) {
 	const daemonSet = "-f testdata/kubectl/daemonset.json"
 	k.fails(t, "create "+daemonSet, `[Ff]orbidden.*a DaemonSet runs on every node`)
 	k.fails(t, "create --raw /apis/apps/v1/namespaces/default/daemonsets "+daemonSet, `Forbidden.*a DaemonSet runs on every node`)
+}
+
+// custom defines a resource, as the files of operators do, and uses it.
+func (k *kubectl) custom(t *testing.T, namespace string) {
+	group := namespace + ".example.com"
+	definition := fmt.Sprintf(`{
+  "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gadgets.%[1]s"},
+  "spec": {
+    "group": %[1]q, "scope": "Namespaced",
+    "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "shortNames": ["gd-%[2]s"], "categories": ["things-%[2]s"]},
+    "versions": [{
+      "name": "v1", "served": true, "storage": true, "subresources": {"scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}},
+      "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+      "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"size": {"type": "integer", "default": 3, "description": "How large it is."}},
+          "x-kubernetes-validations": [{"rule": "self.size < 10", "message": "too large"}]},
+        "status": {"type": "object", "properties": {"size": {"type": "integer"}}}}}}
+    }]
+  }
+}`, group, namespace)
+	gadget := func(spec string) string {
+		return fmt.Sprintf(`{"apiVersion": "%s/v1", "kind": "Gadget", "metadata": {"name": "one"}, "spec": {%s}}`, group, spec)
+	}
+	match(t, "definition", k.in(t, definition, "apply -f -"), []string{`^customresourcedefinition.apiextensions.k8s.io/gadgets\.` + group + ` created$`})
+	k.ok(t, "wait --for=condition=Established --timeout=1m crd/gadgets."+group)
+	k.eventuallyShows(t, "explain gadgets.spec --api-version="+group+"/v1", `^  size\s+<integer>`, `How large it is\.`)
+	match(t, "gadget", k.in(t, gadget(""), "apply --server-side -f -"), []string{`^gadget\.` + group + `/one serverside-applied$`})
+	for _, kind := range []string{"gadgets." + group, "gd-" + namespace, "things-" + namespace} {
+		k.shows(t, "get "+kind, `^NAME +SIZE$`, `^one +3$`)
+	}
+	if out, err := k.run(t, gadget(`"size": 12`), "apply --server-side -f -"); err == nil || !strings.Contains(out, "too large") {
+		t.Errorf("what the rule of a definition refuses: %v, %s", err, out)
+	}
+	k.shows(t, "scale gadgets."+group+" one --replicas=5", `scaled$`)
+	k.shows(t, "get gadgets."+group+" one -o jsonpath={.spec.size}", `^5$`)
+	k.shows(t, "get crds", `^gadgets\.`+group+` `)
+	k.shows(t, "delete crd gadgets."+group, `deleted`)
+	k.fails(t, "get gadgets."+group, `the server doesn't have a resource type|could not find the requested resource`)
 }
 
 func (k *kubectl) create(t *testing.T, namespace string) {
