@@ -38,7 +38,7 @@ type Catalog struct {
 	// policies counts the changes of one tenant's policy and labels.
 	policies map[string]int64
 
-	onServing []func(tenant string, r schema.GroupResource)
+	onServing func(tenant string, r schema.GroupResource)
 	onLocal   func(tenant string, old, crd *apiextensionsv1.CustomResourceDefinition)
 	onUnion   func(old, crd *apiextensionsv1.CustomResourceDefinition)
 }
@@ -84,7 +84,7 @@ func (c *Catalog) Reset() {
 // or for all if it is "", and for one resource, or for all if it is empty. All
 // On functions must be called before anything is watched.
 func (c *Catalog) OnServing(f func(tenant string, r schema.GroupResource)) {
-	c.onServing = append(c.onServing, f)
+	c.onServing = f
 }
 
 // OnLocal has f called in order with every change of a tenant's definition in
@@ -99,33 +99,28 @@ func (c *Catalog) OnUnion(f func(old, crd *apiextensionsv1.CustomResourceDefinit
 
 // Watch keeps up with the definitions of the system space.
 func (c *Catalog) Watch(informer crdinformers.CustomResourceDefinitionInformer) {
-	handle(informer, func(_, crd *apiextensionsv1.CustomResourceDefinition) { c.setSystem(crd, true) },
-		func(crd *apiextensionsv1.CustomResourceDefinition) { c.setSystem(crd, false) })
+	handle(informer, c.setSystem)
 }
 
 // WatchTenants keeps up with the definitions of tenants, in composite form.
 func (c *Catalog) WatchTenants(informer crdinformers.CustomResourceDefinitionInformer) {
-	handle(informer, func(_, crd *apiextensionsv1.CustomResourceDefinition) { c.setLocal(crd, true) },
-		func(crd *apiextensionsv1.CustomResourceDefinition) { c.setLocal(crd, false) })
+	handle(informer, c.setLocal)
 }
 
-func handle(informer crdinformers.CustomResourceDefinitionInformer, set func(old, crd *apiextensionsv1.CustomResourceDefinition), gone func(crd *apiextensionsv1.CustomResourceDefinition)) {
-	of := func(obj any) *apiextensionsv1.CustomResourceDefinition {
+func handle(informer crdinformers.CustomResourceDefinitionInformer, set func(crd *apiextensionsv1.CustomResourceDefinition, there bool)) {
+	tell := func(obj any, there bool) {
 		if late, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = late.Obj
 		}
-		crd, _ := obj.(*apiextensionsv1.CustomResourceDefinition)
-		return crd
+		if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+			set(crd, there)
+		}
 	}
 	//nolint:errcheck // it fails for an informer that has stopped only
 	informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { set(nil, of(obj)) },
-		UpdateFunc: func(old, obj any) { set(of(old), of(obj)) },
-		DeleteFunc: func(obj any) {
-			if crd := of(obj); crd != nil {
-				gone(crd)
-			}
-		},
+		AddFunc:    func(obj any) { tell(obj, true) },
+		UpdateFunc: func(_, obj any) { tell(obj, true) },
+		DeleteFunc: func(obj any) { tell(obj, false) },
 	})
 }
 
@@ -205,8 +200,8 @@ func (c *Catalog) setLocal(composite *apiextensionsv1.CustomResourceDefinition, 
 }
 
 func (c *Catalog) changed(tenant string, r schema.GroupResource) {
-	for _, f := range c.onServing {
-		f(tenant, r)
+	if c.onServing != nil {
+		c.onServing(tenant, r)
 	}
 }
 

@@ -68,10 +68,7 @@ func (k *keys) survey(ctx context.Context, client *clientv3.Client, root string)
 	if time.Since(at) < surveyLives {
 		return known, nil
 	}
-	builtIn := map[string]bool{}
-	for _, kind := range kinds.Rows() {
-		builtIn[kind.Group] = true
-	}
+	builtIn := kinds.Groups()
 	at = time.Now()
 	var found []string
 	for from := root + "/"; ; {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/definitions"
 )
 
@@ -20,7 +21,7 @@ import (
 // it finds what goes with a tenant's definition when that is deleted. Objects
 // that a definition of the system serves stay: they are not of this one.
 func (s *Server) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv1.CustomResourceDefinition) (finalizer.ListerCollectionDeleter, error) {
-	tenant, name := tenantOf(crd)
+	tenant, name := space.SplitClusterName(crd.Name)
 	r := schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}
 	if source, _ := s.o.Catalog.Serving(tenant, r); source == definitions.System {
 		return nothing{}, nil

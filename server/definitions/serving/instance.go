@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -15,8 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-
-	"github.com/a4s-io/a4s/internal/space"
 )
 
 // handler is upstream's for custom resources.
@@ -37,7 +36,7 @@ type instance struct {
 func (s *Server) newHandler(v *view, options generic.RESTOptionsGetter, services webhook.ServiceResolver, auth webhook.AuthenticationInfoResolverWrapper) (handler, error) {
 	g := s.o.Generic
 	return apiextensionsapiserver.NewCustomResourceDefinitionHandler(nil, nil, v, s.o.NotFound, options, g.AdmissionControl, s.establishing,
-		services, auth, s.o.MasterCount, g.Authorization.Authorizer, g.RequestTimeout, secondsOf(g.MinRequestTimeout), s.openAPI, g.MaxRequestBodyBytes)
+		services, auth, s.o.MasterCount, g.Authorization.Authorizer, g.RequestTimeout, time.Duration(g.MinRequestTimeout)*time.Second, s.openAPI, g.MaxRequestBodyBytes)
 }
 
 // newInstance makes the instance of a tenant.
@@ -119,9 +118,4 @@ func (s *Server) instanceOf(tenant string) *instance {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.instances[tenant]
-}
-
-// tenantOf is the tenant whose definition has this composite name.
-func tenantOf(crd *apiextensionsv1.CustomResourceDefinition) (tenant, native string) {
-	return space.SplitClusterName(crd.Name)
 }

@@ -17,10 +17,7 @@ import (
 // Wrap puts the server in front of upstream's, which serves everything else and
 // the custom resources of the system space.
 func (s *Server) Wrap(next http.Handler) http.Handler {
-	builtIn := map[string]bool{}
-	for _, k := range kinds.Rows() {
-		builtIn[k.Group] = true
-	}
+	builtIn := kinds.Groups()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		switch {
@@ -107,9 +104,4 @@ func adaptVersion(req *http.Request, info *request.RequestInfo, crd *apiextensio
 		}
 	}
 	return req
-}
-
-// accepted tells whether a definition has its names and is not served yet.
-func accepted(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) && !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
 }

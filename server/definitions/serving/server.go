@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -177,6 +178,11 @@ func (s *Server) establish(informer crdinformers.CustomResourceDefinitionInforme
 	return nil
 }
 
+// accepted tells whether a definition has its names and is not served yet.
+func accepted(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) && !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
+}
+
 // Run serves until ctx ends. synced is called when all definitions are known.
 func (s *Server) Run(ctx context.Context, synced func()) {
 	stop := context.AfterFunc(ctx, s.cancel)
@@ -192,5 +198,3 @@ func (s *Server) Run(ctx context.Context, synced func()) {
 	<-s.ctx.Done()
 	s.informers.Shutdown()
 }
-
-func secondsOf(n int) time.Duration { return time.Duration(n) * time.Second }

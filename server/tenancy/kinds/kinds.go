@@ -150,6 +150,15 @@ func New() *Table {
 	return t
 }
 
+// Groups are those that the table has, built into the API.
+func Groups() map[string]bool {
+	groups := map[string]bool{}
+	for _, k := range Rows() {
+		groups[k.Group] = true
+	}
+	return groups
+}
+
 // Resource finds a row by group and plural name. What is not found is a custom
 // resource or does not exist.
 func (t *Table) Resource(group, resource string) (Kind, bool) {
