@@ -57,6 +57,20 @@ type Agent struct {
 	// ContainerRuntimeEndpoint is an external CRI socket; empty means the
 	// containerd carried inside.
 	ContainerRuntimeEndpoint string
+	// Runtimes are the runtimes of the node beside or instead of the
+	// containerd carried inside, each "name,workloadType,endpoint[,primary]".
+	Runtimes []string
+	// RuntimeGracePeriods is for how many node status updates the primary
+	// runtime may be gone before the node is not ready.
+	RuntimeGracePeriods int
+	// VMKernel and VMInitrd are the guest of pods that run as virtual
+	// machines; empty means the one that was installed.
+	VMKernel string
+	VMInitrd string
+	// VMAccelerator is "auto", "kvm" or "tcg".
+	VMAccelerator string
+	// BootstrapPodAPI serves the API for pods without an API server.
+	BootstrapPodAPI bool
 	// ProxyMode is "auto", "nftables" or "iptables".
 	ProxyMode string
 	// DisableKubeProxy leaves kube-proxy out.

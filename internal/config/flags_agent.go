@@ -98,6 +98,19 @@ func nodeSettings(a *Agent) []Setting {
 			Usage: "image of the container that holds a pod's namespaces", target: &a.PauseImage},
 		{Name: "container-runtime-endpoint", Category: catRuntime, Placeholder: "SOCKET", DefaultText: "the containerd carried in a4s",
 			Usage: "CRI socket of an external container runtime", target: &a.ContainerRuntimeEndpoint},
+		{Name: "runtime", Category: catRuntime, Placeholder: "NAME,TYPE,ENDPOINT[,primary]", DefaultText: "the containerd carried in a4s",
+			Usage: "a runtime for pods of the workload type container or vm: its CRI socket, or builtin for the one carried in a4s", target: &a.Runtimes},
+		{Name: "runtime-grace-periods", Category: catRuntime, Placeholder: "N", Default: "3",
+			Usage: "node status updates that the primary runtime may miss before the node is not ready", target: &a.RuntimeGracePeriods},
+		{Name: "vm-kernel", Category: catRuntime, Placeholder: "PATH", DefaultText: "the installed guest",
+			Usage: "kernel of pods that run as virtual machines", target: &a.VMKernel},
+		{Name: "vm-initrd", Category: catRuntime, Placeholder: "PATH", DefaultText: "the installed guest",
+			Usage: "initial RAM disk with the modules of --vm-kernel", target: &a.VMInitrd},
+		{Name: "vm-accelerator", Category: catRuntime, Placeholder: "NAME", Default: "auto", Choices: VMAccelerators(),
+			Usage: "how virtual machines run; auto boots one with KVM to see whether that works", target: &a.VMAccelerator},
+
+		{Name: "bootstrap-pod-api", Category: catNode,
+			Usage: "serve an API on a unix socket that runs pods without an API server", target: &a.BootstrapPodAPI},
 	}
 }
 
@@ -110,6 +123,9 @@ func upstreamNodeSettings(a *Agent) []Setting {
 
 // ProxyModes returns the valid values of Agent.ProxyMode.
 func ProxyModes() []string { return []string{"auto", "nftables", "iptables"} }
+
+// VMAccelerators returns the valid values of Agent.VMAccelerator.
+func VMAccelerators() []string { return []string{"auto", "kvm", "tcg"} }
 
 // Snapshotters returns the valid values of Agent.Snapshotter.
 func Snapshotters() []string { return []string{"overlayfs", "native"} }

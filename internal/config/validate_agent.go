@@ -78,6 +78,9 @@ func (c *checker) node(a *Agent) {
 	if e := a.ContainerRuntimeEndpoint; e != "" && !filepath.IsAbs(strings.TrimPrefix(e, "unix://")) {
 		c.bad("container-runtime-endpoint", e, "an absolute path of a socket, or one after unix://")
 	}
+	c.oneOf("vm-accelerator", a.VMAccelerator, VMAccelerators())
+	c.file("vm-kernel", a.VMKernel)
+	c.file("vm-initrd", a.VMInitrd)
 	c.oneOf("proxy-mode", a.ProxyMode, ProxyModes())
 	c.upstreamArgs("kubelet-arg", a.KubeletArgs)
 	c.upstreamArgs("kube-proxy-arg", a.KubeProxyArgs)
