@@ -1,0 +1,47 @@
+package process
+
+import (
+	"fmt"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+)
+
+// Cgroup is a control group of the machine, version 1 or 2.
+type Cgroup struct{ m cgroups.Manager }
+
+// NewCgroup returns the control group name below parent, which is what the
+// kubelet calls it: a path, or the name of a slice if systemd manages control
+// groups. Nothing is made before the first Add.
+func NewCgroup(parent, name string, systemd bool) (*Cgroup, error) {
+	c := &cgroups.Cgroup{Name: name, Parent: parent, Systemd: systemd, Resources: &cgroups.Resources{SkipDevices: true}}
+	if systemd {
+		c.ScopePrefix = "a4s-vm"
+	}
+	m, err := manager.New(c)
+	if err != nil {
+		return nil, fmt.Errorf("control group %s below %s: %w", name, parent, err)
+	}
+	return &Cgroup{m: m}, nil
+}
+
+// Add makes the control group if needed and moves the process, with all its
+// threads, into it.
+func (c *Cgroup) Add(p *Process) error {
+	if err := c.m.Apply(p.pid); err != nil {
+		return fmt.Errorf("moving process %d into its control group: %w", p.pid, err)
+	}
+	return nil
+}
+
+// PIDs are the processes in it and below it.
+func (c *Cgroup) PIDs() ([]int, error) {
+	if !c.m.Exists() {
+		return nil, nil
+	}
+	return c.m.GetAllPids()
+}
+
+// Remove removes the control group; no process may be in it. One that does not
+// exist is no error.
+func (c *Cgroup) Remove() error { return c.m.Destroy() }
