@@ -5,6 +5,11 @@ import (
 	"testing"
 	"testing/fstest"
 
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/a4s-io/a4s/internal/workload"
 	"github.com/a4s-io/a4s/manifests"
 )
 
@@ -24,11 +29,26 @@ func TestCarriedManifestsRender(t *testing.T) {
 				t.Errorf("kube-dns has clusterIP %v, want the configured one", ip)
 			}
 		}
+		if u.GetKind() == "RuntimeClass" {
+			checkClass(t, u.Object)
+		}
 	}
-	for _, want := range []string{"ClusterRole/a4s:node", "ClusterRoleBinding/a4s:kube-apiserver-to-kubelet", "Service/kube-dns"} {
+	for _, want := range []string{"ClusterRole/a4s:node", "ClusterRoleBinding/a4s:kube-apiserver-to-kubelet", "Service/kube-dns", "RuntimeClass/container", "RuntimeClass/vm", "ClusterRoleBinding/a4s:kube-scheduler"} {
 		if !found[want] {
 			t.Errorf("%s is not carried", want)
 		}
+	}
+}
+
+// checkClass checks that a class is of the type that its name says.
+func checkClass(t *testing.T, object map[string]any) {
+	t.Helper()
+	var class nodev1.RuntimeClass
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, &class, true); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := workload.OfPod(&corev1.Pod{}, &class); err != nil || string(got) != class.Name {
+		t.Errorf("pods of class %s are of type %q, %v", class.Name, got, err)
 	}
 }
 

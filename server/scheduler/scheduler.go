@@ -26,8 +26,6 @@ const configzName = "componentconfig"
 type Options struct {
 	// Kubeconfig authenticates as system:kube-scheduler.
 	Kubeconfig string
-	// Plugins register plugins of a4s.
-	Plugins []app.Option
 	// Args are user overrides from --kube-scheduler-arg.
 	Args []string
 	// Pool is where the informers share what they keep with others.
@@ -72,7 +70,7 @@ func run(ctx context.Context, o Options, ready func()) error {
 	// An earlier run in this process left its entry, and a second one of the
 	// same name is refused.
 	configz.Delete(configzName)
-	cc, sched, err := app.Setup(ctx, s, o.Plugins...)
+	cc, sched, err := setup(ctx, s)
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
