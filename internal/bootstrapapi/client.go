@@ -38,7 +38,9 @@ type Client struct {
 func NewClient(socket string) *Client {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &Client{socket: socket, http: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialContext(ctx, "unix", socket) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		},
 	}}}
 }
 
