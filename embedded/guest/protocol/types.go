@@ -325,8 +325,8 @@ type WaitRequest struct {
 }
 
 // LogsRequest asks for a container's output from an offset on. What is before
-// it is acknowledged: the guest forgets it. Records follow the reply, and the
-// caller writes an Ack line for what it has kept.
+// it is acknowledged: the guest forgets it. Records follow the reply
+// (WriteRecord), and the caller acknowledges what it has kept (WriteAck).
 type LogsRequest struct {
 	ID   string `json:"id"`
 	From int64  `json:"from"`
@@ -348,9 +348,10 @@ type ExecRequest struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// ExecStarted answers an ExecRequest. The process starts when the streams
-// were opened (ExecIORequest) and a line was sent on the stream of the call;
-// a Reply with an Exit follows on it when the process has ended.
+// ExecStarted answers an ExecRequest. The caller opens the standard streams
+// (ExecIORequest), output always, and then sends one more message on the stream
+// of the call. The process starts, and when it has ended and its output was
+// sent, a Reply with an Exit follows.
 type ExecStarted struct {
 	Exec string `json:"exec"`
 }
