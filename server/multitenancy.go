@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -27,6 +28,7 @@ import (
 	"github.com/a4s-io/a4s/server/authn"
 	"github.com/a4s-io/a4s/server/authn/tokenreview"
 	"github.com/a4s-io/a4s/server/authz"
+	"github.com/a4s-io/a4s/server/bootstrap"
 	"github.com/a4s-io/a4s/server/definitions"
 	"github.com/a4s-io/a4s/server/definitions/serving"
 	"github.com/a4s-io/a4s/server/fairness"
@@ -50,6 +52,8 @@ type multitenancy struct {
 	limits      *limits.Limits
 	roles       *authz.Listers // set when the API server is made
 	pool        *sharing.Pool
+	// persisted lets nodes persist the pods that they ran without a server.
+	persisted *bootstrap.Pods
 }
 
 // newMultitenancy wires the parts. system is a client of the system space with
@@ -63,7 +67,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: definitions.NewCatalog(tenants, p.log)}
+	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: definitions.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
 	tenants.OnChange(m.definitions.TenantChanged)
 	m.limits = limits.New(limits.Options{Tenants: tenants, Log: p.log})
 	tenants.OnGone(func(name string) {
@@ -94,11 +98,11 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 			return m.limits.Storage(storage.Decorate(g, m.pool))
 		},
 		Handler: func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
-			return outer(m.edge.Handler(h, audited))
+			return outer(bootstrap.Mark(m.edge.Handler(h, audited)))
 		},
 		Authenticator: m.edge.Authenticator,
 		Access:        m.access,
-		Admission:     m.admission,
+		Admission:     m.persisted.Admission(m.admission),
 		Kept:          m.pool.Transform,
 		CRDs: func(informer crdinformers.CustomResourceDefinitionInformer) {
 			m.limits.Watch(informer)
@@ -144,7 +148,7 @@ func (m *multitenancy) groups() map[string]apiserver.Group {
 		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			extra, err := registry.Storage(getter)
 			maps.Copy(v1, extra)
-			return err
+			return errors.Join(err, m.persisted.Store(v1))
 		},
 		"authentication.k8s.io": func(_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			v1["tokenreviews"] = tokenreview.New(c.Authenticator, c.Audiences)
