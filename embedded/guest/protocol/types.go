@@ -277,8 +277,10 @@ type Exit struct {
 	// Signal that ended it, or zero.
 	Signal int `json:"signal,omitempty"`
 	// OOM reports that the kernel ended it for want of memory.
-	OOM bool      `json:"oom,omitempty"`
-	At  time.Time `json:"at"`
+	OOM bool `json:"oom,omitempty"`
+	// TimedOut reports that an exec was killed when its time was over.
+	TimedOut bool      `json:"timedOut,omitempty"`
+	At       time.Time `json:"at"`
 }
 
 // Container's state.
