@@ -279,10 +279,6 @@ func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Add
 	if err != nil {
 		return nil, err
 	}
-	local := p.cfg.Agent.NodeName
-	if p.cfg.DisableAgent {
-		local = ""
-	}
 	return supervisor.New(supervisor.Options{
 		ServerCA: serverCA,
 		ClientCA: clientCA,
@@ -296,7 +292,8 @@ func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Add
 		},
 		Addresses:    addresses,
 		Status:       func() join.ServerStatus { return p.status(group) },
-		LocalNode:    local,
+		// With --disable-agent, too: the server may run in a pod of that node.
+		LocalNode:    p.cfg.Agent.NodeName,
 		ReservedSANs: p.sans,
 	}), nil
 }

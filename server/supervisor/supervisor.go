@@ -43,8 +43,9 @@ type Options struct {
 	// Addresses are the pods' addresses; without them, nodes are not told.
 	Addresses *Addresses
 
-	// LocalNode is the node in this process; empty if there is none. Only
-	// it may have a serving certificate for ReservedSANs.
+	// LocalNode is the node of this machine, in this process or in another.
+	// Only it may have a serving certificate for ReservedSANs, and it needs
+	// the server token.
 	LocalNode string
 	// ReservedSANs are the names and addresses of the API server.
 	ReservedSANs []string
