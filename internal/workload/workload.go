@@ -24,6 +24,12 @@ const (
 // RuntimeClass.
 const Annotation = "a4s.io/workload-type"
 
+// HandlerAnnotation is the handler of a pod's RuntimeClass. The pod source
+// writes it where the handler is no type, so that images are pulled by the
+// runtime that will start them: the kubelet tells the runtimes the annotations
+// of the pod of an image, but not its handler.
+const HandlerAnnotation = "a4s.io/runtime-handler"
+
 // The conditions of a Node that say whether the runtime of a type is ready
 // (partial runtime readiness, "Internal data structure"). A node without a
 // runtime of the type has no condition.
