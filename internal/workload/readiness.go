@@ -10,10 +10,10 @@ import (
 // that the readiness of the node follows.
 const PrimaryAnnotation = "a4s.io/primary-runtime"
 
-// NetworkNotReady is the reason of a runtime's state and condition that has
-// the runtime itself working and only its pod network missing. Pods of the
-// host's network can run there, or nothing could ever install a network.
-const NetworkNotReady = "NetworkNotReady"
+// NetworkNotReady is the reason, in the words of containerd and CRI-O, of a
+// runtime that works itself and only has no pod network. Pods of the host's
+// network can run there, or nothing could ever install a network.
+const NetworkNotReady = "NetworkPluginNotReady"
 
 // PrimaryOf is the type of a Node's primary runtime.
 func PrimaryOf(node *corev1.Node) Type {

@@ -33,10 +33,10 @@ func TestObstacle(t *testing.T) {
 		{"containers do not need it", Container, false, Container, []corev1.NodeCondition{containers, silent}, ""},
 		{"without a reason", Container, false, Container, []corev1.NodeCondition{condition(Container, corev1.ConditionFalse, "")}, "no ready container runtime (ContainerRuntimeReady is False)"},
 		{"vm without the primary", VM, false, Container, []corev1.NodeCondition{vms}, "no ready primary runtime for a pod of type vm (none is registered)"},
-		{"vm without the primary's network", VM, true, Container, []corev1.NodeCondition{vms, noNetwork}, "no ready primary runtime for a pod of type vm (ContainerRuntimeReady is False: NetworkNotReady)"},
+		{"vm without the primary's network", VM, true, Container, []corev1.NodeCondition{vms, noNetwork}, "no ready primary runtime for a pod of type vm (ContainerRuntimeReady is False: NetworkPluginNotReady)"},
 		{"primary of vms", VM, false, VM, []corev1.NodeCondition{vms}, ""},
 		{"container beside a primary of vms", Container, false, VM, []corev1.NodeCondition{containers, silent}, "no ready primary runtime for a pod of type container (VmRuntimeReady is Unknown: Silent)"},
-		{"no network", Container, false, Container, []corev1.NodeCondition{noNetwork}, "no ready container runtime (ContainerRuntimeReady is False: NetworkNotReady)"},
+		{"no network", Container, false, Container, []corev1.NodeCondition{noNetwork}, "no ready container runtime (ContainerRuntimeReady is False: NetworkPluginNotReady)"},
 		{"no network but the host's", Container, true, Container, []corev1.NodeCondition{noNetwork}, ""},
 		{"the host's network is no runtime", Container, true, Container, []corev1.NodeCondition{condition(Container, corev1.ConditionFalse, "Down")}, "no ready container runtime (ContainerRuntimeReady is False: Down)"},
 	} {
