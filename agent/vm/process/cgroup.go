@@ -1,7 +1,11 @@
 package process
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
 
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
@@ -14,7 +18,8 @@ type Cgroup struct{ m cgroups.Manager }
 // kubelet calls it: a path, or the name of a slice if systemd manages control
 // groups. Nothing is made before the first Add.
 func NewCgroup(parent, name string, systemd bool) (*Cgroup, error) {
-	c := &cgroups.Cgroup{Name: name, Parent: parent, Systemd: systemd, Resources: &cgroups.Resources{SkipDevices: true}}
+	// systemd would forbid all devices that are not named.
+	c := &cgroups.Cgroup{Name: name, Parent: parent, Systemd: systemd, Resources: &cgroups.Resources{SkipDevices: systemd}}
 	if systemd {
 		c.ScopePrefix = "a4s-vm"
 	}
@@ -34,12 +39,19 @@ func (c *Cgroup) Add(p *Process) error {
 	return nil
 }
 
-// PIDs are the processes in it and below it.
+// PIDs are the processes in it and below it, in any hierarchy.
 func (c *Cgroup) PIDs() ([]int, error) {
-	if !c.m.Exists() {
-		return nil, nil
+	found := map[int]bool{}
+	for _, path := range c.m.GetPaths() {
+		pids, err := cgroups.GetAllPids(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, pid := range pids {
+			found[pid] = true
+		}
 	}
-	return c.m.GetAllPids()
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // Remove removes the control group; no process may be in it. One that does not

@@ -50,6 +50,8 @@ type Config struct {
 	Ports []Port
 	// Slots is how many disks can be plugged in later; 0 means DefaultSlots.
 	Slots int
+	// Reboot lets the guest restart itself; otherwise that is its end.
+	Reboot bool
 }
 
 // Disk is a disk of a machine.
