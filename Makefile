@@ -34,6 +34,11 @@ $(PAYLOAD): $(PAYLOAD_INPUTS)
 .PHONY: payload
 payload: $(PAYLOAD) ## Build only the programs that the binary carries
 
+.PHONY: image
+image: build ## Build bin/a4s-image.tar, the image of a4s, to run a control plane in pods
+	go run ./scripts/mkimage --name docker.io/a4s/a4s:$$(bin/a4s --version | awk 'NR == 1 { print $$2 }') \
+		--file bin/a4s=/a4s --dir /tmp=1777 --entrypoint /a4s --out bin/a4s-image.tar
+
 .PHONY: run
 run: deps build ## Build, and run a single-node cluster in the foreground (as root)
 	$(SUDO) bin/a4s server $(ARGS)
