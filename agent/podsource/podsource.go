@@ -2,6 +2,7 @@ package podsource
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"mime"
@@ -24,6 +25,8 @@ type Options struct {
 	// ResolvConf is the resolver file that pods inherit search domains from;
 	// empty means none.
 	ResolvConf string
+	// Workloads decide on the types of pods; nil leaves them as they are.
+	Workloads *Workloads
 }
 
 // Wrap returns a transport that shows the pods and Services in answers of next
@@ -64,12 +67,9 @@ func (t *transport) project(r *http.Request, resp *http.Response, resource strin
 	if !ok {
 		return fmt.Errorf("the server answered in %q", mediaType)
 	}
-	var p projector = filterServices{}
-	if resource == "pods" {
-		p = t.options.projector()
-	}
+	p := t.projector(r, resource)
 	if isWatch(r) {
-		body, err := newWatchBody(resp.Body, info, p)
+		body, err := newWatchBody(r.Context(), resp.Body, info, p)
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (t *transport) project(r *http.Request, resp *http.Response, resource strin
 	if err != nil {
 		return err
 	}
-	if body, err = projectBytes(body, info.Serializer, p); err != nil {
+	if body, err = projectBytes(r.Context(), body, info.Serializer, p); err != nil {
 		return err
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
@@ -94,15 +94,35 @@ func (t *transport) project(r *http.Request, resp *http.Response, resource strin
 	return nil
 }
 
+// projector returns the one for the answer to r.
+func (t *transport) projector(r *http.Request, resource string) projector {
+	switch resource {
+	case "services":
+		return filterServices{}
+	case "pod":
+		return pods{native: t.options.projector()}
+	}
+	w := t.options.Workloads
+	// The kubelet's own view has every namespace; a watch has everything in
+	// the beginning if it is asked to.
+	query := r.URL.Query()
+	all := !strings.Contains(r.URL.Path, "/namespaces/") && (!isWatch(r) || query.Get("sendInitialEvents") == "true") && query.Get("continue") == "" && query.Get("limit") == ""
+	if w != nil && all && isWatch(r) {
+		w.begin()
+	}
+	return pods{native: t.options.projector(), workloads: w, all: all}
+}
+
 // projectBytes decodes one object, projects it and encodes it again; data that
 // nothing was changed in is returned as it is.
-func projectBytes(data []byte, codec runtime.Serializer, p projector) ([]byte, error) {
+func projectBytes(ctx context.Context, data []byte, codec runtime.Serializer, p projector) ([]byte, error) {
 	obj, _, err := codec.Decode(data, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	if !p.project(obj) {
-		return data, nil
+	changed, err := p.project(ctx, obj)
+	if err != nil || !changed {
+		return data, err
 	}
 	var out bytes.Buffer
 	if err := codec.Encode(obj, &out); err != nil {
@@ -111,8 +131,8 @@ func projectBytes(data []byte, codec runtime.Serializer, p projector) ([]byte, e
 	return out.Bytes(), nil
 }
 
-// readResource returns "pods" or "services" if r reads such objects that may
-// have to be changed.
+// readResource returns "pods", "pod" or "services" if r reads such objects that
+// may have to be changed.
 func readResource(r *http.Request) string {
 	if r.Method != http.MethodGet {
 		return ""
@@ -129,8 +149,10 @@ func readResource(r *http.Request) string {
 		parts = parts[2:]
 	}
 	switch {
-	case parts[0] == "pods" && len(parts) <= 2:
+	case parts[0] == "pods" && len(parts) == 1:
 		return "pods"
+	case parts[0] == "pods" && len(parts) == 2:
+		return "pod"
 	case parts[0] == "services" && len(parts) == 1:
 		return "services"
 	}

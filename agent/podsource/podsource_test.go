@@ -119,6 +119,12 @@ type answer struct {
 // "?watch" for watches.
 func serve(t *testing.T, contentType string, answers map[string]answer) kubernetes.Interface {
 	t.Helper()
+	return serveTyped(t, contentType, answers, nil)
+}
+
+// serveTyped is serve with types of workload.
+func serveTyped(t *testing.T, contentType string, answers map[string]answer, workloads *Workloads) kubernetes.Interface {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.URL.Path
 		if isWatch(r) {
@@ -139,7 +145,7 @@ func serve(t *testing.T, contentType string, answers map[string]answer) kubernet
 	}
 	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: contentType, AcceptContentTypes: contentType}}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return Wrap(rt, Options{ClusterDNS: []string{"10.43.0.10"}, ClusterDomain: "cluster.local", ResolvConf: resolv})
+		return Wrap(rt, Options{ClusterDNS: []string{"10.43.0.10"}, ClusterDomain: "cluster.local", ResolvConf: resolv, Workloads: workloads})
 	})
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -310,7 +316,7 @@ func TestStable(t *testing.T) {
 	var first string
 	for i := range 20 {
 		p := pod("default.t1")
-		podProjector{options: Options{ClusterDNS: []string{"10.43.0.10"}, ClusterDomain: "cluster.local"}}.project(p)
+		podProjector{options: Options{ClusterDNS: []string{"10.43.0.10"}, ClusterDomain: "cluster.local"}}.pod(p)
 		got, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
@@ -340,7 +346,7 @@ func TestOnlyReadsOfPodsAndServicesAreTouched(t *testing.T) {
 		"GET /api/v1/pods?watch=true":                              "pods",
 		"GET /prefix/api/v1/pods":                                  "pods",
 		"GET /api/v1/namespaces/default.t1/pods":                   "pods",
-		"GET /api/v1/namespaces/default.t1/pods/web":               "pods",
+		"GET /api/v1/namespaces/default.t1/pods/web":               "pod",
 		"GET /api/v1/namespaces/default/pods/web":                  "",
 		"GET /api/v1/namespaces/default.t1/pods/web/status":        "",
 		"PATCH /api/v1/namespaces/default.t1/pods/web":             "",

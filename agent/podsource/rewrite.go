@@ -1,6 +1,7 @@
 package podsource
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/internal/space"
 )
@@ -15,9 +17,10 @@ import (
 // projector changes what the server answered.
 type projector interface {
 	// project changes obj in place and reports whether it did.
-	project(obj runtime.Object) bool
-	// omit reports whether an event about obj is left out.
-	omit(obj runtime.Object) bool
+	project(ctx context.Context, obj runtime.Object) (changed bool, err error)
+	// event is project for an event of a watch. omit is true if the event is
+	// to be left out.
+	event(ctx context.Context, kind watch.EventType, obj runtime.Object) (changed, omit bool, err error)
 }
 
 // filterServices leaves out every Service "kubernetes" in a tenant's namespace
@@ -25,19 +28,19 @@ type projector interface {
 // one for KUBERNETES_SERVICE_HOST.
 type filterServices struct{}
 
-func (filterServices) project(obj runtime.Object) bool {
+func (filterServices) project(_ context.Context, obj runtime.Object) (bool, error) {
 	list, ok := obj.(*corev1.ServiceList)
 	if !ok {
-		return false
+		return false, nil
 	}
 	before := len(list.Items)
 	list.Items = slices.DeleteFunc(list.Items, func(s corev1.Service) bool { return shadowsAPI(&s) })
-	return len(list.Items) != before
+	return len(list.Items) != before, nil
 }
 
-func (filterServices) omit(obj runtime.Object) bool {
+func (filterServices) event(_ context.Context, _ watch.EventType, obj runtime.Object) (changed, omit bool, err error) {
 	s, ok := obj.(*corev1.Service)
-	return ok && shadowsAPI(s)
+	return false, ok && shadowsAPI(s), nil
 }
 
 func shadowsAPI(s *corev1.Service) bool {
@@ -64,27 +67,12 @@ const (
 	fieldAnnotations = "metadata.annotations"
 )
 
-// podProjector shows tenants' pods in native names.
+// podProjector shows tenants' pods in native names. The rest of what happens to
+// pods is in pods.go.
 type podProjector struct {
 	options Options
 	// hostSearch are the node's search domains.
 	hostSearch []string
-}
-
-func (podProjector) omit(runtime.Object) bool { return false }
-
-func (p podProjector) project(obj runtime.Object) bool {
-	switch o := obj.(type) {
-	case *corev1.Pod:
-		return p.pod(o)
-	case *corev1.PodList:
-		changed := false
-		for i := range o.Items {
-			changed = p.pod(&o.Items[i]) || changed
-		}
-		return changed
-	}
-	return false
 }
 
 func (p podProjector) pod(pod *corev1.Pod) bool {

@@ -2,6 +2,7 @@ package podsource
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,15 +22,16 @@ type watchBody struct {
 	pending  bytes.Buffer
 	codec    runtime.Serializer
 	p        projector
+	ctx      context.Context // of the request
 	err      error
 }
 
-func newWatchBody(body io.ReadCloser, info runtime.SerializerInfo, p projector) (io.ReadCloser, error) {
+func newWatchBody(ctx context.Context, body io.ReadCloser, info runtime.SerializerInfo, p projector) (io.ReadCloser, error) {
 	if info.StreamSerializer == nil {
 		return nil, fmt.Errorf("%q is not a format of watches", info.MediaType)
 	}
 	stream := info.StreamSerializer
-	w := &watchBody{upstream: body, codec: info.Serializer, p: p}
+	w := &watchBody{upstream: body, codec: info.Serializer, p: p, ctx: ctx}
 	w.events = streaming.NewDecoder(stream.NewFrameReader(body), stream.Serializer)
 	w.out = streaming.NewEncoder(stream.NewFrameWriter(&w.pending), stream.Serializer)
 	return w, nil
@@ -58,22 +60,27 @@ func (w *watchBody) next() error {
 		}
 		return fmt.Errorf("reading a watch for the kubelet: %w", err)
 	}
-	switch watch.EventType(event.Type) {
-	case watch.Added, watch.Modified, watch.Deleted:
-		obj, _, err := w.codec.Decode(event.Object.Raw, nil, nil)
-		if err != nil {
+	kind := watch.EventType(event.Type)
+	if kind == watch.Error {
+		return w.out.Encode(&event)
+	}
+	obj, _, err := w.codec.Decode(event.Object.Raw, nil, nil)
+	if err != nil {
+		return fmt.Errorf("reading a watch for the kubelet: %w", err)
+	}
+	changed, omit, err := w.p.event(w.ctx, kind, obj)
+	if err != nil {
+		return fmt.Errorf("reading a watch for the kubelet: %w", err)
+	}
+	if omit {
+		return nil
+	}
+	if changed {
+		var raw bytes.Buffer
+		if err := w.codec.Encode(obj, &raw); err != nil {
 			return fmt.Errorf("reading a watch for the kubelet: %w", err)
 		}
-		if w.p.omit(obj) {
-			return nil
-		}
-		if w.p.project(obj) {
-			var raw bytes.Buffer
-			if err := w.codec.Encode(obj, &raw); err != nil {
-				return fmt.Errorf("reading a watch for the kubelet: %w", err)
-			}
-			event.Object.Raw = raw.Bytes()
-		}
+		event.Object.Raw = raw.Bytes()
 	}
 	return w.out.Encode(&event)
 }

@@ -1,0 +1,220 @@
+package podsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/internal/workload"
+)
+
+// classAge is for how long a RuntimeClass is believed to be as it was. Its
+// handler can never change, only its annotation can.
+const classAge = time.Minute
+
+// Annotations of pods that nobody placed here and that are not refused.
+const (
+	sourceKey = "kubernetes.io/config.source"
+	mirrorKey = "kubernetes.io/config.mirror"
+)
+
+// WorkloadOptions say how to decide on the types of pods.
+type WorkloadOptions struct {
+	// Client is the node's, for RuntimeClasses and for what is said about a
+	// pod that is refused.
+	Client kubernetes.Interface
+	// NodeName is the name of this node.
+	NodeName string
+	// Obstacle says why a pod of type t cannot start here; empty means that
+	// it can.
+	Obstacle func(t workload.Type, hostNetwork bool) string
+	// Log may be nil.
+	Log *logrus.Entry
+}
+
+// Workloads tell the kubelet, by an annotation, which pods are not of
+// containers, and keep from it the new pods that cannot start on this node.
+// One is shared by all clients of a kubelet.
+type Workloads struct {
+	o       WorkloadOptions
+	ctx     context.Context // of the refusals, which outlive the requests
+	classes classes
+
+	mu   sync.Mutex
+	pods map[types.UID]*verdict
+	// round counts the times that all pods were listed.
+	round int
+}
+
+// verdict is what was decided about a pod. It stands while the pod exists: a
+// type that changed under a running pod would have it handled by a runtime that
+// does not have it.
+type verdict struct {
+	t       workload.Type
+	refused bool
+	round   int
+}
+
+// NewWorkloads returns one that refuses pods until ctx ends.
+func NewWorkloads(ctx context.Context, o WorkloadOptions) *Workloads {
+	if o.Log == nil {
+		o.Log = logrus.WithField("component", "podsource")
+	}
+	return &Workloads{o: o, ctx: ctx, classes: classes{client: o.Client, known: map[string]classEntry{}}, pods: map[types.UID]*verdict{}}
+}
+
+// show prepares a pod for the kubelet. hold is true if it must not see it.
+func (w *Workloads) show(ctx context.Context, pod *corev1.Pod) (changed, hold bool, err error) {
+	if _, mirror := pod.Annotations[mirrorKey]; mirror {
+		return false, false, nil // it is never run
+	}
+	w.mu.Lock()
+	v := w.pods[pod.UID]
+	if v != nil {
+		v.round = w.round
+	}
+	w.mu.Unlock()
+	if v == nil {
+		if v, err = w.judge(ctx, pod); err != nil || v == nil {
+			return false, false, err
+		}
+	}
+	if v.refused {
+		return false, !terminal(pod) && pod.DeletionTimestamp == nil, nil
+	}
+	if v.t == workload.Container && pod.Annotations[workload.Annotation] == "" || pod.Annotations[workload.Annotation] == string(v.t) {
+		return false, false, nil
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[workload.Annotation] = string(v.t)
+	return true, false, nil
+}
+
+// judge decides on a pod that is seen for the first time. The verdict is nil
+// if the pod has begun to run, by an earlier a4s, and its type is unclear now.
+func (w *Workloads) judge(ctx context.Context, pod *corev1.Pod) (*verdict, error) {
+	t, problem, err := w.typeOf(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	fresh := untouched(pod)
+	if problem == "" && fresh {
+		problem = w.o.Obstacle(t, pod.Spec.HostNetwork)
+	}
+	if problem != "" && !fresh {
+		return nil, nil
+	}
+	v := &verdict{t: t, refused: problem != ""}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known := w.pods[pod.UID]; known != nil {
+		return known, nil
+	}
+	v.round = w.round
+	w.pods[pod.UID] = v
+	if v.refused {
+		go w.refuse(pod.DeepCopy(), problem)
+	}
+	return v, nil
+}
+
+// typeOf returns the type, or what is wrong with the pod.
+func (w *Workloads) typeOf(ctx context.Context, pod *corev1.Pod) (t workload.Type, problem string, err error) {
+	var class *nodev1.RuntimeClass
+	if name := pod.Spec.RuntimeClassName; name != nil {
+		class, err = w.classes.get(ctx, *name)
+		switch {
+		case apierrors.IsNotFound(err):
+			return "", fmt.Sprintf("there is no runtime class %q", *name), nil
+		case err != nil:
+			return "", "", fmt.Errorf("looking for runtime class %q: %w", *name, err)
+		}
+	}
+	t, err = workload.OfPod(pod, class)
+	if errors.Is(err, workload.ErrUnknownType) || errors.Is(err, workload.ErrConflict) {
+		return "", err.Error(), nil
+	}
+	return t, "", err
+}
+
+// untouched reports whether no kubelet has begun to run the pod. A kubelet's
+// first word about a pod is when it took it.
+func untouched(pod *corev1.Pod) bool {
+	if _, own := pod.Annotations[sourceKey]; own {
+		return false // from the bootstrap API: it may have run for long
+	}
+	s := &pod.Status
+	return pod.DeletionTimestamp == nil && !terminal(pod) && s.Phase != corev1.PodRunning &&
+		s.StartTime == nil && len(s.InitContainerStatuses) == 0 && len(s.ContainerStatuses) == 0
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// forget is called for pods that are gone.
+func (w *Workloads) forget(pod *corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pods, pod.UID)
+}
+
+// begin and end stand around a list of all pods. Those that it does not have
+// are gone.
+func (w *Workloads) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.round++
+}
+
+func (w *Workloads) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uid, v := range w.pods {
+		if v.round != w.round {
+			delete(w.pods, uid)
+		}
+	}
+}
+
+// classes are RuntimeClasses that were looked up.
+type classes struct {
+	client kubernetes.Interface
+	mu     sync.Mutex
+	known  map[string]classEntry
+}
+
+type classEntry struct {
+	class *nodev1.RuntimeClass
+	at    time.Time
+}
+
+func (c *classes) get(ctx context.Context, name string) (*nodev1.RuntimeClass, error) {
+	c.mu.Lock()
+	e, ok := c.known[name]
+	c.mu.Unlock()
+	if ok && time.Since(e.at) < classAge {
+		return e.class, nil
+	}
+	class, err := c.client.NodeV1().RuntimeClasses().Get(ctx, name, metav1.GetOptions{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		delete(c.known, name)
+		return nil, err
+	}
+	c.known[name] = classEntry{class, time.Now()}
+	return class, nil
+}

@@ -1,0 +1,132 @@
+package readiness
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/noderuntime"
+	"github.com/a4s-io/a4s/internal/workload"
+)
+
+// Conditions are those of a node with these runtimes, one per type that has
+// one. They are new with the state of the runtime: their heartbeat is not set.
+func Conditions(states []noderuntime.State) []corev1.NodeCondition {
+	var out []corev1.NodeCondition
+	for _, t := range workload.Types() {
+		var of []noderuntime.State
+		for _, s := range states {
+			if s.Type == t {
+				of = append(of, s)
+			}
+		}
+		if len(of) == 0 {
+			continue
+		}
+		var lines []string
+		for _, s := range of {
+			lines = append(lines, describe(s))
+		}
+		out = append(out, corev1.NodeCondition{
+			Type:               t.Condition(),
+			Status:             of[0].Ready,
+			Reason:             of[0].Reason,
+			Message:            strings.Join(lines, "; "),
+			LastTransitionTime: metav1.NewTime(of[0].Since),
+		})
+	}
+	return out
+}
+
+func describe(s noderuntime.State) string {
+	text := s.Name
+	if s.Primary {
+		text += ", the primary runtime"
+	}
+	if s.Version != "" {
+		text += fmt.Sprintf(" (%s)", s.Version)
+	}
+	if s.Message == "" {
+		return text
+	}
+	return text + ": " + s.Message
+}
+
+// primaryOf is the type of the primary runtime, or "" if there is none.
+func primaryOf(states []noderuntime.State) workload.Type {
+	if i := slices.IndexFunc(states, func(s noderuntime.State) bool { return s.Primary }); i >= 0 {
+		return states[i].Type
+	}
+	return ""
+}
+
+// change is a strategic merge patch of a Node: conditions merge by their type.
+// Its metadata goes with the status, as that of the kubelet's own patches.
+type change struct {
+	Metadata struct {
+		Annotations map[string]any `json:"annotations,omitempty"`
+	} `json:"metadata"`
+	Status struct {
+		Conditions []any `json:"conditions,omitempty"`
+	} `json:"status"`
+}
+
+// deletion takes a condition away.
+type deletion struct {
+	Patch string                   `json:"$patch"`
+	Type  corev1.NodeConditionType `json:"type"`
+}
+
+// patchFor returns what turns node into one with these runtimes, nil if it is
+// one. The heartbeats of its conditions are renewed if something else changes,
+// and when they are older than maxAge.
+func patchFor(node *corev1.Node, states []noderuntime.State, now time.Time, maxAge time.Duration) ([]byte, error) {
+	var p change
+	differs := false
+	wanted := Conditions(states)
+	for _, t := range workload.Types() {
+		is := func(c corev1.NodeCondition) bool { return c.Type == t.Condition() }
+		have, want := slices.IndexFunc(node.Status.Conditions, is), slices.IndexFunc(wanted, is)
+		if want < 0 {
+			if have >= 0 {
+				p.Status.Conditions = append(p.Status.Conditions, deletion{Patch: "delete", Type: t.Condition()})
+				differs = true
+			}
+			continue
+		}
+		c := wanted[want]
+		c.LastHeartbeatTime = metav1.NewTime(now)
+		if have < 0 {
+			differs = true
+		} else {
+			old := node.Status.Conditions[have]
+			if old.Status == c.Status {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+			differs = differs || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message ||
+				now.Sub(old.LastHeartbeatTime.Time) >= maxAge
+		}
+		p.Status.Conditions = append(p.Status.Conditions, c)
+	}
+	primary := string(primaryOf(states))
+	if have, ok := node.Annotations[workload.PrimaryAnnotation]; have != primary || ok != (primary != "") {
+		differs = true
+		p.Metadata.Annotations = map[string]any{workload.PrimaryAnnotation: primary}
+		if primary == "" {
+			p.Metadata.Annotations[workload.PrimaryAnnotation] = nil
+		}
+	}
+	if !differs {
+		return nil, nil
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the conditions of the runtimes: %w", err)
+	}
+	return body, nil
+}
