@@ -31,6 +31,9 @@ type status struct {
 	// Nodes are the nodes of the cluster, NodesError why they are unknown.
 	Nodes      []nodeStatus `json:"nodes"`
 	NodesError string       `json:"nodesError,omitempty"`
+	// BootstrapPods are pods that nodes ran before they had a server.
+	BootstrapPods      []bootstrapPod `json:"bootstrapPods,omitempty"`
+	BootstrapPodsError string         `json:"bootstrapPodsError,omitempty"`
 }
 
 type nodeStatus struct {
@@ -95,6 +98,9 @@ func getStatus(ctx context.Context, cl *client) (*status, error) {
 	for i := range list.Items {
 		s.Nodes = append(s.Nodes, describeNode(&list.Items[i]))
 	}
+	if s.BootstrapPods, err = bootstrapPods(ctx, cl); err != nil {
+		s.BootstrapPodsError = err.Error()
+	}
 	return s, nil
 }
 
@@ -157,7 +163,10 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 	for _, n := range s.Nodes {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.Address, n.Version, duration.HumanDuration(now.Sub(n.Created)))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return writeBootstrapPods(out, s, now)
 }
 
 func firstLine(text string) string {
