@@ -134,6 +134,9 @@ func (w *Workloads) judge(ctx context.Context, pod *corev1.Pod) (*verdict, error
 func (w *Workloads) typeOf(ctx context.Context, pod *corev1.Pod) (t workload.Type, problem string, err error) {
 	var class *nodev1.RuntimeClass
 	if name := pod.Spec.RuntimeClassName; name != nil {
+		if _, own := pod.Annotations[sourceKey]; own {
+			return w.bootstrapType(ctx, pod)
+		}
 		class, err = w.classes.get(ctx, *name)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -147,6 +150,26 @@ func (w *Workloads) typeOf(ctx context.Context, pod *corev1.Pod) (t workload.Typ
 		return "", err.Error(), nil
 	}
 	return t, "", err
+}
+
+// bootstrapTimeout is for how long the class of a pod from the bootstrap API is
+// looked for.
+const bootstrapTimeout = time.Second
+
+// bootstrapType is typeOf for such a pod with a class. It has to run without a
+// server, and then the names of the shipped classes say it all.
+func (w *Workloads) bootstrapType(ctx context.Context, pod *corev1.Pod) (t workload.Type, problem string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout)
+	defer cancel()
+	name := *pod.Spec.RuntimeClassName
+	class, err := w.classes.get(ctx, name)
+	if err != nil {
+		class = &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: name}
+	}
+	if t, err = workload.OfPod(pod, class); err != nil {
+		return "", err.Error(), nil
+	}
+	return t, "", nil
 }
 
 // untouched reports whether no kubelet has begun to run the pod. A kubelet's

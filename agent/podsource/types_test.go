@@ -239,6 +239,13 @@ func TestClassThatCannotBeReadIsAnError(t *testing.T) {
 	if _, _, err := (pods{workloads: w}).event(t.Context(), watch.Added, typed("default", "vm", "vm", "")); err == nil {
 		t.Error("event without an error")
 	}
+	// Without a server there are pods from the bootstrap API only.
+	bootstrap := typed("default", "bootstrap", "vm", "")
+	bootstrap.Annotations = map[string]string{sourceKey: "kubelet-api"}
+	list := podList(bootstrap)
+	if _, err := (pods{workloads: w}).project(t.Context(), list); err != nil || list.Items[0].Annotations[workload.Annotation] != "vm" {
+		t.Errorf("the pod from the bootstrap API has the annotations %v, %v", list.Items[0].Annotations, err)
+	}
 }
 
 func TestRefusalIsTriedAgain(t *testing.T) {
