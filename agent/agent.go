@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"strings"
 
 	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/kubernetes"
@@ -15,26 +14,25 @@ import (
 	"github.com/a4s-io/a4s/agent/containerd"
 	"github.com/a4s-io/a4s/agent/dns"
 	"github.com/a4s-io/a4s/agent/host"
-	"github.com/a4s-io/a4s/agent/hostnames"
-	"github.com/a4s-io/a4s/agent/hostprep"
 	"github.com/a4s-io/a4s/agent/images"
 	"github.com/a4s-io/a4s/agent/isolation"
 	joining "github.com/a4s-io/a4s/agent/join"
 	"github.com/a4s-io/a4s/agent/kubelet"
-	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/agent/localpods"
 	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/proxy"
 	"github.com/a4s-io/a4s/agent/registries"
+	"github.com/a4s-io/a4s/agent/runtimes"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/join"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/nodeaddr"
+	"github.com/a4s-io/a4s/internal/noderuntime"
 	"github.com/a4s-io/a4s/internal/preflight"
+	"github.com/a4s-io/a4s/internal/workload"
 )
 
 // minFree is the disk space that a node asks for at its start: the payload
@@ -52,6 +50,9 @@ type Node struct {
 	log     *logrus.Entry
 
 	registries *registries.Config
+	pods       *bootstrapPods        // nil without --bootstrap-pod-api
+	registered []noderuntime.Runtime // of the settings; endpoints may be builtin
+	runtimes   *runtimes.Mux         // nil until StartRuntime
 }
 
 // Prepare checks settings and machine and changes nothing. cfg must be complete
@@ -69,7 +70,7 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 	if n.registries, err = registries.Load(cfg.PrivateRegistry); err != nil {
 		return nil, err
 	}
-	if err := n.containerd().Validate(); err != nil {
+	if err := n.checkRuntimes(); err != nil {
 		return nil, err
 	}
 	if err := preflight.FreeSpace(cfg.DataDir, minFree); err != nil {
@@ -85,87 +86,33 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 	return n, err
 }
 
-// StartRuntime unpacks the payload, prepares the kernel and starts containerd
-// in group without waiting for it.
-func (n *Node) StartRuntime(ctx context.Context, group *component.Group) error {
-	var err error
-	if n.payload, err = payload.Extract(ctx, n.cfg.DataDir); err != nil {
-		return err
-	}
-	if err := hostprep.Prepare(ctx, hostprep.Options{RecordFile: filepath.Join(n.dir, hostprep.RecordName), Log: n.log}); err != nil {
-		return err
-	}
-	if n.cfg.ContainerRuntimeEndpoint == "" {
-		group.Start(ctx, containerd.New(n.containerd()))
-	}
-	return nil
-}
-
-// containerd returns its options. Before the payload is unpacked, its paths are
-// only of the right form.
-func (n *Node) containerd() containerd.Options {
-	carried := n.payload
-	if carried == nil {
-		dir := filepath.Join(n.cfg.DataDir, "data")
-		carried = &payload.Payload{ShimPath: dir, RuncPath: dir, CNIBinDir: dir}
-	}
-	pause := n.cfg.PauseImage
-	if pause == "" {
-		pause = carried.PauseImage
-	}
-	return containerd.Options{
-		DataDir:     n.cfg.DataDir,
-		ShimPath:    carried.ShimPath,
-		RuncPath:    carried.RuncPath,
-		CNIBinDir:   carried.CNIBinDir,
-		StateDir:    n.stateDir(),
-		CNIConfDir:  network.CNIConfDir(n.cfg.DataDir),
-		PauseImage:  pause,
-		Snapshotter: n.cfg.Snapshotter,
-		Registries:  n.registries,
-		Host:        n.host,
-		Debug:       n.cfg.Debug,
-		Log:         logrus.WithField("component", containerd.Name),
-	}
-}
-
 // Join joins the cluster and starts the rest of the node in group. It returns
 // when the node is ready to run pods.
 func (n *Node) Join(ctx context.Context, group *component.Group, serverURL, token string) error {
-	joined, err := joining.Join(ctx, joining.Options{
-		ServerURL: serverURL,
-		Token:     token,
-		NodeName:  n.cfg.NodeName,
-		NodeIPs:   n.addr.Strings(),
-		Dir:       n.dir,
-		Log:       n.log,
-	})
+	if err := n.makePods(serverURL); err != nil {
+		return err
+	}
+	joined, err := joining.Join(ctx, n.joinOptions(serverURL, token))
 	if err != nil {
 		return err
 	}
-	credential := filepath.Join(n.dir, "node.kubeconfig")
-	if err := kubeconfig.Write(kubeconfig.Options{
-		Path: credential, Server: serverURL,
-		CAFile: joined.ServerCA, CertFile: joined.ClientCert, KeyFile: joined.ClientKey,
-	}); err != nil {
+	if err := n.connect(serverURL, joined); err != nil {
 		return err
 	}
 	if err := n.importImages(ctx, group); err != nil {
 		return err
 	}
-	pods, err := n.isolate(ctx, group, joined, credential)
+	if err := n.startPods(ctx, group); err != nil {
+		return err
+	}
+	pods, err := n.isolate(ctx, group, joined, n.credential())
 	if err != nil {
 		return err
 	}
-	resolvConf, err := n.start(ctx, group, joined, credential)
-	if err != nil {
+	n.startKubelet(ctx, group, joined)
+	if err := n.startNetwork(ctx, group, joined, pods); err != nil {
 		return err
 	}
-	server, err := n.dns(joined, credential, resolvConf, pods)
-	if err != nil {
-		return err
-	}
-	group.Start(ctx, server)
 	waitFor := []string{kubelet.Name, network.Name, dns.Name}
 	if !n.cfg.DisableKubeProxy {
 		waitFor = append(waitFor, proxy.Name)
@@ -178,12 +125,37 @@ func (n *Node) Join(ctx context.Context, group *component.Group, serverURL, toke
 	return nil
 }
 
-// stateDir is containerd's volatile state.
-func (n *Node) stateDir() string { return filepath.Join(instance.RunDir, "containerd") }
+func (n *Node) joinOptions(serverURL, token string) joining.Options {
+	return joining.Options{
+		ServerURL: serverURL,
+		Token:     token,
+		NodeName:  n.cfg.NodeName,
+		NodeIPs:   n.addr.Strings(),
+		Dir:       n.dir,
+		Log:       n.log,
+	}
+}
+
+// credential is the kubeconfig of the node.
+func (n *Node) credential() string { return filepath.Join(n.dir, "node.kubeconfig") }
+
+// connect makes the credential of what a join brought.
+func (n *Node) connect(serverURL string, joined *joining.Result) error {
+	if err := kubeconfig.Write(kubeconfig.Options{
+		Path: n.credential(), Server: serverURL,
+		CAFile: joined.ServerCA, CertFile: joined.ClientCert, KeyFile: joined.ClientKey,
+	}); err != nil {
+		return err
+	}
+	if n.pods == nil {
+		return nil
+	}
+	return n.pods.uplink.Connect(n.credential())
+}
 
 // importImages makes the pause image and the operator's archives available.
 func (n *Node) importImages(ctx context.Context, group *component.Group) error {
-	if n.cfg.ContainerRuntimeEndpoint != "" {
+	if !n.carries(workload.Container) {
 		return nil
 	}
 	if err := group.Wait(ctx, containerd.Name); err != nil {
@@ -199,23 +171,28 @@ func (n *Node) importImages(ctx context.Context, group *component.Group) error {
 	})
 }
 
-// start starts kubelet, network and proxy and returns the resolver file that
-// pods and the DNS server inherit from.
-func (n *Node) start(ctx context.Context, group *component.Group, joined *joining.Result, credential string) (string, error) {
-	resolvConf := n.cfg.ResolvConf
-	if resolvConf == "" {
-		path, usable := host.ResolvConf()
-		resolvConf = path
-		if !usable {
-			n.log.Warnf("%s names no server that pods could reach; names outside the cluster will not resolve", path)
-		}
+// resolvConf is the resolver file that pods and the DNS server inherit from.
+func (n *Node) resolvConf() string {
+	if n.cfg.ResolvConf != "" {
+		return n.cfg.ResolvConf
 	}
-	if err := group.StartAndWait(ctx, hostnames.New(n.hostnames(joined))); err != nil {
-		return "", err
+	path, usable := host.ResolvConf()
+	if !usable {
+		n.log.Warnf("%s names no server that pods could reach; names outside the cluster will not resolve", path)
 	}
-	group.Start(ctx, kubelet.New(n.kubelet(joined, credential, resolvConf)))
+	return path
+}
+
+// startKubelet starts the kubelet, with what is known about the cluster.
+func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined *joining.Result) {
+	n.runtimes.SetClusterDomain(joined.Config.ClusterDomain)
+	group.Start(ctx, kubelet.New(n.kubelet(joined, n.credential(), n.resolvConf())))
+}
+
+// startNetwork starts the pod network, the service proxy and the DNS server.
+func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined *joining.Result, pods *localpods.Pods) error {
 	group.Start(ctx, network.New(network.Options{
-		KubeconfigPath: credential,
+		KubeconfigPath: n.credential(),
 		NodeName:       n.cfg.NodeName,
 		NodeIPs:        n.addr.IPs,
 		Iface:          n.addr.Iface,
@@ -226,13 +203,18 @@ func (n *Node) start(ctx context.Context, group *component.Group, joined *joinin
 		Log:            logrus.WithField("component", network.Name),
 	}))
 	if !n.cfg.DisableKubeProxy {
-		group.Start(ctx, proxy.New(n.proxy(joined, credential)))
+		group.Start(ctx, proxy.New(n.proxy(joined, n.credential())))
 	}
-	return resolvConf, nil
+	server, err := n.dns(joined, n.credential(), n.resolvConf(), pods)
+	if err != nil {
+		return err
+	}
+	group.Start(ctx, server)
+	return nil
 }
 
 func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) kubelet.Options {
-	return kubelet.Options{
+	o := kubelet.Options{
 		DataDir:         n.cfg.DataDir,
 		Kubeconfig:      credential,
 		NodeName:        n.cfg.NodeName,
@@ -240,7 +222,7 @@ func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) ku
 		NodeExternalIPs: n.cfg.NodeExternalIPs,
 		NodeLabels:      n.cfg.NodeLabels,
 		NodeTaints:      n.cfg.NodeTaints,
-		RuntimeEndpoint: n.hostnames(joined).Endpoint(),
+		RuntimeEndpoint: "unix://" + criSocket(),
 		ClientCA:        joined.ClientCA,
 		ServingCert:     joined.ServingCert,
 		ServingKey:      joined.ServingKey,
@@ -251,24 +233,11 @@ func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) ku
 		Args:            n.cfg.KubeletArgs,
 		Log:             logrus.WithField("component", kubelet.Name),
 	}
-}
-
-// hostnames is what stands between the kubelet and the container runtime.
-func (n *Node) hostnames(joined *joining.Result) hostnames.Options {
-	endpoint := n.cfg.ContainerRuntimeEndpoint
-	switch {
-	case endpoint == "":
-		endpoint = "unix://" + containerd.Socket(n.stateDir())
-	case !strings.Contains(endpoint, "://"):
-		endpoint = "unix://" + endpoint
+	if n.pods != nil {
+		o.Source = n.pods.source.Wrap
+		o.Connection = &kubelet.Connection{Server: n.pods.server, Transport: n.pods.uplink}
 	}
-	return hostnames.Options{
-		Socket:        filepath.Join(instance.RunDir, "cri.sock"),
-		Runtime:       endpoint,
-		KubeletDir:    settings.RootDir(n.cfg.DataDir),
-		ClusterDomain: joined.Config.ClusterDomain,
-		Log:           logrus.WithField("component", hostnames.Name),
-	}
+	return o
 }
 
 func (n *Node) proxy(joined *joining.Result, credential string) proxy.Options {
@@ -282,11 +251,16 @@ func (n *Node) proxy(joined *joining.Result, credential string) proxy.Options {
 	}
 }
 
+// unknownCluster stands in for what only the server knows.
+func unknownCluster() *joining.Result {
+	return &joining.Result{Config: join.ClusterConfig{ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", ClusterCIDR: "10.42.0.0/16"}}
+}
+
 // ports are those that the node will listen on. It refuses bad upstream
 // arguments, labels and taints before anything starts. What only the server
 // knows stands in as its default.
 func (n *Node) ports() ([]preflight.Port, error) {
-	unknown := &joining.Result{Config: join.ClusterConfig{ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", ClusterCIDR: "10.42.0.0/16"}}
+	unknown := unknownCluster()
 	all, err := n.kubelet(unknown, "", "").Ports()
 	if err != nil {
 		return nil, err

@@ -7,9 +7,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/a4s-io/a4s/internal/noderuntime"
 )
 
 // Validate checks every field. The error is one problem.Input, or several
@@ -77,6 +80,11 @@ func (c *checker) node(a *Agent) {
 	}
 	if e := a.ContainerRuntimeEndpoint; e != "" && !filepath.IsAbs(strings.TrimPrefix(e, "unix://")) {
 		c.bad("container-runtime-endpoint", e, "an absolute path of a socket, or one after unix://")
+	} else if _, err := noderuntime.OfNode(a.Runtimes, e); err != nil {
+		c.fail("runtime", strings.Join(a.Runtimes, " "), err, runtimeWant(err))
+	}
+	if a.RuntimeGracePeriods < 0 {
+		c.bad("runtime-grace-periods", strconv.Itoa(a.RuntimeGracePeriods), "0 or more")
 	}
 	c.oneOf("vm-accelerator", a.VMAccelerator, VMAccelerators())
 	c.file("vm-kernel", a.VMKernel)
@@ -90,6 +98,20 @@ var (
 	ifaceName = regexp.MustCompile(`^[^\s/:]{1,15}$`)
 	imageName = regexp.MustCompile(`^[a-z0-9]([a-zA-Z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*)(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 )
+
+// runtimeWant says what a good --runtime would be in place of one with err.
+func runtimeWant(err error) string {
+	switch {
+	case errors.Is(err, noderuntime.ErrTaken):
+		return "a name and an endpoint that no other runtime of the node has"
+	case errors.Is(err, noderuntime.ErrPrimary):
+		return "primary on one runtime at most"
+	case errors.Is(err, noderuntime.ErrConflict):
+		return "either --container-runtime-endpoint or a --runtime of the type container"
+	default:
+		return noderuntime.Form + ", the endpoint being the path of a CRI socket or " + noderuntime.Builtin
+	}
+}
 
 // maxNodeName is the limit of a label value: the name becomes one.
 const maxNodeName = 63

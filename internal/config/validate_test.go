@@ -156,6 +156,21 @@ func TestAgentValidate(t *testing.T) {
 		{"bad pause image", func(a *Agent) { a.PauseImage = "a b" }, "--pause-image"},
 		{"runtime", func(a *Agent) { a.ContainerRuntimeEndpoint = "unix:///run/x.sock" }, ""},
 		{"runtime over TCP", func(a *Agent) { a.ContainerRuntimeEndpoint = "tcp://x" }, "--container-runtime-endpoint"},
+		{"runtimes", func(a *Agent) {
+			a.Runtimes = []string{"vm,vm,builtin", "crio,container,/run/crio.sock,primary"}
+		}, ""},
+		{"machines beside an external runtime", func(a *Agent) {
+			a.Runtimes, a.ContainerRuntimeEndpoint = []string{"vm,vm,builtin"}, "/run/x.sock"
+		}, ""},
+		{"half a runtime", func(a *Agent) { a.Runtimes = []string{"vm,vm"} }, "--runtime"},
+		{"runtime of no type", func(a *Agent) { a.Runtimes = []string{"x,wasm,/run/x.sock"} }, "--runtime"},
+		{"two primary runtimes", func(a *Agent) { a.Runtimes = []string{"a,vm,/a,primary", "b,container,/b,primary"} }, "--runtime"},
+		{"one runtime twice", func(a *Agent) { a.Runtimes = []string{"a,vm,builtin", "b,vm,builtin"} }, "--runtime"},
+		{"container runtime in two ways", func(a *Agent) {
+			a.Runtimes, a.ContainerRuntimeEndpoint = []string{"a,container,/a"}, "/run/x.sock"
+		}, "--runtime"},
+		{"no grace", func(a *Agent) { a.RuntimeGracePeriods = 0 }, ""},
+		{"negative grace", func(a *Agent) { a.RuntimeGracePeriods = -1 }, "--runtime-grace-periods"},
 		{"proxy mode", func(a *Agent) { a.ProxyMode = "ipvs" }, "--proxy-mode"},
 		{"kubelet argument", func(a *Agent) { a.KubeletArgs = []string{"max-pods"} }, "--kubelet-arg"},
 		{"kube-proxy argument", func(a *Agent) { a.KubeProxyArgs = []string{"=x"} }, "--kube-proxy-arg"},
