@@ -33,6 +33,8 @@ func modes() cmd.Modes {
 		},
 		Kubectl: runKubectl,
 		Ctr:     runCtr,
+
+		VMRuntime: runVMRuntime,
 	}
 }
 
@@ -90,6 +92,13 @@ func runAgent(ctx context.Context, cfg *config.Agent) error {
 		}
 		if err := node.StartRuntime(ctx, group); err != nil {
 			return err
+		}
+		if cfg.BootstrapPodAPI {
+			if err := node.JoinLater(ctx, group, cfg.ServerURL, cfg.Token); err != nil {
+				return err
+			}
+			logrus.Infof("Node %s takes bootstrap pods after %s:  a4s bootstrap apply -f FILE", cfg.NodeName, time.Since(started).Round(10*time.Millisecond))
+			return nil
 		}
 		if err := node.Join(ctx, group, cfg.ServerURL, cfg.Token); err != nil {
 			return err

@@ -92,6 +92,9 @@ func Join(ctx context.Context, opts Options) (*Result, error) {
 	}); err != nil {
 		return nil, err
 	}
+	if err := j.save(config); err != nil {
+		return nil, err
+	}
 	j.Log.WithField("server", j.url.String()).WithField("node", j.NodeName).Info("joined the cluster")
 	result := j.files
 	result.Config = config

@@ -27,10 +27,10 @@ type clients struct {
 	closeIdle func()
 }
 
-func newClients(server *options.KubeletServer, wrap ClientTransport) (*clients, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", server.KubeConfig)
+func newClients(server *options.KubeletServer, given *Connection, wrap ClientTransport) (*clients, error) {
+	config, err := restConfig(server.KubeConfig, given)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", server.KubeConfig, err)
+		return nil, err
 	}
 	config.QPS = float32(server.KubeAPIQPS)
 	config.Burst = int(server.KubeAPIBurst)
@@ -63,6 +63,17 @@ func newClients(server *options.KubeletServer, wrap ClientTransport) (*clients, 
 		return nil, fmt.Errorf("client for heartbeats: %w", err)
 	}
 	return c, nil
+}
+
+func restConfig(kubeconfig string, given *Connection) (*rest.Config, error) {
+	if given != nil {
+		return &rest.Config{Host: given.Server, Transport: given.Transport}, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", kubeconfig, err)
+	}
+	return config, nil
 }
 
 // connections collects the transports that hold the clients' connections.

@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/cmd/kubelet/app"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/a4s-io/a4s/agent/podsource"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/preflight"
+	"github.com/a4s-io/a4s/internal/workload"
 )
 
 // readyInterval is how often readiness is looked at.
@@ -70,8 +72,25 @@ type Options struct {
 	Args []string
 	// Transport wraps the clients' transport; nil leaves it as it is.
 	Transport ClientTransport
+	// Source wraps the connection to the server below everything else: what
+	// it adds to answers is treated as the server's. Nil adds nothing.
+	Source ClientTransport
+	// Connection is used in place of the one that Kubeconfig describes,
+	// which may not exist yet; nil uses Kubeconfig.
+	Connection *Connection
+	// Obstacle says why a pod of a type of workload cannot start on this
+	// node; nil leaves the types of pods alone.
+	Obstacle func(t workload.Type, hostNetwork bool) string
 	// Log is where progress goes; nil means the standard logger.
 	Log *logrus.Entry
+}
+
+// Connection is a way to the server that exists before the server does.
+type Connection struct {
+	// Server is the URL of the API.
+	Server string
+	// Transport carries requests there, with the node's credential.
+	Transport http.RoundTripper
 }
 
 func (o Options) node() settings.Node {
@@ -95,6 +114,9 @@ func (o Options) node() settings.Node {
 func New(o Options) component.Component {
 	if o.Transport == nil {
 		o.Transport = func(rt http.RoundTripper) http.RoundTripper { return rt }
+	}
+	if o.Source == nil {
+		o.Source = func(rt http.RoundTripper) http.RoundTripper { return rt }
 	}
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", Name)
@@ -139,8 +161,12 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet: %w", err)
 	}
-	c, err := newClients(server, func(rt http.RoundTripper) http.RoundTripper {
-		return o.Transport(podsource.Wrap(withExternalIPs(rt, o.NodeName, o.NodeExternalIPs), resolution(server)))
+	source := resolution(server)
+	if source.Workloads, err = o.workloads(ctx, server); err != nil {
+		return err
+	}
+	c, err := newClients(server, o.Connection, func(rt http.RoundTripper) http.RoundTripper {
+		return o.Transport(podsource.Wrap(o.Source(withExternalIPs(rt, o.NodeName, o.NodeExternalIPs)), source))
 	})
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet's clients: %w", err)
@@ -156,6 +182,22 @@ func (o Options) run(ctx context.Context, ready func()) error {
 // resolution tells how the kubelet would set up name resolution in pods.
 func resolution(server *options.KubeletServer) podsource.Options {
 	return podsource.Options{ClusterDNS: server.ClusterDNS, ClusterDomain: server.ClusterDomain, ResolvConf: server.ResolverConfig}
+}
+
+// workloads are what decides on the types of pods, nil if nothing does.
+func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (*podsource.Workloads, error) {
+	if o.Obstacle == nil {
+		return nil, nil
+	}
+	config, err := restConfig(server.KubeConfig, o.Connection)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the pod source: %w", err)
+	}
+	return podsource.NewWorkloads(ctx, podsource.WorkloadOptions{Client: client, NodeName: o.NodeName, Obstacle: o.Obstacle, Log: o.Log}), nil
 }
 
 // announce calls ready once the kubelet is healthy and registered.
