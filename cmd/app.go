@@ -27,6 +27,8 @@ type Modes struct {
 	// Kubectl and Ctr run the tools of these names.
 	Kubectl func(ctx context.Context, run *KubectlRun) error
 	Ctr     func(ctx context.Context, args []string) error
+	// VMRuntime runs `a4s vm-runtime` until ctx ends.
+	VMRuntime func(ctx context.Context, o *VMRuntime) error
 }
 
 // App is the a4s command.
@@ -50,6 +52,7 @@ func NewApp(m Modes) *App {
 				agentCommand(m),
 				kubectlCommand(m),
 				ctrCommand(m),
+				vmRuntimeCommand(m),
 				tokenCommand(),
 				tenantCommand(),
 				statusCommand(),

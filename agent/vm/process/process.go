@@ -312,3 +312,12 @@ func stat(pid int) ([]string, error) {
 	}
 	return fields, nil
 }
+
+// Record writes the file of a process that somebody else started.
+func Record(pidFile string, pid int) error {
+	ident, err := identify(pid)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(pidFile, []byte(ident.String()+"\n"), 0o600)
+}

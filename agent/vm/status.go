@@ -1,0 +1,148 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/a4s-io/a4s/agent/host"
+	"github.com/a4s-io/a4s/agent/vm/qemu"
+	"github.com/a4s-io/a4s/embedded/guest/protocol"
+	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/version"
+)
+
+// askTimeout is how long containerd may take to say that it is there.
+const askTimeout = 5 * time.Second
+
+// Preflight says what the machine lacks to run virtual machines, as a
+// *problem.Precondition.
+func Preflight(o Service) error {
+	o = o.withDefaults()
+	for _, program := range []struct{ name, what, pkg string }{
+		{o.QEMU, "QEMU", "qemu-system-x86"},
+		{"mke2fs", "mke2fs", "e2fsprogs"},
+		{o.Virtiofsd, "virtiofsd", "qemu-system-common (Debian 12) or virtiofsd (from Debian 13 on)"},
+	} {
+		if _, err := exec.LookPath(program.name); err != nil {
+			return &problem.Precondition{What: program.what + " for pods that run as virtual machines", Err: err, Fix: "install the package " + program.pkg}
+		}
+	}
+	for _, file := range []struct{ path, flag string }{{o.Kernel, "--vm-kernel"}, {o.Initrd, "--vm-initrd"}} {
+		if file.path == "" {
+			return &problem.Precondition{What: "the guest of pods that run as virtual machines", Err: errors.New("none is installed"), Fix: "run scripts/guest, or name one with " + file.flag}
+		}
+		if st, err := os.Stat(file.path); err != nil || !st.Mode().IsRegular() {
+			if err == nil {
+				err = errors.New("it is not a file")
+			}
+			return &problem.Precondition{What: "the guest of pods that run as virtual machines: " + file.path, Err: err, Fix: "name another one with " + file.flag}
+		}
+	}
+	return nil
+}
+
+// missing says why no virtual machine can be started at the moment.
+func (s *service) missing() error {
+	if err := Preflight(s.Service); err != nil {
+		return err
+	}
+	return s.choiceErr
+}
+
+// accelerator finds out how machines run here.
+func (s *service) accelerator(ctx context.Context) (qemu.Choice, error) {
+	if err := Preflight(s.Service); err != nil {
+		return qemu.Choice{}, err
+	}
+	return qemu.Choose(ctx, s.Accelerator, qemu.Probe{
+		Binary: s.QEMU, Kernel: s.Kernel, Initrd: s.Initrd, Cmdline: kernelCmdline, Port: protocol.PortName,
+		Cache: filepath.Join(s.Root, "accelerator.json"),
+	})
+}
+
+// Version implements the CRI.
+func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{
+		Version: "0.1.0", RuntimeName: RuntimeName, RuntimeVersion: version.Version, RuntimeApiVersion: "v1",
+	}, nil
+}
+
+// Status implements the CRI.
+func (s *service) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	answer := &runtimeapi.StatusResponse{
+		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+			condition(runtimeapi.RuntimeReady, "CannotRunMachines", s.ready(ctx)),
+			condition(runtimeapi.NetworkReady, "NetworkPluginNotReady", s.network.Status(ctx)),
+		}},
+		Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
+	}
+	for _, name := range handlers() {
+		answer.RuntimeHandlers = append(answer.RuntimeHandlers, &runtimeapi.RuntimeHandler{
+			Name: name, Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true},
+		})
+	}
+	if r.GetVerbose() {
+		data, err := json.Marshal(map[string]any{
+			"accelerator": s.choice, "kernel": s.Kernel, "initrd": s.Initrd, "root": s.Root, "state": s.State,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("printing the configuration: %w", err)
+		}
+		answer.Info = map[string]string{"config": string(data)}
+	}
+	return answer, nil
+}
+
+func condition(kind, reason string, err error) *runtimeapi.RuntimeCondition {
+	c := &runtimeapi.RuntimeCondition{Type: kind, Status: err == nil}
+	if err != nil {
+		c.Reason, c.Message = reason, err.Error()
+	}
+	return c
+}
+
+// ready says why no pod can be started at the moment.
+func (s *service) ready(ctx context.Context) error {
+	if err := s.missing(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if _, err := s.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{}); err != nil {
+		return fmt.Errorf("containerd, which has the images, does not answer on %s: %w", s.Containerd, err)
+	}
+	return nil
+}
+
+// RuntimeConfig implements the CRI.
+func (s *service) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+	info, err := host.Probe()
+	if err != nil {
+		return nil, err
+	}
+	driver := runtimeapi.CgroupDriver_CGROUPFS
+	if info.SystemdCgroups() {
+		driver = runtimeapi.CgroupDriver_SYSTEMD
+	}
+	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: driver}}, nil
+}
+
+// UpdateRuntimeConfig implements the CRI. The pod network is set up by others.
+func (s *service) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
+}
+
+// CheckpointContainer implements the CRI.
+func (s *service) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "a container in a virtual machine cannot be checkpointed")
+}
