@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/kubernetes"
@@ -53,6 +54,7 @@ type Node struct {
 	pods       *bootstrapPods        // nil without --bootstrap-pod-api
 	registered []noderuntime.Runtime // of the settings; endpoints may be builtin
 	runtimes   *runtimes.Mux         // nil until StartRuntime
+	grace      time.Duration         // of the primary runtime; set with runtimes
 }
 
 // Prepare checks settings and machine and changes nothing. cfg must be complete
@@ -189,8 +191,12 @@ func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined 
 	group.Start(ctx, kubelet.New(n.kubelet(joined, n.credential(), n.resolvConf())))
 }
 
-// startNetwork starts the pod network, the service proxy and the DNS server.
+// startNetwork starts the pod network, the service proxy and the DNS server, and
+// what tells the server about the runtimes.
 func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined *joining.Result, pods *localpods.Pods) error {
+	if err := n.reportRuntimes(ctx, group); err != nil {
+		return err
+	}
 	group.Start(ctx, network.New(network.Options{
 		KubeconfigPath: n.credential(),
 		NodeName:       n.cfg.NodeName,
@@ -231,6 +237,7 @@ func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) ku
 		ResolvConf:      resolvConf,
 		Host:            n.host,
 		Args:            n.cfg.KubeletArgs,
+		Obstacle:        n.obstacle,
 		Log:             logrus.WithField("component", kubelet.Name),
 	}
 	if n.pods != nil {

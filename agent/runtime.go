@@ -45,6 +45,7 @@ func (n *Node) StartRuntime(ctx context.Context, group *component.Group) error {
 	if n.runtimes, err = runtimes.New(options); err != nil {
 		return err
 	}
+	n.grace = options.Grace
 	return group.StartAndWait(ctx, n.runtimes.Component())
 }
 
