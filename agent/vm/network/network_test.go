@@ -1,0 +1,374 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/a4s-io/a4s/agent/localpods"
+	"github.com/a4s-io/a4s/agent/vm/lab"
+	"github.com/a4s-io/a4s/agent/vm/qemu"
+	"github.com/a4s-io/a4s/embedded/payload"
+	"github.com/a4s-io/a4s/internal/nstest"
+)
+
+const conflist = `{"cniVersion":"1.0.0","name":"test","plugins":[
+	{"type":"bridge","bridge":"br0","isGateway":true,"isDefaultGateway":true,"hairpinMode":true,"mtu":1400,
+	 "ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.88.0.0/24"}],[{"subnet":"fd00:88::/64"}]]}},
+	{"type":"portmap","capabilities":{"portMappings":true},"backend":"nftables"}]}`
+
+// node is a Manager with the node's real plugins.
+type node struct {
+	*Manager
+	ipam string
+}
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	dir := t.TempDir()
+	carried, err := payload.Extract(t.Context(), filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := node{ipam: filepath.Join(dir, "ipam")}
+	o := Options{Dir: filepath.Join(dir, "network"), ConfDir: filepath.Join(dir, "net.d"), BinDirs: []string{carried.CNIBinDir}, CacheDir: filepath.Join(dir, "cni")}
+	n.Manager = New(o)
+	if err := n.Status(t.Context()); err == nil {
+		t.Error("ready without a configuration")
+	}
+	if err := os.MkdirAll(o.ConfDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(o.ConfDir, "10-test.conflist"), fmt.Appendf(nil, conflist, n.ipam), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ids, err := n.List()
+		for _, id := range ids {
+			err = errors.Join(err, n.Teardown(context.Background(), id))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// reserved returns the addresses that the address manager gave away.
+func (n node) reserved(t *testing.T) (ips []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(n.ipam, "test", "[0-9a-f]*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		ips = append(ips, filepath.Base(f))
+	}
+	return ips
+}
+
+func (n node) wantNothingLeft(t *testing.T) {
+	t.Helper()
+	if ips := n.reserved(t); len(ips) != 0 {
+		t.Errorf("addresses are still reserved: %v", ips)
+	}
+	for _, dir := range []string{n.opts.Dir, filepath.Join(n.opts.Dir, namespaces), filepath.Join(n.opts.CacheDir, "results")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Name() != namespaces {
+				t.Errorf("%s is left in %s", e.Name(), dir)
+			}
+		}
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		if l.Type() == "veth" {
+			t.Errorf("%s is left", l.Attrs().Name)
+		}
+	}
+}
+
+var web = Pod{
+	ID: "0123456789abcdef", Namespace: "default.t1", Name: "web", UID: "u1",
+	PortMappings: []PortMapping{{HostPort: 18080, ContainerPort: 8080, Protocol: "TCP"}, {ContainerPort: 9}},
+}
+
+func TestAttachment(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	n := newNode(t)
+	host := web
+	host.HostNetwork = true
+	if _, err := n.Setup(t.Context(), host); !errors.Is(err, ErrHostNetwork) {
+		t.Errorf("hostNetwork: %v", err)
+	}
+	a, err := n.Setup(t.Context(), web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", a)
+	if a.ID != web.ID || a.MTU != 1400 || len(a.MAC) != 17 || len(a.Addresses) != 2 ||
+		a.Addresses[0] != netip.MustParsePrefix("10.88.0.2/24") || a.Addresses[1] != netip.MustParsePrefix("fd00:88::2/64") {
+		t.Errorf("attachment %+v", a)
+	}
+	want := map[Route]bool{
+		{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("10.88.0.1")}: true,
+		{netip.MustParsePrefix("::/0"), netip.MustParseAddr("fd00:88::1")}:     true,
+	}
+	for _, r := range a.Routes {
+		if !want[r] {
+			t.Errorf("route %+v", r)
+		}
+	}
+	if len(a.Routes) != len(want) {
+		t.Errorf("%d routes", len(a.Routes))
+	}
+	// Who keeps tenants apart finds the pod where it finds those of containers.
+	tenants := localpods.New(localpods.Options{Results: filepath.Join(n.opts.CacheDir, "results")})
+	if tenant, ok := tenants.Tenant(a.Addresses[0].Addr()); tenant != "t1" || !ok {
+		t.Errorf("tenant of %s: %q, %v", a.Addresses[0], tenant, ok)
+	}
+
+	// A later process knows as much.
+	later := node{New(n.opts), n.ipam}
+	again, err := later.Get(web.ID)
+	if err != nil || again.MAC != a.MAC || len(again.Routes) != len(a.Routes) {
+		t.Errorf("found again: %+v, %v", again, err)
+	}
+	if same, err := later.Setup(t.Context(), web); err != nil || same.MAC != a.MAC {
+		t.Errorf("set up again: %+v, %v", same, err)
+	}
+	if err := later.Check(t.Context(), web.ID); err != nil {
+		t.Errorf("check: %v", err)
+	}
+	begin := time.Now()
+	tap, err := later.Tap(web.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("tap after %s", time.Since(begin))
+	if second, err := later.Tap(web.ID); err == nil {
+		_ = second.Close()
+		t.Error("a tap that is in use was given away again")
+	}
+	if err := tap.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if tap, err = later.Tap(web.ID); err != nil {
+		t.Fatalf("the tap of a machine that ended: %v", err)
+	}
+	if err := tap.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := later.Check(t.Context(), web.ID); err != nil {
+		t.Errorf("check with a tap: %v", err)
+	}
+	for range 2 { // the second time there is nothing to do
+		if err := later.Teardown(t.Context(), web.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.wantNothingLeft(t)
+	if _, err := later.Get(web.ID); !errors.Is(err, ErrUnknown) {
+		t.Errorf("after the teardown: %v", err)
+	}
+	if err := n.Teardown(t.Context(), "../x"); err == nil {
+		t.Error("a path was taken for an id")
+	}
+}
+
+// TestWhatWasCutShort removes what processes left that were killed.
+func TestWhatWasCutShort(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	n := newNode(t)
+	for _, tc := range []struct {
+		name string
+		at   func(t *testing.T)
+	}{
+		{"before the namespace", func(t *testing.T) {
+			list, err := n.load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := n.write(record{Pod: web, Config: list.Bytes}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"before it was pinned", func(t *testing.T) {
+			if err := os.WriteFile(n.namespace(web.ID), nil, 0o400); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"before it was recorded as whole", func(t *testing.T) {
+			a, err := n.Setup(t.Context(), web)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec, err := n.read(a.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Attachment = nil
+			if err := n.write(rec); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"by a reboot", func(t *testing.T) {
+			if _, err := n.Setup(t.Context(), web); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Remove(n.recordPath(web.ID)), removeNamespace(n.namespace(web.ID))); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if err := os.MkdirAll(filepath.Join(n.opts.Dir, namespaces), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(filepath.Join(n.opts.CacheDir, "results"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			tc.at(t)
+			if _, err := n.Get(web.ID); !errors.Is(err, ErrUnknown) {
+				t.Errorf("taken for whole: %v", err)
+			}
+			ids, err := n.List()
+			if err != nil || len(ids) != 1 || ids[0] != web.ID {
+				t.Fatalf("List() = %v, %v", ids, err)
+			}
+			if err := n.Teardown(t.Context(), web.ID); err != nil {
+				t.Fatal(err)
+			}
+			n.wantNothingLeft(t)
+		})
+	}
+	t.Run("by a plugin that fails", func(t *testing.T) {
+		o := n.opts
+		o.ConfDir = t.TempDir()
+		config := strings.Replace(fmt.Sprintf(conflist, n.ipam), `"type":"portmap"`, `"type":"moody"`, 1)
+		if err := os.WriteFile(filepath.Join(o.ConfDir, "10.conflist"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		bad := New(o)
+		if err := bad.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "moody") {
+			t.Errorf("status without a plugin: %v", err)
+		}
+		plugins := t.TempDir()
+		if err := os.WriteFile(filepath.Join(plugins, "moody"), []byte("#!/bin/sh\n[ $CNI_COMMAND = DEL ]\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		o.BinDirs = append([]string{plugins}, o.BinDirs...)
+		if _, err := New(o).Setup(t.Context(), web); err == nil || !strings.Contains(err.Error(), "default.t1/web") {
+			t.Errorf("setup: %v", err)
+		}
+		n.wantNothingLeft(t)
+	})
+}
+
+// TestGuestIsThePod has a guest on the network through its tap, is it reached
+// and does it reach others.
+func TestGuestIsThePod(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	guest := lab.New(t)
+	n := newNode(t)
+	a, err := n.Setup(t.Context(), web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap, err := n.Tap(web.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := qemu.Config{
+		Dir: t.TempDir(), Accelerator: qemu.TCG, MemoryMB: 128, CPUs: 1, Slots: 1,
+		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: lab.Cmdline,
+		NICs:  []qemu.NIC{{MAC: a.MAC, MTU: a.MTU, Tap: tap}},
+		Ports: []qemu.Port{{Name: lab.Port, Socket: "lab.sock"}},
+	}
+	m, err := qemu.Start(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(m.Kill(), m.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := tap.Close(); err != nil { // QEMU has it
+		t.Fatal(err)
+	}
+	conn, err := qemu.DialPort(t.Context(), c.Dir, "lab.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := lab.Open(t, conn)
+	if mtu := sh.Run("cat /sys/class/net/eth0/mtu"); mtu != "1400" {
+		t.Errorf("MTU %s", mtu)
+	}
+	sh.Run("ip link set lo up; ip link set eth0 up")
+	for _, addr := range a.Addresses {
+		sh.Run("ip addr add " + addr.String() + " dev eth0")
+	}
+	for _, r := range a.Routes {
+		family := map[bool]string{true: "-4", false: "-6"}[r.Destination.Addr().Is4()]
+		sh.Run(fmt.Sprintf("ip %s route add %s via %s dev eth0", family, r.Destination, r.Gateway))
+	}
+	sh.Run("ping -c 1 -W 10 10.88.0.1")
+	sh.Run("(while :; do head -c 300000 /dev/zero | nc -l -p 8080; done) >/dev/null 2>&1 &")
+	for _, address := range []string{"10.88.0.2:8080", "10.88.0.1:18080"} { // the pod, and the port of the node
+		if got := receive(t, address); got != 300000 {
+			t.Errorf("%s sent %d bytes", address, got)
+		}
+	}
+	if err := n.Check(t.Context(), web.ID); err != nil {
+		t.Errorf("check: %v", err)
+	}
+}
+
+// receive returns how many bytes a server sends.
+func receive(t *testing.T, address string) int64 {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			if err := conn.SetDeadline(deadline); err != nil {
+				t.Fatal(err)
+			}
+			n, err := io.Copy(io.Discard, conn)
+			_ = conn.Close() // it was only read
+			if err != nil {
+				t.Errorf("%s: %v", address, err)
+			}
+			return n
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is not reached: %v", address, err)
+		}
+	}
+}
