@@ -24,6 +24,7 @@ import (
 	"github.com/a4s-io/a4s/internal/join"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/workload"
 )
 
 // fakeServer answers as a4s does where commands ask.
@@ -72,8 +73,12 @@ func newFakeServer(t *testing.T) *fakeServer {
 			ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: metav1.NewTime(time.Now().Add(-2 * time.Hour))},
 			Spec:       corev1.NodeSpec{Unschedulable: true},
 			Status: corev1.NodeStatus{
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-				Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+				Conditions: []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+					{Type: workload.VMRuntimeReady, Status: corev1.ConditionFalse, Reason: "Gone", Message: "vms: gone", LastTransitionTime: metav1.NewTime(time.Now().Add(-3 * time.Minute))},
+					{Type: workload.ContainerRuntimeReady, Status: corev1.ConditionTrue, Reason: "RuntimeReady", Message: "containerd (containerd 2.3.7): fine", LastTransitionTime: metav1.NewTime(time.Now().Add(-90 * time.Minute))},
+				},
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
 			},
 		}}})
 	})
@@ -211,7 +216,8 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{f.url, "API:       ready", "etcd        ready       5m", "kubelet     not ready   unknown   3          boom\n", "n1     Ready,SchedulingDisabled   192.0.2.1", "120m"} {
+	for _, want := range []string{f.url, "API:       ready", "etcd        ready       5m", "kubelet     not ready   unknown   3          boom\n", "n1     Ready,SchedulingDisabled   192.0.2.1", "120m",
+		"n1     container    True    90m     containerd (containerd 2.3.7): fine\n", "n1     vm           False   3m      vms: gone\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status lacks %q:\n%s", want, out)
 		}
@@ -225,7 +231,10 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Ready || !strings.Contains(s.NotReady, "etcd failed") || len(s.Components) != 2 || len(s.Nodes) != 1 || s.Version != "v1" {
-		t.Errorf("status = %+v", s)
+		t.Fatalf("status = %+v", s)
+	}
+	if r := s.Nodes[0].Runtimes; len(r) != 2 || r[0].WorkloadType != workload.Container || !r[0].Primary || r[1].Ready != corev1.ConditionFalse || r[1].Reason != "Gone" || r[1].Primary {
+		t.Errorf("runtimes = %+v", r)
 	}
 }
 

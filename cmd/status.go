@@ -18,6 +18,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/join"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/workload"
 )
 
 // status is what `a4s status -o json` prints.
@@ -42,6 +43,20 @@ type nodeStatus struct {
 	Address string    `json:"address"`
 	Version string    `json:"version"`
 	Created time.Time `json:"created"`
+	// Runtimes are those that the node has, by type of workload.
+	Runtimes []runtimeStatus `json:"runtimes"`
+}
+
+// runtimeStatus is a condition of a node about the runtime of a type.
+type runtimeStatus struct {
+	WorkloadType workload.Type `json:"workloadType"`
+	// Primary says that the readiness of the node follows it.
+	Primary bool                   `json:"primary"`
+	Ready   corev1.ConditionStatus `json:"ready"`
+	Reason  string                 `json:"reason"`
+	// Message names the runtimes and their versions.
+	Message string    `json:"message"`
+	Since   time.Time `json:"since"`
 }
 
 func statusCommand() *cli.Command {
@@ -105,7 +120,7 @@ func getStatus(ctx context.Context, cl *client) (*status, error) {
 }
 
 func describeNode(n *corev1.Node) nodeStatus {
-	out := nodeStatus{Name: n.Name, State: "NotReady", Version: n.Status.NodeInfo.KubeletVersion, Created: n.CreationTimestamp.Time}
+	out := nodeStatus{Name: n.Name, State: "NotReady", Version: n.Status.NodeInfo.KubeletVersion, Created: n.CreationTimestamp.Time, Runtimes: runtimesOf(n)}
 	for _, c := range n.Status.Conditions {
 		if c.Type != corev1.NodeReady {
 			continue
@@ -122,6 +137,21 @@ func describeNode(n *corev1.Node) nodeStatus {
 	}
 	if i := slices.IndexFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP }); i >= 0 {
 		out.Address = n.Status.Addresses[i].Address
+	}
+	return out
+}
+
+func runtimesOf(n *corev1.Node) []runtimeStatus {
+	out := []runtimeStatus{}
+	for _, t := range workload.Types() {
+		for _, c := range n.Status.Conditions {
+			if c.Type == t.Condition() {
+				out = append(out, runtimeStatus{
+					WorkloadType: t, Primary: t == workload.PrimaryOf(n),
+					Ready: c.Status, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time,
+				})
+			}
+		}
 	}
 	return out
 }
@@ -166,7 +196,25 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := writeRuntimes(out, s, now); err != nil {
+		return err
+	}
 	return writeBootstrapPods(out, s, now)
+}
+
+// writeRuntimes prints which types of workload each node can run.
+func writeRuntimes(out io.Writer, s *status, now time.Time) error {
+	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprint(w, "\nNODE\tRUNTIME OF\tREADY\tSINCE\tMESSAGE\n")
+	for _, n := range s.Nodes {
+		if len(n.Runtimes) == 0 {
+			fmt.Fprintf(w, "%s\tnothing\t\t\tno runtime has been reported\n", n.Name)
+		}
+		for _, r := range n.Runtimes {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, r.WorkloadType, r.Ready, duration.HumanDuration(now.Sub(r.Since)), firstLine(r.Message))
+		}
+	}
+	return w.Flush()
 }
 
 func firstLine(text string) string {
