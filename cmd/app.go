@@ -56,6 +56,7 @@ func NewApp(m Modes) *App {
 				tokenCommand(),
 				tenantCommand(),
 				statusCommand(),
+				bootstrapCommand(),
 				checkConfigCommand(),
 				killallCommand(m),
 				completionCommand(),

@@ -193,6 +193,7 @@ func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (
 	if err != nil {
 		return nil, err
 	}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return o.Source(rt) })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the pod source: %w", err)

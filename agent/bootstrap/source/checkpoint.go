@@ -31,7 +31,10 @@ const (
 	later = 5 * time.Second
 )
 
-const podsPath = "/api/v1/pods"
+const (
+	podsPath    = "/api/v1/pods"
+	classesPath = "/apis/node.k8s.io/v1/runtimeclasses"
+)
 
 // resource is a collection that a kubelet needs to start, and what the server
 // last said it holds.
@@ -52,7 +55,7 @@ func newResources() map[string]*resource {
 		podsPath:           {name: "pods", gvk: core.WithKind("Pod"), list: func() runtime.Object { return &corev1.PodList{} }},
 		"/api/v1/nodes":    {name: "nodes", gvk: core.WithKind("Node"), list: func() runtime.Object { return &corev1.NodeList{} }},
 		"/api/v1/services": {name: "services", gvk: core.WithKind("Service"), list: func() runtime.Object { return &corev1.ServiceList{} }},
-		"/apis/node.k8s.io/v1/runtimeclasses": {name: "runtimeclasses", gvk: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"),
+		classesPath: {name: "runtimeclasses", gvk: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"),
 			list: func() runtime.Object { return &nodev1.RuntimeClassList{} }},
 		"/apis/storage.k8s.io/v1/csidrivers": {name: "csidrivers", gvk: storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
 			list: func() runtime.Object { return &storagev1.CSIDriverList{} }},

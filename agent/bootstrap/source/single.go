@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,22 @@ func (s *Source) single(r *http.Request, e *store.Entry, sub string) (*http.Resp
 		return s.finish(r, e)
 	}
 	return nil, nil
+}
+
+// runtimeClass answers, while there is no server, for a runtime class that the
+// checkpoint has: pods that run by it could not be listed without.
+func (s *Source) runtimeClass(r *http.Request) (*http.Response, error) {
+	name, ok := strings.CutPrefix(r.URL.Path, classesPath+"/")
+	if !ok || r.Method != http.MethodGet || s.isOnline() {
+		return nil, nil
+	}
+	s.mu.Lock()
+	class := s.resources[classesPath].items[types.NamespacedName{Name: name}]
+	s.mu.Unlock()
+	if class == nil {
+		return nil, nil
+	}
+	return answer(r, http.StatusOK, class)
 }
 
 // patchStatus takes over what the kubelet says of a pod.

@@ -173,6 +173,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return t.source.collection(r, res, t.next)
 		}
 	}
+	if resp, err := t.source.runtimeClass(r); resp != nil || err != nil {
+		return resp, err
+	}
 	if key, sub, ok := podPath(r.URL.Path); ok {
 		if e, ok := t.source.Store.ByKey(key); ok && e.State == store.Local {
 			if resp, err := t.source.single(r, e, sub); resp != nil || err != nil {
