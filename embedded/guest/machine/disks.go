@@ -47,8 +47,8 @@ func findDisk(ctx context.Context, serial string) (string, error) {
 	return dev, err
 }
 
-// The file systems that the guest has, without those it needs itself.
-var diskTypes = []string{"ext2", "ext3", "ext4", "xfs", "iso9660"}
+// The file systems that a disk may have: those of the carried guest.
+var diskTypes = []string{"ext2", "ext3", "ext4"}
 
 // mountDisk mounts a disk at target.
 func mountDisk(ctx context.Context, d protocol.Disk, target string) error {
