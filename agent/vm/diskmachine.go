@@ -129,7 +129,7 @@ func seedOf(r *sandboxRecord, att *network.Attachment, c *container) (disks.Seed
 	net, err := json.Marshal(map[string]any{
 		"version": 2,
 		"ethernets": map[string]any{nicName: map[string]any{
-			"match": map[string]string{"macaddress": fmt.Sprint(att.MAC)}, "set-name": nicName,
+			"match": map[string]string{"macaddress": att.MAC}, "set-name": nicName,
 			"mtu": att.MTU, "addresses": addresses, "routes": routes,
 			"nameservers": map[string]any{"addresses": config.GetDnsConfig().GetServers(), "search": config.GetDnsConfig().GetSearches()},
 		}},

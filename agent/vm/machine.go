@@ -161,7 +161,7 @@ func (s *service) startMachine(ctx context.Context, c qemu.Config, id string, at
 		return nil, fmt.Errorf("connecting the machine to the pod's network: %w", err)
 	}
 	defer tap.Close()
-	c.NICs = []qemu.NIC{{MAC: fmt.Sprint(att.MAC), MTU: att.MTU, Tap: tap}}
+	c.NICs = []qemu.NIC{{MAC: att.MAC, MTU: att.MTU, Tap: tap}}
 	m, err := qemu.Start(ctx, c, group)
 	if err != nil {
 		return nil, fmt.Errorf("starting the machine: %w", err)
@@ -172,7 +172,7 @@ func (s *service) startMachine(ctx context.Context, c qemu.Config, id string, at
 // guestPod is what the guest is told of the pod.
 func guestPod(r *sandboxRecord, att *network.Attachment) guest.Sandbox {
 	config := r.Config.P
-	nic := guest.Interface{MAC: fmt.Sprint(att.MAC), Name: nicName, MTU: att.MTU}
+	nic := guest.Interface{MAC: att.MAC, Name: nicName, MTU: att.MTU}
 	for _, a := range att.Addresses {
 		nic.Addresses = append(nic.Addresses, a.String())
 	}

@@ -44,7 +44,7 @@ func checkSandbox(config *runtimeapi.PodSandboxConfig) error {
 		return refused("cannot see the processes of the node: hostPID must be false")
 	case ns.GetIpc() == runtimeapi.NamespaceMode_NODE:
 		return refused("cannot use the IPC of the node: hostIPC must be false")
-	case ns.GetUsernsOptions().GetMode() == runtimeapi.NamespaceMode_POD:
+	case ns.GetUsernsOptions() != nil && ns.GetUsernsOptions().GetMode() == runtimeapi.NamespaceMode_POD:
 		return refused("has users of its own already: hostUsers must not be false")
 	}
 	return nil
