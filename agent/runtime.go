@@ -13,6 +13,7 @@ import (
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/runtimes"
+	"github.com/a4s-io/a4s/agent/vm"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/instance"
@@ -38,6 +39,9 @@ func (n *Node) StartRuntime(ctx context.Context, group *component.Group) error {
 	if n.carries(workload.Container) {
 		group.Start(ctx, containerd.New(n.containerd()))
 	}
+	if n.carries(workload.VM) {
+		group.Start(ctx, vm.New(n.vm()))
+	}
 	options, err := n.mux()
 	if err != nil {
 		return err
@@ -57,7 +61,9 @@ func (n *Node) checkRuntimes() error {
 		return &problem.Input{Source: "--runtime", Err: err, Want: noderuntime.Form}
 	}
 	if n.carries(workload.VM) {
-		return &problem.Input{Source: "--runtime", Value: "vm,vm,builtin", Want: "the socket of a runtime of virtual machines: this a4s carries none"}
+		if err := vm.Preflight(n.vm().Service); err != nil {
+			return err
+		}
 	}
 	return n.containerd().Validate()
 }
@@ -77,6 +83,8 @@ func (n *Node) mux() (runtimes.Options, error) {
 	for i := range all {
 		if r := &all[i]; r.Endpoint == noderuntime.Builtin && r.Type == workload.Container {
 			r.Endpoint = "unix://" + containerd.Socket(n.stateDir())
+		} else if r.Endpoint == noderuntime.Builtin {
+			r.Endpoint = "unix://" + vm.Socket(instance.RunDir)
 		}
 	}
 	return runtimes.Options{
