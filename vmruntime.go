@@ -29,7 +29,7 @@ func runVMRuntime(ctx context.Context, o *cmd.VMRuntime) error {
 		Socket: o.Socket, Root: o.Root, State: o.State,
 		Containerd: o.Containerd, Snapshotter: o.Snapshotter,
 		CNIConfDir: o.CNIConfDir, CNIBinDirs: o.CNIBinDirs,
-		Kernel: o.Kernel, Initrd: o.Initrd, Accelerator: o.Accelerator,
+		Kernel: o.Kernel, Initrd: o.Initrd, Init: o.Init, Accelerator: o.Accelerator,
 		Log: logrus.WithField("component", vm.Name),
 	})
 }

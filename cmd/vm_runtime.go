@@ -15,7 +15,7 @@ type VMRuntime struct {
 	Containerd, Snapshotter string
 	CNIConfDir              string
 	CNIBinDirs              []string
-	Kernel, Initrd          string
+	Kernel, Initrd, Init    string
 	Accelerator             string
 	Debug                   bool
 }
@@ -38,6 +38,7 @@ func vmRuntimeCommand(m Modes) *cli.Command {
 			&cli.StringSliceFlag{Name: "cni-bin-dir", Usage: "directory of CNI plugins at `PATH`, repeatable", DefaultText: "/opt/cni/bin"},
 			&cli.StringFlag{Name: "kernel", Usage: "kernel of the guest at `PATH`"},
 			&cli.StringFlag{Name: "initrd", Usage: "initial RAM disk of the guest at `PATH`"},
+			&cli.StringFlag{Name: "init", Usage: "init program of the guest at `PATH`, to be put into the initial RAM disk", DefaultText: "the one in it"},
 			&cli.StringFlag{Name: "accelerator", Value: "auto", Usage: "how machines run: auto, kvm or tcg (`NAME`)"},
 			&cli.BoolFlag{Name: "debug", Usage: "log more"},
 		},
@@ -49,7 +50,7 @@ func vmRuntimeCommand(m Modes) *cli.Command {
 				Socket: cCtx.String("socket"), Root: cCtx.String("root"), State: cCtx.String("state"),
 				Containerd: cCtx.String("containerd"), Snapshotter: cCtx.String("snapshotter"),
 				CNIConfDir: cCtx.String("cni-conf-dir"), CNIBinDirs: cCtx.StringSlice("cni-bin-dir"),
-				Kernel: cCtx.String("kernel"), Initrd: cCtx.String("initrd"),
+				Kernel: cCtx.String("kernel"), Initrd: cCtx.String("initrd"), Init: cCtx.String("init"),
 				Accelerator: cCtx.String("accelerator"), Debug: cCtx.Bool("debug"),
 			}
 			if len(o.CNIBinDirs) == 0 {

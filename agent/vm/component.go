@@ -177,6 +177,7 @@ func (o Options) args() []string {
 	}
 	add("kernel", o.Kernel)
 	add("initrd", o.Initrd)
+	add("init", o.Init)
 	add("accelerator", o.Accelerator)
 	if o.Debug {
 		args = append(args, "--debug")

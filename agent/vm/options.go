@@ -31,8 +31,9 @@ type Service struct {
 	// CNIConfDir and CNIBinDirs are the node's network.
 	CNIConfDir string
 	CNIBinDirs []string
-	// Kernel and Initrd are the guest of containers.
-	Kernel, Initrd string
+	// Kernel and Initrd are the guest of containers. Init is its init program,
+	// which is put into the initrd; empty means that the initrd has one.
+	Kernel, Initrd, Init string
 	// Accelerator is "auto", "kvm" or "tcg".
 	Accelerator string
 	// QEMU and Virtiofsd are programs; empty means those of the machine.

@@ -76,6 +76,9 @@ func Serve(ctx context.Context, o Service) error {
 	if err := s.open(client); err != nil {
 		return err
 	}
+	if err := s.assemble(); err != nil {
+		return err
+	}
 	s.choice, s.choiceErr = s.accelerator(ctx)
 	if s.choiceErr == nil {
 		s.log.WithField("why", s.choice.Reason).Infof("virtual machines run with %s", s.choice.Accelerator)

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,9 @@ import (
 
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
+	"github.com/a4s-io/a4s/embedded/guest/initrd"
 	"github.com/a4s-io/a4s/embedded/guest/protocol"
+	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/version"
 )
@@ -48,6 +51,33 @@ func Preflight(o Service) error {
 			return &problem.Precondition{What: "the guest of pods that run as virtual machines: " + file.path, Err: err, Fix: "name another one with " + file.flag}
 		}
 	}
+	return nil
+}
+
+// assemble puts the init program into the initrd, which belongs to the kernel
+// and not to a4s. Machines read it when they start.
+func (s *service) assemble() error {
+	if s.Init == "" || Preflight(s.Service) != nil {
+		return nil // what is missing is said by Status
+	}
+	program, err := os.ReadFile(s.Init)
+	if err != nil {
+		return fmt.Errorf("init program of the guest: %w", err)
+	}
+	modules, err := os.Open(s.Initrd)
+	if err != nil {
+		return fmt.Errorf("initial RAM disk of the guest: %w", err)
+	}
+	defer modules.Close()
+	var image bytes.Buffer
+	if err := initrd.Assemble(&image, modules, program); err != nil {
+		return fmt.Errorf("initial RAM disk of the guest: %w", err)
+	}
+	path := filepath.Join(s.State, "initrd.img")
+	if err := atomicfile.Write(path, image.Bytes(), 0o600); err != nil {
+		return err
+	}
+	s.Initrd = path
 	return nil
 }
 
