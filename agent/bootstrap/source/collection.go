@@ -58,15 +58,11 @@ func (s *Source) listOffline(r *http.Request, res *resource) (*http.Response, er
 		return refuse(r, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "what the API server last said of this node's pods is not known")
 	}
 	list := res.list()
-	if list, ok := list.(*corev1.PodList); ok {
-		for _, obj := range objs {
-			if pod, ok := obj.(*corev1.Pod); ok {
-				list.Items = append(list.Items, *pod)
-			}
-		}
-		s.addLocal(list, offlineVersion, false)
-	} else if err := meta.SetList(list, objs); err != nil {
+	if err := meta.SetList(list, objs); err != nil {
 		return nil, err
+	}
+	if pods, ok := list.(*corev1.PodList); ok {
+		s.addLocal(pods, offlineVersion, false)
 	}
 	list.GetObjectKind().SetGroupVersionKind(res.gvk.GroupVersion().WithKind(res.gvk.Kind + "List"))
 	if m, err := meta.ListAccessor(list); err == nil {
