@@ -63,7 +63,18 @@ func newPeer(t *testing.T, name string) *peer {
 
 func (p *peer) endpoint() string { return "unix://" + filepath.Join(p.dir, "s") }
 
+// services are what a runtime serves.
+type services interface {
+	runtimeapi.RuntimeServiceServer
+	runtimeapi.ImageServiceServer
+}
+
 func (p *peer) start(t *testing.T) {
+	t.Helper()
+	p.restartAs(t, p)
+}
+
+func (p *peer) restartAs(t *testing.T, as services) {
 	t.Helper()
 	listener, err := net.Listen("unix", filepath.Join(p.dir, "s"))
 	if err != nil {
@@ -83,8 +94,8 @@ func (p *peer) start(t *testing.T) {
 			}
 			return next(ctx, req)
 		}))
-	runtimeapi.RegisterRuntimeServiceServer(p.server, p)
-	runtimeapi.RegisterImageServiceServer(p.server, p)
+	runtimeapi.RegisterRuntimeServiceServer(p.server, as)
+	runtimeapi.RegisterImageServiceServer(p.server, as)
 	go func(s *grpc.Server) { _ = s.Serve(listener) }(p.server) // Stop ends it
 }
 

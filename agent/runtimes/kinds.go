@@ -113,3 +113,16 @@ func remembered(method string) (thing, bool) {
 	}
 	return 0, false
 }
+
+// reads tells whether a call to an owner changes nothing, so that it may end
+// early.
+func reads(method string) bool {
+	switch method {
+	case runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName,
+		runtimeapi.RuntimeService_PodSandboxStats_FullMethodName,
+		runtimeapi.RuntimeService_ContainerStatus_FullMethodName,
+		runtimeapi.RuntimeService_ContainerStats_FullMethodName:
+		return true
+	}
+	return false
+}

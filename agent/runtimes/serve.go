@@ -231,5 +231,19 @@ func (m *Mux) toOwner(c *call, t thing) error {
 		s.memory.forget(id(c.request))
 		return c.stream.SendMsg(answer)
 	}
-	return c.pass(s)
+	if s.Primary || !reads(c.method) {
+		return c.pass(s)
+	}
+	// The kubelet reads one pod after the other; those of a runtime that
+	// hangs must not hold up those of others.
+	ctx, cancel := s.whileUp(c.ctx)
+	defer cancel()
+	answer, err := c.invoke(ctx, s, c.request)
+	if err != nil && ctx.Err() != nil && c.ctx.Err() == nil {
+		return status.Errorf(codes.Unavailable, "the runtime %q: %s", s.Name, s.current().Message)
+	}
+	if err != nil {
+		return err
+	}
+	return c.stream.SendMsg(answer)
 }
