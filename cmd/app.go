@@ -55,6 +55,7 @@ func NewApp(m Modes) *App {
 				vmRuntimeCommand(m),
 				tokenCommand(),
 				tenantCommand(),
+				runtimeCommand(),
 				statusCommand(),
 				bootstrapCommand(),
 				checkConfigCommand(),

@@ -77,6 +77,8 @@ func choices() map[string][]string {
 		"status output":          {"table", "json"},
 		"bootstrap apply output": {"table", "json"},
 		"bootstrap list output":  {"table", "json"},
+		"runtime list output":    {"table", "json"},
+		"runtime add output":     {"table", "json"},
 		"tenant list output":     {"table", "wide", "json", "yaml", "name"},
 		"tenant create role":     {"cluster-admin", "admin", "edit", "view", noRole},
 	}

@@ -1,0 +1,156 @@
+package cmd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/a4s-io/a4s/internal/instance"
+	"github.com/a4s-io/a4s/internal/noderuntime"
+	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/workload"
+)
+
+func runtimeCommand() *cli.Command {
+	output := func() cli.Flag {
+		return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table or json", Value: "table"}
+	}
+	socket := func() cli.Flag {
+		return &cli.StringFlag{Name: "socket", Usage: "ask the node at the socket `PATH`", Value: filepath.Join(instance.RunDir, noderuntime.Socket)}
+	}
+	return leaf(&cli.Command{
+		Name:  "runtime",
+		Usage: "manage the container runtimes of this machine's node while it runs",
+		Subcommands: []*cli.Command{
+			leaf(&cli.Command{
+				Name:      "list",
+				Usage:     "list the runtimes and whether they are ready",
+				ArgsUsage: "[FLAGS]",
+				Flags:     []cli.Flag{output(), socket()},
+				Action:    listRuntimes,
+			}),
+			leaf(&cli.Command{
+				Name:      "add",
+				Usage:     "register a runtime, also for later starts of the node",
+				ArgsUsage: "NAME TYPE ENDPOINT [FLAGS]",
+				Description: "TYPE is the workload type of the pods that it runs, container or vm, and ENDPOINT\n" +
+					"the path of its CRI socket. Runtimes that a4s carries, and the primary one, are given\n" +
+					"by --runtime when the node starts.",
+				Flags:  []cli.Flag{output(), socket()},
+				Action: addRuntime,
+			}),
+			leaf(&cli.Command{
+				Name:        "remove",
+				Usage:       "take a runtime out",
+				ArgsUsage:   "NAME [FLAGS]",
+				Description: "A runtime that --runtime names is back after a restart of the node.",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "force", Usage: "even if it still has pods: the node forgets them, the runtime does not"},
+					socket(),
+				},
+				Action: removeRuntime,
+			}),
+		},
+	})
+}
+
+// asJSON reads --output.
+func asJSON(c *cli.Context) (bool, error) {
+	format := c.String("output")
+	if format != "table" && format != "json" {
+		return false, &problem.Input{Source: "--output", Value: format, Want: "table or json"}
+	}
+	return format == "json", nil
+}
+
+func listRuntimes(c *cli.Context) error {
+	if err := wantArgs(c, 0, 0, "none"); err != nil {
+		return err
+	}
+	inJSON, err := asJSON(c)
+	if err != nil {
+		return err
+	}
+	states, err := noderuntime.Client{Socket: c.String("socket")}.List(c.Context)
+	if err != nil {
+		return runtimeError(c, err)
+	}
+	return writeRuntimeStates(c.App.Writer, states, inJSON, time.Now())
+}
+
+func addRuntime(c *cli.Context) error {
+	if err := wantArgs(c, 3, 3, "the name, the type and the endpoint of a runtime"); err != nil {
+		return err
+	}
+	inJSON, err := asJSON(c)
+	if err != nil {
+		return err
+	}
+	r := noderuntime.Runtime{Name: c.Args().Get(0), Type: workload.Type(c.Args().Get(1)), Endpoint: c.Args().Get(2)}
+	if err := r.Complete(); err != nil {
+		return &problem.Input{Source: "runtime", Err: err, Want: "a name, container or vm, and the path of a CRI socket"}
+	}
+	state, err := noderuntime.Client{Socket: c.String("socket")}.Add(c.Context, r)
+	if err != nil {
+		return runtimeError(c, err)
+	}
+	if inJSON {
+		return writeJSON(c.App.Writer, state)
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "added %s\n", state.Name)
+	return err
+}
+
+func removeRuntime(c *cli.Context) error {
+	if err := wantArgs(c, 1, 1, `the name of a runtime, as "a4s runtime list" prints it`); err != nil {
+		return err
+	}
+	name := c.Args().First()
+	if err := (noderuntime.Client{Socket: c.String("socket")}).Remove(c.Context, name, c.Bool("force")); err != nil {
+		return runtimeError(c, err)
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "removed %s\n", name)
+	return err
+}
+
+// runtimeError says what to do about a node that cannot be asked.
+func runtimeError(c *cli.Context, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrPermission) {
+		return &problem.Precondition{What: "node of this machine, at " + c.String("socket"), Err: err, Fix: "run as root, where an a4s server or agent runs"}
+	}
+	if errors.Is(err, noderuntime.ErrRefused) {
+		return &problem.Input{Source: "runtime", Value: c.Args().First(), Err: err}
+	}
+	return err
+}
+
+func writeJSON(out io.Writer, value any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(value)
+}
+
+func writeRuntimeStates(out io.Writer, states []noderuntime.State, inJSON bool, now time.Time) error {
+	if inJSON {
+		return writeJSON(out, states)
+	}
+	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) // Flush reports errors
+	fmt.Fprintln(w, "NAME\tTYPE\tPRIMARY\tREADY\tSINCE\tREASON\tVERSION\tENDPOINT")
+	for _, s := range states {
+		primary := ""
+		if s.Primary {
+			primary = "yes"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Type, primary, s.Ready, duration.HumanDuration(now.Sub(s.Since)), s.Reason, s.Version, s.Endpoint)
+	}
+	return w.Flush()
+}
