@@ -5,14 +5,22 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
+	"golang.org/x/sys/unix"
 )
 
 // Cgroup is a control group of the machine, version 1 or 2.
-type Cgroup struct{ m cgroups.Manager }
+type Cgroup struct {
+	m       cgroups.Manager
+	systemd bool
+}
 
 // NewCgroup returns the control group name below parent, which is what the
 // kubelet calls it: a path, or the name of a slice if systemd manages control
@@ -27,14 +35,45 @@ func NewCgroup(parent, name string, systemd bool) (*Cgroup, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control group %s below %s: %w", name, parent, err)
 	}
-	return &Cgroup{m: m}, nil
+	return &Cgroup{m: m, systemd: systemd}, nil
 }
 
-// Add makes the control group if needed and moves the process, with all its
-// threads, into it.
+// Add makes the control group if needed and moves the process into it, with
+// all its threads and children.
 func (c *Cgroup) Add(p *Process) error {
-	if err := c.m.Apply(p.pid); err != nil {
+	if err := c.add(p.pid); err != nil {
 		return fmt.Errorf("moving process %d into its control group: %w", p.pid, err)
+	}
+	return nil
+}
+
+func (c *Cgroup) add(pid int) error {
+	join := c.m.Apply
+	if c.systemd && c.m.Exists() { // it would make the scope again
+		join = func(pid int) error { return c.m.AddPid("", pid) }
+	}
+	if err := join(pid); err != nil {
+		return err
+	}
+	// What is started from now on is in it already.
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return err
+	}
+	for _, list := range lists {
+		data, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, field := range strings.Fields(string(data)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				return err
+			}
+			if err := c.add(child); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
 	}
 	return nil
 }
