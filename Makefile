@@ -18,6 +18,7 @@ PAYLOAD := embedded/payload/archive/.stamp
 # The payload's inputs: its sources, and go.mod for the versions of the rest.
 PAYLOAD_INPUTS := go.mod Makefile.env \
 	$(wildcard embedded/shim/*.go embedded/pause/*.go embedded/payload/format/*.go) \
+	$(wildcard embedded/guest/*.go embedded/guest/*/*.go) \
 	$(wildcard internal/ociarchive/*.go scripts/payload/*.go)
 
 .PHONY: build
@@ -38,6 +39,10 @@ payload: $(PAYLOAD) ## Build only the programs that the binary carries
 image: build ## Build bin/a4s-image.tar, the image of a4s, to run a control plane in pods
 	go run ./scripts/mkimage --name docker.io/a4s/a4s:$$(bin/a4s --version | awk 'NR == 1 { print $$2 }') \
 		--file bin/a4s=/a4s --dir /tmp=1777 --entrypoint /a4s --out bin/a4s-image.tar
+
+.PHONY: guest
+guest: ## Make bin/guest/{vmlinuz,initrd.img}, which pods' virtual machines boot, from a Debian kernel
+	go run ./scripts/vmguest
 
 .PHONY: run
 run: deps build ## Build, and run a single-node cluster in the foreground (as root)

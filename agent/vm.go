@@ -41,6 +41,7 @@ func (n *Node) vm() vm.Options {
 	}
 	if n.payload != nil {
 		o.CNIBinDirs = []string{n.payload.CNIBinDir}
+		o.Init = n.payload.GuestInit
 	}
 	if o.Kernel == "" {
 		o.Kernel = installedGuest("vmlinuz")

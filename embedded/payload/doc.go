@@ -1,6 +1,6 @@
 // Package payload carries the programs that a4s runs beside itself (the
-// containerd shim, runc, the CNI plugins) and the sandbox image, and extracts
-// them.
+// containerd shim, runc, the CNI plugins), the sandbox image and the init program
+// of virtual machines, and extracts them.
 //
 // Invariants: a payload lives at <data dir>/data/<sha256 of the archive>, so a
 // new version never touches the files of an old one; the directory appears

@@ -35,6 +35,8 @@ type Payload struct {
 	PauseImageTar string
 	// PauseImage is the name of that image.
 	PauseImage string
+	// GuestInit is the init program of pods' virtual machines.
+	GuestInit string
 }
 
 // Extract makes the payload of this binary available below dataDir and removes
@@ -65,5 +67,6 @@ func in(dir string) *Payload {
 		RuncPath:      filepath.Join(dir, "bin", "runc"),
 		PauseImageTar: filepath.Join(dir, "images", "pause.tar"),
 		PauseImage:    format.PauseImage,
+		GuestInit:     filepath.Join(dir, "guest", "init"),
 	}
 }

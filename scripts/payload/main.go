@@ -57,7 +57,7 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(tmp)
 	b := builder{ctx: ctx, dir: tmp}
 
-	steps := []func() error{b.shim, b.runc, b.cni, b.pause}
+	steps := []func() error{b.shim, b.runc, b.cni, b.pause, b.guest}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
@@ -183,13 +183,16 @@ func (b builder) pause() error {
 	return os.WriteFile(b.path("images/pause.tar"), image.Bytes(), 0o644)
 }
 
+// guest builds the init program of virtual machines.
+func (b builder) guest() error { return b.static(b.path("guest/init"), "", "./embedded/guest") }
+
 // files reads what the payload consists of. A fixed list, so that a step that
 // made too little fails here.
 func (b builder) files() ([]format.File, error) {
 	var files []format.File
 	for _, name := range []string{
 		"bin/containerd-shim-runc-v2", "bin/runc",
-		"bin/cni/bridge", "bin/cni/host-local", "bin/cni/portmap", "images/pause.tar",
+		"bin/cni/bridge", "bin/cni/host-local", "bin/cni/portmap", "images/pause.tar", "guest/init",
 	} {
 		data, err := os.ReadFile(b.path(name))
 		if err != nil {
