@@ -179,6 +179,7 @@ func (s *service) startDiskMachine(ctx context.Context, c *container) error {
 		{ID: "seed", Path: filepath.Join(s.containerDir(c.id), seedFile), Format: "raw", Serial: "seed", ReadOnly: true},
 	}
 	config.Ports = []qemu.Port{{Name: agentPort, Socket: agentSocket}}
+	config.Reboot = true // a system that restarts itself has not ended
 	q, err := s.startMachine(ctx, config, p.id, att, group)
 	if err != nil {
 		return errors.Join(err, log.Close())
@@ -242,7 +243,7 @@ func (s *service) watchDisk(c *container, m *machine) {
 			switch why := m.EndReason(); {
 			case asked:
 				r.ExitCode, r.Reason = exitKilled, reasonError
-			case why == "guest-shutdown", why == "guest-reset": // a reboot is the restart policy's business
+			case why == "guest-shutdown":
 				r.ExitCode, r.Reason = 0, reasonCompleted
 			case why == "":
 				r.ExitCode, r.Reason, r.Message = exitUnknown, reasonUnknown, "the virtual machine ended, it is not known why"

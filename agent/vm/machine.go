@@ -25,8 +25,6 @@ const (
 	guestSocket = "guest.sock"
 	// nicName is the pod's interface in the guest.
 	nicName = network.Interface
-	// kernelCmdline is what the guest's kernel is told.
-	kernelCmdline = "console=ttyS0 quiet panic=-1 reboot=t"
 	// bootTimeout is how long a guest may take to answer. Emulation is slow,
 	// and many may boot at once; the kubelet gives up earlier.
 	bootTimeout = 110 * time.Second
@@ -70,7 +68,7 @@ func (m *machine) shareEnded() <-chan struct{} {
 func handle(q *qemu.Machine, dir string, share *shares.Server) *machine {
 	m := &machine{Machine: q, dir: dir, share: share}
 	if share == nil {
-		m.exec = noAgent{}
+		m.exec = guest.NewAgent(dialer(dir, agentSocket))
 		return m
 	}
 	m.guest = guest.New(dialer(dir, guestSocket))
@@ -113,7 +111,7 @@ func (s *service) boot(ctx context.Context, r *sandboxRecord, att *network.Attac
 		}
 	}()
 	c := s.machineConfig(r)
-	c.Kernel, c.Initrd, c.Cmdline = s.Kernel, s.Initrd, kernelCmdline
+	c.Kernel, c.Initrd, c.Cmdline = s.Kernel, s.Initrd, guest.CommandLine
 	c.Shares = []qemu.Share{{Tag: protocol.SharedTag, Socket: filepath.Join(dir, shares.Socket)}}
 	c.Ports = []qemu.Port{{Name: protocol.PortName, Socket: guestSocket}}
 	q, err := s.startMachine(ctx, c, r.ID, att, group)
@@ -297,12 +295,3 @@ func removeFiles(dir string) error {
 	}
 	return os.Remove(dir)
 }
-
-type noAgent struct{}
-
-func (noAgent) Ready(context.Context) (guest.Info, error) { return guest.Info{}, guest.ErrUnsupported }
-func (noAgent) Exec(context.Context, guest.ExecRequest, guest.Streams) (int, error) {
-	return 0, guest.ErrUnsupported
-}
-func (noAgent) Shutdown(context.Context, time.Duration) error { return guest.ErrUnsupported }
-func (noAgent) Close() error                                  { return nil }

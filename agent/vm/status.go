@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/a4s-io/a4s/agent/host"
+	"github.com/a4s-io/a4s/agent/vm/guest"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/embedded/guest/initrd"
 	"github.com/a4s-io/a4s/embedded/guest/protocol"
@@ -42,7 +43,7 @@ func Preflight(o Service) error {
 	}
 	for _, file := range []struct{ path, flag string }{{o.Kernel, "--vm-kernel"}, {o.Initrd, "--vm-initrd"}} {
 		if file.path == "" {
-			return &problem.Precondition{What: "the guest of pods that run as virtual machines", Err: errors.New("none is installed"), Fix: "run scripts/guest, or name one with " + file.flag}
+			return &problem.Precondition{What: "the guest of pods that run as virtual machines", Err: errors.New("none is installed"), Fix: "build one with `make guest` and put it into /usr/local/lib/a4s/guest, or name one with " + file.flag}
 		}
 		if st, err := os.Stat(file.path); err != nil || !st.Mode().IsRegular() {
 			if err == nil {
@@ -95,7 +96,7 @@ func (s *service) accelerator(ctx context.Context) (qemu.Choice, error) {
 		return qemu.Choice{}, err
 	}
 	return qemu.Choose(ctx, s.Accelerator, qemu.Probe{
-		Binary: s.QEMU, Kernel: s.Kernel, Initrd: s.Initrd, Cmdline: kernelCmdline, Port: protocol.PortName,
+		Binary: s.QEMU, Kernel: s.Kernel, Initrd: s.Initrd, Cmdline: guest.CommandLine, Port: protocol.PortName,
 		Cache: filepath.Join(s.Root, "accelerator.json"),
 	})
 }
