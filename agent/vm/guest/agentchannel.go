@@ -15,7 +15,7 @@ import (
 
 const (
 	// syncEvery is how often an agent is asked to show where its answers begin.
-	syncEvery = 2 * time.Second
+	syncEvery = time.Second
 	// maxAgentLine is the longest answer: 16 MiB of each stream, in base64.
 	maxAgentLine = 48 << 20
 	// agentMark precedes the answer to a synchronization.

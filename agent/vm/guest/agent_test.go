@@ -1,0 +1,201 @@
+package guest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fakeAgent answers like an agent that a host has used before.
+type fakeAgent struct {
+	t        *testing.T
+	commands chan string
+	// silent is how many synchronizations it does not hear.
+	silent int
+	// alive is 1 until the slow command was killed.
+	alive int
+}
+
+func (f *fakeAgent) dial(context.Context) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	f.t.Cleanup(func() { ours.Close() })
+	go f.serve(ours)
+	return theirs, nil
+}
+
+func (f *fakeAgent) serve(conn net.Conn) {
+	r := bufio.NewReader(conn)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		line = bytes.TrimPrefix(line, []byte{agentMark})
+		var q struct {
+			Execute   string
+			Arguments struct {
+				ID    int
+				PID   int
+				Path  string
+				Arg   []string
+				Input []byte `json:"input-data"`
+			}
+		}
+		if err := json.Unmarshal(line, &q); err != nil {
+			f.t.Errorf("the agent was asked %q", line)
+			return
+		}
+		answer := ""
+		switch q.Execute {
+		case "guest-sync-delimited":
+			if f.silent > 0 {
+				f.silent--
+				continue
+			}
+			// What an earlier host had asked comes first.
+			answer = fmt.Sprintf("{\"return\": {\"pid\": 99}}\n\xff{\"return\": 7}\n\xff{\"return\": %d}\n", q.Arguments.ID)
+		case "guest-get-osinfo":
+			answer = `{"error": {"class": "CommandNotFound", "desc": "no such command"}}` + "\n"
+		case "guest-exec":
+			f.commands <- fmt.Sprint(q.Arguments.Path, q.Arguments.Arg, string(q.Arguments.Input))
+			switch q.Arguments.Path {
+			case "none":
+				answer = `{"error": {"class": "GenericError", "desc": "Failed to execute child process"}}` + "\n"
+			case "slow":
+				answer = `{"return": {"pid": 3}}` + "\n"
+			case "kill":
+				f.alive = 0
+				answer = `{"return": {"pid": 2}}` + "\n"
+			default:
+				answer = `{"return": {"pid": 1}}` + "\n"
+			}
+		case "guest-exec-status":
+			switch q.Arguments.PID {
+			case 3 * f.alive:
+				answer = `{"return": {"exited": false}}` + "\n"
+			default:
+				answer = `{"return": {"exited": true, "exitcode": 4, "out-data": "b3V0", "err-data": "ZXJy"}}` + "\n"
+			}
+		case "guest-shutdown":
+			f.commands <- "shutdown"
+			continue
+		}
+		if _, err := conn.Write([]byte(answer)); err != nil {
+			return
+		}
+	}
+}
+
+func newFakeAgent(t *testing.T) (*fakeAgent, *Agent, context.Context) {
+	f := &fakeAgent{t: t, commands: make(chan string, 100), alive: 1}
+	a := NewAgent(f.dial)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(func() { a.Close(); cancel() })
+	return f, a, ctx
+}
+
+func TestAgent(t *testing.T) {
+	f, a, ctx := newFakeAgent(t)
+	f.silent = 1
+	if _, err := a.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	req := ExecRequest{Process: Process{Args: []string{"do", "it"}}}
+	code, err := a.Exec(ctx, req, Streams{Stdin: strings.NewReader("in"), Stdout: &stdout, Stderr: &stderr})
+	if code != 4 || err != nil || stdout.String() != "out" || stderr.String() != "err" {
+		t.Errorf("%d, %v, %q, %q", code, err, stdout.String(), stderr.String())
+	}
+	if got := <-f.commands; got != "do[it]in" {
+		t.Errorf("asked to do %q", got)
+	}
+	if _, err := a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"none"}}}, Streams{}); !errors.Is(err, ErrNoExecutable) {
+		t.Errorf("a missing program: %v", err)
+	}
+	<-f.commands
+	_, err = a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"slow"}}, Timeout: 30 * time.Millisecond}, Streams{})
+	if !errors.Is(err, ErrTimeout) {
+		t.Errorf("a slow program: %v", err)
+	}
+	<-f.commands
+	if got := <-f.commands; got != "kill[-KILL 3]" {
+		t.Errorf("a slow program was ended by %q", got)
+	}
+	if err := a.Shutdown(ctx, 0); err != nil || <-f.commands != "shutdown" {
+		t.Errorf("shutdown: %v", err)
+	}
+}
+
+func TestAgentRefuses(t *testing.T) {
+	_, a, ctx := newFakeAgent(t)
+	args := []string{"true"}
+	for name, req := range map[string]Process{
+		"terminal": {Args: args, TTY: true}, "user": {Args: args, User: User{Name: "web"}}, "directory": {Args: args, Cwd: "/tmp"},
+	} {
+		if _, err := a.Exec(ctx, ExecRequest{Process: req}, Streams{}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := a.Exec(ctx, ExecRequest{Process: Process{Args: args}}, Streams{Stdin: bytes.NewReader(make([]byte, maxAgentInput+1))})
+	if !errors.Is(err, ErrUnsupported) {
+		t.Errorf("large input: %v", err)
+	}
+}
+
+func TestNoAgentAnswers(t *testing.T) {
+	f, a, _ := newFakeAgent(t)
+	f.silent = 1 << 30
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := a.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The real program, if it is there (package qemu-guest-agent).
+func TestRealAgent(t *testing.T) {
+	program, err := exec.LookPath("qemu-ga")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	cmd := exec.Command(program, "-m", "unix-listen", "-p", socket, "-t", dir, "-f", filepath.Join(dir, "pid"))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	a := NewAgent(func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", socket) })
+	defer a.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if info, err := a.Ready(ctx); err != nil || info.Kernel == "" {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	var stdout, stderr bytes.Buffer
+	req := ExecRequest{Process: Process{Args: []string{"sh", "-c", "cat; echo $A >&2; exit 3"}, Env: []string{"A=b", "PATH=/bin"}}}
+	code, err := a.Exec(ctx, req, Streams{Stdin: strings.NewReader("in"), Stdout: &stdout, Stderr: &stderr})
+	if code != 3 || err != nil || stdout.String() != "in" || stderr.String() != "b\n" {
+		t.Errorf("%d, %v, %q, %q", code, err, stdout.String(), stderr.String())
+	}
+	if _, err := a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"/none"}}}, Streams{}); !errors.Is(err, ErrNoExecutable) {
+		t.Errorf("a missing program: %v", err)
+	}
+	if _, err := a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"sleep", "60"}}, Timeout: 100 * time.Millisecond}, Streams{}); !errors.Is(err, ErrTimeout) {
+		t.Errorf("a slow program: %v", err)
+	}
+}
