@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"strconv"
@@ -38,6 +39,9 @@ type Spec struct {
 	Log string
 }
 
+// firstFile is the first descriptor beyond input and output.
+const firstFile = 3
+
 // Process is a process that may have been started by another one.
 type Process struct {
 	pid   int
@@ -61,6 +65,11 @@ func Start(s Spec) (_ *Process, err error) {
 		}
 		defer func() { _ = log.Close() }() // the process has its own
 		cmd.Stdout, cmd.Stderr = log, log
+	}
+	// Go closes its own files in a child, but not what this process was given
+	// by its parent.
+	if err := unix.CloseRange(firstFile, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("closing files in children: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", s.Path, err)
