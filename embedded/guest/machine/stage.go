@@ -42,21 +42,21 @@ func say(r report, fd int) error {
 	return unix.Sendmsg(stageStatus, data, oob, nil, 0)
 }
 
-// Stage is StageProcess. It returns only if something went wrong, after it said so.
+// Stage is StageProcess. It returns only if something went wrong, which it said.
 func Stage() {
 	// Namespaces, capabilities and users are of a thread; what is executed is
 	// this one.
 	runtime.LockOSThread()
-	if err := stage(); err != nil {
-		code := protocol.CodeInternal
-		var e *server.Error
-		if errors.As(err, &e) {
-			code = e.Code
-		}
-		_ = say(report{Code: code, Error: err.Error()}, -1)
+	err := stage()
+	code := protocol.CodeInternal
+	var e *server.Error
+	if errors.As(err, &e) {
+		code = e.Code
 	}
+	_ = say(report{Code: code, Error: err.Error()}, -1)
 }
 
+// stage becomes the container's program, or returns why not.
 func stage() error {
 	for _, fd := range []int{stageStatus, stagePlan, stageTarget} {
 		unix.CloseOnExec(fd)
