@@ -7,6 +7,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -100,7 +101,7 @@ func (o Options) run(ctx context.Context, ready func()) error {
 			pause, failing = retries(), false
 			beat.Reset(wait.Jitter(heartbeat, 0.1))
 		default:
-			if !failing {
+			if !failing && !apierrors.IsNotFound(err) { // the kubelet is about to register it
 				o.Log.WithError(err).Info("cannot report the runtimes of this node yet; trying again")
 				failing = true
 			}

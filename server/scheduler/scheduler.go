@@ -74,6 +74,9 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
+	if err := awaitAccess(ctx, cc.Client); err != nil {
+		return err
+	}
 	core := cc.InformerFactory.Core().V1()
 	// All tenants have these. Upstream's own of pods drops what it does not need.
 	for _, informer := range []cache.SharedIndexInformer{core.Namespaces().Informer(), core.Services().Informer()} {

@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	appconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
@@ -57,6 +62,23 @@ func setup(ctx context.Context, s *options.Options) (*appconfig.CompletedConfig,
 		return nil, nil, err
 	}
 	return &cc, sched, options.LogOrWriteConfig(klog.FromContext(ctx), s.WriteConfigTo, cfg, completed)
+}
+
+// awaitAccess waits for the right to read what only a plugin of a4s reads. It
+// is among the objects that the server makes at its first start, and informers
+// that fail say so loudly and wait before they try again.
+func awaitAccess(ctx context.Context, client kubernetes.Interface) error {
+	const pause, limit = 50 * time.Millisecond, 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+		_, err := client.NodeV1().RuntimeClasses().List(ctx, metav1.ListOptions{Limit: 1})
+		return !apierrors.IsForbidden(err), nil // the informers deal with the rest
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil // so do they with this
+	}
+	return err
 }
 
 // enable turns a plugin on at all its extension points, unless the profile
