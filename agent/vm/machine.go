@@ -223,7 +223,7 @@ func (s *service) destroy(r *sandboxRecord, m *machine) error {
 	} else if !errors.Is(err, process.ErrGone) {
 		errs = append(errs, err)
 	}
-	errs = append(errs, shares.Close(dir), s.network.Teardown(ctx, r.ID))
+	errs = append(errs, killIn(dir), shares.Close(dir), s.network.Teardown(ctx, r.ID))
 	if group, err := cgroup(r); err != nil {
 		errs = append(errs, err)
 	} else if group != nil {
@@ -265,6 +265,20 @@ func (s *service) endMachine(ctx context.Context, dir string, m *machine) error 
 		return nil
 	}
 	return err
+}
+
+// killIn ends what was started in dir and has no pid file yet: the service was
+// killed in between.
+func killIn(dir string) error {
+	strays, err := process.In(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range strays {
+		errs = append(errs, p.Kill(), p.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (s *service) killByFile(path string) error {

@@ -5,11 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
@@ -56,23 +52,13 @@ func (c *Cgroup) add(pid int) error {
 		return err
 	}
 	// What is started from now on is in it already.
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	started, err := children(pid)
 	if err != nil {
 		return err
 	}
-	for _, list := range lists {
-		data, err := os.ReadFile(list)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for _, field := range strings.Fields(string(data)) {
-			child, err := strconv.Atoi(field)
-			if err != nil {
-				return err
-			}
-			if err := c.add(child); err != nil && !errors.Is(err, unix.ESRCH) {
-				return err
-			}
+	for _, child := range started {
+		if err := c.add(child); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -121,6 +122,41 @@ func Open(pidFile string) (*Process, error) {
 	return p, nil
 }
 
+// In returns the processes whose working directory is dir or below: those that
+// were started there, also if nobody came to write down that they were.
+func In(dir string) ([]*Process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []*Process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || !worksIn(pid, dir) {
+			continue
+		}
+		p, err := open(pid)
+		if err != nil {
+			continue // it has ended
+		}
+		if !worksIn(pid, dir) { // the one that was looked at has ended, and this is another
+			_ = p.Close() // it was only looked at
+			continue
+		}
+		found = append(found, p)
+	}
+	return found, nil
+}
+
+func worksIn(pid int, dir string) bool {
+	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if err != nil {
+		return false // it has ended, or is a kernel thread
+	}
+	cwd = strings.TrimSuffix(cwd, " (deleted)")
+	return cwd == dir || strings.HasPrefix(cwd, dir+"/")
+}
+
 func open(pid int) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
@@ -192,6 +228,47 @@ func (p *Process) Signal(sig unix.Signal) error {
 		return fmt.Errorf("signal to process %d: %w", p.pid, err)
 	}
 	return nil
+}
+
+// SignalChildren sends a signal to the children of the process, and reports
+// whether it has any. One that ends its child first leaves nobody else to take
+// the status of that.
+func (p *Process) SignalChildren(sig unix.Signal) (bool, error) {
+	pids, err := children(p.pid)
+	if err != nil || !p.Alive() {
+		return false, err
+	}
+	for _, pid := range pids {
+		// Their ids are not reused while their parent lives and has not
+		// waited for them.
+		if err := unix.Kill(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+			return true, fmt.Errorf("signal to process %d: %w", pid, err)
+		}
+	}
+	return len(pids) > 0, nil
+}
+
+// children returns the ids of a process's children.
+func children(pid int) ([]int, error) {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, list := range lists {
+		data, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, field := range strings.Fields(string(data)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", list, err)
+			}
+			pids = append(pids, child)
+		}
+	}
+	return pids, nil
 }
 
 // Wait returns when the process has ended, or with the context's error.

@@ -81,6 +81,39 @@ func TestProcessIsFoundAgain(t *testing.T) {
 	}
 }
 
+// TestProcessesOfADirectory finds what nobody wrote down.
+func TestProcessesOfADirectory(t *testing.T) {
+	p, s := start(t, "exec sleep 100")
+	start(t, "exec sleep 100") // of another directory
+	start(t, "exec sleep 100", func(o *Spec) { o.Dir = s.Dir + "-longer"; mkdir(t, o.Dir) })
+	if err := os.Remove(s.PIDFile); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{s.Dir, filepath.Dir(s.Dir)} {
+		found, err := In(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids := map[int]bool{}
+		for _, f := range found {
+			pids[f.PID()] = true
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if !pids[p.PID()] || dir == s.Dir && len(pids) != 1 {
+			t.Errorf("in %s: %v, want %d", dir, pids, p.PID())
+		}
+	}
+}
+
+func mkdir(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestProcessOfAnotherParent watches one that this process did not start.
 func TestProcessOfAnotherParent(t *testing.T) {
 	dir := t.TempDir()

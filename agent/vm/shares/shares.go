@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,9 +36,40 @@ const (
 // PIDFile is virtiofsd's pid file in a sandbox's directory.
 func PIDFile(dir string) string { return filepath.Join(dir, pidFile) }
 
-// Server is a virtiofsd.
+// Server is a virtiofsd: a process, and its child that serves.
 type Server struct {
 	*process.Process
+}
+
+// childTimeout is how long virtiofsd may take to follow its child.
+const childTimeout = 5 * time.Second
+
+// Stop ends virtiofsd, after the grace period the hard way. It returns when it
+// has ended.
+func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if there, err := s.SignalChildren(unix.SIGTERM); err != nil {
+		return err
+	} else if there && s.Wait(ctx) == nil {
+		return nil
+	}
+	return s.Kill()
+}
+
+// Kill ends virtiofsd the hard way. It returns when it has ended.
+func (s *Server) Kill() error {
+	// The child first: its parent follows it, and takes its status.
+	if there, err := s.SignalChildren(unix.SIGKILL); err != nil {
+		return err
+	} else if there {
+		ctx, cancel := context.WithTimeout(context.Background(), childTimeout)
+		defer cancel()
+		if s.Wait(ctx) == nil {
+			return nil
+		}
+	}
+	return s.Process.Kill()
 }
 
 // Start makes the share of the sandbox whose directory is dir and starts

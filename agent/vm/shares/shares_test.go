@@ -3,12 +3,14 @@ package shares
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -281,6 +283,58 @@ func TestGuestSeesShares(t *testing.T) {
 	}
 	if err := Close(dir); err != nil {
 		t.Fatal(err)
+	}
+	if left, err := Mounts(dir); err != nil || len(left) != 0 {
+		t.Errorf("still mounted: %v, %v", left, err)
+	}
+}
+
+func TestKilledServerLeavesNothing(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	if _, err := os.Stat(DefaultBinary); err != nil {
+		t.Skip("needs virtiofsd: ", err)
+	}
+	dir := t.TempDir()
+	group, err := process.NewCgroup("/", "a4s-test-killed-"+strconv.Itoa(os.Getpid()), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := Start(t.Context(), "", dir, group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(dir, logFile)
+	deadline := time.Now().Add(20 * time.Second)
+	waitFor := func(what string, ok func() bool) {
+		t.Helper()
+		for !ok() {
+			if time.Now().After(deadline) {
+				text, _ := os.ReadFile(log)
+				t.Fatalf("timeout: %s\n%s", what, text)
+			}
+		}
+	}
+	pids := func() int {
+		list, err := group.PIDs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	conn, err := net.Dial("unix", filepath.Join(dir, Socket)) // as QEMU does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	waitFor("its sandbox is made", func() bool { return pids() == 2 })
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor("its child ended", func() bool { return pids() == 0 })
+	if err := errors.Join(server.Close(), Close(dir), group.Remove()); err != nil {
+		t.Error(err)
 	}
 	if left, err := Mounts(dir); err != nil || len(left) != 0 {
 		t.Errorf("still mounted: %v, %v", left, err)
