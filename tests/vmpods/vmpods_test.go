@@ -1,6 +1,7 @@
 package vmpods
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,4 +40,94 @@ func TestPod(t *testing.T) {
 	if st := p.container(id); st.ExitCode != 7 || st.Reason != "Error" || !strings.HasSuffix(p.log("main"), "stdout bye\n") {
 		t.Errorf("after the end: %v, log:\n%s", st, p.log("main"))
 	}
+}
+
+// TestRestart kills the runtime service: pods go on, are found again, and their
+// output and exit codes are not lost.
+func TestRestart(t *testing.T) {
+	n := startNode(t)
+	p := n.runPod("stays", nil)
+	steady := p.run("steady", `i=0; while :; do echo line $i; i=$((i+1)); sleep 0.1; done`, nil)
+	ends := p.run("ends", `while [ ! -e /go/now ]; do sleep 0.1; done; echo ending; exit 3`, func(c *runtimeapi.ContainerConfig) {
+		c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/go", HostPath: filepath.Join(n.logs, "go")}}
+	})
+	created := p.create("later", "echo started later", nil)
+	n.waitFor("it writes", func() bool { return strings.Contains(p.log("steady"), "line 3\n") })
+
+	restart := n.killService()
+	// While nobody looks: one container ends, the other goes on.
+	if err := os.WriteFile(filepath.Join(n.logs, "go", "now"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	restart()
+
+	if st := p.exited(ends); st.ExitCode != 3 || !strings.HasSuffix(p.log("ends"), "stdout ending\n") {
+		t.Errorf("the container that ended meanwhile: %v, log:\n%s", st, p.log("ends"))
+	}
+	p.start(created)
+	if st := p.exited(created); st.ExitCode != 0 || p.log("later") != "stdout started later\n" {
+		t.Errorf("the container that was only created: %v, log:\n%s", st, p.log("later"))
+	}
+	before := strings.Count(p.log("steady"), "\n")
+	n.waitFor("it writes on", func() bool { return strings.Count(p.log("steady"), "\n") > before+5 })
+	for i, line := range strings.Split(strings.TrimSpace(p.log("steady")), "\n") {
+		if want := fmt.Sprintf("stdout line %d", i); line != want {
+			t.Fatalf("line %d of the log is %q: output was lost or is there twice", i, line)
+		}
+	}
+	if got := p.out(steady, "echo", "still here"); got != "still here" {
+		t.Errorf("a command says %q", got)
+	}
+}
+
+// TestNothingIsLeft ends pods in the ways in which they can end.
+func TestNothingIsLeft(t *testing.T) {
+	n := startNode(t)
+	before := n.leftovers()
+	t.Run("removed", func(t *testing.T) {
+		p := n.runPod("removed", nil)
+		p.run("main", "sleep 1000", func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/v", HostPath: t.TempDir()}}
+		})
+		p.remove()
+		n.nothingBut(t, before)
+	})
+	t.Run("machine dies", func(t *testing.T) {
+		p := n.runPod("dies", nil)
+		id := p.run("main", "sleep 1000", nil)
+		n.killMachine(p.id)
+		if st := p.exited(id); st.ExitCode != 255 || st.Reason != "Unknown" || st.Message == "" {
+			t.Errorf("a container whose machine died: %v", st)
+		}
+		n.waitFor("the sandbox is not ready", func() bool { return p.status().State == runtimeapi.PodSandboxState_SANDBOX_NOTREADY })
+		p.remove()
+		n.nothingBut(t, before)
+	})
+	t.Run("while the service is down", func(t *testing.T) {
+		p := n.runPod("unseen", nil)
+		id := p.run("main", "sleep 1000", nil)
+		restart := n.killService()
+		n.killMachine(p.id)
+		restart()
+		if st := p.container(id); st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 255 {
+			t.Errorf("a container whose machine died: %v", st)
+		}
+		p.remove()
+		n.nothingBut(t, before)
+	})
+	t.Run("half made", func(t *testing.T) {
+		// The service dies in the middle of making a pod.
+		config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "half", Uid: "half"}, Hostname: "half"}
+		failed := make(chan error, 1)
+		go func() {
+			_, err := n.runtime.RunPodSandbox(n.ctx(), &runtimeapi.RunPodSandboxRequest{Config: config})
+			failed <- err
+		}()
+		n.waitFor("QEMU runs", func() bool { return len(n.machines("")) > 0 })
+		n.killService()()
+		if err := <-failed; err == nil {
+			t.Error("the pod was made all the same")
+		}
+		n.nothingBut(t, before)
+	})
 }
