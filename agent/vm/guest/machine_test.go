@@ -111,6 +111,8 @@ func TestFileSystemOfContainer(t *testing.T) {
 		{[]string{"ls", "/run/a4s"}, 1, "no such file"},
 		{[]string{"cat", "/proc/1/cmdline"}, 0, "guestbox\x00sleep\x00"},
 		{[]string{"cat", "/proc/self/cgroup"}, 0, "0::/\n"},
+		{[]string{"cat", "/proc/self/oom_score_adj"}, 0, "0\n"},
+		{[]string{"cat", "/proc/1/oom_score_adj"}, 0, "0\n"},
 	} {
 		code, stdout, stderr := run(t, ctx, c, id, box(test.args...))
 		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
@@ -362,7 +364,9 @@ func TestStatsAndUpdate(t *testing.T) {
 
 func TestSharedProcessNamespace(t *testing.T) {
 	v, c, ctx := boot(t)
-	if err := c.Setup(ctx, guest.Sandbox{Hostname: "pod", ShareProcessNamespace: true}); err != nil {
+	pod := sandbox("10.9.0.2/24")
+	pod.ShareProcessNamespace = true
+	if err := c.Setup(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
 	id := v.create(t, ctx, c, guest.Container{Process: box("leave")})
@@ -408,25 +412,5 @@ func TestDial(t *testing.T) {
 	}
 	if _, err := c.Dial(ctx, 81); !errors.Is(err, guest.ErrNotFound) {
 		t.Errorf("a port where nothing listens: %v", err)
-	}
-}
-
-// Last, because it ends the machine.
-func TestZShutdown(t *testing.T) {
-	v, c, ctx := boot(t)
-	id := v.create(t, ctx, c, guest.Container{Process: box("trap")})
-	if _, err := c.Start(ctx, id); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Shutdown(ctx, 5*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-v.machine.Done():
-	case <-ctx.Done():
-		t.Fatal("the machine goes on")
-	}
-	if _, err := c.Stats(ctx); !errors.Is(err, guest.ErrDisconnected) {
-		t.Errorf("a call after the end: %v", err)
 	}
 }

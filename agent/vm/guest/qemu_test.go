@@ -9,13 +9,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/a4s-io/a4s/agent/vm/guest"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
+	"github.com/a4s-io/a4s/agent/vm/shares"
 	"github.com/a4s-io/a4s/embedded/guest/initrd"
 	"github.com/a4s-io/a4s/embedded/guest/protocol"
 )
@@ -27,8 +31,12 @@ const limit = 90 * time.Second
 type vm struct {
 	dir     string
 	machine *qemu.Machine
+	share   *shares.Server
 	image   string // an ext4 image with guestbox
 }
+
+// nicMAC is the hardware address of the machine's interface.
+const nicMAC = "52:54:00:a4:50:01"
 
 var (
 	booted sync.Once
@@ -72,6 +80,13 @@ func (v *vm) stop() {
 		defer cancel()
 		_ = v.machine.Quit(ctx)
 	}
+	if v.share != nil {
+		<-v.share.Done() // with its machine
+		if err := shares.Close(v.dir); err != nil {
+			fmt.Println(err)
+			return // never below what is mounted from elsewhere
+		}
+	}
 	_ = os.RemoveAll(v.dir)
 }
 
@@ -110,10 +125,20 @@ func start(guestDir string) (_ *vm, err error) {
 	if err := initrd.Assemble(ramdisk, modules, initProgram); err != nil {
 		return nil, err
 	}
+	if v.share, err = shares.Start(ctx, "", dir, nil); err != nil {
+		return nil, err
+	}
+	tap, err := newTap()
+	if err != nil {
+		return nil, err
+	}
+	defer tap.Close()
 	config := qemu.Config{
 		Dir: dir, Accelerator: qemu.TCG, MemoryMB: 256, CPUs: 1,
 		Kernel: filepath.Join(guestDir, "vmlinuz"), Initrd: ramdisk.Name(), Cmdline: guest.CommandLine,
-		Ports: []qemu.Port{{Name: protocol.PortName, Socket: "guest.sock"}},
+		NICs:   []qemu.NIC{{MAC: nicMAC, Tap: tap}},
+		Shares: []qemu.Share{{Tag: protocol.SharedTag, Socket: filepath.Join(dir, shares.Socket)}},
+		Ports:  []qemu.Port{{Name: protocol.PortName, Socket: "guest.sock"}},
 	}
 	begin := time.Now()
 	if v.machine, err = qemu.Start(ctx, config, nil); err != nil {
@@ -126,11 +151,49 @@ func start(guestDir string) (_ *vm, err error) {
 		return nil, err
 	}
 	fmt.Printf("guest ready %v after QEMU was started, uptime %v\n", time.Since(begin).Round(time.Millisecond), info.Uptime.Round(time.Millisecond))
-	return v, c.Setup(ctx, guest.Sandbox{
-		Hostname: "pod", DNS: guest.DNS{Servers: []string{"10.43.0.10"}, Searches: []string{"default.svc.cluster.local"}},
+	return v, c.Setup(ctx, sandbox("10.9.0.2/24", "fd00:9::2/64"))
+}
+
+// sandbox is what the machine is set up as.
+func sandbox(addresses ...string) guest.Sandbox {
+	return guest.Sandbox{
+		Interfaces: []guest.Interface{{MAC: nicMAC, Name: "eth0", MTU: 1400, Addresses: addresses}},
+		Routes:     []guest.Route{{Gateway: "10.9.0.1"}, {Gateway: "fd00:9::1"}, {Destination: "10.10.0.0/16"}, {Destination: "10.11.0.0/16", Gateway: "169.254.1.1", OnLink: true}},
+		Hostname:   "pod", DNS: guest.DNS{Servers: []string{"10.43.0.10"}, Searches: []string{"default.svc.cluster.local"}},
 		Sysctls: map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
 		Time:    time.Now(),
-	})
+		Shared:  true,
+	}
+}
+
+// newTap makes a tap device in a network namespace of its own, which lives as
+// long as the tap is open.
+func newTap() (*os.File, error) {
+	type result struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread is lost
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- result{nil, err}
+			return
+		}
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			done <- result{nil, err}
+			return
+		}
+		request, err := unix.NewIfreq("tap0")
+		if err == nil {
+			request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+			err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+		}
+		done <- result{os.NewFile(uintptr(fd), "tap"), err}
+	}()
+	r := <-done
+	return r.file, r.err
 }
 
 // build returns a static program of this module.
@@ -262,4 +325,24 @@ func run(t *testing.T, ctx context.Context, c *guest.Client, id string, p guest.
 		t.Fatal(err)
 	}
 	return code, stdout.String(), stderr.String()
+}
+
+// Last, because it ends the machine.
+func TestZShutdown(t *testing.T) {
+	v, c, ctx := boot(t)
+	id := v.create(t, ctx, c, guest.Container{Process: box("trap")})
+	if _, err := c.Start(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Shutdown(ctx, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-v.machine.Done():
+	case <-ctx.Done():
+		t.Fatal("the machine goes on")
+	}
+	if _, err := c.Stats(ctx); !errors.Is(err, guest.ErrDisconnected) {
+		t.Errorf("a call after the end: %v", err)
+	}
 }

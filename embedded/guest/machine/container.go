@@ -47,6 +47,11 @@ func (m *Machine) Create(ctx context.Context, c protocol.Container) (err error) 
 	if !isName(c.ID) {
 		return server.Errorf(protocol.CodeInvalid, "id %q of a container", c.ID)
 	}
+	for _, mt := range c.Mounts {
+		if err := checkMount(mt); err != nil {
+			return fmt.Errorf("mount at %s: %w", mt.Destination, err)
+		}
+	}
 	if err := os.Mkdir(dirOf(c.ID), 0o711); err != nil {
 		return err
 	}
@@ -71,8 +76,8 @@ func (m *Machine) Create(ctx context.Context, c protocol.Container) (err error) 
 	return makeCgroup(c.ID, c.Resources)
 }
 
-// createMount mounts what a container's mount needs outside of the container.
-func (m *Machine) createMount(ctx context.Context, c protocol.Container, i int, mt protocol.Mount) error {
+// checkMount refuses what makes no sense before anything is waited for.
+func checkMount(mt protocol.Mount) error {
 	if !filepath.IsAbs(mt.Destination) {
 		return server.Errorf(protocol.CodeInvalid, "not an absolute path")
 	}
@@ -81,11 +86,28 @@ func (m *Machine) createMount(ctx context.Context, c protocol.Container, i int, 
 		if mt.Disk == nil {
 			return server.Errorf(protocol.CodeInvalid, "no disk")
 		}
-		return mountDisk(ctx, *mt.Disk, diskOf(c.ID, i))
 	case protocol.MountPod:
 		if !isName(mt.Source) {
 			return server.Errorf(protocol.CodeInvalid, "name %q", mt.Source)
 		}
+	case protocol.MountShared:
+		if !filepath.IsLocal(mt.Source) {
+			return server.Errorf(protocol.CodeInvalid, "path %q in the share", mt.Source)
+		}
+	case protocol.MountTmpfs:
+	default:
+		return server.Errorf(protocol.CodeUnsupported, "type %q", mt.Type)
+	}
+	_, err := attributes(mt.Options)
+	return err
+}
+
+// createMount mounts what a container's mount needs outside of the container.
+func (m *Machine) createMount(ctx context.Context, c protocol.Container, i int, mt protocol.Mount) error {
+	switch mt.Type {
+	case protocol.MountDisk:
+		return mountDisk(ctx, *mt.Disk, diskOf(c.ID, i))
+	case protocol.MountPod:
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		dir := podMemory(mt.Source)
@@ -95,18 +117,13 @@ func (m *Machine) createMount(ctx context.Context, c protocol.Container, i int, 
 		tmpfs := mount{"tmpfs", dir, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, tmpfsOptions(mt)}
 		return tmpfs.do()
 	case protocol.MountShared:
-		if !filepath.IsLocal(mt.Source) {
-			return server.Errorf(protocol.CodeInvalid, "path %q in the share", mt.Source)
-		}
 		_, err := os.Lstat(filepath.Join(protocol.SharedDir, mt.Source))
 		if errors.Is(err, os.ErrNotExist) {
 			return server.Errorf(protocol.CodeNotFound, "not in the share: %w", err)
 		}
 		return err
-	case protocol.MountTmpfs:
-		return nil
 	}
-	return server.Errorf(protocol.CodeUnsupported, "type %q", mt.Type)
+	return nil
 }
 
 func tmpfsOptions(mt protocol.Mount) string {

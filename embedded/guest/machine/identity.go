@@ -167,7 +167,7 @@ func setLimits(p protocol.Process) error {
 	return nil
 }
 
-// setOOMScore needs /proc, so it comes before a container could have hidden it.
+// setOOMScore undoes what process 1 has for itself. It needs the machine's /proc.
 func setOOMScore(p protocol.Process) error {
 	score := 0
 	if p.OOMScoreAdj != nil {

@@ -130,9 +130,6 @@ func makeTarget(path string, dir bool) error {
 
 // mounts turns the machine's file system into the container's.
 func (p plan) mounts() error {
-	if err := setOOMScore(p.Process); err != nil {
-		return err
-	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}

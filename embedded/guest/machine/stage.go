@@ -67,6 +67,13 @@ func stage() error {
 		return fmt.Errorf("reading the plan: %w", err)
 	}
 	_ = in.Close()
+	// The container's processes are not to reach this program through /proc.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	if err := setOOMScore(p.Process); err != nil {
+		return err
+	}
 	if err := p.namespaces(); err != nil {
 		return err
 	}

@@ -70,6 +70,8 @@ func run(command string, args []string) (int, error) {
 			fmt.Println(e.Name())
 		}
 		return 0, err
+	case "net":
+		return 0, network()
 	case "term":
 		return 0, terminal()
 	case "trap": // a container that ends when it is asked to
@@ -131,6 +133,33 @@ func id() error {
 		if strings.HasPrefix(line, "Cap") || strings.HasPrefix(line, "NoNewPrivs") {
 			fmt.Print(line)
 		}
+	}
+	return nil
+}
+
+// network prints interfaces, addresses and routes.
+func network() error {
+	all, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		addresses, err := i.Addrs()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s %s %d ", i.Name, map[bool]string{true: "up"}[i.Flags&net.FlagUp != 0], i.MTU)
+		for _, a := range addresses {
+			fmt.Print(a, " ")
+		}
+		fmt.Println()
+	}
+	for _, name := range []string{"/proc/net/route", "/proc/net/ipv6_route"} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		fmt.Print(string(data))
 	}
 	return nil
 }
