@@ -1,0 +1,265 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/a4s-io/a4s/agent/containerd"
+	"github.com/a4s-io/a4s/agent/host"
+	"github.com/a4s-io/a4s/agent/images"
+	"github.com/a4s-io/a4s/agent/runtimes"
+	"github.com/a4s-io/a4s/embedded/payload"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/noderuntime"
+	"github.com/a4s-io/a4s/internal/workload"
+)
+
+const pauseImage = "docker.io/a4s/pause:1"
+
+// side is one way to the same containerd.
+type side struct {
+	client runtimeapi.RuntimeServiceClient
+	took   []time.Duration
+}
+
+func (s *side) time(b *testing.B, f func()) {
+	b.Helper()
+	began := time.Now()
+	f()
+	s.took = append(s.took, time.Since(began))
+}
+
+func median(all []time.Duration) time.Duration {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// report says how much longer the way through the mux takes.
+func report(b *testing.B, direct, mux *side) {
+	b.Helper()
+	d, m := median(direct.took), median(mux.took)
+	b.ReportMetric(0, "ns/op") // of both together: it means nothing
+	b.ReportMetric(float64(d.Microseconds()), "direct-µs")
+	b.ReportMetric(float64(m.Microseconds()), "mux-µs")
+	b.ReportMetric(100*(float64(m)/float64(d)-1), "%overhead")
+}
+
+// runtimeSides starts a containerd and a mux in front of it.
+func runtimeSides(b *testing.B) (direct, mux *side) {
+	b.Helper()
+	if os.Geteuid() != 0 {
+		b.Skip("needs root")
+	}
+	binary := os.Getenv("A4S_BINARY")
+	if binary == "" {
+		b.Skip("needs the built binary: run it with `make bench`")
+	}
+	root, err := os.MkdirTemp("", "a4s") // socket paths are short
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := os.RemoveAll(root); err != nil {
+			b.Errorf("something is still in use: %v", err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	b.Cleanup(cancel)
+	data, state := filepath.Join(root, "data"), filepath.Join(root, "run")
+	carried, err := payload.Extract(ctx, data)
+	if err != nil {
+		b.Fatal(err)
+	}
+	info, err := host.Probe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	logger := logrus.New()
+	logger.SetLevel(logrus.WarnLevel)
+	log := logrus.NewEntry(logger)
+	group := component.NewGroup(log)
+	b.Cleanup(func() {
+		if err := group.Stop(); err != nil {
+			b.Error(err)
+		}
+	})
+	if err := group.StartAndWait(ctx, containerd.New(containerd.Options{
+		DataDir: data, StateDir: state, Executable: binary, ShimPath: carried.ShimPath, RuncPath: carried.RuncPath,
+		CNIBinDir: carried.CNIBinDir, PauseImage: pauseImage, Host: info, Log: log,
+	})); err != nil {
+		b.Fatal(err)
+	}
+	socket := containerd.Socket(state)
+	if err := images.Import(ctx, images.Options{
+		Socket: socket, Snapshotter: "overlayfs", Required: []string{carried.PauseImageTar},
+		Dir: images.Dir(data), StateFile: images.StateFile(data), Log: log,
+	}); err != nil {
+		b.Fatal(err)
+	}
+	m, err := runtimes.New(runtimes.Options{
+		Socket:   filepath.Join(root, "cri.sock"),
+		Runtimes: []noderuntime.Runtime{{Name: "containerd", Type: workload.Container, Endpoint: "unix://" + socket, Primary: true}},
+		Log:      log,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m.SetClusterDomain("cluster.local")
+	if err := group.StartAndWait(ctx, m.Component()); err != nil {
+		b.Fatal(err)
+	}
+	dial := func(endpoint string) *side {
+		conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = conn.Close() })
+		return &side{client: runtimeapi.NewRuntimeServiceClient(conn)}
+	}
+	return dial("unix://" + socket), dial(m.Endpoint())
+}
+
+func sandboxConfig(name string) *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},
+		Labels:   map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": name},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
+		}},
+	}
+}
+
+// containerConfig is of the size that the kubelet's are.
+func containerConfig(sandbox *runtimeapi.PodSandboxConfig, name string) *runtimeapi.ContainerConfig {
+	c := &runtimeapi.ContainerConfig{
+		Metadata:    &runtimeapi.ContainerMetadata{Name: name},
+		Image:       &runtimeapi.ImageSpec{Image: pauseImage, UserSpecifiedImage: pauseImage},
+		Labels:      map[string]string{"io.kubernetes.container.name": name},
+		Annotations: map[string]string{"io.kubernetes.container.hash": "12345678", "io.kubernetes.container.restartCount": "0", "io.kubernetes.container.terminationMessagePath": "/dev/termination-log"},
+		Linux:       &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{OomScoreAdj: 1000, MemoryLimitInBytes: 64 << 20}},
+	}
+	for k, v := range sandbox.Labels {
+		c.Labels[k] = v
+	}
+	for i := range 20 {
+		c.Envs = append(c.Envs, &runtimeapi.KeyValue{Key: fmt.Sprintf("SERVICE_%d_PORT_80_TCP_ADDR", i), Value: []byte("10.43.0.1")})
+	}
+	return c
+}
+
+// BenchmarkPodStart measures what the mux adds to the start of a pod.
+func BenchmarkPodStart(b *testing.B) {
+	direct, mux := runtimeSides(b)
+	ctx := context.Background()
+	n := 0
+	for b.Loop() {
+		for _, s := range alternate(n, direct, mux) {
+			n++
+			config := sandboxConfig(fmt.Sprintf("pod-%d", n))
+			var sandbox string
+			s.time(b, func() {
+				ran, err := s.client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+				if err != nil {
+					b.Fatal(err)
+				}
+				sandbox = ran.PodSandboxId
+				made, err := s.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: config, Config: containerConfig(config, "c")})
+				if err == nil {
+					_, err = s.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: made.ContainerId})
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			})
+			remove(b, direct, sandbox)
+		}
+	}
+	report(b, direct, mux)
+}
+
+// BenchmarkListContainers measures what the mux adds to a list of 100
+// containers, and what it costs the process of the node.
+func BenchmarkListContainers(b *testing.B) {
+	direct, mux := runtimeSides(b)
+	ctx := context.Background()
+	config := sandboxConfig("pod")
+	ran, err := direct.client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer remove(b, direct, ran.PodSandboxId)
+	for i := range 100 {
+		if _, err := direct.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+			PodSandboxId: ran.PodSandboxId, SandboxConfig: config, Config: containerConfig(config, fmt.Sprintf("c%d", i)),
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	list := func(s *side) {
+		r, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{}})
+		if err != nil || len(r.Containers) != 100 {
+			b.Fatal(err, len(r.GetContainers()))
+		}
+	}
+	const each = 50 // lists by turns
+	for n := 0; b.Loop(); n += 2 {
+		for _, s := range alternate(n, direct, mux) {
+			for range each {
+				s.time(b, func() { list(s) })
+			}
+		}
+	}
+	report(b, direct, mux)
+
+	cost := func(s *side) (allocs, bytes uint64, cpu time.Duration) {
+		var before, after runtime.MemStats
+		var from, to syscall.Rusage
+		runtime.ReadMemStats(&before)
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &from)
+		const times = 200
+		for range times {
+			list(s)
+		}
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &to)
+		runtime.ReadMemStats(&after)
+		used := to.Utime.Nano() + to.Stime.Nano() - from.Utime.Nano() - from.Stime.Nano()
+		return (after.Mallocs - before.Mallocs) / times, (after.TotalAlloc - before.TotalAlloc) / times, time.Duration(used / times)
+	}
+	a1, b1, c1 := cost(direct)
+	a2, b2, c2 := cost(mux)
+	b.ReportMetric(float64(a2)-float64(a1), "mux-allocs")
+	b.ReportMetric(float64(b2)-float64(b1), "mux-B")
+	b.ReportMetric(float64((c2 - c1).Microseconds()), "mux-cpu-µs")
+}
+
+// alternate lets each side go first as often as the other: what runs second
+// finds warm caches.
+func alternate(n int, a, b *side) []*side {
+	if n/2%2 == 0 {
+		return []*side{a, b}
+	}
+	return []*side{b, a}
+}
+
+func remove(b *testing.B, s *side, sandbox string) {
+	b.Helper()
+	ctx := context.Background()
+	if _, err := s.client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
+		b.Error(err)
+	}
+	if _, err := s.client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}); err != nil {
+		b.Error(err)
+	}
+}
