@@ -197,6 +197,40 @@ func TestAttachment(t *testing.T) {
 	}
 }
 
+func TestConfiguration(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files map[string]string
+		want  string // network and types of plugins, or the error
+	}{
+		"none":          {nil, "no CNI configuration"},
+		"first by name": {map[string]string{"20.conflist": fmt.Sprintf(conflist, "/x"), "10.conflist": `{"cniVersion":"1.0.0","name":"first","plugins":[{"type":"a"},{"type":"b"}]}`}, "first a b"},
+		"one plugin":    {map[string]string{"10.conf": `{"cniVersion":"0.4.0","name":"one","type":"a","mtu":1400}`}, "one a"},
+		"broken":        {map[string]string{"10.conflist": `{`}, "10.conflist"},
+		"no plugins":    {map[string]string{"10.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[]}`}, "plugins"},
+	} {
+		dir := t.TempDir()
+		for file, content := range tc.files {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := New(Options{ConfDir: dir}).load()
+		if err != nil {
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		got := list.Name
+		for _, p := range list.Plugins {
+			got += " " + p.Network.Type
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // TestWhatWasCutShort removes what processes left that were killed.
 func TestWhatWasCutShort(t *testing.T) {
 	if !nstest.Isolate(t) {

@@ -69,14 +69,13 @@ func (m *Manager) load() (*libcni.NetworkConfigList, error) {
 		return nil, fmt.Errorf("there is no CNI configuration in %s yet", m.opts.ConfDir)
 	}
 	first := slices.Min(files)
+	data, err := os.ReadFile(first)
+	if err == nil && !strings.HasSuffix(first, ".conflist") {
+		data, err = listOfOne(data)
+	}
 	var list *libcni.NetworkConfigList
-	if strings.HasSuffix(first, ".conflist") {
-		list, err = libcni.ConfListFromFile(first)
-	} else {
-		var one *libcni.PluginConfig
-		if one, err = libcni.ConfFromFile(first); err == nil {
-			list, err = libcni.ConfListFromConf(one)
-		}
+	if err == nil {
+		list, err = libcni.NetworkConfFromBytes(data)
 	}
 	if err == nil && len(list.Plugins) == 0 {
 		err = errors.New("it names no plugins")
@@ -85,6 +84,18 @@ func (m *Manager) load() (*libcni.NetworkConfigList, error) {
 		return nil, fmt.Errorf("CNI configuration %s: %w", first, err)
 	}
 	return list, nil
+}
+
+// listOfOne turns the older format, a single plugin, into a list.
+func listOfOne(plugin []byte) ([]byte, error) {
+	var head struct {
+		Name       string `json:"name"`
+		CNIVersion string `json:"cniVersion"`
+	}
+	if err := json.Unmarshal(plugin, &head); err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{"name": head.Name, "cniVersion": head.CNIVersion, "plugins": []json.RawMessage{plugin}})
 }
 
 // annotationsCapability is what containerd calls it.
