@@ -87,9 +87,14 @@ func offer() *creation {
 	}
 }
 
-// send returns whether admission refused the pod, and how the storage ends the
-// request.
-func (s *server) send(t *testing.T, c *creation) (admitted, begun error, finish func(stored bool)) {
+// answer is what admission and storage say to a request, and how the storage
+// ends it.
+type answer struct {
+	admitted, begun error
+	finish          func(stored bool)
+}
+
+func (s *server) send(t *testing.T, c *creation) answer {
 	t.Helper()
 	ctx := t.Context()
 	req := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces/x/pods", nil).WithContext(ctx)
@@ -99,9 +104,10 @@ func (s *server) send(t *testing.T, c *creation) (admitted, begun error, finish 
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{Verb: c.verb, Resource: "pods", Namespace: c.namespace, IsResourceRequest: true})
 	attr := admission.NewAttributesRecord(c.pod, nil, core.Kind("Pod").WithVersion("v1"), c.namespace, c.pod.Name, core.Resource("pods").WithVersion("v1"), "",
 		admission.Create, &metav1.CreateOptions{DryRun: c.dryRun}, len(c.dryRun) > 0, &c.user)
-	admitted = s.plugin.Admit(ctx, attr, nil)
-	end, begun := s.pods.begin(ctx, c.pod, &metav1.CreateOptions{DryRun: c.dryRun})
-	return admitted, begun, func(stored bool) { end(ctx, stored) }
+	a := answer{admitted: s.plugin.Admit(ctx, attr, nil)}
+	end, err := s.pods.begin(ctx, c.pod, &metav1.CreateOptions{DryRun: c.dryRun})
+	a.begun, a.finish = err, func(stored bool) { end(ctx, stored) }
+	return a
 }
 
 // TestRule: a pod of a node gets the UID it asks for; of everything else that
@@ -185,7 +191,8 @@ func TestRule(t *testing.T) {
 			}})
 			c := offer()
 			tc.change(c)
-			admitted, begun, _ := s.send(t, c)
+			a := s.send(t, c)
+			admitted, begun := a.admitted, a.begun
 			got := kept
 			switch {
 			case begun != nil && admitted != nil && tc.want == limited:
@@ -223,9 +230,9 @@ func TestMirrorPodsAreUpstreams(t *testing.T) {
 	s := newServer(t)
 	c := offer()
 	c.pod.Annotations = nil
-	admitted, begun, _ := s.send(t, c)
-	if !apierrors.IsForbidden(admitted) || !strings.Contains(admitted.Error(), core.MirrorPodAnnotationKey) || begun != nil || c.pod.UID != ownUID {
-		t.Errorf("admission says %v, the storage %v, UID %s", admitted, begun, c.pod.UID)
+	a := s.send(t, c)
+	if !apierrors.IsForbidden(a.admitted) || !strings.Contains(a.admitted.Error(), core.MirrorPodAnnotationKey) || a.begun != nil || c.pod.UID != ownUID {
+		t.Errorf("admission says %v, the storage %v, UID %s", a.admitted, a.begun, c.pod.UID)
 	}
 }
 
@@ -263,39 +270,41 @@ func TestOneUIDOnce(t *testing.T) {
 		return c
 	}
 	s := newServer(t)
-	_, err, finish := s.send(t, again("a-n1"))
-	if err != nil {
-		t.Fatal(err)
+	first := s.send(t, again("a-n1"))
+	if first.begun != nil {
+		t.Fatal(first.begun)
 	}
-	if _, err, _ := s.send(t, again("b-n1")); !apierrors.IsInvalid(err) {
+	if err := s.send(t, again("b-n1")).begun; !apierrors.IsInvalid(err) {
 		t.Errorf("a second pod at the same time: %v", err)
 	}
-	finish(false)
-	_, err, finish = s.send(t, again("b-n1"))
-	if err != nil {
-		t.Fatalf("after a pod that was not stored: %v", err)
+	first.finish(false)
+	second := s.send(t, again("b-n1"))
+	if second.begun != nil {
+		t.Fatalf("after a pod that was not stored: %v", second.begun)
 	}
-	finish(true)
-	if _, err, _ := s.send(t, again("a-n1")); !apierrors.IsInvalid(err) {
+	second.finish(true)
+	if err := s.send(t, again("a-n1")).begun; !apierrors.IsInvalid(err) {
 		t.Errorf("a second pod after the first: %v", err)
 	}
 	// The answer was lost, say: the storage knows the pod by its name.
-	if _, err, finish = s.send(t, again("b-n1")); err != nil {
-		t.Errorf("the same pod again: %v", err)
+	same := s.send(t, again("b-n1"))
+	if same.begun != nil {
+		t.Errorf("the same pod again: %v", same.begun)
 	}
-	finish(false)
-	if _, err, _ := s.send(t, again("a-n1")); !apierrors.IsInvalid(err) {
+	same.finish(false)
+	if err := s.send(t, again("a-n1")).begun; !apierrors.IsInvalid(err) {
 		t.Errorf("a second pod after the same was refused: %v", err)
 	}
 	tried := again("c-n1")
 	tried.dryRun, tried.pod.Annotations[bootstrapapi.UIDAnnotation] = []string{metav1.DryRunAll}, otherUID
-	if _, err, finish = s.send(t, tried); err != nil {
-		t.Fatal(err)
+	if a := s.send(t, tried); a.begun != nil {
+		t.Fatal(a.begun)
+	} else {
+		a.finish(true)
 	}
-	finish(true)
-	real := again("d-n1")
-	real.pod.Annotations[bootstrapapi.UIDAnnotation] = otherUID
-	if _, err, _ = s.send(t, real); err != nil {
+	last := again("d-n1")
+	last.pod.Annotations[bootstrapapi.UIDAnnotation] = otherUID
+	if err := s.send(t, last).begun; err != nil {
 		t.Errorf("after a pod that was only tried: %v", err)
 	}
 }
@@ -325,7 +334,7 @@ func TestManyAtOnce(t *testing.T) {
 // TestUnknownPods: as long as the other pods are not known, none is stored.
 func TestUnknownPods(t *testing.T) {
 	s := &server{pods: New(), plugin: &plugin{Interface: noderestriction.NewPlugin(nodeidentifier.NewDefaultNodeIdentifier())}}
-	if _, err, _ := s.send(t, offer()); !apierrors.IsServerTimeout(err) {
+	if err := s.send(t, offer()).begun; !apierrors.IsServerTimeout(err) {
 		t.Errorf("%v", err)
 	}
 }

@@ -300,16 +300,14 @@ func (c *cluster) testReplacement(t *testing.T, pod *corev1.Pod) {
 		if err != nil {
 			return err
 		}
-		for _, p := range list.Items {
-			if old[p.UID] != "" || len(list.Items) > 1 {
-				return fmt.Errorf("there are %d pods, %s is still there", len(list.Items), p.Name)
-			}
-			if !podIsReady(&p) || p.Spec.NodeName != c.host.Name {
-				return fmt.Errorf("%s on %s is %s: %+v", p.Name, p.Spec.NodeName, p.Status.Phase, p.Status.ContainerStatuses)
-			}
-			return nil
+		if len(list.Items) != 1 {
+			return fmt.Errorf("there are %d pods", len(list.Items))
 		}
-		return errors.New("there is none")
+		p := &list.Items[0]
+		if old[p.UID] != "" || !podIsReady(p) || p.Spec.NodeName != c.host.Name {
+			return fmt.Errorf("%s on %s is %s: %+v", p.Name, p.Spec.NodeName, p.Status.Phase, p.Status.ContainerStatuses)
+		}
+		return nil
 	})
 	c.waitReady(t)
 	c.waitAlive(t)
