@@ -71,6 +71,9 @@ type file struct {
 	Items []runtime.RawExtension `json:"items"`
 }
 
+// emptyFile is the content of a checkpoint that says there is nothing.
+const emptyFile = `{"items":[]}`
+
 func (s *Source) path(r *resource) string { return filepath.Join(s.Dir, r.name+".json") }
 
 // load reads the checkpoint. Only the pods have to be known: what else is
@@ -96,7 +99,7 @@ func (s *Source) load() error {
 			r.known = r != s.resources[podsPath]
 			s.Log.WithError(err).Errorf("the node's checkpoint of %s in %s is damaged", r.name, s.path(r))
 			if !r.known {
-				s.Log.Error("pods start when a server was reached; remove the file to start without it, which ends the pods of the server that run")
+				s.Log.Errorf("pods start when a server was reached; to start without it, which ends the pods that the server gave this node, write %s into the file", emptyFile)
 			}
 		default:
 			r.known = true
