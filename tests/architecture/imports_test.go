@@ -113,6 +113,8 @@ var bans = []ban{
 		why: "which definition serves whom, and what is said of them, is decided without the server that serves them"},
 	{from: "server/definitions", to: "k8s.io/kubernetes",
 		why: "custom resources are the same without the built-in APIs; what serves them must not come to need these"},
+	{from: "agent/vm", to: "k8s.io/kubernetes",
+		why: "virtual machines are run by a process of their own, which needs none of the server code of Kubernetes"},
 	{from: "embedded/payload", to: "k8s.io/kubernetes",
 		why: "the payload is files; its tests must build in seconds"},
 	{from: "server/scheduler/readiness", to: "k8s.io/kubernetes",
