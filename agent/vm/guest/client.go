@@ -99,6 +99,10 @@ func (c *Client) Logs(ctx context.Context, id string, from int64, keep func(Outp
 				return lost(ctx, err)
 			}
 			if r.Stream == 0 {
+				// All was handed over; that the guest hears of it is not
+				// worth an error.
+				_ = cs.CloseWrite()
+				_, _ = io.Copy(io.Discard, cs)
 				return nil
 			}
 			if err := keep(Output{Stream: r.Stream, Offset: r.Offset, At: r.At, Data: r.Data}); err != nil {

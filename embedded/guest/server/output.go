@@ -110,6 +110,18 @@ func (o *output) next(offset int64, stop <-chan struct{}) protocol.Record {
 	}
 }
 
+// waitAcknowledged returns when all output was acknowledged and there will be no
+// more, or when it is too late.
+func (o *output) waitAcknowledged(late time.Time) {
+	timer := time.AfterFunc(time.Until(late), o.wake)
+	defer timer.Stop()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for (o.writers > 0 || len(o.records) > 0) && !o.dropped && time.Now().Before(late) {
+		o.changed.Wait()
+	}
+}
+
 // wake lets next look at its stop again.
 func (o *output) wake() {
 	o.mu.Lock()

@@ -317,8 +317,9 @@ func (s *Server) logs(raw json.RawMessage, st *link.Stream) error {
 			return nil
 		}
 		if r.Stream == 0 {
-			_ = st.CloseWrite()
-			<-over // the last acknowledgements
+			// The caller ends the stream after its last acknowledgement, and
+			// knows by the end of ours that it counts.
+			<-over
 			return nil
 		}
 		offset = r.Offset + int64(len(r.Data))
@@ -413,6 +414,10 @@ func (s *Server) dial(raw json.RawMessage, st *link.Stream) error {
 	return nil
 }
 
+// outputGrace is how long the last output is kept for a host when the machine
+// shuts down.
+const outputGrace = time.Second
+
 // Shutdown ends all containers, with SIGTERM first, and powers off.
 func (s *Server) Shutdown(grace time.Duration) {
 	s.mu.Lock()
@@ -440,9 +445,12 @@ func (s *Server) Shutdown(grace time.Duration) {
 		case <-c.exited:
 		case <-over:
 			over = time.After(0)
+			_ = s.machine.Kill(c.spec.ID, int(syscall.SIGKILL))
 		}
 	}
+	late := time.Now().Add(outputGrace)
 	for _, c := range all {
+		c.output.waitAcknowledged(late)
 		if err := c.remove(s.machine); err != nil {
 			s.log("removing container %s: %v", c.spec.ID, err)
 		}
