@@ -98,7 +98,10 @@ func (n *Node) Join(ctx context.Context, group *component.Group, serverURL, toke
 	if err != nil {
 		return err
 	}
-	if err := n.connect(serverURL, joined); err != nil {
+	if err := n.writeCredential(serverURL, joined); err != nil {
+		return err
+	}
+	if err := n.connect(); err != nil {
 		return err
 	}
 	if err := n.importImages(ctx, group); err != nil {
@@ -141,14 +144,17 @@ func (n *Node) joinOptions(serverURL, token string) joining.Options {
 // credential is the kubeconfig of the node.
 func (n *Node) credential() string { return filepath.Join(n.dir, "node.kubeconfig") }
 
-// connect makes the credential of what a join brought.
-func (n *Node) connect(serverURL string, joined *joining.Result) error {
-	if err := kubeconfig.Write(kubeconfig.Options{
+// writeCredential makes the credential of what a join brought.
+func (n *Node) writeCredential(serverURL string, joined *joining.Result) error {
+	return kubeconfig.Write(kubeconfig.Options{
 		Path: n.credential(), Server: serverURL,
 		CAFile: joined.ServerCA, CertFile: joined.ClientCert, KeyFile: joined.ClientKey,
-	}); err != nil {
-		return err
-	}
+	})
+}
+
+// connect lets the kubelet and the bootstrap pods reach the server; without
+// them, the kubelet does so by itself.
+func (n *Node) connect() error {
 	if n.pods == nil {
 		return nil
 	}

@@ -142,7 +142,7 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, serverURL,
 		if b.began, err = joining.Placeholder(options); err != nil {
 			return err
 		}
-	} else if err := n.connect(serverURL, saved); err != nil {
+	} else if err := errors.Join(n.writeCredential(serverURL, saved), n.connect()); err != nil {
 		return err
 	}
 	if err := n.startPods(ctx, group); err != nil {
@@ -178,7 +178,7 @@ func (b *background) run(ctx context.Context, ready func()) error {
 		return nil //nolint:nilerr // it fails only when ctx ends
 	}
 	n := b.node
-	if err := n.connect(b.options.ServerURL, joined); err != nil {
+	if err := n.writeCredential(b.options.ServerURL, joined); err != nil {
 		return err
 	}
 	if was, is := b.began.Config, joined.Config; was.ClusterDNS != is.ClusterDNS || was.ClusterDomain != is.ClusterDomain || b.networked && was != is {
@@ -186,9 +186,13 @@ func (b *background) run(ctx context.Context, ready func()) error {
 			Error("the cluster is set up otherwise than this node knew when it started: restart a4s on this node")
 	}
 	if !b.networked {
+		// Before the kubelet hears of the server's pods.
 		if err := b.startNetwork(ctx, joined); err != nil {
 			return err
 		}
+	}
+	if err := n.connect(); err != nil {
+		return err
 	}
 	ready()
 	<-ctx.Done()
