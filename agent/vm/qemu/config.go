@@ -102,7 +102,8 @@ const (
 )
 
 // ConsolePath is the file that the serial console of the machine in dir is
-// appended to. It may be truncated while the machine runs.
+// appended to. While somebody holds the machine, what is old is cut out of it
+// when it grows too much: the file then has a hole, so offsets stay the same.
 func ConsolePath(dir string) string { return filepath.Join(dir, consoleFile) }
 
 // PIDFile is the pid file of the machine in dir.

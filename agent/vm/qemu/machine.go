@@ -41,13 +41,19 @@ type Machine struct {
 
 	plugging sync.Mutex // one at a time picks a slot
 
+	once    sync.Once
+	closing chan struct{} // closed by Close
+	closed  sync.WaitGroup
+
 	state   sync.Mutex // guards what events change
 	reason  string
 	changed chan struct{} // closed and replaced at every event
 }
 
 func newMachine(dir string, p *process.Process) *Machine {
-	return &Machine{Process: p, dir: dir, changed: make(chan struct{})}
+	m := &Machine{Process: p, dir: dir, changed: make(chan struct{}), closing: make(chan struct{})}
+	m.closed.Go(m.keepConsoleSmall)
+	return m
 }
 
 // Start starts a machine. It runs when Start returns. If cgroup is not nil,
@@ -128,6 +134,8 @@ func Attach(ctx context.Context, dir string) (*Machine, error) {
 
 // Close lets go of the machine; it goes on.
 func (m *Machine) Close() error {
+	m.once.Do(func() { close(m.closing) })
+	m.closed.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var err error

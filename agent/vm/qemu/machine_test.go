@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -199,6 +200,50 @@ func TestMachineEnds(t *testing.T) {
 				t.Errorf("finding it again: %v", err)
 			}
 		})
+	}
+}
+
+// bootSector writes a line to the serial port and halts.
+func bootSector() []byte {
+	code := []byte{
+		0x31, 0xc0, // xor ax, ax
+		0x8e, 0xd8, // mov ds, ax
+		0xfc,             // cld
+		0xbe, 0x16, 0x7c, // mov si, text
+		0xac,       // next: lodsb
+		0x84, 0xc0, // test al, al
+		0x74, 0x06, // jz end
+		0xba, 0xf8, 0x03, // mov dx, 0x3f8
+		0xee,       // out dx, al
+		0xeb, 0xf5, // jmp next
+		0xf4,       // end: hlt
+		0xeb, 0xfd, // jmp end
+	}
+	sector := make([]byte, 512)
+	copy(sector[copy(sector, code):], "booted from the disk\n\x00")
+	sector[510], sector[511] = 0x55, 0xaa
+	return sector
+}
+
+func TestFirmwareBootsTheFirstDisk(t *testing.T) {
+	if _, err := exec.LookPath(DefaultBinary); err != nil {
+		t.Skip("needs QEMU (scripts/install-vm-deps.sh): ", err)
+	}
+	c := Config{Dir: t.TempDir(), Accelerator: TCG, MemoryMB: 64, CPUs: 1, Slots: 1}
+	c.Disks = []Disk{rawDisk(t, c.Dir, "root", string(bootSector())), rawDisk(t, c.Dir, "seed", "")}
+	c.Disks[1].ReadOnly = true
+	start(t, c, nil)
+	for deadline := time.Now().Add(time.Minute); ; {
+		console, err := os.ReadFile(ConsolePath(c.Dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(console), "booted from the disk") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not boot: %q", console)
+		}
 	}
 }
 
