@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -99,6 +100,30 @@ func TestStatusAndVersion(t *testing.T) {
 	if _, err := k.Status(t.Context(), &runtimeapi.StatusRequest{Verbose: true}); err == nil {
 		t.Error("people get to see less than the truth")
 	}
+}
+
+// A status of the node has the version of its runtime, so a runtime that hangs
+// must not hold it up.
+func TestVersionOfAHangingPrimary(t *testing.T) {
+	k, c, _ := both(t, Options{})
+	hang := make(chan struct{})
+	c.set(func() { c.hang = hang })
+	k.awaitState(t, "containerd", corev1.ConditionUnknown, ReasonUnreachable)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	version, err := k.Version(ctx, &runtimeapi.VersionRequest{})
+	if err != nil || version.RuntimeName != "containerd" {
+		t.Errorf("%v, %v, want the last version", version, err)
+	}
+	status, err := k.Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ready, reason, _ := readiness(status); ready != corev1.ConditionFalse || reason != ReasonUnreachable {
+		t.Errorf("without a grace period the kubelet gets %s: %s", ready, reason)
+	}
+	c.set(func() { close(hang); c.hang = nil })
+	k.awaitState(t, "containerd", corev1.ConditionTrue, ReasonReady)
 }
 
 func TestRuntimesComeAndGo(t *testing.T) {

@@ -64,13 +64,6 @@ func (s *service) report(now time.Time, grace time.Duration) *runtimeapi.StatusR
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: conditions}, Features: s.lastGood.GetFeatures()}
 }
 
-// inGrace tells whether the runtime fails, but not for long.
-func (s *service) inGrace(now time.Time, grace time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastGood != nil && !s.failed.IsZero() && now.Sub(s.failed) < grace
-}
-
 // handlers are those of all runtimes, and those by which the mux picks one:
 // the types of the registered runtimes and their names. What a name can do is
 // what the default handler of the runtime can.
@@ -101,18 +94,24 @@ func handlers(all []*service) []*runtimeapi.RuntimeHandler {
 	return out
 }
 
-// answerVersion answers with the version of the primary runtime, during a
-// short failure with the last one.
+// answerVersion answers with the version of the primary runtime, and with the
+// last one while it cannot be asked: the kubelet does not report that its node
+// is not ready before it has one.
 func (m *Mux) answerVersion(c *call) error {
 	first := primary(c.all)
-	err := c.pass(first)
-	if err != nil && c.ctx.Err() == nil && first.inGrace(time.Now(), m.o.Grace) {
-		first.mu.Lock()
-		version := first.version
-		first.mu.Unlock()
-		return c.answer(version)
+	ctx, cancel := first.whileUp(c.ctx)
+	defer cancel()
+	answer, err := c.invoke(ctx, first, c.request)
+	if err == nil {
+		return c.stream.SendMsg(answer)
 	}
-	return err
+	first.mu.Lock()
+	version := first.version
+	first.mu.Unlock()
+	if version == nil || c.ctx.Err() != nil {
+		return err
+	}
+	return c.answer(version)
 }
 
 // tellAll hands a call on to every runtime and the primary's answer back.
