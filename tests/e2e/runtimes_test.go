@@ -113,23 +113,30 @@ func (r *runtimesTest) startSecond(t *testing.T) {
 	if err := r.host.WriteFile(secondConfig, config); err != nil {
 		t.Fatal(err)
 	}
+	// What ran before is found again by the shim, which is looked for there.
+	shim := regexp.MustCompile(`runtime_path = "(.+)/[^/]+"`).FindStringSubmatch(config)
+	snapshotter := regexp.MustCompile(`snapshotter = "(\w+)"`).FindStringSubmatch(config)
+	if shim == nil || snapshotter == nil {
+		t.Fatal(config)
+	}
 	// The name that it is called by makes a4s a containerd.
 	if err := os.Symlink(env.binary, r.host.Path(secondBinary)); err != nil && !errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
 	started := time.Now()
-	if r.second, err = r.host.Start(secondBinary, "--config", secondConfig); err != nil {
+	if r.second, err = r.host.Start("/usr/bin/env", "PATH="+shim[1]+":"+os.Getenv("PATH"), secondBinary, "--config", secondConfig); err != nil {
 		t.Fatal(err)
 	}
-	hosts.Until(t, soon, "the second runtime listens", func(context.Context) error {
-		_, err := os.Stat(r.host.Path(secondSocket))
-		return err
+	hosts.Until(t, soon, "the second runtime serves", func(context.Context) error {
+		if result := r.a4s(t, "ctr", "--address", secondSocket, "version"); result.ExitCode != 0 {
+			return errors.New(result.Stderr)
+		}
+		return nil
 	})
-	t.Logf("the second runtime listens after %s", time.Since(started).Round(time.Millisecond))
-	snapshotter := regexp.MustCompile(`snapshotter = "(\w+)"`).FindStringSubmatch(config)
+	t.Logf("the second runtime serves after %s", time.Since(started).Round(time.Millisecond))
 	archives, err := filepath.Glob(r.host.Path(dataDir + "/data/*/images/*.tar"))
-	if err != nil || len(archives) == 0 || snapshotter == nil {
-		t.Fatal(err, archives, config)
+	if err != nil || len(archives) == 0 {
+		t.Fatal(err, archives)
 	}
 	prefix := r.host.Path("/")
 	for _, archive := range append(archives, r.host.Path(dataDir+"/agent/images/testbox.tar")) {
@@ -141,7 +148,7 @@ func (r *runtimesTest) startSecond(t *testing.T) {
 // runs tells whether a runtime has the container of the pod.
 func (r *runtimesTest) runs(t *testing.T, socket string, pod *corev1.Pod) bool {
 	t.Helper()
-	_, id, _ := strings.Cut(containerID(pod), "://")
+	id := containerID(pod)
 	list := run(t, r.host, env.binary, "ctr", "--address", socket, "--namespace", "k8s.io", "containers", "list", "--quiet")
 	return id != "" && strings.Contains(list, id)
 }
