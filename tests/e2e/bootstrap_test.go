@@ -136,16 +136,21 @@ func TestSelfHosting(t *testing.T) {
 	}
 	witness(t, &c.node, "after the pods were adopted", first)
 
-	t.Run("a deleted pod is replaced", func(t *testing.T) { c.testReplacement(t, helper) })
+	step := func(name string, f func(*testing.T)) {
+		if !t.Run(name, f) {
+			t.FailNow() // the next ones begin where it ends
+		}
+	}
+	step("a deleted pod is replaced", func(t *testing.T) { c.testReplacement(t, helper) })
 	ofPlane := c.containers(t, "io.kubernetes.pod.uid", string(plane.UID))
 	maps.DeleteFunc(first, func(id, _ string) bool { return !slices.Contains(ofPlane, id) })
 	if len(first) != 2 {
 		t.Fatalf("of the control plane there are the containers %v", first)
 	}
 	witness(t, &c.node, "after another pod was replaced", first)
-	t.Run("it comes back from disk", c.testBackFromDisk)
-	t.Run("the control plane replaces itself", func(t *testing.T) { c.testReplacement(t, plane) })
-	t.Run("its replacement comes back from disk", c.testBackFromDisk)
+	step("it comes back from disk", c.testBackFromDisk)
+	step("the control plane replaces itself", func(t *testing.T) { c.testReplacement(t, plane) })
+	step("its replacement comes back from disk", c.testBackFromDisk)
 
 	// All in all it is a cluster like any other.
 	ns := c.namespace(t)
@@ -331,18 +336,18 @@ func (c *cluster) uids(t *testing.T, pod *corev1.Pod) map[types.UID]string {
 // on disk has to be enough for both.
 func (c *cluster) testBackFromDisk(t *testing.T) {
 	others := tasks(t, &c.node)
-	c.proc.Kill()
-	killed := 0
+	var planes []string
 	for _, id := range c.containers(t, "io.kubernetes.container.name", "a4s") {
 		if pid, ok := others[id]; ok {
-			run(t, c.host, "/bin/kill", "-KILL", pid)
+			planes = append(planes, pid)
 			delete(others, id)
-			killed++
 		}
 	}
-	if killed != 1 {
-		t.Fatalf("%d control planes were killed", killed)
+	if len(planes) != 1 {
+		t.Fatalf("there are the control planes %v", planes)
 	}
+	c.proc.Kill()
+	run(t, c.host, "/bin/kill", "-KILL", planes[0])
 	hosts.Until(t, soon, "the API is gone", func(ctx context.Context) error {
 		if _, err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
 			return errors.New("it answers")
