@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -173,11 +174,15 @@ type background struct {
 
 // run joins once, and starts what had to wait for it.
 func (b *background) run(ctx context.Context, ready func()) error {
+	n := b.node
+	trusted, _ := os.ReadFile(b.began.ServerCA) // there is none before the first join
 	joined, err := b.join(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // it fails only when ctx ends
 	}
-	n := b.node
+	if now, err := os.ReadFile(joined.ServerCA); b.networked && (err != nil || !bytes.Equal(now, trusted)) {
+		n.log.WithError(err).Error("the server has another CA than when this node started: restart a4s on this node")
+	}
 	if err := n.writeCredential(b.options.ServerURL, joined); err != nil {
 		return err
 	}
