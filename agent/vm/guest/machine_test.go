@@ -138,11 +138,7 @@ func TestSignals(t *testing.T) {
 			if _, err := c.Start(ctx, id); err != nil {
 				t.Fatal(err)
 			}
-			ready := errors.New("ready")
-			err := c.Logs(ctx, id, 0, func(o guest.Output) error { return ready })
-			if !errors.Is(err, ready) {
-				t.Fatal(err)
-			}
+			firstWords(t, ctx, c, id)
 			if err := c.Signal(ctx, id, test.signal, false); err != nil {
 				t.Fatal(err)
 			}
@@ -364,7 +360,7 @@ func TestStatsAndUpdate(t *testing.T) {
 
 func TestSharedProcessNamespace(t *testing.T) {
 	v, c, ctx := boot(t)
-	pod := sandbox("10.9.0.2/24")
+	pod := sandbox("10.9.0.2/24", "fd00:9::2/64")
 	pod.ShareProcessNamespace = true
 	if err := c.Setup(ctx, pod); err != nil {
 		t.Fatal(err)
@@ -394,10 +390,7 @@ func TestDial(t *testing.T) {
 	if _, err := c.Start(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	listening := errors.New("listening")
-	if err := c.Logs(ctx, id, 0, func(guest.Output) error { return listening }); !errors.Is(err, listening) {
-		t.Fatal(err)
-	}
+	firstWords(t, ctx, c, id)
 	conn, err := c.Dial(ctx, 80)
 	if err != nil {
 		t.Fatal(err)

@@ -316,6 +316,15 @@ func output(t *testing.T, ctx context.Context, c *guest.Client, id string) (out 
 	return out
 }
 
+// firstWords waits until the container says something.
+func firstWords(t *testing.T, ctx context.Context, c *guest.Client, id string) {
+	t.Helper()
+	spoke := errors.New("it spoke")
+	if err := c.Logs(ctx, id, 0, func(guest.Output) error { return spoke }); !errors.Is(err, spoke) {
+		t.Fatal(err)
+	}
+}
+
 // run executes a command in the container.
 func run(t *testing.T, ctx context.Context, c *guest.Client, id string, p guest.Process) (int, string, string) {
 	t.Helper()
@@ -334,7 +343,8 @@ func TestZShutdown(t *testing.T) {
 	if _, err := c.Start(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Shutdown(ctx, 5*time.Second); err != nil {
+	firstWords(t, ctx, c, id)
+	if err := c.Shutdown(ctx, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	select {

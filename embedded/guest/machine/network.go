@@ -92,6 +92,7 @@ func linkByMAC(mac net.HardwareAddr) (netlink.Link, error) {
 
 // setAddresses makes the addresses those that are wanted.
 func setAddresses(link netlink.Link, want []string) error {
+	var wanted []*netlink.Addr
 	keep := map[string]bool{}
 	for _, text := range want {
 		addr, err := netlink.ParseAddr(text)
@@ -102,21 +103,25 @@ func setAddresses(link netlink.Link, want []string) error {
 			// Nobody else on the host's end of the cable has it.
 			addr.Flags |= unix.IFA_F_NODAD
 		}
-		if err := netlink.AddrReplace(link, addr); err != nil {
-			return fmt.Errorf("address %s: %w", text, err)
-		}
+		wanted = append(wanted, addr)
 		keep[addr.IPNet.String()] = true
 	}
 	have, err := netlink.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}
+	// First, because the kernel takes away others of a network with its first.
 	for _, a := range have {
 		if a.Scope == int(netlink.SCOPE_LINK) || keep[a.IPNet.String()] {
 			continue
 		}
-		if err := netlink.AddrDel(link, &a); err != nil {
+		if err := netlink.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			return fmt.Errorf("removing address %s: %w", a.IPNet, err)
+		}
+	}
+	for _, addr := range wanted {
+		if err := netlink.AddrReplace(link, addr); err != nil {
+			return fmt.Errorf("address %s: %w", addr.IPNet, err)
 		}
 	}
 	return nil
