@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,20 +17,40 @@ import (
 	"github.com/a4s-io/a4s/tests/hosts"
 )
 
-const offlinePod = `apiVersion: v1
+// boxPod is a pod for the bootstrap API. It has the network of the node only if
+// there is no other.
+func boxPod(name string, hostNetwork bool) string {
+	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata:
-  name: box
+  name: %s
   labels: {app: box}
 spec:
-  hostNetwork: true
+  hostNetwork: %t
   terminationGracePeriodSeconds: 1
   containers:
   - name: box
-    image: ` + testboxImage + `
+    image: `+testboxImage+`
     imagePullPolicy: IfNotPresent
     args: [sleep]
-`
+`, name, hostNetwork)
+}
+
+// applyPod has the node of a host run a pod, as soon as it takes pods.
+func (n *node) applyPod(t *testing.T, name, manifest string) {
+	t.Helper()
+	file := "/etc/a4s/" + name + ".yaml"
+	if err := n.host.WriteFile(file, manifest); err != nil {
+		t.Fatal(err)
+	}
+	hosts.Until(t, startTimeout, "the node takes pod "+name, func(ctx context.Context) error {
+		result, err := n.host.Run(ctx, env.binary, "bootstrap", "apply", "-f", file)
+		if err == nil && result.ExitCode != 0 {
+			err = errors.New(result.Stderr)
+		}
+		return err
+	})
+}
 
 // bootstrapPods asks the node of a host for its bootstrap pods.
 func (n *node) bootstrapPods(ctx context.Context) ([]corev1.Pod, error) {
@@ -72,6 +93,19 @@ func (n *node) bootstrapContainer(t *testing.T, what string, wantPersisted bool)
 	return pod, container
 }
 
+// hasPersistedPod waits until the node serves its API and knows that the server
+// has the pod.
+func (n *node) hasPersistedPod(t *testing.T) {
+	t.Helper()
+	hosts.Until(t, startTimeout, "the agent serves its API without the server", func(ctx context.Context) error {
+		pods, err := n.bootstrapPods(ctx)
+		if err == nil && (len(pods) != 1 || !bootstrapapi.IsPersisted(&pods[0])) {
+			err = fmt.Errorf("bootstrap pods are %v", pods)
+		}
+		return err
+	})
+}
+
 // TestBootstrapPodWithoutServer runs a pod on a node that never had a server,
 // restarts the agent, and then gives it a server: one container from the
 // beginning to the end.
@@ -90,16 +124,21 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 			n.printLogs(t)
 		}
 	})
-	if err := agentHost.WriteFile("/etc/a4s/box.yaml", offlinePod); err != nil {
-		t.Fatal(err)
-	}
-	hosts.Until(t, startTimeout, "the node takes the pod", func(ctx context.Context) error {
-		result, err := agentHost.Run(ctx, env.binary, "bootstrap", "apply", "-f", "/etc/a4s/box.yaml")
-		if err == nil && result.ExitCode != 0 {
-			err = errors.New(result.Stderr)
+	n.applyPod(t, "brief", boxPod("brief", true))
+	_, brief := n.bootstrapContainer(t, "a pod runs that is not to stay", false)
+	n.must(t, "bootstrap", "delete", "brief")
+	hosts.Until(t, startTimeout, "it is gone", func(ctx context.Context) error {
+		pods, err := n.bootstrapPods(ctx)
+		if err == nil && len(pods) > 0 {
+			err = fmt.Errorf("its status is %+v", pods[0].Status)
 		}
 		return err
 	})
+	if running := n.must(t, "ctr", "--namespace", "k8s.io", "tasks", "list"); strings.Contains(running, strings.TrimPrefix(brief, "containerd://")) {
+		t.Errorf("its container %s still runs: %s", brief, running)
+	}
+
+	n.applyPod(t, "box", boxPod("box", true))
 	pod, container := n.bootstrapContainer(t, "the pod runs without a server", false)
 	if want := "box-" + agentHost.Name; pod.Name != want || pod.Annotations[bootstrapapi.SourceAnnotation] != bootstrapapi.Source {
 		t.Errorf("pod %s with annotations %v, want %s from %s", pod.Name, pod.Annotations, want, bootstrapapi.Source)
@@ -149,19 +188,22 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 	})
 	server.waitNodeReady(t, agentHost.Name, n.started)
 
+	// The certificates that the kubelet began with were replaced.
+	hosts.Until(t, soon, "the server runs a command in the container", func(ctx context.Context) error {
+		result, err := serverHost.Run(ctx, env.binary, "kubectl", "exec", pod.Name, "--", "/testbox", "echo", "hello")
+		if err == nil && strings.TrimSpace(result.Stdout) != "hello" {
+			err = fmt.Errorf("%+v", result)
+		}
+		return err
+	})
+
 	// Without the server again: what it said last counts.
 	server.proc.Kill()
 	n.proc.Kill()
 	if err := n.start(); err != nil {
 		t.Fatal(err)
 	}
-	hosts.Until(t, startTimeout, "the agent serves its API without the server", func(ctx context.Context) error {
-		pods, err := n.bootstrapPods(ctx)
-		if err == nil && (len(pods) != 1 || !bootstrapapi.IsPersisted(&pods[0])) {
-			err = fmt.Errorf("bootstrap pods are %v", pods)
-		}
-		return err
-	})
+	n.hasPersistedPod(t)
 	if err := server.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +216,36 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 	if p.UID != pod.UID || len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].ContainerID != container || p.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("after a start of the agent without its server: pod %s with %+v, want container %s of %s", p.UID, p.Status.ContainerStatuses, container, pod.UID)
 	}
+
+	// A machine that boots while the server is down runs the pod as well.
+	server.proc.Kill()
+	n.must(t, "killall")
+	<-n.proc.Done()
+	if err := n.start(); err != nil {
+		t.Fatal(err)
+	}
+	n.hasPersistedPod(t)
+	hosts.Until(t, startTimeout, "the pod runs after a boot without a server", func(ctx context.Context) error {
+		result, err := agentHost.Run(ctx, env.binary, "ctr", "--namespace", "k8s.io", "tasks", "list")
+		if err == nil && strings.Count(result.Stdout, "RUNNING") != 2 { // with its sandbox
+			err = fmt.Errorf("tasks: %s%s", result.Stdout, result.Stderr)
+		}
+		return err
+	})
+	if err := server.start(); err != nil {
+		t.Fatal(err)
+	}
+	server.waitReady(t)
+	hosts.Until(t, startTimeout, "the server shows the pod as it runs now", func(ctx context.Context) error {
+		p, err := server.client.CoreV1().Pods("default").Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if p.UID != pod.UID || len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].ContainerID == container || p.Status.ContainerStatuses[0].State.Running == nil {
+			return fmt.Errorf("pod %s with %+v", p.UID, p.Status.ContainerStatuses)
+		}
+		return nil
+	})
 
 	// It belongs to the server now.
 	result, err := agentHost.Run(t.Context(), env.binary, "bootstrap", "delete", string(pod.UID))
@@ -192,5 +264,32 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 	})
 	if files, _ := filepath.Glob(agentHost.Path(dataDir + "/agent/bootstrap/*.json")); len(files) > 0 {
 		t.Errorf("left on disk: %v", files)
+	}
+}
+
+// TestBootstrapPodOnAServer runs a pod through the API of a node that has its
+// server in the same process.
+func TestBootstrapPodOnAServer(t *testing.T) {
+	c := ownCluster(t, "both", "--bootstrap-pod-api")
+	c.waitOwnNode(t)
+	c.applyPod(t, "box", boxPod("box", false))
+	pod, container := c.bootstrapContainer(t, "the pod runs and is the server's", true)
+	p, err := c.client.CoreV1().Pods("default").Get(t.Context(), pod.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.UID != pod.UID || p.Status.PodIP == "" || p.Status.PodIP == c.host.IP.String() || len(p.OwnerReferences) > 0 || p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+		t.Errorf("the server has %+v with %+v", p.ObjectMeta, p.Status)
+	}
+	if result := c.a4s(t, "bootstrap", "apply", "-f", "/etc/a4s/box.yaml"); result.ExitCode == 0 || !strings.Contains(result.Stderr, "exists") {
+		t.Errorf("the same name again: %+v", result)
+	}
+	if err := c.proc.Stop(startTimeout); err != nil {
+		t.Fatal(err)
+	}
+	c.restart(t)
+	again, same := c.bootstrapContainer(t, "the pod runs after a restart", true)
+	if again.UID != pod.UID || same != container {
+		t.Errorf("after a restart: container %s of pod %s, was %s of %s", same, again.UID, container, pod.UID)
 	}
 }
