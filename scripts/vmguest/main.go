@@ -22,8 +22,12 @@ import (
 // wanted are the modules that a guest needs. Those that the kernel has built in
 // are not missed, see modules.builtin in the package.
 var wanted = []string{
-	"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng", "virtiofs", "overlay", "af_packet",
+	"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng", "virtiofs", "ext4", "overlay", "af_packet",
 }
+
+// helpful are those that a kernel may lack. The first is what ext4 asks the
+// kernel for by another name.
+var helpful = []string{"crc32c_generic"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -71,7 +75,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := modules.files(ctx, wanted)
+	files, err := modules.files(ctx, wanted, helpful)
 	if err != nil {
 		return err
 	}

@@ -57,8 +57,8 @@ func openModules(dir string) (*modules, error) {
 }
 
 // files returns the modules that are wanted, those that they depend on, and the
-// order in which to load them.
-func (m *modules) files(ctx context.Context, wanted []string) ([]initrd.File, error) {
+// order in which to load them. Of those that are helpful it takes what there is.
+func (m *modules) files(ctx context.Context, wanted, helpful []string) ([]initrd.File, error) {
 	var files []initrd.File
 	var order strings.Builder
 	done := map[string]bool{}
@@ -88,6 +88,14 @@ func (m *modules) files(ctx context.Context, wanted []string) ([]initrd.File, er
 		files = append(files, initrd.File{Path: "lib/modules/" + name + ".ko", Mode: 0o644, Data: data})
 		fmt.Fprintf(&order, "%s.ko\n", name)
 		return nil
+	}
+	for _, name := range helpful {
+		if m.paths[name] == "" {
+			continue
+		}
+		if err := add(name, "the guest"); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range wanted {
 		if err := add(name, "the guest"); err != nil {
