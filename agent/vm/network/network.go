@@ -213,7 +213,7 @@ func (m *Manager) Tap(id string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openTap(a.Namespace, a.MTU)
+	return openTap(a)
 }
 
 // Teardown undoes Setup, however far that came. An attachment that does not

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -382,6 +384,69 @@ func TestGuestIsThePod(t *testing.T) {
 	if err := n.Check(t.Context(), web.ID); err != nil {
 		t.Errorf("check: %v", err)
 	}
+
+	// Root in the guest takes addresses that are not its own.
+	sh.Run("ping -c 1 -W 10 fd00:88::1")
+	heard := echoes(t)
+	sh.Run("echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_dad; ip addr add 10.88.0.77/24 dev eth0; ip -6 addr add fd00:88::77/64 dev eth0")
+	for _, line := range []string{"ping -c 2 -W 2 -I 10.88.0.77 10.88.0.1", "ping -c 2 -W 2 -I fd00:88::77 fd00:88::1"} {
+		if out, status := sh.Try(line); status != "1" || !strings.Contains(out, "2 packets transmitted, 0 packets received") {
+			t.Errorf("%s: status %s\n%s", line, status, out)
+		}
+	}
+	if conn, err := net.DialTimeout("tcp", "10.88.0.77:8080", 2*time.Second); err == nil {
+		_ = conn.Close() // it should not be there
+		t.Error("the guest is reached at an address that it took")
+	}
+	sh.Run("ip addr del 10.88.0.77/24 dev eth0; ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:77; ip link set eth0 up; ip route add default via 10.88.0.1")
+	if out, status := sh.Try("ping -c 2 -W 2 10.88.0.1"); status == "0" {
+		t.Errorf("the guest is heard with a hardware address that it took: %s", out)
+	}
+	if now := echoes(t); now != heard {
+		t.Errorf("%d echo requests from other addresses came through", now-heard)
+	}
+	sh.Run("ip link set eth0 down; ip link set eth0 address " + a.MAC + "; ip link set eth0 up")
+	sh.Run("ip route add default via 10.88.0.1; ping -c 1 -W 10 10.88.0.1")
+	if now := echoes(t); now == heard {
+		t.Error("echo requests are not counted")
+	}
+}
+
+// echoes returns how many echo requests this namespace received.
+func echoes(t *testing.T) (n int) {
+	t.Helper()
+	four, err := os.ReadFile("/proc/thread-self/net/snmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(string(four)) {
+		f := strings.Fields(line)
+		if f[0] != "Icmp:" {
+			continue
+		}
+		if names == nil {
+			names = f
+			continue
+		}
+		if n, err = strconv.Atoi(f[slices.Index(names, "InEchos")]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	six, err := os.ReadFile("/proc/thread-self/net/snmp6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(six)) {
+		if f := strings.Fields(line); f[0] == "Icmp6InEchos" {
+			more, err := strconv.Atoi(f[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += more
+		}
+	}
+	return n
 }
 
 // receive returns how many bytes a server sends.

@@ -3,7 +3,10 @@ package network
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -12,13 +15,24 @@ import (
 // tapName is the tap device's name in a pod's namespace.
 const tapName = "tap0"
 
+// everything is what may reach a guest: u32 without a comparison, because not
+// every kernel has matchall.
+var everything = []rule{{protocol: unix.ETH_P_ALL, keys: []key{{}}}}
+
 // openTap makes the tap device in the namespace and redirects what arrives at
 // either of it and the pod's interface to the other one. The plugins' address
 // stays on the interface, where it receives nothing any more: they look for it
 // when they check.
-func openTap(namespace string, mtu int) (_ *os.File, err error) {
+func openTap(a *Attachment) (_ *os.File, err error) {
+	mac, err := net.ParseMAC(a.MAC)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.Namespace, err)
+	}
+	if len(mac) != 6 {
+		return nil, fmt.Errorf("%s: a guest has no interface with the address %s", a.Namespace, mac)
+	}
 	var tap *os.File
-	err = inNamespace(namespace, func() error {
+	err = inNamespace(a.Namespace, func() error {
 		if tap, err = newTap(tapName); err != nil {
 			return fmt.Errorf("making %s: %w", tapName, err)
 		}
@@ -30,13 +44,16 @@ func openTap(namespace string, mtu int) (_ *os.File, err error) {
 		if err != nil {
 			return err
 		}
-		if err := netlink.LinkSetMTU(inside, mtu); err != nil {
+		if err := netlink.LinkSetMTU(inside, a.MTU); err != nil {
 			return fmt.Errorf("MTU of %s: %w", tapName, err)
 		}
-		if err := redirect(inside, outside); err != nil {
+		if err := forwardNothing(); err != nil {
 			return err
 		}
-		if err := redirect(outside, inside); err != nil {
+		if err := redirect(inside, outside, sourceRules(mac, a.Addresses)); err != nil {
+			return err
+		}
+		if err := redirect(outside, inside, everything); err != nil {
 			return err
 		}
 		return netlink.LinkSetUp(inside)
@@ -45,9 +62,21 @@ func openTap(namespace string, mtu int) (_ *os.File, err error) {
 		if tap != nil {
 			err = errors.Join(err, tap.Close())
 		}
-		return nil, fmt.Errorf("%s: %w", namespace, err)
+		return nil, fmt.Errorf("%s: %w", a.Namespace, err)
 	}
 	return tap, nil
+}
+
+// forwardNothing has the thread's network namespace keep what it receives,
+// which a new one may have inherited otherwise.
+func forwardNothing() error {
+	for file, value := range map[string]string{"ipv4/ip_forward": "0", "ipv6/conf/all/forwarding": "0", "ipv6/conf/" + tapName + "/disable_ipv6": "1"} {
+		err := os.WriteFile("/proc/sys/net/"+file, []byte(value), 0)
+		if err != nil && !(errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(file, "ipv6/")) {
+			return err
+		}
+	}
+	return nil
 }
 
 // newTap makes a tap device in the thread's network namespace, which goes with
@@ -70,10 +99,14 @@ func newTap(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "tap "+name), nil
 }
 
-// redirect has what arrives at one interface leave at the other one.
-func redirect(from, to netlink.Link) error {
+// ingress is where filters of what arrives at an interface hang.
+var ingress = netlink.MakeHandle(0xffff, 0)
+
+// redirect has what arrives at one interface leave at the other one, as the
+// rules say.
+func redirect(from, to netlink.Link, rules []rule) error {
 	qdisc := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: from.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS,
+		LinkIndex: from.Attrs().Index, Handle: ingress, Parent: netlink.HANDLE_INGRESS,
 	}}
 	// One of an earlier machine names a device that is gone.
 	if err := netlink.QdiscDel(qdisc); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
@@ -82,15 +115,5 @@ func redirect(from, to netlink.Link) error {
 	if err := netlink.QdiscAdd(qdisc); err != nil {
 		return fmt.Errorf("ingress of %s: %w", from.Attrs().Name, err)
 	}
-	// u32 without a key matches everything; not every kernel has matchall.
-	filter := &netlink.U32{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: from.Attrs().Index, Parent: netlink.MakeHandle(0xffff, 0), Priority: 1, Protocol: unix.ETH_P_ALL,
-		},
-		Actions: []netlink.Action{netlink.NewMirredAction(to.Attrs().Index)},
-	}
-	if err := netlink.FilterAdd(filter); err != nil {
-		return fmt.Errorf("redirecting %s to %s: %w", from.Attrs().Name, to.Attrs().Name, err)
-	}
-	return nil
+	return install(rules, from, to)
 }
