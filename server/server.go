@@ -290,8 +290,8 @@ func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Add
 			FlannelBackend: p.cfg.FlannelBackend,
 			Version:        version.Version, Kubernetes: version.Kubernetes,
 		},
-		Addresses:    addresses,
-		Status:       func() join.ServerStatus { return p.status(group) },
+		Addresses: addresses,
+		Status:    func() join.ServerStatus { return p.status(group) },
 		// With --disable-agent, too: the server may run in a pod of that node.
 		LocalNode:    p.cfg.Agent.NodeName,
 		ReservedSANs: p.sans,
