@@ -280,7 +280,7 @@ func (s *service) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.Upd
 	if err != nil {
 		return nil, err
 	}
-	have, want := p.get().Size, sizeOf(&runtimeapi.LinuxPodSandboxConfig{Resources: r.GetResources()})
+	have, want := p.get().Size, sizeOf(&runtimeapi.LinuxPodSandboxConfig{Resources: r.GetResources(), Overhead: r.GetOverhead()}, s.choice.Accelerator)
 	if want.CPUs > have.CPUs || want.MemoryMB > have.MemoryMB {
 		return nil, status.Errorf(codes.OutOfRange, "the machine of sandbox %s has %d CPUs and %d MB of memory, and does not grow while it runs", p.id, have.CPUs, have.MemoryMB)
 	}

@@ -25,6 +25,10 @@ const (
 	guestSocket = "guest.sock"
 	// nicName is the pod's interface in the guest.
 	nicName = network.Interface
+	// outsideParent, or outsideSlice, is the control group of machines that
+	// would not fit into their pods' ones.
+	outsideParent = "/a4s-vm"
+	outsideSlice  = "a4svm.slice"
 	// bootTimeout is how long a guest may take to answer. Emulation is slow,
 	// and many may boot at once; the kubelet gives up earlier.
 	bootTimeout = 110 * time.Second
@@ -83,12 +87,21 @@ func dialer(dir, socket string) guest.Dialer {
 // cgroup is where the processes of a pod's machine belong; nil if the pod has
 // no control group.
 func cgroup(r *sandboxRecord) (*process.Cgroup, error) {
-	parent := r.Config.P.GetLinux().GetCgroupParent()
+	linux := r.Config.P.GetLinux()
+	parent := linux.GetCgroupParent()
 	if parent == "" {
 		return nil, nil
 	}
 	// The kubelet names a slice if systemd manages control groups.
-	return process.NewCgroup(parent, r.ID, strings.HasSuffix(parent, ".slice"))
+	systemd := strings.HasSuffix(parent, ".slice")
+	if limitedWithoutOverhead(linux) {
+		// The limit is that of the guest's memory; here QEMU would exceed it.
+		parent = outsideParent
+		if systemd {
+			parent = outsideSlice
+		}
+	}
+	return process.NewCgroup(parent, r.ID, systemd)
 }
 
 // boot starts the machine of a pod with the carried guest, and returns when

@@ -45,7 +45,7 @@ func (s *service) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandbox
 	}
 	p := newSandbox(sandboxRecord{
 		ID: newID(), Config: sandboxConfig{config}, Handler: r.GetRuntimeHandler(),
-		Phase: phaseCreating, Created: time.Now(), Size: sizeOf(config.GetLinux()),
+		Phase: phaseCreating, Created: time.Now(), Size: sizeOf(config.GetLinux(), s.choice.Accelerator),
 	})
 	p.life.Lock()
 	defer p.life.Unlock()

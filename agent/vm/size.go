@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/a4s-io/a4s/agent/vm/qemu"
 )
 
 // Sizes of machines. docs/vm.md tells them.
@@ -16,6 +18,8 @@ const (
 	guestMemoryMB = 96
 	// minMemoryMB is the least that a machine gets, however low the limit.
 	minMemoryMB = 160
+	// qemuMemoryMB is what QEMU and virtiofsd take besides the guest's memory.
+	qemuMemoryMB = 72
 	// sharesPerCPU is how the kubelet writes a request for one CPU.
 	sharesPerCPU = 1024
 )
@@ -27,8 +31,10 @@ type size struct {
 }
 
 // sizeOf returns the size of a pod's machine: what its limits say, or its
-// requests, or the defaults, and the guest's own needs on top.
-func sizeOf(linux *runtimeapi.LinuxPodSandboxConfig) size {
+// requests, or the defaults, and the guest's own needs on top. What QEMU takes
+// as well comes out of the pod's overhead, where the pod has a memory limit:
+// the kernel would end the machine for it.
+func sizeOf(linux *runtimeapi.LinuxPodSandboxConfig, accelerator qemu.Accelerator) size {
 	r := linux.GetResources()
 	cpus := 1.0
 	switch {
@@ -37,13 +43,28 @@ func sizeOf(linux *runtimeapi.LinuxPodSandboxConfig) size {
 	case r.GetCpuShares() > 0:
 		cpus = float64(r.GetCpuShares()) / sharesPerCPU
 	}
-	memory := int64(defaultMemoryMB)
-	if limit := r.GetMemoryLimitInBytes(); limit > 0 {
-		memory = (limit + mebibyte - 1) / mebibyte
+	memory := defaultMemoryMB + guestMemoryMB
+	if limit := megabytes(r.GetMemoryLimitInBytes()); limit > 0 {
+		memory = limit + guestMemoryMB
+		if overhead := megabytes(linux.GetOverhead().GetMemoryLimitInBytes()); overhead > 0 {
+			taken := qemuMemoryMB
+			if accelerator != qemu.KVM {
+				taken += qemu.TranslationCache(memory)
+			}
+			memory = min(memory, limit+overhead-taken)
+		}
 	}
 	return size{
 		// Half a CPU is a limit of the pod's control group, not of the guest.
 		CPUs:     min(max(1, int(math.Ceil(cpus))), runtime.NumCPU()),
-		MemoryMB: max(int(memory)+guestMemoryMB, minMemoryMB),
+		MemoryMB: max(memory, minMemoryMB),
 	}
+}
+
+func megabytes(bytes int64) int { return int((bytes + mebibyte - 1) / mebibyte) }
+
+// limitedWithoutOverhead says that the pod has a memory limit that does not
+// reckon with a machine, as of a pod that names its type by annotation alone.
+func limitedWithoutOverhead(linux *runtimeapi.LinuxPodSandboxConfig) bool {
+	return linux.GetResources().GetMemoryLimitInBytes() > 0 && linux.GetOverhead().GetMemoryLimitInBytes() <= 0
 }

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/a4s-io/a4s/agent/vm/guest"
+	"github.com/a4s-io/a4s/agent/vm/qemu"
 )
 
 func TestProcessOfContainerAndImage(t *testing.T) {
@@ -132,18 +133,24 @@ func TestSandboxesThatCannotBe(t *testing.T) {
 
 func TestSizeOfMachine(t *testing.T) {
 	most := runtime.NumCPU()
+	memory := func(mb int64) *runtimeapi.LinuxContainerResources {
+		return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: mb << 20}
+	}
 	for name, tc := range map[string]struct {
-		r    *runtimeapi.LinuxContainerResources
-		want size
+		r, overhead *runtimeapi.LinuxContainerResources
+		accelerator qemu.Accelerator
+		want        size
 	}{
-		"nothing":      {nil, size{1, defaultMemoryMB + guestMemoryMB}},
-		"best effort":  {&runtimeapi.LinuxContainerResources{CpuShares: 2}, size{1, defaultMemoryMB + guestMemoryMB}},
-		"requests":     {&runtimeapi.LinuxContainerResources{CpuShares: 1100}, size{min(2, most), defaultMemoryMB + guestMemoryMB}},
-		"limits":       {&runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 150000, CpuPeriod: 100000, MemoryLimitInBytes: 1<<30 + 1}, size{min(2, most), 1025 + guestMemoryMB}},
-		"tiny":         {&runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 20}, size{1, minMemoryMB}},
-		"all the CPUs": {&runtimeapi.LinuxContainerResources{CpuQuota: 100 << 20, CpuPeriod: 1000}, size{most, defaultMemoryMB + guestMemoryMB}},
+		"nothing":      {nil, nil, qemu.TCG, size{1, defaultMemoryMB + guestMemoryMB}},
+		"best effort":  {&runtimeapi.LinuxContainerResources{CpuShares: 2}, memory(192), qemu.TCG, size{1, defaultMemoryMB + guestMemoryMB}},
+		"requests":     {&runtimeapi.LinuxContainerResources{CpuShares: 1100}, nil, qemu.TCG, size{min(2, most), defaultMemoryMB + guestMemoryMB}},
+		"limits":       {&runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 150000, CpuPeriod: 100000, MemoryLimitInBytes: 1<<30 + 1}, nil, qemu.TCG, size{min(2, most), 1025 + guestMemoryMB}},
+		"tiny":         {memory(1), nil, qemu.TCG, size{1, minMemoryMB}},
+		"all the CPUs": {&runtimeapi.LinuxContainerResources{CpuQuota: 100 << 20, CpuPeriod: 1000}, nil, qemu.TCG, size{most, defaultMemoryMB + guestMemoryMB}},
+		"QEMU fits":    {memory(256), memory(192), qemu.TCG, size{1, 256 + 192 - qemuMemoryMB - 64}},
+		"with KVM":     {memory(2048), memory(192), qemu.KVM, size{1, 2048 + guestMemoryMB}},
 	} {
-		if got := sizeOf(&runtimeapi.LinuxPodSandboxConfig{Resources: tc.r}); got != tc.want {
+		if got := sizeOf(&runtimeapi.LinuxPodSandboxConfig{Resources: tc.r, Overhead: tc.overhead}, tc.accelerator); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}

@@ -114,7 +114,7 @@ func (c Config) Args() ([]string, error) {
 	case KVM:
 		a.add("-accel", "kvm", "-cpu", "host")
 	case TCG:
-		a.add("-accel", "tcg,thread=multi,tb-size="+strconv.Itoa(translationCache(c.MemoryMB)), "-cpu", "max")
+		a.add("-accel", "tcg,thread=multi,tb-size="+strconv.Itoa(TranslationCache(c.MemoryMB)), "-cpu", "max")
 	}
 	a.add("-smp", strconv.Itoa(c.CPUs))
 	memory := strconv.Itoa(c.MemoryMB) + "M"
@@ -184,9 +184,9 @@ const firstFile = 3
 
 func slotName(i int) string { return "slot" + strconv.Itoa(i) }
 
-// translationCache is the size in MB of the buffer for translated code. QEMU's
+// TranslationCache is the size in MB of the buffer for translated code. QEMU's
 // own choice is a gigabyte, most of which a small guest comes to use.
-func translationCache(memoryMB int) int { return min(256, max(64, memoryMB/8)) }
+func TranslationCache(memoryMB int) int { return min(256, max(64, memoryMB/8)) }
 
 // node describes the disk to QEMU's block layer. The format is never guessed:
 // a guest could write the header of another one.
