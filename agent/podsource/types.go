@@ -61,6 +61,7 @@ type Workloads struct {
 // does not have it.
 type verdict struct {
 	t       workload.Type
+	handler string // of its class, if that is no type
 	refused bool
 	round   int
 }
@@ -92,20 +93,34 @@ func (w *Workloads) show(ctx context.Context, pod *corev1.Pod) (changed, hold bo
 	if v.refused {
 		return false, !terminal(pod) && pod.DeletionTimestamp == nil, nil
 	}
-	if v.t == workload.Container && pod.Annotations[workload.Annotation] == "" || pod.Annotations[workload.Annotation] == string(v.t) {
-		return false, false, nil
+	changed = annotate(pod, workload.HandlerAnnotation, v.handler)
+	if v.t != workload.Container || pod.Annotations[workload.Annotation] != "" {
+		changed = annotate(pod, workload.Annotation, string(v.t)) || changed
+	}
+	return changed, false, nil
+}
+
+// annotate sets an annotation, or removes it if value is empty, and tells
+// whether that changed the pod.
+func annotate(pod *corev1.Pod, key, value string) bool {
+	switch was, ok := pod.Annotations[key]; {
+	case was == value && ok == (value != ""):
+		return false
+	case value == "":
+		delete(pod.Annotations, key)
+		return true
 	}
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
-	pod.Annotations[workload.Annotation] = string(v.t)
-	return true, false, nil
+	pod.Annotations[key] = value
+	return true
 }
 
 // judge decides on a pod that is seen for the first time. The verdict is nil
 // if the pod has begun to run, by an earlier a4s, and its type is unclear now.
 func (w *Workloads) judge(ctx context.Context, pod *corev1.Pod) (*verdict, error) {
-	t, problem, err := w.typeOf(ctx, pod)
+	t, class, problem, err := w.typeOf(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +132,11 @@ func (w *Workloads) judge(ctx context.Context, pod *corev1.Pod) (*verdict, error
 		return nil, nil
 	}
 	v := &verdict{t: t, refused: problem != ""}
+	if class != nil {
+		if _, err := workload.Parse(class.Handler); err != nil {
+			v.handler = class.Handler
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if known := w.pods[pod.UID]; known != nil {
@@ -130,9 +150,8 @@ func (w *Workloads) judge(ctx context.Context, pod *corev1.Pod) (*verdict, error
 	return v, nil
 }
 
-// typeOf returns the type, or what is wrong with the pod.
-func (w *Workloads) typeOf(ctx context.Context, pod *corev1.Pod) (t workload.Type, problem string, err error) {
-	var class *nodev1.RuntimeClass
+// typeOf returns the type and the class, or what is wrong with the pod.
+func (w *Workloads) typeOf(ctx context.Context, pod *corev1.Pod) (t workload.Type, class *nodev1.RuntimeClass, problem string, err error) {
 	if name := pod.Spec.RuntimeClassName; name != nil {
 		if _, own := pod.Annotations[sourceKey]; own {
 			return w.bootstrapType(ctx, pod)
@@ -140,16 +159,16 @@ func (w *Workloads) typeOf(ctx context.Context, pod *corev1.Pod) (t workload.Typ
 		class, err = w.classes.get(ctx, *name)
 		switch {
 		case apierrors.IsNotFound(err):
-			return "", fmt.Sprintf("there is no runtime class %q", *name), nil
+			return "", nil, fmt.Sprintf("there is no runtime class %q", *name), nil
 		case err != nil:
-			return "", "", fmt.Errorf("looking for runtime class %q: %w", *name, err)
+			return "", nil, "", fmt.Errorf("looking for runtime class %q: %w", *name, err)
 		}
 	}
 	t, err = workload.OfPod(pod, class)
 	if errors.Is(err, workload.ErrUnknownType) || errors.Is(err, workload.ErrConflict) {
-		return "", err.Error(), nil
+		return "", nil, err.Error(), nil
 	}
-	return t, "", err
+	return t, class, "", err
 }
 
 // bootstrapTimeout is for how long the class of a pod from the bootstrap API is
@@ -158,18 +177,18 @@ const bootstrapTimeout = time.Second
 
 // bootstrapType is typeOf for such a pod with a class. It has to run without a
 // server, and then the names of the shipped classes say it all.
-func (w *Workloads) bootstrapType(ctx context.Context, pod *corev1.Pod) (t workload.Type, problem string, err error) {
+func (w *Workloads) bootstrapType(ctx context.Context, pod *corev1.Pod) (t workload.Type, class *nodev1.RuntimeClass, problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout)
 	defer cancel()
 	name := *pod.Spec.RuntimeClassName
-	class, err := w.classes.get(ctx, name)
+	class, err = w.classes.get(ctx, name)
 	if err != nil {
 		class = &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: name}
 	}
 	if t, err = workload.OfPod(pod, class); err != nil {
-		return "", err.Error(), nil
+		return "", nil, err.Error(), nil
 	}
-	return t, "", nil
+	return t, class, "", nil
 }
 
 // untouched reports whether no kubelet has begun to run the pod. A kubelet's

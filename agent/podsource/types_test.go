@@ -88,6 +88,8 @@ func TestKubeletSeesTheType(t *testing.T) {
 				typed("default.t1", "by-class-annotation", "kata", ""), typed("default", "by-annotation", "", "vm"), typed("default", "said", "runc", "container"),
 			}
 			want := map[string]string{"by-class": "vm", "by-class-annotation": "vm", "by-annotation": "vm", "said": "container"}
+			handlers := map[string]string{"runc": "runc", "by-class-annotation": "kata", "said": "runc"}
+			pods[4].Annotations[workload.HandlerAnnotation] = "kata" // not a user's to say
 			var events []watch.Event
 			for _, p := range pods {
 				events = append(events, watch.Event{Type: watch.Added, Object: p})
@@ -105,6 +107,9 @@ func TestKubeletSeesTheType(t *testing.T) {
 				for _, p := range seen {
 					if got := p.Annotations[workload.Annotation]; got != want[p.Name] {
 						t.Errorf("%s: pod %s has the type %q, want %q", how, p.Name, got, want[p.Name])
+					}
+					if got := p.Annotations[workload.HandlerAnnotation]; got != handlers[p.Name] {
+						t.Errorf("%s: pod %s has the handler %q, want %q", how, p.Name, got, handlers[p.Name])
 					}
 				}
 			}
