@@ -235,7 +235,7 @@ func TestMemorySaysWhatItCannotKeep(t *testing.T) {
 	if !m.has(sandboxes, []byte("b")) || m.has(sandboxes, []byte("a")) {
 		t.Error("what cannot be written is not remembered either")
 	}
-	m.forget([]byte("b"))
+	m.forget(sandboxes, []byte("b"))
 	if m.count(sandboxes) != 0 {
 		t.Error("what was removed is remembered")
 	}

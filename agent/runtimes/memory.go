@@ -30,10 +30,10 @@ type memory struct {
 	file string // survives a restart of a4s, unless it is empty
 
 	mu     sync.Mutex
-	lists  [2][]byte // answers as they came, by thing
-	sums   [2]uint64 // of ids and states: a new one is worth writing
-	gone   map[string]struct{}
-	failed bool // the last write did
+	lists  [2][]byte              // answers as they came, by thing
+	sums   [2]uint64              // of ids and states: a new one is worth writing
+	gone   [2]map[string]struct{} // removed since
+	failed bool                   // the last write did
 }
 
 // record is the content of the file.
@@ -76,7 +76,7 @@ func (m *memory) keep(t thing, list []byte) error {
 	}
 	was := m.sums[t]
 	m.lists[t], m.sums[t] = list, sum(t, list)
-	eachItem(list, func(item []byte) { delete(m.gone, string(id(item))) })
+	m.gone[t] = nil
 	if m.file == "" || m.sums[t] == was && !m.failed {
 		return nil
 	}
@@ -102,13 +102,16 @@ func (m *memory) write() (err error) {
 }
 
 // forget drops what was removed since.
-func (m *memory) forget(id []byte) {
+func (m *memory) forget(t thing, id []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.gone == nil {
-		m.gone = map[string]struct{}{}
+	if len(m.lists[t]) == 0 {
+		return
 	}
-	m.gone[string(id)] = struct{}{}
+	if m.gone[t] == nil {
+		m.gone[t] = map[string]struct{}{}
+	}
+	m.gone[t][string(id)] = struct{}{}
 }
 
 // drop removes the file of a runtime that is not registered any more.
@@ -140,7 +143,7 @@ func (m *memory) each(t thing, f func(item []byte)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	eachItem(m.lists[t], func(item []byte) {
-		if _, gone := m.gone[string(id(item))]; !gone {
+		if _, gone := m.gone[t][string(id(item))]; !gone {
 			f(item)
 		}
 	})

@@ -229,7 +229,7 @@ func (m *Mux) toOwner(c *call, t thing) error {
 			return err
 		}
 		m.owners.forget(id(c.request))
-		s.memory.forget(id(c.request))
+		s.memory.forget(t, id(c.request))
 		return c.stream.SendMsg(answer)
 	}
 	if s.Primary || !reads(c.method) {
