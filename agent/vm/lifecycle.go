@@ -138,10 +138,19 @@ func (s *service) watch(c *container, m *machine) {
 		// Nothing can run in it any more; its disk and memory are not needed.
 		c.life.Lock()
 		defer c.life.Unlock()
-		if err := s.release(c); err != nil {
-			s.log.WithError(err).WithField("container", c.id).Warn("tidying up after a container; its removal will try again")
-		}
+		s.warnUnlessStopping(c.pod, s.release(c), "tidying up after a container; its removal will try again")
 	})
+}
+
+// warnUnlessStopping logs what went wrong, unless the pod is about to go
+// anyway, and the machine with all that is in it.
+func (s *service) warnUnlessStopping(p *sandbox, err error, doing string) {
+	p.mu.Lock()
+	stopping := p.stopping
+	p.mu.Unlock()
+	if err != nil && !stopping {
+		s.log.WithError(err).WithField("sandbox", p.id).Warn(doing)
+	}
 }
 
 // lose records the end of a container whose machine is gone.

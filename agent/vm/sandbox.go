@@ -28,6 +28,9 @@ const (
 // shutdownGrace is how long the guest has to sync and power off.
 const shutdownGrace = 5 * time.Second
 
+// shareGrace is how much later than its share a machine may end.
+const shareGrace = 2 * time.Second
+
 // handlers are the runtime handlers that this runtime answers to.
 func handlers() []string { return []string{"", string(workload.VM)} }
 
@@ -146,6 +149,11 @@ func (s *service) adopt(p *sandbox, m *machine) {
 		case <-s.ctx.Done():
 			return // the machine goes on
 		case <-m.shareEnded():
+			// It ends with QEMU, too, and may be seen to end first.
+			select {
+			case <-m.Done():
+			case <-time.After(shareGrace):
+			}
 			if m.Alive() {
 				s.log.WithField("sandbox", p.id).Warn("the share of the pod's volumes ended; its machine cannot go on")
 				if err := m.Kill(); err != nil {

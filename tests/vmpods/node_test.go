@@ -155,4 +155,4 @@ func busyboxOf(t testing.TB, ref string) ociarchive.Image {
 
 const applets = `sh ash cat echo ls sleep top touch id env printf grep sed awk wc head tail mkdir rm rmdir mv cp chmod chown
 	mount umount ip ifconfig nc wget httpd hostname ps kill date dd df du stat readlink true false test sync tr cut sort
-	sysctl nslookup ping find mknod seq od md5sum tee whoami su stty tty uname free pidof ln brctl unshare chroot getopt`
+	sysctl nslookup ping find mknod seq od md5sum tee whoami su stty tty uname free pidof ln brctl unshare chroot getopt pgrep pkill`

@@ -127,6 +127,7 @@ func (s *spawned) proc(m *Machine, container string) server.Proc {
 			return exit
 		},
 		Signal: func(signal int) error {
+			settle(s.pid, signal, s.at)
 			err := m.reaper.signal(s.pid, signal)
 			if errors.Is(err, os.ErrProcessDone) {
 				return server.Errorf(protocol.CodeState, "the process has ended")
