@@ -425,7 +425,8 @@ func (r *runtimesTest) removeAndAdd(t *testing.T, plain *corev1.Pod) {
 			r.deletePod(t, p.Name)
 		}
 	}
-	hosts.Until(t, soon, "the runtime without pods is removed", func(context.Context) error {
+	// The kubelet removes what is left of pods once a minute.
+	hosts.Until(t, podTimeout, "the runtime without pods is removed", func(context.Context) error {
 		if result := r.a4s(t, "runtime", "remove", "second"); result.ExitCode != 0 {
 			return errors.New(result.Stderr)
 		}
