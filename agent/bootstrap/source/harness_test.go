@@ -41,6 +41,7 @@ type apiServer struct {
 	stale   *corev1.PodList
 	watches map[chan metav1.WatchEvent]bool
 	lists   int
+	limited bool // a list asked for a page
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -73,6 +74,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case r.URL.Query().Get("watch") == "":
 		a.lists++
+		a.limited = a.limited || r.URL.Query().Get("limit") != ""
 		list := a.stale
 		if list == nil {
 			list = a.list()

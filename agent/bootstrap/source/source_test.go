@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
 )
@@ -264,16 +266,68 @@ func TestOnceThereWasAServerItsErrorsArePassedOn(t *testing.T) {
 	n.neverLost(t, "a")
 }
 
-func TestRemovalThatNoWatchHeardIsTold(t *testing.T) {
+func TestNextWatchTellsWhatNoneHeard(t *testing.T) {
 	server := newAPIServer(t)
 	n := newNode(t, server, t.TempDir(), true)
 	n.create(t, "a-node1", "a")
 	n.awaitUIDs(t, "the pod", "a")
-	down(server)
-	server.hangUp()
-	must(t, n.store.Remove("a"))
-	up(server)
-	n.awaitUIDs(t, "that the pod is gone")
+	pods := n.client.CoreV1().Pods("")
+	next := func() watch.Event {
+		list, err := pods.List(t.Context(), metav1.ListOptions{})
+		must(t, err)
+		if len(list.Items) == 1 {
+			must(t, n.store.Remove("a"))
+		} else {
+			n.create(t, "b-node1", "b")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		w, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		must(t, err)
+		defer w.Stop()
+		return <-w.ResultChan() // closed when the time is up
+	}
+	if e := next(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+		t.Errorf("after a removal: %+v, want to be asked for a list", e)
+	}
+	e := next()
+	if pod, ok := e.Object.(*corev1.Pod); !ok || e.Type != watch.Modified || pod.UID != "b" || pod.ResourceVersion != "100" {
+		t.Errorf("after a creation: %+v, want the pod with the version of the list", e)
+	}
+}
+
+func TestPodsAreNotListedInPages(t *testing.T) {
+	server := newAPIServer(t)
+	n := newNode(t, server, t.TempDir(), true)
+	n.awaitUIDs(t, "that there is nothing")
+	server.set(func() { server.limited = false })
+	if _, err := n.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil {
+		t.Fatal(err)
+	}
+	server.set(func() {
+		if server.limited {
+			t.Error("a page of the pods would pass for all of them")
+		}
+	})
+}
+
+func TestWhatDecidesIfAPodRunsIsKeptSoon(t *testing.T) {
+	base := newPod("a", "a")
+	for name, tc := range map[string]struct {
+		change func(p *corev1.Pod)
+		want   bool
+	}{
+		"end":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, true},
+		"deletion":  {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, true},
+		"successor": {func(p *corev1.Pod) { p.UID = "b" }, true},
+		"condition": {func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: "Ready"}} }, false},
+	} {
+		changed := base.DeepCopy()
+		tc.change(changed)
+		if got := matters(&base, changed); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
 }
 
 func TestKubeletReadsAndWritesAPodThatNoServerHas(t *testing.T) {
