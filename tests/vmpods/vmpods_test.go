@@ -1,13 +1,17 @@
 package vmpods
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/a4s-io/a4s/internal/ociarchive"
 )
 
 func TestPod(t *testing.T) {
@@ -130,4 +134,59 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		n.nothingBut(t, before)
 	})
+}
+
+// bootSector writes a line to the serial port and halts the processor.
+func bootSector(line string) []byte {
+	sector := make([]byte, 1<<20)
+	copy(sector, append([]byte{
+		0x31, 0xc0, // xor ax, ax
+		0x8e, 0xd8, // mov ds, ax
+		0xbe, 0x15, 0x7c, // mov si, 0x7c15: the line
+		0xba, 0xf8, 0x03, // mov dx, 0x3f8
+		0xac,       // next: lodsb
+		0x84, 0xc0, // test al, al
+		0x74, 0x03, // jz halt
+		0xee,       // out dx, al
+		0xeb, 0xf8, // jmp next
+		0xf4,       // halt: hlt
+		0xeb, 0xfd, // jmp halt
+	}, line...))
+	sector[510], sector[511] = 0x55, 0xaa
+	return sector
+}
+
+// TestDiskImage boots the disk that an image carries.
+func TestDiskImage(t *testing.T) {
+	const image = registry + "/cloud:1"
+	n := startNode(t, ociarchive.Image{Ref: image, Files: []ociarchive.File{
+		{Path: "disk/disk.img", Mode: 0o644, Data: bootSector("hello from the disk\r\n")},
+	}})
+	before := n.leftovers()
+	p := n.runPod("cloud", func(c *runtimeapi.PodSandboxConfig) { c.Annotations = map[string]string{"a4s.io/vm-boot": "disk"} })
+	id := p.run("main", "", func(c *runtimeapi.ContainerConfig) { c.Image.Image, c.Command = image, nil })
+	n.waitFor("its console is the log", func() bool { return strings.Contains(p.log("main"), "hello from the disk") })
+	if st := p.container(id); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("the container: %v", st)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := n.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}, Timeout: 2}); err == nil || !strings.Contains(err.Error(), "qemu-guest-agent") {
+		t.Errorf("a command without a guest agent: %v", err)
+	}
+	// The next boot is that of another container in the same pod.
+	if _, err := n.runtime.StopContainer(n.ctx(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if st := p.container(id); st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 137 {
+		t.Errorf("after it was killed: %v", st)
+	}
+	again := p.run("again", "", func(c *runtimeapi.ContainerConfig) { c.Image.Image, c.Command = image, nil })
+	n.waitFor("it boots again", func() bool { return strings.Contains(p.log("again"), "hello from the disk") })
+	n.killService()()
+	if st := p.container(again); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("after a restart of the service: %v", st)
+	}
+	p.remove()
+	n.nothingBut(t, before)
 }
