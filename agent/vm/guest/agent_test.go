@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -20,10 +21,12 @@ import (
 type fakeAgent struct {
 	t        *testing.T
 	commands chan string
+
+	mu sync.Mutex // one question at a time
 	// silent is how many synchronizations it does not hear.
 	silent int
-	// alive is 1 until the slow command was killed.
-	alive int
+	// alive says that the slow command was not killed.
+	alive bool
 }
 
 func (f *fakeAgent) dial(context.Context) (net.Conn, error) {
@@ -55,49 +58,56 @@ func (f *fakeAgent) serve(conn net.Conn) {
 			f.t.Errorf("the agent was asked %q", line)
 			return
 		}
-		answer := ""
-		switch q.Execute {
-		case "guest-sync-delimited":
-			if f.silent > 0 {
-				f.silent--
-				continue
-			}
-			// What an earlier host had asked comes first.
-			answer = fmt.Sprintf("{\"return\": {\"pid\": 99}}\n\xff{\"return\": 7}\n\xff{\"return\": %d}\n", q.Arguments.ID)
-		case "guest-get-osinfo":
-			answer = `{"error": {"class": "CommandNotFound", "desc": "no such command"}}` + "\n"
-		case "guest-exec":
-			f.commands <- fmt.Sprint(q.Arguments.Path, q.Arguments.Arg, string(q.Arguments.Input))
-			switch q.Arguments.Path {
-			case "none":
-				answer = `{"error": {"class": "GenericError", "desc": "Failed to execute child process"}}` + "\n"
-			case "slow":
-				answer = `{"return": {"pid": 3}}` + "\n"
-			case "kill":
-				f.alive = 0
-				answer = `{"return": {"pid": 2}}` + "\n"
-			default:
-				answer = `{"return": {"pid": 1}}` + "\n"
-			}
-		case "guest-exec-status":
-			switch q.Arguments.PID {
-			case 3 * f.alive:
-				answer = `{"return": {"exited": false}}` + "\n"
-			default:
-				answer = `{"return": {"exited": true, "exitcode": 4, "out-data": "b3V0", "err-data": "ZXJy"}}` + "\n"
-			}
-		case "guest-shutdown":
-			f.commands <- "shutdown"
+		f.mu.Lock()
+		answer := f.answer(q.Execute, q.Arguments.ID, q.Arguments.PID, q.Arguments.Path, fmt.Sprint(q.Arguments.Path, q.Arguments.Arg, string(q.Arguments.Input)))
+		f.mu.Unlock()
+		if answer == "" {
 			continue
 		}
-		if _, err := conn.Write([]byte(answer)); err != nil {
+		if _, err := conn.Write([]byte(answer + "\n")); err != nil {
 			return
 		}
 	}
 }
 
+// answer returns nothing for what is not answered.
+func (f *fakeAgent) answer(what string, id, pid int, path, command string) string {
+	switch what {
+	case "guest-sync-delimited":
+		if f.silent > 0 {
+			f.silent--
+			return ""
+		}
+		// What an earlier host had asked comes first.
+		return fmt.Sprintf("{\"return\": {\"pid\": 99}}\n\xff{\"return\": 7}\n\xff{\"return\": %d}", id)
+	case "guest-get-osinfo":
+		return `{"error": {"class": "CommandNotFound", "desc": "no such command"}}`
+	case "guest-exec":
+		f.commands <- command
+		switch path {
+		case "none":
+			return `{"error": {"class": "GenericError", "desc": "Failed to execute child process"}}`
+		case "slow":
+			f.alive = true
+			return `{"return": {"pid": 3}}`
+		case "kill":
+			f.alive = false
+			return `{"return": {"pid": 2}}`
+		}
+		return `{"return": {"pid": 1}}`
+	case "guest-exec-status":
+		if pid == 3 && f.alive {
+			return `{"return": {"exited": false}}`
+		}
+		return `{"return": {"exited": true, "exitcode": 4, "out-data": "b3V0", "err-data": "ZXJy"}}`
+	case "guest-shutdown":
+		f.commands <- "shutdown"
+	}
+	return ""
+}
+
 func newFakeAgent(t *testing.T) (*fakeAgent, *Agent, context.Context) {
-	f := &fakeAgent{t: t, commands: make(chan string, 100), alive: 1}
+	f := &fakeAgent{t: t, commands: make(chan string, 100)}
 	a := NewAgent(f.dial)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(func() { a.Close(); cancel() })
