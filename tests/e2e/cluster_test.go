@@ -57,6 +57,7 @@ type cluster struct {
 	node
 	config *rest.Config
 	client kubernetes.Interface
+	class  string // the RuntimeClass of pods that name none
 }
 
 var namespaces atomic.Int64

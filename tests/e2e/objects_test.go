@@ -80,6 +80,9 @@ func service(name, app string) *corev1.Service {
 
 func (c *cluster) createPod(t *testing.T, ns string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
+	if c.class != "" && pod.Spec.RuntimeClassName == nil {
+		pod.Spec.RuntimeClassName = &c.class
+	}
 	made, err := c.client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
