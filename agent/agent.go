@@ -23,6 +23,7 @@ import (
 	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/proxy"
+	"github.com/a4s-io/a4s/agent/readiness"
 	"github.com/a4s-io/a4s/agent/registries"
 	"github.com/a4s-io/a4s/agent/runtimes"
 	"github.com/a4s-io/a4s/embedded/payload"
@@ -55,6 +56,7 @@ type Node struct {
 	registered []noderuntime.Runtime // of the settings; endpoints may be builtin
 	runtimes   *runtimes.Mux         // nil until StartRuntime
 	grace      time.Duration         // of the primary runtime; set with runtimes
+	told       readiness.Told        // what the cluster knows of the runtimes
 }
 
 // Prepare checks settings and machine and changes nothing. cfg must be complete

@@ -20,6 +20,7 @@ func (n *Node) reportRuntimes(ctx context.Context, group *component.Group) error
 		Client:   client,
 		NodeName: n.cfg.NodeName,
 		Runtimes: n.runtimes,
+		Told:     &n.told,
 		Log:      logrus.WithField("component", readiness.Name),
 	}))
 	return nil
@@ -27,5 +28,5 @@ func (n *Node) reportRuntimes(ctx context.Context, group *component.Group) error
 
 // obstacle says why a pod that was placed on this node cannot start here.
 func (n *Node) obstacle(t workload.Type, hostNetwork bool) string {
-	return readiness.Gate{Runtimes: n.runtimes, Grace: n.grace}.Obstacle(t, hostNetwork)
+	return readiness.Gate{Runtimes: n.runtimes, Told: &n.told, Grace: n.grace}.Obstacle(t, hostNetwork)
 }

@@ -56,12 +56,17 @@ type Options struct {
 	NodeName string
 	// Runtimes are those to report.
 	Runtimes Runtimes
+	// Told is where to remember what was reported; may be nil.
+	Told *Told
 	// Log may be nil.
 	Log *logrus.Entry
 }
 
 // New returns the component. It is ready when it has reported once.
 func New(o Options) component.Component {
+	if o.Told == nil {
+		o.Told = &Told{}
+	}
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", Name)
 	}
@@ -133,13 +138,19 @@ func (o Options) report(ctx context.Context) error {
 		return fmt.Errorf("looking for the Node object: %w", err)
 	}
 	// Those of now: they may have changed while the server was away.
-	patch, err := patchFor(node, o.Runtimes.States(), time.Now(), heartbeat)
-	if err != nil || patch == nil {
+	states := o.Runtimes.States()
+	patch, err := patchFor(node, states, time.Now(), heartbeat)
+	if err != nil {
 		return err
+	}
+	if patch == nil {
+		o.Told.note(Conditions(states), time.Now())
+		return nil
 	}
 	if _, err := o.Client.CoreV1().Nodes().Patch(ctx, o.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("writing the conditions of the runtimes: %w", err)
 	}
+	o.Told.note(Conditions(states), time.Now())
 	return nil
 }
 

@@ -193,13 +193,14 @@ func TestComponent(t *testing.T) {
 			defer mu.Unlock()
 			return patches
 		}
+		told := &Told{}
 		k := &known{changed: make(chan struct{}, 1)}
 		k.set(containerd("Unknown", time.Now()))
 		var isReady atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			done <- New(Options{Client: client, NodeName: "n1", Runtimes: k}).Run(ctx, func() { isReady.Store(true) })
+			done <- New(Options{Client: client, NodeName: "n1", Runtimes: k, Told: told}).Run(ctx, func() { isReady.Store(true) })
 		}()
 		status := func() corev1.ConditionStatus {
 			n, err := client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
@@ -212,7 +213,7 @@ func TestComponent(t *testing.T) {
 			return ""
 		}
 		time.Sleep(time.Hour) // the bubble's
-		if isReady.Load() || count() > 0 {
+		if isReady.Load() || count() > 0 || told.unready(workload.Container, time.Now()) {
 			t.Fatal("it reported to a server that is away")
 		}
 		mu.Lock()
@@ -233,6 +234,9 @@ func TestComponent(t *testing.T) {
 			time.Sleep(time.Second)
 			if status() != s {
 				t.Errorf("a second after the change to %s the condition is %s", s, status())
+			}
+			if got := told.unready(workload.Container, time.Now()); got != (s != "True") {
+				t.Errorf("after the report of %s the runtime is known as unready: %v", s, got)
 			}
 		}
 		before := count()
@@ -273,27 +277,40 @@ func TestComponent(t *testing.T) {
 
 func TestGate(t *testing.T) {
 	const grace = 20 * time.Second
-	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	long := ago(time.Hour)
 	for _, tc := range []struct {
 		name   string
 		t      workload.Type
 		states []noderuntime.State
+		told   time.Duration // for how long the cluster knows these states; 0 if it does not
 		want   string
 	}{
-		{"ready", workload.VM, []noderuntime.State{containerd("True", long), vms("True", long)}, ""},
-		{"no runtime of the type", workload.VM, []noderuntime.State{containerd("True", long)}, "no ready vm runtime (none is registered)"},
-		{"lost", workload.VM, []noderuntime.State{containerd("True", long), vms("Unknown", ago(5*time.Second))}, "no ready vm runtime (VmRuntimeReady is Unknown: RUnknown)"},
-		{"lost just now", workload.VM, []noderuntime.State{containerd("True", long), vms("Unknown", time.Now())}, ""},
-		{"primary lost within grace", workload.Container, []noderuntime.State{containerd("Unknown", ago(5*time.Second))}, ""},
-		{"primary lost", workload.Container, []noderuntime.State{containerd("Unknown", long)}, "no ready container runtime"},
-		{"vm while the primary is lost", workload.VM, []noderuntime.State{containerd("False", long), vms("True", long)}, "no ready primary runtime"},
-		{"vm while the primary is lost within grace", workload.VM, []noderuntime.State{containerd("False", ago(5*time.Second)), vms("True", long)}, ""},
+		{"ready", workload.VM, []noderuntime.State{containerd("True", long), vms("True", long)}, time.Hour, ""},
+		{"no runtime of the type", workload.VM, []noderuntime.State{containerd("True", long)}, time.Hour, "no ready vm runtime (none is registered)"},
+		{"removed just now", workload.VM, []noderuntime.State{containerd("True", long)}, 0, ""},
+		{"lost", workload.VM, []noderuntime.State{containerd("True", long), vms("Unknown", long)}, 5 * time.Second, "no ready vm runtime (VmRuntimeReady is Unknown: RUnknown)"},
+		{"lost just now", workload.VM, []noderuntime.State{containerd("True", long), vms("Unknown", now)}, goodFaith / 2, ""},
+		{"lost for long, but nobody knows", workload.VM, []noderuntime.State{containerd("True", long), vms("Unknown", long)}, 0, ""},
+		{"primary lost within grace", workload.Container, []noderuntime.State{containerd("Unknown", ago(5*time.Second))}, 5 * time.Second, ""},
+		{"primary lost", workload.Container, []noderuntime.State{containerd("Unknown", long)}, time.Hour, "no ready container runtime"},
+		{"vm while the primary is lost", workload.VM, []noderuntime.State{containerd("False", long), vms("True", long)}, time.Hour, "no ready primary runtime"},
+		{"vm while the primary is lost within grace", workload.VM, []noderuntime.State{containerd("False", ago(5*time.Second)), vms("True", long)}, 5 * time.Second, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := Gate{Runtimes: &known{states: tc.states}, Grace: grace}.Obstacle(tc.t, false)
+			told := &Told{}
+			if tc.told > 0 {
+				told.note(Conditions(tc.states), ago(tc.told))
+				told.note(Conditions(tc.states), now) // said again, it is no news
+			}
+			got := Gate{Runtimes: &known{states: tc.states}, Told: told, Grace: grace}.Obstacle(tc.t, false)
 			if (got == "") != (tc.want == "") || !strings.HasPrefix(got, tc.want) {
 				t.Errorf("Obstacle = %q, want %q", got, tc.want)
+			}
+			told.note([]corev1.NodeCondition{{Type: workload.VMRuntimeReady, Status: "True"}, {Type: workload.ContainerRuntimeReady, Status: "True"}}, now)
+			if told.unready(tc.t, now.Add(time.Hour)) {
+				t.Error("what became ready is still known as unready")
 			}
 		})
 	}
