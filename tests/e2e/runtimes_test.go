@@ -73,7 +73,9 @@ func TestRuntimesOfANode(t *testing.T) {
 	first := r.waitPod(t, r.ns, "first", "is placed", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	t.Logf("a waiting pod was placed %s after its runtime became ready", time.Since(since).Round(time.Millisecond))
 	first = r.waitPodReady(t, r.ns, first.Name)
-	for pod, want := range map[*corev1.Pod][2]bool{plain: {true, false}, first: {false, true}} {
+	tenant := c.makeTenant(t, "machines")
+	theirs := tenant.runPod(t, "default", vmPod("theirs"))
+	for pod, want := range map[*corev1.Pod][2]bool{plain: {true, false}, first: {false, true}, theirs: {false, true}} {
 		if got := [2]bool{r.runs(t, "/run/a4s/containerd/containerd.sock", pod), r.runs(t, secondSocket, pod)}; got != want {
 			t.Errorf("pod %s runs on the runtimes %v, want %v", pod.Name, got, want)
 		}
@@ -213,7 +215,7 @@ func (r *runtimesTest) loseSecond(t *testing.T, plain, first *corev1.Pod) {
 
 	// A pod that comes without the scheduler is refused, once.
 	hosts.Until(t, soon, "the loss is no news", func(context.Context) error {
-		if d := time.Since(killed); d < 2*time.Second {
+		if d := time.Since(killed); d < 4*time.Second {
 			return fmt.Errorf("it was %s ago", d)
 		}
 		return nil
@@ -331,9 +333,10 @@ func (r *runtimesTest) removeAndAdd(t *testing.T, plain *corev1.Pod) {
 	}
 	for _, p := range pods.Items {
 		if p.Spec.RuntimeClassName != nil {
-			r.deletePod(t, p.Name)
+			r.deletePod(t, r.ns, p.Name)
 		}
 	}
+	r.deletePod(t, "default.machines", "theirs")
 	// The kubelet removes what is left of pods once a minute.
 	hosts.Until(t, podTimeout, "the runtime without pods is removed", func(context.Context) error {
 		if result := r.a4s(t, "runtime", "remove", "second"); result.ExitCode != 0 {
@@ -355,9 +358,9 @@ func (r *runtimesTest) removeAndAdd(t *testing.T, plain *corev1.Pod) {
 	r.unharmed(t, plain)
 }
 
-func (r *runtimesTest) deletePod(t *testing.T, name string) {
+func (r *runtimesTest) deletePod(t *testing.T, ns, name string) {
 	t.Helper()
-	pods := r.client.CoreV1().Pods(r.ns)
+	pods := r.client.CoreV1().Pods(ns)
 	if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
