@@ -44,7 +44,6 @@ func (m *Mux) serveCRI(ctx context.Context, failed chan<- error) (stop func(), e
 	}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return m.handle(stream) }))
 	served := make(chan struct{})

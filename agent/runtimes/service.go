@@ -30,8 +30,6 @@ const (
 	// window keeps the answer of a list from waiting for permission to
 	// send the rest of it.
 	window = 4 << 20
-	// buffer takes most lists at once, which saves system calls.
-	buffer = 256 << 10
 )
 
 // Reasons of a State; what runtimes say themselves comes on top.
@@ -70,7 +68,7 @@ func (m *Mux) newService(r Runtime) (*service, error) {
 	conn, err := grpc.NewClient(r.Endpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connect, MinConnectTimeout: maxReconnect}),
-		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithReadBufferSize(buffer), grpc.WithWriteBufferSize(buffer),
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
 	if err != nil {
