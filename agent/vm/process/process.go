@@ -116,6 +116,9 @@ func Open(pidFile string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", pidFile, err)
 	}
+	if p.ended() { // but nobody took its status yet
+		return nil, errors.Join(fmt.Errorf("%s: %w", pidFile, ErrGone), p.fd.Close())
+	}
 	if p.ident != want {
 		return nil, errors.Join(fmt.Errorf("%s: process %d is another one: %w", pidFile, want.pid, ErrGone), p.fd.Close())
 	}
@@ -209,8 +212,20 @@ func (p *Process) Alive() bool {
 	case <-p.done:
 		return false
 	default:
-		return true
+		return !p.ended()
 	}
+}
+
+// ended asks the kernel, which knows it before Done is closed.
+func (p *Process) ended() (over bool) {
+	conn, err := p.fd.SyscallConn()
+	if err != nil {
+		return false
+	}
+	if err := conn.Control(func(fd uintptr) { over = ended(int(fd)) }); err != nil {
+		return false // it was let go of
+	}
+	return over
 }
 
 // Signal sends a signal. A process that has ended is no error.

@@ -124,7 +124,8 @@ func Attach(ctx context.Context, dir string) (*Machine, error) {
 	}
 	m := newMachine(dir, p)
 	if _, err := m.Status(ctx); err != nil {
-		if !p.Alive() {
+		// Its socket goes before it does.
+		if waitErr := m.waitBriefly(ctx); waitErr == nil {
 			err = fmt.Errorf("%w: %w", ErrGone, err)
 		}
 		return nil, errors.Join(err, m.Close())
@@ -144,6 +145,15 @@ func (m *Machine) Close() error {
 		m.monitor = nil
 	}
 	return errors.Join(err, m.Process.Close())
+}
+
+// endTimeout is how long a machine that does not answer may take to end.
+const endTimeout = time.Second
+
+func (m *Machine) waitBriefly(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	return m.Wait(ctx)
 }
 
 // waitForSocket returns when QEMU listens.
