@@ -255,6 +255,14 @@ func (m *Machine) anyEvent() <-chan struct{} {
 // "guest-reset", "guest-panic", "host-qmp-quit", "host-signal". It is empty if
 // that is not known: the machine was killed, or nobody was connected to it.
 func (m *Machine) EndReason() string {
+	if !m.Alive() {
+		m.mu.Lock()
+		last := m.monitor
+		m.mu.Unlock()
+		if last != nil {
+			<-last.done // what it said before it ended may still be read
+		}
+	}
 	m.state.Lock()
 	defer m.state.Unlock()
 	return m.reason
