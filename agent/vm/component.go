@@ -33,6 +33,8 @@ const (
 	readyInterval = 50 * time.Millisecond
 	pidFileName   = "vm-runtime.pid"
 	logFileName   = "vm-runtime.log"
+	// maxLog is the size in bytes from which a log is put aside at a start.
+	maxLog = 50 << 20
 )
 
 // Options say how to supervise the runtime service.
@@ -68,6 +70,11 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	}
 	if err := o.endLeftover(ctx); err != nil {
 		return err
+	}
+	if st, err := os.Stat(LogFile(o.Root)); err == nil && st.Size() > maxLog {
+		if err := os.Rename(LogFile(o.Root), LogFile(o.Root)+".1"); err != nil {
+			return fmt.Errorf("log of the VM runtime: %w", err)
+		}
 	}
 	logfile, err := os.OpenFile(LogFile(o.Root), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

@@ -160,6 +160,9 @@ func (s *service) guestMachine(ctx context.Context, p *sandbox) (*machine, error
 	if err != nil {
 		return nil, fmt.Errorf("the pod's network: %w", err)
 	}
+	if err := s.store.updateSandbox(p, func(r *sandboxRecord) { r.BootsDisk = false }); err != nil {
+		return nil, err
+	}
 	m, err := s.boot(ctx, &record, att)
 	if err != nil {
 		return nil, err

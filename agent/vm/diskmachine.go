@@ -39,16 +39,6 @@ const (
 	UserDataVariable = "A4S_USER_DATA"
 )
 
-// bootsDisk says whether the pod has a container that boots its disk.
-func (s *service) bootsDisk(p *sandbox) bool {
-	for _, c := range s.store.allContainers(p) {
-		if r := c.get(); r.Disk && r.State != stateExited {
-			return true
-		}
-	}
-	return p.get().Config.P.GetAnnotations()[BootAnnotation] == bootDisk
-}
-
 // createDiskMachine makes what a machine that boots a disk needs. Its overlay
 // exists.
 func (s *service) createDiskMachine(ctx context.Context, c *container, image *disks.Image) error {
@@ -63,6 +53,9 @@ func (s *service) createDiskMachine(ctx context.Context, c *container, image *di
 	record := p.get()
 	if record.Phase != phaseReady {
 		return status.Errorf(codes.FailedPrecondition, "sandbox %s is not ready", p.id)
+	}
+	if err := s.store.updateSandbox(p, func(r *sandboxRecord) { r.BootsDisk = true }); err != nil {
+		return err
 	}
 	// The carried guest is not what this pod runs.
 	if m := p.running(); m != nil {

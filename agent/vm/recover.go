@@ -109,7 +109,7 @@ func (s *service) recoverSandbox(p *sandbox) error {
 		}
 	}
 	s.loseAll(p)
-	if s.bootsDisk(p) {
+	if record.BootsDisk {
 		return nil // the next container boots it again
 	}
 	return s.store.updateSandbox(p, func(r *sandboxRecord) { r.Phase = phaseStopped })
@@ -122,7 +122,7 @@ func (s *service) attach(ctx context.Context, p *sandbox) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.bootsDisk(p) {
+	if p.get().BootsDisk {
 		return handle(q, dir, nil), nil
 	}
 	share, err := shares.Attach(dir)
@@ -178,10 +178,12 @@ func (s *service) recoverContainers(ctx context.Context, p *sandbox, m *machine)
 // loseAll records the end of all containers of a pod without a machine.
 func (s *service) loseAll(p *sandbox) {
 	for _, c := range s.store.allContainers(p) {
-		switch c.get().State {
-		case stateCreating:
+		switch record := c.get(); {
+		case record.State == stateCreating:
 			s.warn(errors.Join(s.release(c), s.store.removeContainer(c)), "removing a container that was not made")
-		case stateCreated, stateRunning:
+		case record.State == stateCreated && record.Disk && p.get().Phase == phaseReady:
+			// Its machine has yet to be started.
+		case record.State == stateCreated, record.State == stateRunning:
 			s.lose(c)
 			fallthrough
 		default:

@@ -84,7 +84,7 @@ func (s *service) runSandbox(ctx context.Context, p *sandbox) error {
 	}
 	ips := addresses(att.Addresses)
 	if record.Config.P.GetAnnotations()[BootAnnotation] == bootDisk {
-		return s.store.updateSandbox(p, func(r *sandboxRecord) { r.IPs, r.Phase = ips, phaseReady })
+		return s.store.updateSandbox(p, func(r *sandboxRecord) { r.IPs, r.Phase, r.BootsDisk = ips, phaseReady, true })
 	}
 	m, err := s.boot(ctx, &record, att)
 	if err != nil {
@@ -170,12 +170,13 @@ func (s *service) adopt(p *sandbox, m *machine) {
 // machineEnded records the end of a machine, whatever ended it.
 func (s *service) machineEnded(p *sandbox, m *machine) {
 	p.mu.Lock()
-	if p.machine == m {
+	current := p.machine == m // else it was ended to boot another one
+	if current {
 		p.machine = nil
 	}
 	ready := p.record.Phase == phaseReady
 	p.mu.Unlock()
-	if ready && m.guest != nil {
+	if current && ready && m.guest != nil {
 		s.log.WithField("sandbox", p.id).Warn("the machine of a pod ended by itself")
 		if err := s.store.updateSandbox(p, func(r *sandboxRecord) { r.Phase = phaseStopped }); err != nil {
 			s.log.WithError(err).WithField("sandbox", p.id).Error("recording the end of a machine")

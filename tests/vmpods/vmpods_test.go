@@ -156,15 +156,25 @@ func bootSector(line string) []byte {
 	return sector
 }
 
-// TestDiskImage boots the disk that an image carries.
+// TestDiskImage boots the disk that an image carries, with and without the
+// annotation that spares the boot of the carried guest.
 func TestDiskImage(t *testing.T) {
 	const image = registry + "/cloud:1"
 	n := startNode(t, ociarchive.Image{Ref: image, Files: []ociarchive.File{
 		{Path: "disk/disk.img", Mode: 0o644, Data: bootSector("hello from the disk\r\n")},
 	}})
 	before := n.leftovers()
-	p := n.runPod("cloud", func(c *runtimeapi.PodSandboxConfig) { c.Annotations = map[string]string{"a4s.io/vm-boot": "disk"} })
-	id := p.run("main", "", func(c *runtimeapi.ContainerConfig) { c.Image.Image, c.Command = image, nil })
+	for name, annotations := range map[string]map[string]string{"told": {"a4s.io/vm-boot": "disk"}, "found-out": nil} {
+		t.Run(name, func(t *testing.T) {
+			n.diskPod(t, n.runPod(name, func(c *runtimeapi.PodSandboxConfig) { c.Annotations = annotations }), image)
+			n.nothingBut(t, before)
+		})
+	}
+}
+
+func (n *node) diskPod(t *testing.T, p *pod, image string) {
+	cloud := func(c *runtimeapi.ContainerConfig) { c.Image.Image, c.Command = image, nil }
+	id := p.run("main", "", cloud)
 	n.waitFor("its console is the log", func() bool { return strings.Contains(p.log("main"), "hello from the disk") })
 	if st := p.container(id); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		t.Errorf("the container: %v", st)
@@ -174,19 +184,20 @@ func TestDiskImage(t *testing.T) {
 	if _, err := n.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}, Timeout: 2}); err == nil || !strings.Contains(err.Error(), "qemu-guest-agent") {
 		t.Errorf("a command without a guest agent: %v", err)
 	}
-	// The next boot is that of another container in the same pod.
 	if _, err := n.runtime.StopContainer(n.ctx(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if st := p.container(id); st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 137 {
 		t.Errorf("after it was killed: %v", st)
 	}
-	again := p.run("again", "", func(c *runtimeapi.ContainerConfig) { c.Image.Image, c.Command = image, nil })
+	// The kubelet starts another container in the same sandbox.
+	again := p.create("again", "", cloud)
+	n.killService()()
+	p.start(again)
 	n.waitFor("it boots again", func() bool { return strings.Contains(p.log("again"), "hello from the disk") })
 	n.killService()()
-	if st := p.container(again); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+	if st := p.container(again); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING || p.status().State != runtimeapi.PodSandboxState_SANDBOX_READY {
 		t.Errorf("after a restart of the service: %v", st)
 	}
 	p.remove()
-	n.nothingBut(t, before)
 }
