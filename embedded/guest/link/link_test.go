@@ -232,6 +232,10 @@ func TestNewHostAfterWhateverBefore(t *testing.T) {
 				mustOpen(t, s)
 				s.Close()
 				<-old.closed
+				// Its last read must not take what is for the next session.
+				old.reading.Lock()
+				old.over = true
+				old.reading.Unlock()
 				_ = conn.SetDeadline(time.Time{})
 			}
 			if _, err := conn.Write(before); err != nil {
@@ -246,7 +250,18 @@ func TestNewHostAfterWhateverBefore(t *testing.T) {
 // kept is a connection that stays open, as one between QEMU and the guest.
 type kept struct {
 	net.Conn
-	closed chan struct{}
+	closed  chan struct{}
+	reading sync.Mutex
+	over    bool
+}
+
+func (k *kept) Read(p []byte) (int, error) {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	if k.over {
+		return 0, net.ErrClosed
+	}
+	return k.Conn.Read(p)
 }
 
 func (k *kept) Close() error {
