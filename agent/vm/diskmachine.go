@@ -145,7 +145,7 @@ func (s *service) startDiskMachine(ctx context.Context, c *container) error {
 	p.life.Lock()
 	defer p.life.Unlock()
 	record := p.get()
-	if record.Phase != phaseReady || p.running() != nil {
+	if m := p.running(); record.Phase != phaseReady || m != nil && m.Alive() {
 		return status.Errorf(codes.FailedPrecondition, "sandbox %s is not ready to boot a disk", p.id)
 	}
 	att, err := s.network.Get(p.id)
