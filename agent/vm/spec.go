@@ -68,8 +68,8 @@ func mountsOf(id string, config *runtimeapi.ContainerConfig) ([]shares.Mount, []
 			return nil, nil, refused("cannot propagate mounts to the node (%s): mountPropagation must not be Bidirectional", m.GetContainerPath())
 		case len(m.GetUidMappings()) > 0 || len(m.GetGidMappings()) > 0:
 			return nil, nil, refused("cannot map the owners of a mount (%s)", m.GetContainerPath())
-		case m.GetRecursiveReadOnly() && !m.GetReadonly():
-			return nil, nil, status.Errorf(codes.InvalidArgument, "mount %s: recursive read-only needs read-only", m.GetContainerPath())
+		case m.GetRecursiveReadOnly() && (!m.GetReadonly() || m.GetPropagation() != runtimeapi.MountPropagation_PROPAGATION_PRIVATE):
+			return nil, nil, status.Errorf(codes.InvalidArgument, "mount %s: recursive read-only needs read-only and no propagation", m.GetContainerPath())
 		}
 		name := id + "/" + strconv.Itoa(i)
 		shown = append(shown, shares.Mount{
