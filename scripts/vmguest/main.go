@@ -26,8 +26,9 @@ var wanted = []string{
 }
 
 // helpful are those that a kernel may lack. The first is what ext4 asks the
-// kernel for by another name.
-var helpful = []string{"crc32c_generic"}
+// kernel for by another name, the second is for networks that a privileged
+// container makes.
+var helpful = []string{"crc32c_generic", "bridge"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
