@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs what only `make test-vm` needs: an emulator and tools to make the
-# guest's disk.
+# Installs what only tests with virtual machines need: an emulator, tools to make
+# a guest's disk, and what the images of such tests are made of.
 set -eu
-packages="qemu-system-x86 debootstrap e2fsprogs cpio kmod"
+packages="qemu-system-x86 debootstrap e2fsprogs cpio kmod busybox-static"
 missing=
 for p in $packages; do
 	case $(dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null || true) in

@@ -120,19 +120,26 @@ func setting(t testing.TB, name, beside string) string {
 	return path
 }
 
+// busybox returns the program: the one that the environment names, the one that
+// `make test-vm` has downloaded, or that of the machine.
 func busybox(t testing.TB) []byte {
 	t.Helper()
-	path := os.Getenv(envBusybox)
-	if path == "" {
+	paths := []string{os.Getenv(envBusybox)}
+	if paths[0] == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
 			t.Fatal(err)
 		}
-		path = filepath.Join(cache, "a4s-vm", "busybox", "bin", "busybox")
+		paths = []string{filepath.Join(cache, "a4s-vm", "busybox", "bin", "busybox"), "/bin/busybox"}
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%s: %v", envBusybox, err)
+	var errs []error
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			return data
+		}
+		errs = append(errs, err)
 	}
-	return data
+	t.Fatalf("%s, or the package busybox-static: %v", envBusybox, errors.Join(errs...))
+	return nil
 }
