@@ -26,6 +26,9 @@ import (
 // maxExecOutput is how much of a stream ExecSync returns, as containerd does.
 const maxExecOutput = 16 << 20
 
+// agentTimeout is how long a guest agent may take to answer.
+const agentTimeout = 5 * time.Second
+
 // streams is the server behind exec, attach and port-forward, on a port of the
 // loopback. Its URLs hold a token that is good for one use.
 type streams struct {
@@ -111,6 +114,20 @@ func execRequest(c *container, command []string, tty bool, timeout time.Duration
 	return r
 }
 
+// agentReady returns an error if a machine with a system of its own has nobody
+// to run commands: the port is there all the same.
+func agentReady(ctx context.Context, c *container, m *machine) error {
+	if m.guest != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	if _, err := m.exec.Ready(ctx); err != nil {
+		return execError(c.get(), err)
+	}
+	return nil
+}
+
 // execError says why a command could not be run.
 func execError(record containerRecord, err error) error {
 	if record.Disk && !errors.Is(err, guest.ErrTimeout) {
@@ -147,6 +164,9 @@ func (s *service) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (
 	if len(r.GetCmd()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "no command given")
 	}
+	if err := agentReady(ctx, c, m); err != nil {
+		return nil, err
+	}
 	timeout := time.Duration(r.GetTimeout()) * time.Second
 	var stdout, stderr limited
 	code, err := m.exec.Exec(ctx, execRequest(c, r.GetCmd(), false, timeout), guest.Streams{Stdout: &stdout, Stderr: &stderr})
@@ -167,6 +187,9 @@ type runtimeStreams struct{ s *service }
 func (r runtimeStreams) Exec(ctx context.Context, id string, command []string, stdin io.Reader, stdout, stderr io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
 	c, m, err := r.s.execIn(id)
 	if err != nil {
+		return err
+	}
+	if err := agentReady(ctx, c, m); err != nil {
 		return err
 	}
 	streams := guest.Streams{Stdin: stdin, Resize: sizes(ctx, resize)}

@@ -179,7 +179,7 @@ func (n *node) diskPod(t *testing.T, p *pod, image string) {
 	if st := p.container(id); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		t.Errorf("the container: %v", st)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if _, err := n.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}, Timeout: 2}); err == nil || !strings.Contains(err.Error(), "qemu-guest-agent") {
 		t.Errorf("a command without a guest agent: %v", err)
