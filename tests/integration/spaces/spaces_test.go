@@ -607,9 +607,11 @@ func testDeletion(t *testing.T, p *plane, b *space) {
 	if left := p.keys(t, "/"+b.name+"/"); len(left) > 0 {
 		t.Errorf("left in etcd: %v", left)
 	}
-	if code, _ := get(t, p.Admin, "/api/v1/tenants/"+b.name+"/pods"); code != http.StatusNotFound {
-		t.Errorf("the space of a deleted tenant: %d", code)
-	}
+	// The edge knows by a watch which tenants there are.
+	eventually(t, "the space of the deleted tenant to be unknown", func(context.Context) (bool, error) {
+		code, _ := get(t, p.Admin, "/api/v1/tenants/"+b.name+"/pods")
+		return code == http.StatusNotFound, nil
+	})
 	err = tenants.Delete(t.Context(), "system", metav1.DeleteOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("deleting the system space: %v", err)

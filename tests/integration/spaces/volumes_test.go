@@ -162,7 +162,8 @@ func (p *plane) machine(t *testing.T, name string) {
 	post(t, p.Admin, "/api/v1/nodes", `{"metadata":{"name":"`+name+`"}}`)
 	code, body := do(t, p.Admin, http.MethodPatch, "/api/v1/nodes/"+name+"/status", `{"status":{
 		"capacity":{"cpu":"8","memory":"8Gi","pods":"110"},"allocatable":{"cpu":"8","memory":"8Gi","pods":"110"},
-		"conditions":[{"type":"Ready","status":"True","reason":"Test","lastHeartbeatTime":"2099-01-01T00:00:00Z"}]}}`, []string{"Content-Type: application/merge-patch+json"})
+		"conditions":[{"type":"Ready","status":"True","reason":"Test","lastHeartbeatTime":"2099-01-01T00:00:00Z"},
+			{"type":"ContainerRuntimeReady","status":"True","reason":"Test"}]}}`, []string{"Content-Type: application/merge-patch+json"})
 	if code != http.StatusOK {
 		t.Fatalf("the status of the node: %d %s", code, body)
 	}
