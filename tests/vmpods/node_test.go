@@ -142,6 +142,9 @@ func busyboxOf(t testing.TB, ref string) ociarchive.Image {
 			file("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33:www-data:/var/www:/bin/false\ndefault-user:x:1000:1000::/home/default-user:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n"),
 			file("etc/group", "root:x:0:\nwww-data:x:33:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\nnobody:x:65534:\n"),
 			file("www/index.html", "hello from busybox\n"),
+			// What Debian's busybox lacks, as far as critest needs it.
+			{Path: "bin/ipcs", Mode: 0o755, Data: []byte("#!/bin/sh\nexec cat /proc/sysvipc/shm\n")},
+			{Path: "bin/pgrep", Mode: 0o755, Data: []byte(pgrep)},
 			{Path: "tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 			{Path: "root", Mode: fs.ModeDir | 0o700},
 			{Path: "var/www", Mode: fs.ModeDir | 0o755},
@@ -153,6 +156,21 @@ func busyboxOf(t testing.TB, ref string) ociarchive.Image {
 	return image
 }
 
+// pgrep prints the processes whose command line holds its last argument.
+const pgrep = `#!/bin/sh
+for word; do pattern=$word; done
+found=1
+for dir in /proc/[0-9]*; do
+	pid=${dir#/proc/}
+	[ $pid = $$ ] && continue
+	case "$(tr '\0' ' ' <$dir/cmdline 2>/dev/null)" in
+	*pgrep*) ;;
+	*"$pattern"*) echo $pid; found=0 ;;
+	esac
+done
+exit $found
+`
+
 const applets = `sh ash cat echo ls sleep top touch id env printf grep sed awk wc head tail mkdir rm rmdir mv cp chmod chown
 	mount umount ip ifconfig nc wget httpd hostname ps kill date dd df du stat readlink true false test sync tr cut sort
-	sysctl nslookup ping find mknod seq od md5sum tee whoami su stty tty uname free pidof ln brctl unshare chroot getopt pgrep pkill`
+	sysctl nslookup ping find mknod seq od md5sum tee whoami su stty tty uname free pidof ln brctl unshare chroot getopt`
