@@ -14,8 +14,21 @@ import (
 )
 
 // notForMachines are beginnings of critest's names of what a virtual machine
-// cannot be or does not need, and why. docs/vm.md tells the same.
-var notForMachines = map[string]string{}
+// cannot be or does not need, and of what wants a registry. docs/vm.md tells the
+// same.
+var notForMachines = map[string]string{
+	"[k8s.io] Image ": "wants a registry; the image service is containerd's",
+	"[k8s.io] Security Context NamespaceOption runtime should support HostPID":                                                                         "a machine has no part in the node's processes",
+	"[k8s.io] Security Context NamespaceOption runtime should support HostIpc is true":                                                                 "nor in its IPC",
+	"[k8s.io] Security Context NamespaceOption runtime should support HostNetwork is true":                                                             "nor in its network",
+	"[k8s.io] Streaming runtime should support streaming interfaces runtime should support portforward in host network":                                "nor in its network",
+	"[k8s.io] Security Context SeccompProfilePath should support seccomp localhost profile":                                                            "the machine's kernel is its own",
+	"[k8s.io] Security Context SeccompProfilePath should support seccomp default":                                                                      "the machine's kernel is its own",
+	"[k8s.io] Security Context SeccompProfilePath runtime should support an seccomp profile":                                                           "the machine's kernel is its own",
+	"[k8s.io] Container Mount Propagation runtime should support mount propagation mount with 'rshared'":                                               "mounts of the machine's kernel cannot be the node's",
+	"[k8s.io] Container Mount Readonly runtime should support readonly mounts should support non-recursive readonly mounts":                            "what is shared read-only is so altogether",
+	"[k8s.io] Container Mount Readonly runtime should support readonly mounts should support recursive readonly mounts: failed to remove \"hostPath\"": "while a pod has a directory with mounts in it, these mount points cannot be deleted on the node",
+}
 
 // TestCritest runs critest against the VM runtime. What is skipped by it, and
 // what is expected to fail, is not hidden: it is listed at the end.
