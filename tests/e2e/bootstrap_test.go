@@ -151,6 +151,7 @@ func TestSelfHosting(t *testing.T) {
 	step("it comes back from disk", c.testBackFromDisk)
 	step("the control plane replaces itself", func(t *testing.T) { c.testReplacement(t, plane) })
 	step("its replacement comes back from disk", c.testBackFromDisk)
+	step("it starts again when it has ended itself", c.testStartAgain)
 
 	// All in all it is a cluster like any other.
 	ns := c.namespace(t)
@@ -361,4 +362,39 @@ func (c *cluster) testBackFromDisk(t *testing.T) {
 	c.waitNodeReady(t, c.host.Name, c.started)
 	// What did not have to be started again was not.
 	witness(t, &c.node, "after the node came back", others)
+}
+
+// testStartAgain deletes the control plane together with what would replace it,
+// and starts it again as it was started first.
+func (c *cluster) testStartAgain(t *testing.T) {
+	old := c.uids(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Labels: map[string]string{"app": "a4s-control-plane"}}})
+	if err := c.client.AppsV1().ReplicaSets("kube-system").Delete(t.Context(), "control-plane", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	hosts.Until(t, startTimeout, "the control plane has ended", func(context.Context) error {
+		running := tasks(t, &c.node)
+		for _, id := range c.containers(t, "io.kubernetes.container.name", "a4s") {
+			if pid, ok := running[id]; ok {
+				return fmt.Errorf("it is process %s", pid)
+			}
+		}
+		return nil
+	})
+	// A node that has had a server waits for it; one that starts does not.
+	c.proc.Kill()
+	if err := c.start(); err != nil {
+		t.Fatal(err)
+	}
+	again := c.bootstrap(t, strings.Replace(example(t, "control-plane.yaml", c.host.Name), "name: control-plane", "name: another", 1))
+	c.waitReady(t)
+	c.waitPod(t, again.Namespace, again.Name, "is persisted", podIsReady)
+	c.checkKept(t, again)
+	hosts.Until(t, podTimeout, "the old control plane is gone", func(context.Context) error {
+		for uid, name := range c.uids(t, again) {
+			if old[uid] != "" {
+				return errors.New(name + " is there")
+			}
+		}
+		return nil
+	})
 }
