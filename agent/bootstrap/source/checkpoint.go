@@ -45,7 +45,10 @@ type resource struct {
 
 	items map[types.NamespacedName]runtime.Object
 	// known says that items are all that a server had.
-	known    bool
+	known bool
+	// version is the resource version that a server of this process last
+	// said, empty if none did.
+	version  string
 	deadline time.Time // when to write it, zero: it is written
 }
 

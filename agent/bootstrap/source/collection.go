@@ -47,6 +47,11 @@ func (s *Source) collection(r *http.Request, res *resource, next http.RoundTripp
 
 // listOffline answers with the checkpoint, and with the bootstrap pods.
 func (s *Source) listOffline(r *http.Request, res *resource) (*http.Response, error) {
+	return s.listCheckpoint(r, res, offlineVersion)
+}
+
+// listCheckpoint answers with what a server said until version.
+func (s *Source) listCheckpoint(r *http.Request, res *resource, version string) (*http.Response, error) {
 	s.mu.Lock()
 	known := res.known
 	objs := make([]runtime.Object, 0, len(res.items))
@@ -62,11 +67,11 @@ func (s *Source) listOffline(r *http.Request, res *resource) (*http.Response, er
 		return nil, err
 	}
 	if pods, ok := list.(*corev1.PodList); ok {
-		s.addLocal(pods, offlineVersion, false)
+		s.addLocal(pods, version, false)
 	}
 	list.GetObjectKind().SetGroupVersionKind(res.gvk.GroupVersion().WithKind(res.gvk.Kind + "List"))
 	if m, err := meta.ListAccessor(list); err == nil {
-		m.SetResourceVersion(offlineVersion)
+		m.SetResourceVersion(version)
 	}
 	return answer(r, http.StatusOK, list)
 }
@@ -82,8 +87,14 @@ func (s *Source) listOnline(r *http.Request, res *resource, next http.RoundTripp
 		r.URL.RawQuery = query.Encode()
 	}
 	resp, err := next.RoundTrip(r)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return resp, err
+	if err != nil {
+		if version, ok := s.detached(r, res); ok {
+			return s.listCheckpoint(r, res, version)
+		}
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return resp, nil
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
@@ -104,6 +115,9 @@ func (s *Source) listOnline(r *http.Request, res *resource, next http.RoundTripp
 	if err := s.replace(res, objs); err != nil {
 		return nil, fmt.Errorf("reading the %s of this node: %w", res.name, err)
 	}
+	if m, err := meta.ListAccessor(obj); err == nil {
+		s.reached(res, m.GetResourceVersion())
+	}
 	if list, ok := obj.(*corev1.PodList); ok && isPods {
 		s.addLocal(list, list.ResourceVersion, true)
 		var merged bytes.Buffer
@@ -117,6 +131,26 @@ func (s *Source) listOnline(r *http.Request, res *resource, next http.RoundTripp
 		resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	return resp, nil
+}
+
+// detached tells whether a request that did not reach the server is answered
+// with the state that the kubelet has already, as of version: so it hears of
+// bootstrap pods that are made or deleted meanwhile. Nothing is lost by it, as
+// it goes on from that version when the server is back.
+func (s *Source) detached(r *http.Request, res *resource) (version string, ok bool) {
+	if res != s.resources[podsPath] || r.Context().Err() != nil {
+		return "", false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return res.version, res.version != ""
+}
+
+// reached takes note of how far a server was followed.
+func (s *Source) reached(res *resource, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	res.version = version
 }
 
 // addLocal puts the bootstrap pods into a list, of the server itself or of the

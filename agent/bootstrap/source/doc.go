@@ -19,6 +19,8 @@
 // had, except one that was asked for here; without a checkpoint that can be
 // trusted there is no list, rather than a short one; once a server was reached,
 // its errors are passed on and the kubelet keeps what it knows, as upstream.
+// While it cannot be reached the kubelet goes on from what it knows, and hears
+// of bootstrap pods.
 //
 // agent's wiring may import it. It imports no Kubernetes server code.
 package source

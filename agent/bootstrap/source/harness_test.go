@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,6 +39,8 @@ type apiServer struct {
 	pods    map[string]corev1.Pod
 	version int
 	down    bool
+	// away makes connections fail.
+	away atomic.Bool
 	// stale, if set, is what lists say instead: the past.
 	stale   *corev1.PodList
 	watches map[chan metav1.WatchEvent]bool
@@ -54,6 +58,20 @@ func newAPIServer(t *testing.T) *apiServer {
 	})
 	return a
 }
+
+// road leads to the server, unless it is away.
+func (a *apiServer) road(next http.RoundTripper) http.RoundTripper {
+	return roadFunc(func(r *http.Request) (*http.Response, error) {
+		if a.away.Load() {
+			return nil, syscall.ECONNREFUSED
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+type roadFunc func(*http.Request) (*http.Response, error)
+
+func (f roadFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
@@ -191,6 +209,7 @@ func newNode(t *testing.T, server *apiServer, dir string, fresh bool) *node {
 	config := &rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{
 		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 	}}
+	config.Wrap(server.road)
 	config.Wrap(n.Wrap)
 	if n.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)

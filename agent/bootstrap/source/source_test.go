@@ -266,6 +266,30 @@ func TestOnceThereWasAServerItsErrorsArePassedOn(t *testing.T) {
 	n.neverLost(t, "a")
 }
 
+// TestPodAPIWorksWhileTheServerIsAway: the server was there, and is not any
+// more; what is made and deleted meanwhile is told at once, and nothing else
+// changes.
+func TestPodAPIWorksWhileTheServerIsAway(t *testing.T) {
+	server := newAPIServer(t)
+	n := newNode(t, server, t.TempDir(), true)
+	server.say(t, "ADDED", newPod("own", "own"))
+	n.create(t, "a-node1", "a")
+	n.awaitUIDs(t, "the pods", "own", "a")
+	server.away.Store(true)
+	server.hangUp()
+	n.create(t, "b-node1", "b")
+	n.awaitUIDs(t, "the pod that was made", "own", "a", "b")
+	must(t, n.store.Remove("a"))
+	n.awaitUIDs(t, "the pod that was deleted", "own", "b")
+	n.create(t, "c-node1", "c")
+	n.awaitUIDs(t, "another pod that was made", "own", "b", "c")
+	server.say(t, "ADDED", newPod("late", "late"))
+	server.away.Store(false)
+	n.awaitUIDs(t, "what the server has done meanwhile", "own", "b", "c", "late")
+	n.neverLost(t, "own")
+	n.neverLost(t, "b")
+}
+
 func TestNextWatchTellsWhatNoneHeard(t *testing.T) {
 	server := newAPIServer(t)
 	n := newNode(t, server, t.TempDir(), true)

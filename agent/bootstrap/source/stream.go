@@ -20,8 +20,13 @@ import (
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
 )
 
-// defaultWatch is how long a watch lasts that does not say it.
-const defaultWatch = 10 * time.Minute
+const (
+	// defaultWatch is how long a watch lasts that does not say it.
+	defaultWatch = 10 * time.Minute
+	// detachedWatch is how long a watch lasts when the server is away; the
+	// next one looks for it again.
+	detachedWatch = 3 * time.Second
+)
 
 // stream is the body of a watch: what the server says, and what happens to the
 // bootstrap pods.
@@ -30,6 +35,9 @@ type stream struct {
 	res     *resource
 	version string // the last one seen
 	in      io.ReadCloser
+	// offline is closed when there is a server for the first time; nil for
+	// watches that do not wait for that.
+	offline <-chan struct{}
 	pipe    *io.PipeReader
 	out     *io.PipeWriter
 	events  *eventWriter
@@ -55,27 +63,44 @@ func (s *Source) watchOffline(r *http.Request, res *resource) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
-	w := s.newStream(r, res, info, nil)
+	w := s.newStream(r, res, info, nil, s.online)
+	return response(r, http.StatusOK, info.MediaType+";stream=watch", w, -1), nil
+}
+
+// watchDetached answers a watch while the server is away: with what happens to
+// bootstrap pods, for a while.
+func (s *Source) watchDetached(r *http.Request, res *resource) (*http.Response, error) {
+	info, err := accepted(r)
+	if err != nil {
+		return nil, err
+	}
+	w := s.newStream(r, res, info, nil, nil)
 	return response(r, http.StatusOK, info.MediaType+";stream=watch", w, -1), nil
 }
 
 // watchOnline passes a watch of the server on.
 func (s *Source) watchOnline(r *http.Request, res *resource, next http.RoundTripper) (*http.Response, error) {
 	resp, err := next.RoundTrip(r)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return resp, err
+	if err != nil {
+		if _, ok := s.detached(r, res); ok {
+			return s.watchDetached(r, res)
+		}
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return resp, nil
 	}
 	info, err := serializer(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return nil, errors.Join(err, resp.Body.Close())
 	}
-	resp.Body = s.newStream(r, res, info, resp.Body)
+	resp.Body = s.newStream(r, res, info, resp.Body, nil)
 	return resp, nil
 }
 
-func (s *Source) newStream(r *http.Request, res *resource, info runtime.SerializerInfo, in io.ReadCloser) *stream {
+func (s *Source) newStream(r *http.Request, res *resource, info runtime.SerializerInfo, in io.ReadCloser, offline <-chan struct{}) *stream {
 	w := &stream{
-		source: s, res: res, version: r.URL.Query().Get("resourceVersion"), in: in,
+		source: s, res: res, version: r.URL.Query().Get("resourceVersion"), in: in, offline: offline,
 		done: make(chan struct{}), signal: make(chan struct{}, 1),
 	}
 	w.pipe, w.out = io.Pipe()
@@ -96,6 +121,9 @@ func (s *Source) newStream(r *http.Request, res *resource, info runtime.Serializ
 	lasts := defaultWatch
 	if seconds, err := strconv.Atoi(r.URL.Query().Get("timeoutSeconds")); err == nil && seconds > 0 {
 		lasts = time.Duration(seconds) * time.Second
+	}
+	if in == nil && offline == nil {
+		lasts = min(lasts, detachedWatch)
 	}
 	go func() {
 		defer stop()
@@ -155,10 +183,6 @@ func (w *stream) pump(received <-chan serverEvent, expired bool, lasts time.Dura
 	if err := w.localPods(); err != nil {
 		return err
 	}
-	var online <-chan struct{}
-	if w.in == nil {
-		online = w.source.online
-	}
 	end := time.NewTimer(lasts)
 	defer end.Stop()
 	for {
@@ -170,7 +194,7 @@ func (w *stream) pump(received <-chan serverEvent, expired bool, lasts time.Dura
 			if w.in == nil {
 				return io.EOF
 			} // a server ends it itself
-		case <-online:
+		case <-w.offline:
 			err = errExpired
 		case <-w.signal:
 			err = w.localChanges()
@@ -260,6 +284,7 @@ func (w *stream) serverEvent(e serverEvent) error {
 	}
 	w.version = m.GetResourceVersion()
 	if kind == watch.Bookmark {
+		w.source.reached(w.res, w.version)
 		return w.events.raw(&e.WatchEvent)
 	}
 	key, err := keyOf(obj)
@@ -275,6 +300,7 @@ func (w *stream) serverEvent(e serverEvent) error {
 	} else {
 		w.source.set(w.res, key, obj)
 	}
+	w.source.reached(w.res, w.version)
 	if !pass {
 		return nil
 	}
