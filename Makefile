@@ -74,10 +74,24 @@ test-clients: build ## Run kubectl, Helm and a manager of controller-runtime in 
 	cd tests/clients && A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 15m .
 
 .PHONY: test-vm
-test-vm: build ## Boot a Debian guest (systemd, cgroup v2) and run a4s in it (as root, slow)
+test-vm: build guest ## Boot guests: a4s with systemd and cgroup v2, and all of pods as machines (as root, slow)
 	scripts/install-vm-deps.sh
 	go run ./scripts/mkimage --name docker.io/a4s/testbox:1 --go ./tests/images/testbox=/testbox --entrypoint /testbox --out bin/testbox.tar
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_VM_IMAGE=$(CURDIR)/bin/testbox.tar go test -v -count=1 -timeout 45m ./tests/vm
+	A4S_VM_GUEST=$(CURDIR)/bin/guest go test -count=1 -p 1 -timeout 20m ./agent/vm/...
+	$(MAKE) test-vmpods
+
+.PHONY: test-vmpods
+test-vmpods: build guest ## Run pods in virtual machines through the CRI and on a cluster (as root, slow)
+	scripts/install-vm-deps.sh
+	A4S_VM_PODS=1 A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 20m -skip TestCritest ./tests/vmpods
+	A4S_VM_GUEST=$(CURDIR)/bin/guest A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 15m -run TestPodsInVirtualMachines ./tests/e2e
+
+.PHONY: test-critest
+test-critest: build guest ## Run critest, the conformance tests of the CRI, against the VM runtime (as root, slow)
+	scripts/install-vm-deps.sh
+	cd tests/critest && go test -c -o $(CURDIR)/bin/critest sigs.k8s.io/cri-tools/cmd/critest
+	A4S_VM_PODS=1 A4S_BINARY=$(CURDIR)/bin/a4s A4S_CRITEST=$(CURDIR)/bin/critest go test -v -count=1 -timeout 40m -run TestCritest ./tests/vmpods
 
 .PHONY: bench
 bench: build ## Run the benchmarks behind the claims in the documentation

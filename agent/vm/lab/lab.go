@@ -56,9 +56,15 @@ type Guest struct{ Kernel, Initrd string }
 // built is made once for the tests of a process.
 var built = sync.OnceValues(build)
 
+// Wanted is the variable that turns on tests which boot guests.
+const Wanted = "A4S_VM_GUEST"
+
 // New returns the guest, or skips the test.
 func New(t testing.TB) Guest {
 	t.Helper()
+	if os.Getenv(Wanted) == "" {
+		t.Skipf("boots a guest: run it with `make test-vm`, or set %s", Wanted)
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for virtual machines")
 	}

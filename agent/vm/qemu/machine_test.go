@@ -226,6 +226,9 @@ func bootSector() []byte {
 }
 
 func TestFirmwareBootsTheFirstDisk(t *testing.T) {
+	if os.Getenv(lab.Wanted) == "" {
+		t.Skipf("boots a machine: run it with `make test-vm`, or set %s", lab.Wanted)
+	}
 	if _, err := exec.LookPath(DefaultBinary); err != nil {
 		t.Skip("needs QEMU (scripts/install-vm-deps.sh): ", err)
 	}
