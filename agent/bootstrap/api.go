@@ -223,7 +223,7 @@ func (a *API) delete(ctx context.Context, uid string) (*store.Entry, error) {
 	if e.Doubt {
 		// The server may have taken it without an answer that reached us.
 		switch pod, err := a.Lookup(ctx, e.Key()); {
-		case err == nil && isOf(pod, e):
+		case err == nil && e.Is(pod):
 			if e, err = a.Store.MarkPersisted(e.Pod.UID, pod.UID, pod.ResourceVersion); err != nil {
 				return nil, err
 			}
@@ -245,17 +245,12 @@ func (a *API) delete(ctx context.Context, uid string) (*store.Entry, error) {
 	return e, nil
 }
 
-// isOf tells whether a pod of the server is that of the entry.
-func isOf(pod *corev1.Pod, e *store.Entry) bool {
-	return pod.UID == e.Pod.UID || e.ServerUID != "" && pod.UID == e.ServerUID || pod.Annotations[bootstrapapi.UIDAnnotation] == string(e.Pod.UID)
-}
-
 // forget removes the record of a pod that the server had and has no more.
 func (a *API) forget(ctx context.Context, e *store.Entry) (*store.Entry, error) {
 	uid := string(e.ServerUID)
 	pod, err := a.Lookup(ctx, e.Key())
 	switch {
-	case apierrors.IsNotFound(err), err == nil && !isOf(pod, e):
+	case apierrors.IsNotFound(err), err == nil && !e.Is(pod):
 		if err := a.Store.Remove(e.Pod.UID); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, err
 		}

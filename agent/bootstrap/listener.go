@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/peercred"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -77,29 +77,9 @@ type peer struct {
 
 // withPeer asks the kernel who connected.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	p := peer{err: errors.New("not a unix socket")}
-	if conn, ok := c.(*net.UnixConn); ok {
-		p.uid, p.err = peerUID(conn)
-	}
+	var p peer
+	p.uid, p.err = peercred.UID(c)
 	return context.WithValue(ctx, peerKey{}, p)
-}
-
-func peerUID(conn *net.UnixConn) (uint32, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return 0, err
-	}
-	if credErr != nil {
-		return 0, credErr
-	}
-	return cred.Uid, nil
 }
 
 // allowed tells whether the request comes from root or from the own user.

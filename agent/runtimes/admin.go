@@ -13,11 +13,11 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/noderuntime"
+	"github.com/a4s-io/a4s/internal/peercred"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -260,17 +260,6 @@ func (l rootOnly) Accept() (net.Conn, error) {
 }
 
 func isRoot(conn net.Conn) bool {
-	socket, ok := conn.(*net.UnixConn)
-	if !ok {
-		return false
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var peer *unix.Ucred
-	if controlErr := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); controlErr != nil || err != nil {
-		return false
-	}
-	return peer.Uid == 0
+	uid, err := peercred.UID(conn)
+	return err == nil && uid == 0
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
-	"github.com/a4s-io/a4s/internal/bootstrapapi"
 )
 
 // offlineVersion is the resource version of what no server said. A watch from
@@ -168,7 +167,7 @@ func (s *Source) addLocal(list *corev1.PodList, version string, fromServer bool)
 		if fromServer {
 			pass = s.observe(watch.Added, pod)
 		} else if e, ok := s.Store.ByKey(store.Key(pod)); ok {
-			pass = isOf(pod, e)
+			pass = e.Is(pod)
 		}
 		if pass {
 			listed[store.Key(pod)] = true
@@ -206,12 +205,6 @@ func asOfServer(pod *corev1.Pod, version string) *corev1.Pod {
 	return pod
 }
 
-// isOf tells whether a pod of the server is that of the entry.
-func isOf(pod *corev1.Pod, e *store.Entry) bool {
-	return pod.UID == e.Pod.UID || e.ServerUID != "" && pod.UID == e.ServerUID ||
-		pod.Annotations[bootstrapapi.UIDAnnotation] == string(e.Pod.UID)
-}
-
 // observe takes note of what the server says of a pod and reports whether the
 // kubelet is to hear it.
 func (s *Source) observe(event watch.EventType, pod *corev1.Pod) bool {
@@ -220,7 +213,7 @@ func (s *Source) observe(event watch.EventType, pod *corev1.Pod) bool {
 		return true
 	}
 	log := s.Log.WithFields(logrus.Fields{"pod": e.Key().String(), "uid": string(e.Pod.UID)})
-	same := isOf(pod, e)
+	same := e.Is(pod)
 	switch {
 	case event == watch.Deleted && e.State == store.Local:
 		log.Info("ignored the deletion of a bootstrap pod that the API server does not have yet")

@@ -257,7 +257,7 @@ func (w *stream) tell(c store.Change) error {
 	case c.Removed, !ok, e.State == store.Seen, e.Pod.UID != c.Entry.Pod.UID:
 		return nil
 	}
-	if live := s.Live(e.Key()); e.State == store.Persisted && live != nil && isOf(live, e) {
+	if live := s.Live(e.Key()); e.State == store.Persisted && live != nil && e.Is(live) {
 		return nil // in the checkpoint, from before this process
 	}
 	return w.events.object(string(watch.Modified), asOfServer(e.Pod, w.version))

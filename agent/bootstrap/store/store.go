@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/a4s-io/a4s/internal/bootstrapapi"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -61,6 +62,12 @@ type Entry struct {
 
 // Key returns namespace and name.
 func (e *Entry) Key() types.NamespacedName { return Key(e.Pod) }
+
+// Is tells whether a pod of the server is this one.
+func (e *Entry) Is(pod *corev1.Pod) bool {
+	return pod.UID == e.Pod.UID || e.ServerUID != "" && pod.UID == e.ServerUID ||
+		pod.Annotations[bootstrapapi.UIDAnnotation] == string(e.Pod.UID)
+}
 
 // Key returns the namespace and name of a pod.
 func Key(pod *corev1.Pod) types.NamespacedName {
