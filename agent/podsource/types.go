@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/a4s-io/a4s/internal/bootstrapapi"
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -22,11 +24,12 @@ import (
 // handler can never change, only its annotation can.
 const classAge = time.Minute
 
-// Annotations of pods that nobody placed here and that are not refused.
-const (
-	sourceKey = "kubernetes.io/config.source"
-	mirrorKey = "kubernetes.io/config.mirror"
-)
+// fromBootstrap tells whether a pod came from the bootstrap API: nobody placed
+// it here, and it is not refused. Those of tenants are not, whatever they say.
+func fromBootstrap(pod *corev1.Pod) bool {
+	tenant, _ := space.SplitNamespace(pod.Namespace)
+	return bootstrapapi.IsBootstrap(pod) && space.IsSystem(tenant)
+}
 
 // WorkloadOptions say how to decide on the types of pods.
 type WorkloadOptions struct {
@@ -76,7 +79,7 @@ func NewWorkloads(ctx context.Context, o WorkloadOptions) *Workloads {
 
 // show prepares a pod for the kubelet. hold is true if it must not see it.
 func (w *Workloads) show(ctx context.Context, pod *corev1.Pod) (changed, hold bool, err error) {
-	if _, mirror := pod.Annotations[mirrorKey]; mirror {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false, false, nil // it is never run
 	}
 	w.mu.Lock()
@@ -153,7 +156,7 @@ func (w *Workloads) judge(ctx context.Context, pod *corev1.Pod) (*verdict, error
 // typeOf returns the type and the class, or what is wrong with the pod.
 func (w *Workloads) typeOf(ctx context.Context, pod *corev1.Pod) (t workload.Type, class *nodev1.RuntimeClass, problem string, err error) {
 	if name := pod.Spec.RuntimeClassName; name != nil {
-		if _, own := pod.Annotations[sourceKey]; own {
+		if fromBootstrap(pod) {
 			return w.bootstrapType(ctx, pod)
 		}
 		class, err = w.classes.get(ctx, *name)
@@ -194,7 +197,7 @@ func (w *Workloads) bootstrapType(ctx context.Context, pod *corev1.Pod) (t workl
 // untouched reports whether no kubelet has begun to run the pod. A kubelet's
 // first word about a pod is when it took it.
 func untouched(pod *corev1.Pod) bool {
-	if _, own := pod.Annotations[sourceKey]; own {
+	if fromBootstrap(pod) {
 		return false // from the bootstrap API: it may have run for long
 	}
 	s := &pod.Status

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/a4s-io/a4s/internal/bootstrapapi"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -148,23 +149,31 @@ func TestNewPodsThatCannotRunAreRefused(t *testing.T) {
 	taken := typed("default", "taken", "vm", "")
 	taken.Status.StartTime = &metav1.Time{Time: time.Now()}
 	mirror := typed("default", "mirror", "vm", "")
-	mirror.Annotations = map[string]string{mirrorKey: "x"}
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	bootstrap := typed("default", "bootstrap", "vm", "")
-	bootstrap.Annotations = map[string]string{sourceKey: "kubelet-api"}
+	bootstrap.Annotations = map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source}
 	leaving := typed("default", "leaving", "vm", "")
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	nonsense := typed("default", "ran-as-something", "", "unikernel")
 	nonsense.Status.Phase = corev1.PodRunning
 	kept := []*corev1.Pod{typed("default", "container", "", ""), running, taken, mirror, bootstrap, leaving, nonsense}
-	refused := map[string]struct {
+	type refusal struct {
 		pod     *corev1.Pod
 		message string
-	}{
+	}
+	refused := map[string]refusal{
 		"vm":            {typed("default.t1", "vm", "vm", ""), "no ready vm runtime (test)"},
 		"unknown":       {typed("default", "unknown", "", "unikernel"), `unknown workload type "unikernel": want container or vm`},
 		"contradiction": {typed("default", "contradiction", "vm", "container"), `runtime class "vm" runs "vm"`},
 		"no class":      {typed("default", "no-class", "gone", ""), `there is no runtime class "gone"`},
 	}
+	// What looks like one from the bootstrap API, and is of a tenant.
+	posing := typed("default.t1", "posing", "vm", "")
+	posing.Annotations = map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source}
+	refused["posing"] = refusal{posing, "no ready vm runtime (test)"}
+	other := typed("default", "other-source", "vm", "")
+	other.Annotations = map[string]string{bootstrapapi.SourceAnnotation: "api"}
+	refused["other source"] = refusal{other, "no ready vm runtime (test)"}
 	all := append([]*corev1.Pod{}, kept...)
 	for _, r := range refused {
 		all = append(all, r.pod)
@@ -193,9 +202,13 @@ func TestNewPodsThatCannotRunAreRefused(t *testing.T) {
 		t.Errorf("%d writes of a status for %d refused pods", n, len(refused))
 	}
 	events, err := client.CoreV1().Events("default.t1").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(events.Items) != 1 || events.Items[0].Type != corev1.EventTypeWarning || events.Items[0].Reason != Reason ||
-		events.Items[0].InvolvedObject.UID != "vm" || !strings.Contains(events.Items[0].Message, "no ready vm runtime") {
-		t.Errorf("events %+v, %v", events, err)
+	if err != nil || len(events.Items) != 2 {
+		t.Fatalf("events %+v, %v", events, err)
+	}
+	for _, e := range events.Items {
+		if e.Type != corev1.EventTypeWarning || e.Reason != Reason || !strings.HasPrefix(e.Name, string(e.InvolvedObject.UID)+".") || !strings.Contains(e.Message, "no ready vm runtime") {
+			t.Errorf("event %+v", e)
+		}
 	}
 }
 
@@ -246,7 +259,7 @@ func TestClassThatCannotBeReadIsAnError(t *testing.T) {
 	}
 	// Without a server there are pods from the bootstrap API only.
 	bootstrap := typed("default", "bootstrap", "vm", "")
-	bootstrap.Annotations = map[string]string{sourceKey: "kubelet-api"}
+	bootstrap.Annotations = map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source}
 	list := podList(bootstrap)
 	if _, err := (pods{workloads: w}).project(t.Context(), list); err != nil || list.Items[0].Annotations[workload.Annotation] != "vm" {
 		t.Errorf("the pod from the bootstrap API has the annotations %v, %v", list.Items[0].Annotations, err)
