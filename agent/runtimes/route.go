@@ -3,6 +3,7 @@ package runtimes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -77,7 +78,8 @@ func (m *Mux) owner(c *call, t thing, wanted []byte) (*service, error) {
 	if len(c.all) == 1 {
 		return c.all[0], nil
 	}
-	if s := m.owners.of(wanted); s != nil {
+	// A list that was on its way when its runtime was removed can have named it.
+	if s := m.owners.of(wanted); s != nil && slices.Contains(c.all, s) {
 		return s, nil
 	}
 	found := make([]bool, len(c.all))

@@ -125,6 +125,11 @@ func TestCallsGoToTheOwner(t *testing.T) {
 	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "no container none") || !slices.Contains(c.calls(), "ContainerStatus none") {
 		t.Errorf("a container that nobody has: %v", err)
 	}
+	// So it is for what a list named that was on its way when its runtime was removed.
+	k.mux.owners.set([]byte("late"), &service{Runtime: Runtime{Name: "removed"}, down: make(chan struct{})})
+	if _, err := k.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "late"}); status.Code(err) != codes.NotFound {
+		t.Errorf("a container of a runtime that was removed: %v", err)
+	}
 	// While one cannot be asked, nothing is nobody's.
 	v.server.Stop()
 	k.awaitState(t, "qemu", corev1.ConditionUnknown, ReasonUnreachable)
