@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,7 @@ const (
 // server is what a pod passes through, without the rest of an API server:
 // upstream's plugin in ours, and the storage's hook.
 type server struct {
+	client *fake.Clientset
 	pods   *Pods
 	plugin *plugin
 }
@@ -49,7 +51,7 @@ func newServer(t *testing.T, existing ...*corev1.Pod) *server {
 		}
 	}
 	f := informers.NewSharedInformerFactory(client, 0)
-	s := &server{pods: New()}
+	s := &server{client: client, pods: New()}
 	s.pods.know(f.Core().V1().Pods())
 	upstream := noderestriction.NewPlugin(nodeidentifier.NewDefaultNodeIdentifier())
 	upstream.InspectFeatureGates(utilfeature.DefaultFeatureGate)
@@ -306,6 +308,43 @@ func TestOneUIDOnce(t *testing.T) {
 	last.pod.Annotations[bootstrapapi.UIDAnnotation] = otherUID
 	if err := s.send(t, last).begun; err != nil {
 		t.Errorf("after a pod that was only tried: %v", err)
+	}
+}
+
+// TestDeletedPodsAreForgotten: what is remembered of UIDs does not grow with
+// the pods that come and go.
+func TestDeletedPodsAreForgotten(t *testing.T) {
+	s := newServer(t)
+	for _, id := range []types.UID{uid, otherUID} {
+		if err := s.pods.take(id, "kube-system", string(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pods.settle(uid, "kube-system", uid, true) // the other one is being stored
+	pods := s.client.CoreV1().Pods("kube-system")
+	for _, id := range []types.UID{uid, otherUID} {
+		if _, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: string(id), UID: id}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []types.UID{otherUID, uid} {
+		if err := pods.Delete(t.Context(), string(id), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := func(id types.UID) bool {
+		s.pods.mu.Lock()
+		defer s.pods.mu.Unlock()
+		_, ok := s.pods.taken[id]
+		return ok
+	}
+	for deadline := time.Now().Add(10 * time.Second); known(uid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a deleted pod is remembered")
+		}
+	}
+	if !known(otherUID) {
+		t.Error("a pod that is being stored is forgotten")
 	}
 }
 

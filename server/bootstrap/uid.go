@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/apis/core"
 	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
 
@@ -50,6 +52,25 @@ func (p *Pods) know(pods coreinformers.PodInformer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lister, p.synced = pods.Lister(), pods.Informer().HasSynced
+	// One that was deleted before another was stored would be kept for ever.
+	// The error is that of an informer that has stopped.
+	_, _ = pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: p.forget})
+}
+
+// forget ends what is known of the UID of a pod that is gone.
+func (p *Pods) forget(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken[pod.UID].stored {
+		delete(p.taken, pod.UID)
+	}
 }
 
 // Store extends upstream's storage of the core group, by path.
