@@ -6,5 +6,5 @@
 // decided where it is accepted, by the node (agent/bootstrap) and once more by
 // the server, which believes no node.
 //
-// agent/bootstrap, server and cmd may import it. It imports API types only.
+// agent, server and cmd may import it. It imports API types only.
 package bootstrapapi
