@@ -23,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/capabilities"
 
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
+	"github.com/a4s-io/a4s/internal/workload"
 )
 
 var podKind = schema.GroupKind{Kind: "Pod"}
@@ -160,6 +161,11 @@ func (c *Checker) refuse(pod *corev1.Pod) field.ErrorList {
 	}
 	if source, ok := pod.Annotations[bootstrapapi.SourceAnnotation]; ok && source != bootstrapapi.Source {
 		errs = append(errs, field.Invalid(meta.Child("annotations").Key(bootstrapapi.SourceAnnotation), source, "is set by the node"))
+	}
+	if value, ok := pod.Annotations[workload.Annotation]; ok {
+		if _, err := workload.Parse(value); err != nil {
+			errs = append(errs, field.Invalid(meta.Child("annotations").Key(workload.Annotation), value, err.Error()))
+		}
 	}
 	if name := cmp.Or(pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount); name != "" && name != "default" {
 		errs = append(errs, field.Invalid(spec.Child("serviceAccountName"), name, errNeedsServer.Error()))

@@ -111,6 +111,7 @@ func TestRefusalsNameTheField(t *testing.T) {
 		"a resource version":        {meta(`"resourceVersion":"5"`), "metadata.resourceVersion"},
 		"a mirror":                  {meta(`"annotations":{"kubernetes.io/config.mirror":"x"}`), "metadata.annotations[kubernetes.io/config.mirror]"},
 		"a UID of one's own choice": {meta(`"annotations":{"a4s.io/bootstrap-uid":"x"}`), "metadata.annotations[a4s.io/bootstrap-uid]"},
+		"an unknown workload type":  {meta(`"annotations":{"a4s.io/workload-type":"unikernel"}`), "metadata.annotations[a4s.io/workload-type]"},
 		"another source":            {meta(`"annotations":{"kubernetes.io/config.source":"file"}`), "metadata.annotations[kubernetes.io/config.source]"},
 		"a service account":         {spec(`"serviceAccountName":"robot"`), "spec.serviceAccountName"},
 		"its old name":              {spec(`"serviceAccount":"robot"`), "spec.serviceAccountName"},
