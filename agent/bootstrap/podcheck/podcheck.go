@@ -176,6 +176,11 @@ func (c *Checker) refuse(pod *corev1.Pod) field.ErrorList {
 	if _, ok := builtInPriorities[pod.Spec.PriorityClassName]; pod.Spec.PriorityClassName != "" && !ok {
 		errs = append(errs, field.Invalid(spec.Child("priorityClassName"), pod.Spec.PriorityClassName, errNeedsServer.Error()))
 	}
+	// Any server forbids it, so it would be offered in vain.
+	if p := pod.Spec.Priority; p != nil && *p != builtInPriorities[pod.Spec.PriorityClassName] {
+		errs = append(errs, field.Invalid(spec.Child("priority"), *p, "is that of the priority class"))
+	}
+	server(len(pod.Spec.Overhead) > 0, spec.Child("overhead"))
 	server(pod.Spec.RuntimeClassName != nil, spec.Child("runtimeClassName"))
 	server(len(pod.Spec.SchedulingGates) > 0, spec.Child("schedulingGates"))
 	return errs

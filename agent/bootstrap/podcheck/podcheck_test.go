@@ -127,6 +127,9 @@ func TestRefusalsNameTheField(t *testing.T) {
 		"a runtime class":      {spec(`"runtimeClassName":"vm"`), "spec.runtimeClassName"},
 		"a scheduling gate":    {spec(`"schedulingGates":[{"name":"example.com/g"}]`), "spec.schedulingGates"},
 		"a priority class":     {spec(`"priorityClassName":"mine"`), "spec.priorityClassName"},
+		"a priority":           {spec(`"priority":5`), "spec.priority"},
+		"another priority":     {spec(`"priority":5,"priorityClassName":"system-node-critical"`), "spec.priority"},
+		"an overhead":          {spec(`"overhead":{"cpu":"1"}`), "spec.overhead"},
 		"what upstream checks": {spec(`"restartPolicy":"Sometimes"`), "spec.restartPolicy"},
 	} {
 		t.Run(name, func(t *testing.T) {
