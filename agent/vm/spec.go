@@ -165,7 +165,7 @@ func userOf(sc *runtimeapi.LinuxContainerSecurityContext, image string) (guest.U
 // capabilitiesOf returns those of the bounding set and the ambient ones.
 func capabilitiesOf(sc *runtimeapi.LinuxContainerSecurityContext) (all, ambient []string, err error) {
 	if sc.GetPrivileged() {
-		return cap.Known(), nil, nil
+		return slices.Clone(cap.Known()), nil, nil
 	}
 	set := defaultCapabilities()
 	c := sc.GetCapabilities()
@@ -182,7 +182,7 @@ func capabilitiesOf(sc *runtimeapi.LinuxContainerSecurityContext) (all, ambient 
 	}
 	// "ALL" first, single names are exceptions from it.
 	if addAll {
-		set = cap.Known()
+		set = slices.Clone(cap.Known()) // not the one that there is, which is changed below
 	}
 	if dropAll {
 		set = nil

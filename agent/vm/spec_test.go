@@ -83,6 +83,10 @@ func TestCapabilities(t *testing.T) {
 	if set, _, err = capabilitiesOf(of([]string{"ALL"}, []string{"SYS_ADMIN"}, nil)); err != nil || slices.Contains(set, "CAP_SYS_ADMIN") || !slices.Contains(set, "CAP_SYS_PTRACE") {
 		t.Errorf("all but one: %v, %v", set, err)
 	}
+	// One container's exceptions are not those of the next one.
+	if set, _, err = capabilitiesOf(of([]string{"SYS_ADMIN"}, nil, nil)); err != nil || !slices.Contains(set, "CAP_SYS_ADMIN") {
+		t.Errorf("one that another container does not have: %v, %v", set, err)
+	}
 	if _, _, err = capabilitiesOf(of([]string{"FLY"}, nil, nil)); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("unknown capability: %v", err)
 	}
