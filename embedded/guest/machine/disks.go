@@ -71,10 +71,26 @@ func mountDisk(ctx context.Context, d protocol.Disk, target string) error {
 		return err
 	}
 	m := mount{dev, target, fsType, flags, data}
-	if err := m.do(); err != nil {
+	if err := whenOpen(ctx, m.do); err != nil {
 		return fmt.Errorf("disk %s: %w", d.Serial, err)
 	}
 	return nil
+}
+
+// openTimeout is how long a disk that is there may take until it can be opened.
+const openTimeout = 10 * time.Second
+
+// whenOpen calls f again while the disk cannot be opened: the kernel shows a
+// disk that is being plugged in shortly before that.
+func whenOpen(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	for {
+		err := f()
+		if !errors.Is(err, unix.ENXIO) || pause(ctx, pollEvery) != nil {
+			return err
+		}
+	}
 }
 
 var mountFlags = map[string]uintptr{
