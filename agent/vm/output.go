@@ -42,6 +42,18 @@ func (o *output) open(log *crilog.Log) {
 // keep takes a piece of output. It never fails: a log that cannot be written,
 // on a full disk, must not stop the container.
 func (o *output) keep(piece guest.Output) error {
+	// Without the lock: who is attached and does not read makes the container
+	// wait, but not its end.
+	for a, w := range o.write(piece) {
+		if _, err := w.Write(piece.Data); err != nil {
+			o.detach(a)
+		}
+	}
+	return nil
+}
+
+// write writes a piece to the log and returns who else is to have it.
+func (o *output) write(piece guest.Output) map[*attached]io.Writer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	stream := o.streams[piece.Stream]
@@ -51,17 +63,23 @@ func (o *output) keep(piece guest.Output) error {
 	if _, err := stream.Write(piece.Data); err != nil && o.failed == nil {
 		o.failed = err
 	}
+	to := map[*attached]io.Writer{}
 	for a := range o.attached {
-		w := a.writers[piece.Stream]
-		if w == nil {
-			continue
-		}
-		if _, err := w.Write(piece.Data); err != nil {
-			delete(o.attached, a)
-			close(a.gone)
+		if w := a.writers[piece.Stream]; w != nil {
+			to[a] = w
 		}
 	}
-	return nil
+	return to
+}
+
+// detach lets go of who is attached, unless that was done meanwhile.
+func (o *output) detach(a *attached) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, there := o.attached[a]; there {
+		delete(o.attached, a)
+		close(a.gone)
+	}
 }
 
 // attach copies what the container writes from now on, until it ends or ctx

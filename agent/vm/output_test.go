@@ -76,3 +76,44 @@ func TestOutputGoesToLogAndWhoIsAttached(t *testing.T) {
 		t.Errorf("log, %v:\n%s", err, data)
 	}
 }
+
+// stuck is a client that does not read.
+type stuck struct{ writing, until chan struct{} }
+
+func (s stuck) Write(p []byte) (int, error) {
+	close(s.writing)
+	<-s.until
+	return 0, errors.New("gone")
+}
+
+func TestAttachedThatDoesNotReadDelaysNoEnd(t *testing.T) {
+	var o output
+	o.open(crilog.Discard())
+	s := stuck{make(chan struct{}), make(chan struct{})}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		o.attach(t.Context(), s, nil)
+	}()
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		for there := false; !there; {
+			if err := o.keep(guest.Output{Stream: fdStdout, Data: []byte("x")}); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-s.writing:
+				there = true
+			default:
+			}
+		}
+	}()
+	<-s.writing
+	if err := o.close(); err != nil {
+		t.Error(err)
+	}
+	<-left // its connection is closed then, which ends the write
+	close(s.until)
+	<-kept
+}
