@@ -32,15 +32,32 @@ func Conditions(states []noderuntime.State) []corev1.NodeCondition {
 		for _, s := range of {
 			lines = append(lines, describe(s))
 		}
+		speaks := decisive(of)
 		out = append(out, corev1.NodeCondition{
 			Type:               t.Condition(),
-			Status:             of[0].Ready,
-			Reason:             of[0].Reason,
+			Status:             speaks.Ready,
+			Reason:             speaks.Reason,
 			Message:            strings.Join(lines, "; "),
-			LastTransitionTime: metav1.NewTime(of[0].Since),
+			LastTransitionTime: metav1.NewTime(speaks.Since),
 		})
 	}
 	return out
+}
+
+// decisive returns the state that is that of a type, from those of its
+// runtimes: of the first, which is the default, and of the primary runtime if
+// that is another one, since it runs what all pods of the node depend on.
+func decisive(of []noderuntime.State) noderuntime.State {
+	first := of[0]
+	i := slices.IndexFunc(of, func(s noderuntime.State) bool { return s.Primary })
+	if i <= 0 || first.Ready != corev1.ConditionTrue {
+		return first
+	}
+	primary := of[i]
+	if primary.Ready == corev1.ConditionTrue && primary.Since.Before(first.Since) {
+		primary.Since = first.Since // since when both are
+	}
+	return primary
 }
 
 func describe(s noderuntime.State) string {

@@ -78,6 +78,38 @@ func conditionOf(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeConditi
 	return nil
 }
 
+func TestTheDefaultAndThePrimaryDecide(t *testing.T) {
+	early, late := epoch, epoch.Add(time.Minute)
+	usual := func(ready corev1.ConditionStatus, since time.Time) noderuntime.State {
+		return noderuntime.State{Name: "usual", Type: workload.Container, Ready: ready, Reason: "usual", Since: since}
+	}
+	main := func(ready corev1.ConditionStatus, since time.Time) noderuntime.State {
+		s := containerd(ready, since)
+		s.Reason = "main"
+		return s
+	}
+	for name, tc := range map[string]struct {
+		states []noderuntime.State
+		ready  corev1.ConditionStatus
+		reason string
+		since  time.Time
+	}{
+		"both are ready":                  {[]noderuntime.State{usual("True", early), main("True", late)}, "True", "main", late},
+		"both are, the default became so": {[]noderuntime.State{usual("True", late), main("True", early)}, "True", "main", late},
+		"the primary is away":             {[]noderuntime.State{usual("True", late), main("Unknown", early)}, "Unknown", "main", early},
+		"the default is not ready":        {[]noderuntime.State{usual("False", late), main("True", early)}, "False", "usual", late},
+		"neither is":                      {[]noderuntime.State{usual("False", late), main("Unknown", early)}, "False", "usual", late},
+		"the primary is the default":      {[]noderuntime.State{main("True", early), usual("False", late)}, "True", "main", early},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Conditions(append(tc.states, vms("True", epoch)))
+			if c := got[0]; len(got) != 2 || c.Type != workload.ContainerRuntimeReady || c.Status != tc.ready || c.Reason != tc.reason || !c.LastTransitionTime.Time.Equal(tc.since) {
+				t.Errorf("%+v, want %s since %s because of %s", got, tc.ready, tc.since, tc.reason)
+			}
+		})
+	}
+}
+
 func TestPatches(t *testing.T) {
 	node := kubelets()
 	at := epoch
