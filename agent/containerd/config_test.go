@@ -147,16 +147,3 @@ func TestChildEnv(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
-
-func TestTail(t *testing.T) {
-	var last tail
-	for _, chunk := range []string{"1\n2\n3", "3\n4\n5\n6\n", "unfinished", strings.Repeat("x", 5000)} {
-		if n, err := last.Write([]byte(chunk)); n != len(chunk) || err != nil {
-			t.Fatalf("Write = %d, %v", n, err)
-		}
-	}
-	want := "4\n5\n6\nunfinished" + strings.Repeat("x", tailLine-len("unfinished"))
-	if got := last.String(); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
