@@ -1,6 +1,7 @@
 package atomicfile
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,14 @@ import (
 // umask is. The directory must exist.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	return WriteGroup(path, data, mode, -1)
+}
+
+// Update is Write, unless the file has that content already.
+func Update(path string, data []byte, mode fs.FileMode) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return Write(path, data, mode)
 }
 
 // WriteGroup is Write with the numeric group that will own the file; -1 means

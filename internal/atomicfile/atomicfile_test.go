@@ -44,3 +44,28 @@ func TestFailedWriteLeavesNothingBehind(t *testing.T) {
 		t.Fatalf("left behind: %v, %v", entries, err)
 	}
 }
+
+func TestUpdateLeavesWhatIsRightAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	inode := func() os.FileInfo {
+		t.Helper()
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	if err := Update(path, []byte("a"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	first := inode()
+	if err := Update(path, []byte("a"), 0o644); err != nil || !os.SameFile(first, inode()) {
+		t.Errorf("the same content made another file: %v", err)
+	}
+	if err := Update(path, []byte("b"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "b" {
+		t.Errorf("content %q, %v", data, err)
+	}
+}

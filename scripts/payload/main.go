@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/a4s-io/a4s/embedded/payload/format"
+	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/ociarchive"
 )
 
@@ -73,10 +73,10 @@ func run(ctx context.Context) error {
 	}
 	// The manifest last: with an archive of another build it is refused at
 	// run time, never mistaken for a match.
-	if err := replace(filepath.Join(outDir, format.ArchiveName), archive); err != nil {
+	if err := atomicfile.Update(filepath.Join(outDir, format.ArchiveName), archive, 0o644); err != nil {
 		return err
 	}
-	if err := replace(filepath.Join(outDir, format.ManifestName), manifest); err != nil {
+	if err := atomicfile.Update(filepath.Join(outDir, format.ManifestName), manifest, 0o644); err != nil {
 		return err
 	}
 	report(files, archive)
@@ -201,21 +201,6 @@ func (b builder) files() ([]format.File, error) {
 		files = append(files, format.File{Path: name, Data: data})
 	}
 	return files, nil
-}
-
-// replace writes the file if its content is another one.
-func replace(name string, data []byte) error {
-	old, err := os.ReadFile(name)
-	if err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if err := os.WriteFile(name+".tmp", data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".tmp", name)
 }
 
 func report(files []format.File, archive []byte) {

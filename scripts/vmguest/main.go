@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/a4s-io/a4s/embedded/guest/initrd"
+	"github.com/a4s-io/a4s/internal/atomicfile"
 )
 
 // wanted are the modules that a guest needs. Those that the kernel has built in
@@ -92,7 +92,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	for name, content := range map[string][]byte{"vmlinuz": data, "initrd.img": image.Bytes()} {
-		if err := replace(filepath.Join(*out, name), content); err != nil {
+		if err := atomicfile.Update(filepath.Join(*out, name), content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -153,19 +153,4 @@ func one(patterns ...string) (string, error) {
 		return "", fmt.Errorf("%d files are %s, want one", len(all), strings.Join(patterns, " or "))
 	}
 	return all[0], nil
-}
-
-// replace writes the file if its content is another one.
-func replace(name string, data []byte) error {
-	old, err := os.ReadFile(name)
-	if err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if err := os.WriteFile(name+".tmp", data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".tmp", name)
 }
