@@ -152,7 +152,7 @@ func (s *service) startDiskMachine(ctx context.Context, c *container) error {
 	if err != nil {
 		return fmt.Errorf("the pod's network: %w", err)
 	}
-	group, err := cgroup(&record)
+	group, err := s.cgroup(&record)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,12 @@ func dialer(dir, socket string) guest.Dialer {
 
 // cgroup is where the processes of a pod's machine belong; nil if the pod has
 // no control group.
-func cgroup(r *sandboxRecord) (*process.Cgroup, error) {
+func (s *service) cgroup(r *sandboxRecord) (*process.Cgroup, error) {
+	return cgroupOf(r, exceedsPod(r.Config.P.GetLinux(), r.Size.MemoryMB, s.choice.Accelerator))
+}
+
+// cgroupOf is the control group of a machine in that of its pod, or outside.
+func cgroupOf(r *sandboxRecord, outside bool) (*process.Cgroup, error) {
 	linux := r.Config.P.GetLinux()
 	parent := linux.GetCgroupParent()
 	if parent == "" {
@@ -94,14 +99,17 @@ func cgroup(r *sandboxRecord) (*process.Cgroup, error) {
 	}
 	// The kubelet names a slice if systemd manages control groups.
 	systemd := strings.HasSuffix(parent, ".slice")
-	if limitedWithoutOverhead(linux) {
-		// The limit is that of the guest's memory; here QEMU would exceed it.
-		parent = outsideParent
-		if systemd {
-			parent = outsideSlice
-		}
+	if !outside {
+		return process.NewCgroup(parent, r.ID, systemd, process.Limits{})
 	}
-	return process.NewCgroup(parent, r.ID, systemd)
+	// The pod's memory limit is that of its containers, which QEMU would
+	// exceed. What they may use of the CPUs holds for it, too.
+	parent = outsideParent
+	if systemd {
+		parent = outsideSlice
+	}
+	quota, period := cpuQuota(linux)
+	return process.NewCgroup(parent, r.ID, systemd, process.Limits{CPUQuota: quota, CPUPeriod: period})
 }
 
 // boot starts the machine of a pod with the carried guest, and returns when
@@ -109,7 +117,7 @@ func cgroup(r *sandboxRecord) (*process.Cgroup, error) {
 func (s *service) boot(ctx context.Context, r *sandboxRecord, att *network.Attachment) (_ *machine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
-	group, err := cgroup(r)
+	group, err := s.cgroup(r)
 	if err != nil {
 		return nil, err
 	}
@@ -237,10 +245,14 @@ func (s *service) destroy(r *sandboxRecord, m *machine) error {
 		errs = append(errs, err)
 	}
 	errs = append(errs, killIn(dir), shares.Close(dir), s.network.Teardown(ctx, r.ID))
-	if group, err := cgroup(r); err != nil {
-		errs = append(errs, err)
-	} else if group != nil {
-		errs = append(errs, group.Remove())
+	// Where it was may have been decided by another release, or for another
+	// accelerator.
+	for _, outside := range []bool{false, true} {
+		if group, err := cgroupOf(r, outside); err != nil {
+			errs = append(errs, err)
+		} else if group != nil {
+			errs = append(errs, group.Remove())
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -47,11 +47,7 @@ func sizeOf(linux *runtimeapi.LinuxPodSandboxConfig, accelerator qemu.Accelerato
 	if limit := megabytes(r.GetMemoryLimitInBytes()); limit > 0 {
 		memory = limit + guestMemoryMB
 		if overhead := megabytes(linux.GetOverhead().GetMemoryLimitInBytes()); overhead > 0 {
-			taken := qemuMemoryMB
-			if accelerator != qemu.KVM {
-				taken += qemu.TranslationCache(memory)
-			}
-			memory = min(memory, limit+overhead-taken)
+			memory = min(memory, limit+overhead-besides(memory, accelerator))
 		}
 	}
 	return size{
@@ -63,8 +59,32 @@ func sizeOf(linux *runtimeapi.LinuxPodSandboxConfig, accelerator qemu.Accelerato
 
 func megabytes(bytes int64) int { return int((bytes + mebibyte - 1) / mebibyte) }
 
-// limitedWithoutOverhead says that the pod has a memory limit that does not
-// reckon with a machine, as of a pod that names its type by annotation alone.
-func limitedWithoutOverhead(linux *runtimeapi.LinuxPodSandboxConfig) bool {
-	return linux.GetResources().GetMemoryLimitInBytes() > 0 && linux.GetOverhead().GetMemoryLimitInBytes() <= 0
+// exceedsPod says that the machine of a pod would not fit into the pod's control
+// group, whose memory limit does not reckon with it: that of a pod that names
+// its type by annotation alone and so has no overhead, or that of a small one.
+func exceedsPod(linux *runtimeapi.LinuxPodSandboxConfig, memoryMB int, accelerator qemu.Accelerator) bool {
+	limit, overhead := megabytes(linux.GetResources().GetMemoryLimitInBytes()), megabytes(linux.GetOverhead().GetMemoryLimitInBytes())
+	return limit > 0 && (overhead <= 0 || limit+overhead < memoryMB+besides(memoryMB, accelerator))
+}
+
+// besides is what QEMU and virtiofsd take beside the memory of the machine, in MB.
+func besides(memoryMB int, accelerator qemu.Accelerator) int {
+	if accelerator == qemu.KVM {
+		return qemuMemoryMB
+	}
+	return qemuMemoryMB + qemu.TranslationCache(memoryMB)
+}
+
+// cpuQuota is what a pod's processes may use of the CPUs in each period, as its
+// control group has it; 0 is as much as there is.
+func cpuQuota(linux *runtimeapi.LinuxPodSandboxConfig) (quota, period int64) {
+	r, overhead := linux.GetResources(), linux.GetOverhead()
+	if r.GetCpuQuota() <= 0 || r.GetCpuPeriod() <= 0 {
+		return 0, 0
+	}
+	quota, period = r.GetCpuQuota(), r.GetCpuPeriod()
+	if overhead.GetCpuQuota() > 0 && overhead.GetCpuPeriod() == period {
+		quota += overhead.GetCpuQuota()
+	}
+	return quota, period
 }

@@ -160,6 +160,35 @@ func TestSizeOfMachine(t *testing.T) {
 	}
 }
 
+func TestMachineOutsideItsPod(t *testing.T) {
+	memory := func(mb int64) *runtimeapi.LinuxContainerResources {
+		return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: mb << 20}
+	}
+	for name, tc := range map[string]struct {
+		r, overhead *runtimeapi.LinuxContainerResources
+		accelerator qemu.Accelerator
+		want        bool
+	}{
+		"no limit":        {nil, nil, qemu.TCG, false},
+		"no overhead":     {memory(1024), nil, qemu.KVM, true},
+		"fits":            {memory(256), memory(192), qemu.TCG, false},
+		"small":           {memory(32), memory(192), qemu.TCG, true},
+		"small, with KVM": {memory(40), memory(192), qemu.KVM, false},
+	} {
+		linux := &runtimeapi.LinuxPodSandboxConfig{Resources: tc.r, Overhead: tc.overhead}
+		if got := exceedsPod(linux, sizeOf(linux, tc.accelerator).MemoryMB, tc.accelerator); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	quota := &runtimeapi.LinuxContainerResources{CpuQuota: 20000, CpuPeriod: 100000}
+	if q, p := cpuQuota(&runtimeapi.LinuxPodSandboxConfig{Resources: quota, Overhead: &runtimeapi.LinuxContainerResources{CpuQuota: 10000, CpuPeriod: 100000}}); q != 30000 || p != 100000 {
+		t.Errorf("quota %d of %d", q, p)
+	}
+	if q, _ := cpuQuota(&runtimeapi.LinuxPodSandboxConfig{Overhead: quota}); q != 0 {
+		t.Errorf("without a limit: quota %d", q)
+	}
+}
+
 func TestSignalNames(t *testing.T) {
 	for name, want := range map[string]unix.Signal{
 		"SIGTERM": unix.SIGTERM, "TERM": unix.SIGTERM, "15": 15, "SIGRTMIN": 34, "SIGRTMIN+3": 37, "SIGRTMINPLUS3": 37, "SIGRTMAXMINUS1": 63, "SIGRTMAX": 64,

@@ -16,12 +16,20 @@ import (
 type Cgroup struct {
 	m       cgroups.Manager
 	systemd bool
+	limits  Limits
+}
+
+// Limits are those of a control group beside those of its parents.
+type Limits struct {
+	// CPUQuota is how many microseconds of CPU time its processes may use in
+	// each CPUPeriod; 0 is no limit.
+	CPUQuota, CPUPeriod int64
 }
 
 // NewCgroup returns the control group name below parent, which is what the
 // kubelet calls it: a path, or the name of a slice if systemd manages control
 // groups. Nothing is made before the first Add.
-func NewCgroup(parent, name string, systemd bool) (*Cgroup, error) {
+func NewCgroup(parent, name string, systemd bool, limits Limits) (*Cgroup, error) {
 	// systemd would forbid all devices that are not named.
 	c := &cgroups.Cgroup{Name: name, Parent: parent, Systemd: systemd, Resources: &cgroups.Resources{SkipDevices: systemd}}
 	if systemd {
@@ -31,7 +39,7 @@ func NewCgroup(parent, name string, systemd bool) (*Cgroup, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control group %s below %s: %w", name, parent, err)
 	}
-	return &Cgroup{m: m, systemd: systemd}, nil
+	return &Cgroup{m: m, systemd: systemd, limits: limits}, nil
 }
 
 // Add makes the control group if needed and moves the process into it, with
@@ -39,6 +47,13 @@ func NewCgroup(parent, name string, systemd bool) (*Cgroup, error) {
 func (c *Cgroup) Add(p *Process) error {
 	if err := c.add(p.pid); err != nil {
 		return fmt.Errorf("moving process %d into its control group: %w", p.pid, err)
+	}
+	if c.limits.CPUQuota <= 0 {
+		return nil
+	}
+	err := c.m.Set(&cgroups.Resources{SkipDevices: true, CpuQuota: c.limits.CPUQuota, CpuPeriod: uint64(c.limits.CPUPeriod)})
+	if err != nil {
+		return fmt.Errorf("limits of a control group: %w", err)
 	}
 	return nil
 }

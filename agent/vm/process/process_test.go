@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
 )
 
@@ -264,7 +265,7 @@ func TestCgroupTakesChildrenToo(t *testing.T) {
 			t.Fatal("it does not start")
 		}
 	}
-	c, err := NewCgroup("/", "a4s-test-"+strconv.Itoa(os.Getpid()), false)
+	c, err := NewCgroup("/", "a4s-test-"+strconv.Itoa(os.Getpid()), false, Limits{CPUQuota: 50000, CPUPeriod: 100000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,4 +294,21 @@ func TestCgroupTakesChildrenToo(t *testing.T) {
 	if pids, err := c.PIDs(); err != nil || len(pids) != 2 {
 		t.Errorf("in the control group: %v, %v", pids, err)
 	}
+	if set := limitOfCPU(t, c); set != "50000" {
+		t.Errorf("its processes may use %q microseconds in each period", set)
+	}
+}
+
+// limitOfCPU is the quota that the kernel has for the control group.
+func limitOfCPU(t *testing.T, c *Cgroup) string {
+	t.Helper()
+	file := filepath.Join(c.m.Path("cpu"), "cpu.cfs_quota_us")
+	if cgroups.IsCgroup2UnifiedMode() {
+		file = filepath.Join(c.m.Path(""), "cpu.max")
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(data))[0]
 }

@@ -77,7 +77,7 @@ func rawDisk(t *testing.T, dir, name, content string) Disk {
 // TestMachine is the life of a machine that its starter does not survive.
 func TestMachine(t *testing.T) {
 	c := config(t)
-	cgroup, err := process.NewCgroup("/", "a4s-test-"+strconv.Itoa(os.Getpid()), false)
+	cgroup, err := process.NewCgroup("/", "a4s-test-"+strconv.Itoa(os.Getpid()), false, process.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

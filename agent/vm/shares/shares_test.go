@@ -202,7 +202,7 @@ func TestGuestSeesShares(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	group, err := process.NewCgroup("/", "a4s-test-shares-"+strconv.Itoa(os.Getpid()), false)
+	group, err := process.NewCgroup("/", "a4s-test-shares-"+strconv.Itoa(os.Getpid()), false, process.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestKilledServerLeavesNothing(t *testing.T) {
 		t.Skip("needs virtiofsd: ", err)
 	}
 	dir := t.TempDir()
-	group, err := process.NewCgroup("/", "a4s-test-killed-"+strconv.Itoa(os.Getpid()), false)
+	group, err := process.NewCgroup("/", "a4s-test-killed-"+strconv.Itoa(os.Getpid()), false, process.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
