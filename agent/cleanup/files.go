@@ -20,8 +20,12 @@ import (
 // cgroupGrace is how long the kernel may take to let go of killed processes.
 const cgroupGrace = 5 * time.Second
 
+// podCgroups are the cgroups that pods are in: the kubelet's, and that of the
+// VM runtime for machines that are larger than their pod's.
+var podCgroups = [...]string{"kubepods", "kubepods.slice", "a4s-vm", "a4svm.slice"}
+
 // removeCgroups deletes the cgroups of our pods in every hierarchy, and the
-// kubepods tree when nothing else runs in it.
+// trees that these are in when nothing else runs there.
 func (k *killer) removeCgroups(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cgroupGrace)
 	defer cancel()
@@ -31,7 +35,7 @@ func (k *killer) removeCgroups(ctx context.Context) error {
 	defer func() { k.report(removed, "removed %d cgroups", removed) }()
 	for {
 		var errs []error
-		for _, root := range k.kubepods() {
+		for _, root := range k.cgroupTrees() {
 			// The pods first: what remains then belongs to nobody or to another.
 			_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 				if err != nil || !d.IsDir() {
@@ -58,9 +62,9 @@ func (k *killer) removeCgroups(ctx context.Context) error {
 	}
 }
 
-// kubepods finds the kubelet's cgroup in each hierarchy: one directory per
-// controller with version 1, the tree itself with version 2.
-func (k *killer) kubepods() []string {
+// cgroupTrees finds these in each hierarchy: one directory per controller with
+// version 1, the tree itself with version 2.
+func (k *killer) cgroupTrees() []string {
 	hierarchies := []string{k.Cgroup}
 	for _, name := range names(k.Cgroup) {
 		hierarchies = append(hierarchies, filepath.Join(k.Cgroup, name))
@@ -68,7 +72,7 @@ func (k *killer) kubepods() []string {
 	seen := map[string]bool{}
 	var out []string
 	for _, h := range hierarchies {
-		for _, name := range []string{"kubepods", "kubepods.slice"} {
+		for _, name := range podCgroups {
 			dir := filepath.Join(h, k.CgroupRoot, name)
 			real, err := filepath.EvalSymlinks(dir) // cpu is a link to cpu,cpuacct
 			if err != nil || seen[real] {

@@ -178,6 +178,9 @@ func TestKillall(t *testing.T) {
 		w.must(os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, pid), 0o644))
 	}
 
+	// That of a machine which has just been ended.
+	w.must(os.MkdirAll(filepath.Join(cgroup, "a4s-vm/machine1"), 0o755))
+
 	out := &bytes.Buffer{}
 	w.Out = out
 	if err := Killall(t.Context(), w.Options); err != nil {
@@ -205,7 +208,7 @@ func TestKillall(t *testing.T) {
 		"iptables": {w.sh("iptables-save"), "KUBE-X", "DOCKER-USER"},
 		"results":  {strings.Join(names(w.CNIResults), " "), "a4s-c1-eth0", "a4s-c2-eth0"},
 		"pod logs": {strings.Join(append(names(w.PodLogs), names(w.ContLogs)...), " "), ownUID, otherUID},
-		"cgroups":  {w.sh("find " + cgroup + " -type d"), "pod" + ownUID, "pod" + otherUID},
+		"cgroups":  {w.sh("find " + cgroup + " -type d"), "a4s-vm pod" + ownUID, "pod" + otherUID},
 		"run dir":  {strings.Join(names(w.root), " "), "run", "data"},
 		"agent":    {strings.Join(names(filepath.Join(w.DataDir, "agent")), " "), "cni-ipam " + hostprep.RecordName, "kubelet"},
 		"sysctls":  {w.sh("cd " + w.ProcSys + " && cat kernel/panic net/ipv4/ip_forward | tr '\\n' ,"), "10,", "1"},
