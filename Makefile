@@ -77,7 +77,9 @@ test-clients: build ## Run kubectl, Helm and a manager of controller-runtime in 
 test-vm: build guest ## Boot guests: a4s with systemd and cgroup v2, and all of pods as machines (as root, slow)
 	scripts/install-vm-deps.sh
 	go run ./scripts/mkimage --name docker.io/a4s/testbox:1 --go ./tests/images/testbox=/testbox --entrypoint /testbox --out bin/testbox.tar
-	A4S_BINARY=$(CURDIR)/bin/a4s A4S_VM_IMAGE=$(CURDIR)/bin/testbox.tar go test -v -count=1 -timeout 45m ./tests/vm
+	go build -ldflags '$(LDFLAGS) -X github.com/a4s-io/a4s/internal/version.Version=v0.0.0-next' -o bin/a4s-next .
+	A4S_BINARY=$(CURDIR)/bin/a4s A4S_VM_NEXT=$(CURDIR)/bin/a4s-next A4S_VM_IMAGE=$(CURDIR)/bin/testbox.tar \
+		go test -v -count=1 -timeout 45m ./tests/vm
 	A4S_VM_GUEST=$(CURDIR)/bin/guest go test -count=1 -p 1 -timeout 20m ./agent/vm/...
 	$(MAKE) test-vmpods
 
@@ -100,7 +102,8 @@ bench: build ## Run the benchmarks behind the claims in the documentation
 	go test -run '^$$' -bench PodList ./server/tenancy/wire
 
 .PHONY: lint
-lint: vet ## Check formatting, go vet and staticcheck
+lint: vet ## Check formatting, go vet, staticcheck and shellcheck
+	shellcheck scripts/*.sh tests/vm/*.sh tests/vm/guest/*.sh
 	go run $(STATICCHECK) ./...
 	cd tests/clients && go run $(STATICCHECK) ./...
 
@@ -112,12 +115,15 @@ vet: ## Check formatting and go vet
 	cd tests/clients && go vet ./...
 
 .PHONY: release
-release: deps $(PAYLOAD) ## Build dist/: the stripped binary, compressed, with checksums; print the sizes
+release: deps $(PAYLOAD) ## Build dist/: the stripped binary, compressed, with checksums (and signatures: A4S_SIGNING_KEY=PEM), install.sh; print the sizes
 	@mkdir -p dist
 	@echo "Building dist/a4s-$(PLATFORM)"
 	@go build -ldflags '-s -w $(LDFLAGS)' -o dist/a4s-$(PLATFORM) .
 	@cd dist && zstd -q -f -19 -T0 a4s-$(PLATFORM) -o a4s-$(PLATFORM).zst
-	@cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do sha256sum $$f > $$f.sha256; done
+	@cp scripts/install.sh dist/
+	@key=$${A4S_SIGNING_KEY:+$$(realpath "$$A4S_SIGNING_KEY")}; cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do \
+		sha256sum $$f > $$f.sha256; \
+		[ -z "$$key" ] || openssl dgst -sha256 -sign "$$key" $$f | openssl base64 -A > $$f.sig; done
 	@cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do \
 		printf '%s  %s bytes (%s MB)  sha256 %s\n' $$f $$(stat -c %s $$f) $$(($$(stat -c %s $$f) / 1000000)) $$(cut -d' ' -f1 $$f.sha256); done
 

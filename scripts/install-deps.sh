@@ -5,9 +5,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# gcc, libc6-dev, libseccomp-dev, pkg-config, make, git: to build. zstd: the release.
-# The others: what a node runs, and what its tests look at.
-packages="gcc libc6-dev libseccomp-dev pkg-config make git zstd ca-certificates
+# gcc, libc6-dev, libseccomp-dev, pkg-config, make, git: to build. zstd, openssl: the release.
+# For make lint: shellcheck. The others: what a node runs, and what its tests look at.
+packages="gcc libc6-dev libseccomp-dev pkg-config make git zstd shellcheck openssl ca-certificates
 	nftables iptables iproute2 conntrack kmod curl"
 
 fail() {
@@ -24,7 +24,7 @@ if command -v dpkg-query >/dev/null; then
 		esac
 	done
 else
-	for c in gcc pkg-config make git zstd nft iptables ip conntrack modprobe curl; do
+	for c in gcc pkg-config make git zstd shellcheck openssl nft iptables ip conntrack modprobe curl; do
 		PATH=$PATH:/usr/sbin:/sbin command -v $c >/dev/null || missing="$missing $c"
 	done
 	[ -z "$missing" ] || fail "this is not Debian: install by hand what is missing:$missing (and the headers and static libraries of libc and libseccomp)"

@@ -1,11 +1,13 @@
 #!/bin/sh
 # Makes kernel, initrd.gz and root.ext4 for the guest in the directory $1, with
-# the binary $2 and the image archive $3 inside. What does not depend on those
-# two is made once.
+# what the guest installs inside: two builds of a4s, $2 and $3, and the image
+# archive $4. What does not depend on those is made once.
 set -eu
 out=$1
 binary=$(realpath "$2")
-archive=$(realpath "$3")
+next=$(realpath "$3")
+archive=$(realpath "$4")
+installer=$(realpath "$(dirname "$0")/../../scripts/install.sh")
 guest=$(realpath "$(dirname "$0")/guest")
 packages=systemd,systemd-sysv,dbus,udev,iproute2,iptables,nftables,ca-certificates,kmod,procps,conntrack
 mkdir -p "$out"
@@ -41,11 +43,17 @@ if [ ! -e base.done ]; then
 	touch base.done
 fi
 
-install -m 755 "$binary" rootfs/usr/local/bin/a4s
 install -m 755 "$guest/job.sh" rootfs/usr/local/bin/job.sh
-install -D -m 644 "$archive" rootfs/var/lib/a4s/agent/images/testbox.tar
+rm -rf rootfs/opt/a4s
+install -D -m 755 "$installer" rootfs/opt/a4s/install.sh
+install -D -m 755 "$binary" rootfs/opt/a4s/first/a4s-linux-amd64
+install -D -m 755 "$next" rootfs/opt/a4s/next/a4s-linux-amd64
+install -m 644 "$archive" rootfs/opt/a4s/first/testbox.tar
+for d in first next; do (cd rootfs/opt/a4s/$d && sha256sum a4s-linux-amd64 >a4s-linux-amd64.sha256); done
 units=rootfs/etc/systemd/system
-install -m 644 "$guest/a4s.service" "$guest/job.service" $units/
+# Of versions of this script that put a4s in its place themselves.
+rm -rf rootfs/usr/local/bin/a4s rootfs/var/lib/a4s $units/a4s.service
+install -m 644 "$guest/job.service" $units/
 mkdir -p $units/multi-user.target.wants
 ln -sf ../job.service $units/multi-user.target.wants/job.service
 ln -sf /lib/systemd/system/systemd-networkd.service $units/multi-user.target.wants/systemd-networkd.service

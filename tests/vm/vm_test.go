@@ -19,8 +19,8 @@ const bootTimeout = 30 * time.Minute
 // TestCgroupV2AndSystemd runs guest/job.sh in the guest; each of its results
 // is a subtest.
 func TestCgroupV2AndSystemd(t *testing.T) {
-	binary, archive := os.Getenv("A4S_BINARY"), os.Getenv("A4S_VM_IMAGE")
-	if binary == "" || archive == "" {
+	binary, next, archive := os.Getenv("A4S_BINARY"), os.Getenv("A4S_VM_NEXT"), os.Getenv("A4S_VM_IMAGE")
+	if binary == "" || next == "" || archive == "" {
 		t.Skip("boots a guest: run it with `make test-vm`")
 	}
 	cache, err := os.UserCacheDir()
@@ -30,7 +30,7 @@ func TestCgroupV2AndSystemd(t *testing.T) {
 	dir := filepath.Join(cache, "a4s-vm")
 	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "./image.sh", dir, binary, archive).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "./image.sh", dir, binary, next, archive).CombinedOutput(); err != nil {
 		t.Fatalf("making the image of the guest: %v\n%s", err, out)
 	}
 
