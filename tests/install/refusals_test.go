@@ -18,6 +18,7 @@ import (
 // TestRefusals: each says what is wrong, before anything is changed; on a
 // machine with nothing, and on one with an older version.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		prepare func(m *machine)
@@ -52,6 +53,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		for _, before := range []string{"nothing", "v0"} {
 			t.Run(tc.name+", on "+before, func(t *testing.T) {
+				t.Parallel()
 				m := newMachine(t)
 				if before != "nothing" {
 					m.release("latest/download", before)
@@ -85,6 +87,7 @@ func (m *machine) refuses(env, args []string, want string) {
 }
 
 func TestServicesDoNotReplaceEachOther(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	m.refuses([]string{"A4S_URL=https://192.0.2.10:6443"}, nil, "A4S_TOKEN is not")
 	m.write("root/systemd/a4s.service", "[Service]\nExecStart=/mine\n", 0o644)
@@ -113,6 +116,7 @@ func TestServicesDoNotReplaceEachOther(t *testing.T) {
 
 // TestDiskFull: a limit on the size of files makes writing the program fail.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		prepare func(m *machine)
@@ -143,6 +147,7 @@ func TestDiskFull(t *testing.T) {
 
 // TestHalfAScript: a download that breaks off does nothing.
 func TestHalfAScript(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	whole, err := os.ReadFile(m.script)
 	if err != nil {
@@ -160,6 +165,7 @@ func TestHalfAScript(t *testing.T) {
 }
 
 func TestSignature(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -212,6 +218,7 @@ func (m *machine) left() string {
 }
 
 func TestOfflineAndUninstall(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	m.write("mirror/latest/download/images.tar.gz", "image", 0o644)
 	m.install([]string{"INSTALL_A4S_ARTIFACT_PATH=" + m.path("mirror/latest/download")}, "--data-dir", m.path("root/other"))
@@ -246,6 +253,7 @@ func TestOfflineAndUninstall(t *testing.T) {
 }
 
 func TestUninstallFindsTheDataDirectory(t *testing.T) {
+	t.Parallel()
 	for name, config := range map[string]string{"in the configuration": "config.yaml", "in a drop-in": "config.yaml.d/10-x.yaml"} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -273,6 +281,7 @@ func TestUninstallFindsTheDataDirectory(t *testing.T) {
 }
 
 func TestOpenRC(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	m.remove("tools/systemctl")
 	for _, name := range []string{"openrc-run", "rc-service", "rc-update"} {
