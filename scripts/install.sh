@@ -147,7 +147,7 @@ choose_service() { # first argument
 	before=
 	if [ -n "$service" ]; then before=$(remembered command); fi
 	if [ -n "$before" ] && [ -n "$command" ] && [ "$command" != "$before" ]; then
-		fail "$service is installed here as '$before'; to make it '$command', first run $(remembered BIN_DIR)/$service-uninstall.sh, or name another service with INSTALL_A4S_NAME"
+		fail "$service is installed here as '$before'; to make it '$command', first run $service-uninstall.sh, or name another service with INSTALL_A4S_NAME"
 	fi
 	[ -n "$command" ] || command=$before
 	if [ -z "$command" ]; then
@@ -454,7 +454,10 @@ stage() { # TARGET
 }
 
 put() { # MODE SOURCE TARGET
-	if cmp -s "$2" "$3"; then return; fi
+	if cmp -s "$2" "$3"; then
+		$dry_run || chmod "$1" "$3"
+		return
+	fi
 	changed="$changed $3"
 	if $dry_run; then
 		info "would write $3"
@@ -696,7 +699,12 @@ main() {
 		service_file=$(option OPENRC_DIR /etc/init.d)/$service
 		env_file=$config_dir/$service.env
 	fi
-	if [ -e "$service_file" ] && [ ! -f "$state" ]; then
+	if [ -f "$state" ]; then
+		old_bin=$(remembered BIN_DIR)
+		if [ "${old_bin:-/usr/local/bin}" != "$bin_dir" ] || [ "$(remembered service_file)" != "$service_file" ]; then
+			fail "$service is installed in ${old_bin:-/usr/local/bin} and as $(remembered service_file): to move it, uninstall it first"
+		fi
+	elif [ -e "$service_file" ]; then
 		fail "$service_file is not by this script: move it away, and give its options as arguments"
 	fi
 	[ -z "$public_key" ] || [ -f "$public_key" ] || fail "INSTALL_A4S_PUBLIC_KEY=$public_key: there is no such file"
@@ -707,6 +715,9 @@ main() {
 	[ -z "${INSTALL_A4S_VERSION-}" ] || base=${base%/latest/download}/download/$INSTALL_A4S_VERSION
 
 	trap finish EXIT
+	$dry_run || for f in "$bin_dir"/.*.new.*; do # of a run that was killed
+		[ -d "/proc/${f##*.}" ] || rm -f "$f"
+	done
 	trap 'exit 130' INT
 	trap 'exit 143' TERM HUP
 	work=$(mktemp -d) || fail "cannot make a temporary directory: is the disk full?"

@@ -114,6 +114,10 @@ func TestRunAgainKeepsOptions(t *testing.T) {
 	m.write("root/systemd/a4s.service.env", m.read("root/systemd/a4s.service.env")+"# by hand\nGOGC=50\n", 0o600)
 	m.calls()
 	before := m.files()
+	if err := os.Chmod(m.path("root/systemd/a4s.service.env"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m.write("root/bin/.a4s.new.0", "of a run that was killed", 0o644)
 	// All that a second run is told is where it left its notes.
 	kept := []string{m.env[0], m.env[1], m.env[2], "INSTALL_A4S_CONFIG_DIR=" + m.path("root/etc")}
 	m.env = kept
