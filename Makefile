@@ -79,7 +79,7 @@ test-vm: build guest ## Boot guests: a4s with systemd and cgroup v2, and all of 
 	go run ./scripts/mkimage --name docker.io/a4s/testbox:1 --go ./tests/images/testbox=/testbox --entrypoint /testbox --out bin/testbox.tar
 	go build -ldflags '$(LDFLAGS) -X github.com/a4s-io/a4s/internal/version.Version=v0.0.0-next' -o bin/a4s-next .
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_VM_NEXT=$(CURDIR)/bin/a4s-next A4S_VM_IMAGE=$(CURDIR)/bin/testbox.tar \
-		go test -v -count=1 -timeout 45m ./tests/vm
+		go test -v -count=1 -timeout 60m ./tests/vm
 	A4S_VM_GUEST=$(CURDIR)/bin/guest go test -count=1 -p 1 -timeout 20m ./agent/vm/...
 	$(MAKE) test-vmpods
 

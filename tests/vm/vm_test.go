@@ -14,7 +14,7 @@ import (
 
 // bootTimeout bounds the guest's whole life. Emulation is ten to thirty times
 // slower than the machine.
-const bootTimeout = 30 * time.Minute
+const bootTimeout = 45 * time.Minute
 
 // TestCgroupV2AndSystemd runs guest/job.sh in the guest; each of its results
 // is a subtest.
