@@ -54,7 +54,7 @@ service_pid() { systemctl show -p MainPID --value a4s; }
 same_process() { [ "$(service_pid)" = "$pid" ]; }
 next_build() { a4s --version | grep -q v0.0.0-next; }
 first_build() { ! next_build; }
-options_kept() { k get node kept -l tier=test | grep -q ' Ready'; }
+options_kept() { k get nodes -l tier=test | grep -Eq '^kept +Ready'; }
 
 files >/tmp/files.before
 check 'cgroup v2 only' unified
