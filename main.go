@@ -11,9 +11,12 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"k8s.io/client-go/transport"
+
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/embedded/containerd"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/renewal"
 )
 
 func main() {
@@ -25,6 +28,9 @@ func run(args []string) int {
 	defer stop()
 	// A second signal ends the process the hard way.
 	context.AfterFunc(ctx, stop)
+
+	// Before anything can have a client.
+	transport.CertCallbackRefreshDuration = renewal.ReloadEvery
 
 	var err error
 	switch name := filepath.Base(args[0]); name {

@@ -31,6 +31,8 @@ func modes() cmd.Modes {
 		Killall: func(ctx context.Context, dataDir string) error {
 			return cleanup.Killall(ctx, cleanup.Options{DataDir: dataDir, Out: os.Stdout})
 		},
+		RenewNode: agent.RenewCertificates,
+
 		Kubectl: runKubectl,
 		Ctr:     runCtr,
 

@@ -106,6 +106,7 @@ func (n *Node) Join(ctx context.Context, group *component.Group, serverURL, toke
 	if err := n.connect(); err != nil {
 		return err
 	}
+	n.startCertificates(ctx, group, serverURL, token)
 	if err := n.importImages(ctx, group); err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (n *Node) joinOptions(serverURL, token string) joining.Options {
 }
 
 // credential is the kubeconfig of the node.
-func (n *Node) credential() string { return filepath.Join(n.dir, "node.kubeconfig") }
+func (n *Node) credential() string { return joining.CredentialFile(n.dir) }
 
 // writeCredential makes the credential of what a join brought.
 func (n *Node) writeCredential(serverURL string, joined *joining.Result) error {

@@ -199,6 +199,7 @@ func (b *background) run(ctx context.Context, ready func()) error {
 	if err := n.connect(); err != nil {
 		return err
 	}
+	n.startCertificates(ctx, b.group, b.options.ServerURL, b.options.Token)
 	ready()
 	<-ctx.Done()
 	return nil

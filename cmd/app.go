@@ -24,6 +24,8 @@ type Modes struct {
 	Agent func(ctx context.Context, cfg *config.Agent) error
 	// Killall ends everything that a4s left running on this machine.
 	Killall func(ctx context.Context, dataDir string) error
+	// RenewNode renews the certificates of the node of this machine.
+	RenewNode func(ctx context.Context, dataDir string) error
 	// Kubectl and Ctr run the tools of these names.
 	Kubectl func(ctx context.Context, run *KubectlRun) error
 	Ctr     func(ctx context.Context, args []string) error
@@ -54,6 +56,7 @@ func NewApp(m Modes) *App {
 				ctrCommand(m),
 				vmRuntimeCommand(m),
 				tokenCommand(),
+				certificateCommand(m),
 				tenantCommand(),
 				runtimeCommand(),
 				statusCommand(),

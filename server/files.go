@@ -93,16 +93,10 @@ func (p *Plan) writeFiles() error {
 			return err
 		}
 	}
-	mode, err := kubeconfig.ParseMode("--write-kubeconfig-mode", p.cfg.WriteKubeconfigMode)
-	if err != nil {
+	if err := p.writeAdminKubeconfig(); err != nil {
 		return err
 	}
-	if err := kubeconfig.Write(kubeconfig.Options{
-		Path: p.cfg.WriteKubeconfig, Mode: mode, Group: p.cfg.WriteKubeconfigGroup, GroupSource: "--write-kubeconfig-group",
-		Server: p.url, CAFile: p.pki.ServerCA.Cert, CertFile: p.pki.Admin.Cert, KeyFile: p.pki.Admin.Key, Embed: true,
-	}); err != nil {
-		return err
-	}
+	var err error
 	if f.encryption, err = encryption.Ensure(f.encryption, p.cfg.SecretsEncryption); err != nil {
 		return err
 	}
@@ -116,6 +110,19 @@ func (p *Plan) writeFiles() error {
 		return fmt.Errorf("writing the audit policy: %w", err)
 	}
 	return nil
+}
+
+// writeAdminKubeconfig writes the administrator's kubeconfig, which holds its
+// certificate and not the path of it.
+func (p *Plan) writeAdminKubeconfig() error {
+	mode, err := kubeconfig.ParseMode("--write-kubeconfig-mode", p.cfg.WriteKubeconfigMode)
+	if err != nil {
+		return err
+	}
+	return kubeconfig.Write(kubeconfig.Options{
+		Path: p.cfg.WriteKubeconfig, Mode: mode, Group: p.cfg.WriteKubeconfigGroup, GroupSource: "--write-kubeconfig-group",
+		Server: p.url, CAFile: p.pki.ServerCA.Cert, CertFile: p.pki.Admin.Cert, KeyFile: p.pki.Admin.Key, Embed: true,
+	})
 }
 
 func (p *Plan) apiserver(seams apiserver.Seams) apiserver.Options {

@@ -73,6 +73,8 @@ type Plan struct {
 	pool      *sharing.Pool
 	log       *logrus.Entry
 	first     bool
+
+	certificates *certificates
 }
 
 // Start is Prepare, MakeFiles and Plan.Start in one.
@@ -102,6 +104,7 @@ func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, err
 	p.url = "https://" + net.JoinHostPort(local, strconv.Itoa(cfg.HTTPSListenPort))
 	p.pki = pki.FilesIn(filepath.Join(p.dir, "tls"))
 	p.files = p.paths()
+	p.certificates = &certificates{plan: p}
 	var err error
 	if p.sans, err = p.subjectNames(nodeIP); err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func (p *Plan) MakeFiles() error {
 	if p.first {
 		p.log.Infof("First start: making certificates and tokens below %s", p.dir)
 	}
-	if _, err := pki.Ensure(p.pki.Dir, pki.Options{SANs: p.sans}); err != nil {
+	if _, err := pki.Ensure(p.pki.Dir, p.pkiOptions(false)); err != nil {
 		return err
 	}
 	if err := p.loadTokens(); err != nil {
@@ -161,6 +164,7 @@ func (p *Plan) validateArgs() error {
 // when the API serves and its controllers run.
 func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, error) {
 	group.Start(ctx, idleMemory())
+	group.Start(ctx, p.certificates.component())
 	if err := group.StartAndWait(ctx, p.store.Component()); err != nil {
 		return nil, err
 	}
@@ -280,8 +284,9 @@ func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Add
 		return nil, err
 	}
 	return supervisor.New(supervisor.Options{
-		ServerCA: serverCA,
-		ClientCA: clientCA,
+		ServerCA: serverCA.WithLife(p.life()),
+		ClientCA: clientCA.WithLife(p.life()),
+		Renew:    p.certificates.renewAll,
 		Tokens:   p.tokens,
 		Secrets:  supervisor.NewSecrets(client.CoreV1()),
 		Config: join.ClusterConfig{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/join"
 	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -109,12 +110,12 @@ func newJoiner(opts Options) (*joiner, error) {
 		opts.NodePasswordFile = DefaultNodePasswordFile
 	}
 	tls := filepath.Join(opts.Dir, "tls")
-	path := func(name string) string { return filepath.Join(tls, name) }
+	files := pki.NodeFilesIn(tls)
 	j := &joiner{Options: opts, files: Result{
 		NodeName:   opts.NodeName,
-		ClientCert: path("client-node.crt"), ClientKey: path("client-node.key"),
-		ServingCert: path("serving-kubelet.crt"), ServingKey: path("serving-kubelet.key"),
-		ClientCA: path("client-ca.crt"), ServerCA: path("server-ca.crt"),
+		ClientCert: files.Client.Cert, ClientKey: files.Client.Key,
+		ServingCert: files.Serving.Cert, ServingKey: files.Serving.Key,
+		ClientCA: files.ClientCA, ServerCA: files.ServerCA,
 	}}
 	var err error
 	if j.url, err = parseServerURL(opts.ServerURL); err != nil {

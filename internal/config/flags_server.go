@@ -53,6 +53,8 @@ func controlPlaneSettings(s *Server) []Setting {
 		{Name: "write-kubeconfig-group", Env: "A4S_KUBECONFIG_GROUP", Category: catKubeconfig, Placeholder: "GROUP",
 			Usage: "group that owns the admin kubeconfig", target: &s.WriteKubeconfigGroup},
 
+		{Name: "certificate-lifetime", Category: catSecurity, Placeholder: "DURATION", Default: "8760h",
+			Usage: "how long certificates of servers and nodes are valid; they are renewed in time", target: &s.CertificateLifetime},
 		{Name: "secrets-encryption", Category: catSecurity, Usage: "encrypt Secrets in the datastore", target: &s.SecretsEncryption},
 		{Name: "audit-log-path", Category: catSecurity, Placeholder: "PATH", DefaultText: "no audit log",
 			Usage: "where the audit log goes; - is standard output", target: &s.AuditLogPath},

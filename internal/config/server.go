@@ -1,5 +1,7 @@
 package config
 
+import "time"
+
 // Server is the configuration of `a4s server`. Each field is one flag; the
 // table in flags_server.go binds them.
 type Server struct {
@@ -56,6 +58,9 @@ type Server struct {
 	// WriteKubeconfigGroup is the group that owns the admin kubeconfig.
 	WriteKubeconfigGroup string
 
+	// CertificateLifetime is how long certificates are valid that this server
+	// signs for itself and for nodes, "8760h".
+	CertificateLifetime string
 	// SecretsEncryption encrypts Secrets at rest.
 	SecretsEncryption bool
 	// AuditLogPath turns the audit log on and says where it goes.
@@ -72,4 +77,10 @@ type Server struct {
 	KubeControllerManagerArgs []string
 	KubeSchedulerArgs         []string
 	EtcdArgs                  []string
+}
+
+// CertificateLife is CertificateLifetime as a duration, 0 if it is not set.
+func (s *Server) CertificateLife() time.Duration {
+	life, _ := time.ParseDuration(s.CertificateLifetime) // Validate refuses others
+	return life
 }

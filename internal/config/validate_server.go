@@ -6,9 +6,12 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/renewal"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -34,6 +37,9 @@ func (s *Server) validate(source func(string) string) error {
 	}
 	if strings.ContainsAny(s.WriteKubeconfigGroup, " \t\r\n:") {
 		c.bad("write-kubeconfig-group", s.WriteKubeconfigGroup, "the name or number of a group")
+	}
+	if life, err := time.ParseDuration(s.CertificateLifetime); err != nil || life < renewal.MinLife || life > pki.CALife {
+		c.bad("certificate-lifetime", s.CertificateLifetime, fmt.Sprintf("a duration from %s to %dh such as 8760h", renewal.MinLife, int(pki.CALife.Hours())))
 	}
 	if s.AuditLogPath != "-" {
 		c.absolute("audit-log-path", s.AuditLogPath)

@@ -21,6 +21,10 @@ const (
 	// PathPodAddresses streams PodAddress values, one a line. GET; the
 	// certificate of a node.
 	PathPodAddresses = Prefix + "podaddresses"
+	// PathCertificates renews all certificates of this server, however long
+	// they are still valid, and returns CertificatesResponse. POST; admin
+	// certificate.
+	PathCertificates = Prefix + "certificates"
 	// PathToken replaces the server or agent token. PUT TokenRequest;
 	// admin certificate.
 	PathToken = Prefix + "token"
@@ -112,6 +116,12 @@ type TokenRequest struct {
 // TokenResponse returns the complete new token, in K10 form.
 type TokenResponse struct {
 	Token string `json:"token"`
+}
+
+// CertificatesResponse tells which certificates were renewed.
+type CertificatesResponse struct {
+	// Renewed are paths on the server.
+	Renewed []string `json:"renewed"`
 }
 
 // ComponentStatus is the state of one supervised component.

@@ -20,9 +20,10 @@ import (
 const (
 	// CALife is how long a CA made here is valid.
 	CALife = 10 * 365 * 24 * time.Hour
-	// LeafLife is how long a leaf certificate is valid.
+	// LeafLife is how long a leaf certificate is valid unless told otherwise.
 	LeafLife = 365 * 24 * time.Hour
-	// RenewBefore is how long before its end a leaf is renewed.
+	// RenewBefore is how long before its end a leaf is renewed, but no longer
+	// than a third of its life; see RenewAt.
 	RenewBefore = 120 * 24 * time.Hour
 	// clockSkew is how far a clock that reads a new certificate may lag.
 	clockSkew = time.Hour
@@ -39,6 +40,7 @@ type Authority struct {
 	pem   []byte
 	key   crypto.Signer
 	now   func() time.Time
+	life  time.Duration // of what it signs
 }
 
 // LoadAuthority reads a CA. A file that is missing, damaged, expired or does
@@ -73,7 +75,15 @@ func loadAuthority(p Pair, now func() time.Time) (*Authority, error) {
 	case now().After(ca.NotAfter):
 		return nil, bad(p.Cert, fmt.Errorf("expired on %s", ca.NotAfter.Format(time.RFC3339)))
 	}
-	return &Authority{certs: certs, pem: bundle, key: key, now: now}, nil
+	return &Authority{certs: certs, pem: bundle, key: key, now: now, life: LeafLife}, nil
+}
+
+// WithLife returns the same CA that signs certificates for another time than
+// LeafLife.
+func (a *Authority) WithLife(life time.Duration) *Authority {
+	b := *a
+	b.life = life
+	return &b
 }
 
 // CertPEM returns the CA bundle as its file holds it.
@@ -107,7 +117,7 @@ func (a *Authority) Sign(pub crypto.PublicKey, leaf Leaf) ([]byte, error) {
 		DNSNames:              leaf.DNSNames,
 		IPAddresses:           leaf.IPs,
 		NotBefore:             now.Add(-clockSkew),
-		NotAfter:              now.Add(LeafLife),
+		NotAfter:              now.Add(a.life),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 	}

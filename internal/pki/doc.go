@@ -4,8 +4,9 @@
 // Invariants: the CAs and the service-account key appear all together on
 // first start and are never made again, because everything that trusts them
 // would be lost without a word: a missing or damaged one is an error that
-// names the file. Leaf certificates are renewed at start, with the key they
-// had. Keys have mode 0600 in a directory of mode 0700 and never leave this
+// names the file. Leaf certificates are renewed at start and while a4s runs,
+// with the key they had, so that a certificate file always fits its key file.
+// Keys have mode 0600 in a directory of mode 0700 and never leave this
 // machine. From a signing request only the public key is taken; subject and
 // names are the caller's decision.
 //

@@ -27,17 +27,28 @@ type Options struct {
 	Log *logrus.Entry
 	// Now replaces the clock; nil means time.Now.
 	Now func() time.Time
+	// Life is how long a leaf certificate is valid; 0 means LeafLife.
+	Life time.Duration
+	// Force renews every leaf certificate, however long it is still valid.
+	Force bool
+}
+
+func (o *Options) complete() {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = logrus.WithField("component", "pki")
+	}
+	if o.Life == 0 {
+		o.Life = LeafLife
+	}
 }
 
 // Ensure makes the PKI in dir on first start, and afterwards checks it and
 // renews the leaf certificates that need it. The parent of dir must exist.
 func Ensure(dir string, opts Options) (*Files, error) {
-	if opts.Now == nil {
-		opts.Now = time.Now
-	}
-	if opts.Log == nil {
-		opts.Log = logrus.WithField("component", "pki")
-	}
+	opts.complete()
 	f := FilesIn(dir)
 	if err := ensureAuthorities(f, opts); err != nil {
 		return nil, err
@@ -45,6 +56,19 @@ func Ensure(dir string, opts Options) (*Files, error) {
 	if _, err := loadKey(f.ServiceAccountKey); err != nil {
 		return nil, &problem.Precondition{What: "service-account key " + f.ServiceAccountKey, Err: err, Fix: fixCA}
 	}
+	_, err := f.renew(opts)
+	return f, err
+}
+
+// Renew renews the leaf certificates in dir that need it, with the keys that
+// they have, and returns the files that it replaced, also with an error. What
+// reads them never sees a certificate that does not belong to its key.
+func Renew(dir string, opts Options) ([]string, error) {
+	opts.complete()
+	return FilesIn(dir).renew(opts)
+}
+
+func (f *Files) renew(opts Options) ([]string, error) {
 	authorities := map[Pair]*Authority{}
 	for _, ca := range f.authorities() {
 		a, err := loadAuthority(ca.pair, opts.Now)
@@ -54,14 +78,19 @@ func Ensure(dir string, opts Options) (*Files, error) {
 		if left := a.certs[0].NotAfter.Sub(opts.Now()); left < LeafLife {
 			opts.Log.Warnf("certificate authority %s expires in %d days", ca.pair.Cert, int(left.Hours()/24))
 		}
-		authorities[ca.pair] = a
+		authorities[ca.pair] = a.WithLife(opts.Life)
 	}
+	var replaced []string
 	for _, l := range f.leaves(opts) {
-		if err := ensureLeaf(l.pair, authorities[l.ca], l.leaf, opts); err != nil {
-			return nil, err
+		done, err := ensureLeaf(l.pair, authorities[l.ca], l.leaf, opts)
+		if err != nil {
+			return replaced, err
+		}
+		if done {
+			replaced = append(replaced, l.pair.Cert)
 		}
 	}
-	return f, nil
+	return replaced, nil
 }
 
 type authorityFile struct {
@@ -171,9 +200,9 @@ func loadKey(path string) (crypto.Signer, error) {
 
 // ensureLeaf keeps the key of a leaf and renews the certificate if needed. A
 // damaged leaf is not replaced silently: it tells of a damaged disk.
-func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) error {
-	bad := func(file string, err error) error {
-		return &problem.Precondition{What: "certificate file " + file, Err: err,
+func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) (replaced bool, err error) {
+	bad := func(file string, err error) (bool, error) {
+		return false, &problem.Precondition{What: "certificate file " + file, Err: err,
 			Fix: fmt.Sprintf("check the disk, then remove %s and %s; they are made again at the next start", p.Cert, p.Key)}
 	}
 	key, err := EnsureKey(p.Key)
@@ -181,7 +210,7 @@ func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) error {
 		var pre *problem.Precondition
 		var pathErr *fs.PathError
 		if errors.As(err, &pre) || errors.As(err, &pathErr) {
-			return err // writing or reading failed; the content is not at fault
+			return false, err // writing or reading failed; the content is not at fault
 		}
 		return bad(p.Key, err)
 	}
@@ -190,7 +219,7 @@ func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return err
+		return false, err
 	default:
 		certs, err := ParseCerts(data)
 		if err != nil {
@@ -199,25 +228,29 @@ func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) error {
 		if !samePublicKey(certs[0].PublicKey, key.Public()) {
 			return bad(p.Key, fmt.Errorf("does not belong to the certificate %s", p.Cert))
 		}
-		if reason = renewReason(certs[0], ca, want, opts.Now()); reason == "" {
-			return nil
+		if reason = renewReason(certs[0], ca, want, opts.Now()); reason == "" && opts.Force {
+			reason = "it was asked for"
+		}
+		if reason == "" {
+			return false, nil
 		}
 	}
 	signed, err := ca.Sign(key.Public(), want)
 	if err != nil {
-		return fmt.Errorf("signing %s: %w", p.Cert, err)
+		return false, fmt.Errorf("signing %s: %w", p.Cert, err)
 	}
 	if err := atomicfile.Write(p.Cert, signed, 0o644); err != nil {
-		return err
+		return false, err
 	}
 	opts.Log.WithField("file", p.Cert).Debugf("signed a certificate because %s", reason)
-	return nil
+	return true, nil
 }
 
 // renewReason says why cert has to be replaced, or "" if it is good.
 func renewReason(cert *x509.Certificate, ca *Authority, want Leaf, now time.Time) string {
 	switch {
-	case cert.NotAfter.Sub(now) < RenewBefore:
+	// One that ends with its CA cannot be made to last any longer.
+	case !now.Before(RenewAt(cert)) && cert.NotAfter.Before(ca.certs[0].NotAfter):
 		return "the old one expires on " + cert.NotAfter.Format(time.RFC3339)
 	case now.Before(cert.NotBefore):
 		return "the old one is not valid yet"

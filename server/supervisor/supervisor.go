@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -39,6 +40,9 @@ type Options struct {
 	Config join.ClusterConfig
 	// Status returns the state of this server process.
 	Status func() join.ServerStatus
+
+	// Renew renews all certificates of this server.
+	Renew func(ctx context.Context) ([]string, error)
 
 	// Addresses are the pods' addresses; without them, nodes are not told.
 	Addresses *Addresses
@@ -99,6 +103,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		join.PathNode:         {method: http.MethodPost, serve: s.node},
 		join.PathStatus:       {method: http.MethodGet, admin: true, serve: s.status},
 		join.PathPodAddresses: {method: http.MethodGet, stream: true, serve: s.podAddresses},
+		join.PathCertificates: {method: http.MethodPost, admin: true, serve: s.certificates},
 		join.PathToken:        {method: http.MethodPut, admin: true, serve: s.token},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -181,6 +186,16 @@ func (s *Supervisor) token(w http.ResponseWriter, r *http.Request, who identity)
 	}
 	s.opts.Log.WithField("by", who.name).Infof("the %s token was replaced; nodes that join from now on need the new one", tok.User)
 	return reply(w, join.TokenResponse{Token: tok.Encode()})
+}
+
+func (s *Supervisor) certificates(w http.ResponseWriter, r *http.Request, who identity) error {
+	// Half a renewal because the client went away helps nobody.
+	replaced, err := s.opts.Renew(context.WithoutCancel(r.Context()))
+	if err != nil {
+		return err
+	}
+	s.opts.Log.WithField("by", who.name).Info("all certificates of this server were renewed")
+	return reply(w, join.CertificatesResponse{Renewed: replaced})
 }
 
 func reply(w http.ResponseWriter, body any) error {

@@ -136,6 +136,7 @@ func newCluster(t *testing.T) *cluster {
 	sup := supervisor.New(supervisor.Options{
 		ServerCA: serverCA, ClientCA: clientCA, Tokens: c.tokens, Secrets: c.secrets, Config: clusterConfig,
 		Status:    func() join.ServerStatus { return join.ServerStatus{Version: "v-test"} },
+		Renew:     func(context.Context) ([]string, error) { return []string{"all"}, nil },
 		Addresses: supervisor.NewAddresses(nil), // which never runs
 		LocalNode: "local", ReservedSANs: []string{"192.0.2.1", "api.example", "local"}, Log: quiet(),
 	})

@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+
+	joining "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/renewal"
+)
+
+// startCertificates keeps the certificates of the node from expiring. The
+// kubelet and the clients read the files again.
+func (n *Node) startCertificates(ctx context.Context, group *component.Group, serverURL, token string) {
+	files := pki.NodeFilesIn(filepath.Join(n.dir, "tls"))
+	group.Start(ctx, renewal.New(renewal.Options{
+		Name:  "node-certificates",
+		Files: []string{files.Client.Cert, files.Serving.Cert},
+		Renew: func(ctx context.Context) error {
+			err := joining.Renew(ctx, n.joinOptions(serverURL, token))
+			if err == nil {
+				n.log.Info("renewed the certificates of this node")
+			}
+			return err
+		},
+		Log: n.log,
+	}))
+}
+
+// RenewCertificates renews the certificates of the node that keeps its data in
+// dataDir, whether it runs or not.
+func RenewCertificates(ctx context.Context, dataDir string) error {
+	opts, err := joining.Known(filepath.Join(dataDir, "agent"))
+	if err != nil {
+		return err
+	}
+	return joining.Renew(ctx, opts)
+}

@@ -1,0 +1,251 @@
+package cmd
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// States of a certificate.
+const (
+	certOK       = "ok"
+	certExpiring = "expiring" // should have been renewed, or is of a CA in its last year
+	certExpired  = "expired"
+	certBad      = "unreadable"
+)
+
+// certificate is one row of `a4s certificate check`.
+type certificate struct {
+	File string `json:"file"`
+	// User is what works with the certificate.
+	User    string `json:"user"`
+	CA      bool   `json:"ca"`
+	Subject string `json:"subject,omitempty"`
+	State   string `json:"state"`
+	// Error is why it is unreadable.
+	Error string `json:"error,omitempty"`
+
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	NotAfter  time.Time `json:"notAfter,omitzero"`
+	// RenewAt is when a running a4s renews it; CAs are not renewed.
+	RenewAt time.Time `json:"renewAt,omitzero"`
+}
+
+func certificateCommand(m Modes) *cli.Command {
+	output := &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table or json", Value: "table"}
+	return leaf(&cli.Command{
+		Name:        "certificate",
+		Usage:       "show and renew the certificates of this machine",
+		Description: "A running server or agent renews its certificates in time by itself.",
+		Subcommands: []*cli.Command{
+			leaf(&cli.Command{
+				Name:        "check",
+				Usage:       "show the certificates of this machine, when they expire and who uses them",
+				ArgsUsage:   "[FLAGS]",
+				Description: "The exit code is 1 if one has expired, is about to, or cannot be read.",
+				Flags:       append(localFlags(), output),
+				Action:      func(c *cli.Context) error { return checkCertificates(c, time.Now()) },
+			}),
+			leaf(&cli.Command{
+				Name:      "rotate",
+				Usage:     "renew all certificates of this machine now",
+				ArgsUsage: "[FLAGS]",
+				Description: "Needs a server that runs: the one of this machine, or the one that its node\n" +
+					"joined. Nothing is restarted; keys and CAs stay.",
+				Flags:  append(localFlags(), output, kubeconfigFlag()),
+				Action: func(c *cli.Context) error { return rotateCertificates(c, m) },
+			}),
+		},
+	})
+}
+
+// certificateArgs are the settings of this machine and the format of the output.
+func certificateArgs(c *cli.Context) (*config.Local, string, error) {
+	format := c.String("output")
+	if format != "table" && format != "json" {
+		return nil, "", &problem.Input{Source: "--output", Value: format, Want: "table or json"}
+	}
+	l, err := local(c)
+	return l, format, err
+}
+
+// roles says what of a4s keeps certificates in the data directory.
+func roles(dataDir string) (server *pki.Files, node *pki.NodeFiles, err error) {
+	s, n := pki.FilesIn(filepath.Join(dataDir, "server", "tls")), pki.NodeFilesIn(filepath.Join(dataDir, "agent", "tls"))
+	exists := func(file string) bool {
+		_, statErr := os.Stat(file)
+		if statErr != nil && !errors.Is(statErr, fs.ErrNotExist) {
+			err = &problem.Precondition{What: "certificate file " + file, Err: reason(statErr), Fix: "run the command as root"}
+		}
+		return statErr == nil
+	}
+	if exists(s.Dir) {
+		server = s
+	}
+	if exists(n.Client.Cert) {
+		node = &n
+	}
+	if err == nil && server == nil && node == nil {
+		err = &problem.Precondition{What: "data directory " + dataDir, Err: errors.New("has no certificates"),
+			Fix: "start a4s on this machine, or name another directory with --data-dir"}
+	}
+	return server, node, err
+}
+
+func checkCertificates(c *cli.Context, now time.Time) error {
+	l, format, err := certificateArgs(c)
+	if err != nil {
+		return err
+	}
+	server, node, err := roles(l.DataDir)
+	if err != nil {
+		return err
+	}
+	var rows []certificate
+	if server != nil {
+		for _, u := range server.Uses() {
+			rows = append(rows, inspect(u, now, pki.ReadCert))
+		}
+		rows = append(rows, inspect(pki.Use{File: l.Kubeconfig, User: "administrator (copy in kubeconfig)"}, now, embeddedCert))
+	}
+	if node != nil {
+		for _, u := range node.Uses() {
+			rows = append(rows, inspect(u, now, pki.ReadCert))
+		}
+	}
+	bad := 0
+	for _, r := range rows {
+		if r.State != certOK {
+			bad++
+		}
+	}
+	if err := writeCertificates(c.App.Writer, rows, format, now); err != nil {
+		return err
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d certificates have expired, are about to or cannot be read", bad, len(rows))
+	}
+	return nil
+}
+
+func rotateCertificates(c *cli.Context, m Modes) error {
+	l, format, err := certificateArgs(c)
+	if err != nil {
+		return err
+	}
+	server, node, err := roles(l.DataDir)
+	if err != nil {
+		return err
+	}
+	var resp join.CertificatesResponse
+	if server != nil {
+		cl, err := newClient(c)
+		if err != nil {
+			return err
+		}
+		if err := cl.do(c.Context, http.MethodPost, join.PathCertificates, nil, &resp); err != nil {
+			return err
+		}
+	}
+	if node != nil {
+		if err := m.RenewNode(c.Context, l.DataDir); err != nil {
+			return err
+		}
+		resp.Renewed = append(resp.Renewed, node.Serving.Cert, node.Client.Cert)
+	}
+	if format == "json" {
+		return encode(c.App.Writer, resp)
+	}
+	for _, file := range resp.Renewed {
+		if _, err := fmt.Fprintf(c.App.Writer, "renewed %s\n", file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// embeddedCert reads the client certificate in a kubeconfig.
+func embeddedCert(path string) (*x509.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		return nil, err
+	}
+	certs, err := pki.ParseCerts(cfg.CertData)
+	if err != nil {
+		return nil, err
+	}
+	return certs[0], nil
+}
+
+func inspect(u pki.Use, now time.Time, read func(string) (*x509.Certificate, error)) certificate {
+	row := certificate{File: u.File, User: u.User, CA: u.CA, State: certBad}
+	cert, err := read(u.File)
+	if err != nil {
+		row.Error = reason(err).Error()
+		return row
+	}
+	row.Subject, row.NotBefore, row.NotAfter = cert.Subject.String(), cert.NotBefore, cert.NotAfter
+	// Half of the time in which a leaf is renewed is for attempts that fail.
+	warnAt := cert.NotAfter.Add(-pki.LeafLife)
+	if !u.CA {
+		row.RenewAt = pki.RenewAt(cert)
+		warnAt = cert.NotAfter.Add(-cert.NotAfter.Sub(row.RenewAt) / 2)
+	}
+	switch {
+	case !now.Before(cert.NotAfter):
+		row.State = certExpired
+	case !now.Before(warnAt):
+		row.State = certExpiring
+	default:
+		row.State = certOK
+	}
+	return row
+}
+
+func writeCertificates(out io.Writer, rows []certificate, format string, now time.Time) error {
+	if format == "json" {
+		return encode(out, rows)
+	}
+	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) // Flush reports errors
+	fmt.Fprintln(w, "STATE\tEXPIRES\tIN\tRENEWED IN\tUSED BY\tFILE")
+	for _, r := range rows {
+		if r.State == certBad {
+			fmt.Fprintf(w, "%s\t\t\t\t%s\t%s: %s\n", r.State, r.User, r.File, firstLine(r.Error))
+			continue
+		}
+		renewed := ""
+		if !r.CA {
+			renewed = duration.HumanDuration(max(0, r.RenewAt.Sub(now)))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.State, r.NotAfter.UTC().Format(time.RFC3339),
+			duration.HumanDuration(max(0, r.NotAfter.Sub(now))), renewed, r.User, r.File)
+	}
+	return w.Flush()
+}
+
+func encode(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

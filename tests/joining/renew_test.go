@@ -1,0 +1,59 @@
+package joining
+
+import (
+	"slices"
+	"testing"
+
+	agentjoin "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/internal/kubeconfig"
+	"github.com/a4s-io/a4s/internal/pki"
+)
+
+func TestRenew(t *testing.T) {
+	c := newCluster(t)
+	opts := c.machine("n1")
+	res := c.mustJoin(opts)
+	if err := kubeconfig.Write(kubeconfig.Options{
+		Path: agentjoin.CredentialFile(opts.Dir), Server: opts.ServerURL, CAFile: res.ServerCA, CertFile: res.ClientCert, KeyFile: res.ClientKey,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	known, err := agentjoin.Known(opts.Dir)
+	if err != nil || known.ServerURL != opts.ServerURL || known.NodeName != "n1" || !slices.Equal(known.NodeIPs, opts.NodeIPs) {
+		t.Fatalf("known %+v, %v", known, err)
+	}
+	known.NodePasswordFile, known.Log = opts.NodePasswordFile, opts.Log
+
+	keys := readCert(t, res.ClientKey) + readCert(t, res.ServingKey)
+	client, serving := readCert(t, res.ClientCert), readCert(t, res.ServingCert)
+	c.seen() // forgets the join
+	if err := agentjoin.Renew(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range c.seen() {
+		if r.credential || !r.cert {
+			t.Errorf("a renewal without a token showed one, or no certificate: %+v", r)
+		}
+	}
+	if readCert(t, res.ClientCert) == client || readCert(t, res.ServingCert) == serving {
+		t.Error("a certificate is the old one")
+	}
+	if readCert(t, res.ClientKey)+readCert(t, res.ServingKey) != keys {
+		t.Error("a running process may see a new key with an old certificate")
+	}
+
+	// It tries once: a server that is away is the business of the caller.
+	c.server.Close()
+	if err := agentjoin.Renew(t.Context(), known); err == nil {
+		t.Error("no error without a server")
+	}
+	if _, err := pki.ReadCert(res.ClientCert); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKnownWithoutANode(t *testing.T) {
+	if _, err := agentjoin.Known(t.TempDir()); err == nil {
+		t.Error("no error for a directory without a node")
+	}
+}
