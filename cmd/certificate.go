@@ -38,7 +38,9 @@ type certificate struct {
 	User    string `json:"user"`
 	CA      bool   `json:"ca"`
 	Subject string `json:"subject,omitempty"`
-	State   string `json:"state"`
+	// Serial is the number of the certificate, in hexadecimal digits.
+	Serial string `json:"serial,omitempty"`
+	State  string `json:"state"`
 	// Error is why it is unreadable.
 	Error string `json:"error,omitempty"`
 
@@ -206,6 +208,7 @@ func inspect(u pki.Use, now time.Time, read func(string) (*x509.Certificate, err
 		return row
 	}
 	row.Subject, row.NotBefore, row.NotAfter = cert.Subject.String(), cert.NotBefore, cert.NotAfter
+	row.Serial = cert.SerialNumber.Text(16)
 	// Half of the time in which a leaf is renewed is for attempts that fail.
 	warnAt := cert.NotAfter.Add(-pki.LeafLife)
 	if !u.CA {
