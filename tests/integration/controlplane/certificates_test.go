@@ -2,18 +2,23 @@ package controlplane_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	agentjoin "github.com/a4s-io/a4s/agent/join"
 	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/renewal"
@@ -75,6 +80,15 @@ func TestCertificatesOfAServerAreRenewed(t *testing.T) {
 			return fmt.Errorf("namespace %s has no service account", name)
 		}
 	})
+	node := joinedNode(ctx, t, p)
+	work.Run(ctx, "node, by certificate", func(ctx context.Context, _ int) error {
+		_, err := node.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+		if status := apierrors.APIStatus(nil); err != nil && !errors.As(err, &status) {
+			// The client cut its own connection, to take the new certificate.
+			_, err = node.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+		}
+		return err
+	})
 	work.Wait(t)
 	for file, end := range ends(t, p.Files) {
 		if end.Before(first[file].Add(2 * renewal.MinLife)) {
@@ -86,6 +100,41 @@ func TestCertificatesOfAServerAreRenewed(t *testing.T) {
 			t.Errorf("component %s was restarted: %s", s.Name, s.LastError)
 		}
 	}
+}
+
+// joinedNode joins a node whose certificates are renewed as an agent does it,
+// and returns a client that reads their files.
+func joinedNode(ctx context.Context, t *testing.T, p *planes.Plane) kubernetes.Interface {
+	t.Helper()
+	dir := t.TempDir()
+	opts := agentjoin.Options{
+		ServerURL: p.URL, Token: p.Token, NodeName: "worker", NodeIPs: []string{"192.0.2.10"},
+		Dir: filepath.Join(dir, "agent"), NodePasswordFile: filepath.Join(dir, "node", "password"), Log: logrus.WithField("component", "node"),
+	}
+	joined, err := agentjoin.Join(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Token = "" // a renewal has no need of it
+	renew := renewal.New(renewal.Options{
+		Name: "node-certificates", Files: []string{joined.ClientCert, joined.ServingCert}, Log: opts.Log,
+		Renew: func(ctx context.Context) error { return agentjoin.Renew(ctx, opts) },
+	})
+	done := make(chan error, 1)
+	go func() { done <- renew.Run(ctx, func() {}) }()
+	t.Cleanup(func() {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: p.URL, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: joined.ServerCA, CertFile: joined.ClientCert, KeyFile: joined.ClientKey},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // rootToken is the token of a service account that may do everything.
