@@ -31,7 +31,9 @@ func modes() cmd.Modes {
 		Killall: func(ctx context.Context, dataDir string) error {
 			return cleanup.Killall(ctx, cleanup.Options{DataDir: dataDir, Out: os.Stdout})
 		},
-		RenewNode: agent.RenewCertificates,
+		RenewNode:       agent.RenewCertificates,
+		SaveSnapshot:    saveSnapshot,
+		RestoreSnapshot: restoreSnapshot,
 
 		Kubectl: runKubectl,
 		Ctr:     runCtr,

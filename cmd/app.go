@@ -12,6 +12,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/snapshot"
 	"github.com/a4s-io/a4s/internal/version"
 )
 
@@ -26,6 +27,9 @@ type Modes struct {
 	Killall func(ctx context.Context, dataDir string) error
 	// RenewNode renews the certificates of the node of this machine.
 	RenewNode func(ctx context.Context, dataDir string) error
+	// SaveSnapshot runs `a4s etcd-snapshot save`, RestoreSnapshot its restore.
+	SaveSnapshot    func(ctx context.Context, s *SnapshotSave) (*snapshot.Entry, error)
+	RestoreSnapshot func(ctx context.Context, r *SnapshotRestore) (*SnapshotRestored, error)
 	// Kubectl and Ctr run the tools of these names.
 	Kubectl func(ctx context.Context, run *KubectlRun) error
 	Ctr     func(ctx context.Context, args []string) error
@@ -57,6 +61,7 @@ func NewApp(m Modes) *App {
 				vmRuntimeCommand(m),
 				tokenCommand(),
 				certificateCommand(m),
+				etcdSnapshotCommand(m),
 				tenantCommand(),
 				runtimeCommand(),
 				statusCommand(),

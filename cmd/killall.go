@@ -37,8 +37,14 @@ func local(cCtx *cli.Context) (*config.Local, error) {
 	if err := wantArgs(cCtx, 0, 0, "none"); err != nil {
 		return nil, err
 	}
+	return localSettings(cCtx, "config", "data-dir")
+}
+
+// localSettings reads the settings of this machine, where the flags of these
+// names come first.
+func localSettings(cCtx *cli.Context, names ...string) (*config.Local, error) {
 	var args []string
-	for _, name := range []string{"config", "data-dir"} {
+	for _, name := range names {
 		if cCtx.IsSet(name) {
 			args = append(args, "--"+name+"="+cCtx.String(name))
 		}

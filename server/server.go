@@ -211,6 +211,9 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 			return nil, err
 		}
 	}
+	if err := p.startSnapshots(ctx, group); err != nil {
+		return nil, err
+	}
 	return &Running{
 		URL:           p.url,
 		JoinURL:       "https://" + net.JoinHostPort(p.advertise.String(), strconv.Itoa(p.cfg.HTTPSListenPort)),
@@ -258,7 +261,7 @@ func newEtcd(p *Plan) (datastore.Datastore, error) {
 	f := p.pki
 	s, err := etcd.New(etcd.Options{
 		Dir:           filepath.Join(p.dir, "db", "etcd"),
-		Name:          "a4s",
+		Name:          etcd.LocalMember,
 		CertFile:      f.EtcdServer.Cert,
 		KeyFile:       f.EtcdServer.Key,
 		TrustedCAFile: f.EtcdServerCA.Cert,

@@ -28,6 +28,9 @@ const (
 	HTTPPort = 2382
 )
 
+// LocalMember is the name of the member that a server runs.
+const LocalMember = "a4s"
+
 // startTimeout bounds the time from start to the first linearizable read. A
 // member that replays a large log on a slow disk needs minutes.
 const startTimeout = 5 * time.Minute

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"path/filepath"
 	"strings"
 
 	"github.com/a4s-io/a4s/internal/jointoken"
@@ -17,6 +18,9 @@ func (s *Server) Complete() error { return s.complete(flagSource) }
 func (s *Server) complete(source func(string) string) error {
 	if s.WriteKubeconfig == "" {
 		s.WriteKubeconfig = DefaultKubeconfig
+	}
+	if s.EtcdSnapshotDir == "" {
+		s.EtcdSnapshotDir = filepath.Join(s.Agent.DataDir, snapshotDirName)
 	}
 	if s.ClusterDNS == "" {
 		services, err := netip.ParsePrefix(s.ServiceCIDR)

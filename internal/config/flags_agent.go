@@ -9,6 +9,7 @@ const (
 	catNetworking = "Networking"
 	catKubeconfig = "Admin kubeconfig"
 	catSecurity   = "Security"
+	catSnapshots  = "Snapshots"
 	catComponents = "Components"
 	catNode       = "Node"
 	catNodeNet    = "Node networking"

@@ -61,6 +61,17 @@ func controlPlaneSettings(s *Server) []Setting {
 		{Name: "audit-policy-file", Category: catSecurity, Placeholder: "PATH", DefaultText: "metadata of every request",
 			Usage: "audit policy", target: &s.AuditPolicyFile},
 
+		{Name: "etcd-disable-snapshots", Category: catSnapshots, Usage: "take no snapshots on a schedule", target: &s.EtcdDisableSnapshots},
+		{Name: "etcd-snapshot-schedule-cron", Category: catSnapshots, Placeholder: "CRON", Default: "0 */12 * * *",
+			Usage: "when snapshots are taken, in local time", target: &s.EtcdSnapshotScheduleCron},
+		{Name: "etcd-snapshot-retention", Category: catSnapshots, Placeholder: "NUMBER", Default: "5",
+			Usage: "how many scheduled snapshots are kept; 0 is all", target: &s.EtcdSnapshotRetention},
+		{Name: "etcd-snapshot-dir", Category: catSnapshots, Placeholder: "PATH", DefaultText: "snapshots in --data-dir",
+			Usage: "where snapshots go", target: &s.EtcdSnapshotDir},
+		{Name: "etcd-snapshot-name", Category: catSnapshots, Placeholder: "NAME", Default: "etcd-snapshot",
+			Usage: "beginning of the names of scheduled snapshots", target: &s.EtcdSnapshotName},
+		{Name: "etcd-snapshot-compress", Category: catSnapshots, Usage: "compress snapshots", target: &s.EtcdSnapshotCompress},
+
 		{Name: "disable-scheduler", Category: catComponents, Usage: "run no scheduler", target: &s.DisableScheduler},
 		{Name: "disable-agent", Category: catComponents, Usage: "run no node; node settings then have no effect", target: &s.DisableAgent},
 	}

@@ -214,10 +214,10 @@ func TestAgentIgnoresServerKeys(t *testing.T) {
 }
 
 func TestLocalReadsSharedFile(t *testing.T) {
-	dir := write(t, map[string]string{"c.yaml": "server: https://h\ncluster-cidr: 10.0.0.0/8\ndata-dir: /d"})
+	dir := write(t, map[string]string{"c.yaml": "server: https://h\ncluster-cidr: 10.0.0.0/8\ndata-dir: /d\nnode-name: n\netcd-snapshot-compress: true"})
 	file := filepath.Join(dir, "c.yaml")
 	l, err := LoadLocal(Source{DefaultFile: file, LookupEnv: env(map[string]string{"A4S_KUBECONFIG_OUTPUT": "/k"})})
-	if err != nil || *l != (Local{DataDir: "/d", Kubeconfig: "/k", ConfigFile: file}) {
+	if err != nil || *l != (Local{DataDir: "/d", Kubeconfig: "/k", ConfigFile: file, NodeName: "n", SnapshotDir: "/d/snapshots", SnapshotCompress: true, SnapshotRetention: 5}) {
 		t.Errorf("LoadLocal = %+v, %v", l, err)
 	}
 }

@@ -1,5 +1,7 @@
 package config
 
+import "path/filepath"
+
 // Local is what the short-lived commands want to know about the server or
 // agent of this machine.
 type Local struct {
@@ -9,6 +11,13 @@ type Local struct {
 	Kubeconfig string
 	// ConfigFile is Common.ConfigFile.
 	ConfigFile string
+	// NodeName is Agent.NodeName.
+	NodeName string
+	// SnapshotDir, SnapshotCompress and SnapshotRetention are those of the
+	// server that begin with EtcdSnapshot.
+	SnapshotDir       string
+	SnapshotCompress  bool
+	SnapshotRetention int
 }
 
 // LocalSettings is the table of Local: the settings of a server with which
@@ -17,8 +26,17 @@ func LocalSettings(l *Local) []Setting {
 	var common Common
 	var server Server
 	var table []Setting
-	for _, s := range append(generalSettings(&common), controlPlaneSettings(&server)...) {
+	all := append(generalSettings(&common), controlPlaneSettings(&server)...)
+	for _, s := range append(all, nodeSettings(&server.Agent)...) {
 		switch s.Name {
+		case "node-name":
+			s.target = &l.NodeName
+		case "etcd-snapshot-dir":
+			s.target = &l.SnapshotDir
+		case "etcd-snapshot-compress":
+			s.target = &l.SnapshotCompress
+		case "etcd-snapshot-retention":
+			s.target = &l.SnapshotRetention
 		case "config":
 			s.target = &l.ConfigFile
 		case "data-dir":
@@ -46,5 +64,9 @@ func LoadLocal(src Source) (*Local, error) {
 	c := &checker{source: l.source}
 	c.absolute("data-dir", out.DataDir)
 	c.absolute("write-kubeconfig", out.Kubeconfig)
+	c.snapshotDir(out.SnapshotDir, out.DataDir)
+	if out.SnapshotDir == "" {
+		out.SnapshotDir = filepath.Join(out.DataDir, snapshotDirName)
+	}
 	return out, c.err()
 }

@@ -69,6 +69,22 @@ type Server struct {
 	// metadata of every request.
 	AuditPolicyFile string
 
+	// EtcdDisableSnapshots turns scheduled snapshots off.
+	EtcdDisableSnapshots bool
+	// EtcdSnapshotScheduleCron says when snapshots are taken, in the syntax
+	// of cron.
+	EtcdSnapshotScheduleCron string
+	// EtcdSnapshotRetention is how many scheduled snapshots are kept; 0 is
+	// all of them.
+	EtcdSnapshotRetention int
+	// EtcdSnapshotDir is where snapshots go; Complete puts
+	// <data-dir>/snapshots there if it is empty.
+	EtcdSnapshotDir string
+	// EtcdSnapshotName begins the names of scheduled snapshots.
+	EtcdSnapshotName string
+	// EtcdSnapshotCompress compresses snapshots.
+	EtcdSnapshotCompress bool
+
 	// DisableScheduler leaves the scheduler out.
 	DisableScheduler bool
 

@@ -48,6 +48,7 @@ func (s *Server) validate(source func(string) string) error {
 		c.fail("audit-policy-file", s.AuditPolicyFile, errors.New("there is no audit log"), "--audit-log-path as well")
 	}
 	c.file("audit-policy-file", s.AuditPolicyFile)
+	c.snapshots(s)
 	c.upstreamArgs("kube-apiserver-arg", s.KubeAPIServerArgs)
 	c.upstreamArgs("kube-controller-manager-arg", s.KubeControllerManagerArgs)
 	c.upstreamArgs("kube-scheduler-arg", s.KubeSchedulerArgs)

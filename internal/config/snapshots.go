@@ -1,0 +1,39 @@
+package config
+
+import (
+	"errors"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/a4s-io/a4s/internal/snapshot"
+)
+
+// snapshotDirName is the directory of snapshots in the data directory. It is
+// not in the server directory, which a restore replaces.
+const snapshotDirName = "snapshots"
+
+func (c *checker) snapshots(s *Server) {
+	if _, err := cron.ParseStandard(s.EtcdSnapshotScheduleCron); err != nil {
+		c.fail("etcd-snapshot-schedule-cron", s.EtcdSnapshotScheduleCron, err, `five fields of cron such as "0 */12 * * *", or "@every 6h"`)
+	}
+	if s.EtcdSnapshotRetention < 0 {
+		c.bad("etcd-snapshot-retention", strconv.Itoa(s.EtcdSnapshotRetention), "a number from 1, or 0 to keep all")
+	}
+	if !snapshot.ValidName(s.EtcdSnapshotName) {
+		c.bad("etcd-snapshot-name", s.EtcdSnapshotName, "letters, digits, dots, dashes and underscores")
+	}
+	c.snapshotDir(s.EtcdSnapshotDir, s.Agent.DataDir)
+}
+
+// snapshotDir checks that a restore does not move the snapshots away together
+// with what it replaces.
+func (c *checker) snapshotDir(dir, dataDir string) {
+	c.absolute("etcd-snapshot-dir", dir)
+	rel, err := filepath.Rel(filepath.Join(dataDir, "server"), dir)
+	if dir != "" && err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+		c.fail("etcd-snapshot-dir", dir, errors.New("it is in the server directory, which a restore replaces"), "another directory")
+	}
+}
