@@ -45,6 +45,7 @@ type Plane struct {
 // Settings are those of a server without a node that keeps its data in dir.
 func Settings(dir string) *config.Server {
 	cfg := &config.Server{
+		EtcdDisableSnapshots: true,
 		DisableAgent:         true,
 		HTTPSListenPort:      6443,
 		ClusterCIDR:          "10.42.0.0/16",
