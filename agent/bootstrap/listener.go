@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/peercred"
-	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/rootsocket"
 )
 
 // Name is the name of the component that serves the API.
@@ -36,16 +35,9 @@ func (a *API) Component(socket string) component.Component {
 }
 
 func (a *API) serve(ctx context.Context, socket string, ready func()) error {
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &problem.Precondition{What: "socket of the bootstrap pod API", Err: err, Fix: "remove it"}
-	}
-	l, err := net.Listen("unix", socket)
+	l, err := rootsocket.Listen(ctx, socket)
 	if err != nil {
 		return fmt.Errorf("listening for the bootstrap pod API: %w", err)
-	}
-	// Who connects before this is told by the peer's credentials.
-	if err := os.Chmod(socket, 0o600); err != nil {
-		return errors.Join(fmt.Errorf("protecting the bootstrap pod API: %w", err), l.Close())
 	}
 	server := &http.Server{
 		Handler: a, ConnContext: withPeer,

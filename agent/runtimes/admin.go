@@ -18,6 +18,7 @@ import (
 	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/noderuntime"
 	"github.com/a4s-io/a4s/internal/peercred"
+	"github.com/a4s-io/a4s/internal/rootsocket"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -171,7 +172,7 @@ func load(file string) ([]Runtime, error) {
 
 // serveAdmin serves the runtimes to root until the returned function is called.
 func (m *Mux) serveAdmin(ctx context.Context, failed chan<- error) (stop func(), err error) {
-	listener, err := listen(ctx, m.o.AdminSocket)
+	listener, err := rootsocket.Listen(ctx, m.o.AdminSocket)
 	if err != nil {
 		return nil, err
 	}

@@ -3,42 +3,21 @@ package runtimes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"net"
-	"os"
-	"path/filepath"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-)
 
-// listen opens a unix socket for root alone.
-func listen(ctx context.Context, socket string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(socket), 0o711); err != nil {
-		return nil, fmt.Errorf("directory of a socket: %w", err)
-	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("socket left behind: %w", err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
-	if err != nil {
-		return nil, fmt.Errorf("opening a socket: %w", err)
-	}
-	if err := os.Chmod(socket, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening a socket: %w", err), listener.Close())
-	}
-	return listener, nil
-}
+	"github.com/a4s-io/a4s/internal/rootsocket"
+)
 
 // serveCRI serves until the returned function is called. failed gets the
 // reason if it ends earlier.
 func (m *Mux) serveCRI(ctx context.Context, failed chan<- error) (stop func(), err error) {
-	listener, err := listen(ctx, m.o.Socket)
+	listener, err := rootsocket.Listen(ctx, m.o.Socket)
 	if err != nil {
 		return nil, err
 	}

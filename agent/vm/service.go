@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,6 +20,7 @@ import (
 	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/agent/vm/records"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/rootsocket"
 )
 
 // maxMessage is what the kubelet takes.
@@ -91,7 +90,7 @@ func Serve(ctx context.Context, o Service) error {
 		return err
 	}
 
-	listener, err := s.listen()
+	listener, err := rootsocket.Listen(s.ctx, s.Socket)
 	if err != nil {
 		return err
 	}
@@ -164,23 +163,6 @@ func connect(socket string) (*containerd.Client, error) {
 		return nil, fmt.Errorf("client of containerd: %w", err)
 	}
 	return client, nil
-}
-
-func (s *service) listen() (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(s.Socket), 0o711); err != nil {
-		return nil, fmt.Errorf("directory of the socket: %w", err)
-	}
-	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("socket left behind: %w", err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(s.ctx, "unix", s.Socket)
-	if err != nil {
-		return nil, fmt.Errorf("serving the runtime service: %w", err)
-	}
-	if err := os.Chmod(s.Socket, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("serving the runtime service: %w", err), listener.Close())
-	}
-	return listener, nil
 }
 
 // logged logs calls that fail.
