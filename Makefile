@@ -52,8 +52,12 @@ run: deps build ## Build, and run a single-node cluster in the foreground (as ro
 deps: ## Install what is missing on this Debian machine, check for Go
 	@scripts/install-deps.sh
 
+.PHONY: test-deps
+test-deps: deps ## Install what only the tests need, the databases that they run
+	@scripts/install-deps.sh test
+
 .PHONY: test
-test: deps test-unit test-integration test-e2e test-clients ## Run every test
+test: test-deps test-unit test-integration test-e2e test-clients ## Run every test
 
 .PHONY: test-unit
 test-unit: $(PAYLOAD) ## Run the unit tests, those of light packages with the race detector
@@ -66,7 +70,12 @@ test-integration: $(PAYLOAD) ## Run the tests that start components in the test 
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
-	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -timeout 40m ./tests/e2e/...
+	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -timeout 60m ./tests/e2e/...
+
+.PHONY: test-injection
+test-injection: build ## Inject failures: kills, 100 restarts, ten minutes without a network, full disks (as root, slow)
+	A4S_INJECT=1 A4S_RESTARTS=$${A4S_RESTARTS:-100} A4S_OUTAGE=$${A4S_OUTAGE:-10m} A4S_BINARY=$(CURDIR)/bin/a4s \
+		go test -v -count=1 -timeout 60m -run 'TestInjectedFailures|TestRestartedAgainAndAgain|TestNodeWithoutANetwork|TestDiskFailures|TestFullDiskOfANode' ./tests/e2e
 
 # A module of its own: what the clients depend on is not to be a4s' as well.
 .PHONY: test-clients
@@ -96,16 +105,36 @@ test-critest: build guest ## Run critest, the conformance tests of the CRI, agai
 	A4S_VM_PODS=1 A4S_BINARY=$(CURDIR)/bin/a4s A4S_CRITEST=$(CURDIR)/bin/critest go test -v -count=1 -timeout 40m -run TestCritest ./tests/vmpods
 
 .PHONY: bench
-bench: build ## Run the benchmarks behind the claims in the documentation
+bench: build bench-upstream ## Run the benchmarks behind the claims in the documentation
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -run '^$$' -bench . -benchtime 20x ./tests/bench
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./tests/bench/tenancy
 	go test -run '^$$' -bench PodList ./server/tenancy/wire
+
+# Upstream's own programs, from the versions and with the settings of bin/a4s.
+UPSTREAM := github.com/containerd/containerd/v2/cmd/containerd \
+	$(addprefix k8s.io/kubernetes/cmd/,kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy)
+
+.PHONY: upstream
+upstream: ## Build bin/upstream: etcd, containerd and the programs of Kubernetes as they are
+	@mkdir -p bin/upstream
+	@echo "Building bin/upstream"
+	@go build -C tests/bench/upstream/programs -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/upstream/ $(UPSTREAM)
+	@go build -C tests/bench/upstream/programs -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/upstream/etcd go.etcd.io/etcd/server/v3
+
+.PHONY: bench-upstream
+bench-upstream: build upstream ## Run bin/a4s beside upstream's programs; results go to bin/bench (as root, half an hour)
+	rm -rf bin/bench
+	@for b in Start=10x Idle=3x API=12x Pods=10x; do \
+		A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream A4S_BENCH_OUT=$(CURDIR)/bin/bench \
+			go test -v -count=1 -run '^$$' -bench $${b%=*} -benchtime $${b#*=} -timeout 60m ./tests/bench/upstream || exit 1; \
+	done
 
 .PHONY: lint
 lint: vet ## Check formatting, go vet, staticcheck and shellcheck
 	shellcheck scripts/*.sh tests/vm/*.sh tests/vm/guest/*.sh
 	go run $(STATICCHECK) ./...
 	cd tests/clients && go run $(STATICCHECK) ./...
+	cd scripts/bom && go run $(STATICCHECK) ./...
 
 .PHONY: vet
 vet: ## Check formatting and go vet
@@ -114,18 +143,42 @@ vet: ## Check formatting and go vet
 	go vet ./...
 	cd tests/clients && go vet ./...
 
-.PHONY: release
-release: deps $(PAYLOAD) ## Build dist/: the stripped binary, compressed, with checksums (and signatures: A4S_SIGNING_KEY=PEM), install.sh; print the sizes
+# What two builds of one commit must agree on.
+.PHONY: dist/program
+dist/program: $(PAYLOAD)
 	@mkdir -p dist
 	@echo "Building dist/a4s-$(PLATFORM)"
 	@go build -ldflags '-s -w $(LDFLAGS)' -o dist/a4s-$(PLATFORM) .
 	@cd dist && zstd -q -f -19 -T0 a4s-$(PLATFORM) -o a4s-$(PLATFORM).zst
+
+.PHONY: release
+release: deps dist/program ## Build dist/: the stripped binary, compressed, the archive for machines without a network, bill of materials, licences, install.sh, checksums (and signatures: A4S_SIGNING_KEY=PEM)
 	@cp scripts/install.sh dist/
-	@key=$${A4S_SIGNING_KEY:+$$(realpath "$$A4S_SIGNING_KEY")}; cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do \
+	@$(MAKE) --no-print-directory sbom SBOM_OF=dist/a4s-$(PLATFORM)
+	@echo "Packing dist/a4s-airgap-$(PLATFORM).tar.zst"
+	@scripts/airgap.sh dist/a4s-$(PLATFORM) dist/a4s-airgap-$(PLATFORM).tar.zst dist/a4s-$(PLATFORM).cdx.json dist/a4s-$(PLATFORM).licenses.txt
+	@key=$${A4S_SIGNING_KEY:+$$(realpath "$$A4S_SIGNING_KEY")}; cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst a4s-airgap-$(PLATFORM).tar.zst a4s-$(PLATFORM).cdx.json a4s-$(PLATFORM).licenses.txt; do \
 		sha256sum $$f > $$f.sha256; \
 		[ -z "$$key" ] || openssl dgst -sha256 -sign "$$key" $$f | openssl base64 -A > $$f.sig; done
-	@cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst; do \
+	@cd dist && for f in a4s-$(PLATFORM) a4s-$(PLATFORM).zst a4s-airgap-$(PLATFORM).tar.zst; do \
 		printf '%s  %s bytes (%s MB)  sha256 %s\n' $$f $$(stat -c %s $$f) $$(($$(stat -c %s $$f) / 1000000)) $$(cut -d' ' -f1 $$f.sha256); done
+
+# A module of its own: what recognizes licences is no dependency of a4s.
+SBOM_OF = bin/a4s
+.PHONY: sbom
+sbom: $(PAYLOAD) ## Write the bill of materials and the licences of bin/a4s beside it, and check the licences
+	@go build -C scripts/bom -o $(CURDIR)/bin/bom .
+	@bin/bom --binary $(SBOM_OF) --payload $(dir $(PAYLOAD))payload.tar.zst --policy scripts/bom/licenses.yaml --out $(SBOM_OF)
+
+.PHONY: reproduce
+reproduce: deps ## Build the current commit twice from nothing and compare the bytes (slow)
+	scripts/reproduce.sh
+
+.PHONY: supply-chain
+supply-chain: build sbom ## Check the licences, and look for known vulnerabilities in bin/a4s and what it carries
+	cd scripts/bom && go vet . && go test .
+	@rm -rf bin/carried && mkdir -p bin/carried && tar --zstd -xf $(dir $(PAYLOAD))payload.tar.zst -C bin/carried
+	go run ./scripts/vulncheck $(VULNCHECK) --exceptions scripts/vulncheck/exceptions.yaml bin/a4s $$(find bin/carried/bin -type f)
 
 .PHONY: docs
 docs: ## Write the configuration reference from the flags

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/logging"
 	"github.com/a4s-io/a4s/internal/nodeaddr"
@@ -32,6 +34,7 @@ func modes() cmd.Modes {
 			return cleanup.Killall(ctx, cleanup.Options{DataDir: dataDir, Out: os.Stdout})
 		},
 		RenewNode:       agent.RenewCertificates,
+		RotateCA:        rotateCA,
 		SaveSnapshot:    saveSnapshot,
 		RestoreSnapshot: restoreSnapshot,
 
@@ -42,40 +45,74 @@ func modes() cmd.Modes {
 	}
 }
 
+// errDone ends a process that was started for one task.
+var errDone = errors.New("done")
+
 // runServer is `a4s server`: the control plane and, unless it is disabled,
 // the node of this machine.
 func runServer(ctx context.Context, cfg *config.Server) error {
-	return supervise(ctx, "server", &cfg.Agent, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice) error {
+	return supervise(ctx, "server", &cfg.Agent, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice, monitor *health.Monitor) error {
 		started := time.Now()
 		plan, err := server.Prepare(ctx, cfg, net.ParseIP(addr.IPs[0].String()))
 		if err != nil {
 			return err
+		}
+		if cfg.ClusterReset {
+			if err := server.Reset(ctx, plan); err != nil {
+				return err
+			}
+			return errDone
 		}
 		var node *agent.Node
 		if !cfg.DisableAgent {
 			if node, err = agent.Prepare(ctx, &cfg.Agent, addr); err != nil {
 				return err
 			}
+			node.HoldKubelet(plan.ControllersBuilt)
+		}
+		plan.Health(monitor)
+		if node != nil {
+			node.Health(monitor, false)
 		}
 		// Nothing was changed so far; from here on the machine is used.
-		if err := plan.MakeFiles(); err != nil {
+		if err := plan.MakeFiles(ctx); err != nil {
 			return err
 		}
-		if node != nil {
-			if err := node.StartRuntime(ctx, group); err != nil {
+		// The two halves know nothing of each other until the node joins.
+		var up *server.Running
+		serve := func(ctx context.Context) (err error) { up, err = plan.Serve(ctx, group); return err }
+		settle := func(ctx context.Context) error {
+			if err := plan.Settle(ctx, group); err != nil {
 				return err
 			}
+			logrus.Infof("Control plane is ready after %s", time.Since(started).Round(10*time.Millisecond))
+			return nil
 		}
-		up, err := plan.Start(ctx, group)
-		if err != nil {
-			return err
-		}
-		logrus.Infof("Control plane is ready after %s", time.Since(started).Round(10*time.Millisecond))
-		if node != nil {
-			if err := node.Join(ctx, group, up.URL, up.Token); err != nil {
+		if node == nil {
+			if err := serve(ctx); err != nil {
+				return err
+			}
+			if err := settle(ctx); err != nil {
+				return err
+			}
+		} else {
+			runtime := func(ctx context.Context) error {
+				if err := node.StartRuntime(ctx, group); err != nil {
+					return err
+				}
+				return node.ImportImages(ctx, group)
+			}
+			join := func(ctx context.Context) error { return node.Join(ctx, group, []string{up.URL}, up.Token) }
+			if err := component.Together(ctx, serve, runtime); err != nil {
+				return err
+			}
+			if err := component.Together(ctx, settle, join); err != nil {
 				return err
 			}
 			if err := up.MarkControlPlane(ctx, cfg.Agent.NodeName); err != nil {
+				return err
+			}
+			if err := up.HoldMember(ctx, cfg.Agent.NodeName); err != nil {
 				return err
 			}
 			logrus.Infof("Node %s is ready after %s", cfg.Agent.NodeName, time.Since(started).Round(10*time.Millisecond))
@@ -88,23 +125,24 @@ func runServer(ctx context.Context, cfg *config.Server) error {
 
 // runAgent is `a4s agent`: a node of a cluster elsewhere.
 func runAgent(ctx context.Context, cfg *config.Agent) error {
-	return supervise(ctx, "agent", cfg, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice) error {
+	return supervise(ctx, "agent", cfg, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice, monitor *health.Monitor) error {
 		started := time.Now()
 		node, err := agent.Prepare(ctx, cfg, addr)
 		if err != nil {
 			return err
 		}
+		node.Health(monitor, true)
 		if err := node.StartRuntime(ctx, group); err != nil {
 			return err
 		}
 		if cfg.BootstrapPodAPI {
-			if err := node.JoinLater(ctx, group, cfg.ServerURL, cfg.Token); err != nil {
+			if err := node.JoinLater(ctx, group, cfg.ServerURLs, cfg.Token); err != nil {
 				return err
 			}
 			logrus.Infof("Node %s takes bootstrap pods after %s:  a4s bootstrap apply -f FILE", cfg.NodeName, time.Since(started).Round(10*time.Millisecond))
 			return nil
 		}
-		if err := node.Join(ctx, group, cfg.ServerURL, cfg.Token); err != nil {
+		if err := node.Join(ctx, group, cfg.ServerURLs, cfg.Token); err != nil {
 			return err
 		}
 		logrus.Infof("Node %s is ready after %s", cfg.NodeName, time.Since(started).Round(10*time.Millisecond))
@@ -114,7 +152,7 @@ func runAgent(ctx context.Context, cfg *config.Agent) error {
 
 // supervise is what server and agent share: the log, the lock, the identity
 // of the machine, and the life of the component group.
-func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(context.Context, *component.Group, nodeaddr.Choice) error) (err error) {
+func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(context.Context, *component.Group, nodeaddr.Choice, *health.Monitor) error) (err error) {
 	log, err := logging.Setup(logging.Options{Debug: cfg.Debug, Verbosity: cfg.Verbosity, VModule: cfg.VModule, File: cfg.LogFile})
 	if err != nil {
 		return err
@@ -150,7 +188,12 @@ func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(c
 		}
 		logrus.Info("Stopped")
 	}()
-	if err := start(ctx, group, addr); err != nil {
+	monitor := newMonitor(mode, cfg, group)
+	group.Start(ctx, monitor.Component())
+	if err := start(ctx, group, addr, monitor); err != nil {
+		if errors.Is(err, errDone) {
+			return nil
+		}
 		if ctx.Err() != nil {
 			logrus.Info("Stopping: asked to end during the start")
 			return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/a4s-io/a4s/internal/nodename"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/snapshot"
+	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/server/snapshots"
 )
 
@@ -26,8 +27,12 @@ func saveSnapshot(ctx context.Context, s *cmd.SnapshotSave) (*snapshot.Entry, er
 	if err != nil {
 		return nil, err
 	}
+	serverDir := filepath.Join(s.DataDir, "server")
+	if err := datastore.OnlyEmbedded(serverDir); err != nil {
+		return nil, err
+	}
 	return snapshots.Save(ctx, snapshots.Options{
-		ServerDir: filepath.Join(s.DataDir, "server"),
+		ServerDir: serverDir,
 		Dir:       s.Dir,
 		Name:      s.Name,
 		Node:      node,

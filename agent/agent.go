@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -19,9 +20,11 @@ import (
 	"github.com/a4s-io/a4s/agent/isolation"
 	joining "github.com/a4s-io/a4s/agent/join"
 	"github.com/a4s-io/a4s/agent/kubelet"
+	"github.com/a4s-io/a4s/agent/loadbalancer"
 	"github.com/a4s-io/a4s/agent/localpods"
 	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/agent/network"
+	"github.com/a4s-io/a4s/agent/networkpolicy"
 	"github.com/a4s-io/a4s/agent/proxy"
 	"github.com/a4s-io/a4s/agent/readiness"
 	"github.com/a4s-io/a4s/agent/registries"
@@ -49,7 +52,9 @@ type Node struct {
 	dir     string // <data-dir>/agent
 	host    host.Info
 	payload *payload.Payload // nil until StartRuntime
-	log     *logrus.Entry
+	// imported is true once the images are there.
+	imported bool
+	log      *logrus.Entry
 
 	registries *registries.Config
 	pods       *bootstrapPods        // nil without --bootstrap-pod-api
@@ -57,6 +62,11 @@ type Node struct {
 	runtimes   *runtimes.Mux         // nil until StartRuntime
 	grace      time.Duration         // of the primary runtime; set with runtimes
 	told       readiness.Told        // what the cluster knows of the runtimes
+	health     nodeHealth            // what checks of its health know
+
+	hold    func(context.Context) error // what HoldKubelet was given; may be nil
+	servers *loadbalancer.Balancer      // nil on a server
+	api     string                      // URL by which the node's clients reach the API; set by reach
 }
 
 // Prepare checks settings and machine and changes nothing. cfg must be complete
@@ -86,28 +96,38 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 	if err := payload.Check(cfg.DataDir); err != nil {
 		return nil, err
 	}
-	_, _, err = netfilter.Choose(ctx, "--proxy-mode", netfilter.Mode(cfg.ProxyMode))
+	n.health.filter, n.health.filterWhy, err = netfilter.Choose(ctx, "--proxy-mode", netfilter.Mode(cfg.ProxyMode))
 	return n, err
 }
 
-// Join joins the cluster and starts the rest of the node in group. It returns
-// when the node is ready to run pods.
-func (n *Node) Join(ctx context.Context, group *component.Group, serverURL, token string) error {
-	if err := n.makePods(serverURL); err != nil {
+// Join joins the cluster of the servers and starts the rest of the node in
+// group. It returns when the node is ready to run pods.
+func (n *Node) Join(ctx context.Context, group *component.Group, servers []string, token string) error {
+	options := n.joinOptions(servers, token)
+	if err := joining.Check(options); err != nil {
 		return err
 	}
-	joined, err := joining.Join(ctx, n.joinOptions(serverURL, token))
+	if err := n.reach(ctx, group, servers, &options); err != nil {
+		return err
+	}
+	if err := n.makePods(); err != nil {
+		return err
+	}
+	joined, err := joining.Join(ctx, options)
 	if err != nil {
 		return err
 	}
-	if err := n.writeCredential(serverURL, joined); err != nil {
+	if err := n.writeCredential(joined); err != nil {
 		return err
 	}
 	if err := n.connect(); err != nil {
 		return err
 	}
-	n.startCertificates(ctx, group, serverURL, token)
-	if err := n.importImages(ctx, group); err != nil {
+	if err := n.followServers(ctx, group); err != nil {
+		return err
+	}
+	n.startCertificates(ctx, group, options)
+	if err := n.ImportImages(ctx, group); err != nil {
 		return err
 	}
 	if err := n.startPods(ctx, group); err != nil {
@@ -117,10 +137,17 @@ func (n *Node) Join(ctx context.Context, group *component.Group, serverURL, toke
 	if err != nil {
 		return err
 	}
-	n.startKubelet(ctx, group, joined)
+	// The network has to learn of the nodes, so it comes before what it may have
+	// to wait for.
 	if err := n.startNetwork(ctx, group, joined, pods); err != nil {
 		return err
 	}
+	if n.hold != nil {
+		if err := n.hold(ctx); err != nil {
+			return err
+		}
+	}
+	n.startKubelet(ctx, group, joined)
 	waitFor := []string{kubelet.Name, network.Name, dns.Name}
 	if !n.cfg.DisableKubeProxy {
 		waitFor = append(waitFor, proxy.Name)
@@ -133,9 +160,14 @@ func (n *Node) Join(ctx context.Context, group *component.Group, serverURL, toke
 	return nil
 }
 
-func (n *Node) joinOptions(serverURL, token string) joining.Options {
+// HoldKubelet keeps Join from starting the kubelet until it returns. In a process
+// that has upstream's controllers, too, they must be made before: both set up the
+// CSI plugin, of which there is one in a process, and the last one stays.
+func (n *Node) HoldKubelet(until func(context.Context) error) { n.hold = until }
+
+func (n *Node) joinOptions(servers []string, token string) joining.Options {
 	return joining.Options{
-		ServerURL: serverURL,
+		ServerURL: servers[0],
 		Token:     token,
 		NodeName:  n.cfg.NodeName,
 		NodeIPs:   n.addr.Strings(),
@@ -148,9 +180,9 @@ func (n *Node) joinOptions(serverURL, token string) joining.Options {
 func (n *Node) credential() string { return joining.CredentialFile(n.dir) }
 
 // writeCredential makes the credential of what a join brought.
-func (n *Node) writeCredential(serverURL string, joined *joining.Result) error {
+func (n *Node) writeCredential(joined *joining.Result) error {
 	return kubeconfig.Write(kubeconfig.Options{
-		Path: n.credential(), Server: serverURL,
+		Path: n.credential(), Server: n.api,
 		CAFile: joined.ServerCA, CertFile: joined.ClientCert, KeyFile: joined.ClientKey,
 	})
 }
@@ -164,22 +196,27 @@ func (n *Node) connect() error {
 	return n.pods.uplink.Connect(n.credential())
 }
 
-// importImages makes the pause image and the operator's archives available.
-func (n *Node) importImages(ctx context.Context, group *component.Group) error {
-	if !n.carries(workload.Container) {
+// ImportImages makes the pause image and the operator's archives available. It
+// needs nothing but StartRuntime. Join does it for a caller that did not.
+func (n *Node) ImportImages(ctx context.Context, group *component.Group) error {
+	if n.imported || !n.carries(workload.Container) {
 		return nil
 	}
 	if err := group.Wait(ctx, containerd.Name); err != nil {
 		return err
 	}
-	return images.Import(ctx, images.Options{
+	if err := images.Import(ctx, images.Options{
 		Socket:      containerd.Socket(n.stateDir()),
 		Snapshotter: n.cfg.Snapshotter,
 		Required:    []string{n.payload.PauseImageTar},
 		Dir:         images.Dir(n.cfg.DataDir),
 		StateFile:   images.StateFile(n.cfg.DataDir),
 		Log:         n.log,
-	})
+	}); err != nil {
+		return err
+	}
+	n.imported = true
+	return nil
 }
 
 // resolvConf is the resolver file that pods and the DNS server inherit from.
@@ -201,9 +238,9 @@ func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined 
 }
 
 // startNetwork starts the pod network, the service proxy and the DNS server, and
-// what tells the server about the runtimes.
+// what tells the server about the runtimes and asks it for local volumes.
 func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined *joining.Result, pods *localpods.Pods) error {
-	if err := n.reportRuntimes(ctx, group); err != nil {
+	if err := errors.Join(n.reportRuntimes(ctx, group), n.startVolumes(ctx, group)); err != nil {
 		return err
 	}
 	group.Start(ctx, network.New(network.Options{
@@ -220,6 +257,7 @@ func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined 
 	if !n.cfg.DisableKubeProxy {
 		group.Start(ctx, proxy.New(n.proxy(joined, n.credential())))
 	}
+	n.health.joined.Store(joined)
 	server, err := n.dns(joined, n.credential(), n.resolvConf(), pods)
 	if err != nil {
 		return err
@@ -281,6 +319,9 @@ func (n *Node) ports() ([]preflight.Port, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n.cfg.LBServerPort != 0 {
+		all = append(all, preflight.Port{Address: loopback, Port: n.cfg.LBServerPort, What: "load balancer over the servers", Flag: "--lb-server-port PORT"})
+	}
 	proxy, err := n.proxy(unknown, "").Ports()
 	if err != nil || n.cfg.DisableKubeProxy {
 		return all, err
@@ -320,8 +361,9 @@ func (n *Node) dns(joined *joining.Result, credential, resolvConf string, pods *
 	}), nil
 }
 
-// isolate starts what knows the pods of this node and what keeps the pods of
-// tenants apart. It returns when there are rules, so before any pod starts.
+// isolate starts what knows the pods of this node, what keeps the pods of
+// tenants apart, and what enforces network policies. It returns when there are
+// rules, so before any pod starts.
 func (n *Node) isolate(ctx context.Context, group *component.Group, joined *joining.Result, credential string) (*localpods.Pods, error) {
 	cluster, err := netip.ParsePrefix(joined.Config.ClusterCIDR)
 	if err != nil {
@@ -333,13 +375,34 @@ func (n *Node) isolate(ctx context.Context, group *component.Group, joined *join
 	}
 	pods := localpods.New(localpods.Options{Client: client, NodeName: n.cfg.NodeName, Log: logrus.WithField("component", localpods.Name)})
 	group.Start(ctx, pods.Component())
-	return pods, group.StartAndWait(ctx, isolation.New(isolation.Options{
+	group.Start(ctx, isolation.New(isolation.Options{
 		Config:   config,
 		Pods:     pods,
 		Clusters: []netip.Prefix{cluster},
 		Bridge:   network.BridgeName,
 		Log:      logrus.WithField("component", isolation.Name),
 	}))
+	if joined.Config.DisableNetworkPolicy {
+		if err := networkpolicy.Remove(ctx); err != nil {
+			n.log.WithError(err).Warn("cannot remove the rules of network policies, which are disabled")
+		}
+		return pods, group.Wait(ctx, isolation.Name)
+	}
+	group.Start(ctx, networkpolicy.New(networkpolicy.Options{
+		Config:   config,
+		Client:   client,
+		NodeName: n.cfg.NodeName,
+		Pods:     pods,
+		Clusters: []netip.Prefix{cluster},
+		Bridge:   network.BridgeName,
+		Log:      logrus.WithField("component", networkpolicy.Name),
+	}))
+	for _, name := range []string{isolation.Name, networkpolicy.Name} {
+		if err := group.Wait(ctx, name); err != nil {
+			return pods, err
+		}
+	}
+	return pods, nil
 }
 
 // clients returns a client of a part of the node, and what it is made of.

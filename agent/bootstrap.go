@@ -27,8 +27,8 @@ import (
 	"github.com/a4s-io/a4s/internal/instance"
 )
 
-// joinName is the component that joins in the background.
-const joinName = "join"
+// JoinName is the component that joins in the background.
+const JoinName = "join"
 
 // Back-off of a join that failed for a reason that only a person can remove.
 const (
@@ -50,7 +50,7 @@ func (n *Node) checkpointDir() string { return filepath.Join(n.dir, "checkpoint"
 
 // makePods reads the bootstrap pods and the checkpoint of the node from disk.
 // It must be called before the node joins.
-func (n *Node) makePods(serverURL string) error {
+func (n *Node) makePods() error {
 	if !n.cfg.BootstrapPodAPI {
 		if files, err := filepath.Glob(filepath.Join(n.bootstrapDir(), "*.json")); err == nil && len(files) > 0 {
 			n.log.Warnf("there are %d bootstrap pods in %s, which need --bootstrap-pod-api", len(files), n.bootstrapDir())
@@ -66,9 +66,9 @@ func (n *Node) makePods(serverURL string) error {
 	for _, err := range damaged {
 		log.WithError(err).Error("a bootstrap pod cannot be read; the others go on")
 	}
-	p := &bootstrapPods{server: serverURL, uplink: bootstrap.NewUplink(), store: kept}
+	p := &bootstrapPods{server: n.api, uplink: bootstrap.NewUplink(), store: kept}
 	p.client, err = kubernetes.NewForConfig(&rest.Config{
-		Host: serverURL, Transport: p.uplink, UserAgent: "a4s/" + bootstrap.PersisterName, Timeout: 15 * time.Second, QPS: -1,
+		Host: n.api, Transport: p.uplink, UserAgent: "a4s/" + bootstrap.PersisterName, Timeout: 15 * time.Second, QPS: -1,
 	})
 	if err != nil {
 		return err
@@ -122,15 +122,18 @@ func (n *Node) startPods(ctx context.Context, group *component.Group) error {
 // JoinLater starts a node whose server may not exist yet: it returns when the
 // kubelet was started, and joins in the background for as long as it takes. A
 // node that joined before starts with what it got then.
-func (n *Node) JoinLater(ctx context.Context, group *component.Group, serverURL, token string) error {
-	options := n.joinOptions(serverURL, token)
+func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []string, token string) error {
+	options := n.joinOptions(servers, token)
 	if err := joining.Check(options); err != nil {
 		return err
 	}
-	if err := n.makePods(serverURL); err != nil {
+	if err := n.reach(ctx, group, servers, &options); err != nil {
 		return err
 	}
-	if err := n.importImages(ctx, group); err != nil {
+	if err := n.makePods(); err != nil {
+		return err
+	}
+	if err := n.ImportImages(ctx, group); err != nil {
 		return err
 	}
 	saved, err := joining.Saved(options)
@@ -143,7 +146,7 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, serverURL,
 		if b.began, err = joining.Placeholder(options); err != nil {
 			return err
 		}
-	} else if err := errors.Join(n.writeCredential(serverURL, saved), n.connect()); err != nil {
+	} else if err := errors.Join(n.writeCredential(saved), n.connect()); err != nil {
 		return err
 	}
 	if err := n.startPods(ctx, group); err != nil {
@@ -156,7 +159,7 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, serverURL,
 		}
 	}
 	n.startKubelet(ctx, group, b.began)
-	group.Start(ctx, component.Component{Name: joinName, Critical: true, Run: b.run})
+	group.Start(ctx, component.Component{Name: JoinName, Critical: true, Run: b.run})
 	return nil
 }
 
@@ -183,7 +186,7 @@ func (b *background) run(ctx context.Context, ready func()) error {
 	if now, err := os.ReadFile(joined.ServerCA); b.networked && (err != nil || !bytes.Equal(now, trusted)) {
 		n.log.WithError(err).Error("the server has another CA than when this node started: restart a4s on this node")
 	}
-	if err := n.writeCredential(b.options.ServerURL, joined); err != nil {
+	if err := n.writeCredential(joined); err != nil {
 		return err
 	}
 	if was, is := b.began.Config, joined.Config; was.ClusterDNS != is.ClusterDNS || was.ClusterDomain != is.ClusterDomain || b.networked && was != is {
@@ -199,7 +202,10 @@ func (b *background) run(ctx context.Context, ready func()) error {
 	if err := n.connect(); err != nil {
 		return err
 	}
-	n.startCertificates(ctx, b.group, b.options.ServerURL, b.options.Token)
+	if err := n.followServers(ctx, b.group); err != nil {
+		return err
+	}
+	n.startCertificates(ctx, b.group, b.options)
 	ready()
 	<-ctx.Done()
 	return nil

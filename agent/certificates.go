@@ -12,13 +12,13 @@ import (
 
 // startCertificates keeps the certificates of the node from expiring. The
 // kubelet and the clients read the files again.
-func (n *Node) startCertificates(ctx context.Context, group *component.Group, serverURL, token string) {
+func (n *Node) startCertificates(ctx context.Context, group *component.Group, options joining.Options) {
 	files := pki.NodeFilesIn(filepath.Join(n.dir, "tls"))
 	group.Start(ctx, renewal.New(renewal.Options{
 		Name:  "node-certificates",
 		Files: []string{files.Client.Cert, files.Serving.Cert},
 		Renew: func(ctx context.Context) error {
-			err := joining.Renew(ctx, n.joinOptions(serverURL, token))
+			err := joining.Renew(ctx, options)
 			if err == nil {
 				n.log.Info("renewed the certificates of this node")
 			}

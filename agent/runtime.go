@@ -50,6 +50,7 @@ func (n *Node) StartRuntime(ctx context.Context, group *component.Group) error {
 		return err
 	}
 	n.grace = options.Grace
+	n.health.mux.Store(n.runtimes)
 	return group.StartAndWait(ctx, n.runtimes.Component())
 }
 

@@ -27,6 +27,8 @@ type Modes struct {
 	Killall func(ctx context.Context, dataDir string) error
 	// RenewNode renews the certificates of the node of this machine.
 	RenewNode func(ctx context.Context, dataDir string) error
+	// RotateCA replaces the certificate authorities of a stopped server.
+	RotateCA func(r *CARotation) (*CARotated, error)
 	// SaveSnapshot runs `a4s etcd-snapshot save`, RestoreSnapshot its restore.
 	SaveSnapshot    func(ctx context.Context, s *SnapshotSave) (*snapshot.Entry, error)
 	RestoreSnapshot func(ctx context.Context, r *SnapshotRestore) (*SnapshotRestored, error)
@@ -62,11 +64,14 @@ func NewApp(m Modes) *App {
 				tokenCommand(),
 				certificateCommand(m),
 				etcdSnapshotCommand(m),
+				secretsEncryptCommand(),
+				etcdMemberCommand(),
 				tenantCommand(),
 				runtimeCommand(),
 				statusCommand(),
 				bootstrapCommand(),
 				checkConfigCommand(),
+				doctorCommand(),
 				killallCommand(m),
 				completionCommand(),
 			},

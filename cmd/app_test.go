@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,7 @@ func TestMistakesAreTyped(t *testing.T) {
 		{"token delete X", nil, "token id"},
 		{"token rotate --which node", nil, "--which"},
 		{"token rotate --new-token abcdef.0123456789abcdef", nil, "--new-token"},
+		{"etcd-member remove", config.ErrNoValue, "etcd-member list"},
 		{"status now", nil, `"now"`},
 		{"status -o yaml", nil, "table or json"},
 		{"status --kubeconfig /nonexistent", os.ErrNotExist, "--kubeconfig"},
@@ -134,7 +136,7 @@ func TestServerAndAgentGetTheirConfiguration(t *testing.T) {
 		t.Errorf("server: %+v, %v", c, err)
 	}
 	c, _, stderr, err := run(t, "agent", "-s", "https://192.0.2.1:6443", "-t", "x")
-	if err != nil || c.what != "agent" || c.agent.ServerURL != "https://192.0.2.1:6443" {
+	if err != nil || c.what != "agent" || !slices.Equal(c.agent.ServerURLs, []string{"https://192.0.2.1:6443"}) {
 		t.Errorf("agent: %+v, %v", c, err)
 	}
 	if !strings.Contains(stderr, `"cluster-domain"`) {

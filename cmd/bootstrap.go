@@ -3,7 +3,6 @@ package cmd
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -65,28 +64,20 @@ func bootstrapCommand() *cli.Command {
 	})
 }
 
-func outputFlag() cli.Flag {
-	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table or json", Value: "table"}
-}
-
 func socketFlag() cli.Flag {
 	return &cli.StringFlag{Name: "socket", Usage: "socket of the API at `PATH`", Value: bootstrapapi.Socket(instance.RunDir)}
 }
 
 // bootstrapFormat returns what writes pods in the format of --output.
 func bootstrapFormat(c *cli.Context) (func(*corev1.PodList) error, error) {
-	switch format := c.String("output"); format {
-	case "table":
-		return func(list *corev1.PodList) error { return writePods(c.App.Writer, list.Items, time.Now()) }, nil
-	case "json":
-		return func(list *corev1.PodList) error {
-			enc := json.NewEncoder(c.App.Writer)
-			enc.SetIndent("", "  ")
-			return enc.Encode(list)
-		}, nil
-	default:
-		return nil, &problem.Input{Source: "--output", Value: format, Want: "table or json"}
+	format, err := outputFormat(c)
+	if err != nil {
+		return nil, err
 	}
+	if format == "json" {
+		return func(list *corev1.PodList) error { return encode(c.App.Writer, list) }, nil
+	}
+	return func(list *corev1.PodList) error { return writePods(c.App.Writer, list.Items, time.Now()) }, nil
 }
 
 func applyBootstrapPods(c *cli.Context) error {

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -51,7 +50,7 @@ type certificate struct {
 }
 
 func certificateCommand(m Modes) *cli.Command {
-	output := &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table or json", Value: "table"}
+	output := outputFlag()
 	return leaf(&cli.Command{
 		Name:        "certificate",
 		Usage:       "show and renew the certificates of this machine",
@@ -74,15 +73,16 @@ func certificateCommand(m Modes) *cli.Command {
 				Flags:  append(localFlags(), output, kubeconfigFlag()),
 				Action: func(c *cli.Context) error { return rotateCertificates(c, m) },
 			}),
+			rotateCACommand(m),
 		},
 	})
 }
 
 // certificateArgs are the settings of this machine and the format of the output.
 func certificateArgs(c *cli.Context) (*config.Local, string, error) {
-	format := c.String("output")
-	if format != "table" && format != "json" {
-		return nil, "", &problem.Input{Source: "--output", Value: format, Want: "table or json"}
+	format, err := outputFormat(c)
+	if err != nil {
+		return nil, "", err
 	}
 	l, err := local(c)
 	return l, format, err
@@ -209,16 +209,13 @@ func inspect(u pki.Use, now time.Time, read func(string) (*x509.Certificate, err
 	}
 	row.Subject, row.NotBefore, row.NotAfter = cert.Subject.String(), cert.NotBefore, cert.NotAfter
 	row.Serial = cert.SerialNumber.Text(16)
-	// Half of the time in which a leaf is renewed is for attempts that fail.
-	warnAt := cert.NotAfter.Add(-pki.LeafLife)
 	if !u.CA {
 		row.RenewAt = pki.RenewAt(cert)
-		warnAt = cert.NotAfter.Add(-cert.NotAfter.Sub(row.RenewAt) / 2)
 	}
 	switch {
 	case !now.Before(cert.NotAfter):
 		row.State = certExpired
-	case !now.Before(warnAt):
+	case !now.Before(u.WarnAt(cert)):
 		row.State = certExpiring
 	default:
 		row.State = certOK
@@ -245,10 +242,4 @@ func writeCertificates(out io.Writer, rows []certificate, format string, now tim
 			duration.HumanDuration(max(0, r.NotAfter.Sub(now))), renewed, r.User, r.File)
 	}
 	return w.Flush()
-}
-
-func encode(out io.Writer, v any) error {
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

@@ -1,8 +1,12 @@
 package cmd
 
 import (
+	"bytes"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +14,7 @@ import (
 	"time"
 
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/join"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -94,14 +99,17 @@ func TestCertificateCheck(t *testing.T) {
 func TestCertificateRefusals(t *testing.T) {
 	dir := pkiOf(t, 0)
 	for args, want := range map[string]string{
-		"certificate check -o yaml":              "table or json",
-		"certificate rotate -d " + dir:           "not running",
-		"certificate rotate -d " + t.TempDir():   "has no certificates",
-		"certificate check -d " + t.TempDir():    "has no certificates",
-		"certificate check now":                  `"now"`,
-		"server --certificate-lifetime 10s":      "--certificate-lifetime",
-		"server --certificate-lifetime forever":  "--certificate-lifetime",
-		"server --certificate-lifetime 1000000h": "--certificate-lifetime",
+		"certificate check -o yaml":               "table or json",
+		"certificate rotate -d " + dir:            "not running",
+		"certificate rotate -d " + t.TempDir():    "has no certificates",
+		"certificate check -d " + t.TempDir():     "has no certificates",
+		"certificate check now":                   `"now"`,
+		"certificate rotate-ca --finish --force":  "neither --path nor --force",
+		"certificate rotate-ca --finish --path x": "neither --path nor --force",
+		"certificate rotate-ca now":               `"now"`,
+		"server --certificate-lifetime 10s":       "--certificate-lifetime",
+		"server --certificate-lifetime forever":   "--certificate-lifetime",
+		"server --certificate-lifetime 1000000h":  "--certificate-lifetime",
 	} {
 		_, _, _, err := run(t, strings.Fields(args)...)
 		var in *problem.Input
@@ -112,5 +120,92 @@ func TestCertificateRefusals(t *testing.T) {
 	}
 	if life := (&config.Server{CertificateLifetime: "36h"}).CertificateLife(); life != 36*time.Hour {
 		t.Errorf("life %s", life)
+	}
+}
+
+func TestRotateCA(t *testing.T) {
+	noConfig(t)
+	for _, tc := range []struct {
+		args string
+		want CARotation
+		say  string
+	}{
+		{"-d /x", CARotation{DataDir: "/x"}, "--finish"},
+		{"-d /x --path /new", CARotation{DataDir: "/x", Path: "/new"}, "restart it on all agents"},
+		{"-d /x --force", CARotation{DataDir: "/x", Force: true}, "does not come back"},
+		{"-d /x --finish", CARotation{DataDir: "/x", Finish: true}, "only the new CAs"},
+	} {
+		var got CARotation
+		var out bytes.Buffer
+		app := NewApp(Modes{RotateCA: func(r *CARotation) (*CARotated, error) {
+			got = *r
+			return &CARotated{Replaced: []string{"server-ca", "client-ca"}, Backup: "/backup", Token: "K10token"}, nil
+		}})
+		app.Stdout = &out
+		if err := app.RunContext(t.Context(), append([]string{"a4s", "certificate", "rotate-ca"}, strings.Fields(tc.args)...)); err != nil {
+			t.Fatal(err)
+		}
+		if got != tc.want {
+			t.Errorf("%s: asked for %+v", tc.args, got)
+		}
+		for _, text := range []string{"replaced server-ca, client-ca\n", "/backup", tc.say, "\nK10token\n"} {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("%s: no %q in\n%s", tc.args, text, out.String())
+			}
+		}
+	}
+}
+
+// Beside a server that runs, that one is asked.
+func TestRotateCAOfRunningServers(t *testing.T) {
+	var asked join.AuthoritiesRequest
+	var missing []string
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != join.PathAuthorities {
+			t.Errorf("unexpected %s %s", r.Method, r.URL.Path)
+		}
+		asked = join.AuthoritiesRequest{}
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			t.Error(err)
+		}
+		_ = json.NewEncoder(w).Encode(join.AuthoritiesResponse{Replaced: []string{"server-ca", "client-ca"}, Servers: []string{"one", "two"}, Missing: missing, Token: "K10token"})
+	}))
+	t.Cleanup(srv.Close)
+	admin := filepath.Join(t.TempDir(), "admin.yaml")
+	writeKubeconfig(t, admin, srv.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
+	if err := os.WriteFile(noConfig(t), []byte("write-kubeconfig: "+admin+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args    string
+		missing []string
+		want    join.AuthoritiesRequest
+		say     string
+	}{
+		{"", nil, join.AuthoritiesRequest{}, "rotate-ca --finish"},
+		{"--path new", nil, join.AuthoritiesRequest{Path: filepath.Join(here, "new")}, "restart a4s on each server"},
+		{"--force", nil, join.AuthoritiesRequest{Force: true}, "restart all servers at once"},
+		{"--finish", nil, join.AuthoritiesRequest{Finish: true}, "only the new CAs"},
+		{"", []string{"two"}, join.AuthoritiesRequest{}, "not yet fetched by two:"},
+	} {
+		missing = tc.missing
+		var out bytes.Buffer
+		app := NewApp(Modes{RotateCA: func(*CARotation) (*CARotated, error) { return nil, ErrServerRuns }})
+		app.Stdout = &out
+		if err := app.RunContext(t.Context(), append([]string{"a4s", "certificate", "rotate-ca"}, strings.Fields(tc.args)...)); err != nil {
+			t.Fatal(err)
+		}
+		if asked != tc.want {
+			t.Errorf("%q: asked for %+v", tc.args, asked)
+		}
+		for _, text := range []string{"replaced server-ca, client-ca, for the next start of each server (one, two)\n", tc.say, "\nK10token\n"} {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("%q: no %q in\n%s", tc.args, text, out.String())
+			}
+		}
 	}
 }

@@ -46,6 +46,11 @@ func newClient(c *cli.Context) (*client, error) {
 	if path == "" {
 		path, source = adminKubeconfig(), "admin kubeconfig"
 	}
+	return clientOf(path, source)
+}
+
+// clientOf makes a client from a kubeconfig; source is how users name that.
+func clientOf(path, source string) (*client, error) {
 	bad := func(err error) error {
 		return &problem.Input{Source: source, Value: path, Err: err,
 			Want: "the file that a4s server writes at its first start, which only root can read, or another one in --kubeconfig"}

@@ -36,6 +36,7 @@ type fakeServer struct {
 	notReady bool
 	secrets  []corev1.Secret
 	rotated  join.TokenRequest
+	removed  join.MemberRequest
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
@@ -62,6 +63,22 @@ func newFakeServer(t *testing.T) *fakeServer {
 			t.Error(err)
 		}
 		reply(w, join.TokenResponse{Token: "K10new"})
+	}))
+	mux.HandleFunc("GET "+join.PathMembers, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, join.Members{Members: []join.Member{
+			{Name: "one", ID: "a1", Address: "192.0.2.1"}, {Name: "two", ID: "b2", Address: "192.0.2.2", Learner: true}, {ID: "c3", Address: "192.0.2.3"},
+		}})
+	})
+	mux.HandleFunc("POST "+join.PathRemoveMember, locked(func(w http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&f.removed); err != nil {
+			t.Error(err)
+		}
+		if f.removed.Member == "one" {
+			w.WriteHeader(http.StatusConflict)
+			reply(w, metav1.Status{Message: "it is the only one"})
+			return
+		}
+		reply(w, struct{}{})
 	}))
 	mux.HandleFunc("GET /readyz", locked(func(w http.ResponseWriter, _ *http.Request) {
 		if f.notReady {
@@ -206,6 +223,23 @@ func TestTokenRotate(t *testing.T) {
 	}
 	if _, err = f.run(t, "token", "rotate"); err != nil || f.rotated.Which != join.UserServer {
 		t.Errorf("rotate: %v, asked for %+v", err, f.rotated)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	noConfig(t)
+	f := newFakeServer(t)
+	out, err := f.run(t, "etcd-member", "list")
+	for _, want := range []string{"one    a1   192.0.2.1   votes\n", "two    b2   192.0.2.2   catches up\n", "-      c3   192.0.2.3   never started\n"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("list lacks %q: %v\n%s", want, err, out)
+		}
+	}
+	if out, err = f.run(t, "etcd-member", "remove", "b2"); err != nil || out != "member b2 removed\n" || f.removed.Member != "b2" {
+		t.Errorf("remove: %q, %v, asked for %+v", out, err, f.removed)
+	}
+	if _, err = f.run(t, "etcd-member", "remove", "one"); err == nil || !strings.Contains(err.Error(), "it is the only one") {
+		t.Errorf("a refused removal: %v", err)
 	}
 }
 

@@ -73,16 +73,18 @@ func completionTree(app *cli.App) []node {
 // where others mean something else by the flag.
 func choices() map[string][]string {
 	out := map[string][]string{
-		"which":                     {"server", "agent"},
-		"status output":             {"table", "json"},
-		"certificate check output":  {"table", "json"},
-		"certificate rotate output": {"table", "json"},
-		"bootstrap apply output":    {"table", "json"},
-		"bootstrap list output":     {"table", "json"},
-		"runtime list output":       {"table", "json"},
-		"runtime add output":        {"table", "json"},
-		"tenant list output":        {"table", "wide", "json", "yaml", "name"},
-		"tenant create role":        {"cluster-admin", "admin", "edit", "view", noRole},
+		"which":                         {"server", "agent"},
+		"status output":                 {"table", "json"},
+		"doctor output":                 {"table", "json"},
+		"secrets-encrypt status output": {"table", "json"},
+		"certificate check output":      {"table", "json"},
+		"certificate rotate output":     {"table", "json"},
+		"bootstrap apply output":        {"table", "json"},
+		"bootstrap list output":         {"table", "json"},
+		"runtime list output":           {"table", "json"},
+		"runtime add output":            {"table", "json"},
+		"tenant list output":            {"table", "wide", "json", "yaml", "name"},
+		"tenant create role":            {"cluster-admin", "admin", "edit", "view", noRole},
 	}
 	for _, s := range config.ServerSettings(&config.Server{}) {
 		if len(s.Choices) > 0 {

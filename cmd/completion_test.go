@@ -36,9 +36,13 @@ func TestBashCompletion(t *testing.T) {
 		words []string
 		want  string
 	}{
-		{[]string{"a4s", "se"}, "server"},
+		{[]string{"a4s", "se"}, "server secrets-encrypt"},
+		{[]string{"a4s", "secrets-encrypt", "ro"}, "rotate"},
 		{[]string{"a4s", "token", "de"}, "delete"},
 		{[]string{"a4s", "token", "create", "--tt"}, "--ttl"},
+		{[]string{"a4s", "etcd-m"}, "etcd-member"},
+		{[]string{"a4s", "etcd-member", "r"}, "remove"},
+		{[]string{"a4s", "server", "--cluster-i"}, "--cluster-init"},
 		{[]string{"a4s", "server", "--cluster-c"}, "--cluster-cidr"},
 		{[]string{"a4s", "server", "--flannel-backend", ""}, "vxlan host-gw none"},
 		{[]string{"a4s", "server", "--debug", "-c", "x"}, "x.yaml"},
@@ -51,6 +55,7 @@ func TestBashCompletion(t *testing.T) {
 		{[]string{"a4s", "tenant", "list", "--output", ""}, "table wide json yaml name"},
 		{[]string{"a4s", "tenant", "kubeconfig", "b", "--output", "x"}, "x.yaml"},
 		{[]string{"a4s", "status", "--output", ""}, "table json"},
+		{[]string{"a4s", "doctor", "--output", ""}, "table json"},
 	} {
 		quoted := make([]string, len(tc.words))
 		for i, w := range tc.words {

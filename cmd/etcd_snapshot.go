@@ -1,17 +1,17 @@
 package cmd
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/nodename"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/snapshot"
@@ -56,13 +56,16 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 		Name:  "etcd-snapshot",
 		Usage: "save and restore the control plane",
 		Description: "A snapshot holds the datastore and what else a server needs to start: certificates,\n" +
-			"tokens, keys. Keep it as safe as the server itself.",
+			"tokens, keys. Keep it as safe as the server itself. Settings of S3 storage are those of the\n" +
+			"server of this machine unless flags say otherwise; --etcd-s3=false leaves it out. Their flags\n" +
+			"have shorter names as well, --s3, --s3-bucket and so on.",
 		Subcommands: []*cli.Command{
 			leaf(&cli.Command{
-				Name:        "save",
-				Usage:       "take a snapshot of the running server of this machine",
-				ArgsUsage:   "[FLAGS]",
-				Description: "The file is read back before it gets its name.",
+				Name:      "save",
+				Usage:     "take a snapshot of the running server of this machine",
+				ArgsUsage: "[FLAGS]",
+				Description: "The file is read back before it gets its name, and a copy in S3 storage before it counts.\n" +
+					"If the copy fails the file is kept and the exit code is 1.",
 				Flags: append(snapshotFlags(),
 					&cli.StringFlag{Name: "name", Usage: "beginning of the `NAME`; node and time follow", Value: onDemand},
 					&cli.BoolFlag{Name: snapshotCompressFlag, Aliases: []string{"snapshot-compress"}, Usage: "compress the snapshot"}),
@@ -74,7 +77,7 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 				Usage:     "list snapshots",
 				ArgsUsage: "[FLAGS]",
 				Flags: append(snapshotFlags(),
-					&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT`: table or json", Value: "table"}),
+					outputFlag()),
 				Action: listSnapshots,
 			}),
 			leaf(&cli.Command{
@@ -88,18 +91,20 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 				Name:        "prune",
 				Usage:       "delete the oldest snapshots of a name",
 				ArgsUsage:   "[FLAGS]",
-				Description: "Works on the snapshots of one name and of this node, and keeps the newest ones.",
+				Description: "Works on the snapshots of one name and of this node, and keeps the newest ones in each place.",
 				Flags: append(snapshotFlags(),
 					&cli.StringFlag{Name: "name", Usage: "beginning of the `NAME`", Value: onDemand},
-					&cli.IntFlag{Name: snapshotRetentionFlag, Aliases: []string{"snapshot-retention"}, Usage: "`NUMBER` of snapshots to keep", DefaultText: "that of the server"}),
+					&cli.IntFlag{Name: snapshotRetentionFlag, Aliases: []string{"snapshot-retention"}, Usage: "`NUMBER` of snapshots to keep", DefaultText: "that of the server"},
+					&cli.IntFlag{Name: s3RetentionFlag, Aliases: []string{"s3-retention"}, Usage: "`NUMBER` of snapshots to keep in S3", DefaultText: "that of the server"}),
 				Action: pruneSnapshots,
 			}),
 			leaf(&cli.Command{
 				Name:      "restore",
 				Usage:     "replace the control plane of this machine, whose server is stopped",
-				ArgsUsage: "NAME|PATH [FLAGS]",
+				ArgsUsage: "NAME|PATH|s3://BUCKET/FOLDER/NAME [FLAGS]",
 				Description: "The whole file is checked before anything is changed, and the server directory that\n" +
-					"is replaced is kept beside the new one. Start the server afterwards.",
+					"is replaced is kept beside the new one. Start the server afterwards. With --etcd-s3 a NAME\n" +
+					"is downloaded first.",
 				Flags: append(snapshotFlags(),
 					&cli.BoolFlag{Name: "other-cluster", Usage: "allow a snapshot of another cluster than the one that is here"}),
 				Action: func(c *cli.Context) error { return restoreSnapshot(c, m) },
@@ -109,16 +114,8 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 }
 
 func snapshotFlags() []cli.Flag {
-	return append(localFlags(), &cli.StringFlag{Name: snapshotDirFlag, Aliases: []string{"dir"}, Usage: "directory of snapshots at `PATH`", DefaultText: "that of the server"})
-}
-
-// snapshotSettings reads the settings of a command with snapshotFlags.
-func snapshotSettings(c *cli.Context, more ...string) (*config.Local, snapshot.Dir, error) {
-	l, err := localSettings(c, append([]string{"config", "data-dir", snapshotDirFlag}, more...)...)
-	if err != nil {
-		return nil, "", err
-	}
-	return l, snapshot.Dir(l.SnapshotDir), nil
+	flags := append(localFlags(), &cli.StringFlag{Name: snapshotDirFlag, Aliases: []string{"dir"}, Usage: "directory of snapshots at `PATH`", DefaultText: "that of the server"})
+	return append(flags, s3Flags()...)
 }
 
 // snapshotName reads --name.
@@ -138,52 +135,51 @@ func saveSnapshot(c *cli.Context, m Modes) error {
 	if err != nil {
 		return err
 	}
-	l, dir, err := snapshotSettings(c, snapshotCompressFlag)
+	p, err := places(c, nil, snapshotCompressFlag)
 	if err != nil {
 		return err
 	}
-	e, err := m.SaveSnapshot(c.Context, &SnapshotSave{DataDir: l.DataDir, Dir: dir, Name: name, Node: l.NodeName, Compress: l.SnapshotCompress})
+	l := p.local
+	e, err := m.SaveSnapshot(c.Context, &SnapshotSave{DataDir: l.DataDir, Dir: p.dir, Name: name, Node: l.NodeName, Compress: l.SnapshotCompress})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "%s\n", e.Path)
-	return err
+	if _, err := fmt.Fprintf(c.App.Writer, "%s\n", e.Path); err != nil {
+		return err
+	}
+	return p.upload(c.Context, c.App.Writer, e.Path)
 }
 
 func listSnapshots(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
-	_, dir, err := snapshotSettings(c)
+	p, err := places(c, nil)
 	if err != nil {
 		return err
 	}
-	format := c.String("output")
-	if format != "table" && format != "json" {
-		return &problem.Input{Source: "--output", Value: format, Want: "table or json"}
-	}
-	list, err := dir.List()
+	format, err := outputFormat(c)
 	if err != nil {
 		return err
 	}
+	// What is here is printed even if the storage elsewhere fails.
+	list, err := p.list(c.Context)
 	if format == "json" {
-		enc := json.NewEncoder(c.App.Writer)
-		enc.SetIndent("", "  ")
-		return enc.Encode(append([]snapshot.Entry{}, list...))
+		return errors.Join(err, encode(c.App.Writer, append([]snapshot.Entry{}, list...)))
 	}
-	return writeSnapshots(c.App.Writer, list)
+	return errors.Join(err, writeSnapshots(c.App.Writer, list))
 }
 
 func writeSnapshots(out io.Writer, list []snapshot.Entry) error {
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(w, "NAME\tCREATED\tSIZE\tREVISION\tNODE\tKUBERNETES") // Flush reports errors
+	fmt.Fprintln(w, "NAME\tLOCATION\tCREATED\tSIZE\tREVISION\tNODE\tKUBERNETES") // Flush reports errors
 	for _, e := range list {
 		if e.Err != nil {
-			fmt.Fprintf(w, "%s\tunreadable: %v\t%d\t\t\t\n", e.Name, e.Err, e.Size)
+			fmt.Fprintf(w, "%s\t%s\tunreadable: %v\t%d\t\t\t\n", e.Name, e.Location, e.Err, e.Size)
 			continue
 		}
 		m := e.Manifest
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, m.Created.Format(time.RFC3339), e.Size, m.Revision, m.Node, m.Kubernetes)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, e.Location, m.Created.Format(time.RFC3339), e.Size, m.Revision, m.Node, m.Kubernetes)
 	}
 	return w.Flush()
 }
@@ -192,15 +188,12 @@ func deleteSnapshots(c *cli.Context) error {
 	if err := wantArgs(c, 1, -1, `the names of snapshots, as "a4s etcd-snapshot list" prints them`); err != nil {
 		return err
 	}
-	_, dir, err := snapshotSettings(c)
+	p, err := places(c, nil)
 	if err != nil {
 		return err
 	}
 	for _, name := range c.Args().Slice() {
-		if err := dir.Delete(name); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(c.App.Writer, "deleted %s\n", name); err != nil {
+		if err := p.remove(c.Context, c.App.Writer, name); err != nil {
 			return err
 		}
 	}
@@ -215,18 +208,30 @@ func pruneSnapshots(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	l, dir, err := snapshotSettings(c, snapshotRetentionFlag)
+	p, err := places(c, nil, snapshotRetentionFlag, s3RetentionFlag)
 	if err != nil {
 		return err
 	}
+	l := p.local
 	if l.SnapshotRetention < 1 {
 		return &problem.Input{Source: "--" + snapshotRetentionFlag, Value: strconv.Itoa(l.SnapshotRetention), Want: "how many to keep, at least 1"}
+	}
+	if p.store != nil && l.S3.Retention < 1 {
+		return &problem.Input{Source: "--" + s3RetentionFlag, Value: strconv.Itoa(l.S3.Retention), Want: "how many to keep, at least 1"}
 	}
 	node, err := nodename.Choose(l.NodeName, false, nodename.IDFile)
 	if err != nil {
 		return err
 	}
-	pruned, err := dir.Prune(snapshot.Prefix(name, node), l.SnapshotRetention)
+	prefix := snapshot.Prefix(name, node)
+	pruned, err := p.dir.Prune(prefix, l.SnapshotRetention)
+	if p.store != nil {
+		remote, remoteErr := p.store.Prune(c.Context, prefix, l.S3.Retention)
+		for _, name := range remote {
+			pruned = append(pruned, p.store.URL(name))
+		}
+		err = errors.Join(err, remoteErr)
+	}
 	for _, name := range pruned {
 		if _, err := fmt.Fprintf(c.App.Writer, "deleted %s\n", name); err != nil {
 			return err
@@ -235,16 +240,33 @@ func pruneSnapshots(c *cli.Context) error {
 	return err
 }
 
-func restoreSnapshot(c *cli.Context, m Modes) error {
-	if err := wantArgs(c, 1, 1, `one snapshot, by the name that "a4s etcd-snapshot list" prints or by its path`); err != nil {
+func restoreSnapshot(c *cli.Context, m Modes) (err error) {
+	if err := wantArgs(c, 1, 1, `one snapshot, by the name that "a4s etcd-snapshot list" prints, by its path or by its s3:// URL`); err != nil {
 		return err
 	}
-	l, dir, err := snapshotSettings(c)
+	snap := c.Args().First()
+	var overrides []string
+	remote := strings.HasPrefix(snap, s3Scheme)
+	if remote {
+		bucket, folder, name, err := parseS3(snap)
+		if err != nil {
+			return err
+		}
+		snap, overrides = name, []string{"--etcd-s3=true", "--etcd-s3-bucket=" + bucket, "--etcd-s3-folder=" + folder}
+	}
+	p, err := places(c, overrides)
 	if err != nil {
 		return err
 	}
-	path, err := dir.Find(c.Args().First())
-	if err != nil {
+	l := p.local
+	var path string
+	if remote || p.store != nil && !strings.ContainsRune(snap, filepath.Separator) {
+		var release func() error
+		if path, release, err = p.fetch(c.Context, snap); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, release()) }()
+	} else if path, err = p.dir.Find(snap); err != nil {
 		return err
 	}
 	done, err := m.RestoreSnapshot(c.Context, &SnapshotRestore{DataDir: l.DataDir, Path: path, OtherCluster: c.Bool("other-cluster")})

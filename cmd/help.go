@@ -65,6 +65,12 @@ func writeCommands(b *strings.Builder, commands []*cli.Command) {
 	}
 }
 
+// placeholderFlag is a flag whose usage does not mention its placeholder.
+type placeholderFlag struct {
+	*cli.StringFlag
+	placeholder string
+}
+
 // writeFlags renders flags. The value's placeholder is what stands in back
 // quotes in the usage, as with package flag.
 func writeFlags(b *strings.Builder, flags []cli.Flag) {
@@ -79,8 +85,11 @@ func writeFlags(b *strings.Builder, flags []cli.Flag) {
 		if !found {
 			placeholder, usage = "VALUE", doc.GetUsage()
 		}
+		if p, ok := f.(placeholderFlag); ok {
+			placeholder = p.placeholder
+		}
 		head := "    --" + f.Names()[0]
-		if names := f.Names(); len(names) > 1 {
+		if names := f.Names(); len(names) > 1 && len(names[1]) == 1 {
 			head = "-" + names[1] + ", --" + names[0]
 		}
 		if doc.TakesValue() {

@@ -43,11 +43,16 @@ func local(cCtx *cli.Context) (*config.Local, error) {
 // localSettings reads the settings of this machine, where the flags of these
 // names come first.
 func localSettings(cCtx *cli.Context, names ...string) (*config.Local, error) {
+	return config.LoadLocal(source(givenFlags(cCtx, names...)))
+}
+
+// givenFlags are those of the flags of these names that were given.
+func givenFlags(cCtx *cli.Context, names ...string) []string {
 	var args []string
 	for _, name := range names {
 		if cCtx.IsSet(name) {
 			args = append(args, "--"+name+"="+cCtx.String(name))
 		}
 	}
-	return config.LoadLocal(source(args))
+	return args
 }

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,9 +20,6 @@ import (
 )
 
 func runtimeCommand() *cli.Command {
-	output := func() cli.Flag {
-		return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table or json", Value: "table"}
-	}
 	socket := func() cli.Flag {
 		return &cli.StringFlag{Name: "socket", Usage: "ask the node at the socket `PATH`", Value: filepath.Join(instance.RunDir, noderuntime.Socket)}
 	}
@@ -35,7 +31,7 @@ func runtimeCommand() *cli.Command {
 				Name:      "list",
 				Usage:     "list the runtimes and whether they are ready",
 				ArgsUsage: "[FLAGS]",
-				Flags:     []cli.Flag{output(), socket()},
+				Flags:     []cli.Flag{outputFlag(), socket()},
 				Action:    listRuntimes,
 			}),
 			leaf(&cli.Command{
@@ -45,7 +41,7 @@ func runtimeCommand() *cli.Command {
 				Description: "TYPE is the workload type of the pods that it runs, container or vm, and ENDPOINT\n" +
 					"the path of its CRI socket. Runtimes that a4s carries, and the primary one, are given\n" +
 					"by --runtime when the node starts.",
-				Flags:  []cli.Flag{output(), socket()},
+				Flags:  []cli.Flag{outputFlag(), socket()},
 				Action: addRuntime,
 			}),
 			leaf(&cli.Command{
@@ -65,9 +61,9 @@ func runtimeCommand() *cli.Command {
 
 // asJSON reads --output.
 func asJSON(c *cli.Context) (bool, error) {
-	format := c.String("output")
-	if format != "table" && format != "json" {
-		return false, &problem.Input{Source: "--output", Value: format, Want: "table or json"}
+	format, err := outputFormat(c)
+	if err != nil {
+		return false, err
 	}
 	return format == "json", nil
 }
@@ -104,7 +100,7 @@ func addRuntime(c *cli.Context) error {
 		return runtimeError(c, err)
 	}
 	if inJSON {
-		return writeJSON(c.App.Writer, state)
+		return encode(c.App.Writer, state)
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "added %s\n", state.Name)
 	return err
@@ -133,15 +129,9 @@ func runtimeError(c *cli.Context, err error) error {
 	return err
 }
 
-func writeJSON(out io.Writer, value any) error {
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(value)
-}
-
 func writeRuntimeStates(out io.Writer, states []noderuntime.State, inJSON bool, now time.Time) error {
 	if inJSON {
-		return writeJSON(out, states)
+		return encode(out, states)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) // Flush reports errors
 	fmt.Fprintln(w, "NAME\tTYPE\tPRIMARY\tREADY\tSINCE\tREASON\tVERSION\tENDPOINT")

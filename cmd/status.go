@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/a4s-io/a4s/internal/join"
-	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -65,16 +63,16 @@ func statusCommand() *cli.Command {
 		Usage:     "show the state of the server, its components and its nodes",
 		ArgsUsage: "[FLAGS]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table or json", Value: "table"},
+			outputFlag(),
 			kubeconfigFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "none"); err != nil {
 				return err
 			}
-			format := c.String("output")
-			if format != "table" && format != "json" {
-				return &problem.Input{Source: "--output", Value: format, Want: "table or json"}
+			format, err := outputFormat(c)
+			if err != nil {
+				return err
 			}
 			cl, err := newClient(c)
 			if err != nil {
@@ -85,9 +83,7 @@ func statusCommand() *cli.Command {
 				return err
 			}
 			if format == "json" {
-				enc := json.NewEncoder(c.App.Writer)
-				enc.SetIndent("", "  ")
-				return enc.Encode(s)
+				return encode(c.App.Writer, s)
 			}
 			return writeStatus(c.App.Writer, s, time.Now())
 		},
@@ -165,7 +161,14 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 	fmt.Fprintf(w, "Server:\t%s\n", s.URL)
 	fmt.Fprintf(w, "Version:\ta4s %s, Kubernetes %s\n", s.Version, s.Kubernetes)
 	fmt.Fprintf(w, "API:\t%s\n", ready)
+	if s.Datastore != "" {
+		fmt.Fprintf(w, "Datastore:\t%s\n", s.Datastore)
+	}
 	if err := w.Flush(); err != nil {
+		return err
+	}
+
+	if err := writeServerProblems(out, s.Problems, now); err != nil {
 		return err
 	}
 
@@ -200,6 +203,19 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 		return err
 	}
 	return writeBootstrapPods(out, s, now)
+}
+
+// writeServerProblems prints what is wrong, in short; a4s doctor says more.
+func writeServerProblems(out io.Writer, problems []join.Problem, now time.Time) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprint(w, "\nPROBLEM\tSEVERITY\tSINCE\tABOUT\tFIX\n")
+	for _, p := range problems {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Title, p.Severity, duration.HumanDuration(now.Sub(p.Since)), p.Subject, p.Fix)
+	}
+	return w.Flush()
 }
 
 // writeRuntimes prints which types of workload each node can run.

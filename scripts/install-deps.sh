@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what building and running a4s needs on Debian and is missing here.
+# Installs what building and running a4s needs on Debian and is missing here;
+# with `test` what its tests need, too: databases, which they run themselves.
 # Quick and silent when nothing is. Go is only checked: Debian 12 has none that
 # is new enough, and how to install it is the developer's choice.
 set -eu
@@ -9,6 +10,14 @@ cd "$(dirname "$0")/.."
 # For make lint: shellcheck. The others: what a node runs, and what its tests look at.
 packages="gcc libc6-dev libseccomp-dev pkg-config make git zstd shellcheck openssl ca-certificates
 	nftables iptables iproute2 conntrack kmod curl"
+case ${1-} in
+'') ;;
+test) packages="$packages postgresql mariadb-server-core mariadb-client-core" ;;
+*)
+	echo "usage: $0 [test]" >&2
+	exit 2
+	;;
+esac
 
 fail() {
 	echo "install-deps: $*" >&2

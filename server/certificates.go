@@ -27,7 +27,11 @@ func (p *Plan) life() time.Duration {
 }
 
 func (p *Plan) pkiOptions(force bool) pki.Options {
-	return pki.Options{SANs: p.sans, Life: p.life(), Force: force}
+	o := pki.Options{SANs: p.sans, Life: p.life(), Force: force}
+	if p.peers.clustered {
+		o.EtcdSANs = []string{p.nodeIP.String(), p.cfg.Agent.NodeName}
+	}
+	return o
 }
 
 // component renews certificates in time.

@@ -12,12 +12,13 @@ import (
 func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.CustomResources, error) {
 	m.definitions.Reset()
 	m.definitions.Watch(of.System)
+	connections := &storage.Connections{}
 	served, err := serving.New(serving.Options{
 		Catalog: m.definitions,
 		Generic: *of.Config.GenericConfig,
 		Options: of.Options,
 		Bound: func(g generic.RESTOptionsGetter, tenant string) generic.RESTOptionsGetter {
-			return m.limits.Storage(storage.Bound(g, tenant))
+			return m.limits.Storage(storage.Bound(connections.Shared(g), tenant))
 		},
 		Mapped: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return storage.Decorate(storage.Uncached(g), nil)
@@ -27,6 +28,7 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 		Projector:   m.edge.Projector,
 		MasterCount: of.Config.ExtraConfig.MasterCount,
 		NotFound:    of.NotFound,
+		Pool:        m.pool,
 		Client:      m.system,
 		Composite:   of.Composite,
 		Log:         m.log,

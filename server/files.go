@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/jointoken"
@@ -12,13 +13,14 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/server/apiserver"
 	"github.com/a4s-io/a4s/server/controllers"
-	"github.com/a4s-io/a4s/server/encryption"
+	"github.com/a4s-io/a4s/server/election"
 	"github.com/a4s-io/a4s/server/scheduler"
 )
 
 // files are the paths of what writeFiles writes for the components.
 type files struct {
 	controllerKubeconfig, schedulerKubeconfig string
+	manifests                                 string
 	encryption, auditPolicy                   string
 }
 
@@ -62,18 +64,26 @@ func (p *Plan) loadTokens() error {
 	if err != nil {
 		return fmt.Errorf("reading the server CA: %w", err)
 	}
-	p.tokens, err = jointoken.EnsureServerTokens(p.dir, p.cfg.Token, p.cfg.AgentToken, ca)
+	server, agent, err := p.sharedTokens()
+	if err != nil {
+		return err
+	}
+	former, err := pki.Former(p.pki.FormerCAs)
+	if err != nil {
+		return fmt.Errorf("reading the hashes of former CAs: %w", err)
+	}
+	p.tokens, err = jointoken.EnsureServerTokens(p.dir, server, agent, ca, former...)
 	return err
 }
 
-// paths says where writeFiles puts its files. The encryption configuration
-// stands there only if Secrets are or ever were encrypted.
+// paths says where writeFiles puts its files.
 func (p *Plan) paths() *files {
 	cred := filepath.Join(p.dir, "cred")
 	f := &files{
 		controllerKubeconfig: filepath.Join(cred, "controller.kubeconfig"),
 		schedulerKubeconfig:  filepath.Join(cred, "scheduler.kubeconfig"),
 		encryption:           filepath.Join(cred, "encryption.yaml"),
+		manifests:            filepath.Join(p.dir, "manifests"),
 	}
 	if p.cfg.AuditLogPath != "" {
 		f.auditPolicy = p.cfg.AuditPolicyFile
@@ -84,20 +94,19 @@ func (p *Plan) paths() *files {
 	return f
 }
 
-// writeFiles writes kubeconfigs, the encryption configuration and the audit
-// policy.
+// writeFiles writes kubeconfigs and the audit policy, and makes the directory
+// of manifests: whoever sees the API can put a file there.
 func (p *Plan) writeFiles() error {
 	f := p.files
+	if err := os.MkdirAll(f.manifests, 0o700); err != nil {
+		return fmt.Errorf("making the directory of manifests: %w", err)
+	}
 	for path, pair := range map[string]pki.Pair{f.controllerKubeconfig: p.pki.ControllerManager, f.schedulerKubeconfig: p.pki.Scheduler} {
 		if err := kubeconfig.Write(kubeconfig.Options{Path: path, Server: p.url, CAFile: p.pki.ServerCA.Cert, CertFile: pair.Cert, KeyFile: pair.Key}); err != nil {
 			return err
 		}
 	}
 	if err := p.writeAdminKubeconfig(); err != nil {
-		return err
-	}
-	var err error
-	if f.encryption, err = encryption.Ensure(f.encryption, p.cfg.SecretsEncryption); err != nil {
 		return err
 	}
 	if f.auditPolicy == "" || f.auditPolicy == p.cfg.AuditPolicyFile {
@@ -154,22 +163,32 @@ func (p *Plan) apiserver(seams apiserver.Seams) apiserver.Options {
 	}
 }
 
-func (p *Plan) controllers() controllers.Options {
+func (p *Plan) controllers(leader *election.Election) controllers.Options {
 	t := p.pki
-	return controllers.Options{
+	o := controllers.Options{
 		Kubeconfig:        p.files.controllerKubeconfig,
 		ClusterCIDR:       p.cfg.ClusterCIDR,
 		ServiceCIDR:       p.cfg.ServiceCIDR,
+		VolumePluginDir:   filepath.Join(p.dir, "volumeplugins"),
 		ServiceAccountKey: t.ServiceAccountKey,
 		RootCA:            t.ServerCA.Cert,
-		ClientCACert:      t.ClientCA.Cert, ClientCAKey: t.ClientCA.Key,
-		ServerCACert: t.ServerCA.Cert, ServerCAKey: t.ServerCA.Key,
-		Args: p.cfg.KubeControllerManagerArgs,
-		Pool: p.pool,
-		Log:  p.log,
+		ClientCACert:      t.ClientCASigner, ClientCAKey: t.ClientCA.Key,
+		ServerCACert: t.ServerCASigner, ServerCAKey: t.ServerCA.Key,
+		Args:  p.cfg.KubeControllerManagerArgs,
+		Pool:  p.pool,
+		Built: sync.OnceFunc(func() { close(p.built) }),
+		Log:   p.log,
 	}
+	if leader != nil {
+		o.Await = leader.Await
+	}
+	return o
 }
 
-func (p *Plan) scheduler() scheduler.Options {
-	return scheduler.Options{Kubeconfig: p.files.schedulerKubeconfig, Args: p.cfg.KubeSchedulerArgs, Pool: p.pool, Log: p.log}
+func (p *Plan) scheduler(leader *election.Election) scheduler.Options {
+	o := scheduler.Options{Kubeconfig: p.files.schedulerKubeconfig, Args: p.cfg.KubeSchedulerArgs, Pool: p.pool, Log: p.log}
+	if leader != nil {
+		o.Await = leader.Await
+	}
+	return o
 }

@@ -2,14 +2,17 @@ package server
 
 import (
 	"context"
+	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-func TestMemoryIsGivenBackOnceAfterWork(t *testing.T) {
+func TestMemoryIsGivenBackWhileIdle(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tick, freed := make(chan time.Time), 0
 	var used time.Duration
+	heap := uint64(100)
 	ended := make(chan struct{})
 	asked := make(chan struct{}, 100)
 	go func() {
@@ -18,23 +21,26 @@ func TestMemoryIsGivenBackOnceAfterWork(t *testing.T) {
 			now := used
 			asked <- struct{}{}
 			return now
-		}, func() { freed++ })
+		}, func() uint64 { return heap }, func() { freed++ })
 	}()
 	<-asked
 	for i, step := range []struct {
 		work time.Duration
+		heap uint64
 		want int
 	}{
-		{0, 1},           // the start was work
-		{0, 1},           // idle since
-		{time.Hour, 1},   // busy
-		{time.Hour, 1},   // still
-		{time.Second, 2}, // not any more
-		{time.Second, 2},
-		{time.Hour, 2},
-		{0, 3},
+		{0, 100, 1},           // the start was work
+		{0, 110, 1},           // idle since
+		{time.Hour, 200, 1},   // busy
+		{time.Hour, 200, 1},   // still
+		{time.Second, 200, 2}, // not any more
+		{time.Second, 220, 2},
+		{time.Second, 250, 3}, // little work adds up
+		{time.Second, 260, 3},
+		{time.Hour, 400, 3},
+		{0, 100, 4},
 	} {
-		used += step.work
+		used, heap = used+step.work, step.heap
 		before := freed
 		tick <- time.Time{}
 		<-asked
@@ -47,4 +53,97 @@ func TestMemoryIsGivenBackOnceAfterWork(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+func TestTenantsThatAreMadeHaveTheirGarbageCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const live = 3 * tenantGarbage * growthShare
+		heap := uint64(2 * live)
+		collected, release := 0, make(chan struct{})
+		g := &growth{live: func() uint64 { return live }, heap: func() uint64 { return heap }, collect: func() {
+			collected++
+			<-release
+		}}
+		make := func(n int) {
+			for range n {
+				g.tenant()
+			}
+			synctest.Wait()
+		}
+		make(2)
+		if collected != 0 {
+			t.Error("it collects for every tenant")
+		}
+		make(1)
+		if collected != 1 {
+			t.Errorf("collected %d times, want 1", collected)
+		}
+		make(10)
+		if collected != 1 {
+			t.Error("a second collection beside the first")
+		}
+		close(release)
+		make(0)
+		heap = live
+		if make(1); collected != 1 {
+			t.Error("it collects although Go has just done it")
+		}
+		heap = 2 * live
+		if make(1); collected != 2 {
+			t.Error("those that were made meanwhile do not count")
+		}
+	})
+}
+
+func TestTenantsWaitForTheCollection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		g := &growth{live: func() uint64 { return 1 }, heap: func() uint64 { return 2 }, collect: func() { <-release }}
+		waiting := func(ctx context.Context) (ended <-chan struct{}) {
+			c := make(chan struct{})
+			go func() {
+				defer close(c)
+				g.wait(ctx)
+			}()
+			synctest.Wait()
+			return c
+		}
+		<-waiting(t.Context()) // nothing is being collected
+		g.tenant()
+		ctx, cancel := context.WithCancel(t.Context())
+		impatient, patient := waiting(ctx), waiting(t.Context())
+		select {
+		case <-impatient:
+			t.Error("it does not wait")
+		case <-patient:
+			t.Error("it does not wait")
+		default:
+		}
+		cancel()
+		<-impatient
+		close(release)
+		<-patient
+		<-waiting(t.Context())
+	})
+}
+
+func TestOperatorsCollectionIsNotInterferedWith(t *testing.T) {
+	t.Setenv("GOGC", "")
+	if newGrowth().collect == nil {
+		t.Error("it never collects")
+	}
+	t.Setenv("GOGC", "100")
+	g := newGrowth()
+	if g.collect != nil {
+		t.Error("it collects although GOGC is set")
+	}
+	g.tenant()
+	g.wait(t.Context())
+}
+
+func TestSizesOfTheHeapAreKnown(t *testing.T) {
+	runtime.GC()
+	if liveHeap() == 0 || heapSize() == 0 {
+		t.Errorf("live heap %d, heap %d", liveHeap(), heapSize())
+	}
 }

@@ -7,11 +7,13 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
-	"runtime"
+	goruntime "runtime"
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -19,10 +21,13 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/informers"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/admission"
 	"github.com/a4s-io/a4s/server/apiserver"
 	"github.com/a4s-io/a4s/server/authn"
@@ -34,6 +39,7 @@ import (
 	"github.com/a4s-io/a4s/server/fairness"
 	"github.com/a4s-io/a4s/server/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/limits"
+	"github.com/a4s-io/a4s/server/resourcemetrics"
 	"github.com/a4s-io/a4s/server/storage"
 	"github.com/a4s-io/a4s/server/tenancy"
 	"github.com/a4s-io/a4s/server/tenants/directory"
@@ -51,7 +57,11 @@ type multitenancy struct {
 	admission   *admission.Admission
 	limits      *limits.Limits
 	roles       *authz.Listers // set when the API server is made
+	byRoles     bool           // whether users are judged by roles; set with them
 	pool        *sharing.Pool
+	grown       *growth // by new tenants
+	// metrics are what nodes and pods use, nil for no such API.
+	metrics *resourcemetrics.Metrics
 	// persisted lets nodes persist the pods that they ran without a server.
 	persisted *bootstrap.Pods
 }
@@ -68,13 +78,19 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		return nil, err
 	}
 	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: definitions.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
-	tenants.OnChange(m.definitions.TenantChanged)
+	m.grown = newGrowth()
+	tenants.OnChange(func(old, t *tenantapi.Tenant) {
+		m.definitions.TenantChanged(old, t)
+		if old == nil && time.Since(t.CreationTimestamp.Time) < time.Minute { // and was not there at the start
+			m.grown.tenant()
+		}
+	})
 	m.limits = limits.New(limits.Options{Tenants: tenants, Log: p.log})
 	tenants.OnGone(func(name string) {
 		m.limits.Forget(name)
 		m.definitions.TenantGone(name)
 	})
-	turns := fairqueue.New(fairqueue.ForProcessors(runtime.GOMAXPROCS(0)))
+	turns := fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0)))
 	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Limits: m.limits, Log: p.log})
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
@@ -84,16 +100,22 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		}
 		ranges = append(ranges, r)
 	}
-	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: ranges, Pool: p.pool, Log: p.log}); err != nil {
+	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: ranges, LoadBalancers: p.loadBalancerRules(), Pool: p.pool, Log: p.log}); err != nil {
 		return nil, err
 	}
-	return m, nil
+	if p.cfg.Disabled(config.AddonMetricsServer) {
+		return m, nil
+	}
+	m.metrics, err = resourcemetrics.New(resourcemetrics.Options{
+		Kubelet: restclient.TLSClientConfig{CAFile: p.pki.ServerCA.Cert, CertFile: p.pki.APIServerKubeletClient.Cert, KeyFile: p.pki.APIServerKubeletClient.Key},
+	})
+	return m, err
 }
 
 // seams are the places in the API server where the parts go. outer is what
 // stands before the edge.
 func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Seams {
-	return apiserver.Seams{
+	s := apiserver.Seams{
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return m.limits.Storage(storage.Decorate(g, m.pool))
 		},
@@ -113,11 +135,20 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		Groups:          m.groups(),
 		Definitions:     registry.Definitions,
 	}
+	if m.metrics != nil {
+		s.Install, s.Schemes = m.metrics.Install, []*runtime.Scheme{resourcemetrics.Scheme()}
+		s.Definitions = func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+			all := registry.Definitions(ref)
+			maps.Copy(all, resourcemetrics.Definitions(ref))
+			return all
+		}
+	}
+	return s
 }
 
 // components are what runs besides the API server.
 func (m *multitenancy) components() []component.Component {
-	return []component.Component{
+	list := []component.Component{
 		{Name: "tenant-directory", Run: m.directory.Run},
 		{Name: "tenant-admission", Run: func(ctx context.Context, ready func()) error {
 			ready()
@@ -130,6 +161,10 @@ func (m *multitenancy) components() []component.Component {
 			return nil
 		}},
 	}
+	if m.metrics != nil {
+		list = append(list, m.metrics.Component())
+	}
+	return list
 }
 
 // access judges every user by the roles of his space.
@@ -138,6 +173,7 @@ func (m *multitenancy) access(f informers.SharedInformerFactory, a authorizer.Au
 	if m.roles, err = authz.NewListers(f); err != nil {
 		return nil, nil, err
 	}
+	m.byRoles = rbac
 	o := authz.Options{Roles: m.roles, SystemRBAC: rbac}
 	return limits.Authorizer(authz.Wrap(a, o)), authz.WrapRules(r, o), nil
 }

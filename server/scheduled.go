@@ -9,19 +9,27 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/dsn"
 	"github.com/a4s-io/a4s/internal/snapshot"
+	"github.com/a4s-io/a4s/internal/snapshot/s3"
 	"github.com/a4s-io/a4s/server/snapshots"
 )
 
 // startSnapshots saves the control plane on a schedule, unless that is turned
 // off.
 func (p *Plan) startSnapshots(ctx context.Context, group *component.Group) error {
-	if p.cfg.EtcdDisableSnapshots {
+	if p.cfg.EtcdDisableSnapshots || p.endpoint.Kind != dsn.Embedded {
 		return nil
 	}
 	schedule, err := cron.ParseStandard(p.cfg.EtcdSnapshotScheduleCron)
 	if err != nil {
 		return fmt.Errorf("--etcd-snapshot-schedule-cron: %w", err)
+	}
+	var store *s3.Store
+	if p.cfg.EtcdS3.Enabled {
+		if store, err = s3.New(&p.cfg.EtcdS3); err != nil {
+			return err
+		}
 	}
 	group.Start(ctx, snapshots.Scheduled(snapshots.Options{
 		ServerDir: p.dir,
@@ -31,7 +39,10 @@ func (p *Plan) startSnapshots(ctx context.Context, group *component.Group) error
 		Compress:  p.cfg.EtcdSnapshotCompress,
 		URL:       p.store.Endpoint().URLs[0],
 		// What etcd's client says of a snapshot is in the errors, too.
-		Zap: zap.NewNop(),
+		Zap:       zap.NewNop(),
+		Store:     store,
+		StoreKeep: p.cfg.EtcdS3.Retention,
+		Observe:   p.health.snapshotTaken,
 	}, schedule, p.cfg.EtcdSnapshotRetention, logrus.WithField("component", "snapshots")))
 	return nil
 }

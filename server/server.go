@@ -16,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/dsn"
 	"github.com/a4s-io/a4s/internal/join"
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/logging"
@@ -26,9 +27,14 @@ import (
 	"github.com/a4s-io/a4s/manifests"
 	"github.com/a4s-io/a4s/server/aggregation"
 	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/authorities"
 	"github.com/a4s-io/a4s/server/controllers"
 	"github.com/a4s-io/a4s/server/datastore"
+	"github.com/a4s-io/a4s/server/defaultroles"
 	"github.com/a4s-io/a4s/server/deploy"
+	"github.com/a4s-io/a4s/server/election"
+	"github.com/a4s-io/a4s/server/members"
+	"github.com/a4s-io/a4s/server/networkpolicy"
 	"github.com/a4s-io/a4s/server/scheduler"
 	"github.com/a4s-io/a4s/server/supervisor"
 	tenants "github.com/a4s-io/a4s/server/tenants/controller"
@@ -56,25 +62,36 @@ type Running struct {
 	NodeTokenFile string
 	// Admin is a client configuration with all rights.
 	Admin *rest.Config
+
+	clustered bool
 }
 
 // Plan is a control plane that can start: Prepare refuses what can be refused
-// without a trace, MakeFiles writes what the components read, Start runs them.
+// without a trace, MakeFiles writes what the components read, Serve runs them
+// and Settle waits until all of them do.
 type Plan struct {
 	cfg       *config.Server
 	dir       string // <data-dir>/server
 	url       string
+	nodeIP    net.IP
 	advertise net.IP
 	sans      []string // names and addresses of the API
 	pki       *pki.Files
 	tokens    *jointoken.ServerTokens
 	files     *files
+	endpoint  *dsn.Endpoint
 	store     datastore.Datastore
 	pool      *sharing.Pool
 	log       *logrus.Entry
 	first     bool
+	peers     peers
 
 	certificates *certificates
+	encryption   *secretsEncryption
+	authorities  *authorities.Controller // nil unless the datastore is embedded etcd
+	health       serverHealth
+
+	built chan struct{} // closed when the controllers are made
 }
 
 // Start is Prepare, MakeFiles and Plan.Start in one.
@@ -83,7 +100,7 @@ func Start(ctx context.Context, group *component.Group, cfg *config.Server, node
 	if err != nil {
 		return nil, err
 	}
-	if err := p.MakeFiles(); err != nil {
+	if err := p.MakeFiles(ctx); err != nil {
 		return nil, err
 	}
 	return p.Start(ctx, group)
@@ -93,7 +110,7 @@ func Start(ctx context.Context, group *component.Group, cfg *config.Server, node
 // be complete and valid. nodeIP is the address of this machine that others
 // reach it at.
 func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, error) {
-	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), advertise: nodeIP, pool: sharing.New(), log: logrus.WithField("component", "server")}
+	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), nodeIP: nodeIP, advertise: nodeIP, pool: sharing.New(), built: make(chan struct{}), log: logrus.WithField("component", "server")}
 	if cfg.AdvertiseAddress != "" {
 		p.advertise = net.ParseIP(cfg.AdvertiseAddress)
 	}
@@ -109,7 +126,10 @@ func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, err
 	if p.sans, err = p.subjectNames(nodeIP); err != nil {
 		return nil, err
 	}
-	if p.store, err = newEtcd(p); err != nil {
+	if err := p.preparePeers(); err != nil {
+		return nil, err
+	}
+	if p.endpoint, p.store, err = newStore(p); err != nil {
 		return nil, err
 	}
 	if err := p.validateArgs(); err != nil {
@@ -118,20 +138,16 @@ func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, err
 	if err := preflight.FreeSpace(cfg.Agent.DataDir, minFree); err != nil {
 		return nil, err
 	}
-	if err := preflight.Ports(
-		preflight.Port{Address: cfg.BindAddress, Port: cfg.HTTPSListenPort, What: "API server and supervisor", Flag: "--https-listen-port"},
-		preflight.Port{Address: "127.0.0.1", Port: etcd.ClientPort, What: "datastore clients"},
-		preflight.Port{Address: "127.0.0.1", Port: etcd.PeerPort, What: "datastore peers"},
-		preflight.Port{Address: "127.0.0.1", Port: etcd.HTTPPort, What: "datastore health and metrics"},
-	); err != nil {
+	if err := preflight.Ports(p.ports()...); err != nil {
 		return nil, err
 	}
-	return p, p.store.Check(ctx)
+	return p, p.checkStore(ctx)
 }
 
 // MakeFiles makes on the first start, and checks on every other, certificates,
-// tokens and what else the components read.
-func (p *Plan) MakeFiles() error {
+// tokens and what else the components read. A server that joins others gets
+// from one of them what they share, and waits for one that runs.
+func (p *Plan) MakeFiles(ctx context.Context) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return fmt.Errorf("making %s: %w", p.dir, err)
 	}
@@ -139,6 +155,15 @@ func (p *Plan) MakeFiles() error {
 	p.first = os.IsNotExist(err)
 	if p.first {
 		p.log.Infof("First start: making certificates and tokens below %s", p.dir)
+	}
+	if err := p.takeAuthorities(); err != nil {
+		return err
+	}
+	if err := p.fetchShared(ctx); err != nil {
+		return err
+	}
+	if p.endpoint, p.store, err = newStore(p); err != nil { // it knows now whom to join
+		return err
 	}
 	if _, err := pki.Ensure(p.pki.Dir, p.pkiOptions(false)); err != nil {
 		return err
@@ -154,18 +179,31 @@ func (p *Plan) validateArgs() error {
 	if err := apiserver.Validate(p.apiserver(apiserver.Seams{})); err != nil {
 		return err
 	}
-	if err := controllers.Validate(p.controllers()); err != nil {
+	if err := controllers.Validate(p.controllers(nil)); err != nil {
 		return err
 	}
-	return scheduler.Validate(p.scheduler())
+	return scheduler.Validate(p.scheduler(nil))
 }
 
-// Start runs the components in the order of their dependencies and returns
-// when the API serves and its controllers run.
+// Start is Serve and Settle in one.
 func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, error) {
-	group.Start(ctx, idleMemory())
+	up, err := p.Serve(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	return up, p.Settle(ctx, group)
+}
+
+// Serve starts the components in the order of their dependencies and returns
+// when nodes can join: the API serves, and the carried manifests, which say what
+// nodes may do, are applied.
+func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, error) {
+	group.Start(ctx, idleMemory(p.pool))
 	group.Start(ctx, p.certificates.component())
-	if err := group.StartAndWait(ctx, p.store.Component()); err != nil {
+	if err := p.startStore(ctx, group); err != nil {
+		return nil, err
+	}
+	if err := p.started(); err != nil {
 		return nil, err
 	}
 	admin := p.restConfig(p.pki.Admin)
@@ -174,7 +212,31 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 		return nil, fmt.Errorf("making the supervisor's client: %w", err)
 	}
 	addresses := supervisor.NewAddresses(client)
-	sup, err := p.supervisor(client, addresses, group)
+	var policies *networkpolicy.Controller
+	if !p.cfg.DisableNetworkPolicy {
+		policies = networkpolicy.New(client, p.pool, logrus.WithField("component", networkpolicy.Name))
+	}
+	p.startHealth(client)
+	keys := p.newEncryption(client)
+	if err := keys.Adopt(ctx, p.cfg.SecretsEncryption); err != nil {
+		return nil, err
+	}
+	cas, err := p.newAuthorities()
+	if err != nil {
+		return nil, err
+	}
+	p.health.mu.Lock()
+	p.encryption, p.authorities = keys, cas
+	p.health.mu.Unlock()
+	group.Start(ctx, p.encryption.Component())
+	if cas != nil {
+		group.Start(ctx, cas.Component())
+	}
+	carried, err := p.newCarried(admin)
+	if err != nil {
+		return nil, err
+	}
+	sup, err := p.supervisor(client, addresses, policies, carried, group)
 	if err != nil {
 		return nil, err
 	}
@@ -185,33 +247,44 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 	if err := group.StartAndWait(ctx, apiserver.New(p.apiserver(spaces.seams(sup.Handler)))); err != nil {
 		return nil, err
 	}
+	group.Start(ctx, apiserver.Hooks(client))
 	for _, c := range spaces.components() {
 		group.Start(ctx, c)
 	}
+	var leader *election.Election
+	if p.peers.clustered {
+		leader = election.New(p.cfg.Agent.NodeName, p.restConfig(p.pki.Supervisor), p.log)
+		group.Start(ctx, leader.Component())
+		group.Start(ctx, leader.Only(members.New(client, p.members(), p.log)))
+	}
 	credentials := supervisor.NewNodeCredentials(client, p.log)
-	group.Start(ctx, component.Component{Name: "node-credentials", Run: func(ctx context.Context, ready func()) error {
+	group.Start(ctx, leader.Only(component.Component{Name: "node-credentials", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		return credentials.Run(ctx)
-	}})
+	}}))
 	group.Start(ctx, component.Component{Name: "pod-addresses", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		return addresses.Run(ctx)
 	}})
-	if !p.cfg.DisableScheduler {
-		group.Start(ctx, scheduler.New(p.scheduler()))
+	if policies != nil {
+		group.Start(ctx, component.Component{Name: networkpolicy.Name, Run: func(ctx context.Context, ready func()) error {
+			ready()
+			return policies.Run(ctx)
+		}})
 	}
-	group.Start(ctx, aggregation.New(admin, p.pool))
-	group.Start(ctx, tenants.New(tenants.Options{Config: admin, Contents: spaces.limits, ClusterDomain: p.cfg.ClusterDomain, DefaultTenant: p.cfg.DefaultTenant, Log: p.log}))
-	group.Start(ctx, deploy.New(deploy.Options{Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: p.cfg.ClusterDNS}, Log: p.log}))
-	if err := group.StartAndWait(ctx, controllers.New(p.controllers())); err != nil {
+	group.Start(ctx, leader.Only(aggregation.New(admin, p.pool)))
+	group.Start(ctx, leader.Only(tenants.New(tenants.Options{Config: admin, Contents: spaces.limits, ClusterDomain: p.cfg.ClusterDomain, DefaultTenant: p.cfg.DefaultTenant, Pool: p.pool, Room: spaces.grown.wait, Log: p.log})))
+	group.Start(ctx, deploy.New(deploy.Options{
+		Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: p.cfg.ClusterDNS}, Disabled: p.cfg.Disable,
+		Dir: p.files.manifests, Log: logrus.WithField("component", deploy.Name),
+	}))
+	for _, c := range carried.components(leader.Only) {
+		group.Start(ctx, c)
+	}
+	if err := p.startByRoles(ctx, group, spaces, leader); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"manifests", tenants.Name} {
-		if err := group.Wait(ctx, name); err != nil {
-			return nil, err
-		}
-	}
-	if err := p.startSnapshots(ctx, group); err != nil {
+	if err := group.Wait(ctx, deploy.Name); err != nil {
 		return nil, err
 	}
 	return &Running{
@@ -222,7 +295,53 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 		Kubeconfig:    p.cfg.WriteKubeconfig,
 		FirstStart:    p.first,
 		Admin:         admin,
+		clustered:     p.peers.clustered,
 	}, nil
+}
+
+// startByRoles starts what has its rights by the default roles, when there are
+// some.
+func (p *Plan) startByRoles(ctx context.Context, group *component.Group, spaces *multitenancy, leader *election.Election) error {
+	if spaces.byRoles {
+		config := p.restConfig(p.pki.Supervisor)
+		config.QPS = -1 // there are many roles, once
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return fmt.Errorf("making the client for the default roles: %w", err)
+		}
+		if err := group.StartAndWait(ctx, defaultroles.New(defaultroles.Options{
+			Client: client, Sees: spaces.roles.Has, Log: p.log,
+			Hook: func(ctx context.Context) error { return group.Wait(ctx, apiserver.HooksName) },
+		})); err != nil {
+			return err
+		}
+	}
+	group.Start(ctx, controllers.New(p.controllers(leader)))
+	if !p.cfg.DisableScheduler {
+		group.Start(ctx, scheduler.New(p.scheduler(leader)))
+	}
+	return nil
+}
+
+// ControllersBuilt returns when the controllers are made, or with the error of
+// the context. A kubelet of this process must not start before.
+func (p *Plan) ControllersBuilt(ctx context.Context) error {
+	select {
+	case <-p.built:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Settle returns when all that Serve started runs.
+func (p *Plan) Settle(ctx context.Context, group *component.Group) error {
+	for _, name := range []string{apiserver.HooksName, controllers.Name, tenants.Name} {
+		if err := group.Wait(ctx, name); err != nil {
+			return err
+		}
+	}
+	return p.startSnapshots(ctx, group)
 }
 
 // restConfig is a client of the local API with one of the PKI's identities.
@@ -237,12 +356,13 @@ func (p *Plan) restConfig(pair pki.Pair) *rest.Config {
 
 // status is what the supervisor tells administrators about this process.
 func (p *Plan) status(group *component.Group) join.ServerStatus {
-	st := join.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes}
+	st := join.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes, Datastore: p.endpoint.String()}
 	for _, s := range group.States() {
 		st.Components = append(st.Components, join.ComponentStatus{
 			Name: s.Name, Ready: s.Ready, Restarts: s.Restarts, LastError: s.LastError, Since: s.Since.UTC().Format(time.RFC3339),
 		})
 	}
+	st.Problems = p.health.problems()
 	return st
 }
 
@@ -259,17 +379,29 @@ func (s etcdStore) Endpoint() datastore.Endpoint {
 
 func newEtcd(p *Plan) (datastore.Datastore, error) {
 	f := p.pki
-	s, err := etcd.New(etcd.Options{
-		Dir:           filepath.Join(p.dir, "db", "etcd"),
+	o := etcd.Options{
+		Dir:           p.etcdDir(),
 		Name:          etcd.LocalMember,
 		CertFile:      f.EtcdServer.Cert,
 		KeyFile:       f.EtcdServer.Key,
 		TrustedCAFile: f.EtcdServerCA.Cert,
 		PeerCertFile:  f.EtcdPeer.Cert, PeerKeyFile: f.EtcdPeer.Key, PeerTrustedCAFile: f.EtcdPeerCA.Cert,
-		Args: p.cfg.EtcdArgs,
-		Zap:  logging.Zap(logging.Options{Debug: p.cfg.Agent.Debug, Verbosity: p.cfg.Agent.Verbosity}),
-		Log:  logrus.WithField("component", "etcd"),
-	})
+		ClientCertFile: f.EtcdClient.Cert, ClientKeyFile: f.EtcdClient.Key,
+		Reset: p.cfg.ClusterReset,
+		Args:  p.cfg.EtcdArgs,
+		Zap:   logging.Zap(logging.Options{Debug: p.cfg.Agent.Debug, Verbosity: p.cfg.Agent.Verbosity}),
+		Log:   logrus.WithField("component", "etcd"),
+	}
+	if p.peers.clustered {
+		o.Name, o.Address = p.cfg.Agent.NodeName, p.nodeIP.String()
+	}
+	if p.peers.token != nil {
+		o.Join = p.cfg.JoinURLs // not where the datastore is, but Prepare needs no more
+	}
+	if p.peers.bundle != nil {
+		o.Join = p.peers.bundle.Datastore
+	}
+	s, err := etcd.New(o)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +409,7 @@ func newEtcd(p *Plan) (datastore.Datastore, error) {
 }
 
 // supervisor serves the join API on the port of the API server.
-func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Addresses, group *component.Group) (*supervisor.Supervisor, error) {
+func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Addresses, policies *networkpolicy.Controller, carried *carried, group *component.Group) (*supervisor.Supervisor, error) {
 	serverCA, err := pki.LoadAuthority(p.pki.ServerCA)
 	if err != nil {
 		return nil, err
@@ -289,17 +421,22 @@ func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Add
 	return supervisor.New(supervisor.Options{
 		ServerCA: serverCA.WithLife(p.life()),
 		ClientCA: clientCA.WithLife(p.life()),
-		Renew:    p.certificates.renewAll,
-		Tokens:   p.tokens,
-		Secrets:  supervisor.NewSecrets(client.CoreV1()),
+		Renew:    p.certificates.renewAll, Authorities: p.replaceAuthorities,
+		Bundle: p.bundle, ServerSANs: p.serverSANs,
+		Members: p.listMembers, RemoveMember: p.removeMember,
+		Tokens:  p.tokens,
+		Secrets: supervisor.NewSecrets(client.CoreV1()),
 		Config: join.ClusterConfig{
 			ClusterCIDR: p.cfg.ClusterCIDR, ServiceCIDR: p.cfg.ServiceCIDR,
 			ClusterDNS: p.cfg.ClusterDNS, ClusterDomain: p.cfg.ClusterDomain,
-			FlannelBackend: p.cfg.FlannelBackend,
-			Version:        version.Version, Kubernetes: version.Kubernetes,
+			FlannelBackend: p.cfg.FlannelBackend, DisableNetworkPolicy: p.cfg.DisableNetworkPolicy,
+			Version: version.Version, Kubernetes: version.Kubernetes,
 		},
-		Addresses: addresses,
-		Status:    func() join.ServerStatus { return p.status(group) },
+		Addresses:  addresses,
+		Policies:   policies,
+		Encryption: p.encryption,
+		Volumes:    carried.volumes(),
+		Status:     func() join.ServerStatus { return p.status(group) },
 		// With --disable-agent, too: the server may run in a pod of that node.
 		LocalNode:    p.cfg.Agent.NodeName,
 		ReservedSANs: p.sans,

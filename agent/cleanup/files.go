@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,7 @@ func (k *killer) removeCgroups(ctx context.Context) error {
 					return nil // it went meanwhile
 				}
 				if k.ownPodCgroup(d.Name()) {
+					k.sliceDirs = append(k.sliceDirs, path)
 					removed += removeTree(path, &errs)
 					return filepath.SkipDir
 				}
@@ -216,5 +218,44 @@ func (k *killer) removeFiles(context.Context) error {
 			k.report(1, "removed %s", dir)
 		}
 	}
+	for _, dir := range []string{k.CNIResults, filepath.Dir(k.CNIResults), k.ContLogs, k.PodLogs} {
+		errs = append(errs, removeEmpty(dir))
+	}
 	return errors.Join(errs...)
+}
+
+// removeKubeletSocket removes what device plugins register with, which every
+// kubelet has in the same place, unless another kubelet listens there.
+func (k *killer) removeKubeletSocket(ctx context.Context) error {
+	socket := filepath.Join(k.DevicePlugins, "kubelet.sock")
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	switch {
+	case err == nil:
+		return conn.Close()
+	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, unix.ECONNREFUSED):
+		for _, file := range []string{socket, filepath.Join(k.DevicePlugins, "kubelet_internal_checkpoint")} {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	default:
+		return err
+	}
+	return errors.Join(removeEmpty(k.DevicePlugins), removeEmpty(filepath.Dir(k.DevicePlugins)))
+}
+
+// removeEmpty removes a directory that a4s shares with others and that the
+// last of them left.
+func removeEmpty(dir string) error {
+	err := unix.Rmdir(dir)
+	for _, stays := range []error{unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.ENOTDIR, unix.EBUSY} {
+		if errors.Is(err, stays) {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
 }

@@ -32,12 +32,14 @@ type Options struct {
 	Out io.Writer
 
 	// Places of the machine; empty means the real ones. Tests set them.
-	Proc       string // /proc
-	Cgroup     string // /sys/fs/cgroup
-	PodLogs    string // /var/log/pods
-	ContLogs   string // /var/log/containers
-	CNIResults string // /var/lib/cni/results
-	ProcSys    string // /proc/sys
+	Proc          string // /proc
+	Cgroup        string // /sys/fs/cgroup
+	Systemd       string // /run/systemd/system, which is there if systemd runs
+	PodLogs       string // /var/log/pods
+	ContLogs      string // /var/log/containers
+	CNIResults    string // /var/lib/cni/results
+	DevicePlugins string // /var/lib/kubelet/device-plugins
+	ProcSys       string // /proc/sys
 }
 
 // killer carries what the steps learn from each other.
@@ -45,6 +47,7 @@ type killer struct {
 	Options
 	podUIDs      []string // pods that the kubelet of DataDir knows
 	containerIDs []string // sandboxes of DataDir
+	sliceDirs    []string // cgroups of our pods that were removed
 }
 
 // Killall stops the server or agent of o.DataDir, its containerd and all its
@@ -72,8 +75,10 @@ func Killall(ctx context.Context, o Options) error {
 		{"removing nftables rules", k.removeNftables},
 		{"removing iptables rules", k.removeIptables},
 		{"removing cgroups", k.removeCgroups},
+		{"stopping slices", k.stopSlices},
 		{"restoring sysctls", k.restoreSysctls},
 		{"removing files", k.removeFiles},
+		{"removing the kubelet's socket", k.removeKubeletSocket},
 	} {
 		if err := step.run(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
@@ -91,9 +96,11 @@ func (o Options) withDefaults() Options {
 	def(&o.RunDir, "/run/a4s")
 	def(&o.Proc, "/proc")
 	def(&o.Cgroup, "/sys/fs/cgroup")
+	def(&o.Systemd, "/run/systemd/system")
 	def(&o.PodLogs, "/var/log/pods")
 	def(&o.ContLogs, "/var/log/containers")
 	def(&o.CNIResults, "/var/lib/cni/results")
+	def(&o.DevicePlugins, "/var/lib/kubelet/device-plugins")
 	def(&o.ProcSys, "/proc/sys")
 	if o.Out == nil {
 		o.Out = io.Discard

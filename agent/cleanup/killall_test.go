@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,6 +101,7 @@ func newWorld(t *testing.T) *world {
 		DataDir: filepath.Join(root, "data"), RunDir: filepath.Join(root, "run"),
 		PodLogs: filepath.Join(root, "log/pods"), ContLogs: filepath.Join(root, "log/containers"),
 		CNIResults: filepath.Join(root, "cni"), ProcSys: filepath.Join(root, "sys"),
+		DevicePlugins: filepath.Join(root, "kubelet/plugins"), Systemd: filepath.Join(root, "no-systemd"),
 		CgroupRoot: fmt.Sprintf("a4s-test-%d", os.Getpid()), Out: &bytes.Buffer{},
 	}}
 	agent := filepath.Join(w.DataDir, "agent")
@@ -147,7 +150,7 @@ func TestKillall(t *testing.T) {
 		ip link add docker7 type bridge
 		ip link add vethdocker type veth peer name peerdocker; ip link set vethdocker master docker7
 		ip route add 10.42.1.0/24 via 192.0.2.2; ip route add 10.99.0.0/24 via 192.0.2.3
-		nft add table ip kube-proxy; nft add table ip6 kube-proxy; nft add table ip flannel-ipv4; nft add table inet a4s-dns; nft add table ip foreign
+		nft add table ip kube-proxy; nft add table ip6 kube-proxy; nft add table ip flannel-ipv4; nft add table inet a4s-dns; nft add table inet a4s_policies; nft add table ip foreign
 		nft 'add table ip cni_hostport; add chain ip cni_hostport hostports; add rule ip cni_hostport hostports tcp dport 1 accept comment "c1"; add rule ip cni_hostport hostports tcp dport 2 accept comment "c2"'
 		iptables -t nat -N KUBE-X; iptables -t nat -A POSTROUTING -j KUBE-X; iptables -N DOCKER-USER`)
 
@@ -204,7 +207,7 @@ func TestKillall(t *testing.T) {
 	for what, tc := range map[string]struct{ got, gone, kept string }{
 		"links":    {w.sh("ip -o link"), "cni-a4s0 flannel.1 vethpod", "docker7 vethdocker up0"},
 		"routes":   {w.sh("ip route"), "10.42.1.0", "10.99.0.0"},
-		"nftables": {w.sh("nft list ruleset"), "kube-proxy flannel-ipv4 a4s-dns c1", "foreign c2"},
+		"nftables": {w.sh("nft list ruleset"), "kube-proxy flannel-ipv4 a4s-dns a4s_policies c1", "foreign c2"},
 		"iptables": {w.sh("iptables-save"), "KUBE-X", "DOCKER-USER"},
 		"results":  {strings.Join(names(w.CNIResults), " "), "a4s-c1-eth0", "a4s-c2-eth0"},
 		"pod logs": {strings.Join(append(names(w.PodLogs), names(w.ContLogs)...), " "), ownUID, otherUID},
@@ -228,5 +231,87 @@ func TestKillall(t *testing.T) {
 	out.Reset()
 	if err := Killall(t.Context(), w.Options); err != nil || out.Len() != 0 {
 		t.Errorf("second Killall: %v\n%s", err, out)
+	}
+}
+
+// TestKillallLeavesNoDirectories is about those that a4s shares with others.
+func TestKillallLeavesNoDirectories(t *testing.T) {
+	root := t.TempDir()
+	o := Options{
+		DataDir: filepath.Join(root, "data"), RunDir: filepath.Join(root, "run"), PodLogs: filepath.Join(root, "log/pods"), ContLogs: filepath.Join(root, "log/containers"),
+		CNIResults: filepath.Join(root, "cni/results"), DevicePlugins: filepath.Join(root, "kubelet/plugins"),
+	}
+	k := &killer{Options: o.withDefaults()}
+	socket := filepath.Join(o.DevicePlugins, "kubelet.sock")
+	remove := func() string {
+		t.Helper()
+		for _, dir := range []string{o.PodLogs, o.ContLogs, o.CNIResults, o.DevicePlugins} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(k.removeFiles(t.Context()), k.removeKubeletSocket(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(names(root), " ") + ": " + strings.Join(names(filepath.Join(root, "log")), " ")
+	}
+
+	if err := os.MkdirAll(o.DevicePlugins, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	kubelet, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet.SetUnlinkOnClose(false) // as one that is killed
+	if got := remove(); got != "kubelet log: " {
+		t.Errorf("beside another kubelet there is %q", got)
+	}
+	if err := kubelet.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := remove(); got != "log: " {
+		t.Errorf("there is still %q", got)
+	}
+	if err := os.MkdirAll(filepath.Join(o.PodLogs, "default_web_1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := remove(); got != "log: pods" {
+		t.Errorf("beside the logs of others there is %q", got)
+	}
+}
+
+// TestKillallStopsSlices has a systemctl that writes down what it is to stop.
+func TestKillallStopsSlices(t *testing.T) {
+	root := t.TempDir()
+	slices, calls := filepath.Join(root, "cgroup/kubepods.slice"), filepath.Join(root, "calls")
+	w := &world{t: t, root: root}
+	w.file(filepath.Join(root, "bin/systemctl"), "#!/bin/sh\necho \"$@\" >>"+calls+"\n")
+	w.must(os.Chmod(filepath.Join(root, "bin/systemctl"), 0o755))
+	t.Setenv("PATH", filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
+	pod := func(uid string) string {
+		return filepath.Join(slices, "kubepods-besteffort.slice", "kubepods-besteffort-pod"+strings.ReplaceAll(uid, "-", "_")+".slice")
+	}
+	for _, uid := range []string{ownUID, otherUID} {
+		w.must(os.MkdirAll(filepath.Join(pod(uid), "c.scope"), 0o755))
+	}
+	// The kernel would not let a directory go that has a process in it.
+	w.file(filepath.Join(pod(otherUID), "c.scope", "cgroup.procs"), "1\n")
+
+	kill := func() string {
+		k := &killer{Options: Options{DataDir: root, RunDir: filepath.Join(root, "run"), Cgroup: filepath.Join(root, "cgroup"), Systemd: root}.withDefaults(), podUIDs: []string{ownUID}}
+		w.must(k.removeCgroups(t.Context()))
+		w.must(k.stopSlices(t.Context()))
+		out, err := os.ReadFile(calls)
+		w.must(err)
+		w.must(os.Remove(calls))
+		return strings.TrimSpace(string(out))
+	}
+	if got, want := kill(), "stop -- a4svm.slice "+filepath.Base(pod(ownUID)); got != want {
+		t.Errorf("beside another's pod: systemctl %s, want %s", got, want)
+	}
+	w.must(os.Remove(filepath.Join(pod(otherUID), "c.scope", "cgroup.procs")))
+	if got, want := kill(), "stop -- a4svm.slice kubepods.slice"; got != want {
+		t.Errorf("alone: systemctl %s, want %s", got, want)
 	}
 }

@@ -25,8 +25,9 @@ const Name = "dns"
 
 const (
 	resolversEvery = 5 * time.Second
-	// rulesEvery is how soon the link and the rules come back after something
-	// else on the machine, such as a firewall's reload, took them away.
+	// rulesEvery is how soon the rules come back after something else on the
+	// machine, such as a firewall's reload, took them away. The link comes back
+	// at once.
 	rulesEvery = 30 * time.Second
 	stopWithin = 10 * time.Second
 )
@@ -146,6 +147,19 @@ func (s *server) maintain(ctx context.Context, served <-chan error, upstreams *f
 	resolversTick, rulesTick := time.NewTicker(resolversEvery), time.NewTicker(rulesEvery)
 	defer resolversTick.Stop()
 	defer rulesTick.Stop()
+	var link <-chan struct{} // never without rules of ours
+	if notrack != nil {
+		var err error
+		if link, err = watchLink(ctx); err != nil {
+			s.Log.WithError(err).Warnf("a deleted link %s comes back only after %s", LinkName, rulesEvery)
+		}
+	}
+	prepare := func() {
+		// Queries already work, so a failure now is no reason to stop.
+		if err := s.prepare(ctx, s.ClusterDNS, notrack); err != nil && ctx.Err() == nil {
+			s.Log.WithError(err).Warn("cannot check the link and the rules of the cluster DNS address")
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -158,13 +172,11 @@ func (s *server) maintain(ctx context.Context, served <-chan error, upstreams *f
 		case <-resolversTick.C:
 			upstreams.refresh()
 		case <-rulesTick.C:
-			if notrack == nil {
-				continue
+			if notrack != nil {
+				prepare()
 			}
-			// Queries already work, so a failure now is no reason to stop.
-			if err := s.prepare(ctx, s.ClusterDNS, notrack); err != nil && ctx.Err() == nil {
-				s.Log.WithError(err).Warn("cannot check the link and the rules of the cluster DNS address")
-			}
+		case <-link:
+			prepare()
 		}
 	}
 }

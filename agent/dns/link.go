@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/a4s-io/a4s/internal/netdump"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -74,6 +75,26 @@ func ensureLink(addr netip.Addr) error {
 		}
 	}
 	return nil
+}
+
+// watchLink returns what is told when the link is deleted or set down.
+func watchLink(ctx context.Context) (<-chan struct{}, error) {
+	updates, changed := make(chan netlink.LinkUpdate, 64), make(chan struct{}, 1)
+	if err := netlink.LinkSubscribe(updates, ctx.Done()); err != nil {
+		return nil, fmt.Errorf("watching links: %w", err)
+	}
+	go func() {
+		for u := range updates {
+			if u.Attrs().Name != LinkName || u.Header.Type != unix.RTM_DELLINK && u.Attrs().Flags&net.FlagUp != 0 {
+				continue
+			}
+			select {
+			case changed <- struct{}{}:
+			default: // told already
+			}
+		}
+	}()
+	return changed, nil
 }
 
 func addLink() (netlink.Link, error) {

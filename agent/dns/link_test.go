@@ -3,6 +3,7 @@ package dns
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 	"github.com/sirupsen/logrus"
@@ -115,6 +117,19 @@ func TestRoleNode(t *testing.T) {
 		}
 		if got := seen.last(); got != netip.MustParseAddr("10.42.0.5") {
 			t.Errorf("the pod's %s query came from %s", network, got)
+		}
+	}
+	// Sooner than the rules are looked at.
+	for _, gone := range []func(netlink.Link) error{netlink.LinkDel, netlink.LinkSetDown} {
+		if err := gone(mustLink(t, LinkName)); err != nil {
+			t.Fatal(err)
+		}
+		deadline, err := time.Now().Add(rulesEvery/2), errors.New("not asked")
+		for err != nil && time.Now().Before(deadline) {
+			err = askNode("udp")
+		}
+		if err != nil {
+			t.Fatalf("the link does not come back: %v", err)
 		}
 	}
 

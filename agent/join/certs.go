@@ -77,18 +77,56 @@ func (j *joiner) fetchCerts(ctx context.Context, conn *connection, ca *authority
 	if err := checkCert(resp.ServingCert, servingKey, ca.pool, x509.ExtKeyUsageServerAuth, pki.NodeUserPrefix+j.NodeName); err != nil {
 		return fmt.Errorf("the server sent a bad serving certificate: %w", err)
 	}
+	// The server proved to belong to the CA that this node trusts, so it may
+	// name the one that follows it.
+	next, err := newAuthority(resp.ServerCA, false)
+	if err == nil {
+		err = checkCert(resp.ServingCert, servingKey, next.pool, x509.ExtKeyUsageServerAuth, pki.NodeUserPrefix+j.NodeName)
+	}
+	if err != nil {
+		return fmt.Errorf("the server sent a bad server CA: %w", err)
+	}
+	if err := j.noteFormer(ca, next); err != nil {
+		return err
+	}
 	for _, f := range []struct {
 		path string
 		data []byte
 	}{
-		// The CA that was verified is pinned, not the one in the answer. It
-		// goes last: with it on disk, the certificate is used first.
+		// The server CA goes last: with it on disk, the certificate is used
+		// first.
 		{j.files.ClientCA, resp.ClientCA},
 		{j.files.ServingCert, resp.ServingCert},
 		{j.files.ClientCert, resp.ClientCert},
-		{j.files.ServerCA, ca.pem},
+		{j.files.ServerCA, next.pem},
 	} {
 		if err := atomicfile.Write(f.path, f.data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteFormer notes that another CA follows the one that this node trusts, so
+// that a token with the hash of the old one stays good on this node.
+func (j *joiner) noteFormer(ca, next *authority) error {
+	was, err := pki.HashBundle(ca.pem)
+	if err != nil {
+		return err
+	}
+	is, err := pki.HashBundle(next.pem)
+	if err != nil {
+		return fmt.Errorf("the server sent a bad server CA: %w", err)
+	}
+	hashes := []string{was}
+	if j.token != nil && j.token.CAHash != "" {
+		hashes = append(hashes, j.token.CAHash)
+	}
+	for _, hash := range hashes {
+		if hash == is {
+			continue
+		}
+		if err := pki.AddFormer(j.formerCAs(), hash); err != nil {
 			return err
 		}
 	}

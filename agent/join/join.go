@@ -33,6 +33,9 @@ const (
 type Options struct {
 	// ServerURL is "https://host:port".
 	ServerURL string
+	// Servers returns the URLs of the servers to try, in this order; it is
+	// asked before each attempt. Nil means ServerURL alone.
+	Servers func(ctx context.Context) []string
 	// Token is the join token. It may be empty on a node that has joined
 	// before.
 	Token string
@@ -68,7 +71,7 @@ type Result struct {
 // joiner is one join in progress.
 type joiner struct {
 	Options
-	url      *url.URL
+	url      *url.URL         // of the server that is asked
 	token    *jointoken.Token // nil if there is none
 	password string
 	files    Result // the paths
@@ -121,6 +124,9 @@ func newJoiner(opts Options) (*joiner, error) {
 	if j.url, err = parseServerURL(opts.ServerURL); err != nil {
 		return nil, err
 	}
+	if j.Servers == nil {
+		j.Servers = func(context.Context) []string { return []string{opts.ServerURL} }
+	}
 	if opts.Token != "" {
 		t, err := jointoken.Parse(flagToken, opts.Token)
 		if err != nil {
@@ -153,8 +159,47 @@ func parseServerURL(text string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
-// attempt goes through the whole join once.
+// attempt goes through the servers until one lets the node join. What a server
+// says about the node holds for all of them; one that is not to be trusted says
+// nothing about the others.
 func (j *joiner) attempt(ctx context.Context) (join.ClusterConfig, error) {
+	var failed []error
+	var refused error // of a server that is not to be trusted
+	for _, server := range j.Servers(ctx) {
+		u, err := parseServerURL(server)
+		if err != nil {
+			return join.ClusterConfig{}, err
+		}
+		j.url = u
+		config, err := j.ask(ctx)
+		if errors.Is(err, errRetryNow) {
+			config, err = j.ask(ctx)
+		}
+		var doubt *distrustError
+		switch {
+		case err == nil:
+			return config, nil
+		case errors.As(err, &doubt):
+			refused = err
+			j.Log.WithField("server", u.String()).WithError(err).Debug("this server is not to be trusted")
+		case isFinal(err):
+			return config, err
+		default:
+			failed = append(failed, &serverError{server: u.String(), err: err})
+		}
+	}
+	if len(failed) == 0 && refused != nil {
+		return join.ClusterConfig{}, refused
+	}
+	if refused != nil {
+		failed = append(failed, errors.New(refused.Error())) // in words only: it is not final
+	}
+	// The others may come back.
+	return join.ClusterConfig{}, &attemptError{failed}
+}
+
+// ask goes through the whole join with one server.
+func (j *joiner) ask(ctx context.Context) (join.ClusterConfig, error) {
 	var config join.ClusterConfig
 	ca, err := j.trust(ctx)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/a4s-io/a4s/agent/loadbalancer"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -23,10 +24,7 @@ func Renew(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	if _, err = j.attempt(ctx); errors.Is(err, errRetryNow) {
-		_, err = j.attempt(ctx)
-	}
-	if err != nil {
+	if _, err = j.attempt(ctx); err != nil {
 		return fmt.Errorf("renewing the certificates of this node: %w", err)
 	}
 	return nil
@@ -53,6 +51,10 @@ func Known(dir string) (Options, error) {
 		return bad(credential, err)
 	}
 	opts.ServerURL = config.Host
+	if servers := loadbalancer.Recall(dir, config.Host); len(servers) > 0 {
+		opts.ServerURL = servers[0]
+		opts.Servers = func(context.Context) []string { return servers }
+	}
 	files := pki.NodeFilesIn(filepath.Join(dir, "tls"))
 	cert, err := pki.ReadCert(files.Serving.Cert)
 	if err != nil {

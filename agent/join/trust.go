@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/a4s-io/a4s/internal/join"
 	"github.com/a4s-io/a4s/internal/pki"
@@ -21,6 +23,12 @@ type authority struct {
 	pool   *x509.CertPool
 	pinned bool // it came from disk
 }
+
+// distrustError says that a server is not one of the cluster, or does not
+// prove it.
+type distrustError struct{ *problem.Input }
+
+func (e *distrustError) Unwrap() error { return e.Input }
 
 // trust returns the CA of the server: the one that is pinned on disk, unless
 // the token pins another, and otherwise the one that the server shows, if the
@@ -41,7 +49,11 @@ func (j *joiner) trust(ctx context.Context) (*authority, error) {
 			return nil, &problem.Precondition{What: "CA file " + j.files.ServerCA, Err: err,
 				Fix: "check the disk and remove the file; it is fetched again with a complete token (K10…)"}
 		}
-		if hash == "" || hash == got {
+		former, err := pki.Former(j.formerCAs())
+		if err != nil {
+			return nil, &problem.Precondition{What: "file " + j.formerCAs(), Err: err}
+		}
+		if hash == "" || hash == got || slices.Contains(former, hash) {
 			return newAuthority(data, true)
 		}
 		// The token is newer than the pin: the cluster was set up anew.
@@ -66,20 +78,30 @@ func (j *joiner) trust(ctx context.Context) (*authority, error) {
 		return newAuthority(data, false)
 	}
 	var mismatch *pki.HashMismatchError
-	switch err := pki.VerifyBundle(data, hash); {
+	// A bundle in the middle of a change of CAs has two. The token vouches for
+	// one of them, and what that has signed for the other.
+	pinned, err := pki.Pinned(data, hash)
+	switch {
 	case errors.As(err, &mismatch):
-		return nil, &problem.Input{Source: flagToken, Err: fmt.Errorf(
+		return nil, &distrustError{&problem.Input{Source: flagToken, Err: fmt.Errorf(
 			"the token pins the CA with hash %s, but the server %s has one with hash %s: it is not the server that made the token, or somebody is in between",
-			mismatch.Want, j.url, mismatch.Got), Want: "the token and the address of the same cluster"}
+			mismatch.Want, j.url, mismatch.Got), Want: "the token and the address of the same cluster"}}
 	case err != nil:
 		return nil, badBundle(j.url.String(), err)
 	}
-	return newAuthority(data, false)
+	return newAuthority(pinned, false)
+}
+
+// formerCAs is the file with the hashes of the CAs that this node trusted
+// before servers that proved to belong to them told it of the present one.
+func (j *joiner) formerCAs() string {
+	return strings.TrimSuffix(j.files.ServerCA, ".crt") + ".former"
 }
 
 // badBundle is the error for a CA bundle that cannot be verified.
 func badBundle(server string, err error) error {
-	return &problem.Input{Source: flagServer, Value: server, Err: fmt.Errorf("what it serves at %s cannot be trusted: %w", join.PathCACerts, err), Want: "the URL of an a4s server"}
+	return &distrustError{&problem.Input{Source: flagServer, Value: server,
+		Err: fmt.Errorf("what it serves at %s cannot be trusted: %w", join.PathCACerts, err), Want: "the URL of an a4s server"}}
 }
 
 func newAuthority(data []byte, pinned bool) (*authority, error) {
@@ -119,13 +141,13 @@ func (j *joiner) explainTLS(err error) error {
 	var host x509.HostnameError
 	switch {
 	case errors.As(err, &unknown):
-		return &problem.Input{Source: flagServer, Value: j.url.String(),
+		return &distrustError{&problem.Input{Source: flagServer, Value: j.url.String(),
 			Err: fmt.Errorf("its certificate is not signed by the CA that this node trusts (%s): %w", j.files.ServerCA, err),
 			Want: "a server of the cluster that this node joined; if that cluster was set up anew, the new complete token (K10…), " +
-				"or remove the file to trust the new server"}
+				"or remove the file to trust the new server"}}
 	case errors.As(err, &host):
-		return &problem.Input{Source: flagServer, Value: j.url.String(), Err: err,
-			Want: "a name or address in the server's certificate; the server adds one with --tls-san"}
+		return &distrustError{&problem.Input{Source: flagServer, Value: j.url.String(), Err: err,
+			Want: "a name or address in the server's certificate; the server adds one with --tls-san"}}
 	}
 	return err
 }

@@ -139,6 +139,9 @@ func (o Options) Ports() ([]preflight.Port, error) {
 	return ports(server), nil
 }
 
+// fileWatches is how many inotify instances the kubelet makes at its start.
+const fileWatches = 4
+
 func (o Options) run(ctx context.Context, ready func()) error {
 	for _, dir := range []string{settings.RootDir(o.DataDir), settings.ManifestDir(o.DataDir)} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -149,8 +152,9 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	// The kubelet exits the whole process when it cannot listen.
-	if err := preflight.Ports(ports(server)...); err != nil {
+	// The kubelet exits the whole process when it cannot listen, or cannot
+	// watch cgroups.
+	if err := errors.Join(preflight.Ports(ports(server)...), preflight.FileWatches(fileWatches)); err != nil {
 		return err
 	}
 	gates := utilfeature.DefaultMutableFeatureGate

@@ -10,6 +10,6 @@
 // node; a pod that ended has none either, since its address may belong to
 // another one by now; while the API cannot be reached, the last state stays.
 //
-// agent's wiring, agent/dns and agent/isolation may import it. It imports no
-// Kubernetes server code.
+// agent's wiring, agent/dns, agent/isolation and agent/networkpolicy may import
+// it. It imports no Kubernetes server code.
 package localpods

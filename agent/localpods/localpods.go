@@ -37,6 +37,14 @@ type Pod struct {
 	Shared bool
 }
 
+// Owner names the pod behind an address.
+type Owner struct {
+	Namespace, Name string
+	// UID is the one that the kubelet knows the pod by; empty where the
+	// container network did not record it.
+	UID string
+}
+
 // Options configure Pods.
 type Options struct {
 	// Client may list and watch the pods of the node.
@@ -59,6 +67,7 @@ type Pods struct {
 	results results
 	fromAPI []*corev1.Pod
 	byAddr  map[netip.Addr]Pod
+	owners  map[netip.Addr]Owner
 	changed []func()
 }
 
@@ -97,6 +106,13 @@ func (p *Pods) All() map[netip.Addr]Pod {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return maps.Clone(p.byAddr)
+}
+
+// Owners returns the name of every pod that has an address.
+func (p *Pods) Owners() map[netip.Addr]Owner {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return maps.Clone(p.owners)
 }
 
 // OnChange has f called after every change. f must return soon.
@@ -186,20 +202,23 @@ func (p *Pods) look() {
 // merge computes the state anew, unlocks, and tells about a change.
 func (p *Pods) merge() {
 	merged := map[netip.Addr]Pod{}
+	owners := map[netip.Addr]Owner{}
 	shared := map[string]bool{}
 	for _, pod := range p.fromAPI {
 		tenant, _ := space.SplitNamespace(pod.Namespace)
 		shared[pod.Namespace+"/"+pod.Name] = IsShared(pod)
 		for _, addr := range Addresses(pod) {
 			merged[addr] = Pod{Tenant: tenant, Shared: IsShared(pod)}
+			owners[addr] = Owner{Namespace: pod.Namespace, Name: pod.Name}
 		}
 	}
 	for addr, r := range p.results.byAddr {
 		tenant, _ := space.SplitNamespace(r.namespace)
 		merged[addr] = Pod{Tenant: tenant, Shared: shared[r.namespace+"/"+r.name]}
+		owners[addr] = Owner{Namespace: r.namespace, Name: r.name, UID: r.uid}
 	}
-	same := maps.Equal(merged, p.byAddr)
-	p.byAddr = merged
+	same := maps.Equal(merged, p.byAddr) && maps.Equal(owners, p.owners)
+	p.byAddr, p.owners = merged, owners
 	changed := p.changed
 	p.mu.Unlock()
 	if !same {

@@ -32,7 +32,7 @@ func attach(t *testing.T, dir, container, namespace, name, address string) strin
 	t.Helper()
 	path := filepath.Join(dir, "a4s-"+container+"-eth0")
 	content := `{"kind":"cniCacheV1","containerId":"` + container + `","networkName":"a4s",
-		"cniArgs":[["IgnoreUnknown","1"],["K8S_POD_NAMESPACE","` + namespace + `"],["K8S_POD_NAME","` + name + `"]],
+		"cniArgs":[["IgnoreUnknown","1"],["K8S_POD_NAMESPACE","` + namespace + `"],["K8S_POD_NAME","` + name + `"],["K8S_POD_UID","uid-of-` + name + `"]],
 		"result":{"cniVersion":"1.0.0","interfaces":[{"name":"cni-a4s0"}],"ips":[{"address":"` + address + `","gateway":"10.42.0.1","interface":2}]}}`
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -108,6 +108,14 @@ func TestPodsOfBothSources(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 
+	owners := p.Owners()
+	if got, want := owners[addr("10.42.0.5")], (Owner{"default.t1", "web", "uid-of-web"}); got != want {
+		t.Errorf("the owner is %v, want %v", got, want)
+	}
+	if got, want := owners[addr("10.42.0.8")], (Owner{"default.t1", "unshared", ""}); got != want {
+		t.Errorf("the owner that only the API knows is %v, want %v", got, want)
+	}
+
 	changes := make(chan struct{}, 100)
 	p.OnChange(func() { changes <- struct{}{} })
 	file := attach(t, dir, "c11", "default.t3", "new", "10.42.0.11/24")
@@ -115,6 +123,12 @@ func TestPodsOfBothSources(t *testing.T) {
 		t.Errorf("a pod that was just attached: %q, %v", tenant, ok)
 	}
 	<-changes
+	// The next pod of the same tenant has the address.
+	attach(t, dir, "c11", "default.t3", "newer", "10.42.0.11/24")
+	<-changes
+	if got := p.Owners()[addr("10.42.0.11")].Name; got != "newer" {
+		t.Errorf("the owner of an address that changed hands is %s", got)
+	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ const settled = 50 * time.Millisecond
 
 // attached is one attachment of a pod to a network.
 type attached struct {
-	namespace, name string
-	at              time.Time
+	namespace, name, uid string
+	at                   time.Time
 }
 
 // results reads the directory in which the CNI library has one file for each
@@ -120,6 +120,8 @@ func readRecord(path string) (attached, []netip.Addr, error) {
 			a.namespace = arg[1]
 		case "K8S_POD_NAME":
 			a.name = arg[1]
+		case "K8S_POD_UID":
+			a.uid = arg[1]
 		}
 	}
 	if a.namespace == "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/flannel-io/flannel/pkg/backend"
 	_ "github.com/flannel-io/flannel/pkg/backend/hostgw" // registers itself
 	_ "github.com/flannel-io/flannel/pkg/backend/vxlan"  // registers itself
+	"github.com/flannel-io/flannel/pkg/lease"
 	"github.com/flannel-io/flannel/pkg/subnet"
 	"github.com/flannel-io/flannel/pkg/subnet/kube"
 	"github.com/sirupsen/logrus"
@@ -96,16 +97,27 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("client for the node object: %w", err)
 	}
+	// flannel takes a second to learn of the nodes: that long the node is not
+	// waited for in vain.
+	type result struct {
+		sm  subnet.Manager
+		err error
+	}
+	made := make(chan result, 1)
+	go func() {
+		sm, err := o.newSubnetManager(ctx)
+		made <- result{sm, err}
+	}()
 	states := watchNode(ctx, client, o.NodeName)
 	podCIDR, err := waitForPodCIDR(ctx, states, o.Log)
 	if err != nil {
 		return err
 	}
-	sm, err := o.newSubnetManager(ctx)
-	if err != nil {
-		return err
+	flannel := <-made
+	if flannel.err != nil {
+		return flannel.err
 	}
-	return o.serve(ctx, ready, sm, mode, func(ctx context.Context) error {
+	return o.serve(ctx, ready, flannel.sm, mode, func(ctx context.Context) error {
 		return watchForChange(ctx, states, podCIDR)
 	})
 }
@@ -154,8 +166,8 @@ func (o Options) serve(ctx context.Context, ready func(), sm subnet.Manager, mod
 	if err != nil {
 		return fmt.Errorf("flannel backend %s: %w", o.Backend, err)
 	}
-	lease := bn.Lease()
-	if err := setUpRules(ctx, mode, conf, lease); err != nil {
+	own := bn.Lease()
+	if err := setUpRules(ctx, mode, conf, own); err != nil {
 		return err
 	}
 
@@ -174,14 +186,14 @@ func (o Options) serve(ctx context.Context, ready func(), sm subnet.Manager, mod
 		failed <- errEnded
 	}()
 
-	list, err := renderConflist(o.DataDir, lease.Subnet.String(), bn.MTU(), mode)
+	list, err := renderConflist(o.DataDir, own.Subnet.String(), bn.MTU(), mode)
 	if err != nil {
 		return err
 	}
 	if err := write(conflistPath(o.DataDir), list); err != nil {
 		return err
 	}
-	o.Log.WithFields(logrus.Fields{"backend": o.Backend, "pods": lease.Subnet.String(), "interface": ext.IfaceName, "mtu": bn.MTU()}).Info("pod network is up")
+	o.Log.WithFields(logrus.Fields{"backend": o.Backend, "pods": own.Subnet.String(), "interface": ext.IfaceName, "mtu": bn.MTU()}).Info("pod network is up")
 	ready()
 
 	select {
@@ -199,11 +211,30 @@ func (o Options) serve(ctx context.Context, ready func(), sm subnet.Manager, mod
 	return err
 }
 
+// How long, and how often, a lease is asked for again.
+const leasePatience, leaseRetry = 2 * time.Second, 20 * time.Millisecond
+
 // guarded keeps flannel from recreating a deleted vxlan device by itself: in
 // an IPv4-only cluster that path indexes an empty list of IPv6 addresses and
 // takes the process down. It asks for the configuration first, and here waits
 // for it until the component, which saw the deletion too, is restarted.
 type guarded struct{ subnet.Manager }
+
+// AcquireLease tries for a moment what fails: flannel watches the nodes itself,
+// and may hear later than we do that this one has its range.
+func (g guarded) AcquireLease(ctx context.Context, attrs *lease.LeaseAttrs) (*lease.Lease, error) {
+	for end := time.Now().Add(leasePatience); ; {
+		got, err := g.Manager.AcquireLease(ctx, attrs)
+		if err == nil || time.Now().After(end) {
+			return got, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(leaseRetry):
+		}
+	}
+}
 
 // GetNetworkConfig blocks until ctx ends. RegisterNetwork does not call it.
 func (guarded) GetNetworkConfig(ctx context.Context) (*subnet.Config, error) {

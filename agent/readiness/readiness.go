@@ -86,7 +86,7 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	for {
 		select {
 		case <-changed:
-			if !sleep(ctx, max(settle, time.Until(last.Add(gap)))) {
+			if component.Sleep(ctx, max(settle, time.Until(last.Add(gap)))) != nil {
 				return nil
 			}
 		case <-deviates:
@@ -117,16 +117,6 @@ func (o Options) run(ctx context.Context, ready func()) error {
 
 func retries() wait.Backoff {
 	return wait.Backoff{Duration: minRetry, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: maxRetry}
-}
-
-// sleep reports whether the pause was not cut short.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-time.After(pause):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // report makes the Node say what the runtimes are.

@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/a4s-io/a4s/internal/component"
 )
 
 // followEvents hands on the events of all runtimes, also of those that are
@@ -43,7 +45,7 @@ func (m *Mux) followEvents(c *call) error {
 				}
 				for s.isOpen() {
 					err := one.follow(s, send)
-					if status.Code(err) == codes.Unimplemented || !waitFor(ctx, maxReconnect) {
+					if status.Code(err) == codes.Unimplemented || component.Sleep(ctx, maxReconnect) != nil {
 						return
 					}
 				}

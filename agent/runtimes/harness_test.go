@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,7 +41,9 @@ type peer struct {
 	handler    string   // of the last sandbox or image
 	hostname   string   // of the last sandbox
 	header     []string
-	hang       chan struct{} // calls wait until it is closed
+	agents     map[string]string // who made the last call, by method
+	gaveUp     int               // calls that hung and were given up
+	hang       chan struct{}     // calls wait until it is closed
 	events     chan *runtimeapi.ContainerEventResponse
 	next       int
 }
@@ -52,7 +55,7 @@ func newPeer(t *testing.T, name string) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := &peer{name: name, dir: dir,
+	p := &peer{name: name, dir: dir, agents: map[string]string{},
 		sandboxes: map[string]*runtimeapi.PodSandbox{}, containers: map[string]*runtimeapi.Container{}, images: map[string]*runtimeapi.Image{},
 		events: make(chan *runtimeapi.ContainerEventResponse, 10),
 	}
@@ -81,14 +84,17 @@ func (p *peer) restartAs(t *testing.T, as services) {
 		t.Fatal(err)
 	}
 	p.server = grpc.NewServer(grpc.MaxSendMsgSize(16<<20), grpc.UnaryInterceptor(
-		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			md, _ := metadata.FromIncomingContext(ctx)
 			p.mu.Lock()
 			hang := p.hang
+			p.agents[filepath.Base(info.FullMethod)] = strings.Join(md.Get("user-agent"), " ")
 			p.mu.Unlock()
 			if hang != nil {
 				select {
 				case <-hang:
 				case <-ctx.Done():
+					p.set(func() { p.gaveUp++ })
 					return nil, status.FromContextError(ctx.Err()).Err()
 				}
 			}
@@ -330,7 +336,7 @@ func serve(t *testing.T, o Options) *kubelet {
 	case err := <-done:
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(m.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	conn, err := grpc.NewClient(m.Endpoint(), grpc.WithUserAgent("kubelet"), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,16 +25,18 @@ func (m *Mux) serveCRI(ctx context.Context, failed chan<- error) (stop func(), e
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return m.handle(stream) }))
+	relayed := &relays{Listener: listener, mux: m}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		if err := server.Serve(listener); err != nil {
+		if err := server.Serve(relayed); err != nil {
 			failed <- err
 		}
 	}()
 	return func() {
 		server.Stop()
 		<-served
+		relayed.wg.Wait()
 	}, nil
 }
 
@@ -71,16 +73,8 @@ func (m *Mux) handle(stream grpc.ServerStream) error {
 		return m.toOwner(c, sandboxes)
 	case toContainer:
 		return m.toOwner(c, containers)
-	case listAll:
-		return m.list(c, concatenated)
-	case listUnique:
-		return m.list(c, unique)
-	case listImages:
-		return m.list(c, uniqueImages)
-	case listFS:
-		return m.list(c, fileSystems)
-	case streamAll:
-		return m.streamLists(c)
+	case listAll, listUnique, listImages, listFS, streamAll:
+		return c.read(primary(c.all), func() error { return m.anyList(c) })
 	case askStatus:
 		return m.answerStatus(c)
 	case askVersion:
@@ -96,6 +90,35 @@ func (m *Mux) handle(stream grpc.ServerStream) error {
 	default:
 		return c.follow(primary(c.all), c.stream.SendMsg)
 	}
+}
+
+// anyList answers a list.
+func (m *Mux) anyList(c *call) error {
+	switch kindOf(c.method) {
+	case listUnique:
+		return m.list(c, unique)
+	case listImages:
+		return m.list(c, uniqueImages)
+	case listFS:
+		return m.list(c, fileSystems)
+	case streamAll:
+		return m.streamLists(c)
+	default:
+		return m.list(c, concatenated)
+	}
+}
+
+// read makes a call that changes nothing, and ends it when the runtime hangs.
+func (c *call) read(s *service, do func() error) error {
+	asked := c.ctx
+	ctx, cancel := until(asked, s.hangs())
+	defer cancel()
+	c.ctx = ctx
+	err := do()
+	if err != nil && ctx.Err() != nil && asked.Err() == nil {
+		return status.Errorf(codes.Unavailable, "the runtime %q: %s", s.Name, s.current().Message)
+	}
+	return err
 }
 
 // invoke makes the call at one runtime.
@@ -210,8 +233,11 @@ func (m *Mux) toOwner(c *call, t thing) error {
 		s.memory.forget(t, id(c.request))
 		return c.stream.SendMsg(answer)
 	}
-	if s.Primary || !reads(c.method) {
+	if !reads(c.method) {
 		return c.pass(s)
+	}
+	if s.Primary {
+		return c.read(s, func() error { return c.pass(s) })
 	}
 	// The kubelet reads one pod after the other; those of a runtime that
 	// hangs must not hold up those of others.

@@ -23,6 +23,9 @@ import (
 const (
 	probeInterval = 300 * time.Millisecond
 	probeTimeout  = 650 * time.Millisecond
+	// hungAfter is when calls that only read are no longer made: the kubelet
+	// waits two minutes for each, and its metrics wait for two of them.
+	hungAfter = 10 * time.Second
 	// maxReconnect is how soon a runtime that restarted is found again.
 	maxReconnect = time.Second
 	// maxMessage is twice what the kubelet takes.
@@ -52,6 +55,8 @@ type service struct {
 	cancel  context.CancelFunc // of the prober; nil while it does not run
 	stopped chan struct{}      // closed when the prober ended
 
+	asking sync.Mutex // held during a probe, so that their results are in order
+
 	mu       sync.Mutex
 	state    State
 	asked    chan struct{}               // closed after the first answer or error
@@ -60,6 +65,8 @@ type service struct {
 	version  *runtimeapi.VersionResponse // the last one
 	failed   time.Time                   // since when it is not ready
 	down     chan struct{}               // closed while it is unreachable
+	lost     time.Time                   // since when it is that
+	hung     chan struct{}               // closed when it has been that for hungAfter
 }
 
 func (m *Mux) newService(r Runtime) (*service, error) {
@@ -83,6 +90,7 @@ func (m *Mux) newService(r Runtime) (*service, error) {
 		memory:  memory{file: m.memoryFile(r.Name)},
 		asked:   make(chan struct{}),
 		down:    make(chan struct{}),
+		hung:    make(chan struct{}),
 		failed:  now,
 		state: State{
 			Name: r.Name, Type: r.Type, Endpoint: r.Endpoint, Primary: r.Primary,
@@ -155,6 +163,8 @@ func (s *service) probe(ctx context.Context) {
 
 // ask probes once.
 func (s *service) ask(parent context.Context) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
 	ctx, cancel := context.WithTimeout(parent, probeTimeout)
 	defer cancel()
 	s.mu.Lock()
@@ -170,6 +180,17 @@ func (s *service) ask(parent context.Context) {
 	s.learn(answer, version, err, time.Now())
 }
 
+// askAgain probes a runtime that answers and is not ready, so that nobody who
+// asks has to wait for the next probe.
+func (s *service) askAgain(ctx context.Context) {
+	s.mu.Lock()
+	waits := s.answer != nil && s.state.Ready != corev1.ConditionTrue
+	s.mu.Unlock()
+	if waits {
+		s.ask(ctx)
+	}
+}
+
 // learn takes in what a probe found.
 func (s *service) learn(answer *runtimeapi.StatusResponse, version *runtimeapi.VersionResponse, err error, now time.Time) {
 	s.mu.Lock()
@@ -182,7 +203,7 @@ func (s *service) learn(answer *runtimeapi.StatusResponse, version *runtimeapi.V
 		s.state.Version = strings.TrimSpace(version.GetRuntimeName() + " " + version.GetRuntimeVersion())
 		s.state.Ready, s.state.Reason, s.state.Message = readiness(answer)
 	}
-	s.setReachable(answer != nil)
+	s.setReachable(answer != nil, now)
 	s.answer = answer
 	switch {
 	case s.state.Ready == corev1.ConditionTrue:
@@ -205,18 +226,33 @@ func (s *service) learn(answer *runtimeapi.StatusResponse, version *runtimeapi.V
 	}
 }
 
-// setReachable opens or closes down. mu is held.
-func (s *service) setReachable(yes bool) {
+// setReachable opens or closes down and hung. mu is held.
+func (s *service) setReachable(yes bool, now time.Time) {
+	switch {
+	case yes:
+		s.lost = time.Time{}
+	case s.lost.IsZero():
+		s.lost = now
+	}
+	s.down = closedIf(!yes, s.down)
+	if yes || now.Sub(s.lost) >= hungAfter {
+		s.hung = closedIf(!yes, s.hung)
+	}
+}
+
+// closedIf closes a channel, or returns one that is not closed.
+func closedIf(closed bool, c chan struct{}) chan struct{} {
 	select {
-	case <-s.down:
-		if yes {
-			s.down = make(chan struct{})
+	case <-c:
+		if !closed {
+			return make(chan struct{})
 		}
 	default:
-		if !yes {
-			close(s.down)
+		if closed {
+			close(c)
 		}
 	}
+	return c
 }
 
 // explain says why a probe failed, always in the same words: a text that
@@ -278,17 +314,29 @@ func (s *service) lists(handler string) bool {
 // whileUp returns a context that also ends when the runtime becomes
 // unreachable; it has ended if the runtime is that already.
 func (s *service) whileUp(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
-	down := s.down
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	return until(ctx, s.down)
+}
+
+// hangs returns what is closed when the runtime has been unreachable for
+// hungAfter.
+func (s *service) hangs() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hung
+}
+
+// until returns a context that also ends when end is closed.
+func until(ctx context.Context, end <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
 	select {
-	case <-down:
+	case <-end:
 		cancel()
 	default:
 		go func() {
 			select {
-			case <-down:
+			case <-end:
 				cancel()
 			case <-ctx.Done():
 			}

@@ -44,6 +44,13 @@ func TestStates(t *testing.T) {
 		t.Errorf("not ready since %s, ready since %s", bad.Since, good.Since)
 	}
 	c.set(func() { c.notReady = "" })
+	answer, err := k.Status(t.Context(), &runtimeapi.StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ready, reason, _ := readiness(answer); ready != corev1.ConditionTrue {
+		t.Errorf("whoever asks when it became ready gets %s: %s", ready, reason)
+	}
 	k.awaitState(t, "containerd", corev1.ConditionTrue, ReasonReady)
 
 	within := func(what string, ready corev1.ConditionStatus, reason string, f func()) {

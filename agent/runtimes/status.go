@@ -1,7 +1,6 @@
 package runtimes
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -21,6 +20,8 @@ import (
 // that nothing is added to a short one. A primary runtime that cannot be reached
 // for 3 minutes makes the node NotReady in any case, since its pods cannot be
 // listed (the kubelet's threshold of the pod lifecycle event generator).
+//
+// A kubelet that starts asks ten times a second until its node is ready.
 func (m *Mux) answerStatus(c *call) error {
 	var r runtimeapi.StatusRequest
 	if err := unmarshal(c.request, &r); err != nil {
@@ -32,6 +33,7 @@ func (m *Mux) answerStatus(c *call) error {
 	case <-c.ctx.Done():
 		return status.FromContextError(c.ctx.Err()).Err()
 	}
+	first.askAgain(c.ctx)
 	answer := first.report(time.Now(), m.o.Grace)
 	if r.Verbose {
 		// For people, who want the truth of the moment.
@@ -127,16 +129,4 @@ func (m *Mux) tellAll(c *call) error {
 		cancel()
 	}
 	return c.pass(primary(c.all))
-}
-
-// waitFor sleeps; false if ctx ended first.
-func waitFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

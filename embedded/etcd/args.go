@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,14 +50,39 @@ func owned() map[string]string {
 	return m
 }
 
+// clusterDefaults are what differs for a member that has others.
+func clusterDefaults() map[string]string {
+	return map[string]string{
+		// A small machine that is busy is no dead one; and still another leader
+		// is found within a few seconds.
+		"heartbeat-interval": "250",
+		"election-timeout":   "2500",
+		// A member that was away for a while catches up without a copy of all.
+		"snapshot-count":           "10000",
+		"snapshot-catchup-entries": "5000",
+		// They do not vote: one that never came up must not keep others out.
+		"max-learners": "5",
+	}
+}
+
+// soleDefaults are what differs for a member without others, unless the user
+// has times of his own. It elects itself after up to an election timeout, which
+// is most of its start, and has nobody to be patient with.
+func soleDefaults(args []string) map[string]string {
+	if slices.ContainsFunc(args, isTiming) {
+		return nil
+	}
+	return map[string]string{"heartbeat-interval": "50", "election-timeout": "250"}
+}
+
 // newConfig returns etcd's defaults, changed by ours and then by the user's
 // arguments, both by the names of etcd's flags. What a4s owns is not in it yet:
 // binding the flags sets every field that one of them stands for.
-func newConfig(args []string) (*embed.Config, error) {
+func newConfig(args []string, clustered bool) (*embed.Config, error) {
 	cfg := embed.NewConfig()
 	fs := flag.NewFlagSet("etcd", flag.ContinueOnError)
 	cfg.AddFlags(fs)
-	for name, value := range map[string]string{
+	defaults := map[string]string{
 		"quota-backend-bytes": strconv.Itoa(4 << 30),
 		// The API server compacts; what etcd would compact by itself could be
 		// history that a watch still needs.
@@ -66,7 +93,13 @@ func newConfig(args []string) (*embed.Config, error) {
 		"snapshot-catchup-entries": "100",
 		// Without it every request counts as slow.
 		"warning-unary-request-duration": embed.DefaultWarningUnaryRequestDuration.String(),
-	} {
+	}
+	if clustered {
+		maps.Copy(defaults, clusterDefaults())
+	} else {
+		maps.Copy(defaults, soleDefaults(args))
+	}
+	for name, value := range defaults {
 		if err := fs.Set(name, value); err != nil {
 			return nil, fmt.Errorf("etcd's --%s: %w", name, err)
 		}

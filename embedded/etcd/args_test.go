@@ -65,6 +65,28 @@ func TestOurDefaultsHoldWithoutArguments(t *testing.T) {
 	}
 }
 
+// A member without others does not wait for them at its start, and a user who
+// names one time has etcd's own for the other.
+func TestElectionOfAMemberWithoutOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		address        string
+		args           []string
+		tick, election uint
+	}{
+		"sole":        {"", nil, 50, 250},
+		"with others": {"192.0.2.1", nil, 250, 2500},
+		"as one says": {"", []string{"--heartbeat-interval=150"}, 150, 1000},
+	} {
+		s, err := New(Options{Dir: "/d", Name: "n", Address: c.address, Args: c.args})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.cfg.TickMs != c.tick || s.cfg.ElectionMs != c.election {
+			t.Errorf("%s: heartbeat %d, election %d, want %d, %d", name, s.cfg.TickMs, s.cfg.ElectionMs, c.tick, c.election)
+		}
+	}
+}
+
 func TestBadArgumentsAreInput(t *testing.T) {
 	for arg, want := range map[string]string{
 		"quota-backend-byte=1":        "want quota-backend-bytes",

@@ -38,6 +38,9 @@ func (s *Server) Check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if len(s.opts.Join) > 0 && !wal.Exist(filepath.Join(member, "wal")) {
+		return nil // the rest of a try to join, which the next one replaces
+	}
 	if err := checkBackend(backend, info.Size() <= fullCheckLimit); err != nil {
 		return s.unusable(fmt.Errorf("%s is damaged: %w", backend, err))
 	}
@@ -51,11 +54,23 @@ func (s *Server) Check(ctx context.Context) error {
 	_, err = wal.Verify(zap.NewNop(), filepath.Join(member, "wal"), walpb.Snapshot{})
 	switch {
 	case err == nil, errors.Is(err, wal.ErrFileNotFound), errors.Is(err, wal.ErrSnapshotNotFound), errors.Is(err, wal.ErrSliceOutOfRange):
-		return nil
+		return s.checkMembership()
 	case errors.Is(err, wal.ErrCRCMismatch), errors.Is(err, wal.ErrMetadataConflict), errors.Is(err, wal.ErrDecoderNotFound):
 		return s.unusable(fmt.Errorf("%s is damaged: %w", filepath.Join(member, "wal"), err))
 	}
 	s.opts.Log.WithError(err).Debug("the write-ahead log was not closed cleanly")
+	return s.checkMembership()
+}
+
+// checkMembership refuses the data of a member that knows of its removal.
+func (s *Server) checkMembership() error {
+	disk, err := ReadDisk(s.opts.Dir)
+	if err != nil {
+		return s.unusable(err)
+	}
+	if disk != nil && disk.Removed && !s.opts.Reset {
+		return s.removed()
+	}
 	return nil
 }
 

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -35,6 +38,9 @@ const LocalMember = "a4s"
 // member that replays a large log on a slow disk needs minutes.
 const startTimeout = 5 * time.Minute
 
+// patience is after how long a member says that it waits for others.
+const patience = 20 * time.Second
+
 // Options configures an embedded member.
 type Options struct {
 	// Dir is the data directory, made with mode 0700.
@@ -45,6 +51,16 @@ type Options struct {
 	// them; the Peer files do the same between members.
 	CertFile, KeyFile, TrustedCAFile             string
 	PeerCertFile, PeerKeyFile, PeerTrustedCAFile string
+	// ClientCertFile and ClientKeyFile are shown to other members.
+	ClientCertFile, ClientKeyFile string
+	// Address is where other members reach this one; empty is for a member
+	// that has no others, and listens on loopback only.
+	Address string
+	// Join are client URLs of the cluster that a member without data becomes
+	// part of; without any it begins a cluster of its own.
+	Join []string
+	// Reset is for a member of which Reset will be called.
+	Reset bool
 	// Args are user overrides, "name=value" with the names of etcd's flags.
 	Args []string
 	// Zap receives etcd's log.
@@ -54,13 +70,14 @@ type Options struct {
 
 // Server is one embedded etcd member.
 type Server struct {
-	opts Options
-	cfg  *embed.Config
+	opts    Options
+	cfg     *embed.Config
+	running atomic.Pointer[embed.Etcd]
 }
 
 // New checks the options and returns a member that is not started yet.
 func New(o Options) (*Server, error) {
-	cfg, err := newConfig(o.Args)
+	cfg, err := newConfig(o.Args, o.Address != "")
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +89,16 @@ func New(o Options) (*Server, error) {
 	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
 	cfg.ListenPeerUrls = []url.URL{peer}
 	cfg.AdvertisePeerUrls = cfg.ListenPeerUrls
+	if o.Address != "" {
+		client.Host, peer.Host = fmt.Sprintf("%s:%d", o.Address, ClientPort), fmt.Sprintf("%s:%d", o.Address, PeerPort)
+		cfg.ListenClientUrls, cfg.AdvertiseClientUrls = append(cfg.ListenClientUrls, client), []url.URL{client}
+		cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = append(cfg.ListenPeerUrls, peer), []url.URL{peer}
+	}
 	cfg.InitialCluster = cfg.InitialClusterFromName(o.Name)
 	cfg.ClientTLSInfo = transport.TLSInfo{CertFile: o.CertFile, KeyFile: o.KeyFile, TrustedCAFile: o.TrustedCAFile, ClientCertAuth: true}
-	cfg.PeerTLSInfo = transport.TLSInfo{CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile, TrustedCAFile: o.PeerTrustedCAFile, ClientCertAuth: true}
+	// A peer may come from another of its addresses than the one it is reached
+	// at; the certificate of the CA is what makes it one.
+	cfg.PeerTLSInfo = transport.TLSInfo{CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile, TrustedCAFile: o.PeerTrustedCAFile, ClientCertAuth: true, SkipClientSANVerify: true}
 	// gRPC on a port of its own is faster than sharing one with plain HTTP.
 	cfg.ListenClientHttpUrls = []url.URL{{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", HTTPPort)}}
 	if err := cfg.Validate(); err != nil {
@@ -83,8 +107,14 @@ func New(o Options) (*Server, error) {
 	return &Server{opts: o, cfg: cfg}, nil
 }
 
+// Name is that of the member.
+func (s *Server) Name() string { return s.opts.Name }
+
 // ClientURL is where clients reach the member.
 func (s *Server) ClientURL() string { return s.cfg.ListenClientUrls[0].String() }
+
+// peerURL is where other members reach the member.
+func (s *Server) peerURL() string { return s.cfg.AdvertisePeerUrls[0].String() }
 
 // Component returns the supervised member.
 func (s *Server) Component() component.Component {
@@ -101,10 +131,35 @@ func (e *errFatal) Error() string { return "etcd: " + e.msg }
 
 func (e *errFatal) Unwrap() error { return e.cause }
 
-func (s *Server) run(ctx context.Context, ready func()) (err error) {
+func (s *Server) run(ctx context.Context, ready func()) error {
 	if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
 		return s.unusable(err)
 	}
+	if s.opts.Address == "" {
+		return s.serve(ctx, ready)
+	}
+	for try := 1; ; try++ {
+		if err := s.enter(ctx); err != nil {
+			return err
+		}
+		err := s.serve(ctx, ready)
+		// etcd asks any member who is one, and that one may not know yet.
+		if err == nil || len(s.opts.Join) == 0 || wal.Exist(filepath.Join(s.opts.Dir, "member", "wal")) || try == maxJoins {
+			return err
+		}
+		s.opts.Log.WithError(err).Debug("could not start as a new member yet")
+		if pause(ctx, retryPause) != nil {
+			return nil
+		}
+	}
+}
+
+// maxJoins is how often a new member tries to start.
+const maxJoins = 20
+
+// serve starts the member and waits for its end.
+func (s *Server) serve(ctx context.Context, ready func()) (err error) {
+	s.tune()
 	fatal := make(chan error, 1)
 	hook := &fatalHook{fatal: fatal}
 	level := zap.NewAtomicLevelAt(zap.ErrorLevel) // its start warns of its defaults
@@ -123,27 +178,45 @@ func (s *Server) run(ctx context.Context, ready func()) (err error) {
 
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
+	if s.opts.Address != "" {
+		timeout.Stop() // it waits for others, however long they take
+		defer time.AfterFunc(patience, func() {
+			select {
+			case <-e.Server.ReadyNotify():
+			default:
+				s.opts.Log.Warn("The datastore still waits: most of its servers have to run. If they are lost for good, start one with --cluster-reset")
+			}
+		}).Stop()
+	}
 	select {
 	case <-e.Server.ReadyNotify():
-		ready()
 	case err := <-fatal:
 		return s.unusable(err)
 	case err := <-e.Err():
 		return s.unusable(err)
 	case <-e.Server.StopNotify():
-		return s.unusable(errors.New("stopped during its start"))
+		return s.stopped(ctx, e)
 	case <-timeout.C:
 		return s.unusable(fmt.Errorf("not ready within %s", startTimeout))
 	case <-ctx.Done():
 		return nil
 	}
+	if err := s.settle(ctx, e); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	s.running.Store(e)
+	defer s.running.Store(nil)
+	ready()
 	select {
 	case err := <-fatal:
 		return s.unusable(err)
 	case err := <-e.Err():
 		return s.unusable(err)
 	case <-e.Server.StopNotify():
-		return s.unusable(errors.New("stopped by itself"))
+		return s.stopped(ctx, e)
 	case <-ctx.Done():
 		return nil
 	}
@@ -206,6 +279,8 @@ func (s *Server) unusable(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
 		p.Fix = "free some disk space"
+	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EIO):
+		p.Fix = "look into dmesg, check the disk, and mount it for writing again"
 	case errors.Is(err, syscall.EADDRINUSE):
 		p.What = fmt.Sprintf("ports %d and %d on 127.0.0.1 (datastore)", ClientPort, PeerPort)
 		p.Fix = "stop the process that holds them"

@@ -13,5 +13,5 @@ import (
 )
 
 func main() {
-	shim.RunShim(context.Background(), manager.NewShimManager("io.containerd.runc.v2"))
+	shim.RunShim(context.Background(), tidy{manager.NewShimManager("io.containerd.runc.v2")})
 }

@@ -101,10 +101,24 @@ func Run(h Host) []Result {
 	c.kernel()
 	c.tools()
 	c.limits()
+	c.sysctls()
 	c.swap()
 	c.disk()
 	c.ports()
 	return c.results
+}
+
+// MissingCgroups names what containers need of the control groups and is not
+// there; "" is nothing.
+func MissingCgroups(h Host) string {
+	c := &check{Host: h}
+	c.cgroups()
+	for _, r := range c.results {
+		if r.Level == Fail {
+			return r.Name + ": " + r.Found
+		}
+	}
+	return ""
 }
 
 type check struct {

@@ -113,6 +113,12 @@ func TestRun(t *testing.T) {
 		{name: "no nft", change: func(h *Host, _ map[string]string) { h.LookPath = lacking("nft") }, want: "WARN nft"},
 		{name: "no packet filter", change: func(h *Host, _ map[string]string) { h.LookPath = lacking("nft", "iptables") }, want: "FAIL nft or iptables"},
 		{name: "few open files", change: func(h *Host, _ map[string]string) { h.OpenFiles = func() (uint64, error) { return 1024, nil } }, want: "WARN open files"},
+		{name: "kernel without keys", change: func(_ *Host, f map[string]string) {
+			f["/boot/config-6.1.0-test"] = strings.Replace(f["/boot/config-6.1.0-test"], "CONFIG_KEYS=m\n", "", 1)
+		}, want: "FAIL keys"},
+		{name: "few keys", change: func(_ *Host, f map[string]string) { f["/proc/sys/kernel/keys/root_maxkeys"] = "200\n" },
+			want: "WARN kernel.keys.root_maxkeys", fix: "sysctl -w kernel.keys.root_maxkeys=10000"},
+		{name: "enough keys", change: func(_ *Host, f map[string]string) { f["/proc/sys/kernel/keys/root_maxkeys"] = "1000000\n" }},
 		{name: "swap", change: func(_ *Host, f map[string]string) { f["/proc/swaps"] += "/dev/sda2 partition 1 0 -2\n" }, want: "WARN swap", fix: "swapoff"},
 		{name: "full disk", change: func(h *Host, _ map[string]string) {
 			h.FreeSpace = func(string) (uint64, uint64, error) { return 1 << 20, 1 << 30, nil }

@@ -114,6 +114,9 @@ func features() []feature {
 	return []feature{
 		{name: "namespaces", options: []string{"NAMESPACES", "UTS_NS", "IPC_NS", "PID_NS", "NET_NS"}, level: Fail, without: "containers need them"},
 		{name: "control groups", options: []string{"CGROUPS", "CGROUP_SCHED", "FAIR_GROUP_SCHED", "CPUSETS", "MEMCG", "CGROUP_PIDS", "CGROUP_DEVICE", "CGROUP_FREEZER", "CGROUP_CPUACCT"}, level: Fail, without: "containers need them"},
+		{name: "keys", options: []string{"KEYS"}, level: Fail, without: "containers get a keyring each"},
+		{name: "more control groups", options: []string{"BLK_CGROUP", "CGROUP_HUGETLB", "CGROUP_PERF"}, level: Warn, without: "huge pages and disk statistics of pods are not counted"},
+		{name: "user namespaces", options: []string{"USER_NS"}, level: Warn, without: "pods with hostUsers: false do not start"},
 		{name: "CPU limits", options: []string{"CFS_BANDWIDTH"}, level: Warn, without: "CPU limits of pods have no effect"},
 		{name: "seccomp", options: []string{"SECCOMP", "SECCOMP_FILTER"}, level: Warn, without: "pods with a seccomp profile do not start"},
 		{name: "POSIX message queues", options: []string{"POSIX_MQUEUE"}, level: Fail, without: "containers mount them"},
@@ -124,7 +127,35 @@ func features() []feature {
 		{name: "connection tracking", options: []string{"NF_CONNTRACK", "NF_NAT"}, level: Fail, without: "services need it", module: "nf_conntrack"},
 		{name: "vxlan", options: []string{"VXLAN"}, level: Warn, without: "set --flannel-backend=host-gw without it", module: "vxlan"},
 		{name: "nftables", options: []string{"NF_TABLES", "NF_TABLES_INET", "NFT_CT", "NFT_NAT", "NFT_MASQ", "NFT_REJECT", "NFT_FIB", "NFT_FIB_INET", "NFT_NUMGEN"}, level: Warn, without: "services use the slower iptables mode", module: "nf_tables"},
-		{name: "iptables", options: []string{"NETFILTER_XTABLES", "NETFILTER_XT_MATCH_COMMENT", "NETFILTER_XT_MATCH_ADDRTYPE", "NETFILTER_XT_MATCH_CONNTRACK", "NETFILTER_XT_MARK"}, level: Warn, without: "host ports of pods need it"},
+		{name: "iptables", options: []string{"NETFILTER_XTABLES", "NETFILTER_XT_MATCH_COMMENT", "NETFILTER_XT_MATCH_ADDRTYPE", "NETFILTER_XT_MATCH_CONNTRACK", "NETFILTER_XT_MATCH_MULTIPORT", "NETFILTER_XT_MATCH_STATISTIC", "NETFILTER_XT_MARK"}, level: Warn, without: "host ports of pods need it"},
+	}
+}
+
+// sysctls are limits of the kernel that many pods reach.
+func (c *check) sysctls() {
+	for _, want := range []struct {
+		path, name string
+		least      int
+		found      string
+	}{
+		{"/proc/sys/kernel/keys/root_maxkeys", "kernel.keys.root_maxkeys", 10000, "every container has a keyring"},
+		{"/proc/sys/fs/inotify/max_user_instances", "fs.inotify.max_user_instances", 128, "kubelet and pods watch files"},
+		{"/proc/sys/fs/inotify/max_user_watches", "fs.inotify.max_user_watches", 8192, "kubelet and pods watch files"},
+		{"/proc/sys/kernel/pid_max", "kernel.pid_max", 32768, "every process and thread of a pod has one"},
+	} {
+		text, err := c.read(want.path)
+		if err != nil {
+			continue // a kernel without it has no such limit, or the option above says so
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		switch {
+		case err != nil:
+			c.add(Warn, want.name, "", "unknown: %v", err)
+		case n < want.least:
+			c.add(Warn, want.name, fmt.Sprintf("sysctl -w %s=%d", want.name, want.least), "%d; %s", n, want.found)
+		default:
+			c.add(Pass, want.name, "", "%d", n)
+		}
 	}
 }
 

@@ -21,8 +21,11 @@ type Common struct {
 type Agent struct {
 	Common
 
-	// ServerURL is the server to join, "https://host:6443".
-	ServerURL string
+	// ServerURLs are servers of the cluster to join, "https://host:6443".
+	ServerURLs []string
+	// LBServerPort is the local port through which the node reaches its
+	// servers; 0 means that it reaches its only server directly.
+	LBServerPort int
 	// Token is the join token, in K10 form or the bare password.
 	Token string
 	// TokenFile is a file that holds Token.

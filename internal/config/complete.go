@@ -3,6 +3,7 @@ package config
 import (
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/a4s-io/a4s/internal/jointoken"
@@ -16,11 +17,21 @@ func flagSource(name string) string { return dashed(name) }
 func (s *Server) Complete() error { return s.complete(flagSource) }
 
 func (s *Server) complete(source func(string) string) error {
+	for i, url := range s.JoinURLs {
+		s.JoinURLs[i] = strings.TrimSuffix(url, "/")
+	}
 	if s.WriteKubeconfig == "" {
 		s.WriteKubeconfig = DefaultKubeconfig
 	}
 	if s.EtcdSnapshotDir == "" {
 		s.EtcdSnapshotDir = filepath.Join(s.Agent.DataDir, snapshotDirName)
+	}
+	s.EtcdS3.normalize()
+	if s.DefaultLocalStoragePath == "" {
+		s.DefaultLocalStoragePath = filepath.Join(s.Agent.DataDir, "storage")
+	}
+	if len(s.ServiceLBReservedPorts) == 0 {
+		s.ServiceLBReservedPorts = []string{"22"}
 	}
 	if s.ClusterDNS == "" {
 		services, err := netip.ParsePrefix(s.ServiceCIDR)
@@ -39,7 +50,13 @@ func (s *Server) complete(source func(string) string) error {
 func (a *Agent) Complete() error { return a.complete(flagSource) }
 
 func (a *Agent) complete(source func(string) string) error {
-	a.ServerURL = strings.TrimSuffix(a.ServerURL, "/")
+	urls := make([]string, 0, len(a.ServerURLs))
+	for _, u := range a.ServerURLs {
+		if u = strings.TrimSuffix(u, "/"); !slices.Contains(urls, u) {
+			urls = append(urls, u)
+		}
+	}
+	a.ServerURLs = urls
 	return readToken(source, "token-file", a.TokenFile, &a.Token)
 }
 

@@ -9,6 +9,7 @@ const (
 	catNetworking = "Networking"
 	catKubeconfig = "Admin kubeconfig"
 	catSecurity   = "Security"
+	catDatastore  = "Datastore"
 	catSnapshots  = "Snapshots"
 	catComponents = "Components"
 	catNode       = "Node"
@@ -35,12 +36,14 @@ const (
 func AgentSettings(a *Agent) []Setting {
 	table := generalSettings(&a.Common)
 	table = append(table,
-		Setting{Name: "server", Aliases: []string{"s"}, Env: "A4S_URL", Category: catCluster, Placeholder: "URL",
-			Usage: "server to join, such as https://192.0.2.10:6443", target: &a.ServerURL},
+		Setting{Name: "server", Aliases: []string{"s"}, Env: "A4S_URL", Category: catCluster, Placeholder: "URL[,URL...]", Commas: true,
+			Usage: "servers of the cluster to join, such as https://192.0.2.10:6443; one is enough while it answers, the others are learned", target: &a.ServerURLs},
 		Setting{Name: "token", Aliases: []string{"t"}, Env: "A4S_TOKEN", Category: catCluster, Placeholder: "TOKEN",
 			Usage: "join token, as in server/node-token in the data directory of the server", target: &a.Token},
 		Setting{Name: "token-file", Env: "A4S_TOKEN_FILE", Category: catCluster, Placeholder: "PATH",
 			Usage: "file that holds the join token", target: &a.TokenFile},
+		Setting{Name: "lb-server-port", Env: "A4S_LB_SERVER_PORT", Category: catCluster, Placeholder: "PORT", Default: "6444",
+			Usage: "port on 127.0.0.1 through which the node reaches all servers", target: &a.LBServerPort},
 	)
 	table = append(table, nodeSettings(a)...)
 	table = append(table, upstreamNodeSettings(a)...)

@@ -4,6 +4,7 @@ package config
 func ServerSettings(s *Server) []Setting {
 	table := generalSettings(&s.Agent.Common)
 	table = append(table, controlPlaneSettings(s)...)
+	table = append(table, s3Settings(&s.EtcdS3)...)
 	table = append(table, nodeSettings(&s.Agent)...)
 	table = append(table, upstreamServerSettings(s)...)
 	table = append(table, upstreamNodeSettings(&s.Agent)...)
@@ -29,6 +30,13 @@ func controlPlaneSettings(s *Server) []Setting {
 			Usage: "secret that lets only agents join", target: &s.AgentToken},
 		{Name: "agent-token-file", Env: "A4S_AGENT_TOKEN_FILE", Category: catCluster, Placeholder: "PATH",
 			Usage: "file that holds --agent-token", target: &s.AgentTokenFile},
+
+		{Name: "cluster-init", Category: catCluster,
+			Usage: "let further servers join this one", target: &s.ClusterInit},
+		{Name: "server", Aliases: []string{"s"}, Env: "A4S_URL", Category: catCluster, Placeholder: "URL", Commas: true,
+			Usage: "running servers to join as another one, for example https://192.0.2.1:6443; needs --token", target: &s.JoinURLs},
+		{Name: "cluster-reset", Category: catCluster, FlagOnly: true,
+			Usage: "make this server the only one of its cluster, with the data it has, and end", target: &s.ClusterReset},
 
 		{Name: "default-tenant", Category: catTenants, Placeholder: "NAME", DefaultText: "the system space",
 			Usage: "tenant of users whose identity names none; it is made if it does not exist", target: &s.DefaultTenant},
@@ -61,6 +69,15 @@ func controlPlaneSettings(s *Server) []Setting {
 		{Name: "audit-policy-file", Category: catSecurity, Placeholder: "PATH", DefaultText: "metadata of every request",
 			Usage: "audit policy", target: &s.AuditPolicyFile},
 
+		{Name: "datastore-endpoint", Env: "A4S_DATASTORE_ENDPOINT", Category: catDatastore, Placeholder: "ENDPOINT", DefaultText: "embedded etcd",
+			Usage: "URLs of an etcd, or a database: sqlite, postgres://, mysql:// or nats://", target: &s.DatastoreEndpoint},
+		{Name: "datastore-cafile", Env: "A4S_DATASTORE_CAFILE", Category: catDatastore, Placeholder: "PATH",
+			Usage: "CA that the datastore's certificate is checked with", target: &s.DatastoreCAFile},
+		{Name: "datastore-certfile", Env: "A4S_DATASTORE_CERTFILE", Category: catDatastore, Placeholder: "PATH",
+			Usage: "client certificate for the datastore", target: &s.DatastoreCertFile},
+		{Name: "datastore-keyfile", Env: "A4S_DATASTORE_KEYFILE", Category: catDatastore, Placeholder: "PATH",
+			Usage: "key of --datastore-certfile", target: &s.DatastoreKeyFile},
+
 		{Name: "etcd-disable-snapshots", Category: catSnapshots, Usage: "take no snapshots on a schedule", target: &s.EtcdDisableSnapshots},
 		{Name: "etcd-snapshot-schedule-cron", Category: catSnapshots, Placeholder: "CRON", Default: "0 */12 * * *",
 			Usage: "when snapshots are taken, in local time", target: &s.EtcdSnapshotScheduleCron},
@@ -72,7 +89,14 @@ func controlPlaneSettings(s *Server) []Setting {
 			Usage: "beginning of the names of scheduled snapshots", target: &s.EtcdSnapshotName},
 		{Name: "etcd-snapshot-compress", Category: catSnapshots, Usage: "compress snapshots", target: &s.EtcdSnapshotCompress},
 
+		{Name: "default-local-storage-path", Category: catComponents, Placeholder: "PATH", DefaultText: "storage in --data-dir",
+			Usage: "where nodes have the volumes of the class local-path", target: &s.DefaultLocalStoragePath},
+		{Name: "servicelb-reserved-ports", Category: catComponents, Placeholder: "PORT", Commas: true, DefaultText: "22",
+			Usage: "ports of nodes that no Service of type LoadBalancer gets, besides those of a4s", target: &s.ServiceLBReservedPorts},
+		{Name: "disable", Category: catComponents, Placeholder: "NAME", Commas: true, Choices: Addons(),
+			Usage: "leave out what a4s carries, and remove it if it is there", target: &s.Disable},
 		{Name: "disable-scheduler", Category: catComponents, Usage: "run no scheduler", target: &s.DisableScheduler},
+		{Name: "disable-network-policy", Category: catComponents, Usage: "enforce no NetworkPolicy, on no node of the cluster", target: &s.DisableNetworkPolicy},
 		{Name: "disable-agent", Category: catComponents, Usage: "run no node; node settings then have no effect", target: &s.DisableAgent},
 	}
 }

@@ -15,6 +15,8 @@ type Source struct {
 	LookupEnv func(string) (string, bool)
 	// DefaultFile is used instead of DefaultConfigFile if it is set.
 	DefaultFile string
+	// CheckS3 makes LoadLocal check Local.S3, which most commands do without.
+	CheckS3 bool
 }
 
 // LoadServer reads, validates and completes the configuration of `a4s

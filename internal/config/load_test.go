@@ -136,7 +136,7 @@ func TestInputErrors(t *testing.T) {
 		{name: "unknown flag", args: []string{"--clutser-cidr", "x"}, is: ErrUnknownFlag, source: "--clutser-cidr", want: "--cluster-cidr"},
 		{name: "unknown flag with value", args: []string{"--tokn=secret"}, is: ErrUnknownFlag, source: "--tokn", want: "--token"},
 		{name: "flag of the other mode", agent: true, args: []string{"--cluster-cidr", "x"}, is: ErrOtherMode, source: "--cluster-cidr", want: `"a4s server"`},
-		{name: "server joins nothing", args: []string{"--server", "x"}, is: ErrOtherMode, source: "--server", want: `"a4s agent"`},
+		{name: "server to join", args: []string{"--server", "https://a:6443,x"}, source: "--server", want: "the URL of a server"},
 		{name: "no value at the end", args: []string{"--token"}, is: ErrNoValue, source: "--token", want: "a value"},
 		{name: "no value before a flag", args: []string{"-t", "--debug"}, is: ErrNoValue, source: "-t", want: "a value"},
 		{name: "integer flag", args: []string{"--https-listen-port", "no"}, source: "--https-listen-port", want: "whole number"},
@@ -147,7 +147,8 @@ func TestInputErrors(t *testing.T) {
 		{name: "unknown key has a suggestion", file: "\nclutser-cidr: x", is: ErrUnknownKey, source: `c.yaml:2: key "clutser-cidr"`, want: `"cluster-cidr"`},
 		{name: "alias is not a key", file: "t: x", is: ErrUnknownKey, source: `key "t"`},
 		{name: "config is not a key", file: "config: x", is: ErrUnknownKey, source: `key "config"`, want: "--config"},
-		{name: "key of the agent", file: "server: https://x", is: ErrOtherMode, source: `key "server"`, want: `"a4s agent"`},
+		{name: "servers to join in a file", file: "server: [https://a:6443, x]", source: "c.yaml", want: "the URL of a server"},
+		{name: "reset in a file", file: "cluster-reset: true", source: `key "cluster-reset"`, want: "a flag"},
 		{name: "list for a scalar", file: "token: [a]", source: `key "token"`, want: "a value"},
 		{name: "append to a scalar", file: "token+: a", source: `key "token+"`, want: `"token"`},
 		{name: "text for an integer", file: "https-listen-port: abc", source: `key "https-listen-port"`, want: "whole number"},
@@ -208,8 +209,26 @@ func TestAgentIgnoresServerKeys(t *testing.T) {
 	if len(warnings) != 1 || !strings.Contains(warnings[0], `"cluster-cidr"`) {
 		t.Errorf("warnings = %q, want one about cluster-cidr", warnings)
 	}
-	if a.ServerURL != "https://h:6443" {
-		t.Errorf("ServerURL = %q", a.ServerURL)
+	if !slices.Equal(a.ServerURLs, []string{"https://h:6443"}) {
+		t.Errorf("ServerURLs = %q", a.ServerURLs)
+	}
+}
+
+func TestAgentServersFromEverywhere(t *testing.T) {
+	dir := write(t, map[string]string{"c.yaml": "server: [https://a, https://b/]\ntoken: x"})
+	file := filepath.Join(dir, "c.yaml")
+	for _, tc := range []struct {
+		src  Source
+		want []string
+	}{
+		{Source{}, []string{"https://a", "https://b"}},
+		{Source{LookupEnv: env(map[string]string{"A4S_URL": "https://c, https://d"})}, []string{"https://c", "https://d"}},
+		{Source{Args: []string{"--server", "https://e,https://f/", "-s", "https://e"}}, []string{"https://e", "https://f"}},
+	} {
+		tc.src.DefaultFile = file
+		if a, _, err := LoadAgent(tc.src); err != nil || !slices.Equal(a.ServerURLs, tc.want) {
+			t.Errorf("servers of %v: %+v, %v; want %q", tc.src.Args, a, err, tc.want)
+		}
 	}
 }
 
@@ -217,7 +236,8 @@ func TestLocalReadsSharedFile(t *testing.T) {
 	dir := write(t, map[string]string{"c.yaml": "server: https://h\ncluster-cidr: 10.0.0.0/8\ndata-dir: /d\nnode-name: n\netcd-snapshot-compress: true"})
 	file := filepath.Join(dir, "c.yaml")
 	l, err := LoadLocal(Source{DefaultFile: file, LookupEnv: env(map[string]string{"A4S_KUBECONFIG_OUTPUT": "/k"})})
-	if err != nil || *l != (Local{DataDir: "/d", Kubeconfig: "/k", ConfigFile: file, NodeName: "n", SnapshotDir: "/d/snapshots", SnapshotCompress: true, SnapshotRetention: 5}) {
+	if err != nil || *l != (Local{DataDir: "/d", Kubeconfig: "/k", ConfigFile: file, NodeName: "n", SnapshotDir: "/d/snapshots", SnapshotCompress: true, SnapshotRetention: 5,
+		S3: EtcdS3{Endpoint: "s3.amazonaws.com", BucketLookup: "auto", Region: "us-east-1", Timeout: "5m", Retention: 5}}) {
 		t.Errorf("LoadLocal = %+v, %v", l, err)
 	}
 }

@@ -18,6 +18,8 @@ type Local struct {
 	SnapshotDir       string
 	SnapshotCompress  bool
 	SnapshotRetention int
+	// S3 is Server.EtcdS3, checked if Source.CheckS3 wants that.
+	S3 EtcdS3
 }
 
 // LocalSettings is the table of Local: the settings of a server with which
@@ -49,7 +51,7 @@ func LocalSettings(l *Local) []Setting {
 		}
 		table = append(table, s)
 	}
-	return table
+	return append(table, s3Settings(&l.S3)...)
 }
 
 // LoadLocal finds out what Local holds, from the same sources as a server
@@ -68,5 +70,9 @@ func LoadLocal(src Source) (*Local, error) {
 	if out.SnapshotDir == "" {
 		out.SnapshotDir = filepath.Join(out.DataDir, snapshotDirName)
 	}
+	if src.CheckS3 {
+		c.s3(&out.S3)
+	}
+	out.S3.normalize()
 	return out, c.err()
 }

@@ -6,7 +6,7 @@ import "time"
 // table in flags_server.go binds them.
 type Server struct {
 	// Agent configures the node that runs in the same process, unless
-	// DisableAgent is set. Its ServerURL and Token are filled by the server.
+	// DisableAgent is set. Its ServerURLs and Token are filled by the server.
 	Agent Agent
 	// DisableAgent makes a server without a node.
 	DisableAgent bool
@@ -31,6 +31,14 @@ type Server struct {
 	AgentToken string
 	// AgentTokenFile is a file that holds AgentToken.
 	AgentTokenFile string
+
+	// ClusterInit lets further servers join.
+	ClusterInit bool
+	// JoinURLs are servers, "https://host:6443", of which one is asked to let
+	// this one join if it has no data yet.
+	JoinURLs []string
+	// ClusterReset makes this server the only one of its cluster and ends.
+	ClusterReset bool
 
 	// DefaultTenant is the tenant of users whose identity names none; empty
 	// means the system space. It is made if it does not exist.
@@ -69,6 +77,13 @@ type Server struct {
 	// metadata of every request.
 	AuditPolicyFile string
 
+	// DatastoreEndpoint says which datastore is used, in the syntax of package
+	// dsn; empty means embedded etcd. It can have a password in it.
+	DatastoreEndpoint string
+	// DatastoreCAFile, DatastoreCertFile and DatastoreKeyFile are PEM files
+	// for connections to it.
+	DatastoreCAFile, DatastoreCertFile, DatastoreKeyFile string
+
 	// EtcdDisableSnapshots turns scheduled snapshots off.
 	EtcdDisableSnapshots bool
 	// EtcdSnapshotScheduleCron says when snapshots are taken, in the syntax
@@ -84,9 +99,23 @@ type Server struct {
 	EtcdSnapshotName string
 	// EtcdSnapshotCompress compresses snapshots.
 	EtcdSnapshotCompress bool
+	// EtcdS3 is where snapshots are copied to.
+	EtcdS3 EtcdS3
 
+	// DefaultLocalStoragePath is where nodes have local volumes; Complete puts
+	// <data-dir>/storage there if it is empty.
+	DefaultLocalStoragePath string
+	// ServiceLBReservedPorts are ports that no Service of type LoadBalancer
+	// gets on nodes, besides those of a4s.
+	ServiceLBReservedPorts []string
+
+	// Disable names what of Addons is left out, and removed if an earlier
+	// start brought it.
+	Disable []string
 	// DisableScheduler leaves the scheduler out.
 	DisableScheduler bool
+	// DisableNetworkPolicy leaves network policies unenforced.
+	DisableNetworkPolicy bool
 
 	// Arguments for upstream components, each "name=value".
 	KubeAPIServerArgs         []string

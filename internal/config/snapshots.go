@@ -26,6 +26,7 @@ func (c *checker) snapshots(s *Server) {
 		c.bad("etcd-snapshot-name", s.EtcdSnapshotName, "letters, digits, dots, dashes and underscores")
 	}
 	c.snapshotDir(s.EtcdSnapshotDir, s.Agent.DataDir)
+	c.s3(&s.EtcdS3)
 }
 
 // snapshotDir checks that a restore does not move the snapshots away together

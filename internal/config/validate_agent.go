@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -22,7 +23,7 @@ func (a *Agent) Validate() error { return a.validate(flagSource) }
 func (a *Agent) validate(source func(string) string) error {
 	c := &checker{source: source}
 	c.common(&a.Common)
-	c.serverURL(a.ServerURL)
+	c.serverURLs(a.ServerURLs, a.LBServerPort)
 	if a.Token == "" && a.TokenFile == "" {
 		c.fail("token", "", ErrNoValue, "the join token of the server, from server/node-token in its data directory; or --token-file")
 	}
@@ -31,8 +32,30 @@ func (a *Agent) validate(source func(string) string) error {
 	return c.err()
 }
 
+// wantServerURL is what a server is named by.
+const wantServerURL = "the URL of a server such as https://192.0.2.10:6443"
+
+func (c *checker) serverURLs(values []string, balancer int) {
+	if len(values) == 0 {
+		c.fail("server", "", ErrNoValue, wantServerURL)
+	}
+	for _, value := range values {
+		c.serverURL(value)
+		if u, err := url.Parse(value); err == nil && u.Port() == strconv.Itoa(balancer) && isLoopback(u.Hostname()) {
+			c.fail("server", value, errors.New("this is the port of the load balancer on the node itself"),
+				"the port of the server, or another --lb-server-port")
+		}
+	}
+	c.port("lb-server-port", balancer)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
 func (c *checker) serverURL(value string) {
-	const want = "the URL of a server such as https://192.0.2.10:6443"
+	const want = wantServerURL
 	if value == "" {
 		c.fail("server", "", ErrNoValue, want)
 		return

@@ -25,6 +25,9 @@ func (s *Server) validate(source func(string) string) error {
 	c.listener(s)
 	c.tokens("token", s.Token, "token-file", s.TokenFile)
 	c.tokens("agent-token", s.AgentToken, "agent-token-file", s.AgentTokenFile)
+	for _, url := range s.JoinURLs {
+		c.serverURL(url)
+	}
 	if s.DefaultTenant != "" {
 		if err := space.ValidateTenant(s.DefaultTenant); err != nil {
 			c.fail("default-tenant", s.DefaultTenant, err, "a name such as team-a, or nothing for the system space")
@@ -48,7 +51,17 @@ func (s *Server) validate(source func(string) string) error {
 		c.fail("audit-policy-file", s.AuditPolicyFile, errors.New("there is no audit log"), "--audit-log-path as well")
 	}
 	c.file("audit-policy-file", s.AuditPolicyFile)
+	c.datastore(s)
 	c.snapshots(s)
+	for _, name := range s.Disable {
+		c.oneOf("disable", name, Addons())
+	}
+	c.absolute("default-local-storage-path", s.DefaultLocalStoragePath)
+	for _, text := range s.ServiceLBReservedPorts {
+		if port, err := strconv.ParseUint(text, 10, 16); err != nil || port == 0 {
+			c.bad("servicelb-reserved-ports", text, "a port from 1 to 65535")
+		}
+	}
 	c.upstreamArgs("kube-apiserver-arg", s.KubeAPIServerArgs)
 	c.upstreamArgs("kube-controller-manager-arg", s.KubeControllerManagerArgs)
 	c.upstreamArgs("kube-scheduler-arg", s.KubeSchedulerArgs)

@@ -65,6 +65,8 @@ func TestServerValidate(t *testing.T) {
 		{"cut token", func(s *Server) { s.Token = "K10abc::server:x" }, "--token"},
 		{"two tokens", func(s *Server) { s.Token, s.TokenFile = "a", policy }, "--token-file"},
 		{"two agent tokens", func(s *Server) { s.AgentToken, s.AgentTokenFile = "a", policy }, "--agent-token-file"},
+		{"disabled addons", func(s *Server) { s.Disable = Addons() }, ""},
+		{"unknown addon", func(s *Server) { s.Disable = []string{"traefik"} }, "--disable"},
 		{"default tenant", func(s *Server) { s.DefaultTenant = "team-a" }, ""},
 		{"default tenant with a dot", func(s *Server) { s.DefaultTenant = "a.b" }, "--default-tenant"},
 		{"default tenant of the cluster", func(s *Server) { s.DefaultTenant = "system" }, "--default-tenant"},
@@ -120,11 +122,15 @@ func TestAgentValidate(t *testing.T) {
 		want string
 	}{
 		{"minimum", func(*Agent) {}, ""},
-		{"no server", func(a *Agent) { a.ServerURL = "" }, "--server"},
-		{"http", func(a *Agent) { a.ServerURL = "http://h:6443" }, "--server"},
-		{"no host", func(a *Agent) { a.ServerURL = "https://:6443" }, "--server"},
-		{"path", func(a *Agent) { a.ServerURL = "https://h/x" }, "--server"},
-		{"bad port", func(a *Agent) { a.ServerURL = "https://h:x" }, "--server"},
+		{"no server", func(a *Agent) { a.ServerURLs = nil }, "--server"},
+		{"http", func(a *Agent) { a.ServerURLs = []string{"http://h:6443"} }, "--server"},
+		{"no host", func(a *Agent) { a.ServerURLs = []string{"https://:6443"} }, "--server"},
+		{"path", func(a *Agent) { a.ServerURLs = []string{"https://a:6443", "https://h/x"} }, "--server"},
+		{"bad port", func(a *Agent) { a.ServerURLs = []string{"https://h:x"} }, "--server"},
+		{"several servers", func(a *Agent) { a.ServerURLs = []string{"https://a:6443", "https://127.0.0.1:6443"} }, ""},
+		{"half a list", func(a *Agent) { a.ServerURLs = []string{"https://a:6443", ""} }, "--server"},
+		{"the node's own load balancer", func(a *Agent) { a.ServerURLs = []string{"https://127.0.0.1:6444"} }, "--server"},
+		{"no load balancer", func(a *Agent) { a.LBServerPort = 0 }, "--lb-server-port"},
 		{"no token", func(a *Agent) { a.Token = "" }, "--token"},
 		{"bootstrap token", func(a *Agent) { a.Token = "K10" + strings.Repeat("a", 64) + "::abcdef.0123456789abcdef" }, ""},
 		{"node name", func(a *Agent) { a.NodeName = "Node_1" }, "--node-name"},
@@ -180,7 +186,7 @@ func TestAgentValidate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a.ServerURL, a.Token = "https://192.0.2.10:6443", "secret"
+			a.ServerURLs, a.Token = []string{"https://192.0.2.10:6443"}, "secret"
 			tc.set(a)
 			if got := sources(t, a.Validate()); got != tc.want {
 				t.Errorf("complaints about %q, want %q", got, tc.want)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -17,14 +18,24 @@ const RunDir = "/run/a4s"
 // FileName is the lock file in the run directory.
 const FileName = "a4s.pid"
 
+// ErrRunning is the cause when another process holds the lock.
+var ErrRunning = errors.New("already running")
+
 // Info is the content of the lock file.
 type Info struct {
 	PID     int    `json:"pid"`
 	DataDir string `json:"dataDir"`
 }
 
+// How long, and how often, the lock of a process that has ended is tried for.
+const orphanPatience, orphanRetry = 5 * time.Second, 20 * time.Millisecond
+
 // Acquire takes the lock in runDir. The returned function gives it back. If
 // another process holds it, that is a *problem.Precondition that names it.
+//
+// What a4s was about to start when it was killed has the lock, too, until it has
+// become that other program. So the lock of a process that has ended is waited
+// for, a moment.
 func Acquire(runDir, dataDir string) (release func() error, err error) {
 	if err := os.MkdirAll(runDir, 0o711); err != nil {
 		return nil, &problem.Precondition{What: "directory " + runDir, Err: err, Fix: "run as root on a writable /run"}
@@ -34,7 +45,7 @@ func Acquire(runDir, dataDir string) (release func() error, err error) {
 	if err != nil {
 		return nil, &problem.Precondition{What: path, Err: err, Fix: "run as root"}
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := lock(f, runDir); err != nil {
 		defer f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
@@ -43,7 +54,7 @@ func Acquire(runDir, dataDir string) (release func() error, err error) {
 		if info, err := Read(runDir); err == nil {
 			owner = fmt.Sprintf("process %d with data directory %s", info.PID, info.DataDir)
 		}
-		return nil, &problem.Precondition{What: "server or agent", Err: fmt.Errorf("already running: %s holds %s", owner, path), Fix: "stop it first"}
+		return nil, &problem.Precondition{What: "server or agent", Err: fmt.Errorf("%w: %s holds %s", ErrRunning, owner, path), Fix: "stop it first"}
 	}
 	data, err := json.Marshal(Info{PID: os.Getpid(), DataDir: dataDir})
 	if err == nil {
@@ -55,6 +66,20 @@ func Acquire(runDir, dataDir string) (release func() error, err error) {
 	// The file stays: removing it would let two processes lock two files,
 	// and killall wants to know whose run directory this was.
 	return f.Close, nil
+}
+
+// lock locks the file, whose content names its owner.
+func lock(f *os.File, runDir string) error {
+	for end := time.Now().Add(orphanPatience); ; time.Sleep(orphanRetry) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
+			return err
+		}
+		info, readErr := Read(runDir)
+		if readErr != nil || info.PID <= 0 || !errors.Is(syscall.Kill(info.PID, 0), syscall.ESRCH) {
+			return err
+		}
+	}
 }
 
 func writeAt(f *os.File, data []byte) error {

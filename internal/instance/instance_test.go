@@ -2,11 +2,15 @@ package instance
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -51,5 +55,43 @@ func TestAbsentOrEmptyFileIsNoOwner(t *testing.T) {
 		if _, err := Read(dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("Read = %v, want not-exist", err)
 		}
+	}
+}
+
+// What a4s was starting when it was killed holds the lock a moment longer.
+func TestLockOfAnEndedProcessIsWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Create(filepath.Join(dir, FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(held, `{"pid":%d,"dataDir":"/data"}`, ended.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		release, err := Acquire(dir, "/data")
+		if err == nil {
+			err = release()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("Acquire while the lock is held = %v", err)
+	case <-time.After(5 * orphanRetry):
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Acquire when the lock is free = %v", err)
 	}
 }

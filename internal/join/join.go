@@ -16,15 +16,40 @@ const (
 	// PathNode signs the certificates of a node. POST NodeRequest, returns
 	// NodeResponse; token or the node's own certificate.
 	PathNode = Prefix + "node"
+	// PathServer returns ServerBundle. GET; the server token.
+	PathServer = Prefix + "server"
+	// PathMembers returns Members. GET; admin certificate.
+	PathMembers = Prefix + "members"
+	// PathRemoveMember removes a member of the datastore. POST MemberRequest;
+	// admin certificate.
+	PathRemoveMember = Prefix + "members/remove"
 	// PathStatus returns ServerStatus. GET; admin certificate.
 	PathStatus = Prefix + "status"
 	// PathPodAddresses streams PodAddress values, one a line. GET; the
 	// certificate of a node.
 	PathPodAddresses = Prefix + "podaddresses"
+	// PathNetworkPolicies streams netpolicy.Line values, one a line: what the
+	// node has to enforce. GET; the certificate of a node.
+	PathNetworkPolicies = Prefix + "networkpolicies"
+	// PathLocalVolumes streams LocalVolumes values, one a line. GET; the
+	// certificate of a node.
+	PathLocalVolumes = Prefix + "localvolumes"
+	// PathLocalVolumeDone takes a LocalVolumeDone. POST; the certificate of
+	// the node that has the volume.
+	PathLocalVolumeDone = PathLocalVolumes + "/done"
 	// PathCertificates renews all certificates of this server, however long
 	// they are still valid, and returns CertificatesResponse. POST; admin
 	// certificate.
 	PathCertificates = Prefix + "certificates"
+	// PathAuthorities replaces the CAs of all servers, which take the new ones
+	// at their next start. POST AuthoritiesRequest, returns
+	// AuthoritiesResponse; admin certificate.
+	PathAuthorities = Prefix + "authorities"
+	// PathEncryption returns EncryptionStatus. GET; admin certificate.
+	PathEncryption = Prefix + "secrets-encryption"
+	// PathEncryptionStart begins a change of how Secrets are stored. POST
+	// EncryptionRequest, returns nothing; admin certificate.
+	PathEncryptionStart = Prefix + "secrets-encryption/start"
 	// PathToken replaces the server or agent token. PUT TokenRequest;
 	// admin certificate.
 	PathToken = Prefix + "token"
@@ -58,8 +83,11 @@ type ClusterConfig struct {
 	ClusterDNS     string `json:"clusterDNS"`
 	ClusterDomain  string `json:"clusterDomain"`
 	FlannelBackend string `json:"flannelBackend"`
-	Version        string `json:"version"`
-	Kubernetes     string `json:"kubernetes"`
+	// DisableNetworkPolicy says that no network policy is enforced.
+	DisableNetworkPolicy bool `json:"disableNetworkPolicy,omitempty"`
+
+	Version    string `json:"version"`
+	Kubernetes string `json:"kubernetes"`
 }
 
 // NodeRequest asks for the certificates of a node.
@@ -105,6 +133,101 @@ type PodAddress struct {
 // PodAddressesAlive is how often a stream has a line at least.
 const PodAddressesAlive = 20 * time.Second
 
+// LocalVolumes is everything that a node has to do for its local volumes at
+// this moment. A line replaces the one before.
+type LocalVolumes struct {
+	Volumes []LocalVolume `json:"volumes"`
+}
+
+// LocalVolume is a directory that a node has to make or to remove.
+type LocalVolume struct {
+	// Name is the composite name of the volume, UID that of the object.
+	Name string `json:"name"`
+	UID  string `json:"uid"`
+	// Path is absolute; its last part begins with Name and "_".
+	Path string `json:"path"`
+	// Remove says that the directory has to go, with what is in it.
+	Remove bool `json:"remove,omitempty"`
+}
+
+// LocalVolumeDone says that a directory was made or removed, or why it could
+// not be.
+type LocalVolumeDone struct {
+	Name    string `json:"name"`
+	UID     string `json:"uid"`
+	Removed bool   `json:"removed,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// LocalVolumesAlive is how often a stream of LocalVolumes has a line at least.
+const LocalVolumesAlive = 20 * time.Second
+
+// ServerBundle is what a server needs to become another one of a cluster. It
+// holds the keys of all authorities: whoever has it is a server.
+type ServerBundle struct {
+	// Settings are those on which all servers must agree.
+	Settings []ServerSetting `json:"settings"`
+	// PKI are files of the certificate directory, by path.
+	PKI map[string][]byte `json:"pki"`
+	// Encryption is the configuration of encryption at rest, if there is one.
+	Encryption []byte `json:"encryption,omitempty"`
+	// ServerToken and AgentToken are the passwords in the join tokens.
+	ServerToken string `json:"serverToken"`
+	AgentToken  string `json:"agentToken"`
+	// Datastore are client URLs of the members of the datastore; none if
+	// others cannot join it.
+	Datastore []string `json:"datastore"`
+}
+
+// ServerSetting is a flag of `a4s server` and its value.
+type ServerSetting struct {
+	Flag  string `json:"flag"`
+	Value string `json:"value"`
+}
+
+// Members are those of the datastore.
+type Members struct {
+	Members []Member `json:"members"`
+}
+
+// Member is the part of the datastore on one server.
+type Member struct {
+	// Name is that of the server's node; one that never started has none.
+	Name    string `json:"name,omitempty"`
+	ID      string `json:"id"`
+	Address string `json:"address"`
+	// Learner says that it has no vote yet.
+	Learner bool `json:"learner,omitempty"`
+}
+
+// AuthoritiesRequest asks for new CAs.
+type AuthoritiesRequest struct {
+	// Path is a directory of the server's machine with the CAs; empty means
+	// to make them.
+	Path string `json:"path,omitempty"`
+	// Force goes on where those before cannot vouch for the new ones.
+	Force bool `json:"force,omitempty"`
+	// Finish ends the trust in those that were replaced before.
+	Finish bool `json:"finish,omitempty"`
+}
+
+// AuthoritiesResponse says what was replaced, for the next start of servers.
+type AuthoritiesResponse struct {
+	// Replaced are the names of the CAs.
+	Replaced []string `json:"replaced"`
+	// Servers are all servers, Missing those of them that have not fetched
+	// the new CAs so far.
+	Servers []string `json:"servers"`
+	Missing []string `json:"missing,omitempty"`
+	// Token is the complete join token from then on.
+	Token string `json:"token"`
+}
+
+// MemberRequest names a member by its name or ID.
+type MemberRequest struct {
+	Member string `json:"member"`
+}
+
 // TokenRequest replaces a token.
 type TokenRequest struct {
 	// Which is UserServer or UserNode.
@@ -136,7 +259,23 @@ type ComponentStatus struct {
 
 // ServerStatus is the state of one server process.
 type ServerStatus struct {
-	Version    string            `json:"version"`
-	Kubernetes string            `json:"kubernetes"`
+	Version    string `json:"version"`
+	Kubernetes string `json:"kubernetes"`
+	// Datastore says which one the server uses, "" if it is too old to say.
+	Datastore  string            `json:"datastore,omitempty"`
 	Components []ComponentStatus `json:"components"`
+	// Problems are what the server knows to be wrong with its machine.
+	Problems []Problem `json:"problems"`
+}
+
+// Problem is a condition of package health that holds.
+type Problem struct {
+	Code     string    `json:"code"`
+	Severity string    `json:"severity"`
+	Title    string    `json:"title"`
+	Subject  string    `json:"subject,omitempty"`
+	Detail   string    `json:"detail,omitempty"`
+	Cause    string    `json:"cause"`
+	Fix      string    `json:"fix"`
+	Since    time.Time `json:"since,omitzero"`
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -41,20 +42,21 @@ type ServerTokens struct {
 
 // EnsureServerTokens loads the tokens from dir, the server directory, and
 // makes them on first start: from the configured values, or at random. caPEM
-// is the server CA bundle that the tokens pin.
+// is the server CA bundle that the tokens pin, former are the hashes of those
+// that it replaced: configured tokens may still have them.
 //
 // A configured value that differs from the one on disk is refused: nodes know
 // the old one, and only `a4s token rotate` changes it knowingly.
-func EnsureServerTokens(dir, server, agent string, caPEM []byte) (*ServerTokens, error) {
+func EnsureServerTokens(dir, server, agent string, caPEM []byte, former ...string) (*ServerTokens, error) {
 	hash, err := pki.HashBundle(caPEM)
 	if err != nil {
 		return nil, err
 	}
 	t := &ServerTokens{dir: dir, hash: hash}
-	if server, err = configured("--token", server, join.UserServer, hash); err != nil {
+	if server, err = configured("--token", server, join.UserServer, hash, former); err != nil {
 		return nil, err
 	}
-	if agent, err = configured("--agent-token", agent, join.UserNode, hash); err != nil {
+	if agent, err = configured("--agent-token", agent, join.UserNode, hash, former); err != nil {
 		return nil, err
 	}
 	oldServer, err := t.stored(ServerFile)
@@ -91,7 +93,7 @@ func EnsureServerTokens(dir, server, agent string, caPEM []byte) (*ServerTokens,
 }
 
 // configured returns the password in a configured token.
-func configured(source, text, user, hash string) (string, error) {
+func configured(source, text, user, hash string, former []string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
@@ -105,7 +107,7 @@ func configured(source, text, user, hash string) (string, error) {
 	switch {
 	case t.Bootstrap():
 		return "", bad("the token has the form of a bootstrap token, which cannot be the token of a server")
-	case t.CAHash != "" && t.CAHash != hash:
+	case t.CAHash != "" && t.CAHash != hash && !slices.Contains(former, t.CAHash):
 		return "", bad("the token belongs to a cluster whose CA has hash %s, but the CA here has hash %s", t.CAHash, hash)
 	case t.User != "" && t.User != user:
 		return "", bad("the token is for user %q, want %q", t.User, user)

@@ -135,12 +135,19 @@ func (a *Authority) Sign(pub crypto.PublicKey, leaf Leaf) ([]byte, error) {
 		return nil, err
 	}
 	out := pem.EncodeToMemory(&pem.Block{Type: blockCert, Bytes: der})
+	return append(out, encode(a.intermediates()...)...), nil
+}
+
+// intermediates are the certificates of the bundle that are not roots. They
+// go with each certificate, for those who trust the roots alone.
+func (a *Authority) intermediates() []*x509.Certificate {
+	var out []*x509.Certificate
 	for _, c := range a.certs {
 		if !SelfSigned(c) {
-			out = append(out, pem.EncodeToMemory(&pem.Block{Type: blockCert, Bytes: c.Raw})...)
+			out = append(out, c)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // SignNodeClient signs the client certificate of the named node.
@@ -179,6 +186,23 @@ func (a *Authority) VerifyClient(chain []*x509.Certificate) (*x509.Certificate, 
 // SelfSigned reports whether c is a root: signed with its own key.
 func SelfSigned(c *x509.Certificate) bool {
 	return c.CheckSignatureFrom(c) == nil
+}
+
+// makeAuthority makes a self-signed CA.
+func makeAuthority(name string, now time.Time) (*Authority, error) {
+	certPEM, keyPEM, err := newAuthority(name, now)
+	if err != nil {
+		return nil, err
+	}
+	certs, err := ParseCerts(certPEM)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ParseKey(keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	return &Authority{certs: certs, pem: certPEM, key: key, now: func() time.Time { return now }, life: LeafLife}, nil
 }
 
 // newAuthority makes a self-signed CA and returns it and its key in PEM.

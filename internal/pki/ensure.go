@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -23,6 +22,9 @@ type Options struct {
 	// SANs are the names and addresses of the API and supervisor port. Each
 	// is an IP address or a DNS name.
 	SANs []string
+	// EtcdSANs are the names and addresses at which other servers reach the
+	// datastore of this one, besides loopback.
+	EtcdSANs []string
 	// Log receives a line for each certificate that is made or renewed.
 	Log *logrus.Entry
 	// Now replaces the clock; nil means time.Now.
@@ -45,8 +47,9 @@ func (o *Options) complete() {
 	}
 }
 
-// Ensure makes the PKI in dir on first start, and afterwards checks it and
-// renews the leaf certificates that need it. The parent of dir must exist.
+// Ensure makes the PKI in dir on first start, with the CAs that are there
+// already, and afterwards checks it and renews the leaf certificates that need
+// it. The parent of dir must exist.
 func Ensure(dir string, opts Options) (*Files, error) {
 	opts.complete()
 	f := FilesIn(dir)
@@ -55,6 +58,9 @@ func Ensure(dir string, opts Options) (*Files, error) {
 	}
 	if _, err := loadKey(f.ServiceAccountKey); err != nil {
 		return nil, &problem.Precondition{What: "service-account key " + f.ServiceAccountKey, Err: err, Fix: fixCA}
+	}
+	if err := f.writeSigners(); err != nil {
+		return nil, err
 	}
 	_, err := f.renew(opts)
 	return f, err
@@ -76,7 +82,7 @@ func (f *Files) renew(opts Options) ([]string, error) {
 			return nil, err
 		}
 		if left := a.certs[0].NotAfter.Sub(opts.Now()); left < LeafLife {
-			opts.Log.Warnf("certificate authority %s expires in %d days", ca.pair.Cert, int(left.Hours()/24))
+			opts.Log.Warnf("certificate authority %s expires in %d days; `a4s certificate rotate-ca` replaces it", ca.pair.Cert, int(left.Hours()/24))
 		}
 		authorities[ca.pair] = a.WithLife(opts.Life)
 	}
@@ -93,6 +99,10 @@ func (f *Files) renew(opts Options) ([]string, error) {
 	return replaced, nil
 }
 
+// serverCAName is the name of the CA that clients with join tokens and
+// kubeconfigs trust.
+const serverCAName = "server-ca"
+
 type authorityFile struct {
 	name string
 	pair Pair
@@ -100,7 +110,7 @@ type authorityFile struct {
 
 func (f *Files) authorities() []authorityFile {
 	return []authorityFile{
-		{"server-ca", f.ServerCA},
+		{serverCAName, f.ServerCA},
 		{"client-ca", f.ClientCA},
 		{"request-header-ca", f.RequestHeaderCA},
 		{"etcd-server-ca", f.EtcdServerCA},
@@ -118,12 +128,10 @@ func (f *Files) leaves(opts Options) []leafFile {
 		return leafFile{pair, ca, Leaf{CommonName: cn, Organization: org, Client: true}}
 	}
 	names, ips := SplitSANs(opts.SANs)
-	loopback := Leaf{
-		DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		// etcd dials itself with its serving certificate.
-		Client: true, Server: true,
-	}
-	etcdServer, etcdPeer := loopback, loopback
+	etcdNames, etcdIPs := SplitSANs(append([]string{"localhost", "127.0.0.1", "::1"}, opts.EtcdSANs...))
+	// etcd dials itself with its serving certificate.
+	etcdServer := Leaf{DNSNames: etcdNames, IPs: etcdIPs, Client: true, Server: true}
+	etcdPeer := etcdServer
 	etcdServer.CommonName, etcdPeer.CommonName = "etcd-server", "etcd-peer"
 	return []leafFile{
 		{f.ServingAPIServer, f.ServerCA, Leaf{CommonName: "kube-apiserver", DNSNames: names, IPs: ips, Server: true}},
@@ -151,43 +159,6 @@ func SplitSANs(sans []string) (names []string, ips []net.IP) {
 		}
 	}
 	return names, ips
-}
-
-// ensureAuthorities makes the CAs and the service-account key in a directory
-// of their own and renames it, so that a crash on first start leaves either
-// none or all of them. Later a missing one is therefore always a loss.
-func ensureAuthorities(f *Files, opts Options) error {
-	if err := os.Remove(f.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return os.Chmod(f.Dir, 0o700) // it is not empty: made before
-	}
-	staging := f.Dir + ".new"
-	if err := os.RemoveAll(staging); err != nil {
-		return err
-	}
-	s := FilesIn(staging)
-	if err := os.MkdirAll(filepath.Dir(s.EtcdServerCA.Cert), 0o700); err != nil {
-		return err
-	}
-	for _, ca := range s.authorities() {
-		cert, key, err := newAuthority(ca.name, opts.Now())
-		if err != nil {
-			return fmt.Errorf("making %s: %w", ca.name, err)
-		}
-		if err := atomicfile.Write(ca.pair.Key, key, 0o600); err != nil {
-			return err
-		}
-		if err := atomicfile.Write(ca.pair.Cert, cert, 0o644); err != nil {
-			return err
-		}
-	}
-	if _, err := EnsureKey(s.ServiceAccountKey); err != nil {
-		return err
-	}
-	if err := os.Rename(staging, f.Dir); err != nil {
-		return err
-	}
-	opts.Log.WithField("dir", f.Dir).Info("made the certificate authorities of a new cluster")
-	return atomicfile.SyncDir(filepath.Dir(f.Dir))
 }
 
 func loadKey(path string) (crypto.Signer, error) {
@@ -228,7 +199,10 @@ func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) (replaced bool, 
 		if !samePublicKey(certs[0].PublicKey, key.Public()) {
 			return bad(p.Key, fmt.Errorf("does not belong to the certificate %s", p.Cert))
 		}
-		if reason = renewReason(certs[0], ca, want, opts.Now()); reason == "" && opts.Force {
+		if reason = renewReason(certs[0], ca, want, opts.Now()); reason == "" && !slices.EqualFunc(certs[1:], ca.intermediates(), (*x509.Certificate).Equal) {
+			reason = "the certificate authorities above its own changed"
+		}
+		if reason == "" && opts.Force {
 			reason = "it was asked for"
 		}
 		if reason == "" {

@@ -89,3 +89,13 @@ func ReadCert(path string) (*x509.Certificate, error) {
 	}
 	return certs[0], nil
 }
+
+// WarnAt is from when on the life of the certificate is a matter of concern:
+// when half of the time has gone in which a leaf is renewed, or in the last
+// year of a CA, whose leafs would outlive it.
+func (u Use) WarnAt(cert *x509.Certificate) time.Time {
+	if u.CA {
+		return cert.NotAfter.Add(-LeafLife)
+	}
+	return cert.NotAfter.Add(-cert.NotAfter.Sub(RenewAt(cert)) / 2)
+}

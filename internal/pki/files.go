@@ -24,6 +24,13 @@ type Files struct {
 	// EtcdPeerCA signs the certificates between etcd members.
 	EtcdPeerCA Pair
 
+	// ServerCASigner and ClientCASigner hold the first certificate of
+	// ServerCA and ClientCA alone, for signers that take no bundle.
+	ServerCASigner, ClientCASigner string
+	// FormerCAs has the hashes of the server CAs that were replaced, one a
+	// line; see HashBundle.
+	FormerCAs string
+
 	// ServiceAccountKey is the private key that signs service-account
 	// tokens; its public half is read from the same file.
 	ServiceAccountKey string
@@ -79,6 +86,9 @@ func FilesIn(dir string) *Files {
 		RequestHeaderCA:        pair("request-header-ca"),
 		EtcdServerCA:           pair("etcd/server-ca"),
 		EtcdPeerCA:             pair("etcd/peer-ca"),
+		ServerCASigner:         filepath.Join(dir, "server-ca.nochain.crt"),
+		ClientCASigner:         filepath.Join(dir, "client-ca.nochain.crt"),
+		FormerCAs:              filepath.Join(dir, "server-ca.former"),
 		ServiceAccountKey:      filepath.Join(dir, "service.key"),
 		ServingAPIServer:       pair("serving-kube-apiserver"),
 		Admin:                  pair("client-admin"),

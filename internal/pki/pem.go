@@ -23,7 +23,9 @@ const (
 	blockCSR  = "CERTIFICATE REQUEST"
 	blockEC   = "EC PRIVATE KEY"
 	blockRSA  = "RSA PRIVATE KEY"
-	blockPKCS = "PRIVATE KEY"
+	// blockECParams names the curve of the key after it, which does so too.
+	blockECParams = "EC PARAMETERS"
+	blockPKCS     = "PRIVATE KEY"
 )
 
 // minRSABits is the shortest RSA key that a signing request may carry.
@@ -57,9 +59,21 @@ func ParseCerts(bundle []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
+// encode returns certificates as a PEM bundle.
+func encode(certs ...*x509.Certificate) []byte {
+	var out []byte
+	for _, c := range certs {
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: blockCert, Bytes: c.Raw})...)
+	}
+	return out
+}
+
 // ParseKey returns the private key in PEM data: EC, RSA or PKCS #8.
 func ParseKey(data []byte) (crypto.Signer, error) {
-	b, _ := pem.Decode(data)
+	b, rest := pem.Decode(data)
+	if b != nil && b.Type == blockECParams { // openssl writes them first
+		b, _ = pem.Decode(rest)
+	}
 	if b == nil {
 		return nil, errors.New("contains no PEM private key")
 	}
@@ -87,11 +101,24 @@ func NewKey() (crypto.Signer, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, nil, err
+	data, err := encodeKey(key)
+	return key, data, err
+}
+
+// encodeKey returns a private key in PEM.
+func encodeKey(key crypto.Signer) ([]byte, error) {
+	if ec, ok := key.(*ecdsa.PrivateKey); ok {
+		der, err := x509.MarshalECPrivateKey(ec)
+		if err != nil {
+			return nil, err
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: blockEC, Bytes: der}), nil
 	}
-	return key, pem.EncodeToMemory(&pem.Block{Type: blockEC, Bytes: der}), nil
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: blockPKCS, Bytes: der}), nil
 }
 
 // EnsureKey returns the private key at path and makes it first if there is no

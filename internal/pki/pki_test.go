@@ -365,12 +365,15 @@ func TestHashBundle(t *testing.T) {
 		t.Errorf("one certificate: %s, %v; want the hash of the PEM bytes", got, err)
 	}
 	for _, b := range [][]byte{cat(inter, root), cat(root, inter)} {
-		if err := VerifyBundle(b, hexSHA256(block.Bytes)); err != nil {
-			t.Errorf("chain: %v; want the hash of the DER root", err)
+		if got, err := HashBundle(b); err != nil || got != hexSHA256(block.Bytes) {
+			t.Errorf("chain: %s, %v; want the hash of the DER root", got, err)
+		}
+		if got, err := Pinned(append(b, evil...), hexSHA256(block.Bytes)); err != nil || len(got) != len(inter)+len(root) || bytes.Contains(got, evil) {
+			t.Errorf("pinned %s, %v; want the chain alone", got, err)
 		}
 	}
 	var mismatch *HashMismatchError
-	if err := VerifyBundle(evil, hexSHA256(root)); !errors.As(err, &mismatch) || mismatch.Got != hexSHA256(evil) {
+	if _, err := Pinned(evil, hexSHA256(root)); !errors.As(err, &mismatch) || mismatch.Got != hexSHA256(evil) {
 		t.Errorf("another CA: %v", err)
 	}
 	// A right root must not carry a foreign CA into the trust store.

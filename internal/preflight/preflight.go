@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -55,7 +57,7 @@ func (p Port) check() error {
 }
 
 // FreeSpace returns a problem when the file system of dir, or of its nearest
-// existing parent, has less than need bytes left.
+// existing parent, has less than need bytes left or cannot be written to.
 func FreeSpace(dir string, need uint64) error {
 	at := dir
 	for {
@@ -76,8 +78,28 @@ func FreeSpace(dir string, need uint64) error {
 				Fix:  "free some disk space or choose another file system with --data-dir",
 			}
 		}
+		if err := writable(at); err != nil {
+			return &problem.Precondition{
+				What: "directory " + dir, Err: err,
+				Fix: "look into dmesg, check the disk, and mount it for writing again",
+			}
+		}
 		return nil
 	}
+}
+
+// writable tries it with a file that has no name: after an error of the disk
+// the options of the mount may still say that it is. What else goes wrong is
+// not about the disk, or the file system has no such files.
+func writable(dir string) error {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EIO) {
+		return err
+	}
+	return nil
 }
 
 // Root returns a problem unless the process runs as root.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -44,5 +46,18 @@ func TestFreeSpaceOfADirectoryYetToBeMade(t *testing.T) {
 	var p *problem.Precondition
 	if err := FreeSpace(dir, 1<<62); !errors.As(err, &p) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("FreeSpace(4 EiB) = %v, want a precondition that names the directory", err)
+	}
+}
+
+func TestReadOnlyFileSystemIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, "size=1m"); err != nil {
+		t.Skipf("needs to mount: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	err := FreeSpace(dir, 1)
+	var p *problem.Precondition
+	if !errors.As(err, &p) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("got %v, want a precondition that names the directory", err)
 	}
 }

@@ -6,11 +6,14 @@
 // A Pool remembers the values that it has seen last, in a fixed number of
 // places, so that it does not grow: a value that comes often finds itself
 // there, and one that comes in all caches at about the same time, as names and
-// UIDs do, too.
+// UIDs do, too. Schemas of definitions are shared as a whole and not kept: the
+// pool knows them as long as a cache has them.
 //
 // Invariants: only what nobody changes is shared: strings, small maps of
-// strings, and the bytes of managed fields. Whoever has an object from a cache
-// must not change it and copies it first, which all of Kubernetes depends on.
+// strings, short slices, the bytes of managed fields, schemas, and of what
+// informers keep the whole object. Whoever has an object from a cache must not
+// change it and copies it first, which all of Kubernetes depends on. A shared
+// slice has no room behind its end, so that who appends to one gets another.
 // An object equals itself before and after. It is looked at before a cache has
 // it, never after, and what others might have already is not written to.
 //

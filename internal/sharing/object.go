@@ -1,8 +1,10 @@
 package sharing
 
 import (
+	"hash/maphash"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -14,19 +16,49 @@ type walker func(p *Pool, v reflect.Value)
 // Object shares the strings of a typed object, a pointer to a struct. Nobody
 // else may have the object yet. Objects without a type are left as they are.
 func (p *Pool) Object(obj any) {
-	if v := reflect.ValueOf(obj); v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct {
-		p.walk(v.Elem())
+	if isStruct(obj) {
+		p.walk(reflect.ValueOf(obj).Elem())
 	}
 }
 
-// Transform is Object for informers whose users do not ask who manages which
-// field.
+// isStruct tells whether a value is a pointer to a struct.
+func isStruct(obj any) bool {
+	v := reflect.ValueOf(obj)
+	return v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct
+}
+
+// Transform is for informers whose users do not ask who manages which field.
+// What several of them keep of one version of an object becomes one object.
 func (p *Pool) Transform(obj any) (any, error) {
-	if accessor, err := meta.Accessor(obj); err == nil && accessor.GetManagedFields() != nil {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return obj, nil
+	}
+	if accessor.GetManagedFields() != nil {
 		accessor.SetManagedFields(nil)
 	}
+	if _, secret := obj.(*corev1.Secret); secret || accessor.GetUID() == "" || !isStruct(obj) {
+		p.Object(obj)
+		return obj, nil
+	}
+	at := maphash.String(p.seed, string(accessor.GetUID())) + maphash.String(p.seed, accessor.GetResourceVersion())
+	place := &p.objects[at%objectPlaces]
+	// They may differ in more than the version: spaces have their own names
+	// for the same object, and some informers keep a part.
+	if has := place.Load(); has != nil && reflect.DeepEqual(*has, obj) {
+		return *has, nil
+	}
 	p.Object(obj)
+	place.Store(&obj)
 	return obj, nil
+}
+
+// Forget lets go of the objects that Transform has seen, which may be old
+// versions by now.
+func (p *Pool) Forget() {
+	for i := range p.objects {
+		p.objects[i].Store(nil)
+	}
 }
 
 func (p *Pool) walk(v reflect.Value) {
@@ -50,6 +82,9 @@ func makeWalker(t reflect.Type, above map[reflect.Type]bool) walker {
 	if t == reflect.TypeFor[*metav1.FieldsV1]() {
 		return walkFields
 	}
+	if w := walkerOfSchema(t); w != nil {
+		return w
+	}
 	if above[t] {
 		return (*Pool).walk
 	}
@@ -70,11 +105,7 @@ func makeWalker(t reflect.Type, above map[reflect.Type]bool) walker {
 		}
 	case reflect.Slice:
 		if elem := makeWalker(t.Elem(), above); elem != nil {
-			return func(p *Pool, v reflect.Value) {
-				for i := range v.Len() {
-					elem(p, v.Index(i))
-				}
-			}
+			return makeSliceWalker(t, elem)
 		}
 	case reflect.Map:
 		if t.ConvertibleTo(reflect.TypeFor[map[string]string]()) {

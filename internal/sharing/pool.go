@@ -15,6 +15,8 @@ const (
 	longPlaces, longLength   = 1 << 8, 8 << 10
 	fieldsPlaces             = 1 << 9
 	mapPlaces, mapEntries    = 1 << 10, 8
+	objectPlaces             = 1 << 11
+	slicePlaces, sliceLength = 1 << 9, 512
 )
 
 // Pool remembers values. It is safe for concurrent use.
@@ -24,6 +26,9 @@ type Pool struct {
 	long    [longPlaces]atomic.Pointer[string]
 	fields  [fieldsPlaces]atomic.Pointer[metav1.FieldsV1]
 	maps    [mapPlaces]atomic.Pointer[map[string]string]
+	objects [objectPlaces]atomic.Pointer[any]
+	slices  [slicePlaces]atomic.Pointer[any]
+	schemas schemas
 	walkers sync.Map // of walker, by reflect.Type
 }
 
@@ -52,14 +57,7 @@ func (p *Pool) known(s string) (string, bool) {
 // knownMap returns a map that says the same. It is the pool's if that had one,
 // else a new one that the pool has from now on, unless it is too large.
 func (p *Pool) knownMap(m map[string]string) map[string]string {
-	var at uint64
-	size := 0
-	for key, value := range m {
-		// The sum does not depend on the order.
-		at += maphash.String(p.seed, key)*31 ^ maphash.String(p.seed, value)
-		size += len(key) + len(value)
-	}
-	place := &p.maps[at%mapPlaces]
+	place, size := p.placeOf(m)
 	if has := place.Load(); has != nil && maps.Equal(*has, m) {
 		return *has
 	}
@@ -72,6 +70,17 @@ func (p *Pool) knownMap(m map[string]string) map[string]string {
 		place.Store(&out)
 	}
 	return out
+}
+
+// placeOf is where a map is, if the pool has it, and the length of what it says.
+func (p *Pool) placeOf(m map[string]string) (place *atomic.Pointer[map[string]string], size int) {
+	var at uint64
+	for key, value := range m {
+		// The sum does not depend on the order.
+		at += maphash.String(p.seed, key)*31 ^ maphash.String(p.seed, value)
+		size += len(key) + len(value)
+	}
+	return &p.maps[at%mapPlaces], size
 }
 
 // knownFields is known for managed fields.

@@ -3,6 +3,7 @@ package sharing
 import (
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -234,5 +235,120 @@ func BenchmarkObject(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Object(cm)
+	}
+}
+
+func TestInformersShareWholeObjects(t *testing.T) {
+	p := New()
+	keep := func(example kruntime.Object) any {
+		got, err := p.Transform(fresh(example))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	versioned := func(version string) *corev1.ConfigMap {
+		cm := configMap()
+		cm.ResourceVersion = version
+		return cm
+	}
+	first := keep(versioned("1"))
+	if keep(versioned("1")) != first {
+		t.Error("two copies of one version")
+	}
+	if second := keep(versioned("2")); second == first || second.(*corev1.ConfigMap).ResourceVersion != "2" {
+		t.Errorf("another version became %v", second)
+	}
+	// One version can have several forms.
+	native := versioned("1")
+	native.Namespace = "default"
+	if got := keep(native); got == first || got.(*corev1.ConfigMap).Namespace != "default" {
+		t.Errorf("the object of a space in its own words became %v", got)
+	}
+	partial := &metav1.PartialObjectMetadata{ObjectMeta: versioned("1").ObjectMeta}
+	if got := keep(partial); reflect.TypeOf(got) != reflect.TypeOf(partial) {
+		t.Errorf("what was asked for as %T became %T", partial, got)
+	}
+	nameless := &corev1.Event{Reason: "R"}
+	if keep(nameless) == keep(nameless) {
+		t.Error("objects that nobody stored are one")
+	}
+	secret := &corev1.Secret{ObjectMeta: objectMeta()}
+	if keep(secret) == keep(secret) {
+		t.Error("the pool remembers secrets")
+	}
+	p.Forget()
+	for i := range p.objects {
+		if p.objects[i].Load() != nil {
+			t.Fatal("it remembers objects that it was to forget")
+		}
+	}
+}
+
+func TestShortSlicesAreShared(t *testing.T) {
+	p := New()
+	role := func(verbs ...string) *rbacv1.ClusterRole {
+		r := fresh(&rbacv1.ClusterRole{ObjectMeta: objectMeta(), Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Verbs: verbs}}}).(*rbacv1.ClusterRole)
+		r.Rules = append(make([]rbacv1.PolicyRule, 0, 4), r.Rules...) // with room, as decoders make them
+		p.Object(r)
+		return r
+	}
+	a, b, other := role("get", "list"), role("get", "list"), role("get", "watch")
+	if &a.Rules[0] != &b.Rules[0] {
+		t.Error("rules: two copies")
+	}
+	if &a.ManagedFields[0] != &other.ManagedFields[0] {
+		t.Error("managed fields: two copies")
+	}
+	if !slices.Equal(other.Rules[0].Verbs, []string{"get", "watch"}) {
+		t.Errorf("another became %v", other.Rules)
+	}
+	// Who adds to one does not write into the memory of others.
+	_ = append(a.Rules, rbacv1.PolicyRule{Verbs: []string{"patch"}})
+	if whole := b.Rules[:cap(b.Rules)]; len(whole) != 1 {
+		t.Errorf("there is room behind a shared slice: %v", whole)
+	}
+}
+
+func TestBytesAndLongSlicesAreNotShared(t *testing.T) {
+	p := New()
+	pod := func() *corev1.Pod {
+		x := fresh(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "d"}}}}).(*corev1.Pod)
+		p.Object(x)
+		return x
+	}
+	if a, b := pod(), pod(); &a.Spec.Containers[0] == &b.Spec.Containers[0] {
+		t.Error("containers are compared")
+	}
+	s := &corev1.Secret{Data: map[string][]byte{"k": []byte("secret")}}
+	p.Object(s)
+	for i := range p.slices {
+		if p.slices[i].Load() != nil {
+			t.Error("the data of a secret is in the pool")
+		}
+	}
+}
+
+func BenchmarkTransform(b *testing.B) {
+	pod := &corev1.Pod{ObjectMeta: objectMeta(), Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{"a": "b"},
+		Containers:   []corev1.Container{{Name: "c", Image: "image", Args: []string{"x", "x"}, Env: make([]corev1.EnvVar, 10), VolumeMounts: make([]corev1.VolumeMount, 3)}},
+		Volumes:      make([]corev1.Volume, 3), Tolerations: make([]corev1.Toleration, 3),
+	}}
+	for name, example := range map[string]kruntime.Object{"configmap": configMap(), "pod": pod} {
+		b.Run(name, func(b *testing.B) {
+			p := New()
+			obj := fresh(example)
+			if _, err := p.Transform(obj); err != nil {
+				b.Fatal(err)
+			}
+			again := fresh(example)
+			b.ReportAllocs()
+			for b.Loop() {
+				if got, _ := p.Transform(again); got != any(obj) {
+					b.Fatal("not shared")
+				}
+			}
+		})
 	}
 }

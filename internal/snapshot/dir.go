@@ -3,6 +3,7 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,9 +29,15 @@ const (
 // Dir is a directory of snapshots.
 type Dir string
 
-// Entry is one snapshot in a directory.
+// Local is the location of snapshots in a directory.
+const Local = "local"
+
+// Entry is one snapshot in a directory or elsewhere.
 type Entry struct {
 	Name string `json:"name"`
+	// Location is Local or the URL of where it is.
+	Location string `json:"location"`
+	// Path is that of the file, or its URL.
 	Path string `json:"path"`
 	// Size is that of the file.
 	Size int64 `json:"size"`
@@ -185,11 +192,18 @@ func (d Dir) List() ([]Entry, error) {
 	}
 	var out []Entry
 	for _, f := range files {
-		if f.Type().IsRegular() && isSnapshot(f.Name()) {
+		if f.Type().IsRegular() && IsSnapshot(f.Name()) {
 			out = append(out, *d.entry(f.Name()))
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Entry) int {
+	Sort(out)
+	return out, nil
+}
+
+// Sort sorts snapshots from the oldest to the newest. Those that cannot be
+// read come first.
+func Sort(list []Entry) {
+	slices.SortStableFunc(list, func(a, b Entry) int {
 		at := func(e Entry) time.Time {
 			if e.Manifest == nil {
 				return time.Time{}
@@ -201,15 +215,15 @@ func (d Dir) List() ([]Entry, error) {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	return out, nil
 }
 
-func isSnapshot(name string) bool {
+// IsSnapshot reports whether a file of this name is taken for a snapshot.
+func IsSnapshot(name string) bool {
 	return ValidName(name) && (strings.HasSuffix(name, suffixPlain) || strings.HasSuffix(name, suffixCompressed))
 }
 
 func (d Dir) entry(name string) *Entry {
-	e := &Entry{Name: name, Path: filepath.Join(string(d), name)}
+	e := &Entry{Name: name, Location: Local, Path: filepath.Join(string(d), name)}
 	f, err := os.Open(e.Path)
 	if err != nil {
 		e.Err = err
@@ -228,7 +242,7 @@ func (d Dir) Delete(name string) error {
 	bad := func(err error) error {
 		return &problem.Input{Source: "snapshot", Value: name, Err: err, Want: `a name that "a4s etcd-snapshot list" prints`}
 	}
-	if !isSnapshot(name) {
+	if !IsSnapshot(name) {
 		return bad(nil)
 	}
 	unlock, err := d.lock()
@@ -268,9 +282,7 @@ func (d Dir) Prune(prefix string, keep int) ([]string, error) {
 	}
 	var ours []string
 	for _, e := range all {
-		rest, ok := strings.CutPrefix(e.Name, prefix)
-		number, _, _ := strings.Cut(rest, ".")
-		if _, err := strconv.ParseUint(number, 10, 64); ok && err == nil && e.Err == nil {
+		if _, ok := Number(e.Name, prefix); ok && e.Err == nil {
 			ours = append(ours, e.Name)
 		}
 	}
@@ -284,6 +296,54 @@ func (d Dir) Prune(prefix string, keep int) ([]string, error) {
 		}
 	}
 	return ours, d.sync()
+}
+
+// Number returns the number behind the prefix in the name of a snapshot, which
+// grows with time, and whether the name is of that form.
+func Number(name, prefix string) (uint64, bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	number, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.ParseUint(number, 10, 64)
+	return n, ok && err == nil && IsSnapshot(name)
+}
+
+// Fetch makes a file of this name out of what fetch writes, checks it whole
+// and returns its path. The file is gone after release; until then no other
+// process changes the directory.
+func (d Dir) Fetch(name string, fetch func(io.Writer) error) (path string, release func() error, err error) {
+	unlock, err := d.lock()
+	if err != nil {
+		return "", nil, err
+	}
+	d.tidy()
+	work, err := os.MkdirTemp(string(d), workPrefix)
+	if err != nil {
+		unlock()
+		return "", nil, d.unusable(err)
+	}
+	release = func() error {
+		defer unlock()
+		return os.RemoveAll(work)
+	}
+	path = filepath.Join(work, name)
+	if err := fetchFile(path, fetch); err != nil {
+		if errors.Is(err, syscall.ENOSPC) {
+			err = d.unusable(err)
+		}
+		return "", nil, errors.Join(err, release())
+	}
+	if err := Verify(path); err != nil {
+		return "", nil, errors.Join(err, release())
+	}
+	return path, release, nil
+}
+
+func fetchFile(path string, fetch func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fetch(f), f.Close())
 }
 
 // Find returns the path of a snapshot given by its name or its path.

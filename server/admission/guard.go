@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	core "k8s.io/kubernetes/pkg/apis/core"
 	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/servicelb"
 )
 
 // PodSecurity is the annotation of a Tenant by which administrators choose
@@ -40,6 +42,8 @@ type guard struct {
 	evaluator policy.Evaluator
 	ranges    []netip.Prefix
 	pods      cache.Indexer // set before the API server serves
+	services  corelisters.ServiceLister
+	balancers *servicelb.Rules // nil if nodes' addresses are not given to Services
 }
 
 func newGuard(tenants Tenants, ranges []netip.Prefix) (*guard, error) {
@@ -92,11 +96,16 @@ func (g *guard) check(ctx context.Context, tenant string, attr admission.Attribu
 			return g.checkPod(ctx, tenant, object)
 		}
 	case *core.PersistentVolume:
-		return g.checkVolume(ctx, tenant, object)
+		old, _ := attr.GetOldObject().(*core.PersistentVolume)
+		return g.checkVolume(ctx, tenant, byTenant, object, old)
 	case *core.Service:
 		//lint:ignore SA1019 it is deprecated just for what is refused here
 		if byTenant && len(object.Spec.ExternalIPs) > 0 {
 			return errors.New("spec.externalIPs would catch the traffic of other tenants to these addresses; use a Service of type LoadBalancer or NodePort")
+		}
+		if sub == "" {
+			old, _ := attr.GetOldObject().(*core.Service)
+			return g.checkBalancer(ctx, tenant, byTenant, object, old)
 		}
 	case *core.Endpoints:
 		if byTenant {
@@ -152,19 +161,6 @@ func (g *guard) checkPod(ctx context.Context, tenant string, pod *core.Pod) erro
 		return nil
 	}
 	return fmt.Errorf("the pods of tenants share their nodes with others, and this one violates PodSecurity %q: %s", level, result.ForbiddenDetail())
-}
-
-// checkVolume: a volume that is a directory of a node is what a pod must not
-// mount either.
-func (g *guard) checkVolume(ctx context.Context, tenant string, volume *core.PersistentVolume) error {
-	if volume.Spec.HostPath == nil && volume.Spec.Local == nil {
-		return nil
-	}
-	level, err := g.level(ctx, tenant)
-	if err != nil || level == api.LevelPrivileged {
-		return err
-	}
-	return errors.New("hostPath and local volumes are directories of nodes, which tenants share; claim a volume of a StorageClass")
 }
 
 // checkAddress lets tenants send traffic to their own pods and out of the

@@ -22,6 +22,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/servicelb"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -50,6 +51,9 @@ type Options struct {
 	System *rest.Config
 	// Ranges are the addresses of pods and Services.
 	Ranges []netip.Prefix
+	// LoadBalancers are the ports that Services do not get at addresses of
+	// nodes; nil where they get no addresses.
+	LoadBalancers *servicelb.Rules
 	// Pool is where informers share what they keep with others.
 	Pool *sharing.Pool
 	Log  *logrus.Entry
@@ -74,6 +78,7 @@ func New(o Options) (*Admission, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.balancers = o.LoadBalancers
 	return &Admission{opts: o, kinds: kinds.New(), presence: newPresence(), guard: g}, nil
 }
 
@@ -89,6 +94,7 @@ func (a *Admission) Informers(loopback *rest.Config, authz authorizer.Authorizer
 	if a.guard.pods, err = indexPods(f); err != nil {
 		return nil, err
 	}
+	a.guard.services = f.Core().V1().Services().Lister()
 	return narrow(f, client, a.opts.Pool), nil
 }
 

@@ -1,15 +1,62 @@
 package admission
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	core "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/pod-security-admission/api"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/localstorage"
 )
+
+// checkVolume: a volume that is a directory of a node is what a pod must not
+// mount either, unless it was made for this purpose alone. old is nil for a new
+// volume.
+func (g *guard) checkVolume(ctx context.Context, tenant string, byTenant bool, volume, old *core.PersistentVolume) error {
+	if volume.Spec.HostPath == nil && volume.Spec.Local == nil {
+		return nil
+	}
+	switch {
+	case volume.Spec.Local != nil && old == nil && !byTenant && provisioned(volume):
+		return nil
+	case volume.Spec.Local != nil && old != nil && provisioned(old):
+		// Upstream lets nobody change what the volume is.
+		if byTenant {
+			return keepsState(volume, old)
+		}
+		return nil
+	}
+	level, err := g.level(ctx, tenant)
+	if err != nil || level == api.LevelPrivileged {
+		return err
+	}
+	return errors.New("hostPath and local volumes are directories of nodes, which tenants share; claim a volume of a StorageClass")
+}
+
+// provisioned tells a volume that the cluster made for a claim.
+func provisioned(volume *core.PersistentVolume) bool {
+	return volume.Annotations[localstorage.ProvisionedBy] == localstorage.Provisioner
+}
+
+// keepsState refuses what would let a volume go while its node has the
+// directory: nobody would remove it any more.
+func keepsState(volume, old *core.PersistentVolume) error {
+	for _, key := range []string{localstorage.ProvisionedBy, localstorage.State} {
+		if volume.Annotations[key] != old.Annotations[key] {
+			return fmt.Errorf("the annotation %s is the cluster's", key)
+		}
+	}
+	if slices.Contains(old.Finalizers, localstorage.Finalizer) && !slices.Contains(volume.Finalizers, localstorage.Finalizer) && volume.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimDelete {
+		return fmt.Errorf("the finalizer %s is the cluster's; it goes when the node has removed the directory", localstorage.Finalizer)
+	}
+	return nil
+}
 
 // checkBinding keeps the volumes of a tenant to his claims, whoever binds them.
 func checkBinding(attr admission.Attributes) error {

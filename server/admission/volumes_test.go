@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	core "k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/a4s-io/a4s/server/localstorage"
 )
 
 func TestBindings(t *testing.T) {
@@ -63,6 +65,60 @@ func TestClaimsComeBackAsTheyWere(t *testing.T) {
 			schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}, "", admission.Update, nil, false, nil))
 		if !equality.Semantic.DeepEqual(c.written.Spec, c.want.Spec) {
 			t.Errorf("%s: %+v, want %+v", name, c.written.Spec, c.want.Spec)
+		}
+	}
+}
+
+// TestVolumesOfNodes: only the cluster makes volumes of directories of nodes
+// for tenants, and only it lets them go.
+func TestVolumesOfNodes(t *testing.T) {
+	g, err := newGuard(annotated{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	volume := func(changes ...func(*core.PersistentVolume)) *core.PersistentVolume {
+		v := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-1.t1.tenant", Finalizers: []string{localstorage.Finalizer, "kubernetes.io/pv-protection"},
+			Annotations: map[string]string{localstorage.ProvisionedBy: localstorage.Provisioner, localstorage.State: localstorage.Made},
+		}}
+		v.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimDelete
+		v.Spec.Local = &core.LocalVolumeSource{Path: "/data/x"}
+		for _, f := range changes {
+			f(v)
+		}
+		return v
+	}
+	set := func(key, value string) func(*core.PersistentVolume) {
+		return func(v *core.PersistentVolume) { v.Annotations[key] = value }
+	}
+	foreign := set(localstorage.ProvisionedBy, "example.com/x")
+	free := func(v *core.PersistentVolume) { v.Finalizers = v.Finalizers[1:] }
+	retain := func(v *core.PersistentVolume) {
+		v.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimRetain
+	}
+	hostPath := func(v *core.PersistentVolume) {
+		v.Spec.Local, v.Spec.HostPath = nil, &core.HostPathVolumeSource{Path: "/"}
+	}
+	for name, c := range map[string]struct {
+		byTenant    bool
+		volume, old *core.PersistentVolume
+		refused     bool
+	}{
+		"made by the cluster":              {false, volume(), nil, false},
+		"made by the tenant":               {true, volume(), nil, true},
+		"of another provisioner":           {false, volume(foreign), nil, true},
+		"of the root of the node":          {false, volume(hostPath), nil, true},
+		"taken over by the tenant":         {true, volume(), volume(foreign), true},
+		"labelled by the tenant":           {true, volume(func(v *core.PersistentVolume) { v.Labels = map[string]string{"a": "b"} }), volume(), false},
+		"said to be removed by the tenant": {true, volume(set(localstorage.State, localstorage.Removed)), volume(), true},
+		"renounced by the tenant":          {true, volume(foreign), volume(), true},
+		"let go by the tenant":             {true, volume(free), volume(), true},
+		"kept by the tenant":               {true, volume(free, retain), volume(retain), false},
+		"said to be removed by the node":   {false, volume(set(localstorage.State, localstorage.Removed)), volume(), false},
+		"let go by the cluster":            {false, volume(free), volume(), false},
+	} {
+		if err := g.checkVolume(t.Context(), "t1", c.byTenant, c.volume, c.old); (err != nil) != c.refused {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
+	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
@@ -30,7 +32,13 @@ import (
 const Name = "kube-apiserver"
 
 // readyPoll is how often a starting server is asked whether it is ready.
-const readyPoll = 100 * time.Millisecond
+const readyPoll = 50 * time.Millisecond
+
+// slowHooks are those of upstream that wait a second before they make what every
+// new cluster has. Nothing else in the server needs them to be through.
+func slowHooks() []string {
+	return []string{rbacrest.PostStartHookName, schedulingrest.PostStartHookName}
+}
 
 // Files are the PEM files that the API server reads.
 type Files struct {
@@ -42,7 +50,7 @@ type Files struct {
 	ProxyClientCert, ProxyClientKey string
 	// ServiceAccountKey signs and verifies service-account tokens.
 	ServiceAccountKey string
-	// EncryptionConfig is set when Secrets are encrypted at rest.
+	// EncryptionConfig says how Secrets are stored; "" is in plain text.
 	EncryptionConfig string
 	// AuditPolicy is set when AuditLog is.
 	AuditPolicy, AuditLog string
@@ -66,7 +74,8 @@ type Options struct {
 	Log  *logrus.Entry
 }
 
-// New returns the supervised API server. It is ready when /readyz says so.
+// New returns the supervised API server. It is ready when /readyz says that
+// everything is but, perhaps, the hooks that Hooks waits for.
 func New(o Options) component.Component {
 	return component.Component{
 		Name: Name,
@@ -103,6 +112,7 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if err != nil {
 		return err
 	}
+	readKeysOften()
 	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return fmt.Errorf("setting feature gates: %w", err)
 	}
@@ -131,19 +141,48 @@ func signalReady(ctx context.Context, server *aggregatorapiserver.APIAggregator,
 	if err != nil {
 		return
 	}
+	var without []string
+	for _, hook := range slowHooks() {
+		without = append(without, "poststarthook/"+hook)
+	}
+	if awaitReady(ctx, client, without...) == nil {
+		ready()
+	}
+}
+
+// HooksName is the name of the component that Hooks returns.
+const HooksName = "kube-apiserver-hooks"
+
+// Hooks returns a component that is ready when /readyz says that everything is,
+// the default roles and priority classes included.
+func Hooks(client kubernetes.Interface) component.Component {
+	return component.Component{Name: HooksName, Run: func(ctx context.Context, ready func()) error {
+		if awaitReady(ctx, client) == nil {
+			ready()
+		}
+		<-ctx.Done()
+		return nil
+	}}
+}
+
+func awaitReady(ctx context.Context, client kubernetes.Interface, without ...string) error {
+	request := func() error {
+		r := client.Discovery().RESTClient().Get().AbsPath("/readyz")
+		for _, check := range without {
+			r = r.Param("exclude", check)
+		}
+		return r.Do(ctx).Error()
+	}
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
-	for {
-		if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err == nil {
-			ready()
-			return
-		}
+	for request() != nil {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // flags are a4s' settings by upstream's flag names.
@@ -171,8 +210,9 @@ func (o Options) flags() map[string]string {
 		"kubelet-client-key":            f.KubeletKey,
 		"kubelet-certificate-authority": f.KubeletCA,
 		// A node's name need not resolve on the server.
-		"kubelet-preferred-address-types":    "InternalIP,ExternalIP,Hostname",
-		"profiling":                          "false",
+		"kubelet-preferred-address-types": "InternalIP,ExternalIP,Hostname",
+		// Behind authorization as everything, for administrators of the cluster only.
+		"profiling":                          "true",
 		"proxy-client-cert-file":             f.ProxyClientCert,
 		"proxy-client-key-file":              f.ProxyClientKey,
 		"requestheader-allowed-names":        ProxyClientName,

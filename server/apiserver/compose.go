@@ -25,9 +25,9 @@ import (
 // as kube-apiserver does, with the seams in place before each part is made.
 func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.APIAggregator, error) {
 	rbac := seams.withoutRBAC(opts)
-	generic, informers, storageFactory, err := controlplaneapiserver.BuildGenericConfig(
+	generic, all, storageFactory, err := controlplaneapiserver.BuildGenericConfig(
 		opts.CompletedOptions,
-		[]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
+		append([]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme}, seams.Schemes...),
 		controlplane.DefaultAPIResourceConfigSource(),
 		seams.definitions(generatedopenapi.GetOpenAPIDefinitions),
 	)
@@ -38,10 +38,11 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 		// The default roles are wanted although upstream does not judge by them.
 		generic.DisabledPostStartHooks.Delete(rbacrest.PostStartHookName)
 	}
-	if err := seams.applyGeneric(generic, informers, rbac); err != nil {
+	if err := seams.applyGeneric(generic, all, rbac); err != nil {
 		return nil, err
 	}
-	if informers, err = seams.applyAdmission(opts, generic, informers); err != nil {
+	informers, err := seams.applyAdmission(opts, generic, all)
+	if err != nil {
 		return nil, err
 	}
 	kube, serviceResolver, admission, err := app.CreateKubeAPIServerConfig(opts, generic, informers, storageFactory)
@@ -80,9 +81,14 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	if err != nil {
 		return nil, fmt.Errorf("building the built-in APIs: %w", err)
 	}
+	if seams.Install != nil {
+		if err := seams.Install(kubeServer.GenericAPIServer, all); err != nil {
+			return nil, err
+		}
+	}
 	crdEnabled := crds.GenericConfig.MergedResourceConfig.ResourceEnabled(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
 	server, err := controlplaneapiserver.CreateAggregatorServer(aggregator.Complete(), kubeServer.GenericAPIServer,
-		crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdEnabled, priorities(legacyscheme.Scheme))
+		crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdEnabled, seams.priorities())
 	if err != nil {
 		return nil, fmt.Errorf("building the aggregator: %w", err)
 	}
@@ -95,10 +101,25 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 const (
 	firstWorkloadPriority = 17895 // below core (18000), above every generic group
 	defaultGroupPriority  = 15000
+	lastGroupPriority     = 100
 )
 
 func workloadGroups() []string {
 	return []string{"apps", "autoscaling", "batch", "networking.k8s.io", "policy", "storage.k8s.io", "scheduling.k8s.io", "node.k8s.io", "resource.k8s.io"}
+}
+
+// priorities are those of upstream's groups, and behind them of all others
+// those that are installed besides: what they call a pod is not the pod.
+func (s Seams) priorities() map[schema.GroupVersion]controlplaneapiserver.APIServicePriority {
+	out := priorities(legacyscheme.Scheme)
+	for _, scheme := range s.Schemes {
+		for _, gv := range scheme.PrioritizedVersionsAllGroups() {
+			if _, ok := out[gv]; !ok && gv.Version != runtime.APIVersionInternal {
+				out[gv] = controlplaneapiserver.APIServicePriority{Group: lastGroupPriority, Version: 100}
+			}
+		}
+	}
+	return out
 }
 
 // priorities gives every group version of the scheme its place in discovery.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -56,6 +57,10 @@ type Seams struct {
 	// Definitions are the OpenAPI models of what Groups adds. A type may be
 	// its own internal version.
 	Definitions common.GetOpenAPIDefinitions
+	// Install adds further groups to the built-in APIs, and Schemes have
+	// their types. The informers are the server's and not started yet.
+	Install func(*genericapiserver.GenericAPIServer, informers.SharedInformerFactory) error
+	Schemes []*runtime.Scheme
 }
 
 // Admission is the seam of the admission plugins; its methods are called in

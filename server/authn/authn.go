@@ -28,18 +28,22 @@ func Wrap(inner authenticator.Request, o Options) authenticator.Request {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", "authn")
 	}
-	return &tenanted{inner: inner, opts: o}
+	return &tenanted{inner: inner, opts: o, verified: newVerified()}
 }
 
 type tenanted struct {
-	inner authenticator.Request
-	opts  Options
+	inner    authenticator.Request
+	opts     Options
+	verified *verified
 }
 
 // AuthenticateRequest implements authenticator.Request.
 func (t *tenanted) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	if m := rememberedIn(req.Context()); m != nil && m.by == t && m.tls == req.TLS && m.taken.CompareAndSwap(false, true) {
 		return m.response, m.ok, m.err
+	}
+	if response := t.verified.user(req); response != nil {
+		return response, true, nil
 	}
 	// The authenticators take the token out of the request.
 	token := ""
@@ -57,6 +61,7 @@ func (t *tenanted) AuthenticateRequest(req *http.Request) (*authenticator.Respon
 	}
 	out := *response
 	out.User = who
+	t.verified.remember(req, &out)
 	return &out, true, nil
 }
 

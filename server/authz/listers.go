@@ -7,6 +7,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/informers"
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
@@ -59,6 +60,22 @@ func NewListers(f informers.SharedInformerFactory) (*Listers, error) {
 			bindingOfGroups("system:public-info-viewer", user.AllAuthenticated, user.AllUnauthenticated),
 		},
 	}, nil
+}
+
+// Has tells whether ClusterRoles and ClusterRoleBindings of these names are
+// among the listers.
+func (l *Listers) Has(roles, bindings sets.Set[string]) bool {
+	for name := range roles {
+		if _, err := l.clusterRoles.Get(name); err != nil {
+			return false
+		}
+	}
+	for name := range bindings {
+		if _, ok, err := l.clusterRoleBindings.GetByKey(name); err != nil || !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // bindingOfGroups binds groups to the ClusterRole of the same name, as upstream

@@ -22,7 +22,7 @@ const Name = "kube-controller-manager"
 
 // readyPoll is how often the API and the effect of the controllers are looked
 // for.
-const readyPoll = 250 * time.Millisecond
+const readyPoll = 100 * time.Millisecond
 
 // Options configures the controller manager.
 type Options struct {
@@ -30,16 +30,27 @@ type Options struct {
 	Kubeconfig  string
 	ClusterCIDR string
 	ServiceCIDR string
+	// VolumePluginDir is where FlexVolume drivers that attach are looked for;
+	// it is made. Empty means upstream's, below /usr.
+	VolumePluginDir string
 	// ServiceAccountKey signs service-account tokens.
 	ServiceAccountKey string
 	// RootCA is handed to every pod to verify the API with.
 	RootCA string
 	// ClientCACert and ClientCAKey sign client certificate requests,
-	// ServerCACert and ServerCAKey those of kubelets for serving.
+	// ServerCACert and ServerCAKey those of kubelets for serving. Upstream
+	// wants one certificate in a file.
 	ClientCACert, ClientCAKey string
 	ServerCACert, ServerCAKey string
 	// Args are user overrides from --kube-controller-manager-arg.
 	Args []string
+	// Await blocks until this server leads the others, after the controllers
+	// are made and before they run; nil is for a server without others. What
+	// it returns ends with the lead.
+	Await func(context.Context) (context.Context, context.CancelFunc, error)
+	// Built is called when all controllers are made: from then on a kubelet of
+	// this process can start. See running. It may be nil.
+	Built func()
 	// Pool is where the informers of the controllers share what they keep
 	// with others. Without one everything is as upstream has it.
 	Pool *sharing.Pool
@@ -93,6 +104,9 @@ func (o Options) flags() map[string]string {
 		"service-cluster-ip-range":         o.ServiceCIDR,
 		"use-service-account-credentials":  "true",
 	}
+	if o.VolumePluginDir != "" {
+		m["flex-volume-plugin-dir"] = o.VolumePluginDir
+	}
 	for _, signer := range []string{"kube-apiserver-client", "kubelet-client", "legacy-unknown"} {
 		m["cluster-signing-"+signer+"-cert-file"] = o.ClientCACert
 		m["cluster-signing-"+signer+"-key-file"] = o.ClientCAKey
@@ -117,11 +131,6 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("building the configuration: %w", err)
 	}
-	// Upstream gives the API ten seconds and then fails in a way that leaves
-	// its informer name taken, so that no later run in this process succeeds.
-	if err := poll(ctx, func() error { return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() }); err != nil {
-		return nil // ctx ended
-	}
 	built := newRunning()
 	c.Kubeconfig.Wrap(built.Wrap)
 	go func() {
@@ -129,6 +138,9 @@ func run(ctx context.Context, o Options, ready func()) error {
 		case <-built.Done():
 		case <-ctx.Done():
 			return
+		}
+		if o.Built != nil {
+			o.Built()
 		}
 		if poll(ctx, func() error {
 			_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
@@ -139,9 +151,22 @@ func run(ctx context.Context, o Options, ready func()) error {
 	}()
 	complete := c.Complete()
 	if o.Pool == nil || byUpstream(complete) {
+		// Upstream gives the API ten seconds and then fails in a way that leaves
+		// its informer name taken, so that no later run in this process succeeds.
+		if err := poll(ctx, func() error { return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() }); err != nil {
+			return nil // ctx ended
+		}
+		if o.Await != nil {
+			led, cancel, err := o.Await(ctx)
+			if err != nil {
+				return nil // ctx ended
+			}
+			defer cancel()
+			ctx = led
+		}
 		return app.Run(ctx, complete)
 	}
-	m := &manager{config: complete, transform: o.Pool.Transform, built: built.tell}
+	m := &manager{config: complete, transform: o.Pool.Transform, built: built.tell, await: o.Await}
 	return m.run(ctx)
 }
 

@@ -1,7 +1,7 @@
 // Package controllers runs upstream's controller manager in this process.
 //
-// Invariants: leader election is off while there is one server, because
-// upstream ends its process when it loses a lease; the controllers of the
+// Invariants: upstream's leader election is off, because upstream ends its
+// process when it loses a lease, and server/election takes its place; the controllers of the
 // cluster use a service account each, as upstream's default roles expect; no
 // port is opened, the process' metrics are served by the API server.
 //

@@ -5,18 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	v1core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/keyutil"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
@@ -28,6 +33,10 @@ import (
 	tokens "k8s.io/kubernetes/pkg/serviceaccount"
 )
 
+// kindsPeriod is how often the controllers forget which kinds there are, and so
+// learn of new ones; upstream's.
+const kindsPeriod = 30 * time.Second
+
 // manager runs upstream's controllers as app.Run does without a port and
 // without an election, with informers of our own making.
 type manager struct {
@@ -38,6 +47,8 @@ type manager struct {
 	transform cache.TransformFunc
 	// built is called when all controllers are made and begin to run.
 	built func()
+	// await is Options.Await.
+	await func(context.Context) (context.Context, context.CancelFunc, error)
 }
 
 // byUpstream tells that the settings want what only app.Run has.
@@ -45,7 +56,7 @@ func byUpstream(c *config.CompletedConfig) bool {
 	return c.SecureServing != nil || c.ComponentConfig.Generic.LeaderElection.LeaderElect
 }
 
-func (m *manager) run(ctx context.Context) error {
+func (m *manager) run(ctx context.Context) (err error) {
 	m.root = clientbuilder.SimpleControllerClientBuilder{ClientConfig: m.config.Kubeconfig}
 	m.config.EventBroadcaster.StartStructuredLogging(0)
 	m.config.EventBroadcaster.StartRecordingToSink(&v1core.EventSinkImpl{Interface: m.config.Client.CoreV1().Events("")})
@@ -61,6 +72,21 @@ func (m *manager) run(ctx context.Context) error {
 		return err
 	}
 	m.built()
+	if m.await != nil {
+		// They are made before, because that has to happen before a kubelet of
+		// this process starts; see running.
+		led, cancel, err := m.await(ctx)
+		if err != nil {
+			return nil // ctx ended
+		}
+		defer cancel()
+		defer func(outer context.Context) {
+			if err == nil && outer.Err() == nil {
+				err = context.Cause(led)
+			}
+		}(ctx)
+		ctx = led
+	}
 	cc.InformerFactory.Start(ctx.Done())
 	cc.ObjectOrMetadataInformerFactory.Start(ctx.Done())
 	close(cc.InformersStarted)
@@ -79,19 +105,23 @@ func (m *manager) clients() clientbuilder.ControllerClientBuilder {
 }
 
 // context is what upstream makes controllers with, and our informers in it.
+// Upstream's own maker of it waits until the API server is healthy, so for hooks
+// that the controllers do not need.
 func (m *manager) context(ctx context.Context) (app.ControllerContext, error) {
-	// The graph of dependencies is made by us: upstream's would be built on
-	// upstream's informers.
-	collects := &m.config.ComponentConfig.GarbageCollectorController.EnableGarbageCollector
-	collect := *collects
-	*collects = false
-	cc, err := app.CreateControllerContext(ctx, m.config, m.root, m.clients())
-	*collects = collect
-	if err != nil {
-		return cc, fmt.Errorf("preparing the controllers: %w", err)
+	cc := app.ControllerContext{
+		ClientBuilder:            m.clients(),
+		ComponentConfig:          m.config.ComponentConfig,
+		InformersStarted:         make(chan struct{}),
+		ResyncPeriod:             app.ResyncPeriod(m.config),
+		ControllerManagerMetrics: controllersmetrics.NewControllerManagerMetrics(Name),
 	}
-	cc.ComponentConfig = m.config.ComponentConfig
-	cc.InformerFactory.Shutdown() // it has not made an informer, and gives the name back
+	controllersmetrics.Register()
+	discovery, err := m.root.DiscoveryClient("controller-discovery")
+	if err != nil {
+		return cc, fmt.Errorf("making the discovery client of the controllers: %w", err)
+	}
+	cc.RESTMapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery))
+	go wait.UntilWithContext(ctx, func(context.Context) { cc.RESTMapper.Reset() }, kindsPeriod)
 	informerName, err := cache.NewInformerName(Name)
 	if err != nil {
 		return cc, fmt.Errorf("naming the informers of the controllers: %w", err)
@@ -111,14 +141,13 @@ func (m *manager) context(ctx context.Context) (app.ControllerContext, error) {
 	cc.InformerFactory = m.informers(client, cc, informerName)
 	cc.ObjectOrMetadataInformerFactory = informerfactory.NewInformerFactory(cc.InformerFactory,
 		metadatainformer.NewSharedInformerFactoryWithOptions(partial, cc.ResyncPeriod(), metadatainformer.WithTransform(m.transform)))
-	if !collect || !cc.IsControllerEnabled(app.NewControllerDescriptors()[names.GarbageCollectorController]) {
-		return cc, nil
+	if gc := cc.ComponentConfig.GarbageCollectorController; gc.EnableGarbageCollector && cc.IsControllerEnabled(app.NewControllerDescriptors()[names.GarbageCollectorController]) {
+		ignored := map[schema.GroupResource]struct{}{}
+		for _, r := range gc.GCIgnoredResources {
+			ignored[schema.GroupResource{Group: r.Group, Resource: r.Resource}] = struct{}{}
+		}
+		cc.GraphBuilder = garbagecollector.NewDependencyGraphBuilder(ctx, partial, cc.RESTMapper, ignored, cc.ObjectOrMetadataInformerFactory, cc.InformersStarted)
 	}
-	ignored := map[schema.GroupResource]struct{}{}
-	for _, r := range cc.ComponentConfig.GarbageCollectorController.GCIgnoredResources {
-		ignored[schema.GroupResource{Group: r.Group, Resource: r.Resource}] = struct{}{}
-	}
-	cc.GraphBuilder = garbagecollector.NewDependencyGraphBuilder(ctx, partial, cc.RESTMapper, ignored, cc.ObjectOrMetadataInformerFactory, cc.InformersStarted)
 	return cc, nil
 }
 

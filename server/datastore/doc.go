@@ -1,12 +1,16 @@
 // Package datastore is the interface between the control plane and whatever
-// keeps its objects. Embedded etcd is the first implementation; others join
-// by implementing Datastore.
+// keeps its objects: embedded etcd (embedded/etcd), a database behind kine
+// (embedded/kine), or an etcd that somebody else runs (External). It remembers
+// which one a server has, so that nobody loses sight of his objects by starting
+// it with another.
 //
 // Invariants: the control plane reaches its datastore only through Endpoint,
 // as an etcd client; a datastore is a critical component, the process ends
-// when it does; Check never changes what is on disk.
+// when it does; Check never changes what is on disk; two servers that do not
+// share their keys never work on the same datastore.
 //
-// Only server may import it. It imports no Kubernetes code.
+// Only server and the commands for snapshots may import it. It imports no
+// Kubernetes code.
 package datastore
 
 import (

@@ -5,18 +5,32 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/workload"
 	"github.com/a4s-io/a4s/manifests"
 )
 
-func TestCarriedManifestsRender(t *testing.T) {
-	objects, err := Render(manifests.FS, Values{ClusterDNS: "10.43.0.10"})
+// carried are the manifests that a4s carries.
+func carried(t *testing.T, disabled ...string) (wanted, gone []manifest) {
+	t.Helper()
+	o := Options{FS: manifests.FS, Values: Values{ClusterDNS: "10.43.0.10"}, Disabled: disabled, Dir: t.TempDir(), Log: logrus.NewEntry(logrus.StandardLogger())}
+	wanted, gone, err := o.carried()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return wanted, gone
+}
+
+func TestCarriedManifestsRender(t *testing.T) {
+	wanted, _ := carried(t)
+	var objects []object
+	for _, m := range wanted {
+		objects = append(objects, m.objects...)
 	}
 	found := map[string]bool{}
 	for _, u := range objects {
@@ -69,9 +83,22 @@ func TestBrokenManifestIsNamed(t *testing.T) {
 		"template": "kind: X\nname: {{ .NoSuchField }}\n",
 		"yaml":     "kind: [\n",
 	} {
-		_, err := Render(fstest.MapFS{"broken.yaml": {Data: []byte(text)}}, Values{})
+		_, _, err := Options{FS: fstest.MapFS{"broken.yaml": {Data: []byte(text)}}}.carried()
 		if err == nil || !strings.Contains(err.Error(), "broken.yaml") {
-			t.Errorf("%s: Render = %v, want an error that names the file", name, err)
+			t.Errorf("%s: %v, want an error that names the file", name, err)
 		}
+	}
+}
+
+// TestCarriedManifestsCanBeDisabled: the list of names in the help has every
+// carried manifest.
+func TestCarriedManifestsCanBeDisabled(t *testing.T) {
+	all, _ := carried(t)
+	wanted, gone := carried(t, config.Addons()...)
+	if len(wanted) > 0 || len(gone) != len(all) {
+		t.Errorf("with everything disabled %d manifests are left and %d of %d are not: is each in config.Addons?", len(wanted), len(gone), len(all))
+	}
+	if wanted, gone = carried(t, "dns"); len(gone) != 1 || gone[0].file != "dns.yaml" || len(wanted) != len(all)-1 {
+		t.Errorf("without dns, %+v are deleted", gone)
 	}
 }

@@ -1,8 +1,20 @@
-// Package encryption makes the configuration that encrypts Secrets at rest.
+// Package encryption encrypts Secrets at rest: it makes the configuration that
+// the API server reads again whenever it changes, and rewrites in the datastore
+// what stands there under another key.
 //
-// Invariants: a key is made once and never replaced here; turning encryption
-// off keeps the keys, so that what was written under them stays readable; the
+// With embedded etcd the configuration is in the datastore, sealed, and the
+// file of each server follows it; with other datastores the file is all there
+// is. Which of the two it is, only a ledger knows.
+//
+// Invariants: each change is one atomic write, compared with what was there,
+// so that whatever was interrupted goes on from there; the next one is made
+// when the API of every server works with the last; so a server can always read
+// what another one writes, and what the datastore has at one revision is enough
+// for the Secrets of that revision; a key leaves the configuration only when no
+// API server writes with it and no Secret needs it; the datastore has no key in
+// clear; a damaged file is replaced by nothing but what the datastore has; the
 // file has mode 0600.
 //
-// Only server may import it. It imports no Kubernetes server code.
+// Only server may import it. Of Kubernetes it imports the transformers that
+// the API server itself encrypts with, and nothing of k8s.io/kubernetes.
 package encryption

@@ -10,36 +10,33 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func TestNeverEncryptedNeedsNoFile(t *testing.T) {
+func TestWithoutEncryptionTheFileSaysSo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cred", "encryption.yaml")
-	if got, err := Ensure(path, false); got != "" || err != nil {
-		t.Errorf("Ensure(off) = %q, %v, want nothing", got, err)
+	if err := Ensure(path, false); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("a file was written although encryption is off")
+	data, err := os.ReadFile(path)
+	if err != nil || !bytes.Contains(data, []byte("identity")) || bytes.Contains(data, []byte("secretbox")) {
+		t.Errorf("the file is\n%s%v", data, err)
 	}
 }
 
-func TestKeySurvivesTurningOffAndOn(t *testing.T) {
+func TestAStartKeepsWhatIsOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cred", "encryption.yaml")
-	var on []byte
-	for _, step := range []bool{true, true, false, true} {
-		if got, err := Ensure(path, step); got != path || err != nil {
-			t.Fatalf("Ensure(%v) = %q, %v", step, got, err)
+	var first []byte
+	for _, flag := range []bool{true, true, false, true} {
+		if err := Ensure(path, flag); err != nil {
+			t.Fatalf("Ensure(%v) = %v", flag, err)
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		secretbox, identity := bytes.Index(data, []byte("secretbox")), bytes.Index(data, []byte("identity"))
-		if secretbox < 0 || identity < 0 || (secretbox < identity) != step {
-			t.Errorf("with encryption %v the providers stand as\n%s", step, data)
+		if first == nil {
+			first = data
 		}
-		if step {
-			if on != nil && !bytes.Equal(on, data) {
-				t.Error("the key changed")
-			}
-			on = data
+		if !bytes.Equal(first, data) || bytes.Index(data, []byte("secretbox")) > bytes.Index(data, []byte("identity")) {
+			t.Errorf("with the flag %v the file became\n%s", flag, data)
 		}
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -48,15 +45,17 @@ func TestKeySurvivesTurningOffAndOn(t *testing.T) {
 }
 
 func TestDamagedFileIsNotReplaced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "encryption.yaml")
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var p *problem.Precondition
-	if _, err := Ensure(path, true); !errors.As(err, &p) || p.What != path {
-		t.Errorf("Ensure = %v, want a precondition on the file", err)
-	}
-	if data, _ := os.ReadFile(path); string(data) != "{" {
-		t.Errorf("the damaged file was changed to %q", data)
+	for _, text := range []string{"{", "resources: []", "resources: [{providers: [{secretbox: {keys: [{name: key1, secret: c2hvcnQ=}]}}]}]"} {
+		path := filepath.Join(t.TempDir(), "encryption.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var p *problem.Precondition
+		if err := Ensure(path, true); !errors.As(err, &p) || p.What != path {
+			t.Errorf("Ensure = %v, want a precondition on the file", err)
+		}
+		if data, _ := os.ReadFile(path); string(data) != text {
+			t.Errorf("the damaged file was changed to %q", data)
+		}
 	}
 }

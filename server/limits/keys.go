@@ -33,9 +33,11 @@ type keys struct {
 	root      string             // of all keys
 	resources map[string]*stored // by prefix
 
-	// surveyed are the places of all custom resources at some time.
+	// surveyed are the places of undefined custom resources at some time.
+	surveying  sync.Mutex // held while they are looked for; before mu
 	surveyed   []string
 	surveyedAt time.Time
+	removals   int // of resources, so far
 }
 
 // stored is one resource.
@@ -68,6 +70,7 @@ func (k *keys) know(s stored, prefix string) (remove func()) {
 		defer k.mu.Unlock()
 		if k.resources[full].users--; k.resources[full].users == 0 {
 			delete(k.resources, full)
+			k.removals++
 			k.surveyedAt = time.Time{} // what it had can be nobody's now
 		}
 	})

@@ -3,7 +3,9 @@ package limits
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,11 +61,16 @@ func (k *keys) discard(ctx context.Context, tenant string) (n int64, err error) 
 	return n, nil
 }
 
-// survey finds the places of all custom resources that have keys, defined or
-// not. It goes from place to place and reads one key of each.
+// survey finds the places of all custom resources that have keys and are not
+// defined. It goes from place to place and reads one key of each.
+// The datastore counts all keys up to the end of what it is asked for, so it is
+// asked for what lies between the defined places only: what is there does not
+// grow with the number of tenants.
 func (k *keys) survey(ctx context.Context, client *clientv3.Client, root string) ([]string, error) {
+	k.surveying.Lock() // many tenants at once need only one
+	defer k.surveying.Unlock()
 	k.mu.Lock()
-	known, at := k.surveyed, k.surveyedAt
+	known, at, removals, defined := k.surveyed, k.surveyedAt, k.removals, slices.Collect(maps.Keys(k.resources))
 	k.mu.Unlock()
 	if time.Since(at) < surveyLives {
 		return known, nil
@@ -71,25 +78,47 @@ func (k *keys) survey(ctx context.Context, client *clientv3.Client, root string)
 	builtIn := kinds.Groups()
 	at = time.Now()
 	var found []string
-	for from := root + "/"; ; {
-		answer, err := client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root+"/")), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
-		if err != nil {
-			return nil, err
+	for _, gap := range between(root, defined) {
+		for from := gap.from; from < gap.end; {
+			answer, err := client.Get(ctx, from, clientv3.WithRange(gap.end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+			if err != nil {
+				return nil, err
+			}
+			if len(answer.Kvs) == 0 {
+				break
+			}
+			group, rest, _ := strings.Cut(strings.TrimPrefix(string(answer.Kvs[0].Key), root+"/"), "/")
+			plural, _, _ := strings.Cut(rest, "/")
+			place := root + "/" + group
+			if strings.Contains(group, ".") && !builtIn[group] && plural != "" {
+				place += "/" + plural
+				found = append(found, place)
+			}
+			from = clientv3.GetPrefixRangeEnd(place + "/")
 		}
-		if len(answer.Kvs) == 0 {
-			break
-		}
-		group, rest, _ := strings.Cut(strings.TrimPrefix(string(answer.Kvs[0].Key), root+"/"), "/")
-		plural, _, _ := strings.Cut(rest, "/")
-		place := root + "/" + group
-		if strings.Contains(group, ".") && !builtIn[group] && plural != "" {
-			place += "/" + plural
-			found = append(found, place)
-		}
-		from = clientv3.GetPrefixRangeEnd(place + "/")
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.surveyed, k.surveyedAt = found, at
+	if k.removals == removals { // otherwise something was passed over that nobody defines now
+		k.surveyed, k.surveyedAt = found, at
+	}
 	return found, nil
+}
+
+// keyRange is of keys from one on to before another.
+type keyRange struct{ from, end string }
+
+// between are the keys below root that are below none of the places.
+func between(root string, places []string) []keyRange {
+	var gaps []keyRange
+	from := root + "/"
+	// In the order of their keys: "a.b/" is before "a/".
+	places = slices.SortedFunc(slices.Values(places), func(a, b string) int { return strings.Compare(a+"/", b+"/") })
+	for _, place := range places {
+		if place += "/"; place > from {
+			gaps = append(gaps, keyRange{from, place})
+		}
+		from = max(from, clientv3.GetPrefixRangeEnd(place))
+	}
+	return append(gaps, keyRange{from, clientv3.GetPrefixRangeEnd(root + "/")})
 }

@@ -1,7 +1,7 @@
 // Package scheduler runs upstream's scheduler in this process.
 //
-// Invariants: leader election is off while there is one server, because
-// upstream ends its process when it loses a lease; plugins of a4s are
+// Invariants: upstream's leader election is off, because upstream ends its
+// process when it loses a lease, and server/election takes its place; plugins of a4s are
 // registered and enabled in every profile, also in those of a configuration
 // file, never patched in; no port is opened.
 //

@@ -28,6 +28,9 @@ type Options struct {
 	Kubeconfig string
 	// Args are user overrides from --kube-scheduler-arg.
 	Args []string
+	// Await blocks until this server leads the others; nil is for a server
+	// without others. What it returns ends with the lead.
+	Await func(context.Context) (context.Context, context.CancelFunc, error)
 	// Pool is where the informers share what they keep with others.
 	Pool *sharing.Pool
 	Log  *logrus.Entry
@@ -60,6 +63,15 @@ func parse(o Options) (*options.Options, error) {
 }
 
 func run(ctx context.Context, o Options, ready func()) error {
+	if o.Await != nil {
+		ready()
+		led, cancel, err := o.Await(ctx)
+		if err != nil {
+			return nil // ctx ended
+		}
+		defer cancel()
+		ctx = led
+	}
 	s, err := parse(o)
 	if err != nil {
 		return err

@@ -17,12 +17,16 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/snapshot"
+	"github.com/a4s-io/a4s/internal/snapshot/s3"
 	"github.com/a4s-io/a4s/internal/version"
 )
 
 // DatabaseDir is where the datastore is, below the server directory. All the
 // rest of that directory is part of a snapshot as it is.
 const DatabaseDir = "db"
+
+// checkTimeout bounds the look at the store when a server starts.
+const checkTimeout = time.Minute
 
 // saveTimeout bounds one save, which reads and writes the datastore.
 const saveTimeout = 30 * time.Minute
@@ -39,6 +43,12 @@ type Options struct {
 	// URL is that of the datastore's member on this machine.
 	URL string
 	Zap *zap.Logger
+	// Store is where scheduled snapshots are copied to, and StoreKeep how many
+	// are kept there; optional.
+	Store     *s3.Store
+	StoreKeep int
+	// Observe is told how each scheduled snapshot ended; optional.
+	Observe func(took time.Duration, err error)
 }
 
 // Save takes one snapshot of a running server.
@@ -122,6 +132,7 @@ func serverFiles(dir string) ([]snapshot.Source, error) {
 func Scheduled(o Options, schedule cron.Schedule, keep int, log *logrus.Entry) component.Component {
 	return component.Component{Name: "snapshots", Run: func(ctx context.Context, ready func()) error {
 		ready()
+		checkStore(ctx, o.Store, log)
 		for {
 			next := schedule.Next(time.Now())
 			if next.IsZero() {
@@ -137,7 +148,17 @@ func Scheduled(o Options, schedule cron.Schedule, keep int, log *logrus.Entry) c
 			case <-timer.C:
 			}
 			// The next one may work: a full disk gets room.
-			if err := saveAndPrune(ctx, o, keep, log); err != nil && ctx.Err() == nil {
+			started := time.Now()
+			err := saveAndPrune(ctx, o, keep, log)
+			if o.Observe != nil && ctx.Err() == nil {
+				o.Observe(time.Since(started), err)
+			}
+			var notCopied *s3.NotCopiedError
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case errors.As(err, &notCopied):
+				log.WithError(err).Error("Copying the scheduled snapshot to S3 storage failed")
+			default:
 				log.WithError(err).Error("Taking the scheduled snapshot failed; the ones before it are kept")
 			}
 		}
@@ -151,6 +172,15 @@ func saveAndPrune(ctx context.Context, o Options, keep int, log *logrus.Entry) e
 		return err
 	}
 	log.Infof("Saved snapshot %s (%d bytes, revision %d) after %s", e.Path, e.Size, e.Manifest.Revision, time.Since(started).Round(time.Millisecond))
+	// Room is made on this machine whatever becomes of the copy.
+	err = pruneLocal(o, keep, log)
+	if o.Store == nil {
+		return err
+	}
+	return errors.Join(err, copyAndPrune(ctx, o, e, log))
+}
+
+func pruneLocal(o Options, keep int, log *logrus.Entry) error {
 	if keep < 1 {
 		return nil
 	}
@@ -159,4 +189,33 @@ func saveAndPrune(ctx context.Context, o Options, keep int, log *logrus.Entry) e
 		log.Infof("Deleted snapshot %s: %d newer ones are kept", name, keep)
 	}
 	return err
+}
+
+func copyAndPrune(ctx context.Context, o Options, e *snapshot.Entry, log *logrus.Entry) error {
+	started := time.Now()
+	url, err := o.Store.Upload(ctx, e.Path)
+	if err != nil {
+		return err
+	}
+	log.Infof("Copied snapshot to %s after %s", url, time.Since(started).Round(time.Millisecond))
+	if o.StoreKeep < 1 {
+		return nil
+	}
+	pruned, err := o.Store.Prune(ctx, snapshot.Prefix(o.Name, o.Node), o.StoreKeep)
+	for _, name := range pruned {
+		log.Infof("Deleted snapshot %s: %d newer ones are kept", o.Store.URL(name), o.StoreKeep)
+	}
+	return err
+}
+
+// checkStore warns of settings that would fail at midnight only.
+func checkStore(ctx context.Context, store *s3.Store, log *logrus.Entry) {
+	if store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := store.Check(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		log.WithError(err).Warn("S3 storage for snapshots does not work now; it is tried again with the next snapshot")
+	}
 }

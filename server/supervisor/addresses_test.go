@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -12,12 +14,16 @@ import (
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/netpolicy"
+	"github.com/a4s-io/a4s/internal/sharing"
+	"github.com/a4s-io/a4s/server/networkpolicy"
 )
 
 func podAt(namespace, name, ip string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -144,5 +150,67 @@ func TestAddressesAreStreamed(t *testing.T) {
 	}
 	if err := lines.Err(); err != nil {
 		t.Errorf("the stream did not end properly: %v", err)
+	}
+}
+
+func TestNetworkPoliciesAreStreamed(t *testing.T) {
+	client := fake.NewClientset(
+		podAt("default.t1", "web", "10.42.1.5", func(p *corev1.Pod) { p.Spec.NodeName = "n1" }),
+		podAt("default.t1", "far", "10.42.2.5", func(p *corev1.Pod) { p.Spec.NodeName = "n2" }),
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t1", Name: "deny"}},
+	)
+	policies := networkpolicy.New(client, sharing.New(), nil)
+	s := New(Options{Policies: policies, Log: logrus.NewEntry(logrus.New())})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.networkPolicies(w, r, identity{node: "n1"}); err != nil {
+			s.refuse(w, r, err)
+		}
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	get := func() *http.Response {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp
+	}
+	if resp := get(); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("before the policies are known: %s", resp.Status)
+	}
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- policies.Run(running) }()
+	var resp *http.Response
+	for resp = get(); resp.StatusCode == http.StatusServiceUnavailable; resp = get() {
+	}
+	lines := json.NewDecoder(resp.Body)
+	var batch []netpolicy.Line
+	for len(batch) == 0 || !batch[len(batch)-1].Complete {
+		var l netpolicy.Line
+		if err := lines.Decode(&l); err != nil {
+			t.Fatal(err)
+		}
+		batch = append(batch, l)
+	}
+	if len(batch) != 3 || batch[0].Policy == nil || batch[1].Pod == nil || batch[1].Pod.Name != "web" || len(batch[1].Pod.Ingress) != 1 {
+		t.Errorf("the node is told %+v", batch)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := lines.Decode(new(netpolicy.Line)); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream did not end properly: %v", err)
+	}
+	s.opts.Policies = nil
+	if resp := get(); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("without policies: %s", resp.Status)
 	}
 }

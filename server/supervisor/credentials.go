@@ -69,8 +69,8 @@ func (a apiSecrets) ListType(ctx context.Context, t corev1.SecretType) ([]corev1
 
 // bind makes password the one of the node, if it has none yet, and otherwise
 // checks it. The uniqueness of object names decides between two machines that
-// come first at the same time.
-func (s *Supervisor) bind(ctx context.Context, node, password string) error {
+// come first at the same time. replace gives the node another password.
+func (s *Supervisor) bind(ctx context.Context, node, password string, replace bool) error {
 	name := node + secretSuffix
 	obj, err := s.opts.Secrets.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
@@ -87,6 +87,12 @@ func (s *Supervisor) bind(ctx context.Context, node, password string) error {
 		return unavailable("check the password of a node", err)
 	}
 	if obj.Type != SecretTypeNodePassword || !hmac.Equal(obj.Data[keyHash], credentialHash(obj.Data[keySalt], password)) {
+		if replace {
+			if err := s.opts.Secrets.Delete(ctx, obj); err != nil && !apierrors.IsNotFound(err) {
+				return unavailable("replace the password of a node", err)
+			}
+			return s.bind(ctx, node, password, false)
+		}
 		return refusal(http.StatusForbidden, join.ReasonNodeNameTaken, fmt.Sprintf(
 			"another machine holds the node name %q; choose another with --node-name or --with-node-id, or, "+
 				"if this machine replaces that one, delete the Node first: kubectl delete node %s", node, node))

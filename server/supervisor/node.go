@@ -53,7 +53,10 @@ func (s *Supervisor) node(w http.ResponseWriter, r *http.Request, who identity) 
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
-	if err := s.bind(ctx, req.NodeName, req.NodePassword); err != nil {
+	// A server that lost its disk comes back with another password; its token
+	// proves more than that. Other machines have that token, too.
+	replace := req.NodeName == s.opts.LocalNode && who.serverToken && s.fromHere(r)
+	if err := s.bind(ctx, req.NodeName, req.NodePassword, replace); err != nil {
 		return err
 	}
 	resp := join.NodeResponse{ClientCA: s.opts.ClientCA.CertPEM(), ServerCA: s.opts.ServerCA.CertPEM()}
@@ -104,8 +107,22 @@ func (s *Supervisor) validate(req *join.NodeRequest) ([]net.IP, error) {
 	return ips, nil
 }
 
+// fromHere tells whether the client is on this machine.
+func (s *Supervisor) fromHere(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	ip := net.ParseIP(host)
+	if err != nil || ip == nil {
+		return false
+	}
+	return ip.IsLoopback() || slices.ContainsFunc(s.opts.ReservedSANs, func(san string) bool { return ip.Equal(net.ParseIP(san)) })
+}
+
 func (s *Supervisor) reserved(san string) bool {
-	return slices.ContainsFunc(s.opts.ReservedSANs, func(r string) bool {
+	all := s.opts.ReservedSANs
+	if s.opts.ServerSANs != nil {
+		all = slices.Concat(all, s.opts.ServerSANs())
+	}
+	return slices.ContainsFunc(all, func(r string) bool {
 		if ip := net.ParseIP(r); ip != nil {
 			return ip.Equal(net.ParseIP(san))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/internal/join"
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/server/networkpolicy"
 )
 
 const (
@@ -44,8 +45,30 @@ type Options struct {
 	// Renew renews all certificates of this server.
 	Renew func(ctx context.Context) ([]string, error)
 
+	// Authorities replaces the CAs of all servers.
+	Authorities func(ctx context.Context, req join.AuthoritiesRequest) (*join.AuthoritiesResponse, error)
+
+	// Encryption changes how Secrets are stored.
+	Encryption Encryption
+
+	// Bundle returns what another server needs to join.
+	Bundle func() (*join.ServerBundle, error)
+	// Members lists the members of the datastore, RemoveMember removes one by
+	// its name or ID. ErrNoMember and ErrLastMember are answers of it.
+	Members      func() []join.Member
+	RemoveMember func(ctx context.Context, member string) error
+	// ServerSANs are names and addresses of the other servers, which belong to
+	// ReservedSANs; optional.
+	ServerSANs func() []string
+
 	// Addresses are the pods' addresses; without them, nodes are not told.
 	Addresses *Addresses
+	// Policies resolves network policies; without it, nodes are told that
+	// there are none to enforce.
+	Policies *networkpolicy.Controller
+
+	// Volumes are the local volumes; without them, nodes have none.
+	Volumes Volumes
 
 	// LocalNode is the node of this machine, in this process or in another.
 	// Only it may have a serving certificate for ReservedSANs, and it needs
@@ -88,6 +111,8 @@ type endpoint struct {
 	// admin endpoints need a client certificate of an administrator, the
 	// others one of a join token or of a node.
 	admin bool
+	// server endpoints need the server token.
+	server bool
 	// stream endpoints are for the certificates of nodes only, and may last.
 	stream bool
 	serve  func(w http.ResponseWriter, r *http.Request, who identity) error
@@ -97,14 +122,25 @@ type endpoint struct {
 // next.
 func (s *Supervisor) Handler(next http.Handler) http.Handler {
 	endpoints := map[string]endpoint{
-		join.PathPing:         {method: http.MethodGet, open: true, serve: s.ping},
-		join.PathCACerts:      {method: http.MethodGet, open: true, serve: s.caCerts},
-		join.PathConfig:       {method: http.MethodGet, serve: s.config},
-		join.PathNode:         {method: http.MethodPost, serve: s.node},
-		join.PathStatus:       {method: http.MethodGet, admin: true, serve: s.status},
-		join.PathPodAddresses: {method: http.MethodGet, stream: true, serve: s.podAddresses},
-		join.PathCertificates: {method: http.MethodPost, admin: true, serve: s.certificates},
-		join.PathToken:        {method: http.MethodPut, admin: true, serve: s.token},
+		join.PathPing:            {method: http.MethodGet, open: true, serve: s.ping},
+		join.PathCACerts:         {method: http.MethodGet, open: true, serve: s.caCerts},
+		join.PathConfig:          {method: http.MethodGet, serve: s.config},
+		join.PathNode:            {method: http.MethodPost, serve: s.node},
+		join.PathStatus:          {method: http.MethodGet, admin: true, serve: s.status},
+		join.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.podAddresses},
+		join.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.networkPolicies},
+		join.PathCertificates:    {method: http.MethodPost, admin: true, serve: s.certificates},
+		join.PathAuthorities:     {method: http.MethodPost, admin: true, serve: s.authorities},
+		join.PathToken:           {method: http.MethodPut, admin: true, serve: s.token},
+
+		join.PathEncryption:      {method: http.MethodGet, admin: true, serve: s.encryption},
+		join.PathEncryptionStart: {method: http.MethodPost, admin: true, serve: s.startEncryption},
+		join.PathLocalVolumes:    {method: http.MethodGet, stream: true, serve: s.localVolumes},
+		join.PathLocalVolumeDone: {method: http.MethodPost, stream: true, serve: s.localVolumeDone},
+
+		join.PathServer:       {method: http.MethodGet, server: true, serve: s.server},
+		join.PathMembers:      {method: http.MethodGet, admin: true, serve: s.members},
+		join.PathRemoveMember: {method: http.MethodPost, admin: true, serve: s.removeMember},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e, ours := endpoints[r.URL.Path]
@@ -149,6 +185,9 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 		}
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs "+want)
 	}
+	if e.server && !who.serverToken {
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs the server token")
+	}
 	if e.stream && who.node == "" {
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs the certificate of a node")
 	}
@@ -169,6 +208,51 @@ func (s *Supervisor) caCerts(w http.ResponseWriter, _ *http.Request, _ identity)
 
 func (s *Supervisor) config(w http.ResponseWriter, _ *http.Request, _ identity) error {
 	return reply(w, s.opts.Config)
+}
+
+// Refusals of Options.RemoveMember.
+var (
+	ErrNoMember   = errors.New("the datastore has no such member")
+	ErrLastMember = errors.New("it is the only member of the datastore that votes")
+)
+
+func (s *Supervisor) members(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	var out join.Members
+	if s.opts.Members != nil {
+		out.Members = s.opts.Members()
+	}
+	return reply(w, out)
+}
+
+func (s *Supervisor) removeMember(w http.ResponseWriter, r *http.Request, who identity) error {
+	var req join.MemberRequest
+	if err := readBody(w, r, &req); err != nil {
+		return err
+	}
+	err := ErrNoMember
+	if s.opts.RemoveMember != nil {
+		err = s.opts.RemoveMember(r.Context(), req.Member)
+	}
+	switch {
+	case errors.Is(err, ErrNoMember):
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
+	case err != nil:
+		return refusal(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
+	}
+	s.opts.Log.WithField("by", who.name).Infof("removed %s from the datastore", req.Member)
+	return reply(w, struct{}{})
+}
+
+func (s *Supervisor) server(w http.ResponseWriter, r *http.Request, _ identity) error {
+	if s.opts.Bundle == nil {
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "no other server can join this one")
+	}
+	bundle, err := s.opts.Bundle()
+	if err != nil {
+		return err
+	}
+	s.opts.Log.WithField("remote", r.RemoteAddr).Info("gave another server what it needs to join")
+	return reply(w, bundle)
 }
 
 func (s *Supervisor) status(w http.ResponseWriter, _ *http.Request, _ identity) error {
@@ -196,6 +280,20 @@ func (s *Supervisor) certificates(w http.ResponseWriter, r *http.Request, who id
 	}
 	s.opts.Log.WithField("by", who.name).Info("all certificates of this server were renewed")
 	return reply(w, join.CertificatesResponse{Renewed: replaced})
+}
+
+func (s *Supervisor) authorities(w http.ResponseWriter, r *http.Request, who identity) error {
+	var req join.AuthoritiesRequest
+	if err := readBody(w, r, &req); err != nil {
+		return err
+	}
+	// Every server follows what was written, whether the client waits or not.
+	resp, err := s.opts.Authorities(context.WithoutCancel(r.Context()), req)
+	if err != nil {
+		return explained(err)
+	}
+	s.opts.Log.WithField("by", who.name).Infof("the certificate authorities of the next start are others: %s", strings.Join(resp.Replaced, ", "))
+	return reply(w, resp)
 }
 
 func reply(w http.ResponseWriter, body any) error {

@@ -88,7 +88,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	builtIn := func(group, version string, r apidiscovery.APIResourceDiscovery) apidiscovery.APIGroupDiscovery {
 		return apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: group}, Versions: []apidiscovery.APIVersionDiscovery{{Version: version, Resources: []apidiscovery.APIResourceDiscovery{r}}}}
 	}
-	list := append([]apidiscovery.APIGroupDiscovery{builtIn("apps", "v1", deployments), builtIn("metrics.k8s.io", "v1beta1", nodes)}, u.crds.Aggregated()...)
+	list := append([]apidiscovery.APIGroupDiscovery{builtIn("apps", "v1", deployments), builtIn("custom.metrics.k8s.io", "v1beta1", nodes)}, u.crds.Aggregated()...)
 	gv := groupVersion(strings.TrimPrefix(strings.TrimPrefix(req.URL.Path, "/openapi/v3"), "/apis/"))
 	set := func(v any) { body, _ = json.Marshal(v) }
 	switch {
@@ -212,8 +212,8 @@ func TestDocumentsOfSpaces(t *testing.T) {
 		code                 int
 		has, hasNot          []string
 	}{
-		{"a", "/apis", v2, 200, []string{`"deployments"`, `"foos"`, `"bars"`, `"own.io"`}, []string{"secrets", "metrics.k8s.io"}},
-		{"b", "/apis", v2, 200, []string{`"deployments"`, `"foos"`}, []string{"secrets", "bars", "own.io", "metrics.k8s.io"}},
+		{"a", "/apis", v2, 200, []string{`"deployments"`, `"foos"`, `"bars"`, `"own.io"`}, []string{"secrets", "custom.metrics.k8s.io"}},
+		{"b", "/apis", v2, 200, []string{`"deployments"`, `"foos"`}, []string{"secrets", "bars", "own.io", "custom.metrics.k8s.io"}},
 		{"a", "/apis", "", 200, []string{`"apps/v1"`, `"example.com/v1"`, `"own.io/v1"`}, nil},
 		{"b", "/apis", "", 200, []string{`"apps/v1"`, `"example.com/v1"`}, []string{"own.io"}},
 		{"a", "/apis/own.io", "", 200, []string{`"kind":"APIGroup"`, `"own.io/v1"`}, nil},
@@ -232,7 +232,7 @@ func TestDocumentsOfSpaces(t *testing.T) {
 		{"b", "/openapi/v3", "", 200, []string{`/tenants/b/openapi/v3/apis/example.com/v1?hash=`}, []string{"UPSTREAM", "own.io"}},
 
 		// The system sees those of all, and its own as they are.
-		{"", "/apis", v2, 200, []string{`"secrets"`, `"metrics.k8s.io"`, `"bars"`, `"bazs"`}, nil},
+		{"", "/apis", v2, 200, []string{`"secrets"`, `"custom.metrics.k8s.io"`, `"bars"`, `"bazs"`}, nil},
 		{"", "/apis", "", 200, []string{`"own.io/v1"`}, nil},
 		{"", "/apis/own.io", "", 200, []string{`"own.io/v1"`}, nil},
 		{"", "/apis/own.io/v1", "", 200, []string{`"bars"`}, nil},

@@ -23,7 +23,7 @@ import (
 const aggregatedJSON = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // index is what upstream says it has of custom resources: what neither is
-// built in nor has to do with definitions, such as a metrics API, is here, too.
+// built in nor has to do with definitions, such as an API of custom metrics, is here, too.
 type index struct {
 	etag    string
 	customs map[schema.GroupVersion][]custom

@@ -20,8 +20,16 @@ import (
 	"github.com/a4s-io/a4s/server/fairness/fairqueue"
 )
 
-// credentials is how many the queue knows the flow of.
-const credentials = 8192
+const (
+	// credentials is how many the queue knows the flow of.
+	credentials = 8192
+	// connections is how many the queue knows to be not new.
+	connections = 8192
+	// handshake is about what a new connection costs the server before its
+	// first request is seen. A client with a wrong token has a new one for each
+	// request: upstream ends connections of those who are not authenticated.
+	handshake = time.Millisecond
+)
 
 const (
 	// retryAfter is the seconds after which a client that was refused may come
@@ -48,10 +56,11 @@ var refusedTurns = func() *metrics.CounterVec {
 type queue struct {
 	turns *fairqueue.Queue
 	flows *lru.Cache // by the credentials: the flow they were of
+	seen  *lru.Cache // addresses of connections that had a request
 }
 
 func newQueue(turns *fairqueue.Queue) *queue {
-	return &queue{turns: turns, flows: lru.New(credentials)}
+	return &queue{turns: turns, flows: lru.New(credentials), seen: lru.New(connections)}
 }
 
 // credential is what a request is authenticated by.
@@ -121,7 +130,16 @@ func (q *queue) enter(req *http.Request, long bool) (*admission, error) {
 			a.flow = flow.(string)
 		}
 	}
-	return a, a.acquire(req.Context())
+	if err := a.acquire(req.Context()); err != nil {
+		return a, err
+	}
+	if _, old := q.seen.Get(req.RemoteAddr); !old {
+		q.seen.Add(req.RemoteAddr, nil)
+		if a.turn != nil {
+			a.turn.Charge(handshake)
+		}
+	}
+	return a, nil
 }
 
 func (a *admission) acquire(ctx context.Context) (err error) {

@@ -73,7 +73,7 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 
 // inSpaces tells whether tenants have a resource at all. Not there for them are
 // custom resources whose definition is not shared, and what is neither built in
-// nor defined, such as the nodes of a metrics API: without a namespace nobody
+// nor defined, such as the nodes of an API of custom metrics: without a namespace nobody
 // could tell whose it is. What is built in and the system's is refused with a
 // reason later.
 func (e *Edge) inSpaces(r *request) bool {

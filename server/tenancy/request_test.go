@@ -15,10 +15,10 @@ func TestOnlyWhatHasASpaceIsServedInOne(t *testing.T) {
 	}{
 		{"/api/v1/pods", nil, true},
 		{"/api/v1/nodes", nil, true}, // refused by the authorizer, with the reason
-		{"/apis/metrics.k8s.io/v1beta1/nodes", nil, false},
-		{"/apis/metrics.k8s.io/v1beta1/nodes/n1", nil, false},
-		{"/apis/metrics.k8s.io/v1beta1/pods", nil, false},
-		{"/apis/metrics.k8s.io/v1beta1/namespaces/default/pods", nil, true},
+		{"/apis/custom.metrics.k8s.io/v1beta1/nodes", nil, false},
+		{"/apis/custom.metrics.k8s.io/v1beta1/nodes/n1", nil, false},
+		{"/apis/custom.metrics.k8s.io/v1beta1/pods", nil, false},
+		{"/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/pods", nil, true},
 		{"/apis/example.com/v1/foos", fakeCustoms{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.Tenant}}, true},
 		{"/apis/example.com/v1/namespaces/default/foos", fakeCustoms{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.System}}, false},
 	} {

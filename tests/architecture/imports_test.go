@@ -121,6 +121,8 @@ var bans = []ban{
 		why: "a plugin needs the scheduler's interfaces only; its tests must build in seconds"},
 	{from: "agent/readiness", to: "k8s.io/kubernetes",
 		why: "conditions of a node are written with the client; its tests must build in seconds"},
+	{from: "agent/loadbalancer", to: "k8s.io/kubernetes",
+		why: "connections are carried without knowing what is in them; its tests must build in seconds"},
 	{from: "agent/bootstrap", except: []string{"agent/bootstrap/podcheck"}, to: "k8s.io/kubernetes",
 		why: "upstream's validation of pods is in one package; the rest must build in seconds"},
 	{from: "manifests", to: "k8s.io/kubernetes",

@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -46,6 +48,14 @@ func median(all []time.Duration) time.Duration {
 	return all[len(all)/2]
 }
 
+// bounds returns the median, and between what it lies with 95 % confidence.
+func bounds(all []float64) (low, middle, high float64) {
+	slices.Sort(all)
+	n := len(all)
+	off := int(math.Ceil(0.98 * math.Sqrt(float64(n))))
+	return all[max(0, n/2-off)], all[n/2], all[min(n-1, n/2+off)]
+}
+
 // report says how much longer the way through the mux takes.
 func report(b *testing.B, direct, mux *side) {
 	b.Helper()
@@ -56,8 +66,9 @@ func report(b *testing.B, direct, mux *side) {
 	b.ReportMetric(100*(float64(m)/float64(d)-1), "%overhead")
 }
 
-// runtimeSides starts a containerd and a mux in front of it.
-func runtimeSides(b *testing.B) (direct, mux *side) {
+// runtimeSides starts a containerd and a mux in front of it. Each side has a
+// connection of its own, and again is as direct as direct is.
+func runtimeSides(b *testing.B) (direct, mux, again *side) {
 	b.Helper()
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")
@@ -128,7 +139,7 @@ func runtimeSides(b *testing.B) (direct, mux *side) {
 		b.Cleanup(func() { _ = conn.Close() })
 		return &side{client: runtimeapi.NewRuntimeServiceClient(conn)}
 	}
-	return dial("unix://" + socket), dial(m.Endpoint())
+	return dial("unix://" + socket), dial(m.Endpoint()), dial("unix://" + socket)
 }
 
 func sandboxConfig(name string) *runtimeapi.PodSandboxConfig {
@@ -161,7 +172,7 @@ func containerConfig(sandbox *runtimeapi.PodSandboxConfig, name string) *runtime
 
 // BenchmarkPodStart measures what the mux adds to the start of a pod.
 func BenchmarkPodStart(b *testing.B) {
-	direct, mux := runtimeSides(b)
+	direct, mux, _ := runtimeSides(b)
 	ctx := context.Background()
 	n := 0
 	for b.Loop() {
@@ -192,7 +203,7 @@ func BenchmarkPodStart(b *testing.B) {
 // BenchmarkListContainers measures what the mux adds to a list of 100
 // containers, and what it costs the process of the node.
 func BenchmarkListContainers(b *testing.B) {
-	direct, mux := runtimeSides(b)
+	direct, mux, again := runtimeSides(b)
 	ctx := context.Background()
 	config := sandboxConfig("pod")
 	ran, err := direct.client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
@@ -213,18 +224,36 @@ func BenchmarkListContainers(b *testing.B) {
 			b.Fatal(err, len(r.GetContainers()))
 		}
 	}
-	const each = 50 // lists by turns
-	for n := 0; b.Loop(); n += 2 {
-		for _, s := range alternate(n, direct, mux) {
-			for range each {
+	all := []*side{direct, mux, again}
+	for range 500 { // connections learn how much they may send at once
+		for _, s := range all {
+			list(s)
+		}
+	}
+	for b.Loop() {
+		for range 100 {
+			// In any order, as a list finds what the one before it left.
+			rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			for _, s := range all {
 				s.time(b, func() { list(s) })
 			}
 		}
+	}
+	for name, s := range map[string]*side{"ratio": mux, "control": again} {
+		ratios := make([]float64, len(s.took))
+		for i := range ratios {
+			ratios[i] = float64(s.took[i]) / float64(direct.took[i])
+		}
+		low, middle, high := bounds(ratios)
+		b.ReportMetric(low, name+"-low")
+		b.ReportMetric(middle, name)
+		b.ReportMetric(high, name+"-high")
 	}
 	report(b, direct, mux)
 
 	// What the process spends is counted for many lists, as clocks of
 	// processes are coarse.
+	const each = 50
 	var used [2]spent
 	for n := range 10 {
 		for _, s := range alternate(2*n, direct, mux) {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type node struct {
 	host *hosts.Host
 	// tenant is whose space kubectl works in, "" for the system's.
 	tenant string
+	// binary is what to run instead of env.binary, if not "".
+	binary string
 	args   []string
 	proc   *hosts.Process
 	// started is when proc was.
@@ -146,7 +149,7 @@ func (n *node) importImages() error {
 
 func (n *node) start() (err error) {
 	n.started = time.Now()
-	n.proc, err = n.host.Start(env.binary, n.args...)
+	n.proc, err = n.host.Start(cmp.Or(n.binary, env.binary), n.args...)
 	return err
 }
 

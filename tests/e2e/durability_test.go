@@ -13,6 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/tests/databases"
+	"github.com/a4s-io/a4s/tests/hosts"
 )
 
 const (
@@ -46,7 +49,41 @@ func (l *ledger) acknowledged(change func()) {
 
 func TestKilledServerLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
-	c := ownCluster(t, "durable", "--disable-agent")
+	killServers(t, ownCluster(t, "durable", "--disable-agent"), kills)
+}
+
+func TestKilledServerOnSQLiteLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
+	killServers(t, ownCluster(t, "sqlite", "--disable-agent", "--datastore-endpoint=sqlite"), kills)
+}
+
+// The database is killed, too.
+func TestKilledServerOnPostgreSQLLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
+	p := databases.StartPostgreSQL(t)
+	c := ownCluster(t, "postgres", "--disable-agent", "--datastore-endpoint", p.Endpoint("cluster"))
+	killServers(t, c, kills/2)
+	proc := c.proc
+	killRounds(t, c, kills/2, func() {
+		p.Kill(t)
+		p.Start(t)
+		c.waitReady(t)
+	})
+	if c.proc != proc || !proc.Running() {
+		t.Error("the server ended with its database")
+	}
+}
+
+// killServers kills the server of a cluster again and again.
+func killServers(t *testing.T, c *cluster, kills int) {
+	killRounds(t, c, kills, func() {
+		c.proc.Kill()
+		c.restart(t)
+	})
+}
+
+// killRounds writes, kills something meanwhile, and looks for what is lost.
+func killRounds(t *testing.T, c *cluster, kills int, kill func()) {
 	ns := c.namespace(t)
 	l := &ledger{values: map[string]int{}, gone: map[string]bool{}, pending: map[string]bool{}}
 	for round := range kills {
@@ -66,10 +103,9 @@ func TestKilledServerLosesNothingAcknowledged(t *testing.T) {
 		}
 		// Somewhere in the middle of a later write.
 		<-time.After(rand.N(300 * time.Millisecond))
-		c.proc.Kill()
+		kill()
 		stop()
 		wg.Wait()
-		c.restart(t)
 		checkLedger(t, c, ns, l)
 	}
 	t.Logf("%d acknowledged writes survived %d kills", l.writes, kills)
@@ -117,10 +153,14 @@ func write(ctx context.Context, client kubernetes.Interface, ns, prefix string, 
 func checkLedger(t *testing.T, c *cluster, ns string, l *ledger) {
 	t.Helper()
 	// An empty resource version asks etcd itself, not the watch cache.
-	list, err := c.client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	// The first requests to a database that was killed can meet a connection of
+	// before, and fail.
+	var list *corev1.ConfigMapList
+	hosts.Until(t, startTimeout, "what was acknowledged can be listed", func(ctx context.Context) error {
+		var err error
+		list, err = c.client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
+		return err
+	})
 	there := map[string]int{}
 	for _, object := range list.Items {
 		value, err := strconv.Atoi(object.Data["value"])

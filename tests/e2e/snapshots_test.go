@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/objectstore"
 )
 
 // A cluster goes back to what a snapshot has, with its pods, its nodes and
@@ -97,4 +98,82 @@ func TestRestoreOfASnapshot(t *testing.T) {
 	})
 	c.runPod(t, ns, on(worker.host.Name, testboxPod("fresh")))
 	c.waitAnswer(t, ns, "fresh", "lasting", "/get", "url", "http://"+c.podIP(t, ns, "lasting")+":8080/hostname")
+}
+
+// A machine whose disk is lost comes back from the bucket, with the settings of
+// the bucket only.
+func TestRestoreFromS3(t *testing.T) {
+	program, err := objectstore.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage := newHost(t, "storage")
+	s3, args, err := objectstore.Prepare(t.TempDir(), storage.IP.String()+":9000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway, err := storage.Start(program, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHost(t, "backed-up")
+	ca, err := os.ReadFile(s3.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"/etc/a4s/s3-ca.crt": string(ca), "/etc/a4s/config.yaml": fmt.Sprintf(
+		"disable-agent: true\netcd-s3: true\netcd-s3-endpoint: %s\netcd-s3-endpoint-ca: /etc/a4s/s3-ca.crt\netcd-s3-bucket: %s\netcd-s3-folder: one\n"+
+			"etcd-s3-access-key: %s\netcd-s3-secret-key: %s\netcd-s3-bucket-lookup-type: path\netcd-snapshot-schedule-cron: \"@every 3s\"\n",
+		s3.Endpoint, objectstore.Bucket, objectstore.AccessKey, objectstore.SecretKey)} {
+		if err := h.WriteFile(name, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := newServer(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.reportOnFailure(t)
+	c.waitReady(t)
+	if _, err := c.client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("kept", "old"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(c.must(t, "etcd-snapshot", "save"))
+	if len(lines) != 2 || !strings.HasPrefix(lines[1], "s3://"+objectstore.Bucket+"/one/on-demand-backed-up-") {
+		t.Fatalf("saved %q", lines)
+	}
+	hosts.Until(t, podTimeout, "the schedule has copied a snapshot", func(context.Context) error {
+		if out := c.must(t, "etcd-snapshot", "list"); strings.Count(out, "etcd-snapshot-backed-up-") < 2 {
+			return fmt.Errorf("listed\n%s", out)
+		}
+		return nil
+	})
+	if err := c.proc.Stop(stopTimeout); err != nil {
+		t.Fatal(err)
+	}
+	for _, lost := range []string{"server", "snapshots"} {
+		if err := os.RemoveAll(c.host.Path(filepath.Join(dataDir, lost))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := c.must(t, "etcd-snapshot", "restore", filepath.Base(lines[1])); !strings.Contains(out, "start the server now") {
+		t.Errorf("restore says %q", out)
+	}
+	c.restart(t)
+	if m, err := c.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil || m.Data["value"] != "old" {
+		t.Errorf("the object: %v, %v", m.Data, err)
+	}
+
+	// Without the storage a snapshot is on this machine only, and that is said.
+	if err := gateway.Stop(stopTimeout); err != nil {
+		t.Error(err)
+	}
+	r := c.a4s(t, "etcd-snapshot", "save", "--etcd-s3-timeout", "20s")
+	if r.ExitCode != 1 || !strings.Contains(r.Stderr, "is kept as "+strings.TrimSpace(r.Stdout)) || !strings.Contains(r.Stderr, "--etcd-s3-") || strings.Contains(r.Stderr, objectstore.SecretKey) {
+		t.Errorf("save without the storage: exit code %d\n%s\n%s", r.ExitCode, r.Stdout, r.Stderr)
+	}
+	log, err := os.ReadFile(c.proc.Log)
+	if err != nil || strings.Contains(string(log), objectstore.SecretKey) {
+		t.Errorf("the log has the secret in it, or %v", err)
+	}
 }

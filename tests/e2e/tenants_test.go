@@ -35,7 +35,7 @@ func inEverySpace(t *testing.T, test func(*testing.T, *cluster)) {
 // its administrator sees it.
 func (c *cluster) makeTenant(t *testing.T, name string) *cluster {
 	t.Helper()
-	file := "/tmp/" + strings.ReplaceAll(t.Name(), "/", "-") + "-" + name + ".yaml"
+	file := "/run/" + strings.ReplaceAll(t.Name(), "/", "-") + "-" + name + ".yaml"
 	c.must(t, "tenant", "create", name, "--kubeconfig", file, "--server", c.url())
 	content, err := os.ReadFile(c.host.Path(file))
 	if err != nil {

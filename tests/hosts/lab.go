@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -61,6 +63,9 @@ func NewLab() (_ *Lab, err error) {
 		return nil, fmt.Errorf("removing the leftovers of an earlier run: %w", err)
 	}
 	if l.sysctls, err = globalSysctls(); err != nil {
+		return nil, err
+	}
+	if err := allowFileWatches(); err != nil {
 		return nil, err
 	}
 	if l.Dir, err = os.MkdirTemp("", Prefix); err != nil {
@@ -136,11 +141,27 @@ func (l *Lab) Close() {
 	l.lock.Close()
 }
 
+// fileWatches limits the inotify instances of a user. A node has about twenty,
+// and several nodes are one user here, who has 128 by default.
+const fileWatches, enoughFileWatches = "fs/inotify/max_user_instances", 1024
+
+func allowFileWatches() error {
+	path := filepath.Join("/proc/sys", fileWatches)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err != nil || n >= enoughFileWatches {
+		return err
+	}
+	return os.WriteFile(path, strconv.AppendInt(nil, enoughFileWatches, 10), 0)
+}
+
 // globalSysctls reads those settings that have no namespace and that a kubelet
-// changes: here a host is not a machine of its own.
+// changes, or the lab: here a host is not a machine of its own.
 func globalSysctls() (map[string]string, error) {
 	values := map[string]string{}
-	for _, name := range []string{"vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
+	for _, name := range []string{"vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", fileWatches} {
 		path := filepath.Join("/proc/sys", name)
 		b, err := os.ReadFile(path)
 		if err != nil {

@@ -115,3 +115,49 @@ func deleteLink(name string) error {
 	}
 	return err
 }
+
+// Unplug cuts the host off from the network of its lab; what runs in it goes on.
+func (h *Host) Unplug() error { return h.setLink(netlink.LinkSetDown) }
+
+// Plug undoes Unplug.
+func (h *Host) Plug() error { return h.setLink(netlink.LinkSetUp) }
+
+func (h *Host) setLink(set func(netlink.Link) error) error {
+	link, err := netlink.LinkByName(h.link)
+	if err != nil {
+		return err
+	}
+	return set(link)
+}
+
+// Readdress gives the host another address, as a machine that moved has. The
+// old one is gone.
+func (h *Host) Readdress() error {
+	h.lab.mu.Lock()
+	h.lab.made++
+	ip := net.IPv4(h.lab.Gateway[12], h.lab.Gateway[13], h.lab.Gateway[14], byte(h.lab.made))
+	h.lab.mu.Unlock()
+	ns, err := netns.GetFromPid(h.init.Process.Pid)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	inside, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	link, err := inside.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	// The other way round the new one would go with the old one.
+	if err := inside.AddrDel(link, &netlink.Addr{IPNet: h.lab.subnet(h.IP)}); err != nil {
+		return err
+	}
+	if err := inside.AddrAdd(link, &netlink.Addr{IPNet: h.lab.subnet(ip)}); err != nil {
+		return err
+	}
+	h.IP = ip
+	return inside.RouteReplace(&netlink.Route{Gw: h.lab.Gateway})
+}

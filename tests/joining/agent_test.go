@@ -348,3 +348,67 @@ func TestDamagedFilesOfTheNode(t *testing.T) {
 		})
 	}
 }
+
+// TestJoinTriesAllServers: what one server cannot do another can, and one that
+// is not of the cluster does not keep the node from the others.
+func TestJoinTriesAllServers(t *testing.T) {
+	c, other := newCluster(t), newCluster(t)
+	gone := httptest.NewTLSServer(http.NotFoundHandler())
+	gone.Close()
+	for name, tc := range map[string]struct {
+		servers []string
+		joins   bool
+		flag    string
+	}{
+		"the first is gone":                {[]string{gone.URL, c.server.URL}, true, ""},
+		"the first is of another cluster":  {[]string{other.server.URL, c.server.URL}, true, ""},
+		"the second is of another cluster": {[]string{c.server.URL, other.server.URL}, true, ""},
+		"all are of another cluster":       {[]string{other.server.URL}, false, "--token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := c.machine(strings.ReplaceAll(name, " ", "-"))
+			opts.Servers = func(context.Context) []string { return tc.servers }
+			_, err := agentjoin.Join(t.Context(), opts)
+			if tc.joins && err != nil {
+				t.Error(err)
+			}
+			if !tc.joins {
+				wantInput(t, err, tc.flag)
+			}
+		})
+	}
+	// One that is away may come back, whatever the others are.
+	waiting := c.machine("waiting")
+	waiting.Servers = func(context.Context) []string { return []string{other.server.URL, gone.URL} }
+	hook := logtest.NewLocal(waiting.Log.Logger)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := agentjoin.Join(ctx, waiting)
+		done <- err
+	}()
+	for said := ""; !strings.Contains(said, gone.URL) || !strings.Contains(said, c.tokens.Agent().CAHash); {
+		select {
+		case err := <-done:
+			t.Fatalf("the join ended: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if last := hook.LastEntry(); last != nil {
+			said = last.Message
+		}
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the end is %v", err)
+	}
+	// One that refuses the node does so for all of them.
+	taken := c.machine("the-first-is-gone")
+	taken.Servers = func(context.Context) []string { return []string{gone.URL, c.server.URL, gone.URL} }
+	_, err := agentjoin.Join(t.Context(), taken)
+	wantInput(t, err, "--node-name", "another machine holds")
+	for _, r := range other.seen() {
+		if r.credential || r.cert {
+			t.Errorf("the other cluster saw %+v", r)
+		}
+	}
+}

@@ -1,9 +1,11 @@
 package joining
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -94,6 +96,7 @@ type cluster struct {
 
 	mu       sync.Mutex
 	requests []seen
+	remote   string // where requests seem to come from, if not ""
 }
 
 type recorder struct {
@@ -135,14 +138,24 @@ func newCluster(t *testing.T) *cluster {
 	}
 	sup := supervisor.New(supervisor.Options{
 		ServerCA: serverCA, ClientCA: clientCA, Tokens: c.tokens, Secrets: c.secrets, Config: clusterConfig,
-		Status:    func() join.ServerStatus { return join.ServerStatus{Version: "v-test"} },
-		Renew:     func(context.Context) ([]string, error) { return []string{"all"}, nil },
-		Addresses: supervisor.NewAddresses(nil), // which never runs
-		LocalNode: "local", ReservedSANs: []string{"192.0.2.1", "api.example", "local"}, Log: quiet(),
+		Status:  func() join.ServerStatus { return join.ServerStatus{Version: "v-test"} },
+		Renew:   func(context.Context) ([]string, error) { return []string{"all"}, nil },
+		Bundle:  func() (*join.ServerBundle, error) { return &join.ServerBundle{ServerToken: serverPassword}, nil },
+		Members: func() []join.Member { return nil },
+		RemoveMember: func(_ context.Context, member string) error {
+			return map[string]error{"one": supervisor.ErrLastMember, "two": nil, "none": supervisor.ErrNoMember, "sick": errors.New("unhealthy cluster")}[member]
+		},
+		ServerSANs: func() []string { return []string{"other", "192.0.2.2"} },
+		Addresses:  supervisor.NewAddresses(nil), // which never runs
+		Volumes:    volumes{},
+		LocalNode:  "local", ReservedSANs: []string{"192.0.2.1", "api.example", "local"}, Log: quiet(),
 	})
 	handler := sup.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "next") }))
 	c.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := &recorder{ResponseWriter: w, code: http.StatusOK}
+		c.mu.Lock()
+		r.RemoteAddr = cmp.Or(c.remote, r.RemoteAddr)
+		c.mu.Unlock()
 		handler.ServeHTTP(rec, r)
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -234,4 +247,20 @@ func (c *cluster) send(client *http.Client, method, path, authorization, body st
 		c.t.Fatal(err)
 	}
 	return resp.StatusCode, resp.Header, string(data)
+}
+
+// volumes are not known yet; n1 has one.
+type volumes struct{}
+
+// Work implements supervisor.Volumes.
+func (volumes) Work(string) (join.LocalVolumes, <-chan struct{}, bool) {
+	return join.LocalVolumes{}, nil, false
+}
+
+// Done implements supervisor.Volumes.
+func (volumes) Done(_ context.Context, node string, done join.LocalVolumeDone) error {
+	if node != "n1" || done.Name != "pvc-1" {
+		return apierrors.NewNotFound(corev1.Resource("persistentvolumes"), done.Name)
+	}
+	return nil
 }

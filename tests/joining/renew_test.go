@@ -1,10 +1,14 @@
 package joining
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	agentjoin "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/agent/loadbalancer"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/pki"
 )
@@ -49,6 +53,33 @@ func TestRenew(t *testing.T) {
 	}
 	if _, err := pki.ReadCert(res.ClientCert); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRenewBehindALoadBalancer: the command that renews certificates works while
+// nothing listens where the node's clients connect.
+func TestRenewBehindALoadBalancer(t *testing.T) {
+	c := newCluster(t)
+	gone := httptest.NewTLSServer(http.NotFoundHandler())
+	gone.Close()
+	opts := c.machine("n1")
+	res := c.mustJoin(opts)
+	b := loadbalancer.New(loadbalancer.Options{
+		Listen: "127.0.0.1:1", Configured: []string{gone.URL}, Dir: opts.Dir, Log: quiet(),
+	})
+	b.Learn([]string{strings.TrimPrefix(c.server.URL, "https://")})
+	if err := kubeconfig.Write(kubeconfig.Options{
+		Path: agentjoin.CredentialFile(opts.Dir), Server: b.URL(), CAFile: res.ServerCA, CertFile: res.ClientCert, KeyFile: res.ClientKey,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	known, err := agentjoin.Known(opts.Dir)
+	if err != nil || known.ServerURL != gone.URL {
+		t.Fatalf("known %+v, %v", known, err)
+	}
+	known.NodePasswordFile, known.Log = opts.NodePasswordFile, opts.Log
+	if err := agentjoin.Renew(t.Context(), known); err != nil {
+		t.Fatal(err)
 	}
 }
 

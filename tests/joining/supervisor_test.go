@@ -103,6 +103,21 @@ func TestAccess(t *testing.T) {
 		{"node for itself, other password", node, "POST", join.PathNode, "", nodeRequest(t, nil), 403},
 		{"node for another", node, "POST", join.PathNode, "", nodeRequest(t, func(r *join.NodeRequest) { r.NodeName = "n2" }), 403},
 		{"node by admin", admin, "POST", join.PathNode, "", nodeRequest(t, func(r *join.NodeRequest) { r.NodeName = "n3" }), 403},
+		{"server", anonymous, "GET", join.PathServer, good, "", 200},
+		{"server anonymous", anonymous, "GET", join.PathServer, "", "", 401},
+		{"server agent token", anonymous, "GET", join.PathServer, basic("node", agentPassword), "", 403},
+		{"server agent token as server", anonymous, "GET", join.PathServer, basic("server", agentPassword), "", 401},
+		{"server node", node, "GET", join.PathServer, "", "", 403},
+		{"server admin", admin, "GET", join.PathServer, "", "", 403},
+		{"members", admin, "GET", join.PathMembers, "", "", 200},
+		{"members token", anonymous, "GET", join.PathMembers, good, "", 403},
+		{"members node", node, "GET", join.PathMembers, "", "", 403},
+		{"remove a member", admin, "POST", join.PathRemoveMember, "", `{"member":"two"}`, 200},
+		{"remove the last member", admin, "POST", join.PathRemoveMember, "", `{"member":"one"}`, 409},
+		{"remove a member of few", admin, "POST", join.PathRemoveMember, "", `{"member":"sick"}`, 409},
+		{"remove no member", admin, "POST", join.PathRemoveMember, "", `{"member":"none"}`, 404},
+		{"remove a member token", anonymous, "POST", join.PathRemoveMember, good, `{"member":"two"}`, 403},
+		{"remove a member node", node, "POST", join.PathRemoveMember, "", `{"member":"two"}`, 403},
 		{"status", admin, "GET", join.PathStatus, "", "", 200},
 		{"status node", node, "GET", join.PathStatus, "", "", 403},
 		{"status token", anonymous, "GET", join.PathStatus, good, "", 403},
@@ -117,6 +132,20 @@ func TestAccess(t *testing.T) {
 		{"pod addresses token", anonymous, "GET", join.PathPodAddresses, good, "", 403},
 		{"pod addresses admin", admin, "GET", join.PathPodAddresses, "", "", 403},
 		{"pod addresses other user", scheduler, "GET", join.PathPodAddresses, "", "", 403},
+		{"network policies node", node, "GET", join.PathNetworkPolicies, "", "", 404},
+		{"network policies anonymous", anonymous, "GET", join.PathNetworkPolicies, "", "", 401},
+		{"network policies token", anonymous, "GET", join.PathNetworkPolicies, good, "", 403},
+		{"network policies admin", admin, "GET", join.PathNetworkPolicies, "", "", 403},
+		{"network policies other user", scheduler, "GET", join.PathNetworkPolicies, "", "", 403},
+		{"local volumes node", node, "GET", join.PathLocalVolumes, "", "", 503},
+		{"local volumes anonymous", anonymous, "GET", join.PathLocalVolumes, "", "", 401},
+		{"local volumes token", anonymous, "GET", join.PathLocalVolumes, good, "", 403},
+		{"local volumes admin", admin, "GET", join.PathLocalVolumes, "", "", 403},
+		{"local volume done", node, "POST", join.PathLocalVolumeDone, "", `{"name":"pvc-1"}`, 204},
+		{"local volume of another node", node, "POST", join.PathLocalVolumeDone, "", `{"name":"pvc-2"}`, 404},
+		{"local volume not JSON", node, "POST", join.PathLocalVolumeDone, "", "x", 400},
+		{"local volume token", anonymous, "POST", join.PathLocalVolumeDone, good, `{"name":"pvc-1"}`, 403},
+		{"local volume admin", admin, "POST", join.PathLocalVolumeDone, "", `{"name":"pvc-1"}`, 403},
 		{"token unknown", admin, "PUT", join.PathToken, "", `{"which":"root"}`, 400},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -175,6 +204,8 @@ func TestNodeRequestIsValidated(t *testing.T) {
 		{"loopback", func(r *join.NodeRequest) { r.NodeIPs = []string{"::1"} }, "nodeIPs", c.tokens.Agent()},
 		{"service address", func(r *join.NodeRequest) { r.NodeIPs = []string{"10.43.0.1"} }, "nodeIPs", c.tokens.Server()},
 		{"address of the server", func(r *join.NodeRequest) { r.NodeIPs = []string{"::ffff:192.0.2.1"} }, "nodeIPs", c.tokens.Server()},
+		{"name of another server", func(r *join.NodeRequest) { r.NodeName = "other" }, "nodeName", c.tokens.Server()},
+		{"address of another server", func(r *join.NodeRequest) { r.NodeIPs = []string{"192.0.2.2"} }, "nodeIPs", c.tokens.Server()},
 		{"short password", func(r *join.NodeRequest) { r.NodePassword = "x" }, "nodePassword", c.tokens.Agent()},
 		{"no CSR", func(r *join.NodeRequest) { r.ClientCSR = nil }, "clientCSR", c.tokens.Agent()},
 		{"the server's own node", func(r *join.NodeRequest) { r.NodeName = "local"; r.NodeIPs = []string{"192.0.2.1"} }, "", c.tokens.Server()},
@@ -195,6 +226,27 @@ func TestNodeRequestIsValidated(t *testing.T) {
 	code, _, body := c.send(anonymous, "POST", join.PathNode, c.tokens.Agent().Authorization(), nodeRequest(t, func(r *join.NodeRequest) { r.NodeName = "local" }))
 	if s := wantStatus(t, body, 403); code != 403 || s.Reason != join.ReasonNodeNameTaken {
 		t.Errorf("the agent token for the server's own node: %d %s", code, body)
+	}
+	// A server that lost its disk has another password, and its token. That
+	// token may be that of nodes, too, so other machines prove nothing by it.
+	for _, tc := range []struct {
+		name, from string
+		want       int
+	}{
+		{"local", "198.51.100.9:1234", 403},
+		{"local", "192.0.2.1:1234", 200}, // an address of the server
+		{"local", "", 200},
+		{"n6", "", 403},
+	} {
+		c.mu.Lock()
+		c.remote = tc.from
+		c.mu.Unlock()
+		again := nodeRequest(t, func(r *join.NodeRequest) {
+			r.NodeName, r.NodePassword = tc.name, strings.Repeat("other", 5)+tc.from
+		})
+		if code, _, body := c.send(anonymous, "POST", join.PathNode, c.tokens.Server().Authorization(), again); code != tc.want {
+			t.Errorf("%s with another password and the server token, from %q: %d %s, want %d", tc.name, tc.from, code, body, tc.want)
+		}
 	}
 }
 

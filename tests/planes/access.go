@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -124,10 +125,15 @@ func (p *Plane) EtcdTLS(t testing.TB) *tls.Config {
 	return cfg
 }
 
-// Etcd is a client of the datastore until the test ends.
+// Etcd is a client of the datastore until the test ends. It may be any but an
+// etcd that asks for certificates.
 func (p *Plane) Etcd(t testing.TB) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://127.0.0.1:2379"}, TLS: p.EtcdTLS(t), DialTimeout: Deadline})
+	config := clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(p.Config.Agent.DataDir, "server", "db", "kine.sock")}, DialTimeout: Deadline}
+	if p.Config.DatastoreEndpoint == "" {
+		config.Endpoints, config.TLS = []string{"https://127.0.0.1:2379"}, p.EtcdTLS(t)
+	}
+	client, err := clientv3.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,9 +42,14 @@ type Plane struct {
 	Client kubernetes.Interface
 }
 
+// DatastoreVariable chooses another datastore than embedded etcd for all
+// control planes of tests that do not choose one themselves: sqlite.
+const DatastoreVariable = "A4S_TEST_DATASTORE"
+
 // Settings are those of a server without a node that keeps its data in dir.
 func Settings(dir string) *config.Server {
 	cfg := &config.Server{
+		DatastoreEndpoint:    os.Getenv(DatastoreVariable),
 		EtcdDisableSnapshots: true,
 		DisableAgent:         true,
 		HTTPSListenPort:      6443,

@@ -1,7 +1,7 @@
 // Package vm boots a Debian guest with systemd and nothing but cgroup v2 in
-// QEMU, without KVM, and installs, runs, upgrades and uninstalls a4s in it. It
-// covers what the other tests cannot where the machine itself has cgroup v1 or
-// no systemd.
+// QEMU, without KVM, and installs, runs, reboots, upgrades and uninstalls a4s
+// in it, and sets its clock. It covers what the other tests cannot where the
+// machine itself has cgroup v1 or no systemd.
 //
 // Invariants: `make test-vm` is the only way to run it, it is slow (about
 // fifteen minutes on two cores); image.sh makes everything below the cache

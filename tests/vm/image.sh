@@ -58,6 +58,8 @@ mkdir -p $units/multi-user.target.wants
 ln -sf ../job.service $units/multi-user.target.wants/job.service
 ln -sf /lib/systemd/system/systemd-networkd.service $units/multi-user.target.wants/systemd-networkd.service
 ln -sf /dev/null $units/systemd-networkd-wait-online.service
+# They make files of their own when their time comes or the clock is set.
+for timer in apt-daily apt-daily-upgrade dpkg-db-backup; do ln -sf /dev/null $units/$timer.timer; done
 install -m 644 "$guest/eth.network" rootfs/etc/systemd/network/10-eth.network
 echo guest >rootfs/etc/hostname
 rm -f root.ext4

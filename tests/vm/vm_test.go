@@ -37,7 +37,7 @@ func TestCgroupV2AndSystemd(t *testing.T) {
 	console, results := filepath.Join(t.TempDir(), "console.log"), filepath.Join(t.TempDir(), "results.log")
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64",
 		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-M", "q35", "-m", "3072", "-smp", "2",
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-nodefaults", "-no-user-config", "-display", "none",
 		"-serial", "file:"+console, "-serial", "file:"+results,
 		"-kernel", filepath.Join(dir, "vmlinuz"), "-initrd", filepath.Join(dir, "initrd.gz"),
 		"-append", "console=ttyS0 quiet panic=-1 systemd.unified_cgroup_hierarchy=1",

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/definitions"
 	"github.com/a4s-io/a4s/server/definitions/registry"
@@ -59,6 +60,8 @@ type Options struct {
 	MasterCount int
 	// NotFound answers for what nobody serves.
 	NotFound http.Handler
+	// Pool has what caches share.
+	Pool *sharing.Pool
 	// Client is one of the system with all rights that comes through the
 	// edge; Composite is one that sees composite names.
 	Client, Composite *rest.Config
@@ -100,7 +103,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.informers = externalversions.NewSharedInformerFactoryWithOptions(client, resync,
 		externalversions.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = space.Label }),
-		externalversions.WithTransform(slim))
+		externalversions.WithTransform(o.Pool.Transform))
 	informer := s.Informer()
 	s.establishing = establish.NewEstablishingController(informer, client.ApiextensionsV1())
 	s.approval = apiapproval.NewKubernetesAPIApprovalPolicyConformantConditionController(informer, client.ApiextensionsV1())
@@ -126,14 +129,6 @@ func New(o Options) (*Server, error) {
 // Informer knows the definitions of tenants, in composite form.
 func (s *Server) Informer() crdinformers.CustomResourceDefinitionInformer {
 	return s.informers.Apiextensions().V1().CustomResourceDefinitions()
-}
-
-// slim drops what nobody asks of a definition here.
-func slim(obj any) (any, error) {
-	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-		crd.ManagedFields = nil
-	}
-	return obj, nil
 }
 
 // serveDefinitions makes the handler for the definitions of all spaces.

@@ -2,10 +2,13 @@
 // fair to flows: whoever has used least lately has the next turn.
 //
 // Service time is measured, not guessed (start-time fair queueing): a request
-// costs its flow the time for which it occupied a slot. A flow that has used
+// costs its flow the time for which it occupied a slot, and what it is charged
+// for things that were done outside of it. A flow that has used
 // clearly less than the busy ones does not wait for a slot at all, up to a
 // bound; a busy one leaves a part of the slots free while there are others,
-// because a request that computes is not interrupted for another.
+// because a request that computes is not interrupted for another. A flow without
+// others may have more turns than there are slots, but not so many that the
+// first of another flow would wait.
 //
 // A slot stands for a processor. A request that waits for something itself (the
 // datastore, a webhook, its client) must not occupy one, but nobody says that

@@ -33,6 +33,9 @@ const (
 	// companyFor is how long a flow counts as present after it began
 	// something.
 	companyFor = time.Second
+	// patience is how long a busy flow waits for an idle processor beside a
+	// modest one.
+	patience = 10 * time.Millisecond
 	// forgetAfter is when a flow that does nothing is forgotten.
 	forgetAfter = 10 * time.Second
 	// maxFlows is the number of flows from which on idle ones are looked for.
@@ -43,6 +46,10 @@ const (
 type Options struct {
 	// Slots is how many requests compute at the same time.
 	Slots int
+	// Alone is how many there are of a flow that has no company. More than
+	// Slots, since some of them wait for the datastore or their client, and
+	// less than Burst: who comes has room.
+	Alone int
 	// Share is how many of them are of one flow while there are others.
 	Share int
 	// Burst is how many there are at most, those of flows that have used less
@@ -57,7 +64,7 @@ type Options struct {
 // ForProcessors are the options for so many processors. The length is about
 // what upstream's queues take of one flow.
 func ForProcessors(n int) Options {
-	return Options{Slots: n, Share: max(1, n-1), Burst: 4 * n, Length: 256, Idle: IdleProcessors}
+	return Options{Slots: n, Alone: 3 * n, Share: max(1, n-1), Burst: 4 * n, Length: 256, Idle: IdleProcessors}
 }
 
 // Queue gives requests their turns.
@@ -76,6 +83,11 @@ type Queue struct {
 	// last is the flow that began something last, and since when.
 	last     *flow
 	switched time.Time
+	// modest is when a flow that uses little began something.
+	modest time.Time
+	// looked is when it was looked how many processors are free.
+	looked time.Time
+	free   int
 }
 
 // New makes a queue.
@@ -180,6 +192,16 @@ func (t *Turn) Release() {
 	q.dispatch(now)
 }
 
+// Charge adds to what the turn's flow has used what was done for it outside of
+// its turns.
+func (t *Turn) Charge(d time.Duration) {
+	q := t.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.flow.used += d.Seconds()
+	q.place(t.flow)
+}
+
 // Move makes the turn one of another flow, which bears its costs.
 func (t *Turn) Move(name string) {
 	q := t.q
@@ -219,7 +241,7 @@ func (q *Queue) flow(name string, now time.Time) *flow {
 
 func (q *Queue) forget(now time.Time) {
 	for name, f := range q.flows {
-		if f.active == 0 && f.waiting.Len() == 0 && now.Sub(f.ended) > forgetAfter {
+		if f.own == 0 && f.waiting.Len() == 0 && now.Sub(f.ended) > forgetAfter {
 			delete(q.flows, name)
 		}
 	}
@@ -227,21 +249,45 @@ func (q *Queue) forget(now time.Time) {
 
 // fits tells whether a request of the flow could begin.
 func (q *Queue) fits(f *flow, now time.Time) bool {
-	if f.due()+favour < q.virtual {
+	if q.favours(f) {
 		return q.held.Len() < q.opts.Burst
 	}
-	return q.held.Len() < q.opts.Slots && f.own < q.limit(f, now)
+	slots, own := q.limits(f, now)
+	return q.held.Len() < slots && f.own < own && q.calm(f, now)
+}
+
+// favours tells whether a flow has used clearly less than the busy ones.
+func (q *Queue) favours(f *flow) bool { return f.due()+favour < q.virtual }
+
+// calm tells whether one more request of a busy flow leaves modest ones alone.
+// What it costs outside of its turn, in TLS, HTTP/2 and garbage, is not known,
+// so beside them it waits until a processor has nothing to do. One that asks
+// for one thing at a time is no flood, even if it has used more than a flood of
+// requests that are cheap in their turn.
+func (q *Queue) calm(f *flow, now time.Time) bool {
+	return now.Sub(q.modest) > companyFor || now.Sub(f.ended) > patience ||
+		f.own == 0 && f.waiting.Len() == 0 || q.idle(now) > 0
+}
+
+// idle is how many processors have nothing to do; turns that begin at the same
+// moment each take one.
+func (q *Queue) idle(now time.Time) int {
+	if !q.looked.Equal(now) {
+		q.looked, q.free = now, q.opts.Idle()
+	}
+	return q.free
 }
 
 // due is what a flow will have used when its requests have ended.
 func (f *flow) due() float64 { return f.used + float64(f.own)*f.cost }
 
-// limit is how many slots a flow may occupy.
-func (q *Queue) limit(f *flow, now time.Time) int {
+// limits are how many turns there may be for one more of a flow, and how many
+// of them its own.
+func (q *Queue) limits(f *flow, now time.Time) (all, own int) {
 	if q.last == f && now.Sub(q.switched) > companyFor {
-		return q.opts.Slots
+		return q.opts.Alone, q.opts.Alone
 	}
-	return q.opts.Share
+	return q.opts.Slots, q.opts.Share
 }
 
 // begin gives a turn.
@@ -250,6 +296,10 @@ func (q *Queue) begin(t *Turn, now time.Time) {
 	if q.last != f {
 		q.last, q.switched = f, now
 	}
+	if q.favours(f) {
+		q.modest = now
+	}
+	q.free--
 	q.virtual = max(q.virtual, f.used)
 	t.state, t.began = occupies, now
 	f.own++

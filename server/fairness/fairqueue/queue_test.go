@@ -13,7 +13,7 @@ import (
 func busy() int { return 0 }
 
 func newQueue(idle func() int) *Queue {
-	return New(Options{Slots: 2, Share: 1, Burst: 8, Length: 64, Idle: idle})
+	return New(Options{Slots: 2, Alone: 6, Share: 1, Burst: 8, Length: 64, Idle: idle})
 }
 
 // client asks one thing after the other, each of which takes so long.
@@ -81,8 +81,141 @@ func TestFloodDoesNotDelayOthers(t *testing.T) {
 	})
 }
 
+// Beside a flow that uses little, a busy one goes on when a processor is idle,
+// and after a while in any case.
+func TestFloodLeavesRoomForModestFlows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		idle := 0
+		var mu sync.Mutex
+		q := newQueue(func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return idle
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var flood int
+		for range 8 {
+			go client(ctx, q, "flood", time.Millisecond, &flood, &mu)
+		}
+		served := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			before := flood
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			return flood - before
+		}
+		time.Sleep(time.Second)
+		alone := served()
+		go func() {
+			for ctx.Err() == nil {
+				if turn, err := q.Acquire(ctx, "modest", false); err == nil {
+					time.Sleep(100 * time.Microsecond)
+					turn.Release()
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		time.Sleep(100 * time.Millisecond)
+		beside := served()
+		if least := int(time.Second/patience) / 2; beside > alone/10 || beside < least {
+			t.Errorf("%d requests a second alone, %d beside another without an idle processor", alone, beside)
+		}
+		mu.Lock()
+		idle = 1
+		mu.Unlock()
+		if n := served(); n < alone/(q.opts.Alone+1) {
+			t.Errorf("%d requests a second alone, %d beside another with an idle processor", alone, n)
+		}
+		cancel()
+		time.Sleep(time.Second)
+	})
+}
+
+// TestCheapFloodDoesNotDelayOthers: a flood that uses less in its turns than a
+// client that asks for one thing after the other, as one of wrong tokens does,
+// does not make that one wait, whatever it watches.
+func TestCheapFloodDoesNotDelayOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(busy)
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var flood int
+		for range 64 {
+			go client(ctx, q, "flood", 100*time.Microsecond, &flood, &mu)
+		}
+		watch, err := q.Acquire(ctx, "one", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer watch.Release()
+		time.Sleep(time.Second)
+		var late int
+		for range 1000 {
+			begin := time.Now()
+			turn, err := q.Acquire(ctx, "one", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(begin) > time.Millisecond {
+				late++
+			}
+			time.Sleep(4 * time.Millisecond)
+			turn.Release()
+			time.Sleep(time.Millisecond)
+		}
+		mu.Lock()
+		if late > 10 || flood == 0 {
+			t.Errorf("%d of 1000 requests waited for more than a millisecond, beside %d of a flood", late, flood)
+		}
+		mu.Unlock()
+		cancel()
+		time.Sleep(time.Second)
+	})
+}
+
+// TestChargesCount: what is done for a flow outside of its turns counts as what
+// is done in them.
+func TestChargesCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(busy)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		served := map[string]int{}
+		var mu sync.Mutex
+		for i := range 64 {
+			flow, outside := "charged", 3*time.Millisecond
+			if i%2 == 0 {
+				flow, outside = "other", 0
+			}
+			go func() {
+				for ctx.Err() == nil {
+					turn, err := q.Acquire(ctx, flow, false)
+					if err != nil {
+						return
+					}
+					turn.Charge(outside)
+					time.Sleep(time.Millisecond)
+					turn.Release()
+					mu.Lock()
+					served[flow]++
+					mu.Unlock()
+				}
+			}()
+		}
+		time.Sleep(20 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if ratio := float64(served["other"]) / float64(served["charged"]); ratio < 3.5 || ratio > 4.5 {
+			t.Errorf("%v: not four to one", served)
+		}
+	})
+}
+
 // TestShareIsKept: requests that are cheaper or dearer than the last do not
-// give a flow more than its share beside another, and alone it has all slots.
+// give a flow more than its share beside another, and alone it has more than
+// all slots.
 func TestShareIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(busy)
@@ -102,8 +235,8 @@ func TestShareIsKept(t *testing.T) {
 			go client(ctx, q, "flood", time.Duration(1+i%9)*time.Millisecond, new(int), &mu)
 		}
 		time.Sleep(5 * time.Second)
-		if n := most(time.Second); n != 2 {
-			t.Errorf("alone: %d at once, not both slots", n)
+		if n := most(time.Second); n != 6 {
+			t.Errorf("alone: %d at once", n)
 		}
 		go func() {
 			for ctx.Err() == nil {
@@ -240,7 +373,7 @@ func TestWaitingIsBounded(t *testing.T) {
 
 // TestTurnsRace: whatever happens at once, in the end nothing is held.
 func TestTurnsRace(t *testing.T) {
-	q := New(Options{Slots: 2, Share: 1, Burst: 8, Length: 8, Idle: IdleProcessors})
+	q := New(Options{Slots: 2, Alone: 6, Share: 1, Burst: 8, Length: 8, Idle: IdleProcessors})
 	var group sync.WaitGroup
 	for i := range 64 {
 		group.Go(func() {

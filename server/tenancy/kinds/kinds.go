@@ -1,5 +1,7 @@
 package kinds
 
+import "sync"
+
 // Class says whose a resource is.
 type Class int
 
@@ -105,6 +107,8 @@ func Rows() []Kind {
 		{flow, "flowschemas", "FlowSchema", cluster, System, "the fairness of the API belongs to the cluster", false},
 		{flow, "prioritylevelconfigurations", "PriorityLevelConfiguration", cluster, System, "the fairness of the API belongs to the cluster", false},
 		{"internal.apiserver.k8s.io", "storageversions", "StorageVersion", cluster, System, "the API servers belong to the cluster", false},
+		{"metrics.k8s.io", "nodes", "NodeMetrics", cluster, System, "nodes belong to the cluster", false},
+		{"metrics.k8s.io", "pods", "PodMetrics", ns, Tenant, "", false},
 		{net, "ingressclasses", "IngressClass", cluster, Shared, "", false},
 		{net, "ingresses", "Ingress", ns, Tenant, "", false},
 		{net, "ipaddresses", "IPAddress", cluster, System, "addresses are given out by the cluster", false},
@@ -140,8 +144,12 @@ type Table struct {
 	byResource, byKind map[[2]string]Kind
 }
 
-// New indexes the rows.
-func New() *Table {
+// New is the table of the rows. Nothing changes it, so there is only one.
+func New() *Table { return indexed() }
+
+var indexed = sync.OnceValue(index)
+
+func index() *Table {
 	t := &Table{byResource: map[[2]string]Kind{}, byKind: map[[2]string]Kind{}}
 	for _, k := range Rows() {
 		t.byResource[[2]string{k.Group, k.Resource}] = k

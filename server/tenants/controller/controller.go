@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
@@ -72,13 +73,30 @@ type Options struct {
 	ClusterDomain string
 	// DefaultTenant is made at the start if it is missing; empty means none.
 	DefaultTenant string
-	Log           *logrus.Entry
+	// Pool is where the Tenants that it knows share what they say with other
+	// caches.
+	Pool *sharing.Pool // nil for none
+	// Room, if not nil, is waited for before each request.
+	Room func(context.Context)
+	Log  *logrus.Entry
 }
 
 // New returns the supervised controller. It is ready when the tenants exist
 // that every server has.
 func New(o Options) component.Component {
 	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
+}
+
+// roomy waits for room, too.
+type roomy struct {
+	flowcontrol.RateLimiter
+	room func(context.Context)
+}
+
+// Wait implements flowcontrol.RateLimiter.
+func (r roomy) Wait(ctx context.Context) error {
+	r.room(ctx)
+	return r.RateLimiter.Wait(ctx)
 }
 
 type controller struct {
@@ -101,6 +119,9 @@ type controller struct {
 func newController(o Options) (*controller, error) {
 	c := &controller{log: o.Log, domain: o.ClusterDomain, config: restclient.CopyConfig(o.Config), contents: o.Contents}
 	c.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	if o.Room != nil {
+		c.config.RateLimiter = roomy{c.config.RateLimiter, o.Room}
+	}
 	c.config.ContentType, c.config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	var err error
 	if c.http, err = restclient.HTTPClientFor(c.config); err != nil {
@@ -131,6 +152,10 @@ func run(ctx context.Context, o Options, ready func()) error {
 		return err
 	}
 	var informer cache.Controller
+	var transform cache.TransformFunc
+	if o.Pool != nil {
+		transform = o.Pool.Transform
+	}
 	c.store, informer = cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: tenantclient.ListWatch(c.tenants),
 		ObjectType:    &tenantapi.Tenant{},
@@ -143,6 +168,7 @@ func run(ctx context.Context, o Options, ready func()) error {
 				}
 			},
 		},
+		Transform: transform, // an update without managed fields leaves them
 	})
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -3,6 +3,7 @@ package tenancy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -112,6 +113,9 @@ func answer(in io.Reader, out io.Writer) error {
 		case "heap":
 			err = writeHeap(arg)
 			fmt.Fprintln(out, 0, 0, 0) //nolint:errcheck // as above
+		case "accounts":
+			err = writeAccounts(arg)
+			fmt.Fprintln(out, 0, 0, 0) //nolint:errcheck // as above
 		case "end":
 			pprof.StopCPUProfile()
 			err = profile.Close()
@@ -166,12 +170,25 @@ func pages(out io.Writer) error {
 	return err
 }
 
+// writeHeap writes the profiles of the heap and of the goroutines, and where
+// else memory is.
 func writeHeap(path string) error {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	err := os.WriteFile(path+".memory", fmt.Appendf(nil, "heap %d objects %d in use %d idle %d released %d stacks %d spans %d other %d\n",
+		m.HeapAlloc>>10, m.HeapObjects, m.HeapInuse>>10, m.HeapIdle>>10, m.HeapReleased>>10, m.StackInuse>>10, m.MSpanInuse>>10, (m.GCSys+m.OtherSys+m.BuckHashSys)>>10), 0o600)
+	for suffix, name := range map[string]string{"": "heap", ".goroutines": "goroutine"} {
+		err = errors.Join(err, writeProfile(path+suffix, name))
+	}
+	return err
+}
+
+func writeProfile(path, name string) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	if err := pprof.WriteHeapProfile(f); err != nil {
+	if err := pprof.Lookup(name).WriteTo(f, 0); err != nil {
 		return err
 	}
 	return f.Close()

@@ -34,7 +34,7 @@ func BenchmarkDefinitions(b *testing.B) {
 				inParallel(n, func(i int) {
 					name := fmt.Sprintf("t-%d", i)
 					makeTenant(b.Context(), b, client, name)
-					waitSpace(b.Context(), b, server, name)
+					waitSpace(b.Context(), b, server, name, closely)
 					prefixes[i] = "/tenants/" + name
 				})
 				after, _, _ := server.command(b, "goroutines")

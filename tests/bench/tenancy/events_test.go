@@ -20,7 +20,7 @@ func BenchmarkEvent(b *testing.B) {
 	s.http = httpClient(b, s.config)
 	client := server.tenants(b)
 	inParallel(others, func(i int) { makeTenant(b.Context(), b, client, fmt.Sprintf("other-%d", i)) })
-	waitSpace(b.Context(), b, server, fmt.Sprintf("other-%d", others-1))
+	waitSpace(b.Context(), b, server, fmt.Sprintf("other-%d", others-1), closely)
 	server.settled(b)
 	kinds := []struct{ resource, body string }{
 		{"pods", string(podBody(mediaJSON, "default", 1))},

@@ -64,7 +64,17 @@ func TestControlPlane(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
+	testControlPlane(t, func(*config.Server) {})
+}
+
+// testControlPlane is what a control plane does with any datastore.
+func testControlPlane(t *testing.T, use func(*config.Server)) {
 	dir := t.TempDir()
+	settings := func(dir string) *config.Server {
+		cfg := settings(dir)
+		use(cfg)
+		return cfg
+	}
 	p := start(t, settings(dir))
 
 	t.Run("controllers and scheduler act", p.testControllersAct)
@@ -84,6 +94,7 @@ func TestControlPlane(t *testing.T) {
 			t.Errorf("Start = %v, want a precondition that names port and flag", err)
 		}
 	})
+	t.Run("tenants come and go", p.testTenants)
 	t.Run("a stop drains watches", p.testStopDrainsWatches)
 	t.Run("everything starts again in the same process", func(t *testing.T) {
 		// Upstream keeps state of its components in package variables; this
@@ -159,7 +170,7 @@ func (p *plane) testSecretsAreEncrypted(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.Etcd(t).Get(ctx, "/registry/secrets/default/hidden")
+	got, err := p.store(t).Get(ctx, "/registry/secrets/default/hidden")
 	if err != nil || len(got.Kvs) != 1 {
 		t.Fatalf("reading the stored Secret: %v, %v", got, err)
 	}
@@ -167,6 +178,9 @@ func (p *plane) testSecretsAreEncrypted(t *testing.T) {
 		t.Errorf("the stored Secret begins %.40q, want an encrypted value", v)
 	}
 
+	if p.cfg.DatastoreEndpoint != "" {
+		return
+	}
 	anonymous, err := tls.Dial("tcp", "127.0.0.1:2379", &tls.Config{RootCAs: p.EtcdTLS(t).RootCAs, ServerName: "127.0.0.1"})
 	if err == nil {
 		// TLS 1.3 reports a missing client certificate on the first read.
@@ -304,7 +318,8 @@ func (p *plane) testStopDrainsWatches(t *testing.T) {
 	case <-time.After(deadline):
 		t.Error("the watch did not end with the server")
 	}
-	if _, err := os.Stat(filepath.Join(p.cfg.Agent.DataDir, "server", "db", "etcd", "member", "snap", "db")); err != nil {
-		t.Error(err)
+	_, err = os.Stat(filepath.Join(p.cfg.Agent.DataDir, "server", "db", "etcd", "member", "snap", "db"))
+	if embedded := p.cfg.DatastoreEndpoint == ""; embedded != (err == nil) {
+		t.Errorf("embedded etcd: %t, its file: %v", embedded, err)
 	}
 }

@@ -26,7 +26,9 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/snapshot"
+	"github.com/a4s-io/a4s/internal/snapshot/s3"
 	"github.com/a4s-io/a4s/server/snapshots"
+	"github.com/a4s-io/a4s/tests/objectstore"
 )
 
 const soon = time.Minute
@@ -337,6 +339,82 @@ func TestScheduleSavesAndKeepsTheNewest(t *testing.T) {
 		case <-deadline:
 			t.Fatalf("two newer snapshots than %q do not replace it: %v", first, list)
 		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// The schedule goes on while storage elsewhere fails, and copies when it works
+// again.
+func TestScheduleCopiesToS3(t *testing.T) {
+	program, err := objectstore.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := objectstore.Start(t, program)
+	settings := server.Settings("f")
+	settings.Bucket = "later"
+	store, err := s3.New(&settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newControlPlane(t)
+	c.start(t)
+	schedule, err := cron.ParseStandard("@every 1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := make(chan error, 100)
+	o := c.options()
+	o.Store, o.StoreKeep = store, 2
+	o.Observe = func(_ time.Duration, err error) { results <- err }
+	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	defer func() {
+		if err := group.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	group.Start(t.Context(), snapshots.Scheduled(o, schedule, 1, logrus.WithField("component", "snapshots")))
+	next := func() error {
+		select {
+		case err := <-results:
+			return err
+		case <-time.After(soon):
+			t.Fatal("no snapshot is taken")
+			return nil
+		}
+	}
+	for range 2 {
+		var lost *s3.NotCopiedError
+		if err := next(); !errors.As(err, &lost) || !strings.Contains(err.Error(), "--etcd-s3-bucket") {
+			t.Errorf("without a bucket: %v", err)
+		}
+		// A newer one may have taken its place already.
+		if list, err := o.Dir.List(); err != nil || len(list) == 0 {
+			t.Errorf("left here: %v, %v", list, err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(server.Dir, "later"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first := ""
+	deadline := time.After(soon)
+	for {
+		var list []snapshot.Entry
+		if err := next(); err == nil {
+			if list, err = store.List(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if first == "" && len(list) > 0 {
+			first = list[0].Name
+		}
+		if len(list) == 2 && list[0].Name != first {
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("two newer snapshots than %q do not replace it: %v", first, list)
+		default:
 		}
 	}
 }

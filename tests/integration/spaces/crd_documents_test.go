@@ -177,8 +177,15 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 		if err := client.CustomResourceDefinitions().Delete(t.Context(), "widgets."+documented, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		var d []string
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Errorf("what differs is %v", d)
+			}
+		})
 		eventually(t, "the documents to be as before", func(context.Context) (bool, error) {
-			return len(differences(none, documentsOf(t, b.config, ""))) == 0, nil
+			d = differences(none, documentsOf(t, b.config, ""))
+			return len(d) == 0, nil
 		})
 	})
 	t.Run("are known to the system", func(t *testing.T) {

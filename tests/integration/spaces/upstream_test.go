@@ -69,7 +69,8 @@ func (p *plane) shared(t *testing.T) {
 	t.Helper()
 	post(t, p.Admin, "/apis/scheduling.k8s.io/v1/priorityclasses", `{"metadata":{"name":"high"},"value":1000}`)
 	post(t, p.Admin, "/apis/node.k8s.io/v1/runtimeclasses", `{"metadata":{"name":"boxed"},"handler":"boxed","overhead":{"podFixed":{"memory":"8Mi"}}}`)
-	post(t, p.Admin, "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"standard","annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},"provisioner":"example.com/none"}`)
+	// Of two default classes the newer one counts, or the first by name.
+	post(t, p.Admin, "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"basic","annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},"provisioner":"example.com/none"}`)
 	// Nothing is scheduled to it, so that pods are deleted at once.
 	post(t, p.Admin, "/api/v1/nodes", `{"metadata":{"name":"machine"},"spec":{"unschedulable":true}}`)
 	post(t, p.Admin, "/apis/networking.k8s.io/v1/ingressclasses", `{"metadata":{"name":"web"},"spec":{"controller":"example.com/web"}}`)

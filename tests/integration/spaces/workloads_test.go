@@ -311,7 +311,7 @@ func testClasses(t *testing.T, _ *plane, s *space, namespace string) {
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil || claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != "standard" {
+	if err != nil || claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != "basic" {
 		t.Errorf("claim of the default class: %+v, %v", claim, err)
 	}
 	for _, get := range []func() error{
@@ -324,7 +324,7 @@ func testClasses(t *testing.T, _ *plane, s *space, namespace string) {
 			return err
 		},
 		func() error {
-			_, err := s.client.StorageV1().StorageClasses().Get(ctx, "standard", metav1.GetOptions{})
+			_, err := s.client.StorageV1().StorageClasses().Get(ctx, "basic", metav1.GetOptions{})
 			return err
 		},
 	} {

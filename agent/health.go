@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	joining "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/agent/loadbalancer"
+	"github.com/a4s-io/a4s/agent/netfilter"
+	"github.com/a4s-io/a4s/agent/runtimes"
+	"github.com/a4s-io/a4s/internal/health"
+	"github.com/a4s-io/a4s/internal/noderuntime"
+	"github.com/a4s-io/a4s/internal/pki"
+)
+
+// nodeHealth is what checks of the node know of it.
+type nodeHealth struct {
+	filter    netfilter.Mode
+	filterWhy string
+	joined    atomic.Pointer[joining.Result] // set with the pod network
+	client    atomic.Pointer[kubernetes.Clientset]
+	mux       atomic.Pointer[runtimes.Mux]
+}
+
+// Health lets a monitor watch over the node. With events, it writes Events as
+// this node; the server of the same process would do so otherwise.
+func (n *Node) Health(m *health.Monitor, events bool) {
+	uses := func() []pki.Use {
+		files := pki.NodeFilesIn(filepath.Join(n.dir, "tls"))
+		if _, err := os.Stat(files.Client.Cert); err != nil {
+			return nil // it has not joined yet
+		}
+		return files.Uses()
+	}
+	if wanted := netfilter.Mode(n.cfg.ProxyMode); n.health.filter == netfilter.Iptables && wanted != netfilter.Iptables {
+		m.Set(health.PacketFilterDegraded, "", n.health.filterWhy)
+	}
+	m.Add("runtimes", n.checkRuntimesReady)
+	m.Add("node", n.checkNode)
+	m.Add("DNS", n.checkDNS)
+	m.Add("certificates of the node", health.Certificates(uses))
+	m.Add("servers", n.checkServers)
+	m.AddMetrics(health.CertificateMetrics(uses), n.serverMetrics)
+	if events {
+		var tell func(added, gone []health.Problem)
+		m.OnChange(func(added, gone []health.Problem) {
+			if client := n.healthClient(); tell == nil && client != nil {
+				tell = health.Events(client.CoreV1(), scheme.Scheme, health.AboutNode(n.cfg.NodeName), n.cfg.NodeName)
+			}
+			if tell != nil {
+				tell(added, gone)
+			}
+		})
+	}
+}
+
+// healthClient is the client of the node, nil before it has joined.
+func (n *Node) healthClient() *kubernetes.Clientset {
+	if client := n.health.client.Load(); client != nil {
+		return client
+	}
+	if n.health.joined.Load() == nil {
+		return nil
+	}
+	_, client, err := clients(n.credential(), health.Name)
+	if err != nil {
+		return nil
+	}
+	set, ok := client.(*kubernetes.Clientset)
+	if !ok {
+		return nil
+	}
+	n.health.client.CompareAndSwap(nil, set)
+	return n.health.client.Load()
+}
+
+func (n *Node) checkRuntimesReady(_ context.Context, r *health.Registry) {
+	var names []string
+	for _, s := range n.runtimeStates() {
+		names = append(names, s.Name)
+		r.Report(s.Ready != corev1.ConditionTrue, health.RuntimeNotReady, s.Name, s.Reason+": "+s.Message)
+	}
+	r.Keep(health.RuntimeNotReady, names)
+}
+
+func (n *Node) runtimeStates() []noderuntime.State {
+	mux := n.health.mux.Load()
+	if mux == nil {
+		return nil
+	}
+	return mux.States()
+}
+
+// checkNode asks the server about the Node.
+func (n *Node) checkNode(ctx context.Context, r *health.Registry) {
+	client := n.healthClient()
+	if client == nil {
+		return
+	}
+	node, err := client.CoreV1().Nodes().Get(ctx, n.cfg.NodeName, metav1.GetOptions{})
+	r.Report(err != nil, health.ServerUnreachable, "", fmt.Sprint(err))
+	if err != nil {
+		return
+	}
+	holds, detail := true, "the kubelet has not said anything yet"
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			holds, detail = c.Status != corev1.ConditionTrue, c.Message
+		}
+	}
+	r.Report(holds, health.NodeNotReady, n.cfg.NodeName, detail)
+}
+
+// checkDNS asks the DNS server of this node for the API's own name.
+func (n *Node) checkDNS(ctx context.Context, r *health.Registry) {
+	joined := n.health.joined.Load()
+	if joined == nil {
+		return
+	}
+	address := net.JoinHostPort(joined.Config.ClusterDNS, "53")
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+	_, err := resolver.LookupHost(ctx, "kubernetes.default.svc."+joined.Config.ClusterDomain+".")
+	r.Report(err != nil, health.DNSNotServing, address, fmt.Sprint(err))
+}
+
+// knownServers are those of the node's load balancer; a node that runs beside
+// its server has none.
+func (n *Node) knownServers() []loadbalancer.ServerState {
+	if n.health.joined.Load() == nil || n.servers == nil { // in this order: it is made before
+		return nil
+	}
+	return n.servers.Servers()
+}
+
+// checkServers looks at servers that others stand in for.
+func (n *Node) checkServers(_ context.Context, r *health.Registry) {
+	var names []string
+	if all := n.knownServers(); len(all) > 1 {
+		for _, s := range all {
+			names = append(names, s.Address)
+			r.Report(s.Health == loadbalancer.NotReady || s.Health == loadbalancer.Dead, health.OneServerAway, s.Address, s.LastError)
+		}
+	}
+	r.Keep(health.OneServerAway, names)
+}
+
+func (n *Node) serverMetrics(add func(name, help string, value float64, labels map[string]string)) {
+	for _, s := range n.knownServers() {
+		labels := map[string]string{"server": s.Address}
+		ready := 0.0
+		if s.Health == loadbalancer.Ready {
+			ready = 1
+		}
+		add("loadbalancer_server_ready", "Whether a server is ready, as far as this node knows.", ready, labels)
+		add("loadbalancer_server_connections", "Connections of this node to a server.", float64(s.Connections), labels)
+		add("loadbalancer_server_dial_failures", "Connections to a server that could not be made.", float64(s.DialFailures), labels)
+	}
+}

@@ -1,0 +1,349 @@
+package loadbalancer
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/pki"
+)
+
+// Name is the name of the component that carries the connections.
+const Name = "load-balancer"
+
+// failuresToMove is how many times in a row a server has to fail before its
+// connections are moved to another one. One may be chance.
+const failuresToMove = 2
+
+// Options describe a Balancer.
+type Options struct {
+	// Listen is the loopback address that clients connect to.
+	Listen string
+	// Configured are the URLs of servers that the node was given. A name may
+	// stand for several servers.
+	Configured []string
+	// Dir is the agent directory; the list of servers is kept in it.
+	Dir string
+	// Files are the credential of the node. They need not exist yet.
+	Files pki.NodeFiles
+	// Log is where changes go.
+	Log *logrus.Entry
+
+	proxy  func(*url.URL) (*url.URL, error)
+	lookup func(ctx context.Context, host string) ([]string, error)
+	timing timing
+}
+
+// timing is how often servers are asked, and how long for an answer.
+type timing struct {
+	used    time.Duration // between probes of a server that has connections
+	idle    time.Duration // of one that has none or does not answer
+	alone   time.Duration // of the only one: there is nothing to decide
+	again   time.Duration // after a failure that may be chance
+	answer  time.Duration // limit of a probe
+	dial    time.Duration // limit of a dial
+	resolve time.Duration // between two looks at names
+	drain   time.Duration // for the second half of a connection
+}
+
+func defaultTiming() timing {
+	return timing{
+		used: 2 * time.Second, idle: 10 * time.Second, alone: 15 * time.Second, again: 500 * time.Millisecond,
+		answer: 2 * time.Second, dial: 3 * time.Second, resolve: 30 * time.Second, drain: 10 * time.Second,
+	}
+}
+
+// Balancer distributes connections over the servers of a cluster.
+type Balancer struct {
+	o   Options
+	log *logrus.Entry
+
+	mu       sync.Mutex
+	running  context.Context // of the component; nil while it does not run
+	learned  []string        // addresses, sorted
+	resolved map[string][]string
+	servers  map[string]*server // by address
+	dirty    bool               // the list on disk is another one
+	changed  chan struct{}      // closed at every report about a server
+}
+
+// New returns a Balancer that knows the configured servers and those that an
+// earlier one in the same directory learned of.
+func New(o Options) *Balancer {
+	if o.proxy == nil {
+		o.proxy = func(u *url.URL) (*url.URL, error) { return http.ProxyFromEnvironment(&http.Request{URL: u}) }
+	}
+	if o.lookup == nil {
+		o.lookup = net.DefaultResolver.LookupHost
+	}
+	if o.timing == (timing{}) {
+		o.timing = defaultTiming()
+	}
+	b := &Balancer{o: o, log: o.Log, resolved: map[string][]string{}, servers: map[string]*server{}, changed: make(chan struct{})}
+	b.learned = b.recall()
+	b.dirty = true // the settings may be others
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.update()
+	return b
+}
+
+// URL is where clients on the node find the cluster.
+func (b *Balancer) URL() string { return "https://" + b.o.Listen }
+
+// Component returns what carries the connections. It is ready when clients can
+// connect, whether or not a server can be reached.
+func (b *Balancer) Component() component.Component {
+	return component.Component{Name: Name, Run: b.run}
+}
+
+func (b *Balancer) run(ctx context.Context, ready func()) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", b.o.Listen)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.running = ctx
+	for _, s := range b.servers {
+		b.watch(s)
+	}
+	b.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() }) // Accept reports it
+	defer stop()
+	defer b.halt()
+	go b.resolveNames(ctx)
+	ready()
+	return b.accept(ctx, listener)
+}
+
+// halt ends all connections.
+func (b *Balancer) halt() {
+	b.mu.Lock()
+	b.running = nil
+	var all []*link
+	for _, s := range b.servers {
+		all = append(all, s.takeLinks()...)
+	}
+	b.mu.Unlock()
+	closeAll(all)
+}
+
+// Learn replaces the servers that the cluster says it has, each "host:port".
+// An empty list is not believed: whoever said it is a server.
+func (b *Balancer) Learn(addresses []string) {
+	addresses = slices.Compact(slices.Sorted(slices.Values(addresses)))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(addresses) == 0 || slices.Equal(addresses, b.learned) {
+		return
+	}
+	b.log.WithField("servers", strings.Join(addresses, " ")).Info("the cluster has these servers")
+	b.learned, b.dirty = addresses, true
+	b.update()
+}
+
+// update makes the servers those that are wanted now. mu is held.
+func (b *Balancer) update() {
+	wanted := map[string]bool{} // whether the cluster named it
+	for _, target := range b.o.Configured {
+		for _, address := range b.addressesOf(target) {
+			wanted[address] = false
+		}
+	}
+	for _, address := range b.learned {
+		wanted[address] = true
+	}
+	delete(wanted, b.o.Listen) // it would talk to itself
+	for address, s := range b.servers {
+		if named, stays := wanted[address]; stays {
+			s.left = s.left && !named || s.learned && !named
+			s.learned = named
+			continue
+		}
+		s.stop()
+		delete(b.servers, address)
+		closeLater(s.takeLinks())
+	}
+	for address, named := range wanted {
+		if b.servers[address] == nil {
+			s := newServer(address, named)
+			b.servers[address] = s
+			b.watch(s)
+		}
+	}
+	for _, s := range b.servers {
+		s.pokeNow() // how often they are asked depends on the others
+	}
+	b.move()
+	b.save()
+}
+
+// addressesOf are the addresses of a configured server.
+func (b *Balancer) addressesOf(target string) []string {
+	if addresses := b.resolved[target]; len(addresses) > 0 {
+		return addresses
+	}
+	return []string{hostPort(target)}
+}
+
+// hostPort is the address in a URL that was validated before.
+func hostPort(target string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return target
+	}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
+}
+
+// move takes the connections from servers that are not to be used, if there is
+// one to use. mu is held.
+func (b *Balancer) move() {
+	usable := func(s *server) bool { return s.health == Ready && s.failures == 0 && !s.left }
+	found := false
+	for _, s := range b.servers {
+		found = found || usable(s)
+	}
+	if !found {
+		return
+	}
+	for _, s := range b.servers {
+		if s.left || s.health == NotReady || s.health == Dead {
+			if links := s.takeLinks(); len(links) > 0 {
+				b.log.WithField("server", s.address).Infof("moving %d connections to another server", len(links))
+				closeLater(links)
+			}
+		}
+	}
+}
+
+// order returns the servers to try, the best first. mu is held.
+func (b *Balancer) order() []*server {
+	all := make([]*server, 0, len(b.servers))
+	for _, s := range b.servers {
+		all = append(all, s)
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	slices.SortStableFunc(all, func(x, y *server) int {
+		return cmp.Or(
+			cmp.Compare(x.rank(), y.rank()),
+			cmp.Compare(len(x.links), len(y.links)),
+		)
+	})
+	return all
+}
+
+// Candidates returns the URLs to join by, the most promising first. It waits
+// until a server has answered or all were asked.
+func (b *Balancer) Candidates(ctx context.Context) []string {
+	for {
+		b.mu.Lock()
+		waiting, ready := false, false
+		for _, s := range b.servers {
+			waiting = waiting || s.health == Unknown && b.running != nil
+			ready = ready || s.health == Ready
+		}
+		if ready || !waiting || ctx.Err() != nil {
+			defer b.mu.Unlock()
+			return b.candidates()
+		}
+		changed := b.changed
+		b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// candidates are the configured URLs, which the user knows, and then those of
+// other servers; of both, those that answer go first. mu is held.
+func (b *Balancer) candidates() []string {
+	var good, rest []string
+	add := func(target string, health Health) {
+		if health == Ready {
+			good = append(good, target)
+		} else {
+			rest = append(rest, target)
+		}
+	}
+	covered := map[string]bool{}
+	for _, target := range b.o.Configured {
+		best := Dead
+		for _, address := range b.addressesOf(target) {
+			covered[address] = true
+			if s := b.servers[address]; s != nil {
+				best = min(best, s.health)
+			}
+		}
+		add(target, best)
+	}
+	for _, address := range b.learned {
+		if s := b.servers[address]; s != nil && !covered[address] {
+			add("https://"+address, s.health)
+		}
+	}
+	return append(good, rest...)
+}
+
+// resolveNames looks at configured names until ctx ends, and tries again what
+// could not be saved.
+func (b *Balancer) resolveNames(ctx context.Context) {
+	for {
+		for _, target := range b.o.Configured {
+			b.resolve(ctx, target)
+		}
+		b.mu.Lock()
+		b.save()
+		b.mu.Unlock()
+		select {
+		case <-time.After(b.o.timing.resolve):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// resolve looks at the name in a URL. What it meant before stays if it means
+// nothing now, and a proxy gets the name itself.
+func (b *Balancer) resolve(ctx context.Context, target string) {
+	u, err := url.Parse(target)
+	if err != nil || net.ParseIP(u.Hostname()) != nil {
+		return
+	}
+	if via, err := b.o.proxy(u); err == nil && via != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.o.timing.resolve)
+	defer cancel()
+	found, err := b.o.lookup(ctx, u.Hostname())
+	if err != nil || len(found) == 0 {
+		b.log.WithError(err).Debugf("cannot resolve %s", u.Hostname())
+		return
+	}
+	_, port, err := net.SplitHostPort(hostPort(target))
+	if err != nil {
+		return
+	}
+	for i := range found {
+		found[i] = net.JoinHostPort(found[i], port)
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Equal(found, b.resolved[target]) {
+		b.resolved[target] = found
+		b.update()
+	}
+}

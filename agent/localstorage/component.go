@@ -1,0 +1,175 @@
+package localstorage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/join"
+)
+
+// Name is the name of the component.
+const Name = "local-storage-node"
+
+const (
+	// minPause and maxPause bound the back-off between two connections.
+	minPause = 500 * time.Millisecond
+	maxPause = 30 * time.Second
+	// silence is how long a stream may be silent before it counts as broken.
+	silence = 3 * join.LocalVolumesAlive
+	// noSuchPath is the pause when the cluster has no local volumes.
+	noSuchPath = time.Minute
+	// answerTimeout bounds one answer.
+	answerTimeout = 20 * time.Second
+)
+
+// Options configure the local volumes of one node.
+type Options struct {
+	// Config is the node's credential for a server.
+	Config *rest.Config
+	// Log may be nil.
+	Log *logrus.Entry
+}
+
+// New returns the component. It is ready at once: without a server, the
+// volumes that there are stay as they are.
+func New(o Options) component.Component {
+	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error {
+		if o.Log == nil {
+			o.Log = logrus.WithField("component", Name)
+		}
+		n := &node{Options: o}
+		var err error
+		if n.client, err = rest.HTTPClientFor(o.Config); err != nil {
+			return fmt.Errorf("client for local volumes: %w", err)
+		}
+		ready()
+		n.follow(ctx)
+		return nil
+	}}
+}
+
+type node struct {
+	Options
+	client *http.Client
+}
+
+// follow does what servers say until ctx ends.
+func (n *node) follow(ctx context.Context) {
+	pause := minPause
+	for ctx.Err() == nil {
+		wait, err := n.read(ctx)
+		if wait > 0 {
+			pause = wait
+		}
+		n.Log.WithError(err).Debug("the stream of local volumes ended")
+		select {
+		case <-time.After(pause + rand.N(pause)):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, max(maxPause, wait))
+	}
+}
+
+// read follows one stream to its end. It returns how long to wait before the
+// next, 0 to leave that open.
+func (n *node) read(ctx context.Context) (wait time.Duration, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watchdog := time.AfterFunc(silence, cancel)
+	defer watchdog.Stop()
+	resp, err := n.request(ctx, http.MethodGet, join.PathLocalVolumes, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound: // turned off, or an older server
+		return noSuchPath, refused(resp)
+	default:
+		return 0, refused(resp)
+	}
+	lines := json.NewDecoder(resp.Body)
+	for {
+		var work join.LocalVolumes
+		if err := lines.Decode(&work); err != nil {
+			return wait, err
+		}
+		wait = minPause // the stream works
+		watchdog.Stop()
+		for _, v := range work.Volumes {
+			if err := n.do(ctx, v); err != nil {
+				return wait, err // the next stream begins with all that is left
+			}
+		}
+		watchdog.Reset(silence)
+	}
+}
+
+// do makes or removes one volume and says so. The error is one of the
+// connection.
+func (n *node) do(ctx context.Context, v join.LocalVolume) error {
+	done := join.LocalVolumeDone{Name: v.Name, UID: v.UID, Removed: v.Remove}
+	log := n.Log.WithField("volume", v.Name)
+	act := create
+	if v.Remove {
+		act = remove
+	}
+	err := act(v)
+	if err != nil {
+		done.Error = err.Error()
+		log.WithError(err).Warn("a local volume waits; this is tried again")
+	}
+	body, err := json.Marshal(done)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	resp, err := n.request(ctx, http.MethodPost, join.PathLocalVolumeDone, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		log.Debug("the volume is gone by now")
+	case resp.StatusCode != http.StatusNoContent:
+		return refused(resp)
+	case done.Error == "" && v.Remove:
+		log.Infof("%s was removed", v.Path)
+	}
+	return nil
+}
+
+func (n *node) request(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	target, err := url.JoinPath(n.Config.Host, path)
+	if err != nil {
+		return nil, fmt.Errorf("address of the server: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return n.client.Do(req)
+}
+
+func refused(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // only for the message
+	return fmt.Errorf("the server answered %s: %s", resp.Status, text)
+}

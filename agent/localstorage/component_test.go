@@ -1,0 +1,74 @@
+package localstorage
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/join"
+)
+
+// A server tells what to do twice, as after an answer that got lost, and breaks
+// off between.
+func TestDoesWhatTheServerSays(t *testing.T) {
+	dir := t.TempDir()
+	first, second := volume(dir, "pvc-1"), volume(dir, "pvc-2")
+	if err := create(second); err != nil {
+		t.Fatal(err)
+	}
+	second.Remove = true
+	bad := join.LocalVolume{Name: "pvc-3", UID: "3", Path: "/"}
+	answers := make(chan join.LocalVolumeDone, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method + r.URL.Path {
+		case "GET" + join.PathLocalVolumes:
+			_ = json.NewEncoder(w).Encode(join.LocalVolumes{Volumes: []join.LocalVolume{first, second, bad}})
+		case "POST" + join.PathLocalVolumeDone:
+			var done join.LocalVolumeDone
+			if err := json.NewDecoder(r.Body).Decode(&done); err != nil {
+				t.Error(err)
+			}
+			answers <- done
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		}
+	}))
+	defer server.Close()
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- New(Options{Config: &rest.Config{Host: server.URL}, Log: logrus.NewEntry(log)}).Run(ctx, func() {})
+	}()
+	for range 2 {
+		for _, want := range []join.LocalVolumeDone{{Name: "pvc-1", UID: "1"}, {Name: "pvc-2", UID: "1", Removed: true}, {Name: "pvc-3", UID: "3"}} {
+			got := <-answers
+			if failed := got.Error != ""; failed != (want.Name == "pvc-3") {
+				t.Errorf("%s: %q", got.Name, got.Error)
+			}
+			got.Error = ""
+			if got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(first.Path); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(second.Path); !os.IsNotExist(err) {
+		t.Errorf("the removed one: %v", err)
+	}
+}

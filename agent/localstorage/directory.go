@@ -1,0 +1,90 @@
+package localstorage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/a4s-io/a4s/internal/join"
+)
+
+const (
+	// parentMode keeps people without rights on the node away from all
+	// volumes; containers see a volume alone.
+	parentMode = 0o700
+	// volumeMode lets every user of the pods in: which ones write is theirs
+	// to settle.
+	volumeMode = 0o777
+)
+
+// locate checks the path of a volume, and splits it.
+func locate(v join.LocalVolume) (parent, name string, err error) {
+	parent, name = filepath.Split(v.Path)
+	if !filepath.IsAbs(v.Path) || filepath.Clean(v.Path) != v.Path || v.Name == "" || !strings.HasPrefix(name, v.Name+"_") || strings.ContainsRune(v.Name, '/') {
+		return "", "", fmt.Errorf("%q is no path for the volume %q", v.Path, v.Name)
+	}
+	return filepath.Clean(parent), name, nil
+}
+
+// create makes the directory of a volume. It may be there already.
+func create(v join.LocalVolume) error {
+	parent, name, err := locate(v)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(parent, parentMode); err != nil {
+		return fmt.Errorf("making the directory of all volumes: %w", err)
+	}
+	root, err := os.OpenRoot(parent)
+	if err != nil {
+		return fmt.Errorf("opening the directory of all volumes: %w", err)
+	}
+	defer root.Close()
+	if err := root.Mkdir(name, parentMode); err != nil {
+		info, statErr := root.Lstat(name)
+		if !errors.Is(err, os.ErrExist) || statErr != nil || !info.IsDir() {
+			return fmt.Errorf("making %s: %w", v.Path, err)
+		}
+		return nil // of an earlier attempt, or used by now
+	}
+	if err := root.Chmod(name, volumeMode); err != nil { // whatever the umask
+		return fmt.Errorf("opening %s to pods: %w", v.Path, err)
+	}
+	return nil
+}
+
+// remove removes the directory of a volume and all that is in it. It may be
+// gone already.
+func remove(v join.LocalVolume) error {
+	parent, name, err := locate(v)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(parent)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening the directory of all volumes: %w", err)
+	}
+	defer root.Close()
+	real, err := filepath.EvalSymlinks(parent)
+	if err != nil {
+		return fmt.Errorf("resolving %s: %w", parent, err)
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(real, name)))
+	if err != nil {
+		return fmt.Errorf("reading what is mounted: %w", err)
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("something is mounted at %s; unmount it first", mounts[0].Mountpoint)
+	}
+	if err := root.RemoveAll(name); err != nil {
+		return fmt.Errorf("removing %s: %w", v.Path, err)
+	}
+	return nil
+}

@@ -1,0 +1,20 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/agent/localstorage"
+	"github.com/a4s-io/a4s/internal/component"
+)
+
+// startVolumes starts what makes and removes the local volumes of the node.
+func (n *Node) startVolumes(ctx context.Context, group *component.Group) error {
+	config, _, err := clients(n.credential(), localstorage.Name)
+	if err != nil {
+		return err
+	}
+	group.Start(ctx, localstorage.New(localstorage.Options{Config: config, Log: logrus.WithField("component", localstorage.Name)}))
+	return nil
+}

@@ -1,0 +1,114 @@
+package cmd
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/a4s-io/a4s/internal/checkconfig"
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/health"
+)
+
+func newDoctor(t *testing.T) doctor {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "doctor") // short: the name of a socket is
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck
+	host := checkconfig.ThisHost(dir)
+	host.PortFree = func(int) bool { return false }
+	return doctor{
+		socket: filepath.Join(dir, "s"), proc: filepath.Join(dir, "proc"), host: host, now: time.Now(),
+		local: &config.Local{DataDir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig")},
+	}
+}
+
+func (d doctor) find(t *testing.T) (*diagnosis, map[health.Code]health.Problem) {
+	t.Helper()
+	found, err := d.examine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[health.Code]health.Problem{}
+	for _, p := range found.Problems {
+		out[p.Code+health.Code(strings.TrimPrefix(":"+filepath.Base(p.Subject), ":."))] = p
+	}
+	return found, out
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDoctorOfAStoppedMachine(t *testing.T) {
+	d := newDoctor(t)
+	dir := d.local.DataDir
+	write(t, filepath.Join(dir, "server/tls/server-ca.crt"), "no certificate", 0o644)
+	write(t, filepath.Join(dir, "server/tls/server-ca.key"), "", 0o640)
+	write(t, filepath.Join(dir, "server/token"), "", 0o600)
+	write(t, d.local.Kubeconfig, "", 0o644)
+	write(t, filepath.Join(d.proc, "77/cmdline"), "/x/containerd-shim-runc-v2\x00-address\x00/run/a4s/containerd/containerd.sock\x00", 0o600)
+	found, problems := d.find(t)
+	for _, want := range []health.Code{"secret-readable:server-ca.key", "kubeconfig-readable:kubeconfig", "pods-without-a4s", "check-config:tcp", "certificate-unreadable:server-ca.crt"} {
+		if p, ok := problems[want]; !ok || p.Cause == "" || p.Fix == "" {
+			t.Errorf("%s is %+v", want, p)
+		}
+	}
+	if _, ok := problems["secret-readable:token"]; ok {
+		t.Error("the token has the right mode")
+	}
+	var out strings.Builder
+	err := found.report(&out, "table")
+	if err == nil || !strings.Contains(out.String(), "No a4s runs") || !strings.Contains(out.String(), "chmod go= ") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+func TestDoctorAsksTheRunningProcess(t *testing.T) {
+	d := newDoctor(t)
+	write(t, filepath.Join(d.proc, "77/cmdline"), "/x/containerd-shim-runc-v2\x00-address\x00/run/a4s/containerd/containerd.sock\x00", 0o600)
+	report := health.Report{Mode: "agent", Node: "n7", Problems: []health.Problem{{Code: health.DNSNotServing, Severity: health.Warning, Title: "T", Cause: "C", Fix: "F"}}}
+	l, err := net.Listen("unix", d.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(report) })} //nolint:errcheck
+	go server.Serve(l)                                                                                                                    //nolint:errcheck
+	t.Cleanup(func() { server.Close() })                                                                                                  //nolint:errcheck
+
+	found, problems := d.find(t)
+	if _, ok := problems[health.DNSNotServing]; !ok {
+		t.Errorf("its problem is missing: %+v", found.Problems)
+	}
+	for _, p := range found.Problems {
+		if p.Code == "pods-without-a4s" || strings.HasPrefix(p.Subject, "port ") {
+			t.Errorf("a running a4s has %+v", p)
+		}
+	}
+
+	only := &diagnosis{Running: &report, Problems: report.Problems}
+	var out strings.Builder
+	if err := only.report(&out, "json"); err != nil || !strings.Contains(out.String(), `"code": "dns-not-serving"`) {
+		t.Errorf("warnings only: %v\n%s", err, out.String())
+	}
+	only.Problems[0].Severity = health.Error
+	if err := only.report(&out, "table"); err == nil {
+		t.Error("an error leads to no error")
+	}
+}

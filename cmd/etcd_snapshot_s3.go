@@ -1,0 +1,147 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/internal/snapshot"
+	"github.com/a4s-io/a4s/internal/snapshot/s3"
+)
+
+const (
+	s3RetentionFlag = "etcd-s3-retention"
+	s3Scheme        = "s3://"
+)
+
+// s3Flags are the flags of S3 storage but for that of retention, with the
+// aliases that k3s has.
+func s3Flags() []cli.Flag {
+	var out []cli.Flag
+	for _, s := range config.S3Settings() {
+		if s.Name == s3RetentionFlag {
+			continue
+		}
+		aliases := []string{strings.TrimPrefix(s.Name, "etcd-")}
+		if s.Kind() == config.Bool {
+			out = append(out, &cli.BoolFlag{Name: s.Name, Aliases: aliases, Usage: s.Usage})
+			continue
+		}
+		out = append(out, placeholderFlag{&cli.StringFlag{Name: s.Name, Aliases: aliases, Usage: s.Usage}, s.Placeholder})
+	}
+	return out
+}
+
+// s3Names are the names of s3Flags.
+func s3Names() []string {
+	var out []string
+	for _, f := range s3Flags() {
+		out = append(out, f.Names()[0])
+	}
+	return out
+}
+
+// parseS3 splits s3://bucket/folder/name.
+func parseS3(url string) (bucket, folder, name string, err error) {
+	rest := strings.TrimPrefix(url, s3Scheme)
+	bucket, key, ok := strings.Cut(rest, "/")
+	folder, name = path.Split(key)
+	if !ok || bucket == "" || !snapshot.IsSnapshot(name) {
+		return "", "", "", &problem.Input{Source: "snapshot", Value: url, Want: `s3://bucket/folder/name, as "a4s etcd-snapshot list -o json" prints it`}
+	}
+	return bucket, strings.Trim(folder, "/"), name, nil
+}
+
+// upload copies a saved snapshot to the store, if there is one.
+func (p *snapshotPlaces) upload(ctx context.Context, out io.Writer, file string) error {
+	if p.store == nil {
+		return nil
+	}
+	url, err := p.store.Upload(ctx, file)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, url)
+	return err
+}
+
+// list returns what both places have. With an error it returns what it found.
+func (p *snapshotPlaces) list(ctx context.Context) ([]snapshot.Entry, error) {
+	list, err := p.dir.List()
+	if err != nil || p.store == nil {
+		return list, err
+	}
+	remote, err := p.store.List(ctx)
+	return append(list, remote...), err
+}
+
+// remove removes a snapshot wherever it is.
+func (p *snapshotPlaces) remove(ctx context.Context, out io.Writer, name string) error {
+	err := p.dir.Delete(name)
+	if err == nil {
+		_, err = fmt.Fprintf(out, "deleted %s\n", name)
+	}
+	var absent *problem.Input // no such file
+	if p.store == nil || err != nil && !errors.As(err, &absent) {
+		return err
+	}
+	found, remoteErr := p.store.Delete(ctx, name)
+	switch {
+	case remoteErr != nil:
+		return remoteErr
+	case !found && err != nil:
+		return errors.Join(err, fmt.Errorf("nor is it in %s", p.store.Location()))
+	case !found:
+		return nil
+	}
+	_, err = fmt.Fprintf(out, "deleted %s\n", p.store.URL(name))
+	return err
+}
+
+// fetch downloads a snapshot to a file that is there until release.
+func (p *snapshotPlaces) fetch(ctx context.Context, name string) (file string, release func() error, err error) {
+	if !snapshot.IsSnapshot(name) {
+		return "", nil, &problem.Input{Source: "snapshot", Value: name, Want: `a name that "a4s etcd-snapshot list" prints`}
+	}
+	file, release, err = p.dir.Fetch(name, func(w io.Writer) error { return p.store.Download(ctx, name, w) })
+	if errors.Is(err, snapshot.ErrDamaged) || errors.Is(err, snapshot.ErrForeign) || errors.Is(err, snapshot.ErrFormat) {
+		err = &problem.Input{Source: "snapshot", Value: p.store.URL(name), Err: err, Want: `one that "a4s etcd-snapshot save" uploaded`}
+	}
+	if err != nil {
+		if local, findErr := p.dir.Find(name); findErr == nil {
+			err = fmt.Errorf("%w; --etcd-s3=false restores %s", err, local)
+		}
+	}
+	return file, release, err
+}
+
+// snapshotPlaces are where snapshots are.
+type snapshotPlaces struct {
+	local *config.Local
+	dir   snapshot.Dir
+	store *s3.Store // nil if there is none
+}
+
+// places reads the settings of a command with snapshotFlags. Overrides are
+// flags that come last.
+func places(c *cli.Context, overrides []string, more ...string) (*snapshotPlaces, error) {
+	args := givenFlags(c, append(append([]string{"config", "data-dir", snapshotDirFlag}, s3Names()...), more...)...)
+	src := source(append(args, overrides...))
+	src.CheckS3 = true
+	l, err := config.LoadLocal(src)
+	if err != nil {
+		return nil, err
+	}
+	p := &snapshotPlaces{local: l, dir: snapshot.Dir(l.SnapshotDir)}
+	if l.S3.Enabled {
+		p.store, err = s3.New(&l.S3)
+	}
+	return p, err
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/agent"
+	"github.com/a4s-io/a4s/agent/isolation"
+	"github.com/a4s-io/a4s/internal/checkconfig"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/health"
+	"github.com/a4s-io/a4s/internal/instance"
+	"github.com/a4s-io/a4s/internal/version"
+)
+
+// newMonitor watches over what servers and agents have in common: components,
+// disk and clock.
+func newMonitor(mode string, cfg *config.Agent, group *component.Group) *health.Monitor {
+	m := health.NewMonitor(health.Options{
+		Report: health.Report{Mode: mode, Node: cfg.NodeName, Version: version.Version, DataDir: cfg.DataDir},
+		Socket: health.Socket(instance.RunDir),
+		Log:    logrus.WithField("component", health.Name),
+	})
+	m.Add("components", health.Components(group, map[string]health.Code{
+		isolation.Name: health.IsolationNotEnforced,
+		agent.JoinName: health.ServerUnreachable,
+	}))
+	m.Add("disk", health.Disk(cfg.DataDir))
+	m.Add("clock", health.Clock())
+	m.AddMetrics(health.ComponentMetrics(group))
+	if missing := checkconfig.MissingCgroups(checkconfig.ThisHost(cfg.DataDir)); missing != "" {
+		m.Set(health.CgroupMissing, "", missing)
+	}
+	return m
+}

@@ -1,0 +1,159 @@
+package health
+
+import (
+	"slices"
+	"time"
+)
+
+// Code names a condition. Codes are part of metrics and of scripts.
+type Code string
+
+// The codes.
+const (
+	ComponentNotReady   Code = "component-not-ready"
+	ComponentRestarting Code = "component-restarting"
+
+	DatastoreUnreachable Code = "datastore-unreachable"
+	DatastoreSlow        Code = "datastore-slow"
+	SnapshotFailed       Code = "snapshot-failed"
+	EncryptionUnfinished Code = "secrets-encryption-unfinished"
+	AuthoritiesWaiting   Code = "authorities-waiting"
+
+	DiskFull      Code = "disk-full"
+	DiskAlmost    Code = "disk-almost-full"
+	DiskReadOnly  Code = "disk-read-only"
+	ClockJumped   Code = "clock-jumped"
+	CgroupMissing Code = "cgroup-controllers-missing"
+
+	CertificateExpired    Code = "certificate-expired"
+	CertificateExpiring   Code = "certificate-expiring"
+	CertificateUnreadable Code = "certificate-unreadable"
+
+	ServerUnreachable    Code = "server-unreachable"
+	OneServerAway        Code = "one-server-unreachable"
+	NodeNotReady         Code = "node-not-ready"
+	RuntimeNotReady      Code = "runtime-not-ready"
+	IsolationNotEnforced Code = "isolation-not-enforced"
+	PacketFilterDegraded Code = "packet-filter-degraded"
+	DNSNotServing        Code = "dns-not-serving"
+)
+
+// Severity tells how bad a condition is.
+type Severity string
+
+// The severities. Warning is for what works now and may not later, or works
+// less well; Error for what does not work.
+const (
+	Warning Severity = "warning"
+	Error   Severity = "error"
+)
+
+// Condition is a kind of problem.
+type Condition struct {
+	Code     Code
+	Severity Severity
+	// Title is a short sentence of what is wrong. What it is wrong with, and
+	// how, are the subject and the detail that it is set with.
+	Title string
+	// Cause says what it usually comes from, Fix what to do.
+	Cause, Fix string
+	// DependsOn are conditions that explain this one: while one of them is
+	// set, this one is not shown.
+	DependsOn []Code
+	// TimeToVisible is how long it must hold until it is shown.
+	TimeToVisible time.Duration
+}
+
+// Conditions is the table, in the order in which problems are shown.
+func Conditions() []Condition {
+	return []Condition{
+		{Code: DiskReadOnly, Severity: Error, Title: "The file system of the data directory is read-only",
+			Cause: "the kernel remounts a file system that way after an error of the disk",
+			Fix:   "look into dmesg, check the disk, and mount it for writing again"},
+		{Code: DiskFull, Severity: Error, Title: "The disk of the data directory is full",
+			Cause: "images, logs, snapshots or pods filled it",
+			Fix:   "free some space: delete snapshots (a4s etcd-snapshot prune) and what does not belong to a4s"},
+		{Code: DiskAlmost, Severity: Warning, Title: "The disk of the data directory is almost full",
+			Cause:     "images, logs, snapshots or pods fill it; the kubelet evicts pods when a tenth is left",
+			Fix:       "free some space, or move the data directory to a larger disk",
+			DependsOn: []Code{DiskFull}, TimeToVisible: 30 * time.Second},
+		{Code: DatastoreUnreachable, Severity: Error, Title: "The datastore does not answer",
+			Cause:     "its disk hangs or is full, or its process or its majority is gone",
+			Fix:       "see the log of component etcd, or of the external datastore",
+			DependsOn: []Code{DiskFull, DiskReadOnly}, TimeToVisible: 10 * time.Second},
+		{Code: DatastoreSlow, Severity: Warning, Title: "The datastore is slow",
+			Cause:     "the disk takes long to flush: another program uses it, or it is an SD card or a network file system",
+			Fix:       "move the data directory to a faster disk, or what else writes to it away",
+			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: time.Minute},
+		{Code: CertificateExpired, Severity: Error, Title: "A certificate has expired",
+			Cause: "it could not be renewed in time, or the clock is wrong",
+			Fix:   "check the clock, then: a4s certificate rotate"},
+		{Code: CertificateExpiring, Severity: Warning, Title: "A certificate is about to expire",
+			Cause:     "renewing it failed, or it is that of a CA in its last year",
+			Fix:       "see the log for the reason; a4s certificate rotate renews all but CAs, which a4s certificate rotate-ca replaces",
+			DependsOn: []Code{CertificateExpired}},
+		{Code: CertificateUnreadable, Severity: Error, Title: "A certificate cannot be read",
+			Cause: "the file is damaged or gone",
+			Fix:   "restore it from a backup or a snapshot"},
+		{Code: ClockJumped, Severity: Warning, Title: "The clock was set by more than a few seconds",
+			Cause: "time synchronization set it at once, or the machine was suspended",
+			Fix:   "let chrony or systemd-timesyncd keep the time, and correct it in small steps"},
+		{Code: ServerUnreachable, Severity: Error, Title: "The API server does not answer this node",
+			Cause:     "it is stopped, the network between is cut, or its certificate is not trusted here",
+			Fix:       "check that the server runs and that this machine reaches its port",
+			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 20 * time.Second},
+		{Code: OneServerAway, Severity: Warning, Title: "One of several servers does not answer this node",
+			Cause:     "it is stopped, or the network between is cut; the others stand in for it",
+			Fix:       "start it, or remove it from the cluster",
+			DependsOn: []Code{ServerUnreachable}, TimeToVisible: 20 * time.Second},
+		{Code: RuntimeNotReady, Severity: Error, Title: "A container or VM runtime is not ready",
+			Cause:     "it is starting, has crashed, or waits for the pod network",
+			Fix:       "see its log: agent/containerd/containerd.log in the data directory for containerd",
+			DependsOn: []Code{DiskFull, DiskReadOnly}, TimeToVisible: 15 * time.Second},
+		{Code: NodeNotReady, Severity: Error, Title: "The node is not ready for pods",
+			Cause:     "what the kubelet says is in the detail",
+			Fix:       "see the log of component kubelet",
+			DependsOn: []Code{ServerUnreachable, RuntimeNotReady, DiskFull, DiskReadOnly}, TimeToVisible: 30 * time.Second},
+		{Code: IsolationNotEnforced, Severity: Error, Title: "The rules that keep the pods of tenants apart are not up to date",
+			Cause:         "the packet filter refuses them, or no server tells whose addresses are whose",
+			Fix:           "see the log of component isolation; new pods of tenants are not started meanwhile",
+			DependsOn:     []Code{ServerUnreachable},
+			TimeToVisible: 10 * time.Second},
+		{Code: DNSNotServing, Severity: Error, Title: "The cluster DNS of this node does not answer",
+			Cause:     "its component is restarting, or something else holds its address",
+			Fix:       "see the log of component dns",
+			DependsOn: []Code{ServerUnreachable}, TimeToVisible: 20 * time.Second},
+		{Code: CgroupMissing, Severity: Error, Title: "Control groups that containers need are missing",
+			Cause: "the kernel or the machine's container does not offer them",
+			Fix:   "a4s check-config says which, and how to enable them"},
+		{Code: PacketFilterDegraded, Severity: Warning, Title: "Services use iptables instead of nftables",
+			Cause: "the kernel or the program nft is too old or missing",
+			Fix:   "install nftables 1.0.1 or newer on a kernel 5.13 or newer; a4s then uses it at its next start"},
+		{Code: ComponentNotReady, Severity: Error, Title: "A component is not ready",
+			Cause:     "what it waits for is not there, or it does not start",
+			Fix:       "see the log of that component",
+			DependsOn: []Code{DatastoreUnreachable, ServerUnreachable, RuntimeNotReady, DiskFull, DiskReadOnly}, TimeToVisible: 2 * time.Minute},
+		{Code: ComponentRestarting, Severity: Warning, Title: "A component ended and was started again",
+			Cause: "the detail is the error that it ended with",
+			Fix:   "see the log of that component"},
+		{Code: SnapshotFailed, Severity: Warning, Title: "The last scheduled snapshot failed",
+			Cause:     "the disk or the storage of snapshots is full or not reachable",
+			Fix:       "a4s etcd-snapshot save shows the error and, when it works, the next one will",
+			DependsOn: []Code{DatastoreUnreachable, DiskFull, DiskReadOnly}},
+		{Code: EncryptionUnfinished, Severity: Warning, Title: "A rotation of the key of Secrets was interrupted",
+			Cause: "the server stopped in the middle, or a Secret could not be rewritten",
+			Fix:   "a4s secrets-encrypt rotate goes on with it", TimeToVisible: 5 * time.Second},
+		{Code: AuthoritiesWaiting, Severity: Warning, Title: "New CAs wait for a restart of this server",
+			Cause: "a4s certificate rotate-ca was run, and a server takes what it makes at its start",
+			Fix:   "restart a4s on this machine"},
+	}
+}
+
+// conditionOf returns the condition of a code.
+func conditionOf(table []Condition, code Code) (Condition, int) {
+	i := slices.IndexFunc(table, func(c Condition) bool { return c.Code == code })
+	if i < 0 {
+		return Condition{Code: code, Severity: Error, Title: string(code)}, len(table)
+	}
+	return table[i], i
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/authorities"
+	"github.com/a4s-io/a4s/server/datastore"
+	"github.com/a4s-io/a4s/server/snapshots"
+)
+
+// nextAuthorities is the file with the CAs of the next start. It is a copy of
+// what the datastore has, so it goes with the directory of that, and snapshots
+// of the other files do not have it.
+func (p *Plan) nextAuthorities() string {
+	return filepath.Join(p.dir, snapshots.DatabaseDir, "authorities.next")
+}
+
+// takeAuthorities takes the CAs that the last process fetched.
+func (p *Plan) takeAuthorities() error {
+	backup := filepath.Join(p.cfg.Agent.DataDir, "server-tls-before-rotation-"+time.Now().UTC().Format("20060102T150405.000Z"))
+	return authorities.TakeOver(p.pki.Dir, p.nextAuthorities(), backup, p.log)
+}
+
+// newAuthorities returns nil with a datastore that servers cannot share.
+func (p *Plan) newAuthorities() (*authorities.Controller, error) {
+	store, ok := p.store.(etcdStore)
+	if !ok {
+		return nil, nil
+	}
+	return authorities.New(authorities.Options{
+		Dir: p.pki.Dir, Path: p.nextAuthorities(),
+		Name: store.Name(), Several: p.peers.clustered,
+		Members: func() []authorities.Member {
+			var out []authorities.Member
+			for _, m := range store.Members() {
+				out = append(out, authorities.Member{ID: m.HexID(), Name: m.Name, URLs: m.ClientURLs})
+			}
+			return out
+		},
+		Reach: func(ctx context.Context, m authorities.Member) error {
+			if len(m.URLs) == 0 {
+				return errors.New("it has no address")
+			}
+			to := store.Endpoint()
+			to.URLs = m.URLs
+			client, err := datastore.Dial(ctx, to)
+			if err != nil {
+				return err
+			}
+			defer client.Close() //nolint:errcheck // it was read from only
+			_, err = client.Status(ctx, m.URLs[0])
+			return err
+		},
+		Secret: p.sharedSecret,
+		Store:  func() (authorities.Store, error) { return p.openStore() },
+		Log:    p.log.WithField("component", authorities.Name),
+	})
+}
+
+// replaceAuthorities is `a4s certificate rotate-ca` beside a running server.
+func (p *Plan) replaceAuthorities(ctx context.Context, req join.AuthoritiesRequest) (*join.AuthoritiesResponse, error) {
+	if p.authorities == nil {
+		return nil, &problem.Precondition{What: "certificate authorities", Err: errors.New("with this datastore they are replaced on a stopped server"),
+			Fix: "stop a4s on this machine and run the command again"}
+	}
+	if req.Path != "" && !filepath.IsAbs(req.Path) {
+		return nil, &problem.Input{Source: "--path", Value: req.Path, Want: "an absolute path on the machine of the server"}
+	}
+	resp, files, err := p.authorities.Replace(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	token := p.tokens.Server()
+	if token.CAHash, err = pki.ServerCAHash(files); err != nil {
+		return nil, err
+	}
+	resp.Token = token.Encode()
+	return resp, nil
+}

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/embedded/etcd"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/server/localstorage"
+	"github.com/a4s-io/a4s/server/servicelb"
+	"github.com/a4s-io/a4s/server/supervisor"
+)
+
+// carried are the controllers that a server brings besides upstream's, and that
+// --disable leaves out.
+type carried struct {
+	storage *localstorage.Storage // nil if it is left out
+	// balancer gives Services addresses, or takes back what it gave.
+	balancer component.Component
+}
+
+// newCarried makes what is not left out. admin has all rights.
+func (p *Plan) newCarried(admin *rest.Config) (*carried, error) {
+	c := &carried{}
+	if !p.cfg.Disabled(config.AddonLocalStorage) {
+		client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(admin), localstorage.Name))
+		if err != nil {
+			return nil, fmt.Errorf("making the client of %s: %w", localstorage.Name, err)
+		}
+		c.storage = localstorage.New(localstorage.Options{
+			Client: client, Path: p.cfg.DefaultLocalStoragePath, Pool: p.pool, Log: logrus.WithField("component", localstorage.Name),
+		})
+	}
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(admin), servicelb.Name))
+	if err != nil {
+		return nil, fmt.Errorf("making the client of %s: %w", servicelb.Name, err)
+	}
+	lb := servicelb.Options{Client: client, Rules: p.loadBalancerRules(), Pool: p.pool, Log: logrus.WithField("component", servicelb.Name)}
+	if lb.Rules != nil {
+		c.balancer = servicelb.New(lb)
+	} else {
+		c.balancer = servicelb.NewRemoval(lb)
+	}
+	return c, nil
+}
+
+// Ports of nodes besides those with flags of their own: SSH is the operator's,
+// see --servicelb-reserved-ports.
+const (
+	etcdMetricsPort   = 2381
+	kubeletPort       = 10250
+	kubeletHealthPort = 10248
+	proxyMetricsPort  = 10249
+	proxyHealthPort   = 10256
+	vxlanPort         = 8472
+	wireguardPort     = 51820
+	wireguardPort6    = 51821
+)
+
+// loadBalancerRules are the ports that Services do not get at addresses of
+// nodes; nil if they get no addresses.
+func (p *Plan) loadBalancerRules() *servicelb.Rules {
+	if p.cfg.Disabled(config.AddonServiceLB) {
+		return nil
+	}
+	rules := &servicelb.Rules{Used: []int32{
+		int32(p.cfg.HTTPSListenPort), etcd.ClientPort, etcd.PeerPort, etcd.HTTPPort,
+		etcdMetricsPort, kubeletPort, kubeletHealthPort, proxyMetricsPort, proxyHealthPort, vxlanPort, wireguardPort, wireguardPort6,
+	}}
+	// Validated with the flags.
+	for _, text := range p.cfg.ServiceLBReservedPorts {
+		port, _ := strconv.ParseUint(text, 10, 16)
+		rules.Used = append(rules.Used, int32(port))
+	}
+	first, last, _ := strings.Cut(p.cfg.ServiceNodePortRange, "-")
+	from, _ := strconv.ParseUint(first, 10, 16)
+	to, _ := strconv.ParseUint(last, 10, 16)
+	rules.First, rules.Last = int32(from), int32(to)
+	return rules
+}
+
+func (c *carried) volumes() supervisor.Volumes {
+	if c.storage == nil {
+		return nil
+	}
+	return c.storage
+}
+
+// components are what runs; only makes of a component one that runs on one of
+// several servers.
+func (c *carried) components(only func(component.Component) component.Component) []component.Component {
+	var out []component.Component
+	if c.storage != nil {
+		out = append(out, c.storage.Component(), only(c.storage.Provisioner()))
+	}
+	return append(out, only(c.balancer))
+}

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/sirupsen/logrus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/internal/dsn"
+	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/datastore"
+	"github.com/a4s-io/a4s/server/encryption"
+)
+
+// secretsEncryption is the encryption of Secrets, with what of it is a setting.
+type secretsEncryption struct {
+	*encryption.Controller
+	flag bool
+}
+
+// Status implements supervisor.Encryption.
+func (e *secretsEncryption) Status(ctx context.Context) (join.EncryptionStatus, error) {
+	s, err := e.Controller.Status(ctx)
+	s.Flag = e.flag
+	return s, err
+}
+
+func (p *Plan) newEncryption(client kubernetes.Interface) *secretsEncryption {
+	return &secretsEncryption{flag: p.cfg.SecretsEncryption, Controller: encryption.New(encryption.Options{
+		Path:    p.files.encryption,
+		Store:   func() (encryption.Store, error) { return p.openStore() },
+		Loaded:  apiserver.EncryptionHash,
+		Guard:   func(ctx context.Context) error { return p.mayChangeEncryption(ctx, client) },
+		Cluster: p.encryptionCluster(),
+		Log:     logrus.WithField("component", encryption.Name),
+	})}
+}
+
+// encryptionCluster is nil with a datastore that servers cannot share.
+func (p *Plan) encryptionCluster() *encryption.Cluster {
+	store, ok := p.store.(etcdStore)
+	if !ok {
+		return nil
+	}
+	return &encryption.Cluster{
+		Name:    store.Name(),
+		Several: p.peers.clustered,
+		Members: func() []string {
+			var names []string
+			for _, m := range store.Members() {
+				if m.Name != "" { // one without has read nothing so far
+					names = append(names, m.Name)
+				}
+			}
+			return names
+		},
+		Secret: p.sharedSecret,
+		Store:  func() (encryption.ClusterStore, error) { return p.openStore() },
+	}
+}
+
+// sharedSecret is the service-account key, which all servers have and which
+// stays when CAs are replaced.
+func (p *Plan) sharedSecret() ([]byte, error) {
+	data, err := os.ReadFile(p.pki.ServiceAccountKey)
+	if err != nil {
+		return nil, fmt.Errorf("reading the service-account key: %w", err)
+	}
+	key, err := pki.ParseKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.pki.ServiceAccountKey, err)
+	}
+	return x509.MarshalPKCS8PrivateKey(key)
+}
+
+// openStore connects to the datastore as the API server does.
+func (p *Plan) openStore() (*clientv3.Client, error) {
+	return datastore.Dial(context.Background(), p.store.Endpoint())
+}
+
+// mayChangeEncryption refuses where this server does not know how Secrets are
+// stored, or who else has to.
+func (p *Plan) mayChangeEncryption(ctx context.Context, client kubernetes.Interface) error {
+	if name := apiserver.OwnStorage(p.cfg.KubeAPIServerArgs); name != "" {
+		return &problem.Precondition{What: "encryption of Secrets", Err: fmt.Errorf("--kube-apiserver-arg %s is set, so a4s does not know how they are stored", name),
+			Fix: "remove that argument, or change the encryption by hand"}
+	}
+	if p.endpoint.Kind == dsn.Embedded {
+		return nil
+	}
+	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	if err != nil {
+		return fmt.Errorf("looking for other servers: %w", err)
+	}
+	servers := 0
+	for _, s := range slices.Items {
+		for _, e := range s.Endpoints {
+			servers += len(e.Addresses)
+		}
+	}
+	if servers > 1 {
+		return &problem.Precondition{What: "encryption of Secrets", Err: errors.New("several servers use the datastore, and those that are not members of embedded etcd do not know of each other"),
+			Fix: "stop all but one; the others need the file " + p.files.encryption + " before they start again"}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package servicelb
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Rules are the ports of nodes that no Service gets: kube-proxy would take
+// them away from what listens there.
+type Rules struct {
+	// Used are the ports of a4s itself and what the operator adds, whatever
+	// the protocol.
+	Used []int32
+	// First and Last are the range of node ports, in which every Service may
+	// have any.
+	First, Last int32
+}
+
+// Refuse says why no Service gets a port; empty if one may.
+func (r *Rules) Refuse(port int32) string {
+	switch {
+	case slices.Contains(r.Used, port):
+		return fmt.Sprintf("port %d is one that nodes need for themselves", port)
+	case port >= r.First && port <= r.Last:
+		return fmt.Sprintf("port %d is in the range of node ports, %d-%d", port, r.First, r.Last)
+	}
+	return ""
+}
+
+// Port is what a Service takes of a node.
+type Port struct {
+	Protocol corev1.Protocol
+	Number   int32
+}
+
+// String implements fmt.Stringer.
+func (p Port) String() string { return fmt.Sprintf("%d/%s", p.Number, p.Protocol) }
+
+// PortsOf are the ports of a Service.
+func PortsOf(service *corev1.Service) []Port {
+	var out []Port
+	for _, p := range service.Spec.Ports {
+		protocol := p.Protocol
+		if protocol == "" {
+			protocol = corev1.ProtocolTCP
+		}
+		out = append(out, Port{protocol, p.Port})
+	}
+	return out
+}
+
+// Wanted tells whether a Service is to get addresses here.
+func Wanted(service *corev1.Service) bool {
+	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil && service.DeletionTimestamp == nil
+}

@@ -1,0 +1,192 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// perConnection is how many storages share a connection. A datastore may bound
+// the calls that are open on one, and every storage has a watch.
+const perConnection = 64
+
+// How a connection is looked after, as upstream does it.
+const (
+	dialTimeout      = 20 * time.Second
+	keepAlive        = 30 * time.Second
+	keepAliveTimeout = 10 * time.Second
+)
+
+// Connections are connections to the datastore that many storages share.
+// Upstream makes one for every definition of a custom resource, which with its
+// buffers and goroutines at both ends is a good part of what a definition costs.
+type Connections struct {
+	mu   sync.Mutex
+	open []*connection
+}
+
+// connection is one that is open while it has users.
+type connection struct {
+	*clientv3.Client
+	// compacted follows what others compact.
+	compacted interface {
+		etcd3.Compactor
+		Stop()
+	}
+	servers []string
+	users   int
+}
+
+// Shared has the storages of inner use these connections.
+func (c *Connections) Shared(inner generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	return connected{inner: inner, connections: c}
+}
+
+type connected struct {
+	inner       generic.RESTOptionsGetter
+	connections *Connections
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	opts, err := g.inner.GetRESTOptions(resource, example)
+	if err != nil {
+		return opts, err
+	}
+	inner := opts.Decorator
+	opts.Decorator = func(
+		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		if config.Transport.EgressLookup != nil || utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion) {
+			return inner(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
+		}
+		raw, destroy, err := g.connections.storage(config, prefix, newFunc, newListFunc)
+		if err != nil {
+			return nil, nil, err
+		}
+		cached, err := cacher.NewCacherFromConfig(cacher.Config{
+			Storage: raw, Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow,
+			ResourcePrefix: prefix, KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attrs,
+			IndexerFuncs: trigger, Indexers: indexers, Codec: config.Codec,
+		})
+		if err != nil {
+			destroy()
+			return nil, nil, fmt.Errorf("making the cache of %s: %w", resource, err)
+		}
+		delegator := cacher.NewCacheDelegator(cached, raw)
+		return delegator, sync.OnceFunc(func() {
+			delegator.Stop()
+			cached.Stop()
+			destroy()
+		}), nil
+	}
+	return opts, nil
+}
+
+// storage is one without a cache.
+func (c *Connections) storage(config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object) (storage.Interface, func(), error) {
+	conn, release, err := c.acquire(config.Transport)
+	if err != nil {
+		return nil, nil, err
+	}
+	// A client of its own over the connection, with watches of its own: those
+	// of one stream wait for each other's progress.
+	own := clientv3.NewCtxClient(conn.Ctx())
+	own.KV, own.Lease, own.Watcher = etcd3.NewETCDLatencyTracker(conn.KV), clientv3.NewLease(conn.Client), clientv3.NewWatcher(conn.Client)
+	client := &kubernetes.Client{Client: own}
+	client.Kubernetes = client
+	transformer := config.Transformer
+	if transformer == nil {
+		transformer = identity.NewEncryptCheckTransformer()
+	}
+	versioner := storage.APIObjectVersioner{}
+	store, err := etcd3.New(client, conn.compacted, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	if err != nil {
+		own.Close() //nolint:errcheck // the error is that it was closed
+		release()
+		return nil, nil, fmt.Errorf("making the storage of %s: %w", config.GroupResource, err)
+	}
+	return store, func() {
+		store.Close()
+		own.Close() //nolint:errcheck // the error is that it was closed
+		release()
+	}, nil
+}
+
+// acquire takes the connection that has room, or makes another one.
+func (c *Connections) acquire(t storagebackend.TransportConfig) (*connection, func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.open, func(conn *connection) bool {
+		return conn.users < perConnection && slices.Equal(conn.servers, t.ServerList)
+	})
+	if i < 0 {
+		client, err := dial(t)
+		if err != nil {
+			return nil, nil, err
+		}
+		i = len(c.open)
+		c.open = append(c.open, &connection{
+			Client: client, servers: t.ServerList,
+			compacted: etcd3.NewCompactor(client, 0, clock.RealClock{}, nil), // without an interval it compacts nothing
+		})
+	}
+	conn := c.open[i]
+	conn.users++
+	return conn, func() { c.release(conn) }, nil
+}
+
+// release closes a connection that nobody uses any more.
+func (c *Connections) release(conn *connection) {
+	c.mu.Lock()
+	conn.users--
+	last := conn.users == 0
+	if last {
+		c.open = slices.DeleteFunc(c.open, func(other *connection) bool { return other == conn })
+	}
+	c.mu.Unlock()
+	if last {
+		conn.compacted.Stop()
+		conn.Close() //nolint:errcheck // the error is that it was closed
+	}
+}
+
+// dial does not wait for the datastore: what asks it does.
+func dial(t storagebackend.TransportConfig) (*clientv3.Client, error) {
+	config := clientv3.Config{
+		Endpoints: t.ServerList, DialTimeout: dialTimeout, DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAliveTimeout, Logger: zap.NewNop(),
+	}
+	if t.CertFile != "" || t.KeyFile != "" || t.TrustedCAFile != "" {
+		secure, err := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.TrustedCAFile}.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificates of the datastore: %w", err)
+		}
+		config.TLS = secure
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the datastore: %w", err)
+	}
+	return client, nil
+}

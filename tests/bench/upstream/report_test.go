@@ -1,0 +1,140 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/a4s-io/a4s/tests/measure"
+)
+
+// picture is what is drawn of a benchmark: quantities, as they are or, if
+// relative, as ratios to upstream.
+type picture struct {
+	title, unit string
+	quantities  []string
+	relative    bool
+}
+
+// pictures are those of the benchmarks.
+func pictures() map[string]picture {
+	return map[string]picture{
+		"start": {title: "From the start of the programs", unit: "seconds", quantities: []string{
+			"empty: API ready", "empty: node ready", "empty: takes pods", "existing: API ready", "existing: node ready", "existing: takes pods",
+		}},
+		"idle": {title: "Memory of all programs of an idle server with its node", unit: "MiB", quantities: []string{
+			"idle: RSS, MiB", "idle: PSS, MiB", "idle: own pages, MiB",
+		}},
+		"api": {
+			title: "The API with 64 clients, relative to upstream: medians of the rounds' ratios, lines: 95 % confidence", unit: "ratio", relative: true,
+			quantities: []string{
+				"get: throughput, 1/s", "list: throughput, 1/s", "create: throughput, 1/s", "watch: throughput, 1/s",
+				"get: p50, ms", "list: p50, ms", "create: p50, ms", "watch: p50, ms",
+				"get: p99, ms", "list: p99, ms", "create: p99, ms", "watch: p99, ms",
+			},
+		},
+		"pods": {
+			title: "A pod", unit: "seconds", quantities: []string{"created to ready, s", "slowest of its turn, s", "deleted to gone, s"},
+		},
+	}
+}
+
+// keep adds a round to those of earlier runs, and reports and draws all.
+func keep(b *testing.B, name string, round measure.Round) {
+	b.Helper()
+	rounds, err := measure.Append(filepath.Join(env.out, name+".json"), round)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := render(rounds, filepath.Join(env.out, name), pictures()[name]); err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("%d rounds\n%s", len(rounds), table(rounds))
+}
+
+// render writes the table and the chart of rounds.
+func render(rounds measure.Rounds, path string, drawn picture) error {
+	if err := os.WriteFile(path+".md", []byte(table(rounds)), 0o644); err != nil {
+		return err
+	}
+	f, err := os.Create(path + ".svg")
+	if err != nil {
+		return err
+	}
+	return errors.Join(drawn.chart(rounds).SVG(f), f.Close())
+}
+
+func (p picture) chart(rounds measure.Rounds) measure.Chart {
+	c := measure.Chart{Title: p.title, Unit: p.unit}
+	if p.relative {
+		c.Line = 1
+	}
+	for _, quantity := range p.quantities {
+		name, _, _ := strings.Cut(quantity, ",") // without the unit
+		g := measure.Group{Name: name}
+		for _, side := range []string{sideA4s, sidePlain, sideUpstream, sideAtOnce, sideAgain} {
+			e := rounds.Of(quantity, side)
+			if p.relative {
+				e = rounds.Ratio(quantity, side, sideUpstream)
+			}
+			if math.IsNaN(e.Median) || p.relative && side == sideUpstream {
+				continue
+			}
+			g.Bars = append(g.Bars, measure.Bar{Name: side, Estimate: e})
+		}
+		c.Groups = append(c.Groups, g)
+	}
+	return c
+}
+
+// table is what was measured, a line for each quantity.
+func table(rounds measure.Rounds) string {
+	quantities, sides := map[string]bool{}, map[string]bool{}
+	for _, r := range rounds {
+		for quantity, values := range r {
+			quantities[quantity] = true
+			for side := range values {
+				sides[side] = true
+			}
+		}
+	}
+	delete(sides, sideUpstream)
+	others := slices.Sorted(maps.Keys(sides))
+	var s strings.Builder
+	s.WriteString("| | upstream |")
+	for _, side := range others {
+		fmt.Fprintf(&s, " %s | ratio |", side)
+	}
+	s.WriteString("\n|---|---|" + strings.Repeat("---|---|", len(others)) + "\n")
+	for _, quantity := range slices.Sorted(maps.Keys(quantities)) {
+		fmt.Fprintf(&s, "| %s | %s |", quantity, number(rounds.Of(quantity, sideUpstream).Median))
+		for _, side := range others {
+			r := rounds.Ratio(quantity, side, sideUpstream)
+			fmt.Fprintf(&s, " %s |", number(rounds.Of(quantity, side).Median))
+			if math.IsNaN(r.Median) {
+				s.WriteString(" |")
+				continue
+			}
+			fmt.Fprintf(&s, " %.2f (%.2f–%.2f) |", r.Median, r.Low, r.High)
+		}
+		s.WriteString("\n")
+	}
+	return s.String()
+}
+
+// number has three significant digits; what was not measured is nothing.
+func number(v float64) string {
+	if math.IsNaN(v) {
+		return ""
+	}
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
