@@ -53,19 +53,19 @@ deps: ## Install what is missing on this Debian machine, check for Go
 	@scripts/install-deps.sh
 
 .PHONY: test-deps
-test-deps: deps ## Install what only the tests need, the databases that they run
+test-deps: deps ## Install what only the tests need: the databases that they run, and parts of QEMU
 	@scripts/install-deps.sh test
 
 .PHONY: test
 test: test-deps test-unit test-integration test-e2e test-clients ## Run every test
 
 .PHONY: test-unit
-test-unit: $(PAYLOAD) ## Run the unit tests, those of light packages with the race detector
+test-unit: test-deps $(PAYLOAD) ## Run the unit tests, those of light packages with the race detector
 	go test -race $$(scripts/light-packages.sh light)
 	set -- $$(scripts/light-packages.sh heavy); [ $$# = 0 ] || go test "$$@"
 
 .PHONY: test-integration
-test-integration: $(PAYLOAD) ## Run the tests that start components in the test process (as root)
+test-integration: test-deps $(PAYLOAD) ## Run the tests that start components in the test process (as root)
 	go test -count=1 -p 1 -timeout 20m ./tests/integration/...
 
 .PHONY: test-e2e
@@ -84,7 +84,7 @@ test-clients: build ## Run kubectl, Helm and a manager of controller-runtime in 
 
 .PHONY: test-vm
 test-vm: build guest ## Boot guests: a4s with systemd and cgroup v2, and all of pods as machines (as root, slow)
-	scripts/install-vm-deps.sh
+	scripts/install-deps.sh vm
 	go run ./scripts/mkimage --name docker.io/a4s/testbox:1 --go ./tests/images/testbox=/testbox --entrypoint /testbox --out bin/testbox.tar
 	go build -ldflags '$(LDFLAGS) -X github.com/a4s-io/a4s/internal/version.Version=v0.0.0-next' -o bin/a4s-next .
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_VM_NEXT=$(CURDIR)/bin/a4s-next A4S_VM_IMAGE=$(CURDIR)/bin/testbox.tar \
@@ -94,13 +94,13 @@ test-vm: build guest ## Boot guests: a4s with systemd and cgroup v2, and all of 
 
 .PHONY: test-vmpods
 test-vmpods: build guest ## Run pods in virtual machines through the CRI and on a cluster (as root, slow)
-	scripts/install-vm-deps.sh
+	scripts/install-deps.sh vm
 	A4S_VM_PODS=1 A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 20m -skip TestCritest ./tests/vmpods
 	A4S_VM_GUEST=$(CURDIR)/bin/guest A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 15m -run TestPodsInVirtualMachines ./tests/e2e
 
 .PHONY: test-critest
 test-critest: build guest ## Run critest, the conformance tests of the CRI, against the VM runtime (as root, slow)
-	scripts/install-vm-deps.sh
+	scripts/install-deps.sh vm
 	cd tests/critest && go test -c -o $(CURDIR)/bin/critest sigs.k8s.io/cri-tools/cmd/critest
 	A4S_VM_PODS=1 A4S_BINARY=$(CURDIR)/bin/a4s A4S_CRITEST=$(CURDIR)/bin/critest go test -v -count=1 -timeout 40m -run TestCritest ./tests/vmpods
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building and running a4s needs on Debian and is missing here;
-# with `test` what its tests need, too: databases, which they run themselves.
+# with `test` what its tests need, too: databases, which they run themselves, and
+# parts of QEMU; with `vm` what those need that boot machines.
 # Quick and silent when nothing is. Go is only checked: Debian 12 has none that
 # is new enough, and how to install it is the developer's choice.
 set -eu
@@ -10,11 +11,14 @@ cd "$(dirname "$0")/.."
 # For make lint: shellcheck. The others: what a node runs, and what its tests look at.
 packages="gcc libc6-dev libseccomp-dev pkg-config make git zstd shellcheck openssl ca-certificates
 	nftables iptables iproute2 conntrack kmod curl"
+# For the parts of virtual machines: images of disks, shared directories, the agent in a guest.
+machines="qemu-utils qemu-system-common qemu-guest-agent e2fsprogs"
 case ${1-} in
 '') ;;
-test) packages="$packages postgresql mariadb-server-core mariadb-client-core" ;;
+test) packages="$packages postgresql mariadb-server-core mariadb-client-core $machines" ;;
+vm) packages="$packages $machines qemu-system-x86 debootstrap cpio busybox-static" ;;
 *)
-	echo "usage: $0 [test]" >&2
+	echo "usage: $0 [test|vm]" >&2
 	exit 2
 	;;
 esac

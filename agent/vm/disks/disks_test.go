@@ -53,7 +53,7 @@ func need(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
-			t.Skipf("needs %s (packages e2fsprogs, qemu-utils): %v", p, err)
+			t.Fatalf("run scripts/install-deps.sh test: %v", err)
 		}
 	}
 }

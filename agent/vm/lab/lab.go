@@ -69,7 +69,7 @@ func New(t testing.TB) Guest {
 		t.Skip("needs root for virtual machines")
 	}
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		t.Skip("needs QEMU (scripts/install-vm-deps.sh): ", err)
+		t.Skip("needs QEMU (scripts/install-deps.sh vm): ", err)
 	}
 	files, err := built()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -230,7 +230,7 @@ func TestFirmwareBootsTheFirstDisk(t *testing.T) {
 		t.Skipf("boots a machine: run it with `make test-vm`, or set %s", lab.Wanted)
 	}
 	if _, err := exec.LookPath(DefaultBinary); err != nil {
-		t.Skip("needs QEMU (scripts/install-vm-deps.sh): ", err)
+		t.Skip("needs QEMU (scripts/install-deps.sh vm): ", err)
 	}
 	c := Config{Dir: t.TempDir(), Accelerator: TCG, MemoryMB: 64, CPUs: 1, Slots: 1}
 	c.Disks = []Disk{rawDisk(t, c.Dir, "root", string(bootSector())), rawDisk(t, c.Dir, "seed", "")}

@@ -190,7 +190,7 @@ func TestGuestSeesShares(t *testing.T) {
 	}
 	guest := lab.New(t)
 	if _, err := os.Stat(DefaultBinary); err != nil {
-		t.Skip("needs virtiofsd: ", err)
+		t.Fatalf("run scripts/install-deps.sh test: %v", err)
 	}
 	h := host(t)
 	// As systemd has it: what is mounted propagates everywhere.
@@ -298,7 +298,7 @@ func TestKilledServerLeavesNothing(t *testing.T) {
 		return
 	}
 	if _, err := os.Stat(DefaultBinary); err != nil {
-		t.Skip("needs virtiofsd: ", err)
+		t.Fatalf("run scripts/install-deps.sh test: %v", err)
 	}
 	dir := t.TempDir()
 	group, err := process.NewCgroup("/", "a4s-test-killed-"+strconv.Itoa(os.Getpid()), false, process.Limits{})
