@@ -58,12 +58,10 @@ func measureDefinitions(b *testing.B, server *child, prefixes []string, definiti
 	var waits []time.Duration
 	began := time.Now()
 	inParallel(len(prefixes), func(i int) {
-		for n := range definitions {
-			wait := defineThing(b, admin, at(prefixes[i]), fmt.Sprintf("n%d", n))
-			mu.Lock()
-			waits = append(waits, wait)
-			mu.Unlock()
-		}
+		took := defineThings(b, admin, at(prefixes[i]), definitions)
+		mu.Lock()
+		waits = append(waits, took...)
+		mu.Unlock()
 	})
 	took := time.Since(began)
 	if b.Failed() {
@@ -91,30 +89,53 @@ func measureDefinitions(b *testing.B, server *child, prefixes []string, definiti
 	b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds())/1000, "first-p99-ms")
 }
 
-// defineThing makes a definition and waits until a first custom resource is
-// made and read back; it returns how long that took.
-func defineThing(b *testing.B, client *http.Client, url, name string) time.Duration {
+// defineThings makes definitions, one after the other as an installation does,
+// and then waits for all of them as defineThing.
+func defineThings(b *testing.B, client *http.Client, url string, definitions int) []time.Duration {
 	b.Helper()
-	began := time.Now()
+	began, took := make([]time.Time, definitions), make([]time.Duration, definitions)
+	for n := range definitions {
+		began[n] = time.Now()
+		define(b, client, url, fmt.Sprintf("n%d", n))
+	}
+	for n := range definitions {
+		waitThing(b, client, url, fmt.Sprintf("n%d", n))
+		took[n] = time.Since(began[n])
+	}
+	return took
+}
+
+// defineThing makes a definition and waits until a first custom resource is
+// made and read back.
+func defineThing(b *testing.B, client *http.Client, url, name string) {
+	b.Helper()
+	define(b, client, url, name)
+	waitThing(b, client, url, name)
+}
+
+func define(b *testing.B, client *http.Client, url, name string) {
+	b.Helper()
 	if code, answer := exchange(b, client, http.MethodPost, url+definitionsPath, thingDefinition(name)); code != http.StatusCreated {
 		b.Errorf("defining %s: %d %.300s", name, code, answer)
-		return 0
 	}
+}
+
+func waitThing(b *testing.B, client *http.Client, url, name string) {
+	b.Helper()
 	things := url + "/apis/" + name + ".example.com/v1/namespaces/default/things"
-	for end := began.Add(deadline); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(deadline); ; time.Sleep(closely) {
 		code, answer := exchange(b, client, http.MethodPost, things, thingOf(name, "first"))
 		if code == http.StatusCreated || code == http.StatusConflict {
 			break
 		}
 		if time.Now().After(end) {
 			b.Errorf("the first of %s: %d %.300s", name, code, answer)
-			return 0
+			return
 		}
 	}
 	if code, answer := exchange(b, client, http.MethodGet, things+"/first", ""); code != http.StatusOK {
 		b.Errorf("reading the first of %s: %d %.300s", name, code, answer)
 	}
-	return time.Since(began)
 }
 
 // removeThings deletes all definitions and waits until they are gone.
