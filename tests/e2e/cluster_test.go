@@ -72,7 +72,13 @@ func newHost(t *testing.T, name string) *hosts.Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(h.Close)
+	t.Cleanup(func() {
+		h.Close()
+		// The report is long, and of a run elsewhere one sees its end.
+		if reason := hosts.WaitedInVain(t); reason != "" {
+			t.Logf("host %s is gone; the test failed %s", name, reason)
+		}
+	})
 	return h
 }
 

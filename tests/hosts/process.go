@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,14 +130,32 @@ func (h *Host) Run(ctx context.Context, path string, args ...string) (Result, er
 	return r, err
 }
 
-// LastLines returns the last n lines of a file.
+// LastLines returns the last n lines of a file. Log lines that say the same one
+// after the other count as one.
 func LastLines(path string, n int) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+	var out []string
+	for _, line := range slices.Backward(strings.Split(strings.TrimRight(string(b), "\n"), "\n")) {
+		if len(out) > 0 && strings.HasPrefix(line, "time=") && said(line) == said(out[len(out)-1]) {
+			out[len(out)-1] = line
+			continue
+		}
+		if len(out) == n {
+			break
+		}
+		out = append(out, line)
+	}
+	slices.Reverse(out)
+	return strings.Join(out, "\n")
+}
+
+// said is a line of a log without its time.
+func said(line string) string {
+	_, rest, _ := strings.Cut(line, " ")
+	return rest
 }
 
 // tail collects what a process says.

@@ -2,6 +2,9 @@ package hosts
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -20,7 +23,9 @@ func Until(t testing.TB, timeout time.Duration, what string, condition func(ctx 
 	for last != nil {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waiting until %s: not within %s: %v", what, time.Since(started).Round(time.Second), last)
+			reason := fmt.Sprintf("waiting until %s: not within %s: %v", what, time.Since(started).Round(time.Second), last)
+			vain.Store(whole(t), reason)
+			t.Fatal(reason)
 		case <-time.After(pollInterval):
 		}
 		if err := condition(ctx); ctx.Err() == nil || last == nil {
@@ -30,4 +35,20 @@ func Until(t testing.TB, timeout time.Duration, what string, condition func(ctx 
 	if took := time.Since(started); took > time.Second {
 		t.Logf("%s: after %s", what, took.Round(100*time.Millisecond))
 	}
+}
+
+// vain has for each test what it waited for in vain.
+var vain sync.Map
+
+// WaitedInVain is what the test, or a part of it, waited for in vain, "" if it
+// did not. Who sees only the end of a report can be told so.
+func WaitedInVain(t testing.TB) string {
+	reason, _ := vain.Load(whole(t))
+	text, _ := reason.(string)
+	return text
+}
+
+func whole(t testing.TB) string {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	return name
 }
