@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// govulncheck is the newest one whose modules can be had.
-const govulncheck = "golang.org/x/vuln/cmd/govulncheck@v1.8.0"
+// scanner is the folder of the module that names govulncheck's version.
+const scanner = "govulncheck"
 
 // maxFunctions is how many functions of a vulnerability are named.
 const maxFunctions = 5
@@ -88,16 +88,33 @@ type message struct {
 
 // scan adds what is in a program to found.
 func scan(ctx context.Context, program string, found map[string]*vulnerability) error {
-	cmd := exec.CommandContext(ctx, "go", "run", govulncheck, "-db", database(), "-format", "json", "-mode", "binary", program)
-	// The build settings of a4s are not those of govulncheck.
+	here, err := goCommand(ctx, "list", "-f", "{{.Dir}}", "github.com/a4s-io/a4s/scripts/vulncheck")
+	if err != nil {
+		return err
+	}
+	path, err := filepath.Abs(program)
+	if err != nil {
+		return err
+	}
+	out, err := goCommand(ctx, "-C", filepath.Join(string(bytes.TrimSpace(here)), scanner),
+		"tool", "govulncheck", "-db", database(), "-format", "json", "-mode", "binary", path)
+	if err != nil {
+		return err
+	}
+	return read(bytes.NewReader(out), filepath.Base(program), found)
+}
+
+// goCommand runs go without the build settings of a4s.
+func goCommand(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("govulncheck: %w: %s", err, bytes.TrimSpace(said.Bytes()))
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(said.Bytes()))
 	}
-	return read(bytes.NewReader(out), filepath.Base(program), found)
+	return out, nil
 }
 
 // read adds the findings in what govulncheck said to found.
