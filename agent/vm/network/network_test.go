@@ -22,6 +22,7 @@ import (
 	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/hosts"
 )
 
 const conflist = `{"cniVersion":"1.0.0","name":"test","plugins":[
@@ -98,15 +99,19 @@ func (n node) wantNothingLeft(t *testing.T) {
 			}
 		}
 	}
-	links, err := netlink.LinkList()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range links {
-		if l.Type() == "veth" {
-			t.Errorf("%s is left", l.Attrs().Name)
+	// The kernel takes links away some time after their namespace.
+	hosts.Until(t, 30*time.Second, "no link is left", func(context.Context) error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return err
 		}
-	}
+		for _, l := range links {
+			if l.Type() == "veth" {
+				return fmt.Errorf("%s is", l.Attrs().Name)
+			}
+		}
+		return nil
+	})
 }
 
 var web = Pod{
