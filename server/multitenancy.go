@@ -90,8 +90,9 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		m.limits.Forget(name)
 		m.definitions.TenantGone(name)
 	})
-	turns := fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0)))
-	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Limits: m.limits, Log: p.log})
+	turns := fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))
+	turns.Stranger = tenancy.Stranger
+	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: fairqueue.New(turns), Limits: m.limits, Log: p.log})
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
 		r, err := netip.ParsePrefix(cidr)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,12 +88,19 @@ func tenantFlow(tenant string) string {
 	return "tenant:" + tenant
 }
 
+// addresses begins the names of flows of those who are not known.
+const addresses = "address:"
+
+// Stranger tells whether a flow is of requests of which only the address is
+// known: probes of a load balancer, and first requests.
+func Stranger(flow string) bool { return strings.HasPrefix(flow, addresses) }
+
 func addressFlow(req *http.Request) string {
 	host, _, err := net.SplitHostPort(req.RemoteAddr)
 	if err != nil {
 		host = req.RemoteAddr
 	}
-	return "address:" + host
+	return addresses + host
 }
 
 // fromItself tells the requests of the API server's own client, which connects

@@ -54,6 +54,9 @@ func TestFlowsOfRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if Stranger(a.flow) != (a.flow == from) {
+				t.Errorf("%s, request %d: flow %q: a stranger: %v", c.what, i+1, a.flow, Stranger(a.flow))
+			}
 			if a.flow != want || (a.turn != nil) != (want != "") {
 				t.Errorf("%s, request %d: flow %q, want %q", c.what, i+1, a.flow, want)
 			}

@@ -59,6 +59,9 @@ type Options struct {
 	Length int
 	// Idle says how many processors have nothing to do.
 	Idle func() int
+	// Stranger, if not nil, tells the flows of which nobody knows whose they
+	// are. They get turns as all do, but are no company for others.
+	Stranger func(flow string) bool
 }
 
 // ForProcessors are the options for so many processors. The length is about
@@ -98,6 +101,7 @@ func New(o Options) *Queue {
 // flow is whoever has to share.
 type flow struct {
 	name    string
+	unknown bool      // a stranger
 	used    float64   // service time, in the queue's virtual time
 	cost    float64   // what a request costs on average
 	own     int       // turns that count against the flow's share
@@ -232,7 +236,7 @@ func (q *Queue) flow(name string, now time.Time) *flow {
 		if len(q.flows) >= maxFlows {
 			q.forget(now)
 		}
-		f = &flow{name: name, index: -1}
+		f = &flow{name: name, unknown: q.opts.Stranger != nil && q.opts.Stranger(name), index: -1}
 		q.flows[name] = f
 	}
 	f.used = max(f.used, q.virtual-credit)
@@ -293,10 +297,10 @@ func (q *Queue) limits(f *flow, now time.Time) (all, own int) {
 // begin gives a turn.
 func (q *Queue) begin(t *Turn, now time.Time) {
 	f := t.flow
-	if q.last != f {
+	if q.last != f && !f.unknown {
 		q.last, q.switched = f, now
 	}
-	if q.favours(f) {
+	if q.favours(f) && !f.unknown {
 		q.modest = now
 	}
 	q.free--

@@ -133,6 +133,43 @@ func TestFloodLeavesRoomForModestFlows(t *testing.T) {
 	})
 }
 
+// TestStrangersAreNoCompany: a probe every now and then, of whom nobody knows
+// who he is, does not take turns from a flow that is alone otherwise, and does
+// not wait for them.
+func TestStrangersAreNoCompany(t *testing.T) {
+	for _, stranger := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue(busy)
+			q.opts.Stranger = func(flow string) bool { return stranger && flow == "probe" }
+			ctx, cancel := context.WithCancel(t.Context())
+			var mu sync.Mutex
+			var flood int
+			for range 64 {
+				go client(ctx, q, "flood", time.Millisecond, &flood, &mu)
+			}
+			time.Sleep(2 * companyFor)
+			began := time.Now()
+			turn, err := q.Acquire(ctx, "probe", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(began); waited != 0 {
+				t.Errorf("a stranger: %v: waits for %s", stranger, waited)
+			}
+			turn.Release()
+			time.Sleep(2 * patience)
+			q.mu.Lock()
+			held := q.held.Len()
+			q.mu.Unlock()
+			if whole := held == q.opts.Alone; whole != stranger {
+				t.Errorf("a stranger: %v: %d turns of the other flow afterwards", stranger, held)
+			}
+			cancel()
+			time.Sleep(time.Second)
+		})
+	}
+}
+
 // TestCheapFloodDoesNotDelayOthers: a flood that uses less in its turns than a
 // client that asks for one thing after the other, as one of wrong tokens does,
 // does not make that one wait, whatever it watches.
