@@ -87,8 +87,8 @@ func serve(mode, dir string) error {
 	return answer(os.Stdin, os.Stdout)
 }
 
-// answer obeys the benchmark: usage, gc (and usage), pages, goroutines, profile
-// FILE, heap FILE, end.
+// answer obeys the benchmark: usage, gc (and usage), pages, goroutines (and the
+// bytes of their stacks), profile FILE, heap FILE, end.
 func answer(in io.Reader, out io.Writer) error {
 	var profile *os.File
 	lines := bufio.NewScanner(in)
@@ -102,7 +102,9 @@ func answer(in io.Reader, out io.Writer) error {
 		case "usage":
 			err = usage(out)
 		case "goroutines":
-			fmt.Fprintln(out, runtime.NumGoroutine(), 0, 0) //nolint:errcheck // the benchmark is gone
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			fmt.Fprintln(out, runtime.NumGoroutine(), m.StackInuse, 0) //nolint:errcheck // the benchmark is gone
 		case "pages":
 			err = pages(out)
 		case "profile":

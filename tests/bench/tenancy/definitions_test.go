@@ -54,6 +54,7 @@ func measureDefinitions(b *testing.B, server *child, prefixes []string, definiti
 	defineThing(b, admin, at(""), "warm")
 	removeThings(b, admin, at(""))
 	before := server.weigh(b, "definitions-before")
+	_, stacksBefore, _ := server.command(b, "goroutines")
 	var mu sync.Mutex
 	var waits []time.Duration
 	began := time.Now()
@@ -68,10 +69,10 @@ func measureDefinitions(b *testing.B, server *child, prefixes []string, definiti
 		return
 	}
 	with := server.weigh(b, fmt.Sprintf("definitions-%d-%d", len(prefixes), definitions))
-	goroutines, _, _ := server.command(b, "goroutines")
+	goroutines, stacks, _ := server.command(b, "goroutines")
 	inParallel(len(prefixes), func(i int) { removeThings(b, admin, at(prefixes[i])) })
 	after := server.weigh(b, "definitions-after")
-	fewer, _, _ := server.command(b, "goroutines")
+	fewer, stacksAfter, _ := server.command(b, "goroutines")
 
 	for b.Loop() { // all of it was one measurement
 	}
@@ -81,6 +82,9 @@ func measureDefinitions(b *testing.B, server *child, prefixes []string, definiti
 	b.ReportMetric(float64(with.own-before.own)/1024/tenants, "own-KiB/tenant")
 	b.ReportMetric(float64(with.heap-before.heap)/1024/tenants/float64(definitions), "heap-KiB/definition")
 	b.ReportMetric(100*float64(with.heap-after.heap)/float64(with.heap-before.heap), "heap-given-back-%")
+	used := with.heap + stacks - before.heap - stacksBefore
+	b.ReportMetric(float64(used)/1024/tenants, "heap-and-stacks-KiB/tenant")
+	b.ReportMetric(100*float64(with.heap+stacks-after.heap-stacksAfter)/float64(used), "heap-and-stacks-given-back-%")
 	b.ReportMetric(100*float64(with.own-after.own)/float64(with.own-before.own), "own-given-back-%")
 	b.ReportMetric(float64(goroutines-fewer)/tenants, "goroutines/tenant")
 	b.ReportMetric(tenants*float64(definitions)/took.Seconds(), "definitions/s")
