@@ -320,17 +320,17 @@ func tenantsOnAllServers(t *testing.T, servers ...*cluster) {
 	const crd = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},
 "spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget"},
 "versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
-	if err := first.host.WriteFile("/tmp/crd.json", crd); err != nil {
+	if err := first.host.WriteFile(dataDir+"/crd.json", crd); err != nil {
 		t.Fatal(err)
 	}
-	first.must(t, "kubectl", "--tenant", "shared", "apply", "-f", "/tmp/crd.json")
+	first.must(t, "kubectl", "--tenant", "shared", "apply", "-f", dataDir+"/crd.json")
 	for i, c := range servers {
 		widget := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w%d"}}`, i)
-		if err := c.host.WriteFile("/tmp/widget.json", widget); err != nil {
+		if err := c.host.WriteFile(dataDir+"/widget.json", widget); err != nil {
 			t.Fatal(err)
 		}
 		hosts.Until(t, soon, "server "+c.host.Name+" serves the tenant's own kind", func(context.Context) error {
-			if r := c.a4s(t, "kubectl", "--tenant", "shared", "apply", "-f", "/tmp/widget.json"); r.ExitCode != 0 {
+			if r := c.a4s(t, "kubectl", "--tenant", "shared", "apply", "-f", dataDir+"/widget.json"); r.ExitCode != 0 {
 				return errors.New(r.Stderr)
 			}
 			return nil

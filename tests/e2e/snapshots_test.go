@@ -59,10 +59,10 @@ func TestRestoreOfASnapshot(t *testing.T) {
 	if err := c.proc.Stop(stopTimeout); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.host.WriteFile("/tmp/foreign.tar", "no snapshot"); err != nil {
+	if err := c.host.WriteFile(dataDir+"/foreign.tar", "no snapshot"); err != nil {
 		t.Fatal(err)
 	}
-	if r := c.a4s(t, "etcd-snapshot", "restore", "/tmp/foreign.tar"); r.ExitCode != 1 || !strings.Contains(r.Stderr, "not a snapshot") {
+	if r := c.a4s(t, "etcd-snapshot", "restore", dataDir+"/foreign.tar"); r.ExitCode != 1 || !strings.Contains(r.Stderr, "not a snapshot") {
 		t.Errorf("restoring a foreign file: exit code %d, %s", r.ExitCode, r.Stderr)
 	}
 	if out := c.must(t, "etcd-snapshot", "restore", name); !strings.Contains(out, "is kept in "+dataDir+"/server-before-restore-") {
