@@ -29,6 +29,7 @@ import (
 
 // child is a running server.
 type child struct {
+	stop  func() // and wait for it to end
 	mode  string
 	files *pki.Files
 	ns    netns.NsHandle
@@ -46,10 +47,15 @@ type child struct {
 // that A4S_BENCH_LOGS names the directory of.
 func startChild(b *testing.B, mode string) *child {
 	b.Helper()
+	return startChildIn(b, mode, b.TempDir())
+}
+
+// startChildIn starts a server that has its data in dir.
+func startChildIn(b *testing.B, mode, dir string) *child {
+	b.Helper()
 	if os.Geteuid() != 0 {
 		b.Skip("needs root: the servers get network namespaces of their own")
 	}
-	dir := b.TempDir()
 	cmd := exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{childName, mode, dir},
 		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL},
@@ -80,14 +86,15 @@ func startChild(b *testing.B, mode string) *child {
 	if err := <-started; err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		in.Close() //nolint:errcheck // that is the sign to stop
 		if err := cmd.Wait(); err != nil {
 			b.Errorf("the server %s: %v", mode, err)
 		}
 		close(ended)
 	})
-	c := &child{mode: mode, files: pki.FilesIn(filepath.Join(dir, "server", "tls")), in: in, out: bufio.NewReader(out)}
+	b.Cleanup(stop)
+	c := &child{stop: stop, mode: mode, files: pki.FilesIn(filepath.Join(dir, "server", "tls")), in: in, out: bufio.NewReader(out)}
 	if line, err := c.out.ReadString('\n'); err != nil || line != "ready\n" {
 		b.Fatalf("the server %s said %q: %v", mode, line, err)
 	}

@@ -91,47 +91,89 @@ const seldom = 100 * time.Millisecond
 // BenchmarkTenantMemory makes A4S_BENCH_FEW tenants (500), then as many more
 // as make A4S_BENCH_TENANTS (2000), and says where the memory of one is.
 func BenchmarkTenantMemory(b *testing.B) {
-	few, many := fromEnv(b, "A4S_BENCH_FEW", 500), fromEnv(b, "A4S_BENCH_TENANTS", 2000)
+	few, many := fewAndMany(b)
 	server := startChild(b, complete)
-	client := server.tenants(b)
-	weighed := func(from, to int) (a accounts, took, used time.Duration) {
-		before, _, _ := server.command(b, "usage")
-		began := time.Now()
-		inParallel(to-from, func(i int) {
-			name := fmt.Sprintf("t-%d", from+i)
-			makeTenant(b.Context(), b, client, name)
-			// Whoever asks all the time measures the garbage of his questions.
-			time.Sleep(seldom)
-			waitSpace(b.Context(), b, server, name, seldom)
-		})
-		took = time.Since(began)
-		after, _, _ := server.command(b, "usage")
-		server.weigh(b, fmt.Sprint(to))
-		return server.accounts(b), took, after - before
-	}
-	before, _, _ := weighed(0, few)
-	after, took, used := weighed(few, many)
+	server.addTenants(b, 0, few)
+	before := server.weighed(b, few)
+	took, used := server.addTenants(b, few, many)
+	after := server.weighed(b, many)
 	for b.Loop() { // all of it was one measurement
 	}
+	before.compare(b, after, many-few)
+	b.ReportMetric(float64(many-few)/took.Seconds(), "creates/s")
+	b.ReportMetric(float64(used.Milliseconds())/float64(many-few), "cpu-ms/create")
+}
+
+// BenchmarkTenantMemoryAfterRestart is BenchmarkTenantMemory with servers that
+// found the tenants in the datastore when they started.
+func BenchmarkTenantMemoryAfterRestart(b *testing.B) {
+	few, many := fewAndMany(b)
+	dir := b.TempDir()
+	restarted := func(from, to int) accounts {
+		first := startChildIn(b, complete, dir)
+		first.addTenants(b, from, to)
+		first.stop()
+		second := startChildIn(b, complete, dir)
+		defer second.stop()
+		return second.weighed(b, to)
+	}
+	before := restarted(0, few)
+	after := restarted(few, many)
+	for b.Loop() { // all of it was one measurement
+	}
+	before.compare(b, after, many-few)
+}
+
+func fewAndMany(b *testing.B) (few, many int) {
+	return fromEnv(b, "A4S_BENCH_FEW", 500), fromEnv(b, "A4S_BENCH_TENANTS", 2000)
+}
+
+// addTenants makes the tenants from one number to another. It returns how long
+// that took, and the processor time of the server.
+func (c *child) addTenants(b *testing.B, from, to int) (took, used time.Duration) {
+	b.Helper()
+	client := c.tenants(b)
+	before, _, _ := c.command(b, "usage")
+	began := time.Now()
+	inParallel(to-from, func(i int) {
+		name := fmt.Sprintf("t-%d", from+i)
+		makeTenant(b.Context(), b, client, name)
+		// Whoever asks all the time measures the garbage of his questions.
+		time.Sleep(seldom)
+		waitSpace(b.Context(), b, c, name, seldom)
+	})
+	took = time.Since(began)
+	after, _, _ := c.command(b, "usage")
+	return took, after - before
+}
+
+func (c *child) weighed(b *testing.B, tenants int) accounts {
+	b.Helper()
+	c.weigh(b, fmt.Sprint(tenants))
+	return c.accounts(b)
+}
+
+// compare reports what each of some more tenants added.
+func (a accounts) compare(b *testing.B, after accounts, tenants int) {
+	b.Helper()
 	b.ReportMetric(0, "ns/op")
 	var names []string
 	for name := range after {
-		if after[name] != before[name] {
+		if after[name] != a[name] {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		slope := float64(after[name]-before[name]) / float64(many-few)
+		slope := float64(after[name]-a[name]) / float64(tenants)
 		if !strings.HasPrefix(name, "size ") {
-			fmt.Printf("%-45s %9.2f KiB/tenant %8.1f MiB -> %8.1f MiB\n", name, slope/1024, float64(before[name])/(1<<20), float64(after[name])/(1<<20))
+			fmt.Printf("%-45s %9.2f KiB/tenant %8.1f MiB -> %8.1f MiB\n", name, slope/1024, float64(a[name])/(1<<20), float64(after[name])/(1<<20))
 			continue
 		}
 		var size int
 		fmt.Sscanf(name, "size %d", &size) //nolint:errcheck // it is ours
 		fmt.Printf("%-45s %9.2f objects/tenant %9.2f KiB/tenant\n", name, slope, slope*float64(size)/1024)
 	}
-	b.ReportMetric(float64(many-few)/took.Seconds(), "creates/s")
-	b.ReportMetric(float64(used.Milliseconds())/float64(many-few), "cpu-ms/create")
-	b.ReportMetric((float64(after["Anonymous:"]-before["Anonymous:"]))/1024/float64(many-few), "Anonymous-KiB/tenant")
+	b.ReportMetric(float64(after["Anonymous:"]-a["Anonymous:"])/1024/float64(tenants), "Anonymous-KiB/tenant")
+	b.ReportMetric(float64(after["VmRSS:"]-a["VmRSS:"])/1024/float64(tenants), "RSS-KiB/tenant")
 }
