@@ -151,7 +151,7 @@ func testCustomQuota(t *testing.T, _ *plane, s *space, namespace, group string) 
 	gvr := s.define(t, definition(group))
 	counted := corev1.ResourceName("count/foos." + group)
 	if _, err := s.client.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: quantity("2")}},
+		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: quantity("0")}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +175,24 @@ func testCustomQuota(t *testing.T, _ *plane, s *space, namespace, group string) 
 		})
 	}
 	used("0")
-	for _, name := range []string{"one", "two"} {
-		s.makes(t, gvr, namespace, foo(gvr, name, nil))
+	// Admission knows of the quota a moment later; until then all would pass.
+	allowed := func(name string, options metav1.CreateOptions) (bool, error) {
+		_, err := s.in(gvr, namespace).Create(ctx, foo(gvr, name, nil), options)
+		if apierrors.IsForbidden(err) {
+			return false, nil
+		}
+		return err == nil, err
 	}
+	eventually(t, "the quota to hold", func(context.Context) (bool, error) {
+		passes, err := allowed("none", metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return !passes, err
+	})
+	more := fmt.Sprintf(`{"spec":{"hard":{%q:"2"}}}`, counted)
+	if _, err := s.client.CoreV1().ResourceQuotas(namespace).Patch(ctx, "few", types.MergePatchType, []byte(more), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the quota to allow more", func(context.Context) (bool, error) { return allowed("one", metav1.CreateOptions{}) })
+	s.makes(t, gvr, namespace, foo(gvr, "two", nil))
 	_, err := s.in(gvr, namespace).Create(ctx, foo(gvr, "three", nil), metav1.CreateOptions{})
 	if want := fmt.Sprintf(`foos.%[1]s "three" is forbidden: exceeded quota: few, requested: %[2]s=1, used: %[2]s=2, limited: %[2]s=2`, group, counted); !apierrors.IsForbidden(err) || err.Error() != want {
 		t.Errorf("over the quota: %v", err)
