@@ -232,9 +232,10 @@ func (p *plane) testAdmissionOfBootstrapPods(t *testing.T, node kubernetes.Inter
 	if _, err := p.client.CoreV1().ResourceQuotas("full").Create(ctx, quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the quota to be known", func(ctx context.Context) (bool, error) {
-		got, err := p.client.CoreV1().ResourceQuotas("full").Get(ctx, "none", metav1.GetOptions{})
-		return err == nil && len(got.Status.Hard) == 1, err
+	eventually(t, "the quota to hold", func(ctx context.Context) (bool, error) {
+		pod := bootstrapPod("n1", "limited", func(pod *corev1.Pod) { pod.Namespace = "full" })
+		_, err := node.CoreV1().Pods("full").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "exceeded quota"), nil
 	})
 	for namespace, why := range map[string]string{"restricted": "violates PodSecurity", "full": "exceeded quota", "missing": "not found"} {
 		pod := bootstrapPod("n1", "limited", func(pod *corev1.Pod) { pod.Namespace = namespace })

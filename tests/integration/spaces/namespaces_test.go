@@ -60,7 +60,7 @@ func testQuota(t *testing.T, _ *plane, s *space, namespace string) {
 	ctx := t.Context()
 	if _, err := s.client.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "few"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": quantity("1")}},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": quantity("0")}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +75,17 @@ func testQuota(t *testing.T, _ *plane, s *space, namespace string) {
 		}
 	}
 	eventually(t, "the quota to be counted", used("few", "0"))
-	secret := func(name string) error {
-		_, err := s.client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	secret := func(name string, dryRun ...string) error {
+		_, err := s.client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{DryRun: dryRun})
 		return err
+	}
+	// Admission knows of the quota a moment later; until then all would pass.
+	eventually(t, "the quota to hold", func(context.Context) (bool, error) {
+		return apierrors.IsForbidden(secret("none", metav1.DryRunAll)), nil
+	})
+	more := []byte(`{"spec":{"hard":{"count/secrets":"1"}}}`)
+	if _, err := s.client.CoreV1().ResourceQuotas(namespace).Patch(ctx, "few", types.MergePatchType, more, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	eventually(t, "the first secret", func(context.Context) (bool, error) { return secret("first") == nil, nil })
 	err := secret("second")
