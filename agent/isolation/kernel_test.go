@@ -7,13 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/a4s-io/a4s/agent/localpods"
 	"github.com/a4s-io/a4s/agent/netfilter"
@@ -24,37 +20,10 @@ import (
 // machine behind a routed link, on which remote pods have addresses.
 type machine struct{ t *testing.T }
 
-func (m machine) sh(script string) {
-	m.t.Helper()
-	cmd := exec.Command("sh", "-e")
-	cmd.Stdin = strings.NewReader(script)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		m.t.Fatalf("%v\n%s\n%s", err, script, out)
-	}
-}
-
-// in runs f in the network namespace of a pod.
-func (m machine) in(pod string, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread is of no other use afterwards
-		ns, err := os.Open("/run/netns/" + pod)
-		if err == nil {
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-			_ = ns.Close() // it was only read
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
-}
-
 // serve answers every datagram to address in the namespace of pod.
 func (m machine) serve(pod, address string) {
 	m.t.Helper()
-	err := m.in(pod, func() error {
+	err := nstest.In(pod, func() error {
 		conn, err := net.ListenPacket("udp", address)
 		if err != nil {
 			return err
@@ -81,7 +50,7 @@ func (m machine) serve(pod, address string) {
 func (m machine) reaches(pod, from, address string) bool {
 	m.t.Helper()
 	answered := false
-	err := m.in(pod, func() error {
+	err := nstest.In(pod, func() error {
 		d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
 		conn, err := d.Dial("udp", address)
 		if err != nil {
@@ -119,7 +88,7 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 		t.Skip("nftables does not work here: ", err)
 	}
 	m := machine{t}
-	m.sh(`mount -t tmpfs none /run
+	nstest.Shell(m.t, `mount -t tmpfs none /run
 		ip link add br0 type bridge
 		ip addr add 10.42.0.1/24 dev br0
 		ip addr add fd00:42::1/64 dev br0 nodad
@@ -130,7 +99,7 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 		t.Skipf("bridged packets do not pass the packet filter here: %q, %v", value, err)
 	}
 	for i, name := range []string{"a1", "a2", "b1", "sys", "lent", "new"} {
-		m.sh(fmt.Sprintf(`ip netns add %[1]s
+		nstest.Shell(m.t, fmt.Sprintf(`ip netns add %[1]s
 			ip link add v%[1]s type veth peer name eth0 netns %[1]s
 			ip link set v%[1]s master br0 up
 			bridge link set dev v%[1]s hairpin on
@@ -142,7 +111,7 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 			ip -n %[1]s route add default via fd00:42::1`, name, 5+i))
 	}
 	// Another node, with a pod of each kind, and a machine outside.
-	m.sh(`ip netns add far
+	nstest.Shell(m.t, `ip netns add far
 		ip link add vfar type veth peer name eth0 netns far
 		ip addr add 192.0.2.1/24 dev vfar
 		ip link set vfar up
@@ -216,7 +185,7 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 
 	// Pods have link-local addresses that nobody gave them.
 	link := func(pod string) (out netip.Addr) {
-		err := m.in(pod, func() error {
+		err := nstest.In(pod, func() error {
 			ifc, err := net.InterfaceByName("eth0")
 			if err != nil {
 				return err

@@ -7,16 +7,12 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
-	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 	"sigs.k8s.io/knftables"
 
 	"github.com/a4s-io/a4s/agent/localpods"
@@ -29,41 +25,10 @@ import (
 // machine behind a routed link, on which remote pods have addresses.
 type machine struct{ t *testing.T }
 
-func (m machine) sh(script string) {
-	m.t.Helper()
-	cmd := exec.Command("sh", "-e")
-	cmd.Stdin = strings.NewReader(script)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		m.t.Fatalf("%v\n%s\n%s", err, script, out)
-	}
-}
-
-// in runs f in the network namespace of a pod, the node's own if that is "".
-func (m machine) in(pod string, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread is of no other use afterwards
-		if pod == "" {
-			done <- f()
-			return
-		}
-		ns, err := os.Open("/run/netns/" + pod)
-		if err == nil {
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-			_ = ns.Close() // it was only read
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
-}
-
 // serve echoes at a port of address, with TCP and UDP.
 func (m machine) serve(pod, address string) {
 	m.t.Helper()
-	err := m.in(pod, func() error {
+	err := nstest.In(pod, func() error {
 		conn, err := net.ListenPacket("udp", address)
 		if err != nil {
 			return err
@@ -104,7 +69,7 @@ func (m machine) serve(pod, address string) {
 const patient = 250 * time.Millisecond
 
 func (m machine) dial(pod, from, network, address string) (conn net.Conn, err error) {
-	err = m.in(pod, func() error {
+	err = nstest.In(pod, func() error {
 		d := net.Dialer{Timeout: patient}
 		if from != "" {
 			ap := netip.AddrPortFrom(netip.MustParseAddr(from), 0)
@@ -168,7 +133,7 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 		t.Skip("nftables does not work here: ", err)
 	}
 	m := machine{t}
-	m.sh(`mount -t tmpfs none /run
+	nstest.Shell(m.t, `mount -t tmpfs none /run
 		ip link set lo up
 		ip link add br0 type bridge
 		ip addr add 10.42.0.1/24 dev br0
@@ -182,7 +147,7 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 	names := []string{"web", "good", "bad", "client", "new"}
 	owners := map[netip.Addr]localpods.Owner{}
 	for i, name := range names {
-		m.sh(fmt.Sprintf(`ip netns add %[1]s
+		nstest.Shell(m.t, fmt.Sprintf(`ip netns add %[1]s
 			ip link add v%[1]s type veth peer name eth0 netns %[1]s
 			ip link set v%[1]s master br0 up
 			bridge link set dev v%[1]s hairpin on
@@ -198,7 +163,7 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 	}
 	// Another node, with pods, and a machine outside. A Service of the node
 	// has a backend in the pod web.
-	m.sh(`ip netns add far
+	nstest.Shell(m.t, `ip netns add far
 		ip link add vfar type veth peer name eth0 netns far
 		ip addr add 192.0.2.1/24 dev vfar
 		ip link set vfar up
@@ -345,7 +310,7 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 		attempt{"in, under no policy", "good", "", "tcp", "10.42.0.8:7000", true},
 	)
 	// Another program takes the table away; the whole of it is written again.
-	m.sh("nft delete table inet " + TableName)
+	nstest.Shell(m.t, "nft delete table inet "+TableName)
 	tell(pod("web", []string{"default.t1/peers"}, nil))
 	check(
 		attempt{"a policy less", "bad", "", "tcp", "10.42.0.5:7001", false},
@@ -366,7 +331,7 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 // linkLocal returns the address that a pod has from nobody.
 func (m machine) linkLocal(pod string) (out string) {
 	m.t.Helper()
-	if err := m.in(pod, func() error {
+	if err := nstest.In(pod, func() error {
 		ifc, err := net.InterfaceByName("eth0")
 		if err != nil {
 			return err
