@@ -43,9 +43,13 @@ func run(ctx context.Context, args []string, out io.Writer, now time.Time) error
 		_, err = fmt.Fprintf(out, "NOT CHECKED for known vulnerabilities: %v\n", err)
 		return err
 	}
+	scanner, err := scanner(ctx)
+	if err != nil {
+		return err
+	}
 	found := map[string]*vulnerability{}
 	for _, program := range flags.Args() {
-		if err := scan(ctx, program, found); err != nil {
+		if err := scan(ctx, scanner, program, found); err != nil {
 			return fmt.Errorf("%s: %w", program, err)
 		}
 	}

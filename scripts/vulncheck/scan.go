@@ -17,9 +17,6 @@ import (
 	"time"
 )
 
-// scanner is the folder of the module that names govulncheck's version.
-const scanner = "govulncheck"
-
 // maxFunctions is how many functions of a vulnerability are named.
 const maxFunctions = 5
 
@@ -86,18 +83,19 @@ type message struct {
 	} `json:"finding"`
 }
 
-// scan adds what is in a program to found.
-func scan(ctx context.Context, program string, found map[string]*vulnerability) error {
+// scanner is the folder of the module that names govulncheck's version.
+func scanner(ctx context.Context) (string, error) {
 	here, err := goCommand(ctx, "list", "-f", "{{.Dir}}", "github.com/a4s-io/a4s/scripts/vulncheck")
-	if err != nil {
-		return err
-	}
+	return filepath.Join(string(bytes.TrimSpace(here)), "govulncheck"), err
+}
+
+// scan adds what is in a program to found.
+func scan(ctx context.Context, scanner, program string, found map[string]*vulnerability) error {
 	path, err := filepath.Abs(program)
 	if err != nil {
 		return err
 	}
-	out, err := goCommand(ctx, "-C", filepath.Join(string(bytes.TrimSpace(here)), scanner),
-		"tool", "govulncheck", "-db", database(), "-format", "json", "-mode", "binary", path)
+	out, err := goCommand(ctx, "-C", scanner, "tool", "govulncheck", "-db", database(), "-format", "json", "-mode", "binary", path)
 	if err != nil {
 		return err
 	}
