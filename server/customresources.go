@@ -12,13 +12,12 @@ import (
 func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.CustomResources, error) {
 	m.definitions.Reset()
 	m.definitions.Watch(of.System)
-	connections := &storage.Connections{}
 	served, err := serving.New(serving.Options{
 		Catalog: m.definitions,
 		Generic: *of.Config.GenericConfig,
 		Options: of.Options,
 		Bound: func(g generic.RESTOptionsGetter, tenant string) generic.RESTOptionsGetter {
-			return m.limits.Storage(storage.Bound(connections.Shared(g), tenant))
+			return m.limits.Storage(storage.Bound(m.connections.Shared(g), tenant))
 		},
 		Mapped: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return storage.Decorate(storage.Uncached(g), nil)

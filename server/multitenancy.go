@@ -59,6 +59,7 @@ type multitenancy struct {
 	roles       *authz.Listers // set when the API server is made
 	byRoles     bool           // whether users are judged by roles; set with them
 	pool        *sharing.Pool
+	connections *storage.Connections
 	grown       *growth // by new tenants
 	// metrics are what nodes and pods use, nil for no such API.
 	metrics *resourcemetrics.Metrics
@@ -78,6 +79,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		return nil, err
 	}
 	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: definitions.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
+	m.connections = p.connections()
 	m.grown = newGrowth()
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
 		m.definitions.TenantChanged(old, t)
@@ -118,7 +120,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Seams {
 	s := apiserver.Seams{
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-			return m.limits.Storage(storage.Decorate(g, m.pool))
+			return m.limits.Storage(storage.Decorate(m.connections.Builtin(g), m.pool))
 		},
 		Handler: func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 			return outer(bootstrap.Mark(m.edge.Handler(h, audited)))

@@ -13,6 +13,7 @@ import (
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore"
+	"github.com/a4s-io/a4s/server/storage"
 )
 
 // newStore makes the datastore that --datastore-endpoint names.
@@ -65,6 +66,15 @@ func (p *Plan) startStore(ctx context.Context, group *component.Group) error {
 		return err
 	}
 	return datastore.Claim(ctx, p.dir, p.endpoint, p.store.Endpoint())
+}
+
+// connections are those of the API server to the datastore, which has to run if
+// it is in this process.
+func (p *Plan) connections() *storage.Connections {
+	if store, ok := p.store.(etcdStore); ok {
+		return &storage.Connections{Local: (*storage.Local)(store.Local())}
+	}
+	return &storage.Connections{}
 }
 
 // ports are those that the server listens on.

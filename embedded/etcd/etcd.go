@@ -73,6 +73,7 @@ type Server struct {
 	opts    Options
 	cfg     *embed.Config
 	running atomic.Pointer[embed.Etcd]
+	local   *Local // set before running is
 }
 
 // New checks the options and returns a member that is not started yet.
@@ -207,7 +208,10 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 		}
 		return err
 	}
+	callers := newGate()
+	s.local = newLocal(e.Server, callers)
 	s.running.Store(e)
+	defer callers.close(localPatience)
 	defer s.running.Store(nil)
 	ready()
 	select {
@@ -221,6 +225,10 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 		return nil
 	}
 }
+
+// localPatience bounds how long a member that is to close waits for calls of
+// this process.
+const localPatience = time.Second
 
 // closeTimeout bounds how long a member that has given up may take to close.
 const closeTimeout = 5 * time.Second

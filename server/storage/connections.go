@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/etcd3"
@@ -34,19 +37,41 @@ const (
 	dialTimeout      = 20 * time.Second
 	keepAlive        = 30 * time.Second
 	keepAliveTimeout = 10 * time.Second
+	leaseTimeout     = time.Second // to begin with the keeping of leases, as etcd's client has it
 )
 
 // Connections are connections to the datastore that many storages share.
 // Upstream makes one for every definition of a custom resource, which with its
 // buffers and goroutines at both ends is a good part of what a definition costs.
 type Connections struct {
+	// Local, if not nil, is the datastore in this process: there is nothing to
+	// connect to.
+	Local *Local
+
 	mu   sync.Mutex
 	open []*connection
+}
+
+// Local calls a datastore without a socket.
+type Local struct {
+	KV    pb.KVClient
+	Lease pb.LeaseClient
+	Watch pb.WatchClient
+}
+
+// client is one with watches of its own.
+func (l *Local) client(ctx context.Context) *clientv3.Client {
+	c := clientv3.NewCtxClient(ctx)
+	c.KV = clientv3.NewKVFromKVClient(l.KV, c)
+	c.Lease = clientv3.NewLeaseFromLeaseClient(l.Lease, c, leaseTimeout)
+	c.Watcher = clientv3.NewWatchFromWatchClient(l.Watch, c)
+	return c
 }
 
 // connection is one that is open while it has users.
 type connection struct {
 	*clientv3.Client
+	local *Local
 	// compacted follows what others compact.
 	compacted interface {
 		etcd3.Compactor
@@ -61,9 +86,21 @@ func (c *Connections) Shared(inner generic.RESTOptionsGetter) generic.RESTOption
 	return connected{inner: inner, connections: c}
 }
 
+// Builtin is Shared for the options of upstream's own resources, with a
+// datastore in this process. What the operator wants no cache of stays as it is,
+// and so do all others, which have a connection for each kind.
+func (c *Connections) Builtin(inner generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	f, ok := inner.(*options.StorageFactoryRestOptionsFactory)
+	if !ok || c.Local == nil || !f.Options.EnableWatchCache {
+		return inner
+	}
+	return connected{inner: inner, connections: c, sizes: f.Options.WatchCacheSizes}
+}
+
 type connected struct {
 	inner       generic.RESTOptionsGetter
 	connections *Connections
+	sizes       []string // of caches, as upstream's flag has them; 0 for none
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -71,6 +108,13 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 	opts, err := g.inner.GetRESTOptions(resource, example)
 	if err != nil {
 		return opts, err
+	}
+	sizes, err := options.ParseWatchCacheSizes(g.sizes)
+	if err != nil {
+		return opts, fmt.Errorf("reading the sizes of watch caches: %w", err)
+	}
+	if size, set := sizes[resource]; set && size <= 0 {
+		return opts, nil
 	}
 	inner := opts.Decorator
 	opts.Decorator = func(
@@ -111,8 +155,8 @@ func (c *Connections) storage(config *storagebackend.ConfigForResource, prefix s
 	}
 	// A client of its own over the connection, with watches of its own: those
 	// of one stream wait for each other's progress.
-	own := clientv3.NewCtxClient(conn.Ctx())
-	own.KV, own.Lease, own.Watcher = etcd3.NewETCDLatencyTracker(conn.KV), clientv3.NewLease(conn.Client), clientv3.NewWatcher(conn.Client)
+	own := conn.client()
+	own.KV = etcd3.NewETCDLatencyTracker(own.KV)
 	client := &kubernetes.Client{Client: own}
 	client.Kubernetes = client
 	transformer := config.Transformer
@@ -139,16 +183,16 @@ func (c *Connections) acquire(t storagebackend.TransportConfig) (*connection, fu
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.open, func(conn *connection) bool {
-		return conn.users < perConnection && slices.Equal(conn.servers, t.ServerList)
+		return (conn.users < perConnection || conn.local != nil) && slices.Equal(conn.servers, t.ServerList)
 	})
 	if i < 0 {
-		client, err := dial(t)
+		client, err := c.dial(t)
 		if err != nil {
 			return nil, nil, err
 		}
 		i = len(c.open)
 		c.open = append(c.open, &connection{
-			Client: client, servers: t.ServerList,
+			Client: client, local: c.Local, servers: t.ServerList,
 			compacted: etcd3.NewCompactor(client, 0, clock.RealClock{}, nil), // without an interval it compacts nothing
 		})
 	}
@@ -170,6 +214,24 @@ func (c *Connections) release(conn *connection) {
 		conn.compacted.Stop()
 		conn.Close() //nolint:errcheck // the error is that it was closed
 	}
+}
+
+// client is one for a storage.
+func (c *connection) client() *clientv3.Client {
+	if c.local != nil {
+		return c.local.client(c.Ctx())
+	}
+	own := clientv3.NewCtxClient(c.Ctx())
+	own.KV, own.Lease, own.Watcher = c.KV, clientv3.NewLease(c.Client), clientv3.NewWatcher(c.Client)
+	return own
+}
+
+// dial makes the client that a connection is.
+func (c *Connections) dial(t storagebackend.TransportConfig) (*clientv3.Client, error) {
+	if c.Local != nil {
+		return c.Local.client(context.Background()), nil
+	}
+	return dial(t)
 }
 
 // dial does not wait for the datastore: what asks it does.

@@ -10,8 +10,14 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/server/options"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/a4s-io/a4s/server/storage"
 )
@@ -97,4 +103,74 @@ func TestStoragesShareConnections(t *testing.T) {
 		same(t, "a consistent list", got, "default/a")
 	})
 	await("none", 0)
+}
+
+// localStorage calls a server as embedded etcd lets others of its process do.
+func localStorage(server *embed.Etcd) *storage.Local {
+	return &storage.Local{
+		KV:    adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)),
+		Lease: adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server.Server)),
+		Watch: adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server.Server)),
+	}
+}
+
+// With the datastore in the process, storages work and connect to nothing:
+// neither those of custom resources nor upstream's own. What has no cache stays
+// with upstream, which connects.
+func TestStoragesCallALocalDatastore(t *testing.T) {
+	etcd, server := runLocalEtcd(t)
+	front, connections := counted(t, etcd)
+	local := &storage.Connections{Local: localStorage(server)}
+	builtin := func(t *testing.T, cacheSizes ...string) generic.RESTOptionsGetter {
+		etcdOptions := options.NewEtcdOptions(storagebackend.NewDefaultConfig(root, nil))
+		etcdOptions.WatchCacheSizes = cacheSizes
+		etcdOptions.StorageConfig.Transport.ServerList = front.Endpoints()
+		return local.Builtin(&options.StorageFactoryRestOptionsFactory{
+			Options: *etcdOptions, StorageFactory: &options.SimpleStorageFactory{StorageConfig: etcdOptions.StorageConfig},
+		})
+	}
+	for name, getter := range map[string]generic.RESTOptionsGetter{
+		"custom":   local.Shared(getter{genericregistry.StorageWithCacher()}),
+		"built-in": builtin(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := configMaps()
+			r.prefix = "/" + name
+			s := open(t, front, r, getter)
+			w := s.watch(t, t.Context(), r.prefix, nil)
+			s.create(t, "default", "a")
+			until(t, w, "default/a")
+			got, _ := s.list(t, t.Context(), r.prefix, func(o *apistorage.ListOptions) { o.ResourceVersion = "" })
+			same(t, "a consistent list", got, "default/a")
+			if n := connections(); n != 0 {
+				t.Errorf("%d connections", n)
+			}
+		})
+	}
+	t.Run("without a cache", func(t *testing.T) {
+		r := configMaps()
+		r.prefix = "/uncached"
+		open(t, front, r, builtin(t, "configmaps#0")).create(t, "default", "a")
+		if n := connections(); n == 0 {
+			t.Error("a storage without a cache is not upstream's")
+		}
+	})
+}
+
+// Without the datastore in the process, and for what is not upstream's, the
+// options are those that were there.
+func TestBuiltinLeavesOthersAlone(t *testing.T) {
+	upstream, other := &options.StorageFactoryRestOptionsFactory{Options: options.EtcdOptions{EnableWatchCache: true}}, getter{genericregistry.StorageWithCacher()}
+	if got := (&storage.Connections{}).Builtin(upstream); got != generic.RESTOptionsGetter(upstream) {
+		t.Errorf("with a datastore elsewhere: %T", got)
+	}
+	local := &storage.Connections{Local: &storage.Local{}}
+	if _, same := local.Builtin(other).(getter); !same {
+		t.Error("what is not upstream's is another one")
+	}
+	if got := local.Builtin(&options.StorageFactoryRestOptionsFactory{}); got == nil {
+		t.Error("nothing without caches")
+	} else if _, same := got.(*options.StorageFactoryRestOptionsFactory); !same {
+		t.Errorf("without caches: %T", got)
+	}
 }

@@ -122,6 +122,13 @@ func everyway(t *testing.T, test func(t *testing.T, open func(resource) *store))
 // runEtcd starts an etcd for the time of the test.
 func runEtcd(t *testing.T) *clientv3.Client {
 	t.Helper()
+	client, _ := runLocalEtcd(t)
+	return client
+}
+
+// runLocalEtcd returns the server, too, for those who call it without a socket.
+func runLocalEtcd(t *testing.T) (*clientv3.Client, *embed.Etcd) {
+	t.Helper()
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.UnsafeNoFsync, cfg.LogLevel = t.TempDir(), true, "fatal"
 	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
@@ -142,7 +149,7 @@ func runEtcd(t *testing.T) *clientv3.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	return client
+	return client, server
 }
 
 // open sets a resource up.

@@ -38,6 +38,7 @@ type controlPlane struct {
 	dataDir string
 	files   *pki.Files
 	client  *clientv3.Client
+	server  *etcd.Server
 	stop    func()
 }
 
@@ -72,6 +73,7 @@ func (c *controlPlane) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.server = server
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
 	if err := server.Check(ctx); err != nil {

@@ -1,0 +1,131 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"google.golang.org/grpc"
+)
+
+// Local is how clients of this process call the member, without a socket and
+// its TLS, HTTP/2 and goroutines at both ends. It says and refuses what the
+// member does to others.
+type Local struct {
+	KV    pb.KVClient
+	Lease pb.LeaseClient
+	Watch pb.WatchClient
+}
+
+// Local returns nil if the member does not run, and if it has or may come to
+// have others: what it does then while there is no leader (to try again, to end
+// a watch) is done by gRPC's interceptors on the way to it.
+func (s *Server) Local() *Local {
+	if s.opts.Address != "" || s.running.Load() == nil {
+		return nil
+	}
+	return s.local
+}
+
+// newLocal makes the clients of a member. The gate closes before the member.
+func newLocal(s *etcdserver.EtcdServer, g *gate) *Local {
+	return &Local{
+		KV:    &localKV{inner: v3rpc.NewQuotaKVServer(s), gate: g},
+		Lease: adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(s)),
+		Watch: adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(s)),
+	}
+}
+
+// localKV is a pb.KVClient. Calls run on the goroutine of their caller, in the
+// member's datastore, which must not close meanwhile.
+type localKV struct {
+	inner pb.KVServer
+	gate  *gate
+}
+
+// Range implements pb.KVClient.
+func (l *localKV) Range(ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+	return pass(ctx, l.gate, in, l.inner.Range)
+}
+
+// Put implements pb.KVClient.
+func (l *localKV) Put(ctx context.Context, in *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
+	return pass(ctx, l.gate, in, l.inner.Put)
+}
+
+// DeleteRange implements pb.KVClient.
+func (l *localKV) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, _ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+	return pass(ctx, l.gate, in, l.inner.DeleteRange)
+}
+
+// Txn implements pb.KVClient.
+func (l *localKV) Txn(ctx context.Context, in *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+	return pass(ctx, l.gate, in, l.inner.Txn)
+}
+
+// Compact implements pb.KVClient.
+func (l *localKV) Compact(ctx context.Context, in *pb.CompactionRequest, _ ...grpc.CallOption) (*pb.CompactionResponse, error) {
+	return pass(ctx, l.gate, in, l.inner.Compact)
+}
+
+// pass makes a call through a gate.
+func pass[In, Out any](ctx context.Context, g *gate, in In, call func(context.Context, In) (Out, error)) (out Out, err error) {
+	if !g.enter() {
+		return out, rpctypes.ErrGRPCStopped
+	}
+	defer g.leave()
+	return call(ctx, in)
+}
+
+// gate counts who is inside, and lets nobody in any more once it is closed.
+type gate struct {
+	mu     sync.Mutex
+	inside int
+	closed bool
+	empty  chan struct{} // closed when it is closed and the last has left
+}
+
+func newGate() *gate { return &gate{empty: make(chan struct{})} }
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.inside++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	if g.closed && g.inside == 0 {
+		close(g.empty)
+	}
+}
+
+// close waits for those who are inside, but not longer than patience: who waits
+// for a member that cannot go on is told so when that one stops.
+func (g *gate) close(patience time.Duration) {
+	g.mu.Lock()
+	if !g.closed {
+		g.closed = true
+		if g.inside == 0 {
+			close(g.empty)
+		}
+	}
+	g.mu.Unlock()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-g.empty:
+	case <-timeout.C:
+	}
+}

@@ -1,0 +1,80 @@
+package snapshots
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/a4s-io/a4s/embedded/etcd"
+)
+
+// local is a client of the member that uses no socket.
+func local(ctx context.Context, l *etcd.Local) *clientv3.Client {
+	c := clientv3.NewCtxClient(ctx)
+	c.KV, c.Watcher = clientv3.NewKVFromKVClient(l.KV, c), clientv3.NewWatchFromWatchClient(l.Watch, c)
+	return c
+}
+
+// TestLocalClients: who calls the member in its process sees and is refused
+// what others are, also while it stops.
+func TestLocalClients(t *testing.T) {
+	c := newControlPlane(t)
+	c.start(t)
+	near := local(t.Context(), c.server.Local())
+
+	events := near.Watch(t.Context(), "/", clientv3.WithPrefix())
+	if _, err := c.client.Put(t.Context(), "/far", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-events; e.Err() != nil || len(e.Events) != 1 || string(e.Events[0].Kv.Key) != "/far" {
+		t.Errorf("the watch in the process: %v, %v", e.Events, e.Err())
+	}
+	if _, err := near.Put(t.Context(), "/near", "2"); err != nil {
+		t.Fatal(err)
+	}
+	for who, client := range map[string]*clientv3.Client{"far": c.client, "near": near} {
+		got, err := client.Get(t.Context(), "/", clientv3.WithPrefix())
+		if err != nil || got.Count != 2 {
+			t.Errorf("%s: %v, %v", who, got, err)
+		}
+		if _, err := client.Put(t.Context(), "/large", strings.Repeat("x", 1<<21-1<<10)); !errors.Is(err, rpctypes.ErrRequestTooLarge) {
+			t.Errorf("%s: a value of 2 MiB: %v", who, err)
+		}
+		if _, err := client.Get(t.Context(), "/", clientv3.WithRev(1000)); !errors.Is(err, rpctypes.ErrFutureRev) {
+			t.Errorf("%s: a revision of the future: %v", who, err)
+		}
+	}
+
+	// Calls are under way when it stops. They end, and so do later ones.
+	var callers sync.WaitGroup
+	started := make(chan struct{}, 8)
+	for range cap(started) {
+		callers.Go(func() {
+			for first := true; ; first = false {
+				_, err := near.Get(t.Context(), "/near", clientv3.WithSerializable())
+				if first {
+					started <- struct{}{}
+				}
+				if err != nil {
+					if !errors.Is(err, rpctypes.ErrStopped) {
+						t.Errorf("a read of a member that stops: %v", err)
+					}
+					return
+				}
+			}
+		})
+	}
+	for range cap(started) {
+		<-started
+	}
+	c.stop()
+	callers.Wait()
+	if c.server.Local() != nil {
+		t.Error("there are clients of a member that has stopped")
+	}
+}
