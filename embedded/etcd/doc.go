@@ -1,7 +1,8 @@
 // Package etcd runs etcd inside the a4s process as a single local member.
 //
 // Invariants: it listens on loopback only and asks every client and peer for
-// a certificate of its own CAs; what etcd calls fatal ends the component with
+// a certificate of its own CAs; who shares its process may call it without
+// (Local), until it closes; what etcd calls fatal ends the component with
 // its reason and not the process; Close is called on every way out, so that a
 // clean stop leaves a clean backend file.
 //

@@ -4,8 +4,9 @@
 // which one a server has, so that nobody loses sight of his objects by starting
 // it with another.
 //
-// Invariants: the control plane reaches its datastore only through Endpoint,
-// as an etcd client; a datastore is a critical component, the process ends
+// Invariants: the control plane reaches its datastore only as an etcd client,
+// through Endpoint or, if it is a sole member in its process, by its own
+// servers; a datastore is a critical component, the process ends
 // when it does; Check never changes what is on disk; two servers that do not
 // share their keys never work on the same datastore.
 //
