@@ -42,7 +42,7 @@ var (
 		return z
 	}}
 	piecers = sync.Pool{New: func() any { return bufio.NewWriterSize(io.Discard, pieces) }}
-	// wholes hold answers until they are translated.
+	// wholes hold answers until they are translated, and until they are sent.
 	wholes = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 )
 
@@ -299,14 +299,20 @@ func (a *answer) finish() error {
 	}
 }
 
-// releaseBuffer gives back the buffer, unless it grew beyond what most answers
-// need.
+// releaseBuffer gives back the buffer.
 func (a *answer) releaseBuffer() {
-	if a.buffer != nil && a.buffer.Cap() <= 2*wholeUpTo {
-		a.buffer.Reset()
-		wholes.Put(a.buffer)
+	if a.buffer != nil {
+		giveBack(a.buffer)
 	}
 	a.buffer = nil
+}
+
+// giveBack gives back a buffer, unless it grew beyond what most answers need.
+func giveBack(b *bytes.Buffer) {
+	if b.Cap() <= 2*wholeUpTo {
+		b.Reset()
+		wholes.Put(b)
+	}
 }
 
 // release gives back what was borrowed. Neither keeps the client's connection.
@@ -343,13 +349,16 @@ func (a *answer) finishWhole() {
 	if a.buffer != nil {
 		raw = a.buffer.Bytes()
 	}
+	out := wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
+	defer giveBack(out)
+	out.Grow(wire.Room(len(raw)))
 	switch a.media {
 	case protobuf:
-		body, a.err = a.projector.Proto(wire.Out, a.resource, raw)
+		body, a.err = a.projector.AppendProto(out.AvailableBuffer(), wire.Out, a.resource, raw)
 	case "application/yaml":
 		body, a.err = a.projector.YAML(wire.Out, a.resource, raw)
 	default:
-		body, a.err = a.projector.JSON(wire.Out, a.resource, raw)
+		body, a.err = a.projector.AppendJSON(out.AvailableBuffer(), wire.Out, a.resource, raw)
 	}
 	if a.err != nil {
 		return

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
@@ -102,4 +103,37 @@ func TestCompressedAnswersAreWhole(t *testing.T) {
 			t.Errorf("%d bytes: %d came, %v", size, len(body), err)
 		}
 	}
+}
+
+// TestAnswersDoNotShareBytes: what one answer borrowed for its translation has
+// nothing of it while and after another one of a different tenant uses it.
+func TestAnswersDoNotShareBytes(t *testing.T) {
+	e := New(Options{})
+	r, _ := parsePath("/api/v1/configmaps")
+	e.find("t1", &r)
+	var clients sync.WaitGroup
+	for i := range 8 {
+		tenant := string(rune('a' + i))
+		clients.Go(func() {
+			for n := range 200 {
+				value := strings.Repeat(tenant, 1+n*97%wholeUpTo/16)
+				next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default.`+tenant+`"},"data":{"k":"`+value+`"}}`) //nolint:errcheck // the recorder takes everything
+				})
+				w := httptest.NewRecorder()
+				req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
+				if err := serveAnswer(w, req, next, &wire.Projector{View: e.view(tenant), Table: e.table}, &r, nil); err != nil {
+					t.Error(err)
+					return
+				}
+				body := w.Body.String()
+				if !strings.Contains(body, `"namespace":"default","tenant":"`+tenant+`"`) || !strings.HasSuffix(body, `},"data":{"k":"`+value+`"}}`) {
+					t.Errorf("tenant %s, %d: %.200s", tenant, n, body)
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
 }

@@ -12,14 +12,23 @@ const metaGroup = "meta.k8s.io"
 // JSON translates one JSON document of resource r: an object, a list, a
 // Status, a Table, or a PartialObjectMetadata or list of these.
 func (p *Projector) JSON(d Direction, r Resource, body []byte) ([]byte, error) {
+	return p.AppendJSON(make([]byte, 0, Room(len(body))), d, r, body)
+}
+
+// AppendJSON appends to dst what JSON returns. After an error dst may be
+// overwritten up to its capacity.
+func (p *Projector) AppendJSON(dst []byte, d Direction, r Resource, body []byte) ([]byte, error) {
 	t := p.json(d, r)
-	t.src, t.dst = body, make([]byte, 0, len(body)+len(body)/8+256)
+	t.src, t.dst = body, dst
 	t.document(docKind{})
 	if t.err == nil && t.peek() != 0 {
 		t.malformed("something follows the document")
 	}
 	return t.result()
 }
+
+// Room is what the translation of so many bytes usually needs.
+func Room(n int) int { return n + n/8 + 256 }
 
 // translation translates JSON of one resource.
 type translation struct {

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -310,6 +314,43 @@ func streamed(t *testing.T, tenant string, r Resource, in, want string) {
 	}
 	if err != nil || out.String() != want {
 		t.Errorf("streamed: %v\n got %s\nwant %s", err, &out, want)
+	}
+}
+
+// TestAppend: a translation goes behind what is there, into the room that is
+// there, and is the one that is made without.
+func TestAppend(t *testing.T) {
+	p := protoProjector("a")
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default.a"}}
+	inJSON, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inProto bytes.Buffer
+	if err := protobuf.NewSerializer(nil, nil).Encode(pod, &inProto); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		body  []byte
+		whole func(Direction, Resource, []byte) ([]byte, error)
+		onto  func([]byte, Direction, Resource, []byte) ([]byte, error)
+	}{
+		"JSON":     {inJSON, p.JSON, p.AppendJSON},
+		"protobuf": {inProto.Bytes(), p.Proto, p.AppendProto},
+	} {
+		want, err := c.whole(Out, podKind(), c.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := make([]byte, 4, Room(len(c.body))+4)
+		copy(dst, "head")
+		got, err := c.onto(dst, Out, podKind(), c.body)
+		if err != nil || string(got) != "head"+string(want) {
+			t.Errorf("%s: %q, %v, want %q behind the head", name, got, err, want)
+		}
+		if &got[0] != &dst[0] {
+			t.Errorf("%s: the room that was there is not used", name)
+		}
 	}
 }
 

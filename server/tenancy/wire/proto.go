@@ -28,7 +28,13 @@ const rawExtensionRaw = 1
 // a runtime.Unknown). Objects get a selfLink, items of a list do not: they
 // must not grow, see protostream.go.
 func (p *Projector) Proto(d Direction, r Resource, body []byte) ([]byte, error) {
-	return (&protoEnvelopes{p: p, d: d, r: r}).append(make([]byte, 0, len(body)+len(body)/8+256), body, 0)
+	return p.AppendProto(make([]byte, 0, Room(len(body))), d, r, body)
+}
+
+// AppendProto appends to dst what Proto returns. After an error dst may be
+// overwritten up to its capacity.
+func (p *Projector) AppendProto(dst []byte, d Direction, r Resource, body []byte) ([]byte, error) {
+	return (&protoEnvelopes{p: p, d: d, r: r}).append(dst, body, 0)
 }
 
 // protoEnvelopes translates whole messages. Most often one has the type of the
