@@ -198,6 +198,7 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 // when nodes can join: the API serves, and the carried manifests, which say what
 // nodes may do, are applied.
 func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, error) {
+	p.pool.Fill()
 	group.Start(ctx, idleMemory(p.pool))
 	group.Start(ctx, p.certificates.component())
 	if err := p.startStore(ctx, group); err != nil {
