@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// fillingFor is how long caches may take until lists have filled them.
-	fillingFor = 5 * time.Minute
+	// FillingFor is how long caches may take until lists have filled them.
+	FillingFor = 5 * time.Minute
 	// fillingValues is how many values are remembered meanwhile, those of more
 	// than 10,000 idle tenants. A value takes some 40 bytes beside itself.
 	fillingValues = 1 << 20
@@ -28,13 +28,21 @@ type filling struct {
 	objects table[any]
 }
 
-// Fill has the pool remember all that it sees until Forget is called or some
-// minutes have passed. It is to be called before caches are filled by lists.
-func (p *Pool) Fill() {
-	f := newFilling(fillingValues)
-	if p.filling.CompareAndSwap(nil, f) {
-		time.AfterFunc(fillingFor, func() { p.filling.CompareAndSwap(f, nil) })
+// Fill has the pool remember all that it sees for some time, or until Forget is
+// called. It is to be called before caches are filled by lists, with FillingFor,
+// and again when that is about to end: the last call counts.
+func (p *Pool) Fill(d time.Duration) {
+	p.end.Lock()
+	defer p.end.Unlock()
+	if p.ends != nil {
+		p.ends.Stop()
 	}
+	f := p.filling.Load()
+	if f == nil {
+		f = newFilling(fillingValues)
+	}
+	p.filling.Store(f)
+	p.ends = time.AfterFunc(d, func() { p.filling.CompareAndSwap(f, nil) })
 }
 
 // newFilling has room for a number of values.

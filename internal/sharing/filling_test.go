@@ -31,7 +31,7 @@ func list() []kruntime.Object {
 // the pool has seen all the rest of it.
 func TestListsFindEachOther(t *testing.T) {
 	p := New()
-	p.Fill()
+	p.Fill(time.Hour)
 	first, second := list(), list()
 	for i := range first {
 		p.Object(first[i])
@@ -69,7 +69,7 @@ func TestInformersThatListFindEachOther(t *testing.T) {
 		}
 		return got
 	}
-	p.Fill()
+	p.Fill(time.Hour)
 	var first []any
 	for _, obj := range list() {
 		first = append(first, keep(obj))
@@ -100,25 +100,41 @@ func remembers(p *Pool) bool {
 }
 
 func TestFillingEnds(t *testing.T) {
-	p := New()
-	p.Fill()
-	if !remembers(p) {
-		t.Error("it remembers nothing")
-	}
-	p.Forget()
-	if remembers(p) || p.filling.Load() != nil {
-		t.Error("it remembers what it was to forget")
-	}
 	synctest.Test(t, func(t *testing.T) {
-		p.Fill()
-		p.Fill() // while it does already
+		p := New()
+		after := func(d time.Duration) bool {
+			time.Sleep(d)
+			synctest.Wait()
+			return p.filling.Load() != nil
+		}
+		p.Fill(time.Hour)
+		if !remembers(p) {
+			t.Error("it remembers nothing")
+		}
+		p.Forget()
+		if remembers(p) || p.filling.Load() != nil {
+			t.Error("it remembers what it was to forget")
+		}
+		p.Fill(time.Minute)
 		if !remembers(p) {
 			t.Error("it does not begin again")
 		}
-		time.Sleep(fillingFor + time.Second)
-		synctest.Wait()
-		if p.filling.Load() != nil {
+		if after(time.Minute + 1) {
 			t.Error("it goes on for ever")
+		}
+		p.Fill(time.Minute)
+		p.known("before")
+		p.Fill(time.Second)
+		if _, known := p.known("before"); !known {
+			t.Error("it began anew while it was at it")
+		}
+		if after(time.Second + 1) {
+			t.Error("it does not end earlier")
+		}
+		p.Fill(time.Second)
+		p.Fill(time.Minute)
+		if !after(time.Minute - 1) {
+			t.Error("it does not end later")
 		}
 	})
 }

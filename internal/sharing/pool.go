@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -32,6 +33,8 @@ type Pool struct {
 	walkers sync.Map // of walker, by reflect.Type
 	// filling is nil unless lists fill caches. It comes before the places.
 	filling atomic.Pointer[filling]
+	end     sync.Mutex
+	ends    *time.Timer // filling
 }
 
 // New makes an empty pool.
