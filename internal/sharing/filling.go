@@ -37,12 +37,11 @@ func (p *Pool) Fill(d time.Duration) {
 	if p.ends != nil {
 		p.ends.Stop()
 	}
-	f := p.filling.Load()
-	if f == nil {
-		f = newFilling(fillingValues)
+	if p.filling.Load() == nil {
+		p.filling.Store(newFilling(fillingValues))
 	}
-	p.filling.Store(f)
-	p.ends = time.AfterFunc(d, func() { p.filling.CompareAndSwap(f, nil) })
+	// Whoever has the timer has what the function refers to, also afterwards.
+	p.ends = time.AfterFunc(d, func() { p.filling.Store(nil) })
 }
 
 // newFilling has room for a number of values.

@@ -3,9 +3,11 @@ package sharing
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -135,6 +137,25 @@ func TestFillingEnds(t *testing.T) {
 		p.Fill(time.Minute)
 		if !after(time.Minute - 1) {
 			t.Error("it does not end later")
+		}
+	})
+}
+
+// The memory is there again, too.
+func TestWhatWasRememberedIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		for name, end := range map[string]func(){
+			"told":  p.Forget,
+			"timed": func() { time.Sleep(time.Minute); synctest.Wait() },
+		} {
+			p.Fill(time.Minute)
+			f := weak.Make(p.filling.Load())
+			end()
+			runtime.GC()
+			if f.Value() != nil {
+				t.Errorf("%s: it is still there", name)
+			}
 		}
 	})
 }
