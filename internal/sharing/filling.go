@@ -21,6 +21,7 @@ const (
 // one after the other, and each has everything: a value has long lost its place
 // in the pool when it comes again.
 type filling struct {
+	values  int64 // for which there was room
 	strings table[string]
 	maps    table[map[string]string]
 	fields  table[*metav1.FieldsV1]
@@ -48,7 +49,7 @@ func (p *Pool) Fill(d time.Duration) {
 func newFilling(values int64) *filling {
 	room := &atomic.Int64{}
 	room.Store(values)
-	f := &filling{}
+	f := &filling{values: values}
 	f.strings.room, f.maps.room, f.fields.room, f.slices.room, f.objects.room = room, room, room, room, room
 	return f
 }
@@ -84,4 +85,14 @@ func (t *table[T]) store(at uint64, v T) bool {
 	}
 	s.of[at] = v
 	return true
+}
+
+// Remembered is how many values the pool remembers while lists fill caches. At
+// other times it is none, and filling is false.
+func (p *Pool) Remembered() (values int64, filling bool) {
+	f := p.filling.Load()
+	if f == nil {
+		return 0, false
+	}
+	return f.values - max(0, f.strings.room.Load()), true
 }

@@ -113,7 +113,13 @@ func TestFillingEnds(t *testing.T) {
 		if !remembers(p) {
 			t.Error("it remembers nothing")
 		}
+		if n, filling := p.Remembered(); n < 10*shortPlaces || !filling {
+			t.Errorf("said to be %d, %t", n, filling)
+		}
 		p.Forget()
+		if n, filling := p.Remembered(); n != 0 || filling {
+			t.Errorf("said to be %d, %t after it", n, filling)
+		}
 		if remembers(p) || p.filling.Load() != nil {
 			t.Error("it remembers what it was to forget")
 		}
@@ -173,6 +179,9 @@ func TestFillingIsBounded(t *testing.T) {
 	var values int
 	for i := range fillingShards {
 		values += len(f.strings.shards[i].of) + len(f.maps.shards[i].of) + len(f.fields.shards[i].of) + len(f.slices.shards[i].of) + len(f.objects.shards[i].of)
+	}
+	if n, filling := p.Remembered(); n != 100 || !filling {
+		t.Errorf("said to be %d, %t", n, filling)
 	}
 	if values != 100 {
 		t.Errorf("%d values", values)
