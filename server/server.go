@@ -44,6 +44,10 @@ import (
 // ahead log of the datastore is made in files of 64 MiB, two at first.
 const minFree = 192 << 20
 
+// lastLists is when, after everything runs, the last cache has been filled: the
+// garbage collector of objects lists all kinds once its controllers run.
+const lastLists = 30 * time.Second
+
 // Running is a control plane that is up.
 type Running struct {
 	// URL is where this machine reaches API and supervisor.
@@ -198,7 +202,9 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 // when nodes can join: the API serves, and the carried manifests, which say what
 // nodes may do, are applied.
 func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, error) {
+	p.pool.Fill(sharing.FillingFor)
 	group.Start(ctx, idleMemory(p.pool))
+	group.Start(ctx, listsMemory(p.pool))
 	group.Start(ctx, p.certificates.component())
 	if err := p.startStore(ctx, group); err != nil {
 		return nil, err
@@ -341,6 +347,7 @@ func (p *Plan) Settle(ctx context.Context, group *component.Group) error {
 			return err
 		}
 	}
+	p.pool.Fill(lastLists)
 	return p.startSnapshots(ctx, group)
 }
 

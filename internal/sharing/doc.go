@@ -6,8 +6,9 @@
 // A Pool remembers the values that it has seen last, in a fixed number of
 // places, so that it does not grow: a value that comes often finds itself
 // there, and one that comes in all caches at about the same time, as names and
-// UIDs do, too. Schemas of definitions are shared as a whole and not kept: the
-// pool knows them as long as a cache has them.
+// UIDs do, too. While lists fill caches, one after the other, it remembers all
+// that it sees for some minutes. Schemas of definitions are shared as a whole
+// and not kept: the pool knows them as long as a cache has them.
 //
 // Invariants: only what nobody changes is shared: strings, small maps of
 // strings, short slices, the bytes of managed fields, schemas, and of what

@@ -41,21 +41,37 @@ func (p *Pool) Transform(obj any) (any, error) {
 		p.Object(obj)
 		return obj, nil
 	}
-	at := maphash.String(p.seed, string(accessor.GetUID())) + maphash.String(p.seed, accessor.GetResourceVersion())
-	place := &p.objects[at%objectPlaces]
+	at := maphash.Comparable(p.seed, version{reflect.TypeOf(obj), string(accessor.GetUID()), accessor.GetResourceVersion()})
+	f := p.filling.Load()
 	// They may differ in more than the version: spaces have their own names
 	// for the same object, and some informers keep a part.
+	if f != nil {
+		if has, ok := f.objects.load(at); ok && reflect.DeepEqual(has, obj) {
+			return has, nil
+		}
+	}
+	place := &p.objects[at%objectPlaces]
 	if has := place.Load(); has != nil && reflect.DeepEqual(*has, obj) {
 		return *has, nil
 	}
 	p.Object(obj)
-	place.Store(&obj)
+	if f == nil || !f.objects.store(at, obj) {
+		kept := obj // so that nothing is allocated for what is known
+		place.Store(&kept)
+	}
 	return obj, nil
 }
 
+// version is one of an object, in one form.
+type version struct {
+	form         reflect.Type
+	uid, version string
+}
+
 // Forget lets go of the objects that Transform has seen, which may be old
-// versions by now.
+// versions by now, and of all that Fill had the pool remember.
 func (p *Pool) Forget() {
+	p.filling.Store(nil)
 	for i := range p.objects {
 		p.objects[i].Store(nil)
 	}

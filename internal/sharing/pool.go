@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -30,6 +31,10 @@ type Pool struct {
 	slices  [slicePlaces]atomic.Pointer[any]
 	schemas schemas
 	walkers sync.Map // of walker, by reflect.Type
+	// filling is nil unless lists fill caches. It comes before the places.
+	filling atomic.Pointer[filling]
+	end     sync.Mutex
+	ends    *time.Timer // filling
 }
 
 // New makes an empty pool.
@@ -41,13 +46,21 @@ func (p *Pool) known(s string) (string, bool) {
 	if len(s) == 0 || len(s) > longLength {
 		return s, false
 	}
-	at := maphash.String(p.seed, s)
+	at, f := maphash.String(p.seed, s), p.filling.Load()
+	if f != nil {
+		if has, ok := f.strings.load(at); ok && has == s {
+			return has, true
+		}
+	}
 	place := &p.long[at%longPlaces]
 	if len(s) <= shortLength {
 		place = &p.short[at%shortPlaces]
 	}
 	if has := place.Load(); has != nil && *has == s {
 		return *has, true
+	}
+	if f != nil && f.strings.store(at, s) {
+		return s, false
 	}
 	kept := s // so that nothing is allocated for what is known
 	place.Store(&kept)
@@ -57,7 +70,14 @@ func (p *Pool) known(s string) (string, bool) {
 // knownMap returns a map that says the same. It is the pool's if that had one,
 // else a new one that the pool has from now on, unless it is too large.
 func (p *Pool) knownMap(m map[string]string) map[string]string {
-	place, size := p.placeOf(m)
+	at, size := p.hashOf(m)
+	f := p.filling.Load()
+	if f != nil {
+		if has, ok := f.maps.load(at); ok && maps.Equal(has, m) {
+			return has
+		}
+	}
+	place := &p.maps[at%mapPlaces]
 	if has := place.Load(); has != nil && maps.Equal(*has, m) {
 		return *has
 	}
@@ -66,21 +86,22 @@ func (p *Pool) knownMap(m map[string]string) map[string]string {
 		key, _ = p.known(key)
 		out[key], _ = p.known(value)
 	}
-	if len(m) <= mapEntries && size <= longLength {
-		place.Store(&out)
+	if len(m) > mapEntries || size > longLength || f != nil && f.maps.store(at, out) {
+		return out
 	}
+	kept := out // so that nothing is allocated for what has no place
+	place.Store(&kept)
 	return out
 }
 
-// placeOf is where a map is, if the pool has it, and the length of what it says.
-func (p *Pool) placeOf(m map[string]string) (place *atomic.Pointer[map[string]string], size int) {
-	var at uint64
+// hashOf is the same for maps that say the same. The size is the length of that.
+func (p *Pool) hashOf(m map[string]string) (at uint64, size int) {
 	for key, value := range m {
 		// The sum does not depend on the order.
 		at += maphash.String(p.seed, key)*31 ^ maphash.String(p.seed, value)
 		size += len(key) + len(value)
 	}
-	return &p.maps[at%mapPlaces], size
+	return at, size
 }
 
 // knownFields is known for managed fields.
@@ -89,10 +110,18 @@ func (p *Pool) knownFields(f *metav1.FieldsV1) (*metav1.FieldsV1, bool) {
 	if f == nil || len(raw) > longLength {
 		return f, false
 	}
-	place := &p.fields[maphash.Bytes(p.seed, raw)%fieldsPlaces]
+	at, all := maphash.Bytes(p.seed, raw), p.filling.Load()
+	if all != nil {
+		if has, ok := all.fields.load(at); ok && has.Equal(*f) {
+			return has, true
+		}
+	}
+	place := &p.fields[at%fieldsPlaces]
 	if has := place.Load(); has != nil && has.Equal(*f) {
 		return has, true
 	}
-	place.Store(f)
+	if all == nil || !all.fields.store(at, f) {
+		place.Store(f)
+	}
 	return f, false
 }

@@ -29,14 +29,32 @@ func makeSliceWalker(t reflect.Type, elem walker) walker {
 		// Who appends to a slice of an object that is not his own writes
 		// behind its end. There must be nothing.
 		v.Set(v.Slice3(0, n, n))
-		place := &p.slices[p.hash(uint64(size), v)%slicePlaces]
-		if has := place.Load(); has != nil && reflect.TypeOf(*has) == t && reflect.DeepEqual(*has, v.Interface()) {
-			v.Set(reflect.ValueOf(*has))
-			return
-		}
-		s := v.Interface()
-		place.Store(&s)
+		v.Set(reflect.ValueOf(p.knownSlice(p.hash(uint64(size), v), v.Interface())))
 	}
+}
+
+// knownSlice is known for slices, the hash of which is given.
+func (p *Pool) knownSlice(at uint64, s any) any {
+	f := p.filling.Load()
+	if f != nil {
+		if has, ok := f.slices.load(at); ok && sameSlice(has, s) {
+			return has
+		}
+	}
+	place := &p.slices[at%slicePlaces]
+	if has := place.Load(); has != nil && sameSlice(*has, s) {
+		return *has
+	}
+	if f == nil || !f.slices.store(at, s) {
+		kept := s // so that nothing is allocated for what is known
+		place.Store(&kept)
+	}
+	return s
+}
+
+// sameSlice tells whether two slices are of one type and say the same.
+func sameSlice(a, b any) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.DeepEqual(a, b)
 }
 
 // hash is the same for equal values. It looks at strings outside of maps, and at

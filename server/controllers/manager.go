@@ -31,6 +31,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	tokens "k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/a4s-io/a4s/internal/nsindex"
 )
 
 // kindsPeriod is how often the controllers forget which kinds there are, and so
@@ -45,6 +47,8 @@ type manager struct {
 	root clientbuilder.ControllerClientBuilder
 	// transform is what all informers do with what they keep.
 	transform cache.TransformFunc
+	// filling is called before lists fill the informers.
+	filling func()
 	// built is called when all controllers are made and begin to run.
 	built func()
 	// await is Options.Await.
@@ -87,6 +91,7 @@ func (m *manager) run(ctx context.Context) (err error) {
 		}(ctx)
 		ctx = led
 	}
+	m.filling() // on a server that leads later, caches were filled long ago
 	cc.InformerFactory.Start(ctx.Done())
 	cc.ObjectOrMetadataInformerFactory.Start(ctx.Done())
 	close(cc.InformersStarted)
@@ -151,8 +156,15 @@ func (m *manager) context(ctx context.Context) (app.ControllerContext, error) {
 	return cc, nil
 }
 
+// informers are those of the controllers. All namespaces have service accounts
+// and config maps, which the controllers ask for by their names, and only quotas
+// of a namespace count.
 func (m *manager) informers(client kubernetes.Interface, cc app.ControllerContext, name *cache.InformerName) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, cc.ResyncPeriod(), informers.WithTransform(m.transform), informers.WithInformerName(name))
+	f := informers.NewSharedInformerFactoryWithOptions(client, cc.ResyncPeriod(), informers.WithTransform(m.transform), informers.WithInformerName(name))
+	nsindex.ServiceAccounts(f)
+	nsindex.ConfigMaps(f)
+	nsindex.Drop(f.Core().V1().Namespaces().Informer(), f.Rbac().V1().ClusterRoles().Informer(), f.Rbac().V1().ClusterRoleBindings().Informer())
+	return f
 }
 
 // controllers makes all that are wanted. That of the tokens in secrets comes

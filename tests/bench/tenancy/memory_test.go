@@ -105,16 +105,21 @@ func BenchmarkTenantMemory(b *testing.B) {
 }
 
 // BenchmarkTenantMemoryAfterRestart is BenchmarkTenantMemory with servers that
-// found the tenants in the datastore when they started.
+// found the tenants in the datastore when they started, and says what the start
+// with all of them took.
 func BenchmarkTenantMemoryAfterRestart(b *testing.B) {
 	few, many := fewAndMany(b)
 	dir := b.TempDir()
+	var took, used time.Duration // by the last start
 	restarted := func(from, to int) accounts {
 		first := startChildIn(b, complete, dir)
 		first.addTenants(b, from, to)
 		first.stop()
+		began := time.Now()
 		second := startChildIn(b, complete, dir)
 		defer second.stop()
+		took = time.Since(began)
+		used, _, _ = second.command(b, "usage")
 		return second.weighed(b, to)
 	}
 	before := restarted(0, few)
@@ -122,6 +127,8 @@ func BenchmarkTenantMemoryAfterRestart(b *testing.B) {
 	for b.Loop() { // all of it was one measurement
 	}
 	before.compare(b, after, many-few)
+	b.ReportMetric(took.Seconds(), "start-s")
+	b.ReportMetric(used.Seconds(), "start-cpu-s")
 }
 
 func fewAndMany(b *testing.B) (few, many int) {
