@@ -71,10 +71,15 @@ func (p *Plan) startStore(ctx context.Context, group *component.Group) error {
 // connections are those of the API server to the datastore, which has to run if
 // it is in this process.
 func (p *Plan) connections() *storage.Connections {
-	if store, ok := p.store.(etcdStore); ok {
-		return &storage.Connections{Local: (*storage.Local)(store.Local())}
+	store, ok := p.store.(etcdStore)
+	if !ok {
+		return &storage.Connections{}
 	}
-	return &storage.Connections{}
+	l := store.Local()
+	if l == nil {
+		return &storage.Connections{}
+	}
+	return &storage.Connections{Local: &storage.Local{Servers: store.Endpoint().URLs, KV: l.KV, Lease: l.Lease, Watch: l.Watch}}
 }
 
 // ports are those that the server listens on.

@@ -44,8 +44,8 @@ const (
 // Upstream makes one for every definition of a custom resource, which with its
 // buffers and goroutines at both ends is a good part of what a definition costs.
 type Connections struct {
-	// Local, if not nil, is the datastore in this process: there is nothing to
-	// connect to.
+	// Local, if not nil, is the datastore in this process. It is not connected
+	// to.
 	Local *Local
 
 	mu   sync.Mutex
@@ -54,12 +54,24 @@ type Connections struct {
 
 // Local calls a datastore without a socket.
 type Local struct {
-	KV    pb.KVClient
-	Lease pb.LeaseClient
-	Watch pb.WatchClient
+	// Servers are where others reach it. An operator can have resources
+	// elsewhere.
+	Servers []string
+	KV      pb.KVClient
+	Lease   pb.LeaseClient
+	Watch   pb.WatchClient
 }
 
-// client is one with watches of its own.
+// local is the datastore at these servers if it is the one in this process.
+func (c *Connections) local(servers []string) *Local {
+	if c.Local == nil || !slices.Equal(servers, c.Local.Servers) {
+		return nil
+	}
+	return c.Local
+}
+
+// client is one with watches of its own. It has no endpoints, so upstream learns
+// what etcd supports by those of its storages that are connected.
 func (l *Local) client(ctx context.Context) *clientv3.Client {
 	c := clientv3.NewCtxClient(ctx)
 	c.KV = clientv3.NewKVFromKVClient(l.KV, c)
@@ -86,20 +98,21 @@ func (c *Connections) Shared(inner generic.RESTOptionsGetter) generic.RESTOption
 	return connected{inner: inner, connections: c}
 }
 
-// Builtin is Shared for the options of upstream's own resources, with a
-// datastore in this process. What the operator wants no cache of stays as it is,
-// and so do all others, which have a connection for each kind.
+// Builtin is Shared for the options of upstream's own resources that are in the
+// datastore in this process. What the operator wants no cache of, or wants
+// elsewhere, stays as it is, with a connection for each kind.
 func (c *Connections) Builtin(inner generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	f, ok := inner.(*options.StorageFactoryRestOptionsFactory)
 	if !ok || c.Local == nil || !f.Options.EnableWatchCache {
 		return inner
 	}
-	return connected{inner: inner, connections: c, sizes: f.Options.WatchCacheSizes}
+	return connected{inner: inner, connections: c, builtin: true, sizes: f.Options.WatchCacheSizes}
 }
 
 type connected struct {
 	inner       generic.RESTOptionsGetter
 	connections *Connections
+	builtin     bool
 	sizes       []string // of caches, as upstream's flag has them; 0 for none
 }
 
@@ -121,7 +134,8 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
 		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
-		if config.Transport.EgressLookup != nil || utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion) {
+		elsewhere := g.builtin && g.connections.local(config.Transport.ServerList) == nil
+		if elsewhere || config.Transport.EgressLookup != nil || utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion) {
 			return inner(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
 		}
 		raw, destroy, err := g.connections.storage(config, prefix, newFunc, newListFunc)
@@ -186,13 +200,14 @@ func (c *Connections) acquire(t storagebackend.TransportConfig) (*connection, fu
 		return (conn.users < perConnection || conn.local != nil) && slices.Equal(conn.servers, t.ServerList)
 	})
 	if i < 0 {
-		client, err := c.dial(t)
+		local := c.local(t.ServerList)
+		client, err := open(t, local)
 		if err != nil {
 			return nil, nil, err
 		}
 		i = len(c.open)
 		c.open = append(c.open, &connection{
-			Client: client, local: c.Local, servers: t.ServerList,
+			Client: client, local: local, servers: t.ServerList,
 			compacted: etcd3.NewCompactor(client, 0, clock.RealClock{}, nil), // without an interval it compacts nothing
 		})
 	}
@@ -226,10 +241,10 @@ func (c *connection) client() *clientv3.Client {
 	return own
 }
 
-// dial makes the client that a connection is.
-func (c *Connections) dial(t storagebackend.TransportConfig) (*clientv3.Client, error) {
-	if c.Local != nil {
-		return c.Local.client(context.Background()), nil
+// open makes the client that a connection is.
+func open(t storagebackend.TransportConfig, local *Local) (*clientv3.Client, error) {
+	if local != nil {
+		return local.client(context.Background()), nil
 	}
 	return dial(t)
 }

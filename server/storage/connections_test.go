@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -106,55 +107,65 @@ func TestStoragesShareConnections(t *testing.T) {
 }
 
 // localStorage calls a server as embedded etcd lets others of its process do.
-func localStorage(server *embed.Etcd) *storage.Local {
+func localStorage(server *embed.Etcd, servers []string) *storage.Local {
 	return &storage.Local{
-		KV:    adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)),
-		Lease: adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server.Server)),
-		Watch: adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server.Server)),
+		Servers: servers,
+		KV:      adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)),
+		Lease:   adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server.Server)),
+		Watch:   adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server.Server)),
 	}
 }
 
 // With the datastore in the process, storages work and connect to nothing:
-// neither those of custom resources nor upstream's own. What has no cache stays
-// with upstream, which connects.
+// neither those of custom resources nor upstream's own. What has no cache, and
+// what is in another datastore, does.
 func TestStoragesCallALocalDatastore(t *testing.T) {
 	etcd, server := runLocalEtcd(t)
-	front, connections := counted(t, etcd)
-	local := &storage.Connections{Local: localStorage(server)}
-	builtin := func(t *testing.T, cacheSizes ...string) generic.RESTOptionsGetter {
+	cached := getter{genericregistry.StorageWithCacher()}
+	upstreams := func(front *clientv3.Client, cacheSizes ...string) generic.RESTOptionsGetter {
 		etcdOptions := options.NewEtcdOptions(storagebackend.NewDefaultConfig(root, nil))
 		etcdOptions.WatchCacheSizes = cacheSizes
 		etcdOptions.StorageConfig.Transport.ServerList = front.Endpoints()
-		return local.Builtin(&options.StorageFactoryRestOptionsFactory{
+		return &options.StorageFactoryRestOptionsFactory{
 			Options: *etcdOptions, StorageFactory: &options.SimpleStorageFactory{StorageConfig: etcdOptions.StorageConfig},
-		})
+		}
 	}
-	for name, getter := range map[string]generic.RESTOptionsGetter{
-		"custom":   local.Shared(getter{genericregistry.StorageWithCacher()}),
-		"built-in": builtin(t),
+	for name, c := range map[string]struct {
+		elsewhere bool // is what is in the process
+		options   func(c *storage.Connections, front *clientv3.Client) generic.RESTOptionsGetter
+		connects  bool
+	}{
+		"custom": {false, func(c *storage.Connections, _ *clientv3.Client) generic.RESTOptionsGetter { return c.Shared(cached) }, false},
+		"built-in": {false, func(c *storage.Connections, front *clientv3.Client) generic.RESTOptionsGetter {
+			return c.Builtin(upstreams(front))
+		}, false},
+		"without a cache": {false, func(c *storage.Connections, front *clientv3.Client) generic.RESTOptionsGetter {
+			return c.Builtin(upstreams(front, "configmaps#0"))
+		}, true},
+		"custom, elsewhere": {true, func(c *storage.Connections, _ *clientv3.Client) generic.RESTOptionsGetter { return c.Shared(cached) }, true},
+		"built-in, elsewhere": {true, func(c *storage.Connections, front *clientv3.Client) generic.RESTOptionsGetter {
+			return c.Builtin(upstreams(front))
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			front, connections := counted(t, etcd)
+			local := localStorage(server, front.Endpoints())
+			if c.elsewhere {
+				local.Servers = etcd.Endpoints()
+			}
 			r := configMaps()
-			r.prefix = "/" + name
-			s := open(t, front, r, getter)
+			r.prefix = "/" + strings.ReplaceAll(name, " ", "-")
+			s := open(t, front, r, c.options(&storage.Connections{Local: local}, front))
 			w := s.watch(t, t.Context(), r.prefix, nil)
 			s.create(t, "default", "a")
 			until(t, w, "default/a")
 			got, _ := s.list(t, t.Context(), r.prefix, func(o *apistorage.ListOptions) { o.ResourceVersion = "" })
 			same(t, "a consistent list", got, "default/a")
-			if n := connections(); n != 0 {
+			if n := connections(); (n > 0) != c.connects {
 				t.Errorf("%d connections", n)
 			}
 		})
 	}
-	t.Run("without a cache", func(t *testing.T) {
-		r := configMaps()
-		r.prefix = "/uncached"
-		open(t, front, r, builtin(t, "configmaps#0")).create(t, "default", "a")
-		if n := connections(); n == 0 {
-			t.Error("a storage without a cache is not upstream's")
-		}
-	})
 }
 
 // Without the datastore in the process, and for what is not upstream's, the
