@@ -27,11 +27,6 @@ func ConfigMaps(f informers.SharedInformerFactory) {
 	use(f, &corev1.ConfigMap{}, coreinformers.NewConfigMapInformerWithOptions)
 }
 
-// Services is ServiceAccounts for services.
-func Services(f informers.SharedInformerFactory) {
-	use(f, &corev1.Service{}, coreinformers.NewServiceInformerWithOptions)
-}
-
 // Drop takes the index by namespace from informers of which nobody wants all
 // objects of a namespace, or whose objects are in none: upstream has one for all
 // kinds. Listers that are asked nevertheless look at all objects. It is to be

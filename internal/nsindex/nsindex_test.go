@@ -148,15 +148,13 @@ func TestErrorsAreUpstreams(t *testing.T) {
 // The factory's users get the small index, whoever asks it for the informer.
 func TestFactoriesHaveSmallIndexes(t *testing.T) {
 	client := fake.NewClientset(account(1, "default"),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(1), Name: "c"}},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(1), Name: "s"}})
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(1), Name: "c"}})
 	f := informers.NewSharedInformerFactory(client, 0)
 	ServiceAccounts(f)
 	ConfigMaps(f)
-	Services(f)
 	core := f.Core().V1()
 	for name, i := range map[string]cache.SharedIndexInformer{
-		"service accounts": core.ServiceAccounts().Informer(), "config maps": core.ConfigMaps().Informer(), "services": core.Services().Informer(),
+		"service accounts": core.ServiceAccounts().Informer(), "config maps": core.ConfigMaps().Informer(),
 	} {
 		inner, ok := i.GetIndexer().(indexer)
 		if !ok {
@@ -182,10 +180,6 @@ func TestFactoriesHaveSmallIndexes(t *testing.T) {
 		},
 		"config maps": func() (int, error) {
 			found, err := core.ConfigMaps().Lister().ConfigMaps(namespace(1)).List(labels.Everything())
-			return len(found), err
-		},
-		"services": func() (int, error) {
-			found, err := core.Services().Lister().Services(namespace(1)).List(labels.Everything())
 			return len(found), err
 		},
 	} {
