@@ -79,7 +79,7 @@ func (p *Plan) connections() *storage.Connections {
 	if l == nil {
 		return &storage.Connections{}
 	}
-	return &storage.Connections{Local: &storage.Local{Servers: store.Endpoint().URLs, KV: l.KV, Lease: l.Lease, Watch: l.Watch}}
+	return &storage.Connections{Local: &storage.Local{Servers: store.Endpoint().URLs, Client: l.Client}}
 }
 
 // ports are those that the server listens on.

@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
@@ -17,9 +18,22 @@ import (
 // its TLS, HTTP/2 and goroutines at both ends. It says and refuses what the
 // member does to others.
 type Local struct {
-	KV    pb.KVClient
-	Lease pb.LeaseClient
-	Watch pb.WatchClient
+	kv    pb.KVClient
+	lease pb.LeaseClient
+	watch pb.WatchClient
+}
+
+// leaseTimeout is how long a client tries to begin with the keeping of a lease.
+const leaseTimeout = time.Second
+
+// Client is one with watches and leases of its own, until the context ends or
+// it is closed. It has no endpoints, and keeps keys, leases and watches only.
+func (l *Local) Client(ctx context.Context) *clientv3.Client {
+	c := clientv3.NewCtxClient(ctx)
+	c.KV = clientv3.NewKVFromKVClient(l.kv, c)
+	c.Lease = clientv3.NewLeaseFromLeaseClient(l.lease, c, leaseTimeout)
+	c.Watcher = clientv3.NewWatchFromWatchClient(l.watch, c)
+	return c
 }
 
 // Local returns nil if the member does not run, and if it has or may come to
@@ -35,9 +49,9 @@ func (s *Server) Local() *Local {
 // newLocal makes the clients of a member. The gate closes before the member.
 func newLocal(s *etcdserver.EtcdServer, g *gate) *Local {
 	return &Local{
-		KV:    &localKV{inner: v3rpc.NewQuotaKVServer(s), gate: g},
-		Lease: adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(s)),
-		Watch: adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(s)),
+		kv:    &localKV{inner: v3rpc.NewQuotaKVServer(s), gate: g},
+		lease: adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(s)),
+		watch: adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(s)),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -37,7 +36,6 @@ const (
 	dialTimeout      = 20 * time.Second
 	keepAlive        = 30 * time.Second
 	keepAliveTimeout = 10 * time.Second
-	leaseTimeout     = time.Second // to begin with the keeping of leases, as etcd's client has it
 )
 
 // Connections are connections to the datastore that many storages share.
@@ -57,9 +55,10 @@ type Local struct {
 	// Servers are where others reach it. An operator can have resources
 	// elsewhere.
 	Servers []string
-	KV      pb.KVClient
-	Lease   pb.LeaseClient
-	Watch   pb.WatchClient
+	// Client makes a client with watches of its own. It has no endpoints, so
+	// upstream learns what etcd supports by those of its storages that are
+	// connected.
+	Client func(context.Context) *clientv3.Client
 }
 
 // local is the datastore at these servers if it is the one in this process.
@@ -68,16 +67,6 @@ func (c *Connections) local(servers []string) *Local {
 		return nil
 	}
 	return c.Local
-}
-
-// client is one with watches of its own. It has no endpoints, so upstream learns
-// what etcd supports by those of its storages that are connected.
-func (l *Local) client(ctx context.Context) *clientv3.Client {
-	c := clientv3.NewCtxClient(ctx)
-	c.KV = clientv3.NewKVFromKVClient(l.KV, c)
-	c.Lease = clientv3.NewLeaseFromLeaseClient(l.Lease, c, leaseTimeout)
-	c.Watcher = clientv3.NewWatchFromWatchClient(l.Watch, c)
-	return c
 }
 
 // connection is one that is open while it has users.
@@ -234,7 +223,7 @@ func (c *Connections) release(conn *connection) {
 // client is one for a storage.
 func (c *connection) client() *clientv3.Client {
 	if c.local != nil {
-		return c.local.client(c.Ctx())
+		return c.local.Client(c.Ctx())
 	}
 	own := clientv3.NewCtxClient(c.Ctx())
 	own.KV, own.Lease, own.Watcher = c.KV, clientv3.NewLease(c.Client), clientv3.NewWatcher(c.Client)
@@ -244,7 +233,7 @@ func (c *connection) client() *clientv3.Client {
 // open makes the client that a connection is.
 func open(t storagebackend.TransportConfig, local *Local) (*clientv3.Client, error) {
 	if local != nil {
-		return local.client(context.Background()), nil
+		return local.Client(context.Background()), nil
 	}
 	return dial(t)
 }

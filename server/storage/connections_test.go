@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -12,8 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
-	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/server/options"
@@ -108,12 +108,7 @@ func TestStoragesShareConnections(t *testing.T) {
 
 // localStorage calls a server as embedded etcd lets others of its process do.
 func localStorage(server *embed.Etcd, servers []string) *storage.Local {
-	return &storage.Local{
-		Servers: servers,
-		KV:      adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)),
-		Lease:   adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server.Server)),
-		Watch:   adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server.Server)),
-	}
+	return &storage.Local{Servers: servers, Client: func(context.Context) *clientv3.Client { return v3client.New(server.Server) }}
 }
 
 // With the datastore in the process, storages work and connect to nothing:

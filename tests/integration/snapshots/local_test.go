@@ -1,7 +1,6 @@
 package snapshots
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -9,23 +8,14 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/a4s-io/a4s/embedded/etcd"
 )
-
-// local is a client of the member that uses no socket.
-func local(ctx context.Context, l *etcd.Local) *clientv3.Client {
-	c := clientv3.NewCtxClient(ctx)
-	c.KV, c.Watcher = clientv3.NewKVFromKVClient(l.KV, c), clientv3.NewWatchFromWatchClient(l.Watch, c)
-	return c
-}
 
 // TestLocalClients: who calls the member in its process sees and is refused
 // what others are, also while it stops.
 func TestLocalClients(t *testing.T) {
 	c := newControlPlane(t)
 	c.start(t)
-	near := local(t.Context(), c.server.Local())
+	near := c.server.Local().Client(t.Context())
 
 	events := near.Watch(t.Context(), "/", clientv3.WithPrefix())
 	if _, err := c.client.Put(t.Context(), "/far", "1"); err != nil {
