@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/sharing"
 )
@@ -30,12 +32,24 @@ const (
 	growthShare = 8
 )
 
+// releaser is a datastore that has a file in the memory of this process.
+type releaser interface{ ReleasePages() error }
+
 // idleMemory gives the memory that a burst of work took back to the machine, and
-// what little work takes while there is no other. Go collects garbage when the
+// what little work takes while there is no other: the heap's, and the pages of
+// the datastore's file. Go collects garbage when the
 // heap has doubled and returns what is free only slowly; collecting earlier costs
 // every request, so it is done when there are few. A machine that is always busy
 // needs the memory anyway.
-func idleMemory(pool *sharing.Pool) component.Component {
+func idleMemory(pool *sharing.Pool, store any) component.Component {
+	release := func() {}
+	if r, ok := store.(releaser); ok {
+		release = func() {
+			if err := r.ReleasePages(); err != nil {
+				logrus.WithError(err).Debug("the pages of the datastore's file stay resident")
+			}
+		}
+	}
 	return component.Component{Name: "idle-memory", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		tick := time.NewTicker(idleFor)
@@ -43,14 +57,15 @@ func idleMemory(pool *sharing.Pool) component.Component {
 		giveBack(ctx, tick.C, processorTime, heapSize, func() {
 			pool.Forget()
 			debug.FreeOSMemory()
-		})
+		}, release)
 		return nil
 	}}
 }
 
 // giveBack calls free at the end of an idle minute that follows a busy one, or
-// at whose end the heap has grown by a part since.
-func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Duration, heap func() uint64, free func()) {
+// at whose end the heap has grown by a part since, and release, which costs next
+// to nothing, at the end of each.
+func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Duration, heap func() uint64, free, release func()) {
 	before, busy, kept := used(), true, uint64(0) // starting up is work
 	for {
 		select {
@@ -69,6 +84,7 @@ func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Durat
 			free()
 			before, busy, kept = used(), false, heap()
 		}
+		release()
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 func TestMemoryIsGivenBackWhileIdle(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	tick, freed := make(chan time.Time), 0
+	tick, freed, released := make(chan time.Time), 0, make(chan struct{}, 100)
 	var used time.Duration
 	heap := uint64(100)
 	ended := make(chan struct{})
@@ -21,24 +21,25 @@ func TestMemoryIsGivenBackWhileIdle(t *testing.T) {
 			now := used
 			asked <- struct{}{}
 			return now
-		}, func() uint64 { return heap }, func() { freed++ })
+		}, func() uint64 { return heap }, func() { freed++ }, func() { released <- struct{}{} })
 	}()
 	<-asked
 	for i, step := range []struct {
 		work time.Duration
 		heap uint64
 		want int
+		idle bool
 	}{
-		{0, 100, 1},           // the start was work
-		{0, 110, 1},           // idle since
-		{time.Hour, 200, 1},   // busy
-		{time.Hour, 200, 1},   // still
-		{time.Second, 200, 2}, // not any more
-		{time.Second, 220, 2},
-		{time.Second, 250, 3}, // little work adds up
-		{time.Second, 260, 3},
-		{time.Hour, 400, 3},
-		{0, 100, 4},
+		{0, 100, 1, true},           // the start was work
+		{0, 110, 1, true},           // idle since
+		{time.Hour, 200, 1, false},  // busy
+		{time.Hour, 200, 1, false},  // still
+		{time.Second, 200, 2, true}, // not any more
+		{time.Second, 220, 2, true},
+		{time.Second, 250, 3, true}, // little work adds up
+		{time.Second, 260, 3, true},
+		{time.Hour, 400, 3, false},
+		{0, 100, 4, true},
 	} {
 		used, heap = used+step.work, step.heap
 		before := freed
@@ -50,9 +51,15 @@ func TestMemoryIsGivenBackWhileIdle(t *testing.T) {
 		if freed != step.want {
 			t.Errorf("step %d: given back %d times, want %d", i, freed, step.want)
 		}
+		if step.idle {
+			<-released // pages are, each time
+		}
 	}
 	cancel()
 	<-ended
+	if len(released) != 0 {
+		t.Errorf("pages were released %d times more, in busy minutes", len(released))
+	}
 }
 
 func TestTenantsThatAreMadeHaveTheirGarbageCollected(t *testing.T) {

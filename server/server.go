@@ -203,7 +203,7 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 // nodes may do, are applied.
 func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, error) {
 	p.pool.Fill(sharing.FillingFor)
-	group.Start(ctx, idleMemory(p.pool))
+	group.Start(ctx, idleMemory(p.pool, p.store))
 	group.Start(ctx, listsMemory(p.pool))
 	group.Start(ctx, p.certificates.component())
 	if err := p.startStore(ctx, group); err != nil {

@@ -87,7 +87,7 @@ func serve(mode, dir string) error {
 	return answer(os.Stdin, os.Stdout)
 }
 
-// answer obeys the benchmark: usage, gc (and usage), pages, goroutines (and the
+// answer obeys the benchmark: usage, gc (and usage), idle (and usage), pages, goroutines (and the
 // bytes of their stacks), profile FILE, heap FILE, end.
 func answer(in io.Reader, out io.Writer) error {
 	var profile *os.File
@@ -101,6 +101,11 @@ func answer(in io.Reader, out io.Writer) error {
 			err = usage(out)
 		case "usage":
 			err = usage(out)
+		case "idle":
+			if err = untilIdle(); err == nil {
+				debug.FreeOSMemory()
+				err = usage(out)
+			}
 		case "goroutines":
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
@@ -151,25 +156,51 @@ func usage(out io.Writer) error {
 	return err
 }
 
+// untilIdle returns when the server has seen that it is idle, and released pages
+// of the datastore's file. They come back with the next compaction.
+func untilIdle() error {
+	const (
+		look     = 50 * time.Millisecond
+		patience = 5 * time.Minute
+		released = 256 << 10
+	)
+	_, before, err := resident()
+	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); time.Sleep(look) {
+		var files int64
+		if _, files, err = resident(); files < before-released {
+			return err
+		}
+		before = max(before, files)
+	}
+	fmt.Fprintln(os.Stderr, "the server is not idle, it is weighed as it is")
+	return err
+}
+
 // pages prints 0 and the resident bytes that are the process' own and those of
 // files, which are etcd's and the program's.
 func pages(out io.Writer) error {
+	own, files, err := resident()
+	if err == nil {
+		_, err = fmt.Fprintln(out, 0, own, files)
+	}
+	return err
+}
+
+func resident() (own, files int64, err error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	var own, files int64
 	for line := range strings.Lines(string(status)) {
 		for name, n := range map[string]*int64{"RssAnon": &own, "RssFile": &files} {
 			if value, ok := strings.CutPrefix(line, name+":"); ok {
 				if _, err := fmt.Sscanf(value, "%d kB", n); err != nil {
-					return fmt.Errorf("%s: %w", line, err)
+					return 0, 0, fmt.Errorf("%s: %w", line, err)
 				}
 			}
 		}
 	}
-	_, err = fmt.Fprintln(out, 0, own<<10, files<<10)
-	return err
+	return own << 10, files << 10, nil
 }
 
 // writeHeap writes the profiles of the heap and of the goroutines, and where

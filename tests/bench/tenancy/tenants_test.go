@@ -31,16 +31,17 @@ const historyGone = 2*compaction + 20*time.Second
 // the live part of its heap.
 type weight struct{ own, files, heap int64 }
 
-// weigh waits until the past is forgotten and weighs. The heap profile goes
-// where A4S_BENCH_PROFILE says.
+// weigh waits until the past is forgotten and the server sees that it is idle,
+// and weighs. The heap profile goes where A4S_BENCH_PROFILE says.
 func (c *child) weigh(b *testing.B, name string) (w weight) {
 	b.Helper()
 	time.Sleep(historyGone) // there is nothing to wait on
-	_, _, w.heap = c.settled(b)
-	_, w.own, w.files = c.command(b, "pages")
+	c.settled(b)
 	if dir := profiles(); dir != "" {
 		c.command(b, "heap "+filepath.Join(dir, name+".heap"))
 	}
+	_, _, w.heap = c.command(b, "idle")
+	_, w.own, w.files = c.command(b, "pages")
 	return w
 }
 
