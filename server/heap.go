@@ -88,6 +88,48 @@ func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Durat
 	}
 }
 
+// gcPercent is GOGC, of which several have an idea for a while.
+type gcPercent struct {
+	set func(int) int // returns what it was
+
+	mu     sync.Mutex
+	wishes [deciders]int // 0 for none
+	first  int           // what it is without any, as long as there is one
+}
+
+// Who wish, the most important first.
+const (
+	byLists = iota
+	byFlood
+	deciders
+)
+
+// wish says what one of them wants from now on, 0 for nothing.
+func (g *gcPercent) wish(who, percent int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	had := g.wished()
+	g.wishes[who] = percent
+	switch want := g.wished(); {
+	case want == had:
+	case had == 0:
+		g.first = g.set(want)
+	case want == 0:
+		g.set(g.first)
+	default:
+		g.set(want)
+	}
+}
+
+func (g *gcPercent) wished() int {
+	for _, percent := range g.wishes {
+		if percent != 0 {
+			return percent
+		}
+	}
+	return 0
+}
+
 // heapSize is what the objects on the heap take, with those that nobody needs
 // any more.
 func heapSize() uint64 { return bytesOf("/memory/classes/heap/objects:bytes") }

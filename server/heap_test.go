@@ -154,3 +154,30 @@ func TestSizesOfTheHeapAreKnown(t *testing.T) {
 		t.Errorf("live heap %d, heap %d", liveHeap(), heapSize())
 	}
 }
+
+func TestGCPercentIsThatOfTheMostImportant(t *testing.T) {
+	now, sets := 150, 0
+	g := &gcPercent{set: func(n int) int {
+		was := now
+		now = n
+		sets++
+		return was
+	}}
+	for i, step := range []struct{ who, percent, want, sets int }{
+		{byLists, 0, 150, 0},
+		{byFlood, 400, 400, 1},
+		{byFlood, 400, 400, 1},
+		{byLists, 25, 25, 2},
+		{byFlood, 500, 25, 2},
+		{byLists, 0, 500, 3},
+		{byFlood, 0, 150, 4},
+		{byLists, 25, 25, 5},
+		{byFlood, 400, 25, 5},
+		{byFlood, 0, 25, 5},
+		{byLists, 0, 150, 6},
+	} {
+		if g.wish(step.who, step.percent); now != step.want || sets != step.sets {
+			t.Errorf("step %d: %d after %d changes, want %d after %d", i, now, sets, step.want, step.sets)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/a4s-io/a4s/internal/component"
@@ -25,12 +24,12 @@ const (
 // much garbage as objects, and what stays lies among it; see growth. A server
 // without tenants starts as Go has it, and so does one whose operator said when
 // to collect.
-func listsMemory(pool *sharing.Pool) component.Component {
+func listsMemory(pool *sharing.Pool, percent *gcPercent) component.Component {
 	return component.Component{Name: "lists-memory", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		if os.Getenv("GOGC") == "" {
 			tick := time.NewTicker(listsPoll)
-			collectOften(ctx, tick.C, pool.Remembered, debug.SetGCPercent)
+			collectOften(ctx, tick.C, pool.Remembered, func(n int) { percent.wish(byLists, n) })
 			tick.Stop()
 		}
 		<-ctx.Done()
@@ -38,13 +37,13 @@ func listsMemory(pool *sharing.Pool) component.Component {
 	}}
 }
 
-// collectOften sets the percentage when the pool remembers many values, and sets
-// back what it was when lists have filled the caches. Then it returns.
-func collectOften(ctx context.Context, tick <-chan time.Time, remembered func() (int64, bool), percent func(int) int) {
-	before, often := 0, false
+// collectOften wishes for the percentage when the pool remembers many values,
+// and for none any more when lists have filled the caches. Then it returns.
+func collectOften(ctx context.Context, tick <-chan time.Time, remembered func() (int64, bool), wish func(int)) {
+	often := false
 	defer func() {
 		if often {
-			percent(before)
+			wish(0)
 		}
 	}()
 	for {
@@ -58,7 +57,8 @@ func collectOften(ctx context.Context, tick <-chan time.Time, remembered func() 
 			return
 		}
 		if n > manyValues && !often {
-			before, often = percent(listsPercent), true
+			wish(listsPercent)
+			often = true
 		}
 	}
 }

@@ -61,6 +61,8 @@ type multitenancy struct {
 	pool        *sharing.Pool
 	connections *storage.Connections
 	grown       *growth // by new tenants
+	turns       *fairqueue.Queue
+	percent     *gcPercent
 	// metrics are what nodes and pods use, nil for no such API.
 	metrics *resourcemetrics.Metrics
 	// persisted lets nodes persist the pods that they ran without a server.
@@ -78,7 +80,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: definitions.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
+	m := &multitenancy{directory: tenants, system: system, pool: p.pool, percent: p.percent, log: p.log, definitions: definitions.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
 	m.connections = p.connections()
 	m.grown = newGrowth()
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
@@ -94,7 +96,8 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	})
 	turns := fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))
 	turns.Stranger = tenancy.Stranger
-	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: fairqueue.New(turns), Limits: m.limits, Log: p.log})
+	m.turns = fairqueue.New(turns)
+	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: m.turns, Limits: m.limits, Log: p.log})
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
 		r, err := netip.ParsePrefix(cidr)
@@ -163,6 +166,7 @@ func (m *multitenancy) components() []component.Component {
 			m.limits.Close()
 			return nil
 		}},
+		floodMemory(m.turns, m.percent),
 	}
 	if m.metrics != nil {
 		list = append(list, m.metrics.Component())

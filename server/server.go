@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -86,6 +87,7 @@ type Plan struct {
 	endpoint  *dsn.Endpoint
 	store     datastore.Datastore
 	pool      *sharing.Pool
+	percent   *gcPercent
 	log       *logrus.Entry
 	first     bool
 	peers     peers
@@ -114,7 +116,7 @@ func Start(ctx context.Context, group *component.Group, cfg *config.Server, node
 // be complete and valid. nodeIP is the address of this machine that others
 // reach it at.
 func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, error) {
-	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), nodeIP: nodeIP, advertise: nodeIP, pool: sharing.New(), built: make(chan struct{}), log: logrus.WithField("component", "server")}
+	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), nodeIP: nodeIP, advertise: nodeIP, pool: sharing.New(), percent: &gcPercent{set: debug.SetGCPercent}, built: make(chan struct{}), log: logrus.WithField("component", "server")}
 	if cfg.AdvertiseAddress != "" {
 		p.advertise = net.ParseIP(cfg.AdvertiseAddress)
 	}
@@ -204,7 +206,7 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, error) {
 	p.pool.Fill(sharing.FillingFor)
 	group.Start(ctx, idleMemory(p.pool, p.store))
-	group.Start(ctx, listsMemory(p.pool))
+	group.Start(ctx, listsMemory(p.pool, p.percent))
 	group.Start(ctx, p.certificates.component())
 	if err := p.startStore(ctx, group); err != nil {
 		return nil, err

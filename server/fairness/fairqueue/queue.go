@@ -36,6 +36,8 @@ const (
 	// patience is how long a busy flow waits for an idle processor beside a
 	// modest one.
 	patience = 10 * time.Millisecond
+	// stillPatience is how long it does so while it is to be still.
+	stillPatience = 100 * time.Millisecond
 	// forgetAfter is when a flow that does nothing is forgotten.
 	forgetAfter = 10 * time.Second
 	// maxFlows is the number of flows from which on idle ones are looked for.
@@ -88,6 +90,8 @@ type Queue struct {
 	switched time.Time
 	// modest is when a flow that uses little began something.
 	modest time.Time
+	// still is set while busy flows wait for something that they are not told.
+	still bool
 	// looked is when it was looked how many processors are free.
 	looked time.Time
 	free   int
@@ -260,6 +264,26 @@ func (q *Queue) fits(f *flow, now time.Time) bool {
 	return q.held.Len() < slots && f.own < own && q.calm(f, now)
 }
 
+// Contended tells whether busy flows wait beside a modest one.
+func (q *Queue) Contended() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting > 0 && time.Since(q.modest) <= companyFor
+}
+
+// Still has busy flows begin nothing beside a modest one while f runs, for a
+// while: f takes what idle processors there are.
+func (q *Queue) Still(f func()) {
+	q.mu.Lock()
+	q.still = true
+	q.mu.Unlock()
+	f()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.still = false
+	q.dispatch(time.Now())
+}
+
 // favours tells whether a flow has used clearly less than the busy ones.
 func (q *Queue) favours(f *flow) bool { return f.due()+favour < q.virtual }
 
@@ -269,8 +293,13 @@ func (q *Queue) favours(f *flow) bool { return f.due()+favour < q.virtual }
 // for one thing at a time is no flood, even if it has used more than a flood of
 // requests that are cheap in their turn.
 func (q *Queue) calm(f *flow, now time.Time) bool {
-	return now.Sub(q.modest) > companyFor || now.Sub(f.ended) > patience ||
-		f.own == 0 && f.waiting.Len() == 0 || q.idle(now) > 0
+	switch {
+	case now.Sub(q.modest) > companyFor, f.own == 0 && f.waiting.Len() == 0:
+		return true
+	case q.still:
+		return now.Sub(f.ended) > stillPatience
+	}
+	return now.Sub(f.ended) > patience || q.idle(now) > 0
 }
 
 // idle is how many processors have nothing to do; turns that begin at the same

@@ -19,16 +19,21 @@ func newQueue(idle func() int) *Queue {
 // client asks one thing after the other, each of which takes so long.
 func client(ctx context.Context, q *Queue, flow string, takes time.Duration, served *int, mu *sync.Mutex) {
 	for ctx.Err() == nil {
-		t, err := q.Acquire(ctx, flow, false)
-		if err != nil {
-			return
-		}
-		time.Sleep(takes)
-		t.Release()
-		mu.Lock()
-		*served++
-		mu.Unlock()
+		client1(ctx, q, flow, takes, served, mu)
 	}
+}
+
+// client1 asks one thing.
+func client1(ctx context.Context, q *Queue, flow string, takes time.Duration, served *int, mu *sync.Mutex) {
+	t, err := q.Acquire(ctx, flow, false)
+	if err != nil {
+		return
+	}
+	time.Sleep(takes)
+	t.Release()
+	mu.Lock()
+	defer mu.Unlock()
+	*served++
 }
 
 func TestCostIsShared(t *testing.T) {
@@ -127,6 +132,63 @@ func TestFloodLeavesRoomForModestFlows(t *testing.T) {
 		mu.Unlock()
 		if n := served(); n < alone/(q.opts.Alone+1) {
 			t.Errorf("%d requests a second alone, %d beside another with an idle processor", alone, n)
+		}
+		cancel()
+		time.Sleep(time.Second)
+	})
+}
+
+// While it is to be still a flood waits even if processors are idle, for a
+// while.
+func TestFloodIsStillBesideModestFlows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(func() int { return 2 })
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var flood, modest int
+		for range 8 {
+			go client(ctx, q, "flood", time.Millisecond, &flood, &mu)
+		}
+		time.Sleep(3 * time.Second)
+		if q.Contended() {
+			t.Error("a flow that is alone contends with nobody")
+		}
+		during := func(d time.Duration) (f, m int) {
+			mu.Lock()
+			f, m = flood, modest
+			mu.Unlock()
+			time.Sleep(d)
+			mu.Lock()
+			defer mu.Unlock()
+			return flood - f, modest - m
+		}
+		const long = stillPatience - 10*time.Millisecond
+		q.Still(func() {
+			if f, _ := during(long); f < 20 {
+				t.Errorf("%d requests of a flood beside nobody who is modest", f)
+			}
+		})
+		go func() {
+			for ctx.Err() == nil {
+				client1(ctx, q, "modest", 100*time.Microsecond, &modest, &mu)
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+		time.Sleep(time.Second)
+		if !q.Contended() {
+			t.Error("a flood waits beside a modest flow, and nobody knows")
+		}
+		q.Still(func() {
+			time.Sleep(5 * time.Millisecond) // what has begun ends
+			if f, m := during(long - 5*time.Millisecond); f > 0 || m < 10 {
+				t.Errorf("while it was to be still: %d of the flood and %d modest ones", f, m)
+			}
+			if f, _ := during(stillPatience); f == 0 {
+				t.Error("it is still for ever")
+			}
+		})
+		if f, _ := during(long); f < 20 {
+			t.Errorf("%d requests of the flood after it", f)
 		}
 		cancel()
 		time.Sleep(time.Second)

@@ -34,8 +34,8 @@ const (
 	floodFor = 4 * time.Second
 	// floodVariable hands a client's process its work.
 	floodVariable = "A4S_FLOOD_WORK"
-	// usual and idle are the scheduling policies of processes, by chrt.
-	usual, idle = "--other", "--idle"
+	// first and idle are the scheduling policies of processes, by chrt.
+	first, idle = "--fifo 1", "--idle 0"
 )
 
 // floodWork is what a process of clients does, with connections of their own.
@@ -54,8 +54,9 @@ type floodReport struct {
 
 // TestFlood measures, and only if A4S_FLOOD says by how many clients, what the
 // flood of one tenant does to the latency of another: a request every 5 ms.
-// Everybody's clients are processes of their own; those of the flood have only
-// the processor time that nobody else wants, as if they were elsewhere.
+// Everybody's clients are processes of their own. Those of the flood have only
+// the processor time that nobody else wants, and the other does not wait for a
+// processor, as if all were elsewhere.
 // A4S_FLOOD_KIND names the floods to try.
 func TestFlood(t *testing.T) {
 	clients, err := strconv.Atoi(os.Getenv("A4S_FLOOD"))
@@ -83,7 +84,7 @@ func TestFlood(t *testing.T) {
 	const path = "/api/v1/namespaces/default/configmaps"
 	probe := workOf(t, b.config, http.MethodGet, path+"/c1", 1)
 	probe.Every = 5 * time.Millisecond
-	measure(t, probe, usual, time.Second)() // warm
+	measure(t, probe, first, time.Second)() // warm
 
 	lists, gets := workOf(t, a.config, http.MethodGet, path, clients), workOf(t, a.config, http.MethodGet, path+"/c1", clients)
 	writes := workOf(t, a.config, http.MethodPatch, path+"/c1", clients)
@@ -102,11 +103,11 @@ func TestFlood(t *testing.T) {
 			codes := map[int]int{}
 			var used time.Duration
 			for range floodRounds {
-				alone = append(alone, measure(t, probe, usual, floodFor)().Latencies...)
+				alone = append(alone, measure(t, probe, first, floodFor)().Latencies...)
 				flood := measure(t, f.work, idle, floodFor+2*time.Second)
 				time.Sleep(time.Second)
 				before := processorTime(t)
-				flooded = append(flooded, measure(t, probe, usual, floodFor)().Latencies...)
+				flooded = append(flooded, measure(t, probe, first, floodFor)().Latencies...)
 				used += processorTime(t) - before
 				for code, n := range flood().Codes {
 					codes[code] += n
@@ -176,7 +177,7 @@ func measure(t *testing.T, w floodWork, policy string, d time.Duration) (wait fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("chrt", policy, "0", self, "-test.run=^TestFloodClients$", "-test.count=1")
+	cmd := exec.Command("chrt", append(strings.Fields(policy), self, "-test.run=^TestFloodClients$", "-test.count=1")...)
 	cmd.Env = append(os.Environ(), floodVariable+"="+d.String(), "GOMAXPROCS=")
 	cmd.Stdin = bytes.NewReader(work)
 	var out, problems bytes.Buffer
