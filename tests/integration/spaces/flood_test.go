@@ -32,6 +32,8 @@ const (
 	floodRounds = 3
 	// floodFor is how long each takes.
 	floodFor = 4 * time.Second
+	// floodAftermath is longer than what a flood leaves to be done takes.
+	floodAftermath = 4 * time.Second
 	// floodVariable hands a client's process its work.
 	floodVariable = "A4S_FLOOD_WORK"
 	// first and idle are the scheduling policies of processes, by chrt.
@@ -112,6 +114,7 @@ func TestFlood(t *testing.T) {
 				for code, n := range flood().Codes {
 					codes[code] += n
 				}
+				time.Sleep(floodAftermath) // there is nothing to wait on
 			}
 			without, with := distributionOf(alone), distributionOf(flooded)
 			t.Logf("%s: alone %s; flooded %s, ratio of p50 %.2f, of p90 %.2f, of p99 %.2f; by %d clients with answers a second %s; the server used %.2f CPUs",
