@@ -62,8 +62,12 @@ type localKV struct {
 	gate  *gate
 }
 
-// Range implements pb.KVClient.
+// Range implements pb.KVClient. A sole member has applied whatever it has
+// confirmed, and what it had confirmed before it started when it was ready. So
+// what it has is the newest, and it need not agree with itself about that, for
+// which a read would wait until writes under way are on the disk.
 func (l *localKV) Range(ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+	in.Serializable = true // the client made the request for this call
 	return pass(ctx, l.gate, in, l.inner.Range)
 }
 

@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
@@ -56,6 +58,37 @@ func TestGateDoesNotWaitForEver(t *testing.T) {
 		}
 		close(never)
 	})
+}
+
+// ranges is a member that remembers what it was asked.
+type ranges struct {
+	pb.KVServer
+	asked []*pb.RangeRequest
+}
+
+// Range implements pb.KVServer.
+func (r *ranges) Range(_ context.Context, in *pb.RangeRequest) (*pb.RangeResponse, error) {
+	r.asked = append(r.asked, in)
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// A sole member need not ask itself whether it knows everything.
+func TestLocalReadsDoNotWaitForAgreement(t *testing.T) {
+	member := &ranges{}
+	client := (&Local{kv: &localKV{inner: member, gate: newGate()}}).Client(t.Context())
+	for _, o := range [][]clientv3.OpOption{nil, {clientv3.WithPrefix()}, {clientv3.WithRev(3)}} {
+		if _, err := client.Get(t.Context(), "key", o...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, r := range member.asked {
+		if !r.Serializable || string(r.Key) != "key" {
+			t.Errorf("read %d: %v", i, r)
+		}
+	}
+	if len(member.asked) != 3 || member.asked[2].Revision != 3 {
+		t.Errorf("%d reads: %v", len(member.asked), member.asked)
+	}
 }
 
 // A member with others, or that does not run, is called through its socket.

@@ -2,6 +2,7 @@ package snapshots
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,27 @@ func TestLocalClients(t *testing.T) {
 			t.Errorf("%s: a revision of the future: %v", who, err)
 		}
 	}
+
+	// A read sees what was confirmed before it, whoever wrote it.
+	var writers sync.WaitGroup
+	for i := range 8 {
+		writer := []*clientv3.Client{near, c.client}[i%2]
+		writers.Go(func() {
+			for range 100 {
+				wrote, err := writer.Put(t.Context(), "/own/"+strconv.Itoa(i), "x")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got, err := near.Get(t.Context(), "/own/"+strconv.Itoa(i))
+				if err != nil || len(got.Kvs) != 1 || got.Kvs[0].ModRevision < wrote.Header.Revision || got.Header.Revision < wrote.Header.Revision {
+					t.Errorf("written as %d, read %v, %v", wrote.Header.Revision, got, err)
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
 
 	// Calls are under way when it stops. They end, and so do later ones.
 	var callers sync.WaitGroup
