@@ -10,6 +10,9 @@
 // others may have more turns than there are slots, but not so many that the
 // first of another flow would wait.
 //
+// Who is about to take the idle processors, as a collection of garbage does,
+// has busy flows begin nothing meanwhile (Still), for a while.
+//
 // A slot stands for a processor. A request that waits for something itself (the
 // datastore, a webhook, its client) must not occupy one, but nobody says that
 // it waits. So while others wait for a turn it is looked, every millisecond,
