@@ -61,19 +61,18 @@ func floodMemory(q *fairqueue.Queue, percent *gcPercent) component.Component {
 
 // run returns when the context ends.
 func (b *besideFlood) run(ctx context.Context) {
-	for pause(ctx, floodLook) {
+	for component.Sleep(ctx, floodLook) == nil {
 		if b.contended() {
 			b.during(ctx)
 		}
 	}
 }
 
-// during returns when the flood is over. Go's own collections come at twice the
-// garbage, in case that this one is late. When it is over they come as before;
-// Go would hold up everybody who allocates if it found too much garbage then.
+// during returns when the flood is over. Go's own collections are there in case
+// that this one is late, and come as before when it is over. Go would hold up
+// everybody who allocates if it found too much garbage then.
 func (b *besideFlood) during(ctx context.Context) {
-	room := b.room()
-	b.wish(percentOf(2*room, b.live()))
+	room := b.decide()
 	defer b.wish(0)
 	seen := time.Now()
 	defer func() {
@@ -81,7 +80,7 @@ func (b *besideFlood) during(ctx context.Context) {
 			b.collect()
 		}
 	}()
-	for time.Since(seen) < floodOver && pause(ctx, floodTick) {
+	for time.Since(seen) < floodOver && component.Sleep(ctx, floodTick) == nil {
 		if b.contended() {
 			seen = time.Now()
 		}
@@ -89,29 +88,15 @@ func (b *besideFlood) during(ctx context.Context) {
 			continue
 		}
 		b.still(b.collect)
-		room = b.room()
-		b.wish(percentOf(2*room, b.live()))
+		room = b.decide()
 	}
 }
 
-// room is how much garbage there may be: as much as is alive, as Go has it, and
-// more if there is memory for it.
-func (b *besideFlood) room() uint64 {
+// decide returns how much garbage there may be: as much as is alive, as Go has
+// it, and more if there is memory for it. It has Go wait for twice as much.
+func (b *besideFlood) decide() (room uint64) {
 	live := b.live()
-	return min(max(live, b.available()/floodShare), floodMost*live)
-}
-
-// percentOf is GOGC for so much garbage.
-func percentOf(garbage, live uint64) int { return int(100 * garbage / max(live, 1)) }
-
-// pause returns false if the context ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	room = min(max(live, b.available()/floodShare), floodMost*live)
+	b.wish(int(100 * 2 * room / max(live, 1)))
+	return room
 }

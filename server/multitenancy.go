@@ -61,8 +61,7 @@ type multitenancy struct {
 	pool        *sharing.Pool
 	connections *storage.Connections
 	grown       *growth // by new tenants
-	turns       *fairqueue.Queue
-	percent     *gcPercent
+	flood       component.Component
 	// metrics are what nodes and pods use, nil for no such API.
 	metrics *resourcemetrics.Metrics
 	// persisted lets nodes persist the pods that they ran without a server.
@@ -80,7 +79,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &multitenancy{directory: tenants, system: system, pool: p.pool, percent: p.percent, log: p.log, definitions: definitions.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
+	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: definitions.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
 	m.connections = p.connections()
 	m.grown = newGrowth()
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
@@ -94,10 +93,11 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		m.limits.Forget(name)
 		m.definitions.TenantGone(name)
 	})
-	turns := fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))
-	turns.Stranger = tenancy.Stranger
-	m.turns = fairqueue.New(turns)
-	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: m.turns, Limits: m.limits, Log: p.log})
+	processors := fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))
+	processors.Stranger = tenancy.Stranger
+	turns := fairqueue.New(processors)
+	m.flood = floodMemory(turns, p.percent)
+	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Limits: m.limits, Log: p.log})
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
 		r, err := netip.ParsePrefix(cidr)
@@ -166,7 +166,7 @@ func (m *multitenancy) components() []component.Component {
 			m.limits.Close()
 			return nil
 		}},
-		floodMemory(m.turns, m.percent),
+		m.flood,
 	}
 	if m.metrics != nil {
 		list = append(list, m.metrics.Component())

@@ -19,12 +19,12 @@ func newQueue(idle func() int) *Queue {
 // client asks one thing after the other, each of which takes so long.
 func client(ctx context.Context, q *Queue, flow string, takes time.Duration, served *int, mu *sync.Mutex) {
 	for ctx.Err() == nil {
-		client1(ctx, q, flow, takes, served, mu)
+		ask(ctx, q, flow, takes, served, mu)
 	}
 }
 
-// client1 asks one thing.
-func client1(ctx context.Context, q *Queue, flow string, takes time.Duration, served *int, mu *sync.Mutex) {
+// ask asks one thing.
+func ask(ctx context.Context, q *Queue, flow string, takes time.Duration, served *int, mu *sync.Mutex) {
 	t, err := q.Acquire(ctx, flow, false)
 	if err != nil {
 		return
@@ -170,7 +170,7 @@ func TestFloodIsStillBesideModestFlows(t *testing.T) {
 		})
 		go func() {
 			for ctx.Err() == nil {
-				client1(ctx, q, "modest", 100*time.Microsecond, &modest, &mu)
+				ask(ctx, q, "modest", 100*time.Microsecond, &modest, &mu)
 				time.Sleep(5 * time.Millisecond)
 			}
 		}()
