@@ -24,7 +24,7 @@ const grace = 5 * time.Second
 // a whole process has to be inside.
 func Isolate(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(marker) == t.Name() {
+	if IsCopy(t) {
 		enter(t)
 		return true
 	}
@@ -36,12 +36,7 @@ func Isolate(t *testing.T) bool {
 	if deadline, ok := t.Deadline(); ok {
 		timeout = max(time.Second, time.Until(deadline)-grace)
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v=true", "-test.count=1", "-test.timeout="+timeout.String())
-	cmd.Env = append(os.Environ(), marker+"="+t.Name())
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
-		Pdeathsig:  syscall.SIGKILL,
-	}
+	cmd := Command(t.Name(), "-test.v=true", "-test.timeout="+timeout.String())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("in its own namespaces: %v\n%s", err, out)
@@ -50,6 +45,22 @@ func Isolate(t *testing.T) bool {
 		t.Logf("in its own namespaces:\n%s", out)
 	}
 	return false
+}
+
+// IsCopy tells whether this process is one that Isolate or Command made for the
+// test.
+func IsCopy(t *testing.T) bool { return os.Getenv(marker) == t.Name() }
+
+// Command is a process that runs the test of this name, which calls Isolate, in
+// new namespaces. It ends with its parent.
+func Command(test string, flags ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", append(flags, "-test.run=^"+test+"$", "-test.count=1")...)
+	cmd.Env = append(os.Environ(), marker+"="+test)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	return cmd
 }
 
 func enter(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,12 +33,14 @@ const (
 	floodRounds = 3
 	// floodFor is how long each takes.
 	floodFor = 4 * time.Second
+	// floodMargin is how much longer the flood takes than what is measured.
+	floodMargin = 2 * time.Second
+	// floodPath is what everybody asks for, or for one of it.
+	floodPath = "/api/v1/namespaces/default/configmaps"
 	// floodAftermath is longer than what a flood leaves to be done takes.
 	floodAftermath = 4 * time.Second
 	// floodVariable hands a client's process its work.
 	floodVariable = "A4S_FLOOD_WORK"
-	// first and idle are the scheduling policies of processes, by chrt.
-	first, idle = "--fifo 1", "--idle 0"
 )
 
 // floodWork is what a process of clients does, with connections of their own.
@@ -45,20 +48,25 @@ type floodWork struct {
 	Host, Method, Path, Body, Token string
 	CA, Cert, Key                   []byte
 	Clients                         int
-	Every                           time.Duration // between the requests of a client, 0 for none
+	Every                           time.Duration // between the requests of a probe, 0 for a flood
 }
 
 // floodReport is what it saw.
 type floodReport struct {
-	Latencies []time.Duration // of the answers with 200
+	Latencies []time.Duration // a probe's
 	Codes     map[int]int
 }
 
 // TestFlood measures, and only if A4S_FLOOD says by how many clients, what the
 // flood of one tenant does to the latency of another: a request every 5 ms.
-// Everybody's clients are processes of their own. Those of the flood have only
-// the processor time that nobody else wants, and the other does not wait for a
-// processor, as if all were elsewhere.
+// Everybody's clients are processes of their own that have only the processor
+// time that nobody else wants, as if they were elsewhere; see TestFloodProbe.
+//
+// So that it is known what of it is the machine's, another server is flooded in
+// the same way: once as a cluster beside this one would be, and once one that has
+// only the processor time that this one leaves, which is as well as a flood can
+// be kept from a machine's other users.
+//
 // A4S_FLOOD_KIND names the floods to try.
 func TestFlood(t *testing.T) {
 	clients, err := strconv.Atoi(os.Getenv("A4S_FLOOD"))
@@ -69,64 +77,169 @@ func TestFlood(t *testing.T) {
 		return
 	}
 	p := start(t, nil)
-	a, b := p.tenant(t, "a"), p.tenant(t, "b")
-	for _, s := range []*space{a, b} {
-		for i := range 100 {
-			if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)}, Data: map[string]string{"x": strings.Repeat("x", 500)},
-			}, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	eventually(t, "the flow schema of tenants", func(ctx context.Context) (bool, error) {
-		_, err := p.admin.FlowcontrolV1().FlowSchemas().Get(ctx, "a4s-tenants", metav1.GetOptions{})
-		return err == nil, nil
-	})
-	const path = "/api/v1/namespaces/default/configmaps"
-	probe := workOf(t, b.config, http.MethodGet, path+"/c1", 1)
+	here, b := p.flooded(t), p.tenant(t, "b")
+	floodObjects(t, b)
+	there := floodElsewhere(t)
+	probe := workOf(t, b.config, http.MethodGet, floodPath+"/c1", 1)
 	probe.Every = 5 * time.Millisecond
-	measure(t, probe, first, time.Second)() // warm
+	measure(t, probe, time.Second)() // warm
 
-	lists, gets := workOf(t, a.config, http.MethodGet, path, clients), workOf(t, a.config, http.MethodGet, path+"/c1", clients)
-	writes := workOf(t, a.config, http.MethodPatch, path+"/c1", clients)
-	writes.Body = `{"data":{"n":"%d"}}`
-	unknown := lists
-	unknown.Cert, unknown.Key, unknown.Token = nil, nil, "nobody's"
-	for _, f := range []struct {
-		kind string
-		work floodWork
-	}{{"lists", lists}, {"gets", gets}, {"patches", writes}, {"unauthorized", unknown}} {
-		if only := os.Getenv("A4S_FLOOD_KIND"); only != "" && !slices.Contains(strings.Split(only, ","), f.kind) {
+	for _, kind := range []string{"lists", "gets", "patches", "unauthorized"} {
+		if only := os.Getenv("A4S_FLOOD_KIND"); only != "" && !slices.Contains(strings.Split(only, ","), kind) {
 			continue
 		}
-		t.Run(f.kind, func(t *testing.T) {
-			var alone, flooded []time.Duration
-			codes := map[int]int{}
-			var used time.Duration
-			for range floodRounds {
-				alone = append(alone, measure(t, probe, first, floodFor)().Latencies...)
-				flood := measure(t, f.work, idle, floodFor+2*time.Second)
-				time.Sleep(time.Second)
-				before := processorTime(t)
-				flooded = append(flooded, measure(t, probe, first, floodFor)().Latencies...)
-				used += processorTime(t) - before
+		t.Run(kind, func(t *testing.T) {
+			var alone, same, other, shy []time.Duration
+			sums := [3]map[int]int{{}, {}, {}}
+			beside := func(flood func() floodReport, sum map[int]int) []time.Duration {
+				time.Sleep(time.Second) // until it is there
+				latencies := measure(t, probe, floodFor)().answers(t)
 				for code, n := range flood().Codes {
-					codes[code] += n
+					sum[code] += n
 				}
 				time.Sleep(floodAftermath) // there is nothing to wait on
+				return latencies
 			}
-			without, with := distributionOf(alone), distributionOf(flooded)
-			t.Logf("%s: alone %s; flooded %s, ratio of p50 %.2f, of p90 %.2f, of p99 %.2f; by %d clients with answers a second %s; the server used %.2f CPUs",
-				f.kind, without, with, ratio(with.p50, without.p50), ratio(with.p90, without.p90), ratio(with.p99, without.p99), clients,
-				perSecond(codes, floodRounds*(floodFor+2*time.Second)), used.Seconds()/(floodRounds*floodFor).Seconds())
+			for range floodRounds {
+				alone = append(alone, measure(t, probe, floodFor)().answers(t)...)
+				same = append(same, beside(measure(t, here[kind].by(clients), floodFor+floodMargin), sums[0])...)
+				other = append(other, beside(there(floodOrder{kind, clients, false}), sums[1])...)
+				shy = append(shy, beside(there(floodOrder{kind, clients, true}), sums[2])...)
+			}
+			base := distributionOf(alone)
+			t.Logf("%s by %d clients: alone %s", kind, clients, base)
+			for i, latencies := range [][]time.Duration{same, other, shy} {
+				d := distributionOf(latencies)
+				t.Logf("  %s: %s, ratio of %s; answers a second %s", []string{
+					"flooded", "another server flooded", "another server flooded, with the processors that nobody wants",
+				}[i], d, d.ratio(base), perSecond(sums[i]))
+			}
 		})
 	}
 }
 
-func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
+// flooded makes the tenant that floods, and returns what its clients do by the
+// kind of flood.
+func (p *plane) flooded(t *testing.T) map[string]floodWork {
+	t.Helper()
+	a := p.tenant(t, "a")
+	floodObjects(t, a)
+	eventually(t, "the flow schema of tenants", func(ctx context.Context) (bool, error) {
+		_, err := p.admin.FlowcontrolV1().FlowSchemas().Get(ctx, "a4s-tenants", metav1.GetOptions{})
+		return err == nil, nil
+	})
+	lists := workOf(t, a.config, http.MethodGet, floodPath, 0)
+	gets := workOf(t, a.config, http.MethodGet, floodPath+"/c1", 0)
+	patches := workOf(t, a.config, http.MethodPatch, floodPath+"/c1", 0)
+	patches.Body = `{"data":{"n":"%d"}}`
+	unknown := lists
+	unknown.Cert, unknown.Key, unknown.Token = nil, nil, "nobody's"
+	return map[string]floodWork{"lists": lists, "gets": gets, "patches": patches, "unauthorized": unknown}
+}
 
-func perSecond(codes map[int]int, d time.Duration) string {
+// floodObjects gives a tenant something to ask for.
+func floodObjects(t *testing.T, s *space) {
+	t.Helper()
+	for i := range 100 {
+		if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)}, Data: map[string]string{"x": strings.Repeat("x", 500)},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// floodOrder asks another server's process for a flood of itself.
+type floodOrder struct {
+	Kind    string
+	Clients int
+	Shy     bool // the server takes only the processor time that nobody wants
+}
+
+// floodElsewhere starts another server, in a process and namespaces of its own.
+// What it returns floods that one.
+func floodElsewhere(t *testing.T) func(floodOrder) (wait func() floodReport) {
+	t.Helper()
+	cmd := nstest.Command("TestFloodElsewhere")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()     //nolint:errcheck // it ends by this
+		_ = cmd.Wait() // its failures were seen by who waited for a report
+	})
+	reports, orders := json.NewDecoder(out), json.NewEncoder(in)
+	wait := func() (r floodReport) {
+		t.Helper()
+		if err := reports.Decode(&r); err != nil {
+			t.Fatalf("the report of the other server's flood: %v", err)
+		}
+		return r
+	}
+	wait() // that it is there
+	return func(o floodOrder) func() floodReport {
+		if err := orders.Encode(o); err != nil {
+			t.Fatal(err)
+		}
+		return wait
+	}
+}
+
+// TestFloodElsewhere is the body of the process with the other server.
+func TestFloodElsewhere(t *testing.T) {
+	if !nstest.IsCopy(t) {
+		t.Skip("this is for a process that TestFlood starts")
+	}
+	nstest.Isolate(t)
+	here := start(t, nil).flooded(t)
+	orders, reports := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for r := (floodReport{}); ; {
+		if err := reports.Encode(r); err != nil {
+			t.Fatal(err)
+		}
+		var o floodOrder
+		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		policy := "--other"
+		if o.Shy {
+			policy = "--idle"
+		}
+		if out, err := exec.Command("chrt", "--all-tasks", policy, "--pid", "0", strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		r = measure(t, here[o.Kind].by(o.Clients), floodFor+floodMargin)()
+	}
+}
+
+// by is the work of so many clients.
+func (w floodWork) by(clients int) floodWork {
+	w.Clients = clients
+	return w
+}
+
+// answers are the latencies, of requests that must have succeeded.
+func (r floodReport) answers(t *testing.T) []time.Duration {
+	t.Helper()
+	if r.Codes[http.StatusOK] != len(r.Latencies) {
+		t.Fatalf("answers of other kinds: %v", r.Codes)
+	}
+	return r.Latencies
+}
+
+func perSecond(codes map[int]int) string {
+	const d = floodRounds * (floodFor + floodMargin)
 	var parts []string
 	for code, n := range codes {
 		parts = append(parts, fmt.Sprintf("%d: %.0f", code, float64(n)/d.Seconds()))
@@ -144,19 +257,15 @@ func (d distribution) String() string {
 	return fmt.Sprintf("n %d, p50 %.2f ms, p90 %.2f ms, p99 %.2f ms", d.n, d.p50.Seconds()*1e3, d.p90.Seconds()*1e3, d.p99.Seconds()*1e3)
 }
 
+// ratio says how much longer it took than alone.
+func (d distribution) ratio(alone distribution) string {
+	of := func(a, b time.Duration) float64 { return float64(a) / float64(b) }
+	return fmt.Sprintf("p50 %.2f, of p90 %.2f, of p99 %.2f", of(d.p50, alone.p50), of(d.p90, alone.p90), of(d.p99, alone.p99))
+}
+
 func distributionOf(all []time.Duration) distribution {
 	slices.Sort(all)
 	return distribution{len(all), all[len(all)/2], all[len(all)*9/10], all[len(all)*99/100]}
-}
-
-// processorTime is what this process, the server, has used.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func workOf(t *testing.T, cfg *rest.Config, method, path string, clients int) floodWork {
@@ -168,9 +277,9 @@ func workOf(t *testing.T, cfg *rest.Config, method, path string, clients int) fl
 	return floodWork{Host: cfg.Host, Method: method, Path: path, CA: ca, Cert: cfg.CertData, Key: cfg.KeyData, Clients: clients}
 }
 
-// measure starts a process of clients. The returned function waits for what it
-// has to report.
-func measure(t *testing.T, w floodWork, policy string, d time.Duration) (wait func() floodReport) {
+// measure starts a process of clients, which has only the processor time that
+// nobody else wants. The returned function waits for what it has to report.
+func measure(t *testing.T, w floodWork, d time.Duration) (wait func() floodReport) {
 	t.Helper()
 	work, err := json.Marshal(w)
 	if err != nil {
@@ -180,8 +289,12 @@ func measure(t *testing.T, w floodWork, policy string, d time.Duration) (wait fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("chrt", append(strings.Fields(policy), self, "-test.run=^TestFloodClients$", "-test.count=1")...)
-	cmd.Env = append(os.Environ(), floodVariable+"="+d.String(), "GOMAXPROCS=")
+	test, variable, modest := "TestFloodClients", floodVariable, []string{"chrt", "--idle", "0"}
+	if w.Every > 0 {
+		test, variable, modest = "TestFloodProbe", probeVariable, []string{"nice", "-n", "19"}
+	}
+	cmd := exec.Command(modest[0], append(modest[1:], self, "-test.run=^"+test+"$", "-test.count=1")...)
+	cmd.Env = append(os.Environ(), variable+"="+d.String(), "GOMAXPROCS=")
 	cmd.Stdin = bytes.NewReader(work)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
@@ -226,30 +339,16 @@ func TestFloodClients(t *testing.T) {
 		}
 		client := w.client(secure)
 		group.Go(func() {
-			tick := time.NewTicker(max(w.Every, 1))
-			defer tick.Stop()
-			var latencies []time.Duration
 			codes := map[int]int{}
 			for ctx.Err() == nil {
-				begin := time.Now()
-				code := w.ask(ctx, client, n.Add(1))
-				if code == 0 {
-					continue
-				}
-				if codes[code]++; code == http.StatusOK {
-					latencies = append(latencies, time.Since(begin))
-				}
-				if w.Every > 0 {
-					<-tick.C
+				if code := w.ask(ctx, client, n.Add(1)); code != 0 {
+					codes[code]++
 				}
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			for code, n := range codes {
 				r.Codes[code] += n
-			}
-			if w.Every > 0 {
-				r.Latencies = append(r.Latencies, latencies...)
 			}
 		})
 	}
