@@ -49,6 +49,7 @@ type floodWork struct {
 	CA, Cert, Key                   []byte
 	Clients                         int
 	Every                           time.Duration // between the requests of a probe, 0 for a flood
+	Anew                            bool          // each request has a connection of its own, as kubectl's
 }
 
 // floodReport is what it saw.
@@ -84,7 +85,7 @@ func TestFlood(t *testing.T) {
 	probe.Every = 5 * time.Millisecond
 	measure(t, probe, time.Second)() // warm
 
-	for _, kind := range []string{"lists", "gets", "patches", "unauthorized"} {
+	for _, kind := range []string{"lists", "gets", "patches", "connections", "unauthorized"} {
 		if only := os.Getenv("A4S_FLOOD_KIND"); only != "" && !slices.Contains(strings.Split(only, ","), kind) {
 			continue
 		}
@@ -134,7 +135,9 @@ func (p *plane) flooded(t *testing.T) map[string]floodWork {
 	patches.Body = `{"data":{"n":"%d"}}`
 	unknown := lists
 	unknown.Cert, unknown.Key, unknown.Token = nil, nil, "nobody's"
-	return map[string]floodWork{"lists": lists, "gets": gets, "patches": patches, "unauthorized": unknown}
+	anew := gets
+	anew.Anew = true
+	return map[string]floodWork{"lists": lists, "gets": gets, "patches": patches, "connections": anew, "unauthorized": unknown}
 }
 
 // floodObjects gives a tenant something to ask for.
@@ -361,7 +364,7 @@ func TestFloodClients(t *testing.T) {
 }
 
 func (w *floodWork) client(secure *tls.Config) *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true}}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, DisableKeepAlives: w.Anew}}
 }
 
 // ask is the code of an answer, 0 when it was cut short.
