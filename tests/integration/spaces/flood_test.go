@@ -109,11 +109,12 @@ func TestFlood(t *testing.T) {
 			}
 			base := distributionOf(alone)
 			t.Logf("%s by %d clients: alone %s", kind, clients, base)
+			best := distributionOf(shy)
 			for i, latencies := range [][]time.Duration{same, other, shy} {
 				d := distributionOf(latencies)
-				t.Logf("  %s: %s, ratio of %s; answers a second %s", []string{
+				t.Logf("  %s: %s, ratio of %s, to the last line's of p99 %.2f; answers a second %s", []string{
 					"flooded", "another server flooded", "another server flooded, with the processors that nobody wants",
-				}[i], d, d.ratio(base), perSecond(sums[i]))
+				}[i], d, d.ratio(base), d.p99.Seconds()/best.p99.Seconds(), perSecond(sums[i]))
 			}
 		})
 	}
