@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -196,9 +198,7 @@ func (p *probe) receive(n int) error {
 // something else arrived.
 type stamped struct {
 	*net.TCPConn
-	raw interface {
-		Read(func(fd uintptr) bool) error
-	}
+	raw  syscall.RawConn
 	last time.Time
 
 	header [5]byte // of the record that is read
@@ -239,7 +239,7 @@ func (s *stamped) Read(p []byte) (n int, err error) {
 		return 0, err
 	}
 	if n == 0 {
-		return 0, net.ErrClosed
+		return 0, io.EOF
 	}
 	if s.at < len(s.header) {
 		if s.at += copy(s.header[s.at:], p[:n]); s.at == len(s.header) {
