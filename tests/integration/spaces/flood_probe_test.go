@@ -21,7 +21,6 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"golang.org/x/sys/unix"
-	"k8s.io/client-go/rest"
 )
 
 // probeVariable hands a probe's process its work.
@@ -69,14 +68,15 @@ func TestFloodProbe(t *testing.T) {
 
 // probe is a client of HTTP/2 that knows when a packet arrived.
 type probe struct {
-	conn    *tls.Conn
-	stamps  *stamped
-	mu      sync.Mutex // of writing
-	framer  *http2.Framer
-	headers *hpack.Encoder
-	block   bytes.Buffer
-	sent    map[uint32]time.Time // by the stream
-	report  floodReport          // of who receives
+	conn      *tls.Conn
+	authority string // of the server
+	stamps    *stamped
+	mu        sync.Mutex // of writing
+	framer    *http2.Framer
+	headers   *hpack.Encoder
+	block     bytes.Buffer
+	sent      map[uint32]time.Time // by the stream
+	report    floodReport          // of who receives
 }
 
 func (w *floodWork) probe(ctx context.Context) (*probe, error) {
@@ -84,7 +84,7 @@ func (w *floodWork) probe(ctx context.Context) (*probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	secure, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: w.CA, CertData: w.Cert, KeyData: w.Key}})
+	secure, err := w.secure()
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (w *floodWork) probe(ctx context.Context) (*probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &probe{conn: tls.Client(stamps, secure), stamps: stamps, sent: map[uint32]time.Time{}, report: floodReport{Codes: map[int]int{}}}
+	p := &probe{conn: tls.Client(stamps, secure), authority: to.Host, stamps: stamps, sent: map[uint32]time.Time{}, report: floodReport{Codes: map[int]int{}}}
 	if err := p.conn.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
@@ -138,12 +138,8 @@ func (p *probe) request(w floodWork, stream uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.block.Reset()
-	to, err := url.Parse(w.Host)
-	if err != nil {
-		return err
-	}
 	for _, f := range []hpack.HeaderField{
-		{Name: ":method", Value: w.Method}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: to.Host}, {Name: ":path", Value: w.Path},
+		{Name: ":method", Value: w.Method}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: p.authority}, {Name: ":path", Value: w.Path},
 	} {
 		if err := p.headers.WriteField(f); err != nil {
 			return err

@@ -81,7 +81,7 @@ func TestFlood(t *testing.T) {
 	here, b := p.flooded(t), p.tenant(t, "b")
 	floodObjects(t, b)
 	there := floodElsewhere(t)
-	probe := workOf(t, b.config, http.MethodGet, floodPath+"/c1", 1)
+	probe := workOf(t, b.config, http.MethodGet, floodPath+"/c1")
 	probe.Every = 5 * time.Millisecond
 	measure(t, probe, time.Second)() // warm
 
@@ -130,9 +130,9 @@ func (p *plane) flooded(t *testing.T) map[string]floodWork {
 		_, err := p.admin.FlowcontrolV1().FlowSchemas().Get(ctx, "a4s-tenants", metav1.GetOptions{})
 		return err == nil, nil
 	})
-	lists := workOf(t, a.config, http.MethodGet, floodPath, 0)
-	gets := workOf(t, a.config, http.MethodGet, floodPath+"/c1", 0)
-	patches := workOf(t, a.config, http.MethodPatch, floodPath+"/c1", 0)
+	lists := workOf(t, a.config, http.MethodGet, floodPath)
+	gets := workOf(t, a.config, http.MethodGet, floodPath+"/c1")
+	patches := workOf(t, a.config, http.MethodPatch, floodPath+"/c1")
 	patches.Body = `{"data":{"n":"%d"}}`
 	unknown := lists
 	unknown.Cert, unknown.Key, unknown.Token = nil, nil, "nobody's"
@@ -272,13 +272,13 @@ func distributionOf(all []time.Duration) distribution {
 	return distribution{len(all), all[len(all)/2], all[len(all)*9/10], all[len(all)*99/100]}
 }
 
-func workOf(t *testing.T, cfg *rest.Config, method, path string, clients int) floodWork {
+func workOf(t *testing.T, cfg *rest.Config, method, path string) floodWork {
 	t.Helper()
 	ca, err := os.ReadFile(cfg.CAFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return floodWork{Host: cfg.Host, Method: method, Path: path, CA: ca, Cert: cfg.CertData, Key: cfg.KeyData, Clients: clients}
+	return floodWork{Host: cfg.Host, Method: method, Path: path, CA: ca, Cert: cfg.CertData, Key: cfg.KeyData}
 }
 
 // measure starts a process of clients, which has only the processor time that
@@ -337,7 +337,7 @@ func TestFloodClients(t *testing.T) {
 	var group sync.WaitGroup
 	var n atomic.Int64
 	for range w.Clients {
-		secure, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: w.CA, CertData: w.Cert, KeyData: w.Key}})
+		secure, err := w.secure()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -362,6 +362,10 @@ func TestFloodClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println(string(out))
+}
+
+func (w *floodWork) secure() (*tls.Config, error) {
+	return rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: w.CA, CertData: w.Cert, KeyData: w.Key}})
 }
 
 func (w *floodWork) client(secure *tls.Config) *http.Client {
