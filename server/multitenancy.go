@@ -38,6 +38,7 @@ import (
 	"github.com/a4s-io/a4s/server/definitions/serving"
 	"github.com/a4s-io/a4s/server/fairness"
 	"github.com/a4s-io/a4s/server/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/fairness/nice"
 	"github.com/a4s-io/a4s/server/limits"
 	"github.com/a4s-io/a4s/server/resourcemetrics"
 	"github.com/a4s-io/a4s/server/storage"
@@ -97,7 +98,11 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	processors.Stranger = tenancy.Stranger
 	turns := fairqueue.New(processors)
 	m.flood = floodMemory(turns, p.percent)
-	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Limits: m.limits, Log: p.log})
+	threads, err := nice.New()
+	if err != nil {
+		p.log.WithError(err).Info("requests of a flood have the priority of all others")
+	}
+	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Threads: threads, Limits: m.limits, Log: p.log})
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
 		r, err := netip.ParsePrefix(cidr)
@@ -125,6 +130,7 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return m.limits.Storage(storage.Decorate(m.connections.Builtin(g), m.pool))
 		},
+		API: nice.Handler,
 		Handler: func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 			return outer(bootstrap.Mark(m.edge.Handler(h, audited)))
 		},

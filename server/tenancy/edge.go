@@ -14,6 +14,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/authn"
 	"github.com/a4s-io/a4s/server/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/fairness/nice"
 	"github.com/a4s-io/a4s/server/limits"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -41,6 +42,8 @@ type Options struct {
 	TokenFile authenticator.Token
 	// Turns is where the requests of tenants' users wait; nil for no such thing.
 	Turns *fairqueue.Queue
+	// Threads serve what is not urgent; nil to serve all alike.
+	Threads *nice.Threads
 	// Limits bounds and measures what tenants' users ask; nil for no such thing.
 	Limits Limits
 	Log    *logrus.Entry
@@ -94,6 +97,9 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) er
 		return err
 	}
 	defer turn.leave()
+	if turn.besideOthers() {
+		req = req.WithContext(e.opts.Threads.Context(req.Context()))
+	}
 	req, answer, ok, err := authn.Early(e.auth, req)
 	if err != nil || !ok {
 		// The chain behind says 401, and audits it.

@@ -194,6 +194,10 @@ func (a *admission) identified(ctx context.Context, u user.Info) error {
 	return nil
 }
 
+// besideOthers tells that it is one of a flood, beside somebody who asks for
+// little. What lasts as long as its client likes is never.
+func (a *admission) besideOthers() bool { return a.turn != nil && !a.long && a.turn.Beside() }
+
 // leave ends the turn.
 func (a *admission) leave() {
 	if a.turn != nil {

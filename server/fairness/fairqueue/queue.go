@@ -122,6 +122,7 @@ type Turn struct {
 	ready   chan struct{}
 	element *list.Element // in flow.waiting, then in q.held
 	long    bool
+	beside  bool
 	began   time.Time
 	state   state
 }
@@ -200,6 +201,9 @@ func (t *Turn) Release() {
 	q.dispatch(now)
 }
 
+// Beside tells that the turn is of a busy flow beside a modest one.
+func (t *Turn) Beside() bool { return t.beside }
+
 // Charge adds to what the turn's flow has used what was done for it outside of
 // its turns.
 func (t *Turn) Charge(d time.Duration) {
@@ -268,8 +272,11 @@ func (q *Queue) fits(f *flow, now time.Time) bool {
 func (q *Queue) Contended() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting > 0 && time.Since(q.modest) <= companyFor
+	return q.waiting > 0 && q.besideModest(time.Now())
 }
+
+// besideModest tells whether there is a flow that uses little.
+func (q *Queue) besideModest(now time.Time) bool { return now.Sub(q.modest) <= companyFor }
 
 // Still has busy flows begin nothing beside a modest one while f runs, for a
 // while: f takes what idle processors there are.
@@ -294,7 +301,7 @@ func (q *Queue) favours(f *flow) bool { return f.due()+favour < q.virtual }
 // requests that are cheap in their turn.
 func (q *Queue) calm(f *flow, now time.Time) bool {
 	switch {
-	case now.Sub(q.modest) > companyFor, f.own == 0 && f.waiting.Len() == 0:
+	case !q.besideModest(now), f.own == 0 && f.waiting.Len() == 0:
 		return true
 	case q.still:
 		return now.Sub(f.ended) > stillPatience
@@ -332,6 +339,7 @@ func (q *Queue) begin(t *Turn, now time.Time) {
 	if q.favours(f) && !f.unknown {
 		q.modest = now
 	}
+	t.beside = q.besideModest(now) && !q.favours(f) && (t.ready != nil || f.own > 0)
 	q.free--
 	q.virtual = max(q.virtual, f.used)
 	t.state, t.began = occupies, now

@@ -138,6 +138,66 @@ func TestFloodLeavesRoomForModestFlows(t *testing.T) {
 	})
 }
 
+// Turns of a flood can be told from others beside a flow that uses little: neither
+// those of the modest flow, nor of one that asks for one thing at a time, nor of a
+// flood that has no such company are.
+func TestBesideModestFlows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(func() int { return 1 })
+		turns := func(flow string, clients int, pause time.Duration) (beside, others int) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			var mu sync.Mutex
+			var group sync.WaitGroup
+			for range clients {
+				group.Go(func() {
+					for ctx.Err() == nil {
+						turn, err := q.Acquire(ctx, flow, false)
+						if err != nil {
+							return
+						}
+						mu.Lock()
+						if turn.Beside() {
+							beside++
+						} else {
+							others++
+						}
+						mu.Unlock()
+						time.Sleep(time.Millisecond)
+						turn.Release()
+						time.Sleep(pause)
+					}
+				})
+			}
+			group.Wait()
+			return beside, others
+		}
+		if beside, others := turns("flood", 8, 0); beside > 0 || others == 0 {
+			t.Errorf("a flood alone: %d are beside others, %d are not", beside, others)
+		}
+		type count struct{ beside, others int }
+		modest, steady := make(chan count, 1), make(chan count, 1)
+		go func() {
+			beside, others := turns("modest", 1, 100*time.Millisecond)
+			modest <- count{beside, others}
+		}()
+		go func() {
+			beside, others := turns("steady", 1, 0)
+			steady <- count{beside, others}
+		}()
+		time.Sleep(10 * time.Millisecond)
+		if beside, others := turns("flood", 8, 0); beside < 9*others {
+			t.Errorf("a flood beside others: %d are, %d are not", beside, others)
+		}
+		for who, c := range map[string]count{"the modest one": <-modest, "one thing at a time": <-steady} {
+			if c.beside > c.others/10 || c.others == 0 {
+				t.Errorf("%s: %d are beside others, %d are not", who, c.beside, c.others)
+			}
+		}
+		time.Sleep(time.Second)
+	})
+}
+
 // While it is to be still a flood waits even if processors are idle, for a
 // while.
 func TestFloodIsStillBesideModestFlows(t *testing.T) {
