@@ -98,10 +98,11 @@ type gcPercent struct {
 	first  int           // what it is without any, as long as there is one
 }
 
-// Who wish, the most important first.
+// Who wish, the most important first. Somebody waits beside a flood; lists only
+// leave gaps.
 const (
-	byLists = iota
-	byFlood
+	byFlood = iota
+	byLists
 	deciders
 )
 

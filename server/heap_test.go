@@ -167,14 +167,14 @@ func TestGCPercentIsThatOfTheMostImportant(t *testing.T) {
 		{byLists, 0, 150, 0},
 		{byFlood, 400, 400, 1},
 		{byFlood, 400, 400, 1},
-		{byLists, 25, 25, 2},
-		{byFlood, 500, 25, 2},
-		{byLists, 0, 500, 3},
-		{byFlood, 0, 150, 4},
+		{byLists, 25, 400, 1},
+		{byFlood, 500, 500, 2},
+		{byFlood, 0, 25, 3},
+		{byLists, 0, 150, 4},
 		{byLists, 25, 25, 5},
-		{byFlood, 400, 25, 5},
-		{byFlood, 0, 25, 5},
-		{byLists, 0, 150, 6},
+		{byFlood, 400, 400, 6},
+		{byLists, 0, 400, 6},
+		{byFlood, 0, 150, 7},
 	} {
 		if g.wish(step.who, step.percent); now != step.want || sets != step.sets {
 			t.Errorf("step %d: %d after %d changes, want %d after %d", i, now, sets, step.want, step.sets)
