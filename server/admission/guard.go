@@ -22,7 +22,6 @@ import (
 	"k8s.io/pod-security-admission/policy"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/authn"
 	"github.com/a4s-io/a4s/server/servicelb"
 )
 
@@ -77,12 +76,14 @@ func indexPods(f informers.SharedInformerFactory) (cache.Indexer, error) {
 	return informer.GetIndexer(), nil
 }
 
-// check looks at what a request would store in the space of tenant.
-func (g *guard) check(ctx context.Context, tenant string, attr admission.Attributes) error {
+// check looks at what would be stored in the space of tenant. byTenant tells
+// that the tenant wrote it: as a user, or by what the tenant's admission
+// changed in a write of the system. The difference to the old object of attr
+// is what is judged.
+func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr admission.Attributes) error {
 	if op := attr.GetOperation(); op != admission.Create && op != admission.Update {
 		return nil
 	}
-	byTenant := !space.IsSystem(authn.TenantOf(attr.GetUserInfo()))
 	resource, sub := attr.GetResource().GroupResource(), attr.GetSubresource()
 	switch resource {
 	case schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "services"}:

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/authn"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
@@ -42,7 +43,8 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 // of an object is what counts.
 func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
 	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
-		if err := l.admission.guard.check(ctx, tenant, attr); err != nil {
+		byTenant := !space.IsSystem(authn.TenantOf(attr.GetUserInfo()))
+		if err := l.admission.guard.check(ctx, tenant, byTenant, attr); err != nil {
 			return admission.NewForbidden(attr, err)
 		}
 	}
