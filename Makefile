@@ -68,6 +68,10 @@ test-unit: test-deps $(PAYLOAD) ## Run the unit tests, those of light packages w
 test-integration: test-deps $(PAYLOAD) ## Run the tests that start components in the test process (as root)
 	go test -count=1 -p 1 -timeout 20m ./tests/integration/...
 
+.PHONY: isolation
+isolation: test-deps $(PAYLOAD) ## Send 10 million random requests of a hostile tenant, of which make test sends 200,000 (as root, hours)
+	A4S_ISOLATION_REQUESTS=$${A4S_ISOLATION_REQUESTS:-10000000} go test -v -count=1 -timeout 24h -run 'TestIsolation$$' ./tests/integration/spaces
+
 .PHONY: test-e2e
 test-e2e: build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -timeout 60m ./tests/e2e/...

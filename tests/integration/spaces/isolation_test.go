@@ -59,8 +59,9 @@ func (c canary) in(b []byte) bool {
 }
 
 // TestIsolation drives random requests as a user of tenant a, with all rights
-// in his space, against a server where tenant b and the system space hold
-// canaries: no byte of one may come back.
+// in their space, against a server where tenant b and the system space hold
+// canaries: no byte of one may come back (secrecy), none may be changed
+// (integrity), and the system and b go on meanwhile (availability).
 func TestIsolation(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
@@ -87,6 +88,8 @@ func TestIsolation(t *testing.T) {
 	}
 	plant(t, p.admin, "a", word)
 	plantCustoms(t, p, b, word)
+	plantOwned(t, p)
+	before := planted(t, p, word)
 	if code, body := get(t, p.Admin, "/api/v1/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Fatal("the canary is not found where it is")
 	}
@@ -105,7 +108,10 @@ func TestIsolation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sent, failures, customs atomic.Int64
+	var background sync.WaitGroup
+	over := make(chan struct{})
+	background.Go(func() { steady(t.Context(), t, p, b, over) })
+	var sent, failures, customs, hostile atomic.Int64
 	codes := make([]atomic.Int64, 600)
 	var workers sync.WaitGroup
 	for i := range isolationWorkers {
@@ -113,6 +119,10 @@ func TestIsolation(t *testing.T) {
 			g := &attacker{rand: rand.New(rand.NewPCG(seed, uint64(i))), host: a.config.Host, kinds: customKinds()}
 			for !t.Failed() && sent.Add(1) <= int64(total) {
 				r := g.request()
+				if g.chance(10) {
+					r = g.hostile()
+					hostile.Add(1)
+				}
 				code, answer := r.send(t.Context(), client)
 				if code < len(codes) {
 					codes[code].Add(1)
@@ -130,6 +140,8 @@ func TestIsolation(t *testing.T) {
 		})
 	}
 	workers.Wait()
+	close(over)
+	background.Wait()
 	summary := ""
 	for code := range codes {
 		if n := codes[code].Load(); n > 0 {
@@ -145,7 +157,14 @@ func TestIsolation(t *testing.T) {
 	if customs.Load() < int64(total)/200 {
 		t.Errorf("too few of them: the test does not test custom resources")
 	}
+	t.Logf("%d requests were of kinds that did harm once", hostile.Load())
 	keepsCustoms(t, p, b, c)
+	after := planted(t, p, word)
+	for path, was := range before {
+		if after[path] != was {
+			t.Errorf("%s was\n%s\nand is\n%s", path, was, after[path])
+		}
+	}
 	if code, body := get(t, p.Admin, "/api/v1/tenants/b/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Errorf("the canaries of the other tenant are gone: %d", code)
 	}
