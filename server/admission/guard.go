@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,16 +12,15 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
 	core "k8s.io/kubernetes/pkg/apis/core"
-	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/discovery"
-	"k8s.io/kubernetes/pkg/apis/scheduling"
-	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/servicelb"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
 // PodSecurity is the annotation of a Tenant by which administrators choose
@@ -43,6 +41,8 @@ type guard struct {
 	pods      cache.Indexer // set before the API server serves
 	services  corelisters.ServiceLister
 	balancers *servicelb.Rules // nil if nodes' addresses are not given to Services
+	classes   schedulinglisters.PriorityClassLister
+	kinds     *kinds.Table
 }
 
 func newGuard(tenants Tenants, ranges []netip.Prefix) (*guard, error) {
@@ -50,7 +50,7 @@ func newGuard(tenants Tenants, ranges []netip.Prefix) (*guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)
 	}
-	return &guard{tenants: tenants, evaluator: evaluator, ranges: ranges}, nil
+	return &guard{tenants: tenants, evaluator: evaluator, ranges: ranges, kinds: kinds.New()}, nil
 }
 
 // indexPods lets pods be found by their addresses. It has to be called before
@@ -91,10 +91,20 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 			return errors.New("the addresses in it are believed by the API server and the network of all tenants, so only the system sets them")
 		}
 	}
+	if byTenant {
+		if err := g.checkOwners(attr.GetObject(), attr.GetOldObject()); err != nil {
+			return err
+		}
+	}
 	switch object := attr.GetObject().(type) {
 	case *core.Pod:
-		if sub == "" || sub == "ephemeralcontainers" {
-			return g.checkPod(ctx, tenant, object)
+		if sub != "status" {
+			old, _ := attr.GetOldObject().(*core.Pod)
+			return g.checkPod(ctx, tenant, object, old)
+		}
+	case *core.PersistentVolumeClaim:
+		if byTenant && attr.GetOperation() == admission.Create && sub == "" {
+			return g.checkClaim(ctx, tenant, object)
 		}
 	case *core.PersistentVolume:
 		old, _ := attr.GetOldObject().(*core.PersistentVolume)
@@ -130,38 +140,6 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 		}
 	}
 	return nil
-}
-
-// level is what the pods of a tenant may do to the nodes.
-func (g *guard) level(ctx context.Context, tenant string) (api.Level, error) {
-	value, err := g.tenants.Annotation(ctx, tenant, PodSecurity)
-	if err != nil || value == "" {
-		return api.LevelBaseline, err
-	}
-	level, err := api.ParseLevel(value)
-	if err != nil {
-		return api.LevelRestricted, fmt.Errorf("the annotation %s of tenant %s: %w", PodSecurity, tenant, err)
-	}
-	return level, nil
-}
-
-func (g *guard) checkPod(ctx context.Context, tenant string, pod *core.Pod) error {
-	level, err := g.level(ctx, tenant)
-	if err != nil || level == api.LevelPrivileged {
-		return err
-	}
-	if class := pod.Spec.PriorityClassName; strings.HasPrefix(class, scheduling.SystemPriorityClassPrefix) {
-		return fmt.Errorf("the priority class %s is that of the cluster's own pods, which nobody else may displace", class)
-	}
-	versioned := &corev1.Pod{}
-	if err := corev1convert.Convert_core_Pod_To_v1_Pod(pod, versioned, nil); err != nil {
-		return fmt.Errorf("reading the pod: %w", err)
-	}
-	result := policy.AggregateCheckResults(g.evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &versioned.ObjectMeta, &versioned.Spec))
-	if result.Allowed {
-		return nil
-	}
-	return fmt.Errorf("the pods of tenants share their nodes with others, and this one violates PodSecurity %q: %s", level, result.ForbiddenDetail())
 }
 
 // checkAddress lets tenants send traffic to their own pods and out of the

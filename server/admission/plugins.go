@@ -95,6 +95,7 @@ func (a *Admission) Informers(loopback *rest.Config, authz authorizer.Authorizer
 		return nil, err
 	}
 	a.guard.services = f.Core().V1().Services().Lister()
+	a.guard.classes = f.Scheduling().V1().PriorityClasses().Lister()
 	return narrow(f, client, a.opts.Pool), nil
 }
 

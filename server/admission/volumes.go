@@ -4,39 +4,136 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	core "k8s.io/kubernetes/pkg/apis/core"
+	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/pod-security-admission/api"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/localstorage"
 )
 
-// checkVolume: a volume that is a directory of a node is what a pod must not
-// mount either, unless it was made for this purpose alone. old is nil for a new
-// volume.
-func (g *guard) checkVolume(ctx context.Context, tenant string, byTenant bool, volume, old *core.PersistentVolume) error {
-	if volume.Spec.HostPath == nil && volume.Spec.Local == nil {
-		return nil
+// volumeTypes are all sources of volumes by their names in the API.
+func volumeTypes() []string {
+	var out []string
+	for _, t := range []reflect.Type{reflect.TypeFor[corev1.VolumeSource](), reflect.TypeFor[corev1.PersistentVolumeSource]()} {
+		for i := range t.NumField() {
+			if name := sourceName(t.Field(i)); !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
 	}
-	switch {
-	case volume.Spec.Local != nil && old == nil && !byTenant && provisioned(volume):
-		return nil
-	case volume.Spec.Local != nil && old != nil && provisioned(old):
-		// Upstream lets nobody change what the volume is.
-		if byTenant {
+	slices.Sort(out)
+	return out
+}
+
+func sourceName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// sourcesOf are the names of the sources that are set in a struct of sources: one
+// in what is valid.
+func sourcesOf(source any) []string {
+	var out []string
+	v := reflect.ValueOf(source)
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
+			out = append(out, sourceName(v.Type().Field(i)))
+		}
+	}
+	return out
+}
+
+// openTypes are the volumes that lead nowhere but into the space: those of the
+// level restricted.
+func openTypes() []string {
+	return []string{"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
+}
+
+// checkVolumeTypes keeps pods from mounting what their nodes reach: disks of the
+// node, of others, of the network behind it. What hostPath may do is a matter of
+// the level.
+func (g *guard) checkVolumeTypes(ctx context.Context, tenant string, volumes []corev1.Volume) error {
+	types, err := g.allowed(ctx, tenant, VolumeTypes)
+	if err != nil {
+		return err
+	}
+	for i, volume := range volumes {
+		for _, source := range sourcesOf(volume.VolumeSource) {
+			if source == "hostPath" || slices.Contains(openTypes(), source) || types.has(source) {
+				continue
+			}
+			return fmt.Errorf("spec.volumes[%d] is of the type %s, by which a pod reaches what its node reaches: claim a volume of a StorageClass, or have an administrator of the cluster allow the type by the annotation %s of the tenant", i, source, VolumeTypes)
+		}
+	}
+	return nil
+}
+
+// checkVolume looks at a persistent volume. One that a tenant writes is what an
+// inline volume is: whatever its source names is mounted by the node. Old is nil
+// for a new volume, and upstream lets nobody change what a volume is.
+func (g *guard) checkVolume(ctx context.Context, tenant string, byTenant bool, volume, old *core.PersistentVolume) error {
+	if byTenant && provisioned(volume) && (old == nil || !provisioned(old)) {
+		return fmt.Errorf("the annotation %s is the cluster's: only what it provisions has it", localstorage.ProvisionedBy)
+	}
+	if old != nil {
+		if byTenant && provisioned(old) {
 			return keepsState(volume, old)
 		}
-		return nil
+		if equality.Semantic.DeepEqual(old.Spec.PersistentVolumeSource, volume.Spec.PersistentVolumeSource) {
+			return nil
+		}
 	}
 	level, err := g.level(ctx, tenant)
 	if err != nil || level == api.LevelPrivileged {
 		return err
 	}
-	return errors.New("hostPath and local volumes are directories of nodes, which tenants share; claim a volume of a StorageClass")
+	if volume.Spec.HostPath != nil || volume.Spec.Local != nil {
+		if volume.Spec.Local != nil && !byTenant && provisioned(volume) {
+			return nil // the tenant's admission is not asked about it
+		}
+		return errors.New("hostPath and local volumes are directories of nodes, which tenants share; claim a volume of a StorageClass")
+	}
+	if !byTenant {
+		return nil
+	}
+	types, err := g.allowed(ctx, tenant, VolumeTypes)
+	if err != nil {
+		return err
+	}
+	if csi := volume.Spec.CSI; csi != nil {
+		drivers, err := g.allowed(ctx, tenant, CSIDrivers)
+		if err != nil {
+			return err
+		}
+		if !drivers.has(csi.Driver) {
+			return fmt.Errorf("a volume of the driver %s can be anybody's: claim one of a StorageClass, or have an administrator of the cluster allow the driver by the annotation %s of the tenant", csi.Driver, CSIDrivers)
+		}
+		return nil
+	}
+	for _, source := range sourcesOf(externalSource(volume)) {
+		if !types.has(source) {
+			return fmt.Errorf("a volume of the type %s can be anybody's: claim one of a StorageClass, or have an administrator of the cluster allow the type by the annotation %s of the tenant", source, VolumeTypes)
+		}
+	}
+	return nil
+}
+
+// externalSource is the source of a volume with the names of the API.
+func externalSource(volume *core.PersistentVolume) corev1.PersistentVolumeSource {
+	var out corev1.PersistentVolumeSource
+	source := volume.Spec.PersistentVolumeSource
+	// What cannot be converted is not valid, and refused by upstream.
+	_ = corev1convert.Convert_core_PersistentVolumeSource_To_v1_PersistentVolumeSource(&source, &out, nil)
+	return out
 }
 
 // provisioned tells a volume that the cluster made for a claim.

@@ -26,6 +26,10 @@ const (
 // maxOpenFiles is the kubelet's own default, where the machine allows it.
 const maxOpenFiles = 1000000
 
+// podPidsLimit is how many processes and threads a pod has at most: no pod
+// may take all that its node has.
+const podPidsLimit = int64(4096)
+
 // Node is what the configuration is made of.
 type Node struct {
 	// DataDir is a4s' data directory.
@@ -101,7 +105,11 @@ func (n Node) Configuration() (*kubeletv1beta1.KubeletConfiguration, error) {
 		FailCgroupV1: ptr(false),
 		FailSwapOn:   ptr(false),
 		OOMScoreAdj:  ptr(oomScoreAdj),
-		MaxOpenFiles: int64(min(n.Host.MaxOpenFiles, maxOpenFiles)),
+		// Pods of strangers: no system calls beyond what programs use, and an
+		// end to how many processes there are.
+		SeccompDefault: ptr(true),
+		PodPidsLimit:   ptr(podPidsLimit),
+		MaxOpenFiles:   int64(min(n.Host.MaxOpenFiles, maxOpenFiles)),
 		// Upstream's defaults keep 10 to 15 % of a disk free, which is a
 		// lot of a large one.
 		EvictionHard: map[string]string{
