@@ -93,6 +93,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	tenants.OnGone(func(name string) {
 		m.limits.Forget(name)
 		m.definitions.TenantGone(name)
+		m.admission.Forget(name)
 	})
 	processors := fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))
 	processors.Stranger = tenancy.Stranger
@@ -132,7 +133,7 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		},
 		API: nice.Handler,
 		Handler: func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
-			return outer(bootstrap.Mark(m.edge.Handler(h, audited)))
+			return outer(bootstrap.Mark(admission.Allow(m.edge.Handler(h, audited))))
 		},
 		Authenticator: m.edge.Authenticator,
 		Access:        m.access,

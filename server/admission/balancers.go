@@ -9,12 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	core "k8s.io/kubernetes/pkg/apis/core"
 
+	"github.com/a4s-io/a4s/server/allowances"
 	"github.com/a4s-io/a4s/server/servicelb"
 )
-
-// LoadBalancers is the annotation of a Tenant, "false", by which administrators
-// keep it from ports of the nodes.
-const LoadBalancers = "a4s.io/load-balancers"
 
 // checkBalancer looks at a Service that gets ports of the nodes.
 func (g *guard) checkBalancer(ctx context.Context, tenant string, byTenant bool, service, old *core.Service) error {
@@ -24,19 +21,34 @@ func (g *guard) checkBalancer(ctx context.Context, tenant string, byTenant bool,
 	if g.balancers == nil || !wants(service) {
 		return nil
 	}
-	if byTenant && !wants(old) {
-		value, err := g.tenants.Annotation(ctx, tenant, LoadBalancers)
-		if err != nil {
+	if byTenant {
+		if err := g.checkAllowed(ctx, tenant, service, old, wants(old)); err != nil {
 			return err
-		}
-		if value == "false" {
-			return fmt.Errorf("this space gets no Services of type %s", core.ServiceTypeLoadBalancer)
 		}
 	}
 	if old == nil || len(old.Status.LoadBalancer.Ingress) == 0 {
 		return nil
 	}
 	return g.checkPorts(service, old)
+}
+
+// checkAllowed looks whether a tenant may have the ports that a Service wants and
+// that it did not want before.
+func (g *guard) checkAllowed(ctx context.Context, tenant string, service, old *core.Service, wanted bool) error {
+	allowed, err := g.ports(ctx, tenant, allowances.LoadBalancers, "true")
+	if err != nil {
+		return err
+	}
+	var had []servicelb.Port
+	if wanted {
+		had = portsOf(old)
+	}
+	for _, port := range portsOf(service) {
+		if !allowed.Has(port.Number) && !slices.Contains(had, port) {
+			return fmt.Errorf("this space gets no Services of type %s with port %d: an administrator of the cluster allows ports by the annotation %s of the tenant", core.ServiceTypeLoadBalancer, port.Number, allowances.LoadBalancers)
+		}
+	}
+	return nil
 }
 
 // checkPorts looks at the ports that a Service gets while it has addresses of

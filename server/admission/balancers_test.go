@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	core "k8s.io/kubernetes/pkg/apis/core"
 
+	"github.com/a4s-io/a4s/server/allowances"
 	"github.com/a4s-io/a4s/server/servicelb"
 )
 
@@ -62,11 +63,13 @@ func TestPortsOfBalancers(t *testing.T) {
 // TestTenantsWithoutBalancers: an annotation keeps a tenant from ports of the
 // nodes; what it has it keeps.
 func TestTenantsWithoutBalancers(t *testing.T) {
-	service := func(kind core.ServiceType) *core.Service { return &core.Service{Spec: core.ServiceSpec{Type: kind}} }
+	service := func(kind core.ServiceType) *core.Service {
+		return &core.Service{Spec: core.ServiceSpec{Type: kind, Ports: []core.ServicePort{{Port: 80}}}}
+	}
 	lb, plain := service(core.ServiceTypeLoadBalancer), service(core.ServiceTypeNodePort)
 	other := service(core.ServiceTypeLoadBalancer)
 	other.Spec.LoadBalancerClass = new("example.com/lb")
-	g := &guard{tenants: annotated{LoadBalancers: "false"}, balancers: &servicelb.Rules{}}
+	g := &guard{tenants: annotated{allowances.LoadBalancers: "false"}, balancers: &servicelb.Rules{}}
 	for name, c := range map[string]struct {
 		byTenant     bool
 		service, old *core.Service

@@ -23,11 +23,6 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-// PodSecurity is the annotation of a Tenant by which administrators choose
-// what its pods may do to the nodes: a level of the Pod Security Standards.
-// Without it the level is baseline.
-const PodSecurity = "a4s.io/pod-security"
-
 // podIPs is the index of pods by address.
 const podIPs = "a4s.io/pod-ip"
 

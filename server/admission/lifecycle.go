@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/authn"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
@@ -43,7 +42,7 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 // of an object is what counts.
 func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
 	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
-		byTenant := !space.IsSystem(authn.TenantOf(attr.GetUserInfo()))
+		byTenant := authorOf(attr) != theSystem
 		if err := l.admission.guard.check(ctx, tenant, byTenant, attr); err != nil {
 			return admission.NewForbidden(attr, err)
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
@@ -69,6 +68,7 @@ type Admission struct {
 	services  webhook.ServiceResolver
 	authInfo  webhook.AuthenticationInfoResolverWrapper
 	instances instances
+	standings standings
 }
 
 // New makes it; its methods are the admission seam of the API server, called
@@ -130,18 +130,18 @@ func (p *plugin) Admit(ctx context.Context, attr admission.Attributes, o admissi
 			return err
 		}
 	}
-	native, m, err := p.forTenant(ctx, attr)
-	if err != nil || native == nil {
+	q, err := p.question(ctx, attr)
+	if err != nil || q == nil {
 		return err
 	}
-	own, ok := m.(admission.MutationInterface)
+	own, ok := q.own.(admission.MutationInterface)
 	if !ok {
 		return nil
 	}
-	if err := own.Admit(ctx, native, o); err != nil {
+	if err := q.ask(ctx, func(ctx context.Context) error { return own.Admit(ctx, q.native, o) }); err != nil {
 		return err
 	}
-	return native.writeBack()
+	return q.native.writeBack()
 }
 
 // Validate implements admission.ValidationInterface.
@@ -151,42 +151,14 @@ func (p *plugin) Validate(ctx context.Context, attr admission.Attributes, o admi
 			return err
 		}
 	}
-	native, v, err := p.forTenant(ctx, attr)
-	if err != nil || native == nil {
+	q, err := p.question(ctx, attr)
+	if err != nil || q == nil {
 		return err
 	}
-	if own, ok := v.(admission.ValidationInterface); ok {
-		return own.Validate(ctx, native, o)
+	if own, ok := q.own.(admission.ValidationInterface); ok {
+		return q.ask(ctx, func(ctx context.Context) error { return own.Validate(ctx, q.native, o) })
 	}
 	return nil
-}
-
-// forTenant finds the tenant's own plugin and translates what it is asked.
-// No attributes mean that there is nothing to ask.
-func (p *plugin) forTenant(ctx context.Context, attr admission.Attributes) (*attributes, admission.Interface, error) {
-	a := p.admission
-	tenant := a.tenantOf(ctx, attr)
-	if space.IsSystem(tenant) {
-		return nil, nil, nil
-	}
-	if err := a.presence.wait(ctx, readyWithin); err != nil {
-		return nil, nil, admission.NewForbidden(attr, fmt.Errorf("not yet ready to handle request: %w", err))
-	}
-	if !a.presence.has(tenant, p.name) {
-		return nil, nil, nil
-	}
-	own, err := a.instance(tenant).plugin(p.name)
-	if err != nil {
-		return nil, nil, apierrors.NewInternalError(err)
-	}
-	if own == nil || !own.Handles(attr.GetOperation()) {
-		return nil, nil, nil
-	}
-	native, err := newAttributes(a.opts.Projector(tenant), a.kinds, attr)
-	if err != nil {
-		return nil, nil, apierrors.NewInternalError(err)
-	}
-	return native, own, nil
 }
 
 // tenantOf is the tenant of the object that a request is about.

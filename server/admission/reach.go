@@ -14,7 +14,7 @@ import (
 // Reach says how webhooks of a tenant are reached, conversion webhooks included:
 // their Services are native names, and nobody's credentials go to them.
 func (a *Admission) Reach(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper) {
-	return services{a.services, tenant}, anonymous(a.authInfo, tenant)
+	return services{a.services, tenant}, bounded(anonymous(a.authInfo, tenant))
 }
 
 // services resolves the native namespaces of a tenant's webhooks.

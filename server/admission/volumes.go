@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,40 +15,9 @@ import (
 	"k8s.io/pod-security-admission/api"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/allowances"
 	"github.com/a4s-io/a4s/server/localstorage"
 )
-
-// volumeTypes are all sources of volumes by their names in the API.
-func volumeTypes() []string {
-	var out []string
-	for _, t := range []reflect.Type{reflect.TypeFor[corev1.VolumeSource](), reflect.TypeFor[corev1.PersistentVolumeSource]()} {
-		for i := range t.NumField() {
-			if name := sourceName(t.Field(i)); !slices.Contains(out, name) {
-				out = append(out, name)
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func sourceName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return name
-}
-
-// sourcesOf are the names of the sources that are set in a struct of sources: one
-// in what is valid.
-func sourcesOf(source any) []string {
-	var out []string
-	v := reflect.ValueOf(source)
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
-			out = append(out, sourceName(v.Type().Field(i)))
-		}
-	}
-	return out
-}
 
 // openTypes are the volumes that lead nowhere but into the space: those of the
 // level restricted.
@@ -62,16 +29,16 @@ func openTypes() []string {
 // node, of others, of the network behind it. What hostPath may do is a matter of
 // the level.
 func (g *guard) checkVolumeTypes(ctx context.Context, tenant string, volumes []corev1.Volume) error {
-	types, err := g.allowed(ctx, tenant, VolumeTypes)
+	types, err := g.allowed(ctx, tenant, allowances.VolumeTypes)
 	if err != nil {
 		return err
 	}
 	for i, volume := range volumes {
-		for _, source := range sourcesOf(volume.VolumeSource) {
-			if source == "hostPath" || slices.Contains(openTypes(), source) || types.has(source) {
+		for _, source := range allowances.SourcesOf(volume.VolumeSource) {
+			if source == "hostPath" || slices.Contains(openTypes(), source) || types.Has(source) {
 				continue
 			}
-			return fmt.Errorf("spec.volumes[%d] is of the type %s, by which a pod reaches what its node reaches: claim a volume of a StorageClass, or have an administrator of the cluster allow the type by the annotation %s of the tenant", i, source, VolumeTypes)
+			return fmt.Errorf("spec.volumes[%d] is of the type %s, by which a pod reaches what its node reaches: claim a volume of a StorageClass, or have an administrator of the cluster allow the type by the annotation %s of the tenant", i, source, allowances.VolumeTypes)
 		}
 	}
 	return nil
@@ -105,23 +72,23 @@ func (g *guard) checkVolume(ctx context.Context, tenant string, byTenant bool, v
 	if !byTenant {
 		return nil
 	}
-	types, err := g.allowed(ctx, tenant, VolumeTypes)
+	types, err := g.allowed(ctx, tenant, allowances.VolumeTypes)
 	if err != nil {
 		return err
 	}
 	if csi := volume.Spec.CSI; csi != nil {
-		drivers, err := g.allowed(ctx, tenant, CSIDrivers)
+		drivers, err := g.allowed(ctx, tenant, allowances.CSIDrivers)
 		if err != nil {
 			return err
 		}
-		if !drivers.has(csi.Driver) {
-			return fmt.Errorf("a volume of the driver %s can be anybody's: claim one of a StorageClass, or have an administrator of the cluster allow the driver by the annotation %s of the tenant", csi.Driver, CSIDrivers)
+		if !drivers.Has(csi.Driver) {
+			return fmt.Errorf("a volume of the driver %s can be anybody's: claim one of a StorageClass, or have an administrator of the cluster allow the driver by the annotation %s of the tenant", csi.Driver, allowances.CSIDrivers)
 		}
 		return nil
 	}
-	for _, source := range sourcesOf(externalSource(volume)) {
-		if !types.has(source) {
-			return fmt.Errorf("a volume of the type %s can be anybody's: claim one of a StorageClass, or have an administrator of the cluster allow the type by the annotation %s of the tenant", source, VolumeTypes)
+	for _, source := range allowances.SourcesOf(externalSource(volume)) {
+		if !types.Has(source) {
+			return fmt.Errorf("a volume of the type %s can be anybody's: claim one of a StorageClass, or have an administrator of the cluster allow the type by the annotation %s of the tenant", source, allowances.VolumeTypes)
 		}
 	}
 	return nil

@@ -31,6 +31,7 @@ func TestValidate(t *testing.T) {
 		"system by a user": {func(t *tenantapi.Tenant) { t.Name = "system" }, as("admins"), "metadata.name"},
 		"system by itself": {func(t *tenantapi.Tenant) { t.Name = "system" }, as(user.SystemPrivilegedGroup), ""},
 		"policy":           {func(t *tenantapi.Tenant) { t.Spec.CRDPolicy = "Mine" }, as(), "spec.crdPolicy"},
+		"no level":         {func(t *tenantapi.Tenant) { t.Annotations = map[string]string{"a4s.io/pod-security": "none"} }, as(), "metadata.annotations"},
 		"negative limit":   {func(t *tenantapi.Tenant) { t.Spec.Limits = &tenantapi.TenantLimits{Objects: limit(-1)} }, as(), "spec.limits.objects"},
 		"no request":       {func(t *tenantapi.Tenant) { t.Spec.Limits = &tenantapi.TenantLimits{RequestsInFlight: limit(0)} }, as(), "spec.limits.requestsInFlight"},
 		"limits": {func(t *tenantapi.Tenant) {

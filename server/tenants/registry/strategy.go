@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -22,6 +23,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/allowances"
 )
 
 var (
@@ -88,7 +90,15 @@ func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorLis
 	if err := space.ValidateTenant(t.Name); err != nil && !(t.Name == space.System && isServer(ctx)) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), t.Name, err.Error()))
 	}
+	errs = append(errs, validateAnnotations(t)...)
 	return append(errs, validateSpec(t)...)
+}
+
+func validateAnnotations(t *tenantapi.Tenant) field.ErrorList {
+	if err := allowances.Validate(t.Annotations); err != nil {
+		return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations"), err.Error())}
+	}
+	return nil
 }
 
 // isServer tells whether the server itself asks, or who might as well be it.
@@ -97,8 +107,15 @@ func isServer(ctx context.Context) bool {
 	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-func (strategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
-	return validateSpec(obj.(*tenantapi.Tenant))
+// ValidateUpdate lets what is there be, so that a Tenant which an older version
+// took can still change, and go.
+func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	t := obj.(*tenantapi.Tenant)
+	errs := validateSpec(t)
+	if !maps.Equal(t.Annotations, old.(*tenantapi.Tenant).Annotations) {
+		errs = append(errs, validateAnnotations(t)...)
+	}
+	return errs
 }
 
 func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {

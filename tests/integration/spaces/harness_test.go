@@ -4,6 +4,7 @@ package spaces_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,11 +13,15 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/server/allowances"
 	"github.com/a4s-io/a4s/tests/planes"
 )
 
@@ -73,9 +78,48 @@ type space struct {
 	dynamic dynamic.Interface
 }
 
-// tenant makes a tenant and waits until it can be used. The client is that of
-// its user admin, on short paths.
+// tenant makes a tenant with what tests of something else need of nodes and
+// volumes.
 func (p *plane) tenant(t *testing.T, name string) *space {
+	t.Helper()
+	s := p.stranger(t, name)
+	p.allow(t, name, allowances.VolumeTypes, "nfs")
+	p.allow(t, name, allowances.NodeNames, "true")
+	p.allow(t, name, allowances.PriorityClasses, "high")
+	return s
+}
+
+// allow sets an annotation of a Tenant. The API server learns of it a moment
+// later.
+func (p *plane) allow(t *testing.T, tenant, key, value string) {
+	t.Helper()
+	p.annotate(t, tenant, map[string]*string{key: &value})
+}
+
+// disallow removes it.
+func (p *plane) disallow(t *testing.T, tenant, key string) {
+	t.Helper()
+	p.annotate(t, tenant, map[string]*string{key: nil})
+}
+
+func (p *plane) annotate(t *testing.T, tenant string, annotations map[string]*string) {
+	t.Helper()
+	tenants, err := tenantclient.New(p.Admin, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tenants.Patch(t.Context(), tenant, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stranger makes a tenant as it is by default and waits until it can be used. The
+// client is that of its user admin, on short paths.
+func (p *plane) stranger(t *testing.T, name string) *space {
 	t.Helper()
 	planes.CreateTenant(t, p.Admin, name)
 	user, organizations := planes.AdminOf(name)

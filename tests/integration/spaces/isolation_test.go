@@ -75,7 +75,7 @@ func TestIsolation(t *testing.T) {
 		total = n
 	}
 	p := start(t, nil)
-	p.tenant(t, "a")
+	p.stranger(t, "a")
 	b := p.tenant(t, "b")
 	const word = "zqcanaryzq"
 	c := newCanary(word)

@@ -1,0 +1,171 @@
+package allowances
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// Annotations of a Tenant. Each list has commas between its items, and "*" stands
+// for everything.
+const (
+	// PodSecurity is the level of the Pod Security Standards that the pods meet:
+	// privileged, baseline (without the annotation) or restricted.
+	PodSecurity = "a4s.io/pod-security"
+	// LoadBalancers are the ports of nodes that Services of type LoadBalancer may
+	// have (80,8000-8999), true for all that are free (as without the annotation)
+	// or false for none.
+	LoadBalancers = "a4s.io/load-balancers"
+	// HostPorts are ports of nodes that pods may take: 8080,9000-9010.
+	HostPorts = "a4s.io/host-ports"
+	// VolumeTypes are further sources of volumes, in pods and in persistent
+	// volumes, by their names in the API: nfs, iscsi, ...
+	VolumeTypes = "a4s.io/volume-types"
+	// CSIDrivers are the drivers of persistent volumes that the tenant writes.
+	CSIDrivers = "a4s.io/csi-drivers"
+	// NodeNames, "true", lets pods say their node.
+	NodeNames = "a4s.io/node-names"
+	// Tolerations are keys of taints of nodes that are not for everybody.
+	Tolerations = "a4s.io/tolerations"
+	// PriorityClasses, RuntimeClasses and StorageClasses are those that may be
+	// used. Without the last two, all may be.
+	PriorityClasses = "a4s.io/priority-classes"
+	RuntimeClasses  = "a4s.io/runtime-classes"
+	StorageClasses  = "a4s.io/storage-classes"
+)
+
+func lists() []string {
+	return []string{VolumeTypes, CSIDrivers, Tolerations, PriorityClasses, RuntimeClasses, StorageClasses}
+}
+
+// List is a list in an annotation.
+type List struct {
+	// Said tells whether there is an annotation.
+	Said  bool
+	Items []string
+}
+
+// ParseList reads a list; "" is no annotation.
+func ParseList(value string) List {
+	if value == "" {
+		return List{}
+	}
+	l := List{Said: true}
+	for item := range strings.SplitSeq(value, ",") {
+		l.Items = append(l.Items, strings.TrimSpace(item))
+	}
+	return l
+}
+
+// Has tells whether an item is in the list.
+func (l List) Has(item string) bool {
+	return slices.Contains(l.Items, item) || slices.Contains(l.Items, "*")
+}
+
+// String is the list as it is written.
+func (l List) String() string { return strings.Join(l.Items, ", ") }
+
+// Ports are ports of nodes.
+type Ports struct {
+	// All stands for every port.
+	All    bool
+	ranges []utilnet.PortRange
+}
+
+// Has tells whether a port is one of them.
+func (p Ports) Has(port int32) bool {
+	return p.All || slices.ContainsFunc(p.ranges, func(r utilnet.PortRange) bool { return r.Contains(int(port)) })
+}
+
+// ParsePorts reads ports and ranges of them: 80,8000-8999, true or *, false.
+func ParsePorts(value string) (Ports, error) {
+	switch value {
+	case "false", "":
+		return Ports{}, nil
+	case "true", "*":
+		return Ports{All: true}, nil
+	}
+	var out Ports
+	for item := range strings.SplitSeq(value, ",") {
+		r, err := utilnet.ParsePortRange(strings.TrimSpace(item))
+		if err != nil || r.Size == 0 {
+			return Ports{}, fmt.Errorf("%q is neither a port nor a range of ports such as 9000-9010", item)
+		}
+		out.ranges = append(out.ranges, *r)
+	}
+	return out, nil
+}
+
+// ParseFlag reads an annotation that is true or false, which "" is.
+func ParseFlag(value string) (bool, error) {
+	if value == "" {
+		return false, nil
+	}
+	return strconv.ParseBool(value)
+}
+
+// Sources are all sources of volumes by their names in the API.
+func Sources() []string {
+	var out []string
+	for _, t := range []reflect.Type{reflect.TypeFor[corev1.VolumeSource](), reflect.TypeFor[corev1.PersistentVolumeSource]()} {
+		for i := range t.NumField() {
+			if name := sourceName(t.Field(i)); !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func sourceName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// SourcesOf are the names of the sources that are set in a corev1.VolumeSource or
+// a corev1.PersistentVolumeSource: one in what is valid.
+func SourcesOf(source any) []string {
+	var out []string
+	v := reflect.ValueOf(source)
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
+			out = append(out, sourceName(v.Type().Field(i)))
+		}
+	}
+	return out
+}
+
+// Validate refuses annotations of a Tenant that cannot be read: whoever writes
+// them should hear of it, not the users of the tenant.
+func Validate(annotations map[string]string) error {
+	var errs []error
+	for _, key := range lists() {
+		if value, ok := annotations[key]; ok && slices.Contains(append(ParseList(value).Items, strings.TrimSpace(value)), "") {
+			errs = append(errs, fmt.Errorf("%s: %q is not a list of names with commas between them", key, value))
+		}
+	}
+	for _, name := range ParseList(annotations[VolumeTypes]).Items {
+		if name != "" && name != "*" && !slices.Contains(Sources(), name) {
+			errs = append(errs, fmt.Errorf("%s: there are no volumes of the type %q, only %s", VolumeTypes, name, strings.Join(Sources(), ", ")))
+		}
+	}
+	for _, key := range []string{HostPorts, LoadBalancers} {
+		if _, err := ParsePorts(annotations[key]); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	if value := annotations[NodeNames]; value != "" && value != "true" && value != "false" {
+		errs = append(errs, fmt.Errorf("%s: %q is neither true nor false", NodeNames, value))
+	}
+	if value, levels := annotations[PodSecurity], []string{"privileged", "baseline", "restricted"}; value != "" && !slices.Contains(levels, value) {
+		errs = append(errs, fmt.Errorf("%s: %q is none of %s", PodSecurity, value, strings.Join(levels, ", ")))
+	}
+	return errors.Join(errs...)
+}
