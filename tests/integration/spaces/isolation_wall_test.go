@@ -91,7 +91,7 @@ func (g *attacker) denyingPolicy() (path, body string) {
 		return registration + "validatingadmissionpolicybindings", `{"metadata":{"name":"v` + n + `"},"spec":{"policyName":"v` + n + `","validationActions":["Deny"]}}`
 	}
 	return registration + "validatingadmissionpolicies", `{"metadata":{"name":"v` + n + `"},"spec":{` + notOwn + `,"failurePolicy":"Fail",
-		"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["` + pick(g, "CREATE", "UPDATE", "DELETE", "*") + `"],"resources":["*","*/*"]}]},
+		"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["` + pick(g, "CREATE", "UPDATE", "DELETE", "*") + `"],"resources":["*/*"]}]},
 		"validations":[{"expression":"false"}]}}`
 }
 
@@ -102,7 +102,7 @@ func (g *attacker) webhook() (path, body string) {
 	at := pick(g, `"url":"https://127.0.0.1:6443/"`, `"url":"https://192.0.2.1:6443/"`, `"url":"https://10.43.0.1/"`, `"url":"https://169.254.169.254/"`,
 		`"url":"https://10.42.0.8/"`, `"url":"https://198.51.100.7/"`, `"service":{"name":"web","namespace":"default.b"}`, `"service":{"name":"kubernetes","namespace":"default"}`)
 	return registration + kind + "webhookconfigurations", `{"metadata":{"name":"h` + strconv.Itoa(g.rand.IntN(4)) + `"},"webhooks":[{"name":"x.example.com","clientConfig":{` + at + `},` + notOwn + `,
-		"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*","*/*"]}],"sideEffects":"None","admissionReviewVersions":["v1"],"timeoutSeconds":30,"failurePolicy":"` + pick(g, "Fail", "Ignore") + `"}]}`
+		"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"]}],"sideEffects":"None","admissionReviewVersions":["v1"],"timeoutSeconds":30,"failurePolicy":"` + pick(g, "Fail", "Ignore") + `"}]}`
 }
 
 // collidingDefinition takes the kind of another's resource for a resource of its

@@ -74,9 +74,16 @@ func (s *space) marker(t *testing.T) {
 func (s *space) composite(name string) string { return name + "." + s.name }
 
 func testWallV1(t *testing.T, p *plane, s *space) {
+	last := ""
 	s.changes(t, ":persistentvolumes", "Object{spec: Object.spec{local: Object.spec.local{path: '/'}}}")
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last answer was %s", last)
+		}
+	}()
 	eventually(t, "the policy to be asked about the tenant's own volumes", func(context.Context) (bool, error) {
 		code, body := do(t, s.config, http.MethodPost, "/api/v1/persistentvolumes?dryRun=All", `{"metadata":{"name":"own"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"csi":{"driver":"d","volumeHandle":"h"}}}`, nil)
+		last = body
 		return code != http.StatusCreated && strings.Contains(body, "local"), nil
 	})
 	volume := &corev1.PersistentVolume{
@@ -188,7 +195,7 @@ func testWallV8(t *testing.T, p *plane, s *space) {
 	hook := mutating("silent", h.byURL("/silent"))
 	hook.Rules = []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*", "*/*"}},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
 	}}
 	hook.TimeoutSeconds = new(int32(30))
 	// The tenant's own users make what the controllers then serve.
@@ -247,7 +254,7 @@ func testWallV15(t *testing.T, p *plane, s *space) {
 	}
 	post(t, s.config, registration+"validatingadmissionpolicies", `{"metadata":{"name":"no"},"spec":{"failurePolicy":"Fail",
 		"matchConditions":[{"name":"others","expression":"request.userInfo.username != 'admin' || request.name == 'own'"}],
-		"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*","*/*"]}]},
+		"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"]}]},
 		"validations":[{"expression":"false","message":"no"}]}}`)
 	post(t, s.config, registration+"validatingadmissionpolicybindings", `{"metadata":{"name":"no"},"spec":{"policyName":"no","validationActions":["Deny"]}}`)
 	eventually(t, "the policy", func(ctx context.Context) (bool, error) {
