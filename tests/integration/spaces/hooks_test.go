@@ -2,6 +2,7 @@ package spaces_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -41,6 +42,7 @@ type hooks struct {
 	mu      sync.Mutex
 	seen    map[string][]review
 	answers map[string]func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+	held    map[string]func(context.Context, *admissionv1.AdmissionRequest)
 }
 
 // newHooks serves as the machine's address, and as Service hook in namespace
@@ -65,6 +67,7 @@ func newHooks(t *testing.T) *hooks {
 		ca:      pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		seen:    map[string][]review{},
 		answers: map[string]func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse{},
+		held:    map[string]func(context.Context, *admissionv1.AdmissionRequest){},
 	}
 	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(h.serve))
 	h.Listener.Close() //nolint:errcheck // it is replaced
@@ -87,8 +90,11 @@ func (h *hooks) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	h.mu.Lock()
 	h.seen[req.URL.Path] = append(h.seen[req.URL.Path], review{in.Request, string(bytes.TrimSpace(body))})
-	answer := h.answers[req.URL.Path]
+	answer, hold := h.answers[req.URL.Path], h.held[req.URL.Path]
 	h.mu.Unlock()
+	if hold != nil {
+		hold(req.Context(), in.Request)
+	}
 	out := &admissionv1.AdmissionResponse{Allowed: true}
 	if answer != nil {
 		out = answer(in.Request)
@@ -103,6 +109,13 @@ func (h *hooks) respond(path string, f func(*admissionv1.AdmissionRequest) *admi
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.answers[path] = f
+}
+
+// hold has the answers of a path wait for f, whose context ends with the call.
+func (h *hooks) hold(path string, f func(context.Context, *admissionv1.AdmissionRequest)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held[path] = f
 }
 
 // calls are those of a path about the objects of a name ("" for all).

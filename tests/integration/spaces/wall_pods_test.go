@@ -98,7 +98,7 @@ func TestWallPods(t *testing.T) {
 		})
 	}
 	// What cannot be read is refused where it is written.
-	if code, body := do(t, p.Admin, http.MethodPatch, "/apis/a4s.io/v1/tenants/t1", `{"metadata":{"annotations":{"a4s.io/volume-types":"nsf"}}}`, []string{"Content-Type: application/merge-patch+json"}); code != http.StatusUnprocessableEntity || !strings.Contains(body, "nsf") {
+	if code, body := do(t, p.Admin, http.MethodPatch, "/api/v1/tenants/t1", `{"metadata":{"annotations":{"a4s.io/volume-types":"nsf"}}}`, []string{"Content-Type: application/merge-patch+json"}); code != http.StatusUnprocessableEntity || !strings.Contains(body, "nsf") {
 		t.Errorf("an allowance that is none: %d %.300s", code, body)
 	}
 	testWallV16(t, p, s)
