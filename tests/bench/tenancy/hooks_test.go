@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ import (
 func BenchmarkSilentHook(b *testing.B) {
 	rounds := fromEnv(b, "A4S_BENCH_ROUNDS", 40)
 	server := startChild(b, complete)
-	link, err := netlink.NewHandleAt(server.ns)
+	link, err := netlink.NewHandleAt(server.ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		b.Fatal(err)
 	}
