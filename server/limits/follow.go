@@ -27,7 +27,7 @@ const (
 
 // Run counts what tenants use, until the context ends.
 func (l *Limits) Run(ctx context.Context) {
-	go l.observe(ctx)
+	go l.showAll(ctx)
 	for ctx.Err() == nil {
 		if err := l.follow(ctx); err != nil && ctx.Err() == nil && l.log != nil {
 			l.log.WithError(err).Debug("What tenants use is counted anew")

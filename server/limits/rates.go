@@ -26,8 +26,11 @@ const (
 	// gets more than its share; what is above reserved percent is the system's.
 	// Both are below what makes a full datastore writable again.
 	crowded, reserved = 70, 80
-	// observeEvery is how often it is found out how full it is.
-	observeEvery = 5 * time.Second
+	// fillLives is how long it is good to know how full it is: a flood adds tens
+	// of megabytes in a second.
+	fillLives = 100 * time.Millisecond
+	// showEvery is how often metrics are told what tenants use.
+	showEvery = 15 * time.Second
 	// comeBack is the seconds until a client tries again to write into a
 	// datastore that is almost full.
 	comeBack = 10
@@ -114,17 +117,43 @@ func (l *Limits) limiter(tenant string, which func(*rates) **rate.Limiter, per r
 }
 
 // filled is how full the datastore is.
-type filled struct{ size, quota int64 }
+type filled struct {
+	used, quota int64
+	at          time.Time
+}
 
-// observe looks at the datastore and shows what is used, until the context ends.
-func (l *Limits) observe(ctx context.Context) {
-	tick := time.NewTicker(observeEvery)
+func (l *Limits) howFull() (used, quota int64) {
+	if l.fill == nil {
+		return 0, 0
+	}
+	f := l.filled.Load()
+	if f == nil || time.Since(f.at) > fillLives {
+		f = &filled{at: time.Now()}
+		f.used, f.quota = l.fill()
+		l.filled.Store(f)
+	}
+	return f.used, f.quota
+}
+
+// crowded refuses what a tenant's users add to a datastore that is almost full,
+// so that the others and the system can go on.
+func (w *write) crowded(was before) error {
+	used, quota := w.limits.howFull()
+	if quota <= 0 || used < quota/100*crowded || w.need[bytes] == 0 && was.exists {
+		return nil
+	}
+	own, tenants := w.limits.ledger.share(w.tenant)
+	if used < quota/100*reserved && own <= quota/100*crowded/int64(max(1, tenants)) {
+		return nil
+	}
+	return apierrors.NewTooManyRequests(fmt.Sprintf("the datastore of the cluster is almost full (%d of %d bytes), and the tenant has %d of it: delete something, or try again later", used, quota, own), comeBack)
+}
+
+// showAll has metrics say what is used, until the context ends.
+func (l *Limits) showAll(ctx context.Context) {
+	tick := time.NewTicker(showEvery)
 	defer tick.Stop()
 	for {
-		if l.fill != nil {
-			size, quota := l.fill()
-			l.filled.Store(&filled{size, quota})
-		}
 		l.show()
 		select {
 		case <-ctx.Done():
@@ -132,18 +161,4 @@ func (l *Limits) observe(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-}
-
-// crowded refuses what a tenant's users add to a datastore that is almost full,
-// so that the others and the system can go on.
-func (w *write) crowded(was before) error {
-	f := w.limits.filled.Load()
-	if f == nil || f.quota <= 0 || f.size < f.quota/100*crowded || w.need[bytes] == 0 && was.exists {
-		return nil
-	}
-	used, tenants := w.limits.ledger.share(w.tenant)
-	if f.size < f.quota/100*reserved && used <= f.quota/100*crowded/int64(max(1, tenants)) {
-		return nil
-	}
-	return apierrors.NewTooManyRequests(fmt.Sprintf("the datastore of the cluster is almost full (%d of %d bytes), of which the tenant has %d: delete something, or try again later", f.size, f.quota, used), comeBack)
 }
