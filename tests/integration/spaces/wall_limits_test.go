@@ -89,10 +89,6 @@ func event(name string, size int) *corev1.Event {
 	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, Message: strings.Repeat("x", size), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "x"}}
 }
 
-func configMap(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
 // TestWallV9BytesOfATenant: what a tenant has in the datastore is bounded, of
 // whatever kind it is, and nobody else notices.
 func TestWallV9BytesOfATenant(t *testing.T) {
