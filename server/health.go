@@ -117,14 +117,14 @@ type roomy interface{ Room() etcd.Room }
 // checkRoom looks at how full embedded etcd is.
 func (p *Plan) checkRoom(_ context.Context, r *health.Registry) {
 	if store, ok := p.store.(roomy); ok {
-		reportRoom(store.Room(), r)
+		reportRoom(store.Room(), r.Report)
 	}
 }
 
-func reportRoom(room etcd.Room, r *health.Registry) {
+func reportRoom(room etcd.Room, report func(holds bool, code health.Code, subject, detail string)) {
 	detail := fmt.Sprintf("%d of %d MiB, of which %d MiB hold something", room.Size>>20, room.Quota>>20, room.InUse>>20)
-	r.Report(room.Full, health.DatastoreFull, "", detail)
-	r.Report(room.Percent() >= almostFull, health.DatastoreAlmost, "", detail)
+	report(room.Full, health.DatastoreFull, "", detail)
+	report(room.Percent() >= almostFull, health.DatastoreAlmost, "", detail)
 }
 
 func (p *Plan) roomMetrics(add func(name, help string, value float64, labels map[string]string)) {

@@ -15,9 +15,10 @@ import (
 const (
 	// roomEvery is how often a member looks at its room.
 	roomEvery = 2 * time.Second
-	// roomRest is the least time between two defragmentations, and between two
-	// compactions, of a member that can still be written to.
-	roomRest = time.Minute
+	// shrinkRest and compactRest are the least times between two
+	// defragmentations, and between two compactions, of a member that can still
+	// be written to.
+	shrinkRest, compactRest = time.Minute, 10 * time.Second
 	// compactTimeout bounds a compaction.
 	compactTimeout = time.Minute
 
@@ -25,7 +26,7 @@ const (
 	// given back if they are wastedPercent; from scarcePercent on, superseded
 	// versions are dropped at once. A member that was full takes writes again
 	// below roomyPercent.
-	tightPercent, wastedPercent, scarcePercent, roomyPercent = 80, 20, 90, 90
+	tightPercent, wastedPercent, scarcePercent, roomyPercent = 80, 20, 85, 90
 )
 
 // Room is how much of its quota a member takes.
@@ -124,13 +125,13 @@ func (k *keeper) look(ctx context.Context) error {
 		return nil
 	}
 	part := func(percent int64) int64 { return r.Quota / 100 * percent }
-	if r.Full || r.Percent() >= scarcePercent && time.Since(k.compactedAt) >= roomRest {
+	if r.Full || r.Percent() >= scarcePercent && time.Since(k.compactedAt) >= compactRest {
 		if err := k.compact(ctx); err != nil {
 			return err
 		}
 		r = k.roomOf(k.etcd)
 	}
-	wasted := r.Size-r.InUse >= part(wastedPercent) && time.Since(k.shrunkAt) >= roomRest
+	wasted := r.Size-r.InUse >= part(wastedPercent) && time.Since(k.shrunkAt) >= shrinkRest
 	if wasted || r.Full && r.Size >= part(roomyPercent) && r.InUse < part(roomyPercent) {
 		k.opts.Log.WithField("bytes", r.Size).WithField("used", r.InUse).Info("Shrinking the datastore's file, which is almost full; requests wait meanwhile")
 		if err := k.etcd.Backend().Defrag(); err != nil {

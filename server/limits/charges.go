@@ -37,8 +37,8 @@ func chargeOf(obj runtime.Object) charge {
 	return charge{}
 }
 
-// ended pods run nothing any more. That only nodes say so of pods that they have
-// is seen to where pods are written.
+// ended pods run nothing any more. Admission sees to it that only the system
+// says so.
 func ended(p *core.Pod) bool {
 	return p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed
 }

@@ -100,7 +100,7 @@ func newLedger() *ledger {
 func (l *ledger) of(tenant string) *account {
 	a := l.accounts[tenant]
 	if a == nil {
-		a = &account{entries: map[uint64]entry{}, charges: map[uint64]charge{}}
+		a = &account{entries: map[uint64]entry{}}
 		l.accounts[tenant] = a
 	}
 	return a
@@ -133,6 +133,9 @@ func (l *ledger) set(tenant, key string, revision, size int64, c class, extra ch
 	if extra == (charge{}) {
 		delete(a.charges, id)
 	} else {
+		if a.charges == nil {
+			a.charges = map[uint64]charge{} // most tenants that are idle have none
+		}
 		a.charges[id] = extra
 	}
 	e := entry{revision: revision, size: uint32(min(size, 1<<32-1)), class: c, generation: l.generation}

@@ -179,7 +179,7 @@ func (s *limited) Delete(ctx context.Context, key string, out runtime.Object, pr
 
 // storedKey is the key in the datastore.
 func (s *limited) storedKey(key string) string {
-	return s.root + space.StoredKey(s.layout, s.prefix, key)
+	return s.root + "/" + strings.TrimPrefix(space.StoredKey(s.layout, s.prefix, key), "/")
 }
 
 // belongsToSpace tells what a4s and Kubernetes make in every space and every

@@ -2,7 +2,6 @@ package limits
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/kubernetes/pkg/apis/core"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -65,16 +63,12 @@ func (s *limited) write(ctx context.Context, key string) *write {
 type before struct {
 	exists   bool
 	deleting bool
-	runs     bool // a pod that a node has and that has not ended
 }
 
 func lookAt(obj runtime.Object) before {
 	b := before{exists: true}
 	if m, err := meta.Accessor(obj); err == nil {
 		b.deleting = m.GetDeletionTimestamp() != nil
-	}
-	if p, ok := obj.(*core.Pod); ok {
-		b.runs = p.Spec.NodeName != "" && !ended(p)
 	}
 	return b
 }
@@ -99,12 +93,8 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
 	}
-	if p, ok := obj.(*core.Pod); ok && was.runs && ended(p) {
-		// It may run, and would cost nothing. Nodes are the system.
-		return apierrors.NewForbidden(w.resource, w.name, errNotEnded)
-	}
 	limits := w.limits.bounds(t)
-	if limits == unbounded() {
+	if limits == unbounded() && w.limits.fill == nil && w.limits.limitsOf(t).EventsPerSecond == nil {
 		return nil
 	}
 	if known, err := w.awaitCount(ctx); err != nil || !known {
@@ -121,6 +111,7 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 		for d := range w.need {
 			w.need[d] = max(0, w.need[d]-held[d])
 		}
+		w.need[objects], w.need[namespaces], w.need[definitions] = 0, 0, 0 // also if nobody has told of it yet
 	}
 	bounds := limits
 	w.widen(&bounds, was, obj)
@@ -178,8 +169,6 @@ func marks(was before, obj runtime.Object) bool {
 	m, err := meta.Accessor(obj)
 	return err == nil && !was.deleting && m.GetDeletionTimestamp() != nil
 }
-
-var errNotEnded = errors.New("only its node says that a pod has ended")
 
 // exceeded says what there is too little of, and who can change that.
 func (w *write) exceeded(d dimension, used, limit int64) error {

@@ -85,8 +85,8 @@ func lease(name string, size int) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
 }
 
-func event(name string, size int) *corev1.Event {
-	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, Message: strings.Repeat("x", size), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "x"}}
+func eventIn(namespace, name string, size int) *corev1.Event {
+	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, Message: strings.Repeat("x", size), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "x"}}
 }
 
 // TestWallV9BytesOfATenant: what a tenant has in the datastore is bounded, of
@@ -115,7 +115,7 @@ func TestWallV9BytesOfATenant(t *testing.T) {
 	// Events have a part of it, and leases the rest, also when all come at once.
 	events := 0
 	for ; events < 20 && err == nil; events++ {
-		_, err = a.client.CoreV1().Events("default").Create(ctx, event(fmt.Sprintf("e%d", events), large), metav1.CreateOptions{})
+		_, err = a.client.CoreV1().Events("default").Create(ctx, eventIn("default", fmt.Sprintf("e%d", events), large), metav1.CreateOptions{})
 	}
 	refused(t, "events of a quarter of the bytes", err, "exceeded limit of the tenant: bytes", "spec.limits.bytes", "administrator of the cluster")
 	if events > 4 {
@@ -165,7 +165,7 @@ func TestWallV9BytesOfATenant(t *testing.T) {
 	if _, err := pods.Patch(ctx, "small", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		t.Errorf("the system reports of a pod: %v", err)
 	}
-	if _, err := p.admin.CoreV1().Events("default.a").Create(ctx, event("of-the-system", 100_000), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := p.admin.CoreV1().Events("default.a").Create(ctx, eventIn("default.a", "of-the-system", 100_000), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("an event of the system past the limit: %v", err)
 	}
 	if _, err := b.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("b"), metav1.CreateOptions{}); err != nil {
@@ -186,11 +186,8 @@ func TestWallV9BytesOfATenant(t *testing.T) {
 	path := "/apis/coordination.k8s.io/v1/namespaces/default/leases/again"
 	code, times := http.StatusOK, 0
 	for ; times < 200 && code == http.StatusOK; times++ {
-		body, err := json.Marshal(lease("again", large-times%2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		code, _ = do(t, a.config, http.MethodPut, path, string(body), nil)
+		body := fmt.Sprintf(`{"spec":{"holderIdentity":%q}}`, strings.Repeat("y", large-times%2))
+		code, _ = do(t, a.config, http.MethodPatch, path, body, []string{"Content-Type: application/merge-patch+json"})
 	}
 	if code != http.StatusTooManyRequests {
 		t.Errorf("%d MB were written over and over, and the answer is %d", times*large/1_000_000, code)
@@ -217,12 +214,12 @@ func TestWallV9EventsOfATenant(t *testing.T) {
 	}
 	var err error
 	for i := 0; i < 200 && err == nil; i++ {
-		_, err = p.admin.CoreV1().Events("default.a").Create(t.Context(), event(fmt.Sprintf("s%d", i), 1), metav1.CreateOptions{})
+		_, err = p.admin.CoreV1().Events("default.a").Create(t.Context(), eventIn("default.a", fmt.Sprintf("s%d", i), 1), metav1.CreateOptions{})
 	}
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the last of many events of the system: %v", err)
 	}
-	if _, err := p.admin.CoreV1().Events("default").Create(t.Context(), event("system", 1), metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().Events("default").Create(t.Context(), eventIn("default", "system", 1), metav1.CreateOptions{}); err != nil {
 		t.Errorf("an event in the system's space: %v", err)
 	}
 }
@@ -352,26 +349,13 @@ func TestWallLimitsOfATenant(t *testing.T) {
 	refused(t, "a service that becomes a load balancer", err, "loadBalancers, requested: 1, used: 2, limited: 2")
 
 	p.bounded(t, "a", `{"definitions":2}`)
-	crds := a.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	define := func(name string) error {
-		plural := name + "s"
-		_, err := crds.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-			"metadata": map[string]any{"name": plural + ".example.com"},
-			"spec": map[string]any{
-				"group": "example.com", "scope": "Namespaced",
-				"names": map[string]any{"plural": plural, "singular": name, "kind": strings.ToUpper(name), "listKind": strings.ToUpper(name) + "List"},
-				"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{
-					"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-				}}},
-			},
-		}}, metav1.CreateOptions{})
-		return err
-	}
-	if n := all(define); n != 2 {
+	if n := all(func(name string) error { return tryDefine(ctx, a, name+"s.example.com") }); n != 2 {
 		t.Errorf("%d definitions of 2", n)
 	}
-	refused(t, "a definition too many", define("more"), "definitions, requested: 1, used: 2, limited: 2")
+	if err := tryDefine(ctx, a, "mores.example.com"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "definitions, requested: 1, used: 2, limited: 2") {
+		t.Errorf("a definition too many: %v", err)
+	}
+	testUsageIsWhatThereIs(t, p, a)
 
 	tenants, err := tenantclient.New(p.Admin, nil)
 	if err != nil {
@@ -390,6 +374,80 @@ func TestWallLimitsOfATenant(t *testing.T) {
 	if u := p.usage(t, "a", "definitions"); u.Used.Value() != 2 || u.Limit.Value() != 2 {
 		t.Errorf("the status says %s", u.Used.String())
 	}
+}
+
+// tryDefine makes a definition of namespaced custom resources of any content.
+func tryDefine(ctx context.Context, s *space, name string) error {
+	plural, group, _ := strings.Cut(name, ".")
+	kind := strings.ToUpper(plural[:1]) + strings.TrimSuffix(plural[1:], "s")
+	crds := s.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	_, err := crds.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"group": group, "scope": "Namespaced",
+			"names": map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind, "listKind": kind + "List"},
+			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{
+				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+			}}},
+		},
+	}}, metav1.CreateOptions{})
+	return err
+}
+
+// testUsageIsWhatThereIs: nothing is counted twice or not at all, custom
+// resources and what comes and goes included.
+func testUsageIsWhatThereIs(t *testing.T, p *plane, a *space) {
+	ctx := t.Context()
+	p.bounded(t, "a", `{"objects":100000}`)
+	if err := tryDefine(ctx, a, "things.example.net"); err != nil {
+		t.Fatal(err)
+	}
+	things := a.dynamic.Resource(schema.GroupVersionResource{Group: "example.net", Version: "v1", Resource: "things"}).Namespace("default")
+	thing := func(i int) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.net/v1", "kind": "Thing", "metadata": map[string]any{"name": fmt.Sprintf("t%d", i)}, "x": strings.Repeat("x", 1000*i),
+		}}
+	}
+	for i := range 10 {
+		eventually(t, "a thing", func(ctx context.Context) (bool, error) {
+			_, err := things.Create(ctx, thing(i), metav1.CreateOptions{})
+			return err == nil || apierrors.IsAlreadyExists(err), nil
+		})
+		if _, err := a.client.CoreV1().ConfigMaps("default").Create(ctx, configMap(fmt.Sprintf("c%d", i)), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 5 {
+		if err := things.Delete(ctx, fmt.Sprintf("t%d", i), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.client.CoreV1().ConfigMaps("default").Patch(ctx, fmt.Sprintf("c%d", i), types.MergePatchType, []byte(`{"data":{"x":"`+strings.Repeat("x", 500)+`"}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var said string
+	defer func() {
+		if t.Failed() {
+			t.Log(said)
+		}
+	}()
+	eventually(t, "the usage to be what the datastore has", func(ctx context.Context) (bool, error) {
+		all, err := p.etcd.Get(ctx, "/registry/", clientv3.WithPrefix())
+		if err != nil {
+			return false, err
+		}
+		size := int64(0)
+		for _, kv := range all.Kvs {
+			if strings.Contains(string(kv.Key), "/a/") {
+				size += int64(len(kv.Key) + len(kv.Value))
+			}
+		}
+		objects, bytes := p.usage(t, "a", "objects"), p.usage(t, "a", "bytes")
+		count := int64(p.counted(t, "a"))
+		said = fmt.Sprintf("%d bytes and %d objects, the status says %d and %d", size, count, bytes.Used.Value(), objects.Used.Value())
+		return bytes.Used.Value() == size && objects.Used.Value() == count, nil
+	})
 }
 
 // TestWallV9WayBackFromAFullDatastore: a flood leaves room for others, and a
