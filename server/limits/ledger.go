@@ -237,8 +237,11 @@ func (l *ledger) release(tenant string, need *amounts) {
 func (l *ledger) settle(tenant string, need *amounts, key string, revision, size int64, c class, extra charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of(tenant).reserved.add(need, -1)
-	l.set(tenant, key, revision, size, c, extra)
+	a := l.of(tenant)
+	a.reserved.add(need, -1)
+	if e, known := a.entries[maphash.String(l.seed, key)]; !known || e.revision < revision { // the watch knows better
+		l.set(tenant, key, revision, size, c, extra)
+	}
 }
 
 // used is what a tenant uses.
