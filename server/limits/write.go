@@ -29,6 +29,11 @@ const (
 	// systemShare is the part of its bytes by which the system may exceed a
 	// limit with what it has to say about objects.
 	systemShare = 10
+	// ordinary is a size that what nodes and controllers say of an object does
+	// not exceed. A tenant's webhooks can make it larger.
+	ordinary = 64 << 10
+	// largest is more than the datastore takes of one object.
+	largest = 4 << 20
 	// eventShare is the part of its bytes that a tenant's events may take. They
 	// stay for an hour, whoever wrote them.
 	eventShare = 4
@@ -74,7 +79,7 @@ func lookAt(obj runtime.Object) before {
 }
 
 // vital are the objects of which nodes and controllers must be able to say how
-// they are, whatever their tenant uses. What they say of one is bounded.
+// they are, whatever their tenant uses.
 func (w *write) vital() bool {
 	switch w.resource {
 	case schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "namespaces"},
@@ -86,9 +91,6 @@ func (w *write) vital() bool {
 
 // reserve takes what the object needs more than there was of it.
 func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) error {
-	if was.exists && w.vital() {
-		return nil // it is counted when it is written
-	}
 	t, err := w.limits.tenants.Get(ctx, w.tenant)
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
@@ -99,6 +101,9 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 	}
 	if known, err := w.awaitCount(ctx); err != nil || !known {
 		return err
+	}
+	if was.exists && w.vital() && w.limits.ledger.used(w.tenant)[bytes] < limits[bytes]-largest {
+		return nil // nodes write often; it is counted when it is written
 	}
 	data, err := runtime.Encode(w.codec, obj)
 	if err != nil {
@@ -159,6 +164,10 @@ func (w *write) widen(limits *amounts, was before, obj runtime.Object) {
 		}
 	case was.exists && w.need[bytes] <= mark && marks(was, obj):
 		limits[bytes], limits[eventBytes] = math.MaxInt64, math.MaxInt64
+	case was.exists && w.vital() && w.size <= ordinary:
+		limits[bytes] = math.MaxInt64
+	case was.exists && w.vital():
+		limits[bytes] += min(limits[bytes], math.MaxInt64-limits[bytes])
 	case was.exists && w.system && !isEvents(w.resource):
 		limits[bytes] += min(limits[bytes]/systemShare, math.MaxInt64-limits[bytes])
 	}

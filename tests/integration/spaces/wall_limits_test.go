@@ -165,6 +165,10 @@ func TestWallV9BytesOfATenant(t *testing.T) {
 	if _, err := pods.Patch(ctx, "small", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		t.Errorf("the system reports of a pod: %v", err)
 	}
+	status = `{"metadata":{"annotations":{"x":"` + strings.Repeat("x", 200_000) + `"}}}`
+	if _, err := p.admin.CoreV1().ConfigMaps("default.a").Patch(ctx, "kube-root-ca.crt", types.MergePatchType, []byte(status), metav1.PatchOptions{}); err != nil {
+		t.Errorf("the system says a little more of an object: %v", err)
+	}
 	if _, err := p.admin.CoreV1().Events("default.a").Create(ctx, eventIn("default.a", "of-the-system", 100_000), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("an event of the system past the limit: %v", err)
 	}
