@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/join"
 	"github.com/a4s-io/a4s/internal/pki"
@@ -52,9 +53,10 @@ func (p *Plan) Health(m *health.Monitor) {
 	uses := func() []pki.Use { return p.pki.Uses() }
 	m.Add("datastore", p.checkDatastore)
 	m.Add("flushes of the datastore", p.checkFlushes)
+	m.Add("room of the datastore", p.checkRoom)
 	m.Add("secrets encryption", p.checkEncryption)
 	m.Add("certificate authorities", p.checkAuthorities)
-	m.AddMetrics(health.CertificateMetrics(uses), p.health.snapshotMetrics, p.tenantMetrics)
+	m.AddMetrics(health.CertificateMetrics(uses), p.roomMetrics, p.health.snapshotMetrics, p.tenantMetrics)
 }
 
 // startHealth begins what needs certificates and a client.
@@ -104,6 +106,46 @@ func (p *Plan) checkDatastore(ctx context.Context, r *health.Registry) {
 func (p *Plan) checkFlushes(_ context.Context, r *health.Registry) {
 	sync := p.health.averageSync(prometheus.DefaultGatherer)
 	r.Report(sync > slowSync, health.DatastoreSlow, "flushes to disk", "they took "+sync.Round(time.Millisecond).String()+" on average")
+}
+
+// almostFull is from when on a datastore is called so, in percent of its quota.
+const almostFull = 80
+
+// roomy is a datastore that knows what it may take.
+type roomy interface{ Room() etcd.Room }
+
+// checkRoom looks at how full embedded etcd is.
+func (p *Plan) checkRoom(_ context.Context, r *health.Registry) {
+	if store, ok := p.store.(roomy); ok {
+		reportRoom(store.Room(), r.Report)
+	}
+}
+
+func reportRoom(room etcd.Room, report func(holds bool, code health.Code, subject, detail string)) {
+	detail := fmt.Sprintf("%d of %d MiB, of which %d MiB hold something", room.Size>>20, room.Quota>>20, room.InUse>>20)
+	report(room.Full, health.DatastoreFull, "", detail)
+	report(room.Percent() >= almostFull, health.DatastoreAlmost, "", detail)
+}
+
+func (p *Plan) roomMetrics(add func(name, help string, value float64, labels map[string]string)) {
+	if store, ok := p.store.(roomy); ok {
+		if room := store.Room(); room.Quota > 0 {
+			add("datastore_used_ratio", "How much of its quota the file of embedded etcd takes, from 0 to 1.", float64(room.Size)/float64(room.Quota), nil)
+		}
+	}
+}
+
+// datastoreFill is what the limits of tenants have to know of the datastore, nil
+// if that has no bound.
+func (p *Plan) datastoreFill() func() (used, quota int64) {
+	store, ok := p.store.(roomy)
+	if !ok {
+		return nil
+	}
+	return func() (int64, int64) {
+		room := store.Room()
+		return room.InUse, room.Quota
+	}
 }
 
 // averageSync is how long flushes have taken since the last call, 0 if there

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
+	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/health"
 )
 
@@ -51,5 +52,25 @@ func TestSnapshotThatFails(t *testing.T) {
 	}
 	if v := values(); v["snapshot_failures"] != 1 || v["snapshot_duration_seconds"] != 1 || v["snapshot_last_success_timestamp_seconds"] == 0 {
 		t.Errorf("afterwards the metrics are %v", v)
+	}
+}
+
+// TestRoomOfTheDatastore: it is told before it is full, and when it is.
+func TestRoomOfTheDatastore(t *testing.T) {
+	for _, c := range []struct {
+		room etcd.Room
+		want health.Code
+	}{
+		{etcd.Room{}, ""},
+		{etcd.Room{Size: 5 << 30}, ""}, // no quota
+		{etcd.Room{Size: 79 << 20, Quota: 100 << 20}, ""},
+		{etcd.Room{Size: 81 << 20, Quota: 100 << 20}, health.DatastoreAlmost},
+		{etcd.Room{Size: 100 << 20, Quota: 100 << 20, Full: true}, health.DatastoreFull},
+	} {
+		set := map[health.Code]bool{}
+		reportRoom(c.room, func(holds bool, code health.Code, _, _ string) { set[code] = holds })
+		if set[health.DatastoreFull] != (c.want == health.DatastoreFull) || (c.want == health.DatastoreAlmost) != (set[health.DatastoreAlmost] && !set[health.DatastoreFull]) {
+			t.Errorf("%+v: %v", c.room, set)
+		}
 	}
 }

@@ -89,7 +89,11 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 			m.grown.tenant()
 		}
 	})
-	m.limits = limits.New(limits.Options{Tenants: tenants, Log: p.log})
+	defaults, err := tenantapi.ParseLimits(p.cfg.TenantDefaultLimits)
+	if err != nil {
+		return nil, fmt.Errorf("reading the default limits of tenants: %w", err)
+	}
+	m.limits = limits.New(limits.Options{Tenants: tenants, Defaults: defaults, Fill: p.datastoreFill(), Log: p.log})
 	tenants.OnGone(func(name string) {
 		m.limits.Forget(name)
 		m.definitions.TenantGone(name)
@@ -169,7 +173,7 @@ func (m *multitenancy) components() []component.Component {
 		}},
 		{Name: "tenant-limits", Run: func(ctx context.Context, ready func()) error {
 			ready()
-			<-ctx.Done()
+			m.limits.Run(ctx)
 			m.limits.Close()
 			return nil
 		}},
@@ -196,7 +200,7 @@ func (m *multitenancy) access(f informers.SharedInformerFactory, a authorizer.Au
 func (m *multitenancy) groups() map[string]apiserver.Group {
 	return map[string]apiserver.Group{
 		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-			extra, err := registry.Storage(getter)
+			extra, err := registry.Storage(getter, m.limits.Usage)
 			maps.Copy(v1, extra)
 			return errors.Join(err, m.persisted.Store(v1))
 		},

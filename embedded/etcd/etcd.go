@@ -213,6 +213,7 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 	s.running.Store(e)
 	defer callers.close(localPatience)
 	defer s.running.Store(nil)
+	defer s.keepRoom(ctx, e)()
 	ready()
 	select {
 	case err := <-fatal:

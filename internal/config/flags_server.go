@@ -40,6 +40,9 @@ func controlPlaneSettings(s *Server) []Setting {
 
 		{Name: "default-tenant", Category: catTenants, Placeholder: "NAME", DefaultText: "the system space",
 			Usage: "tenant of users whose identity names none; it is made if it does not exist", target: &s.DefaultTenant},
+		{Name: "tenant-default-limits", Env: "A4S_TENANT_DEFAULT_LIMITS", Category: catTenants, Placeholder: "NAME=VALUE", Commas: true,
+			DefaultText: "see docs/tenants.md",
+			Usage:       "limits of tenants that have none of their own, as in spec.limits of a Tenant; none is no limit", target: &s.TenantDefaultLimits},
 
 		{Name: "cluster-cidr", Category: catNetworking, Placeholder: "CIDR", Default: "10.42.0.0/16",
 			Usage: "IPv4 range of pod addresses", target: &s.ClusterCIDR},

@@ -44,6 +44,10 @@ type Server struct {
 	// means the system space. It is made if it does not exist.
 	DefaultTenant string
 
+	// TenantDefaultLimits change the limits of tenants that have none of their
+	// own, "name=value" each, in the syntax of tenantapi.ParseLimits.
+	TenantDefaultLimits []string
+
 	// ClusterCIDR is the range that pod addresses come from.
 	ClusterCIDR string
 	// ServiceCIDR is the range that service addresses come from.

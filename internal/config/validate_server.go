@@ -13,6 +13,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/renewal"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // Validate checks every field. The error is one problem.Input, or several
@@ -31,6 +32,11 @@ func (s *Server) validate(source func(string) string) error {
 	if s.DefaultTenant != "" {
 		if err := space.ValidateTenant(s.DefaultTenant); err != nil {
 			c.fail("default-tenant", s.DefaultTenant, err, "a name such as team-a, or nothing for the system space")
+		}
+	}
+	for _, limit := range s.TenantDefaultLimits {
+		if _, err := tenantapi.ParseLimits([]string{limit}); err != nil {
+			c.fail("tenant-default-limits", limit, err, "a limit and its value such as bytes=1Gi, or pods=none for no limit")
 		}
 	}
 	c.network(s)

@@ -15,6 +15,8 @@ const (
 
 	DatastoreUnreachable Code = "datastore-unreachable"
 	DatastoreSlow        Code = "datastore-slow"
+	DatastoreFull        Code = "datastore-full"
+	DatastoreAlmost      Code = "datastore-almost-full"
 	SnapshotFailed       Code = "snapshot-failed"
 	EncryptionUnfinished Code = "secrets-encryption-unfinished"
 	AuthoritiesWaiting   Code = "authorities-waiting"
@@ -81,6 +83,14 @@ func Conditions() []Condition {
 			Cause:     "its disk hangs or is full, or its process or its majority is gone",
 			Fix:       "see the log of component etcd, or of the external datastore",
 			DependsOn: []Code{DiskFull, DiskReadOnly}, TimeToVisible: 10 * time.Second},
+		{Code: DatastoreFull, Severity: Error, Title: "The datastore is full: it takes no more writes",
+			Cause:     "objects, or their latest versions, take all of its quota",
+			Fix:       "delete what takes most (status.usage of the Tenants says whose it is): the datastore takes writes again by itself; or raise --etcd-arg quota-backend-bytes",
+			DependsOn: []Code{DatastoreUnreachable}},
+		{Code: DatastoreAlmost, Severity: Warning, Title: "The datastore is almost full",
+			Cause:     "objects take most of its quota; tenants that have more than their share cannot write more",
+			Fix:       "lower limits.bytes of the Tenants whose status.usage says that they take most, or raise --etcd-arg quota-backend-bytes",
+			DependsOn: []Code{DatastoreUnreachable, DatastoreFull}, TimeToVisible: 30 * time.Second},
 		{Code: DatastoreSlow, Severity: Warning, Title: "The datastore is slow",
 			Cause:     "the disk takes long to flush: another program uses it, or it is an SD card or a network file system",
 			Fix:       "move the data directory to a faster disk, or what else writes to it away",

@@ -28,16 +28,35 @@ func (in *Tenant) DeepCopyInto(out *Tenant) {
 	*out = *in
 	in.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	if l := in.Spec.Limits; l != nil {
-		out.Spec.Limits = &TenantLimits{
-			Namespaces:       copied(l.Namespaces),
-			Objects:          copied(l.Objects),
-			RequestsInFlight: copied(l.RequestsInFlight),
-		}
+		out.Spec.Limits = l.DeepCopy()
 	}
 	if in.Status.Conditions != nil {
 		out.Status.Conditions = make([]metav1.Condition, len(in.Status.Conditions))
 		copy(out.Status.Conditions, in.Status.Conditions)
 	}
+	if in.Status.Usage != nil {
+		out.Status.Usage = make([]LimitUsage, len(in.Status.Usage))
+		for i, u := range in.Status.Usage {
+			u.Used = u.Used.DeepCopy()
+			if u.Limit != nil {
+				limit := u.Limit.DeepCopy()
+				u.Limit = &limit
+			}
+			out.Status.Usage[i] = u
+		}
+	}
+}
+
+// DeepCopy returns a copy that shares nothing with in.
+func (in *TenantLimits) DeepCopy() *TenantLimits {
+	if in == nil {
+		return nil
+	}
+	out := *in
+	for _, f := range out.fields() {
+		f.copy()
+	}
+	return &out
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -68,12 +87,4 @@ func (in *TenantList) DeepCopyInto(out *TenantList) {
 			in.Items[i].DeepCopyInto(&out.Items[i])
 		}
 	}
-}
-
-func copied(p *int64) *int64 {
-	if p == nil {
-		return nil
-	}
-	v := *p
-	return &v
 }

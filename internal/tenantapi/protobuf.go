@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -90,14 +91,10 @@ func (in *TenantSpec) Unmarshal(data []byte) error {
 
 // Unmarshal merges encoded TenantLimits into in.
 func (in *TenantLimits) Unmarshal(data []byte) error {
+	fields := in.fields()
 	return eachField(data, func(num protowire.Number, f value) error {
-		switch num {
-		case 1:
-			return f.number(&in.Namespaces)
-		case 2:
-			return f.number(&in.Objects)
-		case 3:
-			return f.number(&in.RequestsInFlight)
+		if i := int(num) - 1; i >= 0 && i < len(fields) {
+			return f.limit(fields[i])
 		}
 		return nil
 	})
@@ -114,8 +111,28 @@ func (in *TenantStatus) Unmarshal(data []byte) error {
 		case 2:
 			in.Conditions = append(in.Conditions, metav1.Condition{})
 			return f.message(&in.Conditions[len(in.Conditions)-1])
+		case 3:
+			in.Usage = append(in.Usage, LimitUsage{})
+			return f.message(&in.Usage[len(in.Usage)-1])
 		}
 		return nil
+	})
+}
+
+// Unmarshal merges an encoded LimitUsage into in.
+func (in *LimitUsage) Unmarshal(data []byte) error {
+	return eachField(data, func(num protowire.Number, f value) (err error) {
+		switch num {
+		case 1:
+			in.Name, err = f.text()
+		case 2:
+			in.Used, err = f.quantity()
+		case 3:
+			var q resource.Quantity
+			q, err = f.quantity()
+			in.Limit = &q
+		}
+		return err
 	})
 }
 
@@ -145,9 +162,13 @@ func (in *TenantSpec) marshal() ([]byte, error) {
 	var b []byte
 	if l := in.Limits; l != nil {
 		var limits []byte
-		limits = appendNumber(limits, 1, l.Namespaces)
-		limits = appendNumber(limits, 2, l.Objects)
-		limits = appendNumber(limits, 3, l.RequestsInFlight)
+		for i, f := range l.fields() {
+			if f.count != nil {
+				limits = appendNumber(limits, protowire.Number(i+1), *f.count)
+			} else if *f.quantity != nil {
+				limits = appendText(limits, protowire.Number(i+1), textOf(**f.quantity))
+			}
+		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), limits)
 	}
 	return appendText(b, 2, string(in.CRDPolicy)), nil
@@ -160,6 +181,20 @@ func (in *TenantStatus) marshal() ([]byte, error) {
 		if b, err = appendMessage(b, 2, in.Conditions[i].Marshal); err != nil {
 			return nil, err
 		}
+	}
+	for i := range in.Usage {
+		if b, err = appendMessage(b, 3, in.Usage[i].marshal); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (in *LimitUsage) marshal() ([]byte, error) {
+	b := appendText(nil, 1, in.Name)
+	b = appendText(b, 2, textOf(in.Used))
+	if in.Limit != nil {
+		b = appendText(b, 3, textOf(*in.Limit))
 	}
 	return b, nil
 }
@@ -279,4 +314,31 @@ func (v value) number(p **int64) error {
 	n := int64(v.n)
 	*p = &n
 	return nil
+}
+
+// textOf leaves the quantity as it is, which keeps its text otherwise: it may be
+// in a cache.
+func textOf(q resource.Quantity) string { return q.String() }
+
+func (v value) quantity() (resource.Quantity, error) {
+	s, err := v.text()
+	if err != nil {
+		return resource.Quantity{}, err
+	}
+	q, err := resource.ParseQuantity(s)
+	if err != nil {
+		return q, fmt.Errorf("field %d: %q: %w", v.num, s, err)
+	}
+	return q, nil
+}
+
+func (v value) limit(f limitField) error {
+	if f.count != nil {
+		return v.number(f.count)
+	}
+	q, err := v.quantity()
+	if err == nil {
+		*f.quantity = &q
+	}
+	return err
 }

@@ -58,6 +58,9 @@ func (TenantLimits) OpenAPIModelName() string { return modelName("TenantLimits")
 // OpenAPIModelName names the model in OpenAPI documents.
 func (TenantStatus) OpenAPIModelName() string { return modelName("TenantStatus") }
 
+// OpenAPIModelName names the model in OpenAPI documents.
+func (LimitUsage) OpenAPIModelName() string { return modelName("LimitUsage") }
+
 func modelName(typ string) string { return "io.a4s.api.core.v1." + typ }
 
 var (

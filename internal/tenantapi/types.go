@@ -1,6 +1,9 @@
 package tenantapi
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 const (
 	// Kind is the kind of a tenant's object.
@@ -68,13 +71,14 @@ type TenantList struct {
 
 // TenantSpec is what administrators decide about a tenant.
 type TenantSpec struct {
-	// Limits bound what the tenant can use; none means no bound.
+	// Limits bound what the tenant can use, beside those of the cluster.
 	Limits *TenantLimits `json:"limits,omitempty" protobuf:"bytes,1,opt,name=limits"`
 	// CRDPolicy is LocalCRDFirst if it is not set.
 	CRDPolicy CRDPolicy `json:"crdPolicy,omitempty" protobuf:"bytes,2,opt,name=crdPolicy"`
 }
 
-// TenantLimits bound a tenant; what is not set is not bounded.
+// TenantLimits bound a tenant. What is not set is as the cluster has it for all
+// tenants, and what that has not set either is not bounded.
 type TenantLimits struct {
 	// Namespaces is the number of namespaces, the default ones included.
 	Namespaces *int64 `json:"namespaces,omitempty" protobuf:"varint,1,opt,name=namespaces"`
@@ -82,10 +86,39 @@ type TenantLimits struct {
 	Objects *int64 `json:"objects,omitempty" protobuf:"varint,2,opt,name=objects"`
 	// RequestsInFlight is the number of requests that are served at a time.
 	RequestsInFlight *int64 `json:"requestsInFlight,omitempty" protobuf:"varint,3,opt,name=requestsInFlight"`
+	// Bytes is what all objects take in the datastore, keys included.
+	Bytes *resource.Quantity `json:"bytes,omitempty" protobuf:"bytes,4,opt,name=bytes"`
+	// Pods is the number of pods that have not ended.
+	Pods *int64 `json:"pods,omitempty" protobuf:"varint,5,opt,name=pods"`
+	// CPU is what these pods request, or are limited to without a request.
+	CPU *resource.Quantity `json:"cpu,omitempty" protobuf:"bytes,6,opt,name=cpu"`
+	// Memory is what these pods request, or are limited to without a request.
+	Memory *resource.Quantity `json:"memory,omitempty" protobuf:"bytes,7,opt,name=memory"`
+	// Storage is what all claims of volumes request.
+	Storage *resource.Quantity `json:"storage,omitempty" protobuf:"bytes,8,opt,name=storage"`
+	// Definitions is the number of definitions of custom resources.
+	Definitions *int64 `json:"definitions,omitempty" protobuf:"varint,9,opt,name=definitions"`
+	// LoadBalancers is the number of services of type LoadBalancer.
+	LoadBalancers *int64 `json:"loadBalancers,omitempty" protobuf:"varint,10,opt,name=loadBalancers"`
+	// EventsPerSecond is how many events are written, on average.
+	EventsPerSecond *int64 `json:"eventsPerSecond,omitempty" protobuf:"varint,11,opt,name=eventsPerSecond"`
 }
 
 // TenantStatus is what a4s reports about a tenant.
 type TenantStatus struct {
 	Phase      Phase              `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase"`
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type" protobuf:"bytes,2,rep,name=conditions"`
+	// Usage is what the tenant uses of each limit. It is counted for whoever
+	// reads the Tenant, and nobody can write it.
+	Usage []LimitUsage `json:"usage,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=usage"`
+}
+
+// LimitUsage is what a tenant uses of one limit.
+type LimitUsage struct {
+	// Name is that of the limit.
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+	// Used is how much of it is used now.
+	Used resource.Quantity `json:"used" protobuf:"bytes,2,opt,name=used"`
+	// Limit is the bound, the tenant's own or that of all; nil is none.
+	Limit *resource.Quantity `json:"limit,omitempty" protobuf:"bytes,3,opt,name=limit"`
 }

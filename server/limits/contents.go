@@ -87,7 +87,7 @@ func (l *Limits) Watch(informer crdinformers.CustomResourceDefinitionInformer) {
 			layout = space.Namespaced
 		}
 		known[crd.Name] = l.keys.know(stored{
-			resource: schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}, layout: layout, counts: true,
+			resource: schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}, layout: layout, counts: true, belongs: true, custom: true,
 		}, crd.Spec.Group+"/"+crd.Spec.Names.Plural)
 	}
 	//nolint:errcheck // it fails for an informer that has stopped only

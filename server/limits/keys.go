@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// perTxn is how many resources are counted at once; etcd takes 128.
+	// perTxn is how many resources are looked at at once; etcd takes 128.
 	perTxn = 100
-	// countTimeout bounds one count.
+	// countTimeout bounds one look into the datastore.
 	countTimeout = 10 * time.Second
 )
 
-// keys counts the keys of a tenant in the datastore.
+// keys knows where things are in the datastore.
 type keys struct {
 	log       *logrus.Entry
 	mu        sync.Mutex
@@ -44,8 +44,12 @@ type keys struct {
 type stored struct {
 	resource schema.GroupResource
 	layout   space.Layout
-	counts   bool // to what is limited
+	counts   bool // as an object that is limited
+	belongs  bool // to tenants
+	custom   bool // is of a definition
 	users    int  // versions of a custom resource share their keys
+	// decode reads a stored value; nil if nobody knows how.
+	decode func(ctx context.Context, key string, value []byte) (runtime.Object, error)
 }
 
 // add makes a resource known, until the returned function is called.
@@ -63,6 +67,9 @@ func (k *keys) know(s stored, prefix string) (remove func()) {
 	full := path.Join("/", k.root, prefix)
 	if k.resources[full] == nil {
 		k.resources[full] = &s
+	}
+	if k.resources[full].decode == nil {
+		k.resources[full].decode = s.decode
 	}
 	k.resources[full].users++
 	return sync.OnceFunc(func() {
@@ -109,64 +116,4 @@ func (k *keys) connect() (*clientv3.Client, error) {
 	}
 	k.client = client
 	return client, nil
-}
-
-// plan is what to ask for: everything, or the resources of one layout.
-func (k *keys) plan(tenant string, wanted func(space.Layout) bool) (*clientv3.Client, []clientv3.Op, []string, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	client, err := k.connect()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	var ops []clientv3.Op
-	var below []string
-	for prefix, r := range k.resources {
-		if !r.counts || !wanted(r.layout) {
-			continue
-		}
-		of := space.TenantPrefix(prefix, tenant)
-		if r.layout == space.Namespaced {
-			// The same prefix is that of a namespace of the system with the
-			// tenant's name, whose keys are shorter by one segment.
-			ops = append(ops, clientv3.OpGet(of, clientv3.WithPrefix(), clientv3.WithKeysOnly()))
-			below = append(below, of)
-			continue
-		}
-		ops = append(ops, clientv3.OpGet(of, clientv3.WithPrefix(), clientv3.WithCountOnly()))
-		below = append(below, "")
-	}
-	return client, ops, below, nil
-}
-
-// count counts the keys of a tenant among the resources with a wanted layout.
-func (k *keys) count(ctx context.Context, tenant string, wanted func(space.Layout) bool) (int64, error) {
-	client, ops, below, err := k.plan(tenant, wanted)
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
-	defer cancel()
-	var n int64
-	for len(ops) > 0 {
-		some := min(perTxn, len(ops))
-		answer, err := client.Txn(ctx).Then(ops[:some]...).Commit()
-		if err != nil {
-			return 0, fmt.Errorf("counting the objects of tenant %s: %w", tenant, err)
-		}
-		for i, r := range answer.Responses {
-			found := r.GetResponseRange()
-			if below[i] == "" {
-				n += found.Count
-				continue
-			}
-			for _, kv := range found.Kvs {
-				if strings.Count(string(kv.Key[len(below[i]):]), "/") == 1 {
-					n++
-				}
-			}
-		}
-		ops, below = ops[some:], below[some:]
-	}
-	return n, nil
 }

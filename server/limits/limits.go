@@ -28,38 +28,42 @@ type Tenants interface {
 // Options configures Limits.
 type Options struct {
 	Tenants Tenants
-	Log     *logrus.Entry
+	// Defaults bound tenants that have no limit of their own; nil is none.
+	Defaults *tenantapi.TenantLimits
+	// Fill, if not nil, is how many bytes are in use in the datastore, and may
+	// be; a quota of 0 is none, or not known.
+	Fill func() (used, quota int64)
+	Log  *logrus.Entry
 }
 
 // Limits knows what tenants use.
 type Limits struct {
 	tenants  Tenants
+	defaults *tenantapi.TenantLimits
+	fill     func() (used, quota int64)
+	log      *logrus.Entry
 	keys     keys
+	ledger   *ledger
 	users    sync.Map // tenant -> *usage
-	mu       sync.Mutex
-	counters map[counterID]*counter
+	rates    sync.Map // tenant -> *rates
+	filled   atomic.Pointer[filled]
 }
 
 // New makes Limits that have counted nothing yet.
 func New(o Options) *Limits {
 	return &Limits{
-		tenants: o.Tenants, counters: map[counterID]*counter{},
+		tenants: o.Tenants, defaults: o.Defaults, fill: o.Fill, log: o.Log, ledger: newLedger(),
 		keys: keys{log: o.Log, resources: map[string]*stored{}},
 	}
 }
 
-// Forget drops what is known of a tenant that is gone.
+// Forget drops what is known of a tenant that is gone. What the datastore still
+// has of it stays counted.
 func (l *Limits) Forget(tenant string) {
 	if u, ok := l.users.LoadAndDelete(tenant); ok {
 		labels.forget(u.(*usage))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id := range l.counters {
-		if id.tenant == tenant {
-			delete(l.counters, id)
-		}
-	}
+	l.rates.Delete(tenant)
 }
 
 // Request is what the edge knows about a request of a tenant's user.
@@ -93,7 +97,7 @@ func (l *Limits) Serve(ctx context.Context, w http.ResponseWriter, r Request, se
 		u.inFlight.Add(-1)
 		ended()
 	}()
-	if limits := t.Spec.Limits; limits != nil && limits.RequestsInFlight != nil && now > *limits.RequestsInFlight {
+	if limits := t.Spec.Limits.Over(l.defaults); limits.RequestsInFlight != nil && now > *limits.RequestsInFlight {
 		return apierrors.NewTooManyRequests(fmt.Sprintf("the tenant has %d requests in flight, which is its limit: try again later", *limits.RequestsInFlight), retryAfter)
 	}
 	return serve(responsewriter.WrapForHTTP1Or2(c))

@@ -17,7 +17,7 @@ const (
 	other        = "(other)"
 )
 
-var requests, inFlight = func() (*metrics.CounterVec, *metrics.GaugeVec) {
+var requests, inFlight, use = func() (*metrics.CounterVec, *metrics.GaugeVec, *metrics.GaugeVec) {
 	r := metrics.NewCounterVec(&metrics.CounterOpts{
 		Name:           "a4s_tenant_requests_total",
 		Help:           "Requests of tenants' users that were answered, by tenant, verb and HTTP code.",
@@ -28,8 +28,13 @@ var requests, inFlight = func() (*metrics.CounterVec, *metrics.GaugeVec) {
 		Help:           "Requests of tenants' users that are being served, without long-running ones, by tenant.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"tenant"})
-	legacyregistry.MustRegister(r, f)
-	return r, f
+	u := metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "a4s_tenant_used",
+		Help:           "What tenants use of their limits, by tenant and name of the limit; cpu in cores.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"tenant", "limit"})
+	legacyregistry.MustRegister(r, f, u)
+	return r, f, u
 }()
 
 // labels are the tenants that metrics name. They belong to the metrics, of
@@ -79,6 +84,7 @@ func (s *labelSet) forget(u *usage) {
 		delete(s.named, u.tenant)
 		requests.DeletePartialMatch(map[string]string{"tenant": u.tenant})
 		inFlight.Delete(map[string]string{"tenant": u.tenant})
+		use.DeletePartialMatch(map[string]string{"tenant": u.tenant})
 	}
 }
 

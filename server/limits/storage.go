@@ -3,20 +3,19 @@ package limits
 import (
 	"context"
 	"fmt"
-	"math"
+	"path"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/internal/tenantapi"
 	tenantstorage "github.com/a4s-io/a4s/server/storage"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -43,7 +42,7 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		return opts, err
 	}
 	k, builtin := g.kinds.Resource(resource.Group, resource.Resource)
-	counts := !exempt(resource) && (!builtin || k.Class == kinds.Tenant)
+	belongs := !builtin || k.Class == kinds.Tenant
 	inner := opts.Decorator
 	opts.Decorator = func(
 		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
@@ -57,29 +56,50 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		if err != nil {
 			return s, destroy, err
 		}
-		remove := g.limits.keys.add(config, prefix, stored{resource: resource, layout: layout, counts: counts})
+		of := stored{resource: resource, layout: layout, counts: belongs && !exempt(resource), belongs: belongs, custom: !builtin, decode: decoder(config)}
+		remove := g.limits.keys.add(config, prefix, of)
 		gone := func() { remove(); destroy() }
-		if !counts {
+		if !belongs {
 			return s, gone, nil
 		}
-		return &limited{Interface: s, limits: g.limits, layout: layout, prefix: prefix, resource: resource}, gone, nil
+		return &limited{Interface: s, limits: g.limits, stored: of, prefix: prefix, root: path.Join("/", config.Prefix), codec: config.Codec}, gone, nil
 	}
 	return opts, nil
 }
 
-// exempt are the objects that do not count: events go by themselves and are
-// how a refusal is told, and without leases controllers would stand still.
+// decoder reads what a storage writes.
+func decoder(config *storagebackend.ConfigForResource) func(context.Context, string, []byte) (runtime.Object, error) {
+	return func(ctx context.Context, key string, data []byte) (runtime.Object, error) {
+		if config.Transformer != nil {
+			var err error
+			if data, _, err = config.Transformer.TransformFromStorage(ctx, data, value.DefaultContext(key)); err != nil {
+				return nil, err
+			}
+		}
+		return runtime.Decode(config.Codec, data)
+	}
+}
+
+// exempt are the objects that do not count as such: events go by themselves and
+// are how a refusal is told, and without leases controllers would stand still.
+// What they take in the datastore counts.
 func exempt(r schema.GroupResource) bool {
-	return r.Resource == "events" || r == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	return isEvents(r) || r == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+}
+
+// isEvents tells Kubernetes' events from what a tenant may call so.
+func isEvents(r schema.GroupResource) bool {
+	return r == schema.GroupResource{Resource: "events"} || r == schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 }
 
 // limited is the storage of one resource.
 type limited struct {
 	storage.Interface
-	limits   *Limits
-	layout   space.Layout
-	prefix   string
-	resource schema.GroupResource
+	stored
+	limits *Limits
+	prefix string
+	root   string
+	codec  runtime.Codec
 }
 
 // split finds the tenant, the native namespace and the name in a composite
@@ -101,14 +121,15 @@ func (s *limited) split(key string) (tenant, namespace, name string) {
 
 // Create implements storage.Interface.
 func (s *limited) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	done, err := s.reserve(ctx, key)
-	if err != nil {
+	w := s.write(ctx, key)
+	if w == nil {
+		return s.Interface.Create(ctx, key, obj, out, ttl)
+	}
+	if err := w.reserve(ctx, before{}, obj); err != nil {
 		return err
 	}
-	created := false
-	defer func() { done(created) }()
-	err = s.Interface.Create(ctx, key, obj, out, ttl)
-	created = err == nil
+	err := s.Interface.Create(ctx, key, obj, out, ttl)
+	w.done(out, err)
 	return err
 }
 
@@ -117,27 +138,27 @@ func (s *limited) Create(ctx context.Context, key string, obj, out runtime.Objec
 func (s *limited) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object,
 ) error {
-	if !ignoreNotFound {
+	w := s.write(ctx, key)
+	if w == nil {
 		return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
 	}
-	done, created := func(bool) {}, false
-	defer func() { done(created) }()
 	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		// Another attempt: admission is asked again and takes its time.
-		done(false)
-		done = func(bool) {}
+		w.release()
+		was := before{}
+		if meta.ResourceVersion != 0 {
+			was = lookAt(input) // now: tryUpdate may change it
+		}
 		out, ttl, err := tryUpdate(input, meta)
-		if err != nil || meta.ResourceVersion != 0 {
+		if err != nil {
 			return out, ttl, err
 		}
-		reserved, err := s.reserve(ctx, key)
-		if err != nil {
+		if err := w.reserve(ctx, was, out); err != nil {
 			return nil, nil, err
 		}
-		done = reserved
 		return out, ttl, nil
 	}, cached)
-	created = err == nil
+	w.done(destination, err)
 	return err
 }
 
@@ -145,91 +166,20 @@ func (s *limited) GuaranteedUpdate(ctx context.Context, key string, destination 
 func (s *limited) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
-	tenant, _, _ := s.split(key)
-	if space.IsSystem(tenant) {
-		return s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
-	}
-	var deleted []func()
-	for _, what := range s.what() {
-		if c := s.limits.counter(counterID{tenant, what}, false); c != nil {
-			deleted = append(deleted, c.deleting())
-		}
-	}
 	err := s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
-	if err == nil {
-		for _, tell := range deleted {
-			tell()
-		}
+	tenant, _, _ := s.split(key)
+	if err != nil || space.IsSystem(tenant) {
+		return err
 	}
-	return err
+	if revision, err := s.Versioner().ObjectResourceVersion(out); err == nil && revision > 0 {
+		s.limits.ledger.remove(tenant, s.storedKey(key), int64(revision))
+	}
+	return nil
 }
 
-// limit is what a field of the Tenant bounds.
-type limit string
-
-const (
-	objects    limit = "objects"
-	namespaces limit = "namespaces"
-)
-
-// value is the limit of a tenant, nil for none.
-func (l limit) value(t *tenantapi.Tenant) *int64 {
-	switch {
-	case t == nil || t.Spec.Limits == nil:
-		return nil
-	case l == namespaces:
-		return t.Spec.Limits.Namespaces
-	}
-	return t.Spec.Limits.Objects
-}
-
-// what are the limits that the resource counts for.
-func (s *limited) what() []limit {
-	if s.layout == space.Namespaces {
-		return []limit{namespaces, objects}
-	}
-	return []limit{objects}
-}
-
-// reserve takes one of everything that the resource counts for.
-func (s *limited) reserve(ctx context.Context, key string) (done func(created bool), err error) {
-	tenant, namespace, name := s.split(key)
-	if space.IsSystem(tenant) {
-		return func(bool) {}, nil
-	}
-	t, err := s.limits.tenants.Get(ctx, tenant)
-	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
-	}
-	var reserved []func(bool)
-	done = func(created bool) {
-		for _, d := range reserved {
-			d(created)
-		}
-	}
-	for _, what := range s.what() {
-		max := what.value(t)
-		if max == nil {
-			s.limits.drop(counterID{tenant, what})
-			continue
-		}
-		most := *max
-		if s.belongsToSpace(namespace, name) {
-			most = math.MaxInt64
-		}
-		one, used, err := s.limits.counter(counterID{tenant, what}, true).reserve(ctx, most, func(ctx context.Context) (int64, error) {
-			return s.limits.keys.count(ctx, tenant, func(l space.Layout) bool { return what == objects || l == space.Namespaces })
-		})
-		if err == nil && one == nil {
-			err = apierrors.NewForbidden(s.resource, name, fmt.Errorf("exceeded limit of the tenant: %s, requested: 1, used: %d, limited: %d", what, used, *max))
-		}
-		if err != nil {
-			done(false)
-			return nil, err
-		}
-		reserved = append(reserved, one)
-	}
-	return done, nil
+// storedKey is the key in the datastore.
+func (s *limited) storedKey(key string) string {
+	return s.root + "/" + strings.TrimPrefix(space.StoredKey(s.layout, s.prefix, key), "/")
 }
 
 // belongsToSpace tells what a4s and Kubernetes make in every space and every
@@ -253,28 +203,4 @@ func (s *limited) belongsToSpace(namespace, name string) bool {
 		return native == "admin-role-binding"
 	}
 	return false
-}
-
-type counterID struct {
-	tenant string
-	what   limit
-}
-
-// counter finds a counter, or makes one.
-func (l *Limits) counter(id counterID, create bool) *counter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.counters[id]
-	if c == nil && create {
-		c = &counter{}
-		l.counters[id] = c
-	}
-	return c
-}
-
-// drop forgets a counter that is not kept up because there is no limit now.
-func (l *Limits) drop(id counterID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.counters, id)
 }

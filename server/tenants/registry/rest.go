@@ -26,8 +26,12 @@ var registered = tenantapi.AddToScheme(legacyscheme.Scheme)
 
 var errSystemSpace = errors.New("the space of the cluster itself cannot be deleted")
 
+// Usage is what a tenant uses of its limits.
+type Usage func(*tenantapi.Tenant) []tenantapi.LimitUsage
+
 // Storage returns the REST storage of tenants and of their status, by path.
-func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+// usage, unless it is nil, is asked whenever somebody reads a tenant.
+func Storage(getter generic.RESTOptionsGetter, usage Usage) (map[string]rest.Storage, error) {
 	if registered != nil {
 		return nil, registered
 	}
@@ -38,6 +42,9 @@ func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) 
 		SingularQualifiedResource: tenantapi.GroupVersion().WithResource("tenant").GroupResource(),
 		ReturnDeletedObject:       true,
 		TableConvertor:            table{},
+	}
+	if usage != nil {
+		store.Decorator = usage.show
 	}
 	spec := newStrategy()
 	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy, store.ResetFieldsStrategy = spec, spec, spec, spec
@@ -51,6 +58,21 @@ func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) 
 		tenantapi.Resource:             &tenantREST{store},
 		tenantapi.Resource + "/status": &statusREST{&ofStatus},
 	}, nil
+}
+
+// show adds to what is read what is not stored. Watches go without: they would
+// not tell of its changes.
+func (u Usage) show(obj runtime.Object) {
+	switch o := obj.(type) {
+	case *tenantapi.Tenant:
+		if o.Name != space.System {
+			o.Status.Usage = u(o)
+		}
+	case *tenantapi.TenantList:
+		for i := range o.Items {
+			u.show(&o.Items[i])
+		}
+	}
 }
 
 // tenantREST offers all of the store but the deletion of a collection, which

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
@@ -65,8 +65,9 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
 	t.Status = was.Status
+	t.Status.Usage = nil
 	setDefaults(t)
-	if !reflect.DeepEqual(t.Spec, was.Spec) {
+	if !apiequality.Semantic.DeepEqual(t.Spec, was.Spec) {
 		t.Generation = was.Generation + 1
 	}
 }
@@ -132,20 +133,7 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 	if l == nil {
 		return errs
 	}
-	for _, limit := range []struct {
-		name  string
-		value *int64
-	}{{"namespaces", l.Namespaces}, {"objects", l.Objects}, {"requestsInFlight", l.RequestsInFlight}} {
-		if limit.value != nil && *limit.value < 0 {
-			errs = append(errs, field.Invalid(spec.Child("limits", limit.name), *limit.value, "must not be negative; without it there is no limit"))
-		}
-	}
-	// A tenant that may not ask anything could not even be looked at by its
-	// own users; deleting it is the way to shut it.
-	if n := l.RequestsInFlight; n != nil && *n == 0 {
-		errs = append(errs, field.Invalid(spec.Child("limits", "requestsInFlight"), *n, "must be at least 1"))
-	}
-	return errs
+	return append(errs, l.Validate(spec.Child("limits"))...)
 }
 
 // statusStrategy lets the status subresource change the status alone.
@@ -154,8 +142,8 @@ type statusStrategy struct{ strategy }
 func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
 	t.Spec = was.Spec
-	// Deletion alone decides the phase.
-	t.Status.Phase = was.Status.Phase
+	// Deletion alone decides the phase, and nobody writes what is counted.
+	t.Status.Phase, t.Status.Usage = was.Status.Phase, nil
 	metav1.ResetObjectMetaForStatus(t, was)
 }
 

@@ -230,6 +230,7 @@ func writeProfile(path, name string) error {
 // settings are those of a4s.
 func settings(dir, mode string) *config.Server {
 	cfg := planes.Settings(dir)
+	cfg.TenantDefaultLimits = []string{"objects=none", "pods=none", "definitions=none"} // one tenant has it all
 	if mode == complete {
 		// What the API server keeps of the past until etcd is compacted, five
 		// to ten minutes, is not the memory of idle tenants.

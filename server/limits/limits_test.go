@@ -3,81 +3,15 @@ package limits
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"net/http/httptest"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
-
-// TestCounterIsExact: whatever happens at once, as many are created as there
-// is room for, and what fails or is deleted makes room.
-func TestCounterIsExact(t *testing.T) {
-	var exists atomic.Int64 // the datastore
-	exists.Store(3)
-	count := func(context.Context) (int64, error) { return exists.Load(), nil }
-	c := &counter{}
-	create := func(succeeds bool) bool {
-		done, _, err := c.reserve(t.Context(), 10, count)
-		if err != nil {
-			t.Error(err)
-		}
-		if done == nil {
-			return false
-		}
-		if succeeds {
-			exists.Add(1)
-		}
-		done(succeeds)
-		return true
-	}
-	var group sync.WaitGroup
-	for i := range 100 {
-		group.Go(func() {
-			if i%2 == 0 {
-				// Sooner or later they are old and have to be counted again.
-				c.mu.Lock()
-				c.counted = c.counted.Add(-recountAfter / 10)
-				c.mu.Unlock()
-			}
-			create(i%3 != 0)
-		})
-	}
-	group.Wait()
-	for create(true) {
-	}
-	if n := exists.Load(); n != 10 {
-		t.Errorf("%d exist, the limit is 10", n)
-	}
-	deleted := c.deleting()
-	exists.Add(-1)
-	deleted()
-	if !create(true) || create(true) {
-		t.Errorf("a deletion did not make room for one")
-	}
-	// Another server deletes: seen when the count is old enough.
-	exists.Add(-1)
-	c.counted = time.Now().Add(-refuseAfter)
-	if !create(true) || create(true) {
-		t.Errorf("a deletion elsewhere did not make room for one")
-	}
-	if done, _, err := c.reserve(t.Context(), math.MaxInt64, count); err != nil || done == nil {
-		t.Errorf("what belongs to the space was refused: %v", err)
-	} else {
-		done(true)
-	}
-	c.counted = time.Time{}
-	if _, _, err := c.reserve(t.Context(), 100, func(context.Context) (int64, error) { return 0, context.DeadlineExceeded }); err == nil {
-		t.Error("the datastore does not answer, and something was created")
-	}
-}
 
 func TestMetricsNameSoManyTenants(t *testing.T) {
 	s := &labelSet{named: map[string]bool{}, most: 2}

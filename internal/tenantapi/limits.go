@@ -1,0 +1,190 @@
+package tenantapi
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Names of limits, as they stand in a Tenant and in settings.
+const (
+	LimitNamespaces       = "namespaces"
+	LimitObjects          = "objects"
+	LimitRequestsInFlight = "requestsInFlight"
+	LimitBytes            = "bytes"
+	LimitPods             = "pods"
+	LimitCPU              = "cpu"
+	LimitMemory           = "memory"
+	LimitStorage          = "storage"
+	LimitDefinitions      = "definitions"
+	LimitLoadBalancers    = "loadBalancers"
+	LimitEventsPerSecond  = "eventsPerSecond"
+)
+
+// NoLimit is the value in settings of what is not bounded.
+const NoLimit = "none"
+
+// limitField is one field of TenantLimits: a count or a quantity.
+type limitField struct {
+	name     string
+	count    **int64
+	quantity **resource.Quantity
+}
+
+// fields are all fields, in the order of their numbers in protobuf.
+func (in *TenantLimits) fields() []limitField {
+	return []limitField{
+		{name: LimitNamespaces, count: &in.Namespaces},
+		{name: LimitObjects, count: &in.Objects},
+		{name: LimitRequestsInFlight, count: &in.RequestsInFlight},
+		{name: LimitBytes, quantity: &in.Bytes},
+		{name: LimitPods, count: &in.Pods},
+		{name: LimitCPU, quantity: &in.CPU},
+		{name: LimitMemory, quantity: &in.Memory},
+		{name: LimitStorage, quantity: &in.Storage},
+		{name: LimitDefinitions, count: &in.Definitions},
+		{name: LimitLoadBalancers, count: &in.LoadBalancers},
+		{name: LimitEventsPerSecond, count: &in.EventsPerSecond},
+	}
+}
+
+// copy has the field share its value with nobody.
+func (f limitField) copy() {
+	if f.count != nil && *f.count != nil {
+		n := **f.count
+		*f.count = &n
+	}
+	if f.quantity != nil && *f.quantity != nil {
+		q := (*f.quantity).DeepCopy()
+		*f.quantity = &q
+	}
+}
+
+// parse sets the field by its text in settings.
+func (f limitField) parse(text string) error {
+	if f.count != nil {
+		*f.count = nil
+		if text == NoLimit {
+			return nil
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number", text)
+		}
+		*f.count = &n
+		return nil
+	}
+	*f.quantity = nil
+	if text == NoLimit {
+		return nil
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a quantity such as 500m, 4 or 256Mi", text)
+	}
+	*f.quantity = &q
+	return nil
+}
+
+// DefaultLimits are those of a tenant unless the cluster or the Tenant has
+// others: more than an honest tenant is likely to need, and little enough for
+// one alone not to take what all others need. What depends on the size of the
+// cluster is not bounded.
+func DefaultLimits() *TenantLimits {
+	l := &TenantLimits{}
+	for _, s := range DefaultLimitSettings() {
+		name, value, _ := strings.Cut(s, "=")
+		for _, f := range l.fields() {
+			if f.name == name {
+				_ = f.parse(value) //nolint:errcheck // a test parses them
+			}
+		}
+	}
+	return l
+}
+
+// DefaultLimitSettings are DefaultLimits as they would be set.
+func DefaultLimitSettings() []string {
+	return []string{"bytes=256Mi", "objects=50000", "pods=2000", "definitions=200", "loadBalancers=10", "eventsPerSecond=50"}
+}
+
+// ParseLimits changes DefaultLimits by settings, "name=value" each.
+func ParseLimits(settings []string) (*TenantLimits, error) {
+	l := DefaultLimits()
+	for _, s := range settings {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q is not NAME=VALUE", s)
+		}
+		found := false
+		var names []string
+		for _, f := range l.fields() {
+			names = append(names, f.name)
+			if f.name != name {
+				continue
+			}
+			found = true
+			if err := f.parse(value); err != nil {
+				return nil, fmt.Errorf("the limit %s: %w", name, err)
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("there is no limit %q, only %s", name, strings.Join(names, ", "))
+		}
+	}
+	if errs := l.Validate(field.NewPath("limits")); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return l, nil
+}
+
+// Over returns these limits, and those of base where there are none.
+func (in *TenantLimits) Over(base *TenantLimits) *TenantLimits {
+	if in == nil {
+		in = &TenantLimits{}
+	}
+	if base == nil {
+		return in
+	}
+	out := *in
+	from := base.fields()
+	for i, f := range out.fields() {
+		if f.count != nil && *f.count == nil {
+			*f.count = *from[i].count
+		}
+		if f.quantity != nil && *f.quantity == nil {
+			*f.quantity = *from[i].quantity
+		}
+	}
+	return &out
+}
+
+// Validate finds what cannot be a limit.
+func (in *TenantLimits) Validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	most := resource.NewQuantity(math.MaxInt64/1000, resource.DecimalSI)
+	for _, f := range in.fields() {
+		at := path.Child(f.name)
+		switch {
+		case f.count != nil && *f.count != nil && **f.count < 0:
+			errs = append(errs, field.Invalid(at, **f.count, "must not be negative; without it the limit of all tenants applies"))
+		case f.quantity == nil || *f.quantity == nil:
+		case (*f.quantity).Sign() < 0:
+			errs = append(errs, field.Invalid(at, (*f.quantity).String(), "must not be negative; without it the limit of all tenants applies"))
+		case (*f.quantity).Cmp(*most) > 0:
+			errs = append(errs, field.Invalid(at, (*f.quantity).String(), "must be at most "+most.String()))
+		case f.name != LimitCPU && (*f.quantity).Cmp(*resource.NewQuantity((*f.quantity).Value(), resource.DecimalSI)) != 0:
+			errs = append(errs, field.Invalid(at, (*f.quantity).String(), "must be a whole number of bytes"))
+		}
+	}
+	// A tenant that may not ask anything could not even be looked at by its
+	// own users; deleting it is the way to shut it.
+	if n := in.RequestsInFlight; n != nil && *n == 0 {
+		errs = append(errs, field.Invalid(path.Child(LimitRequestsInFlight), *n, "must be at least 1"))
+	}
+	return errs
+}

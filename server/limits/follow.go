@@ -1,0 +1,179 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+)
+
+const (
+	// followAgain is the pause before everything is read anew.
+	followAgain = time.Second
+	// A page of keys with their values has at most pageKeys, and fewer when
+	// they are large.
+	pageKeys = 64
+	pageSize = 4 << 20
+)
+
+// Run counts what tenants use, until the context ends.
+func (l *Limits) Run(ctx context.Context) {
+	go l.showAll(ctx)
+	for ctx.Err() == nil {
+		if err := l.follow(ctx); err != nil && ctx.Err() == nil && l.log != nil {
+			l.log.WithError(err).Debug("What tenants use is counted anew")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(followAgain):
+		}
+	}
+}
+
+// follow reads everything and then what changes.
+func (l *Limits) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	l.keys.mu.Lock()
+	root := path.Join("/", l.keys.root) + "/"
+	client, err := l.keys.connect()
+	l.keys.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	l.ledger.begin()
+	revision, err := l.readAll(ctx, client, root)
+	if err != nil {
+		return fmt.Errorf("reading what tenants use: %w", err)
+	}
+	l.ledger.end(revision)
+	for answer := range client.Watch(ctx, root, clientv3.WithPrefix(), clientv3.WithRev(revision+1), clientv3.WithFragment()) {
+		if err := answer.Err(); err != nil {
+			return fmt.Errorf("watching what tenants use: %w", err)
+		}
+		for _, e := range answer.Events {
+			key := string(e.Kv.Key)
+			switch s, tenant, ok := l.keys.owner(root, key); {
+			case !ok:
+			case e.Type == clientv3.EventTypeDelete:
+				l.ledger.remove(tenant, key, e.Kv.ModRevision)
+			default:
+				l.ledger.put(tenant, key, e.Kv.ModRevision, sizeOf(key, len(e.Kv.Value)), s.class(), s.charge(ctx, key, e.Kv.Value))
+			}
+		}
+	}
+	return errors.New("the watch has ended")
+}
+
+func (l *Limits) readAll(ctx context.Context, client *clientv3.Client, root string) (revision int64, err error) {
+	limit, from := int64(4), root
+	for {
+		ops := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(limit)}
+		if revision > 0 {
+			ops = append(ops, clientv3.WithRev(revision))
+		}
+		page, err := client.Get(ctx, from, ops...)
+		if err != nil {
+			return 0, err
+		}
+		if revision == 0 {
+			revision = page.Header.Revision
+		}
+		size := 0
+		for _, kv := range page.Kvs {
+			size += len(kv.Value)
+			key := string(kv.Key)
+			if s, tenant, ok := l.keys.owner(root, key); ok {
+				l.ledger.put(tenant, key, kv.ModRevision, sizeOf(key, len(kv.Value)), s.class(), s.charge(ctx, key, kv.Value))
+			}
+		}
+		if !page.More || len(page.Kvs) == 0 {
+			return revision, nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+		if limit = min(2*limit, pageKeys); size > pageSize {
+			limit = max(1, limit/8)
+		}
+	}
+}
+
+// sizeOf is what a key and its value take.
+func sizeOf(key string, value int) int64 { return int64(len(key) + value) }
+
+// owner is the tenant whose key this is, and of what resource it is.
+func (k *keys) owner(root, key string) (s stored, tenant string, ok bool) {
+	rest, ok := strings.CutPrefix(key, root)
+	first, tail, deep := strings.Cut(rest, "/")
+	if !ok || !deep {
+		return s, "", false
+	}
+	second, below, deeper := strings.Cut(tail, "/")
+	k.mu.Lock()
+	found := k.resources[key[:len(root)+len(first)+1+len(second)]] // by group or the like
+	if found == nil {
+		if found = k.resources[key[:len(root)+len(first)]]; found != nil {
+			below = tail
+		}
+	}
+	if found != nil {
+		s = *found
+	}
+	k.mu.Unlock()
+	switch {
+	case found == nil && deeper && strings.Contains(first, ".") && !kinds.Groups()[first]:
+		// Of a definition that nothing serves yet, or no more.
+		s = stored{resource: schema.GroupResource{Group: first, Resource: second}, layout: anyLayout, counts: true, belongs: true, custom: true}
+	case found == nil || !s.belongs:
+		return s, "", false
+	}
+	tenant, _, deep = strings.Cut(below, "/")
+	if !deep || tenant == "" {
+		return s, "", false
+	}
+	// A namespaced key with one segment less is of the system's namespace of
+	// that name. Of a custom resource it can be of a tenant, too, whose own
+	// definition has another scope than the system's.
+	segments := strings.Count(below, "/")
+	if s.layout == space.Namespaced && !s.custom && segments != 2 || s.layout != space.Namespaced && !s.custom && segments != 1 {
+		return s, "", false
+	}
+	return s, tenant, true
+}
+
+// class is what the keys of the resource cost.
+func (s stored) class() class {
+	var c class
+	if s.counts {
+		c |= isObject
+	}
+	switch s.resource {
+	case schema.GroupResource{Resource: "namespaces"}:
+		c |= isNamespace
+	case schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"}:
+		c |= isEvent
+	case schema.GroupResource{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}:
+		c |= isDefinition
+	}
+	return c
+}
+
+// charge is what a stored value costs besides.
+func (s stored) charge(ctx context.Context, key string, value []byte) charge {
+	if s.decode == nil || !charged(s.resource) {
+		return charge{}
+	}
+	obj, err := s.decode(ctx, key, value)
+	if err != nil {
+		return charge{} // nobody can use it either
+	}
+	return chargeOf(obj)
+}

@@ -1,0 +1,103 @@
+package limits
+
+import (
+	"math"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// limit is the name of the limit that bounds a dimension.
+func (d dimension) limit() string {
+	switch d {
+	case namespaces:
+		return tenantapi.LimitNamespaces
+	case objects:
+		return tenantapi.LimitObjects
+	case definitions:
+		return tenantapi.LimitDefinitions
+	case loadBalancers:
+		return tenantapi.LimitLoadBalancers
+	case pods:
+		return tenantapi.LimitPods
+	case cpu:
+		return tenantapi.LimitCPU
+	case memory:
+		return tenantapi.LimitMemory
+	case volumes:
+		return tenantapi.LimitStorage
+	}
+	return tenantapi.LimitBytes
+}
+
+// quantity is an amount of the dimension as people write it.
+func (d dimension) quantity(n int64) resource.Quantity {
+	switch d {
+	case cpu:
+		return *resource.NewMilliQuantity(n, resource.DecimalSI)
+	case bytes, memory, volumes:
+		return *resource.NewQuantity(n, resource.BinarySI)
+	}
+	return *resource.NewQuantity(n, resource.DecimalSI)
+}
+
+// text is an amount in messages.
+func (d dimension) text(n int64) string {
+	if d == cpu {
+		q := d.quantity(n)
+		return q.String()
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// shown are the dimensions that the status of a tenant has, in its order.
+func shown() []dimension {
+	return []dimension{namespaces, objects, bytes, pods, cpu, memory, volumes, definitions, loadBalancers}
+}
+
+// Usage is what a tenant uses of its limits, nil as long as that is not known.
+func (l *Limits) Usage(t *tenantapi.Tenant) []tenantapi.LimitUsage {
+	select {
+	case <-l.ledger.loaded:
+	default:
+		return nil
+	}
+	used, limits := l.ledger.used(t.Name), l.bounds(t)
+	out := make([]tenantapi.LimitUsage, 0, int(dimensions))
+	for _, d := range shown() {
+		u := tenantapi.LimitUsage{Name: d.limit(), Used: d.quantity(used[d])}
+		if limits[d] != math.MaxInt64 {
+			limit := d.quantity(limits[d])
+			u.Limit = &limit
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// show has metrics say what tenants use.
+func (l *Limits) show() {
+	select {
+	case <-l.ledger.loaded:
+	default:
+		return
+	}
+	for _, tenant := range l.ledger.tenants() {
+		known, ok := l.users.Load(tenant)
+		if !ok {
+			continue // none of its users has asked for anything
+		}
+		used := l.ledger.used(tenant)
+		labels.with(known.(*usage), func(label string) {
+			if label == other {
+				return // the sum of all others says nothing about anybody
+			}
+			for _, d := range shown() {
+				q := d.quantity(used[d])
+				use.WithLabelValues(label, d.limit()).Set(q.AsApproximateFloat64())
+			}
+		})
+	}
+}
