@@ -103,6 +103,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		p.log.WithError(err).Info("requests of a flood have the priority of all others")
 	}
 	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Threads: threads, Limits: m.limits, Log: p.log})
+	tenants.OnGone(m.edge.TenantGone)
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
 		r, err := netip.ParsePrefix(cidr)
