@@ -198,7 +198,7 @@ func (m *multitenancy) groups() map[string]apiserver.Group {
 		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			extra, err := registry.Storage(getter)
 			maps.Copy(v1, extra)
-			return errors.Join(err, m.persisted.Store(v1))
+			return errors.Join(err, m.persisted.Store(v1), m.admission.GuardProxies(v1))
 		},
 		"authentication.k8s.io": func(_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			v1["tokenreviews"] = tokenreview.New(c.Authenticator, c.Audiences)

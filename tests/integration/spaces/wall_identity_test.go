@@ -43,7 +43,7 @@ func (p *plane) kubeconfig(t *testing.T, tenant string, groups ...string) *rest.
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.QPS = -1
+	cfg.QPS, cfg.CAFile = -1, p.Files.ServerCA.Cert
 	return cfg
 }
 
