@@ -51,6 +51,7 @@ func anonymous(wrap webhook.AuthenticationInfoResolverWrapper, tenant string, ru
 			if err != nil {
 				return nil, err
 			}
+			cfg = rest.CopyConfig(cfg)
 			cfg.Dial, cfg.Proxy = rules.Dialer(tenant, cfg.Dial), reach.NoProxy
 			cfg.Wrap(reach.Straight)
 			return cfg, nil
