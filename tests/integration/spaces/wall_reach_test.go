@@ -152,10 +152,17 @@ func converted(t *testing.T, s *space) error {
 	return nil
 }
 
+// otherNode has no server and no kubelet.
+const otherNode = "other"
+
 // running makes a pod that has an address and is ready, as a node would say.
 func (p *plane) running(t *testing.T, s *space, name, ip string, phase corev1.PodPhase) {
 	t.Helper()
 	if _, err := s.client.CoreV1().Pods("default").Create(t.Context(), simplePod(name), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	bound := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: otherNode}}
+	if err := p.admin.CoreV1().Pods("default."+s.name).Bind(t.Context(), bound, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	status := fmt.Sprintf(`{"status":{"phase":%q,"podIP":%q,"podIPs":[{"ip":%q}],"conditions":[{"type":"Ready","status":"True"}]}}`, phase, ip, ip)
@@ -199,12 +206,12 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 	}
 	p := start(t, nil)
 	a, b := p.tenant(t, "a"), p.tenant(t, "b")
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: otherNode}}
 	if _, err := p.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	status := []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"203.0.113.8"}]}}`)
-	if _, err := p.admin.CoreV1().Nodes().Patch(t.Context(), "other", types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := p.admin.CoreV1().Nodes().Patch(t.Context(), otherNode, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	machine := everywhere(t)
