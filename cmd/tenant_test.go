@@ -34,7 +34,7 @@ func TestTenantCreate(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	f.checkKubeconfig(data, "t1", "admin", f.url)
-	if s := f.subjects[0]; s.CommonName != "admin" || !slices.Equal(s.Organization, []string{"tenant:t1"}) || s.OrganizationalUnit != nil {
+	if s := f.subjects[0]; s.CommonName != "admin" || !slices.Equal(s.Organization, []string{"tenant:t1"}) || s.OrganizationalUnit != nil || s.SerialNumber != "uid-of-t1" {
 		t.Errorf("subject %v", s)
 	}
 	if len(f.csrs) != 0 || len(f.bindings) != 0 {

@@ -108,6 +108,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		p.log.WithError(err).Info("requests of a flood have the priority of all others")
 	}
 	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Threads: threads, Limits: m.limits, Log: p.log})
+	tenants.OnGone(m.edge.TenantGone)
 	var ranges []netip.Prefix
 	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
 		r, err := netip.ParsePrefix(cidr)
@@ -202,7 +203,7 @@ func (m *multitenancy) groups() map[string]apiserver.Group {
 		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			extra, err := registry.Storage(getter, m.limits.Usage)
 			maps.Copy(v1, extra)
-			return errors.Join(err, m.persisted.Store(v1))
+			return errors.Join(err, m.persisted.Store(v1), m.admission.GuardProxies(v1))
 		},
 		"authentication.k8s.io": func(_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			v1["tokenreviews"] = tokenreview.New(c.Authenticator, c.Audiences)

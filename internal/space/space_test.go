@@ -97,6 +97,20 @@ func TestUsersAndGroups(t *testing.T) {
 	if tenant, native := space.SplitGroup("system:serviceaccounts:default.t1"); tenant != "t1" || native != "system:serviceaccounts:default" {
 		t.Errorf("%s of %q", native, tenant)
 	}
+	for native, composite := range map[string]string{"system:masters": "system:masters.t1", "system:masters.t2": "system:masters.t2.t1"} {
+		if got := space.Group("t1", native); got != composite {
+			t.Error(got)
+		}
+		if tenant, split := space.SplitGroup(composite); tenant != "t1" || split != native {
+			t.Errorf("%s of %q", split, tenant)
+		}
+	}
+	if got := space.Group(space.System, space.Masters); got != space.Masters {
+		t.Error(got)
+	}
+	if tenant, native := space.SplitGroup(space.Masters); tenant != "" || native != space.Masters {
+		t.Errorf("%s of %q", native, tenant)
+	}
 	if got := space.Group("t1", "system:serviceaccounts"); got != "system:serviceaccounts" {
 		t.Error(got)
 	}

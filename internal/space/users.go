@@ -2,6 +2,9 @@ package space
 
 import "strings"
 
+// Masters is the group that has all rights in its space.
+const Masters = "system:masters"
+
 const (
 	accountPrefix = "system:serviceaccount:"
 	groupPrefix   = "system:serviceaccounts:"
@@ -24,19 +27,27 @@ func SplitUser(composite string) (tenant, native string) {
 	return tenant, native
 }
 
-// Group composes a group name, see User.
+// Group composes a group name, see User. The group of all rights is composed,
+// too: upstream asks nothing of its members, wherever they come from.
 func Group(tenant, native string) string {
 	if ns, ok := strings.CutPrefix(native, groupPrefix); ok {
 		return groupPrefix + Namespace(tenant, ns)
 	}
+	if !IsSystem(tenant) && (native == Masters || strings.HasPrefix(native, Masters+".")) {
+		return native + "." + tenant
+	}
 	return native
 }
 
-// SplitGroup is the inverse of Group.
+// SplitGroup is the inverse of Group. The tenant of a group that has no
+// composite name is "".
 func SplitGroup(composite string) (tenant, native string) {
 	if ns, ok := strings.CutPrefix(composite, groupPrefix); ok {
 		t, n := SplitNamespace(ns)
 		return t, groupPrefix + n
+	}
+	if strings.HasPrefix(composite, Masters+".") {
+		return SplitNamespace(composite)
 	}
 	return "", composite
 }

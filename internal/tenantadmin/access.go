@@ -94,8 +94,17 @@ func bindingName(role, user string) string {
 	return "a4s:" + role + ":" + user
 }
 
-// Issue makes a key and lets the cluster sign a certificate for it.
+// Issue makes a key and lets the cluster sign a certificate for it. The
+// certificate is of the tenant that is there now: one that is made later under
+// the same name does not accept it.
 func (a *Admin) Issue(ctx context.Context, id Identity, expires time.Duration) (_ *Credentials, err error) {
+	tenant, err := a.Get(ctx, id.Tenant)
+	if err == nil && terminating(tenant) {
+		err = ErrTerminating
+	}
+	if err != nil {
+		return nil, err
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a key: %w", err)
@@ -106,6 +115,7 @@ func (a *Admin) Issue(ctx context.Context, id Identity, expires time.Duration) (
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
 		CommonName: id.User, Organization: []string{Organization + id.Tenant}, OrganizationalUnit: id.Groups,
+		SerialNumber: string(tenant.UID),
 	}}, key)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate signing request: %w", err)

@@ -6,25 +6,18 @@ import (
 	"fmt"
 	"net/netip"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
-	"k8s.io/client-go/tools/cache"
 	core "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/discovery"
 	"k8s.io/pod-security-admission/policy"
 
-	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/reach"
 	"github.com/a4s-io/a4s/server/servicelb"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
-
-// podIPs is the index of pods by address.
-const podIPs = "a4s.io/pod-ip"
 
 // guard refuses what would let a tenant reach past his space through the
 // machines and the network that all tenants share. In a cluster of one's own
@@ -32,43 +25,19 @@ const podIPs = "a4s.io/pod-ip"
 type guard struct {
 	tenants   Tenants
 	evaluator policy.Evaluator
-	ranges    []netip.Prefix
-	pods      cache.Indexer // set before the API server serves
+	reach     *reach.Rules // set before the API server serves
 	services  corelisters.ServiceLister
 	balancers *servicelb.Rules // nil if nodes' addresses are not given to Services
 	classes   schedulinglisters.PriorityClassLister
 	kinds     *kinds.Table
 }
 
-func newGuard(tenants Tenants, ranges []netip.Prefix) (*guard, error) {
+func newGuard(tenants Tenants) (*guard, error) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)
 	}
-	return &guard{tenants: tenants, evaluator: evaluator, ranges: ranges, kinds: kinds.New()}, nil
-}
-
-// indexPods lets pods be found by their addresses. It has to be called before
-// the informers start.
-func indexPods(f informers.SharedInformerFactory) (cache.Indexer, error) {
-	informer := f.Core().V1().Pods().Informer()
-	if _, ok := informer.GetIndexer().GetIndexers()[podIPs]; !ok {
-		err := informer.AddIndexers(cache.Indexers{podIPs: func(obj any) ([]string, error) {
-			pod, ok := obj.(*corev1.Pod)
-			if !ok || pod.Spec.HostNetwork {
-				return nil, nil
-			}
-			var ips []string
-			for _, ip := range pod.Status.PodIPs {
-				ips = append(ips, ip.IP)
-			}
-			return ips, nil
-		}})
-		if err != nil {
-			return nil, fmt.Errorf("indexing pods by address: %w", err)
-		}
-	}
-	return informer.GetIndexer(), nil
+	return &guard{tenants: tenants, evaluator: evaluator, kinds: kinds.New()}, nil
 }
 
 // check looks at what would be stored in the space of tenant. byTenant tells
@@ -145,23 +114,11 @@ func (g *guard) checkAddress(tenant, address string) error {
 	if err != nil {
 		return nil // upstream refuses it
 	}
-	inside := false
-	for _, r := range g.ranges {
-		inside = inside || r.Contains(ip.Unmap())
-	}
-	if !inside {
+	if !g.reach.Inside(ip) {
 		return nil
 	}
-	found, err := g.pods.ByIndex(podIPs, address)
-	if err != nil {
+	if own, err := g.reach.OfPod(tenant, ip); err != nil || own {
 		return err
-	}
-	for _, obj := range found {
-		if pod, ok := obj.(metav1.Object); ok {
-			if of, _ := space.SplitNamespace(pod.GetNamespace()); of == tenant {
-				return nil
-			}
-		}
 	}
 	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space", address)
 }

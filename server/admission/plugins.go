@@ -21,6 +21,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/reach"
 	"github.com/a4s-io/a4s/server/servicelb"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -74,7 +75,7 @@ type Admission struct {
 // New makes it; its methods are the admission seam of the API server, called
 // in the order Informers, Decorate (for each plugin), Webhooks, Run.
 func New(o Options) (*Admission, error) {
-	g, err := newGuard(o.Tenants, o.Ranges)
+	g, err := newGuard(o.Tenants)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (a *Admission) Informers(loopback *rest.Config, authz authorizer.Authorizer
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the admission plugins: %w", err)
 	}
-	if a.guard.pods, err = indexPods(f); err != nil {
+	if a.guard.reach, err = reach.New(f, a.opts.Ranges); err != nil {
 		return nil, err
 	}
 	a.guard.services = f.Core().V1().Services().Lister()

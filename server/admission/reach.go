@@ -5,16 +5,24 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/admission"
+	registry "k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/reach"
 )
 
 // Reach says how webhooks of a tenant are reached, conversion webhooks included:
-// their Services are native names, and nobody's credentials go to them.
+// their Services are native names, nobody's credentials go to them, and they are
+// where server/reach lets a tenant have connections to.
 func (a *Admission) Reach(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper) {
-	return services{a.services, tenant}, bounded(anonymous(a.authInfo, tenant))
+	return services{a.services, tenant}, bounded(anonymous(a.authInfo, tenant, a.guard.reach))
+}
+
+// GuardProxies lets tenants proxy to their own pods only.
+func (a *Admission) GuardProxies(storage map[string]registry.Storage) error {
+	return a.guard.reach.GuardProxies(storage)
 }
 
 // services resolves the native namespaces of a tenant's webhooks.
@@ -33,18 +41,27 @@ func (s services) ResolveEndpoint(namespace, name string, port int32) (*url.URL,
 // anonymous has the webhooks of a tenant called without credentials. Upstream
 // calls a webhook at default/kubernetes as the API server itself, with all
 // rights; in native names that would be a Service of the tenant.
-func anonymous(wrap webhook.AuthenticationInfoResolverWrapper, tenant string) webhook.AuthenticationInfoResolverWrapper {
+func anonymous(wrap webhook.AuthenticationInfoResolverWrapper, tenant string, rules *reach.Rules) webhook.AuthenticationInfoResolverWrapper {
 	return func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		var inner webhook.AuthenticationInfoResolver = nobody{}
 		if wrap != nil {
 			inner = wrap(inner)
 		}
+		confined := func(cfg *rest.Config, err error) (*rest.Config, error) {
+			if err != nil {
+				return nil, err
+			}
+			cfg = rest.CopyConfig(cfg)
+			cfg.Dial, cfg.Proxy = rules.Dialer(tenant, cfg.Dial), reach.NoProxy
+			cfg.Wrap(reach.Straight)
+			return cfg, nil
+		}
 		return &webhook.AuthenticationInfoResolverDelegator{
 			// Only the dialer depends on what is asked here, and is the same
 			// for every host.
-			ClientConfigForFunc: func(string) (*rest.Config, error) { return inner.ClientConfigFor("") },
+			ClientConfigForFunc: func(string) (*rest.Config, error) { return confined(inner.ClientConfigFor("")) },
 			ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
-				return inner.ClientConfigForService(name, space.Namespace(tenant, namespace), port)
+				return confined(inner.ClientConfigForService(name, space.Namespace(tenant, namespace), port))
 			},
 		}
 	}

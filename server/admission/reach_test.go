@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/tracing"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/reach"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
@@ -18,7 +19,7 @@ import (
 // credentials of the API server.
 func TestAnonymous(t *testing.T) {
 	itself := &rest.Config{BearerToken: "of the API server"}
-	wrap := anonymous(webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{}, nil, itself, tracing.NewNoopTracerProvider()), "t1")
+	wrap := anonymous(webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{}, nil, itself, tracing.NewNoopTracerProvider()), "t1", &reach.Rules{})
 	resolver := wrap(nil)
 	for what, ask := range map[string]func() (*rest.Config, error){
 		"the Service":     func() (*rest.Config, error) { return resolver.ClientConfigForService("kubernetes", "default", 443) },
@@ -26,7 +27,7 @@ func TestAnonymous(t *testing.T) {
 		"another Service": func() (*rest.Config, error) { return resolver.ClientConfigForService("web", "default", 443) },
 	} {
 		cfg, err := ask()
-		if err != nil || cfg.BearerToken != "" || cfg.Timeout == 0 {
+		if err != nil || cfg.BearerToken != "" || cfg.Timeout == 0 || cfg.Dial == nil || cfg.Proxy == nil {
 			t.Errorf("%s: %+v, %v", what, cfg, err)
 		}
 	}

@@ -72,7 +72,7 @@ func TestClaimsComeBackAsTheyWere(t *testing.T) {
 // TestVolumesOfNodes: only the cluster makes volumes of directories of nodes
 // for tenants, and only it lets them go.
 func TestVolumesOfNodes(t *testing.T) {
-	g, err := newGuard(annotated{}, nil)
+	g, err := newGuard(annotated{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,9 @@ type Options struct {
 	// TokenFile knows the tenants of the tokens in --token-auth-file, see
 	// NewTokenFile. Upstream reads the same file and ignores their column.
 	TokenFile authenticator.Token
+	// Tenants tells a tenant from a former one of its name; nil to believe
+	// every certificate.
+	Tenants Tenants
 	// Log may be nil.
 	Log *logrus.Entry
 }
@@ -42,8 +45,24 @@ func (t *tenanted) AuthenticateRequest(req *http.Request) (*authenticator.Respon
 	if m := rememberedIn(req.Context()); m != nil && m.by == t && m.tls == req.TLS && m.taken.CompareAndSwap(false, true) {
 		return m.response, m.ok, m.err
 	}
+	response, of, ok, err := t.authenticate(req)
+	if err == nil && of.err != nil {
+		// Only the edge can say what is missing, and does.
+		return nil, false, of.err
+	}
+	return response, ok, err
+}
+
+// authenticate also says which of the tenants of his name the user belongs to.
+// It is asked for every request, also when the certificate is known: tenants
+// come and go.
+func (t *tenanted) authenticate(req *http.Request) (*authenticator.Response, life, bool, error) {
 	if response := t.verified.user(req); response != nil {
-		return response, true, nil
+		of, err := t.life(req.Context(), TenantOf(response.User), peer(req))
+		if err != nil {
+			return nil, of, false, err
+		}
+		return response, of, true, nil
 	}
 	// The authenticators take the token out of the request.
 	token := ""
@@ -52,17 +71,21 @@ func (t *tenanted) AuthenticateRequest(req *http.Request) (*authenticator.Respon
 	}
 	response, ok, err := t.inner.AuthenticateRequest(req)
 	if err != nil || !ok || response == nil || response.User == nil {
-		return response, ok, err
+		return response, life{}, ok, err
 	}
 	who, err := t.identify(req, token, response.User)
 	if err != nil {
 		t.opts.Log.WithError(err).WithField("user", response.User.GetName()).Error("Refusing a user whose tenant is not clear")
-		return nil, false, err
+		return nil, life{}, false, err
+	}
+	of, err := t.life(req.Context(), TenantOf(who), certificateOf(req, response.User))
+	if err != nil {
+		return nil, of, false, err
 	}
 	out := *response
 	out.User = who
 	t.verified.remember(req, &out)
-	return &out, true, nil
+	return &out, of, true, nil
 }
 
 // remembered is the answer to a request that Early found out.
@@ -70,6 +93,7 @@ type remembered struct {
 	by       *tenanted
 	tls      *tls.ConnectionState
 	response *authenticator.Response
+	life     life
 	ok       bool
 	err      error
 	// taken is set once the chain has got the answer: whatever else asks
@@ -107,7 +131,7 @@ func Early(a authenticator.Request, req *http.Request) (*http.Request, *authenti
 		return req, response, ok, err
 	}
 	m := &remembered{by: t, tls: req.TLS}
-	m.response, m.ok, m.err = t.AuthenticateRequest(req)
+	m.response, m.life, m.ok, m.err = t.authenticate(req)
 	return withAnswer(req, m), m.response, m.ok, m.err
 }
 
@@ -118,7 +142,7 @@ func Again(req *http.Request) *http.Request {
 	if m == nil {
 		return req
 	}
-	return withAnswer(req, &remembered{by: m.by, tls: m.tls, response: m.response, ok: m.ok, err: m.err})
+	return withAnswer(req, &remembered{by: m.by, tls: m.tls, response: m.response, life: m.life, ok: m.ok, err: m.err})
 }
 
 // Authenticated is the user that Early found out for the request, whomever he

@@ -15,11 +15,14 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/group"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // authority signs client certificates.
@@ -87,8 +90,9 @@ func TestClientCertificates(t *testing.T) {
 		"component of the cluster": {pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}, "system", "system:node:n1", []string{"system:nodes"}},
 		"new form": {
 			pkix.Name{CommonName: "alice", Organization: []string{"tenant:t1"}, OrganizationalUnit: []string{"devs", "system:masters"}},
-			"t1", "alice", []string{"devs", "system:masters"},
+			"t1", "alice", []string{"devs", "system:masters.t1"},
 		},
+		"new form, masters of another":    {pkix.Name{CommonName: "alice", Organization: []string{"tenant:t1"}, OrganizationalUnit: []string{"system:masters.t2"}}, "", "", nil},
 		"new form, name like a component": {pkix.Name{CommonName: "system:kube-scheduler", Organization: []string{"tenant:t1"}}, "t1", "system:kube-scheduler", nil},
 		"new form, service account": {
 			pkix.Name{CommonName: "system:serviceaccount:default:web", Organization: []string{"tenant:t1"}, OrganizationalUnit: []string{"system:serviceaccounts:default"}},
@@ -105,7 +109,7 @@ func TestClientCertificates(t *testing.T) {
 		"invalid tenant":                       {pkix.Name{CommonName: "alice", Organization: []string{"tenant:T_1"}}, "", "", nil},
 		"empty tenant":                         {pkix.Name{CommonName: "alice", Organization: []string{"tenant:"}}, "", "", nil},
 		"all tenants":                          {pkix.Name{CommonName: "alice", Organization: []string{"tenant:all"}}, "", "", nil},
-		"old form":                             {pkix.Name{CommonName: "t1:alice", Organization: []string{"system:masters", "devs"}}, "t1", "t1:alice", []string{"devs", "system:masters"}},
+		"old form":                             {pkix.Name{CommonName: "t1:alice", Organization: []string{"system:masters", "devs"}}, "t1", "t1:alice", []string{"devs", "system:masters.t1"}},
 		"old form, marked":                     {pkix.Name{CommonName: "tenant:t1", Organization: []string{"devs"}}, "t1", "tenant:t1", []string{"devs"}},
 		"old form, marked with user":           {pkix.Name{CommonName: "tenant:t1:bob"}, "t1", "tenant:t1:bob", nil},
 		"old form, invalid tenant":             {pkix.Name{CommonName: "T1:alice", Organization: []string{"system:masters"}}, "", "", nil},
@@ -169,4 +173,56 @@ func TestClientCertificates(t *testing.T) {
 			}
 		}
 	})
+}
+
+type lives map[string]*tenantapi.Tenant
+
+func (l lives) Get(_ context.Context, name string) (*tenantapi.Tenant, error) { return l[name], nil }
+
+// TestCertificatesOfFormerTenants: a certificate is good for the tenant that it
+// was issued for, not for the next one of its name.
+func TestCertificatesOfFormerTenants(t *testing.T) {
+	ca := newAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	tenants := lives{}
+	a := Wrap(x509request.New(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, x509request.CommonNameUserConversion), Options{Tenants: tenants})
+	of := func(uid string) *x509.Certificate {
+		return ca.issue(t, pkix.Name{CommonName: "alice", Organization: []string{"tenant:t1"}, SerialNumber: uid})
+	}
+	made := func(uid types.UID, ago time.Duration) *tenantapi.Tenant {
+		return &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1", UID: uid, CreationTimestamp: metav1.NewTime(time.Now().Add(-ago))}}
+	}
+	first, second, none := of("1"), of("2"), of("") // an hour old
+	old := ca.issue(t, pkix.Name{CommonName: "tenant:t1:bob"})
+	for _, c := range []struct {
+		what   string
+		tenant *tenantapi.Tenant
+		good   []*x509.Certificate
+	}{
+		{"the first tenant", made("1", 2*time.Hour), []*x509.Certificate{first, none, old}},
+		{"the second, made meanwhile", made("2", time.Minute), []*x509.Certificate{second}},
+		{"the second, when its certificate was issued", made("2", time.Hour-time.Minute), []*x509.Certificate{second, none, old}},
+		{"a third", made("3", 0), nil},
+		{"none", nil, nil},
+		{"the first again, as from a backup", made("1", 2*time.Hour), []*x509.Certificate{first, none, old}},
+	} {
+		if delete(tenants, "t1"); c.tenant != nil {
+			tenants["t1"] = c.tenant
+		}
+		for i, cert := range []*x509.Certificate{first, second, none, old} {
+			req := &http.Request{Header: http.Header{}, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}}
+			if _, ok, _ := a.AuthenticateRequest(req); ok != slices.Contains(c.good, cert) {
+				t.Errorf("%s: certificate %d: %t", c.what, i, ok)
+			}
+			early, _, ok, _ := Early(a, req)
+			uid, err := Life(early.Context())
+			switch {
+			case c.tenant == nil && (!ok || !errors.Is(err, ErrAbsent)):
+				t.Errorf("%s: certificate %d, for the edge: %t, %v", c.what, i, ok, err)
+			case c.tenant != nil && (ok != slices.Contains(c.good, cert) || ok && uid != c.tenant.UID):
+				t.Errorf("%s: certificate %d, for the edge: %t, %q", c.what, i, ok, uid)
+			}
+		}
+	}
 }

@@ -185,9 +185,9 @@ func composeUser(tenant, name string) (string, error) {
 // composeGroup is composeUser for groups.
 func composeGroup(tenant, group string) (string, error) {
 	switch of, _ := space.SplitGroup(group); of {
-	case "", tenant:
+	case tenant:
 		return group, nil
-	case space.System:
+	case "", space.System:
 		return space.Group(tenant, group), nil
 	default:
 		return "", fmt.Errorf("%w: %w: the group %q", ErrTenant, ErrForeign, group)

@@ -75,6 +75,9 @@ func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 		}
 		return authorizer.DecisionAllow, "the impersonated user is of the same tenant", nil
 	}
+	if takesMasters(a) {
+		return authorizer.DecisionDeny, "the group of all rights cannot be taken on in this form of impersonation", nil
+	}
 	decision, reason := b.byKind(a)
 	if decision != authorizer.DecisionNoOpinion {
 		return decision, reason, nil

@@ -157,7 +157,8 @@ func want(u user.Info, s string) authorizer.AttributesRecord {
 func TestAuthorize(t *testing.T) {
 	a := Wrap(authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
 	admin, alice, lead, mallory := in("t1", "admin"), in("t1", "alice"), in("t1", "lead"), in("t1", "mallory")
-	masters := in("t1", "boss", user.SystemPrivilegedGroup)
+	masters := in("t1", "boss", "system:masters.t1")
+	foreign := in("t1", "boss", "system:masters.t2")
 	account := in("t1", "system:serviceaccount:default.t1:web", "system:serviceaccounts", "system:serviceaccounts:default.t1")
 	sysop, root := in("", "sysop"), in("", "root", user.SystemPrivilegedGroup)
 
@@ -182,6 +183,7 @@ func TestAuthorize(t *testing.T) {
 		{"admin by a foreign custom resource", admin, "t1", "get example.com|widgets w1.t2.tenant", false, "other spaces"},
 		{"admin, custom resource", admin, "t1", "create example.com|widgets w1.t1.tenant", true, ""},
 		{"masters in his space", masters, "t1", "delete namespaces default.t1=default.t1", true, "cluster-admin"},
+		{"masters of another space", foreign, "t1", "get pods default.t1=web", false, ""},
 		{"masters in another space", masters, "t2", "get pods default.t2=web", false, "cannot reach"},
 		{"masters, of the system", masters, "t1", "list nodes", false, "nodes belong to the cluster"},
 		{"masters, paths", masters, "t1", "get /metrics", false, "belongs to the cluster"},
@@ -257,6 +259,10 @@ func TestAuthorize(t *testing.T) {
 		{"names the system", masters, "t1", "impersonate authentication.k8s.io|userextras/a4s.io/tenant system", false, "nobody else"},
 		{"other extras by role", lead, "t1", "impersonate authentication.k8s.io|userextras/scopes x", false, ""},
 		{"constrained, user", lead, "t1", "impersonate:user-info authentication.k8s.io|users bob", true, ""},
+		{"constrained, masters", masters, "t1", "impersonate:user-info authentication.k8s.io|groups system:masters.t1", false, "cannot be taken on"},
+		{"constrained, all groups at once", masters, "t1", "impersonate:user-info authentication.k8s.io|groups *", false, "cannot be taken on"},
+		{"constrained, a group", masters, "t1", "impersonate:user-info authentication.k8s.io|groups devs", true, ""},
+		{"masters by the old form", masters, "t1", "impersonate groups system:masters.t1", true, ""},
 		{"constrained, tenant", lead, "t1", "impersonate:user-info authentication.k8s.io|userextras/a4s.io/tenant t1", true, ""},
 		{"constrained, another tenant", lead, "t1", "impersonate:user-info authentication.k8s.io|userextras/a4s.io/tenant t2", false, ""},
 		{"constrained, on pods", lead, "t1", "impersonate-on:user-info:get pods default.t1=web", true, ""},

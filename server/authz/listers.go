@@ -54,7 +54,6 @@ func NewListers(f informers.SharedInformerFactory) (*Listers, error) {
 		clusterRoles:        v1.ClusterRoles().Lister(),
 		clusterRoleBindings: bindings.GetIndexer(),
 		everywhere: []*rbacv1.ClusterRoleBinding{
-			bindingOfGroups("cluster-admin", user.SystemPrivilegedGroup),
 			bindingOfGroups("system:basic-user", user.AllAuthenticated),
 			bindingOfGroups("system:discovery", user.AllAuthenticated),
 			bindingOfGroups("system:public-info-viewer", user.AllAuthenticated, user.AllUnauthenticated),
@@ -136,8 +135,9 @@ func (l *Listers) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.Cluste
 	if err != nil {
 		return nil, fmt.Errorf("listing the ClusterRoleBindings of a tenant: %w", err)
 	}
-	out := make([]*rbacv1.ClusterRoleBinding, 0, len(objs)+len(l.everywhere))
+	out := make([]*rbacv1.ClusterRoleBinding, 0, len(objs)+len(l.everywhere)+1)
 	if !space.IsSystem(tenant) {
+		out = append(out, bindingOfGroups("cluster-admin", space.Masters, space.Group(tenant, space.Masters)))
 		out = append(out, l.everywhere...)
 	}
 	for _, o := range objs {

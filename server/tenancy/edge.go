@@ -22,6 +22,7 @@ import (
 
 // Tenants says which tenants there are.
 type Tenants interface {
+	authn.Tenants
 	// Exists tells whether there is a Tenant of this name.
 	Exists(ctx context.Context, name string) (bool, error)
 }
@@ -57,12 +58,13 @@ type Edge struct {
 	auth      authenticator.Request
 	documents *catalogue
 	queue     *queue // nil for none
+	held      *held
 }
 
 // New makes an edge. Its Authenticator and Handler are seams of the API
 // server; Authenticator must be called first.
 func New(o Options) *Edge {
-	e := &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), documents: newCatalogue()}
+	e := &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), documents: newCatalogue(), held: newHeld()}
 	if o.Turns != nil {
 		e.queue = newQueue(o.Turns)
 	}
@@ -71,7 +73,7 @@ func New(o Options) *Edge {
 
 // Authenticator gives every user his tenant, and is what the edge asks.
 func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request {
-	e.auth = authn.Wrap(inner, authn.Options{DefaultTenant: e.opts.DefaultTenant, TokenFile: e.opts.TokenFile, Log: e.opts.Log})
+	e.auth = authn.Wrap(inner, authn.Options{DefaultTenant: e.opts.DefaultTenant, TokenFile: e.opts.TokenFile, Tenants: e.opts.Tenants, Log: e.opts.Log})
 	return e.auth
 }
 
@@ -111,7 +113,15 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) er
 		return err
 	}
 	ofUser := authn.TenantOf(answer.User)
-	if e.opts.Limits == nil || space.IsSystem(ofUser) {
+	if space.IsSystem(ofUser) {
+		return e.route(w, req, next, addr, ofUser)
+	}
+	req, release, err := e.hold(req, ofUser)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if e.opts.Limits == nil {
 		return e.route(w, req, next, addr, ofUser)
 	}
 	return e.opts.Limits.Serve(req.Context(), w, limits.Request{Tenant: ofUser, Verb: verb, LongRunning: long}, func(w http.ResponseWriter) error {
@@ -155,9 +165,13 @@ func (e *Edge) mustExist(ctx context.Context, tenant string) error {
 	case err != nil:
 		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
 	case !exists:
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, tenant)
+		return noTenant(tenant)
 	}
 	return nil
+}
+
+func noTenant(name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, name)
 }
 
 // Projector translates for one tenant.

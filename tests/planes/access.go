@@ -30,6 +30,12 @@ import (
 // the administrator of the cluster could issue it.
 func Certificate(t testing.TB, files *pki.Files, name string, organizations, units []string) rest.TLSClientConfig {
 	t.Helper()
+	return CertificateSince(t, files, time.Now().Add(-time.Minute), name, organizations, units)
+}
+
+// CertificateSince is one that has been valid since then.
+func CertificateSince(t testing.TB, files *pki.Files, since time.Time, name string, organizations, units []string) rest.TLSClientConfig {
+	t.Helper()
 	ca, err := tls.LoadX509KeyPair(files.ClientCA.Cert, files.ClientCA.Key)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +51,7 @@ func Certificate(t testing.TB, files *pki.Files, name string, organizations, uni
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name, Organization: organizations, OrganizationalUnit: units},
-		NotBefore:    time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		NotBefore:    since, NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, ca.Leaf, key.Public(), ca.PrivateKey)
 	if err != nil {

@@ -20,7 +20,7 @@ type Directory struct {
 	client     *tenantclient.Client
 	store      cache.Store
 	controller cache.Controller
-	gone       func(name string)
+	gone       []func(name string)
 	changed    func(old, t *tenantapi.Tenant)
 }
 
@@ -46,8 +46,8 @@ func New(cfg *rest.Config, pool *sharing.Pool) (*Directory, error) {
 }
 
 // OnGone has f called with the name of every tenant that is gone. It must be
-// called before Run.
-func (d *Directory) OnGone(f func(name string)) { d.gone = f }
+// called before Run, and may be called again.
+func (d *Directory) OnGone(f func(name string)) { d.gone = append(d.gone, f) }
 
 // OnChange has f called with every tenant that is new (old is nil then) or has
 // changed. It must be called before Run.
@@ -55,7 +55,13 @@ func (d *Directory) OnChange(f func(old, t *tenantapi.Tenant)) { d.changed = f }
 
 func (d *Directory) update(old, obj any) {
 	before, _ := old.(*tenantapi.Tenant)
-	if t, ok := obj.(*tenantapi.Tenant); ok && d.changed != nil {
+	t, ok := obj.(*tenantapi.Tenant)
+	if ok && before != nil && before.UID != t.UID {
+		// Its end was missed: the watch was interrupted.
+		d.deleted(before)
+		before = nil
+	}
+	if ok && d.changed != nil {
 		d.changed(before, t)
 	}
 }
@@ -64,8 +70,10 @@ func (d *Directory) deleted(obj any) {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
 	}
-	if t, ok := obj.(*tenantapi.Tenant); ok && d.gone != nil {
-		d.gone(t.Name)
+	if t, ok := obj.(*tenantapi.Tenant); ok {
+		for _, gone := range d.gone {
+			gone(t.Name)
+		}
 	}
 }
 

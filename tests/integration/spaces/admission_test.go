@@ -95,7 +95,7 @@ func (h *hooks) serviceFor(t *testing.T, client kubernetes.Interface) {
 	if _, err := client.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "hook-1", Labels: map[string]string{discoveryv1.LabelServiceName: "hook"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{h.address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		Ports:       []discoveryv1.EndpointPort{{Port: &h.port}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -318,7 +318,7 @@ func testReinvocation(t *testing.T, h *hooks, a *space) {
 }
 
 func testFailurePolicy(t *testing.T, a *space) {
-	nowhere := "https://" + address + ":1/"
+	nowhere := "https://" + outsideAddress + "250:1/"
 	failing := validating("nowhere", admissionregistrationv1.WebhookClientConfig{URL: &nowhere}, "configmaps")
 	a.validate(t, "nowhere", failing)
 	var err error

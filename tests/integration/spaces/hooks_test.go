@@ -36,8 +36,9 @@ type review struct {
 // other path allows everything.
 type hooks struct {
 	*httptest.Server
-	ca   []byte
-	port int32
+	ca      []byte
+	address string
+	port    int32
 
 	mu      sync.Mutex
 	seen    map[string][]review
@@ -45,10 +46,19 @@ type hooks struct {
 	held    map[string]func(context.Context, *admissionv1.AdmissionRequest)
 }
 
-// newHooks serves as the machine's address, and as Service hook in namespace
+// newHooks serves outside of the cluster, and as Service hook in namespace
 // default.
 func newHooks(t *testing.T) *hooks {
 	t.Helper()
+	return newHooksAt(t, listenOutside(t, "", 0))
+}
+
+func newHooksAt(t *testing.T, listener net.Listener) *hooks {
+	t.Helper()
+	at, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("listens at %v", listener.Addr())
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +67,7 @@ func newHooks(t *testing.T) *hooks {
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hooks"},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true,
-		DNSNames: []string{"hook.default.svc"}, IPAddresses: []net.IP{net.ParseIP(address)},
+		DNSNames: []string{"hook.default.svc"}, IPAddresses: []net.IP{at.IP},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -71,10 +81,7 @@ func newHooks(t *testing.T) *hooks {
 	}
 	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(h.serve))
 	h.Listener.Close() //nolint:errcheck // it is replaced
-	if h.Listener, err = net.Listen("tcp", net.JoinHostPort(address, "0")); err != nil {
-		t.Fatal(err)
-	}
-	h.port = int32(h.Listener.Addr().(*net.TCPAddr).Port)
+	h.Listener, h.address, h.port = listener, at.IP.String(), int32(at.Port)
 	h.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	h.StartTLS()
 	t.Cleanup(h.Close)
