@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
@@ -18,7 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/discovery"
 	"k8s.io/pod-security-admission/policy"
 
-	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/endpoints"
 	"github.com/a4s-io/a4s/server/servicelb"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -139,29 +138,24 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 
 // checkAddress lets tenants send traffic to their own pods and out of the
 // cluster. Whatever resolves endpoints, the API server among it, stands behind
-// the walls between tenants.
+// the walls between tenants. When the pod goes, server/endpoints takes its
+// address off again.
 func (g *guard) checkAddress(tenant, address string) error {
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return nil // upstream refuses it
-	}
-	inside := false
-	for _, r := range g.ranges {
-		inside = inside || r.Contains(ip.Unmap())
-	}
-	if !inside {
+	if _, inside := endpoints.Inside(g.ranges, address); !inside {
 		return nil
 	}
 	found, err := g.pods.ByIndex(podIPs, address)
 	if err != nil {
 		return err
 	}
+	var pods []*corev1.Pod
 	for _, obj := range found {
-		if pod, ok := obj.(metav1.Object); ok {
-			if of, _ := space.SplitNamespace(pod.GetNamespace()); of == tenant {
-				return nil
-			}
+		if pod, ok := obj.(*corev1.Pod); ok && endpoints.Running(pod) {
+			pods = append(pods, pod)
 		}
 	}
-	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space", address)
+	if endpoints.Holds(tenant, pods, endpoints.Living) {
+		return nil
+	}
+	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space that runs and stays", address)
 }

@@ -1,0 +1,60 @@
+package endpoints
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// without writes an object, as it is now, without the addresses.
+func (c *controller) without(ctx context.Context, k key, gone map[string]bool) error {
+	isGone := func(address string) bool {
+		inside, ok := Inside(c.Ranges, address)
+		return ok && gone[inside]
+	}
+	var err error
+	if k.kind == old {
+		err = c.oldWithout(ctx, k, isGone)
+	} else {
+		err = c.sliceWithout(ctx, k, isGone)
+	}
+	if err != nil {
+		return fmt.Errorf("taking addresses off: %w", err)
+	}
+	return nil
+}
+
+func (c *controller) sliceWithout(ctx context.Context, k key, isGone func(string) bool) error {
+	client := c.Client.DiscoveryV1().EndpointSlices(k.namespace)
+	o, err := client.Get(ctx, k.name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range o.Endpoints {
+		o.Endpoints[i].Addresses = slices.DeleteFunc(o.Endpoints[i].Addresses, isGone)
+	}
+	o.Endpoints = slices.DeleteFunc(o.Endpoints, func(e discoveryv1.Endpoint) bool { return len(e.Addresses) == 0 })
+	_, err = client.Update(ctx, o, metav1.UpdateOptions{})
+	return err
+}
+
+//nolint:staticcheck // tenants still write them
+func (c *controller) oldWithout(ctx context.Context, k key, isGone func(string) bool) error {
+	client := c.Client.CoreV1().Endpoints(k.namespace)
+	o, err := client.Get(ctx, k.name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	at := func(a corev1.EndpointAddress) bool { return isGone(a.IP) }
+	for i := range o.Subsets {
+		s := &o.Subsets[i]
+		s.Addresses, s.NotReadyAddresses = slices.DeleteFunc(s.Addresses, at), slices.DeleteFunc(s.NotReadyAddresses, at)
+	}
+	o.Subsets = slices.DeleteFunc(o.Subsets, func(s corev1.EndpointSubset) bool { return len(s.Addresses)+len(s.NotReadyAddresses) == 0 })
+	_, err = client.Update(ctx, o, metav1.UpdateOptions{})
+	return err
+}
