@@ -55,8 +55,8 @@ func (p *Plan) newCarried(admin *rest.Config) (*carried, error) {
 // newEndpoints keeps the endpoints of tenants to their own pods.
 func (p *Plan) newEndpoints() (component.Component, error) {
 	config := p.restConfig(p.pki.Supervisor)
-	config.QPS = -1                         // what it takes off must not wait
-	config.WarningHandler = rest.NoWarnings // that Endpoints are old
+	config.QPS = -1                           // what it takes off must not wait
+	config.WarningHandler = rest.NoWarnings{} // that Endpoints are old
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, endpoints.Name))
 	if err != nil {
 		return component.Component{}, fmt.Errorf("making the client of %s: %w", endpoints.Name, err)
