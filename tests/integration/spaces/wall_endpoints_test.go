@@ -32,6 +32,10 @@ func TestWallV12EndpointsOfAPodThatIsGone(t *testing.T) {
 	}
 	p := start(t, nil)
 	a, b := p.tenant(t, "a"), p.tenant(t, "b")
+	// Upstream's slices have pods of nodes that there are.
+	if _, err := p.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	run := func(s *space, name, ip, phase string, finalizers ...string) {
 		t.Helper()
 		pod := &corev1.Pod{
