@@ -1,5 +1,7 @@
 package endpoints
 
+//lint:file-ignore SA1019 Endpoints are deprecated, and tenants still write them
+
 import (
 	"context"
 	"fmt"
@@ -153,7 +155,7 @@ func addressesOf(obj any) (out []string, err error) {
 		for _, e := range o.Endpoints {
 			out = append(out, e.Addresses...)
 		}
-	case *corev1.Endpoints: //nolint:staticcheck // tenants still write them
+	case *corev1.Endpoints:
 		for _, s := range o.Subsets {
 			for _, a := range s.Addresses {
 				out = append(out, a.IP)

@@ -1,5 +1,7 @@
 package endpoints
 
+//lint:file-ignore SA1019 Endpoints are deprecated, and tenants still write them
+
 import (
 	"context"
 	"fmt"
@@ -42,7 +44,6 @@ func (c *controller) sliceWithout(ctx context.Context, k key, isGone func(string
 	return err
 }
 
-//nolint:staticcheck // tenants still write them
 func (c *controller) oldWithout(ctx context.Context, k key, isGone func(string) bool) error {
 	client := c.Client.CoreV1().Endpoints(k.namespace)
 	o, err := client.Get(ctx, k.name, metav1.GetOptions{})

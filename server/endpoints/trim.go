@@ -1,5 +1,7 @@
 package endpoints
 
+//lint:file-ignore SA1019 Endpoints are deprecated, and tenants still write them
+
 import (
 	"net/netip"
 	"slices"
@@ -35,12 +37,12 @@ func trimmer(ranges []netip.Prefix, pool *sharing.Pool) cache.TransformFunc {
 				kept.Endpoints = []discoveryv1.Endpoint{{Addresses: inside}}
 			}
 			obj = kept
-		case *corev1.Endpoints: //nolint:staticcheck // tenants still write them
-			kept := &corev1.Endpoints{TypeMeta: o.TypeMeta, ObjectMeta: trimMeta(&o.ObjectMeta)} //nolint:staticcheck // the same
+		case *corev1.Endpoints:
+			kept := &corev1.Endpoints{TypeMeta: o.TypeMeta, ObjectMeta: trimMeta(&o.ObjectMeta)}
 			if inside := oldAddresses(ranges, o); len(inside) > 0 {
-				subset := corev1.EndpointSubset{} //nolint:staticcheck // the same
+				subset := corev1.EndpointSubset{}
 				for _, a := range inside {
-					subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a}) //nolint:staticcheck // the same
+					subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a})
 				}
 				kept.Subsets = append(kept.Subsets, subset)
 			}
@@ -88,7 +90,7 @@ func sliceAddresses(ranges []netip.Prefix, slice *discoveryv1.EndpointSlice) []s
 
 // oldAddresses are those in Endpoints of a tenant.
 //
-//nolint:staticcheck // tenants still write them
+
 func oldAddresses(ranges []netip.Prefix, endpoints *corev1.Endpoints) []string {
 	if ofSystem(endpoints.Namespace) {
 		return nil

@@ -229,6 +229,7 @@ func (w *wall) addressUsedAgain(t *testing.T) {
 		return nil
 	})
 	w.hostile.removed(t, "default", "had")
+	run(t, w.system.host, "ip", "neigh", "flush", "dev", "cni-a4s0") // the node remembers whose the address was
 	hosts.Until(t, soon, "the endpoint goes with the pod", func(ctx context.Context) error {
 		slice, err := w.hostile.client.DiscoveryV1().EndpointSlices("default").Get(ctx, "had", metav1.GetOptions{})
 		if err == nil && len(slice.Endpoints) > 0 {
