@@ -144,18 +144,8 @@ func (g *guard) checkAddress(tenant, address string) error {
 	if _, inside := endpoints.Inside(g.ranges, address); !inside {
 		return nil
 	}
-	found, err := g.pods.ByIndex(podIPs, address)
-	if err != nil {
+	if held, err := g.holds(tenant, address, endpoints.Living); err != nil || held {
 		return err
-	}
-	var pods []*corev1.Pod
-	for _, obj := range found {
-		if pod, ok := obj.(*corev1.Pod); ok && endpoints.Running(pod) {
-			pods = append(pods, pod)
-		}
-	}
-	if endpoints.Holds(tenant, pods, endpoints.Living) {
-		return nil
 	}
 	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space that runs and stays", address)
 }

@@ -24,6 +24,9 @@ type lifecycle struct {
 
 // Admit implements admission.MutationInterface.
 func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
+	if attr.GetOperation() == admission.Connect {
+		return nil
+	}
 	if err := l.check(ctx, attr); err != nil {
 		return err
 	}
@@ -41,7 +44,17 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 // Validate implements admission.ValidationInterface: what webhooks have made
 // of an object is what counts.
 func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
-	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
+	tenant := l.admission.tenantOf(ctx, attr)
+	if attr.GetOperation() == admission.Connect {
+		if space.IsSystem(tenant) {
+			return nil
+		}
+		if err := l.admission.guard.checkProxied(tenant, attr); err != nil {
+			return admission.NewForbidden(attr, err)
+		}
+		return nil
+	}
+	if !space.IsSystem(tenant) {
 		byTenant := authorOf(attr) != theSystem
 		if err := l.admission.guard.check(ctx, tenant, byTenant, attr); err != nil {
 			return admission.NewForbidden(attr, err)

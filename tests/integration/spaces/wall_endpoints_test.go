@@ -3,6 +3,7 @@ package spaces_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -144,6 +145,51 @@ func TestWallV12EndpointsOfAPodThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	noneLeft("the admission of the tenant refuses it", "10.42.0.40")
+}
+
+// TestWallV12ProxyOfAPodThatEnded: the API server stands behind the walls, so its
+// proxy leads to no address that a pod of the tenant only had.
+func TestWallV12ProxyOfAPodThatEnded(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	const ip = "10.42.0.50"
+	nstest.Shell(t, "ip addr add "+ip+"/32 dev lo")
+	listener, err := net.Listen("tcp", ip+":8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "whoever is there") })}
+	defer server.Close()
+	go func() { _ = server.Serve(listener) }()
+	p := start(t, nil)
+	a, b := p.tenant(t, "a"), p.tenant(t, "b")
+	create := func(s *space, name string) {
+		t.Helper()
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		if _, err := s.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := func(what string, want int) {
+		t.Helper()
+		for _, name := range []string{"had:8080", "http:had:8080"} {
+			eventually(t, what+": "+name, func(context.Context) (bool, error) {
+				code, _ := get(t, a.config, "/api/v1/namespaces/default/pods/"+name+"/proxy/")
+				return code == want, nil // the guard's informer lags a moment
+			})
+		}
+	}
+	create(a, "had")
+	p.podIs(t, a, "had", ip, "Running")
+	answers("a pod that runs", http.StatusOK)
+	create(b, "has")
+	p.podIs(t, b, "has", ip, "Running")
+	answers("somebody else's pod has the address", http.StatusForbidden)
+	p.podIs(t, b, "has", "10.42.0.51", "Running")
+	answers("and no longer", http.StatusOK)
+	p.podIs(t, a, "had", ip, "Succeeded")
+	answers("it has ended", http.StatusForbidden)
 }
 
 // podIs sets the status of a pod as its kubelet does.
