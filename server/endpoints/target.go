@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -40,7 +42,11 @@ func (c *controller) sliceWithout(ctx context.Context, k key, isGone func(string
 		o.Endpoints[i].Addresses = slices.DeleteFunc(o.Endpoints[i].Addresses, isGone)
 	}
 	o.Endpoints = slices.DeleteFunc(o.Endpoints, func(e discoveryv1.Endpoint) bool { return len(e.Addresses) == 0 })
-	_, err = client.Update(ctx, o, metav1.UpdateOptions{})
+	if _, err = client.Update(ctx, o, metav1.UpdateOptions{}); cannotStay(err) {
+		o.Endpoints = nil
+		shrink(&o.ObjectMeta)
+		_, err = client.Update(ctx, o, metav1.UpdateOptions{})
+	}
 	return err
 }
 
@@ -56,6 +62,22 @@ func (c *controller) oldWithout(ctx context.Context, k key, isGone func(string) 
 		s.Addresses, s.NotReadyAddresses = slices.DeleteFunc(s.Addresses, at), slices.DeleteFunc(s.NotReadyAddresses, at)
 	}
 	o.Subsets = slices.DeleteFunc(o.Subsets, func(s corev1.EndpointSubset) bool { return len(s.Addresses)+len(s.NotReadyAddresses) == 0 })
-	_, err = client.Update(ctx, o, metav1.UpdateOptions{})
+	if _, err = client.Update(ctx, o, metav1.UpdateOptions{}); cannotStay(err) {
+		o.Subsets = nil
+		shrink(&o.ObjectMeta)
+		_, err = client.Update(ctx, o, metav1.UpdateOptions{})
+	}
 	return err
+}
+
+// cannotStay tells that an object cannot be written even with less in it: it is
+// as large as can be, and who wrote it last is told in it, too.
+func cannotStay(err error) bool {
+	return err != nil && (apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) || strings.Contains(err.Error(), "too large"))
+}
+
+// shrink takes off what can be large.
+func shrink(o *metav1.ObjectMeta) {
+	o.Annotations = nil
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{}} // none at all, by convention
 }
