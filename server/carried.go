@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/server/endpoints"
 	"github.com/a4s-io/a4s/server/localstorage"
 	"github.com/a4s-io/a4s/server/servicelb"
 	"github.com/a4s-io/a4s/server/supervisor"
@@ -48,6 +50,35 @@ func (p *Plan) newCarried(admin *rest.Config) (*carried, error) {
 		c.balancer = servicelb.NewRemoval(lb)
 	}
 	return c, nil
+}
+
+// newEndpoints keeps the endpoints of tenants to their own pods.
+func (p *Plan) newEndpoints() (component.Component, error) {
+	config := p.restConfig(p.pki.Supervisor)
+	config.QPS = -1                           // what it takes off must not wait
+	config.WarningHandler = rest.NoWarnings{} // that Endpoints are old
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, endpoints.Name))
+	if err != nil {
+		return component.Component{}, fmt.Errorf("making the client of %s: %w", endpoints.Name, err)
+	}
+	ranges, err := p.ranges()
+	if err != nil {
+		return component.Component{}, err
+	}
+	return endpoints.New(endpoints.Options{Client: client, Ranges: ranges, Pool: p.pool, Log: logrus.WithField("component", endpoints.Name)}), nil
+}
+
+// ranges are the addresses of pods and Services.
+func (p *Plan) ranges() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
+		r, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("reading the range %s: %w", cidr, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }
 
 // Ports of nodes besides those with flags of their own: SSH is the operator's,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	goruntime "runtime"
 	"strings"
 	"time"
@@ -109,13 +108,9 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	}
 	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Threads: threads, Limits: m.limits, Log: p.log})
 	tenants.OnGone(m.edge.TenantGone)
-	var ranges []netip.Prefix
-	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
-		r, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return nil, fmt.Errorf("reading the range %s: %w", cidr, err)
-		}
-		ranges = append(ranges, r)
+	ranges, err := p.ranges()
+	if err != nil {
+		return nil, err
 	}
 	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: ranges, LoadBalancers: p.loadBalancerRules(), Pool: p.pool, Log: p.log}); err != nil {
 		return nil, err

@@ -281,6 +281,11 @@ func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, err
 		}})
 	}
 	group.Start(ctx, leader.Only(aggregation.New(admin, p.pool)))
+	own, err := p.newEndpoints()
+	if err != nil {
+		return nil, err
+	}
+	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{Config: admin, Contents: spaces.limits, ClusterDomain: p.cfg.ClusterDomain, DefaultTenant: p.cfg.DefaultTenant, Pool: p.pool, Room: spaces.grown.wait, Log: p.log})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: p.cfg.ClusterDNS}, Disabled: p.cfg.Disable,

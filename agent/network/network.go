@@ -73,6 +73,9 @@ func New(o Options) component.Component {
 func (o Options) run(ctx context.Context, ready func()) error {
 	if o.Backend == backendNone {
 		o.Log.Info("no pod network, as --flannel-backend=none says; pods wait for one to be installed")
+		if err := removeTunnel(ctx); err != nil {
+			o.Log.WithError(err).Warn("the rules for flannel's tunnel are still there")
+		}
 		ready()
 		<-ctx.Done()
 		return nil
@@ -157,8 +160,13 @@ func (o Options) serve(ctx context.Context, ready func(), sm subnet.Manager, mod
 	if err != nil {
 		return err
 	}
+	rules, err := newTunnel(ctx, mode, conf, ext, o.Log)
+	if err != nil {
+		return err
+	}
+	go rules.keep(ctx)
 	var wg sync.WaitGroup
-	be, err := backend.NewManager(ctx, guarded{sm}, ext).GetBackend(o.Backend)
+	be, err := backend.NewManager(ctx, guarded{followed{sm, rules}}, ext).GetBackend(o.Backend)
 	if err != nil {
 		return fmt.Errorf("flannel backend %s: %w", o.Backend, err)
 	}

@@ -108,7 +108,8 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 
 // checkAddress lets tenants send traffic to their own pods and out of the
 // cluster. Whatever resolves endpoints, the API server among it, stands behind
-// the walls between tenants.
+// the walls between tenants. When the pod goes, server/endpoints takes its
+// address off again.
 func (g *guard) checkAddress(tenant, address string) error {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -117,8 +118,8 @@ func (g *guard) checkAddress(tenant, address string) error {
 	if !g.reach.Inside(ip) {
 		return nil
 	}
-	if own, err := g.reach.OfPod(tenant, ip); err != nil || own {
+	if own, err := g.reach.KeptByPod(tenant, ip); err != nil || own {
 		return err
 	}
-	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space", address)
+	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space that runs and stays", address)
 }

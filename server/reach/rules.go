@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/endpoints"
 )
 
 // podIPs is the index of pods by address.
@@ -79,22 +79,27 @@ func (r *Rules) Inside(ip netip.Addr) bool {
 // ended keeps its address in its status while another gets it; where two claim
 // it nobody can say whose it is.
 func (r *Rules) OfPod(tenant string, ip netip.Addr) (bool, error) {
+	return r.held(tenant, ip, endpoints.Running)
+}
+
+// KeptByPod is OfPod for what outlasts a connection: a pod that is being deleted
+// does not count.
+func (r *Rules) KeptByPod(tenant string, ip netip.Addr) (bool, error) {
+	return r.held(tenant, ip, endpoints.Living)
+}
+
+func (r *Rules) held(tenant string, ip netip.Addr, counts func(*corev1.Pod) bool) (bool, error) {
 	claims, err := r.pods.ByIndex(podIPs, ip.Unmap().String())
 	if err != nil {
 		return false, fmt.Errorf("looking for the pod: %w", err)
 	}
-	found := false
+	var pods []*corev1.Pod
 	for _, obj := range claims {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
+		if pod, ok := obj.(*corev1.Pod); ok {
+			pods = append(pods, pod)
 		}
-		if of, _ := space.SplitNamespace(pod.Namespace); of != tenant {
-			return false, nil
-		}
-		found = true
 	}
-	return found, nil
+	return endpoints.Holds(tenant, pods, counts), nil
 }
 
 // allows tells whether a webhook of tenant may be called at an address.

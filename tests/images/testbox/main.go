@@ -31,6 +31,9 @@ func commands() map[string]command {
 		"eat":   {"MIB", one(eat)},
 		"sleep": {"", sleep},
 		"crash": {"[MESSAGE]", crash},
+		// Datagrams, as a hostile pod makes them up.
+		"send":   {"ADDR HEX", send},
+		"listen": {"ADDR", listen},
 	}
 }
 

@@ -1,0 +1,52 @@
+package endpoints
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// Living tells whether a pod has its address and keeps it for now. That of a
+// pod which is being deleted is given away before its object is gone, and
+// objects of pods that ended may stay for ever.
+func Living(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && Running(pod) }
+
+// Running is Living for what drains: a pod that is being deleted counts until
+// its containers have ended.
+func Running(pod *corev1.Pod) bool {
+	return !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// Holds tells whether an address that pods claim is the tenant's: one of his
+// that counts has it, and nobody else's does.
+func Holds(tenant string, pods []*corev1.Pod, counts func(*corev1.Pod) bool) bool {
+	own := false
+	for _, pod := range pods {
+		of, _ := space.SplitNamespace(pod.Namespace)
+		switch {
+		case of == tenant:
+			own = own || counts(pod)
+		case Running(pod):
+			return false // it is on its way from one to the other
+		}
+	}
+	return own
+}
+
+// Inside tells whether an address is of the cluster: of a pod or of a Service.
+// The form it returns is that in which addresses are compared.
+func Inside(ranges []netip.Prefix, address string) (string, bool) {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return "", false // a name, or what upstream refuses
+	}
+	ip = ip.Unmap()
+	for _, r := range ranges {
+		if r.Contains(ip) {
+			return ip.String(), true
+		}
+	}
+	return "", false
+}
