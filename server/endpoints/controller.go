@@ -42,7 +42,7 @@ const (
 
 // Options configure the controller.
 type Options struct {
-	// Client is that of User.
+	// Client has all rights.
 	Client kubernetes.Interface
 	// Ranges are the addresses of pods and Services.
 	Ranges []netip.Prefix

@@ -5,8 +5,8 @@
 // The guard of server/admission judges what tenants write, once; this judges
 // what is stored, whenever a pod or what is stored changes. Both ask Living and
 // Holds. What upstream's controllers keep up to date they are given a moment
-// for; then it is corrected here, too, because the admission of the tenant may
-// refuse their writes, and is not asked about ours (Corrects).
+// for; then it is corrected here, too: not all that a tenant writes into it
+// makes them look again.
 //
 // Invariants: nothing outside the ranges of the cluster is touched, nor the
 // system's own space; an address is taken off only when the API server itself,

@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 func TestWallV12Holds(t *testing.T) {
@@ -56,24 +54,6 @@ func TestInside(t *testing.T) {
 	} {
 		if got, ok := Inside(ranges, address); got != want && ok || ok != (want != "") {
 			t.Errorf("%q: %q, %v", address, got, ok)
-		}
-	}
-}
-
-func TestCorrects(t *testing.T) {
-	slices := schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}
-	us, other := &user.DefaultInfo{Name: User}, &user.DefaultInfo{Name: "admin"}
-	if !Corrects(us, true, slices) || !Corrects(us, true, schema.GroupResource{Resource: "endpoints"}) {
-		t.Error("our own writes are not known")
-	}
-	for what, got := range map[string]bool{
-		"a user of a tenant":  Corrects(us, false, slices),
-		"somebody else":       Corrects(other, true, slices),
-		"nobody":              Corrects(nil, true, slices),
-		"an object of others": Corrects(us, true, schema.GroupResource{Resource: "pods"}),
-	} {
-		if got {
-			t.Errorf("%s goes past the tenant's admission", what)
 		}
 	}
 }

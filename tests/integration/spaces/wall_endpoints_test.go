@@ -123,8 +123,8 @@ func TestWallV12EndpointsOfAPodThatIsGone(t *testing.T) {
 		})
 	}
 
-	// The tenant's admission keeps upstream's controllers from writing; and it
-	// is not asked about the correction.
+	// What the tenant's admission refuses its users it does not refuse to
+	// upstream's controllers and to the correction.
 	service("selected", `,"selector":{"app":"chosen"}`)
 	run(a, "chosen", "10.42.0.40", "Running")
 	eventually(t, "upstream's slice has the pod", func(context.Context) (bool, error) {
