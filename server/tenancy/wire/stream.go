@@ -257,7 +257,7 @@ func (s *jsonWatch) event(b []byte) (n int, complete bool, err error) {
 	m := t.open()
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		if string(key) == "object" {
-			t.document(docKind{})
+			t.document(true)
 			continue
 		}
 		t.skip()
