@@ -56,6 +56,8 @@ type protoKind struct {
 	object *protoPlan
 	list   bool
 	status bool
+	// shape is for messages that can hold their like.
+	shape *protoShape
 }
 
 func (p *protoPlan) field(n protowire.Number) *protoField {
@@ -138,6 +140,7 @@ func (p *Projector) protoKindOf(apiVersion, kind string, r Resource) (*protoKind
 	}
 	plan, err := compileKind(t, p.Table.Node(group, base))
 	if err == nil && registered {
+		plan.shape = recursive(t)
 		p.Table.protos.known.Store(key, plan)
 	}
 	return plan, err
