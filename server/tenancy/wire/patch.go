@@ -19,7 +19,7 @@ func (p *Projector) Patch(media string, r Resource, body []byte) ([]byte, error)
 	case types.MergePatchType, types.StrategicMergePatchType:
 		return p.objectPatch(r, body)
 	case types.ApplyYAMLPatchType:
-		asJSON, err := toJSON(body)
+		asJSON, err := FromYAML(body)
 		if err != nil {
 			return nil, err
 		}

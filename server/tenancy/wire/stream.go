@@ -106,7 +106,7 @@ func (s *yamlAnswer) Flush() error { return nil }
 
 // Close implements io.Closer: it writes the answer.
 func (s *yamlAnswer) Close() error {
-	out, err := s.p.YAML(Out, s.r, s.buf.Bytes())
+	out, err := s.p.YAML(s.r, s.buf.Bytes())
 	if err == nil {
 		_, err = s.w.Write(out)
 	}

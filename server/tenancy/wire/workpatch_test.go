@@ -109,7 +109,13 @@ func TestWallV7YAML(t *testing.T) {
 		{"as much as can be in JSON", `{"a":["` + strings.Repeat(",[{", n/4) + `",` + strings.Repeat("1,", maxMarks-10) + `1]}`, nil},
 	} {
 		for _, translate := range []func([]byte) ([]byte, error){
-			func(b []byte) ([]byte, error) { return p.YAML(In, customKind(true), b) },
+			func(b []byte) ([]byte, error) {
+				asJSON, err := FromYAML(b)
+				if err != nil {
+					return nil, err
+				}
+				return p.JSON(In, customKind(true), asJSON)
+			},
 			func(b []byte) ([]byte, error) { return p.Patch("application/apply-patch+yaml", customKind(true), b) },
 		} {
 			out, err := translate([]byte(c.body))

@@ -11,21 +11,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// YAML translates one YAML document, see JSON. What comes from tenants becomes
-// JSON.
-func (p *Projector) YAML(d Direction, r Resource, body []byte) ([]byte, error) {
-	if d == In {
-		asJSON, err := toJSON(body)
-		if err != nil {
-			return nil, err
-		}
-		return p.JSON(d, r, asJSON)
-	}
+// YAML translates one YAML document outwards, see JSON. Inwards see FromYAML.
+func (p *Projector) YAML(r Resource, body []byte) ([]byte, error) {
 	asJSON, err := yaml.YAMLToJSON(body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: YAML: %w", ErrMalformed, err)
 	}
-	if asJSON, err = p.JSON(d, r, asJSON); err != nil {
+	if asJSON, err = p.JSON(Out, r, asJSON); err != nil {
 		return nil, err
 	}
 	out, err := yaml.JSONToYAML(asJSON)
@@ -47,9 +39,9 @@ const (
 	maxExpanded = 3 << 20
 )
 
-// toJSON makes JSON of the YAML that a tenant sends, unless that is too much
-// work.
-func toJSON(body []byte) ([]byte, error) {
+// FromYAML makes JSON of the YAML that a tenant sends, or returns ErrTooLarge if
+// that is too much work.
+func FromYAML(body []byte) ([]byte, error) {
 	if isJSON(body) {
 		if marksOf(body, true) > maxMarks {
 			return nil, fmt.Errorf("%w: it has more than %d values", ErrTooLarge, maxMarks)
