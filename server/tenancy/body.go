@@ -133,7 +133,12 @@ func composer(method, media string, p *wire.Projector, r wire.Resource) (func([]
 	case media == protobuf:
 		translate = func(b []byte) ([]byte, error) { return p.Proto(wire.In, r, b) }
 	case media == inJSON || media == "":
-		translate = func(b []byte) ([]byte, error) { return p.JSON(wire.In, r, b) }
+		translate = func(b []byte) ([]byte, error) {
+			if err := wire.Limit(b); err != nil {
+				return nil, err
+			}
+			return p.JSON(wire.In, r, b)
+		}
 	default:
 		return nil, unsupported(media)
 	}

@@ -47,6 +47,8 @@ func TestWallV7BodiesAreReadLate(t *testing.T) {
 		{"nothing", http.MethodPost, "application/json", "", "", 200},
 		{"nothing of another type", http.MethodDelete, "application/cbor", "", "", 200},
 		{"a list", http.MethodPost, "application/json", `{"kind":"NamespaceList","apiVersion":"v1","items":[]}`, "", 400},
+		{"too deep", http.MethodPost, "application/json", strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1000), "", 400},
+		{"too wide", http.MethodPost, "application/json", `{"data":{"a":""` + strings.Repeat(`,"b":""`, 10_000) + `}}`, "", 413},
 		{"half an object", http.MethodPost, "application/json", `{"metadata":`, "", 400},
 		{"another tenant's", http.MethodPost, "application/json", `{"metadata":{"tenant":"t2"}}`, "", 400},
 		{"too many operations", http.MethodPatch, "application/json-patch+json", "[" + strings.Repeat("{},", 20_000) + "{}]", "", 413},

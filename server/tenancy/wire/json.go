@@ -21,9 +21,6 @@ func (p *Projector) JSON(d Direction, r Resource, body []byte) ([]byte, error) {
 func (p *Projector) AppendJSON(dst []byte, d Direction, r Resource, body []byte) ([]byte, error) {
 	t := p.json(d, r)
 	t.src, t.dst = body, dst
-	if d == In {
-		t.limitDepth()
-	}
 	t.document(true)
 	if t.err == nil && t.peek() != 0 {
 		t.malformed("something follows the document")

@@ -40,18 +40,6 @@ func (s *scanner) malformed(what string) {
 	s.fail(fmt.Errorf("%w: JSON at byte %d: %s", ErrMalformed, s.pos, what))
 }
 
-// maxDepth is how deep objects and lists may be nested in what tenants send: the
-// deepest schemas of custom resources that are in use have about 50 levels.
-// Readers recurse into each.
-const maxDepth = 200
-
-// limitDepth refuses a document that is nested too deep.
-func (s *scanner) limitDepth() {
-	if s.err == nil && deeper(s.src, maxDepth) {
-		s.fail(fmt.Errorf("%w: JSON: objects and lists are nested deeper than %d levels", ErrMalformed, maxDepth))
-	}
-}
-
 // cutOff tells that the error is that src ended too early: with what follows
 // it may be well formed.
 func (s *scanner) cutOff() bool {

@@ -16,7 +16,12 @@ func (p *Projector) Patch(media string, r Resource, body []byte) ([]byte, error)
 	switch types.PatchType(media) {
 	case types.JSONPatchType:
 		return p.jsonPatch(r, body)
-	case types.MergePatchType, types.StrategicMergePatchType:
+	case types.StrategicMergePatchType:
+		if err := limitLists(body); err != nil {
+			return nil, err
+		}
+		return p.objectPatch(r, body)
+	case types.MergePatchType:
 		return p.objectPatch(r, body)
 	case types.ApplyYAMLPatchType:
 		asJSON, err := FromYAML(body)
@@ -32,12 +37,11 @@ func (p *Projector) Patch(media string, r Resource, body []byte) ([]byte, error)
 // objectPatch translates a patch that has the form of the object. What it says
 // of its kind does not matter: the object that is patched has one.
 func (p *Projector) objectPatch(r Resource, body []byte) ([]byte, error) {
+	if err := Limit(body); err != nil {
+		return nil, err
+	}
 	t := p.json(In, r)
 	t.src, t.dst = body, make([]byte, 0, Room(len(body)))
-	t.limitDepth()
-	if t.err != nil {
-		return nil, t.err
-	}
 	t.ofResource()
 	if t.err == nil && t.peek() != 0 {
 		t.malformed("something follows the patch")
@@ -68,9 +72,11 @@ type operation map[string]json.RawMessage
 // operations reads a patch. Of two members with one key the last one counts, as
 // for the API server.
 func operations(body []byte) ([]operation, error) {
+	if err := Limit(body); err != nil {
+		return nil, err
+	}
 	s := &scanner{src: body}
-	s.limitDepth()
-	if s.err == nil && !json.Valid(body) {
+	if !json.Valid(body) {
 		s.malformed("it cannot be read")
 	}
 	if s.err == nil && s.peek() != '[' {

@@ -202,7 +202,7 @@ func (l *lastGroup) of(raw []byte) string {
 // appendTop appends what the envelope holds.
 func (t *protoTranslator) appendTop(dst, b []byte, at int, k *protoKind) ([]byte, error) {
 	if t.d == In && k.shape != nil {
-		if err := k.shape.limitDepth(b, at, maxMessages); err != nil {
+		if err := k.shape.limit(b, at, maxMessages); err != nil {
 			return nil, err
 		}
 	}

@@ -116,8 +116,7 @@ func TestWallV7Depth(t *testing.T) {
 		deep   bool
 	}{{1, false}, {maxDepth, false}, {maxDepth + 1, true}, {100_000, true}} {
 		body := []byte(at(c.levels))
-		_, err := p.JSON(In, customKind(true), body)
-		if errors.Is(err, ErrMalformed) != c.deep {
+		if err := Limit(body); errors.Is(err, ErrMalformed) != c.deep {
 			t.Errorf("%d levels: %v", c.levels, err)
 		}
 		for _, media := range []string{"application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml"} {
@@ -131,6 +130,27 @@ func TestWallV7Depth(t *testing.T) {
 		}
 		if out, err := p.JSON(Out, customKind(true), body); err != nil || !json.Valid(out) && c.levels < 10_000 {
 			t.Errorf("%d levels outwards: %v", c.levels, err)
+		}
+	}
+}
+
+// TestWallV7Width: upstream's work grows with the square of what is in one object
+// or list.
+func TestWallV7Width(t *testing.T) {
+	p := protoProjector("t1")
+	for n, want := range map[int]error{1: nil, maxMembers: nil, maxMembers + 1: ErrTooLarge} {
+		for name, body := range map[string]string{
+			"a list":            `{"a":[` + strings.Repeat("1,", n-1) + `1]}`,
+			"a list of lists":   `{"a":["[,{",` + strings.Repeat("[1,2],", n-1)[:max(0, 6*(n-1)-6)] + `]}`,
+			"an object":         `{"a":{` + strings.Repeat(`"x":{"a":1,"b":2},`, n-1) + `"y":",,,"}}`,
+			"an object at last": `{"a":[{},[1,2,3],{"x":1` + strings.Repeat(`,"x":"\",\""`, n-1) + `}]}`,
+		} {
+			if err := Limit([]byte(body)); !errors.Is(err, want) {
+				t.Errorf("%s of %d: %v", name, n, err)
+			}
+			if _, err := p.Patch("application/merge-patch+json", customKind(true), []byte(body)); !errors.Is(err, want) {
+				t.Errorf("a patch with %s of %d: %v", name, n, err)
+			}
 		}
 	}
 }

@@ -48,11 +48,22 @@ func TestWallV7Patches(t *testing.T) {
 		{"a long value far below", patch(1, strings.Repeat("/a", maxSegments), `"`+strings.Repeat("x", 2_500_000)+`"`), nil},
 		{"escapes", patch(9_900, "/"+strings.Repeat("~1", 120), `"x"`), nil},
 		{"from too long", []byte(`[{"op":"copy","path":"/a","from":"` + strings.Repeat("/a", maxSegments+1) + `"}]`), ErrMalformed},
-		{"members that mean nothing", []byte(`[{"op":"add","path":"/a","value":1` + strings.Repeat(`,"x":1`, 400_000) + `}]`), nil},
+		{"members that mean nothing", []byte(`[{"op":"add","path":"/a","value":1` + strings.Repeat(`,"x":1`, 9_000) + `}]`), nil},
 	} {
 		out, err := p.Patch(jsonPatch, podKind(), c.body)
 		if !errors.Is(err, c.want) || c.want == nil && !json.Valid(out) {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	env := func(n int) []byte {
+		return []byte(`{"spec":{"containers":[{"name":"c[,","env":[{"name":"a"}` + strings.Repeat(`,{"name":"b"}`, n-2) + `]}]}}`)
+	}
+	for n, want := range map[int]error{2: nil, maxElements: nil, maxElements + 1: ErrTooLarge} {
+		if _, err := p.Patch("application/strategic-merge-patch+json", podKind(), env(n)); !errors.Is(err, want) {
+			t.Errorf("%d elements of lists: %v", n, err)
+		}
+		if _, err := p.Patch("application/merge-patch+json", podKind(), env(n)); err != nil {
+			t.Errorf("%d elements of lists in a merge patch: %v", n, err)
 		}
 	}
 	for body, want := range map[string]string{
@@ -105,8 +116,9 @@ func TestWallV7YAML(t *testing.T) {
 		{"values in JSON", `{"a":[` + strings.Repeat("1,", maxMarks) + `1]}`, ErrTooLarge},
 		{"an alias of a few", "metadata: &m\n  name: x\nother: *m\n", nil},
 		{"a long text", "data:\n  a: |\n" + strings.Repeat("    "+strings.Repeat("x", 80)+"\n", n/85), nil},
-		{"as much as can be", "a:\n" + strings.Repeat("- b: c\n", maxMarks/2-10), nil},
-		{"as much as can be in JSON", `{"a":["` + strings.Repeat(",[{", n/4) + `",` + strings.Repeat("1,", maxMarks-10) + `1]}`, nil},
+		{"as much as can be", strings.Repeat("-\n"+strings.Repeat(" - b: c\n", 5000), maxMarks/10_010), nil},
+		{"as much as can be in JSON", `{"a":[` + strings.Repeat(`["`+strings.Repeat(",[{", 10_000)+`",`+strings.Repeat("1,", 5000)+`1],`, maxMarks/5010) + `1]}`, nil},
+		{"too much in one list", "a:\n" + strings.Repeat("- b: c\n", maxMembers+1), ErrTooLarge},
 	} {
 		out, err := p.Patch("application/apply-patch+yaml", customKind(true), []byte(c.body))
 		if !errors.Is(err, c.want) || c.want == nil && !json.Valid(out) {

@@ -54,6 +54,7 @@ func TestWallV7Bodies(t *testing.T) {
 	t.Run("TestWallV7UnauthorizedBodiesAreNotTranslated", func(t *testing.T) { testWallV7Unauthorized(t, nobody, b) })
 	t.Run("TestWallV7Patches", func(t *testing.T) { testWallV7Patches(t, a) })
 	t.Run("TestWallV7YAML", func(t *testing.T) { testWallV7YAML(t, a) })
+	t.Run("TestWallV7ManyMembers", func(t *testing.T) { testWallV7ManyMembers(t, a) })
 	t.Run("ordinary bodies", func(t *testing.T) { testOrdinaryBodies(t, a) })
 }
 
@@ -151,7 +152,7 @@ func testWallV7YAML(t *testing.T, a *space) {
 		"lines":                {lines.String(), 413},
 		"braces in braces":     {strings.Repeat("{a: ", 9000) + strings.Repeat("}", 9000), 400},
 		"aliases":              {"a: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a,", 30_000) + "]", 413},
-		"as much as is taken":  {"metadata: {name: x}\nx:\n" + strings.Repeat("- b: c\n", 70_000), 0},
+		"as much as is taken":  {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\nx:\n" + strings.Repeat("-\n"+strings.Repeat(" - b: c\n", 9000), 16), 0},
 		"an alias that is not": {"a: *b", 400},
 	} {
 		code, answer := a.within(t, name, http.MethodPost, "/api/v1/namespaces/default/configmaps", "application/yaml", c.body)
@@ -161,6 +162,41 @@ func testWallV7YAML(t *testing.T, a *space) {
 		code, answer = a.within(t, name+", applied", http.MethodPatch, "/api/v1/namespaces/default/configmaps/x?fieldManager=t", "application/apply-patch+yaml", c.body)
 		if c.code != 0 && code != c.code {
 			t.Errorf("%s, applied: %d %.300s", name, code, answer)
+		}
+	}
+}
+
+// testWallV7ManyMembers: upstream sorts the members of an object and of a list into
+// those that it remembers, and compares those of a strategic merge patch.
+func testWallV7ManyMembers(t *testing.T, a *space) {
+	members := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, ","+format, n-i)
+		}
+		return b.String()[1:]
+	}
+	for n, refused := range map[int]bool{10_000: false, 10_001: true, 150_000: true} {
+		object := `{"metadata":{"name":"many"},"data":{` + members(n, `"k%d":""`) + `}}`
+		pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"many"},"spec":{"containers":[{"name":"c","image":"i","env":[` + members(n, `{"name":"k%d"}`) + `]}]}}`
+		for what, send := range map[string]func() (int, string){
+			"a config map": func() (int, string) {
+				return a.within(t, "a config map", http.MethodPost, "/api/v1/namespaces/default/configmaps?dryRun=All", "application/json", object)
+			},
+			"a pod": func() (int, string) {
+				return a.within(t, "a pod", http.MethodPost, "/api/v1/namespaces/default/pods?dryRun=All", "application/json", pod)
+			},
+			"a pod, applied": func() (int, string) {
+				return a.within(t, "a pod, applied", http.MethodPatch, "/api/v1/namespaces/default/pods/many?dryRun=All&fieldManager=t", "application/apply-patch+yaml", pod)
+			},
+		} {
+			if code, answer := send(); refused != (code == http.StatusRequestEntityTooLarge) || !refused && code != http.StatusCreated {
+				t.Errorf("%s with %d: %d %.300s", what, n, code, answer)
+			}
+		}
+		code, answer := a.within(t, "a strategic merge patch", http.MethodPatch, "/api/v1/namespaces/default/pods/many", "application/strategic-merge-patch+json", pod)
+		if code != http.StatusRequestEntityTooLarge {
+			t.Errorf("a strategic merge patch: %d %.300s", code, answer)
 		}
 	}
 }
