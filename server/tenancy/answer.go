@@ -64,9 +64,9 @@ type answer struct {
 	resource  wire.Resource
 	content   content
 	zip       bool // the client accepts gzip
-	// withhold keeps an answer of this code back, so that the request can be
-	// tried again.
-	withhold int
+	// retry is for a request that can be tried again with another name: then an
+	// answer is kept back that says that the last one was taken.
+	retry *body
 
 	code     int
 	media    string
@@ -85,9 +85,9 @@ func newAnswer(w http.ResponseWriter, p *wire.Projector, r wire.Resource, c cont
 	return &answer{ResponseWriter: w, projector: p, resource: r, content: c}
 }
 
-// serveAnswer runs the request and sends the projected answer. With a
-// generator it makes up another name while the last one was taken.
-func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *request, g *generator) error {
+// serveAnswer runs the request and sends the projected answer. If names are made
+// up for what is sent, it makes up another one while the last one was taken.
+func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *request, sent *body) error {
 	c := object
 	switch {
 	case r.streams():
@@ -98,12 +98,12 @@ func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p 
 	for attempt := 1; ; attempt++ {
 		a := newAnswer(w, p, r.wire(), c)
 		a.zip = acceptsGzip(req)
-		if g != nil && attempt < generateAttempts {
-			a.withhold = http.StatusConflict
+		if attempt < generateAttempts {
+			a.retry = sent
 		}
 		next.ServeHTTP(a.wrap(), req)
 		if a.held {
-			body, err := g.next()
+			body, err := sent.again()
 			if err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func (a *answer) WriteHeader(code int) {
 		return
 	}
 	a.code = code
-	if code == a.withhold {
+	if code == http.StatusConflict && a.retry.generates() {
 		a.held = true
 		return
 	}
@@ -168,7 +168,7 @@ func (a *answer) translatable() bool {
 		return false
 	}
 	switch a.media {
-	case "application/json", "application/yaml", protobuf:
+	case inJSON, inYAML, protobuf:
 		return true
 	}
 	return false
@@ -218,7 +218,7 @@ func (a *answer) Write(b []byte) (int, error) {
 		if a.buffer == nil {
 			a.buffer = wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
 		}
-		if a.buffer.Len()+len(b) <= wholeUpTo || a.media == "application/yaml" {
+		if a.buffer.Len()+len(b) <= wholeUpTo || a.media == inYAML {
 			return a.buffer.Write(b)
 		}
 		a.startStream(false)
@@ -355,8 +355,8 @@ func (a *answer) finishWhole() {
 	switch a.media {
 	case protobuf:
 		body, a.err = a.projector.AppendProto(out.AvailableBuffer(), wire.Out, a.resource, raw)
-	case "application/yaml":
-		body, a.err = a.projector.YAML(wire.Out, a.resource, raw)
+	case inYAML:
+		body, a.err = a.projector.YAML(a.resource, raw)
 	default:
 		body, a.err = a.projector.AppendJSON(out.AvailableBuffer(), wire.Out, a.resource, raw)
 	}

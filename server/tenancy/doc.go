@@ -3,7 +3,7 @@
 // URL Endpoint Resolution").
 //
 // A request is resolved to a space (resolve.go), its path, query and body are
-// composed (path.go, request.go), and the answer is projected back (answer.go).
+// composed (path.go, request.go, body.go), and the answer is projected back (answer.go).
 // Discovery and OpenAPI (documents.go) lose what tenants cannot have and gain
 // what the space defines itself (discovery.go, openapi.go).
 //

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage/names"
-	"sigs.k8s.io/yaml"
+
+	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
 // generateAttempts is how many names are tried before a clash is reported.
@@ -25,31 +26,26 @@ type generator struct {
 	compose func([]byte) ([]byte, error)
 }
 
-// newGenerator returns nil for a body that has a name, or no generateName.
+// newGenerator returns nil for a body, of JSON or protobuf, that has a name, or no
+// generateName.
 // What cannot be read is left for others to refuse.
 func newGenerator(media string, body []byte) *generator {
-	if !bytes.Contains(body, []byte("generateName")) && media != protobuf {
-		return nil
-	}
-	var meta metav1.ObjectMeta
+	var name, base string
 	if media == protobuf {
 		raw, ok := rawProto(body)
 		var object metav1.PartialObjectMetadata
 		if !ok || object.Unmarshal(raw.Raw) != nil {
 			return nil
 		}
-		meta = object.ObjectMeta
+		name, base = object.Name, object.GenerateName
 	} else {
-		var object metav1.PartialObjectMetadata
-		if yaml.Unmarshal(body, &object) != nil {
-			return nil
-		}
-		meta = object.ObjectMeta
+		said := wire.Tell(body)
+		name, base = said.Name, said.GenerateName
 	}
-	if meta.GenerateName == "" || meta.Name != "" {
+	if base == "" || name != "" {
 		return nil
 	}
-	return &generator{base: meta.GenerateName, body: body, media: media}
+	return &generator{base: base, body: body, media: media}
 }
 
 // next is the composed body with another name.
@@ -62,25 +58,35 @@ func (g *generator) next() ([]byte, error) {
 		}
 		named, err := nameProto(raw.Raw, name)
 		if err != nil {
-			return nil, err
+			return nil, refusedBody(err)
 		}
 		raw.Raw = named
 		encoded, err := raw.Marshal()
 		if err != nil {
-			return nil, err
+			return nil, refusedBody(err)
 		}
 		return g.compose(append([]byte(protoMagic), encoded...))
 	}
-	var object map[string]any
-	if err := yaml.Unmarshal(g.body, &object); err != nil {
-		return nil, err
+	var object, meta map[string]json.RawMessage
+	err := json.Unmarshal(g.body, &object)
+	if err == nil {
+		err = json.Unmarshal(object["metadata"], &meta)
 	}
-	if meta, ok := object["metadata"].(map[string]any); ok {
-		meta["name"] = name
+	if err == nil && meta == nil {
+		err = errors.New("the object has no metadata")
+	}
+	if err == nil {
+		meta["name"], err = json.Marshal(name)
+	}
+	if err == nil {
+		object["metadata"], err = json.Marshal(meta)
+	}
+	if err != nil {
+		return nil, refusedBody(err)
 	}
 	named, err := json.Marshal(object)
 	if err != nil {
-		return nil, err
+		return nil, refusedBody(err)
 	}
 	return g.compose(named)
 }

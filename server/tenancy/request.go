@@ -3,9 +3,9 @@ package tenancy
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -13,18 +13,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/authn"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
-
-const protobuf = "application/vnd.kubernetes.protobuf"
-
-// maxBody is upstream's own limit for bodies.
-const maxBody = 3 * 1024 * 1024
 
 // serveSpace serves a request that is addressed to one space, natively.
 func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Handler, tenant, ofUser string) error {
@@ -64,11 +58,7 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	if r.watch && req.Header.Get("Upgrade") != "" {
 		return apierrors.NewBadRequest("watching over WebSocket is not possible in the space of a tenant, watch over HTTP")
 	}
-	generate, err := e.composeBody(req, p, &r)
-	if err != nil {
-		return err
-	}
-	return serveAnswer(w, req, next, p, &r, generate)
+	return serveAnswer(w, req, next, p, &r, e.composeBody(req, p, &r))
 }
 
 // inSpaces tells whether tenants have a resource at all. Not there for them are
@@ -120,8 +110,10 @@ func (e *Edge) serveSystem(w http.ResponseWriter, req *http.Request, next http.H
 		return err
 	}
 	tenant, err := tenantInBody(body)
-	if err != nil || tenant == "" {
-		// What is malformed is for the API server to refuse.
+	if err != nil {
+		return refusedBody(err)
+	}
+	if tenant == "" {
 		next.ServeHTTP(w, req)
 		return nil
 	}
@@ -144,20 +136,21 @@ func mentionsTenant(req *http.Request) bool {
 	return true
 }
 
-// tenantInBody is metadata.tenant of a JSON or YAML document.
+// tenantInBody is metadata.tenant of a JSON or YAML document, "" for one that
+// cannot be read: to refuse that is for the API server.
 func tenantInBody(body []byte) (string, error) {
 	if !bytes.Contains(body, []byte("tenant")) {
 		return "", nil
 	}
-	var doc struct {
-		Metadata struct {
-			Tenant string `json:"tenant"`
-		} `json:"metadata"`
+	if !json.Valid(body) {
+		var err error
+		if body, err = wire.FromYAML(body); errors.Is(err, wire.ErrTooLarge) {
+			return "", err
+		} else if err != nil {
+			return "", nil
+		}
 	}
-	if err := yaml.Unmarshal(body, &doc); err != nil {
-		return "", err
-	}
-	return doc.Metadata.Tenant, nil
+	return wire.Tell(body).Tenant, nil
 }
 
 // cloneForSpace prepares a request that will be changed: it is marked with the
@@ -221,95 +214,6 @@ func setQuery(req *http.Request, q url.Values) {
 }
 
 func isTrue(s string) bool { return s == "true" || s == "1" }
-
-// composeBody rewrites the body. When the API server is to make up the name of
-// a cluster-scoped object, the edge does it instead, because the tenant has to
-// stand behind it: the answer makes the next attempt.
-func (e *Edge) composeBody(req *http.Request, p *wire.Projector, r *request) (*generator, error) {
-	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) {
-		return nil, nil
-	}
-	body, err := readBody(req)
-	if err != nil || len(body) == 0 {
-		return nil, err
-	}
-	media, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
-	if err != nil && req.Header.Get("Content-Type") != "" {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the content type %q cannot be read", req.Header.Get("Content-Type")))
-	}
-	var g *generator
-	if req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced && !kinds.IsReview(r.group) {
-		g = newGenerator(media, body)
-	}
-	compose, err := composer(req.Method, media, p, r.wire())
-	if err != nil {
-		return nil, err
-	}
-	if g != nil {
-		g.compose = compose
-		body, err = g.next()
-	} else {
-		body, err = compose(body)
-	}
-	if err != nil {
-		return nil, err
-	}
-	setBody(req, body)
-	return g, nil
-}
-
-// composer is what composes bodies of a media type.
-func composer(method, media string, p *wire.Projector, r wire.Resource) (func([]byte) ([]byte, error), error) {
-	var translate func([]byte) ([]byte, error)
-	switch {
-	case method == http.MethodPatch:
-		translate = func(b []byte) ([]byte, error) { return p.Patch(media, r, b) }
-	case media == protobuf:
-		translate = func(b []byte) ([]byte, error) { return p.Proto(wire.In, r, b) }
-	case media == "application/yaml":
-		translate = func(b []byte) ([]byte, error) { return p.YAML(wire.In, r, b) }
-	case media == "application/json" || media == "":
-		translate = func(b []byte) ([]byte, error) { return p.JSON(wire.In, r, b) }
-	default:
-		return nil, unsupported(media)
-	}
-	return func(b []byte) ([]byte, error) {
-		out, err := translate(b)
-		if errors.Is(err, wire.ErrTenant) {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		if err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized: %v", err))
-		}
-		return out, nil
-	}, nil
-}
-
-func unsupported(media string) error {
-	return &apierrors.StatusError{ErrStatus: status(http.StatusUnsupportedMediaType, "UnsupportedMediaType",
-		fmt.Sprintf("the body of the request was in an unknown format (%s): accepted media types in a tenant's space are application/json, application/yaml, application/vnd.kubernetes.protobuf", media))}
-}
-
-// readBody reads the whole body and puts it back.
-func readBody(req *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
-	}
-	if len(body) > maxBody {
-		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
-	}
-	setBody(req, body)
-	return body, nil
-}
-
-func setBody(req *http.Request, body []byte) {
-	req.Body = io.NopCloser(bytes.NewReader(body))
-	req.ContentLength = int64(len(body))
-	if req.Header.Get("Content-Length") != "" {
-		req.Header.Set("Content-Length", fmt.Sprint(len(body)))
-	}
-}
 
 func (r *request) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.group, Resource: r.resource}

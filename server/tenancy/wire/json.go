@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -20,7 +21,7 @@ func (p *Projector) JSON(d Direction, r Resource, body []byte) ([]byte, error) {
 func (p *Projector) AppendJSON(dst []byte, d Direction, r Resource, body []byte) ([]byte, error) {
 	t := p.json(d, r)
 	t.src, t.dst = body, dst
-	t.document(docKind{})
+	t.document(true)
 	if t.err == nil && t.peek() != 0 {
 		t.malformed("something follows the document")
 	}
@@ -133,9 +134,10 @@ func (t *translation) shape(k docKind, said bool) shape {
 	return shape{formObject, t.lookup(k.group, k.kind)}
 }
 
-// document translates the object that begins here. Its kind may come after
-// what depends on it: then it is translated again.
-func (t *translation) document(k docKind) {
+// document translates the object that begins here. Outwards one at the top may be
+// a list or a Table of others; those are followed no further, so that the work
+// does not grow with the depth.
+func (t *translation) document(top bool) {
 	if t.peek() != '{' {
 		t.skip()
 		return
@@ -145,11 +147,41 @@ func (t *translation) document(k docKind) {
 		t.v = t.ownView()
 	}
 	begin := t.here()
-	if k, again := t.object(k, false); again && t.err == nil {
+	if top {
+		if k, said := t.saysType(); t.err == nil {
+			t.back(begin)
+			t.object(k, said, true, true)
+		}
+	} else if k, said, again := t.object(docKind{}, false, false, false); again && t.err == nil {
+		// Items of lists have their kind first, or that of the resource and
+		// don't say it, with rare exceptions: those are translated again.
 		t.back(begin)
-		t.object(k, true)
+		t.object(k, said, true, false)
 	}
 	t.v = all
+}
+
+// saysType reads the kind and the group of the object that begins here, and
+// whether it says a group. What comes first counts: inwards nothing may come
+// twice, and nothing does outwards.
+func (t *translation) saysType() (k docKind, said bool) {
+	m := t.open()
+	for key, ok := t.next(&m); ok && (k.kind == "" || !said); key, ok = t.next(&m) {
+		switch {
+		case t.peek() != '"':
+			t.skip()
+		case string(key) == "kind":
+			raw := t.rawText()
+			if k.kind = t.r.Kind; string(raw) != k.kind {
+				k.kind = string(raw)
+			}
+		case string(key) == "apiVersion":
+			k.group, said = t.groups.of(groupBytes(t.rawText())), true
+		default:
+			t.skip()
+		}
+	}
+	return k, said
 }
 
 // ownView is how its own tenant sees the object that begins here.
@@ -193,11 +225,12 @@ func (t *translation) identity() (namespace, name string) {
 	return namespace, name
 }
 
-// object goes over the document that begins here. With final, its kind is
-// known; without, another kind than was assumed may turn up, and again is true.
-func (t *translation) object(k docKind, final bool) (own docKind, again bool) {
-	said := final
+// object goes over the document that begins here, which is of the kind k and
+// says its group or not. Unless that is final, another kind may turn up after
+// what depends on it, and again is true.
+func (t *translation) object(k docKind, said, final, top bool) (own docKind, saidIt, again bool) {
 	cur := t.shape(k, said)
+	t.follow(cur, k, top)
 	own = k
 	touched := false
 	var seen keys
@@ -227,6 +260,9 @@ func (t *translation) object(k docKind, final bool) (own docKind, again bool) {
 			if is := t.shape(own, said); is != cur {
 				again = again || touched
 				cur = is
+				if own.kind != "" && said {
+					t.follow(cur, own, top)
+				}
 			}
 		case "metadata":
 			if t.d == In && !seen.add(t, key) {
@@ -236,30 +272,35 @@ func (t *translation) object(k docKind, final bool) (own docKind, again bool) {
 			t.topMetadata(cur, own, said)
 		default:
 			touched = true
-			t.member(&m, &cur, own.kind != "" || final, key, &seen)
+			t.member(&m, &cur, top && own.kind == "" && t.d == Out, key, &seen)
 		}
 	}
+	t.follow(cur, own, top)
 	if t.d == In && cur.form == formObject && cur.node != nil {
 		t.missingExtra(cur.node, &seen, &m)
 	}
-	if !said {
-		own.group = t.r.Group
-	}
-	return own, again
+	return own, said, again
 }
 
-// member translates a member of a document that is not its type or metadata;
-// known tells that its kind is.
-func (t *translation) member(m *members, cur *shape, known bool, key []byte, seen *keys) {
+// follow refuses lists and Tables where there can be none: in what tenants send,
+// and in other lists.
+func (t *translation) follow(is shape, k docKind, top bool) {
+	if (is.form == formList || is.form == formTable) && (t.d == In || !top) {
+		t.malformed(fmt.Sprintf("a %s is no object of the kind %s", k.kind, t.r.Kind))
+	}
+}
+
+// member translates a member of a document that is not its type or metadata.
+// One of which the kind cannot be known may be a list.
+func (t *translation) member(m *members, cur *shape, maybeList bool, key []byte, seen *keys) {
 	begins := t.peek()
 	switch {
-	case string(key) == "items" && begins == '[' && (cur.form == formList || !known):
-		// Lists of custom resources have their kind behind the items.
+	case string(key) == "items" && begins == '[' && (cur.form == formList || maybeList):
 		if cur.form != formList {
 			*cur = shape{form: formList}
 		}
 		for n := 0; t.element(n); n++ {
-			t.document(docKind{})
+			t.document(false)
 		}
 	case string(key) == "rows" && begins == '[' && cur.form == formTable:
 		for n := 0; t.element(n); n++ {
@@ -321,7 +362,7 @@ func (t *translation) row() {
 		case "object":
 			verbatim := t.verbatim
 			t.verbatim = ""
-			t.document(docKind{})
+			t.document(false)
 			t.verbatim = verbatim
 		default:
 			t.skip()

@@ -86,13 +86,7 @@ func nestedEnd(b []byte, from int) int {
 			k.quotes &^= taken
 			k.brackets &^= taken
 		}
-		strings := k.quotes
-		for shift := 1; shift < 64; shift *= 2 {
-			strings ^= strings << shift
-		}
-		strings ^= inside
-		inside = uint64(int64(strings) >> 63)
-		brackets := k.brackets &^ strings
+		brackets := k.outside(&inside)
 		opening := brackets & k.opening
 		closing := bits.OnesCount64(brackets &^ k.opening)
 		if closing < depth {
@@ -108,6 +102,54 @@ func nestedEnd(b []byte, from int) int {
 		}
 	}
 	return -1
+}
+
+// outside are the brackets that are not in strings. Inside is all ones if the
+// block begins in one, and then if the next does.
+func (k *block) outside(inside *uint64) uint64 {
+	strings := k.quotes
+	for shift := 1; shift < 64; shift *= 2 {
+		strings ^= strings << shift
+	}
+	strings ^= *inside
+	*inside = uint64(int64(strings) >> 63)
+	return k.brackets &^ strings
+}
+
+// deeper tells whether objects and lists are nested beyond a limit.
+func deeper(b []byte, limit int) bool {
+	var k block
+	var inside, escaped uint64
+	depth := 0
+	for at := 0; at < len(b); at += 64 {
+		if len(b)-at >= 64 {
+			k.read(b[at:])
+		} else {
+			var last [64]byte
+			copy(last[:], b[at:])
+			k.read(last[:])
+		}
+		if k.escapes|escaped != 0 {
+			taken := k.escapedBytes(&escaped)
+			k.quotes &^= taken
+			k.brackets &^= taken
+		}
+		brackets := k.outside(&inside)
+		opening := brackets & k.opening
+		opened := bits.OnesCount64(opening)
+		if depth+opened <= limit {
+			depth += 2*opened - bits.OnesCount64(brackets)
+			continue
+		}
+		for ; brackets != 0; brackets &= brackets - 1 {
+			if opening&brackets&-brackets == 0 {
+				depth--
+			} else if depth++; depth > limit {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // escapedBytes are those behind a backslash that is not escaped itself. Carry

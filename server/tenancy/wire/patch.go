@@ -2,13 +2,11 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/a4s-io/a4s/internal/space"
 )
@@ -18,12 +16,17 @@ func (p *Projector) Patch(media string, r Resource, body []byte) ([]byte, error)
 	switch types.PatchType(media) {
 	case types.JSONPatchType:
 		return p.jsonPatch(r, body)
-	case types.MergePatchType, types.StrategicMergePatchType:
+	case types.StrategicMergePatchType:
+		if err := limitLists(body); err != nil {
+			return nil, err
+		}
+		return p.objectPatch(r, body)
+	case types.MergePatchType:
 		return p.objectPatch(r, body)
 	case types.ApplyYAMLPatchType:
-		asJSON, err := yaml.YAMLToJSON(body)
+		asJSON, err := FromYAML(body)
 		if err != nil {
-			return nil, fmt.Errorf("%w: YAML: %w", ErrMalformed, err)
+			return nil, err
 		}
 		return p.objectPatch(r, asJSON) // JSON is YAML, too
 	default:
@@ -34,8 +37,11 @@ func (p *Projector) Patch(media string, r Resource, body []byte) ([]byte, error)
 // objectPatch translates a patch that has the form of the object. What it says
 // of its kind does not matter: the object that is patched has one.
 func (p *Projector) objectPatch(r Resource, body []byte) ([]byte, error) {
+	if err := Limit(body); err != nil {
+		return nil, err
+	}
 	t := p.json(In, r)
-	t.src, t.dst = body, make([]byte, 0, len(body)+len(body)/8+256)
+	t.src, t.dst = body, make([]byte, 0, Room(len(body)))
 	t.ofResource()
 	if t.err == nil && t.peek() != 0 {
 		t.malformed("something follows the patch")
@@ -49,20 +55,69 @@ func (t *translation) ofResource() {
 		t.skip()
 		return
 	}
-	t.object(docKind{t.r.Group, t.r.Kind}, true)
+	t.object(docKind{t.r.Group, t.r.Kind}, true, true, true)
+}
+
+const (
+	// maxOperations is how many operations upstream takes in one patch.
+	maxOperations = 10_000
+	// maxPath and maxSegments bound the path of an operation.
+	maxPath     = 64 << 10
+	maxSegments = 1000
+)
+
+// operation is one of RFC 6902. Other members mean nothing.
+type operation map[string]json.RawMessage
+
+// operations reads a patch. Of two members with one key the last one counts, as
+// for the API server.
+func operations(body []byte) ([]operation, error) {
+	if err := Limit(body); err != nil {
+		return nil, err
+	}
+	s := &scanner{src: body}
+	if !json.Valid(body) {
+		s.malformed("it cannot be read")
+	}
+	if s.err == nil && s.peek() != '[' {
+		s.malformed("a list of operations was expected")
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	var all []operation
+	for n := 0; s.element(n); n++ {
+		if n == maxOperations {
+			return nil, fmt.Errorf("%w: a patch has %d operations at most", ErrTooLarge, maxOperations)
+		}
+		if s.peek() != '{' {
+			s.malformed("an operation was expected")
+			break
+		}
+		o := operation{}
+		m := s.open()
+		for key, ok := s.next(&m); ok; key, ok = s.next(&m) {
+			begin := s.pos
+			s.skip()
+			switch string(key) {
+			case "op", "path", "from", "value":
+				o[string(key)] = json.RawMessage(body[begin:s.pos])
+			}
+		}
+		all = append(all, o)
+	}
+	return all, s.err
 }
 
 // jsonPatch translates the operations of RFC 6902.
 func (p *Projector) jsonPatch(r Resource, body []byte) ([]byte, error) {
-	// The API server reads the operations into maps, too, so both take the
-	// last of two members with one key.
-	var operations []map[string]json.RawMessage
-	if err := json.Unmarshal(body, &operations); err != nil {
-		return nil, fmt.Errorf("%w: JSON patch: %w", ErrMalformed, err)
+	all, err := operations(body)
+	if err != nil {
+		return nil, fmt.Errorf("JSON patch: %w", err)
 	}
 	root := p.patchRoot(r)
-	out := []map[string]json.RawMessage{}
-	for i, o := range operations {
+	out := []operation{}
+	for i, o := range all {
 		keep, err := p.operation(r, root, o)
 		if err != nil {
 			return nil, fmt.Errorf("operation %d of the patch: %w", i, err)
@@ -142,7 +197,7 @@ func isIndex(segment string) bool {
 
 // operation translates one operation in place; keep is false if nothing is
 // left of it.
-func (p *Projector) operation(r Resource, root *Node, o map[string]json.RawMessage) (keep bool, err error) {
+func (p *Projector) operation(r Resource, root *Node, o operation) (keep bool, err error) {
 	path, err := pointer(o, "path")
 	if err != nil {
 		return false, err
@@ -188,7 +243,7 @@ func (p *Projector) operation(r Resource, root *Node, o map[string]json.RawMessa
 }
 
 // removal changes the removal of the labels of a selector: the tenant's stays.
-func (p *Projector) removal(o map[string]json.RawMessage, path []string, at target) (keep bool) {
+func (p *Projector) removal(o operation, path []string, at target) (keep bool) {
 	if len(path) == 2 && path[0] == "metadata" && (path[1] == "tenant" || path[1] == "selfLink") {
 		return false
 	}
@@ -209,7 +264,7 @@ func (p *Projector) removal(o map[string]json.RawMessage, path []string, at targ
 }
 
 // pointer reads a JSON pointer.
-func pointer(o map[string]json.RawMessage, key string) ([]string, error) {
+func pointer(o operation, key string) ([]string, error) {
 	var path string
 	if err := json.Unmarshal(o[key], &path); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, key, err)
@@ -218,11 +273,16 @@ func pointer(o map[string]json.RawMessage, key string) ([]string, error) {
 		return nil, nil
 	}
 	if path[0] != '/' {
-		return nil, fmt.Errorf("%w: the %s %q does not begin with a slash", ErrMalformed, key, path)
+		return nil, fmt.Errorf("%w: the %s %q does not begin with a slash", ErrMalformed, key, path[:min(len(path), 100)])
+	}
+	if len(path) > maxPath || strings.Count(path, "/") > maxSegments {
+		return nil, fmt.Errorf("%w: the %s is longer than %d segments or %d bytes", ErrMalformed, key, maxSegments, maxPath)
 	}
 	segments := strings.Split(path[1:], "/")
 	for i, s := range segments {
-		segments[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(s)
+		if strings.IndexByte(s, '~') >= 0 {
+			segments[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
+		}
 	}
 	return segments, nil
 }
@@ -230,31 +290,39 @@ func pointer(o map[string]json.RawMessage, key string) ([]string, error) {
 // patchValue translates the value at a path: as an object that has nothing but
 // this value, which may be taken out of it.
 func (p *Projector) patchValue(r Resource, path []string, value json.RawMessage) (json.RawMessage, error) {
-	keys := make([]string, 0, len(path))
+	t := p.json(In, r)
+	depth := 0
 	for _, segment := range path {
 		if !isIndex(segment) {
-			keys = append(keys, segment)
+			t.src = append(appendJSONString(append(t.src, '{'), segment), ':')
+			depth++
 		}
 	}
-	doc := append([]byte(nil), value...)
-	for i := len(keys) - 1; i >= 0; i-- {
-		doc = append(append(appendJSONString([]byte{'{'}, keys[i]), ':'), doc...)
-		doc = append(doc, '}')
-	}
-	doc, err := p.objectPatch(r, doc)
+	t.src = append(append(t.src, value...), strings.Repeat("}", depth)...)
+	t.ofResource()
+	doc, err := t.result()
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range keys {
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(doc, &members); err != nil {
-			return nil, errors.Join(ErrMalformed, err)
+	// What is added stands behind the member that is asked for.
+	s := &scanner{src: doc}
+	for _, segment := range path {
+		if isIndex(segment) {
+			continue
 		}
-		v, ok := members[key]
-		if !ok {
+		if s.peek() != '{' {
 			return nil, nil
 		}
-		doc = v
+		m := s.open()
+		key, ok := s.next(&m)
+		for ; ok && string(key) != segment; key, ok = s.next(&m) {
+			s.skip()
+		}
+		if !ok {
+			return nil, s.err
+		}
 	}
-	return doc, nil
+	begin := s.pos
+	s.skip()
+	return s.src[begin:s.pos], s.err
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -81,6 +82,9 @@ func (c *protoEnvelopes) append(dst, body []byte, at int) ([]byte, error) {
 	}
 	if err := c.of(typeMeta, typeAt); err != nil {
 		return nil, err
+	}
+	if c.d == In && c.kind.list {
+		return nil, malformed(typeAt, fmt.Sprintf("a list is no object of the kind %s", c.r.Kind))
 	}
 	dst = append(dst, protoMagic...)
 	for s := newScanner(body, at); ; {
@@ -197,6 +201,11 @@ func (l *lastGroup) of(raw []byte) string {
 
 // appendTop appends what the envelope holds.
 func (t *protoTranslator) appendTop(dst, b []byte, at int, k *protoKind) ([]byte, error) {
+	if t.d == In && k.shape != nil {
+		if err := k.shape.limit(b, at, maxMessages); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case k.list:
 		return t.appendMessage(dst, b, at, k.object)

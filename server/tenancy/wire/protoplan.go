@@ -56,6 +56,7 @@ type protoKind struct {
 	object *protoPlan
 	list   bool
 	status bool
+	shape  *protoShape // nil for kinds that client-go does not know
 }
 
 func (p *protoPlan) field(n protowire.Number) *protoField {
@@ -138,6 +139,7 @@ func (p *Projector) protoKindOf(apiVersion, kind string, r Resource) (*protoKind
 	}
 	plan, err := compileKind(t, p.Table.Node(group, base))
 	if err == nil && registered {
+		plan.shape = shapeOf(t, map[reflect.Type]*protoShape{})
 		p.Table.protos.known.Store(key, plan)
 	}
 	return plan, err

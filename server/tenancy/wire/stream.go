@@ -106,7 +106,7 @@ func (s *yamlAnswer) Flush() error { return nil }
 
 // Close implements io.Closer: it writes the answer.
 func (s *yamlAnswer) Close() error {
-	out, err := s.p.YAML(Out, s.r, s.buf.Bytes())
+	out, err := s.p.YAML(s.r, s.buf.Bytes())
 	if err == nil {
 		_, err = s.w.Write(out)
 	}
@@ -257,7 +257,7 @@ func (s *jsonWatch) event(b []byte) (n int, complete bool, err error) {
 	m := t.open()
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		if string(key) == "object" {
-			t.document(docKind{})
+			t.document(true)
 			continue
 		}
 		t.skip()

@@ -74,14 +74,23 @@ func (s *jsonList) begin(src []byte) (from int, err error) {
 		s.scanned = end + 1
 		if src[end] == '}' {
 			s.stage = inWhole
-		} else if err := s.head(src[:s.scanned]); err != nil {
-			return 0, err
+		} else if isKey(src[:end], "items") || isKey(src[:end], "rows") {
+			if err := s.head(src[:s.scanned]); err != nil {
+				return 0, err
+			}
 		}
 	}
 	if s.stage == inItems {
 		from, s.scanned = s.scanned, 0
 	}
 	return from, nil
+}
+
+// isKey tells whether b ends with a key of an object. Most lists in the head of
+// a document are passed over by it: the head is read for few.
+func isKey(b []byte, key string) bool {
+	b, ok := bytes.CutSuffix(bytes.TrimRight(b, " \t\r\n"), []byte(":"))
+	return ok && bytes.HasSuffix(bytes.TrimRight(b, " \t\r\n"), []byte(`"`+key+`"`))
 }
 
 // items translates the items that are complete and tells where the next one
@@ -182,7 +191,7 @@ func (s *jsonList) head(b []byte) error {
 		return nil // some other list, as the columns of a Table
 	}
 	t.begin(t.src, nil)
-	t.document(docKind{})
+	t.document(true)
 	out, err := t.result()
 	if err != nil {
 		return err
@@ -204,7 +213,7 @@ func (s *jsonList) item(b []byte) (n int, complete bool, err error) {
 	if s.rows {
 		t.row()
 	} else {
-		t.document(docKind{})
+		t.document(false)
 	}
 	switch {
 	case t.err != nil && t.cutOff(), t.err == nil && t.pos == len(b) && b[0] != '{' && b[0] != '[' && b[0] != '"':
@@ -247,21 +256,6 @@ func (s *jsonList) Close() error {
 	return s.Flush()
 }
 
-// saysKind is the kind in the document that begins here.
-func (t *translation) saysKind() (kind string) {
-	begin := t.here()
-	m := t.open()
-	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
-		if string(key) == "kind" && t.peek() == '"' {
-			kind = t.text()
-			continue
-		}
-		t.skip()
-	}
-	t.back(begin)
-	return kind
-}
-
 // tail translates what comes behind the items, as a list without items.
 func (s *jsonList) tail() error {
 	begin, k := `{"items":[`, docKind{kind: "List"}
@@ -270,11 +264,14 @@ func (s *jsonList) tail() error {
 	}
 	t := s.t
 	t.begin(append([]byte(begin), s.buf...), nil)
-	if said := t.saysKind(); said != "" && t.shape(docKind{k.group, said}, true).form != t.shape(k, true).form {
+	start := t.here()
+	said, _ := t.saysType()
+	t.back(start)
+	if said.kind != "" && t.shape(docKind{k.group, said.kind}, true).form != t.shape(k, true).form {
 		// An object with a field called items, whose kind came too late.
 		t.malformed("the document is no list")
 	}
-	t.object(k, true)
+	t.object(k, true, true, true)
 	if t.err == nil && t.peek() != 0 {
 		t.malformed("something follows the document")
 	}

@@ -16,6 +16,8 @@ var (
 	ErrTenant = errors.New("metadata.tenant is not the tenant of the request")
 	// ErrMalformed is a body that cannot be read.
 	ErrMalformed = errors.New("malformed body")
+	// ErrTooLarge is a body that would be too much work.
+	ErrTooLarge = errors.New("the body is too much work")
 )
 
 // Direction is the way a body goes.
