@@ -13,6 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
 // Tenants tells what a tenant wants and is.
@@ -29,10 +30,15 @@ type Catalog struct {
 	mu     sync.RWMutex
 	system map[schema.GroupResource]*shared
 	local  map[string]*own
-	// union has, for every resource that a tenant defines, the definition
-	// that is made up of theirs, by resource and by kind.
-	union    map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
+	// definers are the established definitions of every resource, by space.
+	// union has, for every resource that a tenant defines, the definition that
+	// is made up of them.
 	definers map[schema.GroupResource]map[string]*apiextensionsv1.CustomResourceDefinition
+	union    map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
+	// builtIn are the groups that are built into the API, foreign the versions
+	// of those that API servers of others serve, by APIService.
+	builtIn map[string]bool
+	foreign map[string]schema.GroupVersion
 	// generation counts the changes that concern every tenant.
 	generation, unionGeneration int64
 	// policies counts the changes of one tenant's policy and labels.
@@ -63,6 +69,8 @@ func NewCatalog(tenants Tenants, log *logrus.Entry) *Catalog {
 		local:    map[string]*own{},
 		union:    map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{},
 		definers: map[schema.GroupResource]map[string]*apiextensionsv1.CustomResourceDefinition{},
+		builtIn:  kinds.Groups(),
+		foreign:  map[string]schema.GroupVersion{},
 		policies: map[string]int64{},
 	}
 }
@@ -75,6 +83,7 @@ func (c *Catalog) Reset() {
 	clear(c.local)
 	clear(c.union)
 	clear(c.definers)
+	clear(c.foreign)
 	c.onServing, c.onLocal, c.onUnion = nil, nil, nil
 	c.generation++
 	c.unionGeneration++
@@ -151,13 +160,16 @@ func (c *Catalog) setSystem(crd *apiextensionsv1.CustomResourceDefinition, there
 	}
 	c.mu.Lock()
 	c.generation++
-	c.unionGeneration++
 	if there {
 		c.system[r] = &shared{crd: crd, sharing: sharing}
 	} else {
 		delete(c.system, r)
 	}
+	oldUnion, union := c.setUnion(space.System, r, crd, there)
 	c.mu.Unlock()
+	if c.onUnion != nil && oldUnion != union {
+		c.onUnion(oldUnion, union)
+	}
 	c.changed("", r)
 }
 
@@ -218,7 +230,8 @@ func (c *Catalog) serving(tenant string, r schema.GroupResource) (Source, *apiex
 	var local *apiextensionsv1.CustomResourceDefinition
 	if defs := c.local[tenant]; defs != nil {
 		local = defs.byResource[r]
-		candidates.Local = established(local)
+		// Made before tenants were kept out of these groups, perhaps.
+		candidates.Local = established(local) && !c.builtIn[r.Group]
 	}
 	system := c.system[r]
 	var policy tenantapi.CRDPolicy
