@@ -10,6 +10,8 @@ import (
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiserviceinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -58,6 +60,7 @@ type shared struct {
 // own are the definitions of one tenant, with native names.
 type own struct {
 	byResource map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
+	sizes      map[string]Size // by name
 	generation int64
 }
 
@@ -114,6 +117,27 @@ func (c *Catalog) Watch(informer crdinformers.CustomResourceDefinitionInformer) 
 // WatchTenants keeps up with the definitions of tenants, in composite form.
 func (c *Catalog) WatchTenants(informer crdinformers.CustomResourceDefinitionInformer) {
 	handle(informer, c.setLocal)
+}
+
+// WatchAPIServices keeps up with the groups that API servers of others serve.
+func (c *Catalog) WatchAPIServices(informer apiserviceinformers.APIServiceInformer) {
+	tell := func(obj any) {
+		if service, ok := obj.(*apiregistrationv1.APIService); ok && service.Spec.Service != nil {
+			c.SetForeign(service.Name, schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version})
+		} else if ok {
+			c.SetForeign(service.Name, schema.GroupVersion{})
+		}
+	}
+	//nolint:errcheck // it fails for an informer that has stopped only
+	informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    tell,
+		UpdateFunc: func(_, obj any) { tell(obj) },
+		DeleteFunc: func(obj any) {
+			if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				c.SetForeign(name, schema.GroupVersion{})
+			}
+		},
+	})
 }
 
 func handle(informer crdinformers.CustomResourceDefinitionInformer, set func(crd *apiextensionsv1.CustomResourceDefinition, there bool)) {
@@ -178,19 +202,21 @@ func (c *Catalog) setLocal(composite *apiextensionsv1.CustomResourceDefinition, 
 	if tenant == space.System {
 		return
 	}
-	r := resourceOf(native)
+	r, size := resourceOf(native), SizeOf(native)
 	c.mu.Lock()
 	defs := c.local[tenant]
 	if defs == nil {
-		defs = &own{byResource: map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{}}
+		defs = &own{byResource: map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{}, sizes: map[string]Size{}}
 		c.local[tenant] = defs
 	}
 	old := defs.byResource[r]
 	defs.generation++
 	if there {
 		defs.byResource[r] = native
+		defs.sizes[native.Name] = size
 	} else {
 		delete(defs.byResource, r)
+		delete(defs.sizes, native.Name)
 	}
 	if len(defs.byResource) == 0 {
 		// What it counted is kept for documents that were made before.
