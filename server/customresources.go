@@ -4,6 +4,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 
 	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/definitions"
 	"github.com/a4s-io/a4s/server/definitions/serving"
 	"github.com/a4s-io/a4s/server/storage"
 )
@@ -25,6 +26,7 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 		Definitions: of.Definitions,
 		Reach:       m.admission.Reach,
 		Projector:   m.edge.Projector,
+		Bounds:      func(string) definitions.Bounds { return definitions.DefaultBounds() },
 		MasterCount: of.Config.ExtraConfig.MasterCount,
 		NotFound:    of.NotFound,
 		Pool:        m.pool,

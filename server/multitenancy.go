@@ -143,6 +143,7 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 			m.limits.Watch(informer)
 		},
 		CustomResources: m.customResources,
+		APIServices:     m.definitions.WatchAPIServices,
 		SystemSpace:     serving.InSpace(m.system, space.System),
 		Fairness:        func(f utilflowcontrol.Interface) utilflowcontrol.Interface { return limits.Fairness(fairness.Wrap(f)) },
 		Groups:          m.groups(),

@@ -92,6 +92,9 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	if err != nil {
 		return nil, fmt.Errorf("building the aggregator: %w", err)
 	}
+	if seams.APIServices != nil {
+		seams.APIServices(server.APIRegistrationInformers.Apiregistration().V1().APIServices())
+	}
 	return server, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	apiserviceinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	authzmodes "k8s.io/kubernetes/pkg/kubeapiserver/authorizer/modes"
@@ -57,6 +58,9 @@ type Seams struct {
 	Kept cache.TransformFunc
 	// Fairness wraps what admits requests by priority and fairness.
 	Fairness func(utilflowcontrol.Interface) utilflowcontrol.Interface
+	// APIServices is told the informer of APIServices, which runs with the
+	// server.
+	APIServices func(apiserviceinformers.APIServiceInformer)
 	// Groups changes the storage of upstream's groups, by their names.
 	Groups map[string]Group
 	// Definitions are the OpenAPI models of what Groups adds. A type may be

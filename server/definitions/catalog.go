@@ -10,9 +10,12 @@ import (
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiserviceinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
 // Tenants tells what a tenant wants and is.
@@ -29,10 +32,15 @@ type Catalog struct {
 	mu     sync.RWMutex
 	system map[schema.GroupResource]*shared
 	local  map[string]*own
-	// union has, for every resource that a tenant defines, the definition
-	// that is made up of theirs, by resource and by kind.
-	union    map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
+	// definers are the established definitions of every resource, by space.
+	// union has, for every resource that a tenant defines, the definition that
+	// is made up of them.
 	definers map[schema.GroupResource]map[string]*apiextensionsv1.CustomResourceDefinition
+	union    map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
+	// builtIn are the groups that are built into the API, foreign the versions
+	// of those that API servers of others serve, by APIService.
+	builtIn map[string]bool
+	foreign map[string]schema.GroupVersion
 	// generation counts the changes that concern every tenant.
 	generation, unionGeneration int64
 	// policies counts the changes of one tenant's policy and labels.
@@ -52,6 +60,7 @@ type shared struct {
 // own are the definitions of one tenant, with native names.
 type own struct {
 	byResource map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
+	sizes      map[string]Size // by name
 	generation int64
 }
 
@@ -63,6 +72,8 @@ func NewCatalog(tenants Tenants, log *logrus.Entry) *Catalog {
 		local:    map[string]*own{},
 		union:    map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{},
 		definers: map[schema.GroupResource]map[string]*apiextensionsv1.CustomResourceDefinition{},
+		builtIn:  kinds.Groups(),
+		foreign:  map[string]schema.GroupVersion{},
 		policies: map[string]int64{},
 	}
 }
@@ -75,6 +86,7 @@ func (c *Catalog) Reset() {
 	clear(c.local)
 	clear(c.union)
 	clear(c.definers)
+	clear(c.foreign)
 	c.onServing, c.onLocal, c.onUnion = nil, nil, nil
 	c.generation++
 	c.unionGeneration++
@@ -105,6 +117,27 @@ func (c *Catalog) Watch(informer crdinformers.CustomResourceDefinitionInformer) 
 // WatchTenants keeps up with the definitions of tenants, in composite form.
 func (c *Catalog) WatchTenants(informer crdinformers.CustomResourceDefinitionInformer) {
 	handle(informer, c.setLocal)
+}
+
+// WatchAPIServices keeps up with the groups that API servers of others serve.
+func (c *Catalog) WatchAPIServices(informer apiserviceinformers.APIServiceInformer) {
+	tell := func(obj any) {
+		if service, ok := obj.(*apiregistrationv1.APIService); ok && service.Spec.Service != nil {
+			c.SetForeign(service.Name, schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version})
+		} else if ok {
+			c.SetForeign(service.Name, schema.GroupVersion{})
+		}
+	}
+	//nolint:errcheck // it fails for an informer that has stopped only
+	informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    tell,
+		UpdateFunc: func(_, obj any) { tell(obj) },
+		DeleteFunc: func(obj any) {
+			if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				c.SetForeign(name, schema.GroupVersion{})
+			}
+		},
+	})
 }
 
 func handle(informer crdinformers.CustomResourceDefinitionInformer, set func(crd *apiextensionsv1.CustomResourceDefinition, there bool)) {
@@ -151,13 +184,16 @@ func (c *Catalog) setSystem(crd *apiextensionsv1.CustomResourceDefinition, there
 	}
 	c.mu.Lock()
 	c.generation++
-	c.unionGeneration++
 	if there {
 		c.system[r] = &shared{crd: crd, sharing: sharing}
 	} else {
 		delete(c.system, r)
 	}
+	oldUnion, union := c.setUnion(space.System, r, crd, there)
 	c.mu.Unlock()
+	if c.onUnion != nil && oldUnion != union {
+		c.onUnion(oldUnion, union)
+	}
 	c.changed("", r)
 }
 
@@ -166,19 +202,21 @@ func (c *Catalog) setLocal(composite *apiextensionsv1.CustomResourceDefinition, 
 	if tenant == space.System {
 		return
 	}
-	r := resourceOf(native)
+	r, size := resourceOf(native), SizeOf(native)
 	c.mu.Lock()
 	defs := c.local[tenant]
 	if defs == nil {
-		defs = &own{byResource: map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{}}
+		defs = &own{byResource: map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{}, sizes: map[string]Size{}}
 		c.local[tenant] = defs
 	}
 	old := defs.byResource[r]
 	defs.generation++
 	if there {
 		defs.byResource[r] = native
+		defs.sizes[native.Name] = size
 	} else {
 		delete(defs.byResource, r)
+		delete(defs.sizes, native.Name)
 	}
 	if len(defs.byResource) == 0 {
 		// What it counted is kept for documents that were made before.
@@ -218,7 +256,8 @@ func (c *Catalog) serving(tenant string, r schema.GroupResource) (Source, *apiex
 	var local *apiextensionsv1.CustomResourceDefinition
 	if defs := c.local[tenant]; defs != nil {
 		local = defs.byResource[r]
-		candidates.Local = established(local)
+		// Made before tenants were kept out of these groups, perhaps.
+		candidates.Local = established(local) && !c.builtIn[r.Group]
 	}
 	system := c.system[r]
 	var policy tenantapi.CRDPolicy

@@ -106,17 +106,16 @@ func (c *Catalog) Own(tenant, group, resource string) bool {
 	return s == Local
 }
 
-// Definitions are those of the tenant's own that serve, by name; those made up
-// of all tenants' for space.All.
+// Definitions are those of the tenant's own that serve, by name; what
+// controllers of the cluster see of all spaces for space.All.
 func (c *Catalog) Definitions(tenant string) []*apiextensionsv1.CustomResourceDefinition {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var out []*apiextensionsv1.CustomResourceDefinition
 	if tenant == space.All {
-		for _, crd := range c.union {
-			out = append(out, crd)
-		}
-	} else if defs := c.local[tenant]; defs != nil {
+		return c.composite()
+	}
+	var out []*apiextensionsv1.CustomResourceDefinition
+	if defs := c.local[tenant]; defs != nil {
 		for r := range defs.byResource {
 			if s, crd := c.serving(tenant, r); s == Local {
 				out = append(out, crd)

@@ -10,15 +10,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/a4s-io/a4s/internal/space"
 )
 
-// The system sees the custom resources of all tenants at once: the garbage
-// collector, the quota controller and the namespace controller ask for every
-// resource that there is, across all spaces, for the metadata of its objects.
-// Where tenants define a resource, one definition is made up of all of theirs:
-// it takes every object as it is and has the versions of all.
+// The system sees the custom resources of all spaces at once: the garbage
+// collector and the quota controller list and watch every resource that there
+// is, across all spaces, for the metadata of its objects. Where tenants define a
+// resource, one definition is made up of theirs and the system's: it takes every
+// object as it is and has the versions of all. By which names controllers find
+// resources is in composite.go.
 
-// setUnion keeps up with the definition of one tenant. It returns what the
+// setUnion keeps up with the definition of one space. It returns what the
 // resource's was before and is now, nil for none.
 func (c *Catalog) setUnion(tenant string, r schema.GroupResource, crd *apiextensionsv1.CustomResourceDefinition, there bool) (old, union *apiextensionsv1.CustomResourceDefinition) {
 	old = c.union[r]
@@ -27,26 +30,42 @@ func (c *Catalog) setUnion(tenant string, r schema.GroupResource, crd *apiextens
 		definers = map[string]*apiextensionsv1.CustomResourceDefinition{}
 		c.definers[r] = definers
 	}
+	before := definers[tenant]
 	if there && established(crd) {
 		definers[tenant] = crd
 	} else {
 		delete(definers, tenant)
 	}
-	if len(definers) == 0 {
-		delete(c.definers, r)
-		delete(c.union, r)
-	} else if union = unite(definers); old != nil && equality.Semantic.DeepEqual(old.Spec, union.Spec) {
-		return old, old
-	} else {
-		c.union[r] = union
-	}
-	if old != union {
+	if !sameResource(before, definers[tenant]) {
 		c.unionGeneration++
 	}
+	if len(definers) == 0 {
+		delete(c.definers, r)
+	}
+	// What only the system defines is served by its own definition.
+	if _, bySystem := definers[space.System]; len(definers) == 0 || bySystem && len(definers) == 1 {
+		delete(c.union, r)
+		return old, nil
+	}
+	if union = unite(definers); old != nil && equality.Semantic.DeepEqual(old.Spec, union.Spec) {
+		return old, old
+	}
+	c.union[r] = union
 	return old, union
 }
 
-// unite makes up one definition of those of tenants.
+// sameResource tells whether two definitions show the same to controllers.
+func sameResource(a, b *apiextensionsv1.CustomResourceDefinition) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Spec.Scope == b.Spec.Scope && a.Status.AcceptedNames.Kind == b.Status.AcceptedNames.Kind &&
+		slices.EqualFunc(a.Spec.Versions, b.Spec.Versions, func(a, b apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return a.Name == b.Name && a.Served == b.Served && equality.Semantic.DeepEqual(a.Subresources, b.Subresources)
+		})
+}
+
+// unite makes up one definition of those of some spaces.
 func unite(definers map[string]*apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	served, known := map[string]bool{}, map[string]bool{}
 	subresources := map[string]*apiextensionsv1.CustomResourceSubresources{}

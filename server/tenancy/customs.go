@@ -23,10 +23,13 @@ type Customs interface {
 	// and not one of the system.
 	Own(tenant, group, resource string) bool
 	// Definitions are those of the tenant's own that serve, established and
-	// with native names, ordered by name. For space.All they are made up:
-	// one for every resource that a tenant has defined, with the versions of
-	// all. They must not be changed.
+	// with native names, ordered by name. For space.All they are made up, for
+	// the controllers that work on the custom resources of all spaces. They
+	// must not be changed.
 	Definitions(tenant string) []*apiextensionsv1.CustomResourceDefinition
+	// Excluded tells the groups of which those controllers see no definitions,
+	// but what upstream has.
+	Excluded(group string) bool
 	// Generation changes when any of the answers for a tenant may have.
 	Generation(tenant string) int64
 }

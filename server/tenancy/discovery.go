@@ -18,13 +18,20 @@ import (
 // their parent.
 func (e *Edge) has(o *outlook, group, resource string) bool {
 	if o.index == nil {
-		return true
+		return e.leaves(group)
 	}
 	resource, _, _ = strings.Cut(resource, "/")
 	if k, ok := e.kinds.Resource(group, resource); ok {
 		return k.Class != kinds.System || k.Announced
 	}
 	return o.kept[schema.GroupResource{Group: group, Resource: resource}]
+}
+
+// leaves tells the groups that controllers of all spaces see as upstream has
+// them. In all others resources have names that are made up for them.
+func (e *Edge) leaves(group string) bool {
+	_, builtIn := e.documents.groups[group]
+	return builtIn || e.opts.Customs.Excluded(group)
 }
 
 // announced tells what is in discovery to be refused: it can only be asked for.
@@ -35,17 +42,19 @@ func (e *Edge) announced(o *outlook, group, resource string) bool {
 
 // hasGroup tells whether anything of a group of upstream is in a space.
 func (e *Edge) hasGroup(o *outlook, group string) bool {
-	return o.index == nil || o.groups[group] || e.documents.groups[group]
+	if o.index == nil {
+		return o.groups[group] || e.leaves(group)
+	}
+	return o.groups[group] || e.documents.groups[group]
 }
 
 // sorts tells the groups whose versions are put in order when some are added:
-// those of definitions are in the spaces of tenants. Nothing that is added
-// becomes the preferred version of what is built in, or of what the system
-// has in the view of all spaces.
+// those of definitions are. Nothing that is added becomes the preferred version
+// of what is built in.
 func (e *Edge) sorts(o *outlook) documents.Order {
 	return func(group string) bool {
 		_, builtIn := e.documents.groups[group]
-		return o.index != nil && !builtIn
+		return !builtIn && (o.index != nil || !e.opts.Customs.Excluded(group))
 	}
 }
 
@@ -156,9 +165,6 @@ func (e *Edge) filterResources(o *outlook, group string, list *metav1.APIResourc
 
 // filterAggregated filters the document that has all groups in it.
 func (e *Edge) filterAggregated(o *outlook, list *apidiscovery.APIGroupDiscoveryList) {
-	if o.index == nil {
-		return
-	}
 	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return e.hasGroup(o, g.Name) })
 	for i := range list.Items {
 		g := &list.Items[i]

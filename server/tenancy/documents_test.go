@@ -69,6 +69,7 @@ func (f *fakeCatalog) Own(tenant, group, resource string) bool {
 
 func (f *fakeCatalog) Kind(string, string, string) (kinds.Kind, bool) { return kinds.Kind{}, false }
 func (f *fakeCatalog) HasGroup(string, string) bool                   { return false }
+func (f *fakeCatalog) Excluded(group string) bool                     { return group == "custom.metrics.k8s.io" }
 func (f *fakeCatalog) Generation(string) int64                        { return f.generation }
 func (f *fakeCatalog) Definitions(tenant string) []*apiextensionsv1.CustomResourceDefinition {
 	return f.own[tenant]
@@ -177,9 +178,15 @@ func fetch(t *testing.T, e *Edge, u *upstream, tenant, path string, header ...st
 	}
 	w := httptest.NewRecorder()
 	var err error
-	if tenant == "" {
+	switch tenant {
+	case "":
 		err = e.serveSystem(w, req, u)
-	} else {
+	case space.All:
+		var done bool
+		if done, err = e.serveComposite(w, req, u); !done {
+			t.Errorf("%s is not answered", path)
+		}
+	default:
 		req = req.WithContext(context.WithValue(req.Context(), prefixKey{}, "/tenants/"+tenant))
 		err = e.serveDocument(w, withoutEncoding(req), u, e.Projector(tenant), tenant)
 	}
@@ -231,13 +238,19 @@ func TestDocumentsOfSpaces(t *testing.T) {
 		{"a", "/openapi/v3", "", 200, []string{`/tenants/a/openapi/v3/apis/apps/v1?hash=DEPLOYMENTS`, `/tenants/a/openapi/v3/apis/own.io/v1?hash=`}, []string{"UPSTREAM"}},
 		{"b", "/openapi/v3", "", 200, []string{`/tenants/b/openapi/v3/apis/example.com/v1?hash=`}, []string{"UPSTREAM", "own.io"}},
 
-		// The system sees those of all, and its own as they are.
-		{"", "/apis", v2, 200, []string{`"secrets"`, `"custom.metrics.k8s.io"`, `"bars"`, `"bazs"`}, nil},
-		{"", "/apis", "", 200, []string{`"own.io/v1"`}, nil},
-		{"", "/apis/own.io", "", 200, []string{`"own.io/v1"`}, nil},
-		{"", "/apis/own.io/v1", "", 200, []string{`"bars"`}, nil},
-		{"", "/apis/example.com/v1", "", 200, []string{`"bazs"`, `"secrets"`}, nil},
-		{"", "/apis/other.io/v1", "", 404, nil, nil},
+		// The system sees its own as they are, and no others.
+		{"", "/apis", v2, 200, []string{`"secrets"`, `"custom.metrics.k8s.io"`}, []string{"bars", "bazs"}},
+		{"", "/apis", "", 200, []string{`"example.com/v1"`}, []string{"own.io"}},
+		{"", "/apis/own.io", "", 404, nil, nil},
+		{"", "/apis/example.com/v1", "", 200, []string{`"secrets"`}, []string{"bazs"}},
+		// Controllers see those of all, under other names, and what is no
+		// custom resource.
+		{space.All, "/apis", v2, 200, []string{`"deployments"`, `"custom.metrics.k8s.io"`, `"bars"`, `"bazs"`}, []string{"secrets"}},
+		{space.All, "/apis", "", 200, []string{`"own.io/v1"`, `"apps/v1"`}, nil},
+		{space.All, "/apis/own.io", "", 200, []string{`"own.io/v1"`}, nil},
+		{space.All, "/apis/own.io/v1", "", 200, []string{`"bars"`}, nil},
+		{space.All, "/apis/example.com/v1", "", 200, []string{`"bazs"`}, []string{"secrets"}},
+		{space.All, "/apis/other.io/v1", "", 404, nil, nil},
 	} {
 		e, u, _ := cluster()
 		header := []string{}
@@ -268,19 +281,9 @@ func TestDocumentsOfSpaces(t *testing.T) {
 	}
 }
 
-// TestSystemIsNotTouchedWithoutDefinitions: what tenants do not define costs
-// the system nothing.
-func TestSystemIsNotTouchedWithoutDefinitions(t *testing.T) {
-	e, u, f := cluster()
-	f.own = nil
-	for _, path := range []string{"/apis", "/apis/example.com/v1"} {
-		done, err := e.serveComposite(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil), u)
-		if done || err != nil || len(u.asked) > 0 {
-			t.Errorf("%s: %v, %v, asked for %v", path, done, err, u.asked)
-		}
-	}
-	_, u, f = cluster()
-	e = New(Options{Customs: f})
+// TestCompositeDocumentsAreDiscovery: nothing else is made up.
+func TestCompositeDocumentsAreDiscovery(t *testing.T) {
+	e, u, _ := cluster()
 	for _, path := range []string{"/apis/example.com/v1/foos", "/apis/example.com/v1/namespaces/x/foos/y", "/openapi/v2", "/api/v1", "/version"} {
 		if done, _ := e.serveComposite(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil), u); done {
 			t.Errorf("%s was answered", path)

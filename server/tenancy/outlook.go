@@ -84,8 +84,8 @@ func (e *Edge) index(req *http.Request, next http.Handler) (*index, *capture, er
 // its own, as it was at one time. It holds on to no definitions.
 type outlook struct {
 	generation int64
-	// index is nil for the view that system users have of all spaces, where
-	// nothing of upstream is hidden.
+	// index is nil for the view that controllers have of all spaces, where
+	// all of upstream's custom resources have other names.
 	index *index
 	// kept are upstream's custom resources that the space has; hidden are
 	// the kinds of the others.
@@ -146,7 +146,8 @@ func (e *Edge) newOutlook(tenant string, idx *index, set documents.Set) (*outloo
 		write(sum, gv.String(), o.versions[gv])
 	}
 	if idx == nil {
-		o.print = "all " + hex.EncodeToString(sum.Sum(nil))
+		// Which groups upstream's documents are left in counts as well.
+		o.print = fmt.Sprintf("all %d %s", e.opts.Customs.Generation(tenant), hex.EncodeToString(sum.Sum(nil)))
 		return o, nil
 	}
 	for _, gv := range slices.SortedFunc(maps.Keys(idx.customs), compareVersions) {
@@ -168,7 +169,10 @@ func (e *Edge) newOutlook(tenant string, idx *index, set documents.Set) (*outloo
 // hasVersion tells whether anything of a group version of upstream is left. It
 // is asked about groups only that the space has.
 func (o *outlook) hasVersion(e *Edge, gv schema.GroupVersion) bool {
-	if o.index == nil || o.index.builtIn[gv] {
+	if o.index == nil {
+		return o.versions[gv] != "" || e.leaves(gv.Group)
+	}
+	if o.index.builtIn[gv] {
 		return true
 	}
 	customs, ok := o.index.customs[gv]

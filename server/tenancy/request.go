@@ -94,8 +94,12 @@ func (e *Edge) serveAll(w http.ResponseWriter, req *http.Request, next http.Hand
 // serveSystem serves a system user on a short path: untouched, unless a body
 // names a tenant, which then is addressed.
 func (e *Edge) serveSystem(w http.ResponseWriter, req *http.Request, next http.Handler) error {
-	if done, err := e.serveComposite(w, req, next); done {
-		return err
+	// For everybody else the discovery is upstream's: nothing of it is a
+	// tenant's.
+	if authn.IsController(authn.Authenticated(req.Context())) {
+		if done, err := e.serveComposite(w, req, next); done {
+			return err
+		}
 	}
 	if req.Body == nil || !writes(req.Method) || req.Method == http.MethodDelete || !mentionsTenant(req) {
 		next.ServeHTTP(w, req)

@@ -51,4 +51,6 @@ func (f fakeCustoms) Own(string, string, string) bool { return false }
 
 func (f fakeCustoms) Definitions(string) []*apiextensionsv1.CustomResourceDefinition { return nil }
 
+func (f fakeCustoms) Excluded(string) bool { return false }
+
 func (f fakeCustoms) Generation(string) int64 { return 0 }

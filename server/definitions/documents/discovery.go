@@ -13,6 +13,10 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 )
 
+// OnlyGet is the annotation of a definition whose objects can be asked for one
+// at a time, and nothing else.
+const OnlyGet = "a4s.io/only-get"
+
 // Set is a list of established definitions with native names.
 type Set []*apiextensionsv1.CustomResourceDefinition
 
@@ -160,6 +164,9 @@ func namesOf(crd *apiextensionsv1.CustomResourceDefinition) apiextensionsv1.Cust
 // verbs are what can be done with the objects. Nothing is made any more of a
 // definition that is being deleted.
 func verbs(crd *apiextensionsv1.CustomResourceDefinition) metav1.Verbs {
+	if _, only := crd.Annotations[OnlyGet]; only {
+		return metav1.Verbs{"get"}
+	}
 	if apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Terminating) {
 		return metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"}
 	}

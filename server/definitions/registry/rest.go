@@ -18,6 +18,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/definitions"
 )
 
 // Options configures the storage.
@@ -28,6 +29,12 @@ type Options struct {
 	// Forced tells whether the system forces a definition of this native name
 	// on every tenant.
 	Forced func(name string) bool
+	// Taken tells the groups that API servers serve, and tenants cannot define.
+	Taken func(group string) bool
+	// Bounds are what the definitions of a tenant can be, and Sizes what they
+	// are, by native name.
+	Bounds func(tenant string) definitions.Bounds
+	Sizes  func(tenant string) map[string]definitions.Size
 }
 
 // Storage is the storage of definitions and of their status.
@@ -36,35 +43,35 @@ func Storage(o Options) (map[string]rest.Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the storage of definitions: %w", err)
 	}
-	rules := native{customresourcedefinition.NewStrategy(o.Scheme)}
+	rules := native{customresourcedefinition.NewStrategy(o.Scheme), o.Taken, &bounded{bounds: o.Bounds, sizes: o.Sizes, recent: map[string]map[string]recent{}}}
 	inner.CreateStrategy, inner.UpdateStrategy = rules, rules
-	d := &definitions{REST: inner, forced: o.Forced}
+	d := &store{REST: inner, forced: o.Forced}
 	return map[string]rest.Storage{
 		"customresourcedefinitions":        d,
 		"customresourcedefinitions/status": &status{StatusREST: customresourcedefinition.NewStatusREST(o.Scheme, inner), of: d},
 	}, nil
 }
 
-// definitions keeps the names of forced definitions from tenants.
-type definitions struct {
+// store keeps the names of forced definitions from tenants.
+type store struct {
 	*customresourcedefinition.REST
 	forced func(name string) bool
 }
 
 // taken tells whether a tenant meets the name of a forced definition.
-func (d *definitions) taken(composite string) (native string, taken bool) {
+func (d *store) taken(composite string) (native string, taken bool) {
 	tenant, native := space.SplitClusterName(composite)
 	return native, tenant != space.System && d.forced(native)
 }
 
-func (d *definitions) forbid(composite string) error {
+func (d *store) forbid(composite string) error {
 	return apierrors.NewForbidden(apiextensions.Resource("customresourcedefinitions"), composite,
 		errors.New("the administrators of the cluster have made a definition of this name that serves every tenant (its sharing policy is forced), and only they can change it"))
 }
 
 // Create implements rest.Creater. Clients that bring definitions along take
 // the answer for what it is: there is one already.
-func (d *definitions) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (d *store) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	accessor, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err
@@ -78,7 +85,7 @@ func (d *definitions) Create(ctx context.Context, obj runtime.Object, validate r
 }
 
 // Update implements rest.Updater.
-func (d *definitions) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (d *store) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	if _, taken := d.taken(name); taken && !ofSystem(ctx) {
 		return nil, false, d.forbid(name)
 	}
@@ -88,7 +95,7 @@ func (d *definitions) Update(ctx context.Context, name string, info rest.Updated
 // status is the status of definitions.
 type status struct {
 	*customresourcedefinition.StatusREST
-	of *definitions
+	of *store
 }
 
 // Update implements rest.Updater.
@@ -101,7 +108,7 @@ func (s *status) Update(ctx context.Context, name string, info rest.UpdatedObjec
 
 // Delete implements rest.GracefulDeleter. A tenant that is being deleted gives
 // up what it had defined before the name was taken.
-func (d *definitions) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (d *store) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	if _, taken := d.taken(name); taken && !ofSystem(ctx) {
 		return nil, false, d.forbid(name)
 	}
@@ -111,7 +118,7 @@ func (d *definitions) Delete(ctx context.Context, name string, validate rest.Val
 // DeleteCollection implements rest.CollectionDeleter. Upstream's takes the
 // definitions away and leaves their objects behind; here each is deleted as it
 // would be by its name.
-func (d *definitions) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *internalversion.ListOptions) (runtime.Object, error) {
+func (d *store) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *internalversion.ListOptions) (runtime.Object, error) {
 	found, err := d.List(ctx, list)
 	if err != nil {
 		return nil, err

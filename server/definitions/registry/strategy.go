@@ -21,16 +21,36 @@ type strategies interface {
 
 // native has upstream's rules see definitions under their native names: the
 // name of a definition has to be made of its group and its plural.
-type native struct{ strategies }
+type native struct {
+	strategies
+	taken func(group string) bool
+	*bounded
+}
 
 // Validate implements rest.RESTCreateStrategy.
 func (n native) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return append(n.strategies.Validate(ctx, nativeForm(obj)), checkSharing(obj, nil)...)
+	errs := append(n.strategies.Validate(ctx, nativeForm(obj)), checkSharing(obj, nil)...)
+	return append(append(errs, n.checkGroup(obj)...), n.checkSize(obj, nil)...)
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (n native) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return append(n.strategies.ValidateUpdate(ctx, nativeForm(obj), nativeForm(old)), checkSharing(obj, old)...)
+	errs := append(n.strategies.ValidateUpdate(ctx, nativeForm(obj), nativeForm(old)), checkSharing(obj, old)...)
+	return append(errs, n.checkSize(obj, old)...)
+}
+
+// checkGroup refuses tenants' new definitions in groups that are somebody's: of
+// what such a group has, those who serve it have the say. Groups that only look
+// like Kubernetes' own are free, for a chart brings along what is in them.
+func (n native) checkGroup(obj runtime.Object) field.ErrorList {
+	crd, ok := obj.(*apiextensions.CustomResourceDefinition)
+	if !ok || !n.taken(crd.Spec.Group) {
+		return nil
+	}
+	if tenant, _ := space.SplitClusterName(crd.Name); tenant == space.System {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "group"), crd.Spec.Group, "the API of the cluster serves this group itself: define custom resources in another one")}
 }
 
 func nativeForm(obj runtime.Object) runtime.Object {

@@ -35,7 +35,7 @@ type instance struct {
 // OpenAPI are not its business here.
 func (s *Server) newHandler(v *view, options generic.RESTOptionsGetter, services webhook.ServiceResolver, auth webhook.AuthenticationInfoResolverWrapper) (handler, error) {
 	g := s.o.Generic
-	return apiextensionsapiserver.NewCustomResourceDefinitionHandler(nil, nil, v, s.o.NotFound, options, g.AdmissionControl, s.establishing,
+	return apiextensionsapiserver.NewCustomResourceDefinitionHandler(nil, nil, v, http.HandlerFunc(s.notFound), options, g.AdmissionControl, s.establishing,
 		services, auth, s.o.MasterCount, g.Authorization.Authorizer, g.RequestTimeout, time.Duration(g.MinRequestTimeout)*time.Second, s.openAPI, g.MaxRequestBodyBytes)
 }
 

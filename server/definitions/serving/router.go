@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/authn"
 	"github.com/a4s-io/a4s/server/definitions"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -38,6 +39,10 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, info *request.R
 	r := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 	tenant, addressed := space.FromContext(req.Context())
 	if !addressed {
+		if u, ok := request.UserFrom(req.Context()); ok && authn.IsController(u) && !s.o.Catalog.Excluded(info.APIGroup) {
+			s.serveController(w, req, info, next)
+			return
+		}
 		tenant = tenantIn(info)
 	}
 	if space.IsSystem(tenant) {
@@ -88,12 +93,13 @@ func tenantIn(info *request.RequestInfo) (tenant string) {
 
 // adaptVersion lets the system's controllers, who know one version of a
 // resource for all spaces, reach objects in a space that has other versions.
-// What they read and write is metadata, which is the same in all of them.
+// What they read and write is metadata or a scale, which is the same in all of
+// them.
 func adaptVersion(req *http.Request, info *request.RequestInfo, crd *apiextensionsv1.CustomResourceDefinition) *http.Request {
-	if apihelpers.HasServedCRDVersion(crd, info.APIVersion) || info.Subresource != "" {
+	if apihelpers.HasServedCRDVersion(crd, info.APIVersion) || info.Subresource != "" && info.Subresource != "scale" {
 		return req
 	}
-	if !strings.HasPrefix(info.Verb, "delete") && !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
+	if info.Subresource == "" && !strings.HasPrefix(info.Verb, "delete") && !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		return req
 	}
 	for _, v := range crd.Spec.Versions {

@@ -55,8 +55,10 @@ type Options struct {
 	// Definitions is the storage of definitions, keys mapped.
 	Definitions generic.RESTOptionsGetter
 	// Reach says how conversion webhooks of a tenant are reached.
-	Reach       func(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper)
-	Projector   func(tenant string) *wire.Projector
+	Reach     func(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper)
+	Projector func(tenant string) *wire.Projector
+	// Bounds are what the definitions of a tenant can be.
+	Bounds      func(tenant string) definitions.Bounds
 	MasterCount int
 	// NotFound answers for what nobody serves.
 	NotFound http.Handler
@@ -135,6 +137,7 @@ func (s *Server) Informer() crdinformers.CustomResourceDefinitionInformer {
 func (s *Server) serveDefinitions() error {
 	storage, err := registry.Storage(registry.Options{
 		Scheme: apiextensionsapiserver.Scheme, Getter: s.o.Definitions, Forced: s.o.Catalog.ForcedByName,
+		Taken: s.o.Catalog.Excluded, Bounds: s.o.Bounds, Sizes: s.o.Catalog.Sizes,
 	})
 	if err != nil {
 		return err

@@ -34,9 +34,12 @@ type api struct {
 // errUnserved is for objects that nobody can delete.
 var errUnserved = errors.New("no API deletes it")
 
-// apis knows the API of each resource.
+// apis knows the API of each resource as one space has it.
 type apis struct {
 	client discovery.DiscoveryInterface
+	// ofTenant is set when the space is a tenant's, which has no API servers
+	// of others.
+	ofTenant bool
 
 	mu      sync.Mutex
 	at      time.Time
@@ -77,9 +80,12 @@ func (a *apis) refresh(ctx context.Context, age time.Duration) error {
 	if time.Since(a.at) < age {
 		return nil
 	}
-	services, err := a.services(ctx)
-	if err != nil {
-		return fmt.Errorf("finding out which API servers there are: %w", err)
+	var services []schema.GroupVersion
+	if !a.ofTenant {
+		var err error
+		if services, err = a.services(ctx); err != nil {
+			return fmt.Errorf("finding out which API servers there are: %w", err)
+		}
 	}
 	groups, lists, err := a.client.ServerGroupsAndResources()
 	if failed := (*discovery.ErrGroupDiscoveryFailed)(nil); err != nil && !errors.As(err, &failed) {

@@ -26,6 +26,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenants/contents"
 )
 
@@ -109,7 +110,9 @@ type controller struct {
 	tenants  *tenantclient.Client
 	contents Contents
 	apis     *apis
-	store    cache.Store
+	// builtIn are the groups that every space has alike.
+	builtIn map[string]bool
+	store   cache.Store
 	// queue has the tenants that something happened to, slow those that were
 	// not done then.
 	queue, slow workqueue.TypedDelayingInterface[string]
@@ -136,7 +139,7 @@ func newController(o Options) (*controller, error) {
 	if c.tenants, err = tenantclient.New(c.config, c.http); err != nil {
 		return nil, err
 	}
-	c.apis = &apis{client: c.client.Discovery()}
+	c.apis, c.builtIn = &apis{client: c.client.Discovery()}, kinds.Groups()
 	c.queue, c.slow = workqueue.NewTypedDelayingQueue[string](), workqueue.NewTypedDelayingQueue[string]()
 	c.tries = workqueue.NewTypedItemExponentialFailureRateLimiter[string](minWait, maxWait)
 	return c, nil

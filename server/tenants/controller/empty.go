@@ -15,7 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	restclient "k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -77,6 +79,29 @@ type emptying struct {
 	tenant string
 	// marked are the namespaces that take nothing new any more.
 	marked map[string]*corev1.Namespace
+	// own are the APIs of the space, made when they are asked for.
+	own *apis
+}
+
+// api is how objects are deleted. Custom resources are what the space has under
+// their names, which can be something else than what the system has.
+func (e *emptying) api(ctx context.Context, r contents.Resource) (api, error) {
+	if e.builtIn[r.Group] {
+		return e.apis.of(ctx, r)
+	}
+	if e.own == nil {
+		config := restclient.CopyConfig(e.config)
+		config.Host += "/tenants/" + e.tenant
+		client, err := discovery.NewDiscoveryClientForConfigAndClient(config, e.http)
+		if err != nil {
+			return api{}, fmt.Errorf("making a discovery client: %w", err)
+		}
+		e.own = &apis{client: client, ofTenant: true}
+	}
+	if found, err := e.own.of(ctx, r); !errors.Is(err, errUnserved) {
+		return found, err
+	}
+	return e.apis.of(ctx, r)
 }
 
 // run deletes until nothing is left or what is left has to be waited for.
@@ -243,7 +268,7 @@ func (e *emptying) delete(ctx context.Context, resources []contents.Resource, de
 	var requests []request
 	var errs []error
 	for _, r := range resources {
-		a, err := e.apis.of(ctx, r)
+		a, err := e.api(ctx, r)
 		if errors.Is(err, errUnserved) {
 			switch {
 			case defined[r.GroupResource]:

@@ -1,0 +1,28 @@
+package authn
+
+import (
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// IsController tells the users that are controllers of the cluster which work on
+// all kinds of objects in all spaces: they need a discovery of all at once. They
+// are known by what they authenticate as, whatever starts them and with which
+// arguments.
+func IsController(u user.Info) bool {
+	if u == nil || !space.IsSystem(TenantOf(u)) {
+		return false
+	}
+	name, account := strings.CutPrefix(u.GetName(), "system:serviceaccount:kube-system:")
+	if !account {
+		return name == user.KubeControllerManager
+	}
+	switch name {
+	case "generic-garbage-collector", "resourcequota-controller", "namespace-controller", "horizontal-pod-autoscaler", "disruption-controller":
+		return true
+	}
+	return false
+}
