@@ -188,24 +188,29 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 			return len(d) == 0, nil
 		})
 	})
-	t.Run("are known to the system", func(t *testing.T) {
+	t.Run("are known to controllers and to nobody else of the system", func(t *testing.T) {
 		crd := documentedDefinition("sprockets", "Sprocket", apiextensionsv1.NamespaceScoped, "teeth")
 		define(a.config, crd)
-		client, err := discovery.NewDiscoveryClientForConfig(p.Admin)
-		if err != nil {
-			t.Fatal(err)
+		collector := p.user(t, "system:kube-controller-manager", nil, nil)
+		known := func(cfg *rest.Config, legacy bool) (bool, error) {
+			client, err := discovery.NewDiscoveryClientForConfig(cfg)
+			if err != nil {
+				return false, err
+			}
+			client.UseLegacyDiscovery = legacy
+			lists, err := client.ServerPreferredResources()
+			return slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool {
+				return l.GroupVersion == documented+"/v1" && slices.ContainsFunc(l.APIResources, func(r metav1.APIResource) bool { return r.Name == "sprockets" })
+			}), err
 		}
 		for _, legacy := range []bool{false, true} {
-			client.UseLegacyDiscovery = legacy
 			eventually(t, "the resource of a tenant", func(context.Context) (bool, error) {
-				lists, err := client.ServerPreferredResources()
-				if err != nil {
-					return false, nil
-				}
-				return slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool {
-					return l.GroupVersion == documented+"/v1" && slices.ContainsFunc(l.APIResources, func(r metav1.APIResource) bool { return r.Name == "sprockets" })
-				}), nil
+				there, _ := known(collector, legacy)
+				return there, nil
 			})
+			if there, err := known(p.Admin, legacy); there || err != nil {
+				t.Errorf("an administrator of the cluster is told the resource of a tenant: %v", err)
+			}
 		}
 		if _, body := get(t, p.Admin, "/tenants/system/apis/"+documented+"/v1"); strings.Contains(body, "sprockets") {
 			t.Error("the system space has the resource of a tenant")
