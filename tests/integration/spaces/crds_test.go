@@ -169,8 +169,11 @@ func (s *space) serves(t *testing.T, gvr schema.GroupVersionResource) {
 		}
 	}()
 	eventually(t, gvr.String()+" to be served in "+s.name, func(ctx context.Context) (bool, error) {
-		_, last = s.dynamic.Resource(gvr).List(ctx, metav1.ListOptions{})
-		return last == nil, nil
+		_, err := s.dynamic.Resource(gvr).List(ctx, metav1.ListOptions{})
+		if ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
 	})
 }
 
