@@ -66,7 +66,7 @@ test-unit: test-deps $(PAYLOAD) ## Run the unit tests, those of light packages w
 
 .PHONY: test-integration
 test-integration: test-deps $(PAYLOAD) ## Run the tests that start components in the test process (as root)
-	go test -count=1 -p 1 -timeout 20m ./tests/integration/...
+	go test -count=1 -p 1 -timeout 30m ./tests/integration/...
 
 .PHONY: isolation
 isolation: test-deps $(PAYLOAD) ## Send 10 million random requests of a hostile tenant, of which make test sends 200,000 (as root, hours)
