@@ -24,7 +24,7 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 			return storage.Decorate(storage.Uncached(g), nil)
 		},
 		Definitions: of.Definitions,
-		Reach:       m.admission.Reach,
+		Reach:       m.admission.ReachConversions,
 		Projector:   m.edge.Projector,
 		Bounds:      func(string) definitions.Bounds { return definitions.DefaultBounds() },
 		MasterCount: of.Config.ExtraConfig.MasterCount,

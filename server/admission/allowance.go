@@ -77,6 +77,11 @@ func (a *allowance) left() (*standing, time.Duration) {
 // and never again because they ask for it: the time until then would be the
 // caller's.
 func bounded(wrap webhook.AuthenticationInfoResolverWrapper) webhook.AuthenticationInfoResolverWrapper {
+	return wrapped(wrap, func(rt http.RoundTripper) http.RoundTripper { return trip{rt} })
+}
+
+// wrapped has all calls of hooks go through another transport.
+func wrapped(wrap webhook.AuthenticationInfoResolverWrapper, transport func(http.RoundTripper) http.RoundTripper) webhook.AuthenticationInfoResolverWrapper {
 	return func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		inner := wrap(r)
 		with := func(cfg *rest.Config, err error) (*rest.Config, error) {
@@ -84,7 +89,7 @@ func bounded(wrap webhook.AuthenticationInfoResolverWrapper) webhook.Authenticat
 				return nil, err
 			}
 			cfg = rest.CopyConfig(cfg)
-			cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return trip{rt} })
+			cfg.Wrap(transport)
 			return cfg, nil
 		}
 		return &webhook.AuthenticationInfoResolverDelegator{
@@ -119,8 +124,26 @@ func (t trip) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errBudget
 	}
 	ctx, cancel := context.WithTimeoutCause(req.Context(), left, errBudget)
-	resp, err := t.call(req.WithContext(ctx), cancel)
-	// A hook that says no has answered; one that is broken has not.
+	return s.judge(t.call(req.WithContext(ctx), cancel))
+}
+
+// conversion is one call of a conversion webhook.
+type conversion struct {
+	inner    http.RoundTripper
+	standing *standing
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c conversion) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := c.standing.mayAsk(time.Now()); err != nil {
+		return nil, err
+	}
+	return c.standing.judge(c.inner.RoundTrip(req))
+}
+
+// judge notes how a call went. A hook that says no has answered; one that is
+// broken has not.
+func (s *standing) judge(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests {
 		s.failed(time.Now())
 		return resp, err

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"net/http"
 	"net/url"
 	"time"
 
@@ -18,6 +19,15 @@ import (
 // where server/reach lets a tenant have connections to.
 func (a *Admission) Reach(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper) {
 	return services{a.services, tenant}, bounded(anonymous(a.authInfo, tenant, a.guard.reach))
+}
+
+// ReachConversions is Reach for conversion webhooks. Controllers that empty
+// namespaces wait for them as users do, so after failures in a row nobody does
+// for a while.
+func (a *Admission) ReachConversions(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper) {
+	resolver, auth := a.Reach(tenant)
+	s := &standing{changed: func(open bool) { a.conversionsChanged(tenant, open) }}
+	return resolver, wrapped(auth, func(rt http.RoundTripper) http.RoundTripper { return conversion{rt, s} })
 }
 
 // GuardProxies lets tenants proxy to their own pods only.

@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	errOpen = errors.New("the admission webhooks of the tenant failed several times, so controllers do not ask them for a while")
+	errOpen = errors.New("webhooks of the tenant failed several times, so they are not asked for a while")
 	errBusy = errors.New("the admission webhooks of the tenant are slow, so controllers ask them about one object at a time")
 )
 

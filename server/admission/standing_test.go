@@ -152,6 +152,29 @@ func TestWallV8AllowanceOfARequest(t *testing.T) {
 	resp.Body.Close() //nolint:errcheck // it was read
 }
 
+// TestWallV8ConversionsOfASilentHook: whoever empties a namespace does not wait for
+// a conversion webhook again and again.
+func TestWallV8ConversionsOfASilentHook(t *testing.T) {
+	var changes []bool
+	calls := 0
+	broken := conversion{roundTrip(func(*http.Request) (*http.Response, error) {
+		calls++
+		return nil, io.ErrUnexpectedEOF
+	}), &standing{changed: func(open bool) { changes = append(changes, open) }}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://hook.example.com/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range failuresToOpen {
+		if _, err := broken.RoundTrip(req); !errors.Is(err, io.ErrUnexpectedEOF) { //nolint:bodyclose // there is none
+			t.Fatal(err)
+		}
+	}
+	if _, err := broken.RoundTrip(req); !errors.Is(err, errOpen) || calls != failuresToOpen || len(changes) != 1 { //nolint:bodyclose // there is none
+		t.Errorf("after %d failures: %v, %d calls, changes %v", failuresToOpen, err, calls, changes)
+	}
+}
+
 type endless struct{}
 
 // Read implements io.Reader.

@@ -64,7 +64,22 @@ func (a *Admission) breakerChanged(tenant string, open bool) {
 		message = fmt.Sprintf("Admission webhooks of this space did not answer %d times: controllers do not ask them for a while, so that the failurePolicy of each applies.", failuresToOpen)
 	}
 	breakers.WithLabelValues(to).Inc()
-	a.opts.Log.WithField("tenant", tenant).WithField("breaker", to).Info("the circuit breaker of the tenant's admission webhooks changed")
+	a.say(tenant, kind, reason, message)
+}
+
+// conversionsChanged is breakerChanged for conversion webhooks.
+func (a *Admission) conversionsChanged(tenant string, open bool) {
+	if !open {
+		a.say(tenant, corev1.EventTypeNormal, "ConversionWebhooksAsked", "Conversion webhooks of this space answer again.")
+		return
+	}
+	a.say(tenant, corev1.EventTypeWarning, "ConversionWebhooksNotAsked",
+		fmt.Sprintf("Conversion webhooks of this space did not answer %d times: they are not asked for a while, so that custom resources which need them cannot be read.", failuresToOpen))
+}
+
+// say logs it and writes the event, later.
+func (a *Admission) say(tenant, kind, reason, message string) {
+	a.opts.Log.WithField("tenant", tenant).WithField("reason", reason).Info(message)
 	a.instances.mu.Lock()
 	ctx := a.instances.ctx
 	a.instances.mu.Unlock()
