@@ -60,7 +60,9 @@ func newFixture(t *testing.T, c *cluster, pods ...*corev1.Pod) *fixture {
 // patient lets a pod stay on its node for as long as that is away; by default
 // it would be replaced after five minutes.
 func patient(spec *corev1.PodSpec) {
-	spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
+	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} { // a tenant names them
+		spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
+	}
 }
 
 func (f *fixture) identify(t *testing.T) identity {
