@@ -251,7 +251,15 @@ func plantOwned(t *testing.T, p *plane) {
 // it was written.
 func steady(ctx context.Context, t *testing.T, p *plane, b *space, done <-chan struct{}) {
 	t.Helper()
+	pace := time.NewTicker(time.Second)
+	defer pace.Stop()
 	for n := 0; ; n++ {
+		if n > 0 {
+			select {
+			case <-pace.C:
+			case <-done:
+			}
+		}
 		select {
 		case <-done:
 			t.Logf("the system and the other tenant did what they do %d times", n)
@@ -311,7 +319,7 @@ func steadyRound(ctx context.Context, p *plane, b *space, name string) error {
 	if _, err := own.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("the other tenant makes a namespace: %w", err)
 	}
-	d := deployment("steady")
+	d := deployment(name) // that of the last round may still be going
 	d.Spec.Replicas = new(int32(1))
 	if _, err := b.client.AppsV1().Deployments("default").Create(ctx, d, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("the other tenant makes a deployment: %w", err)
@@ -323,7 +331,7 @@ func steadyRound(ctx context.Context, p *plane, b *space, name string) error {
 		}
 		made := 0
 		for _, pod := range pods.Items {
-			if strings.HasPrefix(pod.Name, "steady-") && pod.DeletionTimestamp == nil {
+			if strings.HasPrefix(pod.Name, name+"-") && pod.DeletionTimestamp == nil {
 				made++
 			}
 		}
@@ -337,7 +345,7 @@ func steadyRound(ctx context.Context, p *plane, b *space, name string) error {
 		if err != nil {
 			return false, err
 		}
-		if err := b.client.AppsV1().Deployments("default").Delete(ctx, "steady", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}); err != nil {
+		if err := b.client.AppsV1().Deployments("default").Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}); err != nil {
 			return false, err
 		}
 		return true, own.Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
