@@ -79,7 +79,7 @@ test-e2e: build ## Run the tests that start clusters from bin/a4s and run real p
 .PHONY: test-injection
 test-injection: build ## Inject failures: kills, 100 restarts, ten minutes without a network, full disks (as root, slow)
 	A4S_INJECT=1 A4S_RESTARTS=$${A4S_RESTARTS:-100} A4S_OUTAGE=$${A4S_OUTAGE:-10m} A4S_BINARY=$(CURDIR)/bin/a4s \
-		go test -v -count=1 -timeout 60m -run 'TestInjectedFailures|TestRestartedAgainAndAgain|TestNodeWithoutANetwork|TestDiskFailures|TestFullDiskOfANode' ./tests/e2e
+		go test -v -count=1 -timeout 60m -run 'TestInjectedFailures|TestRestartedAgainAndAgain|TestNodeWithoutANetwork|TestDiskFailures|TestFullDiskOfANode|TestCertificatesAreRenewedUnderLoad|TestAuthoritiesOfSeveralServers' ./tests/e2e
 
 # A module of its own: what the clients depend on is not to be a4s' as well.
 .PHONY: test-clients

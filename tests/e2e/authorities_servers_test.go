@@ -22,6 +22,7 @@ import (
 // TestAuthoritiesOfSeveralServers replaces the CAs of three servers and an agent
 // as documented, one server after the other, while objects are written.
 func TestAuthoritiesOfSeveralServers(t *testing.T) {
+	onDemand(t)
 	one := ownCluster(t, "caone", "--cluster-init", "--disable-agent")
 	two := joinServer(t, "catwo", one, "--disable-agent")
 	three := joinServer(t, "cathree", one) // with a node

@@ -38,6 +38,7 @@ const (
 // logs that are read at that moment. It is not parallel: the lives are so short
 // that a machine must not be busy with much else.
 func TestCertificatesAreRenewedUnderLoad(t *testing.T) {
+	onDemand(t)
 	c, err := newServer(newHost(t, "certificates"), "--certificate-lifetime", certLife.String())
 	if err != nil {
 		t.Fatal(err)
