@@ -251,7 +251,7 @@ func plantOwned(t *testing.T, p *plane) {
 // it was written.
 func steady(ctx context.Context, t *testing.T, p *plane, b *space, done <-chan struct{}) {
 	t.Helper()
-	pace := time.NewTicker(time.Second)
+	pace := time.NewTicker(5 * time.Second)
 	defer pace.Stop()
 	for n := 0; ; n++ {
 		if n > 0 {
