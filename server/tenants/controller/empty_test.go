@@ -116,7 +116,8 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	switch {
 	case r.Method == http.MethodGet:
-		f.discover(w, strings.TrimPrefix(r.URL.Path, "/"))
+		// The space has what the system has.
+		f.discover(w, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"), "tenants/t1/"))
 		return
 	case f.refuse != "" && strings.Contains(r.URL.Path, f.refuse):
 		http.Error(w, "no", http.StatusForbidden)
