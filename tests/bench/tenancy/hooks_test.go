@@ -3,6 +3,7 @@ package tenancy
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -30,19 +31,22 @@ func BenchmarkSilentHook(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer link.Close()
-	// Nothing comes back from a dummy.
-	dummy := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "silence"}}
-	if err := link.LinkAdd(dummy); err != nil {
+	// Nothing comes back from a bridge without ports.
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "silence"}}
+	if err := link.LinkAdd(bridge); err != nil {
 		b.Fatal(err)
 	}
 	address, err := netlink.ParseAddr("198.18.0.1/24")
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := link.AddrAdd(dummy, address); err != nil {
+	if err := link.AddrAdd(bridge, address); err != nil {
 		b.Fatal(err)
 	}
-	if err := link.LinkSetUp(dummy); err != nil {
+	if err := link.LinkSetUp(bridge); err != nil {
+		b.Fatal(err)
+	}
+	if err := link.NeighAdd(&netlink.Neigh{LinkIndex: bridge.Attrs().Index, State: netlink.NUD_PERMANENT, IP: net.IPv4(198, 18, 0, 2), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 2}}); err != nil {
 		b.Fatal(err)
 	}
 	client := func(name string) *kubernetes.Clientset {
