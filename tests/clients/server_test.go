@@ -148,6 +148,12 @@ func (s *server) makeTenants() error {
 		if out, err := create.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", create, err, out)
 		}
+		// The manifests have volumes of the network.
+		allow := exec.Command(s.binary, "kubectl", "--kubeconfig", s.admin, "annotate", "tenant", tenant.name, "a4s.io/volume-types=nfs")
+		allow.Env = s.cmd.Env
+		if out, err := allow.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", allow, err, out)
+		}
 		if err := tenant.splitKubeconfig(); err != nil {
 			return err
 		}
