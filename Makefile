@@ -65,15 +65,21 @@ test-unit: test-deps $(PAYLOAD) ## Run the unit tests, those of light packages w
 	set -- $$(scripts/light-packages.sh heavy); [ $$# = 0 ] || go test "$$@"
 
 .PHONY: test-integration
+# Two packages at a time: most of the time they wait. Those that start servers do so
+# in namespaces of their own.
 test-integration: test-deps $(PAYLOAD) ## Run the tests that start components in the test process (as root)
-	go test -count=1 -p 1 -timeout 30m ./tests/integration/...
+	go test -count=1 -p 2 -timeout 30m ./tests/integration/...
 
 .PHONY: isolation
 isolation: test-deps $(PAYLOAD) ## Send 10 million random requests of a hostile tenant, of which make test sends 200,000 (as root, hours)
 	A4S_ISOLATION_REQUESTS=$${A4S_ISOLATION_REQUESTS:-10000000} go test -v -count=1 -timeout 24h -run 'TestIsolation$$' ./tests/integration/spaces
 
+.PHONY: parity
+parity: test-deps $(PAYLOAD) ## Compare a tenant with the system space by 30,000 random requests, of which make test sends 3,000 (as root)
+	A4S_PARITY_REQUESTS=$${A4S_PARITY_REQUESTS:-30000} go test -v -count=1 -timeout 2h -run 'TestParity$$' ./tests/integration/spaces
+
 .PHONY: test-e2e
-test-e2e: build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
+test-e2e: test-deps build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
 	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -timeout 60m ./tests/e2e/...
 
 .PHONY: test-injection
@@ -83,7 +89,7 @@ test-injection: build ## Inject failures: kills, 100 restarts, ten minutes witho
 
 # A module of its own: what the clients depend on is not to be a4s' as well.
 .PHONY: test-clients
-test-clients: build ## Run kubectl, Helm and a manager of controller-runtime in tenants (as root)
+test-clients: test-deps build ## Run kubectl, Helm, cert-manager, the Python client and a manager of controller-runtime in tenants (as root)
 	cd tests/clients && A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -timeout 15m .
 
 .PHONY: test-vm
@@ -107,6 +113,12 @@ test-critest: build guest ## Run critest, the conformance tests of the CRI, agai
 	scripts/install-deps.sh vm
 	cd tests/critest && go test -c -o $(CURDIR)/bin/critest sigs.k8s.io/cri-tools/cmd/critest
 	A4S_VM_PODS=1 A4S_BINARY=$(CURDIR)/bin/a4s A4S_CRITEST=$(CURDIR)/bin/critest go test -v -count=1 -timeout 40m -run TestCritest ./tests/vmpods
+
+# Its parts are built by the program itself: the suite is a module of its own.
+.PHONY: conformance
+conformance: build ## Run upstream's conformance tests from a tenant's kubeconfig and the system's (FOCUS=REGEXP SPACES=tenant|restricted|system PROCS=4; as root, hours)
+	go build -o bin/conformance/run ./tests/conformance
+	A4S_BINARY=$(CURDIR)/bin/a4s bin/conformance/run
 
 .PHONY: bench
 bench: build bench-upstream ## Run the benchmarks behind the claims in the documentation
@@ -183,6 +195,10 @@ supply-chain: build sbom ## Check the licences, and look for known vulnerabiliti
 	cd scripts/bom && go vet . && go test .
 	@rm -rf bin/carried && mkdir -p bin/carried && tar --zstd -xf $(dir $(PAYLOAD))payload.tar.zst -C bin/carried
 	go run ./scripts/vulncheck $(VULNCHECK) --exceptions scripts/vulncheck/exceptions.yaml bin/a4s $$(find bin/carried/bin -type f)
+
+.PHONY: newest
+newest: ## List every pinned part with its version, the newest one, and how long that has been out
+	@go run ./scripts/newest
 
 .PHONY: docs
 docs: ## Write the configuration reference from the flags

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// elsewhere are parts that no go.mod requires: the file that pins each, and the
+// text around the version.
+var elsewhere = []struct {
+	module, file string
+	version      *regexp.Regexp
+}{
+	{"github.com/opencontainers/runc", "scripts/payload/main.go", regexp.MustCompile(`runcVersion = "(v[^"]+)"`)},
+	{"honnef.co/go/tools", "Makefile", regexp.MustCompile(`honnef\.co/go/tools/cmd/staticcheck@(v\S+)`)},
+}
+
+// pinned finds all parts.
+func pinned(ctx context.Context) ([]part, error) {
+	files, err := lines(output(ctx, ".", "git", "ls-files", "go.mod", "*/go.mod"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for the modules (run it in the directory of the sources): %w", err)
+	}
+	var parts []part
+	for _, file := range files {
+		of, err := inModule(ctx, file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		parts = append(parts, of...)
+	}
+	for _, e := range elsewhere {
+		content, err := os.ReadFile(e.file)
+		if err != nil {
+			return nil, err
+		}
+		found := e.version.FindSubmatch(content)
+		if found == nil {
+			return nil, fmt.Errorf("%s: nothing matches %s any more", e.file, e.version)
+		}
+		of, err := modules(ctx, ".", e.file, []string{e.module + "@" + string(found[1])})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, of...)
+	}
+	return parts, nil
+}
+
+// goMod is what the go command tells of a go.mod.
+type goMod struct {
+	Module  struct{ Path string }
+	Go      string
+	Require []struct {
+		Path, Version string
+		Indirect      bool
+	}
+	Replace []struct {
+		Old, New struct{ Path, Version string }
+	}
+	Tool []struct{ Path string }
+}
+
+// inModule finds what a go.mod pins: what it requires directly, what the tools
+// are in, and the toolchain. The modules that are released with Kubernetes
+// count as one part with it.
+func inModule(ctx context.Context, file string) ([]part, error) {
+	dir := filepath.Dir(file)
+	raw, err := output(ctx, dir, "go", "mod", "edit", "-json")
+	if err != nil {
+		return nil, err
+	}
+	var mod goMod
+	if err := json.Unmarshal(raw, &mod); err != nil {
+		return nil, err
+	}
+	parts, err := modules(ctx, dir, file, mod.direct())
+	if err != nil || file != "go.mod" {
+		return parts, err
+	}
+	toolchain, err := toolchain(ctx, file, mod.Go)
+	return append(parts, toolchain), err
+}
+
+// direct are the modules that are pinned by intention.
+func (m *goMod) direct() []string {
+	staging := map[string]bool{}
+	for _, r := range m.Replace {
+		if r.Old.Path == r.New.Path && strings.HasPrefix(r.Old.Path, "k8s.io/") && strings.HasPrefix(r.New.Version, "v0.") && !strings.HasPrefix(r.New.Version, "v0.0.0-") {
+			staging[r.Old.Path] = true
+		}
+	}
+	var out []string
+	for _, r := range m.Require {
+		ofTool := slices.ContainsFunc(m.Tool, func(t struct{ Path string }) bool { return strings.HasPrefix(t.Path+"/", r.Path+"/") })
+		if !staging[r.Path] && (!r.Indirect || ofTool) && !strings.HasPrefix(r.Path, mainModule) {
+			out = append(out, r.Path)
+		}
+	}
+	return out
+}
+
+const mainModule = "github.com/a4s-io/"
+
+// module is what the go command tells of one.
+type module struct {
+	Path, Version   string
+	Time            time.Time
+	Update, Replace *module
+	Error           *struct{ Err string }
+}
+
+// modules asks for modules, which are those of dir or have a version.
+func modules(ctx context.Context, dir, file string, names []string) ([]part, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	raw, err := output(ctx, dir, "go", append([]string{"list", "-e", "-m", "-u", "-json"}, names...)...)
+	if err != nil {
+		return nil, err
+	}
+	return partsOf(file, raw)
+}
+
+// partsOf reads what the go command says of modules.
+func partsOf(file string, raw []byte) ([]part, error) {
+	var parts []part
+	for decoder := json.NewDecoder(bytes.NewReader(raw)); ; {
+		var m module
+		if err := decoder.Decode(&m); errors.Is(err, io.EOF) {
+			return parts, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading what the go command says: %w", err)
+		}
+		name, is := m.Path, m
+		if m.Replace != nil {
+			is = *m.Replace
+		}
+		if is.Version == "" {
+			continue // a directory of the sources
+		}
+		p := part{Where: file, Name: name, Version: is.Version, Date: is.Time, Newest: is.Version, NewestDate: is.Time}
+		if is.Update != nil {
+			p.Newest, p.NewestDate = is.Update.Version, is.Update.Time
+		}
+		if m.Error != nil {
+			p.Newest, p.Why = "", m.Error.Err
+		}
+		parts = append(parts, p)
+	}
+}
+
+// toolchain is the part that is Go itself.
+func toolchain(ctx context.Context, file, version string) (part, error) {
+	const name = "golang.org/toolchain"
+	raw, err := output(ctx, ".", "go", "list", "-m", "-versions", name)
+	if err != nil {
+		return part{}, err
+	}
+	newest := newestGo(strings.Fields(string(raw)), version)
+	p := part{Where: file, Name: "Go", Version: version, Newest: newest}
+	for v, to := range map[string]*time.Time{version: &p.Date, newest: &p.NewestDate} {
+		raw, err := output(ctx, ".", "go", "list", "-m", "-json", name+"@"+toolchainPrefix+v+toolchainSuffix)
+		if err != nil {
+			return part{}, err
+		}
+		var m module
+		if err := json.Unmarshal(raw, &m); err != nil {
+			return part{}, err
+		}
+		*to = m.Time
+	}
+	return p, nil
+}
+
+// A toolchain is a module with a version for each platform.
+const toolchainPrefix, toolchainSuffix = "v0.0.1-go", ".linux-amd64"
+
+var released = regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)$`)
+
+// newestGo is the newest released Go among the versions of toolchains, or the one
+// that is used.
+func newestGo(versions []string, used string) string {
+	newest := used
+	for _, v := range versions {
+		v, ok := strings.CutPrefix(v, toolchainPrefix)
+		if v, ok = strings.CutSuffix(v, toolchainSuffix); !ok || !released.MatchString(v) {
+			continue
+		}
+		if newer(v, newest) {
+			newest = v
+		}
+	}
+	return newest
+}
+
+// newer compares versions of three numbers.
+func newer(a, b string) bool {
+	x, y := released.FindStringSubmatch(a), released.FindStringSubmatch(b)
+	if x == nil || y == nil {
+		return x != nil
+	}
+	for i := 1; i < len(x); i++ {
+		if len(x[i]) != len(y[i]) {
+			return len(x[i]) > len(y[i])
+		}
+		if x[i] != y[i] {
+			return x[i] > y[i]
+		}
+	}
+	return false
+}
+
+func lines(raw []byte, err error) ([]string, error) { return strings.Fields(string(raw)), err }
+
+// output runs a command and returns what it prints.
+func output(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+	}
+	return out, nil
+}
