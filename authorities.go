@@ -23,14 +23,14 @@ func rotateCA(r *cmd.CARotation) (*cmd.CARotated, error) {
 	if err := preflight.Root("a4s certificate rotate-ca"); err != nil {
 		return nil, err
 	}
-	release, err := instance.Acquire(instance.RunDir, r.DataDir)
+	lock, err := instance.Acquire(instance.RunDir, r.DataDir)
 	if errors.Is(err, instance.ErrRunning) && serverRuns(r.DataDir) {
 		return nil, cmd.ErrServerRuns
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer release() //nolint:errcheck // the lock ends with the process
+	defer lock.Release() //nolint:errcheck // the lock ends with the process
 	return replaceCAs(r)
 }
 

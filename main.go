@@ -1,6 +1,6 @@
 // Command a4s is multi-tenant, scale-out Kubernetes in one binary. The name it
-// is called by decides what it is: a4s, kubectl, ctr, or the containerd child
-// of a node.
+// is called by decides what it is: a4s, kubectl, ctr, or a child process: the
+// node of a server, the containerd of a node.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/transport"
 
+	"github.com/a4s-io/a4s/agent/nodechild"
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/embedded/containerd"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -23,8 +24,11 @@ func main() {
 	os.Exit(run(os.Args))
 }
 
+// stopSignals ask servers, agents and the commands of a4s itself to end.
+func stopSignals() []os.Signal { return []os.Signal{syscall.SIGINT, syscall.SIGTERM} }
+
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()
 	// A second signal ends the process the hard way.
 	context.AfterFunc(ctx, stop)
@@ -36,6 +40,8 @@ func run(args []string) int {
 	switch name := filepath.Base(args[0]); name {
 	case "containerd":
 		err = containerd.Main(ctx, args)
+	case nodechild.Command:
+		err = runNode(ctx)
 	case "kubectl", "ctr":
 		// Through the command of the same name, which knows where this
 		// machine's cluster and containerd are.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent"
 	"github.com/a4s-io/a4s/agent/cleanup"
+	"github.com/a4s-io/a4s/agent/nodechild"
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
@@ -51,9 +52,9 @@ var errDone = errors.New("done")
 // runServer is `a4s server`: the control plane and, unless it is disabled,
 // the node of this machine.
 func runServer(ctx context.Context, cfg *config.Server) error {
-	return supervise(ctx, "server", &cfg.Agent, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice, monitor *health.Monitor) error {
+	return supervise(ctx, "server", &cfg.Agent, func(ctx context.Context, p *process) error {
 		started := time.Now()
-		plan, err := server.Prepare(ctx, cfg, net.ParseIP(addr.IPs[0].String()))
+		plan, err := server.Prepare(ctx, cfg, net.ParseIP(p.addr.IPs[0].String()))
 		if err != nil {
 			return err
 		}
@@ -63,50 +64,41 @@ func runServer(ctx context.Context, cfg *config.Server) error {
 			}
 			return errDone
 		}
-		var node *agent.Node
+		var node *nodechild.Node
 		if !cfg.DisableAgent {
-			if node, err = agent.Prepare(ctx, &cfg.Agent, addr); err != nil {
+			if node, err = p.prepareNode(ctx, &cfg.Agent); err != nil {
 				return err
 			}
-			node.HoldKubelet(plan.ControllersBuilt)
+			plan.Beside(func() []component.State { return append(p.node.States(), node.States()...) })
 		}
-		plan.Health(monitor)
-		if node != nil {
-			node.Health(monitor, false)
-		}
+		plan.Health(p.monitor)
 		// Nothing was changed so far; from here on the machine is used.
 		if err := plan.MakeFiles(ctx); err != nil {
 			return err
 		}
-		// The two halves know nothing of each other until the node joins.
 		var up *server.Running
-		serve := func(ctx context.Context) (err error) { up, err = plan.Serve(ctx, group); return err }
-		settle := func(ctx context.Context) error {
-			if err := plan.Settle(ctx, group); err != nil {
+		control := func(ctx context.Context) error {
+			var err error
+			if up, err = plan.Serve(ctx, p.group); err != nil {
+				return err
+			}
+			if node != nil {
+				node.Join(nodechild.Server{URL: up.URL, Token: up.Token})
+			}
+			if err := plan.Settle(ctx, p.group); err != nil {
 				return err
 			}
 			logrus.Infof("Control plane is ready after %s", time.Since(started).Round(10*time.Millisecond))
 			return nil
 		}
 		if node == nil {
-			if err := serve(ctx); err != nil {
-				return err
-			}
-			if err := settle(ctx); err != nil {
+			if err := control(ctx); err != nil {
 				return err
 			}
 		} else {
-			runtime := func(ctx context.Context) error {
-				if err := node.StartRuntime(ctx, group); err != nil {
-					return err
-				}
-				return node.ImportImages(ctx, group)
-			}
-			join := func(ctx context.Context) error { return node.Join(ctx, group, []string{up.URL}, up.Token) }
-			if err := component.Together(ctx, serve, runtime); err != nil {
-				return err
-			}
-			if err := component.Together(ctx, settle, join); err != nil {
+			// The two halves know nothing of each other until the node joins.
+			p.node.Start(ctx, node.Component())
+			if err := component.Together(ctx, control, func(ctx context.Context) error { return node.Wait(ctx, p.node) }); err != nil {
 				return err
 			}
 			if err := up.MarkControlPlane(ctx, cfg.Agent.NodeName); err != nil {
@@ -125,24 +117,24 @@ func runServer(ctx context.Context, cfg *config.Server) error {
 
 // runAgent is `a4s agent`: a node of a cluster elsewhere.
 func runAgent(ctx context.Context, cfg *config.Agent) error {
-	return supervise(ctx, "agent", cfg, func(ctx context.Context, group *component.Group, addr nodeaddr.Choice, monitor *health.Monitor) error {
+	return supervise(ctx, "agent", cfg, func(ctx context.Context, p *process) error {
 		started := time.Now()
-		node, err := agent.Prepare(ctx, cfg, addr)
+		node, err := agent.Prepare(ctx, cfg, p.addr)
 		if err != nil {
 			return err
 		}
-		node.Health(monitor, true)
-		if err := node.StartRuntime(ctx, group); err != nil {
+		node.Health(p.monitor, true)
+		if err := node.StartRuntime(ctx, p.group); err != nil {
 			return err
 		}
 		if cfg.BootstrapPodAPI {
-			if err := node.JoinLater(ctx, group, cfg.ServerURLs, cfg.Token); err != nil {
+			if err := node.JoinLater(ctx, p.group, cfg.ServerURLs, cfg.Token); err != nil {
 				return err
 			}
 			logrus.Infof("Node %s takes bootstrap pods after %s:  a4s bootstrap apply -f FILE", cfg.NodeName, time.Since(started).Round(10*time.Millisecond))
 			return nil
 		}
-		if err := node.Join(ctx, group, cfg.ServerURLs, cfg.Token); err != nil {
+		if err := node.Join(ctx, p.group, cfg.ServerURLs, cfg.Token); err != nil {
 			return err
 		}
 		logrus.Infof("Node %s is ready after %s", cfg.NodeName, time.Since(started).Round(10*time.Millisecond))
@@ -150,9 +142,19 @@ func runAgent(ctx context.Context, cfg *config.Agent) error {
 	})
 }
 
+// process is what server and agent share.
+type process struct {
+	lock    *instance.Lock
+	addr    nodeaddr.Choice
+	monitor *health.Monitor
+	group   *component.Group
+	// node is of the node of a server, which is stopped first.
+	node *component.Group
+}
+
 // supervise is what server and agent share: the log, the lock, the identity
-// of the machine, and the life of the component group.
-func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(context.Context, *component.Group, nodeaddr.Choice, *health.Monitor) error) (err error) {
+// of the machine, and the life of the component groups.
+func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(context.Context, *process) error) (err error) {
 	log, err := logging.Setup(logging.Options{Debug: cfg.Debug, Verbosity: cfg.Verbosity, VModule: cfg.VModule, File: cfg.LogFile})
 	if err != nil {
 		return err
@@ -168,11 +170,11 @@ func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(c
 	if err != nil {
 		return err
 	}
-	release, err := instance.Acquire(instance.RunDir, cfg.DataDir)
+	lock, err := instance.Acquire(instance.RunDir, cfg.DataDir)
 	if err != nil {
 		return err
 	}
-	defer release() //nolint:errcheck // the lock ends with the process
+	defer lock.Release() //nolint:errcheck // the lock ends with the process
 
 	sd := takeNotifier()
 	if err := extendPath(); err != nil {
@@ -180,17 +182,18 @@ func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(c
 	}
 	logrus.Infof("Starting a4s %s %s (Kubernetes %s) on node %s, address %s (%s), data in %s",
 		mode, version.Version, version.Kubernetes, cfg.NodeName, addr.IPs[0], addr.Reason, cfg.DataDir)
-	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	entry := logrus.NewEntry(logrus.StandardLogger())
+	p := &process{lock: lock, addr: addr, group: component.NewGroup(entry), node: component.NewGroup(entry)}
 	defer func() {
 		log.Stopping()
-		if stopErr := group.Stop(); stopErr != nil {
+		if stopErr := errors.Join(p.node.Stop(), p.group.Stop()); stopErr != nil {
 			logrus.WithError(stopErr).Warn("Not everything stopped in time")
 		}
 		logrus.Info("Stopped")
 	}()
-	monitor := newMonitor(mode, cfg, group)
-	group.Start(ctx, monitor.Component())
-	if err := start(ctx, group, addr, monitor); err != nil {
+	p.monitor = newMonitor(mode, cfg, func() []component.State { return append(p.group.States(), p.node.States()...) })
+	p.group.Start(ctx, p.monitor.Component())
+	if err := start(ctx, p); err != nil {
 		if errors.Is(err, errDone) {
 			return nil
 		}
@@ -206,7 +209,7 @@ func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(c
 		logrus.Info("Stopping: pods keep running, `a4s killall` ends them")
 		sd.notify(daemon.SdNotifyStopping)
 		return nil
-	case err := <-group.Failed():
+	case err := <-p.group.Failed():
 		return err
 	}
 }

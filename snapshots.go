@@ -48,11 +48,11 @@ func restoreSnapshot(_ context.Context, r *cmd.SnapshotRestore) (_ *cmd.Snapshot
 	if err := preflight.Root("a4s etcd-snapshot restore"); err != nil {
 		return nil, err
 	}
-	release, err := instance.Acquire(instance.RunDir, r.DataDir)
+	lock, err := instance.Acquire(instance.RunDir, r.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	defer release() //nolint:errcheck // the lock ends with the process
+	defer lock.Release() //nolint:errcheck // the lock ends with the process
 	done, err := snapshots.Restore(snapshots.RestoreOptions{
 		Path: r.Path, DataDir: r.DataDir, Member: etcd.LocalMember, OtherCluster: r.OtherCluster, Zap: zap.NewNop(),
 	})

@@ -64,9 +64,8 @@ type Node struct {
 	told       readiness.Told        // what the cluster knows of the runtimes
 	health     nodeHealth            // what checks of its health know
 
-	hold    func(context.Context) error // what HoldKubelet was given; may be nil
-	servers *loadbalancer.Balancer      // nil on a server
-	api     string                      // URL by which the node's clients reach the API; set by reach
+	servers *loadbalancer.Balancer // nil on a server
+	api     string                 // URL by which the node's clients reach the API; set by reach
 }
 
 // Prepare checks settings and machine and changes nothing. cfg must be complete
@@ -142,11 +141,6 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	if err := n.startNetwork(ctx, group, joined, pods); err != nil {
 		return err
 	}
-	if n.hold != nil {
-		if err := n.hold(ctx); err != nil {
-			return err
-		}
-	}
 	n.startKubelet(ctx, group, joined)
 	waitFor := []string{kubelet.Name, network.Name, dns.Name}
 	if !n.cfg.DisableKubeProxy {
@@ -159,11 +153,6 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	}
 	return nil
 }
-
-// HoldKubelet keeps Join from starting the kubelet until it returns. In a process
-// that has upstream's controllers, too, they must be made before: both set up the
-// CSI plugin, of which there is one in a process, and the last one stays.
-func (n *Node) HoldKubelet(until func(context.Context) error) { n.hold = until }
 
 func (n *Node) joinOptions(servers []string, token string) joining.Options {
 	return joining.Options{

@@ -32,7 +32,7 @@ type nodeHealth struct {
 }
 
 // Health lets a monitor watch over the node. With events, it writes Events as
-// this node; the server of the same process would do so otherwise.
+// this node; the server of this machine does so otherwise.
 func (n *Node) Health(m *health.Monitor, events bool) {
 	uses := func() []pki.Use {
 		files := pki.NodeFilesIn(filepath.Join(n.dir, "tls"))

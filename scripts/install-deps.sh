@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building and running a4s needs on Debian and is missing here;
-# with `test` what its tests need, too: databases, which they run themselves, and
+# with `test` what its tests need, too: databases, which they run themselves, a client, and
 # parts of QEMU; with `vm` what those need that boot machines.
 # Quick and silent when nothing is. Go is only checked: Debian 12 has none that
 # is new enough, and how to install it is the developer's choice.
@@ -15,7 +15,7 @@ packages="gcc libc6-dev libseccomp-dev pkg-config make git zstd shellcheck opens
 machines="qemu-utils qemu-system-common qemu-guest-agent e2fsprogs"
 case ${1-} in
 '') ;;
-test) packages="$packages postgresql mariadb-server-core mariadb-client-core $machines" ;;
+test) packages="$packages postgresql mariadb-server-core mariadb-client-core python3-kubernetes $machines" ;;
 vm) packages="$packages $machines qemu-system-x86 debootstrap cpio busybox-static" ;;
 *)
 	echo "usage: $0 [test|vm]" >&2

@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/jointoken"
@@ -174,10 +173,9 @@ func (p *Plan) controllers(leader *election.Election) controllers.Options {
 		RootCA:            t.ServerCA.Cert,
 		ClientCACert:      t.ClientCASigner, ClientCAKey: t.ClientCA.Key,
 		ServerCACert: t.ServerCASigner, ServerCAKey: t.ServerCA.Key,
-		Args:  p.cfg.KubeControllerManagerArgs,
-		Pool:  p.pool,
-		Built: sync.OnceFunc(func() { close(p.built) }),
-		Log:   p.log,
+		Args: p.cfg.KubeControllerManagerArgs,
+		Pool: p.pool,
+		Log:  p.log,
 	}
 	if leader != nil {
 		o.Await = leader.Await

@@ -38,6 +38,16 @@ type Process struct {
 	Env  []string
 	// LogFile receives what it writes, and is rotated.
 	LogFile string
+	// Output receives what it writes if there is no LogFile.
+	Output io.Writer
+	// Input, if set, is what it reads. Run closes it.
+	Input *os.File
+	// Files are open files that it has from file descriptor 3 on.
+	Files []*os.File
+	// DeathSignal is what it gets when this process is gone. Without one it is
+	// SIGTERM: what it does is finished, and one that does not end is dealt with
+	// at the next start.
+	DeathSignal syscall.Signal
 	// StopGrace is how long it has to end after SIGTERM before it is killed.
 	StopGrace time.Duration
 	// Started, if set, is called with its process id before anything else. An
@@ -53,30 +63,38 @@ type Process struct {
 func (p Process) StopTimeout() time.Duration { return p.StopGrace + 2*killGrace }
 
 // Run runs the child until ctx ends, and calls ready when it serves. An end of
-// the child by itself is an error, with the last lines of its log.
+// the child by itself is an error, with the last lines of its log file.
 func (p Process) Run(ctx context.Context, ready func()) error {
-	logfile := &lumberjack.Logger{Filename: p.LogFile, MaxSize: logMegabytes, MaxBackups: logBackups}
-	defer func() {
-		if err := logfile.Close(); err != nil {
-			p.Log.WithError(err).Warnf("closing %s", p.LogFile)
-		}
-	}()
-	last := &tail{}
+	output, last := p.Output, &tail{}
+	if p.LogFile != "" {
+		logfile := &lumberjack.Logger{Filename: p.LogFile, MaxSize: logMegabytes, MaxBackups: logBackups}
+		defer func() {
+			if err := logfile.Close(); err != nil {
+				p.Log.WithError(err).Warnf("closing %s", p.LogFile)
+			}
+		}()
+		output = io.MultiWriter(logfile, last)
+	}
+	if p.DeathSignal == 0 {
+		p.DeathSignal = syscall.SIGTERM
+	}
 	cmd := &exec.Cmd{
 		Path: p.Path, Args: p.Args, Env: p.Env, Dir: "/",
-		Stdout: io.MultiWriter(logfile, last),
+		Stdout: output, ExtraFiles: p.Files,
 		SysProcAttr: &syscall.SysProcAttr{
 			// Ctrl-C in a terminal must reach a4s only: it ends its children
 			// in order.
-			Setpgid: true,
-			// SIGTERM and not SIGKILL: what it does is finished, and one that
-			// does not end is dealt with at the next start.
-			Pdeathsig: syscall.SIGTERM,
+			Setpgid:   true,
+			Pdeathsig: p.DeathSignal,
 		},
 		// A grandchild may hold the log pipe open.
 		WaitDelay: time.Second,
 	}
 	cmd.Stderr = cmd.Stdout
+	if p.Input != nil {
+		cmd.Stdin = p.Input
+		defer p.Input.Close() //nolint:errcheck // it was only read
+	}
 	ended, err := start(cmd)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
@@ -102,6 +120,9 @@ func (p Process) Run(ctx context.Context, ready func()) error {
 		case err := <-ended:
 			if err == nil {
 				err = component.ErrExited
+			}
+			if p.LogFile == "" {
+				return fmt.Errorf("%s ended: %w", p.Name, err)
 			}
 			return fmt.Errorf("%s ended: %w; last lines of %s:\n%s", p.Name, err, p.LogFile, last)
 		case <-ctx.Done():

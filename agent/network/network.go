@@ -222,10 +222,13 @@ func (o Options) serve(ctx context.Context, ready func(), sm subnet.Manager, mod
 // How long, and how often, a lease is asked for again.
 const leasePatience, leaseRetry = 2 * time.Second, 20 * time.Millisecond
 
-// guarded keeps flannel from recreating a deleted vxlan device by itself: in
-// an IPv4-only cluster that path indexes an empty list of IPv6 addresses and
-// takes the process down. It asks for the configuration first, and here waits
-// for it until the component, which saw the deletion too, is restarted.
+// resubscribeAfter is when a subscription that ended is made again: one that ends
+// at once must not keep the process busy.
+const resubscribeAfter = time.Second
+
+// guarded keeps flannel from recreating a deleted vxlan device by itself, while
+// the component, which saw the deletion too, is restarted and does the same. It
+// asks for the configuration first, and here waits for it until then.
 type guarded struct{ subnet.Manager }
 
 // AcquireLease tries for a moment what fails: flannel watches the nodes itself,
@@ -250,31 +253,54 @@ func (guarded) GetNetworkConfig(ctx context.Context) (*subnet.Config, error) {
 	return nil, ctx.Err()
 }
 
-// watchDevice sends errDeviceGone when the vxlan device is deleted.
+// watchDevice sends errDeviceGone when the vxlan device is deleted. The kernel ends
+// a subscription that does not keep up with the changes of links; the next one may
+// have missed the deletion.
 func watchDevice(ctx context.Context, failed chan<- error) error {
-	updates := make(chan netlink.LinkUpdate, 64)
-	done := make(chan struct{})
-	if err := netlink.LinkSubscribe(updates, done); err != nil {
-		return fmt.Errorf("watching network interfaces: %w", err)
+	updates, end, err := subscribeToDevice(ctx)
+	if err != nil {
+		return err
+	}
+	report := func(err error) {
+		select {
+		case failed <- err:
+		default: // there is a reason already
+		}
 	}
 	go func() {
-		<-ctx.Done()
-		close(done)
-	}()
-	go func() {
-		for u := range updates {
-			if u.Header.Type == unix.RTM_DELLINK && u.Attrs() != nil && u.Attrs().Name == VXLANName {
-				select {
-				case failed <- errDeviceGone:
-				default: // reported already
+		for {
+			for u := range updates {
+				if u.Header.Type == unix.RTM_DELLINK && u.Attrs() != nil && u.Attrs().Name == VXLANName {
+					report(errDeviceGone)
 				}
+			}
+			end()
+			if component.Sleep(ctx, resubscribeAfter) != nil {
+				return
+			}
+			if updates, end, err = subscribeToDevice(ctx); err != nil {
+				report(err)
+				return
 			}
 		}
 	}()
-	if _, err := netlink.LinkByName(VXLANName); err != nil {
-		return fmt.Errorf("%w: %w", errDeviceGone, err)
-	}
 	return nil
+}
+
+// subscribeToDevice returns the changes of links, which are closed when ctx or the
+// subscription ends. It fails when the vxlan device is not there.
+func subscribeToDevice(ctx context.Context) (<-chan netlink.LinkUpdate, context.CancelFunc, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	updates := make(chan netlink.LinkUpdate, 64)
+	if err := netlink.LinkSubscribe(updates, ctx.Done()); err != nil {
+		cancel()
+		return nil, nil, fmt.Errorf("watching network interfaces: %w", err)
+	}
+	if _, err := netlink.LinkByName(VXLANName); err != nil {
+		cancel()
+		return nil, nil, fmt.Errorf("%w: %w", errDeviceGone, err)
+	}
+	return updates, cancel, nil
 }
 
 // externalInterface describes to flannel how other nodes reach this one.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -68,7 +69,7 @@ func (t *transport) project(r *http.Request, resp *http.Response, resource strin
 		return fmt.Errorf("the server answered in %q", mediaType)
 	}
 	p := t.projector(r, resource)
-	if isWatch(r) {
+	if resource != "pod" && listOptions(r).Watch {
 		body, err := newWatchBody(r.Context(), resp.Body, info, p)
 		if err != nil {
 			return err
@@ -105,9 +106,9 @@ func (t *transport) projector(r *http.Request, resource string) projector {
 	w := t.options.Workloads
 	// The kubelet's own view has every namespace; a watch has everything in
 	// the beginning if it is asked to.
-	query := r.URL.Query()
-	all := !strings.Contains(r.URL.Path, "/namespaces/") && (!isWatch(r) || query.Get("sendInitialEvents") == "true") && query.Get("continue") == "" && query.Get("limit") == ""
-	if w != nil && all && isWatch(r) {
+	o := listOptions(r)
+	all := !strings.Contains(r.URL.Path, "/namespaces/") && (!o.Watch || o.SendInitialEvents != nil && *o.SendInitialEvents) && o.Continue == "" && o.Limit == 0
+	if w != nil && all && o.Watch {
 		w.begin()
 	}
 	return pods{native: t.options.projector(), workloads: w, all: all}
@@ -159,7 +160,12 @@ func readResource(r *http.Request) string {
 	return ""
 }
 
-func isWatch(r *http.Request) bool {
-	w := r.URL.Query().Get("watch")
-	return w == "true" || w == "1"
+// listOptions are those that the server reads. What it cannot read it refuses.
+func listOptions(r *http.Request) metav1.ListOptions {
+	var o metav1.ListOptions
+	query := r.URL.Query()
+	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &o, nil); err != nil {
+		return metav1.ListOptions{}
+	}
+	return o
 }

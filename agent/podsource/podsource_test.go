@@ -127,7 +127,7 @@ func serveTyped(t *testing.T, contentType string, answers map[string]answer, wor
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.URL.Path
-		if isWatch(r) {
+		if listOptions(r).Watch {
 			key += "?watch"
 		}
 		a, ok := answers[key]
@@ -337,6 +337,27 @@ func TestUnreadableAnswersAreErrors(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		if got, err := client.CoreV1().Pods("default.t1").Get(context.Background(), name, metav1.GetOptions{}); err == nil {
 			t.Errorf("%s: got %v, want an error", name, got)
+		}
+	}
+}
+
+// TestWatchesAreWhatTheServerTakesForThem: whatever the server answers with
+// events is read as events, and nothing else is.
+func TestWatchesAreWhatTheServerTakesForThem(t *testing.T) {
+	const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"default.t1"}}`
+	client := serve(t, runtime.ContentTypeJSON, map[string]answer{
+		"/api/v1/pods?watch": {[]byte(`{"type":"ADDED","object":` + pod + "}\n"), runtime.ContentTypeJSON},
+		"/api/v1/pods":       {[]byte(`{"kind":"PodList","apiVersion":"v1","items":[` + pod + `]}`), runtime.ContentTypeJSON},
+		"/api/v1/namespaces/default.t1/pods/web?watch": {[]byte(pod), runtime.ContentTypeJSON},
+	})
+	for query, want := range map[string]string{
+		"/api/v1/pods?watch=1": "ADDED", "/api/v1/pods?watch=True": "ADDED", "/api/v1/pods?watch=": "ADDED", "/api/v1/pods?watch=yes&limit=1": "ADDED",
+		"/api/v1/pods?watch=False": "PodList", "/api/v1/pods?watch=0&watch=1": "PodList", "/api/v1/pods?Watch=1": "PodList",
+		"/api/v1/namespaces/default.t1/pods/web?watch=true": `"Pod"`,
+	} {
+		got, err := client.CoreV1().RESTClient().Get().RequestURI(query).DoRaw(t.Context())
+		if err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%s: %s, %v", query, got, err)
 		}
 	}
 }

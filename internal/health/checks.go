@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,9 +32,9 @@ const (
 	enough = 20 << 30
 )
 
-// Components checks the components of a group. Those in explained have a
-// condition of their own, which they set when they are not ready.
-func Components(group *component.Group, explained map[string]Code) Check {
+// Components checks components. Those in explained have a condition of their own,
+// which they set when they are not ready.
+func Components(states func() []component.State, explained map[string]Code) Check {
 	type seen struct {
 		restarts int
 		at       time.Time
@@ -44,23 +45,31 @@ func Components(group *component.Group, explained map[string]Code) Check {
 		mu.Lock()
 		defer mu.Unlock()
 		now := r.now()
-		for _, s := range group.States() {
+		there := map[string]bool{}
+		for _, s := range states() {
+			there[s.Name] = true
 			detail := s.LastError
 			if detail == "" {
 				detail = "it is starting"
 			}
-			code, own := explained[s.Name]
-			if !own {
-				code = ComponentNotReady
+			r.Report(!s.Ready, cmp.Or(explained[s.Name], ComponentNotReady), s.Name, firstLine(detail))
+			l, known := last[s.Name]
+			if !known {
+				last[s.Name] = l
 			}
-			r.Report(!s.Ready, code, s.Name, firstLine(detail))
-			l := last[s.Name]
-			if s.Restarts > l.restarts {
+			if s.Restarts != l.restarts { // fewer than before if it is in another process now
 				l = seen{s.Restarts, now}
 				last[s.Name] = l
 			}
 			r.Report(l.restarts > 0 && now.Sub(l.at) < recently, ComponentRestarting, s.Name,
 				fmt.Sprintf("%d times so far, the last time because: %s", s.Restarts, firstLine(s.LastError)))
+		}
+		for name := range last {
+			if !there[name] { // it is in another process, which has ended
+				r.Clear(cmp.Or(explained[name], ComponentNotReady), name)
+				r.Clear(ComponentRestarting, name)
+				delete(last, name)
+			}
 		}
 	}
 }
@@ -169,10 +178,10 @@ func CertificateMetrics(uses func() []pki.Use) Metrics {
 	}
 }
 
-// ComponentMetrics tell of the components of a group.
-func ComponentMetrics(group *component.Group) Metrics {
+// ComponentMetrics tell of components.
+func ComponentMetrics(states func() []component.State) Metrics {
 	return func(add func(name, help string, value float64, labels map[string]string)) {
-		for _, s := range group.States() {
+		for _, s := range states() {
 			ready := 0.0
 			if s.Ready {
 				ready = 1

@@ -153,7 +153,7 @@ func TestComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := NewRegistry()
-	check := Components(group, nil)
+	check := Components(group.States, nil)
 	check(t.Context(), r)
 	if got := codes(r); got != "" {
 		t.Errorf("of a healthy component: %q", got)
@@ -303,5 +303,67 @@ func TestReadOnlyAfterAnError(t *testing.T) {
 		if got := emergencyIn(mounts, device); got != want {
 			t.Errorf("device %s: %t, want %t", device, got, want)
 		}
+	}
+}
+
+// What a silent monitor of another process finds is as if it were found here, and
+// gone when that process is.
+func TestOfAnotherProcess(t *testing.T) {
+	dir, err := os.MkdirTemp("", "health") // short: the name of a socket is
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck
+	other := NewMonitor(Options{Socket: Socket(dir), Silent: true, Log: logrus.WithField("component", Name), States: func() []component.State {
+		return []component.State{{Name: "kubelet", Ready: true}}
+	}})
+	var looked atomic.Int64
+	other.Add("names", func(_ context.Context, r *Registry) { looked.Add(1); r.Set(NodeNotReady, "n1", "why") })
+	ctx, cancel := context.WithCancel(t.Context())
+	done, ready := make(chan error, 1), make(chan struct{})
+	go func() { done <- other.run(ctx, func() { close(ready) }) }()
+	<-ready
+	r := NewRegistry()
+	now := at(r)
+	check := Of(func(ctx context.Context) (*Report, error) { return Ask(ctx, Socket(dir), Path) })
+	check(t.Context(), r)
+	*now = now.Add(time.Hour)
+	if got := codes(r); got != "node-not-ready/n1" {
+		t.Errorf("of another process: %q", got)
+	}
+	before := looked.Load()
+	state, err := Ask(t.Context(), Socket(dir), StatePath)
+	if err != nil || len(state.Components) != 1 || state.Components[0].Name != "kubelet" || state.Ready || looked.Load() != before {
+		t.Errorf("its state is %+v, %v", state, err)
+	}
+	other.Started()
+	if state, err = Ask(t.Context(), Socket(dir), StatePath); err != nil || !state.Ready {
+		t.Errorf("when it has started: %+v, %v", state, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	check(t.Context(), r)
+	if got := codes(r); got != "" {
+		t.Errorf("after its end: %q", got)
+	}
+}
+
+// What is not there any more, as it is in a process that ended, is no problem.
+func TestComponentsThatAreGone(t *testing.T) {
+	states := []component.State{{Name: "kubelet", Restarts: 1, LastError: "boom"}}
+	r := NewRegistry()
+	now := at(r)
+	check := Components(func() []component.State { return states }, nil)
+	check(t.Context(), r)
+	*now = now.Add(5 * time.Minute)
+	if got := codes(r); got != "component-not-ready/kubelet component-restarting/kubelet" {
+		t.Errorf("of a broken component: %q", got)
+	}
+	states = nil
+	check(t.Context(), r)
+	if got := codes(r); got != "" {
+		t.Errorf("when it is gone: %q", got)
 	}
 }

@@ -19,8 +19,10 @@ import (
 const Name = "health"
 
 const (
-	// Path is where the socket answers.
+	// Path is where the socket answers, with what checks that are made then find.
 	Path = "/v1/health"
+	// StatePath is where it answers at once, without checks.
+	StatePath = "/v1/state"
 	// every is how often the checks are made, and timeout bounds one of them.
 	every   = 15 * time.Second
 	timeout = 10 * time.Second
@@ -81,6 +83,12 @@ type Report struct {
 	Version  string    `json:"version"`
 	DataDir  string    `json:"dataDir"`
 	Problems []Problem `json:"problems"`
+	// Components are the parts of the process.
+	Components []component.State `json:"components,omitempty"`
+	// Ready says that the process has started.
+	Ready bool `json:"ready,omitempty"`
+	// Holdings are for a monitor of another process, see Of.
+	Holdings []Holding `json:"holdings,omitempty"`
 }
 
 // Options describe the process.
@@ -89,6 +97,10 @@ type Options struct {
 	Report Report
 	// Socket is where to listen; "" is nowhere.
 	Socket string
+	// States returns the parts of the process for reports; nil leaves them out.
+	States func() []component.State
+	// Silent is a monitor whose findings another one tells of, see Of.
+	Silent bool
 	Log    *logrus.Entry
 }
 
@@ -99,6 +111,7 @@ type Monitor struct {
 
 	mu      sync.Mutex
 	checks  []*named
+	ready   bool
 	changes []func(added, gone []Problem)
 	metrics []Metrics
 	shown   map[subject]Problem
@@ -218,7 +231,7 @@ func (m *Monitor) tell() {
 		}
 	}
 	m.shown = now
-	if len(added)+len(gone) == 0 {
+	if len(added)+len(gone) == 0 || m.o.Silent {
 		return
 	}
 	for _, p := range added {
@@ -253,10 +266,31 @@ func (m *Monitor) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, r *http.Request) {
 		m.look(r.Context()) // who asks wants to know of now
-		report := m.o.Report
-		report.Problems = m.Problems()
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(report) // a client that went away does not need it
+		m.report(w)
 	})
+	mux.HandleFunc("GET "+StatePath, func(w http.ResponseWriter, _ *http.Request) { m.report(w) })
 	return mux
+}
+
+// Started says that the process has started.
+func (m *Monitor) Started() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ready = true
+}
+
+func (m *Monitor) report(w http.ResponseWriter) {
+	report := m.o.Report
+	m.mu.Lock()
+	report.Ready = m.ready
+	m.mu.Unlock()
+	report.Problems = m.Problems()
+	if m.o.States != nil {
+		report.Components = m.o.States()
+	}
+	if m.o.Silent {
+		report.Holdings = m.Holdings()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(report) // a client that went away does not need it
 }

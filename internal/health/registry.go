@@ -21,6 +21,13 @@ type Problem struct {
 	Since  time.Time `json:"since,omitzero"`
 }
 
+// Holding is a condition that holds for a subject, whether it is to be shown or not.
+type Holding struct {
+	Code    Code   `json:"code"`
+	Subject string `json:"subject,omitempty"`
+	Detail  string `json:"detail,omitempty"`
+}
+
 type subject struct {
 	code Code
 	name string
@@ -84,6 +91,17 @@ func (r *Registry) Keep(code Code, names []string) {
 			delete(r.set, k)
 		}
 	}
+}
+
+// Holdings returns all that hold.
+func (r *Registry) Holdings() []Holding {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Holding, 0, len(r.set))
+	for k, s := range r.set {
+		out = append(out, Holding{Code: k.code, Subject: k.name, Detail: s.detail})
+	}
+	return out
 }
 
 // Problems returns what is to be shown, in the order of the table.

@@ -30,13 +30,23 @@ type Info struct {
 // How long, and how often, the lock of a process that has ended is tried for.
 const orphanPatience, orphanRetry = 5 * time.Second, 20 * time.Millisecond
 
-// Acquire takes the lock in runDir. The returned function gives it back. If
-// another process holds it, that is a *problem.Precondition that names it.
+// Lock is the right to be the a4s of this machine.
+type Lock struct{ file *os.File }
+
+// Release gives the lock back.
+func (l *Lock) Release() error { return l.file.Close() }
+
+// File is what holds the lock. A process that inherits it has the lock, too, until
+// it has ended: the next a4s waits for that.
+func (l *Lock) File() *os.File { return l.file }
+
+// Acquire takes the lock in runDir. If another process holds it, that is a
+// *problem.Precondition that names it.
 //
 // What a4s was about to start when it was killed has the lock, too, until it has
-// become that other program. So the lock of a process that has ended is waited
-// for, a moment.
-func Acquire(runDir, dataDir string) (release func() error, err error) {
+// become that other program, and so has the node of a server. So the lock of a
+// process that has ended is waited for, a moment.
+func Acquire(runDir, dataDir string) (*Lock, error) {
 	if err := os.MkdirAll(runDir, 0o711); err != nil {
 		return nil, &problem.Precondition{What: "directory " + runDir, Err: err, Fix: "run as root on a writable /run"}
 	}
@@ -65,7 +75,7 @@ func Acquire(runDir, dataDir string) (release func() error, err error) {
 	}
 	// The file stays: removing it would let two processes lock two files,
 	// and killall wants to know whose run directory this was.
-	return f.Close, nil
+	return &Lock{f}, nil
 }
 
 // lock locks the file, whose content names its owner.

@@ -17,7 +17,7 @@ import (
 
 func TestOnlyOneInstance(t *testing.T) {
 	dir := t.TempDir()
-	release, err := Acquire(dir, "/data")
+	lock, err := Acquire(dir, "/data")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,16 +29,16 @@ func TestOnlyOneInstance(t *testing.T) {
 	if !errors.As(err, &p) || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
 		t.Errorf("second Acquire = %v, want a precondition that names the owner", err)
 	}
-	if err := release(); err != nil {
+	if err := lock.Release(); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := Read(dir); err != nil || info.DataDir != "/data" {
 		t.Errorf("Read after release = %+v, %v, want the last owner", info, err)
 	}
-	if release, err = Acquire(dir, "/data"); err != nil {
+	if lock, err = Acquire(dir, "/data"); err != nil {
 		t.Fatalf("Acquire after release = %v", err)
 	}
-	if err := release(); err != nil {
+	if err := lock.Release(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,9 +77,9 @@ func TestLockOfAnEndedProcessIsWaitedFor(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		release, err := Acquire(dir, "/data")
+		lock, err := Acquire(dir, "/data")
 		if err == nil {
-			err = release()
+			err = lock.Release()
 		}
 		done <- err
 	}()

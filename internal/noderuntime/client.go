@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
+
+	"github.com/a4s-io/a4s/internal/rootsocket"
 )
 
 // Socket is the file name of the socket that the running node is asked on.
@@ -67,9 +68,7 @@ func (c Client) do(ctx context.Context, method, path string, body, into any) err
 	if err != nil {
 		return fmt.Errorf("asking the node: %w", err)
 	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", c.Socket)
-	}}
+	transport := &http.Transport{DialContext: rootsocket.Dial(c.Socket)}
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {

@@ -12,6 +12,14 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
+// Dial returns what a http.Transport dials with, so that each of its connections
+// is to the socket at path, whatever the address.
+func Dial(path string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}
+}
+
 // Listen opens the unix socket at path, and makes its directory if need be. A
 // file there that cannot be removed is a problem.Precondition.
 func Listen(ctx context.Context, path string) (net.Listener, error) {

@@ -69,16 +69,29 @@ func (c *cluster) components(t *testing.T) map[string]join.ComponentStatus {
 	return byName
 }
 
-// childNamed returns the child of pid whose command is name.
+// childNamed returns the process of this name below pid.
 func childNamed(t *testing.T, pid int, name string) int {
 	t.Helper()
+	child := findChild(t, pid, name)
+	if child == 0 {
+		t.Fatalf("process %d has no child %s", pid, name)
+	}
+	return child
+}
+
+// findChild is childNamed, and returns 0 if there is none.
+func findChild(t *testing.T, pid int, name string) int {
+	t.Helper()
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0 // it has ended
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, thread := range threads {
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, thread.Name()))
-		if errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue // the thread has ended
 		}
 		if err != nil {
@@ -93,8 +106,10 @@ func childNamed(t *testing.T, pid int, name string) int {
 			if err == nil && strings.HasPrefix(string(cmdline), name+"\x00") {
 				return child
 			}
+			if below := findChild(t, child, name); below != 0 {
+				return below
+			}
 		}
 	}
-	t.Fatalf("process %d has no child %s", pid, name)
 	return 0
 }

@@ -101,10 +101,14 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 		}
 		return nil
 	})
-	// Both are of the whole process.
-	for _, path := range []string{"/metrics", "/api/v1/nodes/" + c.host.Name + "/proxy/metrics"} {
+	// The server tells of its node, too, and the kubelet of the node alone.
+	both := []string{`a4s_health_condition{code="runtime-not-ready",severity="error"} 0`, "a4s_certificate_expiration_seconds{", `a4s_component_restarts{name="kubelet"}`}
+	for path, want := range map[string][]string{
+		"/metrics": append([]string{"a4s_tenants "}, both...),
+		"/api/v1/nodes/" + c.host.Name + "/proxy/metrics": both,
+	} {
 		m := c.metrics(t, path)
-		for _, series := range []string{`a4s_health_condition{code="runtime-not-ready",severity="error"} 0`, "a4s_certificate_expiration_seconds{", "a4s_component_restarts{", "a4s_tenants "} {
+		for _, series := range want {
 			if !strings.Contains(m, series) {
 				t.Errorf("%s lacks %s", path, series)
 			}

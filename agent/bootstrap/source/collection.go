@@ -25,20 +25,23 @@ const offlineVersion = "1"
 
 // collection answers a list or a watch of one of the resources.
 func (s *Source) collection(r *http.Request, res *resource, next http.RoundTripper) (*http.Response, error) {
+	var o metav1.ListOptions
 	query := r.URL.Query()
-	isWatch := query.Get("watch") == "true" || query.Get("watch") == "1"
-	if isWatch && query.Get("sendInitialEvents") != "" {
+	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &o, nil); err != nil {
+		return refuse(r, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the query %q cannot be read: %v", r.URL.RawQuery, err))
+	}
+	if o.Watch && o.SendInitialEvents != nil {
 		// A client that hears this lists and watches, in two requests.
 		return refuse(r, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents: a node with bootstrap pods is told them by a list")
 	}
 	s.awaitProbe(r.Context())
 	if !s.isOnline() {
-		if isWatch {
+		if o.Watch {
 			return s.watchOffline(r, res)
 		}
 		return s.listOffline(r, res)
 	}
-	if isWatch {
+	if o.Watch {
 		return s.watchOnline(r, res, next)
 	}
 	return s.listOnline(r, res, next)

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -333,6 +334,21 @@ func TestPodsAreNotListedInPages(t *testing.T) {
 			t.Error("a page of the pods would pass for all of them")
 		}
 	})
+}
+
+// TestWatchesAreWhatAServerTakesForThem: a server that is away is stood in for
+// with events where it would have sent them.
+func TestWatchesAreWhatAServerTakesForThem(t *testing.T) {
+	server := newAPIServer(t)
+	down(server)
+	n := newNode(t, server, t.TempDir(), true)
+	for query, want := range map[string]int{"watch=True&sendInitialEvents=true": http.StatusUnprocessableEntity, "watch=&sendInitialEvents": http.StatusUnprocessableEntity, "limit=x": http.StatusBadRequest} {
+		var code int
+		n.client.CoreV1().RESTClient().Get().RequestURI(podsPath + "?" + query).Do(t.Context()).StatusCode(&code)
+		if code != want {
+			t.Errorf("%s: %d, want %d", query, code, want)
+		}
+	}
 }
 
 func TestWhatDecidesIfAPodRunsIsKeptSoon(t *testing.T) {

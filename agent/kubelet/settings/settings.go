@@ -64,6 +64,10 @@ func RootDir(dataDir string) string { return filepath.Join(dataDir, "agent", "ku
 // ManifestDir returns the directory of static pods.
 func ManifestDir(dataDir string) string { return filepath.Join(dataDir, "agent", "pod-manifests") }
 
+// OOMScore adjusts how soon the kernel ends the process of the kubelet when memory
+// is short: after everything else.
+const OOMScore = -999
+
 // Configuration returns the kubelet's configuration.
 func (n Node) Configuration() (*kubeletv1beta1.KubeletConfiguration, error) {
 	taints, err := ParseTaints(n.Taints)
@@ -77,7 +81,7 @@ func (n Node) Configuration() (*kubeletv1beta1.KubeletConfiguration, error) {
 	// A lower score than one's own needs CAP_SYS_RESOURCE.
 	oomScoreAdj := int32(0)
 	if n.Host.CanLowerOOMScore {
-		oomScoreAdj = -999
+		oomScoreAdj = OOMScore
 	}
 	c := &kubeletv1beta1.KubeletConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},
