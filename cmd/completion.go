@@ -164,15 +164,8 @@ const bashTemplate = `_a4s() {
 		%s) path=$next ;;
 		esac
 	done
-	if [ "$path" = kubectl ] && [ "$prev" = --tenant ]; then
-		COMPREPLY=($(compgen -W "$(_a4s_tenants)" -- "$cur"))
-		return
-	fi
 	if [ "$path" = kubectl ]; then
 		words=$(a4s kubectl __complete "${COMP_WORDS[@]:2:COMP_CWORD-2}" "$cur" 2>/dev/null | grep -v '^:' | cut -f1)
-		case $cur in
-		-*) words="$words --tenant" ;;
-		esac
 		COMPREPLY=($(compgen -W "$words" -- "$cur"))
 		return
 	fi

@@ -25,7 +25,8 @@ func TestBashCompletion(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "s"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fake := "#!/bin/sh\n[ \"$*\" = 'tenant list --output name' ] && printf 'tenant/team-a\ntenant/b\n'\n[ \"$*\" = 'kubectl __complete get po' ] && printf 'pods\\tthe pods\\npodtemplates\\n:4\\n'\n"
+	fake := "#!/bin/sh\n[ \"$*\" = 'tenant list --output name' ] && printf 'tenant/team-a\ntenant/b\n'\n[ \"$*\" = 'kubectl __complete get po' ] && printf 'pods\\tthe pods\\npodtemplates\\n:4\\n'\n" +
+		"[ \"$*\" = 'kubectl __complete get --ten' ] && printf -- '--tenant\tthe space\\n:4\\n'\n[ \"$*\" = 'kubectl __complete --tenant t' ] && printf 'team-a\\n:4\\n'\n"
 	if err := os.WriteFile(filepath.Join(dir, "a4s"), []byte(fake), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -2,13 +2,10 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,14 +88,9 @@ func (d doctor) examine(ctx context.Context) (*diagnosis, error) {
 
 // askHealth asks the a4s of this machine; nil means that there is none.
 func askHealth(ctx context.Context, socket string) (*health.Report, error) {
-	client := &http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://a4s"+health.Path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	report, err := health.Ask(ctx, socket, health.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, nil
@@ -106,11 +98,6 @@ func askHealth(ctx context.Context, socket string) (*health.Report, error) {
 		return nil, &problem.Precondition{What: "socket " + socket, Err: fs.ErrPermission, Fix: "run the command as root"}
 	case err != nil:
 		return nil, fmt.Errorf("asking the a4s of this machine: %w", err)
-	}
-	defer resp.Body.Close()
-	report := &health.Report{}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(report); err != nil {
-		return nil, fmt.Errorf("answer of the a4s of this machine: %w", err)
 	}
 	return report, nil
 }

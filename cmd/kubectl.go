@@ -14,9 +14,11 @@ import (
 
 func kubectlCommand(m Modes) *cli.Command {
 	return leaf(&cli.Command{
-		Name:            "kubectl",
-		Usage:           "run kubectl, by default with the admin kubeconfig",
-		ArgsUsage:       "[--tenant NAME] [ARGUMENTS OF KUBECTL]",
+		Name:      "kubectl",
+		Usage:     "run kubectl, by default with the admin kubeconfig",
+		ArgsUsage: "[--tenant NAME] [ARGUMENTS OF KUBECTL]",
+		Description: "The space is that of --tenant, else the one that manifests (-f, -k) name in\n" +
+			"metadata.tenant, else that of the kubeconfig.",
 		SkipFlagParsing: true,
 		// For help and completion: kubectl reads its flags itself.
 		Flags: []cli.Flag{

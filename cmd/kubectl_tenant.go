@@ -1,9 +1,12 @@
 package cmd
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -38,17 +42,44 @@ const (
 type KubectlRun struct {
 	// Args are the arguments for kubectl.
 	Args []string
-	// Tenant is the space to work in, empty for that of the kubeconfig.
-	Tenant string
+	// Tenant is the space to work in, empty for that of the manifests or the
+	// kubeconfig. Source is what says so, a flag or a variable.
+	Tenant, Source string
+
+	// named and unnamed are the first objects that name a space and none.
+	named, unnamed *Named
+	// second is an object that names another space than named.
+	second *Named
 
 	once sync.Once
 	err  error
 }
 
+// Named is an object that a command is about, by what describes it.
+type Named struct {
+	// Source is where the object says its tenant.
+	Source string
+	// Tenant is empty if it says none.
+	Tenant string
+}
+
+// TenantFlag is the value of --tenant, without what the environment says.
+func (k *KubectlRun) TenantFlag() string {
+	if k.Source != "--"+tenantFlag {
+		return ""
+	}
+	return k.Tenant
+}
+
 // newKubectlRun takes --tenant out of args, up to "--": kubectl has no such
 // flag.
 func newKubectlRun(args []string, env string) (*KubectlRun, error) {
-	k, source := &KubectlRun{Tenant: env}, tenantEnv
+	k := &KubectlRun{Tenant: env, Source: tenantEnv}
+	if len(args) > 0 && strings.HasPrefix(args[0], "__complete") {
+		// kubectl completes the flag as its own, and reads it for that.
+		k.Args = args
+		return k, nil
+	}
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if arg == "--" {
@@ -64,62 +95,113 @@ func newKubectlRun(args []string, env string) (*KubectlRun, error) {
 			k.Args = append(k.Args, arg)
 			continue
 		}
-		source = "--" + tenantFlag
+		k.Source = "--" + tenantFlag
 		if !withValue || value == "" {
-			return nil, &problem.Input{Source: source, Err: config.ErrNoValue, Want: "the name of a tenant"}
+			return nil, &problem.Input{Source: k.Source, Err: config.ErrNoValue, Want: "the name of a tenant"}
 		}
 		k.Tenant = value
 	}
 	if k.Tenant == "" || reservedSpace(k.Tenant) {
 		return k, nil
 	}
-	return k, checkTenant(source, k.Tenant)
+	return k, checkTenant(k.Source, k.Tenant)
 }
 
 // reservedSpace tells the names that are no tenants but can be addressed.
 func reservedSpace(name string) bool { return name == space.System || name == space.All }
 
+// Name tells the run of the objects that the command is about.
+func (k *KubectlRun) Name(objects ...Named) {
+	for i := range objects {
+		o := &objects[i]
+		switch {
+		case o.Tenant == "" && k.unnamed == nil:
+			k.unnamed = o
+		case o.Tenant != "" && k.named == nil:
+			k.named = o
+		case o.Tenant != "" && o.Tenant != k.named.Tenant:
+			k.second = o
+			return
+		}
+	}
+}
+
+// space returns the space to work in and what says so, both empty for that of
+// the kubeconfig, which is for the tenant of, if that is not empty. What is
+// said twice must be the same, and one command works in one space.
+func (k *KubectlRun) space(of string) (tenant, source string, err error) {
+	kubeconfig := fmt.Errorf("the kubeconfig is for the tenant %s only", of)
+	const want = "a kubeconfig of an administrator of the cluster, in --kubeconfig or KUBECONFIG"
+	if k.Tenant != "" && of != "" && k.Tenant != of {
+		return "", "", &problem.Input{Source: k.Source, Value: k.Tenant, Err: kubeconfig, Want: want}
+	}
+	if k.named == nil {
+		return k.Tenant, k.Source, nil
+	}
+	named := k.named.Tenant
+	if !reservedSpace(named) {
+		if err := checkTenant(k.named.Source, named); err != nil {
+			return "", "", err
+		}
+	}
+	in := &problem.Input{Source: k.named.Source, Value: named}
+	switch {
+	case k.second != nil:
+		in.Err = fmt.Errorf("%s is %s", k.second.Source, k.second.Tenant)
+		in.Want = "objects of one tenant in a command"
+	case k.Tenant != "" && named != k.Tenant:
+		in.Err = fmt.Errorf("%s is %s", k.Source, k.Tenant)
+		in.Want = "the same tenant in both"
+	case k.Tenant == "" && of != "" && named != of:
+		in.Err, in.Want = kubeconfig, "that tenant or none, or "+want
+	case k.Tenant == "" && of == "" && k.unnamed != nil:
+		in.Err = fmt.Errorf("%s is not set", k.unnamed.Source)
+		in.Want = fmt.Sprintf("--%s %s if all objects are of that tenant, or two commands", tenantFlag, named)
+	default:
+		return named, k.named.Source, nil
+	}
+	return "", "", in
+}
+
 // Wrap makes the client configuration that kubectl found into that of the
-// tenant. loader is where it found it and server the value of --server. fail
-// is told, at most once and before the first request, that there is no
-// kubeconfig or no such tenant; only then, because much of kubectl needs no
-// server.
+// space to work in. loader is where it found it and server the value of
+// --server. fail is told, at most once, before the first request, that there is
+// no kubeconfig or no such tenant or more than one; only then, because much of
+// kubectl needs no server. It is also told why the server refuses the space.
 func (k *KubectlRun) Wrap(cfg *rest.Config, loader clientcmd.ClientConfig, server string, fail func(error)) *rest.Config {
-	check := func(context.Context) error { return checkLoaded(cfg.Host, loader, server) }
-	if k.Tenant == "" && check(context.Background()) == nil {
-		return cfg
+	u, err := tenantadmin.ServerURL(cfg)
+	if err != nil {
+		return cfg // kubectl says what is wrong
 	}
+	cluster, of := tenantadmin.SplitAddress(u.String())
+	tenant, source, spaceErr := k.space(of)
 	out := rest.CopyConfig(cfg)
-	if k.Tenant != "" {
-		u, err := tenantadmin.ServerURL(cfg)
-		if err != nil {
-			return cfg // kubectl says what is wrong
-		}
-		cluster, of := tenantadmin.SplitAddress(u.String())
-		out.Host = tenantadmin.Address(cluster, k.Tenant)
-		check = func(ctx context.Context) error {
-			if err := checkLoaded(cfg.Host, loader, server); err != nil {
-				return err
-			}
-			switch of {
-			case "":
-				return k.checkExists(ctx, cfg)
-			case k.Tenant:
-				return nil
-			}
-			return &problem.Input{Source: "--" + tenantFlag, Value: k.Tenant, Err: fmt.Errorf("the kubeconfig is for the tenant %s only", of),
-				Want: "a kubeconfig of an administrator of the cluster, in --kubeconfig or KUBECONFIG"}
-		}
+	if tenant != "" {
+		out.Host = tenantadmin.Address(cluster, tenant)
 	}
+	check := func(ctx context.Context) error {
+		switch err := checkLoaded(cfg.Host, loader, server); {
+		case err != nil:
+			return err
+		case spaceErr != nil:
+			return spaceErr
+		case tenant != "" && of == "":
+			return checkExists(ctx, cfg, source, tenant)
+		}
+		return nil
+	}
+	g := gate{inSpace: tenant != "" || of != "", refused: fail, check: func(ctx context.Context) error {
+		k.once.Do(func() {
+			if k.err = check(ctx); k.err != nil {
+				fail(k.err)
+			}
+		})
+		return k.err
+	}}
 	out.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &gate{next: next, check: func(ctx context.Context) error {
-			k.once.Do(func() {
-				if k.err = check(ctx); k.err != nil {
-					fail(k.err)
-				}
-			})
-			return k.err
-		}}
+		g := g
+		g.next = next
+		return &g
 	})
 	return out
 }
@@ -164,8 +246,8 @@ func checkLoaded(host string, loader clientcmd.ClientConfig, server string) erro
 
 // checkExists says so if there is surely no such tenant. Any other answer, or
 // none, is for kubectl to report.
-func (k *KubectlRun) checkExists(ctx context.Context, cfg *rest.Config) error {
-	if reservedSpace(k.Tenant) {
+func checkExists(ctx context.Context, cfg *rest.Config, source, tenant string) error {
+	if reservedSpace(tenant) {
 		return nil
 	}
 	short := rest.CopyConfig(cfg)
@@ -174,21 +256,25 @@ func (k *KubectlRun) checkExists(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return nil
 	}
-	_, err = admin.Get(ctx, k.Tenant)
+	_, err = admin.Get(ctx, tenant)
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		return nil
 	}
-	if d := status.Status().Details; d == nil || d.Kind != tenantapi.Resource || d.Name != k.Tenant {
+	if d := status.Status().Details; d == nil || d.Kind != tenantapi.Resource || d.Name != tenant {
 		return nil
 	}
-	return unknownTenant(ctx, admin, "--"+tenantFlag, k.Tenant)
+	return unknownTenant(ctx, admin, source, tenant)
 }
 
 // gate lets requests pass once it has checked that they can succeed.
 type gate struct {
 	next  http.RoundTripper
 	check func(context.Context) error
+	// inSpace is set if a space is named in the address. refused is told why
+	// the server does not let the user into it.
+	inSpace bool
+	refused func(error)
 }
 
 var _ utilnet.RoundTripperWrapper = (*gate)(nil)
@@ -198,8 +284,38 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := g.check(req.Context()); err != nil {
 		return nil, err
 	}
-	return g.next.RoundTrip(req)
+	resp, err := g.next.RoundTrip(req)
+	if err == nil && g.inSpace && resp.StatusCode == http.StatusForbidden {
+		if refusal := discoveryRefused(resp, req.URL.Path); refusal != nil {
+			g.refused(refusal)
+		}
+	}
+	return resp, err
 }
 
 // WrappedRoundTripper lets client-go find the transport below.
 func (g *gate) WrappedRoundTripper() http.RoundTripper { return g.next }
+
+// discoveryRefused returns what the server says about a space that the user
+// may not look at. client-go drops the sentence from answers to discovery, and
+// kubectl, which cannot do anything without it, says "unknown".
+func discoveryRefused(resp *http.Response, path string) error {
+	root, ok := strings.CutSuffix(path, "/api")
+	if _, tenant := tenantadmin.SplitAddress(root); !ok || tenant == "" {
+		return nil
+	}
+	const most = 64 << 10
+	data, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(data), resp.Body), resp.Body}
+	if err != nil {
+		return nil
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(data, &status); err != nil || status.Kind != "Status" || status.Message == "" {
+		return nil
+	}
+	return apierrors.FromObject(&status)
+}
