@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -19,6 +20,16 @@ func (p *Projector) JSON(d Direction, r Resource, body []byte) ([]byte, error) {
 // AppendJSON appends to dst what JSON returns. After an error dst may be
 // overwritten up to its capacity.
 func (p *Projector) AppendJSON(dst []byte, d Direction, r Resource, body []byte) ([]byte, error) {
+	out, err := p.appendJSON(dst, d, r, body)
+	if errors.Is(err, errTwice) {
+		if body, err = lastOfEach(body, r.Merges); err == nil {
+			out, err = p.appendJSON(dst, d, r, body)
+		}
+	}
+	return out, err
+}
+
+func (p *Projector) appendJSON(dst []byte, d Direction, r Resource, body []byte) ([]byte, error) {
 	t := p.json(d, r)
 	t.src, t.dst = body, dst
 	t.document(true)
@@ -67,6 +78,7 @@ func (l *lastText) of(raw []byte) string {
 func (p *Projector) json(d Direction, r Resource) *translation {
 	t := &translation{p: p, d: d, r: r, v: p.View}
 	t.node = t.lookup(r.Group, r.Kind)
+	t.keepLines = d == In
 	return t
 }
 
@@ -138,7 +150,7 @@ func (t *translation) shape(k docKind, said bool) shape {
 // a list or a Table of others; those are followed no further, so that the work
 // does not grow with the depth.
 func (t *translation) document(top bool) {
-	if t.peek() != '{' {
+	if t.peek() != '{' || t.p.Composite && !top {
 		t.skip()
 		return
 	}
@@ -148,10 +160,16 @@ func (t *translation) document(top bool) {
 	}
 	begin := t.here()
 	if top {
-		if k, said := t.saysType(); t.err == nil {
-			t.back(begin)
-			t.object(k, said, true, true)
+		k, said := t.saysType()
+		if t.err != nil {
+			return
 		}
+		t.back(begin)
+		if t.p.Composite && t.shape(k, said).form != formTable {
+			t.skip()
+			return
+		}
+		t.object(k, said, true, true)
 	} else if k, said, again := t.object(docKind{}, false, false, false); again && t.err == nil {
 		// Items of lists have their kind first, or that of the resource and
 		// don't say it, with rare exceptions: those are translated again.
@@ -176,12 +194,26 @@ func (t *translation) saysType() (k docKind, said bool) {
 				k.kind = string(raw)
 			}
 		case string(key) == "apiVersion":
-			k.group, said = t.groups.of(groupBytes(t.rawText())), true
+			// Without a version the API server takes that of the resource.
+			if raw := t.rawText(); len(raw) > 0 && string(raw) != "/" {
+				k.group, said = t.groups.of(groupBytes(raw)), true
+			}
 		default:
 			t.skip()
 		}
 	}
 	return k, said
+}
+
+// notType refuses inwards keys that the API server takes for kind or apiVersion
+// although they are written otherwise: it would read another kind than this
+// package.
+func (t *translation) notType(key []byte) {
+	for _, is := range []string{"kind", "apiVersion"} {
+		if len(key) >= len(is) && len(key) <= len(is)+2 && bytes.EqualFold(key, []byte(is)) {
+			t.malformed(fmt.Sprintf("%q is the key %s, which is written so", key, is))
+		}
+	}
 }
 
 // ownView is how its own tenant sees the object that begins here.
@@ -272,6 +304,9 @@ func (t *translation) object(k docKind, said, final, top bool) (own docKind, sai
 			t.topMetadata(cur, own, said)
 		default:
 			touched = true
+			if t.d == In {
+				t.notType(key)
+			}
 			t.member(&m, &cur, top && own.kind == "" && t.d == Out, key, &seen)
 		}
 	}
@@ -306,6 +341,8 @@ func (t *translation) member(m *members, cur *shape, maybeList bool, key []byte,
 		for n := 0; t.element(n); n++ {
 			t.row()
 		}
+	case string(key) == "columnDefinitions" && begins == '[' && cur.form == formTable && t.p.Tenants != NoColumn:
+		t.columns()
 	case cur.form == formStatus:
 		t.statusMember(key)
 	case cur.form != formObject:
@@ -349,7 +386,10 @@ func (t *translation) row() {
 		own.Tenant = t.owner(docKind{t.r.Group, t.r.Kind}, namespace, name)
 		t.v = &own
 	}
-	cells := t.v
+	cells, tenant := t.v, ""
+	if name != "" {
+		tenant = t.v.Tenant
+	}
 	if t.r.Namespaced {
 		t.verbatim = name
 	}
@@ -358,7 +398,7 @@ func (t *translation) row() {
 		switch string(key) {
 		case "cells":
 			t.v = cells
-			t.walk(&Node{Op: Text})
+			t.cells(tenant)
 		case "object":
 			verbatim := t.verbatim
 			t.verbatim = ""
@@ -421,41 +461,4 @@ func (t *translation) statusName(kind, name string) string {
 		return quoted[1 : len(quoted)-1]
 	}
 	return name
-}
-
-// keys are the keys of an object that mean something here. A reader would
-// merge the values of a key that comes twice, while each of them is translated
-// on its own: so no such document is taken.
-type keys struct {
-	few  [12]string
-	n    int
-	more []string
-}
-
-func (k *keys) has(key string) bool {
-	for i := range k.n {
-		if k.few[i] == key {
-			return true
-		}
-	}
-	for _, s := range k.more {
-		if s == key {
-			return true
-		}
-	}
-	return false
-}
-
-func (k *keys) add(t *translation, key []byte) bool {
-	if k.has(string(key)) {
-		t.malformed("the key " + string(key) + " comes twice")
-		return false
-	}
-	if k.n < len(k.few) {
-		k.few[k.n] = string(key)
-		k.n++
-	} else {
-		k.more = append(k.more, string(key))
-	}
-	return true
 }

@@ -139,10 +139,16 @@ func TestJSON(t *testing.T) {
 			in:   `{"roleRef":{"kind":"ClusterRole","name":"view"}}`,
 			want: `{"roleRef":{"kind":"ClusterRole","name":"view"}}`,
 		},
-		{name: "roleRef twice", d: In, r: bindingKind(), in: `{"roleRef":{"name":"r"},"roleRef":{"kind":"ClusterRole"}}`, err: ErrMalformed},
-		{name: "kind of the roleRef twice", d: In, r: bindingKind(), in: `{"roleRef":{"kind":"Role","name":"r","kind":"ClusterRole"}}`, err: ErrMalformed},
-		{name: "namespace twice", d: In, r: podKind(), in: `{"metadata":{"namespace":"a","namespace":"b"}}`, err: ErrMalformed},
-		{name: "kind twice", d: In, r: podKind(), in: `{"kind":"Pod","kind":"Status"}`, err: ErrMalformed},
+		{name: "roleRef twice", d: In, r: bindingKind(), in: `{"roleRef":{"name":"r"},"roleRef":{"kind":"ClusterRole"}}`, want: `{"roleRef":null,"roleRef":{"kind":"ClusterRole"}}`},
+		{name: "roleRef twice, merged", d: In, r: merging(bindingKind()), in: `{"roleRef":{"name":"r"}, "roleRef":{ },"roleRef":{"kind":"ClusterRole"}}`, want: `{"roleRef":null, "roleRef":null,"roleRef":{"name":"r.t1.tenant","kind":"ClusterRole"}}`},
+		{name: "roleRef twice, merged with nothing", d: In, r: merging(bindingKind()), in: `{"roleRef":{"name":"r","kind":"Role"},"roleRef":{"kind":"ClusterRole"},"roleRef":{}}`, want: `{"roleRef":null,"roleRef":null,"roleRef":{"name":"r.t1.tenant","kind":"ClusterRole"}}`},
+		{name: "kind of the roleRef twice", d: In, r: bindingKind(), in: `{"roleRef":{"kind":"Role","name":"r","kind":"ClusterRole"}}`, want: `{"roleRef":{"kind":null,"name":"r.t1.tenant","kind":"ClusterRole"}}`},
+		{name: "namespace twice", d: In, r: podKind(), in: `{"metadata":{"namespace":"a","namespace":"b"}}`, want: `{"metadata":{"namespace":null,"namespace":"b.t1"}}`},
+		{name: "namespace, then null", d: In, r: podKind(), in: `{"metadata":{"namespace":"a","namespace":null}}`, want: `{"metadata":{"namespace":null,"namespace":null}}`},
+		{name: "labels of a selector twice", d: In, r: policyKind(), in: `{"spec":{"ingress":[{"from":[{"namespaceSelector":{"matchLabels":null,"matchLabels":{"a":"b"}}}]}]}}`,
+			want: `{"spec":{"ingress":[{"from":[{"namespaceSelector":{"matchLabels":{"a4s.io/tenant":"t1"},"matchLabels":{"a":"b","a4s.io/tenant":"t1"}}}]}]}}`},
+		{name: "what is left out leaves its lines", d: In, r: podKind(), in: "{\"metadata\":{\n\"tenant\":\n\"t1\",\n\"name\":\"a\",\n\"selfLink\":\"x\"\n},\n\"x\":1}", want: "{\"metadata\":{\n\n\n\"name\":\"a\"\n\n},\n\"x\":1}"},
+		{name: "kind twice", d: In, r: podKind(), in: `{"kind":"Pod","kind":"Status"}`, want: `{"kind":null,"kind":"Status"}`},
 		{
 			name: "owners", d: Out, r: podKind(),
 			in:   `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"PersistentVolume","name":"pv1.t1.tenant"},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"x.t1"}],"name":"w","namespace":"d.t1"}}`,
@@ -299,6 +305,11 @@ func TestJSON(t *testing.T) {
 			}
 		})
 	}
+}
+
+func merging(r Resource) Resource {
+	r.Merges = true
+	return r
 }
 
 // streamed wants the same of a stream.

@@ -9,7 +9,7 @@ import (
 // topMetadata translates the metadata of a document.
 func (t *translation) topMetadata(cur shape, own docKind, said bool) {
 	switch {
-	case t.peek() != '{' || cur.form == formStatus:
+	case t.peek() != '{' || cur.form == formStatus || t.p.Composite:
 		t.skip()
 	case cur.form != formObject:
 		t.listMetadata()
@@ -100,7 +100,13 @@ func (t *translation) metadata(k docKind, more *Node) {
 			t.tenant(isString)
 			t.drop(&m)
 		case string(key) == "selfLink":
-			t.skip()
+			if t.d == In && isString && t.p.Named != nil {
+				if err := t.p.Named("selfLink", t.text()); err != nil {
+					t.fail(err)
+				}
+			} else {
+				t.skip()
+			}
 			t.drop(&m)
 		default:
 			t.child(&m, more, key, &seen)
@@ -152,7 +158,14 @@ func (t *translation) tenant(isString bool) {
 		return
 	}
 	name := t.text()
-	if viewer := t.viewer(); name != "" && name != viewer {
+	viewer := t.viewer()
+	switch {
+	case name == "" || name == viewer:
+	case t.p.Named != nil:
+		if err := t.p.Named("tenant", name); err != nil {
+			t.fail(err)
+		}
+	default:
 		t.fail(fmt.Errorf("%w: the object names %q, the request is for %q", ErrTenant, name, viewer))
 	}
 }

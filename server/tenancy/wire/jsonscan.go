@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,16 +20,29 @@ type scanner struct {
 	copied int
 	dst    []byte
 	err    error
+	// keepLines has what stays remain in its line, which messages name. owed are
+	// the ends of lines in what was left out.
+	keepLines bool
+	owed      int
 }
 
 // place is a state of the scanner to come back to.
-type place struct{ pos, copied, dst int }
+type place struct{ pos, copied, dst, owed int }
 
-func (s *scanner) here() place { return place{s.pos, s.copied, len(s.dst)} }
+func (s *scanner) here() place { return place{s.pos, s.copied, len(s.dst), s.owed} }
 
 func (s *scanner) back(p place) {
-	s.pos, s.copied, s.dst = p.pos, p.copied, s.dst[:p.dst]
+	s.pos, s.copied, s.dst, s.owed = p.pos, p.copied, s.dst[:p.dst], p.owed
 }
+
+// leaveOut notes what is not written.
+func (s *scanner) leaveOut(text []byte) {
+	if s.keepLines {
+		s.owed += bytes.Count(text, newline)
+	}
+}
+
+var newline = []byte{'\n'}
 
 func (s *scanner) fail(err error) {
 	if s.err == nil {
@@ -49,6 +63,9 @@ func (s *scanner) cutOff() bool {
 // flush copies everything before end.
 func (s *scanner) flush(end int) {
 	if s.copied < end {
+		for ; s.owed > 0; s.owed-- {
+			s.dst = append(s.dst, '\n')
+		}
 		s.dst = append(s.dst, s.src[s.copied:end]...)
 		s.copied = end
 	}
@@ -176,6 +193,7 @@ func (s *scanner) next(m *members) (key []byte, ok bool) {
 		m.end = s.pos
 		s.pos++
 		if m.dropped {
+			s.leaveOut(s.src[s.copied:m.end])
 			s.copied = m.end
 			s.trim()
 			if n := len(s.dst) - 1; n >= 0 && s.dst[n] == ',' {
@@ -189,6 +207,7 @@ func (s *scanner) next(m *members) (key []byte, ok bool) {
 	case m.count > 0:
 		s.pos++
 		if m.dropped {
+			s.leaveOut(s.src[s.copied:s.pos])
 			s.copied, m.dropped = s.pos, false
 		}
 		c = s.peek()
@@ -217,6 +236,7 @@ func (s *scanner) trim() {
 	for n > 0 && (s.dst[n-1] == ' ' || s.dst[n-1] == '\n' || s.dst[n-1] == '\t' || s.dst[n-1] == '\r') {
 		n--
 	}
+	s.leaveOut(s.dst[n:])
 	s.dst = s.dst[:n]
 }
 
@@ -225,8 +245,9 @@ func (s *scanner) drop(m *members) {
 	if s.err != nil {
 		return
 	}
-	s.dst, s.copied = s.dst[:m.before.dst], m.before.copied
+	s.dst, s.copied, s.owed = s.dst[:m.before.dst], m.before.copied, m.before.owed
 	s.flush(m.at)
+	s.leaveOut(s.src[m.at:s.pos])
 	s.copied = s.pos
 	m.dropped = true
 }

@@ -66,29 +66,39 @@ func (k *block) read(b []byte) {
 	}
 }
 
+// structure finds the brackets of JSON that are not in strings, block by block.
+type structure struct {
+	block
+	inside  uint64 // all ones in a string
+	escaped uint64 // the first byte of the next block is
+}
+
+// next are the brackets in the first 64 bytes of b, and which of them open.
+func (s *structure) next(b []byte) (brackets, opening uint64) {
+	if len(b) >= 64 {
+		s.read(b)
+	} else {
+		var last [64]byte
+		copy(last[:], b)
+		s.read(last[:])
+	}
+	if s.escapes|s.escaped != 0 {
+		taken := s.escapedBytes(&s.escaped)
+		s.quotes &^= taken
+		s.brackets &^= taken
+	}
+	brackets = s.outside(&s.inside)
+	return brackets, brackets & s.block.opening
+}
+
 // nestedEnd is behind the object or list that begins at from, or -1 when it
 // does not end.
 func nestedEnd(b []byte, from int) int {
-	var k block
-	var inside uint64  // all ones in a string
-	var escaped uint64 // the first byte of the block is
+	var s structure
 	depth := 0
 	for at := from; at < len(b); at += 64 {
-		if len(b)-at >= 64 {
-			k.read(b[at:])
-		} else {
-			var last [64]byte
-			copy(last[:], b[at:])
-			k.read(last[:])
-		}
-		if k.escapes|escaped != 0 {
-			taken := k.escapedBytes(&escaped)
-			k.quotes &^= taken
-			k.brackets &^= taken
-		}
-		brackets := k.outside(&inside)
-		opening := brackets & k.opening
-		closing := bits.OnesCount64(brackets &^ k.opening)
+		brackets, opening := s.next(b[at:])
+		closing := bits.OnesCount64(brackets &^ opening)
 		if closing < depth {
 			depth += bits.OnesCount64(opening) - closing
 			continue
@@ -118,24 +128,10 @@ func (k *block) outside(inside *uint64) uint64 {
 
 // deeper tells whether objects and lists are nested beyond a limit.
 func deeper(b []byte, limit int) bool {
-	var k block
-	var inside, escaped uint64
+	var s structure
 	depth := 0
 	for at := 0; at < len(b); at += 64 {
-		if len(b)-at >= 64 {
-			k.read(b[at:])
-		} else {
-			var last [64]byte
-			copy(last[:], b[at:])
-			k.read(last[:])
-		}
-		if k.escapes|escaped != 0 {
-			taken := k.escapedBytes(&escaped)
-			k.quotes &^= taken
-			k.brackets &^= taken
-		}
-		brackets := k.outside(&inside)
-		opening := brackets & k.opening
+		brackets, opening := s.next(b[at:])
 		opened := bits.OnesCount64(opening)
 		if depth+opened <= limit {
 			depth += 2*opened - bits.OnesCount64(brackets)

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,6 +42,16 @@ func (p *Projector) objectPatch(r Resource, body []byte) ([]byte, error) {
 	if err := Limit(body); err != nil {
 		return nil, err
 	}
+	out, err := p.objectPatched(r, body)
+	if errors.Is(err, errTwice) {
+		if body, err = lastOfEach(body, false); err == nil {
+			out, err = p.objectPatched(r, body)
+		}
+	}
+	return out, err
+}
+
+func (p *Projector) objectPatched(r Resource, body []byte) ([]byte, error) {
 	t := p.json(In, r)
 	t.src, t.dst = body, make([]byte, 0, Room(len(body)))
 	t.ofResource()
@@ -66,11 +78,50 @@ const (
 	maxSegments = 1000
 )
 
-// operation is one of RFC 6902. Other members mean nothing.
-type operation map[string]json.RawMessage
+// operation is one of RFC 6902. Of two members with one key the last one counts, as
+// for the API server; it finds the others, and those that mean nothing.
+type operation struct {
+	counts map[string]json.RawMessage
+	all    []opMember
+}
 
-// operations reads a patch. Of two members with one key the last one counts, as
-// for the API server.
+type opMember struct {
+	name       string
+	key, value json.RawMessage
+}
+
+// appendTo appends an operation that may have been changed.
+func (o *operation) appendTo(dst []byte) []byte {
+	last := map[string]int{}
+	for i, m := range o.all {
+		last[m.name] = i
+	}
+	dst = append(dst, '{')
+	comma := func() {
+		if dst[len(dst)-1] != '{' {
+			dst = append(dst, ',')
+		}
+	}
+	for i, m := range o.all {
+		value := m.value
+		if now, ok := o.counts[m.name]; ok {
+			if value = now; i != last[m.name] {
+				value = json.RawMessage("null")
+			}
+		}
+		comma()
+		dst = append(append(append(dst, m.key...), ':'), value...)
+	}
+	for _, name := range []string{"op", "path", "from", "value"} {
+		if _, there := last[name]; !there && o.counts[name] != nil {
+			comma()
+			dst = append(append(appendJSONString(dst, name), ':'), o.counts[name]...)
+		}
+	}
+	return append(dst, '}')
+}
+
+// operations reads a patch.
 func operations(body []byte) ([]operation, error) {
 	if err := Limit(body); err != nil {
 		return nil, err
@@ -94,14 +145,17 @@ func operations(body []byte) ([]operation, error) {
 			s.malformed("an operation was expected")
 			break
 		}
-		o := operation{}
+		o := operation{counts: map[string]json.RawMessage{}}
 		m := s.open()
 		for key, ok := s.next(&m); ok; key, ok = s.next(&m) {
-			begin := s.pos
+			begin, name := s.pos, string(key)
 			s.skip()
-			switch string(key) {
+			written := body[m.at:begin]
+			written = written[:bytes.LastIndexByte(written, '"')+1]
+			o.all = append(o.all, opMember{name, written, body[begin:s.pos]})
+			switch name {
 			case "op", "path", "from", "value":
-				o[string(key)] = json.RawMessage(body[begin:s.pos])
+				o.counts[name] = body[begin:s.pos]
 			}
 		}
 		all = append(all, o)
@@ -116,17 +170,20 @@ func (p *Projector) jsonPatch(r Resource, body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("JSON patch: %w", err)
 	}
 	root := p.patchRoot(r)
-	out := []operation{}
+	out := append(make([]byte, 0, Room(len(body))), '[')
 	for i, o := range all {
-		keep, err := p.operation(r, root, o)
+		keep, err := p.operation(r, root, o.counts)
 		if err != nil {
 			return nil, fmt.Errorf("operation %d of the patch: %w", i, err)
 		}
 		if keep {
-			out = append(out, o)
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = o.appendTo(out)
 		}
 	}
-	return json.Marshal(out)
+	return append(out, ']'), nil
 }
 
 // patchRoot is the tree of a kind with the metadata that every object has.
@@ -197,7 +254,7 @@ func isIndex(segment string) bool {
 
 // operation translates one operation in place; keep is false if nothing is
 // left of it.
-func (p *Projector) operation(r Resource, root *Node, o operation) (keep bool, err error) {
+func (p *Projector) operation(r Resource, root *Node, o map[string]json.RawMessage) (keep bool, err error) {
 	path, err := pointer(o, "path")
 	if err != nil {
 		return false, err
@@ -234,7 +291,13 @@ func (p *Projector) operation(r Resource, root *Node, o operation) (keep bool, e
 			return false, fmt.Errorf("%w: the %s of a reference cannot be changed alone in the space of a tenant, replace the whole reference", ErrMalformed, at.field[0])
 		}
 	}
-	value, err = p.patchValue(r, path, value)
+	composed, err := p.patchValue(r, path, value)
+	if errors.Is(err, errTwice) {
+		if value, err = lastOfEach(value, false); err == nil {
+			composed, err = p.patchValue(r, path, value)
+		}
+	}
+	value = composed
 	if err != nil || value == nil {
 		return false, err
 	}
@@ -243,7 +306,7 @@ func (p *Projector) operation(r Resource, root *Node, o operation) (keep bool, e
 }
 
 // removal changes the removal of the labels of a selector: the tenant's stays.
-func (p *Projector) removal(o operation, path []string, at target) (keep bool) {
+func (p *Projector) removal(o map[string]json.RawMessage, path []string, at target) (keep bool) {
 	if len(path) == 2 && path[0] == "metadata" && (path[1] == "tenant" || path[1] == "selfLink") {
 		return false
 	}
@@ -264,7 +327,7 @@ func (p *Projector) removal(o operation, path []string, at target) (keep bool) {
 }
 
 // pointer reads a JSON pointer.
-func pointer(o operation, key string) ([]string, error) {
+func pointer(o map[string]json.RawMessage, key string) ([]string, error) {
 	var path string
 	if err := json.Unmarshal(o[key], &path); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, key, err)

@@ -5,4 +5,12 @@ package wire
 type Projector struct {
 	View  *View
 	Table *Table
+	// Named is told what a body says of another space, in metadata.tenant, and
+	// each metadata.selfLink: an error refuses the body, otherwise the space is
+	// that of the view. If it is nil, another metadata.tenant is refused.
+	Named func(field, value string) error
+	// Tenants adds a column to Tables that says whose the objects are.
+	Tenants Column
+	// Composite leaves everything else as it is. The view is then that of all.
+	Composite bool
 }

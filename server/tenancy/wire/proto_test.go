@@ -30,14 +30,26 @@ type protoMessage interface {
 	Unmarshal([]byte) error
 }
 
+// A custom resource of the tenants, without namespaces.
+const issuerGroup, issuerKind = "issuers.example.com", "ClusterIssuer"
+
 func protoProjector(tenant string) *Projector {
 	table := kinds.New()
 	return &Projector{Table: NewTable(), View: &View{
 		Tenant:            tenant,
 		SharedClusterRole: kinds.SharedClusterRole,
 		ClusterScoped: func(group, kind string) bool {
+			if group == issuerGroup && kind == issuerKind {
+				return true
+			}
 			k, ok := table.Kind(group, kind)
 			return ok && !k.Namespaced && k.Class == kinds.Tenant && !strings.HasPrefix(group, "auth")
+		},
+		GroupOf: func(kind string) (string, bool) {
+			if kind == issuerKind {
+				return issuerGroup, true
+			}
+			return table.GroupOf(kind)
 		},
 	}}
 }

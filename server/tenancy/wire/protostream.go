@@ -100,6 +100,10 @@ func (s *protoWatch) frame(b []byte) error {
 	if err != nil {
 		return err
 	}
+	if s.apart {
+		s.out = out[begin+4:]
+		return s.flush()
+	}
 	binary.BigEndian.PutUint32(out[begin:], uint32(len(out)-begin-4))
 	s.out = out
 	return s.passOn()

@@ -17,7 +17,7 @@ func (p *Projector) FieldSelector(r Resource, s string) (string, error) {
 	if err != nil || p.selectsPlain() {
 		return s, nil
 	}
-	involved := map[string]docKind{}
+	involved, grouped := map[string]docKind{}, map[string]bool{}
 	for _, requirement := range selector.Requirements() {
 		object, field, ok := strings.Cut(requirement.Field, ".")
 		if !ok || requirement.Operator == selection.NotEquals {
@@ -28,9 +28,14 @@ func (p *Projector) FieldSelector(r Resource, s string) (string, error) {
 		case "kind":
 			k.kind = requirement.Value
 		case "apiVersion":
-			k.group = groupOf([]byte(requirement.Value))
+			k.group, grouped[object] = groupOf([]byte(requirement.Value)), true
 		}
 		involved[object] = k
+	}
+	for object, k := range involved {
+		if group, ok := p.View.GroupOf(k.kind); ok && !grouped[object] {
+			involved[object] = docKind{group: group, kind: k.kind}
+		}
 	}
 	changed := false
 	selector, err = selector.Transform(func(field, value string) (string, string, error) {
@@ -64,9 +69,6 @@ func (p *Projector) fieldValue(r Resource, involved map[string]docKind, field, v
 	case "involvedObject.name", "regarding.name", "related.name":
 		object, _, _ := strings.Cut(field, ".")
 		k := involved[object]
-		if k.group == "" && k.kind == "ClusterRole" {
-			k.group = rbacGroup
-		}
 		return p.View.Name(In, k.group, k.kind, value)
 	case "spec.volumeName":
 		if r.Group == "" && r.Kind == "PersistentVolumeClaim" {

@@ -40,6 +40,22 @@ func (p *Projector) Stream(media string, r Resource, watch bool, w io.Writer) (S
 	return nil, fmt.Errorf("answers of the media type %q cannot be translated", media)
 }
 
+// Events is Stream for a watch that is carried in messages: each event is a
+// write to w of its own, without what tells events apart in a stream of bytes.
+// As text they go on if their media type is one of text.
+func (p *Projector) Events(media string, r Resource, w io.Writer) (s Stream, text bool, err error) {
+	if s, err = p.Stream(media, r, true, w); err != nil {
+		return nil, false, err
+	}
+	switch s := s.(type) {
+	case *jsonWatch:
+		s.apart, text = true, true
+	case *protoWatch:
+		s.apart = true
+	}
+	return s, text, nil
+}
+
 const (
 	// pieceSize is how much is gathered before it is handed on: each piece has
 	// a price in HTTP/2 and TLS.
@@ -56,6 +72,8 @@ type pieces struct {
 	w   io.Writer
 	out []byte
 	own *[pieceSize + pieceRoom]byte
+	// apart has each event handed on by itself.
+	apart bool
 }
 
 // room is where to append to; what is returned must be put back in out.
@@ -270,7 +288,10 @@ func (s *jsonWatch) event(b []byte) (n int, complete bool, err error) {
 	}
 	t.flush(t.pos)
 	s.out = append(t.dst, '\n')
-	return t.pos, true, nil
+	if s.apart {
+		err = s.flush()
+	}
+	return t.pos, true, err
 }
 
 // Flush implements Stream.

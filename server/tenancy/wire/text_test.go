@@ -24,6 +24,7 @@ func TestText(t *testing.T) {
 		{"t1", "default.t2 and default.t11 and xt1 and web.default.t1.svc", "default.t2 and default.t11 and xt1 and web.default.t1.svc"},
 		{"t1", "a.example.t1", "a.example.t1"},
 		{"t1", ".t1 and .tenant and x.tenant", ".t1 and .tenant and x.tenant"},
+		{"t1", "\"\x00.t1\" and \"\x00.t1.tenant\"", "\"\x00\" and \"\x00\""},
 		{"t1", "größe default.t1 größe", "größe default größe"},
 		{space.System, "default.t1 pv.t1.tenant", "default.t1 pv.t1.tenant"},
 		{space.All, "default.t1 pv.t1.tenant", "default.t1 pv.t1.tenant"},

@@ -39,6 +39,9 @@ type Resource struct {
 	// shared resources, and the default ClusterRoles. They are passed as they
 	// are, with metadata.tenant "system".
 	MayBeSystem bool
+	// Merges tells that those who read JSON of it put the objects together that
+	// an object has under one key, as for types of Go. Otherwise the last counts.
+	Merges bool
 }
 
 // View is how one tenant sees the cluster.
@@ -50,6 +53,9 @@ type View struct {
 	// tenants, so that its names are composed: PersistentVolume is, Node and
 	// StorageClass (of the system) and Pod (namespaced) are not.
 	ClusterScoped func(group, kind string) bool
+	// GroupOf finds the group of a kind that is said without one, as the
+	// selectors of kubectl describe do; built-in ones first.
+	GroupOf func(kind string) (group string, ok bool)
 	// SharedClusterRole tells the default ClusterRoles, whose names are the
 	// same in every space.
 	SharedClusterRole func(name string) bool

@@ -67,10 +67,10 @@ func TestWallV7Patches(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`[{"op":"add","path":"/metadata/namespace","value":"a","value":"b"}]`:     `[{"op":"add","path":"/metadata/namespace","value":"b.t1"}]`,
-		`[{"path":"/x~01~1y","op":"add","value":[1]}]`:                            `[{"op":"add","path":"/x~01~1y","value":[1]}]`,
+		`[{"op":"add","path":"/metadata/namespace","value":"a","value":"b"}]`:     `[{"op":"add","path":"/metadata/namespace","value":null,"value":"b.t1"}]`,
+		`[{"path":"/x~01~1y","op":"add","value":[1]}]`:                            `[{"path":"/x~01~1y","op":"add","value":[1]}]`,
 		`[{"op":"add","path":"","value":{"metadata":{"namespace":"d"}}}]`:         `[{"op":"add","path":"","value":{"metadata":{"namespace":"d.t1"}}}]`,
-		`[{"op":"add","path":"/metadata/namesp\u0061ce","value":"d","other":{}}]`: `[{"op":"add","path":"/metadata/namesp\u0061ce","value":"d.t1"}]`,
+		`[{"op":"add","path":"/metadata/namesp\u0061ce","value":"d","other":{}}]`: `[{"op":"add","path":"/metadata/namesp\u0061ce","value":"d.t1","other":{}}]`,
 	} {
 		if out, err := p.Patch(jsonPatch, podKind(), []byte(body)); err != nil || string(out) != want {
 			t.Errorf("%s: %s, %v", body, out, err)

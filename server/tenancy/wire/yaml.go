@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -39,8 +40,9 @@ const (
 	maxExpanded = 3 << 20
 )
 
-// FromYAML makes JSON of the YAML that a tenant sends, or returns ErrTooLarge if
-// that is too much work.
+// FromYAML makes JSON of the YAML that a tenant sends, which is YAML still, or
+// returns ErrTooLarge if that is too much work. Keys that come twice do so in what
+// it makes, in the same lines.
 func FromYAML(body []byte) ([]byte, error) {
 	if isJSON(body) {
 		if marksOf(body, true) > maxMarks {
@@ -66,11 +68,20 @@ func FromYAML(body []byte) ([]byte, error) {
 			return nil, fmt.Errorf("%w: the aliases in the YAML stand for more than %d bytes", ErrTooLarge, maxExpanded)
 		}
 	}
-	asJSON, err := yaml.YAMLToJSON(body)
+	asJSON, err := yaml.YAMLToJSONStrict(body)
+	var twice *goyaml.TypeError
+	if errors.As(err, &twice) {
+		if asJSON, err = withTwice(body, twice.Errors); err != nil {
+			asJSON, err = yaml.YAMLToJSON(body)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: YAML: %w", ErrMalformed, err)
 	}
-	return asJSON, nil
+	if marksOf(asJSON, true) > maxMarks {
+		return nil, fmt.Errorf("%w: the YAML stands for more than %d values", ErrTooLarge, maxMarks)
+	}
+	return printable(asJSON), nil
 }
 
 // isJSON tells JSON that is the same in YAML, which has more line breaks.
