@@ -84,6 +84,10 @@ func (in *TenantSpec) Unmarshal(data []byte) error {
 			s, err := f.text()
 			in.CRDPolicy = CRDPolicy(s)
 			return err
+		case 3:
+			s, err := f.text()
+			in.Nodes = NodeAccess(s)
+			return err
 		}
 		return nil
 	})
@@ -171,7 +175,7 @@ func (in *TenantSpec) marshal() ([]byte, error) {
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), limits)
 	}
-	return appendText(b, 2, string(in.CRDPolicy)), nil
+	return appendText(appendText(b, 2, string(in.CRDPolicy)), 3, string(in.Nodes)), nil
 }
 
 func (in *TenantStatus) marshal() ([]byte, error) {

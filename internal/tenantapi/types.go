@@ -51,6 +51,13 @@ func CRDPolicies() []CRDPolicy {
 	return []CRDPolicy{LocalCRDFirst, SystemCRDFirst, NeverUseSystemCRDUnlessForced}
 }
 
+// NodeAccess is what a tenant may do with the nodes of the cluster.
+type NodeAccess string
+
+// NodesReadOnly lets users of the tenant whom its roles let do so get, list and
+// watch nodes, without what leads to machines or tells of others.
+const NodesReadOnly NodeAccess = "ReadOnly"
+
 // Tenant owns a space: namespaces and cluster-scoped objects that nobody but
 // its users and the administrators of the cluster can see.
 type Tenant struct {
@@ -75,6 +82,9 @@ type TenantSpec struct {
 	Limits *TenantLimits `json:"limits,omitempty" protobuf:"bytes,1,opt,name=limits"`
 	// CRDPolicy is LocalCRDFirst if it is not set.
 	CRDPolicy CRDPolicy `json:"crdPolicy,omitempty" protobuf:"bytes,2,opt,name=crdPolicy"`
+	// Nodes says what the tenant sees of the nodes of the cluster, nothing if it
+	// is not set.
+	Nodes NodeAccess `json:"nodes,omitempty" protobuf:"bytes,3,opt,name=nodes"`
 }
 
 // TenantLimits bound a tenant. What is not set is as the cluster has it for all

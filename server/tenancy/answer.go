@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"github.com/a4s-io/a4s/server/authn"
+	"github.com/a4s-io/a4s/server/proxied"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
@@ -64,9 +65,15 @@ type answer struct {
 	resource  wire.Resource
 	content   content
 	zip       bool // the client accepts gzip
+	// body is what the request sent, nil for nothing.
+	body *body
 	// retry is for a request that can be tried again with another name: then an
 	// answer is kept back that says that the last one was taken.
 	retry *body
+	// socket is for a watch over a WebSocket.
+	socket *socket
+	// proxied is for what a proxied server may answer, who says what he likes.
+	proxied *proxied.Request
 
 	code     int
 	media    string
@@ -89,15 +96,18 @@ func newAnswer(w http.ResponseWriter, p *wire.Projector, r wire.Resource, c cont
 // up for what is sent, it makes up another one while the last one was taken.
 func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *request, sent *body) error {
 	c := object
+	var s *socket
 	switch {
 	case r.streams():
 		c = streamsBytes
-	case r.watch:
+	case r.watches():
 		c = watchEvents
+		req, s = overHTTP(w, req)
+		defer s.close()
 	}
 	for attempt := 1; ; attempt++ {
 		a := newAnswer(w, p, r.wire(), c)
-		a.zip = acceptsGzip(req)
+		a.zip, a.body, a.socket, a.proxied = acceptsGzip(req), sent, s, proxied.From(req.Context())
 		if attempt < generateAttempts {
 			a.retry = sent
 		}
@@ -150,7 +160,10 @@ func (a *answer) WriteHeader(code int) {
 		a.held = true
 		return
 	}
-	a.projectWarnings()
+	if !a.proxied.Answered() {
+		a.projectWarnings()
+	}
+	a.body.warn(a.Header())
 	a.media, _, _ = mime.ParseMediaType(a.Header().Get("Content-Type"))
 	a.project = a.translatable()
 	if !a.project {
@@ -164,7 +177,7 @@ func (a *answer) WriteHeader(code int) {
 
 // translatable tells whether the body is made of objects.
 func (a *answer) translatable() bool {
-	if a.content == streamsBytes && a.code < http.StatusBadRequest {
+	if a.content == streamsBytes && (a.code < http.StatusBadRequest || a.proxied.Answered()) {
 		return false
 	}
 	switch a.media {
@@ -183,6 +196,18 @@ func (a *answer) send() {
 
 // startStream sends the header and begins to translate what is written.
 func (a *answer) startStream(watch bool) {
+	if watch && a.socket != nil {
+		a.stream, a.socket.text, a.err = a.projector.Events(a.media, a.resource, a.socket)
+		if a.err == nil {
+			a.err = a.socket.open()
+			a.hijacked = a.socket.over != nil
+			a.sent = a.hijacked
+		}
+		if a.err != nil {
+			a.socket.end() // nobody is there to watch for
+		}
+		return
+	}
 	a.Header().Del("Content-Length")
 	var out io.Writer = a.ResponseWriter
 	if a.zip && !watch {
@@ -238,7 +263,7 @@ func (a *answer) Write(b []byte) (int, error) {
 
 // Flush implements http.Flusher. What waits to be translated as a whole stays.
 func (a *answer) Flush() {
-	if !a.sent || a.err != nil {
+	if !a.sent || a.err != nil || a.socket != nil {
 		return
 	}
 	if a.stream != nil && a.content == watchEvents {
@@ -251,12 +276,16 @@ func (a *answer) Flush() {
 	}
 }
 
+// errNotUpgradable is a connection that carries more than one request, or an
+// answer of objects, which nobody would see.
+var errNotUpgradable = errors.New("the connection cannot be upgraded")
+
 // Hijack implements http.Hijacker for upgraded connections, whose bytes belong
 // to the containers.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	h, ok := a.ResponseWriter.(http.Hijacker)
-	if !ok {
-		return nil, nil, errors.New("the connection cannot be upgraded")
+	if !ok || a.content != streamsBytes {
+		return nil, nil, errNotUpgradable
 	}
 	a.hijacked = true
 	return h.Hijack()
@@ -265,9 +294,37 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // finish sends what is left. An error after the header is out cannot be told
 // any more: the connection is cut, so that nobody takes the part for the whole.
 func (a *answer) finish() error {
+	if a.socket != nil {
+		return a.finishSocket()
+	}
 	if a.hijacked {
 		return nil
 	}
+	return a.finishHTTP()
+}
+
+// finishSocket is finish for a watch over a WebSocket, which is still an answer
+// over HTTP when there was nothing to watch.
+func (a *answer) finishSocket() error {
+	if !a.hijacked {
+		return a.finishHTTP()
+	}
+	if a.err == nil {
+		a.err = a.stream.Close()
+	}
+	a.socket.complete = a.err == nil
+	if isForeign(a.err) {
+		logrus.WithField("component", "tenancy").WithError(a.err).Error("A watch of a tenant was cut off")
+	}
+	return nil
+}
+
+// isForeign tells what a tenant must not see.
+func isForeign(err error) bool {
+	return errors.Is(err, wire.ErrForeign) || errors.Is(err, wire.ErrMalformed)
+}
+
+func (a *answer) finishHTTP() error {
 	if a.code == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
@@ -290,7 +347,7 @@ func (a *answer) finish() error {
 	case !a.sent:
 		a.Header().Del("Content-Length")
 		return refuseAnswer(a.err)
-	case errors.Is(a.err, wire.ErrForeign), errors.Is(a.err, wire.ErrMalformed):
+	case isForeign(a.err):
 		logrus.WithField("component", "tenancy").WithError(a.err).Error("An answer to a tenant was cut off")
 		a.cut()
 		return nil

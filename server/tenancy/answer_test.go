@@ -43,7 +43,9 @@ func TestForeignObjectEndsTheAnswer(t *testing.T) {
 		for _, http2 := range []bool{false, true} {
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				r := r
-				r.watch = c.watch
+				if c.watch {
+					r.verb = "watch"
+				}
 				next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "application/json")
 					for body := c.body; body != ""; { // as a handler would, in pieces

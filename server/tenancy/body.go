@@ -10,7 +10,9 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -35,31 +37,47 @@ type body struct {
 	resource  wire.Resource
 	// mayGenerate tells that the name may be one that the edge has to make up.
 	mayGenerate bool
+	// shortPath is where a user of the system writes without naming a space, ""
+	// in a space.
+	shortPath string
 
 	mu       sync.Mutex
 	composed io.Reader
 	err      error
 	// generator makes up names; nil for a body that has one.
 	generator *generator
+	// warning is what the client is to know of the body, if anything.
+	warning string
 }
 
 // composeBody has the body composed when it is read. When the API server is to
 // make up the name of a cluster-scoped object, the edge does it instead, because
 // the tenant has to stand behind it: the answer makes the next attempt.
-func (e *Edge) composeBody(req *http.Request, p *wire.Projector, r *request) *body {
+//
+// What a body of a tenant's user says of its space is overruled by the request, so
+// that what was exported from one space can be sent to another; users of the
+// system have to mean what they say.
+func (e *Edge) composeBody(req *http.Request, p *wire.Projector, r *request, ofUser string) *body {
 	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) {
 		return nil
 	}
 	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"), projector: p, resource: r.wire()}
-	b.mayGenerate = req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced && !kinds.IsReview(r.group)
-	if media, _, err := mime.ParseMediaType(b.mediaType); err == nil && media == inYAML && req.Method != http.MethodPatch {
-		req.Header.Set("Content-Type", inJSON) // which it becomes
+	if !space.IsSystem(ofUser) {
+		own := *p
+		own.Named = b.overruled
+		b.projector = &own
 	}
+	b.mayGenerate = req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced && !kinds.IsReview(r.group)
+	b.standIn(req)
+	return b
+}
+
+// standIn puts the body in the place of the one that came.
+func (b *body) standIn(req *http.Request) {
 	req.Body = b
 	// How long it will be is not known.
 	req.ContentLength = -1
 	req.Header.Del("Content-Length")
-	return b
 }
 
 // Read implements io.Reader.
@@ -102,14 +120,23 @@ func (b *body) compose() ([]byte, error) {
 		return nil, err
 	}
 	media, _, err := mime.ParseMediaType(b.mediaType)
+	if b.shortPath != "" {
+		if tenant, err := tenantIn(media, native); tenant != space.System {
+			if tenant != "" {
+				err = b.elsewhere(tenant)
+			}
+			return native, err
+		}
+	}
 	if err != nil && b.mediaType != "" {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the content type %q cannot be read", b.mediaType))
+		return nil, unsupported()
 	}
 	if media == inYAML && b.method != http.MethodPatch {
 		if native, err = wire.FromYAML(native); err != nil {
 			return nil, refusedBody(err)
 		}
-		media = inJSON
+		// JSON is YAML, whose reader is asked for keys that come twice.
+		media, b.resource.Merges = inJSON, false
 	}
 	compose, err := composer(b.method, media, b.projector, b.resource)
 	if err != nil {
@@ -140,7 +167,7 @@ func composer(method, media string, p *wire.Projector, r wire.Resource) (func([]
 			return p.JSON(wire.In, r, b)
 		}
 	default:
-		return nil, unsupported(media)
+		return nil, unsupported()
 	}
 	return func(b []byte) ([]byte, error) {
 		out, err := translate(b)
@@ -161,19 +188,9 @@ func refusedBody(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized: %v", err))
 }
 
-func unsupported(media string) error {
-	return &apierrors.StatusError{ErrStatus: status(http.StatusUnsupportedMediaType, "UnsupportedMediaType",
-		fmt.Sprintf("the body of the request was in an unknown format (%s): accepted media types in a tenant's space are application/json, application/yaml, application/vnd.kubernetes.protobuf", media))}
-}
-
-// readBody reads the whole body and puts it back.
-func readBody(req *http.Request) ([]byte, error) {
-	body, err := readAll(req.Body)
-	if err != nil {
-		return nil, err
-	}
-	setBody(req, body)
-	return body, nil
+// unsupported is what upstream says of other media types.
+func unsupported() error {
+	return negotiation.NewUnsupportedMediaTypeError([]string{inJSON, inYAML, protobuf})
 }
 
 func readAll(r io.Reader) ([]byte, error) {

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 // unread is a body that must not be read.
@@ -34,7 +37,7 @@ func TestWallV7BodiesAreReadLate(t *testing.T) {
 		writeError(w, apierrors.NewForbidden(r.groupResource(), "", nil))
 	})
 	w := httptest.NewRecorder()
-	if err := serveAnswer(w, req, refuse, p, &r, e.composeBody(req, p, &r)); err != nil || w.Code != http.StatusForbidden || sent.read {
+	if err := serveAnswer(w, req, refuse, p, &r, e.composeBody(req, p, &r, space.System)); err != nil || w.Code != http.StatusForbidden || sent.read {
 		t.Errorf("%d, %v, the body was read: %v", w.Code, err, sent.read)
 	}
 	for _, c := range []struct {
@@ -55,21 +58,21 @@ func TestWallV7BodiesAreReadLate(t *testing.T) {
 		{"too much YAML", http.MethodPost, "application/yaml", strings.Repeat("a:\n", 1_000_000), "", 413},
 		{"too long", http.MethodPost, "application/json", strings.Repeat(" ", maxBody+1), "", 413},
 		{"another type", http.MethodPost, "application/cbor", "x", "", 415},
-		{"no type", http.MethodPost, "/;/", "x", "", 400},
+		{"no type", http.MethodPost, "/;/", "x", "", 415},
 	} {
 		req := httptest.NewRequest(c.method, "/api/v1/namespaces", strings.NewReader(c.body))
 		req.Header.Set("Content-Type", c.media)
-		e.composeBody(req, p, &r)
+		e.composeBody(req, p, &r, space.System)
 		out, err := io.ReadAll(req.Body)
 		code := http.StatusOK
-		var withStatus *apierrors.StatusError
+		var withStatus apierrors.APIStatus
 		if errors.As(err, &withStatus) {
 			code = int(withStatus.Status().Code)
 		}
 		if string(out) != c.want || code != c.code || (err == nil) != (code == http.StatusOK) {
 			t.Errorf("%s: %d %q, %v", c.name, code, out, err)
 		}
-		if strings.HasPrefix(c.media, inYAML) && req.Header.Get("Content-Type") != inJSON {
+		if req.Header.Get("Content-Type") != c.media {
 			t.Errorf("%s is said to be %s", c.name, req.Header.Get("Content-Type"))
 		}
 	}
@@ -90,7 +93,7 @@ func TestNamesAreMadeUpForWhatHasNone(t *testing.T) {
 		`{"metadata":{}}`: "",
 	} {
 		req := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces", strings.NewReader(body))
-		b := e.composeBody(req, e.Projector("t1"), &r)
+		b := e.composeBody(req, e.Projector("t1"), &r, "t1")
 		out, err := io.ReadAll(req.Body)
 		var object struct{ Metadata struct{ Name string } }
 		if err == nil {
@@ -103,9 +106,9 @@ func TestNamesAreMadeUpForWhatHasNone(t *testing.T) {
 			t.Errorf("%s: %s", body, out)
 		}
 	}
-	for _, body := range []string{`{"metadata":{"generateName":"g-"},"metadata":null}`, `{"metadata":{"generateName":"g-"}`, `{"metadata":{"generateName":"g-"}} x`} {
+	for _, body := range []string{`{"metadata":{"generateName":"g-"}`, `{"metadata":{"generateName":"g-"}} x`} {
 		req := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces", strings.NewReader(body))
-		e.composeBody(req, e.Projector("t1"), &r)
+		e.composeBody(req, e.Projector("t1"), &r, "t1")
 		if out, err := io.ReadAll(req.Body); err == nil {
 			t.Errorf("%s: %s", body, out)
 		}
@@ -113,19 +116,52 @@ func TestNamesAreMadeUpForWhatHasNone(t *testing.T) {
 }
 
 func TestTenantInBody(t *testing.T) {
-	for body, want := range map[string]string{
-		`{"metadata":{"tenant":"a"}}`:                           "a",
-		`{"metadata":{"tenant":1}}`:                             "",
-		"metadata:\n  tenant: a\n":                              "a",
-		"tenant: [":                                             "",
-		`{"spec":{"metadata":{"tenant":"a"}}}`:                  "",
-		`{"metadata":{"tenant":"b"},"metadata":{"tenant":"a"}}`: "a",
-		strings.Repeat("{", 1_000_000) + "tenant":               "",
-		`{"tenant":` + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000) + `,"metadata":{"tenant":"a"}}`: "a",
+	for _, c := range []struct{ media, body, want string }{
+		{inJSON, `{"metadata":{"tenant":"a"}}`, "a"},
+		{inJSON, `{"metadata":{"t\u0065nant":"a"}}`, "a"},
+		{inJSON, `{"metadata":{"tenant":1}}`, ""},
+		{inYAML, "metadata:\n  tenant: a\n", "a"},
+		{"application/apply-patch+yaml", "metadata:\n  tenant: a\n", "a"},
+		{inYAML, "tenant: [", ""},
+		{inJSON, `{"spec":{"metadata":{"tenant":"a"}}}`, ""},
+		{inJSON, `{"metadata":{"tenant":"b"},"metadata":{"tenant":"a"}}`, "a"},
+		{inJSON, strings.Repeat("{", 1_000_000) + "tenant", ""},
+		{inJSON, `{"tenant":` + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000) + `,"metadata":{"tenant":"a"}}`, "a"},
+		{"application/merge-patch+json", `{"metadata":{"tenant":"a"}}`, "a"},
+		{"application/json-patch+json", `[{"op":"add","path":"/metadata/tenant","value":"a"}]`, "a"},
+		{"application/json-patch+json", `[1,{"value":{"tenant":"a"},"op":"add","path":"/metadata"},{"op":"remove","path":"/spec"}]`, "a"},
+		{"application/json-patch+json", `[{"op":"add","path":"","value":{"metadata":{"tenant":"a"}}}]`, "a"},
+		{"application/json-patch+json", `[{"op":"add","path":"/spec","value":{"metadata":{"tenant":"a"}}}]`, ""},
+		{"application/json-patch+json", `{"metadata":{"tenant":"a"}}`, ""},
+		{inCBOR, encodeCBOR(t, map[string]any{"metadata": map[string]any{"tenant": "a", "name": "x"}, "data": 1}), "a"},
+		{"application/apply-patch+cbor", encodeCBOR(t, map[string]any{"metadata": map[string]any{"tenant": 3}}), ""},
+		{inCBOR, "tenant", ""},
 	} {
-		got, err := tenantInBody([]byte(body))
-		if got != want || err != nil && len(body) < 1_000_000 {
-			t.Errorf("%.50s: %q, %v", body, got, err)
+		got, err := tenantIn(c.media, []byte(c.body))
+		if got != c.want || err != nil && len(c.body) < 1_000_000 {
+			t.Errorf("%s %.80s: %q, %v", c.media, c.body, got, err)
+		}
+	}
+}
+
+func encodeCBOR(t *testing.T, of any) string {
+	t.Helper()
+	b, err := direct.Marshal(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestFullPath(t *testing.T) {
+	for short, want := range map[string]string{
+		"/api/v1/namespaces/default/configmaps":       "/api/v1/tenants/dup/namespaces/default/configmaps",
+		"/api/v1/namespaces/default.dup/configmaps/x": "/api/v1/tenants/dup/namespaces/default/configmaps/x",
+		"/apis/apps/v1/namespaces/d/deployments/x":    "/apis/apps/v1/tenants/dup/namespaces/d/deployments/x",
+		"/api/v1/persistentvolumes":                   "/api/v1/tenants/dup/persistentvolumes",
+	} {
+		if got := fullPath(short, "dup"); got != want {
+			t.Errorf("%s: %s, want %s", short, got, want)
 		}
 	}
 }

@@ -17,6 +17,9 @@ type Customs interface {
 	Resource(tenant, group, resource string) (kinds.Kind, bool)
 	// Kind finds a custom resource by its kind or that of its lists.
 	Kind(tenant, group, kind string) (kinds.Kind, bool)
+	// GroupOf finds the group of a custom resource by its kind alone, the first
+	// one by name of those that serve the tenant.
+	GroupOf(tenant, kind string) (group string, ok bool)
 	// HasGroup tells whether a tenant is served custom resources of a group.
 	HasGroup(tenant, group string) bool
 	// Own tells whether a definition of the tenant's own serves a resource,

@@ -17,10 +17,16 @@ import (
 // has tells whether a resource of upstream is in a space, subresources by
 // their parent.
 func (e *Edge) has(o *outlook, group, resource string) bool {
+	if o.lists {
+		return true
+	}
 	if o.index == nil {
 		return e.leaves(group)
 	}
-	resource, _, _ = strings.Cut(resource, "/")
+	resource, sub, _ := strings.Cut(resource, "/")
+	if kinds.IsNodes(group, resource) {
+		return o.nodes && sub == ""
+	}
 	if k, ok := e.kinds.Resource(group, resource); ok {
 		return k.Class != kinds.System || k.Announced
 	}
@@ -37,11 +43,17 @@ func (e *Edge) leaves(group string) bool {
 // announced tells what is in discovery to be refused: it can only be asked for.
 func (e *Edge) announced(o *outlook, group, resource string) bool {
 	k, _ := e.kinds.Resource(group, resource)
-	return k.Announced && o.index != nil
+	return k.Announced && o.index != nil && !o.lists
 }
+
+// reading are the verbs of what can be read only.
+func reading() []string { return []string{"get", "list", "watch"} }
 
 // hasGroup tells whether anything of a group of upstream is in a space.
 func (e *Edge) hasGroup(o *outlook, group string) bool {
+	if o.lists {
+		return true
+	}
 	if o.index == nil {
 		return o.groups[group] || e.leaves(group)
 	}
@@ -112,6 +124,26 @@ func (e *Edge) discovery(o *outlook, own documents.Set, path string, body []byte
 	}
 }
 
+// rootPaths makes the list of all paths that of a space.
+func (e *Edge) rootPaths(o *outlook, own documents.Set, body []byte) ([]byte, error) {
+	return edit(body, func(root *metav1.RootPaths) bool {
+		root.Paths = keep(root.Paths, func(path string) bool {
+			of, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/apis/")
+			if !ok {
+				return kinds.OpenPath(path)
+			}
+			group, version, versioned := strings.Cut(of, "/")
+			return e.hasGroup(o, group) && (!versioned || o.hasVersion(e, schema.GroupVersion{Group: group, Version: version}))
+		})
+		for _, gv := range own.GroupVersions() {
+			root.Paths = append(root.Paths, "/apis/"+gv.Group, "/apis/"+gv.String())
+		}
+		slices.Sort(root.Paths)
+		root.Paths = slices.Compact(root.Paths)
+		return true
+	})
+}
+
 // ownDiscovery is the document of what only the space has.
 func (e *Edge) ownDiscovery(o *outlook, own documents.Set, path string) ([]byte, error) {
 	gv, ok := strings.CutPrefix(path, "/apis/")
@@ -158,10 +190,22 @@ func (e *Edge) filterResources(o *outlook, group string, list *metav1.APIResourc
 	})
 	for i := range list.APIResources {
 		if r := &list.APIResources[i]; e.announced(o, group, r.Name) {
-			r.Verbs, r.Categories, r.ShortNames = metav1.Verbs{"create"}, nil, nil
+			r.Verbs, r.Categories, r.ShortNames = append(reading(), "create"), nil, nil
+		} else if o.index != nil && kinds.IsNodes(group, r.Name) {
+			r.Verbs = reading()
 		}
 	}
+	if !o.lists {
+		return
+	}
+	for i := range list.APIResources {
+		list.APIResources[i].Verbs = keep(list.APIResources[i].Verbs, listing)
+	}
+	list.APIResources = keep(list.APIResources, func(r metav1.APIResource) bool { return len(r.Verbs) > 0 })
 }
+
+// listing tells the verbs that all spaces can be asked with at once.
+func listing(verb string) bool { return verb == "list" || verb == "watch" }
 
 // filterAggregated filters the document that has all groups in it.
 func (e *Edge) filterAggregated(o *outlook, list *apidiscovery.APIGroupDiscoveryList) {
@@ -173,9 +217,14 @@ func (e *Edge) filterAggregated(o *outlook, list *apidiscovery.APIGroupDiscovery
 			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return e.has(o, g.Name, r.Resource) })
 			for k := range v.Resources {
 				if r := &v.Resources[k]; e.announced(o, g.Name, r.Resource) {
-					r.Verbs, r.Categories, r.ShortNames, r.Subresources = []string{"create"}, nil, nil, nil
+					r.Verbs, r.Categories, r.ShortNames, r.Subresources = append(reading(), "create"), nil, nil, nil
+				} else if o.lists {
+					r.Verbs, r.Subresources = keep(r.Verbs, listing), nil
+				} else if o.index != nil && kinds.IsNodes(g.Name, r.Resource) {
+					r.Verbs, r.Subresources = reading(), nil
 				}
 			}
+			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return !o.lists || len(r.Verbs) > 0 })
 		}
 		g.Versions = keep(g.Versions, func(v apidiscovery.APIVersionDiscovery) bool { return len(v.Resources) > 0 })
 	}

@@ -56,7 +56,7 @@ func newCatalogue() *catalogue {
 	c := &catalogue{groups: map[string]bool{}, making: make(chan struct{}, atOnce)}
 	c.made.max, c.outlooks.max, c.tags.max = maxDocuments, maxOutlooks, maxTags
 	for _, k := range kinds.Rows() {
-		c.groups[k.Group] = c.groups[k.Group] || k.Class != kinds.System
+		c.groups[k.Group] = kinds.Shows(k.Group)
 	}
 	return c
 }
@@ -88,6 +88,8 @@ func documentOf(req *http.Request) (d document, ok bool) {
 	}
 	var proto string
 	switch {
+	case d.path == "":
+		d.path, d.accept = "/", onlyJSON("")
 	case d.path == "/api", d.path == "/apis", strings.HasPrefix(d.path, "/api/"), strings.HasPrefix(d.path, "/apis/"):
 	case d.path == "/openapi/v3":
 		d.accept = onlyJSON("")
@@ -121,6 +123,9 @@ func reads(req *http.Request) bool {
 // those of the space, the rest (version, health) is the same for all.
 func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, tenant string) error {
 	d, ok := documentOf(req)
+	if ok && tenant == space.System && d.openAPI() && reads(req) {
+		return e.serveWhole(w, req, next, d)
+	}
 	if !ok || tenant == space.System {
 		return serveAnswer(w, req, next, p, &request{subresource: "log"}, nil)
 	}
@@ -134,17 +139,27 @@ func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http
 		return a.finish()
 	}
 	// Nothing below /api is made of definitions.
-	idx, o := &index{}, &outlook{index: &index{}}
+	idx := &index{}
+	o := lists(idx)
+	nodes, err := false, error(nil)
+	if tenant != space.All {
+		if nodes, err = e.readsNodes(req.Context(), tenant); err != nil {
+			return err
+		}
+		o = &outlook{index: idx}
+		o.showNodes(nodes)
+	}
 	if !strings.HasPrefix(d.path, "/api/") && d.path != "/api" {
 		var other *capture
-		var err error
 		if idx, other, err = e.index(req, next); err != nil || other != nil {
 			if err != nil {
 				return err
 			}
 			return relay(other)
 		}
-		if o, err = e.look(tenant, idx); err != nil {
+		if tenant == space.All {
+			o = lists(idx)
+		} else if o, err = e.look(tenant, nodes, idx); err != nil {
 			return err
 		}
 	}
@@ -166,7 +181,7 @@ func (e *Edge) serveComposite(w http.ResponseWriter, req *http.Request, next htt
 	if !ok || !reads(req) {
 		return false, nil
 	}
-	o, err := e.look(space.All, nil)
+	o, err := e.look(space.All, false, nil)
 	if err != nil {
 		return true, err
 	}
@@ -175,6 +190,18 @@ func (e *Edge) serveComposite(w http.ResponseWriter, req *http.Request, next htt
 		return nil
 	})
 }
+
+// serveWhole serves the OpenAPI documents of the system, which are upstream's with
+// the field that objects have in all spaces.
+func (e *Edge) serveWhole(w http.ResponseWriter, req *http.Request, next http.Handler, d document) error {
+	return e.answerDocument(w, withoutEncoding(req), next, space.System, &outlook{index: &index{}, whole: true, print: space.System}, d, func(c *capture) error {
+		c.sendTo(w, d.prefix)
+		return nil
+	})
+}
+
+// openAPI tells whether the document is one of OpenAPI.
+func (d document) openAPI() bool { return strings.HasPrefix(d.path, "/openapi/") }
 
 // answerDocument answers with the document of a space, or with what upstream
 // says instead of one.
@@ -303,14 +330,30 @@ func (e *Edge) produce(ctx context.Context, tenant string, o *outlook, d documen
 // transform makes a document; no body stands for one that upstream has not.
 func (e *Edge) transform(o *outlook, own documents.Set, d document, body []byte) ([]byte, error) {
 	switch {
+	case d.path == "/":
+		return e.rootPaths(o, own, body)
 	case d.path == "/openapi/v3":
 		return e.openAPIIndex(o, d.prefix, body)
-	case strings.HasPrefix(d.path, "/openapi/v3/"):
-		return e.openAPI3(o, own, d.version, body)
-	case strings.HasPrefix(d.path, "/openapi/"):
-		return e.openAPI2(o, own, body)
 	}
-	return e.discovery(o, own, d.path, body)
+	if !d.openAPI() {
+		return e.discovery(o, own, d.path, body)
+	}
+	models, err := []string{"definitions"}, error(nil)
+	v3 := strings.HasPrefix(d.path, "/openapi/v3/")
+	if v3 {
+		models = []string{"components", "schemas"}
+	}
+	switch {
+	case o.whole:
+	case v3:
+		body, err = e.openAPI3(o, own, d.version, body)
+	default:
+		body, err = e.openAPI2(o, own, body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return declareTenant(body, models...)
 }
 
 // take keeps a body, compressed if it is large.

@@ -16,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/server/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/fairness/nice"
 	"github.com/a4s-io/a4s/server/limits"
+	"github.com/a4s-io/a4s/server/proxied"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -37,8 +38,9 @@ type Limits interface {
 type Options struct {
 	// DefaultTenant is the tenant of users who have none, "" for system.
 	DefaultTenant string
-	Tenants       Tenants
-	Customs       Customs
+	// Tenants are those there are; nil for an edge that only makes documents.
+	Tenants Tenants
+	Customs Customs
 	// TokenFile knows the tenants of static tokens; nil if there are none.
 	TokenFile authenticator.Token
 	// Turns is where the requests of tenants' users wait; nil for no such thing.
@@ -93,7 +95,11 @@ func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handle
 // API server.
 func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) error {
 	addr := splitAddress(req.URL.Path)
-	verb, long := describe(req, addr.path)
+	var asked *request
+	if r, ok := parse(withPath(req, addr.path)); ok {
+		asked = &r
+	}
+	verb, long := describe(req.Method, asked)
 	turn, err := e.queue.enter(req, long)
 	if err != nil {
 		return err
@@ -114,23 +120,23 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) er
 	}
 	ofUser := authn.TenantOf(answer.User)
 	if space.IsSystem(ofUser) {
-		return e.route(w, req, next, addr, ofUser)
+		return e.route(w, req, next, addr, asked, ofUser)
 	}
-	req, release, err := e.hold(req, ofUser)
+	req, release, err := e.hold(req, addr.path, ofUser)
 	if err != nil {
 		return err
 	}
 	defer release()
 	if e.opts.Limits == nil {
-		return e.route(w, req, next, addr, ofUser)
+		return e.route(w, req, next, addr, asked, ofUser)
 	}
 	return e.opts.Limits.Serve(req.Context(), w, limits.Request{Tenant: ofUser, Verb: verb, LongRunning: long}, func(w http.ResponseWriter) error {
-		return e.route(w, req, next, addr, ofUser)
+		return e.route(w, req, next, addr, asked, ofUser)
 	})
 }
 
 // route sends a request of a known user to the space that it is addressed to.
-func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler, addr address, ofUser string) error {
+func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler, addr address, asked *request, ofUser string) error {
 	if space.IsSystem(ofUser) {
 		// Taking on another identity is a matter of its space; whether the
 		// user may is for the authorizer to say.
@@ -141,21 +147,29 @@ func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler
 	target := resolve(addr.tenant, ofUser, "")
 	switch {
 	case target == "":
-		return e.serveSystem(w, req, next)
+		return e.serveSystem(w, req, next, asked)
 	case target == space.All && !space.IsSystem(ofUser):
 		// Behaves like any other space that is not the user's: the
 		// authorizer refuses it without saying whether it exists.
 	case target == space.All:
-		return e.serveAll(w, req, next, addr.path)
+		return e.serveAll(w, withPath(prefixed(req, target), addr.path), next, asked)
 	case target != space.System && target == ofUser, space.IsSystem(ofUser) && target != space.System:
 		if err := e.mustExist(req.Context(), target); err != nil {
 			return err
 		}
 	}
-	if strings.HasPrefix(req.URL.Path, "/tenants/") {
-		req = req.WithContext(context.WithValue(req.Context(), prefixKey{}, "/tenants/"+target))
+	if asked != nil && asked.proxies() {
+		req = req.WithContext(proxied.With(req.Context(), asked.proxyRoot(req.URL.Path)))
 	}
-	return e.serveSpace(w, withPath(req, addr.path), next, target, ofUser)
+	return e.serveSpace(w, withPath(prefixed(req, target), addr.path), next, asked, target, ofUser)
+}
+
+// prefixed remembers the prefix of the path, if it has one.
+func prefixed(req *http.Request, tenant string) *http.Request {
+	if !strings.HasPrefix(req.URL.Path, "/tenants/") {
+		return req
+	}
+	return req.WithContext(context.WithValue(req.Context(), prefixKey{}, "/tenants/"+tenant))
 }
 
 // mustExist refuses what is addressed to a tenant that is not there.
@@ -184,6 +198,7 @@ func (e *Edge) view(tenant string) *wire.View {
 	return &wire.View{
 		Tenant:            tenant,
 		ClusterScoped:     func(group, kind string) bool { return e.clusterScoped(tenant, group, kind) },
+		GroupOf:           func(kind string) (string, bool) { return e.groupOf(tenant, kind) },
 		SharedClusterRole: kinds.SharedClusterRole,
 	}
 }
@@ -200,9 +215,19 @@ func (e *Edge) clusterScoped(tenant, group, kind string) bool {
 	return ok && !k.Namespaced && k.Class == kinds.Tenant
 }
 
+// groupOf finds the group of a kind by its name alone.
+func (e *Edge) groupOf(tenant, kind string) (string, bool) {
+	group, ok := e.kinds.GroupOf(kind)
+	if !ok && e.opts.Customs != nil {
+		group, ok = e.opts.Customs.GroupOf(tenant, kind)
+	}
+	return group, ok
+}
+
 // find fills in what kind a request to a space is about.
 func (e *Edge) find(tenant string, r *request) {
 	k, ok := e.kinds.Resource(r.group, r.resource)
+	r.builtIn = ok
 	if !ok && e.opts.Customs != nil {
 		k, ok = e.opts.Customs.Resource(tenant, r.group, r.resource)
 	}

@@ -2,7 +2,6 @@ package tenancy
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -67,24 +66,7 @@ func (g *generator) next() ([]byte, error) {
 		}
 		return g.compose(append([]byte(protoMagic), encoded...))
 	}
-	var object, meta map[string]json.RawMessage
-	err := json.Unmarshal(g.body, &object)
-	if err == nil {
-		err = json.Unmarshal(object["metadata"], &meta)
-	}
-	if err == nil && meta == nil {
-		err = errors.New("the object has no metadata")
-	}
-	if err == nil {
-		meta["name"], err = json.Marshal(name)
-	}
-	if err == nil {
-		object["metadata"], err = json.Marshal(meta)
-	}
-	if err != nil {
-		return nil, refusedBody(err)
-	}
-	named, err := json.Marshal(object)
+	named, err := wire.WithName(g.body, name)
 	if err != nil {
 		return nil, refusedBody(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,13 +20,16 @@ type held struct {
 	of map[string]map[*holding]struct{} // by tenant
 }
 
-type holding struct{ cancel context.CancelFunc }
+type holding struct {
+	cancel context.CancelFunc
+	nodes  bool // it may be about nodes
+}
 
 func newHeld() *held { return &held{of: map[string]map[*holding]struct{}{}} }
 
 // hold lets a request end with the tenant of its user. release must be called
 // when it was served.
-func (e *Edge) hold(req *http.Request, tenant string) (_ *http.Request, release func(), _ error) {
+func (e *Edge) hold(req *http.Request, path, tenant string) (_ *http.Request, release func(), _ error) {
 	uid, err := authn.Life(req.Context())
 	switch {
 	case errors.Is(err, authn.ErrAbsent):
@@ -34,7 +38,7 @@ func (e *Edge) hold(req *http.Request, tenant string) (_ *http.Request, release 
 		return nil, nil, apierrors.NewInternalError(err)
 	}
 	ctx, cancel := context.WithCancel(req.Context())
-	h := &holding{cancel}
+	h := &holding{cancel: cancel, nodes: strings.Contains(path, "/nodes")}
 	e.held.add(tenant, h)
 	release = func() {
 		e.held.remove(tenant, h)
@@ -59,6 +63,18 @@ func (e *Edge) TenantGone(tenant string) {
 		h.cancel()
 	}
 	delete(e.held.of, tenant)
+}
+
+// NodesChanged ends the requests of a tenant's users about nodes: they may read
+// them, or may not any more. Clients that watch begin again.
+func (e *Edge) NodesChanged(tenant string) {
+	e.held.mu.Lock()
+	defer e.held.mu.Unlock()
+	for h := range e.held.of[tenant] {
+		if h.nodes {
+			h.cancel()
+		}
+	}
 }
 
 func (s *held) add(tenant string, h *holding) {

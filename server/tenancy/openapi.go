@@ -185,10 +185,12 @@ func (e *Edge) openAPIIndex(o *outlook, prefix string, body []byte) ([]byte, err
 		if gv, ok := strings.CutPrefix(path, "apis/"); ok {
 			group, version, _ := strings.Cut(gv, "/")
 			of := schema.GroupVersion{Group: group, Version: version}
-			if !e.hasGroup(o, group) || version != "" && o.versions[of] == "" && !o.hasVersion(e, of) {
+			if !o.whole && (!e.hasGroup(o, group) || version != "" && o.versions[of] == "" && !o.hasVersion(e, of)) {
 				continue
 			}
 			address.RawQuery = hashQuery(o.hash(of, address.Query().Get("hash")))
+		} else if hash := address.Query().Get("hash"); hash != "" {
+			address.RawQuery = hashQuery(o.hash(schema.GroupVersion{}, hash))
 		}
 		out.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: prefix + address.String()}
 	}
@@ -219,7 +221,11 @@ func (e *Edge) filterPaths(o *outlook, doc map[string]json.RawMessage) (shown ma
 		if !ok {
 			continue
 		}
-		if !e.has(o, r.group, r.resource) {
+		resource := r.resource
+		if r.subresource != "" {
+			resource += "/" + r.subresource
+		}
+		if !e.has(o, r.group, resource) {
 			delete(paths, path)
 			continue
 		}

@@ -1,6 +1,7 @@
 package tenancy
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -13,8 +14,10 @@ import (
 	"strings"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/definitions/documents"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -91,10 +94,17 @@ type outlook struct {
 	// the kinds of the others.
 	kept   map[schema.GroupResource]bool
 	hidden map[schema.GroupKind]bool
+	// lists is set for what is said of all spaces at once: it is all of
+	// upstream's, to be listed and watched only.
+	lists bool
 	// groups are the groups of these and of its own definitions, versions
 	// what the latter say of each group version, in short.
 	groups   map[string]bool
 	versions map[schema.GroupVersion]string
+	// nodes is set where nodes can be read.
+	nodes bool
+	// whole is that of the system, which sees all that upstream has.
+	whole bool
 	// print is equal for spaces that show the same.
 	print string
 }
@@ -105,12 +115,14 @@ func (o *outlook) size() int {
 }
 
 // look is how a tenant sees the documents now.
-func (e *Edge) look(tenant string, idx *index) (*outlook, error) {
+func (e *Edge) look(tenant string, nodes bool, idx *index) (*outlook, error) {
 	if e.opts.Customs == nil {
-		return &outlook{index: idx}, nil
+		o := &outlook{index: idx}
+		o.showNodes(nodes)
+		return o, nil
 	}
 	generation := e.opts.Customs.Generation(tenant)
-	if o, ok := e.documents.outlooks.get(tenant); ok && o.generation == generation && o.index == idx {
+	if o, ok := e.documents.outlooks.get(tenant); ok && o.generation == generation && o.index == idx && o.nodes == nodes {
 		return o, nil
 	}
 	o, err := e.newOutlook(tenant, idx, documents.Set(e.opts.Customs.Definitions(tenant)))
@@ -119,8 +131,39 @@ func (e *Edge) look(tenant string, idx *index) (*outlook, error) {
 	}
 	// What changed since is seen by the next one who looks.
 	o.generation = generation
+	o.showNodes(nodes)
 	e.documents.outlooks.put(tenant, o, o.size())
 	return o, nil
+}
+
+// readsNodes tells whether the nodes of the cluster are among what a tenant has.
+func (e *Edge) readsNodes(ctx context.Context, tenant string) (bool, error) {
+	if e.opts.Tenants == nil {
+		return false, nil
+	}
+	t, err := e.opts.Tenants.Get(ctx, tenant)
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
+	return t != nil && t.Spec.Nodes == tenantapi.NodesReadOnly, nil
+}
+
+// showNodes puts the nodes into an outlook that is new.
+func (o *outlook) showNodes(show bool) {
+	if o.nodes = show; show {
+		o.print += " nodes"
+	}
+}
+
+// lists is the outlook on all spaces at once.
+func lists(idx *index) *outlook {
+	o := &outlook{index: idx, lists: true, kept: map[schema.GroupResource]bool{}, print: "lists"}
+	for gv, customs := range idx.customs {
+		for _, c := range customs {
+			o.kept[schema.GroupResource{Group: gv.Group, Resource: c.resource}] = true
+		}
+	}
+	return o
 }
 
 // own are the definitions that an outlook tells about. ok is false if they are
@@ -169,6 +212,9 @@ func (e *Edge) newOutlook(tenant string, idx *index, set documents.Set) (*outloo
 // hasVersion tells whether anything of a group version of upstream is left. It
 // is asked about groups only that the space has.
 func (o *outlook) hasVersion(e *Edge, gv schema.GroupVersion) bool {
+	if o.lists {
+		return true
+	}
 	if o.index == nil {
 		return o.versions[gv] != "" || e.leaves(gv.Group)
 	}
@@ -185,21 +231,18 @@ func (o *outlook) hasVersion(e *Edge, gv schema.GroupVersion) bool {
 	})
 }
 
-// hash is what clients remember the OpenAPI document of a group version by:
-// upstream's, unless the space shows something else.
+// hash is what clients remember the OpenAPI document of a group version by. It is
+// never upstream's, whose document has less.
 func (o *outlook) hash(gv schema.GroupVersion, upstream string) string {
-	same := o.versions[gv] == ""
 	sum := sha256.New()
-	write(sum, upstream, o.versions[gv])
+	write(sum, tenantField, upstream, o.versions[gv])
+	if o.nodes {
+		write(sum, "nodes")
+	}
 	for _, c := range o.index.customs[gv] {
 		if o.kept[schema.GroupResource{Group: gv.Group, Resource: c.resource}] {
 			write(sum, c.resource)
-		} else {
-			same = false
 		}
-	}
-	if same {
-		return upstream
 	}
 	return strings.ToUpper(hex.EncodeToString(sum.Sum(nil)))
 }

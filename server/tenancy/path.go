@@ -2,8 +2,14 @@ package tenancy
 
 import (
 	"net/http"
+	"net/url"
+	"path"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	endpoints "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
@@ -17,49 +23,52 @@ type request struct {
 	namespace      string // native
 	subresource    string
 	kind           kinds.Kind
-	known          bool // kind is filled in
-	watch          bool // by the old /watch/ paths or the query
+	known          bool   // kind is filled in
+	builtIn        bool   // it is upstream's own
+	verb           string // as upstream calls it
 	// namespaceAt and nameAt are the places in the path, 0 when absent.
 	segments            []string
 	slash               string // the trailing slash, which proxied servers may care for
 	namespaceAt, nameAt int
 }
 
-// parsePath reads a short path. ok is false for what is not a resource:
-// discovery, OpenAPI, health, version.
+// requests reads requests as the API server behind the edge does, which takes
+// these prefixes for those of APIs.
+var requests = endpoints.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// parsePath is parse for a GET of a short path.
 func parsePath(path string) (r request, ok bool) {
-	r.segments = strings.Split(strings.Trim(path, "/"), "/")
-	if len(path) > 1 && strings.HasSuffix(path, "/") {
+	return parse(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
+}
+
+// parse reads a request on a short path. What the parts of its path are, and
+// what its query makes of it, is for upstream to say: whoever takes a watch for a
+// list shows one space's events to another. ok is false for what is not a
+// resource: discovery, OpenAPI, health, version.
+func parse(req *http.Request) (r request, ok bool) {
+	r.segments = strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	if len(req.URL.Path) > 1 && strings.HasSuffix(req.URL.Path, "/") {
 		r.slash = "/"
 	}
-	s := r.segments
-	var i int
-	switch {
-	case len(s) > 2 && s[0] == "api":
-		r.version, i = s[1], 2
-	case len(s) > 3 && s[0] == "apis":
-		r.group, r.version, i = s[1], s[2], 3
-	default:
+	info, err := requests.NewRequestInfo(req)
+	if err != nil || !info.IsResourceRequest {
 		return r, false
 	}
-	if s[i] == "watch" {
-		r.watch = true
-		i++
+	r.group, r.version, r.verb = info.APIGroup, info.APIVersion, info.Verb
+	// Before the resource are the prefix, the group, the version, a special verb,
+	// and the namespace with its word.
+	at := len(r.segments) - len(info.Parts)
+	before := 3
+	if requests.GrouplessAPIPrefixes.Has(info.APIPrefix) {
+		before = 2
 	}
-	if i >= len(s) {
-		return r, false
+	if at >= before+2 {
+		r.namespace, r.namespaceAt = r.segments[at-1], at-1
 	}
-	// /namespaces/<ns>/<resource>, but not the Namespace's own subresources.
-	if s[i] == "namespaces" && i+2 < len(s) && (r.group != "" || (s[i+2] != "status" && s[i+2] != "finalize")) {
-		r.namespace, r.namespaceAt = s[i+1], i+1
-		i += 2
-	}
-	r.resource = s[i]
-	if i+1 < len(s) {
-		r.name, r.nameAt = s[i+1], i+1
-	}
-	if i+2 < len(s) {
-		r.subresource = s[i+2]
+	r.resource, r.subresource = info.Resource, info.Subresource
+	if len(info.Parts) > 1 {
+		// Not info.Name, which may come from a field selector.
+		r.name, r.nameAt = info.Parts[1], at+1
 	}
 	return r, true
 }
@@ -98,6 +107,12 @@ func (r *request) sharedRole() bool {
 	return r.group == rbacGroup && r.resource == "clusterroles" && kinds.SharedClusterRole(r.name)
 }
 
+// apiObject tells whether the request is about one of the objects by which the
+// API is found, which all spaces show.
+func (r *request) apiObject() bool {
+	return kinds.OfAPI(r.group, r.resource) && r.namespace == metav1.NamespaceDefault && r.name == kinds.APIObject
+}
+
 // streams tells the subresources that carry bytes of containers.
 func (r *request) streams() bool {
 	switch r.subresource {
@@ -107,38 +122,44 @@ func (r *request) streams() bool {
 	return false
 }
 
-// describe is the verb of a request, as upstream calls it, and whether it lasts
-// as long as the client likes.
-func describe(req *http.Request, path string) (verb string, long bool) {
-	r, ok := parsePath(path)
+// proxies tells whether the answer comes from a proxied server.
+func (r *request) proxies() bool { return r.subresource == "proxy" && r.group == "" }
+
+// proxyRoot is where the proxied server begins in the path by which the client
+// asked.
+func (r *request) proxyRoot(asked string) string {
+	behind := strings.Join(r.segments[r.nameAt+2:], "/")
+	return path.Clean(strings.TrimSuffix(strings.TrimRight(asked, "/"), behind))
+}
+
+// watches tells whether the answer is a stream of events.
+func (r *request) watches() bool { return r.verb == "watch" }
+
+// selects tells whether upstream reads selectors of the query.
+func (r *request) selects() bool {
+	switch r.verb {
+	case "list", "watch", "deletecollection":
+		return true
+	}
+	return false
+}
+
+// describe is the verb of a request for those who count, and whether it lasts as
+// long as the client likes. asked is nil for what is not a resource.
+func describe(method string, asked *request) (verb string, long bool) {
 	switch {
-	case !ok && req.Method == http.MethodGet:
+	case asked == nil && method == http.MethodGet:
 		return "get", false
-	case !ok:
+	case asked == nil:
 		return "other", false
-	case r.streams():
+	case asked.streams():
 		return "connect", true
 	}
-	switch req.Method {
-	case http.MethodGet, http.MethodHead:
-		switch {
-		case r.watch || (r.name == "" && strings.Contains(req.URL.RawQuery, "watch=") && isTrue(req.URL.Query().Get("watch"))):
-			return "watch", true
-		case r.name == "":
-			return "list", false
-		}
-		return "get", false
-	case http.MethodPost:
-		return "create", false
-	case http.MethodPut:
-		return "update", false
-	case http.MethodPatch:
-		return "patch", false
-	case http.MethodDelete:
-		if r.name == "" {
-			return "deletecollection", false
-		}
-		return "delete", false
+	switch asked.verb {
+	case "get", "list", "create", "update", "patch", "delete", "deletecollection":
+		return asked.verb, false
+	case "watch":
+		return asked.verb, true
 	}
 	return "other", false
 }
@@ -156,8 +177,21 @@ func writes(method string) bool {
 func (r *request) wire() wire.Resource {
 	return wire.Resource{
 		Group: r.group, Version: r.version, Resource: r.resource, Kind: r.kind.Kind, Namespaced: r.kind.Namespaced,
-		MayBeSystem: r.kind.Class != kinds.Tenant || (r.group == rbacGroup && r.resource == "clusterroles"),
+		Merges:      r.builtIn,
+		MayBeSystem: r.kind.Class != kinds.Tenant || r.showsSystem(),
 	}
+}
+
+// showsSystem tells the resources of tenants of which they see some of the
+// system's, too: default roles, and definitions that serve them.
+func (r *request) showsSystem() bool {
+	switch r.group {
+	case rbacGroup:
+		return r.resource == "clusterroles"
+	case "apiextensions.k8s.io":
+		return r.resource == "customresourcedefinitions"
+	}
+	return false
 }
 
 const rbacGroup = "rbac.authorization.k8s.io"

@@ -12,6 +12,9 @@ func TestDescribe(t *testing.T) {
 	}{
 		{"GET", "/api/v1/pods", "list", false},
 		{"GET", "/api/v1/pods?watch=true", "watch", true},
+		{"GET", "/api/v1/pods?watch=True", "watch", true},
+		{"GET", "/api/v1/pods?watch=", "watch", true},
+		{"GET", "/api/v1/pods?watch", "watch", true},
 		{"GET", "/api/v1/pods?watch=false", "list", false},
 		{"GET", "/api/v1/watch/namespaces/default/pods", "watch", true},
 		{"GET", "/api/v1/namespaces/default/pods/web", "get", false},
@@ -28,8 +31,11 @@ func TestDescribe(t *testing.T) {
 		{"POST", "/nowhere", "other", false},
 		{"BREW", "/api/v1/pods", "other", false},
 	} {
-		req := httptest.NewRequest(c.method, c.url, nil)
-		if verb, long := describe(req, req.URL.Path); verb != c.verb || long != c.long {
+		var asked *request
+		if r, ok := parse(httptest.NewRequest(c.method, c.url, nil)); ok {
+			asked = &r
+		}
+		if verb, long := describe(c.method, asked); verb != c.verb || long != c.long {
 			t.Errorf("%s %s is %s, long %v", c.method, c.url, verb, long)
 		}
 	}

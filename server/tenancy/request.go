@@ -1,12 +1,9 @@
 package tenancy
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,8 +17,9 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
-// serveSpace serves a request that is addressed to one space, natively.
-func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Handler, tenant, ofUser string) error {
+// serveSpace serves a request that is addressed to one space, natively. asked is
+// what it asks for, nil for what is not a resource.
+func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request, tenant, ofUser string) error {
 	req = cloneForSpace(req, tenant)
 	p := e.Projector(tenant)
 	if !space.IsSystem(ofUser) {
@@ -31,10 +29,10 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	} else if err := authn.RewriteImpersonation(req.Header, tenant); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	r, ok := parsePath(req.URL.Path)
-	if !ok {
+	if asked == nil {
 		return e.serveDocument(w, req, next, p, tenant)
 	}
+	r := *asked
 	if r.namespace == "." || r.namespace == ".." || r.name == "." || r.name == ".." {
 		return apierrors.NewBadRequest(fmt.Sprintf("the path %s has a segment that is not a name", req.URL.Path))
 	}
@@ -45,20 +43,20 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	if writes(req.Method) && r.sharedRole() && tenant != space.System {
 		return apierrors.NewForbidden(r.groupResource(), r.name, errors.New("the default roles are the same in all spaces and are changed by the administrators of the cluster"))
 	}
+	if writes(req.Method) && r.apiObject() && !r.streams() && tenant != space.System {
+		return apierrors.NewForbidden(r.groupResource(), r.name, errors.New("it is where the API is found, which is the same in all spaces and kept by the cluster"))
+	}
 	composeName := r.ownName() && tenant != space.System
 	req = withPath(req, r.composed(tenant, composeName))
 	if r.streams() {
 		return serveAnswer(w, req, next, p, &r, nil)
 	}
-	if req.URL.RawQuery != "" {
+	if req.URL.RawQuery != "" && r.selects() {
 		if err := e.composeQuery(req, p, &r); err != nil {
 			return err
 		}
 	}
-	if r.watch && req.Header.Get("Upgrade") != "" {
-		return apierrors.NewBadRequest("watching over WebSocket is not possible in the space of a tenant, watch over HTTP")
-	}
-	return serveAnswer(w, req, next, p, &r, e.composeBody(req, p, &r))
+	return serveAnswer(w, req, next, p, &r, e.composeBody(req, p, &r, ofUser))
 }
 
 // inSpaces tells whether tenants have a resource at all. Not there for them are
@@ -77,23 +75,46 @@ func (e *Edge) inSpaces(r *request) bool {
 }
 
 // serveAll serves tenants/all: list and watch of every space, each object as
-// its own tenant sees it.
-func (e *Edge) serveAll(w http.ResponseWriter, req *http.Request, next http.Handler, path string) error {
-	req = withPath(req, path)
-	r, ok := parsePath(path)
-	if !ok || req.Method != http.MethodGet || r.name != "" || r.namespace != "" {
+// its own tenant sees it, and what clients ask before that.
+func (e *Edge) serveAll(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request) error {
+	p := e.Projector(space.All)
+	p.Tenants = wire.ColumnFirst
+	if asked == nil {
+		return e.serveDocument(w, withoutEncoding(req), next, p, space.All)
+	}
+	if req.Method != http.MethodGet || asked.name != "" || asked.namespace != "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("tenants/%s can be listed and watched across namespaces, nothing else: address one tenant", space.All))
 	}
+	r := *asked
 	e.find(space.All, &r)
-	req = withoutEncoding(req)
-	r.watch = r.watch || isTrue(req.URL.Query().Get("watch"))
-	p := e.Projector(space.All)
-	return serveAnswer(w, req, next, p, &r, nil)
+	return serveAnswer(w, withoutEncoding(req), next, p, &r, nil)
 }
 
-// serveSystem serves a system user on a short path: untouched, unless a body
-// names a tenant, which then is addressed.
-func (e *Edge) serveSystem(w http.ResponseWriter, req *http.Request, next http.Handler) error {
+// acrossTenants tells whether a system user on a short path asks for a Table of
+// namespaced objects of all spaces. Clients show no tenant of their own accord.
+func (e *Edge) acrossTenants(req *http.Request, asked *request) bool {
+	if asked == nil || asked.name != "" || asked.namespace != "" || asked.verb != "list" && !asked.watches() ||
+		!strings.Contains(req.Header.Get("Accept"), "as=Table") || req.Header.Get("Upgrade") != "" {
+		return false
+	}
+	r := *asked
+	e.find(space.All, &r)
+	return r.known && r.kind.Namespaced && r.kind.Class == kinds.Tenant && !kinds.IsReview(r.group)
+}
+
+// serveAcross serves what acrossTenants tells: with a column that says the tenant,
+// and everything else as it is.
+func (e *Edge) serveAcross(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request) error {
+	r := *asked
+	e.find(space.All, &r)
+	p := e.Projector(space.All)
+	p.Tenants, p.Composite = wire.ColumnLast, true
+	return serveAnswer(w, withoutEncoding(req), next, p, &r, nil)
+}
+
+// serveSystem serves a system user on a short path: untouched, but for bodies that
+// name a tenant.
+func (e *Edge) serveSystem(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request) error {
 	// For everybody else the discovery is upstream's: nothing of it is a
 	// tenant's.
 	if authn.IsController(authn.Authenticated(req.Context())) {
@@ -101,74 +122,39 @@ func (e *Edge) serveSystem(w http.ResponseWriter, req *http.Request, next http.H
 			return err
 		}
 	}
-	if req.Body == nil || !writes(req.Method) || req.Method == http.MethodDelete || !mentionsTenant(req) {
-		next.ServeHTTP(w, req)
-		return nil
+	if e.acrossTenants(req, asked) {
+		return e.serveAcross(w, req, next, asked)
 	}
-	if _, ok := parsePath(req.URL.Path); !ok {
-		next.ServeHTTP(w, req)
-		return nil
+	if asked != nil {
+		r := *asked
+		e.find(space.System, &r)
+		req = e.watchBody(req, &r)
 	}
-	body, err := readBody(req)
-	if err != nil {
-		return err
-	}
-	tenant, err := tenantInBody(body)
-	if err != nil {
-		return refusedBody(err)
-	}
-	if tenant == "" {
-		next.ServeHTTP(w, req)
-		return nil
-	}
-	if tenant != space.System {
-		if err := e.mustExist(req.Context(), tenant); err != nil {
-			return err
+	if asked == nil && reads(req) && strings.HasPrefix(req.URL.Path, "/openapi/") {
+		if d, ok := documentOf(req); ok {
+			return e.serveWhole(w, req, next, d)
 		}
 	}
-	return e.serveSpace(w, req, next, tenant, space.System)
+	next.ServeHTTP(w, req)
+	return nil
 }
 
-// mentionsTenant tells whether the body is of a form that can have the field
-// metadata.tenant: protobuf has no such field, and is what the components of
-// the cluster send.
-func mentionsTenant(req *http.Request) bool {
-	switch media, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); media {
-	case protobuf, "application/json-patch+json":
-		return false
-	}
-	return true
-}
-
-// tenantInBody is metadata.tenant of a JSON or YAML document, "" for one that
-// cannot be read: to refuse that is for the API server.
-func tenantInBody(body []byte) (string, error) {
-	if !bytes.Contains(body, []byte("tenant")) {
-		return "", nil
-	}
-	if !json.Valid(body) {
-		var err error
-		if body, err = wire.FromYAML(body); errors.Is(err, wire.ErrTooLarge) {
-			return "", err
-		} else if err != nil {
-			return "", nil
-		}
-	}
-	return wire.Tell(body).Tenant, nil
-}
+// unserved stands for the media types that cannot be projected: one that the API
+// server answers as it does any that it does not know.
+const unserved = "application/x-unserved"
 
 // cloneForSpace prepares a request that will be changed: it is marked with the
 // space, and asks for answers that can be projected.
 func cloneForSpace(req *http.Request, tenant string) *http.Request {
 	out := withoutEncoding(req.WithContext(space.WithTenant(req.Context(), tenant)))
-	if accept := out.Header.Get("Accept"); strings.Contains(accept, "cbor") {
-		kept := []string{}
-		for _, part := range strings.Split(accept, ",") {
-			if !strings.Contains(part, "cbor") {
-				kept = append(kept, part)
+	if accept := out.Header.Get("Accept"); strings.Contains(strings.ToLower(accept), "cbor") {
+		parts := strings.Split(accept, ",")
+		for i, part := range parts {
+			if strings.Contains(strings.ToLower(part), "cbor") {
+				parts[i] = unserved
 			}
 		}
-		out.Header.Set("Accept", strings.Join(kept, ","))
+		out.Header.Set("Accept", strings.Join(parts, ","))
 	}
 	return out
 }
@@ -185,7 +171,6 @@ func withoutEncoding(req *http.Request) *http.Request {
 // composeQuery rewrites the selectors of a list, watch or delete.
 func (e *Edge) composeQuery(req *http.Request, p *wire.Projector, r *request) error {
 	q := req.URL.Query()
-	r.watch = r.watch || isTrue(q.Get("watch"))
 	changed := false
 	for key, translate := range map[string]func(wire.Resource, string) (string, error){
 		"fieldSelector": p.FieldSelector,
@@ -216,8 +201,6 @@ func setQuery(req *http.Request, q url.Values) {
 	req.URL = &u
 	req.RequestURI = u.RequestURI()
 }
-
-func isTrue(s string) bool { return s == "true" || s == "1" }
 
 func (r *request) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.group, Resource: r.resource}

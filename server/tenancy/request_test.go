@@ -45,6 +45,8 @@ func (f fakeCustoms) Kind(_, group, kind string) (kinds.Kind, bool) {
 	return f.of, group == f.of.Group && kind == f.of.Kind
 }
 
+func (f fakeCustoms) GroupOf(_, kind string) (string, bool) { return f.of.Group, kind == f.of.Kind }
+
 func (f fakeCustoms) HasGroup(_, group string) bool { return group == f.of.Group }
 
 func (f fakeCustoms) Own(string, string, string) bool { return false }

@@ -50,7 +50,8 @@ func splitAddress(path string) address {
 // splitTenant reads <t>/<more> after "tenants/".
 func splitTenant(head, rest string) address {
 	tenant, more, _ := strings.Cut(rest, "/")
-	switch more = strings.TrimSuffix(more, "/"); more {
+	// The slash at the end is kept: proxied servers may care for it.
+	switch strings.TrimSuffix(more, "/") {
 	case "", "status", "scale":
 		return address{}
 	}

@@ -10,14 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// status is a refusal in the form that every Kubernetes client reads.
-func status(code int32, reason metav1.StatusReason, message string) metav1.Status {
-	return metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
-	}
-}
-
 // writeError answers with a Status; errors that have none become a 500.
 func writeError(w http.ResponseWriter, err error) {
 	st := apierrors.NewInternalError(err).ErrStatus

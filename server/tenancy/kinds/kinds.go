@@ -10,7 +10,8 @@ const (
 	Tenant Class = iota
 	// System resources exist in the system space only; tenants get a 403.
 	System
-	// Shared resources are made in the system space; tenants may read them.
+	// Shared resources are made in the system space; tenants may read them. Of
+	// APIServices they see only some (server/storage).
 	Shared
 )
 
@@ -36,7 +37,10 @@ type Kind struct {
 	// Why tells a tenant the reason of a refusal.
 	Why string
 	// Announced kinds are in the discovery of tenants although they cannot
-	// have them, so that clients come to the refusal and show its reason.
+	// have them, so that clients come to the refusal and show its reason. Lists
+	// of them are empty: tools go through all that a cluster has. They are those
+	// of the stable APIs, but for nodes, which tenants may have in discovery only
+	// when they can read them.
 	Announced bool
 }
 
@@ -64,7 +68,7 @@ func Rows() []Kind {
 		{"", "events", "Event", ns, Tenant, "", false},
 		{"", "limitranges", "LimitRange", ns, Tenant, "", false},
 		{"", "namespaces", "Namespace", cluster, Tenant, "", false},
-		{"", "nodes", "Node", cluster, System, "nodes belong to the cluster", false},
+		{"", "nodes", "Node", cluster, System, "nodes belong to the cluster, whose administrators can let a tenant read them (spec.nodes: ReadOnly of the Tenant)", false},
 		{"", "persistentvolumeclaims", "PersistentVolumeClaim", ns, Tenant, "", false},
 		{"", "persistentvolumes", "PersistentVolume", cluster, Tenant, "", false},
 		{"", "pods", "Pod", ns, Tenant, "", false},
@@ -82,7 +86,7 @@ func Rows() []Kind {
 		{admission, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", cluster, Tenant, "", false},
 		{admission, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", cluster, Tenant, "", false},
 		{"apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", cluster, Tenant, "", false},
-		{"apiregistration.k8s.io", "apiservices", "APIService", cluster, System, "API servers are added by the administrators of the cluster", false},
+		{"apiregistration.k8s.io", "apiservices", "APIService", cluster, Shared, "", false},
 		{"apps", "controllerrevisions", "ControllerRevision", ns, Tenant, "", false},
 		{"apps", "daemonsets", "DaemonSet", ns, System, "a DaemonSet runs on every node, and nodes belong to the cluster; use a Deployment", true},
 		{"apps", "deployments", "Deployment", ns, Tenant, "", false},
@@ -97,23 +101,23 @@ func Rows() []Kind {
 		{"autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler", ns, Tenant, "", false},
 		{"batch", "cronjobs", "CronJob", ns, Tenant, "", false},
 		{"batch", "jobs", "Job", ns, Tenant, "", false},
-		{certs, "certificatesigningrequests", "CertificateSigningRequest", cluster, System, "certificates are signed by the authority of the cluster", false},
+		{certs, "certificatesigningrequests", "CertificateSigningRequest", cluster, System, "certificates are signed by the authority of the cluster", true},
 		{certs, "clustertrustbundles", "ClusterTrustBundle", cluster, Shared, "", false},
 		{certs, "podcertificaterequests", "PodCertificateRequest", ns, System, "certificates are signed by the authority of the cluster", false},
 		{coord, "leases", "Lease", ns, Tenant, "", false},
 		{coord, "leasecandidates", "LeaseCandidate", ns, Tenant, "", false},
 		{"discovery.k8s.io", "endpointslices", "EndpointSlice", ns, Tenant, "", false},
 		{"events.k8s.io", "events", "Event", ns, Tenant, "", false},
-		{flow, "flowschemas", "FlowSchema", cluster, System, "the fairness of the API belongs to the cluster", false},
-		{flow, "prioritylevelconfigurations", "PriorityLevelConfiguration", cluster, System, "the fairness of the API belongs to the cluster", false},
+		{flow, "flowschemas", "FlowSchema", cluster, System, "the fairness of the API belongs to the cluster", true},
+		{flow, "prioritylevelconfigurations", "PriorityLevelConfiguration", cluster, System, "the fairness of the API belongs to the cluster", true},
 		{"internal.apiserver.k8s.io", "storageversions", "StorageVersion", cluster, System, "the API servers belong to the cluster", false},
 		{"metrics.k8s.io", "nodes", "NodeMetrics", cluster, System, "nodes belong to the cluster", false},
 		{"metrics.k8s.io", "pods", "PodMetrics", ns, Tenant, "", false},
 		{net, "ingressclasses", "IngressClass", cluster, Shared, "", false},
 		{net, "ingresses", "Ingress", ns, Tenant, "", false},
-		{net, "ipaddresses", "IPAddress", cluster, System, "addresses are given out by the cluster", false},
+		{net, "ipaddresses", "IPAddress", cluster, System, "addresses are given out by the cluster", true},
 		{net, "networkpolicies", "NetworkPolicy", ns, Tenant, "", false},
-		{net, "servicecidrs", "ServiceCIDR", cluster, System, "addresses are given out by the cluster", false},
+		{net, "servicecidrs", "ServiceCIDR", cluster, System, "addresses are given out by the cluster", true},
 		{"node.k8s.io", "runtimeclasses", "RuntimeClass", cluster, Shared, "", false},
 		{"policy", "poddisruptionbudgets", "PodDisruptionBudget", ns, Tenant, "", false},
 		{rbac, "clusterrolebindings", "ClusterRoleBinding", cluster, Tenant, "", false},
@@ -125,15 +129,15 @@ func Rows() []Kind {
 		{resource, "resourceclaims", "ResourceClaim", ns, Tenant, "", false},
 		{resource, "resourceclaimtemplates", "ResourceClaimTemplate", ns, Tenant, "", false},
 		{resource, "resourcepoolstatusrequests", "ResourcePoolStatusRequest", cluster, System, "devices belong to the nodes of the cluster", false},
-		{resource, "resourceslices", "ResourceSlice", cluster, System, "devices belong to the nodes of the cluster", false},
+		{resource, "resourceslices", "ResourceSlice", cluster, System, "devices belong to the nodes of the cluster", true},
 		{sched, "podgroups", "PodGroup", ns, Tenant, "", false},
 		{sched, "priorityclasses", "PriorityClass", cluster, Shared, "", false},
 		{sched, "workloads", "Workload", ns, Tenant, "", false},
 		{storage, "csidrivers", "CSIDriver", cluster, Shared, "", false},
-		{storage, "csinodes", "CSINode", cluster, System, "nodes belong to the cluster", false},
-		{storage, "csistoragecapacities", "CSIStorageCapacity", ns, System, "storage drivers belong to the cluster", false},
+		{storage, "csinodes", "CSINode", cluster, System, "nodes belong to the cluster", true},
+		{storage, "csistoragecapacities", "CSIStorageCapacity", ns, System, "storage drivers belong to the cluster", true},
 		{storage, "storageclasses", "StorageClass", cluster, Shared, "", false},
-		{storage, "volumeattachments", "VolumeAttachment", cluster, System, "volumes are attached to nodes by the cluster", false},
+		{storage, "volumeattachments", "VolumeAttachment", cluster, System, "volumes are attached to nodes by the cluster", true},
 		{storage, "volumeattributesclasses", "VolumeAttributesClass", cluster, Shared, "", false},
 		{"storagemigration.k8s.io", "storageversionmigrations", "StorageVersionMigration", cluster, System, "the store belongs to the cluster", false},
 	}
@@ -180,6 +184,18 @@ func (t *Table) Kind(group, kind string) (Kind, bool) {
 	return k, ok
 }
 
+// GroupOf finds the group of a kind by its name alone, the first one by name.
+func (t *Table) GroupOf(kind string) (string, bool) {
+	var first string
+	found := false
+	for k := range t.byKind {
+		if k[1] == kind && (!found || k[0] < first) {
+			first, found = k[0], true
+		}
+	}
+	return first, found
+}
+
 // IsReview tells the groups whose resources are questions, not objects.
 func IsReview(group string) bool { return group == "authentication.k8s.io" || group == authnz }
 
@@ -195,3 +211,30 @@ func SharedClusterRole(name string) bool {
 }
 
 const systemPrefix = "system:"
+
+// APIObject is what the Service by which pods find the API is called in the
+// namespace default of every space, and so are its Endpoints and its
+// EndpointSlice. They are the system's, and shown everywhere.
+const APIObject = "kubernetes"
+
+// OfAPI tells the resources that have such an object.
+func OfAPI(group, resource string) bool {
+	switch resource {
+	case "services", "endpoints":
+		return group == ""
+	case "endpointslices":
+		return group == "discovery.k8s.io"
+	}
+	return false
+}
+
+// Shows tells whether tenants find anything of a group in discovery.
+func Shows(group string) bool { return shownGroups()[group] }
+
+var shownGroups = sync.OnceValue(func() map[string]bool {
+	groups := map[string]bool{}
+	for _, k := range Rows() {
+		groups[k.Group] = groups[k.Group] || k.Class != System || k.Announced
+	}
+	return groups
+})
