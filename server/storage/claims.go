@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	core "k8s.io/kubernetes/pkg/apis/core"
 
@@ -69,45 +68,8 @@ func confineClaims(obj runtime.Object) {
 	}
 }
 
-// claimWatch shows the claims of a watch.
-type claimWatch struct {
-	watch.Interface
-	events chan watch.Event
-	done   <-chan struct{}
-}
-
-func newClaimWatch(ctx context.Context, inner watch.Interface) watch.Interface {
-	w := &claimWatch{Interface: inner, events: make(chan watch.Event), done: ctx.Done()}
-	go w.run()
-	return w
-}
-
-// ResultChan implements watch.Interface.
-func (w *claimWatch) ResultChan() <-chan watch.Event { return w.events }
-
-func (w *claimWatch) run() {
-	defer close(w.events)
-	for event := range w.Interface.ResultChan() {
-		event.Object = confinedCopy(event)
-		select {
-		case w.events <- event:
-		case <-w.done:
-			w.Interface.Stop()
-			return
-		}
-	}
-}
-
-// confinedCopy is the object of an event as it is shown; the cache shares its
-// objects with other watches.
-func confinedCopy(event watch.Event) runtime.Object {
-	obj := event.Object
-	if event.Type == watch.Bookmark || event.Type == watch.Error {
-		return obj
-	}
-	if shared, ok := obj.(runtime.CacheableObject); ok {
-		obj = shared.GetObject()
-	}
+// confinedCopy is a claim as it is shown.
+func confinedCopy(obj runtime.Object) runtime.Object {
 	if claim, ok := obj.(*core.PersistentVolumeClaim); ok {
 		shown := *claim
 		confineClaim(&shown)

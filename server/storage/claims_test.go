@@ -40,7 +40,7 @@ func TestClaimsChooseVolumesOfTheirSpace(t *testing.T) {
 	} {
 		before := c.claim.DeepCopy()
 		shown := map[string]runtime.Object{
-			"event":  confinedCopy(watch.Event{Type: watch.Modified, Object: c.claim}),
+			"event":  shown(watch.Event{Type: watch.Modified, Object: c.claim}, confinedCopy).Object,
 			"result": c.claim.DeepCopy(),
 		}
 		list := &core.PersistentVolumeClaimList{Items: []core.PersistentVolumeClaim{*c.claim}}

@@ -57,7 +57,7 @@ func (m *mapped) confine(ctx context.Context, key string, opts *storage.ListOpti
 	if !ok || m.systemOnly() {
 		return key, "", nil
 	}
-	if m.class != kinds.Tenant {
+	if m.class == kinds.Shared || m.class == kinds.System && m.layout != space.Namespaced {
 		addressed = space.System
 	}
 	if !space.IsSystem(addressed) {
@@ -70,8 +70,14 @@ func (m *mapped) confine(ctx context.Context, key string, opts *storage.ListOpti
 // only adds the tenant to what the predicate asks for, so that limits, pages,
 // the cache and etcd agree about what is counted.
 func (m *mapped) only(tenant string, opts *storage.ListOptions) {
+	m.narrow(opts, tenantField, tenant)
+}
+
+// narrow adds to what the predicate asks for that a field of withTenant has a
+// value.
+func (m *mapped) narrow(opts *storage.ListOptions, field, value string) {
 	p := &opts.Predicate
-	selector := fields.OneTermEqualSelector(tenantField, tenant)
+	selector := fields.OneTermEqualSelector(field, value)
 	if p.Field != nil && !p.Field.Empty() {
 		selector = fields.AndSelectors(p.Field, selector)
 	}
@@ -156,7 +162,7 @@ func (m *mapped) checkRead(ctx context.Context, key string) error {
 
 // checkWrite lets a request change the space it is addressed to, nothing else.
 func (m *mapped) checkWrite(ctx context.Context, key string) error {
-	if addressed, ok := space.FromContext(ctx); ok && m.ownerOfKey(key) != addressed {
+	if addressed, ok := space.FromContext(ctx); ok && (m.ownerOfKey(key) != addressed || m.isAPI(key)) {
 		return apierrors.NewForbidden(m.resource, path.Base(key), errors.New("it belongs to the system"))
 	}
 	return nil
@@ -164,6 +170,9 @@ func (m *mapped) checkWrite(ctx context.Context, key string) error {
 
 // checkName refuses new objects whose names cannot be composed.
 func (m *mapped) checkName(key string) error {
+	if m.isAPI(key) {
+		return storage.NewKeyExistsError(key, 0)
+	}
 	if m.layout != space.ClusterScoped {
 		return nil // upstream validates namespaces, by a4s' rule
 	}

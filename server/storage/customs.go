@@ -27,8 +27,8 @@ import (
 
 // Bound is Decorate for custom resources whose definition is one tenant's own:
 // it reaches the objects of this tenant only, and its cache has no others.
-func Bound(inner generic.RESTOptionsGetter, tenant string) generic.RESTOptionsGetter {
-	return &getter{inner: inner, kinds: kinds.New(), bound: tenant}
+func Bound(inner generic.RESTOptionsGetter, tenant string, defines Defines) generic.RESTOptionsGetter {
+	return &getter{inner: inner, kinds: kinds.New(), bound: tenant, defines: defines}
 }
 
 // Uncached leaves the cache out: for what is rarely asked and much.
@@ -45,14 +45,16 @@ func (u uncached) GetRESTOptions(resource schema.GroupResource, example runtime.
 
 // customize makes m one for custom resources if that is what newFunc makes. It
 // returns what the storage within is configured with.
-func (m *mapped) customize(config *storagebackend.ConfigForResource, tenant string) (*storagebackend.ConfigForResource, string) {
+func (m *mapped) customize(config *storagebackend.ConfigForResource, tenant string, defines Defines) (*storagebackend.ConfigForResource, string) {
 	example, ok := m.newFunc().(*unstructured.Unstructured)
 	if !ok {
 		return config, m.prefix
 	}
 	m.custom, m.bound = true, tenant
 	lenient := *config
-	lenient.Codec = &adopting{Codec: config.Codec, as: example.GroupVersionKind()}
+	lenient.Codec = &adopting{Codec: config.Codec, as: example.GroupVersionKind(), defined: func(k schema.GroupVersionKind) bool {
+		return defines != nil && defines(m.resource, k)
+	}}
 	if tenant == "" {
 		return &lenient, m.prefix
 	}
@@ -101,6 +103,9 @@ func (m *mapped) addressed(ctx context.Context) (tenant string, ok bool) {
 type adopting struct {
 	runtime.Codec
 	as schema.GroupVersionKind
+	// defined tells what this definition has: that is not adopted when it
+	// cannot be decoded. A conversion that fails would else be skipped.
+	defined func(schema.GroupVersionKind) bool
 }
 
 // Decode implements runtime.Decoder.
@@ -128,7 +133,7 @@ func (a *adopting) adopt(data []byte) ([]byte, bool) {
 		return nil, false
 	}
 	is, err := schema.ParseGroupVersion(head.APIVersion)
-	if err != nil || is.Group != a.as.Group || is == a.as.GroupVersion() && head.Kind == a.as.Kind {
+	if err != nil || is.Group != a.as.Group || a.defined(is.WithKind(head.Kind)) {
 		return nil, false
 	}
 	object := map[string]json.RawMessage{}

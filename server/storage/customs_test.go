@@ -30,13 +30,17 @@ func (s strict) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object
 
 func TestObjectsOfAnotherDefinitionAreTakenOver(t *testing.T) {
 	as := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Foo"}
-	codec := &adopting{Codec: strict{version: "v1"}, as: as}
+	codec := &adopting{Codec: strict{version: "v1"}, as: as, defined: func(k schema.GroupVersionKind) bool {
+		return k.Kind == "Foo" && (k.Version == "v1" || k.Version == "v1alpha1")
+	}}
 	for in, want := range map[string]string{
 		`{"apiVersion":"example.com/v1","kind":"Foo","spec":{"n":1}}`:      "example.com/v1 Foo",
 		`{"apiVersion":"example.com/v1beta1","kind":"Foo","spec":{"n":1}}`: "example.com/v1 Foo",
 		`{"apiVersion":"example.com/v1","kind":"Fooz","spec":{"n":1}}`:     "example.com/v1 Foo",
 		`{"apiVersion":"example.com/v2","kind":"Fooz","spec":{"n":1}}`:     "example.com/v1 Foo",
-		`{"apiVersion":"other.com/v2","kind":"Foo","spec":{"n":1}}`:        "no such version",
+		// A version that it has is converted or not shown.
+		`{"apiVersion":"example.com/v1alpha1","kind":"Foo","spec":{"n":1}}`: "no such version",
+		`{"apiVersion":"other.com/v2","kind":"Foo","spec":{"n":1}}`:         "no such version",
 		`{"apiVersion":`: "unexpected end",
 	} {
 		obj, _, err := codec.Decode([]byte(in), nil, nil)

@@ -23,8 +23,14 @@ import (
 // storage layer, and for nobody else: the tenant that its composite name says.
 const tenantField = "a4s.tenant"
 
+// Defines tells whether the definition that serves a custom resource has a
+// version and kind.
+type Defines func(r schema.GroupResource, kind schema.GroupVersionKind) bool
+
 // Decorate puts the mapping into the options of every resource. What caches
-// keep shares its strings in the pool, unless that is nil.
+// keep shares its strings in the pool, unless that is nil. Every custom resource
+// that cannot be decoded counts as one of another definition: what one tenant has
+// must not stop the cache of a resource that others have as well.
 func Decorate(inner generic.RESTOptionsGetter, pool *sharing.Pool) generic.RESTOptionsGetter {
 	return &getter{inner: inner, kinds: kinds.New(), pool: pool}
 }
@@ -33,8 +39,9 @@ type getter struct {
 	inner generic.RESTOptionsGetter
 	kinds *kinds.Table
 	// bound is the one tenant whose custom resources are reached, "" for all.
-	bound string
-	pool  *sharing.Pool
+	bound   string
+	pool    *sharing.Pool
+	defines Defines
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -57,9 +64,9 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 			class: kinds.Tenant, stamps: stamped(resource), triggers: len(trigger) == 0, scopes: scopes(layout, trigger),
 		}
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
-			m.class = k.Class
+			m.class, m.open = k.Class, openPart(k)
 		}
-		config, within := m.customize(config, g.bound)
+		config, within := m.customize(config, g.bound, g.defines)
 		if m.triggers {
 			// A watch of one space is then woken by what happens in it, and
 			// not by every event of the resource.
@@ -128,6 +135,9 @@ func (m *mapped) withTenant(attrs storage.AttrFunc) storage.AttrFunc {
 			f = fields.Set{}
 		}
 		f[tenantField] = m.tenantOfObject(obj)
+		if m.open != nil && m.open(obj) {
+			f[openField] = isOpen
+		}
 		return l, f, nil
 	}
 }

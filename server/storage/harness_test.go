@@ -114,7 +114,9 @@ func everyway(t *testing.T, test func(t *testing.T, open func(resource) *store))
 	for name, decorator := range decorators() {
 		t.Run(name, func(t *testing.T) {
 			etcd := runEtcd(t)
-			test(t, func(r resource) *store { return open(t, etcd, r, storage.Decorate(getter{decorator}, sharing.New())) })
+			test(t, func(r resource) *store {
+				return open(t, etcd, r, storage.Decorate(getter{decorator}, sharing.New()))
+			})
 		})
 	}
 }

@@ -25,7 +25,10 @@ type mapped struct {
 	newFunc  func() runtime.Object
 	newList  func() runtime.Object
 	class    kinds.Class
-	stamps   bool
+	// open tells what tenants see, where they see a part or nothing of what is
+	// not theirs.
+	open   func(runtime.Object) bool
+	stamps bool
 	// triggers is set when watches can be told apart by tenant in the cache.
 	triggers bool
 	// scopes is set when they are told apart in place of names.
@@ -51,6 +54,9 @@ func (m *mapped) systemOnly() bool {
 
 // Create implements storage.Interface.
 func (m *mapped) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	if m.isAPI(key) {
+		return storage.NewKeyExistsError(key, 0)
+	}
 	if err := m.checkWrite(ctx, key); err != nil {
 		return err
 	}
@@ -102,16 +108,30 @@ func (m *mapped) Get(ctx context.Context, key string, opts storage.GetOptions, o
 	if err := m.checkRead(ctx, key); err != nil {
 		return err
 	}
-	return m.Interface.Get(ctx, m.key(key), opts, out)
+	if tenant, ok := m.showsAPI(ctx, key); ok && m.isAPI(key) {
+		return m.getAPI(ctx, tenant, opts, out)
+	}
+	if err := m.Interface.Get(ctx, m.key(key), opts, out); err != nil {
+		return err
+	}
+	if m.reducesNodes(ctx) {
+		reduceNodes(out)
+	}
+	return m.checkOpen(ctx, key, opts, out)
 }
 
 // GetList implements storage.Interface.
 func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	asked, whole := opts, m.below(key) == ""
+	apiOf, api := m.showsAPI(ctx, key)
 	key, tenant, err := m.confine(ctx, key, &opts)
 	if err != nil {
 		return err
 	}
+	if api {
+		m.withoutAPI(apiOf, &opts)
+	}
+	m.onlyOpen(ctx, &opts)
 	m.scopeList(&opts)
 	if err := m.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
@@ -122,10 +142,16 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 	if m.binds(ctx) {
 		confineClaims(list)
 	}
+	if m.reducesNodes(ctx) {
+		reduceNodes(list)
+	}
 	if m.showsShared(ctx, tenant) {
 		return m.addSharedRoles(ctx, opts, list)
 	}
 	m.countRemaining(ctx, key, tenant, whole, asked, list)
+	if api {
+		return m.addAPI(ctx, apiOf, asked, list)
+	}
 	return nil
 }
 
@@ -137,10 +163,14 @@ func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions
 			return m.Interface.Watch(ctx, key, opts)
 		}
 	}
-	whole := m.below(key) == ""
+	asked, whole := opts, m.below(key) == ""
+	apiOf, api := m.showsAPI(ctx, key)
 	key, tenant, err := m.confine(ctx, key, &opts)
 	if err != nil {
 		return nil, err
+	}
+	if api {
+		m.withoutAPI(apiOf, &opts)
 	}
 	switch {
 	case tenant == "" || m.systemOnly():
@@ -156,12 +186,20 @@ func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions
 	if !whole {
 		tenant = ""
 	}
+	m.onlyOpen(ctx, &opts)
 	ctx = m.scopeWatch(ctx, tenant, &opts)
 	w, err := m.Interface.Watch(ctx, key, opts)
-	if err == nil && m.binds(ctx) {
-		w = newClaimWatch(ctx, w)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.binds(ctx):
+		return viewed(ctx, w, confinedCopy), nil
+	case m.reducesNodes(ctx):
+		return viewed(ctx, w, reducedNode), nil
+	case api:
+		return m.withAPI(ctx, apiOf, asked, w)
 	}
-	return w, err
+	return w, nil
 }
 
 // below is what a key has below the prefix of the resource, "" for the key of
