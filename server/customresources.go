@@ -18,7 +18,7 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 		Generic: *of.Config.GenericConfig,
 		Options: of.Options,
 		Bound: func(g generic.RESTOptionsGetter, tenant string) generic.RESTOptionsGetter {
-			return m.limits.Storage(storage.Bound(m.connections.Shared(g), tenant))
+			return m.limits.Storage(storage.Bound(m.connections.Shared(g), tenant, m.definitions.Defines(tenant)))
 		},
 		Mapped: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return storage.Decorate(storage.Uncached(g), nil)
@@ -26,7 +26,12 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 		Definitions: of.Definitions,
 		Reach:       m.admission.ReachConversions,
 		Projector:   m.edge.Projector,
-		Bounds:      func(string) definitions.Bounds { return definitions.DefaultBounds() },
+		Bounds: func(tenant string) definitions.Bounds {
+			b := definitions.DefaultBounds()
+			// A lower limit is for the ledger to refuse, which knows the use.
+			b.Definitions = max(b.Definitions, m.limits.Definitions(m.directory.Known(tenant)))
+			return b
+		},
 		MasterCount: of.Config.ExtraConfig.MasterCount,
 		NotFound:    of.NotFound,
 		Pool:        m.pool,

@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/sirupsen/logrus"
@@ -45,6 +46,7 @@ type Catalog struct {
 	generation, unionGeneration int64
 	// policies counts the changes of one tenant's policy and labels.
 	policies map[string]int64
+	horizon  horizon
 
 	onServing func(tenant string, r schema.GroupResource)
 	onLocal   func(tenant string, old, crd *apiextensionsv1.CustomResourceDefinition)
@@ -75,6 +77,7 @@ func NewCatalog(tenants Tenants, log *logrus.Entry) *Catalog {
 		builtIn:  kinds.Groups(),
 		foreign:  map[string]schema.GroupVersion{},
 		policies: map[string]int64{},
+		horizon:  horizon{of: map[string]uint64{}},
 	}
 }
 
@@ -164,6 +167,9 @@ func (c *Catalog) TenantChanged(old, t *tenantapi.Tenant) {
 	}
 	c.mu.Lock()
 	c.policies[t.Name]++
+	if old != nil {
+		c.horizon.of[t.Name] = c.horizon.changed(&t.ObjectMeta)
+	}
 	c.mu.Unlock()
 	c.changed(t.Name, schema.GroupResource{})
 }
@@ -173,6 +179,7 @@ func (c *Catalog) TenantGone(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.policies, name)
+	delete(c.horizon.of, name)
 }
 
 func (c *Catalog) setSystem(crd *apiextensionsv1.CustomResourceDefinition, there bool) {
@@ -184,6 +191,9 @@ func (c *Catalog) setSystem(crd *apiextensionsv1.CustomResourceDefinition, there
 	}
 	c.mu.Lock()
 	c.generation++
+	if before := c.system[r]; sharing.Shared || before != nil && before.sharing.Shared {
+		c.horizon.all = c.horizon.changed(&crd.ObjectMeta)
+	}
 	if there {
 		c.system[r] = &shared{crd: crd, sharing: sharing}
 	} else {
@@ -294,6 +304,25 @@ func (c *Catalog) SystemServes(r schema.GroupVersionResource) bool {
 	defer c.mu.RUnlock()
 	s := c.system[r.GroupResource()]
 	return s != nil && apihelpers.HasServedCRDVersion(s.crd, r.Version)
+}
+
+// Defines tells of a resource whether the tenant's own definition has a version
+// and kind.
+func (c *Catalog) Defines(tenant string) func(schema.GroupResource, schema.GroupVersionKind) bool {
+	return func(r schema.GroupResource, kind schema.GroupVersionKind) bool {
+		crd := c.own(tenant, r)
+		return crd != nil && kind.Group == crd.Spec.Group && kind.Kind == crd.Spec.Names.Kind &&
+			slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == kind.Version })
+	}
+}
+
+func (c *Catalog) own(tenant string, r schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if defs := c.local[tenant]; defs != nil {
+		return defs.byResource[r]
+	}
+	return nil
 }
 
 // Unites tells whether there is a definition made up of those of tenants.

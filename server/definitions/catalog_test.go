@@ -145,6 +145,12 @@ func TestCatalogHandsOutNativeDefinitions(t *testing.T) {
 	if len(c.Definitions("b")) > 0 || c.HasGroup("b", "example.com") || !c.HasGroup("a", "example.com") {
 		t.Error("another tenant has it")
 	}
+	if group, ok := c.GroupOf("a", in.Spec.Names.Kind); !ok || group != "example.com" {
+		t.Errorf("the kind is of the group %q", group)
+	}
+	if group, ok := c.GroupOf("b", in.Spec.Names.Kind); ok {
+		t.Errorf("the kind is of the group %q for another tenant", group)
+	}
 }
 
 // The definition that the system sees has what all tenants' have, and changes

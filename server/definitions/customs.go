@@ -77,6 +77,31 @@ func (c *Catalog) Kind(tenant, group, kind string) (kinds.Kind, bool) {
 	return kinds.Kind{}, false
 }
 
+// GroupOf finds the group of a custom resource by its kind alone.
+func (c *Catalog) GroupOf(tenant, kind string) (string, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var first string
+	found := false
+	consider := func(crd *apiextensionsv1.CustomResourceDefinition) {
+		if crd.Spec.Names.Kind != kind || found && first <= crd.Spec.Group {
+			return
+		}
+		if k, ok := c.kind(tenant, resourceOf(crd)); ok && k.Kind == kind && k.Class != kinds.System {
+			first, found = crd.Spec.Group, true
+		}
+	}
+	if defs := c.local[tenant]; defs != nil {
+		for _, crd := range defs.byResource {
+			consider(crd)
+		}
+	}
+	for _, s := range c.system {
+		consider(s.crd)
+	}
+	return first, found
+}
+
 // HasGroup tells whether a tenant is served custom resources of a group.
 func (c *Catalog) HasGroup(tenant, group string) bool {
 	c.mu.RLock()

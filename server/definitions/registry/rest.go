@@ -29,6 +29,8 @@ type Options struct {
 	// Forced tells whether the system forces a definition of this native name
 	// on every tenant.
 	Forced func(name string) bool
+	// Shown adds what tenants are shown of the system's.
+	Shown *Shown
 	// Taken tells the groups that API servers serve, and tenants cannot define.
 	Taken func(group string) bool
 	// Bounds are what the definitions of a tenant can be, and Sizes what they
@@ -45,17 +47,19 @@ func Storage(o Options) (map[string]rest.Storage, error) {
 	}
 	rules := native{customresourcedefinition.NewStrategy(o.Scheme), o.Taken, &bounded{bounds: o.Bounds, sizes: o.Sizes, recent: map[string]map[string]recent{}}}
 	inner.CreateStrategy, inner.UpdateStrategy = rules, rules
-	d := &store{REST: inner, forced: o.Forced}
+	d := &store{REST: inner, forced: o.Forced, shown: o.Shown}
 	return map[string]rest.Storage{
 		"customresourcedefinitions":        d,
 		"customresourcedefinitions/status": &status{StatusREST: customresourcedefinition.NewStatusREST(o.Scheme, inner), of: d},
 	}, nil
 }
 
-// store keeps the names of forced definitions from tenants.
+// store keeps the names of forced definitions from tenants, and shows them those
+// of the system that serve them.
 type store struct {
 	*customresourcedefinition.REST
 	forced func(name string) bool
+	shown  *Shown
 }
 
 // taken tells whether a tenant meets the name of a forced definition.
@@ -85,11 +89,11 @@ func (d *store) Create(ctx context.Context, obj runtime.Object, validate rest.Va
 }
 
 // Update implements rest.Updater.
-func (d *store) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	if _, taken := d.taken(name); taken && !ofSystem(ctx) {
-		return nil, false, d.forbid(name)
+func (d *store) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	if err := d.refuse(ctx, name, forceAllowCreate, false); err != nil {
+		return nil, false, err
 	}
-	return d.REST.Update(ctx, name, info, create, update, forceCreate, options)
+	return d.REST.Update(ctx, name, info, create, update, forceAllowCreate, options)
 }
 
 // status is the status of definitions.
@@ -98,19 +102,24 @@ type status struct {
 	of *store
 }
 
+// Get implements rest.Getter.
+func (s *status) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.of.Get(ctx, name, options)
+}
+
 // Update implements rest.Updater.
-func (s *status) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	if _, taken := s.of.taken(name); taken && !ofSystem(ctx) {
-		return nil, false, s.of.forbid(name)
+func (s *status) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	if err := s.of.refuse(ctx, name, false, false); err != nil {
+		return nil, false, err
 	}
-	return s.StatusREST.Update(ctx, name, info, create, update, forceCreate, options)
+	return s.StatusREST.Update(ctx, name, info, create, update, forceAllowCreate, options)
 }
 
 // Delete implements rest.GracefulDeleter. A tenant that is being deleted gives
 // up what it had defined before the name was taken.
 func (d *store) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	if _, taken := d.taken(name); taken && !ofSystem(ctx) {
-		return nil, false, d.forbid(name)
+	if err := d.refuse(ctx, name, false, true); err != nil {
+		return nil, false, err
 	}
 	return d.REST.Delete(ctx, name, validate, options)
 }
@@ -119,7 +128,7 @@ func (d *store) Delete(ctx context.Context, name string, validate rest.ValidateO
 // definitions away and leaves their objects behind; here each is deleted as it
 // would be by its name.
 func (d *store) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *internalversion.ListOptions) (runtime.Object, error) {
-	found, err := d.List(ctx, list)
+	found, err := d.REST.List(ctx, list)
 	if err != nil {
 		return nil, err
 	}

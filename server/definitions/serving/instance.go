@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
+	"github.com/a4s-io/a4s/internal/tenantclient"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	clientset "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/controller/status"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/util/webhook"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 )
 
@@ -59,22 +58,13 @@ func (s *Server) newInstance(tenant string) (*instance, error) {
 
 // clientOf is a client of the definitions of one space, by their native names.
 func (s *Server) clientOf(tenant string) (clientset.ApiextensionsV1Interface, error) {
-	cfg := InSpace(s.o.Client, tenant)
+	cfg := tenantclient.InSpace(s.o.Client, tenant)
 	cfg.QPS = -1
 	client, err := clientset.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the definitions of %s: %w", tenant, err)
 	}
 	return client, nil
-}
-
-// InSpace is a client configuration whose requests are addressed to one space.
-func InSpace(cfg *rest.Config, tenant string) *rest.Config {
-	out := rest.CopyConfig(cfg)
-	if joined, err := url.JoinPath(cfg.Host, "tenants", tenant); err == nil {
-		out.Host = joined
-	}
-	return out
 }
 
 // local keeps the instance of a tenant up with the tenant's definitions.

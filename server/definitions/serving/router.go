@@ -60,6 +60,8 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, info *request.R
 		}
 		i := s.instanceOf(tenant)
 		switch {
+		case source == definitions.System && addressed:
+			ofCluster(w, req, info, next)
 		case source == definitions.System:
 			next.ServeHTTP(w, req)
 		case source == definitions.Local && i != nil:

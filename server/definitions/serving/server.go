@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/controller/finalizer"
 	"k8s.io/apiextensions-apiserver/pkg/controller/nonstructuralschema"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -75,6 +76,7 @@ type Server struct {
 	o Options
 	// definitions serves the definitions of all spaces.
 	definitions http.Handler
+	shown       *registry.Shown
 	openAPI     map[string]*spec.Schema
 
 	informers    externalversions.SharedInformerFactory
@@ -121,7 +123,10 @@ func New(o Options) (*Server, error) {
 	}
 	s.union = &instance{handler: h, view: v}
 	s.watches.serving = o.Catalog.Serving
-	o.Catalog.OnServing(s.watches.changed)
+	o.Catalog.OnServing(func(tenant string, r schema.GroupResource) {
+		s.watches.changed(tenant, r)
+		s.shown.Changed(tenant, r)
+	})
 	o.Catalog.OnLocal(s.local)
 	o.Catalog.OnUnion(s.united)
 	o.Catalog.WatchTenants(informer)
@@ -135,8 +140,9 @@ func (s *Server) Informer() crdinformers.CustomResourceDefinitionInformer {
 
 // serveDefinitions makes the handler for the definitions of all spaces.
 func (s *Server) serveDefinitions() error {
+	s.shown = registry.NewShown(s.o.Catalog)
 	storage, err := registry.Storage(registry.Options{
-		Scheme: apiextensionsapiserver.Scheme, Getter: s.o.Definitions, Forced: s.o.Catalog.ForcedByName,
+		Scheme: apiextensionsapiserver.Scheme, Getter: s.o.Definitions, Forced: s.o.Catalog.ForcedByName, Shown: s.shown,
 		Taken: s.o.Catalog.Excluded, Bounds: s.o.Bounds, Sizes: s.o.Catalog.Sizes,
 	})
 	if err != nil {
