@@ -37,10 +37,15 @@ type allowance struct {
 
 type allowanceKey struct{}
 
-// Allow gives each request the allowance that its hooks use.
+// Allow gives each request that can create or update something the allowance
+// that its hooks use. About the rest of what controllers do no hook is asked.
 func Allow(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		h.ServeHTTP(w, req.WithContext(withAllowance(req.Context())))
+		switch req.Method {
+		case http.MethodPost, http.MethodPut, http.MethodPatch:
+			req = req.WithContext(withAllowance(req.Context()))
+		}
+		h.ServeHTTP(w, req)
 	})
 }
 

@@ -1,7 +1,7 @@
 package admission
 
 import (
-	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -29,21 +29,25 @@ const (
 // accountsOfControllers is what the names of the controllers' users begin with.
 const accountsOfControllers = "system:serviceaccount:kube-system:"
 
-// workloads are the controllers that make objects from templates of a tenant's
-// users, and what they make. Operators have their sidecars injected there.
-func workloads() map[string][]schema.GroupResource {
-	pods := schema.GroupResource{Resource: "pods"}
-	claims := schema.GroupResource{Resource: "persistentvolumeclaims"}
-	revisions := schema.GroupResource{Group: "apps", Resource: "controllerrevisions"}
-	return map[string][]schema.GroupResource{
-		"deployment-controller":  {{Group: "apps", Resource: "replicasets"}},
-		"replicaset-controller":  {pods},
-		"replication-controller": {pods},
-		"statefulset-controller": {pods, claims, revisions},
-		"daemon-set-controller":  {pods, revisions},
-		"job-controller":         {pods},
-		"cronjob-controller":     {{Group: "batch", Resource: "jobs"}},
+// makes tells what the controllers of workloads make from templates of a
+// tenant's users. Operators have their sidecars injected there.
+func makes(controller string, r schema.GroupResource) bool {
+	pods := r == schema.GroupResource{Resource: "pods"}
+	claims := r == schema.GroupResource{Resource: "persistentvolumeclaims"}
+	revisions := r == schema.GroupResource{Group: "apps", Resource: "controllerrevisions"}
+	switch controller {
+	case "deployment-controller":
+		return r == schema.GroupResource{Group: "apps", Resource: "replicasets"}
+	case "replicaset-controller", "replication-controller", "job-controller":
+		return pods
+	case "statefulset-controller":
+		return pods || claims || revisions
+	case "daemon-set-controller":
+		return pods || revisions
+	case "cronjob-controller":
+		return r == schema.GroupResource{Group: "batch", Resource: "jobs"}
 	}
+	return false
 }
 
 // authorOf tells who wrote what is in a request.
@@ -56,12 +60,9 @@ func authorOf(attr admission.Attributes) author {
 	if u == nil || attr.GetSubresource() != "" || op != admission.Create && op != admission.Update {
 		return theSystem
 	}
-	for controller, resources := range workloads() {
-		if u.GetName() == accountsOfControllers+controller {
-			if slices.Contains(resources, attr.GetResource().GroupResource()) {
-				return aWorkload
-			}
-		}
+	controller, ok := strings.CutPrefix(u.GetName(), accountsOfControllers)
+	if ok && makes(controller, attr.GetResource().GroupResource()) {
+		return aWorkload
 	}
 	return theSystem
 }

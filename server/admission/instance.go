@@ -2,8 +2,8 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 
 	"k8s.io/apiserver/pkg/admission"
@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -28,6 +27,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantclient"
 )
 
 // running counts them: only tenants that have configurations, and a request
@@ -66,7 +66,7 @@ func (a *Admission) instance(tenant string) *instance {
 	i := a.instances.byName[tenant]
 	if i == nil {
 		ctx, cancel := context.WithCancel(a.instances.ctx)
-		i = &instance{admission: a, tenant: tenant, ctx: ctx, cancel: cancel, plugins: map[string]admission.Interface{}}
+		i = &instance{admission: a, tenant: tenant, ctx: ctx, cancel: cancel, plugins: map[string]admission.Interface{}, known: map[string]bool{}}
 		a.instances.byName[tenant] = i
 		running.Set(float64(len(a.instances.byName)))
 	}
@@ -93,6 +93,7 @@ type instance struct {
 
 	mu          sync.Mutex
 	plugins     map[string]admission.Interface
+	known       map[string]bool // the plugins that know their configurations
 	initializer admission.PluginInitializers
 	factory     informers.SharedInformerFactory
 }
@@ -124,6 +125,40 @@ func (i *instance) plugin(name string) (admission.Interface, error) {
 	return p, nil
 }
 
+var (
+	// errEnded says that the tenant had no configurations any more, for a time at least.
+	errEnded    = errors.New("the admission plugins of the tenant have ended")
+	errNotReady = errors.New("not yet ready to handle request")
+)
+
+// wait returns when a plugin knows its configurations, which it never does if
+// the instance ends before. Upstream's plugin itself waits for that in vain.
+func (i *instance) wait(ctx context.Context, name string, p admission.Interface) error {
+	waits, ok := p.(interface{ WaitForReady() bool })
+	i.mu.Lock()
+	known := i.known[name]
+	i.mu.Unlock()
+	if !ok || known {
+		return nil
+	}
+	ready := make(chan bool, 1)
+	go func() { ready <- waits.WaitForReady() }()
+	select {
+	case ok := <-ready:
+		if !ok {
+			return errNotReady
+		}
+		i.mu.Lock()
+		i.known[name] = true
+		i.mu.Unlock()
+		return nil
+	case <-i.ctx.Done():
+		return errEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 func makePlugin(name string) (admission.Interface, error) {
 	switch name {
 	case mutatingwebhook.PluginName:
@@ -141,12 +176,7 @@ func makePlugin(name string) (admission.Interface, error) {
 
 // connect makes what the plugins work with, all of it in the tenant's view.
 func (i *instance) connect() error {
-	cfg := rest.CopyConfig(i.admission.opts.System)
-	host, err := url.JoinPath(cfg.Host, "tenants", i.tenant)
-	if err != nil {
-		return err
-	}
-	cfg.Host = host
+	cfg := tenantclient.InSpace(i.admission.opts.System, i.tenant)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/plugin/pkg/admission/certificates/subjectrestriction"
 
 	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
@@ -112,6 +113,8 @@ func (a *Admission) Decorate(handler admission.Interface, name string) admission
 		return &plugin{Interface: handler, name: name, admission: a}
 	case "NamespaceLifecycle":
 		return &lifecycle{Interface: handler, admission: a}
+	case subjectrestriction.PluginName:
+		return subjects{handler}
 	default:
 		return handler
 	}
@@ -135,11 +138,13 @@ func (p *plugin) Admit(ctx context.Context, attr admission.Attributes, o admissi
 	if err != nil || q == nil {
 		return err
 	}
-	own, ok := q.own.(admission.MutationInterface)
-	if !ok {
+	err = q.ask(ctx, func(ctx context.Context, own admission.Interface) error {
+		if m, ok := own.(admission.MutationInterface); ok {
+			return m.Admit(ctx, q.native, o)
+		}
 		return nil
-	}
-	if err := q.ask(ctx, func(ctx context.Context) error { return own.Admit(ctx, q.native, o) }); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	return q.native.writeBack()
@@ -156,10 +161,12 @@ func (p *plugin) Validate(ctx context.Context, attr admission.Attributes, o admi
 	if err != nil || q == nil {
 		return err
 	}
-	if own, ok := q.own.(admission.ValidationInterface); ok {
-		return q.ask(ctx, func(ctx context.Context) error { return own.Validate(ctx, q.native, o) })
-	}
-	return nil
+	return q.ask(ctx, func(ctx context.Context, own admission.Interface) error {
+		if v, ok := own.(admission.ValidationInterface); ok {
+			return v.Validate(ctx, q.native, o)
+		}
+		return nil
+	})
 }
 
 // tenantOf is the tenant of the object that a request is about.

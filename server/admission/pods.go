@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +68,23 @@ func (g *guard) checkPod(ctx context.Context, tenant string, pod, old *core.Pod)
 	if result.Allowed {
 		return nil
 	}
-	return fmt.Errorf("the pods of tenants share their nodes with others, and this one violates PodSecurity %q: %s", level, result.ForbiddenDetail())
+	return fmt.Errorf("the pods of tenants share their nodes with others, and this one violates PodSecurity %q: %s%s", level, result.ForbiddenDetail(), debugging(level, pod, old))
+}
+
+// debugging says how to debug a pod where the default of kubectl debug is
+// refused: it lets the new container trace others. Old is nil for a new pod,
+// which may be the copy of another.
+func debugging(level api.Level, pod, old *core.Pod) string {
+	debugs := old != nil && len(pod.Spec.EphemeralContainers) > len(old.Spec.EphemeralContainers)
+	for i := range pod.Spec.Containers {
+		if sc := pod.Spec.Containers[i].SecurityContext; old == nil && sc != nil && sc.Capabilities != nil {
+			debugs = debugs || slices.Contains(sc.Capabilities.Add, "SYS_PTRACE")
+		}
+	}
+	if !debugs {
+		return ""
+	}
+	return fmt.Sprintf("; kubectl debug makes what is allowed here with --profile=%s", level)
 }
 
 // protectedTaints keep the pods of tenants away from nodes: a toleration of them

@@ -18,13 +18,12 @@ const lateBy = time.Second
 
 // question is what a plugin of a tenant is asked.
 type question struct {
-	tenant string
-	author author
 	attr   admission.Attributes
 	native *attributes
+	// own finds the plugin, nil where there is nothing to ask any more.
+	own func(context.Context) (admission.Interface, error)
 	// standing is that of the tenant, nil for a request of its user.
 	standing *standing
-	own      admission.Interface
 }
 
 // question finds the tenant's own plugin and translates what it is asked. It is
@@ -45,29 +44,55 @@ func (p *plugin) question(ctx context.Context, attr admission.Attributes) (*ques
 	if !a.presence.has(tenant, p.name) {
 		return nil, nil
 	}
-	own, err := a.instance(tenant).plugin(p.name)
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	if own == nil || !own.Handles(attr.GetOperation()) {
-		return nil, nil
-	}
 	native, err := newAttributes(a.opts.Projector(tenant), a.kinds, attr)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	q := &question{tenant: tenant, author: who, attr: attr, native: native, own: own}
+	q := &question{attr: attr, native: native, own: func(ctx context.Context) (admission.Interface, error) { return p.own(ctx, tenant, attr) }}
 	if who == aWorkload {
 		q.standing = a.standing(tenant)
 	}
 	return q, nil
 }
 
+// tries is how many instances a request waits for, each of which can end when
+// the tenant deletes its last configuration.
+const tries = 3
+
+// own returns the tenant's plugin, which knows its configurations. It is nil if
+// there are none any more.
+func (p *plugin) own(ctx context.Context, tenant string, attr admission.Attributes) (admission.Interface, error) {
+	for range tries {
+		if !p.admission.presence.has(tenant, p.name) {
+			return nil, nil
+		}
+		i := p.admission.instance(tenant)
+		own, err := i.plugin(p.name)
+		if err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+		switch err := i.wait(ctx, p.name, own); {
+		case err == nil:
+			return own, nil
+		case !errors.Is(err, errEnded):
+			return nil, admission.NewForbidden(attr, err)
+		}
+	}
+	return nil, admission.NewForbidden(attr, errNotReady)
+}
+
 // ask has the plugin answer. A controller waits no longer than the hooks of a
 // tenant may take of one request, whatever the plugin waits for: its
 // configurations, the objects that its policies name, a hook.
-func (q *question) ask(ctx context.Context, answer func(context.Context) error) error {
-	if q.author != aWorkload {
+func (q *question) ask(ctx context.Context, of func(context.Context, admission.Interface) error) error {
+	answer := func(ctx context.Context) error {
+		own, err := q.own(ctx)
+		if err != nil || own == nil || !own.Handles(q.attr.GetOperation()) {
+			return err
+		}
+		return of(ctx, own)
+	}
+	if q.standing == nil {
 		return answer(ctx)
 	}
 	began := time.Now()

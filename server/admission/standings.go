@@ -3,14 +3,13 @@ package admission
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync"
 	"time"
 
+	"github.com/a4s-io/a4s/internal/tenantclient"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
@@ -97,12 +96,7 @@ func (a *Admission) say(tenant, kind, reason, message string) {
 func (a *Admission) tell(ctx context.Context, tenant, kind, reason, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	cfg := rest.CopyConfig(a.opts.System)
-	var err error
-	if cfg.Host, err = url.JoinPath(cfg.Host, "tenants", tenant); err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := kubernetes.NewForConfig(tenantclient.InSpace(a.opts.System, tenant))
 	if err != nil {
 		return err
 	}
