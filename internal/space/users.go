@@ -5,6 +5,15 @@ import "strings"
 // Masters is the group that has all rights in its space.
 const Masters = "system:masters"
 
+// Admin is the user who is the administrator of a space from its beginning. In
+// the system space this is said of who has a certificate of the form that
+// tenants' users have, by the group Admins: another "admin", of an identity
+// provider for instance, is a user of the system like all others.
+const (
+	Admin  = "admin"
+	Admins = "a4s:cluster-admins"
+)
+
 const (
 	accountPrefix = "system:serviceaccount:"
 	groupPrefix   = "system:serviceaccounts:"

@@ -59,6 +59,9 @@ func FromCertificate(cert *x509.Certificate) (Identity, error) {
 	if tenant == space.System && slices.Contains(groups, user.SystemPrivilegedGroup) {
 		return Identity{}, fmt.Errorf("%w: the group %s of the system must be an organization", ErrTenant, user.SystemPrivilegedGroup)
 	}
+	if tenant == space.System && cert.Subject.CommonName == space.Admin {
+		groups = append(groups, space.Admins)
+	}
 	return Identity{Tenant: tenant, Groups: authenticated(groups)}, nil
 }
 

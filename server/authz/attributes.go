@@ -47,7 +47,7 @@ func (b *bordered) nativeName(ctx context.Context, tenant string, a authorizer.A
 	switch {
 	case a.GetAPIGroup() == "" && a.GetResource() == "namespaces":
 		of, native = space.SplitNamespace(name)
-	case isClusterRole(a) && sharedRole(name), known && kind.Class == kinds.Shared:
+	case isClusterRole(a) && sharedRole(name), known && kind.Class != kinds.Tenant:
 		return name, true
 	case known && (kind.Namespaced || kinds.IsReview(kind.Group)), !known && a.GetNamespace() != "":
 		return name, true
@@ -133,20 +133,8 @@ func parameter(ctx context.Context, a authorizer.Attributes) bool {
 		strings.HasSuffix(info.Resource, "bindings") && a.GetResource() != info.Resource
 }
 
-// openPath tells the paths of the API server that tenants may be allowed. What
-// is not among them tells about the cluster: metrics, logs, profiles, and the
-// single checks behind health.
-func openPath(path string) bool {
-	switch path {
-	case "/api", "/apis", "/openapi", "/version", "/version/", "/healthz", "/livez", "/readyz",
-		"/.well-known/openid-configuration", "/openid/v1/jwks":
-		return true
-	}
-	return strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/") || strings.HasPrefix(path, "/openapi/")
-}
-
-// openPaths are the patterns of openPath, in the words of rules.
+// openPaths are the patterns of kinds.OpenPath, in the words of rules.
 func openPaths() []string {
-	return []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/",
+	return []string{"/", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/",
 		"/healthz", "/livez", "/readyz", "/.well-known/openid-configuration", "/openid/v1/jwks"}
 }

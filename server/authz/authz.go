@@ -24,12 +24,23 @@ type Options struct {
 	// space to this package, see the package's documentation. It is not set
 	// in a cluster that does without RBAC for its users of the system.
 	SystemRBAC bool
+	// ReadsNodes tells whether users of a tenant may read nodes if its roles
+	// let them; nil for no tenant.
+	ReadsNodes func(ctx context.Context, tenant string) (bool, error)
+}
+
+// readsNodes asks ReadsNodes.
+func (o Options) readsNodes(ctx context.Context, tenant string) (bool, error) {
+	if o.ReadsNodes == nil {
+		return false, nil
+	}
+	return o.ReadsNodes(ctx, tenant)
 }
 
 // Wrap puts the borders of the spaces around inner, which decides about users
 // of the system.
 func Wrap(inner authorizer.Authorizer, o Options) authorizer.Authorizer {
-	a := &bordered{system: inner, rbac: rbac.New(o.Roles, o.Roles, o.Roles, o.Roles), kinds: kinds.New()}
+	a := &bordered{system: inner, rbac: rbac.New(o.Roles, o.Roles, o.Roles, o.Roles), kinds: kinds.New(), opts: o}
 	if o.SystemRBAC {
 		a.system = union.New(inner, authorizer.AuthorizerFunc(a.systemRBAC))
 	}
@@ -40,6 +51,7 @@ type bordered struct {
 	system authorizer.Authorizer
 	rbac   *rbac.RBACAuthorizer
 	kinds  *kinds.Table
+	opts   Options
 }
 
 // systemRBAC judges by the roles of the system space, whichever space the
@@ -61,7 +73,7 @@ func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 		return b.system.Authorize(ctx, a)
 	}
 	if !a.IsResourceRequest() {
-		if !openPath(a.GetPath()) {
+		if !kinds.OpenPath(a.GetPath()) {
 			return authorizer.DecisionDeny, fmt.Sprintf("%s belongs to the cluster", a.GetPath()), nil
 		}
 		return b.roles(ctx, tenant, a)
@@ -78,9 +90,9 @@ func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 	if takesMasters(a) {
 		return authorizer.DecisionDeny, "the group of all rights cannot be taken on in this form of impersonation", nil
 	}
-	decision, reason := b.byKind(a)
-	if decision != authorizer.DecisionNoOpinion {
-		return decision, reason, nil
+	decision, reason, err := b.byKind(ctx, tenant, a)
+	if decision != authorizer.DecisionNoOpinion || err != nil {
+		return decision, reason, err
 	}
 	name, ok := b.nativeName(ctx, tenant, a)
 	if !ok {
@@ -130,14 +142,14 @@ func nativeText(tenant, text string) string {
 }
 
 // byKind decides what the class of a resource decides: the rest is for roles.
-func (b *bordered) byKind(a authorizer.Attributes) (authorizer.Decision, string) {
+func (b *bordered) byKind(ctx context.Context, tenant string, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	resource := a.GetResource()
 	if a.GetAPIGroup() == "" && resource == "pods" && a.GetSubresource() == "binding" {
 		resource = "bindings" // the other way to the same
 	}
 	kind, ok := b.kinds.Resource(a.GetAPIGroup(), resource)
 	if !ok {
-		return authorizer.DecisionNoOpinion, ""
+		return authorizer.DecisionNoOpinion, "", nil
 	}
 	// Impersonation also asks whether it may be used for what is requested.
 	verb, impersonated := a.GetVerb(), false
@@ -146,14 +158,24 @@ func (b *bordered) byKind(a authorizer.Attributes) (authorizer.Decision, string)
 	}
 	reads := verb == "get" || verb == "list" || verb == "watch"
 	switch {
+	case kinds.IsNodes(kind.Group, kind.Resource):
+		if may, err := b.opts.readsNodes(ctx, tenant); err != nil || !may {
+			return authorizer.DecisionDeny, kind.Why, err
+		}
+		if !reads || a.GetSubresource() != "" {
+			return authorizer.DecisionDeny, "nodes belong to the cluster, this tenant can get, list and watch them", nil
+		}
+	case kind.Announced && reads && a.GetSubresource() == "" && a.GetName() != everything:
+		// There are none in the space, which is for its roles to let be seen.
+		// Parameters of a policy cannot be of such a kind.
 	case kind.Class == kinds.System:
-		return authorizer.DecisionDeny, kind.Why
+		return authorizer.DecisionDeny, kind.Why, nil
 	case kind.Class == kinds.Shared && (!reads || a.GetSubresource() != ""):
-		return authorizer.DecisionDeny, fmt.Sprintf("%s are made by the administrators of the cluster, tenants can get, list and watch them", resource)
+		return authorizer.DecisionDeny, fmt.Sprintf("%s are made by the administrators of the cluster, tenants can get, list and watch them", resource), nil
 	case kind.Class == kinds.Shared && !impersonated:
-		return authorizer.DecisionAllow, fmt.Sprintf("every tenant can read %s", resource)
+		return authorizer.DecisionAllow, fmt.Sprintf("every tenant can read %s", resource), nil
 	case isClusterRole(a) && sharedRole(a.GetName()) && !reads && verb != "bind":
-		return authorizer.DecisionDeny, "the default roles are the same in all spaces and are changed by the administrators of the cluster"
+		return authorizer.DecisionDeny, "the default roles are the same in all spaces and are changed by the administrators of the cluster", nil
 	}
-	return authorizer.DecisionNoOpinion, ""
+	return authorizer.DecisionNoOpinion, "", nil
 }

@@ -53,16 +53,17 @@ func (b *borderedRules) RulesFor(ctx context.Context, u user.Info, namespace str
 	if err != nil {
 		err = errors.New(nativeText(tenant, err.Error()))
 	}
-	return append(b.ofTenants(resources), b.shared...), openRules(paths), incomplete, err
+	nodes, unknown := b.opts.readsNodes(ctx, tenant)
+	return append(b.ofTenants(resources, nodes), b.shared...), openRules(paths), incomplete, errors.Join(err, unknown)
 }
 
 // ofTenants takes out what rules cannot give a tenant. Rules for everything
 // stay as they are: they are what an administrator expects to see.
-func (b *borderedRules) ofTenants(rules []authorizer.ResourceRuleInfo) []authorizer.ResourceRuleInfo {
+func (b *borderedRules) ofTenants(rules []authorizer.ResourceRuleInfo, nodes bool) []authorizer.ResourceRuleInfo {
 	var out []authorizer.ResourceRuleInfo
 	for _, r := range rules {
 		kept := slices.DeleteFunc(slices.Clone(r.GetResources()), func(resource string) bool {
-			return b.isSystem(r.GetAPIGroups(), resource)
+			return b.isSystem(r.GetAPIGroups(), resource) && !(nodes && resource == "nodes" && slices.Contains(r.GetAPIGroups(), ""))
 		})
 		if len(kept) > 0 {
 			out = append(out, &authorizer.DefaultResourceRuleInfo{Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: kept, ResourceNames: r.GetResourceNames()})
@@ -98,7 +99,7 @@ func openRules(rules []authorizer.NonResourceRuleInfo) []authorizer.NonResourceR
 			switch {
 			case url == "*" || url == "/*":
 				kept = append(kept, openPaths()...)
-			case openPath(strings.TrimSuffix(url, "*")):
+			case kinds.OpenPath(strings.TrimSuffix(url, "*")):
 				kept = append(kept, url)
 			}
 		}

@@ -67,7 +67,7 @@ func TestRulesFor(t *testing.T) {
 		},
 		"of a tenant's administrator": {
 			in("t1", "admin"), "t1", "kube-system.t1",
-			[]string{"[*] [*] [*] []", "[*] [/api /api/* /apis"}, []string{"metrics"}, false,
+			[]string{"[*] [*] [*] []", "[*] [/ /api /api/* /apis"}, []string{"metrics"}, false,
 		},
 		"of another tenant's namespace": {in("t1", "admin"), "t1", "default.t2", nil, nil, true},
 		"in another space":              {in("t1", "admin"), "t2", "default.t2", nil, nil, true},
