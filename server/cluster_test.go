@@ -1,14 +1,12 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -44,22 +42,5 @@ func TestTokenOnDiskIsGoodForJoining(t *testing.T) {
 	}
 	if err := p.preparePeers(); err != nil || p.peers.token == nil || p.peers.token.Password != "pa55word" || !p.peers.clustered {
 		t.Errorf("%v, %+v", err, p.peers)
-	}
-}
-
-// The kubelet of this process comes after the controllers: see
-// controllers.Options.
-func TestControllersAreBuiltOnce(t *testing.T) {
-	p := &Plan{cfg: &config.Server{}, pki: pki.FilesIn(t.TempDir()), files: &files{}, built: make(chan struct{})}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := p.ControllersBuilt(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("before they are: %v", err)
-	}
-	built := p.controllers(nil).Built
-	built()
-	built() // they were restarted
-	if err := p.ControllersBuilt(t.Context()); err != nil {
-		t.Error(err)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/internal/tenantclient"
 	"github.com/a4s-io/a4s/server/admission"
 	"github.com/a4s-io/a4s/server/apiserver"
 	"github.com/a4s-io/a4s/server/authn"
@@ -34,7 +35,7 @@ import (
 	"github.com/a4s-io/a4s/server/authz"
 	"github.com/a4s-io/a4s/server/bootstrap"
 	"github.com/a4s-io/a4s/server/definitions"
-	"github.com/a4s-io/a4s/server/definitions/serving"
+	"github.com/a4s-io/a4s/server/events"
 	"github.com/a4s-io/a4s/server/fairness"
 	"github.com/a4s-io/a4s/server/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/fairness/nice"
@@ -84,6 +85,9 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	m.grown = newGrowth()
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
 		m.definitions.TenantChanged(old, t)
+		if old != nil && old.Spec.Nodes != t.Spec.Nodes {
+			m.edge.NodesChanged(t.Name)
+		}
 		if old == nil && time.Since(t.CreationTimestamp.Time) < time.Minute { // and was not there at the start
 			m.grown.tenant()
 		}
@@ -144,7 +148,7 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		},
 		CustomResources: m.customResources,
 		APIServices:     m.definitions.WatchAPIServices,
-		SystemSpace:     serving.InSpace(m.system, space.System),
+		SystemSpace:     tenantclient.InSpace(m.system, space.System),
 		Fairness:        func(f utilflowcontrol.Interface) utilflowcontrol.Interface { return limits.Fairness(fairness.Wrap(f)) },
 		Groups:          m.groups(),
 		Definitions:     registry.Definitions,
@@ -189,7 +193,7 @@ func (m *multitenancy) access(f informers.SharedInformerFactory, a authorizer.Au
 		return nil, nil, err
 	}
 	m.byRoles = rbac
-	o := authz.Options{Roles: m.roles, SystemRBAC: rbac}
+	o := authz.Options{Roles: m.roles, SystemRBAC: rbac, ReadsNodes: m.directory.ReadsNodes}
 	return limits.Authorizer(authz.Wrap(a, o)), authz.WrapRules(r, o), nil
 }
 
@@ -199,7 +203,10 @@ func (m *multitenancy) groups() map[string]apiserver.Group {
 		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			extra, err := registry.Storage(getter, m.limits.Usage)
 			maps.Copy(v1, extra)
-			return errors.Join(err, m.persisted.Store(v1), m.admission.GuardProxies(v1))
+			return errors.Join(err, m.persisted.Store(v1), m.admission.GuardProxies(v1), events.Judge(v1))
+		},
+		"events.k8s.io": func(_ generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+			return events.Judge(v1)
 		},
 		"authentication.k8s.io": func(_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			v1["tokenreviews"] = tokenreview.New(c.Authenticator, c.Audiences)

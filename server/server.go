@@ -53,7 +53,7 @@ const lastLists = 30 * time.Second
 type Running struct {
 	// URL is where this machine reaches API and supervisor.
 	URL string
-	// Token lets the node of this process join, in K10 form. It is the
+	// Token lets the node of this server join, in K10 form. It is the
 	// server token: only its holders may run a node under the names of the
 	// API server.
 	Token string
@@ -97,7 +97,7 @@ type Plan struct {
 	authorities  *authorities.Controller // nil unless the datastore is embedded etcd
 	health       serverHealth
 
-	built chan struct{} // closed when the controllers are made
+	beside func() []component.State // components of other processes; may be nil
 }
 
 // Start is Prepare, MakeFiles and Plan.Start in one.
@@ -116,7 +116,7 @@ func Start(ctx context.Context, group *component.Group, cfg *config.Server, node
 // be complete and valid. nodeIP is the address of this machine that others
 // reach it at.
 func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, error) {
-	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), nodeIP: nodeIP, advertise: nodeIP, pool: sharing.New(), percent: &gcPercent{set: debug.SetGCPercent}, built: make(chan struct{}), log: logrus.WithField("component", "server")}
+	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), nodeIP: nodeIP, advertise: nodeIP, pool: sharing.New(), percent: &gcPercent{set: debug.SetGCPercent}, log: logrus.WithField("component", "server")}
 	if cfg.AdvertiseAddress != "" {
 		p.advertise = net.ParseIP(cfg.AdvertiseAddress)
 	}
@@ -286,7 +286,7 @@ func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, err
 		return nil, err
 	}
 	group.Start(ctx, leader.Only(own))
-	group.Start(ctx, leader.Only(tenants.New(tenants.Options{Config: admin, Contents: spaces.limits, ClusterDomain: p.cfg.ClusterDomain, DefaultTenant: p.cfg.DefaultTenant, Pool: p.pool, Room: spaces.grown.wait, Log: p.log})))
+	group.Start(ctx, leader.Only(tenants.New(tenants.Options{Config: admin, Contents: spaces.limits, DefaultTenant: p.cfg.DefaultTenant, Pool: p.pool, Room: spaces.grown.wait, Log: p.log})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: p.cfg.ClusterDNS}, Disabled: p.cfg.Disable,
 		Dir: p.files.manifests, Log: logrus.WithField("component", deploy.Name),
@@ -336,16 +336,9 @@ func (p *Plan) startByRoles(ctx context.Context, group *component.Group, spaces 
 	return nil
 }
 
-// ControllersBuilt returns when the controllers are made, or with the error of
-// the context. A kubelet of this process must not start before.
-func (p *Plan) ControllersBuilt(ctx context.Context) error {
-	select {
-	case <-p.built:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// Beside makes the state of the server tell of components of other processes,
+// too. It must be called before Serve.
+func (p *Plan) Beside(states func() []component.State) { p.beside = states }
 
 // Settle returns when all that Serve started runs.
 func (p *Plan) Settle(ctx context.Context, group *component.Group) error {
@@ -368,10 +361,14 @@ func (p *Plan) restConfig(pair pki.Pair) *rest.Config {
 	}
 }
 
-// status is what the supervisor tells administrators about this process.
+// status is what the supervisor tells administrators about this server.
 func (p *Plan) status(group *component.Group) join.ServerStatus {
 	st := join.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes, Datastore: p.endpoint.String()}
-	for _, s := range group.States() {
+	states := group.States()
+	if p.beside != nil {
+		states = append(states, p.beside()...)
+	}
+	for _, s := range states {
 		st.Components = append(st.Components, join.ComponentStatus{
 			Name: s.Name, Ready: s.Ready, Restarts: s.Restarts, LastError: s.LastError, Since: s.Since.UTC().Format(time.RFC3339),
 		})

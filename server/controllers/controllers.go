@@ -48,9 +48,6 @@ type Options struct {
 	// are made and before they run; nil is for a server without others. What
 	// it returns ends with the lead.
 	Await func(context.Context) (context.Context, context.CancelFunc, error)
-	// Built is called when all controllers are made: from then on a kubelet of
-	// this process can start. See running. It may be nil.
-	Built func()
 	// Pool is where the informers of the controllers share what they keep
 	// with others. Without one everything is as upstream has it.
 	Pool *sharing.Pool
@@ -138,9 +135,6 @@ func run(ctx context.Context, o Options, ready func()) error {
 		case <-built.Done():
 		case <-ctx.Done():
 			return
-		}
-		if o.Built != nil {
-			o.Built()
 		}
 		if poll(ctx, func() error {
 			_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})

@@ -12,11 +12,6 @@ const informerClient = "shared-informers"
 
 // running tells when upstream has built all controllers and begins to run
 // them: it starts the shared informers right between the two.
-//
-// It matters because building a controller sets up volume plugins whose state
-// is global to the process. A kubelet of the same process has to set them up
-// after the controllers did, or its CSI plugin is left without a node name and
-// the node never becomes ready.
 type running struct {
 	once sync.Once
 	ch   chan struct{}

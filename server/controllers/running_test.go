@@ -12,8 +12,7 @@ import (
 )
 
 // The default service account of an earlier run does not mean that the
-// controllers of this one are built: at a restart a kubelet that started
-// beside them was left without a node name for CSI.
+// controllers of this one are built.
 func TestReadyOnlyWhenControllersRun(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -150,7 +150,7 @@ func (o Options) run(ctx context.Context) error {
 func addressesOf(obj any) (out []string, err error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		return podAddresses(o), nil
+		return Addresses(o), nil
 	case *discoveryv1.EndpointSlice:
 		for _, e := range o.Endpoints {
 			out = append(out, e.Addresses...)
@@ -187,7 +187,7 @@ func (c *controller) podChanged(obj any) {
 	if !ok {
 		return
 	}
-	for _, address := range podAddresses(pod) {
+	for _, address := range Addresses(pod) {
 		for k, indexer := range c.kinds {
 			found, err := indexer.ByIndex(byAddress, address)
 			if err != nil {
@@ -276,17 +276,11 @@ func (c *controller) look(ctx context.Context, k key) (again time.Duration, err 
 func (c *controller) lost(tenant string, addresses []string, counts func(*corev1.Pod) bool) ([]string, error) {
 	var out []string
 	for _, address := range addresses {
-		found, err := c.pods.ByIndex(byAddress, address)
+		held, err := Held(tenant, c.pods, byAddress, address, counts)
 		if err != nil {
 			return nil, err
 		}
-		var pods []*corev1.Pod
-		for _, obj := range found {
-			if pod, ok := obj.(*corev1.Pod); ok {
-				pods = append(pods, pod)
-			}
-		}
-		if !Holds(tenant, pods, counts) {
+		if !held {
 			out = append(out, address)
 		}
 	}

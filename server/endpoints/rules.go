@@ -1,9 +1,12 @@
 package endpoints
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
 )
@@ -43,10 +46,35 @@ func Inside(ranges []netip.Prefix, address string) (string, bool) {
 		return "", false // a name, or what upstream refuses
 	}
 	ip = ip.Unmap()
-	for _, r := range ranges {
-		if r.Contains(ip) {
-			return ip.String(), true
+	if !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(ip) }) {
+		return "", false
+	}
+	return ip.String(), true
+}
+
+// Addresses are those that are a pod's alone, in the form in which they are
+// compared.
+func Addresses(pod *corev1.Pod) []string {
+	var out []string
+	for _, ip := range pod.Status.PodIPs {
+		if addr, err := netip.ParseAddr(ip.IP); err == nil && !pod.Spec.HostNetwork {
+			out = append(out, addr.Unmap().String())
 		}
 	}
-	return "", false
+	return out
+}
+
+// Held is Holds for the pods that an index has at an address.
+func Held(tenant string, pods cache.Indexer, index, address string, counts func(*corev1.Pod) bool) (bool, error) {
+	found, err := pods.ByIndex(index, address)
+	if err != nil {
+		return false, fmt.Errorf("looking for the pod at %s: %w", address, err)
+	}
+	var claims []*corev1.Pod
+	for _, obj := range found {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			claims = append(claims, pod)
+		}
+	}
+	return Holds(tenant, claims, counts), nil
 }

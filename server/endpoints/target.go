@@ -71,7 +71,8 @@ func (c *controller) oldWithout(ctx context.Context, k key, isGone func(string) 
 }
 
 // cannotStay tells that an object cannot be written even with less in it: it is
-// as large as can be, and who wrote it last is told in it, too.
+// as large as can be, and who wrote it last is told in it, too. A datastore that
+// finds a request too large says so in text alone (500 over the API).
 func cannotStay(err error) bool {
 	return err != nil && (apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) || strings.Contains(err.Error(), "too large"))
 }

@@ -89,8 +89,6 @@ func sliceAddresses(ranges []netip.Prefix, slice *discoveryv1.EndpointSlice) []s
 }
 
 // oldAddresses are those in Endpoints of a tenant.
-//
-
 func oldAddresses(ranges []netip.Prefix, endpoints *corev1.Endpoints) []string {
 	if ofSystem(endpoints.Namespace) {
 		return nil
@@ -114,15 +112,4 @@ func distinct(all []string) []string {
 func ofSystem(namespace string) bool {
 	tenant, _ := space.SplitNamespace(namespace)
 	return space.IsSystem(tenant)
-}
-
-// podAddresses are those by which a pod is found.
-func podAddresses(pod *corev1.Pod) []string {
-	var out []string
-	for _, ip := range pod.Status.PodIPs {
-		if addr, err := netip.ParseAddr(ip.IP); err == nil && !pod.Spec.HostNetwork {
-			out = append(out, addr.Unmap().String())
-		}
-	}
-	return out
 }

@@ -155,12 +155,12 @@ func (s stored) class() class {
 	if s.counts {
 		c |= isObject
 	}
-	switch s.resource {
-	case schema.GroupResource{Resource: "namespaces"}:
+	switch {
+	case s.resource == schema.GroupResource{Resource: "namespaces"}:
 		c |= isNamespace
-	case schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"}:
+	case isEvents(s.resource):
 		c |= isEvent
-	case schema.GroupResource{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}:
+	case s.resource == schema.GroupResource{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}:
 		c |= isDefinition
 	}
 	return c

@@ -102,21 +102,20 @@ type limited struct {
 	codec  runtime.Codec
 }
 
-// split finds the tenant, the native namespace and the name in a composite
-// key.
-func (s *limited) split(key string) (tenant, namespace, name string) {
+// split finds the tenant and the name in a composite key.
+func (s *limited) split(key string) (tenant, name string) {
 	rest := strings.Trim(strings.TrimPrefix(key, s.prefix), "/")
 	first, name, _ := strings.Cut(rest, "/")
 	switch s.layout {
 	case space.ClusterScoped:
 		tenant, _ = space.SplitClusterName(rest)
-		return tenant, "", rest
+		return tenant, rest
 	case space.Namespaces:
 		tenant, _ = space.SplitNamespace(first)
-		return tenant, "", first
+		return tenant, first
 	}
-	tenant, namespace = space.SplitNamespace(first)
-	return tenant, namespace, name
+	tenant, _ = space.SplitNamespace(first)
+	return tenant, name
 }
 
 // Create implements storage.Interface.
@@ -167,7 +166,7 @@ func (s *limited) Delete(ctx context.Context, key string, out runtime.Object, pr
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
 	err := s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
-	tenant, _, _ := s.split(key)
+	tenant, _ := s.split(key)
 	if err != nil || space.IsSystem(tenant) {
 		return err
 	}
@@ -184,7 +183,7 @@ func (s *limited) storedKey(key string) string {
 
 // belongsToSpace tells what a4s and Kubernetes make in every space and every
 // namespace, and could not do without. It counts, but is never refused.
-func (s *limited) belongsToSpace(namespace, name string) bool {
+func (s *limited) belongsToSpace(name string) bool {
 	switch s.resource {
 	case schema.GroupResource{Resource: "namespaces"}:
 		_, native := space.SplitNamespace(name)
@@ -193,8 +192,6 @@ func (s *limited) belongsToSpace(namespace, name string) bool {
 		return name == "default"
 	case schema.GroupResource{Resource: "configmaps"}:
 		return name == "kube-root-ca.crt"
-	case schema.GroupResource{Resource: "services"}:
-		return namespace == "default" && name == "kubernetes"
 	case schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:
 		_, native := space.SplitClusterName(name)
 		return native == "admin-role"

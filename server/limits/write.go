@@ -42,8 +42,8 @@ const (
 // write is one write into the space of a tenant.
 type write struct {
 	*limited
-	tenant, namespace, name, key string
-	system                       bool // it is the system that writes
+	tenant, name, key string
+	system            bool // it is the system that writes
 
 	held  bool // need is reserved
 	need  amounts
@@ -53,13 +53,13 @@ type write struct {
 
 // write is nil for what is not a tenant's.
 func (s *limited) write(ctx context.Context, key string) *write {
-	tenant, namespace, name := s.split(key)
+	tenant, name := s.split(key)
 	if space.IsSystem(tenant) {
 		return nil
 	}
 	u, ok := request.UserFrom(ctx)
 	return &write{
-		limited: s, tenant: tenant, namespace: namespace, name: name, key: s.storedKey(key),
+		limited: s, tenant: tenant, name: name, key: s.storedKey(key),
 		system: !ok || space.IsSystem(authn.TenantOf(u)),
 	}
 }
@@ -157,7 +157,7 @@ func (w *write) awaitCount(ctx context.Context) (known bool, err error) {
 // widen has limits let pass what must be.
 func (w *write) widen(limits *amounts, was before, obj runtime.Object) {
 	switch {
-	case !was.exists && w.belongsToSpace(w.namespace, w.name):
+	case !was.exists && w.belongsToSpace(w.name):
 		limits[objects], limits[namespaces] = math.MaxInt64, math.MaxInt64
 		if w.size <= smallEnough {
 			limits[bytes] = math.MaxInt64
@@ -240,6 +240,10 @@ func (l *Limits) bounds(t *tenantapi.Tenant) amounts {
 	}
 	return a
 }
+
+// Definitions is how many CRDs a tenant can have; nil is a tenant without limits
+// of its own.
+func (l *Limits) Definitions(t *tenantapi.Tenant) int64 { return l.bounds(t)[definitions] }
 
 // limitsOf are those of the tenant over those of all.
 func (l *Limits) limitsOf(t *tenantapi.Tenant) *tenantapi.TenantLimits {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/component"
@@ -134,13 +135,16 @@ func (c *controller) remove(ctx context.Context, node *corev1.Node) error {
 	return Release(ctx, c.client, node)
 }
 
-// Hold puts the finalizer on a node.
+// Hold puts the finalizer on a node, which its kubelet and controllers write to
+// at the same time.
 func Hold(ctx context.Context, client kubernetes.Interface, name string) error {
-	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil || slices.Contains(node.Finalizers, Finalizer) || node.DeletionTimestamp != nil {
-		return err
-	}
-	return patch(ctx, client, node, append(slices.Clone(node.Finalizers), Finalizer))
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || slices.Contains(node.Finalizers, Finalizer) || node.DeletionTimestamp != nil {
+			return err
+		}
+		return patch(ctx, client, node, append(slices.Clone(node.Finalizers), Finalizer))
+	})
 }
 
 // Release takes the finalizer off.

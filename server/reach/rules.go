@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -52,27 +53,16 @@ func New(f informers.SharedInformerFactory, ranges []netip.Prefix) (*Rules, erro
 // addressesOf are the addresses that are a pod's alone.
 func addressesOf(obj any) ([]string, error) {
 	pod, ok := obj.(*corev1.Pod)
-	if !ok || pod.Spec.HostNetwork {
+	if !ok {
 		return nil, nil
 	}
-	var ips []string
-	for _, ip := range pod.Status.PodIPs {
-		if parsed, err := netip.ParseAddr(ip.IP); err == nil {
-			ips = append(ips, parsed.Unmap().String())
-		}
-	}
-	return ips, nil
+	return endpoints.Addresses(pod), nil
 }
 
 // Inside tells addresses of pods and Services.
 func (r *Rules) Inside(ip netip.Addr) bool {
 	ip = ip.Unmap()
-	for _, p := range r.ranges {
-		if p.Contains(ip) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.ranges, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // OfPod tells whether an address is that of a pod of tenant. A pod that has
@@ -89,17 +79,7 @@ func (r *Rules) KeptByPod(tenant string, ip netip.Addr) (bool, error) {
 }
 
 func (r *Rules) held(tenant string, ip netip.Addr, counts func(*corev1.Pod) bool) (bool, error) {
-	claims, err := r.pods.ByIndex(podIPs, ip.Unmap().String())
-	if err != nil {
-		return false, fmt.Errorf("looking for the pod: %w", err)
-	}
-	var pods []*corev1.Pod
-	for _, obj := range claims {
-		if pod, ok := obj.(*corev1.Pod); ok {
-			pods = append(pods, pod)
-		}
-	}
-	return endpoints.Holds(tenant, pods, counts), nil
+	return endpoints.Held(tenant, r.pods, podIPs, ip.Unmap().String(), counts)
 }
 
 // allows tells whether a webhook of tenant may be called at an address.

@@ -70,8 +70,6 @@ type Options struct {
 	// Config reaches the API as a system user with all rights.
 	Config   *restclient.Config
 	Contents Contents
-	// ClusterDomain is the domain of the cluster's services.
-	ClusterDomain string
 	// DefaultTenant is made at the start if it is missing; empty means none.
 	DefaultTenant string
 	// Pool is where the Tenants that it knows share what they say with other
@@ -102,7 +100,6 @@ func (r roomy) Wait(ctx context.Context) error {
 
 type controller struct {
 	log      *logrus.Entry
-	domain   string
 	config   *restclient.Config // with protobuf, and one rate limit for all clients
 	http     *http.Client
 	client   kubernetes.Interface
@@ -120,7 +117,7 @@ type controller struct {
 }
 
 func newController(o Options) (*controller, error) {
-	c := &controller{log: o.Log, domain: o.ClusterDomain, config: restclient.CopyConfig(o.Config), contents: o.Contents}
+	c := &controller{log: o.Log, config: restclient.CopyConfig(o.Config), contents: o.Contents}
 	c.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	if o.Room != nil {
 		c.config.RateLimiter = roomy{c.config.RateLimiter, o.Room}
@@ -270,12 +267,14 @@ func (c *controller) next(ctx context.Context, queue workqueue.TypedInterface[st
 // done if it has to be called again without a change of the Tenant.
 func (c *controller) reconcile(ctx context.Context, name string) (done bool, err error) {
 	obj, exists, err := c.store.GetByKey(name)
-	if err != nil || !exists || name == space.System {
-		return err == nil, err // the system space was there before us
+	if err != nil || !exists {
+		return err == nil, err
 	}
 	t := obj.(*tenantapi.Tenant).DeepCopy()
 	log := c.log.WithField("tenant", name)
 	switch is := stateOf(t); {
+	case is.deleted && name == space.System:
+		return true, nil // it never goes
 	case is.deleted && is.held:
 		return c.terminate(ctx, t, log)
 	case is.deleted, is.ready:

@@ -33,7 +33,7 @@ func TestEveryRequestWaitsForRoom(t *testing.T) {
 	if err := c.makeSpace(t.Context(), "t1"); err != nil {
 		t.Fatal(err)
 	}
-	if n, want := requests.Load(), int64(len(defaultNamespaces())+3); n != want {
+	if n, want := requests.Load(), int64(len(defaultNamespaces())+2); n != want {
 		t.Errorf("%d requests, want %d", n, want)
 	}
 }

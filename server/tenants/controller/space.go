@@ -20,8 +20,8 @@ const (
 	// administrators of the space.
 	adminRole    = "admin-role"
 	adminBinding = "admin-role-binding"
-	adminUser    = "admin"
-	adminGroup   = "system:masters"
+	adminUser    = space.Admin
+	adminGroup   = space.Masters
 )
 
 func defaultNamespaces() []string {
@@ -30,6 +30,9 @@ func defaultNamespaces() []string {
 
 // makeSpace makes what is missing of the default objects.
 func (c *controller) makeSpace(ctx context.Context, tenant string) error {
+	if tenant == space.System {
+		return c.makeSystem(ctx)
+	}
 	for _, name := range defaultNamespaces() {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space.Namespace(tenant, name)}}
 		if _, err := c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); ignoreExists(err) != nil {
@@ -43,9 +46,19 @@ func (c *controller) makeSpace(ctx context.Context, tenant string) error {
 	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(ctx, adminClusterRoleBinding(tenant), metav1.CreateOptions{}); ignoreExists(err) != nil {
 		return fmt.Errorf("making the cluster role binding %s: %w", adminBinding, err)
 	}
-	service := apiService(tenant, c.domain)
-	if _, err := c.client.CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{}); ignoreExists(err) != nil {
-		return fmt.Errorf("making the service %s: %w", service.Name, err)
+	return nil
+}
+
+// makeSystem makes what the system space has besides what every cluster has: the
+// same binding as every space, for the user of the same name.
+func (c *controller) makeSystem(ctx context.Context) error {
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: adminBinding},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: space.Admins}},
+	}
+	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); ignoreExists(err) != nil {
+		return fmt.Errorf("making the cluster role binding %s: %w", adminBinding, err)
 	}
 	return nil
 }
@@ -68,24 +81,6 @@ func adminClusterRoleBinding(tenant string) *rbacv1.ClusterRoleBinding {
 		Subjects: []rbacv1.Subject{
 			{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: adminUser},
 			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: adminGroup},
-		},
-	}
-}
-
-// apiService is the Service by which pods find the API. It has no address of
-// its own: that would not be in the certificate of the API. The tenant's name
-// for the service of the cluster is answered by the cluster's DNS.
-func apiService(tenant, domain string) *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      "kubernetes",
-			Namespace: space.Namespace(tenant, metav1.NamespaceDefault),
-			Labels:    map[string]string{"component": "apiserver", "provider": "kubernetes"},
-		},
-		Spec: corev1.ServiceSpec{
-			Type:         corev1.ServiceTypeExternalName,
-			ExternalName: "kubernetes.default.svc." + domain,
-			Ports:        []corev1.ServicePort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}},
 		},
 	}
 }

@@ -122,6 +122,12 @@ func (d *Directory) Annotation(ctx context.Context, name, key string) (string, e
 	return t.Annotations[key], nil
 }
 
+// ReadsNodes tells whether users of a tenant may read the nodes of the cluster.
+func (d *Directory) ReadsNodes(ctx context.Context, name string) (bool, error) {
+	t, err := d.Get(ctx, name)
+	return t != nil && t.Spec.Nodes == tenantapi.NodesReadOnly, err
+}
+
 // Terminating tells whether a tenant is known to be being deleted.
 func (d *Directory) Terminating(name string) bool {
 	t := d.Known(name)

@@ -38,9 +38,12 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	for _, p := range policies {
 		policy.Enum = append(policy.Enum, string(p))
 	}
+	nodes := text(fmt.Sprintf("What users of the tenant may do with the nodes of the cluster, if its roles let them: %s is to get, list and watch them, without addresses, annotations and images. Nothing if not set.", tenantapi.NodesReadOnly))
+	nodes.Enum = []any{string(tenantapi.NodesReadOnly)}
 	m.add(tenantapi.TenantSpec{}.OpenAPIModelName(), "TenantSpec is what administrators decide about a tenant.", nil, map[string]spec.Schema{
 		"limits":    limits,
 		"crdPolicy": policy,
+		"nodes":     nodes,
 	})
 	m.add(tenantapi.TenantLimits{}.OpenAPIModelName(), "TenantLimits bound what a tenant can use; what is not set is as the cluster has it for all tenants.", nil, map[string]spec.Schema{
 		tenantapi.LimitNamespaces:       number("The number of namespaces, the default ones included."),

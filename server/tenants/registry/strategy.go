@@ -129,6 +129,9 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 	if p := t.Spec.CRDPolicy; !slices.Contains(tenantapi.CRDPolicies(), p) {
 		errs = append(errs, field.NotSupported(spec.Child("crdPolicy"), p, tenantapi.CRDPolicies()))
 	}
+	if n := t.Spec.Nodes; n != "" && n != tenantapi.NodesReadOnly {
+		errs = append(errs, field.NotSupported(spec.Child("nodes"), n, []tenantapi.NodeAccess{tenantapi.NodesReadOnly}))
+	}
 	l := t.Spec.Limits
 	if l == nil {
 		return errs
