@@ -64,9 +64,12 @@ type server struct {
 	done               chan struct{}
 }
 
+// adminKubeconfig is that of the administrator of the cluster.
+func adminKubeconfig() string { return filepath.Join(memory, "admin.yaml") }
+
 func startServer(binary string) (_ *server, err error) {
 	started := time.Now()
-	s := &server{binary: binary, admin: filepath.Join(memory, "admin.yaml"), log: filepath.Join(memory, "server.log"), done: make(chan struct{})}
+	s := &server{binary: binary, admin: adminKubeconfig(), log: filepath.Join(memory, "server.log"), done: make(chan struct{})}
 	// An empty file, as the machine may have settings of its own.
 	settings := filepath.Join(memory, "config.yaml")
 	if err := os.WriteFile(settings, nil, 0o600); err != nil {
