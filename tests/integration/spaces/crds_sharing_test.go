@@ -199,9 +199,8 @@ func testPolicy(t *testing.T, p *plane, system, a, b *space, group string) {
 	if err := a.definitions(t).Delete(ctx, own.GroupResource().String(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the own definition to be gone", func(ctx context.Context) (bool, error) {
-		_, err := a.definitions(t).Get(ctx, own.GroupResource().String(), metav1.GetOptions{})
-		return apierrors.IsNotFound(err), nil
+	eventually(t, "the own definition to be gone", func(context.Context) (bool, error) {
+		return len(p.keys(t, "customresourcedefinitions/a/"+own.GroupResource().String())) == 0, nil
 	})
 	list, err := a.in(shared, "default").List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) != 2 {

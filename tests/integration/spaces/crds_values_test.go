@@ -69,7 +69,7 @@ func testCustomPatches(t *testing.T, _ *plane, s *space, namespace, group string
 	}{
 		{"application/merge-patch+json", "", `{"spec":{"size":2},"metadata":{"labels":{"by":"merge"}}}`, http.StatusOK, `"by":"merge"`},
 		{"application/merge-patch+json", "", `{"metadata":{"namespace":"` + namespace + `","tenant":"` + s.name + `"},"spec":{"size":3}}`, http.StatusOK, `"size":3`},
-		{"application/merge-patch+json", "", `{"metadata":{"tenant":"nobody"}}`, http.StatusBadRequest, ""},
+		{"application/merge-patch+json", "", `{"metadata":{"tenant":"nobody"}}`, http.StatusOK, `"tenant":"` + s.name + `"`},
 		{"application/merge-patch+json", "", `{"spec":{"size":"x"}}`, http.StatusUnprocessableEntity, `must be of type integer`},
 		{"application/merge-patch+json", "?fieldValidation=Strict", `{"spec":{"nonsense":1}}`, http.StatusUnprocessableEntity, `unknown field`},
 		{"application/merge-patch+json", "?dryRun=All", `{"spec":{"size":99}}`, http.StatusOK, `"size":99`},
@@ -93,7 +93,7 @@ func testCustomPatches(t *testing.T, _ *plane, s *space, namespace, group string
 		`{"apiVersion":"` + group + `/v1","kind":"Bar","metadata":{"name":"two"}}`:                              http.StatusUnprocessableEntity,
 		`{"apiVersion":"` + group + `/v2","kind":"Foo","metadata":{"name":"two"}}`:                              http.StatusBadRequest,
 		`{"apiVersion":"` + group + `/v1","kind":"Foo","metadata":{"name":"two","namespace":"elsewhere"}}`:      http.StatusBadRequest,
-		`{"apiVersion":"` + group + `/v1","kind":"Foo","metadata":{"name":"two","tenant":"nobody"}}`:            http.StatusBadRequest,
+		`{"apiVersion":"` + group + `/v1","kind":"Foo","metadata":{"name":"two","tenant":7}}`:                   http.StatusBadRequest,
 		`{"apiVersion":"` + group + `/v1","kind":"Foo","metadata":{"name":"Not A Name"}}`:                       http.StatusUnprocessableEntity,
 		`{"apiVersion":"` + group + `/v1","kind":"Foo","metadata":{"name":"one"}}`:                              http.StatusConflict,
 		`{"apiVersion":"` + group + `/v1","kind":"Foo","metadata":{"name":"two","tenant":"` + s.name + `"}}`:    http.StatusCreated,
@@ -326,6 +326,14 @@ func testCustomConversion(t *testing.T, _ *plane, s *space, namespace, group str
 		t.Errorf("what cannot be converted: %v", err)
 	}
 	s.native(t, "refusal", fmt.Sprint(err))
+	// What cannot be converted is not shown as it is.
+	s.makes(t, v1, namespace, foo(v1, "thirteen", map[string]any{"replicas": int64(13)}))
+	if got, err := s.in(v1alpha1, namespace).Get(ctx, "thirteen", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "thirteen cannot be converted") {
+		t.Errorf("read what cannot be converted: %v, %v", got, err)
+	}
+	if err := s.in(v1, namespace).Delete(ctx, "thirteen", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
 	// A webhook that wants the one version is asked about the other, too.
 	hook := newHooks(t)
 	grow := mutating(group, hook.byURL("/grow"))

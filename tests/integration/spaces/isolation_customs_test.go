@@ -58,9 +58,7 @@ func plantCustoms(t *testing.T, p *plane, b *space, word string) {
 	}
 	withoutShortName := func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Names.ShortNames = nil }
 	system := p.as(t, "system", p.Admin)
-	forced := system.define(t, definition(isolationGroup, named("shareds", "Shared"), withScale, func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Annotations = map[string]string{"arktos.futurewei.com/crd-sharing-policy": "forced"}
-	}))
+	forced := system.define(t, definition(isolationGroup, named("shareds", "Shared"), withScale, secretive(word, "forced")))
 	private := system.define(t, definition(isolationGroup, named("privates", "Private"), canaried, withoutShortName))
 	foos := b.define(t, definition(isolationGroup, clusterWide, withScale, canaried))
 	bars := b.define(t, definition(isolationGroup, named("bars", "Bar"), withScale, canaried, withoutShortName))
@@ -96,7 +94,7 @@ func keepsCustoms(t *testing.T, p *plane, b *space, c canary) {
 	if code, body := get(t, p.Admin, "/apis/"+isolationGroup+"/v1/tenants/system/namespaces/default/privates/web"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Errorf("of the system: %d", code)
 	}
-	if list, err := b.definitions(t).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 4 {
+	if list, err := b.definitions(t).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 5 {
 		t.Errorf("definitions of the other tenant: %v, %v", list, err)
 	}
 }

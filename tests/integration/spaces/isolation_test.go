@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,7 +89,12 @@ func TestIsolation(t *testing.T) {
 	}
 	plant(t, p.admin, "a", word)
 	plantCustoms(t, p, b, word)
+	plantAPIServer(t, p, word)
 	plantOwned(t, p)
+	plantNode(t, p, "web", word)
+	if err := p.showNodes(t, "a", "ReadOnly"); err != nil {
+		t.Fatal(err)
+	}
 	before := planted(t, p, word)
 	if code, body := get(t, p.Admin, "/api/v1/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Fatal("the canary is not found where it is")
@@ -108,10 +114,12 @@ func TestIsolation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	var background sync.WaitGroup
 	over := make(chan struct{})
 	background.Go(func() { steady(t.Context(), t, p, b, over) })
-	var sent, failures, customs, hostile atomic.Int64
+	composite := regexp.MustCompile(`\bdefault\.a([^a-zA-Z0-9.-]|$)`)
+	var sent, failures, customs, hostile, sockets atomic.Int64
 	codes := make([]atomic.Int64, 600)
 	var workers sync.WaitGroup
 	for i := range isolationWorkers {
@@ -129,6 +137,13 @@ func TestIsolation(t *testing.T) {
 				}
 				if code == http.StatusOK && strings.Contains(r.url, "/"+isolationGroup+"/v") {
 					customs.Add(1)
+				}
+				if code == http.StatusSwitchingProtocols {
+					sockets.Add(1)
+				}
+				// Nor is anything of a's own shown by the name that others know.
+				if at := composite.FindIndex(answer); at != nil && code < http.StatusBadRequest && !r.mentions("default.a") {
+					t.Errorf("%s %s\n%s\n%s\nanswered %d with a composite name:\n%s", r.method, r.url, r.header, r.body, code, answer[max(0, at[0]-300):min(len(answer), at[1]+300)])
 				}
 				if code == http.StatusInternalServerError && failures.Add(1) <= 10 {
 					t.Logf("%s %s\n%s\nfailed: %.500s", r.method, r.url, r.body, answer)
@@ -158,6 +173,10 @@ func TestIsolation(t *testing.T) {
 		t.Errorf("too few of them: the test does not test custom resources")
 	}
 	t.Logf("%d requests were of kinds that did harm once", hostile.Load())
+	t.Logf("%d watches were over WebSocket", sockets.Load())
+	if sockets.Load() < int64(total)/20_000 {
+		t.Errorf("too few: the test does not test them")
+	}
 	keepsCustoms(t, p, b, c)
 	after := planted(t, p, word)
 	for path, was := range before {
@@ -269,6 +288,8 @@ func (r *attack) send(ctx context.Context, client *http.Client) (int, []byte) {
 		return 0, nil
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read to its end
+	// A connection that was upgraded does not end with its request.
+	defer context.AfterFunc(ctx, func() { _ = resp.Body.Close() })()
 	// What came before a watch was left is looked at too.
 	answer, _ := io.ReadAll(resp.Body) //nolint:errcheck // see above
 	for name, values := range resp.Header {
@@ -342,8 +363,8 @@ func (g *attacker) request() *attack {
 	}
 	query := url.Values{}
 	r.method = pick(g, "GET", "GET", "GET", "GET", "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-	if g.chance(12) && r.method == "GET" && !named {
-		query.Set("watch", "true")
+	if g.chance(12) && r.method == "GET" && (!named || g.chance(20)) {
+		query["watch"] = pick(g, []string{"true"}, []string{"True"}, []string{""}, []string{"yes"}, []string{"1", "0"}, []string{"0", "1"})
 		r.watch = true
 		if g.chance(50) {
 			query.Set("resourceVersion", pick(g, "0", "1", ""))
@@ -412,9 +433,15 @@ func (g *attacker) headers(r *attack) {
 	if g.chance(3) {
 		r.header.Set(pick(g, "X-Remote-User", "X-Remote-Group", "X-Forwarded-For", "X-Remote-Extra-A4s.io%2ftenant"), pick(g, "admin", "system:masters", "b"))
 	}
-	if g.chance(2) {
+	if g.chance(2) || r.watch && g.chance(30) {
 		r.header.Set("Connection", "Upgrade")
-		r.header.Set("Upgrade", pick(g, "websocket", "SPDY/3.1"))
+		r.header.Set("Upgrade", pick(g, "websocket", "websocket", "websocket", "SPDY/3.1"))
+		r.header.Set("Sec-WebSocket-Version", "13")
+		r.header.Set("Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+		r.header.Set("Origin", pick(g, "http://example.com", "http://example.com", "null"))
+		if g.chance(30) {
+			r.header.Set("Sec-WebSocket-Protocol", pick(g, "base64.binary.k8s.io", "v5.channel.k8s.io", "a, b"))
+		}
 	}
 }
 
@@ -424,7 +451,8 @@ func (g *attacker) body(r *attack, k kinds.Kind, version string, query url.Value
 		apiVersion = k.Group + "/" + version
 	}
 	ns := pick(g, `"namespace":"default",`, "", `"namespace":"default.b",`, `"namespace":"`+g.namespace()+`",`)
-	tenant := pick(g, "", "", "", "", `"tenant":"a",`, `"tenant":"b",`, `"tenant":"system",`)
+	tenant := pick(g, "", "", "", "", `"tenant":"a",`, `"tenant":"b",`, `"tenant":"system",`, `"tenant":"b","tenant":"a",`, `"tenant":null,"tenant":"b",`,
+		`"selfLink":"/api/v1/tenants/b/namespaces/default/configmaps/web",`, `"namespace":"default.b","namespace":"default",`)
 	name := pick(g, `"name":"`+strings.ReplaceAll(g.name(), "%", "")+`"`, `"name":"n`+strconv.Itoa(g.rand.IntN(50))+`"`, `"generateName":"g-"`)
 	labels := pick(g, "", `,"labels":{"a4s.io/tenant":"b"}`, `,"labels":{"app":"x"}`)
 	owner := pick(g, "", "", "", `,"ownerReferences":[{"apiVersion":"v1","kind":"PersistentVolume","name":"web-default.b.tenant","uid":"1"}]`)
@@ -435,6 +463,10 @@ func (g *attacker) body(r *attack, k kinds.Kind, version string, query url.Value
 		`,"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"},"claimRef":{"namespace":"default.b","name":"web"}}`,
 		`,"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}],"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"app":"x"}},{}]}`,
 		`,"webhooks":[{"name":"x.example.com","clientConfig":{"service":{"name":"web","namespace":"default.b"}},"rules":[{"operations":["*"],"apiGroups":[""],"apiVersions":["*"],"resources":["nothing"]}],"sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Ignore"}]`)
+	if g.chance(5) { // what is translated comes twice
+		spec += pick(g, `,"roleRef":{"kind":"ClusterRole"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","name":"web-default.b.tenant"}`, `,"metadata":{"namespace":"default.b"}`, `,"metadata":null`,
+			`,"spec":{"claimRef":{"namespace":"default.b"},"claimRef":{"name":"web"},"claimRef":null}`, `,"kind":"Status","kind":"`+k.Kind+`"`)
+	}
 	switch {
 	case k.Resource == "customresourcedefinitions":
 		if name, spec = g.definition(); g.chance(80) {
@@ -448,8 +480,17 @@ func (g *attacker) body(r *attack, k kinds.Kind, version string, query url.Value
 		}
 	}
 	r.body = `{"apiVersion":"` + apiVersion + `","kind":"` + k.Kind + `","metadata":{` + ns + tenant + name + labels + owner + `}` + spec + `}`
+	if g.chance(5) {
+		// Kinds that the API server may read otherwise than the edge.
+		r.body = strings.Replace(r.body, `"apiVersion":"`+apiVersion+`","kind"`, pick(g, `"apiVersion":"","kind"`, `"apiVersion":"/","kind"`, `"APIVersion":"`+apiVersion+`","kind"`,
+			`"KIND":"`+k.Kind+`","APIVERSION":"`+apiVersion+`","apiVersion":"x/v1","kind":"X","was"`, `"apiVersion":null,"kind"`), 1)
+	}
 	r.header.Set("Content-Type", pick(g, "application/json", "application/json", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor", "text/plain"))
 	if r.method != "PATCH" {
+		if g.chance(20) {
+			r.body = "# YAML\n" + strings.ReplaceAll(r.body, "{", "{\n")
+			r.header.Set("Content-Type", "application/yaml")
+		}
 		return
 	}
 	switch media := pick(g, "application/merge-patch+json", "application/strategic-merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"); media {
@@ -457,7 +498,7 @@ func (g *attacker) body(r *attack, k kinds.Kind, version string, query url.Value
 		r.header.Set("Content-Type", media)
 		r.body = `[{"op":"` + pick(g, "add", "replace", "remove", "test", "copy", "move") + `","path":"` +
 			pick(g, "/metadata/namespace", "/metadata/name", "/metadata/labels/a4s.io~1tenant", "/metadata/tenant", "/metadata/annotations", "/spec", "/spec/conversion", "/spec/names", "/metadata", "") +
-			`","from":"/metadata/name","value":` + pick(g, `"default.b"`, `"b"`, `{}`, `{"x":"y"}`, `null`) + `}]`
+			`",` + pick(g, "", "", `"path":"/metadata/namespace","value":"b",`, `"other":"default.b",`) + `"from":"/metadata/name","value":` + pick(g, `"default.b"`, `"b"`, `{}`, `{"x":"y"}`, `null`) + `}]`
 	case "application/apply-patch+yaml":
 		r.header.Set("Content-Type", media)
 		query.Set("fieldManager", "attacker")

@@ -49,7 +49,8 @@ func (g *attacker) hostile() *attack {
 		path, r.body = g.big()
 	case 9:
 		r.method, r.body = pick(g, "GET", "POST"), ""
-		path = "/api/v1/namespaces/" + pick(g, "default", "default.b") + "/" + pick(g, "pods", "services") + "/" + pick(g, "web", "evil:80", "https:web:443", "steady-1:6443") + "/proxy/" + pick(g, "", "metrics", "..%2f..%2f")
+		path = pick(g, "/api/v1", "/api/v1", "/tenants/a/api/v1", "/api/v1/tenants/a", "/tenants/b/api/v1", "/api/v1/tenants/b", "/tenants/a//api/v1") + "/namespaces/" + pick(g, "default", "default", "default.b") + "/" +
+			pick(g, "pods", "services") + "/" + pick(g, "web", "evil:80", "https:web:443", "steady-1:6443") + "/proxy" + pick(g, "", "", "?path=/x", "/", "//", "/metrics", "/..%2f..%2f", "/%2e%2e/x", "/a%0d%0aLocation:%20b?watch=1")
 	default:
 		path, r.body = g.owned()
 	}

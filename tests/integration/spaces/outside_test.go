@@ -5,6 +5,7 @@ import (
 	"net"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -41,6 +42,10 @@ func listenOutside(t *testing.T, address string, port int) net.Listener {
 	return listener
 }
 
+// links counts those that were made, which their names and addresses say: a link
+// goes with its listener.
+var links atomic.Int32
+
 // listenBehindLink makes a network namespace with the address and the link to
 // it. The thread is in it when it returns.
 func listenBehindLink(address string, port int) (net.Listener, error) {
@@ -49,18 +54,15 @@ func listenBehindLink(address string, port int) (net.Listener, error) {
 		return nil, err
 	}
 	defer here.Close()
-	routes, err := here.RouteList(nil, netlink.FAMILY_V4)
-	if err != nil {
-		return nil, err
-	}
+	number := strconv.Itoa(int(links.Add(1)))
 	if address == "" {
-		address = outsideAddress + strconv.Itoa(len(routes)+1)
+		address = outsideAddress + number
 	}
 	far, err := netlink.ParseAddr(address + "/32")
 	if err != nil {
 		return nil, err
 	}
-	near := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: outsideLink + strconv.Itoa(len(routes))}, PeerName: "far" + strconv.Itoa(len(routes))}
+	near := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: outsideLink + number}, PeerName: "far" + number}
 	if err := here.LinkAdd(near); err != nil {
 		return nil, fmt.Errorf("making a link: %w", err)
 	}

@@ -167,7 +167,7 @@ func testSystemKinds(t *testing.T, a *space) {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Deployment") {
 		t.Errorf("a DaemonSet: %v", err)
 	}
-	for _, path := range []string{"/api/v1/nodes", "/api/v1/tenants", "/apis/apps/v1/daemonsets", "/apis/apiregistration.k8s.io/v1/apiservices", "/apis/certificates.k8s.io/v1/certificatesigningrequests"} {
+	for _, path := range []string{"/api/v1/nodes", "/api/v1/tenants", "/api/v1/componentstatuses", "/apis/metrics.k8s.io/v1beta1/nodes"} {
 		if code, body := get(t, a.config, path); code != http.StatusForbidden {
 			t.Errorf("GET %s: %d %.200s", path, code, body)
 		}

@@ -12,12 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
 // TestPodsWaitForTheRuntimeOfTheirType has no kubelet: what a node says of its
 // runtimes the test says.
 func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
 	p := start(t, nil)
 	s := p.tenant(t, "t1")
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)

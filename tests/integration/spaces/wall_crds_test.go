@@ -403,4 +403,12 @@ func TestWallDefinitionsAreBounded(t *testing.T) {
 		_, err := definitions.Create(ctx, definition("last.io"), metav1.CreateOptions{})
 		return err == nil, nil
 	})
+	if _, err := definitions.Create(ctx, definition("more.io"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("one more than 200: %v", err)
+	}
+	p.bounded(t, "t1", `{"definitions":201}`)
+	t1.define(t, definition("more.io"))
+	if _, err := definitions.Create(ctx, definition("most.io"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "can have 201 definitions") {
+		t.Errorf("one more than the limit of the tenant: %v", err)
+	}
 }

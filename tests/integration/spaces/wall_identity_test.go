@@ -263,7 +263,7 @@ func TestWallV17MastersInsideATenant(t *testing.T) {
 				code             int
 			}{
 				{"v1", "ConfigMap", http.StatusCreated}, {"v1", "Node", 0}, {"v1", "Tenant", 0},
-				{"certificates.k8s.io/v1", "CertificateSigningRequest", 0}, {"apiregistration.k8s.io/v1", "APIService", 0},
+				{"certificates.k8s.io/v1", "CertificateSigningRequest", 0}, {"flowcontrol.apiserver.k8s.io/v1", "FlowSchema", 0},
 			} {
 				policy := map[string]any{
 					"metadata": map[string]any{"name": "p-" + strings.ToLower(param.kind)},
