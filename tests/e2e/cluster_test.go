@@ -234,8 +234,9 @@ func (c *cluster) waitNodeReady(t *testing.T, name string, since time.Time) {
 		if err != nil {
 			return err
 		}
+		untainted := !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key != passingTaint })
 		for _, condition := range n.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && len(n.Spec.Taints) == 0 &&
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && untainted &&
 				!condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
 				return nil
 			}

@@ -14,7 +14,7 @@ import (
 
 func TestPodsReachEachOtherAcrossNodesOverVXLAN(t *testing.T) {
 	t.Parallel()
-	across(t, sharedCluster(t), "worker")
+	across(t, sharedCluster(t), "worker", "--node-taint", passingTaint+"=true:NoSchedule")
 }
 
 // The other backend of the pod network and the other mode of kube-proxy, which

@@ -49,9 +49,14 @@ func httpProbe(path string) *corev1.Probe {
 	}
 }
 
+// passingTaint keeps the pods of other tests away from a node that is in the shared
+// cluster for one test only.
+const passingTaint = "example.com/passing"
+
 // on binds a pod to a node.
 func on(node string, pod *corev1.Pod) *corev1.Pod {
 	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: passingTaint, Operator: corev1.TolerationOpExists}}
 	return pod
 }
 
