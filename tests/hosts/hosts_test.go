@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,19 +72,16 @@ func TestHostIsAMachineOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Until(t, 10e9, "the process writes its log", func(context.Context) error {
-		if !strings.Contains(p.Output(), "started") {
-			return os.ErrNotExist
-		}
-		return nil
-	})
 	sleeping := func() int {
 		// A host sees its own processes only.
 		return strings.Count(run(t, a, "sh", "-c", "cat /proc/[0-9]*/comm"), "sleep")
 	}
-	if got := sleeping(); got != 2 {
-		t.Errorf("%d processes sleep in the host, want 2", got)
-	}
+	Until(t, 10e9, "the process writes its log, and it and its child sleep", func(context.Context) error {
+		if got := sleeping(); got != 2 || !strings.Contains(p.Output(), "started") {
+			return fmt.Errorf("%d processes sleep in the host, want 2; the log is %q", got, p.Output())
+		}
+		return nil
+	})
 	p.Kill()
 	if got := sleeping(); got != 1 {
 		t.Errorf("%d processes sleep after the kill, want 1", got)
