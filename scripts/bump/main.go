@@ -7,7 +7,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/a4s-io/a4s/scripts/gomod"
 )
 
 const usage = `usage: go run ./scripts/bump VERSION [MODULE@VERSION...]
@@ -42,7 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	r := raise{kubernetes: args[0], staging: staging, upstream: upstream, others: others}
-	files, err := moduleFiles(ctx)
+	files, err := gomod.Files(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,7 +56,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var changes []change
 	met := map[string]bool{}
 	for _, file := range files {
-		mod, err := readModule(ctx, file)
+		mod, err := gomod.Read(ctx, file)
 		if err != nil {
 			return err
 		}
@@ -66,10 +69,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if !met[module] {
 			return fmt.Errorf("%s: no go.mod of the sources requires it", module)
 		}
-	}
-	if len(changes) == 0 {
-		_, err := fmt.Fprintf(out, "everything is at Kubernetes %s already\n", args[0])
-		return err
 	}
 	for _, c := range changes {
 		if _, err := fmt.Fprintf(out, "%s: %d changes\n", c.file, len(c.flags)); err != nil {
@@ -87,6 +86,47 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(out, "done: look at what git diff says, then make build")
+	if err := alignAll(ctx, files, out); err != nil {
+		return err
+	}
+	if err := build(ctx, out); err != nil {
+		return fmt.Errorf("the modules are raised, but a4s does not build with them (docs/upgrading-kubernetes.md has the places that move): %w", err)
+	}
+	_, err = fmt.Fprintln(out, "done: go on with make test, as docs/upgrading-kubernetes.md says")
 	return err
+}
+
+// alignAll gives the modules of upstream's programs what a4s is made of: they are
+// what it is compared with.
+func alignAll(ctx context.Context, files []string, out io.Writer) error {
+	first, err := gomod.Read(ctx, "go.mod")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		// Tidying can bring in others that both require.
+		for round := 0; file != "go.mod"; round++ {
+			mod, err := gomod.Read(ctx, file)
+			if err != nil {
+				return err
+			}
+			if mod.Requires(gomod.Kubernetes) == "" {
+				break
+			}
+			flags := align(mod, first)
+			if len(flags) == 0 {
+				break
+			}
+			if round == 5 {
+				return fmt.Errorf("%s needs others than go.mod has: %s", file, strings.Join(flags, " "))
+			}
+			if _, err := fmt.Fprintf(out, "%s: %d versions of go.mod\n", file, len(flags)); err != nil {
+				return err
+			}
+			if err := errors.Join(edit(ctx, file, flags), tidy(ctx, file)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

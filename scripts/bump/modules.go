@@ -1,45 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
-	"strings"
+
+	"github.com/a4s-io/a4s/scripts/gomod"
 )
 
-// module is what the go command tells of a go.mod.
-type module struct {
-	Require []requirement
-	Replace []struct{ Old, New requirement }
-}
-
-type requirement struct{ Path, Version string }
-
-// requires is the version of a module that m requires, "" for none.
-func (m *module) requires(path string) string {
-	for _, q := range m.Require {
-		if q.Path == path {
-			return q.Version
-		}
-	}
-	return ""
-}
-
-// moduleFiles are those of the sources.
-func moduleFiles(ctx context.Context) ([]string, error) {
-	out, err := output(ctx, ".", "git", "ls-files", "go.mod", "*/go.mod")
-	if err != nil {
-		return nil, fmt.Errorf("looking for the modules (run it in the directory of the sources): %w", err)
-	}
-	return strings.Fields(string(out)), nil
-}
-
 // upstreamModule is the go.mod of a Kubernetes.
-func upstreamModule(ctx context.Context, version string) (*module, error) {
-	raw, err := output(ctx, ".", "go", "mod", "download", "-json", kubernetes+"@"+version)
+func upstreamModule(ctx context.Context, version string) (*gomod.File, error) {
+	raw, err := gomod.Output(ctx, ".", "go", "mod", "download", "-json", gomod.Kubernetes+"@"+version)
 	var found struct{ GoMod, Error string }
 	if jsonErr := json.Unmarshal(raw, &found); jsonErr == nil && found.Error != "" {
 		return nil, fmt.Errorf("looking for Kubernetes %s: %s", version, found.Error)
@@ -47,40 +21,25 @@ func upstreamModule(ctx context.Context, version string) (*module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for Kubernetes %s: %w", version, err)
 	}
-	return readModule(ctx, found.GoMod)
-}
-
-func readModule(ctx context.Context, file string) (*module, error) {
-	raw, err := output(ctx, ".", "go", "mod", "edit", "-json", file)
-	if err != nil {
-		return nil, err
-	}
-	m := &module{}
-	if err := json.Unmarshal(raw, m); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", file, err)
-	}
-	return m, nil
+	return gomod.Read(ctx, found.GoMod)
 }
 
 func edit(ctx context.Context, file string, flags []string) error {
-	_, err := output(ctx, ".", "go", append(append([]string{"mod", "edit"}, flags...), file)...)
+	_, err := gomod.Output(ctx, ".", "go", append(append([]string{"mod", "edit"}, flags...), file)...)
 	return err
+}
+
+// build makes what is in the sources, tests included, as go vet compiles them too.
+func build(ctx context.Context, out io.Writer) error {
+	if _, err := fmt.Fprintln(out, "building, which takes some minutes"); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "make", "build", "vet")
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd.Run()
 }
 
 func tidy(ctx context.Context, file string) error {
-	_, err := output(ctx, filepath.Dir(file), "go", "mod", "tidy")
+	_, err := gomod.Output(ctx, filepath.Dir(file), "go", "mod", "tidy")
 	return err
-}
-
-// output runs a command and returns what it prints.
-func output(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(said.String()))
-	}
-	return out, err
 }

@@ -5,15 +5,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-)
 
-const kubernetes = "k8s.io/kubernetes"
+	"github.com/a4s-io/a4s/scripts/gomod"
+)
 
 // raise is what is raised, and to what.
 type raise struct {
 	kubernetes, staging string
 	// upstream is Kubernetes' go.mod.
-	upstream *module
+	upstream *gomod.File
 	// others are the modules that are named, with their versions.
 	others map[string]string
 }
@@ -47,14 +47,14 @@ func parseModules(args []string) (map[string]string, error) {
 
 // edits are the flags of go mod edit that raise a module. Those of the others
 // that it requires are added to met.
-func (r *raise) edits(m *module, met map[string]bool) []string {
+func (r *raise) edits(m *gomod.File, met map[string]bool) []string {
 	staged := r.stagedIn(m)
-	uses := slices.ContainsFunc(m.Require, func(q requirement) bool { return q.Path == kubernetes })
+	uses := slices.ContainsFunc(m.Require, func(q gomod.Module) bool { return q.Path == gomod.Kubernetes })
 	var flags []string
 	for _, q := range m.Require {
 		want := q.Version
 		switch {
-		case q.Path == kubernetes:
+		case q.Path == gomod.Kubernetes:
 			want = r.kubernetes
 		case staged[q.Path] && ofStage.MatchString(q.Version):
 			want = r.staging
@@ -75,11 +75,17 @@ func (r *raise) edits(m *module, met map[string]bool) []string {
 		want := p.New.Version
 		if staged[p.Old.Path] {
 			want = r.staging
-		} else if v := r.upstream.requires(p.Old.Path); v != "" {
+		} else if v := r.upstream.Requires(p.Old.Path); v != "" {
 			want = v
 		}
 		if want != p.New.Version {
 			flags = append(flags, "-replace="+p.Old.Path+"="+p.New.Path+"@"+want)
+		}
+	}
+	// What kept the last set from being overtaken is what this one asks for.
+	for _, e := range m.Exclude {
+		if e.Version == r.upstream.Requires(e.Path) || r.others[e.Path] != "" {
+			flags = append(flags, "-dropexclude="+e.Path+"@"+e.Version)
 		}
 	}
 	if !uses {
@@ -94,9 +100,30 @@ func (r *raise) edits(m *module, met map[string]bool) []string {
 	return flags
 }
 
+// align are the flags that give m what both modules require, and what is pinned, in
+// the versions of the first.
+func align(m, first *gomod.File) []string {
+	var flags []string
+	for _, q := range m.Require {
+		if want := first.Requires(q.Path); want != "" && want != q.Version {
+			flags = append(flags, "-require="+q.Path+"@"+want)
+		}
+	}
+	pinned := map[string]string{}
+	for _, p := range m.Replace {
+		pinned[p.Old.Path] = p.New.Version
+	}
+	for _, p := range first.Replace {
+		if p.Old.Path == p.New.Path && pinned[p.Old.Path] != p.New.Version {
+			flags = append(flags, "-replace="+p.Old.Path+"="+p.New.Path+"@"+p.New.Version)
+		}
+	}
+	return flags
+}
+
 // stagedIn are the modules of m that are released with Kubernetes: those that
 // its own go.mod has without a version, because they are in its sources.
-func (r *raise) stagedIn(m *module) map[string]bool {
+func (r *raise) stagedIn(m *gomod.File) map[string]bool {
 	staged := map[string]bool{}
 	for _, q := range r.upstream.Require {
 		if q.Version == "v0.0.0" {

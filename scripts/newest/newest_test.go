@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/a4s-io/a4s/scripts/gomod"
 )
 
 func TestPartsOfWhatTheGoCommandSays(t *testing.T) {
@@ -34,7 +36,7 @@ func TestPartsOfWhatTheGoCommandSays(t *testing.T) {
 }
 
 func TestDirectModules(t *testing.T) {
-	var mod goMod
+	var mod gomod.File
 	err := json.Unmarshal([]byte(`{
 		"Require": [
 			{"Path": "k8s.io/kubernetes"}, {"Path": "k8s.io/api"}, {"Path": "k8s.io/utils"}, {"Path": "example.com/tools", "Indirect": true},
@@ -46,7 +48,7 @@ func TestDirectModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := mod.direct(), []string{"k8s.io/kubernetes", "k8s.io/utils", "example.com/tools"}; !slices.Equal(got, want) {
+	if got, want := direct(&mod), []string{"k8s.io/kubernetes", "k8s.io/utils", "example.com/tools"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/a4s-io/a4s/scripts/gomod"
 )
 
 // elsewhere are parts that no go.mod requires: the file that pins each, and the
@@ -28,9 +29,9 @@ var elsewhere = []struct {
 
 // pinned finds all parts.
 func pinned(ctx context.Context) ([]part, error) {
-	files, err := lines(output(ctx, ".", "git", "ls-files", "go.mod", "*/go.mod"))
+	files, err := gomod.Files(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the modules (run it in the directory of the sources): %w", err)
+		return nil, err
 	}
 	var parts []part
 	for _, file := range files {
@@ -58,34 +59,15 @@ func pinned(ctx context.Context) ([]part, error) {
 	return parts, nil
 }
 
-// goMod is what the go command tells of a go.mod.
-type goMod struct {
-	Module  struct{ Path string }
-	Go      string
-	Require []struct {
-		Path, Version string
-		Indirect      bool
-	}
-	Replace []struct {
-		Old, New struct{ Path, Version string }
-	}
-	Tool []struct{ Path string }
-}
-
 // inModule finds what a go.mod pins: what it requires directly, what the tools
 // are in, and the toolchain. The modules that are released with Kubernetes
 // count as one part with it.
 func inModule(ctx context.Context, file string) ([]part, error) {
-	dir := filepath.Dir(file)
-	raw, err := output(ctx, dir, "go", "mod", "edit", "-json")
+	mod, err := gomod.Read(ctx, file)
 	if err != nil {
 		return nil, err
 	}
-	var mod goMod
-	if err := json.Unmarshal(raw, &mod); err != nil {
-		return nil, err
-	}
-	parts, err := modules(ctx, dir, file, mod.direct())
+	parts, err := modules(ctx, filepath.Dir(file), file, direct(mod))
 	if err != nil || file != "go.mod" {
 		return parts, err
 	}
@@ -94,7 +76,7 @@ func inModule(ctx context.Context, file string) ([]part, error) {
 }
 
 // direct are the modules that are pinned by intention.
-func (m *goMod) direct() []string {
+func direct(m *gomod.File) []string {
 	staging := map[string]bool{}
 	for _, r := range m.Replace {
 		if r.Old.Path == r.New.Path && strings.HasPrefix(r.Old.Path, "k8s.io/") && strings.HasPrefix(r.New.Version, "v0.") && !strings.HasPrefix(r.New.Version, "v0.0.0-") {
@@ -126,7 +108,7 @@ func modules(ctx context.Context, dir, file string, names []string) ([]part, err
 	if len(names) == 0 {
 		return nil, nil
 	}
-	raw, err := output(ctx, dir, "go", append([]string{"list", "-e", "-m", "-u", "-json"}, names...)...)
+	raw, err := gomod.Output(ctx, dir, "go", append([]string{"list", "-e", "-m", "-u", "-json"}, names...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +146,14 @@ func partsOf(file string, raw []byte) ([]part, error) {
 // toolchain is the part that is Go itself.
 func toolchain(ctx context.Context, file, version string) (part, error) {
 	const name = "golang.org/toolchain"
-	raw, err := output(ctx, ".", "go", "list", "-m", "-versions", name)
+	raw, err := gomod.Output(ctx, ".", "go", "list", "-m", "-versions", name)
 	if err != nil {
 		return part{}, err
 	}
 	newest := newestGo(strings.Fields(string(raw)), version)
 	p := part{Where: file, Name: "Go", Version: version, Newest: newest}
 	for v, to := range map[string]*time.Time{version: &p.Date, newest: &p.NewestDate} {
-		raw, err := output(ctx, ".", "go", "list", "-m", "-json", name+"@"+toolchainPrefix+v+toolchainSuffix)
+		raw, err := gomod.Output(ctx, ".", "go", "list", "-m", "-json", name+"@"+toolchainPrefix+v+toolchainSuffix)
 		if err != nil {
 			return part{}, err
 		}
@@ -220,19 +202,4 @@ func newer(a, b string) bool {
 		}
 	}
 	return false
-}
-
-func lines(raw []byte, err error) ([]string, error) { return strings.Fields(string(raw)), err }
-
-// output runs a command and returns what it prints.
-func output(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(said.String()))
-	}
-	return out, nil
 }
