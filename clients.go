@@ -36,5 +36,5 @@ func runCtr(ctx context.Context, args []string) error {
 	if err := returnSignals(ctx); err != nil {
 		return err
 	}
-	return ctrapp.New().RunContext(ctx, append([]string{"ctr"}, args...))
+	return ctrapp.New().Run(ctx, append([]string{"ctr"}, args...))
 }

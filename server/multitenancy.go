@@ -194,7 +194,11 @@ func (m *multitenancy) access(f informers.SharedInformerFactory, a authorizer.Au
 	}
 	m.byRoles = rbac
 	o := authz.Options{Roles: m.roles, SystemRBAC: rbac, ReadsNodes: m.directory.ReadsNodes}
-	return limits.Authorizer(authz.Wrap(a, o)), authz.WrapRules(r, o), nil
+	bordered, err := authz.Wrap(a, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return limits.Authorizer(bordered), authz.WrapRules(r, o), nil
 }
 
 // groups are the changes to the storage of upstream's groups.

@@ -142,7 +142,7 @@ func TestKernel(t *testing.T) {
 
 	runUntilSynced(t, o)
 	rules, err := exec.Command("nft", "list", "table", "ip", "kube-proxy").CombinedOutput()
-	if err != nil || !strings.Contains(string(rules), "10.43.0.77 . tcp . 80") || !strings.Contains(string(rules), "10.42.0.9 . 8080") {
+	if err != nil || !strings.Contains(string(rules), "10.43.0.77 . tcp . 80") || !strings.Contains(string(rules), "dnat to 10.42.0.9:8080") {
 		t.Errorf("the service is not in the kernel: %v\n%s", err, rules)
 	}
 }

@@ -244,7 +244,7 @@ func withResources(config containerConfig, change *runtimeapi.LinuxContainerReso
 
 // stopSignal is what asks the container to end: its own, or the image's.
 func stopSignal(config *runtimeapi.ContainerConfig, image string) string {
-	if s := config.GetStopSignal(); s != runtimeapi.Signal_RUNTIME_DEFAULT {
+	if s := config.GetStopSignal(); s != runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT {
 		return s.String()
 	}
 	if image != "" {

@@ -3,10 +3,13 @@ package kubectl
 import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/kubectl/pkg/cmd/create"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/scheme"
+	"k8s.io/kubectl/pkg/util"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -19,7 +22,7 @@ func addCreateTenant(root *cobra.Command, f cmdutil.Factory, streams genericioop
 	if err != nil {
 		return err
 	}
-	o := create.NewCreateSubcommandOptions(streams)
+	o := &createTenant{print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme.Scheme), streams: streams}
 	c := &cobra.Command{
 		Use:                   "tenant NAME [--dry-run=server|client|none]",
 		DisableFlagsInUseLine: true,
@@ -31,30 +34,76 @@ func addCreateTenant(root *cobra.Command, f cmdutil.Factory, streams genericioop
 		Run: func(c *cobra.Command, args []string) {
 			name, err := create.NameFromCommandArgs(c, args)
 			cmdutil.CheckErr(err)
-			cmdutil.CheckErr(o.Complete(f, c, args, tenantNamed(name)))
-			o.EnforceNamespace = false // it is in none, whatever --namespace says
-			cmdutil.CheckErr(o.Run())
+			cmdutil.CheckErr(o.run(f, c, name))
 		},
 	}
-	o.PrintFlags.AddFlags(c)
+	o.print.AddFlags(c)
 	cmdutil.AddApplyAnnotationFlags(c)
 	cmdutil.AddValidateFlags(c)
 	cmdutil.AddDryRunFlag(c)
-	cmdutil.AddFieldManagerFlagVar(c, &o.FieldManager, "kubectl-create")
+	cmdutil.AddFieldManagerFlagVar(c, &o.fieldManager, "kubectl-create")
 	parent.AddCommand(c)
 	return nil
 }
 
-// tenantNamed is the name of a tenant to make.
-type tenantNamed string
+// createTenant is "create tenant" with its flags.
+type createTenant struct {
+	print        *genericclioptions.PrintFlags
+	fieldManager string
+	streams      genericiooptions.IOStreams
+}
 
-// StructuredGenerate implements generate.StructuredGenerator.
-func (name tenantNamed) StructuredGenerate() (runtime.Object, error) {
-	if err := space.ValidateTenant(string(name)); err != nil {
+func (o *createTenant) run(f cmdutil.Factory, c *cobra.Command, name string) error {
+	tenant, err := newTenant(name)
+	if err != nil {
+		return err
+	}
+	if err := util.CreateOrUpdateAnnotation(cmdutil.GetFlagBool(c, cmdutil.ApplyAnnotationsFlag), tenant, scheme.DefaultJSONEncoder()); err != nil {
+		return err
+	}
+	dryRun, err := cmdutil.GetDryRunStrategy(c)
+	if err != nil {
+		return err
+	}
+	cmdutil.PrintFlagsWithDryRunStrategy(o.print, dryRun)
+	printer, err := o.print.ToPrinter()
+	if err != nil {
+		return err
+	}
+	validation, err := cmdutil.GetValidationDirective(c)
+	if err != nil {
+		return err
+	}
+	if dryRun == cmdutil.DryRunClient {
+		return printer.PrintObj(tenant, o.streams.Out)
+	}
+	mapper, err := f.ToRESTMapper()
+	if err != nil {
+		return err
+	}
+	mapping, err := mapper.RESTMapping(tenant.GroupVersionKind().GroupKind(), tenant.GroupVersionKind().Version)
+	if err != nil {
+		return err
+	}
+	client, err := f.UnstructuredClientForMapping(mapping)
+	if err != nil {
+		return err
+	}
+	made, err := resource.NewHelper(client, mapping).DryRun(dryRun == cmdutil.DryRunServer).
+		WithFieldManager(o.fieldManager).WithFieldValidation(validation).Create("", false, tenant)
+	if err != nil {
+		return err
+	}
+	return printer.PrintObj(made, o.streams.Out)
+}
+
+// newTenant is the tenant to make.
+func newTenant(name string) (*unstructured.Unstructured, error) {
+	if err := space.ValidateTenant(name); err != nil {
 		return nil, err
 	}
 	t := &unstructured.Unstructured{}
 	t.SetGroupVersionKind(tenantapi.GroupVersion().WithKind(tenantapi.Kind))
-	t.SetName(string(name))
+	t.SetName(name)
 	return t, nil
 }

@@ -2,9 +2,7 @@
 // process: the a4s binary started under the name "containerd".
 //
 // Invariants: Main takes over signal handling, the standard logger and the
-// whole plugin registry, so it runs alone in its process. Importing this
-// package changes package variables of urfave/cli (containerd's init does);
-// cmd sets them again for a4s' own commands.
+// whole plugin registry, so it runs alone in its process.
 //
 // Only main imports it.
 package containerd

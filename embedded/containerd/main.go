@@ -16,7 +16,7 @@ func Main(ctx context.Context, args []string) error {
 	// /proc/self/exe. It only matters to a person who looks at a list of
 	// processes, so a failure does too.
 	_ = os.WriteFile("/proc/self/comm", []byte("containerd"), 0)
-	if err := command.App().RunContext(ctx, args); err != nil {
+	if err := command.App().Run(ctx, args); err != nil {
 		return fmt.Errorf("containerd: %w", err)
 	}
 	return nil

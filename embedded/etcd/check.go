@@ -51,7 +51,7 @@ func (s *Server) Check(ctx context.Context) error {
 	}
 	// Verification from the zero snapshot reads whatever segments exist; a
 	// gap because older segments were purged is not damage.
-	_, err = wal.Verify(zap.NewNop(), filepath.Join(member, "wal"), walpb.Snapshot{})
+	_, err = wal.Verify(zap.NewNop(), filepath.Join(member, "wal"), &walpb.Snapshot{})
 	switch {
 	case err == nil, errors.Is(err, wal.ErrFileNotFound), errors.Is(err, wal.ErrSnapshotNotFound), errors.Is(err, wal.ErrSliceOutOfRange):
 		return s.checkMembership()

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"google.golang.org/protobuf/proto"
 )
 
 // Disk is what a data directory says of the cluster that it belongs to.
@@ -73,14 +74,14 @@ func (d *Disk) readIdentity(dir string) (err error) {
 		if err := decoder.Decode(rec); err != nil {
 			return err
 		}
-		switch rec.Type {
+		switch rec.GetType() {
 		case wal.CrcType:
 		case wal.MetadataType:
 			var m pb.Metadata
-			if err := m.Unmarshal(rec.Data); err != nil {
+			if err := proto.Unmarshal(rec.GetData(), &m); err != nil {
 				return err
 			}
-			d.Self, d.Cluster = m.NodeID, m.ClusterID
+			d.Self, d.Cluster = m.GetNodeID(), m.GetClusterID()
 			return nil
 		default:
 			return errors.New("the write-ahead log does not begin with the member's identity")

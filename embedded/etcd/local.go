@@ -86,6 +86,22 @@ func (l *localKV) Txn(ctx context.Context, in *pb.TxnRequest, _ ...grpc.CallOpti
 	return pass(ctx, l.gate, in, l.inner.Txn)
 }
 
+// RangeStream implements pb.KVClient. The member reads on a goroutine of its own,
+// for as long as the context lasts.
+func (l *localKV) RangeStream(ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
+	in.Serializable = true // see Range
+	if !l.gate.enter() {
+		return nil, rpctypes.ErrGRPCStopped
+	}
+	s := &localStream{ctx: ctx, chunks: make(chan *pb.RangeStreamResponse)}
+	go func() {
+		defer l.gate.leave()
+		defer close(s.chunks)
+		s.err = l.inner.RangeStream(in, sendingSide{localStream: s})
+	}()
+	return receivingSide{localStream: s}, nil
+}
+
 // Compact implements pb.KVClient.
 func (l *localKV) Compact(ctx context.Context, in *pb.CompactionRequest, _ ...grpc.CallOption) (*pb.CompactionResponse, error) {
 	return pass(ctx, l.gate, in, l.inner.Compact)

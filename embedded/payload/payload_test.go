@@ -276,7 +276,7 @@ func TestCarriedPayload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for program, want := range map[string]string{p.RuncPath: "runc version 1.5", p.ShimPath: "Version:  2.3"} {
+	for program, want := range map[string]string{p.RuncPath: "runc version 1.5", p.ShimPath: "Version:  2.4"} {
 		arg := "--version"
 		if program == p.ShimPath {
 			arg = "-v"

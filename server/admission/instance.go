@@ -192,7 +192,7 @@ func (i *instance) connect() error {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	services, authInfo := i.admission.Reach(i.tenant)
 	i.initializer = admission.PluginInitializers{
-		initializer.New(client, dyn, i.factory, composing{i.admission.authz, i.tenant}, utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), i.ctx.Done(), mapper),
+		initializer.New(client, dyn, i.factory, authorizer.AuthorizerFunc(composing{i.admission.authz, i.tenant}.Authorize), utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), i.ctx.Done(), mapper),
 		webhookinit.NewPluginInitializer(authInfo, services),
 		controlplaneadmission.NewPluginInitializer(nil, exclusion.Excluded()),
 	}
@@ -201,11 +201,11 @@ func (i *instance) connect() error {
 
 // composing answers what CEL expressions of a tenant ask about permissions.
 type composing struct {
-	inner  authorizer.Authorizer
+	inner  authorizer.UnconditionalAuthorizer
 	tenant string
 }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (c composing) Authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
 	composed := authorizer.AttributesRecord{
 		User: composedUser(attr.GetUser(), c.tenant), Verb: attr.GetVerb(),

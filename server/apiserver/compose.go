@@ -30,6 +30,7 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 		append([]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme}, seams.Schemes...),
 		controlplane.DefaultAPIResourceConfigSource(),
 		seams.definitions(generatedopenapi.GetOpenAPIDefinitions),
+		nil, // a name for the metrics of informers, which a process can have once
 	)
 	if err != nil {
 		return nil, fmt.Errorf("building the generic configuration: %w", err)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/kubernetes/pkg/kubeapiserver/authorizer/modes"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -39,16 +40,26 @@ func (o Options) readsNodes(ctx context.Context, tenant string) (bool, error) {
 
 // Wrap puts the borders of the spaces around inner, which decides about users
 // of the system.
-func Wrap(inner authorizer.Authorizer, o Options) authorizer.Authorizer {
+//
+// Its decisions have no conditions (KEP 5681), whatever inner's have: a condition
+// is evaluated after the border was looked at, by what the request then holds,
+// which a tenant's admission may have changed.
+func Wrap(inner authorizer.Authorizer, o Options) (authorizer.Authorizer, error) {
 	a := &bordered{system: inner, rbac: rbac.New(o.Roles, o.Roles, o.Roles, o.Roles), kinds: kinds.New(), opts: o}
 	if o.SystemRBAC {
-		a.system = union.New(inner, authorizer.AuthorizerFunc(a.systemRBAC))
+		both, err := union.New(
+			union.NamedAuthorizer{AuthorizerName: "cluster", Authorizer: inner},
+			union.NamedAuthorizer{AuthorizerName: modes.ModeRBAC, Authorizer: authorizer.AuthorizerFunc(a.systemRBAC)})
+		if err != nil {
+			return nil, fmt.Errorf("combining the authorizers of the system: %w", err)
+		}
+		a.system = both
 	}
-	return a
+	return authorizer.AuthorizerFunc(a.Authorize), nil
 }
 
 type bordered struct {
-	system authorizer.Authorizer
+	system authorizer.UnconditionalAuthorizer
 	rbac   *rbac.RBACAuthorizer
 	kinds  *kinds.Table
 	opts   Options
@@ -60,7 +71,7 @@ func (b *bordered) systemRBAC(ctx context.Context, a authorizer.Attributes) (aut
 	return b.rbac.Authorize(space.WithTenant(ctx, space.System), a)
 }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize implements authorizer.UnconditionalAuthorizer.
 func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.GetUser() == nil {
 		return authorizer.DecisionDeny, "the request has no user", nil

@@ -155,7 +155,7 @@ func want(u user.Info, s string) authorizer.AttributesRecord {
 }
 
 func TestAuthorize(t *testing.T) {
-	a := Wrap(authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
+	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
 	admin, alice, lead, mallory := in("t1", "admin"), in("t1", "alice"), in("t1", "lead"), in("t1", "mallory")
 	masters := in("t1", "boss", "system:masters.t1")
 	foreign := in("t1", "boss", "system:masters.t2")
@@ -305,7 +305,7 @@ func TestAuthorize(t *testing.T) {
 
 // What is asked about somebody else than who sent the request.
 func TestQuestions(t *testing.T) {
-	a := Wrap(authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
+	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
 	alice, root := in("t1", "alice"), in("", "root", user.SystemPrivilegedGroup)
 	review := &request.RequestInfo{IsResourceRequest: true, APIGroup: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"}
 	for _, c := range []struct {
@@ -345,7 +345,7 @@ func TestQuestions(t *testing.T) {
 // What is asked about the parameter of an admission policy: its binding names
 // it natively, whatever else is asked for the same request does not.
 func TestParameters(t *testing.T) {
-	a := Wrap(authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
+	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
 	bind := func(resource string) *request.RequestInfo {
 		return &request.RequestInfo{IsResourceRequest: true, APIGroup: "admissionregistration.k8s.io", Resource: resource, Verb: "create"}
 	}

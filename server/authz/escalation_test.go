@@ -58,7 +58,7 @@ func TestGuardStorage(t *testing.T) {
 		}
 	}
 	l := listers(t, objs...)
-	a := Wrap(authorizer.AuthorizerFunc(upstream), Options{Roles: l, SystemRBAC: true})
+	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: l, SystemRBAC: true})
 	storage := map[string]rest.Storage{
 		"roles":               roleguard.NewStorage(roles, nil, nil),
 		"rolebindings":        rolebindingguard.NewStorage(roles, nil, nil),

@@ -94,7 +94,7 @@ func TestRulesFor(t *testing.T) {
 
 // Whoever a tenant's user takes on, even without the tenant, stays confined.
 func TestImpersonatedSystemUser(t *testing.T) {
-	a := Wrap(authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
+	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
 	early := authn.Wrap(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 		return &authenticator.Response{User: in("t1", "admin")}, true, nil
 	}), authn.Options{})
@@ -116,7 +116,7 @@ func TestImpersonatedSystemUser(t *testing.T) {
 }
 
 func TestInnerRBACIsLeftAlone(t *testing.T) {
-	a := Wrap(authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...)})
+	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...)})
 	sysop := in("", "sysop")
 	if decision, _, err := a.Authorize(t.Context(), want(sysop, "list nodes")); decision == authorizer.DecisionAllow || err != nil {
 		t.Errorf("roles of the system count although the cluster has no RBAC: %v, %v", decision, err)
@@ -161,7 +161,7 @@ func TestListersFollowChanges(t *testing.T) {
 	if _, err := NewListers(f); err == nil {
 		t.Error("the index was added twice")
 	}
-	a := Wrap(authorizer.AuthorizerFunc(upstream), Options{Roles: l})
+	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: l})
 	ctx, admin := space.WithTenant(t.Context(), "t1"), in("t1", "admin")
 	if d, _, _ := a.Authorize(ctx, want(admin, "list pods")); d == authorizer.DecisionAllow {
 		t.Error("allowed before anything is known")

@@ -92,7 +92,7 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	}
 	m.writes--
 	k := string(t.then.KeyBytes())
-	want := t.cmp.TargetUnion.(*pb.Compare_ModRevision).ModRevision
+	want := t.cmp.GetCompare().GetModRevision()
 	if m.revision[k] != want {
 		now := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: []byte(k), Value: m.values[k], ModRevision: m.revision[k]}}}
 		return &clientv3.TxnResponse{Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: now}}}}, nil

@@ -124,7 +124,7 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		elsewhere := g.builtin && g.connections.local(config.Transport.ServerList) == nil
-		if elsewhere || config.Transport.EgressLookup != nil || utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion) {
+		if elsewhere || config.Transport.EgressLookup != nil {
 			return inner(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
 		}
 		raw, destroy, err := g.connections.storage(config, prefix, newFunc, newListFunc)
@@ -167,8 +167,14 @@ func (c *Connections) storage(config *storagebackend.ConfigForResource, prefix s
 		transformer = identity.NewEncryptCheckTransformer()
 	}
 	versioner := storage.APIObjectVersioner{}
+	decoder := etcd3.NewDefaultDecoder(config.Codec, versioner)
+	if utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion) {
+		// What cannot be read is told apart, so that it can be deleted.
+		transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
+		decoder = etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
+	}
 	store, err := etcd3.New(client, conn.compacted, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
-		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+		transformer, config.LeaseManagerConfig, decoder, versioner)
 	if err != nil {
 		own.Close() //nolint:errcheck // the error is that it was closed
 		release()

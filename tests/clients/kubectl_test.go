@@ -74,7 +74,7 @@ func (k *kubectl) discovery(t *testing.T) {
 		}
 	}
 	k.shows(t, "api-versions", `^apps/v1$`, `^v1$`)
-	k.shows(t, "version", `Server Version: v1\.36\.`)
+	k.shows(t, "version", `Server Version: v1\.37\.`)
 	k.shows(t, "explain deployment.spec", `GROUP: +apps`, `^  replicas\s+<integer>`, `^  template\s+<PodTemplateSpec>`)
 	k.shows(t, "explain pods.spec.containers --recursive", `image\s+<string>`)
 	for _, kind := range []string{"nodes", "tenants"} {

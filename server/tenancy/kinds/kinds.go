@@ -50,6 +50,7 @@ const (
 	certs     = "certificates.k8s.io"
 	coord     = "coordination.k8s.io"
 	flow      = "flowcontrol.apiserver.k8s.io"
+	life      = "lifecycle.k8s.io"
 	net       = "networking.k8s.io"
 	rbac      = "rbac.authorization.k8s.io"
 	resource  = "resource.k8s.io"
@@ -113,6 +114,8 @@ func Rows() []Kind {
 		{"internal.apiserver.k8s.io", "storageversions", "StorageVersion", cluster, System, "the API servers belong to the cluster", false},
 		{"metrics.k8s.io", "nodes", "NodeMetrics", cluster, System, "nodes belong to the cluster", false},
 		{"metrics.k8s.io", "pods", "PodMetrics", ns, Tenant, "", false},
+		{life, "evictionrequests", "EvictionRequest", ns, System, "pods are drained from nodes by it, and nodes belong to the cluster", false},
+		{life, "evictions", "Eviction", ns, System, "pods are drained from nodes by it, and nodes belong to the cluster", false},
 		{net, "ingressclasses", "IngressClass", cluster, Shared, "", false},
 		{net, "ingresses", "Ingress", ns, Tenant, "", false},
 		{net, "ipaddresses", "IPAddress", cluster, System, "addresses are given out by the cluster", true},
@@ -130,6 +133,7 @@ func Rows() []Kind {
 		{resource, "resourceclaimtemplates", "ResourceClaimTemplate", ns, Tenant, "", false},
 		{resource, "resourcepoolstatusrequests", "ResourcePoolStatusRequest", cluster, System, "devices belong to the nodes of the cluster", false},
 		{resource, "resourceslices", "ResourceSlice", cluster, System, "devices belong to the nodes of the cluster", true},
+		{sched, "compositepodgroups", "CompositePodGroup", ns, Tenant, "", false},
 		{sched, "podgroups", "PodGroup", ns, Tenant, "", false},
 		{sched, "priorityclasses", "PriorityClass", cluster, Shared, "", false},
 		{sched, "workloads", "Workload", ns, Tenant, "", false},

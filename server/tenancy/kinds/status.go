@@ -42,6 +42,7 @@ func StatusFields() []StatusField {
 		{"Pod", "allocatedResources", ledger},
 		{"Pod", "resources", ledger},
 		{"Pod", "nodeAllocatableResourceClaimStatuses", ledger},
+		{"Pod", "volumeHealth", kubelet},
 		{"Service", "loadBalancer", "every node sends what goes to these addresses to this Service, whoever sends it"},
 		{"Service", "conditions", ""},
 	}

@@ -121,7 +121,7 @@ func (o *operation) appendTo(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// operations reads a patch.
+// operations reads a patch. Upstream reads null as a list of none.
 func operations(body []byte) ([]operation, error) {
 	if err := Limit(body); err != nil {
 		return nil, err
@@ -131,6 +131,9 @@ func operations(body []byte) ([]operation, error) {
 		s.malformed("it cannot be read")
 	}
 	if s.err == nil && s.peek() != '[' {
+		if bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
+			return nil, nil
+		}
 		s.malformed("a list of operations was expected")
 	}
 	if s.err != nil {

@@ -87,6 +87,8 @@ func TestPatch(t *testing.T) {
 				`{"op":"add","path":"/spec/ingress/0/from/0/namespaceSelector/matchLabels/a4s.io~1tenant","value":"t1"},` +
 				`{"op":"replace","path":"/spec/ingress/0/from/0/namespaceSelector/matchLabels","value":{"a4s.io/tenant":"t1"}}]`,
 		},
+		{name: "null, which is no operation", media: jsonPatch, r: podKind(), in: ` null `, want: `[]`},
+		{name: "no list", media: jsonPatch, r: podKind(), in: `nulls`, err: ErrMalformed},
 		{name: "plain copy", media: jsonPatch, r: podKind(), in: `[{"from":"/metadata/labels/a","op":"copy","path":"/metadata/labels/b"}]`, want: `[{"from":"/metadata/labels/a","op":"copy","path":"/metadata/labels/b"}]`},
 		{name: "move of a subject", media: jsonPatch, r: bindingKind(), in: `[{"from":"/subjects/0","op":"move","path":"/subjects/1"}]`, want: `[{"from":"/subjects/0","op":"move","path":"/subjects/1"}]`},
 		{name: "copy into a reference", media: jsonPatch, r: bindingKind(), in: `[{"op":"copy","from":"/metadata/annotations/x","path":"/subjects/0/namespace"}]`, err: ErrMalformed},

@@ -23,7 +23,7 @@ func Rows() []Row {
 
 	add("", one("Namespace"), NamespaceLabels, "metadata.labels")
 	add("", one("Namespace"), Text, "status.conditions.message")
-	add("", one("Pod"), Text, "status.message", "status.conditions.message")
+	add("", one("Pod"), Text, "status.message", "status.conditions.message", "status.volumeHealth.healthConditions.message")
 	add("", one("Pod"), Text, containerTexts()...)
 	add("", one("ReplicationController"), Text, "status.conditions.message")
 	add("", one("Service"), Text, "status.conditions.message")
@@ -36,7 +36,7 @@ func Rows() []Row {
 	add("", one("Binding"), Ref, "target")
 	add("", one("PersistentVolumeClaim"), ClusterName, "spec.volumeName")
 	add("", one("PersistentVolumeClaim"), Ref, "spec.dataSource", "spec.dataSourceRef")
-	add("", one("PersistentVolumeClaim"), Text, "status.conditions.message")
+	add("", one("PersistentVolumeClaim"), Text, "status.conditions.message", "status.healthStatus.healthConditions.message")
 	add("", one("PersistentVolume"), Ref, "spec.claimRef")
 	add("", one("PersistentVolume"), Text, "status.message")
 	add("", one("PersistentVolume"), Namespace, "spec.azureFile.secretNamespace",
@@ -97,7 +97,7 @@ func Rows() []Row {
 
 	add("resource.k8s.io", one("ResourceClaim"), Text, "status.devices.conditions.message")
 	add("scheduling.k8s.io", one("Workload"), Ref, "spec.controllerRef")
-	add("scheduling.k8s.io", one("PodGroup"), Text, "status.conditions.message")
+	add("scheduling.k8s.io", []string{"PodGroup", "CompositePodGroup"}, Text, "status.conditions.message")
 	return rows
 }
 

@@ -41,10 +41,10 @@ type strategy struct {
 
 func newStrategy() strategy { return strategy{legacyscheme.Scheme, names.SimpleNameGenerator} }
 
-func (strategy) NamespaceScoped() bool          { return false }
-func (strategy) AllowCreateOnUpdate() bool      { return false }
-func (strategy) AllowUnconditionalUpdate() bool { return true }
-func (strategy) Canonicalize(runtime.Object)    {}
+func (strategy) NamespaceScoped() bool                         { return false }
+func (strategy) AllowCreateOnUpdate(context.Context) bool      { return false }
+func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
+func (strategy) Canonicalize(runtime.Object)                   {}
 
 func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
 

@@ -1,7 +1,9 @@
 package snapshots
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,6 +41,49 @@ func TestLocalClients(t *testing.T) {
 		if _, err := client.Get(t.Context(), "/", clientv3.WithRev(1000)); !errors.Is(err, rpctypes.ErrFutureRev) {
 			t.Errorf("%s: a revision of the future: %v", who, err)
 		}
+	}
+
+	// A streamed range is the same for both, in as many chunks as it takes.
+	const many = 2500
+	for i := range many {
+		if _, err := near.Put(t.Context(), fmt.Sprintf("/stream/%04d", i), strings.Repeat("x", 1<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for who, client := range map[string]*clientv3.Client{"far": c.client, "near": near} {
+		chunks, err := client.GetStream(t.Context(), "/stream/", clientv3.WithPrefix())
+		if err != nil {
+			t.Fatalf("%s: %v", who, err)
+		}
+		var keys, parts int
+		for chunk := range chunks {
+			if chunk.Err() != nil {
+				t.Fatalf("%s: after %d keys: %v", who, keys, chunk.Err())
+			}
+			for _, kv := range chunk.RangeResponse.Kvs {
+				if want := fmt.Sprintf("/stream/%04d", keys); string(kv.Key) != want {
+					t.Fatalf("%s: %s, want %s", who, kv.Key, want)
+				}
+				keys++
+			}
+			parts++
+		}
+		if keys != many || parts < 2 {
+			t.Errorf("%s: %d keys in %d chunks", who, keys, parts)
+		}
+		if chunks, err = client.GetStream(t.Context(), "/stream/", clientv3.WithPrefix(), clientv3.WithRev(1_000_000)); err != nil {
+			t.Fatalf("%s: %v", who, err)
+		}
+		if chunk := <-chunks; !errors.Is(chunk.Err(), rpctypes.ErrFutureRev) {
+			t.Errorf("%s: a stream of the future: %v", who, chunk.Err())
+		}
+		// Who leaves early keeps nothing of the member.
+		leaving, leave := context.WithCancel(t.Context())
+		if chunks, err = client.GetStream(leaving, "/stream/", clientv3.WithPrefix()); err != nil {
+			t.Fatalf("%s: %v", who, err)
+		}
+		<-chunks
+		leave()
 	}
 
 	// A read sees what was confirmed before it, whoever wrote it.
