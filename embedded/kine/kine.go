@@ -31,7 +31,7 @@ import (
 const (
 	// emulated is the version of etcd whose protocol kine speaks: the API
 	// server asks for it, and uses a consistent cache from 3.5.13 on.
-	emulated = "3.6.13"
+	emulated = "3.7.3"
 	// progressInterval is how often watches learn of the current revision.
 	progressInterval = 5 * time.Second
 	// closeTimeout bounds how long requests may take that are there at the end.
@@ -49,6 +49,7 @@ const (
 	compactRetain  = 1000 // revisions
 	compactBatch   = 1000
 	pollBatch      = 500
+	pollInterval   = time.Second
 	idleTime       = 2 * time.Minute
 )
 
@@ -119,10 +120,14 @@ func (s *Server) run(ctx context.Context, ready func()) (err error) {
 	if err != nil || !started {
 		return err
 	}
-	if s.opts.Endpoint.Kind != dsn.NATS {
-		if backend, err = newOrderly(background, backend, &wg); err != nil {
+	if s.opts.Endpoint.Kind == dsn.NATS {
+		watched := onward{backend}
+		if err := watched.settle(ctx); err != nil {
 			return s.unusable(err)
 		}
+		backend = watched
+	} else {
+		backend = &remembering{Backend: backend}
 	}
 	listener, err := rootsocket.Listen(ctx, s.opts.Socket)
 	if err != nil {
@@ -173,7 +178,7 @@ func (s *Server) open(ctx context.Context, wg *sync.WaitGroup) (kineserver.Backe
 		Scheme: string(e.Kind), DataSourceName: e.Source, Endpoint: string(e.Kind) + "://" + e.Source,
 		BackendTLSConfig:     tls.Config{CAFile: s.opts.CAFile, CertFile: s.opts.CertFile, KeyFile: s.opts.KeyFile},
 		ConnectionPoolConfig: generic.ConnectionPoolConfig{MaxIdleTime: idleTime},
-		CompactTimeout:       compactTimeout, CompactMinRetain: s.opts.Retain, CompactBatchSize: compactBatch, PollBatchSize: pollBatch,
+		CompactTimeout:       compactTimeout, CompactMinRetain: s.opts.Retain, CompactBatchSize: compactBatch, PollBatchSize: pollBatch, PollInterval: pollInterval,
 	}
 	var backend kineserver.Backend
 	var err error

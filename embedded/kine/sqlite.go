@@ -144,6 +144,34 @@ func each(ctx context.Context, db *sql.DB, statement string) (err error) {
 	return rows.Err()
 }
 
+// CopySQLite writes what the file of SQLite has to a new file at path, while no
+// server uses it. There is nothing to write if Options name no file, or one that is
+// not there yet: it tells.
+func (s *Server) CopySQLite(ctx context.Context, path string) (_ bool, err error) {
+	if s.opts.Path == "" {
+		return false, nil
+	}
+	if info, err := os.Stat(s.opts.Path); errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+		return false, nil
+	}
+	// Not read-only: what a killed server left in the log belongs to it.
+	db, err := sql.Open("sqlite3", (&url.URL{Scheme: "file", Path: s.opts.Path, RawQuery: "mode=rw&_busy_timeout=5000"}).String())
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	// SQLite takes an empty file, but would make one that all can read.
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return false, err
+	}
+	_, err = db.ExecContext(ctx, "VACUUM INTO ?", path)
+	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
+		return false, fmt.Errorf("copying %s: %w", s.opts.Path, errors.Join(err, os.Remove(path)))
+	}
+	return true, nil
+}
+
 // fullCheckLimit is the size in bytes up to which a whole file is checked
 // before the start.
 const fullCheckLimit = 256 << 20
