@@ -56,7 +56,7 @@ func newResources() map[string]*resource {
 	core := corev1.SchemeGroupVersion
 	out := map[string]*resource{
 		podsPath:           {name: "pods", gvk: core.WithKind("Pod"), list: func() runtime.Object { return &corev1.PodList{} }},
-		"/api/v1/nodes":    {name: "nodes", gvk: core.WithKind("Node"), list: func() runtime.Object { return &corev1.NodeList{} }},
+		nodesPath:          {name: "nodes", gvk: core.WithKind("Node"), list: func() runtime.Object { return &corev1.NodeList{} }},
 		"/api/v1/services": {name: "services", gvk: core.WithKind("Service"), list: func() runtime.Object { return &corev1.ServiceList{} }},
 		classesPath: {name: "runtimeclasses", gvk: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"),
 			list: func() runtime.Object { return &nodev1.RuntimeClassList{} }},

@@ -64,6 +64,7 @@ func (s *Source) listCheckpoint(r *http.Request, res *resource, version string) 
 	if !known {
 		return refuse(r, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "what the API server last said of this node's pods is not known")
 	}
+	objs, version = s.withRegistered(res, objs, version)
 	list := res.list()
 	if err := meta.SetList(list, objs); err != nil {
 		return nil, err

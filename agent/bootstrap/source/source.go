@@ -59,6 +59,11 @@ type Source struct {
 	streamsMu sync.Mutex // no call of the store under it
 	streams   map[*stream]struct{}
 	removed   bool // a pod that the last list showed is gone
+
+	// node is what the kubelet asked to be made before there was a server, and
+	// registering is closed when it did for the first time.
+	node        *corev1.Node
+	registering chan struct{}
 }
 
 // New reads the checkpoint. What is damaged in it is logged.
@@ -67,7 +72,7 @@ func New(o Options) (*Source, error) {
 		o.Log = logrus.WithField("component", Name)
 	}
 	s := &Source{
-		Options: o, online: make(chan struct{}), probed: make(chan struct{}), wake: make(chan struct{}, 1),
+		Options: o, online: make(chan struct{}), probed: make(chan struct{}), wake: make(chan struct{}, 1), registering: make(chan struct{}),
 		resources: newResources(), hidden: map[types.UID]bool{}, streams: map[*stream]struct{}{},
 	}
 	if err := s.load(); err != nil {
@@ -172,6 +177,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if res := t.source.resources[r.URL.Path]; res != nil {
 			return t.source.collection(r, res, t.next)
 		}
+	}
+	if r.Method == http.MethodPost && r.URL.Path == nodesPath {
+		r, err := t.source.register(r)
+		if err != nil {
+			return nil, err
+		}
+		return t.next.RoundTrip(r)
 	}
 	if resp, err := t.source.runtimeClass(r); resp != nil || err != nil {
 		return resp, err

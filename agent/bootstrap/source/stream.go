@@ -38,9 +38,11 @@ type stream struct {
 	// offline is closed when there is a server for the first time; nil for
 	// watches that do not wait for that.
 	offline <-chan struct{}
-	pipe    *io.PipeReader
-	out     *io.PipeWriter
-	events  *eventWriter
+	// again is closed when the client has to list again; nil if nothing has it.
+	again  <-chan struct{}
+	pipe   *io.PipeReader
+	out    *io.PipeWriter
+	events *eventWriter
 
 	closing sync.Once
 	done    chan struct{}
@@ -102,6 +104,9 @@ func (s *Source) newStream(r *http.Request, res *resource, info runtime.Serializ
 	w := &stream{
 		source: s, res: res, version: r.URL.Query().Get("resourceVersion"), in: in, offline: offline,
 		done: make(chan struct{}), signal: make(chan struct{}, 1),
+	}
+	if offline != nil {
+		w.again = s.lacksNode(res, w.version)
 	}
 	w.pipe, w.out = io.Pipe()
 	w.events = newEventWriter(info, w.out)
@@ -196,6 +201,8 @@ func (w *stream) pump(received <-chan serverEvent, expired bool, lasts time.Dura
 			} // a server ends it itself
 		case <-w.offline:
 			err = errExpired
+		case <-w.again:
+			err = errExpired
 		case <-w.signal:
 			err = w.localChanges()
 		case e := <-received:
@@ -212,7 +219,7 @@ func (w *stream) pump(received <-chan serverEvent, expired bool, lasts time.Dura
 
 // expire tells the client to list again.
 func (w *stream) expire() error {
-	status := failure(http.StatusGone, metav1.StatusReasonExpired, "the pods of this node come from elsewhere now")
+	status := failure(http.StatusGone, metav1.StatusReasonExpired, "what this node is told comes from elsewhere now")
 	if err := w.events.object(string(watch.Error), &status); err != nil {
 		return err
 	}
