@@ -207,7 +207,7 @@ func parityContents() []*parityIntention {
 		},
 	}, {
 		name: "the label of the space",
-		what: "an error that shows a whole object shows its label `a4s.io/tenant`, where it has one, `managedFields` has an empty `f:labels` of it, and a JSON patch finds `labels`",
+		what: "an error that shows a whole object shows its label `a4s.io/tenant`, where it has one, `managedFields` has an empty `f:labels` of it and nobody who made `labels`, and a JSON patch finds `labels`",
 		why:  "selectors of all spaces are confined by it",
 		examples: func(run *parityRun) []*parityRequest {
 			return asks(run, "mutatingadmissionpolicies.admissionregistration.k8s.io", parityRequest{method: "PATCH", name: "par-1-par-a", query: []string{"dryRun=All"}, header: [][2]string{{"Content-Type", "application/merge-patch+json"}}, body: `{"kind":"Nothing"}`})
@@ -216,7 +216,7 @@ func parityContents() []*parityIntention {
 			if p.request.method == http.MethodPatch && strings.Contains(p.request.body, `"/metadata/labels/`) && p.code(0) == "422" && p.code(1) == "200" {
 				return p.accept()
 			}
-			met := false
+			met := p.labelsWereThere()
 			walk(p.trees[1]["body"], func(node map[string]any) {
 				if meta, ok := node["f:metadata"].(map[string]any); ok {
 					if labels, ok := meta["f:labels"].(map[string]any); ok && len(labels) == 0 {
@@ -388,4 +388,34 @@ var undeclared = regexp.MustCompile(`\S+(: field not declared in schema)`)
 func (p *parityPair) mayBeShared() bool {
 	r := p.request.resource
 	return r != nil && (r.class == kinds.Shared || r.name == "clusterroles")
+}
+
+// labelsWereThere tells whether who set the first label of the object in the system
+// made its labels, and did not in the tenant, where there was one already.
+func (p *parityPair) labelsWereThere() bool {
+	labelsOf := func(tree map[string]any) (all []map[string]any) {
+		body, _ := tree["body"].(map[string]any)
+		meta, _ := body["metadata"].(map[string]any)
+		managers, _ := meta["managedFields"].([]any)
+		for _, manager := range managers {
+			entry, _ := manager.(map[string]any)
+			fields, _ := entry["fieldsV1"].(map[string]any)
+			of, _ := fields["f:metadata"].(map[string]any)
+			labels, _ := of["f:labels"].(map[string]any)
+			all = append(all, labels)
+		}
+		return all
+	}
+	met := false
+	system, tenant := labelsOf(p.trees[0]), labelsOf(p.trees[1])
+	for i := range min(len(system), len(tenant)) {
+		if _, made := system[i]["."]; !made || len(tenant[i]) == 0 {
+			continue
+		}
+		if _, made := tenant[i]["."]; !made {
+			delete(system[i], ".")
+			met = true
+		}
+	}
+	return met
 }

@@ -136,6 +136,11 @@ func newParityRun(t *testing.T) *parityRun {
 	for _, s := range []*paritySide{run.sides[0], run.sides[1], other} {
 		fillParity(t, s, run.resources)
 	}
+	for _, s := range run.sides {
+		for _, ns := range parityNamespaces() {
+			s.must(t, http.MethodDelete, "/api/v1/namespaces/"+ns+"/events?fieldSelector=reason="+parityRepair, "")
+		}
+	}
 	return run
 }
 
