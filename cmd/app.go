@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -71,6 +70,7 @@ func NewApp(m Modes) *App {
 				statusCommand(),
 				bootstrapCommand(),
 				checkConfigCommand(),
+				versionCommand(),
 				doctorCommand(),
 				killallCommand(m),
 				completionCommand(),
@@ -109,9 +109,15 @@ func (a *App) RunContext(ctx context.Context, args []string) error {
 }
 
 func printVersion(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "a4s %s (%s)\nKubernetes %s\ncontainerd %s\netcd %s\nGo %s %s/%s\n",
-		version.Version, version.Commit, version.Kubernetes, version.Containerd, version.Etcd, version.Go(), runtime.GOOS, runtime.GOARCH)
-	return err
+	if _, err := fmt.Fprintf(w, "a4s %s (%s)\n", version.Version, version.Commit); err != nil {
+		return err
+	}
+	for _, p := range version.Parts() {
+		if _, err := fmt.Fprintf(w, "%s %s\n", p.Name, p.Version); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // leaf completes a command without subcommands.

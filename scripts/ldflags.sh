@@ -1,21 +1,16 @@
 #!/bin/sh
 # Prints the linker flags that stamp versions into the a4s binary: a4s its own,
-# from git; Kubernetes, containerd and etcd theirs, from go.mod. Nothing in them
+# from the changelog and git; that of its parts from go.mod. Nothing in them
 # depends on the time or the place of the build.
 set -eu
 cd "$(dirname "$0")/.."
 
-commit=unknown tree=dirty date=1970-01-01T00:00:00Z version=v0.0.0-dev
+commit=unknown tree=dirty date=1970-01-01T00:00:00Z version=$(scripts/version.sh)
 if git rev-parse --verify --quiet HEAD >/dev/null 2>&1; then
 	commit=$(git rev-parse HEAD)
-	version=$(git describe --tags --always --dirty)
 	case $version in
 	*-dirty) ;;
 	*) tree=clean ;;
-	esac
-	case $version in
-	v[0-9]*) ;;
-	*) version=v0.0.0-$version ;; # no tag yet
 	esac
 	date=$(TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
 fi
@@ -25,6 +20,20 @@ set -- $(go list -m -f '{{.Version}}' k8s.io/kubernetes github.com/containerd/co
 kubernetes=$1 containerd=$2 etcd=$3
 major=${kubernetes#v} minor=${kubernetes#v*.}
 
+# Names for people, with _ for a space, and no quotes for the Makefile.
+others=
+while read -r name module; do
+	others="$others$name=$(go list -m -f '{{.Version}}' "$module"),"
+done <<EOF
+kine github.com/k3s-io/kine
+flannel github.com/flannel-io/flannel
+CoreDNS github.com/coredns/coredns
+metrics-server sigs.k8s.io/metrics-server
+CNI_plugins github.com/containernetworking/plugins
+EOF
+runc=$(sed -n 's/^[[:space:]]*runcVersion = "\(.*\)"$/\1/p' scripts/payload/main.go)
+others="${others}runc=${runc:?scripts/payload/main.go has no version of runc}"
+
 x() { printf ' -X %s=%s' "$1" "$2"; }
 a4s=github.com/a4s-io/a4s/internal/version
 x $a4s.Version "$version"
@@ -32,6 +41,7 @@ x $a4s.Commit "$commit"
 x $a4s.Kubernetes "$kubernetes"
 x $a4s.Containerd "$containerd"
 x $a4s.Etcd "$etcd"
+x $a4s.others "$others"
 for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 	x $p.gitVersion "$kubernetes"
 	x $p.gitMajor "${major%%.*}"

@@ -149,11 +149,12 @@ func (s *shipment) sorted() []*part {
 }
 
 // ownVersion is the version that the build stamps into a4s. Go's own stamp is
-// not there, because a4s is built without a look at its repository.
+// not there, because a4s is built without a look at its repository. It is looked
+// for in the directory of the sources.
 func ownVersion(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output()
+	out, err := exec.CommandContext(ctx, "scripts/version.sh").Output()
 	if err != nil {
-		return "v0.0.0-dev"
+		return "unknown"
 	}
 	return strings.TrimSpace(string(out))
 }
