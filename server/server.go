@@ -162,6 +162,9 @@ func (p *Plan) MakeFiles(ctx context.Context) error {
 	if p.first {
 		p.log.Infof("First start: making certificates and tokens below %s", p.dir)
 	}
+	if err := p.beginRelease(ctx, p.first); err != nil {
+		return err
+	}
 	if err := p.takeAuthorities(); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore"
+	"github.com/a4s-io/a4s/server/release"
 	"github.com/a4s-io/a4s/server/storage"
 )
 
@@ -54,6 +55,9 @@ func (s kineStore) Endpoint() datastore.Endpoint {
 // checkStore finds out whether the datastore can start.
 func (p *Plan) checkStore(ctx context.Context) error {
 	if err := datastore.CheckRecord(p.dir, p.endpoint); err != nil {
+		return err
+	}
+	if err := release.Check(p.dir, release.Own()); err != nil {
 		return err
 	}
 	return p.store.Check(ctx)

@@ -19,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/snapshot"
+	"github.com/a4s-io/a4s/server/release"
 )
 
 const (
@@ -99,7 +100,16 @@ func examine(path string) (m *snapshot.Manifest, err error) {
 	if m, err = snapshot.Read(f, nil); err != nil {
 		return nil, bad(err)
 	}
+	if of := recordOf(m); of.NewerThan(release.Own()) {
+		return nil, &problem.Input{Source: "snapshot", Value: path, Err: fmt.Errorf("it is of %s, which is newer than %s", of, release.Own()),
+			Want: "that a4s or a newer one to restore it, or a snapshot of this one"}
+	}
 	return m, nil
+}
+
+// recordOf is the release that a snapshot is of.
+func recordOf(m *snapshot.Manifest) release.Record {
+	return release.Record{Version: m.Version, Kubernetes: m.Kubernetes}
 }
 
 // checkTarget refuses a data directory that is in use or that is another
@@ -166,7 +176,7 @@ func (o *RestoreOptions) prepare(work, fresh string, m *snapshot.Manifest) error
 	if err := etcd.RestoreSnapshot(db, filepath.Join(fresh, DatabaseDir, "etcd"), o.Member, o.Zap); err != nil {
 		return err
 	}
-	if err := os.Remove(db); err != nil {
+	if err := errors.Join(os.Remove(db), release.Write(fresh, recordOf(m))); err != nil {
 		return err
 	}
 	return syncTree(fresh)

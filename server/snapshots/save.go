@@ -18,7 +18,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/snapshot"
 	"github.com/a4s-io/a4s/internal/snapshot/s3"
-	"github.com/a4s-io/a4s/internal/version"
+	"github.com/a4s-io/a4s/server/release"
 )
 
 // DatabaseDir is where the datastore is, below the server directory. All the
@@ -56,9 +56,25 @@ func Save(ctx context.Context, o Options) (*snapshot.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	files := pki.FilesIn(filepath.Join(o.ServerDir, "tls"))
+	return save(o, release.Own(), func(db string) (etcd.Facts, error) {
+		return etcd.SaveSnapshot(ctx, etcd.Client{URL: o.URL, CAFile: files.EtcdServerCA.Cert, CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key}, db, o.Zap)
+	})
+}
+
+// SaveStopped takes one snapshot of a server that does not run, as the release that
+// has used it last has left it. URL and Zap are not used.
+func SaveStopped(o Options, last release.Record) (*snapshot.Entry, error) {
+	return save(o, last, func(db string) (etcd.Facts, error) {
+		return etcd.CopySnapshot(filepath.Join(o.ServerDir, DatabaseDir, "etcd"), db)
+	})
+}
+
+// save puts together what take gets from the datastore and the files of the server.
+func save(o Options, of release.Record, take func(db string) (etcd.Facts, error)) (*snapshot.Entry, error) {
+	files := pki.FilesIn(filepath.Join(o.ServerDir, "tls"))
 	return o.Dir.Save(snapshot.Request{Name: o.Name, Node: o.Node, Compress: o.Compress, Fill: func(dir string) (*snapshot.Manifest, []snapshot.Source, error) {
 		db := filepath.Join(dir, snapshot.Database)
-		facts, err := etcd.SaveSnapshot(ctx, etcd.Client{URL: o.URL, CAFile: files.EtcdServerCA.Cert, CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key}, db, o.Zap)
+		facts, err := take(db)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -72,7 +88,7 @@ func Save(ctx context.Context, o Options) (*snapshot.Entry, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		m := &snapshot.Manifest{Cluster: cluster, Version: version.Version, Kubernetes: version.Kubernetes, Revision: facts.Revision, Records: facts.Records}
+		m := &snapshot.Manifest{Cluster: cluster, Version: of.Version, Kubernetes: of.Kubernetes, Revision: facts.Revision, Records: facts.Records}
 		return m, append([]snapshot.Source{{Path: snapshot.Database, Mode: 0o600, From: db}}, sources...), nil
 	}})
 }
