@@ -43,20 +43,28 @@ func TestEverySpaceHasTheObjectsOfTheAPI(t *testing.T) {
 	if _, err := p.etcd.Put(ctx, "/registry/services/specs/a/default/kubernetes", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"kubernetes","namespace":"default.a","uid":"1"},"spec":{"type":"ExternalName","externalName":"kubernetes.default.svc.cluster.local"}}`); err != nil {
 		t.Fatal(err)
 	}
-	systems, err := p.admin.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	// The API server writes its objects when it serves already.
+	var systems *corev1.Service
+	var systemsEndpoints *corev1.Endpoints
+	eventually(t, "the objects of the system space", func(ctx context.Context) (_ bool, err error) {
+		if systems, err = p.admin.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}); err == nil {
+			systemsEndpoints, err = p.admin.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		slices, err := p.admin.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{})
+		return err == nil && len(slices.Items) > 0, err
+	})
 	service, err := a.client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(service.Spec, systems.Spec) || service.Spec.Type != corev1.ServiceTypeClusterIP || service.Namespace != "default" || service.Labels["component"] != "apiserver" {
 		t.Errorf("the service is %+v", service)
-	}
-	systemsEndpoints, err := p.admin.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
 	}
 	endpoints, err := a.client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 	if err != nil || len(endpoints.Subsets) == 0 || !reflect.DeepEqual(endpoints.Subsets, systemsEndpoints.Subsets) {
