@@ -161,7 +161,7 @@ func parityRefusals() []*parityIntention {
 func parityContents() []*parityIntention {
 	return []*parityIntention{{
 		name: "whose it is",
-		what: "`metadata` has the fields `tenant` and `selfLink`; the tenant of what all share is `system`",
+		what: "`metadata` has the fields `tenant` and `selfLink`, whatever a patch says of them; the tenant of what all share is `system`",
 		why:  "an object says whose it is, wherever it is taken",
 		examples: func(run *parityRun) []*parityRequest {
 			return slices.Concat(asks(run, "pods", parityRequest{method: "GET", name: "par-1"}), asks(run, "clusterroles.rbac.authorization.k8s.io", parityRequest{method: "GET", name: "view"}))
@@ -181,7 +181,7 @@ func parityContents() []*parityIntention {
 						met = true
 					}
 					link, _ := meta["selfLink"].(string)
-					if strings.Contains(link, "/tenants/"+own+"/") || strings.Contains(link, "/tenants/system/") && p.mayBeShared() {
+					if link != "" && i == 0 && strings.Contains(p.request.body, link) || strings.Contains(link, "/tenants/"+own+"/") || strings.Contains(link, "/tenants/system/") && p.mayBeShared() {
 						delete(meta, "selfLink")
 						met = true
 					}
@@ -207,7 +207,7 @@ func parityContents() []*parityIntention {
 		},
 	}, {
 		name: "the label of the space",
-		what: "an error that shows a whole object shows its label `a4s.io/tenant`, where it has one, `managedFields` has an empty `f:labels` of it and nobody who made `labels`, and a JSON patch finds `labels`",
+		what: "an error that shows a whole object shows its label `a4s.io/tenant`, where it has one, `managedFields` has an empty `f:labels` of it, or an entry without fields, and nobody who made `labels`, and a JSON patch finds `labels`",
 		why:  "selectors of all spaces are confined by it",
 		examples: func(run *parityRun) []*parityRequest {
 			return asks(run, "mutatingadmissionpolicies.admissionregistration.k8s.io", parityRequest{method: "PATCH", name: "par-1-par-a", query: []string{"dryRun=All"}, header: [][2]string{{"Content-Type", "application/merge-patch+json"}}, body: `{"kind":"Nothing"}`})
@@ -232,6 +232,19 @@ func parityContents() []*parityIntention {
 						node[key] = strings.ReplaceAll(text, `\"a4s.io/tenant\":\"`+parityTenant+`\",`, "")
 						met = met || node[key] != text
 					}
+				}
+			})
+			walk(p.trees[1]["body"], func(node map[string]any) {
+				if entries, ok := node["managedFields"].([]any); ok {
+					left := slices.DeleteFunc(entries, func(e any) bool {
+						entry, _ := e.(map[string]any)
+						fields, ok := entry["fieldsV1"].(map[string]any)
+						return ok && len(fields) == 0
+					})
+					if node["managedFields"] = left; len(left) == 0 {
+						delete(node, "managedFields")
+					}
+					met = met || len(left) < len(entries)
 				}
 			})
 			return met
@@ -315,7 +328,7 @@ func parityContents() []*parityIntention {
 		},
 	}, {
 		name: "bodies that cannot be read",
-		what: "a body that is not JSON, YAML or protobuf is refused with other words, and before other mistakes of the request; which of several fields that a patch cannot have is named can differ",
+		what: "a body that is not JSON, YAML or protobuf is refused with other words, and before other mistakes of the request; which of several fields that a patch cannot have is named can differ; an error that shows a whole body of YAML shows it as JSON",
 		why:  "names in a body are translated before the API server reads it",
 		examples: func(run *parityRun) []*parityRequest {
 			return asks(run, "configmaps", parityRequest{method: "POST", body: `{"metadata":`})
@@ -325,6 +338,15 @@ func parityContents() []*parityIntention {
 				for i := range p.trees {
 					if body, ok := p.trees[i]["body"].(map[string]any); ok {
 						body["message"] = undeclared.ReplaceAllString(p.message(i), "<field>$1")
+					}
+				}
+				return true
+			}
+			if at := showsBody.FindStringIndex(p.message(0)); at != nil && p.code(0) == p.code(1) && strings.HasPrefix(p.message(1), p.message(0)[:at[1]]) {
+				before := p.message(0)[:at[1]]
+				for i := range p.trees {
+					if body, ok := p.trees[i]["body"].(map[string]any); ok {
+						body["message"] = before
 					}
 				}
 				return true
@@ -383,6 +405,9 @@ func parityContents() []*parityIntention {
 
 // undeclared is how a field is named that a schema has not.
 var undeclared = regexp.MustCompile(`\S+(: field not declared in schema)`)
+
+// showsBody is what stands in an error before the body that could not be read.
+var showsBody = regexp.MustCompile(`is missing in '|unexpected GroupVersion string: \S+ \(`)
 
 // mayBeShared tells whether an answer may have objects of the system space.
 func (p *parityPair) mayBeShared() bool {
