@@ -33,7 +33,7 @@ const deadline = time.Minute
 func eachDatabase(t *testing.T, test func(t *testing.T, again func() kine.Options)) {
 	eachSQL(t, test)
 	t.Run("NATS", func(t *testing.T) {
-		dir, endpoint := t.TempDir(), databases.StartNATS(t)
+		dir, endpoint := t.TempDir(), databases.StartNATS(t, "127.0.0.1")
 		test(t, func() kine.Options { return options(t, dir, endpoint) })
 	})
 }

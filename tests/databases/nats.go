@@ -6,12 +6,12 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// StartNATS runs a NATS server with JetStream on loopback until the test ends,
-// and returns its endpoint.
-func StartNATS(t testing.TB) string {
+// StartNATS runs a NATS server with JetStream on an address of this machine until
+// the test ends, and returns its endpoint.
+func StartNATS(t testing.TB, host string) string {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Host: host, Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 		Username: "a4s", Password: Password,
 	})
 	if err != nil {

@@ -46,7 +46,7 @@ func TestControlPlaneOnMariaDB(t *testing.T) {
 
 func TestControlPlaneOnNATS(t *testing.T) {
 	if nstest.Isolate(t) {
-		endpoint := databases.StartNATS(t)
+		endpoint := databases.StartNATS(t, "127.0.0.1")
 		testControlPlane(t, func(cfg *config.Server) { cfg.DatastoreEndpoint = endpoint })
 	}
 }
