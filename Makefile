@@ -87,6 +87,23 @@ test-injection: build ## Inject failures: kills, 100 restarts, ten minutes witho
 	A4S_INJECT=1 A4S_RESTARTS=$${A4S_RESTARTS:-100} A4S_OUTAGE=$${A4S_OUTAGE:-10m} A4S_BINARY=$(CURDIR)/bin/a4s \
 		go test -v -count=1 -timeout 60m -run 'TestInjectedFailures|TestRestartedAgainAndAgain|TestNodeWithoutANetwork|TestDiskFailures|TestFullDiskOfANode|TestCertificatesAreRenewedUnderLoad|TestAuthoritiesOfSeveralServers' ./tests/e2e
 
+# The commit that upgrades are tested from: the last release, or the last commit with
+# the minor version before.
+UPGRADE_FROM := 8a5103309cc5f4f6ecafe8d8559658f6e57472b5
+
+bin/upgrade-from/$(UPGRADE_FROM): ## Build the program that upgrades are tested from
+	rm -rf bin/upgrade-from && mkdir -p bin/upgrade-from/source
+	git archive $(UPGRADE_FROM) | tar -x -C bin/upgrade-from/source
+	$(MAKE) -C bin/upgrade-from/source build
+	mv bin/upgrade-from/source/bin/a4s $@
+	rm -rf bin/upgrade-from/source
+
+.PHONY: test-upgrade
+test-upgrade: build bin/upgrade-from/$(UPGRADE_FROM) ## Upgrade clusters of the last release, with writes and pods, and go back (as root, 15 minutes)
+	scripts/install-deps.sh test
+	A4S_BINARY=$(CURDIR)/bin/a4s A4S_LAST_RELEASE=$(CURDIR)/bin/upgrade-from/$(UPGRADE_FROM) \
+		go test -v -count=1 -timeout 40m -run 'TestUpgrade' ./tests/e2e
+
 # A module of its own: what the clients depend on is not to be a4s' as well.
 .PHONY: test-clients
 test-clients: test-deps build ## Run kubectl, Helm, cert-manager, the Python client and a manager of controller-runtime in tenants (as root)

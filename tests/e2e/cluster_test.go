@@ -105,7 +105,13 @@ func sharedCluster(t *testing.T) *cluster {
 // ownCluster starts a server for one test.
 func ownCluster(t *testing.T, name string, args ...string) *cluster {
 	t.Helper()
-	c, err := newServer(newHost(t, name), args...)
+	return ownClusterOf(t, "", name, args...)
+}
+
+// ownClusterOf is ownCluster for another program than env.binary.
+func ownClusterOf(t *testing.T, binary, name string, args ...string) *cluster {
+	t.Helper()
+	c, err := newServerOf(newHost(t, name), binary, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,18 +121,21 @@ func ownCluster(t *testing.T, name string, args ...string) *cluster {
 }
 
 // newServer starts `a4s server` and does not wait for it.
-func newServer(h *hosts.Host, args ...string) (*cluster, error) {
-	c := &cluster{node: node{host: h, args: append([]string{"server"}, args...)}}
+func newServer(h *hosts.Host, args ...string) (*cluster, error) { return newServerOf(h, "", args...) }
+
+func newServerOf(h *hosts.Host, binary string, args ...string) (*cluster, error) {
+	c := &cluster{node: node{host: h, binary: binary, args: append([]string{"server"}, args...)}}
 	if err := c.importImages(); err != nil {
 		return nil, err
 	}
 	return c, c.start()
 }
 
-// newAgent starts `a4s agent` on a host of its own, for one test.
+// newAgent starts `a4s agent`, from the program of the server, on a host of its
+// own, for one test.
 func newAgent(t *testing.T, name string, c *cluster, args ...string) *node {
 	t.Helper()
-	n := &node{host: newHost(t, name)}
+	n := &node{host: newHost(t, name), binary: c.binary}
 	n.args = append([]string{"agent", "--server", c.url(), "--token", c.nodeToken(t)}, args...)
 	if err := errors.Join(n.importImages(), n.start()); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,8 @@ import (
 // else runs on the machine of a test must not decide.
 const gapLimit = 3 * time.Minute
 
-// joinServer starts a server that joins another one, on a host of its own.
+// joinServer starts a server that joins another one, from the same program, on a
+// host of its own.
 func joinServer(t *testing.T, name string, first *cluster, args ...string) *cluster {
 	t.Helper()
 	return joinFrom(t, newHost(t, name), first, args...)
@@ -30,7 +31,7 @@ func joinServer(t *testing.T, name string, first *cluster, args ...string) *clus
 
 func joinFrom(t *testing.T, h *hosts.Host, first *cluster, args ...string) *cluster {
 	t.Helper()
-	c, err := newServer(h, append([]string{"--server", first.url(), "--token", first.serverToken(t)}, args...)...)
+	c, err := newServerOf(h, first.binary, append([]string{"--server", first.url(), "--token", first.serverToken(t)}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,8 +88,13 @@ func TestNodeWithoutANetwork(t *testing.T) {
 // twoNodes starts a cluster with a fixture, of which one pod is on an agent.
 func twoNodes(t *testing.T, name string, args ...string) (*fixture, *node) {
 	t.Helper()
-	c := ownCluster(t, name, args...)
-	worker := newAgent(t, name+"-worker", c)
+	return withWorker(t, ownCluster(t, name, args...))
+}
+
+// withWorker adds an agent and a fixture to a cluster.
+func withWorker(t *testing.T, c *cluster) (*fixture, *node) {
+	t.Helper()
+	worker := newAgent(t, c.host.Name+"-worker", c)
 	c.waitOwnNode(t)
 	c.waitNodeReady(t, worker.host.Name, worker.started)
 	return newFixture(t, c, on(worker.host.Name, testboxPod("far"))), worker
