@@ -127,6 +127,9 @@ func (s *Server) run(ctx context.Context, ready func()) (err error) {
 		}
 		backend = watched
 	} else {
+		if err := makeOutspoken(backend); err != nil {
+			return err
+		}
 		backend = &remembering{Backend: backend}
 	}
 	listener, err := rootsocket.Listen(ctx, s.opts.Socket)

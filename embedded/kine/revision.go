@@ -2,6 +2,7 @@ package kine
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
@@ -36,13 +37,18 @@ func (r *remembering) CurrentRevision(ctx context.Context) (int64, error) {
 	return max(revision, acked), err
 }
 
-// Create implements server.Backend.
+// Create implements server.Backend. See outspoken.
 func (r *remembering) Create(ctx context.Context, key string, value []byte, lease int64) (int64, error) {
-	revision, err := r.Backend.Create(ctx, key, value, lease)
-	if err == nil {
-		r.acknowledged(revision)
+	var made insertion
+	revision, err := r.Backend.Create(context.WithValue(ctx, insertionKey{}, &made), key, value, lease)
+	if made.err != nil && !errors.Is(made.err, kineserver.ErrKeyExists) {
+		return 0, made.err
 	}
-	return revision, err
+	if err != nil {
+		return revision, err
+	}
+	r.acknowledged(made.revision)
+	return made.revision, nil
 }
 
 // Update implements server.Backend.

@@ -16,7 +16,10 @@ type behind struct {
 
 func (behind) CurrentRevision(context.Context) (int64, error) { return 11, nil }
 
-func (behind) Create(context.Context, string, []byte, int64) (int64, error) { return 12, nil }
+func (behind) Create(ctx context.Context, _ string, _ []byte, _ int64) (int64, error) {
+	*ctx.Value(insertionKey{}).(*insertion) = insertion{revision: 12}
+	return 11, nil
+}
 
 func (behind) Update(_ context.Context, _ string, _ []byte, revision, _ int64) (int64, *kineserver.KeyValue, bool, error) {
 	return 14, nil, revision == 12, nil

@@ -180,7 +180,8 @@ func checkLedger(t *testing.T, c *cluster, ns string, l *ledger) {
 			}
 			delete(l.values, name)
 		case !ok:
-			t.Errorf("%s is lost; value %d was acknowledged", name, value)
+			_, err := c.client.CoreV1().ConfigMaps(ns).Get(t.Context(), name, metav1.GetOptions{})
+			t.Errorf("%s is lost from the list; value %d was acknowledged; Get answers %v", name, value, err)
 		case got < value:
 			t.Errorf("%s has value %d, but %d was acknowledged", name, got, value)
 		}
