@@ -79,7 +79,7 @@ func TestUpgradeKeepsPodsAndWrites(t *testing.T) {
 	s.during(t, "the agent is upgraded", func() { worker.exchange(t, "") })
 	c.waitNodeReady(t, worker.host.Name, worker.started)
 	f.waitServing(t)
-	if diff := want.changes(f.identify(t)); len(diff) > 0 {
+	if diff := want.changes(f.identify(t).of(want)); len(diff) > 0 {
 		t.Errorf("it is another cluster:\n%s", strings.Join(diff, "\n"))
 	}
 	f.runsPods(t)
@@ -95,7 +95,7 @@ func TestUpgradeKeepsPodsAndWrites(t *testing.T) {
 		t.Fatalf("the last release on newer data: exit code %d, %v", code, err)
 	}
 	noTrace(t, c.proc.Output())
-	saved, err := filepath.Glob(c.host.Path(dataDir + "/server/db/snapshots/before-upgrade-*.tar"))
+	saved, err := filepath.Glob(c.host.Path(dataDir + "/snapshots/before-upgrade-*.tar"))
 	if err != nil || len(saved) != 1 {
 		t.Fatalf("the upgrade saved %v, %v", saved, err)
 	}
@@ -139,9 +139,16 @@ func TestUpgradeServerByServer(t *testing.T) {
 	}
 	three.waitOwnNode(t)
 	f.waitServing(t)
-	if diff := want.changes(f.identify(t)); len(diff) > 0 {
+	if diff := want.changes(f.identify(t).of(want)); len(diff) > 0 {
 		t.Errorf("it is another cluster:\n%s", strings.Join(diff, "\n"))
 	}
+
+	// Between servers of one release, to compare.
+	s.during(t, "server one is started again", func() {
+		one.exchange(t, "")
+		one.waitVersion(t, now)
+		one.waitServers(t, all...)
+	})
 	s.end()
 	s.check(t, all...)
 

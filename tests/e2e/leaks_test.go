@@ -214,6 +214,13 @@ func (a identity) changes(b identity) []string {
 	return all
 }
 
+// of leaves out what another does not have, as a newer release begins with more.
+func (a identity) of(other identity) identity {
+	b := maps.Clone(a)
+	maps.DeleteFunc(b, func(name, _ string) bool { _, there := other[name]; return !there })
+	return b
+}
+
 // withoutContainers leaves the containers out, for failures that end them.
 func (a identity) withoutContainers() identity {
 	b := maps.Clone(a)
