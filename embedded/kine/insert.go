@@ -34,8 +34,8 @@ func (o outspoken) Append(ctx context.Context, event *kineserver.Event) (int64, 
 	return revision, err
 }
 
-// makeOutspoken puts an outspoken log below a backend, which has no exported way to
-// its log.
+// makeOutspoken puts an outspoken log below a backend that has not started yet. A
+// backend has no exported way to its log.
 func makeOutspoken(b kineserver.Backend) error {
 	const name = "log"
 	l, ok := b.(*logstructured.LogStructured)

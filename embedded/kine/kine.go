@@ -127,9 +127,6 @@ func (s *Server) run(ctx context.Context, ready func()) (err error) {
 		}
 		backend = watched
 	} else {
-		if err := makeOutspoken(backend); err != nil {
-			return err
-		}
 		backend = &remembering{Backend: backend}
 	}
 	listener, err := rootsocket.Listen(ctx, s.opts.Socket)
@@ -196,6 +193,9 @@ func (s *Server) open(ctx context.Context, wg *sync.WaitGroup) (kineserver.Backe
 		_, backend, err = nats.New(ctx, wg, cfg)
 	default:
 		err = fmt.Errorf("kine has no datastore of kind %s", e.Kind)
+	}
+	if err == nil && e.Kind != dsn.NATS {
+		err = makeOutspoken(backend)
 	}
 	return backend, err
 }
