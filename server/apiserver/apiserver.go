@@ -226,7 +226,6 @@ func (o Options) flags() map[string]string {
 		"service-account-signing-key-file":   f.ServiceAccountKey,
 		"service-cluster-ip-range":           o.ServiceCIDR,
 		"service-node-port-range":            o.ServiceNodePortRange,
-		"shutdown-send-retry-after":          "true",
 		// Watches are told to end and reconnect instead of being cut.
 		"shutdown-watch-termination-grace-period": "5s",
 		"tls-cert-file":        f.ServingCert,
