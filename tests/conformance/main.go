@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/a4s-io/a4s/tests/hosts"
 )
 
@@ -128,15 +130,29 @@ func (r *runner) buildPrograms(ctx context.Context) error {
 		return err
 	}
 	fmt.Println("building the tests")
-	version, err := r.output(ctx, r.suite, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	pinned, err := r.output(ctx, r.suite, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
 		return err
 	}
-	// kubectl refuses to print a version that is none, and a test asks it.
-	stamp := "-X k8s.io/component-base/version.gitVersion=" + strings.TrimSpace(version)
+	// kubectl refuses to print a version that is none, and a test asks it. Another
+	// wants pods that the program's own version takes for restricted.
+	stamp, err := stampOf(strings.TrimSpace(pinned))
+	if err != nil {
+		return err
+	}
 	return errors.Join(
-		r.command(ctx, r.suite, "go", "test", "-c", "-o", filepath.Join(r.out, "e2e.test"), "k8s.io/kubernetes/test/e2e"),
+		r.command(ctx, r.suite, "go", "test", "-c", "-ldflags", stamp, "-o", filepath.Join(r.out, "e2e.test"), "k8s.io/kubernetes/test/e2e"),
 		r.command(ctx, r.suite, "go", "build", "-o", r.out+"/", "github.com/onsi/ginkgo/v2/ginkgo"),
 		r.command(ctx, r.suite, "go", "build", "-ldflags", stamp, "-o", r.out+"/", "k8s.io/kubernetes/cmd/kubectl"),
 	)
+}
+
+// stampOf are the linker's flags that tell a program of upstream its version.
+func stampOf(v string) (string, error) {
+	parsed, err := version.ParseSemantic(v)
+	if err != nil {
+		return "", fmt.Errorf("the version of k8s.io/kubernetes: %w", err)
+	}
+	const of = "-X k8s.io/component-base/version."
+	return fmt.Sprintf("%sgitVersion=%s %sgitMajor=%d %sgitMinor=%d", of, v, of, parsed.Major(), of, parsed.Minor()), nil
 }
