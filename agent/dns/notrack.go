@@ -35,6 +35,10 @@ func (n *noTrack) ensure(ctx context.Context) error {
 	if nftErr == nil {
 		return nil
 	}
+	if err := ctx.Err(); err != nil {
+		// nft was killed by the stop of a4s, which says nothing about nftables.
+		return err
+	}
 	iptErr := n.ensureIPTables()
 	if iptErr == nil {
 		if !n.warn {

@@ -16,7 +16,7 @@ import (
 const usage = `usage: go run ./scripts/bump VERSION [MODULE@VERSION...]
 
 VERSION is that of Kubernetes, as v1.37.2. The modules are others that are raised with it, as
-go.etcd.io/etcd/server/v3@v3.7.3; make newest lists what there is.`
+go.etcd.io/etcd/server/v3@v3.7.3; make newest lists what there is`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -30,7 +30,7 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New(usage)
+		return errors.New("VERSION is missing\n" + usage)
 	}
 	staging, err := stagingVersion(args[0])
 	if err != nil {

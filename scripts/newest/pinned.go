@@ -176,11 +176,9 @@ var released = regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)$`)
 func newestGo(versions []string, used string) string {
 	newest := used
 	for _, v := range versions {
-		v, ok := strings.CutPrefix(v, toolchainPrefix)
-		if v, ok = strings.CutSuffix(v, toolchainSuffix); !ok || !released.MatchString(v) {
-			continue
-		}
-		if newer(v, newest) {
+		v, isGo := strings.CutPrefix(v, toolchainPrefix)
+		v, isOurs := strings.CutSuffix(v, toolchainSuffix)
+		if isGo && isOurs && released.MatchString(v) && newer(v, newest) {
 			newest = v
 		}
 	}
