@@ -19,7 +19,7 @@ PAYLOAD := embedded/payload/archive/.stamp
 PAYLOAD_INPUTS := go.mod Makefile.env \
 	$(wildcard embedded/shim/*.go embedded/pause/*.go embedded/payload/format/*.go) \
 	$(wildcard embedded/guest/*.go embedded/guest/*/*.go) \
-	$(wildcard internal/ociarchive/*.go scripts/payload/*.go)
+	$(wildcard scripts/ociarchive/*.go scripts/payload/*.go)
 
 .PHONY: build
 build: $(PAYLOAD) ## Build bin/a4s (the default)

@@ -9,12 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"k8s.io/client-go/transport"
 
 	"github.com/a4s-io/a4s/agent/nodechild"
 	"github.com/a4s-io/a4s/cmd"
+	"github.com/a4s-io/a4s/cmd/process"
 	"github.com/a4s-io/a4s/embedded/containerd"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/renewal"
@@ -24,11 +24,8 @@ func main() {
 	os.Exit(run(os.Args))
 }
 
-// stopSignals ask servers, agents and the commands of a4s itself to end.
-func stopSignals() []os.Signal { return []os.Signal{syscall.SIGINT, syscall.SIGTERM} }
-
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
+	ctx, stop := signal.NotifyContext(context.Background(), process.StopSignals()...)
 	defer stop()
 	// A second signal ends the process the hard way.
 	context.AfterFunc(ctx, stop)
@@ -41,13 +38,13 @@ func run(args []string) int {
 	case "containerd":
 		err = containerd.Main(ctx, args)
 	case nodechild.Command:
-		err = runNode(ctx)
+		err = process.RunNode(ctx)
 	case "kubectl", "ctr":
 		// Through the command of the same name, which knows where this
 		// machine's cluster and containerd are.
-		err = cmd.NewApp(modes()).RunContext(ctx, append([]string{"a4s"}, append([]string{name}, args[1:]...)...))
+		err = cmd.NewApp(process.Modes(os.Exit)).RunContext(ctx, append([]string{"a4s"}, append([]string{name}, args[1:]...)...))
 	default:
-		err = cmd.NewApp(modes()).RunContext(ctx, args)
+		err = cmd.NewApp(process.Modes(os.Exit)).RunContext(ctx, args)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "a4s: %v\n", err)

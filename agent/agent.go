@@ -13,28 +13,28 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/a4s-io/a4s/agent/containerd"
+	"github.com/a4s-io/a4s/agent/cluster/join"
+	"github.com/a4s-io/a4s/agent/cluster/loadbalancer"
 	"github.com/a4s-io/a4s/agent/dns"
 	"github.com/a4s-io/a4s/agent/host"
-	"github.com/a4s-io/a4s/agent/images"
-	"github.com/a4s-io/a4s/agent/isolation"
-	joining "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/agent/host/nodeaddr"
 	"github.com/a4s-io/a4s/agent/kubelet"
-	"github.com/a4s-io/a4s/agent/loadbalancer"
-	"github.com/a4s-io/a4s/agent/localpods"
-	"github.com/a4s-io/a4s/agent/netfilter"
 	"github.com/a4s-io/a4s/agent/network"
-	"github.com/a4s-io/a4s/agent/networkpolicy"
-	"github.com/a4s-io/a4s/agent/proxy"
-	"github.com/a4s-io/a4s/agent/readiness"
-	"github.com/a4s-io/a4s/agent/registries"
-	"github.com/a4s-io/a4s/agent/runtimes"
+	"github.com/a4s-io/a4s/agent/network/isolation"
+	"github.com/a4s-io/a4s/agent/network/localpods"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
+	"github.com/a4s-io/a4s/agent/network/networkpolicy"
+	"github.com/a4s-io/a4s/agent/network/proxy"
+	"github.com/a4s-io/a4s/agent/runtime/containerd"
+	"github.com/a4s-io/a4s/agent/runtime/images"
+	"github.com/a4s-io/a4s/agent/runtime/mux"
+	"github.com/a4s-io/a4s/agent/runtime/readiness"
+	"github.com/a4s-io/a4s/agent/runtime/registries"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
-	"github.com/a4s-io/a4s/internal/nodeaddr"
 	"github.com/a4s-io/a4s/internal/noderuntime"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/workload"
@@ -59,7 +59,7 @@ type Node struct {
 	registries *registries.Config
 	pods       *bootstrapPods        // nil without --bootstrap-pod-api
 	registered []noderuntime.Runtime // of the settings; endpoints may be builtin
-	runtimes   *runtimes.Mux         // nil until StartRuntime
+	runtimes   *mux.Mux              // nil until StartRuntime
 	grace      time.Duration         // of the primary runtime; set with runtimes
 	told       readiness.Told        // what the cluster knows of the runtimes
 	health     nodeHealth            // what checks of its health know
@@ -103,7 +103,7 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 // group. It returns when the node is ready to run pods.
 func (n *Node) Join(ctx context.Context, group *component.Group, servers []string, token string) error {
 	options := n.joinOptions(servers, token)
-	if err := joining.Check(options); err != nil {
+	if err := join.Check(options); err != nil {
 		return err
 	}
 	if err := n.reach(ctx, group, servers, &options); err != nil {
@@ -112,7 +112,7 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	if err := n.makePods(); err != nil {
 		return err
 	}
-	joined, err := joining.Join(ctx, options)
+	joined, err := join.Join(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -154,8 +154,8 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	return nil
 }
 
-func (n *Node) joinOptions(servers []string, token string) joining.Options {
-	return joining.Options{
+func (n *Node) joinOptions(servers []string, token string) join.Options {
+	return join.Options{
 		ServerURL: servers[0],
 		Token:     token,
 		NodeName:  n.cfg.NodeName,
@@ -166,10 +166,10 @@ func (n *Node) joinOptions(servers []string, token string) joining.Options {
 }
 
 // credential is the kubeconfig of the node.
-func (n *Node) credential() string { return joining.CredentialFile(n.dir) }
+func (n *Node) credential() string { return join.CredentialFile(n.dir) }
 
 // writeCredential makes the credential of what a join brought.
-func (n *Node) writeCredential(joined *joining.Result) error {
+func (n *Node) writeCredential(joined *join.Result) error {
 	return kubeconfig.Write(kubeconfig.Options{
 		Path: n.credential(), Server: n.api,
 		CAFile: joined.ServerCA, CertFile: joined.ClientCert, KeyFile: joined.ClientKey,
@@ -221,14 +221,14 @@ func (n *Node) resolvConf() string {
 }
 
 // startKubelet starts the kubelet, with what is known about the cluster.
-func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined *joining.Result) {
+func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined *join.Result) {
 	n.runtimes.SetClusterDomain(joined.Config.ClusterDomain)
 	group.Start(ctx, kubelet.New(n.kubelet(joined, n.credential(), n.resolvConf())))
 }
 
 // startNetwork starts the pod network, the service proxy and the DNS server, and
 // what tells the server about the runtimes and asks it for local volumes.
-func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined *joining.Result, pods *localpods.Pods) error {
+func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined *join.Result, pods *localpods.Pods) error {
 	if err := errors.Join(n.reportRuntimes(ctx, group), n.startVolumes(ctx, group)); err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined 
 	return nil
 }
 
-func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) kubelet.Options {
+func (n *Node) kubelet(joined *join.Result, credential, resolvConf string) kubelet.Options {
 	o := kubelet.Options{
 		DataDir:         n.cfg.DataDir,
 		Kubeconfig:      credential,
@@ -283,7 +283,7 @@ func (n *Node) kubelet(joined *joining.Result, credential, resolvConf string) ku
 	return o
 }
 
-func (n *Node) proxy(joined *joining.Result, credential string) proxy.Options {
+func (n *Node) proxy(joined *join.Result, credential string) proxy.Options {
 	return proxy.Options{
 		KubeconfigPath: credential,
 		NodeName:       n.cfg.NodeName,
@@ -295,8 +295,8 @@ func (n *Node) proxy(joined *joining.Result, credential string) proxy.Options {
 }
 
 // unknownCluster stands in for what only the server knows.
-func unknownCluster() *joining.Result {
-	return &joining.Result{Config: join.ClusterConfig{ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", ClusterCIDR: "10.42.0.0/16"}}
+func unknownCluster() *join.Result {
+	return &join.Result{Config: joinapi.ClusterConfig{ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", ClusterCIDR: "10.42.0.0/16"}}
 }
 
 // ports are those that the node will listen on. It refuses bad upstream
@@ -319,7 +319,7 @@ func (n *Node) ports() ([]preflight.Port, error) {
 }
 
 // dns returns the DNS server for what the server said about the cluster.
-func (n *Node) dns(joined *joining.Result, credential, resolvConf string, pods *localpods.Pods) (component.Component, error) {
+func (n *Node) dns(joined *join.Result, credential, resolvConf string, pods *localpods.Pods) (component.Component, error) {
 	var none component.Component
 	c := joined.Config
 	address, err := netip.ParseAddr(c.ClusterDNS)
@@ -353,7 +353,7 @@ func (n *Node) dns(joined *joining.Result, credential, resolvConf string, pods *
 // isolate starts what knows the pods of this node, what keeps the pods of
 // tenants apart, and what enforces network policies. It returns when there are
 // rules, so before any pod starts.
-func (n *Node) isolate(ctx context.Context, group *component.Group, joined *joining.Result, credential string) (*localpods.Pods, error) {
+func (n *Node) isolate(ctx context.Context, group *component.Group, joined *join.Result, credential string) (*localpods.Pods, error) {
 	cluster, err := netip.ParsePrefix(joined.Config.ClusterCIDR)
 	if err != nil {
 		return nil, fmt.Errorf("the server's pod range: %w", err)

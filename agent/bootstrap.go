@@ -21,7 +21,7 @@ import (
 	"github.com/a4s-io/a4s/agent/bootstrap/podcheck"
 	"github.com/a4s-io/a4s/agent/bootstrap/source"
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
-	joining "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/instance"
@@ -124,7 +124,7 @@ func (n *Node) startPods(ctx context.Context, group *component.Group) error {
 // node that joined before starts with what it got then.
 func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []string, token string) error {
 	options := n.joinOptions(servers, token)
-	if err := joining.Check(options); err != nil {
+	if err := join.Check(options); err != nil {
 		return err
 	}
 	if err := n.reach(ctx, group, servers, &options); err != nil {
@@ -136,14 +136,14 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []
 	if err := n.ImportImages(ctx, group); err != nil {
 		return err
 	}
-	saved, err := joining.Saved(options)
+	saved, err := join.Saved(options)
 	if err != nil {
 		return err
 	}
 	b := &background{node: n, group: group, options: options, began: saved}
 	if saved == nil {
 		n.log.Info("this node has not joined a server; it runs bootstrap pods with the network of the node until it has")
-		if b.began, err = joining.Placeholder(options); err != nil {
+		if b.began, err = join.Placeholder(options); err != nil {
 			return err
 		}
 	} else if err := errors.Join(n.writeCredential(saved), n.connect()); err != nil {
@@ -167,9 +167,9 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []
 type background struct {
 	node    *Node
 	group   *component.Group
-	options joining.Options
+	options join.Options
 	// began is what the node started with.
-	began *joining.Result
+	began *join.Result
 	// networked says that the parts of the node were started that need to
 	// know the cluster.
 	networked bool
@@ -212,10 +212,10 @@ func (b *background) run(ctx context.Context, ready func()) error {
 }
 
 // join returns an error when ctx ends, and only then.
-func (b *background) join(ctx context.Context) (*joining.Result, error) {
+func (b *background) join(ctx context.Context) (*join.Result, error) {
 	backoff := minJoinBackoff
 	for {
-		joined, err := joining.Join(ctx, b.options)
+		joined, err := join.Join(ctx, b.options)
 		if err == nil {
 			return joined, nil
 		}
@@ -232,7 +232,7 @@ func (b *background) join(ctx context.Context) (*joining.Result, error) {
 }
 
 // startNetwork starts what needs to know the cluster.
-func (b *background) startNetwork(ctx context.Context, joined *joining.Result) error {
+func (b *background) startNetwork(ctx context.Context, joined *join.Result) error {
 	n := b.node
 	pods, err := n.isolate(ctx, b.group, joined, n.credential())
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
-	joining "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/renewal"
@@ -12,13 +12,13 @@ import (
 
 // startCertificates keeps the certificates of the node from expiring. The
 // kubelet and the clients read the files again.
-func (n *Node) startCertificates(ctx context.Context, group *component.Group, options joining.Options) {
+func (n *Node) startCertificates(ctx context.Context, group *component.Group, options join.Options) {
 	files := pki.NodeFilesIn(filepath.Join(n.dir, "tls"))
 	group.Start(ctx, renewal.New(renewal.Options{
 		Name:  "node-certificates",
 		Files: []string{files.Client.Cert, files.Serving.Cert},
 		Renew: func(ctx context.Context) error {
-			err := joining.Renew(ctx, options)
+			err := join.Renew(ctx, options)
 			if err == nil {
 				n.log.Info("renewed the certificates of this node")
 			}
@@ -31,9 +31,9 @@ func (n *Node) startCertificates(ctx context.Context, group *component.Group, op
 // RenewCertificates renews the certificates of the node that keeps its data in
 // dataDir, whether it runs or not.
 func RenewCertificates(ctx context.Context, dataDir string) error {
-	opts, err := joining.Known(filepath.Join(dataDir, "agent"))
+	opts, err := join.Known(filepath.Join(dataDir, "agent"))
 	if err != nil {
 		return err
 	}
-	return joining.Renew(ctx, opts)
+	return join.Renew(ctx, opts)
 }

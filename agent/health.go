@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	joining "github.com/a4s-io/a4s/agent/join"
-	"github.com/a4s-io/a4s/agent/loadbalancer"
-	"github.com/a4s-io/a4s/agent/netfilter"
-	"github.com/a4s-io/a4s/agent/runtimes"
+	"github.com/a4s-io/a4s/agent/cluster/join"
+	"github.com/a4s-io/a4s/agent/cluster/loadbalancer"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
+	"github.com/a4s-io/a4s/agent/runtime/mux"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/noderuntime"
 	"github.com/a4s-io/a4s/internal/pki"
@@ -26,9 +26,9 @@ import (
 type nodeHealth struct {
 	filter    netfilter.Mode
 	filterWhy string
-	joined    atomic.Pointer[joining.Result] // set with the pod network
+	joined    atomic.Pointer[join.Result] // set with the pod network
 	client    atomic.Pointer[kubernetes.Clientset]
-	mux       atomic.Pointer[runtimes.Mux]
+	mux       atomic.Pointer[mux.Mux]
 }
 
 // Health lets a monitor watch over the node. With events, it writes Events as

@@ -5,7 +5,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/a4s-io/a4s/agent/readiness"
+	"github.com/a4s-io/a4s/agent/runtime/readiness"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/workload"
 )

@@ -8,11 +8,11 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/a4s-io/a4s/agent/containerd"
-	"github.com/a4s-io/a4s/agent/hostprep"
+	"github.com/a4s-io/a4s/agent/host/hostprep"
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/agent/network"
-	"github.com/a4s-io/a4s/agent/runtimes"
+	"github.com/a4s-io/a4s/agent/runtime/containerd"
+	"github.com/a4s-io/a4s/agent/runtime/mux"
 	"github.com/a4s-io/a4s/agent/vm"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
@@ -46,7 +46,7 @@ func (n *Node) StartRuntime(ctx context.Context, group *component.Group) error {
 	if err != nil {
 		return err
 	}
-	if n.runtimes, err = runtimes.New(options); err != nil {
+	if n.runtimes, err = mux.New(options); err != nil {
 		return err
 	}
 	n.grace = options.Grace
@@ -75,10 +75,10 @@ func (n *Node) carries(t workload.Type) bool {
 }
 
 // mux is what stands between the kubelet and the runtimes.
-func (n *Node) mux() (runtimes.Options, error) {
+func (n *Node) mux() (mux.Options, error) {
 	period, err := n.kubelet(unknownCluster(), "", "").StatusPeriod()
 	if err != nil {
-		return runtimes.Options{}, err
+		return mux.Options{}, err
 	}
 	all := slices.Clone(n.registered)
 	for i := range all {
@@ -88,7 +88,7 @@ func (n *Node) mux() (runtimes.Options, error) {
 			r.Endpoint = "unix://" + vm.Socket(instance.RunDir)
 		}
 	}
-	return runtimes.Options{
+	return mux.Options{
 		Socket:      criSocket(),
 		AdminSocket: filepath.Join(instance.RunDir, noderuntime.Socket),
 		File:        filepath.Join(n.dir, "runtimes.json"),
@@ -96,7 +96,7 @@ func (n *Node) mux() (runtimes.Options, error) {
 		Runtimes:    all,
 		Grace:       time.Duration(n.cfg.RuntimeGracePeriods) * period,
 		KubeletDir:  settings.RootDir(n.cfg.DataDir),
-		Log:         logrus.WithField("component", runtimes.Name),
+		Log:         logrus.WithField("component", mux.Name),
 	}, nil
 }
 

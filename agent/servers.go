@@ -8,8 +8,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	joining "github.com/a4s-io/a4s/agent/join"
-	"github.com/a4s-io/a4s/agent/loadbalancer"
+	"github.com/a4s-io/a4s/agent/cluster/join"
+	"github.com/a4s-io/a4s/agent/cluster/loadbalancer"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
 )
@@ -21,7 +21,7 @@ const loopback = "127.0.0.1"
 // reach decides how the clients of the node reach the API: on a server
 // directly, elsewhere through a load balancer, which also knows by whom to
 // join.
-func (n *Node) reach(ctx context.Context, group *component.Group, servers []string, options *joining.Options) error {
+func (n *Node) reach(ctx context.Context, group *component.Group, servers []string, options *join.Options) error {
 	if n.cfg.LBServerPort == 0 {
 		n.api = servers[0]
 		return nil

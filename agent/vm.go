@@ -7,8 +7,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/a4s-io/a4s/agent/containerd"
 	"github.com/a4s-io/a4s/agent/network"
+	"github.com/a4s-io/a4s/agent/runtime/containerd"
 	"github.com/a4s-io/a4s/agent/vm"
 	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/noderuntime"

@@ -11,8 +11,8 @@ import (
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/snapshot"
 	"github.com/a4s-io/a4s/internal/version"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 )
 
 // Modes are the parts of a4s behind the commands. main fills it, so that this
@@ -29,7 +29,7 @@ type Modes struct {
 	// RotateCA replaces the certificate authorities of a stopped server.
 	RotateCA func(r *CARotation) (*CARotated, error)
 	// SaveSnapshot runs `a4s etcd-snapshot save`, RestoreSnapshot its restore.
-	SaveSnapshot    func(ctx context.Context, s *SnapshotSave) (*snapshot.Entry, error)
+	SaveSnapshot    func(ctx context.Context, s *SnapshotSave) (*archive.Entry, error)
 	RestoreSnapshot func(ctx context.Context, r *SnapshotRestore) (*SnapshotRestored, error)
 	// Kubectl and Ctr run the tools of these names.
 	Kubectl func(ctx context.Context, run *KubectlRun) error

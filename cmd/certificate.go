@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -156,13 +156,13 @@ func rotateCertificates(c *cli.Context, m Modes) error {
 	if err != nil {
 		return err
 	}
-	var resp join.CertificatesResponse
+	var resp joinapi.CertificatesResponse
 	if server != nil {
 		cl, err := newClient(c)
 		if err != nil {
 			return err
 		}
-		if err := cl.do(c.Context, http.MethodPost, join.PathCertificates, nil, &resp); err != nil {
+		if err := cl.do(c.Context, http.MethodPost, joinapi.PathCertificates, nil, &resp); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -103,8 +103,8 @@ func rotateCAsLive(c *cli.Context, r *CARotation, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	var done join.AuthoritiesResponse
-	if err := cl.do(c.Context, http.MethodPost, join.PathAuthorities, join.AuthoritiesRequest{Path: r.Path, Force: r.Force, Finish: r.Finish}, &done); err != nil {
+	var done joinapi.AuthoritiesResponse
+	if err := cl.do(c.Context, http.MethodPost, joinapi.PathAuthorities, joinapi.AuthoritiesRequest{Path: r.Path, Force: r.Force, Finish: r.Finish}, &done); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("replaced %s, for the next start of each server", strings.Join(done.Replaced, ", "))

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -158,17 +158,17 @@ func TestRotateCA(t *testing.T) {
 
 // Beside a server that runs, that one is asked.
 func TestRotateCAOfRunningServers(t *testing.T) {
-	var asked join.AuthoritiesRequest
+	var asked joinapi.AuthoritiesRequest
 	var missing []string
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.URL.Path != join.PathAuthorities {
+		if r.Method != http.MethodPost || r.URL.Path != joinapi.PathAuthorities {
 			t.Errorf("unexpected %s %s", r.Method, r.URL.Path)
 		}
-		asked = join.AuthoritiesRequest{}
+		asked = joinapi.AuthoritiesRequest{}
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 			t.Error(err)
 		}
-		_ = json.NewEncoder(w).Encode(join.AuthoritiesResponse{Replaced: []string{"server-ca", "client-ca"}, Servers: []string{"one", "two"}, Missing: missing, Token: "K10token"})
+		_ = json.NewEncoder(w).Encode(joinapi.AuthoritiesResponse{Replaced: []string{"server-ca", "client-ca"}, Servers: []string{"one", "two"}, Missing: missing, Token: "K10token"})
 	}))
 	t.Cleanup(srv.Close)
 	admin := filepath.Join(t.TempDir(), "admin.yaml")
@@ -183,14 +183,14 @@ func TestRotateCAOfRunningServers(t *testing.T) {
 	for _, tc := range []struct {
 		args    string
 		missing []string
-		want    join.AuthoritiesRequest
+		want    joinapi.AuthoritiesRequest
 		say     string
 	}{
-		{"", nil, join.AuthoritiesRequest{}, "rotate-ca --finish"},
-		{"--path new", nil, join.AuthoritiesRequest{Path: filepath.Join(here, "new")}, "restart a4s on each server"},
-		{"--force", nil, join.AuthoritiesRequest{Force: true}, "restart all servers at once"},
-		{"--finish", nil, join.AuthoritiesRequest{Finish: true}, "only the new CAs"},
-		{"", []string{"two"}, join.AuthoritiesRequest{}, "not yet fetched by two:"},
+		{"", nil, joinapi.AuthoritiesRequest{}, "rotate-ca --finish"},
+		{"--path new", nil, joinapi.AuthoritiesRequest{Path: filepath.Join(here, "new")}, "restart a4s on each server"},
+		{"--force", nil, joinapi.AuthoritiesRequest{Force: true}, "restart all servers at once"},
+		{"--finish", nil, joinapi.AuthoritiesRequest{Finish: true}, "only the new CAs"},
+		{"", []string{"two"}, joinapi.AuthoritiesRequest{}, "not yet fetched by two:"},
 	} {
 		missing = tc.missing
 		var out bytes.Buffer

@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/a4s-io/a4s/internal/checkconfig"
+	"github.com/a4s-io/a4s/cmd/checkconfig"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/workload"
@@ -35,8 +35,8 @@ type fakeServer struct {
 	mu       sync.Mutex
 	notReady bool
 	secrets  []corev1.Secret
-	rotated  join.TokenRequest
-	removed  join.MemberRequest
+	rotated  joinapi.TokenRequest
+	removed  joinapi.MemberRequest
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
@@ -52,24 +52,24 @@ func newFakeServer(t *testing.T) *fakeServer {
 	locked := func(h http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { f.mu.Lock(); defer f.mu.Unlock(); h(w, r) }
 	}
-	mux.HandleFunc("GET "+join.PathStatus, func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, join.ServerStatus{Version: "v1", Kubernetes: "v1.36.3", Components: []join.ComponentStatus{
+	mux.HandleFunc("GET "+joinapi.PathStatus, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, joinapi.ServerStatus{Version: "v1", Kubernetes: "v1.36.3", Components: []joinapi.ComponentStatus{
 			{Name: "etcd", Ready: true, Since: time.Now().Add(-5 * time.Minute).Format(time.RFC3339)},
 			{Name: "kubelet", Restarts: 3, LastError: "boom\nmore"},
 		}})
 	})
-	mux.HandleFunc("PUT "+join.PathToken, locked(func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("PUT "+joinapi.PathToken, locked(func(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewDecoder(r.Body).Decode(&f.rotated); err != nil {
 			t.Error(err)
 		}
-		reply(w, join.TokenResponse{Token: "K10new"})
+		reply(w, joinapi.TokenResponse{Token: "K10new"})
 	}))
-	mux.HandleFunc("GET "+join.PathMembers, func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, join.Members{Members: []join.Member{
+	mux.HandleFunc("GET "+joinapi.PathMembers, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, joinapi.Members{Members: []joinapi.Member{
 			{Name: "one", ID: "a1", Address: "192.0.2.1"}, {Name: "two", ID: "b2", Address: "192.0.2.2", Learner: true}, {ID: "c3", Address: "192.0.2.3"},
 		}})
 	})
-	mux.HandleFunc("POST "+join.PathRemoveMember, locked(func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST "+joinapi.PathRemoveMember, locked(func(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewDecoder(r.Body).Decode(&f.removed); err != nil {
 			t.Error(err)
 		}
@@ -218,10 +218,10 @@ func TestTokenRotate(t *testing.T) {
 	noConfig(t)
 	f := newFakeServer(t)
 	out, err := f.run(t, "token", "rotate", "--which=agent", "--new-token", "hunter2")
-	if err != nil || out != "K10new\n" || f.rotated != (join.TokenRequest{Which: join.UserNode, Password: "hunter2"}) {
+	if err != nil || out != "K10new\n" || f.rotated != (joinapi.TokenRequest{Which: joinapi.UserNode, Password: "hunter2"}) {
 		t.Errorf("rotate: %q, %v, asked for %+v", out, err, f.rotated)
 	}
-	if _, err = f.run(t, "token", "rotate"); err != nil || f.rotated.Which != join.UserServer {
+	if _, err = f.run(t, "token", "rotate"); err != nil || f.rotated.Which != joinapi.UserServer {
 		t.Errorf("rotate: %v, asked for %+v", err, f.rotated)
 	}
 }

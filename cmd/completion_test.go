@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/a4s-io/a4s/internal/checkconfig"
+	"github.com/a4s-io/a4s/cmd/checkconfig"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/a4s-io/a4s/internal/checkconfig"
+	"github.com/a4s-io/a4s/cmd/checkconfig"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
 )

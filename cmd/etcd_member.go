@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
 func etcdMemberCommand() *cli.Command {
@@ -44,8 +44,8 @@ func listMembers(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var resp join.Members
-	if err := cl.do(c.Context, http.MethodGet, join.PathMembers, nil, &resp); err != nil {
+	var resp joinapi.Members
+	if err := cl.do(c.Context, http.MethodGet, joinapi.PathMembers, nil, &resp); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 8, 3, ' ', 0)
@@ -72,7 +72,7 @@ func removeMember(c *cli.Context) error {
 		return err
 	}
 	name := c.Args().First()
-	if err := cl.do(c.Context, http.MethodPost, join.PathRemoveMember, join.MemberRequest{Member: name}, nil); err != nil {
+	if err := cl.do(c.Context, http.MethodPost, joinapi.PathRemoveMember, joinapi.MemberRequest{Member: name}, nil); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "member %s removed\n", name)

@@ -12,15 +12,16 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/nodename"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/snapshot"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 )
 
 // SnapshotSave is what `a4s etcd-snapshot save` was asked for.
 type SnapshotSave struct {
 	DataDir string
-	Dir     snapshot.Dir
+	Dir     archive.Dir
 	// Name begins the name of the file.
 	Name string
 	// Node is the configured node name, "" for the default.
@@ -38,7 +39,7 @@ type SnapshotRestore struct {
 
 // SnapshotRestored is what a restore did.
 type SnapshotRestored struct {
-	Manifest *snapshot.Manifest
+	Manifest *archive.Manifest
 	// Kept is where the replaced server directory is, "" if there was none.
 	Kept string
 }
@@ -121,7 +122,7 @@ func snapshotFlags() []cli.Flag {
 // snapshotName reads --name.
 func snapshotName(c *cli.Context) (string, error) {
 	name := c.String("name")
-	if !snapshot.ValidName(name) {
+	if !config.ValidSnapshotName(name) {
 		return "", &problem.Input{Source: "--name", Value: name, Want: "letters, digits, dots, dashes and underscores"}
 	}
 	return name, nil
@@ -165,12 +166,12 @@ func listSnapshots(c *cli.Context) error {
 	// What is here is printed even if the storage elsewhere fails.
 	list, err := p.list(c.Context)
 	if format == "json" {
-		return errors.Join(err, encode(c.App.Writer, append([]snapshot.Entry{}, list...)))
+		return errors.Join(err, encode(c.App.Writer, append([]archive.Entry{}, list...)))
 	}
 	return errors.Join(err, writeSnapshots(c.App.Writer, list))
 }
 
-func writeSnapshots(out io.Writer, list []snapshot.Entry) error {
+func writeSnapshots(out io.Writer, list []archive.Entry) error {
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "NAME\tLOCATION\tCREATED\tSIZE\tREVISION\tNODE\tKUBERNETES") // Flush reports errors
 	for _, e := range list {
@@ -223,7 +224,7 @@ func pruneSnapshots(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	prefix := snapshot.Prefix(name, node)
+	prefix := archive.Prefix(name, node)
 	pruned, err := p.dir.Prune(prefix, l.SnapshotRetention)
 	if p.store != nil {
 		remote, remoteErr := p.store.Prune(c.Context, prefix, l.S3.Retention)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/snapshot"
-	"github.com/a4s-io/a4s/internal/snapshot/s3"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/s3"
 )
 
 const (
@@ -53,7 +53,7 @@ func parseS3(url string) (bucket, folder, name string, err error) {
 	rest := strings.TrimPrefix(url, s3Scheme)
 	bucket, key, ok := strings.Cut(rest, "/")
 	folder, name = path.Split(key)
-	if !ok || bucket == "" || !snapshot.IsSnapshot(name) {
+	if !ok || bucket == "" || !archive.IsSnapshot(name) {
 		return "", "", "", &problem.Input{Source: "snapshot", Value: url, Want: `s3://bucket/folder/name, as "a4s etcd-snapshot list -o json" prints it`}
 	}
 	return bucket, strings.Trim(folder, "/"), name, nil
@@ -73,7 +73,7 @@ func (p *snapshotPlaces) upload(ctx context.Context, out io.Writer, file string)
 }
 
 // list returns what both places have. With an error it returns what it found.
-func (p *snapshotPlaces) list(ctx context.Context) ([]snapshot.Entry, error) {
+func (p *snapshotPlaces) list(ctx context.Context) ([]archive.Entry, error) {
 	list, err := p.dir.List()
 	if err != nil || p.store == nil {
 		return list, err
@@ -107,11 +107,11 @@ func (p *snapshotPlaces) remove(ctx context.Context, out io.Writer, name string)
 
 // fetch downloads a snapshot to a file that is there until release.
 func (p *snapshotPlaces) fetch(ctx context.Context, name string) (file string, release func() error, err error) {
-	if !snapshot.IsSnapshot(name) {
+	if !archive.IsSnapshot(name) {
 		return "", nil, &problem.Input{Source: "snapshot", Value: name, Want: `a name that "a4s etcd-snapshot list" prints`}
 	}
 	file, release, err = p.dir.Fetch(name, func(w io.Writer) error { return p.store.Download(ctx, name, w) })
-	if errors.Is(err, snapshot.ErrDamaged) || errors.Is(err, snapshot.ErrForeign) || errors.Is(err, snapshot.ErrFormat) {
+	if errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrForeign) || errors.Is(err, archive.ErrFormat) {
 		err = &problem.Input{Source: "snapshot", Value: p.store.URL(name), Err: err, Want: `one that "a4s etcd-snapshot save" uploaded`}
 	}
 	if err != nil {
@@ -125,7 +125,7 @@ func (p *snapshotPlaces) fetch(ctx context.Context, name string) (file string, r
 // snapshotPlaces are where snapshots are.
 type snapshotPlaces struct {
 	local *config.Local
-	dir   snapshot.Dir
+	dir   archive.Dir
 	store *s3.Store // nil if there is none
 }
 
@@ -139,7 +139,7 @@ func places(c *cli.Context, overrides []string, more ...string) (*snapshotPlaces
 	if err != nil {
 		return nil, err
 	}
-	p := &snapshotPlaces{local: l, dir: snapshot.Dir(l.SnapshotDir)}
+	p := &snapshotPlaces{local: l, dir: archive.Dir(l.SnapshotDir)}
 	if l.S3.Enabled {
 		p.store, err = s3.New(&l.S3)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/snapshot"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 )
 
 // runSnapshots runs a command line on a directory of snapshots, with modes
@@ -19,13 +19,13 @@ func runSnapshots(t *testing.T, args ...string) (save *SnapshotSave, restore *Sn
 	t.Helper()
 	var out strings.Builder
 	app := NewApp(Modes{
-		SaveSnapshot: func(_ context.Context, s *SnapshotSave) (*snapshot.Entry, error) {
+		SaveSnapshot: func(_ context.Context, s *SnapshotSave) (*archive.Entry, error) {
 			save = s
-			return &snapshot.Entry{Path: "/saved"}, nil
+			return &archive.Entry{Path: "/saved"}, nil
 		},
 		RestoreSnapshot: func(_ context.Context, r *SnapshotRestore) (*SnapshotRestored, error) {
 			restore = r
-			return &SnapshotRestored{Manifest: &snapshot.Manifest{Node: "n"}, Kept: "/kept"}, nil
+			return &SnapshotRestored{Manifest: &archive.Manifest{Node: "n"}, Kept: "/kept"}, nil
 		},
 	})
 	app.Stdout, app.Stderr = &out, &out
@@ -36,13 +36,13 @@ func runSnapshots(t *testing.T, args ...string) (save *SnapshotSave, restore *Sn
 func TestEtcdSnapshotCommands(t *testing.T) {
 	config := noConfig(t)
 	data := t.TempDir()
-	dir := snapshot.Dir(filepath.Join(data, "snapshots"))
+	dir := archive.Dir(filepath.Join(data, "snapshots"))
 	if err := os.WriteFile(config, []byte("data-dir: "+data+"\nnode-name: n\netcd-snapshot-compress: true\netcd-snapshot-retention: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	take := func() string {
-		e, err := dir.Save(snapshot.Request{Name: "on-demand", Node: "n", Fill: func(string) (*snapshot.Manifest, []snapshot.Source, error) {
-			return &snapshot.Manifest{Revision: 42}, []snapshot.Source{{Path: "server/token", Data: []byte(time.Now().String())}}, nil
+		e, err := dir.Save(archive.Request{Name: "on-demand", Node: "n", Fill: func(string) (*archive.Manifest, []archive.Source, error) {
+			return &archive.Manifest{Revision: 42}, []archive.Source{{Path: "server/token", Data: []byte(time.Now().String())}}, nil
 		}})
 		if err != nil {
 			t.Fatal(err)

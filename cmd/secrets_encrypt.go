@@ -13,14 +13,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
 // encryptionPoll is how often a change of the encryption is asked about.
 const encryptionPoll = 500 * time.Millisecond
 
 func secretsEncryptCommand() *cli.Command {
-	action := func(a join.EncryptionAction, usage, description string, aliases ...string) *cli.Command {
+	action := func(a joinapi.EncryptionAction, usage, description string, aliases ...string) *cli.Command {
 		return leaf(&cli.Command{
 			Name: string(a), Aliases: aliases, Usage: usage, ArgsUsage: "[FLAGS]", Description: description,
 			Flags:  []cli.Flag{kubeconfigFlag()},
@@ -43,10 +43,10 @@ func secretsEncryptCommand() *cli.Command {
 				},
 				Action: showEncryption,
 			}),
-			action(join.EncryptionEnable, "encrypt Secrets from now on, and those that exist", ""),
-			action(join.EncryptionDisable, "store Secrets in plain text again", "The key is kept: it reads what old snapshots and later uses need."),
-			action(join.EncryptionRotate, "replace the key", "Adds a key, writes every Secret with it and forgets the old key.", "rotate-keys"),
-			action(join.EncryptionReencrypt, "rewrite every Secret that is not stored with the active key", ""),
+			action(joinapi.EncryptionEnable, "encrypt Secrets from now on, and those that exist", ""),
+			action(joinapi.EncryptionDisable, "store Secrets in plain text again", "The key is kept: it reads what old snapshots and later uses need."),
+			action(joinapi.EncryptionRotate, "replace the key", "Adds a key, writes every Secret with it and forgets the old key.", "rotate-keys"),
+			action(joinapi.EncryptionReencrypt, "rewrite every Secret that is not stored with the active key", ""),
 		},
 	})
 }
@@ -63,8 +63,8 @@ func showEncryption(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var s join.EncryptionStatus
-	if err := cl.do(c.Context, http.MethodGet, join.PathEncryption, nil, &s); err != nil {
+	var s joinapi.EncryptionStatus
+	if err := cl.do(c.Context, http.MethodGet, joinapi.PathEncryption, nil, &s); err != nil {
 		return err
 	}
 	if format == "json" {
@@ -73,10 +73,10 @@ func showEncryption(c *cli.Context) error {
 	return writeEncryption(c.App.Writer, &s)
 }
 
-func writeEncryption(out io.Writer, s *join.EncryptionStatus) error {
+func writeEncryption(out io.Writer, s *joinapi.EncryptionStatus) error {
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) // Flush reports errors
 	state := "enabled"
-	if s.Stage == join.EncryptionDisabled {
+	if s.Stage == joinapi.EncryptionDisabled {
 		state = "disabled"
 	}
 	active := s.ActiveKey
@@ -114,7 +114,7 @@ func writeEncryption(out io.Writer, s *join.EncryptionStatus) error {
 }
 
 // describeServers says whose API works with the keys of the cluster.
-func describeServers(servers []join.EncryptionServer) string {
+func describeServers(servers []joinapi.EncryptionServer) string {
 	var there, missing []string
 	for _, s := range servers {
 		if s.Current {
@@ -130,11 +130,11 @@ func describeServers(servers []join.EncryptionServer) string {
 }
 
 // nextStep says what is left to do, if nothing does it already.
-func nextStep(s *join.EncryptionStatus) string {
+func nextStep(s *joinapi.EncryptionStatus) string {
 	switch {
 	case s.Job != nil && s.Job.Running:
 		return ""
-	case s.Stage == join.EncryptionKeyAdded || s.Stage == join.EncryptionKeyPromoted:
+	case s.Stage == joinapi.EncryptionKeyAdded || s.Stage == joinapi.EncryptionKeyPromoted:
 		return `A rotation was interrupted: "a4s secrets-encrypt rotate" finishes it.`
 	case s.Pending > 0:
 		return fmt.Sprintf(`%d Secrets are not stored with the active key: "a4s secrets-encrypt reencrypt" rewrites them.`, s.Pending)
@@ -142,7 +142,7 @@ func nextStep(s *join.EncryptionStatus) string {
 	return ""
 }
 
-func describeJob(j *join.EncryptionJob) string {
+func describeJob(j *joinapi.EncryptionJob) string {
 	text := j.Step
 	if j.Total > 0 {
 		text = fmt.Sprintf("%s, %d of %d Secrets", text, j.Done, j.Total)
@@ -153,7 +153,7 @@ func describeJob(j *join.EncryptionJob) string {
 	return text
 }
 
-func changeEncryption(c *cli.Context, action join.EncryptionAction) error {
+func changeEncryption(c *cli.Context, action joinapi.EncryptionAction) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -161,13 +161,13 @@ func changeEncryption(c *cli.Context, action join.EncryptionAction) error {
 	if err != nil {
 		return err
 	}
-	if err := cl.do(c.Context, http.MethodPost, join.PathEncryptionStart, join.EncryptionRequest{Action: action}, nil); err != nil {
+	if err := cl.do(c.Context, http.MethodPost, joinapi.PathEncryptionStart, joinapi.EncryptionRequest{Action: action}, nil); err != nil {
 		return err
 	}
 	last := ""
 	for {
-		var s join.EncryptionStatus
-		if err := cl.do(c.Context, http.MethodGet, join.PathEncryption, nil, &s); err != nil {
+		var s joinapi.EncryptionStatus
+		if err := cl.do(c.Context, http.MethodGet, joinapi.PathEncryption, nil, &s); err != nil {
 			return fmt.Errorf("the server goes on, or the same command does after its restart: %w", err)
 		}
 		if s.Job == nil { // it was restarted
@@ -191,7 +191,7 @@ func changeEncryption(c *cli.Context, action join.EncryptionAction) error {
 }
 
 // changed reports the end of a change.
-func changed(out io.Writer, s *join.EncryptionStatus) error {
+func changed(out io.Writer, s *joinapi.EncryptionStatus) error {
 	if s.Job.Error != "" {
 		return fmt.Errorf("secrets-encrypt %s stopped, and the same command goes on: %s", s.Job.Action, s.Job.Error)
 	}

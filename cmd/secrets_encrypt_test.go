@@ -9,29 +9,29 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
 func TestSecretsEncryptFollowsTheServer(t *testing.T) {
 	noConfig(t)
 	asked := 0
-	var action join.EncryptionAction
+	var action joinapi.EncryptionAction
 	kubeconfig := filepath.Join(t.TempDir(), "admin.yaml")
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method + " " + r.URL.Path {
-		case "POST " + join.PathEncryptionStart:
-			var req join.EncryptionRequest
+		case "POST " + joinapi.PathEncryptionStart:
+			var req joinapi.EncryptionRequest
 			if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 				t.Error(err)
 			}
 			action = req.Action
 			w.Write([]byte("{}")) //nolint:errcheck
-		case "GET " + join.PathEncryption:
-			s := join.EncryptionStatus{Stage: join.EncryptionKeyPromoted, ActiveKey: "key2", Keys: []string{"key2", "key1"}, Stored: map[string]int{"key1": 3, "key2": 4}, Pending: 3,
-				Servers: []join.EncryptionServer{{Name: "one", Current: true}, {Name: "two"}, {Name: "three"}}}
+		case "GET " + joinapi.PathEncryption:
+			s := joinapi.EncryptionStatus{Stage: joinapi.EncryptionKeyPromoted, ActiveKey: "key2", Keys: []string{"key2", "key1"}, Stored: map[string]int{"key1": 3, "key2": 4}, Pending: 3,
+				Servers: []joinapi.EncryptionServer{{Name: "one", Current: true}, {Name: "two"}, {Name: "three"}}}
 			if action != "" {
 				asked++
-				s.Job = &join.EncryptionJob{Action: action, Running: asked < 2, Step: "rewriting Secrets", Done: asked, Total: 7}
+				s.Job = &joinapi.EncryptionJob{Action: action, Running: asked < 2, Step: "rewriting Secrets", Done: asked, Total: 7}
 			}
 			if asked >= 2 {
 				s.Job.Error = "no space left"
@@ -48,7 +48,7 @@ func TestSecretsEncryptFollowsTheServer(t *testing.T) {
 		t.Errorf("status: %v\n%s", err, out)
 	}
 	_, out, _, err = run(t, "secrets-encrypt", "rotate-keys", "--kubeconfig", kubeconfig)
-	if action != join.EncryptionRotate || err == nil || !strings.Contains(err.Error(), "no space left") || !strings.Contains(out, "1 of 7") {
+	if action != joinapi.EncryptionRotate || err == nil || !strings.Contains(err.Error(), "no space left") || !strings.Contains(out, "1 of 7") {
 		t.Errorf("rotate: %q, %v\n%s", action, err, out)
 	}
 }

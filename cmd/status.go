@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -23,7 +23,7 @@ import (
 type status struct {
 	// URL is the server that was asked.
 	URL string `json:"url"`
-	join.ServerStatus
+	joinapi.ServerStatus
 	// Ready is the answer of /readyz, NotReady its reason if it is no.
 	Ready    bool   `json:"ready"`
 	NotReady string `json:"notReady,omitempty"`
@@ -94,7 +94,7 @@ func statusCommand() *cli.Command {
 // that is not ready yet is a state to show, not an error.
 func getStatus(ctx context.Context, cl *client) (*status, error) {
 	s := &status{URL: cl.url, Nodes: []nodeStatus{}}
-	if err := cl.do(ctx, http.MethodGet, join.PathStatus, nil, &s.ServerStatus); err != nil {
+	if err := cl.do(ctx, http.MethodGet, joinapi.PathStatus, nil, &s.ServerStatus); err != nil {
 		return nil, err
 	}
 	if err := cl.do(ctx, http.MethodGet, "/readyz", nil, nil); err != nil {
@@ -206,7 +206,7 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 }
 
 // writeServerProblems prints what is wrong, in short; a4s doctor says more.
-func writeServerProblems(out io.Writer, problems []join.Problem, now time.Time) error {
+func writeServerProblems(out io.Writer, problems []joinapi.Problem, now time.Time) error {
 	if len(problems) == 0 {
 		return nil
 	}

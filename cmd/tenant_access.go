@@ -18,10 +18,10 @@ import (
 	"github.com/urfave/cli/v2"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/tenantadmin"
 )
 
 // toStdout is the file name that means standard output.

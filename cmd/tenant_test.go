@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/internal/tenantadmin"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 

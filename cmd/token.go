@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -256,12 +256,12 @@ func rotateToken(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
-	req := join.TokenRequest{}
+	req := joinapi.TokenRequest{}
 	switch which := c.String("which"); which {
 	case "server":
-		req.Which = join.UserServer
+		req.Which = joinapi.UserServer
 	case "agent":
-		req.Which = join.UserNode
+		req.Which = joinapi.UserNode
 	default:
 		return &problem.Input{Source: "--which", Value: which, Want: "server or agent"}
 	}
@@ -279,8 +279,8 @@ func rotateToken(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var resp join.TokenResponse
-	if err := cl.do(c.Context, http.MethodPut, join.PathToken, req, &resp); err != nil {
+	var resp joinapi.TokenResponse
+	if err := cl.do(c.Context, http.MethodPut, joinapi.PathToken, req, &resp); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(c.App.Writer, resp.Token)

@@ -2,11 +2,11 @@
 //
 // Invariants: the files hold only objects, in server-side-apply form, with
 // the few values that depend on the cluster as Go template fields of
-// server/deploy.Values; what leaves a file is deleted from clusters, so a file
+// server/addons/deploy.Values; what leaves a file is deleted from clusters, so a file
 // that has nothing to bring any more stays, with a comment in it; the name of
 // each file is a value of --disable (internal/config.Addons).
 //
-// server/deploy imports it.
+// server/addons/deploy imports it.
 package manifests
 
 import "embed"

@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/server/authorities"
+	"github.com/a4s-io/a4s/server/cluster/cas"
 	"github.com/a4s-io/a4s/server/datastore"
-	"github.com/a4s-io/a4s/server/snapshots"
+	"github.com/a4s-io/a4s/server/datastore/snapshots"
 )
 
 // nextAuthorities is the file with the CAs of the next start. It is a copy of
@@ -24,26 +24,26 @@ func (p *Plan) nextAuthorities() string {
 // takeAuthorities takes the CAs that the last process fetched.
 func (p *Plan) takeAuthorities() error {
 	backup := filepath.Join(p.cfg.Agent.DataDir, "server-tls-before-rotation-"+time.Now().UTC().Format("20060102T150405.000Z"))
-	return authorities.TakeOver(p.pki.Dir, p.nextAuthorities(), backup, p.log)
+	return cas.TakeOver(p.pki.Dir, p.nextAuthorities(), backup, p.log)
 }
 
 // newAuthorities returns nil with a datastore that servers cannot share.
-func (p *Plan) newAuthorities() (*authorities.Controller, error) {
+func (p *Plan) newAuthorities() (*cas.Controller, error) {
 	store, ok := p.store.(etcdStore)
 	if !ok {
 		return nil, nil
 	}
-	return authorities.New(authorities.Options{
+	return cas.New(cas.Options{
 		Dir: p.pki.Dir, Path: p.nextAuthorities(),
 		Name: store.Name(), Several: p.peers.clustered,
-		Members: func() []authorities.Member {
-			var out []authorities.Member
+		Members: func() []cas.Member {
+			var out []cas.Member
 			for _, m := range store.Members() {
-				out = append(out, authorities.Member{ID: m.HexID(), Name: m.Name, URLs: m.ClientURLs})
+				out = append(out, cas.Member{ID: m.HexID(), Name: m.Name, URLs: m.ClientURLs})
 			}
 			return out
 		},
-		Reach: func(ctx context.Context, m authorities.Member) error {
+		Reach: func(ctx context.Context, m cas.Member) error {
 			if len(m.URLs) == 0 {
 				return errors.New("it has no address")
 			}
@@ -58,13 +58,13 @@ func (p *Plan) newAuthorities() (*authorities.Controller, error) {
 			return err
 		},
 		Secret: p.sharedSecret,
-		Store:  func() (authorities.Store, error) { return p.openStore() },
-		Log:    p.log.WithField("component", authorities.Name),
+		Store:  func() (cas.Store, error) { return p.openStore() },
+		Log:    p.log.WithField("component", cas.Name),
 	})
 }
 
 // replaceAuthorities is `a4s certificate rotate-ca` beside a running server.
-func (p *Plan) replaceAuthorities(ctx context.Context, req join.AuthoritiesRequest) (*join.AuthoritiesResponse, error) {
+func (p *Plan) replaceAuthorities(ctx context.Context, req joinapi.AuthoritiesRequest) (*joinapi.AuthoritiesResponse, error) {
 	if p.authorities == nil {
 		return nil, &problem.Precondition{What: "certificate authorities", Err: errors.New("with this datastore they are replaced on a stopped server"),
 			Fix: "stop a4s on this machine and run the command again"}

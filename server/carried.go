@@ -13,10 +13,10 @@ import (
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/server/endpoints"
-	"github.com/a4s-io/a4s/server/localstorage"
-	"github.com/a4s-io/a4s/server/servicelb"
-	"github.com/a4s-io/a4s/server/supervisor"
+	"github.com/a4s-io/a4s/server/addons/localstorage"
+	"github.com/a4s-io/a4s/server/addons/servicelb"
+	"github.com/a4s-io/a4s/server/nodeapi"
+	"github.com/a4s-io/a4s/server/tenancy/reach/endpoints"
 )
 
 // carried are the controllers that a server brings besides upstream's, and that
@@ -116,7 +116,7 @@ func (p *Plan) loadBalancerRules() *servicelb.Rules {
 	return rules
 }
 
-func (c *carried) volumes() supervisor.Volumes {
+func (c *carried) volumes() nodeapi.Volumes {
 	if c.storage == nil {
 		return nil
 	}

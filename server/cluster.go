@@ -16,14 +16,14 @@ import (
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/dsn"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/cluster/join"
+	"github.com/a4s-io/a4s/server/cluster/members"
 	"github.com/a4s-io/a4s/server/datastore"
-	"github.com/a4s-io/a4s/server/joining"
-	"github.com/a4s-io/a4s/server/members"
-	"github.com/a4s-io/a4s/server/supervisor"
+	"github.com/a4s-io/a4s/server/nodeapi"
 )
 
 // resetFlag is in the directory of the datastore after a reset, until the
@@ -38,7 +38,7 @@ type peers struct {
 	// token is set on a server that joins at this start.
 	token *jointoken.Token
 	// bundle is what a running server sent.
-	bundle *join.ServerBundle
+	bundle *joinapi.ServerBundle
 }
 
 func (p *Plan) etcdDir() string { return filepath.Join(p.dir, "db", "etcd") }
@@ -67,7 +67,7 @@ func (p *Plan) preparePeers() error {
 			text = ""
 		}
 	}
-	token, err := joining.ParseToken(text)
+	token, err := join.ParseToken(text)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (p *Plan) fetchShared(ctx context.Context) error {
 		return nil
 	}
 	log := p.log.WithField("component", "join")
-	bundle, err := joining.Fetch(ctx, joining.Options{URLs: p.cfg.JoinURLs, Token: *p.peers.token, Settings: p.settings(), Log: log})
+	bundle, err := join.Fetch(ctx, join.Options{URLs: p.cfg.JoinURLs, Token: *p.peers.token, Settings: p.settings(), Log: log})
 	if err != nil {
 		return err
 	}
@@ -153,9 +153,9 @@ func (p *Plan) sharedTokens() (server, agent string, err error) {
 }
 
 // settings are those on which all servers of a cluster must agree.
-func (p *Plan) settings() []join.ServerSetting {
+func (p *Plan) settings() []joinapi.ServerSetting {
 	c := p.cfg
-	return []join.ServerSetting{
+	return []joinapi.ServerSetting{
 		{Flag: "--cluster-cidr", Value: c.ClusterCIDR},
 		{Flag: "--service-cidr", Value: c.ServiceCIDR},
 		{Flag: "--service-node-port-range", Value: c.ServiceNodePortRange},
@@ -168,8 +168,8 @@ func (p *Plan) settings() []join.ServerSetting {
 }
 
 // bundle is what this server gives to one that joins.
-func (p *Plan) bundle() (*join.ServerBundle, error) {
-	b := &join.ServerBundle{Settings: p.settings(), ServerToken: p.tokens.Server().Password, AgentToken: p.tokens.Agent().Password}
+func (p *Plan) bundle() (*joinapi.ServerBundle, error) {
+	b := &joinapi.ServerBundle{Settings: p.settings(), ServerToken: p.tokens.Server().Password, AgentToken: p.tokens.Agent().Password}
 	var err error
 	if b.PKI, err = pki.ReadShared(p.pki.Dir); err != nil {
 		return nil, fmt.Errorf("reading what servers share: %w", err)
@@ -197,14 +197,14 @@ func (p *Plan) members() members.Datastore {
 }
 
 // listMembers tells administrators of the members.
-func (p *Plan) listMembers() []join.Member {
+func (p *Plan) listMembers() []joinapi.Member {
 	s, ok := p.store.(etcdStore)
 	if !ok {
 		return nil
 	}
-	var out []join.Member
+	var out []joinapi.Member
 	for _, m := range s.Members() {
-		one := join.Member{Name: m.Name, ID: m.HexID(), Learner: m.Learner}
+		one := joinapi.Member{Name: m.Name, ID: m.HexID(), Learner: m.Learner}
 		if len(m.PeerURLs) > 0 {
 			if u, err := url.Parse(m.PeerURLs[0]); err == nil {
 				one.Address = u.Hostname()
@@ -218,15 +218,15 @@ func (p *Plan) listMembers() []join.Member {
 func (p *Plan) removeMember(ctx context.Context, name string) error {
 	s, ok := p.store.(etcdStore)
 	if !ok {
-		return supervisor.ErrNoMember
+		return nodeapi.ErrNoMember
 	}
 	switch what, m := etcd.PlanRemoval(s.Members(), name); what {
 	case etcd.RemoveMember:
 		return s.RemoveMember(ctx, m.ID)
 	case etcd.RemoveRefused:
-		return supervisor.ErrLastMember
+		return nodeapi.ErrLastMember
 	default:
-		return supervisor.ErrNoMember
+		return nodeapi.ErrNoMember
 	}
 }
 

@@ -3,10 +3,10 @@ package server
 import (
 	"k8s.io/apiserver/pkg/registry/generic"
 
-	"github.com/a4s-io/a4s/server/apiserver"
-	"github.com/a4s-io/a4s/server/definitions"
-	"github.com/a4s-io/a4s/server/definitions/serving"
-	"github.com/a4s-io/a4s/server/storage"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/tenancy/crd"
+	"github.com/a4s-io/a4s/server/tenancy/crd/serving"
+	"github.com/a4s-io/a4s/server/tenancy/storage"
 )
 
 // customResources makes what serves the custom resources of tenants.
@@ -26,8 +26,8 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 		Definitions: of.Definitions,
 		Reach:       m.admission.ReachConversions,
 		Projector:   m.edge.Projector,
-		Bounds: func(tenant string) definitions.Bounds {
-			b := definitions.DefaultBounds()
+		Bounds: func(tenant string) crd.Bounds {
+			b := crd.DefaultBounds()
 			// A lower limit is for the ledger to refuse, which knows the use.
 			b.Definitions = max(b.Definitions, m.limits.Definitions(m.directory.Known(tenant)))
 			return b

@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/dsn"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/cluster/encryption"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/datastore"
-	"github.com/a4s-io/a4s/server/encryption"
 )
 
 // secretsEncryption is the encryption of Secrets, with what of it is a setting.
@@ -28,7 +28,7 @@ type secretsEncryption struct {
 }
 
 // Status implements supervisor.Encryption.
-func (e *secretsEncryption) Status(ctx context.Context) (join.EncryptionStatus, error) {
+func (e *secretsEncryption) Status(ctx context.Context) (joinapi.EncryptionStatus, error) {
 	s, err := e.Controller.Status(ctx)
 	s.Flag = e.flag
 	return s, err

@@ -10,10 +10,10 @@ import (
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/server/apiserver"
-	"github.com/a4s-io/a4s/server/controllers"
-	"github.com/a4s-io/a4s/server/election"
-	"github.com/a4s-io/a4s/server/scheduler"
+	"github.com/a4s-io/a4s/server/cluster/election"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/controlplane/controllers"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 )
 
 // files are the paths of what writeFiles writes for the components.

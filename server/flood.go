@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/server/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
 const (

@@ -14,10 +14,10 @@ import (
 
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/health"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/tenantclient"
-	"github.com/a4s-io/a4s/server/encryption"
+	"github.com/a4s-io/a4s/server/cluster/encryption"
 )
 
 const (
@@ -184,13 +184,13 @@ func (p *Plan) checkAuthorities(_ context.Context, r *health.Registry) {
 }
 
 // problems are those of this process.
-func (h *serverHealth) problems() []join.Problem {
-	out := []join.Problem{}
+func (h *serverHealth) problems() []joinapi.Problem {
+	out := []joinapi.Problem{}
 	if h.monitor == nil {
 		return out
 	}
 	for _, p := range h.monitor.Problems() {
-		out = append(out, join.Problem{
+		out = append(out, joinapi.Problem{
 			Code: string(p.Code), Severity: string(p.Severity), Title: p.Title, Subject: p.Subject, Detail: p.Detail,
 			Cause: p.Cause, Fix: p.Fix, Since: p.Since,
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/internal/sharing"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/datastore"
 )
 
@@ -42,7 +42,7 @@ type releaser interface{ ReleasePages() error }
 // heap has doubled and returns what is free only slowly; collecting earlier costs
 // every request, so it is done when there are few. A machine that is always busy
 // needs the memory anyway.
-func idleMemory(pool *sharing.Pool, store datastore.Datastore) component.Component {
+func idleMemory(pool *interning.Pool, store datastore.Datastore) component.Component {
 	release := func() {}
 	if r, ok := store.(releaser); ok {
 		release = func() {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/internal/sharing"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 // much garbage as objects, and what stays lies among it; see growth. A server
 // without tenants starts as Go has it, and so does one whose operator said when
 // to collect.
-func listsMemory(pool *sharing.Pool, percent *gcPercent) component.Component {
+func listsMemory(pool *interning.Pool, percent *gcPercent) component.Component {
 	return component.Component{Name: "lists-memory", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		if os.Getenv("GOGC") == "" {

@@ -24,42 +24,42 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
-	"github.com/a4s-io/a4s/server/admission"
-	"github.com/a4s-io/a4s/server/apiserver"
-	"github.com/a4s-io/a4s/server/authn"
-	"github.com/a4s-io/a4s/server/authn/tokenreview"
-	"github.com/a4s-io/a4s/server/authz"
-	"github.com/a4s-io/a4s/server/bootstrap"
-	"github.com/a4s-io/a4s/server/definitions"
-	"github.com/a4s-io/a4s/server/events"
-	"github.com/a4s-io/a4s/server/fairness"
-	"github.com/a4s-io/a4s/server/fairness/fairqueue"
-	"github.com/a4s-io/a4s/server/fairness/nice"
-	"github.com/a4s-io/a4s/server/limits"
-	"github.com/a4s-io/a4s/server/resourcemetrics"
-	"github.com/a4s-io/a4s/server/storage"
-	"github.com/a4s-io/a4s/server/tenancy"
-	"github.com/a4s-io/a4s/server/tenants/directory"
-	"github.com/a4s-io/a4s/server/tenants/registry"
+	"github.com/a4s-io/a4s/server/addons/resourcemetrics"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
+	"github.com/a4s-io/a4s/server/tenancy/admission"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
+	"github.com/a4s-io/a4s/server/tenancy/authn/tokenreview"
+	"github.com/a4s-io/a4s/server/tenancy/authz"
+	"github.com/a4s-io/a4s/server/tenancy/crd"
+	"github.com/a4s-io/a4s/server/tenancy/edge"
+	"github.com/a4s-io/a4s/server/tenancy/fairness"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/nice"
+	"github.com/a4s-io/a4s/server/tenancy/limits"
+	"github.com/a4s-io/a4s/server/tenancy/storage"
+	"github.com/a4s-io/a4s/server/tenancy/storage/events"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/directory"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/registry"
 )
 
 // multitenancy is what makes the API server one of tenants: everything that
 // stands in its seams.
 type multitenancy struct {
 	directory   *directory.Directory
-	definitions *definitions.Catalog
+	definitions *crd.Catalog
 	system      *restclient.Config
 	log         *logrus.Entry
-	edge        *tenancy.Edge
+	edge        *edge.Edge
 	admission   *admission.Admission
 	limits      *limits.Limits
 	roles       *authz.Listers // set when the API server is made
 	byRoles     bool           // whether users are judged by roles; set with them
-	pool        *sharing.Pool
+	pool        *interning.Pool
 	connections *storage.Connections
 	grown       *growth // by new tenants
 	flood       component.Component
@@ -80,7 +80,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: definitions.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
+	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: crd.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
 	m.connections = p.connections()
 	m.grown = newGrowth()
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
@@ -103,14 +103,14 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		m.admission.Forget(name)
 	})
 	processors := fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))
-	processors.Stranger = tenancy.Stranger
+	processors.Stranger = edge.Stranger
 	turns := fairqueue.New(processors)
 	m.flood = floodMemory(turns, p.percent)
 	threads, err := nice.New()
 	if err != nil {
 		p.log.WithError(err).Info("requests of a flood have the priority of all others")
 	}
-	m.edge = tenancy.New(tenancy.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Threads: threads, Limits: m.limits, Log: p.log})
+	m.edge = edge.New(edge.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Threads: threads, Limits: m.limits, Log: p.log})
 	tenants.OnGone(m.edge.TenantGone)
 	ranges, err := p.ranges()
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/dsn"
-	"github.com/a4s-io/a4s/internal/snapshot"
-	"github.com/a4s-io/a4s/internal/snapshot/s3"
-	"github.com/a4s-io/a4s/server/snapshots"
+	"github.com/a4s-io/a4s/server/datastore/snapshots"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/s3"
 )
 
 // startSnapshots saves the control plane on a schedule, unless that is turned
@@ -33,7 +33,7 @@ func (p *Plan) startSnapshots(ctx context.Context, group *component.Group) error
 	}
 	group.Start(ctx, snapshots.Scheduled(snapshots.Options{
 		ServerDir: p.dir,
-		Dir:       snapshot.Dir(p.cfg.EtcdSnapshotDir),
+		Dir:       archive.Dir(p.cfg.EtcdSnapshotDir),
 		Name:      p.cfg.EtcdSnapshotName,
 		Node:      p.cfg.Agent.NodeName,
 		Compress:  p.cfg.EtcdSnapshotCompress,

@@ -18,27 +18,27 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/dsn"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/logging"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
-	"github.com/a4s-io/a4s/internal/sharing"
 	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/manifests"
-	"github.com/a4s-io/a4s/server/aggregation"
-	"github.com/a4s-io/a4s/server/apiserver"
-	"github.com/a4s-io/a4s/server/authorities"
-	"github.com/a4s-io/a4s/server/controllers"
+	"github.com/a4s-io/a4s/server/addons/deploy"
+	"github.com/a4s-io/a4s/server/addons/networkpolicy"
+	"github.com/a4s-io/a4s/server/cluster/cas"
+	"github.com/a4s-io/a4s/server/cluster/election"
+	"github.com/a4s-io/a4s/server/cluster/members"
+	"github.com/a4s-io/a4s/server/controlplane/aggregation"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/controlplane/controllers"
+	"github.com/a4s-io/a4s/server/controlplane/defaultroles"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 	"github.com/a4s-io/a4s/server/datastore"
-	"github.com/a4s-io/a4s/server/defaultroles"
-	"github.com/a4s-io/a4s/server/deploy"
-	"github.com/a4s-io/a4s/server/election"
-	"github.com/a4s-io/a4s/server/members"
-	"github.com/a4s-io/a4s/server/networkpolicy"
-	"github.com/a4s-io/a4s/server/scheduler"
-	"github.com/a4s-io/a4s/server/supervisor"
-	tenants "github.com/a4s-io/a4s/server/tenants/controller"
+	"github.com/a4s-io/a4s/server/nodeapi"
+	tenants "github.com/a4s-io/a4s/server/tenancy/tenants/controller"
 )
 
 // minFree is the disk space that a server asks for at its start: the write-
@@ -86,7 +86,7 @@ type Plan struct {
 	files     *files
 	endpoint  *dsn.Endpoint
 	store     datastore.Datastore
-	pool      *sharing.Pool
+	pool      *interning.Pool
 	percent   *gcPercent
 	log       *logrus.Entry
 	first     bool
@@ -94,7 +94,7 @@ type Plan struct {
 
 	certificates *certificates
 	encryption   *secretsEncryption
-	authorities  *authorities.Controller // nil unless the datastore is embedded etcd
+	authorities  *cas.Controller // nil unless the datastore is embedded etcd
 	health       serverHealth
 
 	beside func() []component.State // components of other processes; may be nil
@@ -116,7 +116,7 @@ func Start(ctx context.Context, group *component.Group, cfg *config.Server, node
 // be complete and valid. nodeIP is the address of this machine that others
 // reach it at.
 func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, error) {
-	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), nodeIP: nodeIP, advertise: nodeIP, pool: sharing.New(), percent: &gcPercent{set: debug.SetGCPercent}, log: logrus.WithField("component", "server")}
+	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), nodeIP: nodeIP, advertise: nodeIP, pool: interning.New(), percent: &gcPercent{set: debug.SetGCPercent}, log: logrus.WithField("component", "server")}
 	if cfg.AdvertiseAddress != "" {
 		p.advertise = net.ParseIP(cfg.AdvertiseAddress)
 	}
@@ -207,7 +207,7 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 // when nodes can join: the API serves, and the carried manifests, which say what
 // nodes may do, are applied.
 func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, error) {
-	p.pool.Fill(sharing.FillingFor)
+	p.pool.Fill(interning.FillingFor)
 	group.Start(ctx, idleMemory(p.pool, p.store))
 	group.Start(ctx, listsMemory(p.pool, p.percent))
 	group.Start(ctx, p.certificates.component())
@@ -222,7 +222,7 @@ func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, err
 	if err != nil {
 		return nil, fmt.Errorf("making the supervisor's client: %w", err)
 	}
-	addresses := supervisor.NewAddresses(client)
+	addresses := nodeapi.NewAddresses(client)
 	var policies *networkpolicy.Controller
 	if !p.cfg.DisableNetworkPolicy {
 		policies = networkpolicy.New(client, p.pool, logrus.WithField("component", networkpolicy.Name))
@@ -268,7 +268,7 @@ func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, err
 		group.Start(ctx, leader.Component())
 		group.Start(ctx, leader.Only(members.New(client, p.members(), p.log)))
 	}
-	credentials := supervisor.NewNodeCredentials(client, p.log)
+	credentials := nodeapi.NewNodeCredentials(client, p.log)
 	group.Start(ctx, leader.Only(component.Component{Name: "node-credentials", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		return credentials.Run(ctx)
@@ -365,14 +365,14 @@ func (p *Plan) restConfig(pair pki.Pair) *rest.Config {
 }
 
 // status is what the supervisor tells administrators about this server.
-func (p *Plan) status(group *component.Group) join.ServerStatus {
-	st := join.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes, Datastore: p.endpoint.String()}
+func (p *Plan) status(group *component.Group) joinapi.ServerStatus {
+	st := joinapi.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes, Datastore: p.endpoint.String()}
 	states := group.States()
 	if p.beside != nil {
 		states = append(states, p.beside()...)
 	}
 	for _, s := range states {
-		st.Components = append(st.Components, join.ComponentStatus{
+		st.Components = append(st.Components, joinapi.ComponentStatus{
 			Name: s.Name, Ready: s.Ready, Restarts: s.Restarts, LastError: s.LastError, Since: s.Since.UTC().Format(time.RFC3339),
 		})
 	}
@@ -423,7 +423,7 @@ func newEtcd(p *Plan) (datastore.Datastore, error) {
 }
 
 // supervisor serves the join API on the port of the API server.
-func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Addresses, policies *networkpolicy.Controller, carried *carried, group *component.Group) (*supervisor.Supervisor, error) {
+func (p *Plan) supervisor(client kubernetes.Interface, addresses *nodeapi.Addresses, policies *networkpolicy.Controller, carried *carried, group *component.Group) (*nodeapi.Supervisor, error) {
 	serverCA, err := pki.LoadAuthority(p.pki.ServerCA)
 	if err != nil {
 		return nil, err
@@ -432,15 +432,15 @@ func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Add
 	if err != nil {
 		return nil, err
 	}
-	return supervisor.New(supervisor.Options{
+	return nodeapi.New(nodeapi.Options{
 		ServerCA: serverCA.WithLife(p.life()),
 		ClientCA: clientCA.WithLife(p.life()),
 		Renew:    p.certificates.renewAll, Authorities: p.replaceAuthorities,
 		Bundle: p.bundle, ServerSANs: p.serverSANs,
 		Members: p.listMembers, RemoveMember: p.removeMember,
 		Tokens:  p.tokens,
-		Secrets: supervisor.NewSecrets(client.CoreV1()),
-		Config: join.ClusterConfig{
+		Secrets: nodeapi.NewSecrets(client.CoreV1()),
+		Config: joinapi.ClusterConfig{
 			ClusterCIDR: p.cfg.ClusterCIDR, ServiceCIDR: p.cfg.ServiceCIDR,
 			ClusterDNS: p.cfg.ClusterDNS, ClusterDomain: p.cfg.ClusterDomain,
 			FlannelBackend: p.cfg.FlannelBackend, DisableNetworkPolicy: p.cfg.DisableNetworkPolicy,
@@ -450,7 +450,7 @@ func (p *Plan) supervisor(client kubernetes.Interface, addresses *supervisor.Add
 		Policies:   policies,
 		Encryption: p.encryption,
 		Volumes:    carried.volumes(),
-		Status:     func() join.ServerStatus { return p.status(group) },
+		Status:     func() joinapi.ServerStatus { return p.status(group) },
 		// With --disable-agent, too: the server may run in a pod of that node.
 		LocalNode:    p.cfg.Agent.NodeName,
 		ReservedSANs: p.sans,

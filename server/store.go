@@ -13,8 +13,8 @@ import (
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore"
-	"github.com/a4s-io/a4s/server/release"
-	"github.com/a4s-io/a4s/server/storage"
+	"github.com/a4s-io/a4s/server/datastore/release"
+	"github.com/a4s-io/a4s/server/tenancy/storage"
 )
 
 // newStore makes the datastore that --datastore-endpoint names.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/dsn"
-	"github.com/a4s-io/a4s/internal/snapshot"
-	"github.com/a4s-io/a4s/server/release"
-	"github.com/a4s-io/a4s/server/snapshots"
+	"github.com/a4s-io/a4s/server/datastore/release"
+	"github.com/a4s-io/a4s/server/datastore/snapshots"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 )
 
 // beforeUpgrade begins the names of snapshots that are taken because a newer a4s
@@ -47,7 +47,7 @@ func (p *Plan) saveData(ctx context.Context, last release.Record) (string, error
 			return "", nil
 		}
 		e, err := snapshots.SaveStopped(snapshots.Options{
-			ServerDir: p.dir, Dir: snapshot.Dir(p.cfg.EtcdSnapshotDir), Name: beforeUpgrade, Node: p.cfg.Agent.NodeName, Compress: p.cfg.EtcdSnapshotCompress,
+			ServerDir: p.dir, Dir: archive.Dir(p.cfg.EtcdSnapshotDir), Name: beforeUpgrade, Node: p.cfg.Agent.NodeName, Compress: p.cfg.EtcdSnapshotCompress,
 		}, last)
 		if err != nil {
 			return "", err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/a4s-io/a4s/agent/netfilter"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
 	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/problem"
 )

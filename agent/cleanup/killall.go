@@ -13,10 +13,10 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/vishvananda/netlink"
 
-	"github.com/a4s-io/a4s/agent/hostprep"
-	"github.com/a4s-io/a4s/agent/netfilter"
+	"github.com/a4s-io/a4s/agent/host/hostprep"
 	"github.com/a4s-io/a4s/agent/network"
-	"github.com/a4s-io/a4s/internal/netdump"
+	"github.com/a4s-io/a4s/agent/network/netdump"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
 )
 
 // Options say which a4s to clean up after.

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/a4s-io/a4s/agent/hostprep"
+	"github.com/a4s-io/a4s/agent/host/hostprep"
 	"github.com/a4s-io/a4s/internal/instance"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // world is a machine on which an a4s ran, next to another runtime.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/a4s-io/a4s/agent/network"
-	"github.com/a4s-io/a4s/internal/netdump"
+	"github.com/a4s-io/a4s/agent/network/netdump"
 )
 
 // ownLinks are the devices that a4s makes in the network namespace of a node.

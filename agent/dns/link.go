@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/a4s-io/a4s/internal/netdump"
+	"github.com/a4s-io/a4s/agent/network/netdump"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 

@@ -21,7 +21,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
-	"github.com/a4s-io/a4s/agent/podsource"
+	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/workload"
@@ -170,7 +170,7 @@ func (o Options) run(ctx context.Context, ready func()) error {
 		return err
 	}
 	c, err := newClients(server, o.Connection, func(rt http.RoundTripper) http.RoundTripper {
-		return o.Transport(podsource.Wrap(o.Source(withExternalIPs(rt, o.NodeName, o.NodeExternalIPs)), source))
+		return o.Transport(origin.Wrap(o.Source(withExternalIPs(rt, o.NodeName, o.NodeExternalIPs)), source))
 	})
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet's clients: %w", err)
@@ -184,12 +184,12 @@ func (o Options) run(ctx context.Context, ready func()) error {
 }
 
 // resolution tells how the kubelet would set up name resolution in pods.
-func resolution(server *options.KubeletServer) podsource.Options {
-	return podsource.Options{ClusterDNS: server.ClusterDNS, ClusterDomain: server.ClusterDomain, ResolvConf: server.ResolverConfig}
+func resolution(server *options.KubeletServer) origin.Options {
+	return origin.Options{ClusterDNS: server.ClusterDNS, ClusterDomain: server.ClusterDomain, ResolvConf: server.ResolverConfig}
 }
 
 // workloads are what decides on the types of pods, nil if nothing does.
-func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (*podsource.Workloads, error) {
+func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (*origin.Workloads, error) {
 	if o.Obstacle == nil {
 		return nil, nil
 	}
@@ -202,7 +202,7 @@ func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the pod source: %w", err)
 	}
-	return podsource.NewWorkloads(ctx, podsource.WorkloadOptions{Client: client, NodeName: o.NodeName, Obstacle: o.Obstacle, Log: o.Log}), nil
+	return origin.NewWorkloads(ctx, origin.WorkloadOptions{Client: client, NodeName: o.NodeName, Obstacle: o.Obstacle, Log: o.Log}), nil
 }
 
 // announce calls ready once the kubelet is healthy and registered.

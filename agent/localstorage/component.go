@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
 // Name is the name of the component.
@@ -26,7 +26,7 @@ const (
 	minPause = 500 * time.Millisecond
 	maxPause = 30 * time.Second
 	// silence is how long a stream may be silent before it counts as broken.
-	silence = 3 * join.LocalVolumesAlive
+	silence = 3 * joinapi.LocalVolumesAlive
 	// noSuchPath is the pause when the cluster has no local volumes.
 	noSuchPath = time.Minute
 	// answerTimeout bounds one answer.
@@ -89,7 +89,7 @@ func (n *node) read(ctx context.Context) (wait time.Duration, err error) {
 	defer cancel()
 	watchdog := time.AfterFunc(silence, cancel)
 	defer watchdog.Stop()
-	resp, err := n.request(ctx, http.MethodGet, join.PathLocalVolumes, nil)
+	resp, err := n.request(ctx, http.MethodGet, joinapi.PathLocalVolumes, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -103,7 +103,7 @@ func (n *node) read(ctx context.Context) (wait time.Duration, err error) {
 	}
 	lines := json.NewDecoder(resp.Body)
 	for {
-		var work join.LocalVolumes
+		var work joinapi.LocalVolumes
 		if err := lines.Decode(&work); err != nil {
 			return wait, err
 		}
@@ -120,8 +120,8 @@ func (n *node) read(ctx context.Context) (wait time.Duration, err error) {
 
 // do makes or removes one volume and says so. The error is one of the
 // connection.
-func (n *node) do(ctx context.Context, v join.LocalVolume) error {
-	done := join.LocalVolumeDone{Name: v.Name, UID: v.UID, Removed: v.Remove}
+func (n *node) do(ctx context.Context, v joinapi.LocalVolume) error {
+	done := joinapi.LocalVolumeDone{Name: v.Name, UID: v.UID, Removed: v.Remove}
 	log := n.Log.WithField("volume", v.Name)
 	act := create
 	if v.Remove {
@@ -138,7 +138,7 @@ func (n *node) do(ctx context.Context, v join.LocalVolume) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	resp, err := n.request(ctx, http.MethodPost, join.PathLocalVolumeDone, body)
+	resp, err := n.request(ctx, http.MethodPost, joinapi.PathLocalVolumeDone, body)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
 // A server tells what to do twice, as after an answer that got lost, and breaks
@@ -24,14 +24,14 @@ func TestDoesWhatTheServerSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.Remove = true
-	bad := join.LocalVolume{Name: "pvc-3", UID: "3", Path: "/"}
-	answers := make(chan join.LocalVolumeDone, 10)
+	bad := joinapi.LocalVolume{Name: "pvc-3", UID: "3", Path: "/"}
+	answers := make(chan joinapi.LocalVolumeDone, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method + r.URL.Path {
-		case "GET" + join.PathLocalVolumes:
-			_ = json.NewEncoder(w).Encode(join.LocalVolumes{Volumes: []join.LocalVolume{first, second, bad}})
-		case "POST" + join.PathLocalVolumeDone:
-			var done join.LocalVolumeDone
+		case "GET" + joinapi.PathLocalVolumes:
+			_ = json.NewEncoder(w).Encode(joinapi.LocalVolumes{Volumes: []joinapi.LocalVolume{first, second, bad}})
+		case "POST" + joinapi.PathLocalVolumeDone:
+			var done joinapi.LocalVolumeDone
 			if err := json.NewDecoder(r.Body).Decode(&done); err != nil {
 				t.Error(err)
 			}
@@ -50,7 +50,7 @@ func TestDoesWhatTheServerSays(t *testing.T) {
 		ended <- New(Options{Config: &rest.Config{Host: server.URL}, Log: logrus.NewEntry(log)}).Run(ctx, func() {})
 	}()
 	for range 2 {
-		for _, want := range []join.LocalVolumeDone{{Name: "pvc-1", UID: "1"}, {Name: "pvc-2", UID: "1", Removed: true}, {Name: "pvc-3", UID: "3"}} {
+		for _, want := range []joinapi.LocalVolumeDone{{Name: "pvc-1", UID: "1"}, {Name: "pvc-2", UID: "1", Removed: true}, {Name: "pvc-3", UID: "3"}} {
 			got := <-answers
 			if failed := got.Error != ""; failed != (want.Name == "pvc-3") {
 				t.Errorf("%s: %q", got.Name, got.Error)

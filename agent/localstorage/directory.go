@@ -9,7 +9,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 )
 
 // locate checks the path of a volume, and splits it.
-func locate(v join.LocalVolume) (parent, name string, err error) {
+func locate(v joinapi.LocalVolume) (parent, name string, err error) {
 	parent, name = filepath.Split(v.Path)
 	if !filepath.IsAbs(v.Path) || filepath.Clean(v.Path) != v.Path || v.Name == "" || !strings.HasPrefix(name, v.Name+"_") || strings.ContainsRune(v.Name, '/') {
 		return "", "", fmt.Errorf("%q is no path for the volume %q", v.Path, v.Name)
@@ -31,7 +31,7 @@ func locate(v join.LocalVolume) (parent, name string, err error) {
 }
 
 // create makes the directory of a volume. It may be there already.
-func create(v join.LocalVolume) error {
+func create(v joinapi.LocalVolume) error {
 	parent, name, err := locate(v)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func create(v join.LocalVolume) error {
 
 // remove removes the directory of a volume and all that is in it. It may be
 // gone already.
-func remove(v join.LocalVolume) error {
+func remove(v joinapi.LocalVolume) error {
 	parent, name, err := locate(v)
 	if err != nil {
 		return err

@@ -7,12 +7,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/a4s-io/a4s/internal/join"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
-func volume(dir, name string) join.LocalVolume {
-	return join.LocalVolume{Name: name, UID: "1", Path: filepath.Join(dir, name+"_default_data")}
+func volume(dir, name string) joinapi.LocalVolume {
+	return joinapi.LocalVolume{Name: name, UID: "1", Path: filepath.Join(dir, name+"_default_data")}
 }
 
 func TestCreateAndRemove(t *testing.T) {
@@ -79,10 +79,10 @@ func TestPathsThatAreNoVolumes(t *testing.T) {
 	if err := os.Symlink(kept, filepath.Join(dir, "pvc-1_x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := create(join.LocalVolume{Name: "pvc-1", Path: filepath.Join(dir, "pvc-1_x")}); err == nil {
+	if err := create(joinapi.LocalVolume{Name: "pvc-1", Path: filepath.Join(dir, "pvc-1_x")}); err == nil {
 		t.Error("a link is taken for a volume")
 	}
-	for _, v := range []join.LocalVolume{
+	for _, v := range []joinapi.LocalVolume{
 		{Name: "pvc-1", Path: kept},
 		{Name: "pvc-1", Path: dir + "/pvc-1_/../kept"},
 		{Name: "pvc-1", Path: dir + "/pvc-10_x"},

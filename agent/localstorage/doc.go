@@ -1,5 +1,5 @@
 // Package localstorage makes and removes the directories of this node's local
-// volumes, as the server says (server/localstorage).
+// volumes, as the server says (server/addons/localstorage).
 //
 // Invariants: only a directory whose name begins with that of its volume is
 // touched; nothing below it that is a link or another file system is followed;

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/a4s-io/a4s/agent/netfilter"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/problem"
 )

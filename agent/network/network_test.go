@@ -25,8 +25,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/vishvananda/netlink"
 
-	"github.com/a4s-io/a4s/agent/netfilter"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // leases is a subnet manager without an API server: a lease for this node and

@@ -20,8 +20,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/vishvananda/netlink"
 
-	"github.com/a4s-io/a4s/agent/netfilter"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // asProcess makes this test program be the network of a node and nothing else.

@@ -13,7 +13,7 @@ import (
 	"github.com/flannel-io/flannel/pkg/trafficmngr/iptables"
 	"github.com/flannel-io/flannel/pkg/trafficmngr/nftables"
 
-	"github.com/a4s-io/a4s/agent/netfilter"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
 )
 
 const resyncSeconds = 10

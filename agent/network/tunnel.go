@@ -15,7 +15,7 @@ import (
 	"github.com/flannel-io/flannel/pkg/subnet"
 	"github.com/sirupsen/logrus"
 
-	"github.com/a4s-io/a4s/agent/netfilter"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
 )
 
 // TunnelTable is the name of the nftables table that keeps the tunnel between

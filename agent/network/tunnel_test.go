@@ -19,8 +19,8 @@ import (
 	"github.com/flannel-io/flannel/pkg/lease"
 	"github.com/sirupsen/logrus"
 
-	"github.com/a4s-io/a4s/agent/netfilter"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 var updateTunnel = flag.Bool("update-tunnel", false, "rewrite the golden files of the tunnel's rules")

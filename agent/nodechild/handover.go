@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/a4s-io/a4s/agent/host/nodeaddr"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/instance"
-	"github.com/a4s-io/a4s/internal/nodeaddr"
 )
 
 // Command is the name by which the binary is the node of a server.

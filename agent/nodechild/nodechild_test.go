@@ -12,9 +12,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/a4s-io/a4s/agent/host/nodeaddr"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/nodeaddr"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/a4s-io/a4s/agent/child"
+	"github.com/a4s-io/a4s/agent/host/child"
 	"github.com/a4s-io/a4s/agent/vm/process"
 	"github.com/a4s-io/a4s/internal/component"
 )

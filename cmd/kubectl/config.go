@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/a4s-io/a4s/cmd"
+	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/tenantadmin"
 )
 
 // configureSpaces makes "config set-context --tenant" write the address of the

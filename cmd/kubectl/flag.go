@@ -8,7 +8,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/a4s-io/a4s/cmd"
-	"github.com/a4s-io/a4s/internal/tenantadmin"
+	"github.com/a4s-io/a4s/cmd/tenantadmin"
 )
 
 const tenantFlag = "tenant"

@@ -11,7 +11,7 @@ const (
 )
 
 // Addons are the values of --disable. The carried manifests are among them by
-// the names of their files, which a test of server/deploy keeps so.
+// the names of their files, which a test of server/addons/deploy keeps so.
 func Addons() []string {
 	return []string{
 		"dns", "fairness", AddonLocalStorage, AddonMetricsServer, "rbac", "runtimeclasses", AddonServiceLB,

@@ -3,12 +3,11 @@ package config
 import (
 	"errors"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/robfig/cron/v3"
-
-	"github.com/a4s-io/a4s/internal/snapshot"
 )
 
 // snapshotDirName is the directory of snapshots in the data directory. It is
@@ -22,7 +21,7 @@ func (c *checker) snapshots(s *Server) {
 	if s.EtcdSnapshotRetention < 0 {
 		c.bad("etcd-snapshot-retention", strconv.Itoa(s.EtcdSnapshotRetention), "a number from 1, or 0 to keep all")
 	}
-	if !snapshot.ValidName(s.EtcdSnapshotName) {
+	if !ValidSnapshotName(s.EtcdSnapshotName) {
 		c.bad("etcd-snapshot-name", s.EtcdSnapshotName, "letters, digits, dots, dashes and underscores")
 	}
 	c.snapshotDir(s.EtcdSnapshotDir, s.Agent.DataDir)
@@ -38,3 +37,8 @@ func (c *checker) snapshotDir(dir, dataDir string) {
 		c.fail("etcd-snapshot-dir", dir, errors.New("it is in the server directory, which a restore replaces"), "another directory")
 	}
 }
+
+var snapshotName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// ValidSnapshotName reports whether a snapshot may have this name.
+func ValidSnapshotName(name string) bool { return len(name) <= 128 && snapshotName.MatchString(name) }

@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"github.com/a4s-io/a4s/internal/atomicfile"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -53,10 +53,10 @@ func EnsureServerTokens(dir, server, agent string, caPEM []byte, former ...strin
 		return nil, err
 	}
 	t := &ServerTokens{dir: dir, hash: hash}
-	if server, err = configured("--token", server, join.UserServer, hash, former); err != nil {
+	if server, err = configured("--token", server, joinapi.UserServer, hash, former); err != nil {
 		return nil, err
 	}
-	if agent, err = configured("--agent-token", agent, join.UserNode, hash, former); err != nil {
+	if agent, err = configured("--agent-token", agent, joinapi.UserNode, hash, former); err != nil {
 		return nil, err
 	}
 	oldServer, err := t.stored(ServerFile)
@@ -147,8 +147,8 @@ func (t *ServerTokens) write() error {
 	for _, f := range []struct{ name, user, password string }{
 		// The agent token goes first: a crash in between must not leave a
 		// replaced server password behind as a valid agent token.
-		{AgentFile, join.UserNode, t.agent},
-		{ServerFile, join.UserServer, t.server},
+		{AgentFile, joinapi.UserNode, t.agent},
+		{ServerFile, joinapi.UserServer, t.server},
 	} {
 		path := filepath.Join(t.dir, f.name)
 		text := Token{CAHash: t.hash, User: f.user, Password: f.password}.Encode() + "\n"
@@ -176,14 +176,14 @@ func (t *ServerTokens) write() error {
 func (t *ServerTokens) Server() Token {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return Token{CAHash: t.hash, User: join.UserServer, Password: t.server}
+	return Token{CAHash: t.hash, User: joinapi.UserServer, Password: t.server}
 }
 
 // Agent returns the token with which only agents join.
 func (t *ServerTokens) Agent() Token {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return Token{CAHash: t.hash, User: join.UserNode, Password: t.agent}
+	return Token{CAHash: t.hash, User: joinapi.UserNode, Password: t.agent}
 }
 
 // Check reports whether user and password are a valid credential. The server
@@ -194,9 +194,9 @@ func (t *ServerTokens) Check(user, password string) bool {
 	// Both are compared always, so that the time tells nothing.
 	isServer, isAgent := same(password, t.server), same(password, t.agent)
 	switch user {
-	case join.UserServer:
+	case joinapi.UserServer:
 		return isServer
-	case join.UserNode:
+	case joinapi.UserNode:
 		return isServer || isAgent
 	}
 	return false
@@ -221,15 +221,15 @@ func (t *ServerTokens) Rotate(which, password string) (Token, error) {
 	defer t.mu.Unlock()
 	oldServer, oldAgent := t.server, t.agent
 	switch which {
-	case join.UserServer:
+	case joinapi.UserServer:
 		if t.agent == t.server {
 			t.agent = password
 		}
 		t.server = password
-	case join.UserNode:
+	case joinapi.UserNode:
 		t.agent = password
 	default:
-		return Token{}, &problem.Input{Source: "token to rotate", Value: which, Want: fmt.Sprintf("%q or %q", join.UserServer, join.UserNode)}
+		return Token{}, &problem.Input{Source: "token to rotate", Value: which, Want: fmt.Sprintf("%q or %q", joinapi.UserServer, joinapi.UserNode)}
 	}
 	if err := t.write(); err != nil {
 		t.server, t.agent = oldServer, oldAgent

@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -85,8 +85,8 @@ func parse(text string) (Token, error) {
 	switch {
 	case !ok:
 		return Token{}, errors.New("the token has neither <user>:<password> nor <id>.<secret> after \"::\"")
-	case user != join.UserServer && user != join.UserNode:
-		return Token{}, fmt.Errorf("the user in the token is neither %q nor %q", join.UserServer, join.UserNode)
+	case user != joinapi.UserServer && user != joinapi.UserNode:
+		return Token{}, fmt.Errorf("the user in the token is neither %q nor %q", joinapi.UserServer, joinapi.UserNode)
 	case password == "":
 		return Token{}, errors.New("the password in the token is empty")
 	}
@@ -130,7 +130,7 @@ func (t Token) Authorization() string {
 	}
 	user := t.User
 	if user == "" {
-		user = join.UserNode
+		user = joinapi.UserNode
 	}
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+t.Password))
 }

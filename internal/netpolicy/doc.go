@@ -11,6 +11,6 @@
 // that a pod names and every set that a policy names exists; protocols are
 // TCP, UDP and SCTP; names are composite.
 //
-// server/networkpolicy, server/supervisor and agent/networkpolicy may import it.
+// server/addons/networkpolicy, server/nodeapi and agent/network/networkpolicy may import it.
 // It imports nothing of Kubernetes.
 package netpolicy

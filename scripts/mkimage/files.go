@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/a4s-io/a4s/internal/ociarchive"
+	"github.com/a4s-io/a4s/scripts/ociarchive"
 )
 
 // pair splits the value of a flag of the form source=/path.

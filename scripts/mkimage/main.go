@@ -15,7 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/a4s-io/a4s/internal/ociarchive"
+	"github.com/a4s-io/a4s/scripts/ociarchive"
 )
 
 func main() {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/a4s-io/a4s/embedded/payload/format"
 	"github.com/a4s-io/a4s/internal/atomicfile"
-	"github.com/a4s-io/a4s/internal/ociarchive"
+	"github.com/a4s-io/a4s/scripts/ociarchive"
 )
 
 // runc is built as the main module that it is: it pins other versions of what

@@ -13,10 +13,10 @@ import (
 	"github.com/a4s-io/a4s/embedded/kine"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/dsn"
-	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/tests/databases"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 func parse(t *testing.T, endpoint string) *dsn.Endpoint {

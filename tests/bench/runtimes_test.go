@@ -18,10 +18,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/a4s-io/a4s/agent/containerd"
 	"github.com/a4s-io/a4s/agent/host"
-	"github.com/a4s-io/a4s/agent/images"
-	"github.com/a4s-io/a4s/agent/runtimes"
+	"github.com/a4s-io/a4s/agent/runtime/containerd"
+	"github.com/a4s-io/a4s/agent/runtime/images"
+	"github.com/a4s-io/a4s/agent/runtime/mux"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/noderuntime"
@@ -119,7 +119,7 @@ func runtimeSides(b *testing.B) (direct, mux, again *side) {
 	}); err != nil {
 		b.Fatal(err)
 	}
-	m, err := runtimes.New(runtimes.Options{
+	m, err := mux.New(mux.Options{
 		Socket:   filepath.Join(root, "cri.sock"),
 		Runtimes: []noderuntime.Runtime{{Name: "containerd", Type: workload.Container, Endpoint: "unix://" + socket, Primary: true}},
 		Log:      log,

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/tests/hosts"
 )
 
@@ -52,17 +52,17 @@ func TestKilledContainerdIsStartedAgain(t *testing.T) {
 }
 
 // components returns what the server says about its components.
-func (c *cluster) components(t *testing.T) map[string]join.ComponentStatus {
+func (c *cluster) components(t *testing.T) map[string]joinapi.ComponentStatus {
 	t.Helper()
-	out, err := c.client.Discovery().RESTClient().Get().AbsPath(join.PathStatus).DoRaw(t.Context())
+	out, err := c.client.Discovery().RESTClient().Get().AbsPath(joinapi.PathStatus).DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var status join.ServerStatus
+	var status joinapi.ServerStatus
 	if err := json.Unmarshal(out, &status); err != nil {
 		t.Fatal(err)
 	}
-	byName := map[string]join.ComponentStatus{}
+	byName := map[string]joinapi.ComponentStatus{}
 	for _, s := range status.Components {
 		byName[s.Name] = s
 	}

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/tests/hosts"
 )
 
@@ -64,7 +64,7 @@ func (k *keyHolder) readable(t *testing.T, servers ...*cluster) {
 	t.Logf("%d Secrets are readable through %d servers", len(k.acked), len(servers))
 }
 
-func (c *cluster) encryption(t *testing.T) (s join.EncryptionStatus) {
+func (c *cluster) encryption(t *testing.T) (s joinapi.EncryptionStatus) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(c.must(t, "secrets-encrypt", "status", "-o", "json")), &s); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func keysOnAllServers(t *testing.T, k *keyHolder, one, two, three *cluster) {
 		}
 		return nil
 	})
-	if s := three.encryption(t); s.Stage != join.EncryptionKeyAdded || s.Job == nil || !strings.Contains(s.Job.Step, "on server two") {
+	if s := three.encryption(t); s.Stage != joinapi.EncryptionKeyAdded || s.Job == nil || !strings.Contains(s.Job.Step, "on server two") {
 		t.Errorf("meanwhile another server says %+v, the job %+v", s, s.Job)
 	}
 	if r := three.a4s(t, "secrets-encrypt", "disable"); r.ExitCode == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
-	agentjoin "github.com/a4s-io/a4s/agent/join"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/agent/cluster/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -78,7 +78,7 @@ func TestJoinBringsEverythingHome(t *testing.T) {
 				}
 			}
 			// The client certificate works as the node's identity.
-			if code, _, body := c.send(c.client(pki.Pair{Cert: res.ClientCert, Key: res.ClientKey}), http.MethodGet, join.PathConfig, "", ""); code != http.StatusOK {
+			if code, _, body := c.send(c.client(pki.Pair{Cert: res.ClientCert, Key: res.ClientKey}), http.MethodGet, joinapi.PathConfig, "", ""); code != http.StatusOK {
 				t.Errorf("the node's certificate: %d %s", code, body)
 			}
 		})
@@ -89,10 +89,10 @@ func TestNoCredentialBeforeTheCAIsVerified(t *testing.T) {
 	c, other := newCluster(t), newCluster(t)
 	opts := c.machine("n1")
 	opts.Token = other.tokens.Agent().Encode()
-	_, err := agentjoin.Join(t.Context(), opts)
+	_, err := join.Join(t.Context(), opts)
 	wantInput(t, err, "--token", c.tokens.Agent().CAHash, other.tokens.Agent().CAHash)
 	for _, r := range c.seen() {
-		if r.credential || r.cert || r.path != join.PathCACerts {
+		if r.credential || r.cert || r.path != joinapi.PathCACerts {
 			t.Errorf("the wrong server saw %+v", r)
 		}
 	}
@@ -107,11 +107,11 @@ func TestNoCredentialBeforeTheCAIsVerified(t *testing.T) {
 	defer mitm.Close()
 	opts = c.machine("n1")
 	opts.ServerURL = mitm.URL
-	_, err = agentjoin.Join(t.Context(), opts)
+	_, err = join.Join(t.Context(), opts)
 	wantInput(t, err, "--server", "not signed by the CA")
 	close(asked)
 	for got := range asked {
-		if got != join.PathCACerts {
+		if got != joinapi.PathCACerts {
 			t.Errorf("the server in between saw %q", got)
 		}
 	}
@@ -124,32 +124,32 @@ func TestWrongToken(t *testing.T) {
 	c := newCluster(t)
 	good := c.tokens.Agent()
 	for name, tok := range map[string]jointoken.Token{
-		"password":        {CAHash: good.CAHash, User: join.UserNode, Password: "other-s3cret"},
-		"agent as server": {CAHash: good.CAHash, User: join.UserServer, Password: agentPassword},
+		"password":        {CAHash: good.CAHash, User: joinapi.UserNode, Password: "other-s3cret"},
+		"agent as server": {CAHash: good.CAHash, User: joinapi.UserServer, Password: agentPassword},
 		"bootstrap":       {CAHash: good.CAHash, ID: "abcdef", Secret: "0123456789abcdef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := c.machine("n1")
 			opts.Token = tok.Encode()
-			_, err := agentjoin.Join(t.Context(), opts)
+			_, err := join.Join(t.Context(), opts)
 			wantInput(t, err, "--token", "refused the token", c.server.URL)
 		})
 	}
 	for name, tc := range map[string]struct {
-		edit func(*agentjoin.Options)
+		edit func(*join.Options)
 		flag string
 	}{
-		"malformed": {func(o *agentjoin.Options) { o.Token = "K10s3cret" }, "--token"},
-		"none":      {func(o *agentjoin.Options) { o.Token = "" }, "--token"},
-		"http":      {func(o *agentjoin.Options) { o.ServerURL = "http://x:6443" }, "--server"},
-		"path":      {func(o *agentjoin.Options) { o.ServerURL += "/api" }, "--server"},
-		"name":      {func(o *agentjoin.Options) { o.NodeName = "Not_A_Name" }, "--node-name"},
-		"address":   {func(o *agentjoin.Options) { o.NodeIPs = []string{"127.0.0.1"} }, "--node-ip"},
+		"malformed": {func(o *join.Options) { o.Token = "K10s3cret" }, "--token"},
+		"none":      {func(o *join.Options) { o.Token = "" }, "--token"},
+		"http":      {func(o *join.Options) { o.ServerURL = "http://x:6443" }, "--server"},
+		"path":      {func(o *join.Options) { o.ServerURL += "/api" }, "--server"},
+		"name":      {func(o *join.Options) { o.NodeName = "Not_A_Name" }, "--node-name"},
+		"address":   {func(o *join.Options) { o.NodeIPs = []string{"127.0.0.1"} }, "--node-ip"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := c.machine("n1")
 			tc.edit(&opts)
-			_, err := agentjoin.Join(t.Context(), opts)
+			_, err := join.Join(t.Context(), opts)
 			wantInput(t, err, tc.flag)
 		})
 	}
@@ -160,7 +160,7 @@ func TestDuplicateNodeName(t *testing.T) {
 	first := c.machine("n1")
 	c.mustJoin(first)
 	second := c.machine("n1")
-	_, err := agentjoin.Join(t.Context(), second)
+	_, err := join.Join(t.Context(), second)
 	wantInput(t, err, "--node-name", "another machine holds", "--with-node-id", "kubectl delete node n1")
 	if _, err := os.Stat(filepath.Join(second.Dir, "tls", "client-node.crt")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the second machine got a certificate: %v", err)
@@ -172,7 +172,7 @@ func TestDuplicateNodeName(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.mustJoin(second)
-	_, err = agentjoin.Join(t.Context(), first) // its old certificate is not enough
+	_, err = join.Join(t.Context(), first) // its old certificate is not enough
 	wantInput(t, err, "--node-name", "another machine holds")
 }
 
@@ -181,14 +181,14 @@ func TestRestartUsesTheCertificateFirst(t *testing.T) {
 	opts := c.machine("n1")
 	res := c.mustJoin(opts)
 	key, cert := readCert(t, res.ClientKey), readCert(t, res.ClientCert)
-	if _, err := c.tokens.Rotate(join.UserNode, "replaced-s3cret"); err != nil {
+	if _, err := c.tokens.Rotate(joinapi.UserNode, "replaced-s3cret"); err != nil {
 		t.Fatal(err)
 	}
 	c.seen()
 	for name, token := range map[string]string{"replaced token": opts.Token, "no token": "", "bare": agentPassword} {
 		again := opts
 		again.Token = token
-		if _, err := agentjoin.Join(t.Context(), again); err != nil {
+		if _, err := join.Join(t.Context(), again); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, r := range c.seen() {
@@ -205,7 +205,7 @@ func TestRestartUsesTheCertificateFirst(t *testing.T) {
 	}
 	fresh := c.machine("n2")
 	fresh.Token = opts.Token
-	_, err := agentjoin.Join(t.Context(), fresh)
+	_, err := join.Join(t.Context(), fresh)
 	wantInput(t, err, "--token", "refused the token")
 }
 
@@ -236,7 +236,7 @@ func TestCertificateOfAFormerClusterFallsBackToTheToken(t *testing.T) {
 	}
 	noToken := opts
 	noToken.Token = ""
-	_, err := agentjoin.Join(t.Context(), noToken)
+	_, err := join.Join(t.Context(), noToken)
 	wantInput(t, err, "--token", "does not accept the certificate", "no token")
 	c.seen()
 	c.mustJoin(opts)
@@ -261,7 +261,7 @@ func TestBarePasswordNeedsThePinnedCA(t *testing.T) {
 		t.Errorf("%d warnings about trust on first use, want 1", warnings)
 	}
 	opts.ServerURL = c.server.URL
-	_, err := agentjoin.Join(t.Context(), opts)
+	_, err := join.Join(t.Context(), opts)
 	wantInput(t, err, "--server", "not signed by the CA that this node trusts", "server-ca.crt")
 	if got := c.seen(); len(got) != 0 {
 		t.Errorf("the other server saw %+v", got)
@@ -277,7 +277,7 @@ func TestJoinWaitsForTheServer(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := agentjoin.Join(ctx, opts)
+		_, err := join.Join(ctx, opts)
 		done <- err
 	}()
 	for refused := false; !refused; {
@@ -314,7 +314,7 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 	hook := logtest.NewLocal(opts.Log.Logger)
 	done := make(chan error, 1)
 	go func() {
-		_, err := agentjoin.Join(ctx, opts)
+		_, err := join.Join(ctx, opts)
 		done <- err
 	}()
 	for hook.LastEntry() == nil {
@@ -340,7 +340,7 @@ func TestDamagedFilesOfTheNode(t *testing.T) {
 			if err := os.WriteFile(path, []byte("garbage"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := agentjoin.Join(t.Context(), opts)
+			_, err := join.Join(t.Context(), opts)
 			var p *problem.Precondition
 			if !errors.As(err, &p) || !strings.Contains(err.Error(), path) || p.Fix == "" {
 				t.Fatalf("error %v, want a precondition that names %s", err, path)
@@ -368,7 +368,7 @@ func TestJoinTriesAllServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			opts := c.machine(strings.ReplaceAll(name, " ", "-"))
 			opts.Servers = func(context.Context) []string { return tc.servers }
-			_, err := agentjoin.Join(t.Context(), opts)
+			_, err := join.Join(t.Context(), opts)
 			if tc.joins && err != nil {
 				t.Error(err)
 			}
@@ -384,7 +384,7 @@ func TestJoinTriesAllServers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := agentjoin.Join(ctx, waiting)
+		_, err := join.Join(ctx, waiting)
 		done <- err
 	}()
 	for said := ""; !strings.Contains(said, gone.URL) || !strings.Contains(said, c.tokens.Agent().CAHash); {
@@ -404,7 +404,7 @@ func TestJoinTriesAllServers(t *testing.T) {
 	// One that refuses the node does so for all of them.
 	taken := c.machine("the-first-is-gone")
 	taken.Servers = func(context.Context) []string { return []string{gone.URL, c.server.URL, gone.URL} }
-	_, err := agentjoin.Join(t.Context(), taken)
+	_, err := join.Join(t.Context(), taken)
 	wantInput(t, err, "--node-name", "another machine holds")
 	for _, r := range other.seen() {
 		if r.credential || r.cert {

@@ -20,11 +20,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	agentjoin "github.com/a4s-io/a4s/agent/join"
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/agent/cluster/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/server/supervisor"
+	"github.com/a4s-io/a4s/server/nodeapi"
 )
 
 // memory is supervisor.Secrets without an API.
@@ -111,7 +111,7 @@ func (r *recorder) WriteHeader(code int) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-var clusterConfig = join.ClusterConfig{ClusterCIDR: "10.42.0.0/16", ServiceCIDR: "10.43.0.0/16", ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", FlannelBackend: "vxlan"}
+var clusterConfig = joinapi.ClusterConfig{ClusterCIDR: "10.42.0.0/16", ServiceCIDR: "10.43.0.0/16", ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", FlannelBackend: "vxlan"}
 
 const (
 	serverPassword = "server-s3cret"
@@ -136,17 +136,17 @@ func newCluster(t *testing.T) *cluster {
 	if c.tokens, err = jointoken.EnsureServerTokens(c.dir, serverPassword, agentPassword, serverCA.CertPEM()); err != nil {
 		t.Fatal(err)
 	}
-	sup := supervisor.New(supervisor.Options{
+	sup := nodeapi.New(nodeapi.Options{
 		ServerCA: serverCA, ClientCA: clientCA, Tokens: c.tokens, Secrets: c.secrets, Config: clusterConfig,
-		Status:  func() join.ServerStatus { return join.ServerStatus{Version: "v-test"} },
+		Status:  func() joinapi.ServerStatus { return joinapi.ServerStatus{Version: "v-test"} },
 		Renew:   func(context.Context) ([]string, error) { return []string{"all"}, nil },
-		Bundle:  func() (*join.ServerBundle, error) { return &join.ServerBundle{ServerToken: serverPassword}, nil },
-		Members: func() []join.Member { return nil },
+		Bundle:  func() (*joinapi.ServerBundle, error) { return &joinapi.ServerBundle{ServerToken: serverPassword}, nil },
+		Members: func() []joinapi.Member { return nil },
 		RemoveMember: func(_ context.Context, member string) error {
-			return map[string]error{"one": supervisor.ErrLastMember, "two": nil, "none": supervisor.ErrNoMember, "sick": errors.New("unhealthy cluster")}[member]
+			return map[string]error{"one": nodeapi.ErrLastMember, "two": nil, "none": nodeapi.ErrNoMember, "sick": errors.New("unhealthy cluster")}[member]
 		},
 		ServerSANs: func() []string { return []string{"other", "192.0.2.2"} },
-		Addresses:  supervisor.NewAddresses(nil), // which never runs
+		Addresses:  nodeapi.NewAddresses(nil), // which never runs
 		Volumes:    volumes{},
 		LocalNode:  "local", ReservedSANs: []string{"192.0.2.1", "api.example", "local"}, Log: quiet(),
 	})
@@ -188,17 +188,17 @@ func (c *cluster) seen() []seen {
 }
 
 // machine is one machine: its directory holds everything that a node keeps.
-func (c *cluster) machine(name string) agentjoin.Options {
+func (c *cluster) machine(name string) join.Options {
 	dir := c.t.TempDir()
-	return agentjoin.Options{
+	return join.Options{
 		ServerURL: c.server.URL, Token: c.tokens.Agent().Encode(), NodeName: name, NodeIPs: []string{"192.0.2.10"},
 		Dir: filepath.Join(dir, "agent"), NodePasswordFile: filepath.Join(dir, "node", "password"), Log: quiet(),
 	}
 }
 
-func (c *cluster) mustJoin(opts agentjoin.Options) *agentjoin.Result {
+func (c *cluster) mustJoin(opts join.Options) *join.Result {
 	c.t.Helper()
-	res, err := agentjoin.Join(c.t.Context(), opts)
+	res, err := join.Join(c.t.Context(), opts)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -253,12 +253,12 @@ func (c *cluster) send(client *http.Client, method, path, authorization, body st
 type volumes struct{}
 
 // Work implements supervisor.Volumes.
-func (volumes) Work(string) (join.LocalVolumes, <-chan struct{}, bool) {
-	return join.LocalVolumes{}, nil, false
+func (volumes) Work(string) (joinapi.LocalVolumes, <-chan struct{}, bool) {
+	return joinapi.LocalVolumes{}, nil, false
 }
 
 // Done implements supervisor.Volumes.
-func (volumes) Done(_ context.Context, node string, done join.LocalVolumeDone) error {
+func (volumes) Done(_ context.Context, node string, done joinapi.LocalVolumeDone) error {
 	if node != "n1" || done.Name != "pvc-1" {
 		return apierrors.NewNotFound(corev1.Resource("persistentvolumes"), done.Name)
 	}

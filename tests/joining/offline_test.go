@@ -9,7 +9,7 @@ import (
 	"reflect"
 	"testing"
 
-	agentjoin "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -17,32 +17,32 @@ func TestJoinedNodeStartsWithWhatItGot(t *testing.T) {
 	c := newCluster(t)
 	opts := c.machine("node")
 	opts.Token = c.tokens.Agent().Encode()
-	if saved, err := agentjoin.Saved(opts); err != nil || saved != nil {
+	if saved, err := join.Saved(opts); err != nil || saved != nil {
 		t.Fatalf("before a join: %+v, %v", saved, err)
 	}
 	joined := c.mustJoin(opts)
-	saved, err := agentjoin.Saved(opts)
+	saved, err := join.Saved(opts)
 	if err != nil || !reflect.DeepEqual(saved, joined) {
 		t.Errorf("saved %+v, %v; want %+v", saved, err, joined)
 	}
 
 	other := opts
 	other.NodeName = "renamed"
-	if saved, err := agentjoin.Saved(other); err != nil || saved != nil {
+	if saved, err := join.Saved(other); err != nil || saved != nil {
 		t.Errorf("under another name: %+v, %v; want nothing", saved, err)
 	}
 	if err := os.WriteFile(filepath.Join(opts.Dir, "cluster.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var pre *problem.Precondition
-	if _, err := agentjoin.Saved(opts); !errors.As(err, &pre) {
+	if _, err := join.Saved(opts); !errors.As(err, &pre) {
 		t.Errorf("a damaged file: error %v, want a precondition", err)
 	}
 	if err := os.Remove(joined.ServerCA); err != nil {
 		t.Fatal(err)
 	}
 	c.mustJoin(opts) // repairs both
-	if saved, err := agentjoin.Saved(opts); err != nil || saved == nil {
+	if saved, err := join.Saved(opts); err != nil || saved == nil {
 		t.Errorf("after the next join: %+v, %v", saved, err)
 	}
 }
@@ -51,7 +51,7 @@ func TestPlaceholdersAreReplacedByTheJoin(t *testing.T) {
 	c := newCluster(t)
 	opts := c.machine("node")
 	opts.Token = c.tokens.Agent().Encode()
-	began, err := agentjoin.Placeholder(opts)
+	began, err := join.Placeholder(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestPlaceholdersAreReplacedByTheJoin(t *testing.T) {
 	if began.Config.ClusterDNS == "" || began.Config.ClusterDomain == "" {
 		t.Errorf("configuration %+v", began.Config)
 	}
-	if saved, err := agentjoin.Saved(opts); err != nil || saved != nil {
+	if saved, err := join.Saved(opts); err != nil || saved != nil {
 		t.Errorf("placeholders pass for a join: %+v, %v", saved, err)
 	}
 	before := readCert(t, began.ServingCert)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	agentjoin "github.com/a4s-io/a4s/agent/join"
-	"github.com/a4s-io/a4s/agent/loadbalancer"
+	"github.com/a4s-io/a4s/agent/cluster/join"
+	"github.com/a4s-io/a4s/agent/cluster/loadbalancer"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/pki"
 )
@@ -18,11 +18,11 @@ func TestRenew(t *testing.T) {
 	opts := c.machine("n1")
 	res := c.mustJoin(opts)
 	if err := kubeconfig.Write(kubeconfig.Options{
-		Path: agentjoin.CredentialFile(opts.Dir), Server: opts.ServerURL, CAFile: res.ServerCA, CertFile: res.ClientCert, KeyFile: res.ClientKey,
+		Path: join.CredentialFile(opts.Dir), Server: opts.ServerURL, CAFile: res.ServerCA, CertFile: res.ClientCert, KeyFile: res.ClientKey,
 	}); err != nil {
 		t.Fatal(err)
 	}
-	known, err := agentjoin.Known(opts.Dir)
+	known, err := join.Known(opts.Dir)
 	if err != nil || known.ServerURL != opts.ServerURL || known.NodeName != "n1" || !slices.Equal(known.NodeIPs, opts.NodeIPs) {
 		t.Fatalf("known %+v, %v", known, err)
 	}
@@ -31,7 +31,7 @@ func TestRenew(t *testing.T) {
 	keys := readCert(t, res.ClientKey) + readCert(t, res.ServingKey)
 	client, serving := readCert(t, res.ClientCert), readCert(t, res.ServingCert)
 	c.seen() // forgets the join
-	if err := agentjoin.Renew(t.Context(), known); err != nil {
+	if err := join.Renew(t.Context(), known); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range c.seen() {
@@ -48,7 +48,7 @@ func TestRenew(t *testing.T) {
 
 	// It tries once: a server that is away is the business of the caller.
 	c.server.Close()
-	if err := agentjoin.Renew(t.Context(), known); err == nil {
+	if err := join.Renew(t.Context(), known); err == nil {
 		t.Error("no error without a server")
 	}
 	if _, err := pki.ReadCert(res.ClientCert); err != nil {
@@ -69,22 +69,22 @@ func TestRenewBehindALoadBalancer(t *testing.T) {
 	})
 	b.Learn([]string{strings.TrimPrefix(c.server.URL, "https://")})
 	if err := kubeconfig.Write(kubeconfig.Options{
-		Path: agentjoin.CredentialFile(opts.Dir), Server: b.URL(), CAFile: res.ServerCA, CertFile: res.ClientCert, KeyFile: res.ClientKey,
+		Path: join.CredentialFile(opts.Dir), Server: b.URL(), CAFile: res.ServerCA, CertFile: res.ClientCert, KeyFile: res.ClientKey,
 	}); err != nil {
 		t.Fatal(err)
 	}
-	known, err := agentjoin.Known(opts.Dir)
+	known, err := join.Known(opts.Dir)
 	if err != nil || known.ServerURL != gone.URL {
 		t.Fatalf("known %+v, %v", known, err)
 	}
 	known.NodePasswordFile, known.Log = opts.NodePasswordFile, opts.Log
-	if err := agentjoin.Renew(t.Context(), known); err != nil {
+	if err := join.Renew(t.Context(), known); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestKnownWithoutANode(t *testing.T) {
-	if _, err := agentjoin.Known(t.TempDir()); err == nil {
+	if _, err := join.Known(t.TempDir()); err == nil {
 		t.Error("no error for a directory without a node")
 	}
 }

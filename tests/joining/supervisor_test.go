@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/a4s-io/a4s/internal/join"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
 )
@@ -31,7 +31,7 @@ func mustGet(t *testing.T, c *cluster, name string) *corev1.Secret {
 }
 
 // nodeRequest returns a valid request, changed by edit.
-func nodeRequest(t *testing.T, edit func(*join.NodeRequest)) string {
+func nodeRequest(t *testing.T, edit func(*joinapi.NodeRequest)) string {
 	t.Helper()
 	key, _, err := pki.NewKey()
 	if err != nil {
@@ -41,7 +41,7 @@ func nodeRequest(t *testing.T, edit func(*join.NodeRequest)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := join.NodeRequest{NodeName: "n1", NodePassword: "0123456789abcdef0123456789abcdef", NodeIPs: []string{"192.0.2.10"}, ClientCSR: csr, ServingCSR: csr}
+	req := joinapi.NodeRequest{NodeName: "n1", NodePassword: "0123456789abcdef0123456789abcdef", NodeIPs: []string{"192.0.2.10"}, ClientCSR: csr, ServingCSR: csr}
 	if edit != nil {
 		edit(&req)
 	}
@@ -80,73 +80,73 @@ func TestAccess(t *testing.T) {
 		auth, body   string
 		want         int
 	}{
-		{"ping", anonymous, "GET", join.PathPing, "", "", 200},
-		{"ping wrong method", anonymous, "POST", join.PathPing, "", "", 405},
-		{"CA", anonymous, "GET", join.PathCACerts, "", "", 200},
+		{"ping", anonymous, "GET", joinapi.PathPing, "", "", 200},
+		{"ping wrong method", anonymous, "POST", joinapi.PathPing, "", "", 405},
+		{"CA", anonymous, "GET", joinapi.PathCACerts, "", "", 200},
 		{"API path", anonymous, "GET", "/api", "", "", 200},
-		{"unknown path", anonymous, "GET", join.Prefix + "x", good, "", 404},
-		{"config anonymous", anonymous, "GET", join.PathConfig, "", "", 401},
-		{"config token", anonymous, "GET", join.PathConfig, good, "", 200},
-		{"config node", node, "GET", join.PathConfig, "", "", 200},
-		{"config wrong method", node, "DELETE", join.PathConfig, "", "", 405},
-		{"config foreign certificate", serving, "GET", join.PathConfig, "", "", 401},
-		{"config other user", scheduler, "GET", join.PathConfig, "", "", 403},
-		{"wrong password", anonymous, "GET", join.PathConfig, basic("server", "x"), "", 401},
-		{"empty password", anonymous, "GET", join.PathConfig, basic("node", ""), "", 401},
-		{"unknown user", anonymous, "GET", join.PathConfig, basic("admin", serverPassword), "", 401},
-		{"bearer that is no bootstrap token", anonymous, "GET", join.PathConfig, "Bearer " + serverPassword, "", 401},
-		{"wrong password beats a good certificate", node, "GET", join.PathConfig, basic("server", "x"), "", 401},
-		{"node by GET", node, "GET", join.PathNode, "", "", 405},
-		{"node anonymous", anonymous, "POST", join.PathNode, "", nodeRequest(t, nil), 401},
-		{"node not JSON", anonymous, "POST", join.PathNode, good, "x", 400},
-		{"node too large", anonymous, "POST", join.PathNode, good, `{"nodeName":"` + strings.Repeat("a", join.MaxBody) + `"}`, 413},
-		{"node for itself, other password", node, "POST", join.PathNode, "", nodeRequest(t, nil), 403},
-		{"node for another", node, "POST", join.PathNode, "", nodeRequest(t, func(r *join.NodeRequest) { r.NodeName = "n2" }), 403},
-		{"node by admin", admin, "POST", join.PathNode, "", nodeRequest(t, func(r *join.NodeRequest) { r.NodeName = "n3" }), 403},
-		{"server", anonymous, "GET", join.PathServer, good, "", 200},
-		{"server anonymous", anonymous, "GET", join.PathServer, "", "", 401},
-		{"server agent token", anonymous, "GET", join.PathServer, basic("node", agentPassword), "", 403},
-		{"server agent token as server", anonymous, "GET", join.PathServer, basic("server", agentPassword), "", 401},
-		{"server node", node, "GET", join.PathServer, "", "", 403},
-		{"server admin", admin, "GET", join.PathServer, "", "", 403},
-		{"members", admin, "GET", join.PathMembers, "", "", 200},
-		{"members token", anonymous, "GET", join.PathMembers, good, "", 403},
-		{"members node", node, "GET", join.PathMembers, "", "", 403},
-		{"remove a member", admin, "POST", join.PathRemoveMember, "", `{"member":"two"}`, 200},
-		{"remove the last member", admin, "POST", join.PathRemoveMember, "", `{"member":"one"}`, 409},
-		{"remove a member of few", admin, "POST", join.PathRemoveMember, "", `{"member":"sick"}`, 409},
-		{"remove no member", admin, "POST", join.PathRemoveMember, "", `{"member":"none"}`, 404},
-		{"remove a member token", anonymous, "POST", join.PathRemoveMember, good, `{"member":"two"}`, 403},
-		{"remove a member node", node, "POST", join.PathRemoveMember, "", `{"member":"two"}`, 403},
-		{"status", admin, "GET", join.PathStatus, "", "", 200},
-		{"status node", node, "GET", join.PathStatus, "", "", 403},
-		{"status token", anonymous, "GET", join.PathStatus, good, "", 403},
-		{"certificates", admin, "POST", join.PathCertificates, "", "", 200},
-		{"certificates node", node, "POST", join.PathCertificates, "", "", 403},
-		{"certificates token", anonymous, "POST", join.PathCertificates, good, "", 403},
-		{"certificates anonymous", anonymous, "POST", join.PathCertificates, "", "", 401},
-		{"token node", node, "PUT", join.PathToken, "", `{"which":"server"}`, 403},
-		{"token token", anonymous, "PUT", join.PathToken, good, `{"which":"server"}`, 403},
-		{"pod addresses node", node, "GET", join.PathPodAddresses, "", "", 503},
-		{"pod addresses anonymous", anonymous, "GET", join.PathPodAddresses, "", "", 401},
-		{"pod addresses token", anonymous, "GET", join.PathPodAddresses, good, "", 403},
-		{"pod addresses admin", admin, "GET", join.PathPodAddresses, "", "", 403},
-		{"pod addresses other user", scheduler, "GET", join.PathPodAddresses, "", "", 403},
-		{"network policies node", node, "GET", join.PathNetworkPolicies, "", "", 404},
-		{"network policies anonymous", anonymous, "GET", join.PathNetworkPolicies, "", "", 401},
-		{"network policies token", anonymous, "GET", join.PathNetworkPolicies, good, "", 403},
-		{"network policies admin", admin, "GET", join.PathNetworkPolicies, "", "", 403},
-		{"network policies other user", scheduler, "GET", join.PathNetworkPolicies, "", "", 403},
-		{"local volumes node", node, "GET", join.PathLocalVolumes, "", "", 503},
-		{"local volumes anonymous", anonymous, "GET", join.PathLocalVolumes, "", "", 401},
-		{"local volumes token", anonymous, "GET", join.PathLocalVolumes, good, "", 403},
-		{"local volumes admin", admin, "GET", join.PathLocalVolumes, "", "", 403},
-		{"local volume done", node, "POST", join.PathLocalVolumeDone, "", `{"name":"pvc-1"}`, 204},
-		{"local volume of another node", node, "POST", join.PathLocalVolumeDone, "", `{"name":"pvc-2"}`, 404},
-		{"local volume not JSON", node, "POST", join.PathLocalVolumeDone, "", "x", 400},
-		{"local volume token", anonymous, "POST", join.PathLocalVolumeDone, good, `{"name":"pvc-1"}`, 403},
-		{"local volume admin", admin, "POST", join.PathLocalVolumeDone, "", `{"name":"pvc-1"}`, 403},
-		{"token unknown", admin, "PUT", join.PathToken, "", `{"which":"root"}`, 400},
+		{"unknown path", anonymous, "GET", joinapi.Prefix + "x", good, "", 404},
+		{"config anonymous", anonymous, "GET", joinapi.PathConfig, "", "", 401},
+		{"config token", anonymous, "GET", joinapi.PathConfig, good, "", 200},
+		{"config node", node, "GET", joinapi.PathConfig, "", "", 200},
+		{"config wrong method", node, "DELETE", joinapi.PathConfig, "", "", 405},
+		{"config foreign certificate", serving, "GET", joinapi.PathConfig, "", "", 401},
+		{"config other user", scheduler, "GET", joinapi.PathConfig, "", "", 403},
+		{"wrong password", anonymous, "GET", joinapi.PathConfig, basic("server", "x"), "", 401},
+		{"empty password", anonymous, "GET", joinapi.PathConfig, basic("node", ""), "", 401},
+		{"unknown user", anonymous, "GET", joinapi.PathConfig, basic("admin", serverPassword), "", 401},
+		{"bearer that is no bootstrap token", anonymous, "GET", joinapi.PathConfig, "Bearer " + serverPassword, "", 401},
+		{"wrong password beats a good certificate", node, "GET", joinapi.PathConfig, basic("server", "x"), "", 401},
+		{"node by GET", node, "GET", joinapi.PathNode, "", "", 405},
+		{"node anonymous", anonymous, "POST", joinapi.PathNode, "", nodeRequest(t, nil), 401},
+		{"node not JSON", anonymous, "POST", joinapi.PathNode, good, "x", 400},
+		{"node too large", anonymous, "POST", joinapi.PathNode, good, `{"nodeName":"` + strings.Repeat("a", joinapi.MaxBody) + `"}`, 413},
+		{"node for itself, other password", node, "POST", joinapi.PathNode, "", nodeRequest(t, nil), 403},
+		{"node for another", node, "POST", joinapi.PathNode, "", nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodeName = "n2" }), 403},
+		{"node by admin", admin, "POST", joinapi.PathNode, "", nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodeName = "n3" }), 403},
+		{"server", anonymous, "GET", joinapi.PathServer, good, "", 200},
+		{"server anonymous", anonymous, "GET", joinapi.PathServer, "", "", 401},
+		{"server agent token", anonymous, "GET", joinapi.PathServer, basic("node", agentPassword), "", 403},
+		{"server agent token as server", anonymous, "GET", joinapi.PathServer, basic("server", agentPassword), "", 401},
+		{"server node", node, "GET", joinapi.PathServer, "", "", 403},
+		{"server admin", admin, "GET", joinapi.PathServer, "", "", 403},
+		{"members", admin, "GET", joinapi.PathMembers, "", "", 200},
+		{"members token", anonymous, "GET", joinapi.PathMembers, good, "", 403},
+		{"members node", node, "GET", joinapi.PathMembers, "", "", 403},
+		{"remove a member", admin, "POST", joinapi.PathRemoveMember, "", `{"member":"two"}`, 200},
+		{"remove the last member", admin, "POST", joinapi.PathRemoveMember, "", `{"member":"one"}`, 409},
+		{"remove a member of few", admin, "POST", joinapi.PathRemoveMember, "", `{"member":"sick"}`, 409},
+		{"remove no member", admin, "POST", joinapi.PathRemoveMember, "", `{"member":"none"}`, 404},
+		{"remove a member token", anonymous, "POST", joinapi.PathRemoveMember, good, `{"member":"two"}`, 403},
+		{"remove a member node", node, "POST", joinapi.PathRemoveMember, "", `{"member":"two"}`, 403},
+		{"status", admin, "GET", joinapi.PathStatus, "", "", 200},
+		{"status node", node, "GET", joinapi.PathStatus, "", "", 403},
+		{"status token", anonymous, "GET", joinapi.PathStatus, good, "", 403},
+		{"certificates", admin, "POST", joinapi.PathCertificates, "", "", 200},
+		{"certificates node", node, "POST", joinapi.PathCertificates, "", "", 403},
+		{"certificates token", anonymous, "POST", joinapi.PathCertificates, good, "", 403},
+		{"certificates anonymous", anonymous, "POST", joinapi.PathCertificates, "", "", 401},
+		{"token node", node, "PUT", joinapi.PathToken, "", `{"which":"server"}`, 403},
+		{"token token", anonymous, "PUT", joinapi.PathToken, good, `{"which":"server"}`, 403},
+		{"pod addresses node", node, "GET", joinapi.PathPodAddresses, "", "", 503},
+		{"pod addresses anonymous", anonymous, "GET", joinapi.PathPodAddresses, "", "", 401},
+		{"pod addresses token", anonymous, "GET", joinapi.PathPodAddresses, good, "", 403},
+		{"pod addresses admin", admin, "GET", joinapi.PathPodAddresses, "", "", 403},
+		{"pod addresses other user", scheduler, "GET", joinapi.PathPodAddresses, "", "", 403},
+		{"network policies node", node, "GET", joinapi.PathNetworkPolicies, "", "", 404},
+		{"network policies anonymous", anonymous, "GET", joinapi.PathNetworkPolicies, "", "", 401},
+		{"network policies token", anonymous, "GET", joinapi.PathNetworkPolicies, good, "", 403},
+		{"network policies admin", admin, "GET", joinapi.PathNetworkPolicies, "", "", 403},
+		{"network policies other user", scheduler, "GET", joinapi.PathNetworkPolicies, "", "", 403},
+		{"local volumes node", node, "GET", joinapi.PathLocalVolumes, "", "", 503},
+		{"local volumes anonymous", anonymous, "GET", joinapi.PathLocalVolumes, "", "", 401},
+		{"local volumes token", anonymous, "GET", joinapi.PathLocalVolumes, good, "", 403},
+		{"local volumes admin", admin, "GET", joinapi.PathLocalVolumes, "", "", 403},
+		{"local volume done", node, "POST", joinapi.PathLocalVolumeDone, "", `{"name":"pvc-1"}`, 204},
+		{"local volume of another node", node, "POST", joinapi.PathLocalVolumeDone, "", `{"name":"pvc-2"}`, 404},
+		{"local volume not JSON", node, "POST", joinapi.PathLocalVolumeDone, "", "x", 400},
+		{"local volume token", anonymous, "POST", joinapi.PathLocalVolumeDone, good, `{"name":"pvc-1"}`, 403},
+		{"local volume admin", admin, "POST", joinapi.PathLocalVolumeDone, "", `{"name":"pvc-1"}`, 403},
+		{"token unknown", admin, "PUT", joinapi.PathToken, "", `{"which":"root"}`, 400},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, header, body := c.send(tc.client, tc.method, tc.path, tc.auth, tc.body)
@@ -169,13 +169,13 @@ func TestAccess(t *testing.T) {
 func TestOpenEndpoints(t *testing.T) {
 	c := newCluster(t)
 	anonymous := c.client(pki.Pair{})
-	for path, want := range map[string]string{join.PathPing: "pong", join.PathCACerts: readCert(t, c.files.ServerCA.Cert), "/apis": "next"} {
+	for path, want := range map[string]string{joinapi.PathPing: "pong", joinapi.PathCACerts: readCert(t, c.files.ServerCA.Cert), "/apis": "next"} {
 		if _, _, body := c.send(anonymous, "GET", path, "", ""); body != want {
 			t.Errorf("%s: %q", path, body)
 		}
 	}
-	_, _, body := c.send(c.client(c.files.Admin), "GET", join.PathStatus, "", "")
-	var status join.ServerStatus
+	_, _, body := c.send(c.client(c.files.Admin), "GET", joinapi.PathStatus, "", "")
+	var status joinapi.ServerStatus
 	if err := json.Unmarshal([]byte(body), &status); err != nil || status.Version != "v-test" {
 		t.Errorf("status %s, %v", body, err)
 	}
@@ -186,32 +186,32 @@ func TestNodeRequestIsValidated(t *testing.T) {
 	anonymous := c.client(pki.Pair{})
 	for _, tc := range []struct {
 		name  string
-		edit  func(*join.NodeRequest)
+		edit  func(*joinapi.NodeRequest)
 		field string // "" means accepted
 		auth  jointoken.Token
 	}{
-		{"good", func(*join.NodeRequest) {}, "", c.tokens.Agent()},
-		{"dual stack", func(r *join.NodeRequest) { r.NodeName = "n6"; r.NodeIPs = append(r.NodeIPs, "2001:db8::1") }, "", c.tokens.Agent()},
-		{"no name", func(r *join.NodeRequest) { r.NodeName = "" }, "nodeName", c.tokens.Agent()},
-		{"capitals", func(r *join.NodeRequest) { r.NodeName = "Node" }, "nodeName", c.tokens.Agent()},
-		{"path", func(r *join.NodeRequest) { r.NodeName = "../x" }, "nodeName", c.tokens.Agent()},
-		{"long", func(r *join.NodeRequest) { r.NodeName = strings.Repeat("a", 64) }, "nodeName", c.tokens.Agent()},
-		{"name of the API", func(r *join.NodeRequest) { r.NodeName = "kubernetes.default.svc.cluster.local" }, "nodeName", c.tokens.Server()},
-		{"name of the server", func(r *join.NodeRequest) { r.NodeName = "api.example" }, "nodeName", c.tokens.Server()},
-		{"address as name", func(r *join.NodeRequest) { r.NodeName = "10.43.0.1" }, "nodeName", c.tokens.Server()},
-		{"no address", func(r *join.NodeRequest) { r.NodeIPs = nil }, "nodeIPs", c.tokens.Agent()},
-		{"not an address", func(r *join.NodeRequest) { r.NodeIPs = []string{"x"} }, "nodeIPs", c.tokens.Agent()},
-		{"loopback", func(r *join.NodeRequest) { r.NodeIPs = []string{"::1"} }, "nodeIPs", c.tokens.Agent()},
-		{"service address", func(r *join.NodeRequest) { r.NodeIPs = []string{"10.43.0.1"} }, "nodeIPs", c.tokens.Server()},
-		{"address of the server", func(r *join.NodeRequest) { r.NodeIPs = []string{"::ffff:192.0.2.1"} }, "nodeIPs", c.tokens.Server()},
-		{"name of another server", func(r *join.NodeRequest) { r.NodeName = "other" }, "nodeName", c.tokens.Server()},
-		{"address of another server", func(r *join.NodeRequest) { r.NodeIPs = []string{"192.0.2.2"} }, "nodeIPs", c.tokens.Server()},
-		{"short password", func(r *join.NodeRequest) { r.NodePassword = "x" }, "nodePassword", c.tokens.Agent()},
-		{"no CSR", func(r *join.NodeRequest) { r.ClientCSR = nil }, "clientCSR", c.tokens.Agent()},
-		{"the server's own node", func(r *join.NodeRequest) { r.NodeName = "local"; r.NodeIPs = []string{"192.0.2.1"} }, "", c.tokens.Server()},
+		{"good", func(*joinapi.NodeRequest) {}, "", c.tokens.Agent()},
+		{"dual stack", func(r *joinapi.NodeRequest) { r.NodeName = "n6"; r.NodeIPs = append(r.NodeIPs, "2001:db8::1") }, "", c.tokens.Agent()},
+		{"no name", func(r *joinapi.NodeRequest) { r.NodeName = "" }, "nodeName", c.tokens.Agent()},
+		{"capitals", func(r *joinapi.NodeRequest) { r.NodeName = "Node" }, "nodeName", c.tokens.Agent()},
+		{"path", func(r *joinapi.NodeRequest) { r.NodeName = "../x" }, "nodeName", c.tokens.Agent()},
+		{"long", func(r *joinapi.NodeRequest) { r.NodeName = strings.Repeat("a", 64) }, "nodeName", c.tokens.Agent()},
+		{"name of the API", func(r *joinapi.NodeRequest) { r.NodeName = "kubernetes.default.svc.cluster.local" }, "nodeName", c.tokens.Server()},
+		{"name of the server", func(r *joinapi.NodeRequest) { r.NodeName = "api.example" }, "nodeName", c.tokens.Server()},
+		{"address as name", func(r *joinapi.NodeRequest) { r.NodeName = "10.43.0.1" }, "nodeName", c.tokens.Server()},
+		{"no address", func(r *joinapi.NodeRequest) { r.NodeIPs = nil }, "nodeIPs", c.tokens.Agent()},
+		{"not an address", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"x"} }, "nodeIPs", c.tokens.Agent()},
+		{"loopback", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"::1"} }, "nodeIPs", c.tokens.Agent()},
+		{"service address", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"10.43.0.1"} }, "nodeIPs", c.tokens.Server()},
+		{"address of the server", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"::ffff:192.0.2.1"} }, "nodeIPs", c.tokens.Server()},
+		{"name of another server", func(r *joinapi.NodeRequest) { r.NodeName = "other" }, "nodeName", c.tokens.Server()},
+		{"address of another server", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"192.0.2.2"} }, "nodeIPs", c.tokens.Server()},
+		{"short password", func(r *joinapi.NodeRequest) { r.NodePassword = "x" }, "nodePassword", c.tokens.Agent()},
+		{"no CSR", func(r *joinapi.NodeRequest) { r.ClientCSR = nil }, "clientCSR", c.tokens.Agent()},
+		{"the server's own node", func(r *joinapi.NodeRequest) { r.NodeName = "local"; r.NodeIPs = []string{"192.0.2.1"} }, "", c.tokens.Server()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			code, _, body := c.send(anonymous, "POST", join.PathNode, tc.auth.Authorization(), nodeRequest(t, tc.edit))
+			code, _, body := c.send(anonymous, "POST", joinapi.PathNode, tc.auth.Authorization(), nodeRequest(t, tc.edit))
 			if tc.field == "" {
 				if code != 200 {
 					t.Fatalf("%d %s", code, body)
@@ -223,8 +223,8 @@ func TestNodeRequestIsValidated(t *testing.T) {
 			}
 		})
 	}
-	code, _, body := c.send(anonymous, "POST", join.PathNode, c.tokens.Agent().Authorization(), nodeRequest(t, func(r *join.NodeRequest) { r.NodeName = "local" }))
-	if s := wantStatus(t, body, 403); code != 403 || s.Reason != join.ReasonNodeNameTaken {
+	code, _, body := c.send(anonymous, "POST", joinapi.PathNode, c.tokens.Agent().Authorization(), nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodeName = "local" }))
+	if s := wantStatus(t, body, 403); code != 403 || s.Reason != joinapi.ReasonNodeNameTaken {
 		t.Errorf("the agent token for the server's own node: %d %s", code, body)
 	}
 	// A server that lost its disk has another password, and its token. That
@@ -241,10 +241,10 @@ func TestNodeRequestIsValidated(t *testing.T) {
 		c.mu.Lock()
 		c.remote = tc.from
 		c.mu.Unlock()
-		again := nodeRequest(t, func(r *join.NodeRequest) {
+		again := nodeRequest(t, func(r *joinapi.NodeRequest) {
 			r.NodeName, r.NodePassword = tc.name, strings.Repeat("other", 5)+tc.from
 		})
-		if code, _, body := c.send(anonymous, "POST", join.PathNode, c.tokens.Server().Authorization(), again); code != tc.want {
+		if code, _, body := c.send(anonymous, "POST", joinapi.PathNode, c.tokens.Server().Authorization(), again); code != tc.want {
 			t.Errorf("%s with another password and the server token, from %q: %d %s, want %d", tc.name, tc.from, code, body, tc.want)
 		}
 	}
@@ -260,9 +260,9 @@ func TestSubjectIsTheServersDecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, body := c.send(c.client(pki.Pair{}), "POST", join.PathNode, c.tokens.Agent().Authorization(),
-		nodeRequest(t, func(r *join.NodeRequest) { r.ClientCSR, r.ServingCSR = greedy, greedy }))
-	var resp join.NodeResponse
+	_, _, body := c.send(c.client(pki.Pair{}), "POST", joinapi.PathNode, c.tokens.Agent().Authorization(),
+		nodeRequest(t, func(r *joinapi.NodeRequest) { r.ClientCSR, r.ServingCSR = greedy, greedy }))
+	var resp joinapi.NodeResponse
 	if err := json.Unmarshal([]byte(body), &resp); err != nil {
 		t.Fatal(err)
 	}
@@ -308,9 +308,9 @@ func TestFirstOfManyBindsTheName(t *testing.T) {
 	codes := make(chan int, machines)
 	var wg sync.WaitGroup
 	for i := range machines {
-		body := nodeRequest(t, func(r *join.NodeRequest) { r.NodePassword += string(rune('a' + i)) })
+		body := nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodePassword += string(rune('a' + i)) })
 		wg.Go(func() {
-			code, _, _ := c.send(anonymous, "POST", join.PathNode, c.tokens.Agent().Authorization(), body)
+			code, _, _ := c.send(anonymous, "POST", joinapi.PathNode, c.tokens.Agent().Authorization(), body)
 			codes <- code
 		})
 	}
@@ -362,14 +362,14 @@ func TestBootstrapTokens(t *testing.T) {
 			c.secrets.objects[obj.Name] = obj
 			c.secrets.mu.Unlock()
 			for _, auth := range []string{"Bearer abcdef." + secret, "Basic " + base64.StdEncoding.EncodeToString([]byte("abcdef:"+secret))} {
-				if code, _, body := c.send(anonymous, "POST", join.PathNode, auth, nodeRequest(t, nil)); code != tc.want {
+				if code, _, body := c.send(anonymous, "POST", joinapi.PathNode, auth, nodeRequest(t, nil)); code != tc.want {
 					t.Errorf("%d %s, want %d", code, body, tc.want)
 				}
 			}
 		})
 	}
 	c.secrets.fail(errors.New("down"))
-	code, header, _ := c.send(anonymous, "GET", join.PathConfig, "Bearer abcdef."+secret, "")
+	code, header, _ := c.send(anonymous, "GET", joinapi.PathConfig, "Bearer abcdef."+secret, "")
 	if code != 503 || header.Get("Retry-After") == "" {
 		t.Errorf("without the API: %d, Retry-After %q", code, header.Get("Retry-After"))
 	}
@@ -379,8 +379,8 @@ func TestTokenRotation(t *testing.T) {
 	c := newCluster(t)
 	anonymous, admin := c.client(pki.Pair{}), c.client(c.files.Admin)
 	old := c.tokens.Server().Authorization()
-	code, _, body := c.send(admin, "PUT", join.PathToken, "", `{"which":"server"}`)
-	var resp join.TokenResponse
+	code, _, body := c.send(admin, "PUT", joinapi.PathToken, "", `{"which":"server"}`)
+	var resp joinapi.TokenResponse
 	if err := json.Unmarshal([]byte(body), &resp); code != 200 || err != nil {
 		t.Fatalf("%d %s", code, body)
 	}
@@ -389,7 +389,7 @@ func TestTokenRotation(t *testing.T) {
 		t.Fatalf("returned token: %v", err)
 	}
 	for auth, want := range map[string]int{old: 401, tok.Authorization(): 200} {
-		if code, _, _ := c.send(anonymous, "GET", join.PathConfig, auth, ""); code != want {
+		if code, _, _ := c.send(anonymous, "GET", joinapi.PathConfig, auth, ""); code != want {
 			t.Errorf("%d, want %d", code, want)
 		}
 	}
@@ -411,7 +411,7 @@ func TestTooManyJoinsAtOnce(t *testing.T) {
 	hold := func() {
 		r, w := io.Pipe()
 		bodies = append(bodies, w)
-		req, err := http.NewRequestWithContext(t.Context(), "POST", c.server.URL+join.PathNode, r)
+		req, err := http.NewRequestWithContext(t.Context(), "POST", c.server.URL+joinapi.PathNode, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,7 +432,7 @@ func TestTooManyJoinsAtOnce(t *testing.T) {
 		// One of these is refused if it meets a slot held by the request
 		// below, so there may be more of them than slots.
 		hold()
-		code, header, body := c.send(anonymous, "GET", join.PathConfig, good, "")
+		code, header, body := c.send(anonymous, "GET", joinapi.PathConfig, good, "")
 		if code == 429 {
 			wantStatus(t, body, 429)
 			if header.Get("Retry-After") == "" {
@@ -447,14 +447,14 @@ func TestTooManyJoinsAtOnce(t *testing.T) {
 	if len(bodies) < 20 {
 		t.Errorf("refused beside %d others, want 20", len(bodies))
 	}
-	if code, _, _ := c.send(c.client(c.files.Admin), "GET", join.PathStatus, "", ""); code != 200 {
+	if code, _, _ := c.send(c.client(c.files.Admin), "GET", joinapi.PathStatus, "", ""); code != 200 {
 		t.Errorf("an administrator gets %d", code)
 	}
 	for _, w := range bodies {
 		_ = w.Close()
 	}
 	wg.Wait()
-	if code, _, body := c.send(anonymous, "GET", join.PathConfig, good, ""); code != 200 {
+	if code, _, body := c.send(anonymous, "GET", joinapi.PathConfig, good, ""); code != 200 {
 		t.Errorf("after the flood: %d %s", code, body)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/a4s-io/a4s/internal/ociarchive"
+	"github.com/a4s-io/a4s/scripts/ociarchive"
 )
 
 // notForMachines are beginnings of critest's names of what a virtual machine

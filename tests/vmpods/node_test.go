@@ -15,13 +15,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/a4s-io/a4s/agent/containerd"
 	"github.com/a4s-io/a4s/agent/host"
-	"github.com/a4s-io/a4s/agent/images"
+	"github.com/a4s-io/a4s/agent/runtime/containerd"
+	"github.com/a4s-io/a4s/agent/runtime/images"
 	"github.com/a4s-io/a4s/agent/vm"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/internal/ociarchive"
+	"github.com/a4s-io/a4s/scripts/ociarchive"
 )
 
 // Names of images of these tests.

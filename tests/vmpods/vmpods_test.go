@@ -11,7 +11,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/a4s-io/a4s/internal/ociarchive"
+	"github.com/a4s-io/a4s/scripts/ociarchive"
 )
 
 func TestPod(t *testing.T) {

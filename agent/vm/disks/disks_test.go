@@ -17,9 +17,9 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
 
-	"github.com/a4s-io/a4s/agent/vm/lab"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/vmlab"
 )
 
 const chain = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -354,7 +354,7 @@ func TestSeedIsFound(t *testing.T) {
 // TestGuestReadsTheDisks has a kernel look at what this package writes.
 func TestGuestReadsTheDisks(t *testing.T) {
 	need(t, "mke2fs", "qemu-img")
-	guest := lab.New(t)
+	guest := vmlab.New(t)
 	s := open(t, t.TempDir(), &fakeSource{fill: rootFiles})
 	img := prepare(t, s)
 	dir := t.TempDir()
@@ -369,12 +369,12 @@ func TestGuestReadsTheDisks(t *testing.T) {
 	}
 	c := qemu.Config{
 		Dir: dir, Accelerator: qemu.TCG, MemoryMB: 128, CPUs: 1, Slots: 1,
-		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: lab.Cmdline,
+		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: vmlab.Cmdline,
 		Disks: []qemu.Disk{
 			{ID: "root", Path: root, Format: "qcow2"},
 			{ID: "seed", Path: seed, Format: "raw", ReadOnly: true},
 		},
-		Ports: []qemu.Port{{Name: lab.Port, Socket: "lab.sock"}},
+		Ports: []qemu.Port{{Name: vmlab.Port, Socket: "lab.sock"}},
 	}
 	m, err := qemu.Start(t.Context(), c, nil)
 	if err != nil {
@@ -389,7 +389,7 @@ func TestGuestReadsTheDisks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh := lab.Open(t, conn)
+	sh := vmlab.Open(t, conn)
 	sh.Run("mount -t ext4 /dev/vda /mnt")
 	if got := sh.Run("stat -c '%a %u' /mnt /mnt/tool | xargs echo; cat /mnt/usr/etc/passwd | wc -l"); got != "755 0 4711 0\n2" {
 		t.Errorf("the root file system: %q", got)

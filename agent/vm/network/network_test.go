@@ -17,12 +17,12 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/a4s-io/a4s/agent/localpods"
-	"github.com/a4s-io/a4s/agent/vm/lab"
+	"github.com/a4s-io/a4s/agent/network/localpods"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/embedded/payload"
-	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/vmlab"
 )
 
 const conflist = `{"cniVersion":"1.0.0","name":"test","plugins":[
@@ -335,7 +335,7 @@ func TestGuestIsThePod(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	guest := lab.New(t)
+	guest := vmlab.New(t)
 	n := newNode(t)
 	a, err := n.Setup(t.Context(), web)
 	if err != nil {
@@ -347,9 +347,9 @@ func TestGuestIsThePod(t *testing.T) {
 	}
 	c := qemu.Config{
 		Dir: t.TempDir(), Accelerator: qemu.TCG, MemoryMB: 128, CPUs: 1, Slots: 1,
-		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: lab.Cmdline,
+		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: vmlab.Cmdline,
 		NICs:  []qemu.NIC{{MAC: a.MAC, MTU: a.MTU, Tap: tap}},
-		Ports: []qemu.Port{{Name: lab.Port, Socket: "lab.sock"}},
+		Ports: []qemu.Port{{Name: vmlab.Port, Socket: "lab.sock"}},
 	}
 	m, err := qemu.Start(t.Context(), c, nil)
 	if err != nil {
@@ -367,7 +367,7 @@ func TestGuestIsThePod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh := lab.Open(t, conn)
+	sh := vmlab.Open(t, conn)
 	if mtu := sh.Run("cat /sys/class/net/eth0/mtu"); mtu != "1400" {
 		t.Errorf("MTU %s", mtu)
 	}

@@ -14,23 +14,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/a4s-io/a4s/agent/vm/lab"
 	"github.com/a4s-io/a4s/agent/vm/process"
+	"github.com/a4s-io/a4s/tests/vmlab"
 )
 
 // config is a machine with the guest of package lab. Its directory has a name
 // that is too long for the path of a socket.
 func config(t *testing.T) Config {
 	t.Helper()
-	g := lab.New(t)
+	g := vmlab.New(t)
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 25))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return Config{
 		Dir: dir, Name: "test", Accelerator: TCG, MemoryMB: 128, CPUs: 1,
-		Kernel: g.Kernel, Initrd: g.Initrd, Cmdline: lab.Cmdline,
-		Ports: []Port{{Name: lab.Port, Socket: "lab.sock"}}, Slots: 2,
+		Kernel: g.Kernel, Initrd: g.Initrd, Cmdline: vmlab.Cmdline,
+		Ports: []Port{{Name: vmlab.Port, Socket: "lab.sock"}}, Slots: 2,
 	}
 }
 
@@ -111,7 +111,7 @@ func TestMachine(t *testing.T) {
 	if s, err := m.Status(t.Context()); s != "running" || err != nil {
 		t.Errorf("status %q, %v", s, err)
 	}
-	sh := lab.Open(t, dial(t, c))
+	sh := vmlab.Open(t, dial(t, c))
 	t.Logf("from start to the guest's shell: %s", time.Since(begin))
 
 	// A third disk finds no slot, a free one is used again.
@@ -162,20 +162,20 @@ func TestMachine(t *testing.T) {
 func TestMachineEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name, reason string
-		end          func(t *testing.T, m *Machine, sh *lab.Shell) error
+		end          func(t *testing.T, m *Machine, sh *vmlab.Shell) error
 	}{
-		{"asked by its host", "host-qmp-quit", func(t *testing.T, m *Machine, _ *lab.Shell) error { return m.Quit(t.Context()) }},
-		{"asked, deaf guest", "host-qmp-quit", func(t *testing.T, m *Machine, _ *lab.Shell) error { return m.Stop(t.Context(), time.Millisecond) }},
-		{"asked, context over", "", func(t *testing.T, m *Machine, _ *lab.Shell) error {
+		{"asked by its host", "host-qmp-quit", func(t *testing.T, m *Machine, _ *vmlab.Shell) error { return m.Quit(t.Context()) }},
+		{"asked, deaf guest", "host-qmp-quit", func(t *testing.T, m *Machine, _ *vmlab.Shell) error { return m.Stop(t.Context(), time.Millisecond) }},
+		{"asked, context over", "", func(t *testing.T, m *Machine, _ *vmlab.Shell) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			return m.Stop(ctx, time.Hour)
 		}},
-		{"of itself", "guest-shutdown", func(t *testing.T, m *Machine, sh *lab.Shell) error {
+		{"of itself", "guest-shutdown", func(t *testing.T, m *Machine, sh *vmlab.Shell) error {
 			sh.Run("(sleep 0.1; poweroff -f) >/dev/null &")
 			return m.Wait(t.Context())
 		}},
-		{"by a reboot", "guest-reset", func(t *testing.T, m *Machine, sh *lab.Shell) error {
+		{"by a reboot", "guest-reset", func(t *testing.T, m *Machine, sh *vmlab.Shell) error {
 			sh.Run("(sleep 0.1; reboot -f) >/dev/null &")
 			return m.Wait(t.Context())
 		}},
@@ -183,7 +183,7 @@ func TestMachineEnds(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := config(t)
 			m := start(t, c, nil)
-			sh := lab.Open(t, dial(t, c))
+			sh := vmlab.Open(t, dial(t, c))
 			if err := tc.end(t, m, sh); err != nil {
 				t.Fatal(err)
 			}
@@ -226,8 +226,8 @@ func bootSector() []byte {
 }
 
 func TestFirmwareBootsTheFirstDisk(t *testing.T) {
-	if os.Getenv(lab.Wanted) == "" {
-		t.Skipf("boots a machine: run it with `make test-vm`, or set %s", lab.Wanted)
+	if os.Getenv(vmlab.Wanted) == "" {
+		t.Skipf("boots a machine: run it with `make test-vm`, or set %s", vmlab.Wanted)
 	}
 	if _, err := exec.LookPath(DefaultBinary); err != nil {
 		t.Skip("needs QEMU (scripts/install-deps.sh vm): ", err)
@@ -263,7 +263,7 @@ func TestStartSaysWhatQEMUSays(t *testing.T) {
 
 func TestChooseFindsOutWhetherKVMWorks(t *testing.T) {
 	c := config(t)
-	p := Probe{Kernel: c.Kernel, Initrd: c.Initrd, Port: lab.Port, Cache: filepath.Join(t.TempDir(), "a", "kvm.json")}
+	p := Probe{Kernel: c.Kernel, Initrd: c.Initrd, Port: vmlab.Port, Cache: filepath.Join(t.TempDir(), "a", "kvm.json")}
 	begin := time.Now()
 	tried, err := Choose(t.Context(), "auto", p)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/a4s-io/a4s/agent/vm/lab"
 	"github.com/a4s-io/a4s/agent/vm/process"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/vmlab"
 )
 
 // host is a directory with things to share: a volume with a file and another
@@ -188,7 +188,7 @@ func TestGuestSeesShares(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	guest := lab.New(t)
+	guest := vmlab.New(t)
 	if _, err := os.Stat(DefaultBinary); err != nil {
 		t.Fatalf("run scripts/install-deps.sh test: %v", err)
 	}
@@ -218,9 +218,9 @@ func TestGuestSeesShares(t *testing.T) {
 	add(t, dir, Mount{Name: "early", Source: filepath.Join(h, "hosts")})
 	c := qemu.Config{
 		Dir: dir, Accelerator: qemu.TCG, MemoryMB: 128, CPUs: 1, Slots: 1,
-		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: lab.Cmdline,
+		Kernel: guest.Kernel, Initrd: guest.Initrd, Cmdline: vmlab.Cmdline,
 		Shares: []qemu.Share{{Tag: "shared", Socket: filepath.Join(dir, Socket)}},
-		Ports:  []qemu.Port{{Name: lab.Port, Socket: "lab.sock"}},
+		Ports:  []qemu.Port{{Name: vmlab.Port, Socket: "lab.sock"}},
 	}
 	m, err := qemu.Start(t.Context(), c, group)
 	if err != nil {
@@ -238,7 +238,7 @@ func TestGuestSeesShares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh := lab.Open(t, conn)
+	sh := vmlab.Open(t, conn)
 	sh.Run("mount -t virtiofs shared /share")
 	if got := sh.Run("cat /share/early"); got != "127.0.0.1 x" {
 		t.Errorf("a shared file holds %q", got)

@@ -11,7 +11,7 @@ const (
 	// System resources exist in the system space only; tenants get a 403.
 	System
 	// Shared resources are made in the system space; tenants may read them. Of
-	// APIServices they see only some (server/storage).
+	// APIServices they see only some (server/tenancy/storage).
 	Shared
 )
 

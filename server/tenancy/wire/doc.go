@@ -10,7 +10,7 @@
 // byte by byte; an object of another tenant is an error, never output; memory
 // does not grow with the number of objects in a list or a watch.
 //
-// Only server/tenancy and its tests, and scripts/gendocs for the documentation,
+// Only server/tenancy/edge and its tests, and scripts/gendocs for the documentation,
 // may import it. It imports k8s.io/api and k8s.io/apimachinery, never
 // k8s.io/kubernetes.
 package wire

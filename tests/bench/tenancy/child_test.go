@@ -26,8 +26,8 @@ import (
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/logging"
 	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/server/apiserver"
-	"github.com/a4s-io/a4s/server/controllers"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/tests/planes"
 )

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/a4s-io/a4s/agent/images"
+	"github.com/a4s-io/a4s/agent/runtime/images"
 	"github.com/a4s-io/a4s/tests/measure"
 )
 

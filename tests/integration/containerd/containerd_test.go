@@ -22,9 +22,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/a4s-io/a4s/agent/containerd"
-	"github.com/a4s-io/a4s/agent/images"
-	"github.com/a4s-io/a4s/agent/registries"
+	"github.com/a4s-io/a4s/agent/runtime/containerd"
+	"github.com/a4s-io/a4s/agent/runtime/images"
+	"github.com/a4s-io/a4s/agent/runtime/registries"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/problem"

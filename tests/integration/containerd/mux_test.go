@@ -29,8 +29,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/a4s-io/a4s/agent/containerd"
-	"github.com/a4s-io/a4s/agent/runtimes"
+	"github.com/a4s-io/a4s/agent/runtime/containerd"
+	"github.com/a4s-io/a4s/agent/runtime/mux"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/noderuntime"
 	"github.com/a4s-io/a4s/internal/workload"
@@ -38,7 +38,7 @@ import (
 
 // behindMux is what the kubelet has of the node.
 type behindMux struct {
-	*runtimes.Mux
+	*mux.Mux
 	runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
 }
@@ -47,7 +47,7 @@ type behindMux struct {
 func (n *node) startMux(dir string) *behindMux {
 	n.t.Helper()
 	log := logrus.WithField("test", n.t.Name())
-	m, err := runtimes.New(runtimes.Options{
+	m, err := mux.New(mux.Options{
 		Socket: filepath.Join(dir, "cri.sock"), File: filepath.Join(dir, "runtimes.json"), MemoryDir: filepath.Join(dir, "memory"),
 		Runtimes: []noderuntime.Runtime{{Name: "one", Type: workload.Container, Endpoint: "unix://" + n.socket(), Primary: true}},
 		Log:      log,
@@ -79,7 +79,7 @@ func (m *behindMux) await(t *testing.T, name string, ready corev1.ConditionStatu
 	changed, end := m.Subscribe()
 	defer end()
 	for {
-		if slices.ContainsFunc(m.States(), func(s runtimes.State) bool { return s.Name == name && s.Ready == ready }) {
+		if slices.ContainsFunc(m.States(), func(s mux.State) bool { return s.Name == name && s.Ready == ready }) {
 			return time.Since(began)
 		}
 		select {
@@ -415,7 +415,7 @@ func TestTwoRuntimesBehindOneEndpoint(t *testing.T) {
 		everything("after a restart of a4s", next)
 	})
 
-	if err := m.Remove(t.Context(), "two", false); !errors.Is(err, runtimes.ErrInUse) {
+	if err := m.Remove(t.Context(), "two", false); !errors.Is(err, mux.ErrInUse) {
 		t.Errorf("removing a runtime with a pod: %v", err)
 	}
 	m.remove(t, second)

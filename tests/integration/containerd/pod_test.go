@@ -16,7 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/a4s-io/a4s/agent/containerd"
+	"github.com/a4s-io/a4s/agent/runtime/containerd"
 	"github.com/a4s-io/a4s/embedded/payload"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/a4s-io/a4s/agent/images"
+	"github.com/a4s-io/a4s/agent/runtime/images"
 )
 
 // TestRegistry checks that a pull list goes to the mirror of the registries

@@ -17,7 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/a4s-io/a4s/agent/vm/disks"
-	"github.com/a4s-io/a4s/internal/ociarchive"
+	"github.com/a4s-io/a4s/scripts/ociarchive"
 )
 
 const diskImage = "docker.io/library/vm-disk-test:1"

@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	agentjoin "github.com/a4s-io/a4s/agent/join"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
 )
 
@@ -40,8 +40,8 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	node := func(name, token string) agentjoin.Options {
-		return agentjoin.Options{
+	node := func(name, token string) join.Options {
+		return join.Options{
 			ServerURL: "https://127.0.0.1:6443", Token: token, NodeName: name, NodeIPs: []string{"192.0.2.10"},
 			Dir: filepath.Join(dir, name), NodePasswordFile: filepath.Join(dir, name, "password"), Log: logrus.WithField("component", name),
 		}
@@ -100,7 +100,7 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 		works(t, "a node that knows the old CA", nodeConfig(t, p.URL, files))
 
 		renewal := node("worker", "") // as a running agent does it
-		if err := agentjoin.Renew(t.Context(), renewal); err != nil {
+		if err := join.Renew(t.Context(), renewal); err != nil {
 			t.Fatal(err)
 		}
 		if string(read(t, files.ServerCA)) != string(read(t, p.Files.ServerCA.Cert)) || string(read(t, files.ClientCA)) != string(read(t, p.Files.ClientCA.Cert)) {
@@ -149,7 +149,7 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 		joinAs(t, node("fourth", newToken))
 		var refused *problem.Input
 		for _, name := range []string{"fifth", "late"} { // a new one, and one that missed the change
-			if _, err := agentjoin.Join(t.Context(), node(name, oldToken)); !errors.As(err, &refused) {
+			if _, err := join.Join(t.Context(), node(name, oldToken)); !errors.As(err, &refused) {
 				t.Errorf("node %s joins with a token of the old CA: %v", name, err)
 			}
 		}
@@ -167,9 +167,9 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-func joinAs(t *testing.T, opts agentjoin.Options) {
+func joinAs(t *testing.T, opts join.Options) {
 	t.Helper()
-	if _, err := agentjoin.Join(t.Context(), opts); err != nil {
+	if _, err := join.Join(t.Context(), opts); err != nil {
 		t.Fatalf("node %s: %v", opts.NodeName, err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
-	agentjoin "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
 )
 
@@ -29,7 +29,7 @@ func (p *plane) nodeConfig(t *testing.T, name, ip string) *rest.Config {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	dir := t.TempDir()
-	got, err := agentjoin.Join(ctx, agentjoin.Options{
+	got, err := join.Join(ctx, join.Options{
 		ServerURL: p.URL, Token: p.Token, NodeName: name, NodeIPs: []string{ip}, Dir: dir, NodePasswordFile: filepath.Join(dir, "password"),
 	})
 	if err != nil {

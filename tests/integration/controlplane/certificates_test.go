@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
-	agentjoin "github.com/a4s-io/a4s/agent/join"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/renewal"
 	"github.com/a4s-io/a4s/tests/load"
+	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
 )
 
@@ -107,18 +107,18 @@ func TestCertificatesOfAServerAreRenewed(t *testing.T) {
 func joinedNode(ctx context.Context, t *testing.T, p *planes.Plane) kubernetes.Interface {
 	t.Helper()
 	dir := t.TempDir()
-	opts := agentjoin.Options{
+	opts := join.Options{
 		ServerURL: p.URL, Token: p.Token, NodeName: "worker", NodeIPs: []string{"192.0.2.10"},
 		Dir: filepath.Join(dir, "agent"), NodePasswordFile: filepath.Join(dir, "node", "password"), Log: logrus.WithField("component", "node"),
 	}
-	joined, err := agentjoin.Join(ctx, opts)
+	joined, err := join.Join(ctx, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	opts.Token = "" // a renewal has no need of it
 	renew := renewal.New(renewal.Options{
 		Name: "node-certificates", Files: []string{joined.ClientCert, joined.ServingCert}, Log: opts.Log,
-		Renew: func(ctx context.Context) error { return agentjoin.Renew(ctx, opts) },
+		Renew: func(ctx context.Context) error { return join.Renew(ctx, opts) },
 	})
 	done := make(chan error, 1)
 	go func() { done <- renew.Run(ctx, func() {}) }()

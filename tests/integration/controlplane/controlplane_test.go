@@ -24,12 +24,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	agentjoin "github.com/a4s-io/a4s/agent/join"
+	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/join"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
 )
 
@@ -205,7 +205,7 @@ func (p *plane) testNodeIsConfined(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	dir := t.TempDir()
-	got, err := agentjoin.Join(ctx, agentjoin.Options{
+	got, err := join.Join(ctx, join.Options{
 		ServerURL: p.URL, Token: p.Token, NodeName: "n1", NodeIPs: []string{"192.0.2.10"},
 		Dir: dir, NodePasswordFile: filepath.Join(dir, "password"),
 	})
@@ -276,14 +276,14 @@ func (p *plane) testSharedPort(t *testing.T) {
 		}
 		return resp.StatusCode, body
 	}
-	if code, body := read(join.PathPing); code != http.StatusOK || strings.TrimSpace(string(body)) != "pong" {
+	if code, body := read(joinapi.PathPing); code != http.StatusOK || strings.TrimSpace(string(body)) != "pong" {
 		t.Errorf("ping = %d %q", code, body)
 	}
 	if code, body := read("/readyz"); code != http.StatusOK || string(body) != "ok" {
 		t.Errorf("readyz = %d %q", code, body)
 	}
-	code, body := read(join.PathStatus)
-	var status join.ServerStatus
+	code, body := read(joinapi.PathStatus)
+	var status joinapi.ServerStatus
 	if err := json.Unmarshal(body, &status); code != http.StatusOK || err != nil {
 		t.Fatalf("status = %d %q, %v", code, body, err)
 	}

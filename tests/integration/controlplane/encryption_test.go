@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/internal/join"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
 )
 
@@ -85,20 +85,20 @@ func TestSecretsEncryptionOfARunningServer(t *testing.T) {
 
 	admin := p.supervised(t, p.Admin.TLSClientConfig)
 	for _, step := range []struct {
-		action join.EncryptionAction
+		action joinapi.EncryptionAction
 		prefix string
 	}{
-		{join.EncryptionEnable, "k8s:enc:secretbox:v1:key1:"},
-		{join.EncryptionRotate, "k8s:enc:secretbox:v1:key2:"},
-		{join.EncryptionDisable, "k8s\x00"},
+		{joinapi.EncryptionEnable, "k8s:enc:secretbox:v1:key1:"},
+		{joinapi.EncryptionRotate, "k8s:enc:secretbox:v1:key2:"},
+		{joinapi.EncryptionDisable, "k8s\x00"},
 	} {
-		if code, body := admin(http.MethodPost, join.PathEncryptionStart, join.EncryptionRequest{Action: step.action}, nil); code != http.StatusOK {
+		if code, body := admin(http.MethodPost, joinapi.PathEncryptionStart, joinapi.EncryptionRequest{Action: step.action}, nil); code != http.StatusOK {
 			t.Fatalf("%s: %d %s", step.action, code, body)
 		}
-		var s join.EncryptionStatus
+		var s joinapi.EncryptionStatus
 		planes.Eventually(t, string(step.action)+" ends", func(context.Context) (bool, error) {
-			s = join.EncryptionStatus{}
-			if code, body := admin(http.MethodGet, join.PathEncryption, nil, &s); code != http.StatusOK {
+			s = joinapi.EncryptionStatus{}
+			if code, body := admin(http.MethodGet, joinapi.PathEncryption, nil, &s); code != http.StatusOK {
 				return false, fmt.Errorf("%d %s", code, body)
 			}
 			return !s.Job.Running, nil
@@ -109,10 +109,10 @@ func TestSecretsEncryptionOfARunningServer(t *testing.T) {
 		check(step.prefix)
 	}
 
-	if code, body := admin(http.MethodPost, join.PathEncryptionStart, join.EncryptionRequest{Action: join.EncryptionRotate}, nil); code != http.StatusBadRequest || !strings.Contains(body, "enable first") {
+	if code, body := admin(http.MethodPost, joinapi.PathEncryptionStart, joinapi.EncryptionRequest{Action: joinapi.EncryptionRotate}, nil); code != http.StatusBadRequest || !strings.Contains(body, "enable first") {
 		t.Errorf("rotating what is not encrypted: %d %s", code, body)
 	}
-	if code, _ := p.supervised(t, user.TLSClientConfig)(http.MethodGet, join.PathEncryption, nil, nil); code != http.StatusForbidden {
+	if code, _ := p.supervised(t, user.TLSClientConfig)(http.MethodGet, joinapi.PathEncryption, nil, nil); code != http.StatusForbidden {
 		t.Errorf("a tenant asks for the status: %d", code)
 	}
 }

@@ -12,14 +12,14 @@ import (
 
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/snapshot"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 	"github.com/a4s-io/a4s/tests/objectstore"
 )
 
 // machine is one with a configuration file, on which commands run.
 type machine struct {
 	config string
-	dir    snapshot.Dir
+	dir    archive.Dir
 	// path is that of the file that the last restore was given.
 	path string
 }
@@ -27,7 +27,7 @@ type machine struct {
 func newMachine(t *testing.T, server *objectstore.Server, folder string) *machine {
 	t.Helper()
 	data := t.TempDir()
-	m := &machine{config: filepath.Join(data, "config.yaml"), dir: snapshot.Dir(filepath.Join(data, "snapshots"))}
+	m := &machine{config: filepath.Join(data, "config.yaml"), dir: archive.Dir(filepath.Join(data, "snapshots"))}
 	s := server.Settings(folder)
 	text := fmt.Sprintf("data-dir: %s\nnode-name: n\netcd-snapshot-retention: 3\netcd-s3: true\netcd-s3-endpoint: %s\netcd-s3-endpoint-ca: %s\n"+
 		"etcd-s3-access-key: %s\netcd-s3-secret-key: %s\netcd-s3-bucket: %s\netcd-s3-folder: %s\netcd-s3-retention: 1\n",
@@ -42,7 +42,7 @@ func (m *machine) run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
 	app := cmd.NewApp(cmd.Modes{
-		SaveSnapshot: func(_ context.Context, s *cmd.SnapshotSave) (*snapshot.Entry, error) {
+		SaveSnapshot: func(_ context.Context, s *cmd.SnapshotSave) (*archive.Entry, error) {
 			return take(t, s.Dir, s.Name, 100), nil
 		},
 		RestoreSnapshot: func(_ context.Context, r *cmd.SnapshotRestore) (*cmd.SnapshotRestored, error) {
@@ -51,7 +51,7 @@ func (m *machine) run(t *testing.T, args ...string) (string, error) {
 				return nil, err
 			}
 			defer f.Close() //nolint:errcheck // read only
-			manifest, err := snapshot.Read(f, nil)
+			manifest, err := archive.Read(f, nil)
 			m.path = r.Path
 			return &cmd.SnapshotRestored{Manifest: manifest}, err
 		},
@@ -169,7 +169,7 @@ func TestAFailedCopyKeepsTheFile(t *testing.T) {
 	if problem.ExitCode(err) != 1 || !strings.Contains(err.Error(), "--etcd-s3-bucket") || !strings.Contains(err.Error(), "is kept as "+strings.TrimSpace(out)) {
 		t.Fatalf("%q, %v", out, err)
 	}
-	if err := snapshot.Verify(strings.TrimSpace(out)); err != nil {
+	if err := archive.Verify(strings.TrimSpace(out)); err != nil {
 		t.Error(err)
 	}
 	// What is here is listed even if there is nothing to be had from there.

@@ -22,8 +22,8 @@ import (
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/snapshot"
-	"github.com/a4s-io/a4s/internal/snapshot/s3"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/s3"
 	"github.com/a4s-io/a4s/tests/objectstore"
 )
 
@@ -51,10 +51,10 @@ func TestMain(m *testing.M) {
 }
 
 // take writes a snapshot with content of that size.
-func take(t *testing.T, dir snapshot.Dir, name string, size int) *snapshot.Entry {
+func take(t *testing.T, dir archive.Dir, name string, size int) *archive.Entry {
 	t.Helper()
-	e, err := dir.Save(snapshot.Request{Name: name, Node: "n", Fill: func(string) (*snapshot.Manifest, []snapshot.Source, error) {
-		return &snapshot.Manifest{Revision: 42}, []snapshot.Source{{Path: "server/token", Data: bytes.Repeat([]byte("x"), size)}}, nil
+	e, err := dir.Save(archive.Request{Name: name, Node: "n", Fill: func(string) (*archive.Manifest, []archive.Source, error) {
+		return &archive.Manifest{Revision: 42}, []archive.Source{{Path: "server/token", Data: bytes.Repeat([]byte("x"), size)}}, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func open(t *testing.T, cfg config.EtcdS3) *s3.Store {
 
 func TestAStoreHasWholeSnapshots(t *testing.T) {
 	server := objectstore.Start(t, program)
-	dir := snapshot.Dir(t.TempDir())
+	dir := archive.Dir(t.TempDir())
 	for _, folder := range []string{"", "clusters/one"} {
 		t.Run("folder="+folder, func(t *testing.T) {
 			s := open(t, server.Settings(folder))
@@ -113,7 +113,7 @@ func TestAStoreHasWholeSnapshots(t *testing.T) {
 					t.Errorf("listed: %+v", e)
 				}
 			}
-			pruned, err := s.Prune(t.Context(), snapshot.Prefix("etcd-snapshot", "n"), 2)
+			pruned, err := s.Prune(t.Context(), archive.Prefix("etcd-snapshot", "n"), 2)
 			if err != nil || len(pruned) != 1 || pruned[0] != names[0] {
 				t.Errorf("pruned %v, %v; want %s", pruned, err, names[0])
 			}
@@ -127,7 +127,7 @@ func TestAStoreHasWholeSnapshots(t *testing.T) {
 			if err := s.Download(t.Context(), names[1], &out); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := snapshot.Read(&out, nil); err != nil {
+			if _, err := archive.Read(&out, nil); err != nil {
 				t.Error(err)
 			}
 			if list, err := s.List(t.Context()); err != nil || len(list) != 2 {
@@ -214,13 +214,13 @@ func TestFailuresNameFlagAndCure(t *testing.T) {
 				return
 			}
 			// A file that could not be copied is still there, and that is said.
-			e := take(t, snapshot.Dir(t.TempDir()), "s", 10)
+			e := take(t, archive.Dir(t.TempDir()), "s", 10)
 			_, err = s.Upload(t.Context(), e.Path)
 			var lost *s3.NotCopiedError
 			if !errors.As(err, &lost) || !strings.Contains(err.Error(), "kept as "+e.Path) || problem.ExitCode(err) != 1 || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("uploading: %v", err)
 			}
-			if err := snapshot.Verify(e.Path); err != nil {
+			if err := archive.Verify(e.Path); err != nil {
 				t.Error(err)
 			}
 		})
@@ -259,7 +259,7 @@ func TestAnUploadIsReadBack(t *testing.T) {
 			defer proxy.Close()
 			cfg := server.Settings(strings.ReplaceAll(name, " ", "-"))
 			plain(&cfg, proxy.Listener.Addr().String())
-			e := take(t, snapshot.Dir(t.TempDir()), "s", 10_000)
+			e := take(t, archive.Dir(t.TempDir()), "s", 10_000)
 			_, err := open(t, cfg).Upload(t.Context(), e.Path)
 			if err == nil || !strings.Contains(err.Error(), "another content") {
 				t.Errorf("%v, want that the content differs", err)
@@ -282,9 +282,9 @@ func trusting(t *testing.T, server *objectstore.Server) *http.Transport {
 	return tr
 }
 
-func entries(t *testing.T, text string) []snapshot.Entry {
+func entries(t *testing.T, text string) []archive.Entry {
 	t.Helper()
-	var out []snapshot.Entry
+	var out []archive.Entry
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -25,9 +25,9 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/snapshot"
-	"github.com/a4s-io/a4s/internal/snapshot/s3"
-	"github.com/a4s-io/a4s/server/snapshots"
+	"github.com/a4s-io/a4s/server/datastore/snapshots"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
+	"github.com/a4s-io/a4s/server/datastore/snapshots/s3"
 	"github.com/a4s-io/a4s/tests/objectstore"
 )
 
@@ -106,7 +106,7 @@ func (c *controlPlane) start(t *testing.T) {
 
 func (c *controlPlane) options() snapshots.Options {
 	return snapshots.Options{
-		ServerDir: filepath.Join(c.dataDir, "server"), Dir: snapshot.Dir(filepath.Join(c.dataDir, "snapshots")), Name: "test", Node: "n",
+		ServerDir: filepath.Join(c.dataDir, "server"), Dir: archive.Dir(filepath.Join(c.dataDir, "snapshots")), Name: "test", Node: "n",
 		URL: fmt.Sprintf("https://127.0.0.1:%d", etcd.ClientPort), Zap: zap.NewNop(),
 	}
 }
@@ -401,7 +401,7 @@ func TestScheduleCopiesToS3(t *testing.T) {
 	first := ""
 	deadline := time.After(soon)
 	for {
-		var list []snapshot.Entry
+		var list []archive.Entry
 		if err := next(); err == nil {
 			if list, err = store.List(t.Context()); err != nil {
 				t.Fatal(err)

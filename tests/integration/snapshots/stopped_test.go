@@ -7,8 +7,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/a4s-io/a4s/server/release"
-	"github.com/a4s-io/a4s/server/snapshots"
+	"github.com/a4s-io/a4s/server/datastore/release"
+	"github.com/a4s-io/a4s/server/datastore/snapshots"
 )
 
 // What a newer a4s saves before it begins is what the older one left, to the last

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/spec3"
 
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // TestTenantIsDeclared: what the API server sends agrees with the schemas that it

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // stuck is how many tenants wait for something: more than are worked on at a

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // TestTenantsCannotReachPastTheirSpaceThroughMachinesAndNetwork: what a tenant

@@ -21,7 +21,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/tenantclient"
-	"github.com/a4s-io/a4s/server/allowances"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 	"github.com/a4s-io/a4s/tests/planes"
 )
 

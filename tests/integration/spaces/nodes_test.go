@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // plantNode makes a node with the word in everything that tenants do not see.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/nstest"
-	"github.com/a4s-io/a4s/server/allowances"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 const (

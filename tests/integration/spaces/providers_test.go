@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // TestTenantFromIdentityProviders: an OIDC provider by structured

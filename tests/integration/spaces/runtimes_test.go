@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/workload"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // TestPodsWaitForTheRuntimeOfTheirType has no kubelet: what a node says of its

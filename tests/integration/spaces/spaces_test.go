@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 func TestSpaces(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // TestVolumesOfSpaces: a claim is bound to a volume of its own space, although

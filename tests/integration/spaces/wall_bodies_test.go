@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // atOnce is within what a request of any body is answered, on a busy machine.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/a4s-io/a4s/internal/nstest"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // approved lets a definition into a group of Kubernetes, as far as Kubernetes

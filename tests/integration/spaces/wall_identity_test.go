@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/a4s-io/a4s/internal/nstest"
-	"github.com/a4s-io/a4s/internal/tenantadmin"
+	"github.com/a4s-io/a4s/cmd/tenantadmin"
+	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
 )
 

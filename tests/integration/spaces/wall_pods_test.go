@@ -9,8 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/a4s-io/a4s/internal/nstest"
-	"github.com/a4s-io/a4s/server/allowances"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // TestWallPods is what pods of strangers cannot have, and how an administrator of

@@ -20,15 +20,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/internal/nstest"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/internal/tenantclient"
-	"github.com/a4s-io/a4s/server/apiserver"
-	"github.com/a4s-io/a4s/server/limits"
-	"github.com/a4s-io/a4s/server/storage"
-	tenantcontents "github.com/a4s-io/a4s/server/tenants/contents"
-	"github.com/a4s-io/a4s/server/tenants/controller"
-	"github.com/a4s-io/a4s/server/tenants/registry"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/tenancy/limits"
+	"github.com/a4s-io/a4s/server/tenancy/storage"
+	tenantcontents "github.com/a4s-io/a4s/server/tenancy/tenants/contents"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/controller"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/registry"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 type spaces struct {

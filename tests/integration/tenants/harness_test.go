@@ -22,9 +22,9 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/logging"
 	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/server/apiserver"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/datastore"
-	"github.com/a4s-io/a4s/server/tenants/registry"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/registry"
 )
 
 const (

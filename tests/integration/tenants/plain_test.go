@@ -14,9 +14,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/a4s-io/a4s/internal/nstest"
-	"github.com/a4s-io/a4s/server/apiserver"
-	"github.com/a4s-io/a4s/server/storage"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/tenancy/storage"
+	"github.com/a4s-io/a4s/tests/nstest"
 )
 
 // TestPlainDatastoreOpensAsTheSystemSpace writes objects with the API server

@@ -1,0 +1,354 @@
+package interning
+
+import (
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+)
+
+// fresh makes an object none of whose strings is shared with another one.
+func fresh(example kruntime.Object) kruntime.Object {
+	data, err := kruntime.DefaultUnstructuredConverter.ToUnstructured(example)
+	if err != nil {
+		panic(err)
+	}
+	out := reflect.New(reflect.TypeOf(example).Elem()).Interface().(kruntime.Object)
+	if err := kruntime.DefaultUnstructuredConverter.FromUnstructured(cloned(data).(map[string]any), out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func cloned(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for key, value := range v {
+			out[strings.Clone(key)] = cloned(value)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = cloned(v[i])
+		}
+		return out
+	case string:
+		return strings.Clone(v)
+	}
+	return v
+}
+
+func objectMeta() metav1.ObjectMeta {
+	at := metav1.NewTime(time.Unix(1700000000, 0))
+	return metav1.ObjectMeta{
+		Name: "kube-root-ca.crt", Namespace: "default.t1", UID: "16a1f7a6-0000-4000-8000-000000000001",
+		Labels: map[string]string{"some": "label"}, Annotations: map[string]string{"kubernetes.io/description": "A description."},
+		ManagedFields: []metav1.ManagedFieldsEntry{{
+			Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:ca.crt":{}}}`),
+		}},
+	}
+}
+
+func configMap() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: objectMeta(), Data: map[string]string{"ca.crt": strings.Repeat("certificate", 100)}}
+}
+
+// at is where the bytes of a string are.
+func at[S ~string](s S) *byte { return unsafe.StringData(string(s)) }
+
+func TestEqualObjectsShareWhatTheySay(t *testing.T) {
+	p := New()
+	a, b := fresh(configMap()).(*corev1.ConfigMap), fresh(configMap()).(*corev1.ConfigMap)
+	if at(a.Data["ca.crt"]) == at(b.Data["ca.crt"]) {
+		t.Fatal("they share something before")
+	}
+	p.Object(a)
+	p.Object(b)
+	for what, places := range map[string][2]*byte{
+		"name": {at(a.Name), at(b.Name)}, "namespace": {at(a.Namespace), at(b.Namespace)}, "UID": {at(a.UID), at(b.UID)},
+		"data": {at(a.Data["ca.crt"]), at(b.Data["ca.crt"])}, "labels": {at(a.Labels["some"]), at(b.Labels["some"])},
+		"keys":    {at(key(a.Annotations)), at(key(b.Annotations))},
+		"manager": {at(a.ManagedFields[0].Manager), at(b.ManagedFields[0].Manager)},
+	} {
+		if places[0] != places[1] {
+			t.Errorf("%s: two copies", what)
+		}
+	}
+	if a.ManagedFields[0].FieldsV1 != b.ManagedFields[0].FieldsV1 {
+		t.Error("fields: two copies")
+	}
+	for what, m := range map[string][2]map[string]string{"labels": {a.Labels, b.Labels}, "data": {a.Data, b.Data}} {
+		if reflect.ValueOf(m[0]).Pointer() != reflect.ValueOf(m[1]).Pointer() {
+			t.Errorf("%s: two maps", what)
+		}
+	}
+	// What comes out of a cache is copied before it is changed.
+	c := b.DeepCopy()
+	c.Labels["some"], c.ManagedFields[0].Manager, c.Data["ca.crt"] = "other", "other", "other"
+	c.ManagedFields[0].FieldsV1.SetRawString("other")
+	if want := configMap(); !reflect.DeepEqual(a, want) || !reflect.DeepEqual(b, want) {
+		t.Errorf("changed with the copy: %v, %v", a, b)
+	}
+}
+
+func key(m map[string]string) string {
+	for k := range m {
+		return k
+	}
+	return ""
+}
+
+func TestObjectsStayWhatTheyAre(t *testing.T) {
+	p := New()
+	for range 2 {
+		for _, example := range []kruntime.Object{
+			configMap(),
+			&corev1.Secret{ObjectMeta: objectMeta(), Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"k": []byte("v")}},
+			&corev1.Pod{ObjectMeta: objectMeta(), Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{"a": "b"},
+				Containers: []corev1.Container{{
+					Name: "c", Image: "image", Args: []string{"x", "x", strings.Repeat("long", longLength)},
+					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}},
+				}},
+			}},
+			&rbacv1.ClusterRole{ObjectMeta: objectMeta(), Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Verbs: []string{"*", "get"}}}},
+			&corev1.Namespace{},
+			&corev1.ConfigMap{Data: map[string]string{"1": "a", "2": "b", "3": "c", "4": "d", "5": "e", "6": "f", "7": "g", "8": "h", "9": "i"}},
+			&corev1.ConfigMap{Data: map[string]string{"b": "1", "a": "2"}},
+			&corev1.ConfigMap{Data: map[string]string{"a": "1", "b": "2"}},
+		} {
+			got := fresh(example)
+			p.Object(got)
+			if !reflect.DeepEqual(got, fresh(example)) {
+				t.Errorf("changed to %v", got)
+			}
+		}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"kind": "K"}}
+	p.Object(u)
+	p.Object(nil)
+	p.Object((*corev1.Pod)(nil))
+	if u.GetKind() != "K" {
+		t.Error("an object without a type changed")
+	}
+}
+
+func TestSecretsAreNotRemembered(t *testing.T) {
+	p := New()
+	p.Object(&corev1.Secret{Data: map[string][]byte{"k": []byte("secret")}})
+	for i := range p.short {
+		if s := p.short[i].Load(); s != nil && *s == "secret" {
+			t.Error("the data of a secret is in the pool")
+		}
+	}
+}
+
+func TestTransformDropsManagedFieldsOnly(t *testing.T) {
+	p := New()
+	got, err := p.Transform(fresh(configMap()))
+	want := configMap()
+	want.ManagedFields = nil
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := p.Transform("tombstone"); got != "tombstone" || err != nil {
+		t.Errorf("of what is no object: %v, %v", got, err)
+	}
+}
+
+func TestPoolDoesNotGrow(t *testing.T) {
+	p := New()
+	size := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var before uint64
+	for i := range 20 * shortPlaces {
+		if i == 10*shortPlaces {
+			before = size()
+		}
+		p.known(strings.Repeat("x", 16) + string(rune(i)))
+	}
+	if after := size(); after > before+before/4 {
+		t.Errorf("from %d to %d bytes", before, after)
+	}
+}
+
+// A map may be in use already when an equal one, or the object it is in, comes
+// again.
+func TestMapsThatAreThereAreNotWrittenTo(t *testing.T) {
+	p := New()
+	first := fresh(configMap()).(*corev1.ConfigMap)
+	p.Object(first)
+	stop, read := make(chan struct{}), make(chan struct{})
+	go func() { // the race detector and the runtime notice a write beside it
+		defer close(read)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = len(first.Data["ca.crt"])
+			}
+		}
+	}()
+	for range 100 {
+		p.Object(fresh(configMap()))
+		p.Object(&corev1.ConfigMap{Data: first.Data})
+	}
+	close(stop)
+	<-read
+}
+
+func TestPoolIsSafe(t *testing.T) {
+	p := New()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				p.Object(fresh(configMap()))
+			}
+		})
+	}
+	all.Wait()
+}
+
+func BenchmarkObject(b *testing.B) {
+	p := New()
+	cm := fresh(configMap())
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Object(cm)
+	}
+}
+
+func TestInformersShareWholeObjects(t *testing.T) {
+	p := New()
+	keep := func(example kruntime.Object) any {
+		got, err := p.Transform(fresh(example))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	versioned := func(version string) *corev1.ConfigMap {
+		cm := configMap()
+		cm.ResourceVersion = version
+		return cm
+	}
+	first := keep(versioned("1"))
+	if keep(versioned("1")) != first {
+		t.Error("two copies of one version")
+	}
+	if second := keep(versioned("2")); second == first || second.(*corev1.ConfigMap).ResourceVersion != "2" {
+		t.Errorf("another version became %v", second)
+	}
+	// One version can have several forms.
+	native := versioned("1")
+	native.Namespace = "default"
+	if got := keep(native); got == first || got.(*corev1.ConfigMap).Namespace != "default" {
+		t.Errorf("the object of a space in its own words became %v", got)
+	}
+	partial := &metav1.PartialObjectMetadata{ObjectMeta: versioned("1").ObjectMeta}
+	if got := keep(partial); reflect.TypeOf(got) != reflect.TypeOf(partial) {
+		t.Errorf("what was asked for as %T became %T", partial, got)
+	}
+	nameless := &corev1.Event{Reason: "R"}
+	if keep(nameless) == keep(nameless) {
+		t.Error("objects that nobody stored are one")
+	}
+	secret := &corev1.Secret{ObjectMeta: objectMeta()}
+	if keep(secret) == keep(secret) {
+		t.Error("the pool remembers secrets")
+	}
+	p.Forget()
+	for i := range p.objects {
+		if p.objects[i].Load() != nil {
+			t.Fatal("it remembers objects that it was to forget")
+		}
+	}
+}
+
+func TestShortSlicesAreShared(t *testing.T) {
+	p := New()
+	role := func(verbs ...string) *rbacv1.ClusterRole {
+		r := fresh(&rbacv1.ClusterRole{ObjectMeta: objectMeta(), Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Verbs: verbs}}}).(*rbacv1.ClusterRole)
+		r.Rules = append(make([]rbacv1.PolicyRule, 0, 4), r.Rules...) // with room, as decoders make them
+		p.Object(r)
+		return r
+	}
+	a, b, other := role("get", "list"), role("get", "list"), role("get", "watch")
+	if &a.Rules[0] != &b.Rules[0] {
+		t.Error("rules: two copies")
+	}
+	if &a.ManagedFields[0] != &other.ManagedFields[0] {
+		t.Error("managed fields: two copies")
+	}
+	if !slices.Equal(other.Rules[0].Verbs, []string{"get", "watch"}) {
+		t.Errorf("another became %v", other.Rules)
+	}
+	// Who adds to one does not write into the memory of others.
+	_ = append(a.Rules, rbacv1.PolicyRule{Verbs: []string{"patch"}})
+	if whole := b.Rules[:cap(b.Rules)]; len(whole) != 1 {
+		t.Errorf("there is room behind a shared slice: %v", whole)
+	}
+}
+
+func TestBytesAndLongSlicesAreNotShared(t *testing.T) {
+	p := New()
+	pod := func() *corev1.Pod {
+		x := fresh(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "d"}}}}).(*corev1.Pod)
+		p.Object(x)
+		return x
+	}
+	if a, b := pod(), pod(); &a.Spec.Containers[0] == &b.Spec.Containers[0] {
+		t.Error("containers are compared")
+	}
+	s := &corev1.Secret{Data: map[string][]byte{"k": []byte("secret")}}
+	p.Object(s)
+	for i := range p.slices {
+		if p.slices[i].Load() != nil {
+			t.Error("the data of a secret is in the pool")
+		}
+	}
+}
+
+func BenchmarkTransform(b *testing.B) {
+	pod := &corev1.Pod{ObjectMeta: objectMeta(), Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{"a": "b"},
+		Containers:   []corev1.Container{{Name: "c", Image: "image", Args: []string{"x", "x"}, Env: make([]corev1.EnvVar, 10), VolumeMounts: make([]corev1.VolumeMount, 3)}},
+		Volumes:      make([]corev1.Volume, 3), Tolerations: make([]corev1.Toleration, 3),
+	}}
+	for name, example := range map[string]kruntime.Object{"configmap": configMap(), "pod": pod} {
+		b.Run(name, func(b *testing.B) {
+			p := New()
+			obj := fresh(example)
+			if _, err := p.Transform(obj); err != nil {
+				b.Fatal(err)
+			}
+			again := fresh(example)
+			b.ReportAllocs()
+			for b.Loop() {
+				if got, _ := p.Transform(again); got != any(obj) {
+					b.Fatal("not shared")
+				}
+			}
+		})
+	}
+}

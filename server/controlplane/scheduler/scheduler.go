@@ -1,0 +1,116 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/configz"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/nsindex"
+	"github.com/a4s-io/a4s/internal/upstreamflags"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
+)
+
+// Name is the component's name.
+const Name = "kube-scheduler"
+
+// configzName is what upstream registers its configuration as.
+const configzName = "componentconfig"
+
+// Options configures the scheduler.
+type Options struct {
+	// Kubeconfig authenticates as system:kube-scheduler.
+	Kubeconfig string
+	// Args are user overrides from --kube-scheduler-arg.
+	Args []string
+	// Await blocks until this server leads the others; nil is for a server
+	// without others. What it returns ends with the lead.
+	Await func(context.Context) (context.Context, context.CancelFunc, error)
+	// Pool is where the informers share what they keep with others.
+	Pool *interning.Pool
+	Log  *logrus.Entry
+}
+
+// New returns the supervised scheduler. It is ready when its caches have
+// synced.
+func New(o Options) component.Component {
+	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
+}
+
+// Validate parses the user's arguments without starting anything.
+func Validate(o Options) error {
+	_, err := parse(o)
+	return err
+}
+
+func parse(o Options) (*options.Options, error) {
+	s := options.NewOptions()
+	fs := pflag.NewFlagSet(Name, pflag.ContinueOnError)
+	for _, f := range s.Flags.FlagSets {
+		fs.AddFlagSet(f)
+	}
+	return s, upstreamflags.Parse(fs, "--kube-scheduler-arg", map[string]string{
+		"kubeconfig":   o.Kubeconfig,
+		"leader-elect": "false",
+		"profiling":    "false",
+		"secure-port":  "0",
+	}, o.Args)
+}
+
+func run(ctx context.Context, o Options, ready func()) error {
+	if o.Await != nil {
+		ready()
+		led, cancel, err := o.Await(ctx)
+		if err != nil {
+			return nil // ctx ended
+		}
+		defer cancel()
+		ctx = led
+	}
+	s, err := parse(o)
+	if err != nil {
+		return err
+	}
+	if err := s.ComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("setting feature gates: %w", err)
+	}
+	// An earlier run in this process left its entry, and a second one of the
+	// same name is refused.
+	configz.Delete(configzName)
+	cc, sched, err := setup(ctx, s)
+	if err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	if err := awaitAccess(ctx, cc.Client); err != nil {
+		return err
+	}
+	core := cc.InformerFactory.Core().V1()
+	// All tenants have these. Upstream's own of pods drops what it does not need.
+	for _, informer := range []cache.SharedIndexInformer{core.Namespaces().Informer(), core.Services().Informer()} {
+		if err := informer.SetTransform(o.Pool.Transform); err != nil {
+			return fmt.Errorf("setting up the informers: %w", err)
+		}
+	}
+	nsindex.Drop(core.Namespaces().Informer()) // they are in none
+	go func() {
+		// Blocks until the informers are started by Run and have synced.
+		for _, ok := range cc.InformerFactory.WaitForCacheSync(ctx.Done()) {
+			if !ok {
+				return
+			}
+		}
+		if sched.WaitForHandlersSync(ctx) == nil {
+			ready()
+		}
+	}()
+	if err := app.Run(ctx, cc, sched); ctx.Err() == nil {
+		return err
+	}
+	return nil // upstream reports every end as an error
+}

@@ -1,0 +1,97 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	appconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/a4s-io/a4s/server/controlplane/scheduler/readiness"
+)
+
+// setup makes the scheduler of s. It stands in for upstream's app.Setup, which
+// has plugins registered but only enabled by a configuration file: here those
+// of a4s are enabled in whatever profiles there are.
+func setup(ctx context.Context, s *options.Options) (*appconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	var err error
+	if s.ComponentConfig, err = latest.Default(); err != nil {
+		return nil, nil, fmt.Errorf("making the default configuration: %w", err)
+	}
+	if err := errors.Join(s.Validate()...); err != nil {
+		return nil, nil, err
+	}
+	c, err := s.Config(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	cc := c.Complete()
+	cfg := &cc.ComponentConfig
+	for i := range cfg.Profiles {
+		enable(&cfg.Profiles[i], readiness.Name)
+	}
+	var completed []config.KubeSchedulerProfile
+	sched, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
+		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
+		scheduler.WithComponentConfigVersion(cfg.APIVersion),
+		scheduler.WithKubeConfig(cc.KubeConfig),
+		scheduler.WithProfiles(cfg.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(cfg.PercentageOfNodesToScore),
+		scheduler.WithFrameworkOutOfTreeRegistry(runtime.Registry{readiness.Name: readiness.New}),
+		scheduler.WithPodInitialBackoffSeconds(cfg.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxBackoffSeconds(cfg.PodMaxBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
+		scheduler.WithExtenders(cfg.Extenders...),
+		scheduler.WithParallelism(cfg.Parallelism),
+		scheduler.WithBuildFrameworkCapturer(func(p config.KubeSchedulerProfile) { completed = append(completed, p) }),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &cc, sched, options.LogOrWriteConfig(klog.FromContext(ctx), s.WriteConfigTo, cfg, completed)
+}
+
+// awaitAccess waits for the right to read what only a plugin of a4s reads. It
+// is among the objects that the server makes at its first start, and informers
+// that fail say so loudly and wait before they try again.
+func awaitAccess(ctx context.Context, client kubernetes.Interface) error {
+	const pause, limit = 50 * time.Millisecond, 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+		_, err := client.NodeV1().RuntimeClasses().List(ctx, metav1.ListOptions{Limit: 1})
+		return !apierrors.IsForbidden(err), nil // the informers deal with the rest
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil // so do they with this
+	}
+	return err
+}
+
+// enable turns a plugin on at all its extension points, unless the profile
+// names it. It comes first: what it says about a node is of more use than that
+// the node has a taint because of it.
+func enable(profile *config.KubeSchedulerProfile, name string) {
+	if profile.Plugins == nil {
+		profile.Plugins = &config.Plugins{}
+	}
+	all := &profile.Plugins.MultiPoint
+	named := func(p config.Plugin) bool { return p.Name == name }
+	if slices.ContainsFunc(all.Enabled, named) || slices.ContainsFunc(all.Disabled, named) {
+		return
+	}
+	all.Enabled = slices.Insert(all.Enabled, 0, config.Plugin{Name: name})
+}

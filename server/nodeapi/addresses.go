@@ -1,0 +1,262 @@
+package nodeapi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// Addresses knows the tenant behind every address of the pod network, for the
+// nodes to keep tenants apart. A node may not read the pods of others itself.
+type Addresses struct {
+	client kubernetes.Interface
+
+	mu       sync.Mutex
+	synced   bool
+	claims   map[netip.Addr]map[string]joinapi.PodAddress // by who claims it
+	owned    map[string][]netip.Addr                      // addresses of a claimant
+	watchers map[*addressWatch]bool
+}
+
+// addressWatch is one stream.
+type addressWatch struct {
+	pending map[netip.Addr]joinapi.PodAddress
+	wake    chan struct{}
+	done    chan struct{} // closed when the stream must end
+}
+
+// NewAddresses returns the controller. It needs to list and watch pods and
+// nodes.
+func NewAddresses(client kubernetes.Interface) *Addresses {
+	return &Addresses{client: client, watchers: map[*addressWatch]bool{}}
+}
+
+// Run works until ctx ends; then it returns nil. Streams end with it.
+func (a *Addresses) Run(ctx context.Context) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(a.client, 0, informers.WithTransform(addressesOnly))
+	defer factory.Shutdown()
+	pods, nodes := factory.Core().V1().Pods().Informer(), factory.Core().V1().Nodes().Informer()
+	a.reset()
+	defer a.reset()
+	var handled []cache.InformerSynced // later than the informers
+	for _, informer := range []cache.SharedIndexInformer{pods, nodes} {
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    a.set,
+			UpdateFunc: func(_, obj any) { a.set(obj) },
+			DeleteFunc: a.unset,
+		})
+		if err != nil {
+			return fmt.Errorf("watching addresses: %w", err)
+		}
+		handled = append(handled, handler.HasSynced)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // before Shutdown, which waits for the informers
+	factory.StartWithContext(ctx)
+	if cache.WaitForCacheSync(ctx.Done(), handled...) {
+		a.mu.Lock()
+		a.synced = true
+		a.mu.Unlock()
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// reset forgets everything and ends all streams.
+func (a *Addresses) reset() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for w := range a.watchers {
+		close(w.done)
+	}
+	a.synced = false
+	a.claims, a.owned, a.watchers = map[netip.Addr]map[string]joinapi.PodAddress{}, map[string][]netip.Addr{}, map[*addressWatch]bool{}
+}
+
+// watch returns a stream that begins with everything; false while not
+// everything is known.
+func (a *Addresses) watch() (*addressWatch, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.synced {
+		return nil, false
+	}
+	w := &addressWatch{pending: make(map[netip.Addr]joinapi.PodAddress, len(a.claims)), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	for addr := range a.claims {
+		if p := a.current(addr); !p.Deleted {
+			w.pending[addr] = p
+		}
+	}
+	a.watchers[w] = true
+	return w, true
+}
+
+// stop ends w.
+func (a *Addresses) stop(w *addressWatch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.watchers, w)
+}
+
+// take returns what w has not told yet.
+func (a *Addresses) take(w *addressWatch) map[netip.Addr]joinapi.PodAddress {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	pending := w.pending
+	w.pending = map[netip.Addr]joinapi.PodAddress{}
+	return pending
+}
+
+func (a *Addresses) set(obj any) {
+	key, claims := claimsOf(obj)
+	if key == "" {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed := map[netip.Addr]joinapi.PodAddress{}
+	for _, addr := range a.owned[key] {
+		if _, still := claims[addr]; !still {
+			changed[addr] = a.current(addr)
+			delete(a.claims[addr], key)
+		}
+	}
+	delete(a.owned, key)
+	for addr, p := range claims {
+		changed[addr] = a.current(addr)
+		if a.claims[addr] == nil {
+			a.claims[addr] = map[string]joinapi.PodAddress{}
+		}
+		a.claims[addr][key] = p
+		a.owned[key] = append(a.owned[key], addr)
+	}
+	a.tell(changed)
+}
+
+func (a *Addresses) unset(obj any) {
+	if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = t.Obj
+	}
+	key, _ := claimsOf(obj)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed := map[netip.Addr]joinapi.PodAddress{}
+	for _, addr := range a.owned[key] {
+		changed[addr] = a.current(addr)
+		delete(a.claims[addr], key)
+	}
+	delete(a.owned, key)
+	a.tell(changed)
+}
+
+// tell hands what changed, given with what it was, to the streams.
+func (a *Addresses) tell(changed map[netip.Addr]joinapi.PodAddress) {
+	for addr, before := range changed {
+		now := a.current(addr)
+		if len(a.claims[addr]) == 0 {
+			delete(a.claims, addr)
+		}
+		if now == before {
+			delete(changed, addr)
+		} else {
+			changed[addr] = now
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for w := range a.watchers {
+		maps.Copy(w.pending, changed)
+		select {
+		case w.wake <- struct{}{}:
+		default: // it has not looked yet
+		}
+	}
+}
+
+// current is what is known about addr. Where two pods of different tenants
+// claim it, as happens while one goes and the other comes, it belongs to
+// nobody.
+func (a *Addresses) current(addr netip.Addr) joinapi.PodAddress {
+	out := joinapi.PodAddress{IP: addr.String(), Deleted: true}
+	for _, p := range a.claims[addr] {
+		switch {
+		case out.Deleted:
+			out = p
+		case out.Tenant != p.Tenant:
+			return joinapi.PodAddress{IP: addr.String(), Deleted: true}
+		default:
+			out.Shared = out.Shared && p.Shared
+		}
+	}
+	return out
+}
+
+// claimsOf returns the addresses of a pod, or those that a node has in the pod
+// network: the first of its range is the tunnel's, the second the gateway's.
+func claimsOf(obj any) (key string, claims map[netip.Addr]joinapi.PodAddress) {
+	claims = map[netip.Addr]joinapi.PodAddress{}
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		key = "pod/" + o.Namespace + "/" + o.Name
+		tenant, _ := space.SplitNamespace(o.Namespace)
+		for _, ip := range o.Status.PodIPs {
+			if addr, err := netip.ParseAddr(ip.IP); err == nil {
+				addr = addr.Unmap()
+				claims[addr] = joinapi.PodAddress{IP: addr.String(), Tenant: tenant, Shared: isShared(o)}
+			}
+		}
+	case *corev1.Node:
+		key = "node/" + o.Name
+		for _, cidr := range o.Spec.PodCIDRs {
+			prefix, err := netip.ParsePrefix(cidr)
+			if err != nil {
+				continue
+			}
+			first := prefix.Masked().Addr()
+			for _, addr := range []netip.Addr{first, first.Next()} {
+				claims[addr] = joinapi.PodAddress{IP: addr.String(), Tenant: space.System, Shared: true}
+			}
+		}
+	}
+	return key, claims
+}
+
+func isShared(pod *corev1.Pod) bool {
+	tenant, _ := space.SplitNamespace(pod.Namespace)
+	return space.IsSystem(tenant) && (pod.Annotations[space.Shared] == "true" || pod.Labels[space.Shared] == "true")
+}
+
+// addressesOnly keeps what is read here. A pod with the node's network or that
+// ended has no address of its own.
+func addressesOnly(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}}
+		if isShared(o) {
+			kept.Annotations = map[string]string{space.Shared: "true"}
+		}
+		if !o.Spec.HostNetwork && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
+			kept.Status.PodIPs = o.Status.PodIPs
+		}
+		return kept, nil
+	case *corev1.Node:
+		return &corev1.Node{
+			TypeMeta:   o.TypeMeta,
+			ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion},
+			Spec:       corev1.NodeSpec{PodCIDRs: o.Spec.PodCIDRs},
+		}, nil
+	}
+	return obj, nil // a tombstone
+}

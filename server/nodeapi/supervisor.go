@@ -1,0 +1,323 @@
+package nodeapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/server/addons/networkpolicy"
+)
+
+const (
+	// maxInFlight bounds the join requests that are served at once.
+	maxInFlight = 20
+	// storeTimeout bounds the use of the API within one request.
+	storeTimeout = 10 * time.Second
+	// bodyTimeout bounds how long a client may take to send its body.
+	bodyTimeout = 20 * time.Second
+)
+
+// Options is what a Supervisor works with. All fields without a remark are
+// needed.
+type Options struct {
+	// ServerCA and ClientCA sign the certificates of nodes.
+	ServerCA *pki.Authority
+	ClientCA *pki.Authority
+	// Tokens are the server and agent token.
+	Tokens *jointoken.ServerTokens
+	// Secrets reaches the Secrets of kube-system, see NewSecrets.
+	Secrets Secrets
+	// Config is what nodes are told about the cluster.
+	Config joinapi.ClusterConfig
+	// Status returns the state of this server process.
+	Status func() joinapi.ServerStatus
+
+	// Renew renews all certificates of this server.
+	Renew func(ctx context.Context) ([]string, error)
+
+	// Authorities replaces the CAs of all servers.
+	Authorities func(ctx context.Context, req joinapi.AuthoritiesRequest) (*joinapi.AuthoritiesResponse, error)
+
+	// Encryption changes how Secrets are stored.
+	Encryption Encryption
+
+	// Bundle returns what another server needs to join.
+	Bundle func() (*joinapi.ServerBundle, error)
+	// Members lists the members of the datastore, RemoveMember removes one by
+	// its name or ID. ErrNoMember and ErrLastMember are answers of it.
+	Members      func() []joinapi.Member
+	RemoveMember func(ctx context.Context, member string) error
+	// ServerSANs are names and addresses of the other servers, which belong to
+	// ReservedSANs; optional.
+	ServerSANs func() []string
+
+	// Addresses are the pods' addresses; without them, nodes are not told.
+	Addresses *Addresses
+	// Policies resolves network policies; without it, nodes are told that
+	// there are none to enforce.
+	Policies *networkpolicy.Controller
+
+	// Volumes are the local volumes; without them, nodes have none.
+	Volumes Volumes
+
+	// LocalNode is the node of this machine, in this process or in another.
+	// Only it may have a serving certificate for ReservedSANs, and it needs
+	// the server token.
+	LocalNode string
+	// ReservedSANs are the names and addresses of the API server.
+	ReservedSANs []string
+
+	// Log is optional.
+	Log *logrus.Entry
+	// Now replaces the clock; optional.
+	Now func() time.Time
+}
+
+// Supervisor serves the paths of package join.
+type Supervisor struct {
+	opts        Options
+	serviceCIDR *net.IPNet // nil if the configuration has none
+	slots       chan struct{}
+}
+
+// New returns a supervisor.
+func New(opts Options) *Supervisor {
+	if opts.Log == nil {
+		opts.Log = logrus.WithField("component", "supervisor")
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	s := &Supervisor{opts: opts, slots: make(chan struct{}, maxInFlight)}
+	_, s.serviceCIDR, _ = net.ParseCIDR(opts.Config.ServiceCIDR) // validated with the flags
+	return s
+}
+
+// endpoint is one path: its method, who may use it and what it does.
+type endpoint struct {
+	method string
+	// open endpoints need no credential.
+	open bool
+	// admin endpoints need a client certificate of an administrator, the
+	// others one of a join token or of a node.
+	admin bool
+	// server endpoints need the server token.
+	server bool
+	// stream endpoints are for the certificates of nodes only, and may last.
+	stream bool
+	serve  func(w http.ResponseWriter, r *http.Request, who identity) error
+}
+
+// Handler serves the supervisor's paths and hands every other request to
+// next.
+func (s *Supervisor) Handler(next http.Handler) http.Handler {
+	endpoints := map[string]endpoint{
+		joinapi.PathPing:            {method: http.MethodGet, open: true, serve: s.ping},
+		joinapi.PathCACerts:         {method: http.MethodGet, open: true, serve: s.caCerts},
+		joinapi.PathConfig:          {method: http.MethodGet, serve: s.config},
+		joinapi.PathNode:            {method: http.MethodPost, serve: s.node},
+		joinapi.PathStatus:          {method: http.MethodGet, admin: true, serve: s.status},
+		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.podAddresses},
+		joinapi.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.networkPolicies},
+		joinapi.PathCertificates:    {method: http.MethodPost, admin: true, serve: s.certificates},
+		joinapi.PathAuthorities:     {method: http.MethodPost, admin: true, serve: s.authorities},
+		joinapi.PathToken:           {method: http.MethodPut, admin: true, serve: s.token},
+
+		joinapi.PathEncryption:      {method: http.MethodGet, admin: true, serve: s.encryption},
+		joinapi.PathEncryptionStart: {method: http.MethodPost, admin: true, serve: s.startEncryption},
+		joinapi.PathLocalVolumes:    {method: http.MethodGet, stream: true, serve: s.localVolumes},
+		joinapi.PathLocalVolumeDone: {method: http.MethodPost, stream: true, serve: s.localVolumeDone},
+
+		joinapi.PathServer:       {method: http.MethodGet, server: true, serve: s.server},
+		joinapi.PathMembers:      {method: http.MethodGet, admin: true, serve: s.members},
+		joinapi.PathRemoveMember: {method: http.MethodPost, admin: true, serve: s.removeMember},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e, ours := endpoints[r.URL.Path]
+		if !ours && !strings.HasPrefix(r.URL.Path, joinapi.Prefix) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		if err := s.dispatch(w, r, e, ours); err != nil {
+			s.refuse(w, r, err)
+		}
+	})
+}
+
+func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint, found bool) error {
+	if !found {
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "there is nothing at "+r.URL.Path)
+	}
+	if r.Method != e.method && (r.Method != http.MethodHead || e.method != http.MethodGet) {
+		w.Header().Set("Allow", e.method)
+		return refusal(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, r.URL.Path+" takes "+e.method+" only")
+	}
+	if e.open {
+		return e.serve(w, r, identity{})
+	}
+	if !e.admin && !e.stream { // administrators get through a flood of nodes
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+		default:
+			return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, 5*time.Second, "too many nodes join at the same time", nil)
+		}
+	}
+	who, err := s.authenticate(r)
+	if err != nil {
+		return err
+	}
+	if e.admin != who.admin {
+		want := "a join token or the certificate of a node"
+		if e.admin {
+			want = "the client certificate of an administrator (group " + pki.GroupMasters + ")"
+		}
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs "+want)
+	}
+	if e.server && !who.serverToken {
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs the server token")
+	}
+	if e.stream && who.node == "" {
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs the certificate of a node")
+	}
+	return e.serve(w, r, who)
+}
+
+func (s *Supervisor) ping(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	w.Header().Set("Content-Type", "text/plain")
+	_, err := w.Write([]byte("pong"))
+	return err
+}
+
+func (s *Supervisor) caCerts(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	w.Header().Set("Content-Type", "application/x-pem-file")
+	_, err := w.Write(s.opts.ServerCA.CertPEM())
+	return err
+}
+
+func (s *Supervisor) config(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	return reply(w, s.opts.Config)
+}
+
+// Refusals of Options.RemoveMember.
+var (
+	ErrNoMember   = errors.New("the datastore has no such member")
+	ErrLastMember = errors.New("it is the only member of the datastore that votes")
+)
+
+func (s *Supervisor) members(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	var out joinapi.Members
+	if s.opts.Members != nil {
+		out.Members = s.opts.Members()
+	}
+	return reply(w, out)
+}
+
+func (s *Supervisor) removeMember(w http.ResponseWriter, r *http.Request, who identity) error {
+	var req joinapi.MemberRequest
+	if err := readBody(w, r, &req); err != nil {
+		return err
+	}
+	err := ErrNoMember
+	if s.opts.RemoveMember != nil {
+		err = s.opts.RemoveMember(r.Context(), req.Member)
+	}
+	switch {
+	case errors.Is(err, ErrNoMember):
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
+	case err != nil:
+		return refusal(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
+	}
+	s.opts.Log.WithField("by", who.name).Infof("removed %s from the datastore", req.Member)
+	return reply(w, struct{}{})
+}
+
+func (s *Supervisor) server(w http.ResponseWriter, r *http.Request, _ identity) error {
+	if s.opts.Bundle == nil {
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "no other server can join this one")
+	}
+	bundle, err := s.opts.Bundle()
+	if err != nil {
+		return err
+	}
+	s.opts.Log.WithField("remote", r.RemoteAddr).Info("gave another server what it needs to join")
+	return reply(w, bundle)
+}
+
+func (s *Supervisor) status(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	return reply(w, s.opts.Status())
+}
+
+func (s *Supervisor) token(w http.ResponseWriter, r *http.Request, who identity) error {
+	var req joinapi.TokenRequest
+	if err := readBody(w, r, &req); err != nil {
+		return err
+	}
+	tok, err := s.opts.Tokens.Rotate(req.Which, req.Password)
+	if err != nil {
+		return inputOrInternal(err)
+	}
+	s.opts.Log.WithField("by", who.name).Infof("the %s token was replaced; nodes that join from now on need the new one", tok.User)
+	return reply(w, joinapi.TokenResponse{Token: tok.Encode()})
+}
+
+func (s *Supervisor) certificates(w http.ResponseWriter, r *http.Request, who identity) error {
+	// Half a renewal because the client went away helps nobody.
+	replaced, err := s.opts.Renew(context.WithoutCancel(r.Context()))
+	if err != nil {
+		return err
+	}
+	s.opts.Log.WithField("by", who.name).Info("all certificates of this server were renewed")
+	return reply(w, joinapi.CertificatesResponse{Renewed: replaced})
+}
+
+func (s *Supervisor) authorities(w http.ResponseWriter, r *http.Request, who identity) error {
+	var req joinapi.AuthoritiesRequest
+	if err := readBody(w, r, &req); err != nil {
+		return err
+	}
+	// Every server follows what was written, whether the client waits or not.
+	resp, err := s.opts.Authorities(context.WithoutCancel(r.Context()), req)
+	if err != nil {
+		return explained(err)
+	}
+	s.opts.Log.WithField("by", who.name).Infof("the certificate authorities of the next start are others: %s", strings.Join(resp.Replaced, ", "))
+	return reply(w, resp)
+}
+
+func reply(w http.ResponseWriter, body any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(data)
+	return err
+}
+
+// readBody decodes the JSON body of r. Unknown fields are allowed: agents of
+// a newer version may send more.
+func readBody(w http.ResponseWriter, r *http.Request, into any) error {
+	// Best effort: not every ResponseWriter has deadlines, real servers do.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, joinapi.MaxBody)).Decode(into)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &tooLarge):
+		return refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the body is larger than 1 MiB")
+	}
+	return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not the JSON that is expected here: "+err.Error())
+}

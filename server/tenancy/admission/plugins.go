@@ -1,0 +1,190 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/plugin/pkg/admission/certificates/subjectrestriction"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/addons/servicelb"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/reach"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+// readyWithin is how long a request waits for the configurations of a tenant
+// to be known, as upstream's plugins wait for theirs.
+const readyWithin = 10 * time.Second
+
+// Tenants tells about the life of tenants.
+type Tenants interface {
+	// Exists tells whether there is a Tenant of this name, and whether it is
+	// being deleted.
+	Exists(ctx context.Context, name string) (exists bool, err error)
+	Terminating(name string) bool
+	// Annotation is the value of an annotation of a Tenant, "" if it has none.
+	Annotation(ctx context.Context, tenant, key string) (string, error)
+}
+
+// Options configures the admission of tenants.
+type Options struct {
+	// Projector translates between the native and the composite form.
+	Projector func(tenant string) *wire.Projector
+	Tenants   Tenants
+	// System is a client of the system with all rights, by certificate: the
+	// API server's client of itself does not come through the edge.
+	System *rest.Config
+	// Ranges are the addresses of pods and Services.
+	Ranges []netip.Prefix
+	// LoadBalancers are the ports that Services do not get at addresses of
+	// nodes; nil where they get no addresses.
+	LoadBalancers *servicelb.Rules
+	// Pool is where informers share what they keep with others.
+	Pool *interning.Pool
+	Log  *logrus.Entry
+}
+
+// Admission runs the plugins of tenants.
+type Admission struct {
+	opts      Options
+	kinds     *kinds.Table
+	presence  *presence
+	guard     *guard
+	authz     authorizer.Authorizer
+	services  webhook.ServiceResolver
+	authInfo  webhook.AuthenticationInfoResolverWrapper
+	instances instances
+	standings standings
+}
+
+// New makes it; its methods are the admission seam of the API server, called
+// in the order Informers, Decorate (for each plugin), Webhooks, Run.
+func New(o Options) (*Admission, error) {
+	g, err := newGuard(o.Tenants)
+	if err != nil {
+		return nil, err
+	}
+	g.balancers = o.LoadBalancers
+	return &Admission{opts: o, kinds: kinds.New(), presence: newPresence(), guard: g}, nil
+}
+
+// Informers narrows what upstream's plugins know to the system space. loopback
+// is the API server's client of itself, authz decides what CEL expressions of
+// tenants ask.
+func (a *Admission) Informers(loopback *rest.Config, authz authorizer.Authorizer, f informers.SharedInformerFactory) (informers.SharedInformerFactory, error) {
+	a.authz = authz
+	client, err := kubernetes.NewForConfig(loopback)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the admission plugins: %w", err)
+	}
+	if a.guard.reach, err = reach.New(f, a.opts.Ranges); err != nil {
+		return nil, err
+	}
+	a.guard.services = f.Core().V1().Services().Lister()
+	a.guard.classes = f.Scheduling().V1().PriorityClasses().Lister()
+	return narrow(f, client, a.opts.Pool), nil
+}
+
+// Webhooks says how webhooks are reached.
+func (a *Admission) Webhooks(services webhook.ServiceResolver, authInfo webhook.AuthenticationInfoResolverWrapper) {
+	a.services, a.authInfo = services, authInfo
+}
+
+// Decorate adds the tenants' part to the plugins that have one.
+func (a *Admission) Decorate(handler admission.Interface, name string) admission.Interface {
+	switch name {
+	case mutatingwebhook.PluginName, validatingwebhook.PluginName, mutatingpolicy.PluginName, validatingpolicy.PluginName:
+		return &plugin{Interface: handler, name: name, admission: a}
+	case "NamespaceLifecycle":
+		return &lifecycle{Interface: handler, admission: a}
+	case subjectrestriction.PluginName:
+		return subjects{handler}
+	default:
+		return handler
+	}
+}
+
+// plugin is one of upstream's for the system with that of a tenant behind it.
+type plugin struct {
+	admission.Interface
+	name      string
+	admission *Admission
+}
+
+// Admit implements admission.MutationInterface.
+func (p *plugin) Admit(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
+	if m, ok := p.Interface.(admission.MutationInterface); ok {
+		if err := m.Admit(ctx, attr, o); err != nil {
+			return err
+		}
+	}
+	q, err := p.question(ctx, attr)
+	if err != nil || q == nil {
+		return err
+	}
+	err = q.ask(ctx, func(ctx context.Context, own admission.Interface) error {
+		if m, ok := own.(admission.MutationInterface); ok {
+			return m.Admit(ctx, q.native, o)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return q.native.writeBack()
+}
+
+// Validate implements admission.ValidationInterface.
+func (p *plugin) Validate(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
+	if v, ok := p.Interface.(admission.ValidationInterface); ok {
+		if err := v.Validate(ctx, attr, o); err != nil {
+			return err
+		}
+	}
+	q, err := p.question(ctx, attr)
+	if err != nil || q == nil {
+		return err
+	}
+	return q.ask(ctx, func(ctx context.Context, own admission.Interface) error {
+		if v, ok := own.(admission.ValidationInterface); ok {
+			return v.Validate(ctx, q.native, o)
+		}
+		return nil
+	})
+}
+
+// tenantOf is the tenant of the object that a request is about.
+func (a *Admission) tenantOf(ctx context.Context, attr admission.Attributes) string {
+	namespace := attr.GetNamespace()
+	resource := attr.GetResource().GroupResource()
+	if resource == (schema.GroupResource{Resource: "namespaces"}) && attr.GetName() != "" {
+		namespace = attr.GetName()
+	}
+	if namespace != "" {
+		tenant, _ := space.SplitNamespace(namespace)
+		return tenant
+	}
+	if tenant, _ := space.SplitClusterName(attr.GetName()); tenant != space.System {
+		return tenant
+	}
+	if tenant, ok := space.FromContext(ctx); ok && attr.GetName() == "" {
+		return tenant
+	}
+	return space.System
+}

@@ -1,0 +1,280 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	core "k8s.io/kubernetes/pkg/apis/core"
+	corev1convert "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
+)
+
+// level is what the pods of a tenant may do to the nodes.
+func (g *guard) level(ctx context.Context, tenant string) (api.Level, error) {
+	value, err := g.tenants.Annotation(ctx, tenant, allowances.PodSecurity)
+	if err != nil || value == "" {
+		return api.LevelBaseline, err
+	}
+	level, err := api.ParseLevel(value)
+	if err != nil {
+		return api.LevelRestricted, fmt.Errorf("the annotation %s of tenant %s: %w", allowances.PodSecurity, tenant, err)
+	}
+	return level, nil
+}
+
+// checkPod looks at a new pod, or at one that is another than old. What was
+// allowed once stays, and can be deleted and finalized.
+func (g *guard) checkPod(ctx context.Context, tenant string, pod, old *core.Pod) error {
+	if old != nil && equality.Semantic.DeepEqual(old.Spec, pod.Spec) {
+		return nil
+	}
+	if old == nil {
+		if err := g.checkPriority(pod); err != nil {
+			return err
+		}
+	}
+	level, err := g.level(ctx, tenant)
+	if err != nil || level == api.LevelPrivileged {
+		return err
+	}
+	if err := g.checkPlace(ctx, tenant, pod, old); err != nil {
+		return err
+	}
+	if err := g.checkPodClasses(ctx, tenant, pod); err != nil {
+		return err
+	}
+	versioned := &corev1.Pod{}
+	if err := corev1convert.Convert_core_Pod_To_v1_Pod(pod.DeepCopy(), versioned, nil); err != nil {
+		return fmt.Errorf("reading the pod: %w", err)
+	}
+	if err := g.checkVolumeTypes(ctx, tenant, versioned.Spec.Volumes); err != nil {
+		return err
+	}
+	if err := g.withoutAllowedPorts(ctx, tenant, &versioned.Spec); err != nil {
+		return err
+	}
+	result := policy.AggregateCheckResults(g.evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &versioned.ObjectMeta, &versioned.Spec))
+	if result.Allowed {
+		return nil
+	}
+	return fmt.Errorf("the pods of tenants share their nodes with others, and this one violates PodSecurity %q: %s%s", level, result.ForbiddenDetail(), debugging(level, pod, old))
+}
+
+// debugging says how to debug a pod where the default of kubectl debug is
+// refused: it lets the new container trace others. Old is nil for a new pod,
+// which may be the copy of another.
+func debugging(level api.Level, pod, old *core.Pod) string {
+	debugs := old != nil && len(pod.Spec.EphemeralContainers) > len(old.Spec.EphemeralContainers)
+	for i := range pod.Spec.Containers {
+		if sc := pod.Spec.Containers[i].SecurityContext; old == nil && sc != nil && sc.Capabilities != nil {
+			debugs = debugs || slices.Contains(sc.Capabilities.Add, "SYS_PTRACE")
+		}
+	}
+	if !debugs {
+		return ""
+	}
+	return fmt.Sprintf("; kubectl debug makes what is allowed here with --profile=%s", level)
+}
+
+// protectedTaints keep the pods of tenants away from nodes: a toleration of them
+// is for pods of the cluster's own.
+func protectedTaints() []string {
+	return []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "CriticalAddonsOnly"}
+}
+
+// checkPlace keeps tenants from choosing a node past the scheduler, and from
+// nodes that are not for them. Old is nil for a new pod.
+func (g *guard) checkPlace(ctx context.Context, tenant string, pod, old *core.Pod) error {
+	if old == nil && pod.Spec.NodeName != "" {
+		value, err := g.tenants.Annotation(ctx, tenant, allowances.NodeNames)
+		if err != nil {
+			return err
+		}
+		may, err := allowances.ParseFlag(value)
+		if err != nil {
+			return fmt.Errorf("the annotation %s of tenant %s: %w", allowances.NodeNames, tenant, err)
+		}
+		if !may {
+			return fmt.Errorf("spec.nodeName is %q: the scheduler chooses the node, which spec.nodeSelector and spec.affinity can narrow", pod.Spec.NodeName)
+		}
+	}
+	tolerated, err := g.allowed(ctx, tenant, allowances.Tolerations)
+	if err != nil {
+		return err
+	}
+	for i, t := range pod.Spec.Tolerations {
+		if t.Key == "" && t.Operator == core.TolerationOpExists && !tolerated.Has("*") {
+			return fmt.Errorf("spec.tolerations[%d] tolerates every taint: name the keys of the taints", i)
+		}
+		for _, key := range protectedTaints() {
+			if t.Key == key && !tolerated.Has(key) {
+				return fmt.Errorf("spec.tolerations[%d] tolerates %s, which keeps nodes for pods of the cluster's own", i, key)
+			}
+		}
+	}
+	return nil
+}
+
+// checkPodClasses keeps the classes of administrators for those whom they are
+// meant for.
+func (g *guard) checkPodClasses(ctx context.Context, tenant string, pod *core.Pod) error {
+	if name := pod.Spec.PriorityClassName; name != "" {
+		if err := g.checkPriorityClass(ctx, tenant, name); err != nil {
+			return err
+		}
+	}
+	if name := pod.Spec.RuntimeClassName; name != nil && *name != "" {
+		classes, err := g.allowed(ctx, tenant, allowances.RuntimeClasses)
+		if err != nil {
+			return err
+		}
+		if classes.Said && !classes.Has(*name) {
+			return fmt.Errorf("the RuntimeClass %s is not one of this space's: %s", *name, classes)
+		}
+	}
+	return nil
+}
+
+// checkPriority looks at the number that the scheduler goes by. Upstream takes it
+// from the class before admission of tenants, which may change it.
+func (g *guard) checkPriority(pod *core.Pod) error {
+	class, err := g.priorityClass(pod.Spec.PriorityClassName)
+	if err != nil {
+		return err
+	}
+	value, policy, of := int32(0), core.PreemptLowerPriority, "a pod without a priority class"
+	if class != nil {
+		value, of = class.Value, "the priority class "+class.Name
+		if class.PreemptionPolicy != nil {
+			policy = core.PreemptionPolicy(*class.PreemptionPolicy)
+		}
+	}
+	if has := pod.Spec.Priority; has != nil && *has != value || has == nil && value != 0 {
+		return fmt.Errorf("spec.priority is not %d, which is that of %s: leave it out, it follows the class", value, of)
+	}
+	if has := pod.Spec.PreemptionPolicy; policy == core.PreemptNever && (has == nil || *has != policy) {
+		return fmt.Errorf("spec.preemptionPolicy is not %s, which is that of %s: leave it out, it follows the class", policy, of)
+	}
+	return nil
+}
+
+// priorityClass is the class of a name, and without a name the one that pods get
+// by default, which is nil if there is none.
+func (g *guard) priorityClass(name string) (*schedulingv1.PriorityClass, error) {
+	if name != "" {
+		class, err := g.classes.Get(name)
+		if err != nil {
+			return nil, fmt.Errorf("looking for the priority class %s: %w", name, err)
+		}
+		return class, nil
+	}
+	classes, err := g.classes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("looking for the default priority class: %w", err)
+	}
+	var found *schedulingv1.PriorityClass
+	for _, class := range classes { // of several, the lowest
+		if class.GlobalDefault && (found == nil || class.Value < found.Value) {
+			found = class
+		}
+	}
+	return found, nil
+}
+
+// checkPriorityClass: with a priority above that of others, pods displace those
+// of others. So without an allowance only classes that give none can be used, and
+// the one that all pods get.
+func (g *guard) checkPriorityClass(ctx context.Context, tenant, name string) error {
+	if strings.HasPrefix(name, scheduling.SystemPriorityClassPrefix) {
+		return fmt.Errorf("the priority class %s is that of the cluster's own pods, which nobody else may displace", name)
+	}
+	classes, err := g.allowed(ctx, tenant, allowances.PriorityClasses)
+	switch {
+	case err != nil:
+		return err
+	case classes.Has(name):
+		return nil
+	case classes.Said:
+		return fmt.Errorf("the priority class %s is not one of this space's: %s", name, classes)
+	}
+	class, err := g.priorityClass(name)
+	if err != nil {
+		return err
+	}
+	if class.Value > 0 && !class.GlobalDefault {
+		return fmt.Errorf("pods of the priority class %s displace those of others, so an administrator of the cluster has to allow it by the annotation %s of the tenant", name, allowances.PriorityClasses)
+	}
+	return nil
+}
+
+// checkClaim looks at the class of a new claim.
+func (g *guard) checkClaim(ctx context.Context, tenant string, claim *core.PersistentVolumeClaim) error {
+	classes, err := g.allowed(ctx, tenant, allowances.StorageClasses)
+	if err != nil || !classes.Said {
+		return err
+	}
+	name := ""
+	if claim.Spec.StorageClassName != nil {
+		name = *claim.Spec.StorageClassName
+	}
+	if name != "" && !classes.Has(name) {
+		return fmt.Errorf("the StorageClass %s is not one of this space's: %s", name, classes)
+	}
+	if name == "" && claim.Spec.StorageClassName == nil {
+		return errors.New("spec.storageClassName is missing, and there is no default: name one of " + classes.String())
+	}
+	return nil
+}
+
+// allowed reads a list of what a tenant may have.
+func (g *guard) allowed(ctx context.Context, tenant, key string) (allowances.List, error) {
+	value, err := g.tenants.Annotation(ctx, tenant, key)
+	return allowances.ParseList(value), err
+}
+
+// ports reads the ports of nodes that a tenant may have; otherwise is what holds
+// without an annotation.
+func (g *guard) ports(ctx context.Context, tenant, key, otherwise string) (allowances.Ports, error) {
+	value, err := g.tenants.Annotation(ctx, tenant, key)
+	if err != nil {
+		return allowances.Ports{}, err
+	}
+	if value == "" {
+		value = otherwise
+	}
+	ports, err := allowances.ParsePorts(value)
+	if err != nil {
+		return ports, fmt.Errorf("the annotation %s of tenant %s: %w", key, tenant, err)
+	}
+	return ports, nil
+}
+
+// withoutAllowedPorts takes the ports of nodes that the tenant may have out of
+// a copy of the pod, which is then judged by what is left.
+func (g *guard) withoutAllowedPorts(ctx context.Context, tenant string, spec *corev1.PodSpec) error {
+	allowed, err := g.ports(ctx, tenant, allowances.HostPorts, "false")
+	if err != nil {
+		return err
+	}
+	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for _, c := range containers {
+			for i := range c.Ports {
+				if allowed.Has(c.Ports[i].HostPort) {
+					c.Ports[i].HostPort = 0
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/crd"
+)
+
+func sized(tenant, name string, fields, text int) *apiextensions.CustomResourceDefinition {
+	schema := &apiextensions.JSONSchemaProps{Type: "object", Description: strings.Repeat("x", text), Properties: map[string]apiextensions.JSONSchemaProps{}}
+	for i := range fields {
+		schema.Properties[fmt.Sprint("f", i)] = apiextensions.JSONSchemaProps{Type: "string"}
+	}
+	return &apiextensions.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: space.ClusterName(tenant, name+".example.com")},
+		Spec: apiextensions.CustomResourceDefinitionSpec{Group: "example.com", Versions: []apiextensions.CustomResourceDefinitionVersion{
+			{Name: "v1", Served: true, Storage: true, Schema: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: schema}},
+		}},
+	}
+}
+
+// What is allowed counts although it is not known yet, and what is there can
+// become less.
+func TestDefinitionsAreBounded(t *testing.T) {
+	b := &bounded{
+		bounds: func(string) crd.Bounds {
+			return crd.Bounds{Definitions: 3, All: crd.Size{Bytes: 2000, Schemas: 20}, One: crd.Size{Bytes: 1000, Schemas: 11}}
+		},
+		sizes:  func(string) map[string]crd.Size { return nil },
+		recent: map[string]map[string]recent{},
+	}
+	large := sized("a", "foos", 20, 3000)
+	for _, c := range []struct {
+		what     string
+		crd, old *apiextensions.CustomResourceDefinition
+		refused  string
+	}{
+		{"too many bytes", sized("a", "foos", 1, 1000), nil, "a definition can have 1000 bytes"},
+		{"too many fields", sized("a", "foos", 11, 1), nil, "a definition can have 11 fields"},
+		{"one", sized("a", "foos", 9, 300), nil, ""},
+		{"it again", sized("a", "foos", 9, 300), nil, ""},
+		{"too many fields in all", sized("a", "bars", 10, 1), nil, "all definitions of a tenant can have 20 fields"},
+		{"two", sized("a", "bars", 1, 800), nil, ""},
+		{"too many bytes in all", sized("a", "bazs", 1, 800), nil, "all definitions of a tenant can have 2000 bytes"},
+		{"three", sized("a", "bazs", 1, 1), nil, ""},
+		{"one too many", sized("a", "boos", 1, 1), nil, "can have 3 definitions"},
+		{"of another", sized("b", "boos", 1, 1), nil, ""},
+		{"of the system", sized(space.System, "boos", 100, 10000), nil, ""},
+		{"larger", sized("a", "bazs", 11, 1), sized("a", "bazs", 1, 1), "a definition can have 11 fields"},
+		{"less than before", sized("a", "foos", 19, 3000), large, ""},
+	} {
+		var errs string
+		if c.old == nil {
+			errs = fmt.Sprint(b.checkSize(c.crd, nil))
+		} else {
+			errs = fmt.Sprint(b.checkSize(c.crd, c.old))
+		}
+		if c.refused == "" && errs != "[]" || !strings.Contains(errs, c.refused) {
+			t.Errorf("%s: %s", c.what, errs)
+		}
+	}
+}

@@ -1,0 +1,454 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/a4s-io/a4s/server/tenancy/authn"
+	"github.com/a4s-io/a4s/server/tenancy/edge/proxied"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+const (
+	// gzipFrom is the size from which upstream compresses.
+	gzipFrom = 128 * 1024
+	// wholeUpTo is the size up to which an answer is projected as a whole,
+	// which can still become an error; beyond, it is streamed.
+	wholeUpTo = gzipFrom
+	// pieces is the size of the pieces in which a compressed answer goes out:
+	// each has a price in HTTP/2, and the compressor writes very small ones.
+	pieces = 32 * 1024
+)
+
+// gzips and piecers are expensive to make and used for large answers only. The
+// level is that of upstream, the compressor a faster one.
+var (
+	gzips = sync.Pool{New: func() any {
+		z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) //nolint:errcheck // the level is valid
+		return z
+	}}
+	piecers = sync.Pool{New: func() any { return bufio.NewWriterSize(io.Discard, pieces) }}
+	// wholes hold answers until they are translated, and until they are sent.
+	wholes = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+)
+
+// content says what an answer carries.
+type content int
+
+const (
+	object content = iota
+	watchEvents
+	// streamsBytes are logs and connections to containers: only errors are
+	// objects.
+	streamsBytes
+)
+
+// answer projects what the API server writes.
+type answer struct {
+	http.ResponseWriter
+	projector *wire.Projector
+	resource  wire.Resource
+	content   content
+	zip       bool // the client accepts gzip
+	// body is what the request sent, nil for nothing.
+	body *body
+	// retry is for a request that can be tried again with another name: then an
+	// answer is kept back that says that the last one was taken.
+	retry *body
+	// socket is for a watch over a WebSocket.
+	socket *socket
+	// proxied is for what a proxied server may answer, who says what he likes.
+	proxied *proxied.Request
+
+	code     int
+	media    string
+	project  bool // the body is translated
+	sent     bool // the header is out
+	held     bool
+	hijacked bool
+	buffer   *bytes.Buffer // nil while nothing is in it
+	stream   wire.Stream
+	gzip     *gzip.Writer
+	piecer   *bufio.Writer
+	err      error
+}
+
+func newAnswer(w http.ResponseWriter, p *wire.Projector, r wire.Resource, c content) *answer {
+	return &answer{ResponseWriter: w, projector: p, resource: r, content: c}
+}
+
+// serveAnswer runs the request and sends the projected answer. If names are made
+// up for what is sent, it makes up another one while the last one was taken.
+func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *request, sent *body) error {
+	c := object
+	var s *socket
+	switch {
+	case r.streams():
+		c = streamsBytes
+	case r.watches():
+		c = watchEvents
+		req, s = overHTTP(w, req)
+		defer s.close()
+	}
+	for attempt := 1; ; attempt++ {
+		a := newAnswer(w, p, r.wire(), c)
+		a.zip, a.body, a.socket, a.proxied = acceptsGzip(req), sent, s, proxied.From(req.Context())
+		if attempt < generateAttempts {
+			a.retry = sent
+		}
+		next.ServeHTTP(a.wrap(), req)
+		if a.held {
+			body, err := sent.again()
+			if err != nil {
+				return err
+			}
+			w.Header().Del("Content-Length")
+			req = authn.Again(req)
+			setBody(req, body)
+			continue
+		}
+		return a.finish()
+	}
+}
+
+// acceptsGzip looks at what the client asked for before the edge changed it.
+func acceptsGzip(req *http.Request) bool {
+	encodings, _ := req.Context().Value(encodingKey{}).(string)
+	for _, part := range strings.Split(encodings, ",") {
+		if name, _, _ := strings.Cut(strings.TrimSpace(part), ";"); name == "gzip" {
+			return true
+		}
+	}
+	return false
+}
+
+type encodingKey struct{}
+
+// wrap gives the answer the optional interfaces of what it wraps.
+func (a *answer) wrap() http.ResponseWriter { return responsewriter.WrapForHTTP1Or2(a) }
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter. The header is kept back until
+// the length of the body is known or the body turns out to be long.
+func (a *answer) WriteHeader(code int) {
+	if code < http.StatusOK {
+		a.ResponseWriter.WriteHeader(code)
+		return
+	}
+	if a.code != 0 {
+		return
+	}
+	a.code = code
+	if code == http.StatusConflict && a.retry.generates() {
+		a.held = true
+		return
+	}
+	if !a.proxied.Answered() {
+		a.projectWarnings()
+	}
+	a.body.warn(a.Header())
+	a.media, _, _ = mime.ParseMediaType(a.Header().Get("Content-Type"))
+	a.project = a.translatable()
+	if !a.project {
+		a.send()
+		return
+	}
+	if a.content == watchEvents && code == http.StatusOK {
+		a.startStream(true)
+	}
+}
+
+// translatable tells whether the body is made of objects.
+func (a *answer) translatable() bool {
+	if a.content == streamsBytes && (a.code < http.StatusBadRequest || a.proxied.Answered()) {
+		return false
+	}
+	switch a.media {
+	case inJSON, inYAML, protobuf:
+		return true
+	}
+	return false
+}
+
+func (a *answer) send() {
+	if !a.sent {
+		a.sent = true
+		a.ResponseWriter.WriteHeader(a.code)
+	}
+}
+
+// startStream sends the header and begins to translate what is written.
+func (a *answer) startStream(watch bool) {
+	if watch && a.socket != nil {
+		a.stream, a.socket.text, a.err = a.projector.Events(a.media, a.resource, a.socket)
+		if a.err == nil {
+			a.err = a.socket.open()
+			a.hijacked = a.socket.over != nil
+			a.sent = a.hijacked
+		}
+		if a.err != nil {
+			a.socket.end() // nobody is there to watch for
+		}
+		return
+	}
+	a.Header().Del("Content-Length")
+	var out io.Writer = a.ResponseWriter
+	if a.zip && !watch {
+		a.piecer = piecers.Get().(*bufio.Writer)
+		a.piecer.Reset(out)
+		out = a.piecer
+		a.Header().Set("Content-Encoding", "gzip")
+		a.Header().Add("Vary", "Accept-Encoding")
+		a.gzip = gzips.Get().(*gzip.Writer)
+		a.gzip.Reset(out)
+		out = a.gzip
+	}
+	a.stream, a.err = a.projector.Stream(a.media, a.resource, watch, out)
+	if a.err != nil {
+		return
+	}
+	a.send()
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(b []byte) (int, error) {
+	if a.code == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case a.held:
+		return len(b), nil
+	case a.err != nil:
+		return 0, a.err
+	case !a.project:
+		return a.ResponseWriter.Write(b)
+	case a.stream == nil:
+		if a.buffer == nil {
+			a.buffer = wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
+		}
+		if a.buffer.Len()+len(b) <= wholeUpTo || a.media == inYAML {
+			return a.buffer.Write(b)
+		}
+		a.startStream(false)
+		if a.err == nil && a.buffer.Len() > 0 {
+			_, a.err = a.stream.Write(a.buffer.Bytes())
+		}
+		a.releaseBuffer()
+		if a.err != nil {
+			return 0, a.err
+		}
+	}
+	if _, a.err = a.stream.Write(b); a.err != nil {
+		return 0, a.err
+	}
+	return len(b), nil
+}
+
+// Flush implements http.Flusher. What waits to be translated as a whole stays.
+func (a *answer) Flush() {
+	if !a.sent || a.err != nil || a.socket != nil {
+		return
+	}
+	if a.stream != nil && a.content == watchEvents {
+		if a.err = a.stream.Flush(); a.err != nil {
+			return
+		}
+	}
+	if f, ok := a.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// errNotUpgradable is a connection that carries more than one request, or an
+// answer of objects, which nobody would see.
+var errNotUpgradable = errors.New("the connection cannot be upgraded")
+
+// Hijack implements http.Hijacker for upgraded connections, whose bytes belong
+// to the containers.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	h, ok := a.ResponseWriter.(http.Hijacker)
+	if !ok || a.content != streamsBytes {
+		return nil, nil, errNotUpgradable
+	}
+	a.hijacked = true
+	return h.Hijack()
+}
+
+// finish sends what is left. An error after the header is out cannot be told
+// any more: the connection is cut, so that nobody takes the part for the whole.
+func (a *answer) finish() error {
+	if a.socket != nil {
+		return a.finishSocket()
+	}
+	if a.hijacked {
+		return nil
+	}
+	return a.finishHTTP()
+}
+
+// finishSocket is finish for a watch over a WebSocket, which is still an answer
+// over HTTP when there was nothing to watch.
+func (a *answer) finishSocket() error {
+	if !a.hijacked {
+		return a.finishHTTP()
+	}
+	if a.err == nil {
+		a.err = a.stream.Close()
+	}
+	a.socket.complete = a.err == nil
+	if isForeign(a.err) {
+		logrus.WithField("component", "tenancy").WithError(a.err).Error("A watch of a tenant was cut off")
+	}
+	return nil
+}
+
+// isForeign tells what a tenant must not see.
+func isForeign(err error) bool {
+	return errors.Is(err, wire.ErrForeign) || errors.Is(err, wire.ErrMalformed)
+}
+
+func (a *answer) finishHTTP() error {
+	if a.code == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	if a.project && a.stream == nil && a.err == nil {
+		a.finishWhole()
+	}
+	if a.stream != nil && a.err == nil {
+		a.err = a.stream.Close()
+		if a.gzip != nil && a.err == nil {
+			a.err = a.gzip.Close()
+		}
+		if a.piecer != nil && a.err == nil {
+			a.err = a.piecer.Flush()
+		}
+	}
+	a.release()
+	switch {
+	case a.err == nil:
+		return nil
+	case !a.sent:
+		a.Header().Del("Content-Length")
+		return refuseAnswer(a.err)
+	case isForeign(a.err):
+		logrus.WithField("component", "tenancy").WithError(a.err).Error("An answer to a tenant was cut off")
+		a.cut()
+		return nil
+	default:
+		return nil // the client is gone
+	}
+}
+
+// releaseBuffer gives back the buffer.
+func (a *answer) releaseBuffer() {
+	if a.buffer != nil {
+		giveBack(a.buffer)
+	}
+	a.buffer = nil
+}
+
+// giveBack gives back a buffer, unless it grew beyond what most answers need.
+func giveBack(b *bytes.Buffer) {
+	if b.Cap() <= 2*wholeUpTo {
+		b.Reset()
+		wholes.Put(b)
+	}
+}
+
+// release gives back what was borrowed. Neither keeps the client's connection.
+func (a *answer) release() {
+	a.releaseBuffer()
+	if a.gzip != nil {
+		a.gzip.Reset(io.Discard)
+		gzips.Put(a.gzip)
+		a.gzip = nil
+	}
+	if a.piecer != nil {
+		a.piecer.Reset(io.Discard)
+		piecers.Put(a.piecer)
+		a.piecer = nil
+	}
+}
+
+// cut ends the connection, or the stream of it, before the end of the answer.
+func (a *answer) cut() {
+	past := time.Unix(1, 0)
+	if err := http.NewResponseController(a.ResponseWriter).SetWriteDeadline(past); err != nil {
+		logrus.WithField("component", "tenancy").WithError(err).Error("The connection could not be cut")
+	}
+}
+
+// refuseAnswer is what a tenant gets in place of what he must not see.
+func refuseAnswer(err error) error {
+	logrus.WithField("component", "tenancy").WithError(err).Error("An answer to a tenant was refused")
+	return apierrors.NewInternalError(errors.New("the answer could not be shown in this space"))
+}
+
+func (a *answer) finishWhole() {
+	var raw, body []byte
+	if a.buffer != nil {
+		raw = a.buffer.Bytes()
+	}
+	out := wholes.Get().(*bytes.Buffer) //nolint:errcheck // nothing else is in it
+	defer giveBack(out)
+	out.Grow(wire.Room(len(raw)))
+	switch a.media {
+	case protobuf:
+		body, a.err = a.projector.AppendProto(out.AvailableBuffer(), wire.Out, a.resource, raw)
+	case inYAML:
+		body, a.err = a.projector.YAML(a.resource, raw)
+	default:
+		body, a.err = a.projector.AppendJSON(out.AvailableBuffer(), wire.Out, a.resource, raw)
+	}
+	if a.err != nil {
+		return
+	}
+	if a.zip && len(body) > gzipFrom {
+		var zipped bytes.Buffer
+		a.gzip = gzips.Get().(*gzip.Writer)
+		a.gzip.Reset(&zipped)
+		_, err := a.gzip.Write(body)
+		if err == nil {
+			err = a.gzip.Close()
+		}
+		if err != nil {
+			a.err = fmt.Errorf("compressing the answer: %w", err)
+			return
+		}
+		body = zipped.Bytes()
+		a.Header().Set("Content-Encoding", "gzip")
+		a.Header().Add("Vary", "Accept-Encoding")
+	}
+	if a.Header().Get("Content-Length") != "" || len(body) < gzipFrom {
+		a.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	a.send()
+	if _, err := a.ResponseWriter.Write(body); err != nil {
+		a.err = err
+	}
+}
+
+// projectWarnings translates the texts of Warning headers.
+func (a *answer) projectWarnings() {
+	warnings := a.Header().Values("Warning")
+	for i, w := range warnings {
+		warnings[i] = a.projector.View.Text(w)
+	}
+}

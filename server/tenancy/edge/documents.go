@@ -1,0 +1,489 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
+	"github.com/a4s-io/a4s/server/tenancy/discovery"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+const (
+	// maxDocuments bounds the bytes that are remembered of documents, the
+	// large ones compressed.
+	maxDocuments = 32 << 20
+	// maxOutlooks bounds what is remembered of how spaces see them, and
+	// maxTags which of upstream's documents were seen last.
+	maxOutlooks, maxTags = 4 << 20, 64 << 10
+	// atOnce bounds how many documents are made at the same time: one can
+	// take some ten megabytes.
+	atOnce = 2
+)
+
+// catalogue makes and remembers documents: they are large, and the same for
+// spaces that show the same.
+type catalogue struct {
+	// groups are the groups that are built in, and whether tenants have
+	// anything of them.
+	groups   map[string]bool
+	made     bounded[*made]
+	outlooks bounded[*outlook]
+	tags     bounded[string]
+	making   chan struct{}
+
+	mu    sync.Mutex
+	index *index
+}
+
+func newCatalogue() *catalogue {
+	c := &catalogue{groups: map[string]bool{}, making: make(chan struct{}, atOnce)}
+	c.made.max, c.outlooks.max, c.tags.max = maxDocuments, maxOutlooks, maxTags
+	for _, k := range kinds.Rows() {
+		c.groups[k.Group] = kinds.Shows(k.Group)
+	}
+	return c
+}
+
+// made is a document as it is sent.
+type made struct {
+	there  bool // false if there is nothing to tell
+	media  string
+	etag   string
+	body   []byte
+	zipped bool
+	tag    string // upstream's
+}
+
+// document is what is asked for.
+type document struct {
+	path, accept, proto, prefix string
+	// version is the group version that an OpenAPI document is about.
+	version schema.GroupVersion
+	// hash is by what the client knows it, query the rest of the query.
+	hash, query string
+}
+
+// documentOf reads a request; ok is false if it is about something else.
+func documentOf(req *http.Request) (d document, ok bool) {
+	d = document{
+		path: strings.TrimSuffix(req.URL.Path, "/"), query: req.URL.RawQuery,
+		accept: onlyJSON(req.Header.Get("Accept")), prefix: prefixOf(req),
+	}
+	var proto string
+	switch {
+	case d.path == "":
+		d.path, d.accept = "/", onlyJSON("")
+	case d.path == "/api", d.path == "/apis", strings.HasPrefix(d.path, "/api/"), strings.HasPrefix(d.path, "/apis/"):
+	case d.path == "/openapi/v3":
+		d.accept = onlyJSON("")
+	case strings.HasPrefix(d.path, "/openapi/v3/"):
+		proto, d.accept = openAPI3Proto, onlyJSON("")
+		if q := req.URL.Query(); q.Has("hash") {
+			d.hash = q.Get("hash")
+			q.Del("hash")
+			d.query = q.Encode()
+		}
+		if gv, ok := strings.CutPrefix(d.path, "/openapi/v3/apis/"); ok {
+			d.version.Group, d.version.Version, _ = strings.Cut(gv, "/")
+		}
+	case strings.HasPrefix(d.path, "/openapi/"):
+		proto, d.accept = openAPI2Proto, onlyJSON("")
+	default:
+		return d, false
+	}
+	if strings.Contains(req.Header.Get("Accept"), "proto-openapi") {
+		d.proto = proto
+	}
+	return d, true
+}
+
+// reads tells whether a request can only be for the document itself.
+func reads(req *http.Request) bool {
+	return req.Method == http.MethodGet || req.Method == http.MethodHead
+}
+
+// serveDocument serves what is not about objects: discovery and OpenAPI are
+// those of the space, the rest (version, health) is the same for all.
+func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, tenant string) error {
+	d, ok := documentOf(req)
+	if ok && tenant == space.System && d.openAPI() && reads(req) {
+		return e.serveWhole(w, req, next, d)
+	}
+	if !ok || tenant == space.System {
+		return serveAnswer(w, req, next, p, &request{subresource: "log"}, nil)
+	}
+	if !reads(req) {
+		// Upstream answers some with the document, whatever the method.
+		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method, schema.GroupResource{}, "", "", 0, false)
+	}
+	relay := func(c *capture) error {
+		a := newAnswer(w, p, wire.Resource{}, object)
+		c.sendTo(a, d.prefix)
+		return a.finish()
+	}
+	// Nothing below /api is made of definitions.
+	idx := &index{}
+	o := lists(idx)
+	nodes, err := false, error(nil)
+	if tenant != space.All {
+		if nodes, err = e.readsNodes(req.Context(), tenant); err != nil {
+			return err
+		}
+		o = &outlook{index: idx}
+		o.showNodes(nodes)
+	}
+	if !strings.HasPrefix(d.path, "/api/") && d.path != "/api" {
+		var other *capture
+		if idx, other, err = e.index(req, next); err != nil || other != nil {
+			if err != nil {
+				return err
+			}
+			return relay(other)
+		}
+		if tenant == space.All {
+			o = lists(idx)
+		} else if o, err = e.look(tenant, nodes, idx); err != nil {
+			return err
+		}
+	}
+	return e.answerDocument(w, req, next, tenant, o, d, relay)
+}
+
+// serveComposite serves the garbage collector and its like a discovery of all
+// spaces at once, in which they find the resources of tenants. done is false if
+// that is upstream's own.
+func (e *Edge) serveComposite(w http.ResponseWriter, req *http.Request, next http.Handler) (done bool, err error) {
+	path := req.URL.Path
+	if writes(req.Method) || e.opts.Customs == nil || path != "/apis" && !strings.HasPrefix(path, "/apis/") || strings.Count(path, "/") > 4 {
+		return false, nil
+	}
+	if _, resource := parsePath(path); resource {
+		return false, nil
+	}
+	d, ok := documentOf(req)
+	if !ok || !reads(req) {
+		return false, nil
+	}
+	o, err := e.look(space.All, false, nil)
+	if err != nil {
+		return true, err
+	}
+	return true, e.answerDocument(w, withoutEncoding(req), next, space.All, o, d, func(c *capture) error {
+		c.sendTo(w, "")
+		return nil
+	})
+}
+
+// serveWhole serves the OpenAPI documents of the system, which are upstream's with
+// the field that objects have in all spaces.
+func (e *Edge) serveWhole(w http.ResponseWriter, req *http.Request, next http.Handler, d document) error {
+	return e.answerDocument(w, withoutEncoding(req), next, space.System, &outlook{index: &index{}, whole: true, print: space.System}, d, func(c *capture) error {
+		c.sendTo(w, d.prefix)
+		return nil
+	})
+}
+
+// openAPI tells whether the document is one of OpenAPI.
+func (d document) openAPI() bool { return strings.HasPrefix(d.path, "/openapi/") }
+
+// answerDocument answers with the document of a space, or with what upstream
+// says instead of one.
+func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next http.Handler, tenant string, o *outlook, d document, relay func(*capture) error) error {
+	c := e.documents
+	seen := d.path + "\x00" + d.accept
+	tag, _ := c.tags.get(seen)
+	answer := ask(req, next, d.path, d.query, d.accept, tag)
+	var m *made
+	if answer.code == http.StatusNotModified {
+		if m, _ = c.made.get(d.key(o, tag)); m == nil {
+			answer = ask(req, next, d.path, d.query, d.accept, "")
+		}
+	}
+	if m == nil {
+		alone := answer.code == http.StatusNotFound && len(o.versions) > 0
+		if answer.code != http.StatusOK && !alone {
+			return relay(answer)
+		}
+		tag = answer.header.Get("Etag")
+		if tag != "" && !alone {
+			c.tags.put(seen, tag, len(tag))
+		}
+		var err error
+		if m, err = e.produce(req.Context(), tenant, o, d, answer); err != nil {
+			return err
+		}
+		if !m.there && alone {
+			return relay(answer)
+		}
+	}
+	maps.Copy(w.Header(), answer.header)
+	for _, name := range []string{"Content-Length", "Content-Type", "Last-Modified", "Accept-Ranges", "Etag", "Warning"} {
+		w.Header().Del(name)
+	}
+	if !m.there {
+		d.notFound(w)
+		return nil
+	}
+	w.Header().Del("X-Content-Type-Options")
+	if d.hash != "" {
+		if now := o.hash(d.version, strings.Trim(m.tag, `"`)); now != d.hash {
+			http.Redirect(w, req, d.prefix+d.path+"?"+hashQuery(now), http.StatusMovedPermanently)
+			return nil
+		}
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+	}
+	return m.send(w, req)
+}
+
+// notFound answers as upstream does about groups that it does not know.
+func (d document) notFound(w http.ResponseWriter) {
+	w.Header().Del("Vary")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	if strings.HasPrefix(d.path, "/openapi/") {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusNotFound)
+	io.WriteString(w, "404 page not found\n") //nolint:errcheck // the client is gone
+}
+
+// key is what a document of upstream is remembered by that was made into that
+// of a space.
+func (d document) key(o *outlook, tag string) string {
+	prefix := ""
+	if d.path == "/openapi/v3" {
+		prefix = d.prefix
+	}
+	return strings.Join([]string{d.path, d.accept, d.proto, prefix, o.print, tag}, "\x00")
+}
+
+// produce makes the document of a space of upstream's answer, unless it is known.
+func (e *Edge) produce(ctx context.Context, tenant string, o *outlook, d document, answer *capture) (*made, error) {
+	c := e.documents
+	body, tag := answer.body.Bytes(), answer.header.Get("Etag")
+	if answer.code == http.StatusNotFound {
+		body, tag = nil, "none"
+	} else if tag == "" {
+		sum := sha256.Sum256(body)
+		tag = hex.EncodeToString(sum[:])
+	}
+	key := d.key(o, tag)
+	if m, ok := c.made.get(key); ok {
+		return m, nil
+	}
+	select {
+	case c.making <- struct{}{}:
+		defer func() { <-c.making }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if m, ok := c.made.get(key); ok {
+		return m, nil // made while this one waited
+	}
+	set, same := discovery.Set(nil), true
+	if len(o.versions) > 0 {
+		set, same = e.own(tenant, o)
+	}
+	body, err := e.transform(o, set, d, body)
+	if err != nil {
+		return nil, err
+	}
+	m := &made{there: body != nil, media: "application/json", tag: answer.header.Get("Etag")}
+	if media := answer.header.Get("Content-Type"); media != "" && answer.code == http.StatusOK {
+		m.media = media
+	}
+	if m.there && d.proto != "" {
+		m.media = d.proto
+		if body, err = toProto(d.proto, body); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.take(body); err != nil {
+		return nil, err
+	}
+	if same && (m.there || answer.code == http.StatusOK) {
+		c.made.put(key, m, len(m.body)+256)
+	}
+	return m, nil
+}
+
+// transform makes a document; no body stands for one that upstream has not.
+func (e *Edge) transform(o *outlook, own discovery.Set, d document, body []byte) ([]byte, error) {
+	switch {
+	case d.path == "/":
+		return e.rootPaths(o, own, body)
+	case d.path == "/openapi/v3":
+		return e.openAPIIndex(o, d.prefix, body)
+	}
+	if !d.openAPI() {
+		return e.discovery(o, own, d.path, body)
+	}
+	models, err := []string{"definitions"}, error(nil)
+	v3 := strings.HasPrefix(d.path, "/openapi/v3/")
+	if v3 {
+		models = []string{"components", "schemas"}
+	}
+	switch {
+	case o.whole:
+	case v3:
+		body, err = e.openAPI3(o, own, d.version, body)
+	default:
+		body, err = e.openAPI2(o, own, body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return declareTenant(body, models...)
+}
+
+// take keeps a body, compressed if it is large.
+func (m *made) take(body []byte) error {
+	sum := sha256.Sum256(body)
+	m.etag = `"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"`
+	m.body = body
+	if len(body) <= gzipFrom {
+		return nil
+	}
+	var zipped bytes.Buffer
+	z := gzips.Get().(*gzip.Writer)
+	defer gzips.Put(z)
+	z.Reset(&zipped)
+	_, err := z.Write(body)
+	if err == nil {
+		err = z.Close()
+	}
+	z.Reset(io.Discard)
+	if err != nil {
+		return fmt.Errorf("compressing a document: %w", err)
+	}
+	m.body, m.zipped = bytes.Clone(zipped.Bytes()), true
+	return nil
+}
+
+// send answers with a document.
+func (m *made) send(w http.ResponseWriter, req *http.Request) error {
+	h := w.Header()
+	h.Set("Content-Type", m.media)
+	h.Set("Etag", m.etag)
+	if m.zipped {
+		h.Add("Vary", "Accept-Encoding")
+	}
+	if req.Header.Get("If-None-Match") == m.etag {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	body := m.body
+	switch {
+	case m.zipped && acceptsGzip(req):
+		h.Set("Content-Encoding", "gzip")
+	case m.zipped:
+		z, err := gzip.NewReader(bytes.NewReader(m.body))
+		if err == nil {
+			body, err = io.ReadAll(z)
+		}
+		if err != nil {
+			return fmt.Errorf("reading a document: %w", err)
+		}
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusOK)
+	if req.Method != http.MethodHead {
+		w.Write(body) //nolint:errcheck // the client is gone
+	}
+	return nil
+}
+
+// ask gets a document of upstream, as the user of the request.
+func ask(req *http.Request, next http.Handler, path, query, accept, etag string) *capture {
+	out := authn.Again(req)
+	out = out.Clone(out.Context())
+	out.Method = http.MethodGet
+	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = path, "", query
+	out.RequestURI = out.URL.RequestURI()
+	for _, name := range []string{"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since", "If-Range", "Range"} {
+		out.Header.Del(name)
+	}
+	out.Header.Set("Accept", accept)
+	if etag != "" {
+		out.Header.Set("If-None-Match", etag)
+	}
+	c := &capture{header: http.Header{}}
+	next.ServeHTTP(c, out)
+	c.WriteHeader(http.StatusOK)
+	return c
+}
+
+// onlyJSON leaves the JSON forms of an Accept header.
+func onlyJSON(accept string) string {
+	kept := []string{}
+	for _, part := range strings.Split(accept, ",") {
+		if strings.HasPrefix(strings.TrimSpace(part), "application/json") {
+			kept = append(kept, part)
+		}
+	}
+	if len(kept) == 0 {
+		return "application/json"
+	}
+	return strings.Join(kept, ",")
+}
+
+// capture keeps an answer.
+type capture struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (c *capture) Header() http.Header { return c.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (c *capture) WriteHeader(code int) {
+	if c.code == 0 {
+		c.code = code
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (c *capture) Write(b []byte) (int, error) {
+	c.WriteHeader(http.StatusOK)
+	return c.body.Write(b)
+}
+
+// sendTo passes the answer on, with addresses below a prefix.
+func (c *capture) sendTo(w http.ResponseWriter, prefix string) {
+	if at := c.header.Get("Location"); at != "" {
+		c.header.Set("Location", prefix+at)
+	}
+	maps.Copy(w.Header(), c.header)
+	w.WriteHeader(c.code)
+	w.Write(c.body.Bytes()) //nolint:errcheck // the client is gone
+}
+
+type prefixKey struct{}
+
+// prefixOf is the /tenants/<t> that the request came with, or "".
+func prefixOf(req *http.Request) string {
+	prefix, _ := req.Context().Value(prefixKey{}).(string)
+	return prefix
+}

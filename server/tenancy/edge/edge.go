@@ -1,0 +1,255 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
+	"github.com/a4s-io/a4s/server/tenancy/edge/proxied"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/nice"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/limits"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+// Tenants says which tenants there are.
+type Tenants interface {
+	authn.Tenants
+	// Exists tells whether there is a Tenant of this name.
+	Exists(ctx context.Context, name string) (bool, error)
+}
+
+// Limits bounds and measures requests.
+type Limits interface {
+	// Serve runs serve, or returns why the request is refused.
+	Serve(ctx context.Context, w http.ResponseWriter, r limits.Request, serve func(http.ResponseWriter) error) error
+}
+
+// Options configures the edge.
+type Options struct {
+	// DefaultTenant is the tenant of users who have none, "" for system.
+	DefaultTenant string
+	// Tenants are those there are; nil for an edge that only makes documents.
+	Tenants Tenants
+	Customs Customs
+	// TokenFile knows the tenants of static tokens; nil if there are none.
+	TokenFile authenticator.Token
+	// Turns is where the requests of tenants' users wait; nil for no such thing.
+	Turns *fairqueue.Queue
+	// Threads serve what is not urgent; nil to serve all alike.
+	Threads *nice.Threads
+	// Limits bounds and measures what tenants' users ask; nil for no such thing.
+	Limits Limits
+	Log    *logrus.Entry
+}
+
+// Edge resolves, composes and projects requests.
+type Edge struct {
+	opts      Options
+	kinds     *kinds.Table
+	table     *wire.Table
+	auth      authenticator.Request
+	documents *catalogue
+	queue     *queue // nil for none
+	held      *held
+}
+
+// New makes an edge. Its Authenticator and Handler are seams of the API
+// server; Authenticator must be called first.
+func New(o Options) *Edge {
+	e := &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), documents: newCatalogue(), held: newHeld()}
+	if o.Turns != nil {
+		e.queue = newQueue(o.Turns)
+	}
+	return e
+}
+
+// Authenticator gives every user his tenant, and is what the edge asks.
+func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request {
+	e.auth = authn.Wrap(inner, authn.Options{DefaultTenant: e.opts.DefaultTenant, TokenFile: e.opts.TokenFile, Tenants: e.opts.Tenants, Log: e.opts.Log})
+	return e.auth
+}
+
+// Handler puts the edge in front of next. What the edge refuses to a user goes
+// through audited.
+func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handler) http.Handler {
+	refuse := e.refuser(audited)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		p := &passage{Handler: next}
+		if err := e.serve(w, req, p); err != nil {
+			refuse(w, req, p, err)
+		}
+	})
+}
+
+// serve answers a request or returns why it is refused before it reaches the
+// API server.
+func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) error {
+	addr := splitAddress(req.URL.Path)
+	var asked *request
+	if r, ok := parse(withPath(req, addr.path)); ok {
+		asked = &r
+	}
+	verb, long := describe(req.Method, asked)
+	turn, err := e.queue.enter(req, long)
+	if err != nil {
+		return err
+	}
+	defer turn.leave()
+	if turn.besideOthers() {
+		req = req.WithContext(e.opts.Threads.Context(req.Context()))
+	}
+	req, answer, ok, err := authn.Early(e.auth, req)
+	if err != nil || !ok {
+		// The chain behind says 401, and audits it.
+		next.ServeHTTP(w, withPath(req, addr.path))
+		return nil
+	}
+	next.user = answer.User
+	if err := turn.identified(req.Context(), answer.User); err != nil {
+		return err
+	}
+	ofUser := authn.TenantOf(answer.User)
+	if space.IsSystem(ofUser) {
+		return e.route(w, req, next, addr, asked, ofUser)
+	}
+	req, release, err := e.hold(req, addr.path, ofUser)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if e.opts.Limits == nil {
+		return e.route(w, req, next, addr, asked, ofUser)
+	}
+	return e.opts.Limits.Serve(req.Context(), w, limits.Request{Tenant: ofUser, Verb: verb, LongRunning: long}, func(w http.ResponseWriter) error {
+		return e.route(w, req, next, addr, asked, ofUser)
+	})
+}
+
+// route sends a request of a known user to the space that it is addressed to.
+func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler, addr address, asked *request, ofUser string) error {
+	if space.IsSystem(ofUser) {
+		// Taking on another identity is a matter of its space; whether the
+		// user may is for the authorizer to say.
+		if t := authn.ImpersonatedTenant(req.Header); t != "" {
+			ofUser = t
+		}
+	}
+	target := resolve(addr.tenant, ofUser, "")
+	switch {
+	case target == "":
+		return e.serveSystem(w, req, next, asked)
+	case target == space.All && !space.IsSystem(ofUser):
+		// Behaves like any other space that is not the user's: the
+		// authorizer refuses it without saying whether it exists.
+	case target == space.All:
+		return e.serveAll(w, withPath(prefixed(req, target), addr.path), next, asked)
+	case target != space.System && target == ofUser, space.IsSystem(ofUser) && target != space.System:
+		if err := e.mustExist(req.Context(), target); err != nil {
+			return err
+		}
+	}
+	if asked != nil && asked.proxies() {
+		req = req.WithContext(proxied.With(req.Context(), asked.proxyRoot(req.URL.Path)))
+	}
+	return e.serveSpace(w, withPath(prefixed(req, target), addr.path), next, asked, target, ofUser)
+}
+
+// prefixed remembers the prefix of the path, if it has one.
+func prefixed(req *http.Request, tenant string) *http.Request {
+	if !strings.HasPrefix(req.URL.Path, "/tenants/") {
+		return req
+	}
+	return req.WithContext(context.WithValue(req.Context(), prefixKey{}, "/tenants/"+tenant))
+}
+
+// mustExist refuses what is addressed to a tenant that is not there.
+func (e *Edge) mustExist(ctx context.Context, tenant string) error {
+	exists, err := e.opts.Tenants.Exists(ctx, tenant)
+	switch {
+	case err != nil:
+		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
+	case !exists:
+		return noTenant(tenant)
+	}
+	return nil
+}
+
+func noTenant(name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, name)
+}
+
+// Projector translates for one tenant.
+func (e *Edge) Projector(tenant string) *wire.Projector {
+	return &wire.Projector{View: e.view(tenant), Table: e.table}
+}
+
+// view is how tenant sees the cluster.
+func (e *Edge) view(tenant string) *wire.View {
+	return &wire.View{
+		Tenant:            tenant,
+		ClusterScoped:     func(group, kind string) bool { return e.clusterScoped(tenant, group, kind) },
+		GroupOf:           func(kind string) (string, bool) { return e.groupOf(tenant, kind) },
+		SharedClusterRole: kinds.SharedClusterRole,
+	}
+}
+
+// clusterScoped tells the kinds whose names are composed.
+func (e *Edge) clusterScoped(tenant, group, kind string) bool {
+	if kinds.IsReview(group) {
+		return false
+	}
+	k, ok := e.kinds.Kind(group, kind)
+	if !ok && e.opts.Customs != nil {
+		k, ok = e.opts.Customs.Kind(tenant, group, kind)
+	}
+	return ok && !k.Namespaced && k.Class == kinds.Tenant
+}
+
+// groupOf finds the group of a kind by its name alone.
+func (e *Edge) groupOf(tenant, kind string) (string, bool) {
+	group, ok := e.kinds.GroupOf(kind)
+	if !ok && e.opts.Customs != nil {
+		group, ok = e.opts.Customs.GroupOf(tenant, kind)
+	}
+	return group, ok
+}
+
+// find fills in what kind a request to a space is about.
+func (e *Edge) find(tenant string, r *request) {
+	k, ok := e.kinds.Resource(r.group, r.resource)
+	r.builtIn = ok
+	if !ok && e.opts.Customs != nil {
+		k, ok = e.opts.Customs.Resource(tenant, r.group, r.resource)
+	}
+	if ok {
+		r.kind, r.known = k, true
+		return
+	}
+	// Not known: it does not exist, or it is a custom resource that is just
+	// being defined. A namespace in the path decides how it is treated.
+	r.kind = kinds.Kind{Group: r.group, Resource: r.resource, Namespaced: r.namespaceAt > 0}
+}
+
+// withPath is req with another path and everything else as it was.
+func withPath(req *http.Request, path string) *http.Request {
+	if req.URL.Path == path {
+		return req
+	}
+	out := new(http.Request)
+	*out = *req
+	u := *req.URL
+	u.Path, u.RawPath = path, ""
+	out.URL = &u
+	out.RequestURI = u.RequestURI()
+	return out
+}

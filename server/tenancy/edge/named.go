@@ -1,0 +1,125 @@
+package edge
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+const inCBOR = "application/cbor"
+
+// watchBody has the body of a system user's request on a short path looked at when
+// it is read: a space that it names must be that of the system, which the path is
+// of. The bodies of what is proxied to pods and nodes are nobody's objects.
+func (e *Edge) watchBody(req *http.Request, r *request) *http.Request {
+	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) || req.Method == http.MethodDelete || r.streams() {
+		return req
+	}
+	// Protobuf has no such field, and is what the components of the cluster send.
+	if media, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); media == protobuf {
+		return req
+	}
+	out := req.WithContext(req.Context())
+	out.Header = req.Header.Clone()
+	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"), projector: e.Projector(space.System), resource: r.wire(), shortPath: req.URL.Path}
+	b.standIn(out)
+	return out
+}
+
+// elsewhere refuses a body on a short path that names the space of a tenant. Reads
+// and deletions of the same path are of the system's object, so this must not be
+// of another.
+func (b *body) elsewhere(tenant string) error {
+	if space.ValidateTenant(tenant) != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("metadata.tenant is %.64q, which is the name of no tenant; the path %s is of the space of the system", tenant, b.shortPath))
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("metadata.tenant is %q, but the path %s is of the space of the system: write to %s, or below the path /tenants/%s of the server, as \"a4s kubectl --tenant %s\" and the kubeconfig of \"a4s tenant kubeconfig %s\" do",
+		tenant, b.shortPath, fullPath(b.shortPath, tenant), tenant, tenant, tenant))
+}
+
+// fullPath is the full path of a short one.
+func fullPath(short, tenant string) string {
+	r, ok := parsePath(short)
+	if !ok {
+		return short
+	}
+	at := 2 // api, version
+	if r.group != "" {
+		at = 3
+	}
+	if r.namespaceAt > 0 {
+		if of, native := space.SplitNamespace(r.namespace); of == tenant {
+			r.segments[r.namespaceAt] = native
+		}
+	}
+	head, tail := cutSegments("/"+strings.Join(r.segments, "/"), at)
+	return head + "/tenants/" + tenant + tail
+}
+
+// overruled notes that a body names another space than the request, which counts.
+func (b *body) overruled(field, value string) error {
+	named := value
+	if field == "selfLink" {
+		if named = splitAddress(value).tenant; named == "" || named == b.projector.View.Tenant {
+			return nil
+		}
+	}
+	if b.warning == "" {
+		b.warning = fmt.Sprintf("metadata.%s: the space %.64q is ignored, the request is for the space %q", field, named, b.projector.View.Tenant)
+	}
+	return nil
+}
+
+// warn adds what the client is to know of the body to the header of an answer.
+func (b *body) warn(h http.Header) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.warning == "" {
+		return
+	}
+	if warning, err := net.NewWarningHeader(299, "-", b.warning); err == nil {
+		h.Add("Warning", warning)
+	}
+}
+
+// tenantIn is the space that a body of a media type names, "" for none and for one
+// that cannot be read: to refuse that is for the API server.
+func tenantIn(media string, body []byte) (string, error) {
+	switch {
+	case media == inCBOR || media == string(types.ApplyCBORPatchType):
+		var object map[string]any
+		if direct.Unmarshal(body, &object) != nil {
+			return "", nil
+		}
+		tenant, _, _ := unstructured.NestedString(object, "metadata", "tenant") //nolint:errcheck // it is no string
+		return tenant, nil
+	case media == string(types.JSONPatchType):
+		return wire.TellPatch(body).Tenant, nil
+	case !bytes.Contains(body, []byte("tenant")) && (bytes.IndexByte(body, '\\') < 0 || !json.Valid(body)):
+		return "", nil
+	case !json.Valid(body):
+		var err error
+		if body, err = wire.FromYAML(body); errors.Is(err, wire.ErrTooLarge) {
+			return "", refusedBody(err)
+		} else if err != nil {
+			return "", nil
+		}
+	}
+	return wire.Tell(body).Tenant, nil
+}

@@ -1,0 +1,197 @@
+package edge
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	endpoints "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/wire"
+)
+
+// request is what a short path asks for.
+type request struct {
+	group, version string
+	resource, name string // name is native
+	namespace      string // native
+	subresource    string
+	kind           kinds.Kind
+	known          bool   // kind is filled in
+	builtIn        bool   // it is upstream's own
+	verb           string // as upstream calls it
+	// namespaceAt and nameAt are the places in the path, 0 when absent.
+	segments            []string
+	slash               string // the trailing slash, which proxied servers may care for
+	namespaceAt, nameAt int
+}
+
+// requests reads requests as the API server behind the edge does, which takes
+// these prefixes for those of APIs.
+var requests = endpoints.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// parsePath is parse for a GET of a short path.
+func parsePath(path string) (r request, ok bool) {
+	return parse(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
+}
+
+// parse reads a request on a short path. What the parts of its path are, and
+// what its query makes of it, is for upstream to say: whoever takes a watch for a
+// list shows one space's events to another. ok is false for what is not a
+// resource: discovery, OpenAPI, health, version.
+func parse(req *http.Request) (r request, ok bool) {
+	r.segments = strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	if len(req.URL.Path) > 1 && strings.HasSuffix(req.URL.Path, "/") {
+		r.slash = "/"
+	}
+	info, err := requests.NewRequestInfo(req)
+	if err != nil || !info.IsResourceRequest {
+		return r, false
+	}
+	r.group, r.version, r.verb = info.APIGroup, info.APIVersion, info.Verb
+	// Before the resource are the prefix, the group, the version, a special verb,
+	// and the namespace with its word.
+	at := len(r.segments) - len(info.Parts)
+	before := 3
+	if requests.GrouplessAPIPrefixes.Has(info.APIPrefix) {
+		before = 2
+	}
+	if at >= before+2 {
+		r.namespace, r.namespaceAt = r.segments[at-1], at-1
+	}
+	r.resource, r.subresource = info.Resource, info.Subresource
+	if len(info.Parts) > 1 {
+		// Not info.Name, which may come from a field selector.
+		r.name, r.nameAt = info.Parts[1], at+1
+	}
+	return r, true
+}
+
+// composed is the path with composite names.
+func (r *request) composed(tenant string, composeName bool) string {
+	s := slices.Clone(r.segments)
+	if r.namespaceAt > 0 {
+		s[r.namespaceAt] = space.Namespace(tenant, r.namespace)
+	}
+	if r.nameAt > 0 && composeName {
+		if r.isNamespace() {
+			s[r.nameAt] = space.Namespace(tenant, r.name)
+		} else {
+			s[r.nameAt] = space.ClusterName(tenant, r.name)
+		}
+	}
+	return "/" + strings.Join(s, "/") + r.slash
+}
+
+// isNamespace tells whether the request is about Namespace objects.
+func (r *request) isNamespace() bool { return r.group == "" && r.resource == "namespaces" }
+
+// ownName tells whether the name of the request is one of a cluster-scoped
+// object of the tenant, and so is composed.
+func (r *request) ownName() bool {
+	if r.name == "" || r.kind.Namespaced || r.kind.Class != kinds.Tenant || kinds.IsReview(r.group) {
+		return false
+	}
+	return !r.sharedRole()
+}
+
+// sharedRole tells whether the request is about one of the ClusterRoles that
+// all spaces share.
+func (r *request) sharedRole() bool {
+	return r.group == rbacGroup && r.resource == "clusterroles" && kinds.SharedClusterRole(r.name)
+}
+
+// apiObject tells whether the request is about one of the objects by which the
+// API is found, which all spaces show.
+func (r *request) apiObject() bool {
+	return kinds.OfAPI(r.group, r.resource) && r.namespace == metav1.NamespaceDefault && r.name == kinds.APIObject
+}
+
+// streams tells the subresources that carry bytes of containers.
+func (r *request) streams() bool {
+	switch r.subresource {
+	case "exec", "attach", "portforward", "proxy", "log":
+		return r.group == ""
+	}
+	return false
+}
+
+// proxies tells whether the answer comes from a proxied server.
+func (r *request) proxies() bool { return r.subresource == "proxy" && r.group == "" }
+
+// proxyRoot is where the proxied server begins in the path by which the client
+// asked.
+func (r *request) proxyRoot(asked string) string {
+	behind := strings.Join(r.segments[r.nameAt+2:], "/")
+	return path.Clean(strings.TrimSuffix(strings.TrimRight(asked, "/"), behind))
+}
+
+// watches tells whether the answer is a stream of events.
+func (r *request) watches() bool { return r.verb == "watch" }
+
+// selects tells whether upstream reads selectors of the query.
+func (r *request) selects() bool {
+	switch r.verb {
+	case "list", "watch", "deletecollection":
+		return true
+	}
+	return false
+}
+
+// describe is the verb of a request for those who count, and whether it lasts as
+// long as the client likes. asked is nil for what is not a resource.
+func describe(method string, asked *request) (verb string, long bool) {
+	switch {
+	case asked == nil && method == http.MethodGet:
+		return "get", false
+	case asked == nil:
+		return "other", false
+	case asked.streams():
+		return "connect", true
+	}
+	switch asked.verb {
+	case "get", "list", "create", "update", "patch", "delete", "deletecollection":
+		return asked.verb, false
+	case "watch":
+		return asked.verb, true
+	}
+	return "other", false
+}
+
+// writes tells whether the request changes something.
+func writes(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return true
+}
+
+// wire describes the resource for the translation of bodies.
+func (r *request) wire() wire.Resource {
+	return wire.Resource{
+		Group: r.group, Version: r.version, Resource: r.resource, Kind: r.kind.Kind, Namespaced: r.kind.Namespaced,
+		Merges:      r.builtIn,
+		MayBeSystem: r.kind.Class != kinds.Tenant || r.showsSystem(),
+	}
+}
+
+// showsSystem tells the resources of tenants of which they see some of the
+// system's, too: default roles, and definitions that serve them.
+func (r *request) showsSystem() bool {
+	switch r.group {
+	case rbacGroup:
+		return r.resource == "clusterroles"
+	case "apiextensions.k8s.io":
+		return r.resource == "customresourcedefinitions"
+	}
+	return false
+}
+
+const rbacGroup = "rbac.authorization.k8s.io"

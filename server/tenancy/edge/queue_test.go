@@ -1,0 +1,156 @@
+package edge
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
+)
+
+func TestFlowsOfRequests(t *testing.T) {
+	of := func(tenant string) user.Info {
+		return &user.DefaultInfo{Name: "u", Extra: map[string][]string{space.Extra: {tenant}}}
+	}
+	anonymous := &user.DefaultInfo{Name: user.Anonymous}
+	const from = "address:192.0.2.7"
+	for _, c := range []struct {
+		what          string
+		change        func(*http.Request)
+		user          user.Info // nil: refused
+		first, second string    // flows of the first and of the second request
+		waits         bool      // at last
+	}{
+		{"a tenant's user by token", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, of("a"), from, "tenant:a", true},
+		{"a tenant's user by certificate", func(r *http.Request) {
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Raw: []byte("x")}}}
+		}, of("a"), from, "tenant:a", true},
+		{"the system's user", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, &user.DefaultInfo{Name: "kubelet"}, from, "", false},
+		{"a wrong token", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, nil, from, from, true},
+		{"nobody", func(*http.Request) {}, anonymous, from, from, true},
+		{"nobody with a token", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, anonymous, from, from, true},
+		{"the server itself", func(r *http.Request) {
+			r.TLS, r.RemoteAddr = &tls.ConnectionState{ServerName: loopbackServerName}, "127.0.0.1:1"
+		}, nil, "", "", false},
+		{"who pretends to be the server", func(r *http.Request) { r.TLS = &tls.ConnectionState{ServerName: loopbackServerName} }, nil, from, from, true},
+	} {
+		q := newQueue(fairqueue.New(fairqueue.ForProcessors(2)))
+		for i, want := range []string{c.first, c.second} {
+			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+			req.RemoteAddr = "192.0.2.7:1000"
+			c.change(req)
+			a, err := q.enter(req, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if Stranger(a.flow) != (a.flow == from) {
+				t.Errorf("%s, request %d: flow %q: a stranger: %v", c.what, i+1, a.flow, Stranger(a.flow))
+			}
+			if a.flow != want || (a.turn != nil) != (want != "") {
+				t.Errorf("%s, request %d: flow %q, want %q", c.what, i+1, a.flow, want)
+			}
+			if c.user != nil {
+				if err := a.identified(t.Context(), c.user); err != nil {
+					t.Errorf("%s: %v", c.what, err)
+				}
+			}
+			if (a.turn != nil) != c.waits {
+				t.Errorf("%s, request %d: has a turn: %v", c.what, i+1, a.turn != nil)
+			}
+			a.leave()
+		}
+	}
+}
+
+// TestQueueRefuses: who waits in vain is told when to come back.
+func TestQueueRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(fairqueue.New(fairqueue.Options{Slots: 1, Share: 1, Burst: 1, Length: 1, Idle: func() int { return 0 }}))
+		ask := func() (*admission, error) {
+			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+			return q.enter(req, false)
+		}
+		check := func(what string, err error) {
+			t.Helper()
+			seconds, ok := apierrors.SuggestsClientDelay(err)
+			if !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		holder, err := ask()
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := make(chan struct{})
+		go func() {
+			defer close(second)
+			a, err := ask()
+			if err != nil {
+				t.Errorf("the second: %v", err)
+				return
+			}
+			a.leave()
+		}()
+		synctest.Wait()
+		_, err = ask()
+		check("the third", err)
+		time.Sleep(2 * time.Second) // the first lasts too long to be waited for
+		<-second
+		holder.leave()
+	})
+}
+
+// TestNewConnectionsCount: who makes a connection for each request, as clients
+// with wrong tokens have to, uses more of the server than its turns.
+func TestNewConnectionsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(fairqueue.New(fairqueue.Options{Slots: 1, Alone: 1, Share: 1, Burst: 1, Length: 64, Idle: func() int { return 0 }}))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var mu sync.Mutex
+		served := map[bool]int{}
+		port := 1000
+		ask := func(fresh bool) {
+			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/pods", nil)
+			req.RemoteAddr = "192.0.2.7:1000"
+			mu.Lock()
+			if fresh {
+				port++
+				req.RemoteAddr = fmt.Sprintf("192.0.2.8:%d", port)
+			}
+			mu.Unlock()
+			a, err := q.enter(req, false)
+			if err != nil {
+				return
+			}
+			time.Sleep(handshake)
+			a.leave()
+			mu.Lock()
+			served[fresh]++
+			mu.Unlock()
+		}
+		var clients sync.WaitGroup
+		for i := range 16 {
+			clients.Go(func() {
+				for ctx.Err() == nil {
+					ask(i%2 == 0)
+				}
+			})
+		}
+		clients.Wait()
+		if ratio := float64(served[false]) / float64(served[true]); ratio < 1.8 || ratio > 2.2 {
+			t.Errorf("%d requests on old connections, %d on new ones: not two to one", served[false], served[true])
+		}
+	})
+}

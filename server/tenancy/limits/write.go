@@ -1,0 +1,261 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
+)
+
+const (
+	// loadTimeout is how long a write waits until it is known what its tenant
+	// uses.
+	loadTimeout = 10 * time.Second
+	// smallEnough are things that every namespace has: those that are larger
+	// were not made by Kubernetes.
+	smallEnough = 16 << 10
+	// mark is how much larger an object may become by being marked as deleted.
+	mark = 1 << 10
+	// systemShare is the part of its bytes by which the system may exceed a
+	// limit with what it has to say about objects.
+	systemShare = 10
+	// ordinary is a size that what nodes and controllers say of an object does
+	// not exceed. A tenant's webhooks can make it larger.
+	ordinary = 64 << 10
+	// largest is more than the datastore takes of one object.
+	largest = 4 << 20
+	// eventShare is the part of its bytes that a tenant's events may take. They
+	// stay for an hour, whoever wrote them.
+	eventShare = 4
+)
+
+// write is one write into the space of a tenant.
+type write struct {
+	*limited
+	tenant, name, key string
+	system            bool // it is the system that writes
+
+	held  bool // need is reserved
+	need  amounts
+	size  int64
+	extra charge
+}
+
+// write is nil for what is not a tenant's.
+func (s *limited) write(ctx context.Context, key string) *write {
+	tenant, name := s.split(key)
+	if space.IsSystem(tenant) {
+		return nil
+	}
+	u, ok := request.UserFrom(ctx)
+	return &write{
+		limited: s, tenant: tenant, name: name, key: s.storedKey(key),
+		system: !ok || space.IsSystem(authn.TenantOf(u)),
+	}
+}
+
+// before is what an object was before it is written.
+type before struct {
+	exists   bool
+	deleting bool
+}
+
+func lookAt(obj runtime.Object) before {
+	b := before{exists: true}
+	if m, err := meta.Accessor(obj); err == nil {
+		b.deleting = m.GetDeletionTimestamp() != nil
+	}
+	return b
+}
+
+// vital are the objects of which nodes and controllers must be able to say how
+// they are, whatever their tenant uses.
+func (w *write) vital() bool {
+	switch w.resource {
+	case schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "namespaces"},
+		schema.GroupResource{Resource: "persistentvolumeclaims"}, schema.GroupResource{Resource: "persistentvolumes"}:
+		return w.system
+	}
+	return false
+}
+
+// reserve takes what the object needs more than there was of it.
+func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) error {
+	t, err := w.limits.tenants.Get(ctx, w.tenant)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
+	}
+	limits := w.limits.bounds(t)
+	if limits == unbounded() && w.limits.fill == nil && w.limits.limitsOf(t).EventsPerSecond == nil {
+		return nil
+	}
+	if known, err := w.awaitCount(ctx); err != nil || !known {
+		return err
+	}
+	if was.exists && w.vital() && w.limits.ledger.used(w.tenant)[bytes] < limits[bytes]-largest {
+		return nil // nodes write often; it is counted when it is written
+	}
+	data, err := runtime.Encode(w.codec, obj)
+	if err != nil {
+		return fmt.Errorf("measuring the object: %w", err)
+	}
+	w.size, w.extra = sizeOf(w.key, len(data)), chargeOf(obj)
+	w.need = w.class().amounts(w.size, w.extra)
+	if was.exists {
+		held := w.limits.ledger.holds(w.tenant, w.key)
+		for d := range w.need {
+			w.need[d] = max(0, w.need[d]-held[d])
+		}
+		w.need[objects], w.need[namespaces], w.need[definitions] = 0, 0, 0 // also if nobody has told of it yet
+	}
+	bounds := limits
+	w.widen(&bounds, was, obj)
+	if lack, used, ok := w.limits.ledger.reserve(w.tenant, &w.need, &bounds); !ok {
+		return w.exceeded(lack, used, limits[lack])
+	}
+	w.held = true
+	if err := w.slow(t, was, &limits); err != nil {
+		w.release()
+		return err
+	}
+	return nil
+}
+
+// awaitCount waits until it is known what the tenant uses. The system does not
+// wait: it may be what the count waits for.
+func (w *write) awaitCount(ctx context.Context) (known bool, err error) {
+	select {
+	case <-w.limits.ledger.loaded:
+		return true, nil
+	default:
+	}
+	if w.system {
+		return false, nil
+	}
+	timeout := time.NewTimer(loadTimeout)
+	defer timeout.Stop()
+	select {
+	case <-w.limits.ledger.loaded:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-timeout.C:
+		return false, apierrors.NewServiceUnavailable("what the tenant uses is still being counted: try again later")
+	}
+}
+
+// widen has limits let pass what must be.
+func (w *write) widen(limits *amounts, was before, obj runtime.Object) {
+	switch {
+	case !was.exists && w.belongsToSpace(w.name):
+		limits[objects], limits[namespaces] = math.MaxInt64, math.MaxInt64
+		if w.size <= smallEnough {
+			limits[bytes] = math.MaxInt64
+		}
+	case was.exists && w.need[bytes] <= mark && marks(was, obj):
+		limits[bytes], limits[eventBytes] = math.MaxInt64, math.MaxInt64
+	case was.exists && w.vital() && w.size <= ordinary:
+		limits[bytes] = math.MaxInt64
+	case was.exists && w.vital():
+		limits[bytes] += min(limits[bytes], math.MaxInt64-limits[bytes])
+	case was.exists && w.system && !isEvents(w.resource):
+		limits[bytes] += min(limits[bytes]/systemShare, math.MaxInt64-limits[bytes])
+	}
+}
+
+// marks tells whether the update is the deletion of an object that waits.
+func marks(was before, obj runtime.Object) bool {
+	m, err := meta.Accessor(obj)
+	return err == nil && !was.deleting && m.GetDeletionTimestamp() != nil
+}
+
+// exceeded says what there is too little of, and who can change that.
+func (w *write) exceeded(d dimension, used, limit int64) error {
+	name, part := d.limit(), ""
+	if d == eventBytes {
+		part = fmt.Sprintf(" (events have a part in %d of them)", eventShare)
+	}
+	return apierrors.NewForbidden(w.resource, w.name, fmt.Errorf("exceeded limit of the tenant: %s%s, requested: %s, used: %s, limited: %s; an administrator of the cluster can raise spec.limits.%s of the Tenant",
+		name, part, d.text(w.need[d]), d.text(used), d.text(limit), name))
+}
+
+func (w *write) release() {
+	if w.held {
+		w.limits.ledger.release(w.tenant, &w.need)
+		w.held = false
+	}
+}
+
+// done ends the write. out is what was written unless there was an error.
+func (w *write) done(out runtime.Object, err error) {
+	if !w.held {
+		return
+	}
+	if err == nil && out != nil {
+		if revision, err := w.Versioner().ObjectResourceVersion(out); err == nil && revision > 0 {
+			w.limits.ledger.settle(w.tenant, &w.need, w.key, int64(revision), w.size, w.class(), w.extra)
+			w.held = false
+			return
+		}
+	}
+	w.release()
+}
+
+// bounds are the limits of a tenant.
+func (l *Limits) bounds(t *tenantapi.Tenant) amounts {
+	own := l.limitsOf(t)
+	a := unbounded()
+	count := func(d dimension, n *int64) {
+		if n != nil {
+			a[d] = *n
+		}
+	}
+	count(namespaces, own.Namespaces)
+	count(objects, own.Objects)
+	count(pods, own.Pods)
+	count(definitions, own.Definitions)
+	count(loadBalancers, own.LoadBalancers)
+	if q := own.CPU; q != nil {
+		a[cpu] = q.MilliValue()
+	}
+	if q := own.Memory; q != nil {
+		a[memory] = q.Value()
+	}
+	if q := own.Storage; q != nil {
+		a[volumes] = q.Value()
+	}
+	if q := own.Bytes; q != nil {
+		a[bytes] = q.Value()
+		a[eventBytes] = a[bytes] / eventShare
+	}
+	return a
+}
+
+// Definitions is how many CRDs a tenant can have; nil is a tenant without limits
+// of its own.
+func (l *Limits) Definitions(t *tenantapi.Tenant) int64 { return l.bounds(t)[definitions] }
+
+// limitsOf are those of the tenant over those of all.
+func (l *Limits) limitsOf(t *tenantapi.Tenant) *tenantapi.TenantLimits {
+	if t == nil {
+		return (*tenantapi.TenantLimits)(nil).Over(l.defaults)
+	}
+	return t.Spec.Limits.Over(l.defaults)
+}
+
+func unbounded() (a amounts) {
+	for d := range a {
+		a[d] = math.MaxInt64
+	}
+	return a
+}

@@ -1,0 +1,165 @@
+package storage
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+)
+
+// tenantField is a field that every object has for selectors inside the
+// storage layer, and for nobody else: the tenant that its composite name says.
+const tenantField = "a4s.tenant"
+
+// Defines tells whether the definition that serves a custom resource has a
+// version and kind.
+type Defines func(r schema.GroupResource, kind schema.GroupVersionKind) bool
+
+// Decorate puts the mapping into the options of every resource. What caches
+// keep shares its strings in the pool, unless that is nil. Every custom resource
+// that cannot be decoded counts as one of another definition: what one tenant has
+// must not stop the cache of a resource that others have as well.
+func Decorate(inner generic.RESTOptionsGetter, pool *interning.Pool) generic.RESTOptionsGetter {
+	return &getter{inner: inner, kinds: kinds.New(), pool: pool}
+}
+
+type getter struct {
+	inner generic.RESTOptionsGetter
+	kinds *kinds.Table
+	// bound is the one tenant whose custom resources are reached, "" for all.
+	bound   string
+	pool    *interning.Pool
+	defines Defines
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	opts, err := g.inner.GetRESTOptions(resource, example)
+	if err != nil {
+		return opts, err
+	}
+	inner := opts.Decorator
+	opts.Decorator = func(
+		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		layout, err := layoutOf(resource, keyFunc, newFunc)
+		if err != nil {
+			return nil, nil, fmt.Errorf("finding the layout of %s: %w", resource, err)
+		}
+		m := &mapped{
+			layout: layout, prefix: prefix, resource: resource, newFunc: newFunc, newList: newListFunc,
+			class: kinds.Tenant, stamps: stamped(resource), triggers: len(trigger) == 0, scopes: scopes(layout, trigger),
+		}
+		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
+			m.class, m.open = k.Class, openPart(k)
+		}
+		config, within := m.customize(config, g.bound, g.defines)
+		if m.triggers {
+			// A watch of one space is then woken by what happens in it, and
+			// not by every event of the resource.
+			trigger = storage.IndexerFuncs{tenantField: m.tenantOfObject}
+		}
+		m.Interface, m.destroy, err = inner(config, within, func(obj runtime.Object) (string, error) {
+			return m.storedKey(obj, keyFunc)
+		}, newFunc, newListFunc, g.shared(m.scopedAttrs(attrs)), trigger, indexers)
+		return m, m.destroy, err
+	}
+	return opts, nil
+}
+
+// shared makes the objects of a cache share what they say. The cache asks for
+// the attributes of an object once, before anybody else has the object: there
+// is no other place that sees everything that a cache keeps, and nothing else.
+func (g *getter) shared(attrs storage.AttrFunc) storage.AttrFunc {
+	if g.pool == nil {
+		return attrs
+	}
+	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		g.pool.Object(obj)
+		return attrs(obj)
+	}
+}
+
+// layoutOf asks the resource's own key function how its keys are built.
+func layoutOf(resource schema.GroupResource, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object) (space.Layout, error) {
+	if resource == (schema.GroupResource{Resource: "namespaces"}) {
+		return space.Namespaces, nil
+	}
+	probe := newFunc()
+	accessor, err := meta.Accessor(probe)
+	if err != nil {
+		return 0, err
+	}
+	accessor.SetNamespace("probe")
+	accessor.SetName("name")
+	key, err := keyFunc(probe)
+	if err != nil {
+		return 0, err
+	}
+	if parent, ok := cutLast(key, "/name"); ok {
+		if _, namespaced := cutLast(parent, "/probe"); namespaced {
+			return space.Namespaced, nil
+		}
+	}
+	return space.ClusterScoped, nil
+}
+
+func cutLast(s, suffix string) (string, bool) {
+	if len(s) < len(suffix) || s[len(s)-len(suffix):] != suffix {
+		return s, false
+	}
+	return s[:len(s)-len(suffix)], true
+}
+
+// withTenant adds the tenant to the attributes that selectors see.
+func (m *mapped) withTenant(attrs storage.AttrFunc) storage.AttrFunc {
+	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		l, f, err := attrs(obj)
+		if err != nil {
+			return l, f, err
+		}
+		if f == nil {
+			f = fields.Set{}
+		}
+		f[tenantField] = m.tenantOfObject(obj)
+		if m.open != nil && m.open(obj) {
+			f[openField] = isOpen
+		}
+		return l, f, nil
+	}
+}
+
+// tenantOfObject is the tenant that the composite name of an object says.
+func (m *mapped) tenantOfObject(obj runtime.Object) string {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return ""
+	}
+	var tenant string
+	switch {
+	case m.systemOnly():
+		tenant = space.System
+	case m.custom && accessor.GetNamespace() == "":
+		tenant, _ = space.SplitClusterName(accessor.GetName())
+	case m.custom, m.layout == space.Namespaced:
+		tenant, _ = space.SplitNamespace(accessor.GetNamespace())
+	case m.layout == space.Namespaces:
+		tenant, _ = space.SplitNamespace(accessor.GetName())
+	default:
+		tenant, _ = space.SplitClusterName(accessor.GetName())
+	}
+	return tenant
+}

@@ -1,0 +1,146 @@
+package directory
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
+)
+
+// Directory is a watched list of tenants.
+type Directory struct {
+	client     *tenantclient.Client
+	store      cache.Store
+	controller cache.Controller
+	gone       []func(name string)
+	changed    func(old, t *tenantapi.Tenant)
+}
+
+// New makes a directory that is filled by Run. cfg is a client of the system.
+// What it keeps shares its strings in the pool.
+func New(cfg *rest.Config, pool *interning.Pool) (*Directory, error) {
+	client, err := tenantclient.New(cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	d := &Directory{client: client}
+	d.store, d.controller = cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: tenantclient.ListWatch(client),
+		ObjectType:    &tenantapi.Tenant{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { d.update(nil, obj) },
+			UpdateFunc: d.update,
+			DeleteFunc: d.deleted,
+		},
+		Transform: pool.Transform, // nobody asks it for managed fields
+	})
+	return d, nil
+}
+
+// OnGone has f called with the name of every tenant that is gone. It must be
+// called before Run, and may be called again.
+func (d *Directory) OnGone(f func(name string)) { d.gone = append(d.gone, f) }
+
+// OnChange has f called with every tenant that is new (old is nil then) or has
+// changed. It must be called before Run.
+func (d *Directory) OnChange(f func(old, t *tenantapi.Tenant)) { d.changed = f }
+
+func (d *Directory) update(old, obj any) {
+	before, _ := old.(*tenantapi.Tenant)
+	t, ok := obj.(*tenantapi.Tenant)
+	if ok && before != nil && before.UID != t.UID {
+		// Its end was missed: the watch was interrupted.
+		d.deleted(before)
+		before = nil
+	}
+	if ok && d.changed != nil {
+		d.changed(before, t)
+	}
+}
+
+func (d *Directory) deleted(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	if t, ok := obj.(*tenantapi.Tenant); ok {
+		for _, gone := range d.gone {
+			gone(t.Name)
+		}
+	}
+}
+
+// Run watches tenants until ctx ends.
+func (d *Directory) Run(ctx context.Context, ready func()) error {
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), d.controller.HasSynced) {
+			ready()
+		}
+	}()
+	d.controller.RunWithContext(ctx)
+	return nil
+}
+
+// Get finds a tenant, nil when there is none. What it returns must not be
+// changed.
+func (d *Directory) Get(ctx context.Context, name string) (*tenantapi.Tenant, error) {
+	if t := d.Known(name); t != nil {
+		return t, nil
+	}
+	if name != space.System && space.ValidateTenant(name) != nil {
+		return nil, nil
+	}
+	t, err := d.client.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("looking for tenant %s: %w", name, err)
+	}
+	return t, nil
+}
+
+// Exists tells whether there is a Tenant of this name.
+func (d *Directory) Exists(ctx context.Context, name string) (bool, error) {
+	t, err := d.Get(ctx, name)
+	return t != nil, err
+}
+
+// Annotation is the value of an annotation of a tenant, "" if it has none.
+func (d *Directory) Annotation(ctx context.Context, name, key string) (string, error) {
+	t, err := d.Get(ctx, name)
+	if err != nil || t == nil {
+		return "", err
+	}
+	return t.Annotations[key], nil
+}
+
+// ReadsNodes tells whether users of a tenant may read the nodes of the cluster.
+func (d *Directory) ReadsNodes(ctx context.Context, name string) (bool, error) {
+	t, err := d.Get(ctx, name)
+	return t != nil && t.Spec.Nodes == tenantapi.NodesReadOnly, err
+}
+
+// Terminating tells whether a tenant is known to be being deleted.
+func (d *Directory) Terminating(name string) bool {
+	t := d.Known(name)
+	return t != nil && t.DeletionTimestamp != nil
+}
+
+// Known finds a tenant that is known by now, or nil. What it returns must not be
+// changed.
+func (d *Directory) Known(name string) *tenantapi.Tenant {
+	obj, ok, err := d.store.GetByKey(name)
+	if err != nil || !ok {
+		return nil
+	}
+	t, _ := obj.(*tenantapi.Tenant)
+	return t
+}

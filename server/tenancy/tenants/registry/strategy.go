@@ -1,0 +1,177 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
+)
+
+var (
+	_ rest.RESTCreateStrategy         = strategy{}
+	_ rest.RESTUpdateStrategy         = strategy{}
+	_ rest.RESTGracefulDeleteStrategy = strategy{}
+	_ rest.ResetFieldsStrategy        = statusStrategy{}
+)
+
+// strategy decides what requests for tenants may change.
+type strategy struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+}
+
+func newStrategy() strategy { return strategy{legacyscheme.Scheme, names.SimpleNameGenerator} }
+
+func (strategy) NamespaceScoped() bool                         { return false }
+func (strategy) AllowCreateOnUpdate(context.Context) bool      { return false }
+func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
+func (strategy) Canonicalize(runtime.Object)                   {}
+
+func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	t := obj.(*tenantapi.Tenant)
+	t.Generation = 1
+	t.Status = tenantapi.TenantStatus{Phase: tenantapi.Active}
+	if !slices.Contains(t.Finalizers, tenantapi.Finalizer) {
+		t.Finalizers = append(t.Finalizers, tenantapi.Finalizer)
+	}
+	setDefaults(t)
+}
+
+func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
+	t.Status = was.Status
+	t.Status.Usage = nil
+	setDefaults(t)
+	if !apiequality.Semantic.DeepEqual(t.Spec, was.Spec) {
+		t.Generation = was.Generation + 1
+	}
+}
+
+func setDefaults(t *tenantapi.Tenant) {
+	if t.Spec.CRDPolicy == "" {
+		t.Spec.CRDPolicy = tenantapi.CRDPolicies()[0]
+	}
+}
+
+// CheckGracefulDelete sets the phase. There is no grace period, but this is
+// the one place that meets the object which marking it as deleted will write.
+func (strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, _ *metav1.DeleteOptions) bool {
+	obj.(*tenantapi.Tenant).Status.Phase = tenantapi.Terminating
+	return false
+}
+
+func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	t := obj.(*tenantapi.Tenant)
+	var errs field.ErrorList
+	if err := space.ValidateTenant(t.Name); err != nil && !(t.Name == space.System && isServer(ctx)) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), t.Name, err.Error()))
+	}
+	errs = append(errs, validateAnnotations(t)...)
+	return append(errs, validateSpec(t)...)
+}
+
+func validateAnnotations(t *tenantapi.Tenant) field.ErrorList {
+	if err := allowances.Validate(t.Annotations); err != nil {
+		return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations"), err.Error())}
+	}
+	return nil
+}
+
+// isServer tells whether the server itself asks, or who might as well be it.
+func isServer(ctx context.Context) bool {
+	u, ok := genericrequest.UserFrom(ctx)
+	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
+}
+
+// ValidateUpdate lets what is there be, so that a Tenant which an older version
+// took can still change, and go.
+func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	t := obj.(*tenantapi.Tenant)
+	errs := validateSpec(t)
+	if !maps.Equal(t.Annotations, old.(*tenantapi.Tenant).Annotations) {
+		errs = append(errs, validateAnnotations(t)...)
+	}
+	return errs
+}
+
+func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return reset("status")
+}
+
+func validateSpec(t *tenantapi.Tenant) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	if p := t.Spec.CRDPolicy; !slices.Contains(tenantapi.CRDPolicies(), p) {
+		errs = append(errs, field.NotSupported(spec.Child("crdPolicy"), p, tenantapi.CRDPolicies()))
+	}
+	if n := t.Spec.Nodes; n != "" && n != tenantapi.NodesReadOnly {
+		errs = append(errs, field.NotSupported(spec.Child("nodes"), n, []tenantapi.NodeAccess{tenantapi.NodesReadOnly}))
+	}
+	l := t.Spec.Limits
+	if l == nil {
+		return errs
+	}
+	return append(errs, l.Validate(spec.Child("limits"))...)
+}
+
+// statusStrategy lets the status subresource change the status alone.
+type statusStrategy struct{ strategy }
+
+func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
+	t.Spec = was.Spec
+	// Deletion alone decides the phase, and nobody writes what is counted.
+	t.Status.Phase, t.Status.Usage = was.Status.Phase, nil
+	metav1.ResetObjectMetaForStatus(t, was)
+}
+
+func (statusStrategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
+	return metav1validation.ValidateConditions(obj.(*tenantapi.Tenant).Status.Conditions, field.NewPath("status", "conditions"))
+}
+
+func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return reset("spec", "metadata")
+}
+
+func reset(paths ...any) map[fieldpath.APIVersion]*fieldpath.Set {
+	set := fieldpath.NewSet()
+	for _, p := range paths {
+		set.Insert(fieldpath.MakePathOrDie(p))
+	}
+	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(tenantapi.GroupVersion().String()): set}
+}
+
+// attributes are what selectors can select by.
+func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	t, ok := obj.(*tenantapi.Tenant)
+	if !ok {
+		return nil, nil, fmt.Errorf("got a %T, want a Tenant", obj)
+	}
+	set := generic.AddObjectMetaFieldsSet(fields.Set{tenantapi.SelectPhase: string(t.Status.Phase)}, &t.ObjectMeta, false)
+	return t.Labels, set, nil
+}
