@@ -56,19 +56,19 @@ func bounds(all []float64) (low, middle, high float64) {
 	return all[max(0, n/2-off)], all[n/2], all[min(n-1, n/2+off)]
 }
 
-// report says how much longer the way through the mux takes.
-func report(b *testing.B, direct, mux *side) {
+// report says how much longer the way through the through takes.
+func report(b *testing.B, direct, through *side) {
 	b.Helper()
-	d, m := median(direct.took), median(mux.took)
+	d, m := median(direct.took), median(through.took)
 	b.ReportMetric(0, "ns/op") // of both together: it means nothing
 	b.ReportMetric(float64(d.Microseconds()), "direct-µs")
 	b.ReportMetric(float64(m.Microseconds()), "mux-µs")
 	b.ReportMetric(100*(float64(m)/float64(d)-1), "%overhead")
 }
 
-// runtimeSides starts a containerd and a mux in front of it. Each side has a
+// runtimeSides starts a containerd and a through in front of it. Each side has a
 // connection of its own, and again is as direct as direct is.
-func runtimeSides(b *testing.B) (direct, mux, again *side) {
+func runtimeSides(b *testing.B) (direct, through, again *side) {
 	b.Helper()
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")
@@ -170,13 +170,13 @@ func containerConfig(sandbox *runtimeapi.PodSandboxConfig, name string) *runtime
 	return c
 }
 
-// BenchmarkPodStart measures what the mux adds to the start of a pod.
+// BenchmarkPodStart measures what the through adds to the start of a pod.
 func BenchmarkPodStart(b *testing.B) {
-	direct, mux, _ := runtimeSides(b)
+	direct, through, _ := runtimeSides(b)
 	ctx := context.Background()
 	n := 0
 	for b.Loop() {
-		for _, s := range alternate(n, direct, mux) {
+		for _, s := range alternate(n, direct, through) {
 			n++
 			config := sandboxConfig(fmt.Sprintf("pod-%d", n))
 			var sandbox string
@@ -197,13 +197,13 @@ func BenchmarkPodStart(b *testing.B) {
 			remove(b, direct, sandbox)
 		}
 	}
-	report(b, direct, mux)
+	report(b, direct, through)
 }
 
-// BenchmarkListContainers measures what the mux adds to a list of 100
+// BenchmarkListContainers measures what the through adds to a list of 100
 // containers, and what it costs the process of the node.
 func BenchmarkListContainers(b *testing.B) {
-	direct, mux, again := runtimeSides(b)
+	direct, through, again := runtimeSides(b)
 	ctx := context.Background()
 	config := sandboxConfig("pod")
 	ran, err := direct.client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
@@ -224,7 +224,7 @@ func BenchmarkListContainers(b *testing.B) {
 			b.Fatal(err, len(r.GetContainers()))
 		}
 	}
-	all := []*side{direct, mux, again}
+	all := []*side{direct, through, again}
 	for range 500 { // connections learn how much they may send at once
 		for _, s := range all {
 			list(s)
@@ -239,7 +239,7 @@ func BenchmarkListContainers(b *testing.B) {
 			}
 		}
 	}
-	for name, s := range map[string]*side{"ratio": mux, "control": again} {
+	for name, s := range map[string]*side{"ratio": through, "control": again} {
 		ratios := make([]float64, len(s.took))
 		for i := range ratios {
 			ratios[i] = float64(s.took[i]) / float64(direct.took[i])
@@ -249,16 +249,16 @@ func BenchmarkListContainers(b *testing.B) {
 		b.ReportMetric(middle, name)
 		b.ReportMetric(high, name+"-high")
 	}
-	report(b, direct, mux)
+	report(b, direct, through)
 
 	// What the process spends is counted for many lists, as clocks of
 	// processes are coarse.
 	const each = 50
 	var used [2]spent
 	for n := range 10 {
-		for _, s := range alternate(2*n, direct, mux) {
+		for _, s := range alternate(2*n, direct, through) {
 			i := 0
-			if s == mux {
+			if s == through {
 				i = 1
 			}
 			before := spend(b)
