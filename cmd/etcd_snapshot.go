@@ -13,7 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/nodename"
+	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 )
@@ -220,7 +220,7 @@ func pruneSnapshots(c *cli.Context) error {
 	if p.store != nil && l.S3.Retention < 1 {
 		return &problem.Input{Source: "--" + s3RetentionFlag, Value: strconv.Itoa(l.S3.Retention), Want: "how many to keep, at least 1"}
 	}
-	node, err := nodename.Choose(l.NodeName, false, nodename.IDFile)
+	node, err := instance.ChooseNodeName(l.NodeName, false, instance.NodeIDFile)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
-	"github.com/a4s-io/a4s/server/datastore/snapshots/s3"
 )
 
 const (
@@ -126,7 +125,7 @@ func (p *snapshotPlaces) fetch(ctx context.Context, name string) (file string, r
 type snapshotPlaces struct {
 	local *config.Local
 	dir   archive.Dir
-	store *s3.Store // nil if there is none
+	store *archive.Bucket // nil if there is none
 }
 
 // places reads the settings of a command with snapshotFlags. Overrides are
@@ -141,7 +140,7 @@ func places(c *cli.Context, overrides []string, more ...string) (*snapshotPlaces
 	}
 	p := &snapshotPlaces{local: l, dir: archive.Dir(l.SnapshotDir)}
 	if l.S3.Enabled {
-		p.store, err = s3.New(&l.S3)
+		p.store, err = archive.NewBucket(&l.S3)
 	}
 	return p, err
 }

@@ -19,8 +19,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
-	"github.com/a4s-io/a4s/internal/atomicfile"
-	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -198,7 +196,7 @@ func writeAccess(ctx context.Context, c *cli.Context, admin *tenantadmin.Admin, 
 	}
 	if file == toStdout {
 		_, err = c.App.Writer.Write(data)
-	} else if err = atomicfile.Write(file, data, kubeconfig.DefaultMode); err == nil {
+	} else if err = tenantadmin.WriteKubeconfig(file, data); err == nil {
 		_, err = fmt.Fprintf(c.App.Writer, "kubeconfig of user %s in tenant %s is in %s, valid until %s\n",
 			who.User, who.Tenant, file, creds.NotAfter.Local().Format("2006-01-02 15:04 MST"))
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/a4s-io/a4s/internal/dsn"
 	"github.com/a4s-io/a4s/server/datastore/snapshots"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
-	"github.com/a4s-io/a4s/server/datastore/snapshots/s3"
 )
 
 // startSnapshots saves the control plane on a schedule, unless that is turned
@@ -25,9 +24,9 @@ func (p *Plan) startSnapshots(ctx context.Context, group *component.Group) error
 	if err != nil {
 		return fmt.Errorf("--etcd-snapshot-schedule-cron: %w", err)
 	}
-	var store *s3.Store
+	var store *archive.Bucket
 	if p.cfg.EtcdS3.Enabled {
-		if store, err = s3.New(&p.cfg.EtcdS3); err != nil {
+		if store, err = archive.NewBucket(&p.cfg.EtcdS3); err != nil {
 			return err
 		}
 	}

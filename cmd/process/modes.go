@@ -21,7 +21,6 @@ import (
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/logging"
-	"github.com/a4s-io/a4s/internal/nodename"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/server"
@@ -168,7 +167,7 @@ func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(c
 	if err := preflight.Root("a4s " + mode); err != nil {
 		return err
 	}
-	if cfg.NodeName, err = nodename.Choose(cfg.NodeName, cfg.WithNodeID, nodename.IDFile); err != nil {
+	if cfg.NodeName, err = instance.ChooseNodeName(cfg.NodeName, cfg.WithNodeID, instance.NodeIDFile); err != nil {
 		return err
 	}
 	addr, err := nodeaddr.Choose(cfg.NodeIPs, cfg.FlannelIface)

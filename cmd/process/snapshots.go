@@ -10,7 +10,6 @@ import (
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/internal/instance"
-	"github.com/a4s-io/a4s/internal/nodename"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/server/datastore/snapshots"
@@ -23,7 +22,7 @@ func saveSnapshot(ctx context.Context, s *cmd.SnapshotSave) (*archive.Entry, err
 	if err := preflight.Root("a4s etcd-snapshot save"); err != nil {
 		return nil, err
 	}
-	node, err := nodename.Choose(s.Node, false, nodename.IDFile)
+	node, err := instance.ChooseNodeName(s.Node, false, instance.NodeIDFile)
 	if err != nil {
 		return nil, err
 	}

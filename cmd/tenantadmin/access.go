@@ -24,6 +24,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/clientcmd/api/latest"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/a4s-io/a4s/internal/atomicfile"
+	"github.com/a4s-io/a4s/internal/kubeconfig"
 )
 
 const (
@@ -178,6 +181,11 @@ func (a *Admin) Issue(ctx context.Context, id Identity, expires time.Duration) (
 	}
 	creds.NotAfter = cert.NotAfter
 	return creds, nil
+}
+
+// WriteKubeconfig writes a file of Kubeconfig, which only its owner can read.
+func WriteKubeconfig(path string, data []byte) error {
+	return atomicfile.Write(path, data, kubeconfig.DefaultMode)
 }
 
 // Kubeconfig is a kubeconfig for the space of id. An empty server means the

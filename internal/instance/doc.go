@@ -1,9 +1,11 @@
-// Package instance makes sure that one a4s runs on a machine, and lets
-// `a4s killall` find it.
+// Package instance is the identity of the a4s of a machine: it makes sure that
+// one runs, lets `a4s killall` find it, and decides the name of its Node.
 //
 // Invariants: the lock is held by the open file, so it ends with the process
 // however that ends; the file's content is only a hint for people and for
-// killall, which verifies it.
+// killall, which verifies it. The same machine with the same settings gets the
+// same node name at every start; the name is a valid Node name or an error names
+// the setting.
 //
 // main and agent/cleanup may import it.
 package instance

@@ -56,7 +56,7 @@ func bounds(all []float64) (low, middle, high float64) {
 	return all[max(0, n/2-off)], all[n/2], all[min(n-1, n/2+off)]
 }
 
-// report says how much longer the way through the through takes.
+// report says how much longer the way through the mux takes.
 func report(b *testing.B, direct, through *side) {
 	b.Helper()
 	d, m := median(direct.took), median(through.took)
@@ -66,7 +66,7 @@ func report(b *testing.B, direct, through *side) {
 	b.ReportMetric(100*(float64(m)/float64(d)-1), "%overhead")
 }
 
-// runtimeSides starts a containerd and a through in front of it. Each side has a
+// runtimeSides starts a containerd and a mux in front of it. Each side has a
 // connection of its own, and again is as direct as direct is.
 func runtimeSides(b *testing.B) (direct, through, again *side) {
 	b.Helper()
@@ -170,7 +170,7 @@ func containerConfig(sandbox *runtimeapi.PodSandboxConfig, name string) *runtime
 	return c
 }
 
-// BenchmarkPodStart measures what the through adds to the start of a pod.
+// BenchmarkPodStart measures what the mux adds to the start of a pod.
 func BenchmarkPodStart(b *testing.B) {
 	direct, through, _ := runtimeSides(b)
 	ctx := context.Background()
@@ -200,7 +200,7 @@ func BenchmarkPodStart(b *testing.B) {
 	report(b, direct, through)
 }
 
-// BenchmarkListContainers measures what the through adds to a list of 100
+// BenchmarkListContainers measures what the mux adds to a list of 100
 // containers, and what it costs the process of the node.
 func BenchmarkListContainers(b *testing.B) {
 	direct, through, again := runtimeSides(b)

@@ -18,7 +18,6 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/server/datastore/release"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
-	"github.com/a4s-io/a4s/server/datastore/snapshots/s3"
 )
 
 // DatabaseDir is where the datastore is, below the server directory. All the
@@ -45,7 +44,7 @@ type Options struct {
 	Zap *zap.Logger
 	// Store is where scheduled snapshots are copied to, and StoreKeep how many
 	// are kept there; optional.
-	Store     *s3.Store
+	Store     *archive.Bucket
 	StoreKeep int
 	// Observe is told how each scheduled snapshot ended; optional.
 	Observe func(took time.Duration, err error)
@@ -169,7 +168,7 @@ func Scheduled(o Options, schedule cron.Schedule, keep int, log *logrus.Entry) c
 			if o.Observe != nil && ctx.Err() == nil {
 				o.Observe(time.Since(started), err)
 			}
-			var notCopied *s3.NotCopiedError
+			var notCopied *archive.NotCopiedError
 			switch {
 			case err == nil || ctx.Err() != nil:
 			case errors.As(err, &notCopied):
@@ -225,7 +224,7 @@ func copyAndPrune(ctx context.Context, o Options, e *archive.Entry, log *logrus.
 }
 
 // checkStore warns of settings that would fail at midnight only.
-func checkStore(ctx context.Context, store *s3.Store, log *logrus.Entry) {
+func checkStore(ctx context.Context, store *archive.Bucket, log *logrus.Entry) {
 	if store == nil {
 		return
 	}

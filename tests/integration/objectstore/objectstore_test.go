@@ -23,7 +23,6 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
-	"github.com/a4s-io/a4s/server/datastore/snapshots/s3"
 	"github.com/a4s-io/a4s/tests/objectstore"
 )
 
@@ -62,9 +61,9 @@ func take(t *testing.T, dir archive.Dir, name string, size int) *archive.Entry {
 	return e
 }
 
-func open(t *testing.T, cfg config.EtcdS3) *s3.Store {
+func open(t *testing.T, cfg config.EtcdS3) *archive.Bucket {
 	t.Helper()
-	s, err := s3.New(&cfg)
+	s, err := archive.NewBucket(&cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +198,7 @@ func TestFailuresNameFlagAndCure(t *testing.T) {
 			t.Parallel()
 			cfg := server.Settings("f")
 			tc.change(&cfg)
-			s, err := s3.New(&cfg)
+			s, err := archive.NewBucket(&cfg)
 			if err == nil {
 				err = s.Check(t.Context())
 			}
@@ -216,7 +215,7 @@ func TestFailuresNameFlagAndCure(t *testing.T) {
 			// A file that could not be copied is still there, and that is said.
 			e := take(t, archive.Dir(t.TempDir()), "s", 10)
 			_, err = s.Upload(t.Context(), e.Path)
-			var lost *s3.NotCopiedError
+			var lost *archive.NotCopiedError
 			if !errors.As(err, &lost) || !strings.Contains(err.Error(), "kept as "+e.Path) || problem.ExitCode(err) != 1 || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("uploading: %v", err)
 			}
@@ -298,7 +297,7 @@ const envEndpoint = "A4S_TEST_S3_ENDPOINT"
 func checkOnly(endpoint string) error {
 	cfg := (&objectstore.Server{Endpoint: endpoint}).Settings("f")
 	cfg.SkipSSLVerify = true // the name is another one
-	s, err := s3.New(&cfg)
+	s, err := archive.NewBucket(&cfg)
 	if err != nil {
 		return err
 	}

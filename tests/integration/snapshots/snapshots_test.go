@@ -27,7 +27,6 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore/snapshots"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
-	"github.com/a4s-io/a4s/server/datastore/snapshots/s3"
 	"github.com/a4s-io/a4s/tests/objectstore"
 )
 
@@ -355,7 +354,7 @@ func TestScheduleCopiesToS3(t *testing.T) {
 	server := objectstore.Start(t, program)
 	settings := server.Settings("f")
 	settings.Bucket = "later"
-	store, err := s3.New(&settings)
+	store, err := archive.NewBucket(&settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +385,7 @@ func TestScheduleCopiesToS3(t *testing.T) {
 		}
 	}
 	for range 2 {
-		var lost *s3.NotCopiedError
+		var lost *archive.NotCopiedError
 		if err := next(); !errors.As(err, &lost) || !strings.Contains(err.Error(), "--etcd-s3-bucket") {
 			t.Errorf("without a bucket: %v", err)
 		}

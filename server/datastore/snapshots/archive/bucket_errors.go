@@ -1,4 +1,4 @@
-package s3
+package archive
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const (
 )
 
 // explainObject is explain for a request for one snapshot.
-func (s *Store) explainObject(name, doing string, err error) error {
+func (s *Bucket) explainObject(name, doing string, err error) error {
 	var r minio.ErrorResponse
 	if errors.As(err, &r) && r.Code == minio.NoSuchKey {
 		return &problem.Input{Source: "snapshot", Value: s.URL(name), Err: errors.New("there is no such object"), Want: `a name that "a4s etcd-snapshot list" prints`}
@@ -40,7 +40,7 @@ func (s *Store) explainObject(name, doing string, err error) error {
 
 // explain says which flag cures an error, if one does. doing is what was not
 // possible: "list objects".
-func (s *Store) explain(doing string, err error) error {
+func (s *Bucket) explain(doing string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *Store) explain(doing string, err error) error {
 }
 
 // proxy is the one that requests go through, "" if there is none.
-func (s *Store) proxy() string {
+func (s *Bucket) proxy() string {
 	u, err := http.ProxyFromEnvironment(&http.Request{URL: s.core.EndpointURL()})
 	if err != nil || u == nil {
 		return ""
@@ -76,7 +76,7 @@ func (s *Store) proxy() string {
 	return u.Redacted()
 }
 
-func (s *Store) explainTLS(err error) *problem.Input {
+func (s *Bucket) explainTLS(err error) *problem.Input {
 	var unknown x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
@@ -101,7 +101,7 @@ func (s *Store) explainTLS(err error) *problem.Input {
 }
 
 // explainAnswer explains what the server says.
-func (s *Store) explainAnswer(doing string, r *minio.ErrorResponse) error {
+func (s *Bucket) explainAnswer(doing string, r *minio.ErrorResponse) error {
 	at := s.cfg.Endpoint
 	// What the server says goes on, but for what it may repeat of a request.
 	said := func(text string) error { return fmt.Errorf("%s: %s (%s)", at, text, r.Code) }

@@ -1,4 +1,4 @@
-package s3
+package archive
 
 import (
 	"bytes"
@@ -24,7 +24,6 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/version"
-	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 )
 
 const (
@@ -37,8 +36,8 @@ const (
 	mediaType   = "application/x-tar"
 )
 
-// Store is a folder of a bucket.
-type Store struct {
+// Bucket is a folder of a bucket.
+type Bucket struct {
 	cfg    config.EtcdS3
 	limit  time.Duration
 	core   minio.Core
@@ -46,14 +45,14 @@ type Store struct {
 	prefix string                   // of keys: the folder and a slash
 }
 
-// New returns the store that the settings describe, which were checked. It
+// NewBucket returns the store that the settings describe, which were checked. It
 // sends nothing yet.
-func New(cfg *config.EtcdS3) (*Store, error) {
+func NewBucket(cfg *config.EtcdS3) (*Bucket, error) {
 	transport, err := newTransport(cfg)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: *cfg, limit: cfg.Limit()}
+	s := &Bucket{cfg: *cfg, limit: cfg.Limit()}
 	if cfg.Folder != "" {
 		s.prefix = cfg.Folder + "/"
 	}
@@ -102,15 +101,15 @@ func newTransport(cfg *config.EtcdS3) (*http.Transport, error) {
 }
 
 // Location is the URL of the folder.
-func (s *Store) Location() string {
+func (s *Bucket) Location() string {
 	return "s3://" + strings.TrimSuffix(s.cfg.Bucket+"/"+s.prefix, "/")
 }
 
 // URL is that of the snapshot of this name.
-func (s *Store) URL(name string) string { return s.Location() + "/" + name }
+func (s *Bucket) URL(name string) string { return s.Location() + "/" + name }
 
 // begin bounds an operation.
-func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+func (s *Bucket) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if s.role != nil {
 		if _, err := s.role.GetWithContext(s.core.CredContext()); err != nil {
 			return nil, nil, &problem.Input{Source: flagAccessKey, Err: fmt.Errorf("the machine has no role: %w", err), Want: "it and --etcd-s3-secret-key, or a machine on AWS with a role"}
@@ -121,7 +120,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 }
 
 // Check finds out whether the bucket can be listed.
-func (s *Store) Check(ctx context.Context) error {
+func (s *Bucket) Check(ctx context.Context) error {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return err
@@ -150,7 +149,7 @@ func (e *NotCopiedError) Unwrap() error { return e.Err }
 
 // Upload copies a snapshot to the store and reads it back. It returns the URL,
 // or a NotCopiedError.
-func (s *Store) Upload(ctx context.Context, path string) (string, error) {
+func (s *Bucket) Upload(ctx context.Context, path string) (string, error) {
 	url, err := s.upload(ctx, path)
 	if err != nil {
 		return "", &NotCopiedError{Path: path, URL: s.URL(filepath.Base(path)), Err: err}
@@ -158,7 +157,7 @@ func (s *Store) Upload(ctx context.Context, path string) (string, error) {
 	return url, nil
 }
 
-func (s *Store) upload(ctx context.Context, path string) (url string, err error) {
+func (s *Bucket) upload(ctx context.Context, path string) (url string, err error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return "", err
@@ -193,7 +192,7 @@ func (s *Store) upload(ctx context.Context, path string) (url string, err error)
 }
 
 // Download writes the snapshot of this name to w.
-func (s *Store) Download(ctx context.Context, name string, w io.Writer) error {
+func (s *Bucket) Download(ctx context.Context, name string, w io.Writer) error {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return err
@@ -202,7 +201,7 @@ func (s *Store) Download(ctx context.Context, name string, w io.Writer) error {
 	return s.download(ctx, name, w)
 }
 
-func (s *Store) download(ctx context.Context, name string, w io.Writer) (err error) {
+func (s *Bucket) download(ctx context.Context, name string, w io.Writer) (err error) {
 	body, info, _, err := s.core.GetObject(ctx, s.cfg.Bucket, s.prefix+name, minio.GetObjectOptions{})
 	if err != nil {
 		return s.explainObject(name, "read objects", err)
@@ -234,14 +233,14 @@ func (t *target) Write(p []byte) (int, error) {
 }
 
 // names returns the names of what looks like snapshots in the folder.
-func (s *Store) names(ctx context.Context) ([]minio.ObjectInfo, error) {
+func (s *Bucket) names(ctx context.Context) ([]minio.ObjectInfo, error) {
 	var out []minio.ObjectInfo
 	for o := range s.core.Client.ListObjects(ctx, s.cfg.Bucket, minio.ListObjectsOptions{Prefix: s.prefix}) {
 		if o.Err != nil {
 			return nil, s.explain("list objects", o.Err)
 		}
 		o.Key = strings.TrimPrefix(o.Key, s.prefix)
-		if archive.IsSnapshot(o.Key) {
+		if IsSnapshot(o.Key) {
 			out = append(out, o)
 		}
 	}
@@ -250,7 +249,7 @@ func (s *Store) names(ctx context.Context) ([]minio.ObjectInfo, error) {
 
 // List returns the snapshots of the folder from the oldest to the newest. It
 // reads the manifest of each.
-func (s *Store) List(ctx context.Context) ([]archive.Entry, error) {
+func (s *Bucket) List(ctx context.Context) ([]Entry, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -260,30 +259,30 @@ func (s *Store) List(ctx context.Context) ([]archive.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]archive.Entry, 0, len(objects))
+	out := make([]Entry, 0, len(objects))
 	for _, o := range objects {
-		e := archive.Entry{Name: o.Key, Location: s.Location(), Path: s.URL(o.Key), Size: o.Size}
+		e := Entry{Name: o.Key, Location: s.Location(), Path: s.URL(o.Key), Size: o.Size}
 		e.Manifest, e.Err = s.manifest(ctx, o.Key)
 		if ctx.Err() != nil {
 			return nil, s.explain("read objects", ctx.Err())
 		}
 		out = append(out, e)
 	}
-	archive.Sort(out)
+	Sort(out)
 	return out, nil
 }
 
-func (s *Store) manifest(ctx context.Context, name string) (*archive.Manifest, error) {
+func (s *Bucket) manifest(ctx context.Context, name string) (*Manifest, error) {
 	body, _, _, err := s.core.GetObject(ctx, s.cfg.Bucket, s.prefix+name, minio.GetObjectOptions{})
 	if err != nil {
 		return nil, s.explainObject(name, "read objects", err)
 	}
 	defer body.Close() //nolint:errcheck // the rest of it is not wanted
-	return archive.ReadManifest(body)
+	return ReadManifest(body)
 }
 
 // Delete removes the snapshot of this name, and tells whether there was one.
-func (s *Store) Delete(ctx context.Context, name string) (bool, error) {
+func (s *Bucket) Delete(ctx context.Context, name string) (bool, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return false, err
@@ -300,13 +299,13 @@ func (s *Store) Delete(ctx context.Context, name string) (bool, error) {
 	return true, s.remove(ctx, name)
 }
 
-func (s *Store) remove(ctx context.Context, name string) error {
+func (s *Bucket) remove(ctx context.Context, name string) error {
 	return s.explain("delete objects", s.core.Client.RemoveObject(ctx, s.cfg.Bucket, s.prefix+name, minio.RemoveObjectOptions{}))
 }
 
 // Prune removes the oldest snapshots whose names are prefix and a number,
 // until keep are left, and returns their names.
-func (s *Store) Prune(ctx context.Context, prefix string, keep int) ([]string, error) {
+func (s *Bucket) Prune(ctx context.Context, prefix string, keep int) ([]string, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -317,12 +316,12 @@ func (s *Store) Prune(ctx context.Context, prefix string, keep int) ([]string, e
 		return nil, err
 	}
 	ours := slices.DeleteFunc(objects, func(o minio.ObjectInfo) bool {
-		_, ok := archive.Number(o.Key, prefix)
+		_, ok := Number(o.Key, prefix)
 		return !ok
 	})
 	slices.SortFunc(ours, func(a, b minio.ObjectInfo) int {
-		m, _ := archive.Number(a.Key, prefix)
-		n, _ := archive.Number(b.Key, prefix)
+		m, _ := Number(a.Key, prefix)
+		n, _ := Number(b.Key, prefix)
 		return cmp.Compare(m, n)
 	})
 	var pruned []string

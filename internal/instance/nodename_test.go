@@ -1,4 +1,4 @@
-package nodename
+package instance
 
 import (
 	"errors"
@@ -11,18 +11,18 @@ import (
 
 func TestIDIsPersistent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node", "id")
-	first, err := Choose("worker", true, file)
+	first, err := ChooseNodeName("worker", true, file)
 	if err != nil || !strings.HasPrefix(first, "worker-") {
 		t.Fatalf("Choose = %q, %v", first, err)
 	}
-	if again, err := Choose("worker", true, file); err != nil || again != first {
+	if again, err := ChooseNodeName("worker", true, file); err != nil || again != first {
 		t.Errorf("second Choose = %q, %v, want %q", again, err, first)
 	}
 }
 
 func TestBadNameIsInput(t *testing.T) {
 	var in *problem.Input
-	if _, err := Choose("Under_score", false, ""); !errors.As(err, &in) || in.Source != "--node-name" {
+	if _, err := ChooseNodeName("Under_score", false, ""); !errors.As(err, &in) || in.Source != "--node-name" {
 		t.Errorf("Choose = %v, want a problem.Input for --node-name", err)
 	}
 }

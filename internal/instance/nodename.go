@@ -1,4 +1,4 @@
-package nodename
+package instance
 
 import (
 	"crypto/rand"
@@ -16,15 +16,15 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-// IDFile keeps the id of --with-node-id.
-const IDFile = "/etc/a4s/node/id"
+// NodeIDFile keeps the id of --with-node-id.
+const NodeIDFile = "/etc/a4s/node/id"
 
 // idBytes is the length of a node id before hex encoding.
 const idBytes = 4
 
-// Choose returns the node name: name if it is set, the host name otherwise,
+// ChooseNodeName returns the node name: name if it is set, the host name otherwise,
 // followed by the machine's persistent id if withID is set.
-func Choose(name string, withID bool, idFile string) (string, error) {
+func ChooseNodeName(name string, withID bool, idFile string) (string, error) {
 	source := "--node-name"
 	if name == "" {
 		host, err := os.Hostname()
