@@ -118,7 +118,7 @@ func Conditions() []Condition {
 			DependsOn: []Code{ServerUnreachable}, TimeToVisible: 20 * time.Second},
 		{Code: RuntimeNotReady, Severity: Error, Title: "A container or VM runtime is not ready",
 			Cause:     "it is starting, has crashed, or waits for the pod network",
-			Fix:       "see its log: agent/runtime/containerd/containerd.log in the data directory for containerd",
+			Fix:       "see its log: agent/containerd/containerd.log in the data directory for containerd",
 			DependsOn: []Code{DiskFull, DiskReadOnly}, TimeToVisible: 15 * time.Second},
 		{Code: NodeNotReady, Severity: Error, Title: "The node is not ready for pods",
 			Cause:     "what the kubelet says is in the detail",

@@ -171,7 +171,7 @@ func (n *node) importSelf(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	return n.host.WriteFile(filepath.Join(dataDir, "agent/runtime/images/a4s.tar"), string(content))
+	return n.host.WriteFile(filepath.Join(dataDir, "agent/images/a4s.tar"), string(content))
 }
 
 func toYAML(t *testing.T, obj any) string {

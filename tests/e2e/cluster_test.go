@@ -155,7 +155,7 @@ func (n *node) importImages() error {
 		if err != nil {
 			return err
 		}
-		if err := n.host.WriteFile(filepath.Join(dataDir, "agent/runtime/images", filepath.Base(image)), string(b)); err != nil {
+		if err := n.host.WriteFile(filepath.Join(dataDir, "agent/images", filepath.Base(image)), string(b)); err != nil {
 			return err
 		}
 	}

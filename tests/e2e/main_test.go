@@ -31,7 +31,7 @@ type suite struct {
 	lab *hosts.Lab
 	// binary is a4s, testbox the program of testboxImage for use in a host.
 	binary, testbox string
-	// images are the archives to put into agent/runtime/images.
+	// images are the archives to put into agent/images.
 	images []string
 
 	sharedOnce sync.Once

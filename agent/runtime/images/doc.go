@@ -1,6 +1,6 @@
 // Package images puts images that are on disk into containerd before the
 // kubelet starts: the sandbox image that a4s carries, and every archive and
-// pull list that the operator put into agent/runtime/images.
+// pull list that the operator put into agent/images.
 //
 // Invariants: an image that Import has read is visible to CRI when Import
 // returns, and is pinned, so that the kubelet does not collect what cannot be
