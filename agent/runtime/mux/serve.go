@@ -25,18 +25,16 @@ func (m *Mux) serveCRI(ctx context.Context, failed chan<- error) (stop func(), e
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return m.handle(stream) }))
-	relayed := &relays{Listener: listener, mux: m}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		if err := server.Serve(relayed); err != nil {
+		if err := server.Serve(listener); err != nil {
 			failed <- err
 		}
 	}()
 	return func() {
 		server.Stop()
 		<-served
-		relayed.wg.Wait()
 	}, nil
 }
 

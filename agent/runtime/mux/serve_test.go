@@ -18,82 +18,35 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/a4s-io/a4s/internal/workload"
 )
 
-// relayed tells whether the last call of a method came as frames: they say who
-// asks, while a call of the mux' own says that it does.
-func (p *peer) relayed(method string) bool {
+// heard tells whether a call of the method has arrived.
+func (p *peer) heard(method string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return strings.HasPrefix(p.agents[method], "kubelet ")
+	return p.agents[method] != ""
 }
 
-// alone runs the mux over one runtime, whose calls go as frames.
+// alone runs the mux over one runtime.
 func alone(t *testing.T) (*kubelet, *peer) {
 	t.Helper()
 	p := newPeer(t, "containerd")
 	k := serve(t, Options{Runtimes: registered(p)})
 	k.awaitState(t, "containerd", corev1.ConditionTrue, ReasonReady)
-	k.awaitRelay(t, p)
+	k.awaitList(t)
 	return k, p
 }
 
-func (k *kubelet) awaitRelay(t *testing.T, p *peer) {
+func (k *kubelet) awaitList(t *testing.T) {
 	t.Helper()
-	await(t, "calls go as frames", func() bool {
+	await(t, "the runtime answers", func() bool {
 		_, err := k.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
-		return err == nil && p.relayed("ListContainers")
+		return err == nil
 	})
 }
 
-func TestReadsOfASingleRuntimeGoAsFrames(t *testing.T) {
-	k, p := alone(t)
-	p.set(func() {
-		p.sandboxes["s1"] = &runtimeapi.PodSandbox{Id: "s1"}
-		p.images["i1"] = &runtimeapi.Image{Id: "i1"}
-	})
-	if got := k.sandboxIDs(t, nil); len(got) != 1 || got[0] != "s1" || !p.relayed("ListPodSandbox") {
-		t.Errorf("sandboxes %v, as frames: %v", got, p.relayed("ListPodSandbox"))
-	}
-	if r, err := k.images.ListImages(t.Context(), &runtimeapi.ListImagesRequest{}); err != nil || len(r.Images) != 1 || !p.relayed("ListImages") {
-		t.Errorf("images %v, %v, as frames: %v", r, err, p.relayed("ListImages"))
-	}
-	// Errors come as the runtime said them.
-	if _, err := k.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "none"}); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "no container none") || !p.relayed("ContainerStatus") {
-		t.Errorf("an error became %v", err)
-	}
-	// What changes something, and what is large, is the server's.
-	if _, err := k.RunPodSandbox(t.Context(), request("", "")); err != nil || p.relayed("RunPodSandbox") {
-		t.Errorf("a sandbox: %v, as frames: %v", err, p.relayed("RunPodSandbox"))
-	}
-	large := map[string]string{"a": strings.Repeat("x", 200<<10)}
-	if _, err := k.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: large}}); err != nil || p.relayed("ListContainers") {
-		t.Errorf("a large request: %v, as frames: %v", err, p.relayed("ListContainers"))
-	}
-	// So is everything once there is another runtime.
-	v := newPeer(t, "qemu")
-	v.set(func() { v.containers["v1"] = &runtimeapi.Container{Id: "v1"} })
-	if _, err := k.mux.Add(Runtime{Name: "qemu", Type: workload.VM, Endpoint: v.endpoint()}); err != nil {
-		t.Fatal(err)
-	}
-	k.awaitState(t, "qemu", corev1.ConditionTrue, ReasonReady)
-	if got := k.containerIDs(t, nil); len(got) != 1 || got[0] != "v1" || p.relayed("ListContainers") {
-		t.Errorf("containers %v, as frames: %v", got, p.relayed("ListContainers"))
-	}
-	if _, err := k.mux.Add(Runtime{Name: "qemu", Type: workload.VM, Endpoint: v.endpoint()}); err == nil {
-		t.Error("added twice")
-	}
-	v.set(func() { delete(v.containers, "v1") })
-	if err := k.mux.Remove(t.Context(), "qemu", false); err != nil {
-		t.Fatal(err)
-	}
-	k.awaitRelay(t, p)
-}
-
-// Answers as frames and those of the server share one window of the kubelet's;
-// far more than it holds has to come through, whole.
+// All answers share one window of the kubelet's; far more than it holds has to
+// come through, whole.
 func TestLargeAnswersShareAConnection(t *testing.T) {
 	k, p := alone(t)
 	const size = 3 << 20
@@ -139,12 +92,9 @@ func TestLargeAnswersShareAConnection(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	if !p.relayed("ListContainers") {
-		t.Error("the lists did not go as frames")
-	}
 }
 
-func TestACallAsFramesIsGivenUp(t *testing.T) {
+func TestACallIsGivenUp(t *testing.T) {
 	k, p := alone(t)
 	hang := make(chan struct{})
 	p.set(func() { p.hang = hang })
@@ -155,7 +105,7 @@ func TestACallAsFramesIsGivenUp(t *testing.T) {
 		_, err := k.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 		done <- err
 	}()
-	await(t, "the call arrives as frames", func() bool { return p.relayed("ListContainers") })
+	await(t, "the call arrives", func() bool { return p.heard("ListContainers") })
 	var before int
 	p.set(func() { before = p.gaveUp })
 	cancel()
@@ -169,7 +119,7 @@ func TestACallAsFramesIsGivenUp(t *testing.T) {
 	})
 	close(hang)
 	p.set(func() { p.hang = nil })
-	k.awaitRelay(t, p)
+	k.awaitList(t)
 }
 
 // While a runtime hangs, what only reads is refused: the kubelet would wait two
@@ -189,7 +139,7 @@ func TestCallsOfAHangingRuntimeEnd(t *testing.T) {
 	}
 	go list()
 	go state()
-	await(t, "the calls arrive as frames", func() bool { return p.relayed("ListContainers") && p.relayed("PodSandboxStatus") })
+	await(t, "the calls arrive", func() bool { return p.heard("ListContainers") && p.heard("PodSandboxStatus") })
 	k.awaitState(t, "containerd", corev1.ConditionUnknown, ReasonUnreachable)
 	select {
 	case err := <-done:
@@ -212,10 +162,10 @@ func TestCallsOfAHangingRuntimeEnd(t *testing.T) {
 	close(hang)
 	p.set(func() { p.hang = nil })
 	k.awaitState(t, "containerd", corev1.ConditionTrue, ReasonReady)
-	k.awaitRelay(t, p)
+	k.awaitList(t)
 }
 
-func TestARuntimeEndsDuringACallAsFrames(t *testing.T) {
+func TestARuntimeEndsDuringACall(t *testing.T) {
 	k, p := alone(t)
 	p.set(func() { p.hang, p.agents = make(chan struct{}), map[string]string{} })
 	done := make(chan error, 1)
@@ -223,7 +173,7 @@ func TestARuntimeEndsDuringACallAsFrames(t *testing.T) {
 		_, err := k.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
 		done <- err
 	}()
-	await(t, "the call arrives as frames", func() bool { return p.relayed("ListContainers") })
+	await(t, "the call arrives", func() bool { return p.heard("ListContainers") })
 	p.server.Stop()
 	if err := <-done; status.Code(err) != codes.Unavailable {
 		t.Errorf("a call during which the runtime ended: %v", err)
@@ -231,7 +181,7 @@ func TestARuntimeEndsDuringACallAsFrames(t *testing.T) {
 	p.set(func() { p.hang = nil })
 	p.start(t)
 	k.awaitState(t, "containerd", corev1.ConditionTrue, ReasonReady)
-	k.awaitRelay(t, p)
+	k.awaitList(t)
 }
 
 // A runtime that ends in the middle of an answer has not given it.
@@ -244,34 +194,12 @@ func TestARuntimeEndsDuringAnAnswer(t *testing.T) {
 		if c := status.Code(err); c != codes.Unavailable && c != codes.Internal {
 			t.Errorf("half an answer: %v", err)
 		}
-		return r.framed() > 0
+		return r.asked() > 0
 	})
-}
-
-// Answers whose headers only one reader understands go through the server.
-func TestARuntimeKeepsATableOfHeaders(t *testing.T) {
-	k, p := alone(t)
-	r := rawRuntime{lists: make(chan string, 100), table: 4 << 10}
-	r.replace(t, p)
-	tried := 0
-	await(t, "the headers are seen", func() bool {
-		_, err := k.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
-		tried += r.framed()
-		return err == nil && tried > 0
-	})
-	for range 3 {
-		if _, err := k.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}); err != nil {
-			t.Errorf("through the server: %v", err)
-		}
-	}
-	if tried += r.framed(); tried != 1 {
-		t.Errorf("tried %d times", tried)
-	}
 }
 
 // rawRuntime answers every call with an empty message.
 type rawRuntime struct {
-	table uint32      // of headers, whatever the other side says
 	half  bool        // the kubelet's lists end in the middle of an answer
 	lists chan string // who asks for one
 }
@@ -296,14 +224,12 @@ func (r rawRuntime) replace(t *testing.T, p *peer) {
 	}()
 }
 
-// framed returns how many lists came as frames since it was asked last.
-func (r rawRuntime) framed() (n int) {
+// asked returns how many lists were asked for since it was called last.
+func (r rawRuntime) asked() (n int) {
 	for {
 		select {
-		case agent := <-r.lists:
-			if strings.HasPrefix(agent, "kubelet ") {
-				n++
-			}
+		case <-r.lists:
+			n++
 		default:
 			return n
 		}
@@ -322,7 +248,6 @@ func (r rawRuntime) serve(conn net.Conn) {
 	}
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
-	encoder.SetMaxDynamicTableSize(r.table)
 	headers := func(id uint32, end bool, fields ...hpack.HeaderField) error {
 		block.Reset()
 		for _, f := range fields {
@@ -358,44 +283,5 @@ func (r rawRuntime) serve(conn net.Conn) {
 		if framer.WriteData(h.StreamID, false, make([]byte, 5)) != nil || headers(h.StreamID, true, hpack.HeaderField{Name: "grpc-status", Value: "0"}) != nil {
 			return
 		}
-	}
-}
-
-func TestStateless(t *testing.T) {
-	long := strings.Repeat("~", 300) // Huffman makes it longer
-	encode := func(table uint32, fields ...hpack.HeaderField) []byte {
-		var block bytes.Buffer
-		e := hpack.NewEncoder(&block)
-		e.SetMaxDynamicTableSizeLimit(table)
-		for _, f := range fields {
-			if err := e.WriteField(f); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return block.Bytes()
-	}
-	usual := []hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}, {Name: "grpc-message", Value: long},
-		{Name: "via", Value: "x", Sensitive: true}, {Name: long, Value: ""}}
-	empty := encode(0, usual...)
-	for name, c := range map[string]struct {
-		block []byte
-		want  bool
-	}{
-		"nothing":                        {nil, true},
-		"no table":                       {empty[1:], true},
-		"the size of the table":          {empty, false},
-		"put into a table":               {encode(4<<10, usual...), false},
-		"from a table":                   {[]byte{0x80 | 62}, false},
-		"a name from a table":            {[]byte{0x0f, 62 - 15, 1, 'a'}, false},
-		"a text that ends early":         {empty[1 : len(empty)-2], false},
-		"a length that ends early":       {[]byte{0x00, 0x7f, 0x80}, false},
-		"a length that is never reached": {[]byte{0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}, false},
-	} {
-		if got := stateless(c.block); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	if empty[0] != emptyTable {
-		t.Errorf("an empty table is said as %x", empty[0])
 	}
 }
