@@ -21,8 +21,6 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	authzmodes "k8s.io/kubernetes/pkg/kubeapiserver/authorizer/modes"
-
-	"github.com/a4s-io/a4s/internal/nsindex"
 )
 
 // Seams are the places where a4s extends the upstream API server. A nil field
@@ -127,10 +125,6 @@ func (s Seams) applyKept(f informers.SharedInformerFactory) error {
 			return fmt.Errorf("setting up the informers: %w", err)
 		}
 	}
-	// The server asks for service accounts and services by their names, and the
-	// others are in no namespace.
-	nsindex.Drop(core.Namespaces().Informer(), core.ServiceAccounts().Informer(), core.Services().Informer(),
-		rbac.ClusterRoles().Informer(), rbac.ClusterRoleBindings().Informer())
 	return nil
 }
 

@@ -31,8 +31,6 @@ import (
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	tokens "k8s.io/kubernetes/pkg/serviceaccount"
-
-	"github.com/a4s-io/a4s/internal/nsindex"
 )
 
 // kindsPeriod is how often the controllers forget which kinds there are, and so
@@ -156,15 +154,9 @@ func (m *manager) context(ctx context.Context) (app.ControllerContext, error) {
 	return cc, nil
 }
 
-// informers are those of the controllers. All namespaces have service accounts
-// and config maps, which the controllers ask for by their names, and only quotas
-// of a namespace count.
+// informers are those of the controllers.
 func (m *manager) informers(client kubernetes.Interface, cc app.ControllerContext, name *cache.InformerName) informers.SharedInformerFactory {
-	f := informers.NewSharedInformerFactoryWithOptions(client, cc.ResyncPeriod(), informers.WithTransform(m.transform), informers.WithInformerName(name))
-	nsindex.ServiceAccounts(f)
-	nsindex.ConfigMaps(f)
-	nsindex.Drop(f.Core().V1().Namespaces().Informer(), f.Rbac().V1().ClusterRoles().Informer(), f.Rbac().V1().ClusterRoleBindings().Informer())
-	return f
+	return informers.NewSharedInformerFactoryWithOptions(client, cc.ResyncPeriod(), informers.WithTransform(m.transform), informers.WithInformerName(name))
 }
 
 // controllers makes all that are wanted. That of the tokens in secrets comes

@@ -12,7 +12,6 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/internal/nsindex"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
@@ -97,7 +96,6 @@ func run(ctx context.Context, o Options, ready func()) error {
 			return fmt.Errorf("setting up the informers: %w", err)
 		}
 	}
-	nsindex.Drop(core.Namespaces().Informer()) // they are in none
 	go func() {
 		// Blocks until the informers are started by Run and have synced.
 		for _, ok := range cc.InformerFactory.WaitForCacheSync(ctx.Done()) {
