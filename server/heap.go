@@ -10,11 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
-	"github.com/a4s-io/a4s/server/datastore"
 )
 
 const (
@@ -33,24 +30,12 @@ const (
 	growthShare = 8
 )
 
-// releaser is a datastore that has a file in the memory of this process.
-type releaser interface{ ReleasePages() error }
-
 // idleMemory gives the memory that a burst of work took back to the machine, and
-// what little work takes while there is no other: the heap's, and the pages of
-// the datastore's file. Go collects garbage when the
+// what little work takes while there is no other. Go collects garbage when the
 // heap has doubled and returns what is free only slowly; collecting earlier costs
 // every request, so it is done when there are few. A machine that is always busy
 // needs the memory anyway.
-func idleMemory(pool *interning.Pool, store datastore.Datastore) component.Component {
-	release := func() {}
-	if r, ok := store.(releaser); ok {
-		release = func() {
-			if err := r.ReleasePages(); err != nil {
-				logrus.WithError(err).Debug("the pages of the datastore's file stay resident")
-			}
-		}
-	}
+func idleMemory(pool *interning.Pool) component.Component {
 	return component.Component{Name: "idle-memory", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		tick := time.NewTicker(idleFor)
@@ -58,15 +43,14 @@ func idleMemory(pool *interning.Pool, store datastore.Datastore) component.Compo
 		giveBack(ctx, tick.C, processorTime, heapSize, func() {
 			pool.Forget()
 			debug.FreeOSMemory()
-		}, release)
+		})
 		return nil
 	}}
 }
 
 // giveBack calls free at the end of an idle minute that follows a busy one, or
-// at whose end the heap has grown by a part since, and release, which costs next
-// to nothing, at the end of each.
-func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Duration, heap func() uint64, free, release func()) {
+// at whose end the heap has grown by a part since.
+func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Duration, heap func() uint64, free func()) {
 	before, busy, kept := used(), true, uint64(0) // starting up is work
 	for {
 		select {
@@ -85,51 +69,7 @@ func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Durat
 			free()
 			before, busy, kept = used(), false, heap()
 		}
-		release()
 	}
-}
-
-// gcPercent is GOGC, of which several have an idea for a while.
-type gcPercent struct {
-	set func(int) int // returns what it was
-
-	mu     sync.Mutex
-	wishes [deciders]int // 0 for none
-	first  int           // what it is without any, as long as there is one
-}
-
-// Who wish, the most important first. Somebody waits beside a flood; lists only
-// leave gaps.
-const (
-	byFlood = iota
-	byLists
-	deciders
-)
-
-// wish says what one of them wants from now on, 0 for nothing.
-func (g *gcPercent) wish(who, percent int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	had := g.wished()
-	g.wishes[who] = percent
-	switch want := g.wished(); {
-	case want == had:
-	case had == 0:
-		g.first = g.set(want)
-	case want == 0:
-		g.set(g.first)
-	default:
-		g.set(want)
-	}
-}
-
-func (g *gcPercent) wished() int {
-	for _, percent := range g.wishes {
-		if percent != 0 {
-			return percent
-		}
-	}
-	return 0
 }
 
 // heapSize is what the objects on the heap take, with those that nobody needs

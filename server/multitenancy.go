@@ -39,7 +39,6 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/edge"
 	"github.com/a4s-io/a4s/server/tenancy/fairness"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
-	"github.com/a4s-io/a4s/server/tenancy/fairness/nice"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 	"github.com/a4s-io/a4s/server/tenancy/storage/events"
@@ -62,7 +61,6 @@ type multitenancy struct {
 	pool        *interning.Pool
 	connections *storage.Connections
 	grown       *growth // by new tenants
-	flood       component.Component
 	// metrics are what nodes and pods use, nil for no such API.
 	metrics *resourcemetrics.Metrics
 	// persisted lets nodes persist the pods that they ran without a server.
@@ -102,15 +100,7 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 		m.definitions.TenantGone(name)
 		m.admission.Forget(name)
 	})
-	processors := fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))
-	processors.Stranger = edge.Stranger
-	turns := fairqueue.New(processors)
-	m.flood = floodMemory(turns, p.percent)
-	threads, err := nice.New()
-	if err != nil {
-		p.log.WithError(err).Info("requests of a flood have the priority of all others")
-	}
-	m.edge = edge.New(edge.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Turns: turns, Threads: threads, Limits: m.limits, Log: p.log})
+	m.edge = edge.New(edge.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Queue: fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))), Limits: m.limits, Log: p.log})
 	tenants.OnGone(m.edge.TenantGone)
 	ranges, err := p.ranges()
 	if err != nil {
@@ -135,7 +125,6 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return m.limits.Storage(storage.Decorate(m.connections.Builtin(g), m.pool))
 		},
-		API: nice.Handler,
 		Handler: func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 			return outer(bootstrap.Mark(admission.Allow(m.edge.Handler(h, audited))))
 		},
@@ -178,7 +167,6 @@ func (m *multitenancy) components() []component.Component {
 			m.limits.Close()
 			return nil
 		}},
-		m.flood,
 	}
 	if m.metrics != nil {
 		list = append(list, m.metrics.Component())

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -44,10 +43,6 @@ import (
 // minFree is the disk space that a server asks for at its start: the write-
 // ahead log of the datastore is made in files of 64 MiB, two at first.
 const minFree = 192 << 20
-
-// lastLists is when, after everything runs, the last cache has been filled: the
-// garbage collector of objects lists all kinds once its controllers run.
-const lastLists = 30 * time.Second
 
 // Running is a control plane that is up.
 type Running struct {
@@ -87,7 +82,6 @@ type Plan struct {
 	endpoint  *dsn.Endpoint
 	store     datastore.Datastore
 	pool      *interning.Pool
-	percent   *gcPercent
 	log       *logrus.Entry
 	first     bool
 	peers     peers
@@ -116,7 +110,7 @@ func Start(ctx context.Context, group *component.Group, cfg *config.Server, node
 // be complete and valid. nodeIP is the address of this machine that others
 // reach it at.
 func Prepare(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Plan, error) {
-	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), nodeIP: nodeIP, advertise: nodeIP, pool: interning.New(), percent: &gcPercent{set: debug.SetGCPercent}, log: logrus.WithField("component", "server")}
+	p := &Plan{cfg: cfg, dir: filepath.Join(cfg.Agent.DataDir, "server"), nodeIP: nodeIP, advertise: nodeIP, pool: interning.New(), log: logrus.WithField("component", "server")}
 	if cfg.AdvertiseAddress != "" {
 		p.advertise = net.ParseIP(cfg.AdvertiseAddress)
 	}
@@ -207,9 +201,7 @@ func (p *Plan) Start(ctx context.Context, group *component.Group) (*Running, err
 // when nodes can join: the API serves, and the carried manifests, which say what
 // nodes may do, are applied.
 func (p *Plan) Serve(ctx context.Context, group *component.Group) (*Running, error) {
-	p.pool.Fill(interning.FillingFor)
-	group.Start(ctx, idleMemory(p.pool, p.store))
-	group.Start(ctx, listsMemory(p.pool, p.percent))
+	group.Start(ctx, idleMemory(p.pool))
 	group.Start(ctx, p.certificates.component())
 	if err := p.startStore(ctx, group); err != nil {
 		return nil, err
@@ -350,7 +342,6 @@ func (p *Plan) Settle(ctx context.Context, group *component.Group) error {
 			return err
 		}
 	}
-	p.pool.Fill(lastLists)
 	return p.startSnapshots(ctx, group)
 }
 

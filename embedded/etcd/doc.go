@@ -2,10 +2,9 @@
 //
 // Invariants: it listens on loopback only and asks every client and peer for
 // a certificate of its own CAs; who shares its process may call it without
-// (Local), until it closes; its file is released from memory only while nobody
-// can unmap it (ReleasePages); what etcd calls fatal ends the component with
-// its reason and not the process; Close is called on every way out, so that a
-// clean stop leaves a clean backend file.
+// (Local), until it closes; what etcd calls fatal ends the component with its
+// reason and not the process; Close is called on every way out, so that a clean
+// stop leaves a clean backend file.
 //
 // server may import it. It imports no Kubernetes code.
 package etcd

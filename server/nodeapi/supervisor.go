@@ -166,7 +166,7 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 	if e.open {
 		return e.serve(w, r, identity{})
 	}
-	if !e.admin && !e.stream { // administrators get through a flood of nodes
+	if !e.admin && !e.stream { // administrators get through an overload of nodes
 		select {
 		case s.slots <- struct{}{}:
 			defer func() { <-s.slots }()

@@ -455,6 +455,6 @@ func TestTooManyJoinsAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if code, _, body := c.send(anonymous, "GET", joinapi.PathConfig, good, ""); code != 200 {
-		t.Errorf("after the flood: %d %s", code, body)
+		t.Errorf("after the overload: %d %s", code, body)
 	}
 }

@@ -34,9 +34,6 @@ type Seams struct {
 	// it answers itself to a known user it sends through audited, which puts
 	// audit and access log in front of the answer.
 	Handler func(chain http.Handler, audited func(http.Handler) http.Handler) http.Handler
-	// API wraps what is behind the handler chain, which may run in another
-	// goroutine than the chain.
-	API func(http.Handler) http.Handler
 	// Authenticator wraps the authentication of every request.
 	Authenticator func(authenticator.Request) authenticator.Request
 	// Access wraps the authorization of every request and of everything in
@@ -167,9 +164,6 @@ func (s Seams) applyFront(c *genericapiserver.Config, customs CustomResources) {
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		if customs != nil {
 			api = customs.Wrap(api)
-		}
-		if s.API != nil {
-			api = s.API(api)
 		}
 		if s.Handler == nil {
 			return build(api, c)

@@ -160,7 +160,7 @@ func run(ctx context.Context, o Options, ready func()) error {
 		}
 		return app.Run(ctx, complete)
 	}
-	m := &manager{config: complete, transform: o.Pool.Transform, filling: func() { o.Pool.Fill(interning.FillingFor) }, built: built.tell, await: o.Await}
+	m := &manager{config: complete, transform: o.Pool.Transform, built: built.tell, await: o.Await}
 	return m.run(ctx)
 }
 

@@ -45,8 +45,6 @@ type manager struct {
 	root clientbuilder.ControllerClientBuilder
 	// transform is what all informers do with what they keep.
 	transform cache.TransformFunc
-	// filling is called before lists fill the informers.
-	filling func()
 	// built is called when all controllers are made and begin to run.
 	built func()
 	// await is Options.Await.
@@ -89,7 +87,6 @@ func (m *manager) run(ctx context.Context) (err error) {
 		}(ctx)
 		ctx = led
 	}
-	m.filling() // on a server that leads later, caches were filled long ago
 	cc.InformerFactory.Start(ctx.Done())
 	cc.ObjectOrMetadataInformerFactory.Start(ctx.Done())
 	close(cc.InformersStarted)

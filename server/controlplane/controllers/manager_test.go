@@ -2,18 +2,11 @@ package controllers
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/config"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
@@ -53,32 +46,6 @@ func TestLoopIsAController(t *testing.T) {
 	c.Run(t.Context())
 	if !ran || c.Name() != "name" {
 		t.Errorf("ran %t, name %q", ran, c.Name())
-	}
-}
-
-// What every namespace has is not indexed by a set for each namespace.
-func TestIndexesOfNamespacesAreSmall(t *testing.T) {
-	m := &manager{transform: func(obj any) (any, error) { return obj, nil }}
-	f := m.informers(fake.NewClientset(), app.ControllerContext{ResyncPeriod: func() time.Duration { return 0 }}, nil)
-	core := f.Core().V1()
-	for i := range 1000 {
-		meta := metav1.ObjectMeta{Name: "default", Namespace: fmt.Sprint("n-", i)}
-		if err := errors.Join(core.ServiceAccounts().Informer().GetStore().Add(&corev1.ServiceAccount{ObjectMeta: meta}),
-			core.ConfigMaps().Informer().GetStore().Add(&corev1.ConfigMap{ObjectMeta: meta})); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, i := range []cache.SharedIndexInformer{core.ServiceAccounts().Informer(), core.ConfigMaps().Informer()} {
-		upstream, ok := i.GetStore().(cache.Indexer)
-		if !ok {
-			t.Fatalf("the store is a %T", i.GetStore())
-		}
-		if sets := len(upstream.ListIndexFuncValues(cache.NamespaceIndex)); sets >= 1000 {
-			t.Errorf("%d sets for 1000 namespaces", sets)
-		}
-		if found, err := i.GetIndexer().ByIndex(cache.NamespaceIndex, "n-7"); len(found) != 1 || err != nil {
-			t.Errorf("in a namespace: %v, %v", found, err)
-		}
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// walker shares what is in a value of one type. It is nil for types that have
-// nothing to share.
+// walker interns what is in a value of one type. It is nil for types that have
+// nothing to intern.
 type walker func(p *Pool, v reflect.Value)
 
-// Object shares the strings of a typed object, a pointer to a struct. Nobody
+// Object interns the strings of a typed object, a pointer to a struct. Nobody
 // else may have the object yet. Objects without a type are left as they are.
 func (p *Pool) Object(obj any) {
 	if isStruct(obj) {
@@ -42,23 +42,15 @@ func (p *Pool) Transform(obj any) (any, error) {
 		return obj, nil
 	}
 	at := maphash.Comparable(p.seed, version{reflect.TypeOf(obj), string(accessor.GetUID()), accessor.GetResourceVersion()})
-	f := p.filling.Load()
 	// They may differ in more than the version: spaces have their own names
 	// for the same object, and some informers keep a part.
-	if f != nil {
-		if has, ok := f.objects.load(at); ok && reflect.DeepEqual(has, obj) {
-			return has, nil
-		}
-	}
 	place := &p.objects[at%objectPlaces]
 	if has := place.Load(); has != nil && reflect.DeepEqual(*has, obj) {
 		return *has, nil
 	}
 	p.Object(obj)
-	if f == nil || !f.objects.store(at, obj) {
-		kept := obj // so that nothing is allocated for what is known
-		place.Store(&kept)
-	}
+	kept := obj // so that nothing is allocated for what is known
+	place.Store(&kept)
 	return obj, nil
 }
 
@@ -69,9 +61,8 @@ type version struct {
 }
 
 // Forget lets go of the objects that Transform has seen, which may be old
-// versions by now, and of all that Fill had the pool remember.
+// versions by now.
 func (p *Pool) Forget() {
-	p.filling.Store(nil)
 	for i := range p.objects {
 		p.objects[i].Store(nil)
 	}

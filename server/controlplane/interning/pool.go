@@ -5,7 +5,6 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -31,10 +30,6 @@ type Pool struct {
 	slices  [slicePlaces]atomic.Pointer[any]
 	schemas schemas
 	walkers sync.Map // of walker, by reflect.Type
-	// filling is nil unless lists fill caches. It comes before the places.
-	filling atomic.Pointer[filling]
-	end     sync.Mutex
-	ends    *time.Timer // filling
 }
 
 // New makes an empty pool.
@@ -46,21 +41,13 @@ func (p *Pool) known(s string) (string, bool) {
 	if len(s) == 0 || len(s) > longLength {
 		return s, false
 	}
-	at, f := maphash.String(p.seed, s), p.filling.Load()
-	if f != nil {
-		if has, ok := f.strings.load(at); ok && has == s {
-			return has, true
-		}
-	}
+	at := maphash.String(p.seed, s)
 	place := &p.long[at%longPlaces]
 	if len(s) <= shortLength {
 		place = &p.short[at%shortPlaces]
 	}
 	if has := place.Load(); has != nil && *has == s {
 		return *has, true
-	}
-	if f != nil && f.strings.store(at, s) {
-		return s, false
 	}
 	kept := s // so that nothing is allocated for what is known
 	place.Store(&kept)
@@ -71,12 +58,6 @@ func (p *Pool) known(s string) (string, bool) {
 // else a new one that the pool has from now on, unless it is too large.
 func (p *Pool) knownMap(m map[string]string) map[string]string {
 	at, size := p.hashOf(m)
-	f := p.filling.Load()
-	if f != nil {
-		if has, ok := f.maps.load(at); ok && maps.Equal(has, m) {
-			return has
-		}
-	}
 	place := &p.maps[at%mapPlaces]
 	if has := place.Load(); has != nil && maps.Equal(*has, m) {
 		return *has
@@ -86,7 +67,7 @@ func (p *Pool) knownMap(m map[string]string) map[string]string {
 		key, _ = p.known(key)
 		out[key], _ = p.known(value)
 	}
-	if len(m) > mapEntries || size > longLength || f != nil && f.maps.store(at, out) {
+	if len(m) > mapEntries || size > longLength {
 		return out
 	}
 	kept := out // so that nothing is allocated for what has no place
@@ -110,18 +91,11 @@ func (p *Pool) knownFields(f *metav1.FieldsV1) (*metav1.FieldsV1, bool) {
 	if f == nil || len(raw) > longLength {
 		return f, false
 	}
-	at, all := maphash.Bytes(p.seed, raw), p.filling.Load()
-	if all != nil {
-		if has, ok := all.fields.load(at); ok && has.Equal(*f) {
-			return has, true
-		}
-	}
+	at := maphash.Bytes(p.seed, raw)
 	place := &p.fields[at%fieldsPlaces]
 	if has := place.Load(); has != nil && has.Equal(*f) {
 		return has, true
 	}
-	if all == nil || !all.fields.store(at, f) {
-		place.Store(f)
-	}
+	place.Store(f)
 	return f, false
 }

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// makeSliceWalker shares what the elements of a slice say, and the slice if it
+// makeSliceWalker interns what the elements of a slice say, and the slice if it
 // is short: a longer one, as that of containers, is seldom equal to another and
 // takes long to compare.
 func makeSliceWalker(t reflect.Type, elem walker) walker {
@@ -35,20 +35,12 @@ func makeSliceWalker(t reflect.Type, elem walker) walker {
 
 // knownSlice is known for slices, the hash of which is given.
 func (p *Pool) knownSlice(at uint64, s any) any {
-	f := p.filling.Load()
-	if f != nil {
-		if has, ok := f.slices.load(at); ok && sameSlice(has, s) {
-			return has
-		}
-	}
 	place := &p.slices[at%slicePlaces]
 	if has := place.Load(); has != nil && sameSlice(*has, s) {
 		return *has
 	}
-	if f == nil || !f.slices.store(at, s) {
-		kept := s // so that nothing is allocated for what is known
-		place.Store(&kept)
-	}
+	kept := s // so that nothing is allocated for what is known
+	place.Store(&kept)
 	return s
 }
 

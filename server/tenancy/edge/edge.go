@@ -15,7 +15,6 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/edge/proxied"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
-	"github.com/a4s-io/a4s/server/tenancy/fairness/nice"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -43,10 +42,8 @@ type Options struct {
 	Customs Customs
 	// TokenFile knows the tenants of static tokens; nil if there are none.
 	TokenFile authenticator.Token
-	// Turns is where the requests of tenants' users wait; nil for no such thing.
-	Turns *fairqueue.Queue
-	// Threads serve what is not urgent; nil to serve all alike.
-	Threads *nice.Threads
+	// Queue is where the requests of tenants' users wait; nil for none.
+	Queue *fairqueue.Queue
 	// Limits bounds and measures what tenants' users ask; nil for no such thing.
 	Limits Limits
 	Log    *logrus.Entry
@@ -67,8 +64,8 @@ type Edge struct {
 // server; Authenticator must be called first.
 func New(o Options) *Edge {
 	e := &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), documents: newCatalogue(), held: newHeld()}
-	if o.Turns != nil {
-		e.queue = newQueue(o.Turns)
+	if o.Queue != nil {
+		e.queue = newQueue(o.Queue)
 	}
 	return e
 }
@@ -100,14 +97,11 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) er
 		asked = &r
 	}
 	verb, long := describe(req.Method, asked)
-	turn, err := e.queue.enter(req, long)
+	entry, err := e.queue.enter(req, long)
 	if err != nil {
 		return err
 	}
-	defer turn.leave()
-	if turn.besideOthers() {
-		req = req.WithContext(e.opts.Threads.Context(req.Context()))
-	}
+	defer entry.leave()
 	req, answer, ok, err := authn.Early(e.auth, req)
 	if err != nil || !ok {
 		// The chain behind says 401, and audits it.
@@ -115,7 +109,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) er
 		return nil
 	}
 	next.user = answer.User
-	if err := turn.identified(req.Context(), answer.User); err != nil {
+	if err := entry.identified(req.Context(), answer.User); err != nil {
 		return err
 	}
 	ofUser := authn.TenantOf(answer.User)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,47 +20,38 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
-const (
-	// credentials is how many the queue knows the flow of.
-	credentials = 8192
-	// connections is how many the queue knows to be not new.
-	connections = 8192
-	// handshake is about what a new connection costs the server before its
-	// first request is seen. A client with a wrong token has a new one for each
-	// request: upstream ends connections of those who are not authenticated.
-	handshake = time.Millisecond
-)
+// credentials is how many the queue knows the flow of.
+const credentials = 8192
 
 const (
 	// retryAfter is the seconds after which a client that was refused may come
 	// back.
 	retryAfter = 1
-	// longestWait is how long a request waits for its turn; upstream's queues
-	// have the same.
+	// longestWait is how long a request waits for a seat; upstream's queues have
+	// the same.
 	longestWait = 15 * time.Second
 )
 
-var refusedTurns = func() *metrics.CounterVec {
+var refusedRequests = func() *metrics.CounterVec {
 	c := metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "a4s_turns_refused_total",
-		Help:           "Requests that did not get a turn, by reason: full, late or gone.",
+		Name:           "a4s_queue_refused_requests_total",
+		Help:           "Requests that did not get a seat, by reason: full, late or gone.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
 	legacyregistry.MustRegister(c)
 	return c
 }()
 
-// queue gives requests turns. Whose a request is, is known only when it is
-// authenticated, which is work itself; so it waits for its turn as what it
-// was the last time, or as one of many unknown ones from an address.
+// queue gives seats to requests. Whose a request is, is known only when it is
+// authenticated, which is work itself; so it waits in the flow that its credential
+// had the last time, or in that of its address.
 type queue struct {
-	turns *fairqueue.Queue
-	flows *lru.Cache // by the credentials: the flow they were of
-	seen  *lru.Cache // addresses of connections that had a request
+	seats *fairqueue.Queue
+	flows *lru.Cache // by the credentials: the flow they had
 }
 
-func newQueue(turns *fairqueue.Queue) *queue {
-	return &queue{turns: turns, flows: lru.New(credentials), seen: lru.New(connections)}
+func newQueue(seats *fairqueue.Queue) *queue {
+	return &queue{seats: seats, flows: lru.New(credentials)}
 }
 
 // credential is what a request is authenticated by.
@@ -88,19 +78,12 @@ func tenantFlow(tenant string) string {
 	return "tenant:" + tenant
 }
 
-// addresses begins the names of flows of those who are not known.
-const addresses = "address:"
-
-// Stranger tells whether a flow is of requests of which only the address is
-// known: probes of a load balancer, and first requests.
-func Stranger(flow string) bool { return strings.HasPrefix(flow, addresses) }
-
 func addressFlow(req *http.Request) string {
 	host, _, err := net.SplitHostPort(req.RemoteAddr)
 	if err != nil {
 		host = req.RemoteAddr
 	}
-	return addresses + host
+	return "address:" + host
 }
 
 // fromItself tells the requests of the API server's own client, which connects
@@ -117,17 +100,17 @@ func fromItself(req *http.Request) bool {
 // TLS (LoopbackClientServerNameOverride upstream).
 const loopbackServerName = "apiserver-loopback-client"
 
-// admission is the turn of a request, if it needs one.
+// admission is the seat of a request, if it needs one.
 type admission struct {
 	q     *queue // nil for none
 	by    credential
 	known bool // there is a credential
 	long  bool
 	flow  string
-	turn  *fairqueue.Turn // nil for those who do not wait
+	seat  *fairqueue.Seat // nil for those who do not wait
 }
 
-// enter waits for the turn of a request. A queue that is nil has no one wait.
+// enter waits for the seat of a request. A queue that is nil has no one wait.
 func (q *queue) enter(req *http.Request, long bool) (*admission, error) {
 	if q == nil || fromItself(req) {
 		return &admission{}, nil
@@ -138,16 +121,7 @@ func (q *queue) enter(req *http.Request, long bool) (*admission, error) {
 			a.flow = flow.(string)
 		}
 	}
-	if err := a.acquire(req.Context()); err != nil {
-		return a, err
-	}
-	if _, old := q.seen.Get(req.RemoteAddr); !old {
-		q.seen.Add(req.RemoteAddr, nil)
-		if a.turn != nil {
-			a.turn.Charge(handshake)
-		}
-	}
-	return a, nil
+	return a, a.acquire(req.Context())
 }
 
 func (a *admission) acquire(ctx context.Context) (err error) {
@@ -156,19 +130,19 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	a.turn, err = a.q.turns.Acquire(ctx, a.flow, a.long)
+	a.seat, err = a.q.seats.Acquire(ctx, a.flow, a.long)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, fairqueue.ErrFull):
-		refusedTurns.WithLabelValues("full").Inc()
+		refusedRequests.WithLabelValues("full").Inc()
 		return apierrors.NewTooManyRequests("too many requests are waiting already: try again later", retryAfter)
 	case errors.Is(err, context.DeadlineExceeded):
-		refusedTurns.WithLabelValues("late").Inc()
+		refusedRequests.WithLabelValues("late").Inc()
 	default:
-		refusedTurns.WithLabelValues("gone").Inc()
+		refusedRequests.WithLabelValues("gone").Inc()
 	}
-	return apierrors.NewTooManyRequests("the request waited too long for its turn: try again later", retryAfter)
+	return apierrors.NewTooManyRequests("the request waited too long: try again later", retryAfter)
 }
 
 // identified says who it is that was admitted. Who has no credential stays one
@@ -186,22 +160,18 @@ func (a *admission) identified(ctx context.Context, u user.Info) error {
 	switch {
 	case flow == "":
 		a.leave()
-	case a.turn == nil:
+	case a.seat == nil:
 		return a.acquire(ctx)
 	default:
-		a.turn.Move(flow)
+		a.seat.Move(flow)
 	}
 	return nil
 }
 
-// besideOthers tells that it is one of a flood, beside somebody who asks for
-// little. What lasts as long as its client likes is never.
-func (a *admission) besideOthers() bool { return a.turn != nil && !a.long && a.turn.Beside() }
-
-// leave ends the turn.
+// leave gives the seat back.
 func (a *admission) leave() {
-	if a.turn != nil {
-		a.turn.Release()
-		a.turn = nil
+	if a.seat != nil {
+		a.seat.Release()
+		a.seat = nil
 	}
 }

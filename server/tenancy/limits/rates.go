@@ -26,7 +26,7 @@ const (
 	// gets more than its share; what is above reserved percent is the system's.
 	// Both are below what makes a full datastore writable again.
 	crowded, reserved = 70, 80
-	// fillLives is how long it is good to know how full it is: a flood adds tens
+	// fillLives is how long it is good to know how full it is: an overload adds tens
 	// of megabytes in a second.
 	fillLives = 100 * time.Millisecond
 	// showEvery is how often metrics are told what tenants use.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,7 +42,6 @@ func TestLimits(t *testing.T) {
 	t.Run("a space below its limits", func(t *testing.T) { testTightSpace(t, p) })
 	t.Run("requests in flight", func(t *testing.T) { testRequestsInFlight(t, p, a, b) })
 	t.Run("fairness", func(t *testing.T) { testFlowSchema(t, p, a) })
-	t.Run("priority", func(t *testing.T) { testPriority(t, a, b) })
 	t.Run("audit", func(t *testing.T) { testAudit(t, p, a, log) })
 	t.Run("metrics", func(t *testing.T) { testTenantMetrics(t, p) })
 }
@@ -352,61 +350,6 @@ func testRequestsInFlight(t *testing.T, p *plane, a, b *space) {
 		t.Error("the refusals are not counted")
 	}
 	p.limit(t, "a", "null")
-}
-
-// testPriority: what a flood asks for beside somebody who asks for little is done
-// by threads of low priority, and only that.
-func testPriority(t *testing.T, a, b *space) {
-	const low = "10" // nicer than a process that is not
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	work := workOf(t, a.config, http.MethodGet, "/api/v1/namespaces/default/configmaps")
-	var flood sync.WaitGroup
-	for range 16 {
-		secure, err := work.secure()
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := work.client(secure)
-		flood.Go(func() {
-			defer client.CloseIdleConnections()
-			for ctx.Err() == nil {
-				work.ask(ctx, client, 0)
-			}
-		})
-	}
-	eventually(t, "a thread of low priority", func(context.Context) (bool, error) {
-		get(t, b.config, "/api/v1/namespaces/default/configmaps/kube-root-ca.crt")
-		found, err := priorities()
-		return slices.Contains(found, low), err
-	})
-	cancel()
-	flood.Wait()
-	eventually(t, "no thread of low priority", func(context.Context) (bool, error) {
-		get(t, b.config, "/api/v1/namespaces/default/configmaps/kube-root-ca.crt")
-		found, err := priorities()
-		return !slices.Contains(found, low), err
-	})
-}
-
-// priorities are those of the threads of this process, as ps calls them NI.
-func priorities() ([]string, error) {
-	files, err := filepath.Glob("/proc/self/task/*/stat")
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(text), ") ") // the command's name, which may have spaces
-		if fields := strings.Fields(rest); len(fields) > 16 {
-			out = append(out, fields[16])
-		}
-	}
-	return out, nil
 }
 
 func testFlowSchema(t *testing.T, p *plane, a *space) {

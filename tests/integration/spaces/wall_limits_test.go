@@ -454,7 +454,7 @@ func testUsageIsWhatThereIs(t *testing.T, p *plane, a *space) {
 	})
 }
 
-// TestWallV9WayBackFromAFullDatastore: a flood leaves room for others, and a
+// TestWallV9WayBackFromAFullDatastore: an overload leaves room for others, and a
 // datastore that is full nevertheless takes writes again once there is room.
 func TestWallV9WayBackFromAFullDatastore(t *testing.T) {
 	if !nstest.Isolate(t) {
@@ -471,7 +471,7 @@ func TestWallV9WayBackFromAFullDatastore(t *testing.T) {
 		return err
 	}
 
-	// A flood within the limit of its tenant is more than there is.
+	// An overload within the limit of its tenant is more than there is.
 	var group sync.WaitGroup
 	var stopped atomic.Int64
 	for w := range 4 {
@@ -484,7 +484,7 @@ func TestWallV9WayBackFromAFullDatastore(t *testing.T) {
 				}
 				if code, text := do(t, a.config, http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/default/leases", string(body), nil); code != http.StatusCreated {
 					if code != http.StatusTooManyRequests || !strings.Contains(text, "almost full") {
-						t.Errorf("the flood is told: %d %.200s", code, text)
+						t.Errorf("the overload is told: %d %.200s", code, text)
 					}
 					stopped.Add(1)
 					return
@@ -494,13 +494,13 @@ func TestWallV9WayBackFromAFullDatastore(t *testing.T) {
 	}
 	group.Wait()
 	if stopped.Load() != 4 {
-		t.Error("the flood was not stopped")
+		t.Error("the overload was not stopped")
 	}
-	if err := write("beside-the-flood"); err != nil {
-		t.Errorf("the system beside a flood: %v", err)
+	if err := write("beside-the-overload"); err != nil {
+		t.Errorf("the system beside an overload: %v", err)
 	}
 	if _, err := b.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("b"), metav1.CreateOptions{}); err != nil {
-		t.Errorf("another tenant beside a flood: %v", err)
+		t.Errorf("another tenant beside an overload: %v", err)
 	}
 	if err := a.client.CoordinationV1().Leases("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)

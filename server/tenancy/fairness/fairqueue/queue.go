@@ -9,92 +9,58 @@ import (
 	"time"
 )
 
-// ErrFull is a flow that has as many requests waiting as it may. To be matched
-// with errors.Is.
+// ErrFull is returned for a flow that has as many requests waiting as it may. To be
+// matched with errors.Is.
 var ErrFull = errors.New("too many requests are waiting")
 
 const (
-	// tick is how often it is looked at whether processors are idle, while
-	// requests wait.
+	// tick is how often the queue looks for idle processors while requests wait.
 	tick = time.Millisecond
-	// sampleEvery bounds how often arrivals look.
-	sampleEvery = tick / 4
-	// credit is how much of the service time that a flow has not used it can
-	// use later at once.
-	credit = 0.1 // seconds
-	// favour is how much less than a busy flow another must have used to have
-	// its turn beside the slots: half of the credit, so that it has some left
-	// when it gets it.
-	favour = credit / 2
-	// longest is how long a request keeps other flows from their turn at
-	// most, whatever it does, and longestOwn how long it keeps its own.
+	// credit is how many seconds of service a flow can save up while it uses
+	// less than the others.
+	credit = 0.1
+	// longest is how long a request keeps a seat from other flows at most, and
+	// longestOwn how long it counts against the share of its own: what takes
+	// longer waits for its client or for the datastore.
 	longest    = 100 * time.Millisecond
 	longestOwn = time.Second
-	// companyFor is how long a flow counts as present after it began
-	// something.
-	companyFor = time.Second
-	// patience is how long a busy flow waits for an idle processor beside a
-	// modest one.
-	patience = 10 * time.Millisecond
-	// stillPatience is how long it does so while it is to be still.
-	stillPatience = 100 * time.Millisecond
-	// forgetAfter is when a flow that does nothing is forgotten.
+	// forgetAfter is when an idle flow is forgotten, once there are maxFlows.
 	forgetAfter = 10 * time.Second
-	// maxFlows is the number of flows from which on idle ones are looked for.
-	maxFlows = 256
+	maxFlows    = 256
 )
 
 // Options configures a Queue.
 type Options struct {
-	// Slots is how many requests compute at the same time.
-	Slots int
-	// Alone is how many there are of a flow that has no company. More than
-	// Slots, since some of them wait for the datastore or their client, and
-	// less than Burst: who comes has room.
-	Alone int
-	// Share is how many of them are of one flow while there are others.
+	// Seats is how many requests compute at the same time.
+	Seats int
+	// Share is how many of them one flow has at most. Less than Seats: the next
+	// flow then finds one.
 	Share int
-	// Burst is how many there are at most, those of flows that have used less
-	// than the others included.
-	Burst int
 	// Length is how many requests of one flow wait.
 	Length int
-	// Idle says how many processors have nothing to do.
+	// Idle returns how many processors have nothing to do.
 	Idle func() int
-	// Stranger, if not nil, tells the flows of which nobody knows whose they
-	// are. They get turns as all do, but are no company for others.
-	Stranger func(flow string) bool
 }
 
-// ForProcessors are the options for so many processors. The length is about
-// what upstream's queues take of one flow.
+// ForProcessors are the options for n processors. There are twice as many seats,
+// since a request waits for the datastore, too. The length is about that of
+// upstream's queues.
 func ForProcessors(n int) Options {
-	return Options{Slots: n, Alone: 3 * n, Share: max(1, n-1), Burst: 4 * n, Length: 256, Idle: IdleProcessors}
+	return Options{Seats: 2 * n, Share: 2*n - 1, Length: 256, Idle: IdleProcessors}
 }
 
-// Queue gives requests their turns.
+// Queue gives seats to requests.
 type Queue struct {
 	opts Options
 
 	mu      sync.Mutex
-	virtual float64 // the service time that a busy flow has had
+	virtual float64 // the seconds of service that a busy flow has had
 	flows   map[string]*flow
-	backlog flowHeap  // flows that could have a turn
-	held    list.List // turns that occupy a slot, the oldest first
-	late    list.List // turns that overran
-	waiting int
+	backlog flowHeap  // flows with waiting requests
+	running list.List // of *Seat that count against a share, the oldest first
+	taken   int       // seats
+	waiting int       // requests
 	ticking bool
-	sampled time.Time
-	// last is the flow that began something last, and since when.
-	last     *flow
-	switched time.Time
-	// modest is when a flow that uses little began something.
-	modest time.Time
-	// still is set while busy flows wait for something that they are not told.
-	still bool
-	// looked is when it was looked how many processors are free.
-	looked time.Time
-	free   int
 }
 
 // New makes a queue.
@@ -102,85 +68,68 @@ func New(o Options) *Queue {
 	return &Queue{opts: o, flows: map[string]*flow{}}
 }
 
-// flow is whoever has to share.
+// flow is a tenant, or the clients of an address.
 type flow struct {
-	name    string
-	unknown bool      // a stranger
-	used    float64   // service time, in the queue's virtual time
-	cost    float64   // what a request costs on average
-	own     int       // turns that count against the flow's share
-	active  int       // turns that have not ended
-	waiting list.List // of *Turn
-	ended   time.Time
-	index   int // in the backlog, -1 if not
+	used    float64   // seconds of service, in the queue's virtual time
+	cost    float64   // seconds, of a request on average
+	own     int       // running requests that count against the share
+	waiting list.List // of *Seat
+	ended   time.Time // when its last request did
+	index   int       // in the backlog, -1 if not there
 }
 
-// Turn is the right of a request to compute.
-type Turn struct {
+// due is what the flow will have used when its running requests have ended.
+func (f *flow) due() float64 { return f.used + float64(f.own)*f.cost }
+
+// Seat is the right of a request to compute.
+type Seat struct {
 	q       *Queue
 	flow    *flow
-	ready   chan struct{}
-	element *list.Element // in flow.waiting, then in q.held
 	long    bool
-	beside  bool
+	granted chan struct{}
+	element *list.Element // in flow.waiting, then in q.running; nil in neither
 	began   time.Time
-	state   state
+	taken   bool // it counts against the seats of the queue
+	ended   bool
 }
 
-type state int
-
-const (
-	waits    state = iota
-	occupies       // a slot
-	// overruns: it has been at it for so long that other flows do not wait
-	// for it any more; its own flow does.
-	overruns
-	detached // it waits for something itself
-	ended
-)
-
-// Acquire waits for a turn of the flow with this name, which must be released.
-// It fails when too many wait already, or when the context ends. A long request
-// is one that lasts as long as the client likes; it computes in the beginning.
-func (q *Queue) Acquire(ctx context.Context, name string, long bool) (*Turn, error) {
+// Acquire waits for a seat of the flow, which must be released. It fails with
+// ErrFull, or with the error of the context. A long request is one that lasts as
+// long as its client likes, and computes in the beginning only.
+func (q *Queue) Acquire(ctx context.Context, name string, long bool) (*Seat, error) {
 	q.mu.Lock()
 	now := time.Now()
 	f := q.flow(name, now)
-	t := &Turn{q: q, flow: f, long: long}
-	if f.waiting.Len() == 0 {
-		if !q.fits(f, now) {
-			q.sample(now)
-		}
-		if q.fits(f, now) {
-			q.begin(t, now)
-			q.mu.Unlock()
-			return t, nil
-		}
+	s := &Seat{q: q, flow: f, long: long}
+	if f.waiting.Len() == 0 && q.fits(f) {
+		q.begin(s, now)
+		q.mu.Unlock()
+		return s, nil
 	}
 	if f.waiting.Len() >= q.opts.Length {
 		q.mu.Unlock()
 		return nil, ErrFull
 	}
-	t.ready = make(chan struct{})
-	t.element = f.waiting.PushBack(t)
+	s.granted = make(chan struct{})
+	s.element = f.waiting.PushBack(s)
 	q.waiting++
 	q.place(f)
 	q.startTicking()
 	q.mu.Unlock()
 
 	select {
-	case <-t.ready:
-		return t, nil
+	case <-s.granted:
+		return s, nil
 	case <-ctx.Done():
 	}
 	q.mu.Lock()
-	if t.state != waits {
+	if !s.began.IsZero() {
 		q.mu.Unlock()
-		t.Release() // it came too late
+		s.Release() // it came too late
 		return nil, ctx.Err()
 	}
-	t.state = ended
-	f.waiting.Remove(t.element)
+	s.ended = true
+	f.waiting.Remove(s.element)
 	f.ended = time.Now()
 	q.waiting--
 	q.place(f)
@@ -188,47 +137,36 @@ func (q *Queue) Acquire(ctx context.Context, name string, long bool) (*Turn, err
 	return nil, ctx.Err()
 }
 
-// Release ends the turn. It may be called more than once.
-func (t *Turn) Release() {
-	q := t.q
+// Release gives the seat back. It may be called more than once.
+func (s *Seat) Release() {
+	q := s.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.state == ended {
+	if s.ended {
 		return
 	}
 	now := time.Now()
-	q.leave(t, now, ended)
+	s.ended, s.flow.ended = true, now
+	q.vacate(s, now)
+	q.leaveShare(s)
 	q.dispatch(now)
 }
 
-// Beside tells that the turn is of a busy flow beside a modest one.
-func (t *Turn) Beside() bool { return t.beside }
-
-// Charge adds to what the turn's flow has used what was done for it outside of
-// its turns.
-func (t *Turn) Charge(d time.Duration) {
-	q := t.q
+// Move makes the request one of another flow, which bears its costs from then on.
+func (s *Seat) Move(name string) {
+	q := s.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t.flow.used += d.Seconds()
-	q.place(t.flow)
-}
-
-// Move makes the turn one of another flow, which bears its costs.
-func (t *Turn) Move(name string) {
-	q := t.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if t.flow.name == name || t.state == ended {
+	if s.ended {
 		return
 	}
 	now := time.Now()
-	from, to := t.flow, q.flow(name, now)
-	t.flow = to
-	from.active--
-	to.active++
-	from.ended = now
-	if t.state == occupies || t.state == overruns {
+	from, to := s.flow, q.flow(name, now)
+	if from == to {
+		return
+	}
+	s.flow, from.ended = to, now
+	if s.element != nil {
 		from.own--
 		to.own++
 	}
@@ -237,14 +175,15 @@ func (t *Turn) Move(name string) {
 	q.dispatch(now)
 }
 
-// flow finds or makes a flow. One that was idle gets a credit, but not more.
+// flow finds or makes a flow. What it did not use while it was idle is lost, but
+// for the credit.
 func (q *Queue) flow(name string, now time.Time) *flow {
 	f := q.flows[name]
 	if f == nil {
 		if len(q.flows) >= maxFlows {
 			q.forget(now)
 		}
-		f = &flow{name: name, unknown: q.opts.Stranger != nil && q.opts.Stranger(name), index: -1}
+		f = &flow{index: -1}
 		q.flows[name] = f
 	}
 	f.used = max(f.used, q.virtual-credit)
@@ -259,194 +198,104 @@ func (q *Queue) forget(now time.Time) {
 	}
 }
 
-// fits tells whether a request of the flow could begin.
-func (q *Queue) fits(f *flow, now time.Time) bool {
-	if q.favours(f) {
-		return q.held.Len() < q.opts.Burst
-	}
-	slots, own := q.limits(f, now)
-	return q.held.Len() < slots && f.own < own && q.calm(f, now)
-}
+// fits reports whether a request of the flow can begin.
+func (q *Queue) fits(f *flow) bool { return q.taken < q.opts.Seats && f.own < q.opts.Share }
 
-// Contended tells whether busy flows wait beside a modest one.
-func (q *Queue) Contended() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiting > 0 && q.besideModest(time.Now())
-}
-
-// besideModest tells whether there is a flow that uses little.
-func (q *Queue) besideModest(now time.Time) bool { return now.Sub(q.modest) <= companyFor }
-
-// Still has busy flows begin nothing beside a modest one while f runs, for a
-// while: f takes what idle processors there are.
-func (q *Queue) Still(f func()) {
-	q.mu.Lock()
-	q.still = true
-	q.mu.Unlock()
-	f()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.still = false
-	q.dispatch(time.Now())
-}
-
-// favours tells whether a flow has used clearly less than the busy ones.
-func (q *Queue) favours(f *flow) bool { return f.due()+favour < q.virtual }
-
-// calm tells whether one more request of a busy flow leaves modest ones alone.
-// What it costs outside of its turn, in TLS, HTTP/2 and garbage, is not known,
-// so beside them it waits until a processor has nothing to do. One that asks
-// for one thing at a time is no flood, even if it has used more than a flood of
-// requests that are cheap in their turn.
-func (q *Queue) calm(f *flow, now time.Time) bool {
-	switch {
-	case !q.besideModest(now), f.own == 0 && f.waiting.Len() == 0:
-		return true
-	case q.still:
-		return now.Sub(f.ended) > stillPatience
-	}
-	return now.Sub(f.ended) > patience || q.idle(now) > 0
-}
-
-// idle is how many processors have nothing to do; turns that begin at the same
-// moment each take one.
-func (q *Queue) idle(now time.Time) int {
-	if !q.looked.Equal(now) {
-		q.looked, q.free = now, q.opts.Idle()
-	}
-	return q.free
-}
-
-// due is what a flow will have used when its requests have ended.
-func (f *flow) due() float64 { return f.used + float64(f.own)*f.cost }
-
-// limits are how many turns there may be for one more of a flow, and how many
-// of them its own.
-func (q *Queue) limits(f *flow, now time.Time) (all, own int) {
-	if q.last == f && now.Sub(q.switched) > companyFor {
-		return q.opts.Alone, q.opts.Alone
-	}
-	return q.opts.Slots, q.opts.Share
-}
-
-// begin gives a turn.
-func (q *Queue) begin(t *Turn, now time.Time) {
-	f := t.flow
-	if q.last != f && !f.unknown {
-		q.last, q.switched = f, now
-	}
-	if q.favours(f) && !f.unknown {
-		q.modest = now
-	}
-	t.beside = q.besideModest(now) && !q.favours(f) && (t.ready != nil || f.own > 0)
-	q.free--
+func (q *Queue) begin(s *Seat, now time.Time) {
+	f := s.flow
 	q.virtual = max(q.virtual, f.used)
-	t.state, t.began = occupies, now
+	s.began, s.taken = now, true
+	s.element = q.running.PushBack(s)
+	q.taken++
 	f.own++
-	f.active++
-	t.element = q.held.PushBack(t)
 }
 
-// leave changes the state of a turn that was given.
-func (q *Queue) leave(t *Turn, now time.Time, to state) {
-	f := t.flow
-	switch t.state {
-	case occupies:
-		q.held.Remove(t.element)
-	case overruns:
-		q.late.Remove(t.element)
+// vacate takes the seat from a request, and charges its flow for the time.
+func (q *Queue) vacate(s *Seat, now time.Time) {
+	if !s.taken {
+		return
 	}
-	if t.state == occupies {
-		took := now.Sub(t.began).Seconds()
-		f.used += took
-		f.cost += (took - f.cost) / 8
-	}
-	if (t.state == occupies || t.state == overruns) && to != overruns {
-		f.own--
-	}
-	if to == ended {
-		f.active--
-		f.ended = now
-	}
-	if to == overruns {
-		t.element = q.late.PushBack(t)
-	}
-	t.state = to
+	s.taken = false
+	q.taken--
+	f, took := s.flow, now.Sub(s.began).Seconds()
+	f.used += took
+	f.cost += (took - f.cost) / 8
 	q.place(f)
+}
+
+// leaveShare takes a request out of those that count against the share of its flow.
+func (q *Queue) leaveShare(s *Seat) {
+	if s.element == nil {
+		return
+	}
+	q.running.Remove(s.element)
+	s.element = nil
+	s.flow.own--
+	q.place(s.flow)
 }
 
 // place puts a flow where it belongs in the backlog.
 func (q *Queue) place(f *flow) {
-	could := f.waiting.Len() > 0
-	switch {
-	case could && f.index < 0:
+	switch waits := f.waiting.Len() > 0; {
+	case waits && f.index < 0:
 		heap.Push(&q.backlog, f)
-	case could:
+	case waits:
 		heap.Fix(&q.backlog, f.index)
 	case f.index >= 0:
 		heap.Remove(&q.backlog, f.index)
 	}
 }
 
-// dispatch gives turns to those who wait, to the flow first that has used
-// least.
+// dispatch gives free seats to the flow that has used least and does not have its
+// share.
 func (q *Queue) dispatch(now time.Time) {
-	var full []*flow // have their share
-	for len(q.backlog) > 0 && q.held.Len() < q.opts.Burst {
+	var full []*flow
+	for len(q.backlog) > 0 && q.taken < q.opts.Seats {
 		f := q.backlog[0]
-		if !q.fits(f, now) {
-			if q.held.Len() >= q.opts.Slots {
-				break // nobody has used less
-			}
+		if !q.fits(f) {
 			full = append(full, heap.Pop(&q.backlog).(*flow))
 			continue
 		}
-		t := f.waiting.Remove(f.waiting.Front()).(*Turn)
+		s := f.waiting.Remove(f.waiting.Front()).(*Seat)
 		q.waiting--
-		q.begin(t, now)
+		q.begin(s, now)
 		q.place(f)
-		close(t.ready)
+		close(s.granted)
 	}
 	for _, f := range full {
 		q.place(f)
 	}
 }
 
-// sample takes the slots from turns that do not compute: as many as there are
-// idle processors, the oldest first.
-func (q *Queue) sample(now time.Time) {
-	for e := q.held.Front(); e != nil; e = q.held.Front() {
-		t := e.Value.(*Turn)
-		if now.Sub(t.began) < longest {
-			break
-		}
-		if t.long {
-			q.leave(t, now, detached)
-			continue
-		}
-		q.leave(t, now, overruns)
-	}
-	for e := q.late.Front(); e != nil && now.Sub(e.Value.(*Turn).began) >= longestOwn; e = q.late.Front() {
-		q.leave(e.Value.(*Turn), now, detached)
-	}
-	if now.Sub(q.sampled) < sampleEvery {
-		return
-	}
-	q.sampled = now
-	for n := q.opts.Idle(); n > 0; n-- {
-		e := q.late.Front()
-		if e == nil {
-			e = q.held.Front()
-		}
-		if e == nil || now.Sub(e.Value.(*Turn).began) < tick {
+// sweep takes seats from requests that do not compute: from those that have had
+// theirs for long, and from as many of the oldest as there are idle processors.
+func (q *Queue) sweep(now time.Time) {
+	idle := q.opts.Idle()
+	var next *list.Element
+	for e := q.running.Front(); e != nil; e = next {
+		next = e.Next()
+		s := e.Value.(*Seat)
+		age := now.Sub(s.began)
+		if age < tick {
 			return
 		}
-		q.leave(e.Value.(*Turn), now, detached)
+		waits := idle > 0
+		if waits {
+			idle--
+		}
+		if waits || age >= longest {
+			q.vacate(s, now)
+		}
+		if waits || age >= longestOwn || s.long && age >= longest {
+			q.leaveShare(s)
+		}
+		if idle <= 0 && age < longest {
+			return
+		}
 	}
 }
 
-// startTicking looks again and again while requests wait.
+// startTicking sweeps for as long as requests wait.
 func (q *Queue) startTicking() {
 	if q.ticking {
 		return
@@ -461,14 +310,14 @@ func (q *Queue) startTicking() {
 			return
 		}
 		now := time.Now()
-		q.sample(now)
+		q.sweep(now)
 		q.dispatch(now)
 		time.AfterFunc(tick, again)
 	}
 	time.AfterFunc(tick, again)
 }
 
-// flowHeap orders by what was used.
+// flowHeap orders flows by what they will have used.
 type flowHeap []*flow
 
 func (h flowHeap) Len() int           { return len(h) }
@@ -478,12 +327,14 @@ func (h flowHeap) Swap(i, j int) {
 	h[i].index, h[j].index = i, j
 }
 
+// Push implements heap.Interface.
 func (h *flowHeap) Push(x any) {
 	f := x.(*flow)
 	f.index = len(*h)
 	*h = append(*h, f)
 }
 
+// Pop implements heap.Interface.
 func (h *flowHeap) Pop() any {
 	old := *h
 	f := old[len(old)-1]

@@ -24,12 +24,12 @@ import (
 )
 
 // probeVariable hands a probe's process its work.
-const probeVariable = "A4S_FLOOD_PROBE"
+const probeVariable = "A4S_OVERLOAD_PROBE"
 
 // probeWindow is what a server may send without being asked for more.
 const probeWindow = 1 << 30
 
-// TestFloodProbe is the body of a process that sends a request every so often,
+// TestOverloadProbe is the body of a process that sends a request every so often,
 // whatever becomes of the ones before, on one connection. What it measures is
 // what a client elsewhere has to wait: from when a request is handed to the kernel
 // until the kernel has received the end of the answer. Sending does not wait for a
@@ -37,12 +37,12 @@ const probeWindow = 1 << 30
 // server that wakes it by the first half of an answer waits for the second half
 // until the server has a processor again. Should the reader be late by more than a
 // request, the kernel may tell of a later packet, so it errs to the long side.
-func TestFloodProbe(t *testing.T) {
+func TestOverloadProbe(t *testing.T) {
 	d, err := time.ParseDuration(os.Getenv(probeVariable))
 	if err != nil {
-		t.Skip("this is for processes that TestFlood starts")
+		t.Skip("this is for processes that TestOverload starts")
 	}
-	var w floodWork
+	var w overloadWork
 	if err := json.NewDecoder(os.Stdin).Decode(&w); err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +76,10 @@ type probe struct {
 	headers   *hpack.Encoder
 	block     bytes.Buffer
 	sent      map[uint32]time.Time // by the stream
-	report    floodReport          // of who receives
+	report    overloadReport       // of who receives
 }
 
-func (w *floodWork) probe(ctx context.Context) (*probe, error) {
+func (w *overloadWork) probe(ctx context.Context) (*probe, error) {
 	to, err := url.Parse(w.Host)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (w *floodWork) probe(ctx context.Context) (*probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &probe{conn: tls.Client(stamps, secure), authority: to.Host, stamps: stamps, sent: map[uint32]time.Time{}, report: floodReport{Codes: map[int]int{}}}
+	p := &probe{conn: tls.Client(stamps, secure), authority: to.Host, stamps: stamps, sent: map[uint32]time.Time{}, report: overloadReport{Codes: map[int]int{}}}
 	if err := p.conn.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (w *floodWork) probe(ctx context.Context) (*probe, error) {
 }
 
 // send sends so many requests, in time.
-func (p *probe) send(w floodWork, n int) error {
+func (p *probe) send(w overloadWork, n int) error {
 	runtime.LockOSThread() // and the thread ends with it
 	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}, 0); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (p *probe) send(w floodWork, n int) error {
 	return nil
 }
 
-func (p *probe) request(w floodWork, stream uint32) error {
+func (p *probe) request(w overloadWork, stream uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.block.Reset()

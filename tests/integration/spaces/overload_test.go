@@ -28,84 +28,84 @@ import (
 )
 
 const (
-	// floodRounds is how often it is measured with and without the flood, in
+	// overloadRounds is how often it is measured with and without the overload, in
 	// turns.
-	floodRounds = 3
-	// floodFor is how long each takes.
-	floodFor = 4 * time.Second
-	// floodMargin is how much longer the flood takes than what is measured.
-	floodMargin = 2 * time.Second
-	// floodPath is what everybody asks for, or for one of it.
-	floodPath = "/api/v1/namespaces/default/configmaps"
-	// floodAftermath is longer than what a flood leaves to be done takes.
-	floodAftermath = 4 * time.Second
-	// floodVariable hands a client's process its work.
-	floodVariable = "A4S_FLOOD_WORK"
+	overloadRounds = 3
+	// overloadFor is how long each takes.
+	overloadFor = 4 * time.Second
+	// overloadMargin is how much longer the overload takes than what is measured.
+	overloadMargin = 2 * time.Second
+	// overloadPath is what everybody asks for, or for one of it.
+	overloadPath = "/api/v1/namespaces/default/configmaps"
+	// overloadAftermath is longer than what an overload leaves to be done takes.
+	overloadAftermath = 4 * time.Second
+	// overloadVariable hands a client's process its work.
+	overloadVariable = "A4S_OVERLOAD_WORK"
 )
 
-// floodWork is what a process of clients does, with connections of their own.
-type floodWork struct {
+// overloadWork is what a process of clients does, with connections of their own.
+type overloadWork struct {
 	Host, Method, Path, Body, Token string
 	CA, Cert, Key                   []byte
 	Clients                         int
-	Every                           time.Duration // between the requests of a probe, 0 for a flood
+	Every                           time.Duration // between the requests of a probe, 0 for an overload
 	Anew                            bool          // each request has a connection of its own, as kubectl's
 }
 
-// floodReport is what it saw.
-type floodReport struct {
+// overloadReport is what it saw.
+type overloadReport struct {
 	Latencies []time.Duration // a probe's
 	Codes     map[int]int
 }
 
-// TestFlood measures, and only if A4S_FLOOD says by how many clients, what the
-// flood of one tenant does to the latency of another: a request every 5 ms.
+// TestOverload measures, and only if A4S_OVERLOAD says by how many clients, what the
+// overload of one tenant does to the latency of another: a request every 5 ms.
 // Everybody's clients are processes of their own that have only the processor
-// time that nobody else wants, as if they were elsewhere; see TestFloodProbe.
+// time that nobody else wants, as if they were elsewhere; see TestOverloadProbe.
 //
-// So that it is known what of it is the machine's, another server is flooded in
+// So that it is known what of it is the machine's, another server is overloaded in
 // the same way: once as a cluster beside this one would be, and once one that has
-// only the processor time that this one leaves, which is as well as a flood can
+// only the processor time that this one leaves, which is as well as an overload can
 // be kept from a machine's other users.
 //
-// A4S_FLOOD_KIND names the floods to try.
-func TestFlood(t *testing.T) {
-	clients, err := strconv.Atoi(os.Getenv("A4S_FLOOD"))
+// A4S_OVERLOAD_KIND names the overloads to try.
+func TestOverload(t *testing.T) {
+	clients, err := strconv.Atoi(os.Getenv("A4S_OVERLOAD"))
 	if err != nil {
-		t.Skip("A4S_FLOOD is not a number of clients")
+		t.Skip("A4S_OVERLOAD is not a number of clients")
 	}
 	if !nstest.Isolate(t) {
 		return
 	}
 	p := start(t, nil)
-	here, b := p.flooded(t), p.tenant(t, "b")
-	floodObjects(t, b)
-	there := floodElsewhere(t)
-	probe := workOf(t, b.config, http.MethodGet, floodPath+"/c1")
+	here, b := p.overloaded(t), p.tenant(t, "b")
+	overloadObjects(t, b)
+	there := overloadElsewhere(t)
+	probe := workOf(t, b.config, http.MethodGet, overloadPath+"/c1")
 	probe.Every = 5 * time.Millisecond
 	measure(t, probe, time.Second)() // warm
 
 	for _, kind := range []string{"lists", "gets", "patches", "connections", "unauthorized"} {
-		if only := os.Getenv("A4S_FLOOD_KIND"); only != "" && !slices.Contains(strings.Split(only, ","), kind) {
+		if only := os.Getenv("A4S_OVERLOAD_KIND"); only != "" && !slices.Contains(strings.Split(only, ","), kind) {
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
 			var alone, same, other, shy []time.Duration
 			sums := [3]map[int]int{{}, {}, {}}
-			beside := func(flood func() floodReport, sum map[int]int) []time.Duration {
+			beside := func(overload func() overloadReport, sum map[int]int) []time.Duration {
 				time.Sleep(time.Second) // until it is there
-				latencies := measure(t, probe, floodFor)().answers(t)
-				for code, n := range flood().Codes {
+				latencies := measure(t, probe, overloadFor)().answers(t)
+				for code, n := range overload().Codes {
 					sum[code] += n
 				}
-				time.Sleep(floodAftermath) // there is nothing to wait on
+				time.Sleep(overloadAftermath) // there is nothing to wait on
 				return latencies
 			}
-			for range floodRounds {
-				alone = append(alone, measure(t, probe, floodFor)().answers(t)...)
-				same = append(same, beside(measure(t, here[kind].by(clients), floodFor+floodMargin), sums[0])...)
-				other = append(other, beside(there(floodOrder{kind, clients, false}), sums[1])...)
-				shy = append(shy, beside(there(floodOrder{kind, clients, true}), sums[2])...)
+			for range overloadRounds {
+				alone = append(alone, measure(t, probe, overloadFor)().answers(t)...)
+				same = append(same, beside(measure(t, here[kind].by(clients), overloadFor+overloadMargin), sums[0])...)
+				other = append(other, beside(there(overloadOrder{kind, clients, false}), sums[1])...)
+				shy = append(shy, beside(there(overloadOrder{kind, clients, true}), sums[2])...)
 			}
 			base := distributionOf(alone)
 			t.Logf("%s by %d clients: alone %s", kind, clients, base)
@@ -113,36 +113,36 @@ func TestFlood(t *testing.T) {
 			for i, latencies := range [][]time.Duration{same, other, shy} {
 				d := distributionOf(latencies)
 				t.Logf("  %s: %s, ratio of %s, to the last line's of p99 %.2f; answers a second %s", []string{
-					"flooded", "another server flooded", "another server flooded, with the processors that nobody wants",
+					"overloaded", "another server overloaded", "another server overloaded, with the processors that nobody wants",
 				}[i], d, d.ratio(base), d.p99.Seconds()/best.p99.Seconds(), perSecond(sums[i]))
 			}
 		})
 	}
 }
 
-// flooded makes the tenant that floods, and returns what its clients do by the
-// kind of flood.
-func (p *plane) flooded(t *testing.T) map[string]floodWork {
+// overloaded makes the tenant that overloads, and returns what its clients do by the
+// kind of overload.
+func (p *plane) overloaded(t *testing.T) map[string]overloadWork {
 	t.Helper()
 	a := p.tenant(t, "a")
-	floodObjects(t, a)
+	overloadObjects(t, a)
 	eventually(t, "the flow schema of tenants", func(ctx context.Context) (bool, error) {
 		_, err := p.admin.FlowcontrolV1().FlowSchemas().Get(ctx, "a4s-tenants", metav1.GetOptions{})
 		return err == nil, nil
 	})
-	lists := workOf(t, a.config, http.MethodGet, floodPath)
-	gets := workOf(t, a.config, http.MethodGet, floodPath+"/c1")
-	patches := workOf(t, a.config, http.MethodPatch, floodPath+"/c1")
+	lists := workOf(t, a.config, http.MethodGet, overloadPath)
+	gets := workOf(t, a.config, http.MethodGet, overloadPath+"/c1")
+	patches := workOf(t, a.config, http.MethodPatch, overloadPath+"/c1")
 	patches.Body = `{"data":{"n":"%d"}}`
 	unknown := lists
 	unknown.Cert, unknown.Key, unknown.Token = nil, nil, "nobody's"
 	anew := gets
 	anew.Anew = true
-	return map[string]floodWork{"lists": lists, "gets": gets, "patches": patches, "connections": anew, "unauthorized": unknown}
+	return map[string]overloadWork{"lists": lists, "gets": gets, "patches": patches, "connections": anew, "unauthorized": unknown}
 }
 
-// floodObjects gives a tenant something to ask for.
-func floodObjects(t *testing.T, s *space) {
+// overloadObjects gives a tenant something to ask for.
+func overloadObjects(t *testing.T, s *space) {
 	t.Helper()
 	for i := range 100 {
 		if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
@@ -153,18 +153,18 @@ func floodObjects(t *testing.T, s *space) {
 	}
 }
 
-// floodOrder asks another server's process for a flood of itself.
-type floodOrder struct {
+// overloadOrder asks another server's process for an overload of itself.
+type overloadOrder struct {
 	Kind    string
 	Clients int
 	Shy     bool // the server takes only the processor time that nobody wants
 }
 
-// floodElsewhere starts another server, in a process and namespaces of its own.
-// What it returns floods that one.
-func floodElsewhere(t *testing.T) func(floodOrder) (wait func() floodReport) {
+// overloadElsewhere starts another server, in a process and namespaces of its own.
+// What it returns overloads that one.
+func overloadElsewhere(t *testing.T) func(overloadOrder) (wait func() overloadReport) {
 	t.Helper()
-	cmd := nstest.Command("TestFloodElsewhere")
+	cmd := nstest.Command("TestOverloadElsewhere")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -182,15 +182,15 @@ func floodElsewhere(t *testing.T) func(floodOrder) (wait func() floodReport) {
 		_ = cmd.Wait() // its failures were seen by who waited for a report
 	})
 	reports, orders := json.NewDecoder(out), json.NewEncoder(in)
-	wait := func() (r floodReport) {
+	wait := func() (r overloadReport) {
 		t.Helper()
 		if err := reports.Decode(&r); err != nil {
-			t.Fatalf("the report of the other server's flood: %v", err)
+			t.Fatalf("the report of the other server's overload: %v", err)
 		}
 		return r
 	}
 	wait() // that it is there
-	return func(o floodOrder) func() floodReport {
+	return func(o overloadOrder) func() overloadReport {
 		if err := orders.Encode(o); err != nil {
 			t.Fatal(err)
 		}
@@ -198,19 +198,19 @@ func floodElsewhere(t *testing.T) func(floodOrder) (wait func() floodReport) {
 	}
 }
 
-// TestFloodElsewhere is the body of the process with the other server.
-func TestFloodElsewhere(t *testing.T) {
+// TestOverloadElsewhere is the body of the process with the other server.
+func TestOverloadElsewhere(t *testing.T) {
 	if !nstest.IsCopy(t) {
-		t.Skip("this is for a process that TestFlood starts")
+		t.Skip("this is for a process that TestOverload starts")
 	}
 	nstest.Isolate(t)
-	here := start(t, nil).flooded(t)
+	here := start(t, nil).overloaded(t)
 	orders, reports := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
-	for r := (floodReport{}); ; {
+	for r := (overloadReport{}); ; {
 		if err := reports.Encode(r); err != nil {
 			t.Fatal(err)
 		}
-		var o floodOrder
+		var o overloadOrder
 		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
@@ -223,18 +223,18 @@ func TestFloodElsewhere(t *testing.T) {
 		if out, err := exec.Command("chrt", "--all-tasks", policy, "--pid", "0", strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		r = measure(t, here[o.Kind].by(o.Clients), floodFor+floodMargin)()
+		r = measure(t, here[o.Kind].by(o.Clients), overloadFor+overloadMargin)()
 	}
 }
 
 // by is the work of so many clients.
-func (w floodWork) by(clients int) floodWork {
+func (w overloadWork) by(clients int) overloadWork {
 	w.Clients = clients
 	return w
 }
 
 // answers are the latencies, of requests that must have succeeded.
-func (r floodReport) answers(t *testing.T) []time.Duration {
+func (r overloadReport) answers(t *testing.T) []time.Duration {
 	t.Helper()
 	if r.Codes[http.StatusOK] != len(r.Latencies) {
 		t.Fatalf("answers of other kinds: %v", r.Codes)
@@ -243,7 +243,7 @@ func (r floodReport) answers(t *testing.T) []time.Duration {
 }
 
 func perSecond(codes map[int]int) string {
-	const d = floodRounds * (floodFor + floodMargin)
+	const d = overloadRounds * (overloadFor + overloadMargin)
 	var parts []string
 	for code, n := range codes {
 		parts = append(parts, fmt.Sprintf("%d: %.0f", code, float64(n)/d.Seconds()))
@@ -272,18 +272,18 @@ func distributionOf(all []time.Duration) distribution {
 	return distribution{len(all), all[len(all)/2], all[len(all)*9/10], all[len(all)*99/100]}
 }
 
-func workOf(t *testing.T, cfg *rest.Config, method, path string) floodWork {
+func workOf(t *testing.T, cfg *rest.Config, method, path string) overloadWork {
 	t.Helper()
 	ca, err := os.ReadFile(cfg.CAFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return floodWork{Host: cfg.Host, Method: method, Path: path, CA: ca, Cert: cfg.CertData, Key: cfg.KeyData}
+	return overloadWork{Host: cfg.Host, Method: method, Path: path, CA: ca, Cert: cfg.CertData, Key: cfg.KeyData}
 }
 
 // measure starts a process of clients, which has only the processor time that
 // nobody else wants. The returned function waits for what it has to report.
-func measure(t *testing.T, w floodWork, d time.Duration) (wait func() floodReport) {
+func measure(t *testing.T, w overloadWork, d time.Duration) (wait func() overloadReport) {
 	t.Helper()
 	work, err := json.Marshal(w)
 	if err != nil {
@@ -293,9 +293,9 @@ func measure(t *testing.T, w floodWork, d time.Duration) (wait func() floodRepor
 	if err != nil {
 		t.Fatal(err)
 	}
-	test, variable, modest := "TestFloodClients", floodVariable, []string{"chrt", "--idle", "0"}
+	test, variable, modest := "TestOverloadClients", overloadVariable, []string{"chrt", "--idle", "0"}
 	if w.Every > 0 {
-		test, variable, modest = "TestFloodProbe", probeVariable, []string{"nice", "-n", "19"}
+		test, variable, modest = "TestOverloadProbe", probeVariable, []string{"nice", "-n", "19"}
 	}
 	cmd := exec.Command(modest[0], append(modest[1:], self, "-test.run=^"+test+"$", "-test.count=1")...)
 	cmd.Env = append(os.Environ(), variable+"="+d.String(), "GOMAXPROCS=")
@@ -306,7 +306,7 @@ func measure(t *testing.T, w floodWork, d time.Duration) (wait func() floodRepor
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return func() (r floodReport) {
+	return func() (r overloadReport) {
 		t.Helper()
 		err := cmd.Wait()
 		line, _, _ := strings.Cut(out.String(), "\n")
@@ -320,19 +320,19 @@ func measure(t *testing.T, w floodWork, d time.Duration) (wait func() floodRepor
 	}
 }
 
-// TestFloodClients is the body of a process of clients.
-func TestFloodClients(t *testing.T) {
-	d, err := time.ParseDuration(os.Getenv(floodVariable))
+// TestOverloadClients is the body of a process of clients.
+func TestOverloadClients(t *testing.T) {
+	d, err := time.ParseDuration(os.Getenv(overloadVariable))
 	if err != nil {
-		t.Skip("this is for processes that TestFlood starts")
+		t.Skip("this is for processes that TestOverload starts")
 	}
-	var w floodWork
+	var w overloadWork
 	if err := json.NewDecoder(os.Stdin).Decode(&w); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	r := floodReport{Codes: map[int]int{}}
+	r := overloadReport{Codes: map[int]int{}}
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	var n atomic.Int64
@@ -364,16 +364,16 @@ func TestFloodClients(t *testing.T) {
 	fmt.Println(string(out))
 }
 
-func (w *floodWork) secure() (*tls.Config, error) {
+func (w *overloadWork) secure() (*tls.Config, error) {
 	return rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: w.CA, CertData: w.Cert, KeyData: w.Key}})
 }
 
-func (w *floodWork) client(secure *tls.Config) *http.Client {
+func (w *overloadWork) client(secure *tls.Config) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, DisableKeepAlives: w.Anew}}
 }
 
 // ask is the code of an answer, 0 when it was cut short.
-func (w *floodWork) ask(ctx context.Context, client *http.Client, n int64) int {
+func (w *overloadWork) ask(ctx context.Context, client *http.Client, n int64) int {
 	var body io.Reader
 	if w.Body != "" {
 		body = strings.NewReader(fmt.Sprintf(w.Body, n))
