@@ -4,6 +4,8 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
@@ -12,19 +14,20 @@ import (
 
 // startCertificates keeps the certificates of the node from expiring. The
 // kubelet and the clients read the files again.
-func (n *Node) startCertificates(ctx context.Context, group *component.Group, options join.Options) {
-	files := pki.NodeFilesIn(filepath.Join(n.dir, "tls"))
+func startCertificates(ctx context.Context, group *component.Group, dir string, options join.Options) {
+	log := logrus.WithField("component", "agent")
+	files := pki.NodeFilesIn(filepath.Join(dir, "tls"))
 	group.Start(ctx, renewal.New(renewal.Options{
 		Name:  "node-certificates",
 		Files: []string{files.Client.Cert, files.Serving.Cert},
 		Renew: func(ctx context.Context) error {
 			err := join.Renew(ctx, options)
 			if err == nil {
-				n.log.Info("renewed the certificates of this node")
+				log.Info("renewed the certificates of this node")
 			}
 			return err
 		},
-		Log: n.log,
+		Log: log,
 	}))
 }
 

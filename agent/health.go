@@ -17,6 +17,7 @@ import (
 	"github.com/a4s-io/a4s/agent/cluster/loadbalancer"
 	"github.com/a4s-io/a4s/agent/network/netfilter"
 	"github.com/a4s-io/a4s/agent/runtime/mux"
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/noderuntime"
 	"github.com/a4s-io/a4s/internal/pki"
@@ -24,6 +25,9 @@ import (
 
 // nodeHealth is what checks of the node know of it.
 type nodeHealth struct {
+	cfg       *config.Agent
+	dir       string // <data-dir>/agent
+	access    *access
 	filter    netfilter.Mode
 	filterWhy string
 	joined    atomic.Pointer[join.Result] // set with the pod network
@@ -31,30 +35,30 @@ type nodeHealth struct {
 	mux       atomic.Pointer[mux.Mux]
 }
 
-// Health lets a monitor watch over the node. With events, it writes Events as
-// this node; the server of this machine does so otherwise.
-func (n *Node) Health(m *health.Monitor, events bool) {
+// watch lets a monitor watch over the node. With events, it writes Events as this
+// node; the server of this machine does so otherwise.
+func (h *nodeHealth) watch(m *health.Monitor, events bool) {
 	uses := func() []pki.Use {
-		files := pki.NodeFilesIn(filepath.Join(n.dir, "tls"))
+		files := pki.NodeFilesIn(filepath.Join(h.dir, "tls"))
 		if _, err := os.Stat(files.Client.Cert); err != nil {
 			return nil // it has not joined yet
 		}
 		return files.Uses()
 	}
-	if wanted := netfilter.Mode(n.cfg.ProxyMode); n.health.filter == netfilter.Iptables && wanted != netfilter.Iptables {
-		m.Set(health.PacketFilterDegraded, "", n.health.filterWhy)
+	if wanted := netfilter.Mode(h.cfg.ProxyMode); h.filter == netfilter.Iptables && wanted != netfilter.Iptables {
+		m.Set(health.PacketFilterDegraded, "", h.filterWhy)
 	}
-	m.Add("runtimes", n.checkRuntimesReady)
-	m.Add("node", n.checkNode)
-	m.Add("DNS", n.checkDNS)
+	m.Add("runtimes", h.checkRuntimesReady)
+	m.Add("node", h.checkNode)
+	m.Add("DNS", h.checkDNS)
 	m.Add("certificates of the node", health.Certificates(uses))
-	m.Add("servers", n.checkServers)
-	m.AddMetrics(health.CertificateMetrics(uses), n.serverMetrics)
+	m.Add("servers", h.checkServers)
+	m.AddMetrics(health.CertificateMetrics(uses), h.serverMetrics)
 	if events {
 		var tell func(added, gone []health.Problem)
 		m.OnChange(func(added, gone []health.Problem) {
-			if client := n.healthClient(); tell == nil && client != nil {
-				tell = health.Events(client.CoreV1(), scheme.Scheme, health.AboutNode(n.cfg.NodeName), n.cfg.NodeName)
+			if client := h.nodeClient(); tell == nil && client != nil {
+				tell = health.Events(client.CoreV1(), scheme.Scheme, health.AboutNode(h.cfg.NodeName), h.cfg.NodeName)
 			}
 			if tell != nil {
 				tell(added, gone)
@@ -63,37 +67,33 @@ func (n *Node) Health(m *health.Monitor, events bool) {
 	}
 }
 
-// healthClient is the client of the node, nil before it has joined.
-func (n *Node) healthClient() *kubernetes.Clientset {
-	if client := n.health.client.Load(); client != nil {
+// nodeClient is the client of the node, nil before it has joined.
+func (h *nodeHealth) nodeClient() *kubernetes.Clientset {
+	if client := h.client.Load(); client != nil {
 		return client
 	}
-	if n.health.joined.Load() == nil {
+	if h.joined.Load() == nil {
 		return nil
 	}
-	_, client, err := clients(n.credential(), health.Name)
+	_, client, err := h.access.clients(health.Name)
 	if err != nil {
 		return nil
 	}
-	set, ok := client.(*kubernetes.Clientset)
-	if !ok {
-		return nil
-	}
-	n.health.client.CompareAndSwap(nil, set)
-	return n.health.client.Load()
+	h.client.CompareAndSwap(nil, client)
+	return h.client.Load()
 }
 
-func (n *Node) checkRuntimesReady(_ context.Context, r *health.Registry) {
+func (h *nodeHealth) checkRuntimesReady(_ context.Context, r *health.Registry) {
 	var names []string
-	for _, s := range n.runtimeStates() {
+	for _, s := range h.runtimeStates() {
 		names = append(names, s.Name)
 		r.Report(s.Ready != corev1.ConditionTrue, health.RuntimeNotReady, s.Name, s.Reason+": "+s.Message)
 	}
 	r.Keep(health.RuntimeNotReady, names)
 }
 
-func (n *Node) runtimeStates() []noderuntime.State {
-	mux := n.health.mux.Load()
+func (h *nodeHealth) runtimeStates() []noderuntime.State {
+	mux := h.mux.Load()
 	if mux == nil {
 		return nil
 	}
@@ -101,12 +101,12 @@ func (n *Node) runtimeStates() []noderuntime.State {
 }
 
 // checkNode asks the server about the Node.
-func (n *Node) checkNode(ctx context.Context, r *health.Registry) {
-	client := n.healthClient()
+func (h *nodeHealth) checkNode(ctx context.Context, r *health.Registry) {
+	client := h.nodeClient()
 	if client == nil {
 		return
 	}
-	node, err := client.CoreV1().Nodes().Get(ctx, n.cfg.NodeName, metav1.GetOptions{})
+	node, err := client.CoreV1().Nodes().Get(ctx, h.cfg.NodeName, metav1.GetOptions{})
 	r.Report(err != nil, health.ServerUnreachable, "", fmt.Sprint(err))
 	if err != nil {
 		return
@@ -117,12 +117,12 @@ func (n *Node) checkNode(ctx context.Context, r *health.Registry) {
 			holds, detail = c.Status != corev1.ConditionTrue, c.Message
 		}
 	}
-	r.Report(holds, health.NodeNotReady, n.cfg.NodeName, detail)
+	r.Report(holds, health.NodeNotReady, h.cfg.NodeName, detail)
 }
 
 // checkDNS asks the DNS server of this node for the API's own name.
-func (n *Node) checkDNS(ctx context.Context, r *health.Registry) {
-	joined := n.health.joined.Load()
+func (h *nodeHealth) checkDNS(ctx context.Context, r *health.Registry) {
+	joined := h.joined.Load()
 	if joined == nil {
 		return
 	}
@@ -136,17 +136,17 @@ func (n *Node) checkDNS(ctx context.Context, r *health.Registry) {
 
 // knownServers are those of the node's load balancer; a node that runs beside
 // its server has none.
-func (n *Node) knownServers() []loadbalancer.ServerState {
-	if n.health.joined.Load() == nil || n.servers == nil { // in this order: it is made before
+func (h *nodeHealth) knownServers() []loadbalancer.ServerState {
+	if h.joined.Load() == nil || h.access.balancer == nil { // in this order: it is made before
 		return nil
 	}
-	return n.servers.Servers()
+	return h.access.balancer.Servers()
 }
 
 // checkServers looks at servers that others stand in for.
-func (n *Node) checkServers(_ context.Context, r *health.Registry) {
+func (h *nodeHealth) checkServers(_ context.Context, r *health.Registry) {
 	var names []string
-	if all := n.knownServers(); len(all) > 1 {
+	if all := h.knownServers(); len(all) > 1 {
 		for _, s := range all {
 			names = append(names, s.Address)
 			r.Report(s.Health == loadbalancer.NotReady || s.Health == loadbalancer.Dead, health.OneServerAway, s.Address, s.LastError)
@@ -155,8 +155,8 @@ func (n *Node) checkServers(_ context.Context, r *health.Registry) {
 	r.Keep(health.OneServerAway, names)
 }
 
-func (n *Node) serverMetrics(add func(name, help string, value float64, labels map[string]string)) {
-	for _, s := range n.knownServers() {
+func (h *nodeHealth) serverMetrics(add func(name, help string, value float64, labels map[string]string)) {
+	for _, s := range h.knownServers() {
 		labels := map[string]string{"server": s.Address}
 		ready := 0.0
 		if s.Health == loadbalancer.Ready {

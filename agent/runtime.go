@@ -8,14 +8,19 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/host/hostprep"
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/runtime/containerd"
+	"github.com/a4s-io/a4s/agent/runtime/images"
 	"github.com/a4s-io/a4s/agent/runtime/mux"
+	"github.com/a4s-io/a4s/agent/runtime/readiness"
+	"github.com/a4s-io/a4s/agent/runtime/registries"
 	"github.com/a4s-io/a4s/agent/vm"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/noderuntime"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -25,108 +30,159 @@ import (
 // criSocket is what the kubelet uses for the container runtime.
 func criSocket() string { return filepath.Join(instance.RunDir, "cri.sock") }
 
-// StartRuntime unpacks the payload, prepares the kernel and starts the carried
-// runtimes in group without waiting for them, and what the kubelet sees of all
-// runtimes of the node.
-func (n *Node) StartRuntime(ctx context.Context, group *component.Group) error {
+// runtimeSet is the container runtimes of the node, and what the kubelet sees of
+// them.
+type runtimeSet struct {
+	cfg        *config.Agent
+	dir        string // <data-dir>/agent
+	host       host.Info
+	registries *registries.Config
+	period     time.Duration         // in which the kubelet reports its status
+	registered []noderuntime.Runtime // of the settings; endpoints may be builtin
+	payload    *payload.Payload      // nil until start
+	mux        *mux.Mux              // nil until start
+	grace      time.Duration         // of the primary runtime
+	reported   readiness.Told        // what the cluster knows of the runtimes
+	imported   bool                  // the images are there
+	log        *logrus.Entry
+}
+
+// start unpacks the payload, prepares the kernel and starts the runtimes that a4s
+// brings without waiting for them, and what the kubelet sees of all runtimes.
+func (r *runtimeSet) start(ctx context.Context, group *component.Group) error {
 	var err error
-	if n.payload, err = payload.Extract(ctx, n.cfg.DataDir); err != nil {
+	if r.payload, err = payload.Extract(ctx, r.cfg.DataDir); err != nil {
 		return err
 	}
-	if err := hostprep.Prepare(ctx, hostprep.Options{RecordFile: filepath.Join(n.dir, hostprep.RecordName), Log: n.log}); err != nil {
+	if err := hostprep.Prepare(ctx, hostprep.Options{RecordFile: filepath.Join(r.dir, hostprep.RecordName), Log: r.log}); err != nil {
 		return err
 	}
-	if n.carries(workload.Container) {
-		group.Start(ctx, containerd.New(n.containerd()))
+	if r.builtin(workload.Container) {
+		group.Start(ctx, containerd.New(r.containerd()))
 	}
-	if n.carries(workload.VM) {
-		group.Start(ctx, vm.New(n.vm()))
+	if r.builtin(workload.VM) {
+		group.Start(ctx, vm.New(r.vm()))
 	}
-	options, err := n.mux()
+	options := r.muxOptions()
+	if r.mux, err = mux.New(options); err != nil {
+		return err
+	}
+	r.grace = options.Grace
+	return group.StartAndWait(ctx, r.mux.Component())
+}
+
+// importImages makes the pause image and the operator's archives available.
+func (r *runtimeSet) importImages(ctx context.Context, group *component.Group) error {
+	if r.imported || !r.builtin(workload.Container) {
+		return nil
+	}
+	if err := group.Wait(ctx, containerd.Name); err != nil {
+		return err
+	}
+	if err := images.Import(ctx, images.Options{
+		Socket:      containerd.Socket(containerdState()),
+		Snapshotter: r.cfg.Snapshotter,
+		Required:    []string{r.payload.PauseImageTar},
+		Dir:         images.Dir(r.cfg.DataDir),
+		StateFile:   images.StateFile(r.cfg.DataDir),
+		Log:         r.log,
+	}); err != nil {
+		return err
+	}
+	r.imported = true
+	return nil
+}
+
+// report tells the cluster which runtimes of the node are ready.
+func (r *runtimeSet) report(ctx context.Context, group *component.Group, a *access) error {
+	_, client, err := a.clients(readiness.Name)
 	if err != nil {
 		return err
 	}
-	if n.runtimes, err = mux.New(options); err != nil {
-		return err
-	}
-	n.grace = options.Grace
-	n.health.mux.Store(n.runtimes)
-	return group.StartAndWait(ctx, n.runtimes.Component())
+	group.Start(ctx, readiness.New(readiness.Options{
+		Client:   client,
+		NodeName: r.cfg.NodeName,
+		Runtimes: r.mux,
+		Told:     &r.reported,
+		Log:      logrus.WithField("component", readiness.Name),
+	}))
+	return nil
 }
 
-// checkRuntimes completes the runtimes of the settings and refuses what this
-// machine or this a4s cannot run.
-func (n *Node) checkRuntimes() error {
+// obstacle says why a pod that was placed on this node cannot start here.
+func (r *runtimeSet) obstacle(t workload.Type, hostNetwork bool) string {
+	return readiness.Gate{Runtimes: r.mux, Told: &r.reported, Grace: r.grace}.Obstacle(t, hostNetwork)
+}
+
+// check completes the runtimes of the settings and refuses what this machine or
+// this a4s cannot run.
+func (r *runtimeSet) check() error {
 	var err error
-	if n.registered, err = noderuntime.OfNode(n.cfg.Runtimes, n.cfg.ContainerRuntimeEndpoint); err != nil {
+	if r.registered, err = noderuntime.OfNode(r.cfg.Runtimes, r.cfg.ContainerRuntimeEndpoint); err != nil {
 		return &problem.Input{Source: "--runtime", Err: err, Want: noderuntime.Form}
 	}
-	if n.carries(workload.VM) {
-		if err := vm.Preflight(n.vm().Service); err != nil {
+	if r.builtin(workload.VM) {
+		if err := vm.Preflight(r.vm().Service); err != nil {
 			return err
 		}
 	}
-	return n.containerd().Validate()
+	return r.containerd().Validate()
 }
 
-// carries tells whether a runtime of the type that is carried in a4s is used.
-func (n *Node) carries(t workload.Type) bool {
-	return slices.ContainsFunc(n.registered, func(r noderuntime.Runtime) bool { return r.Type == t && r.Endpoint == noderuntime.Builtin })
+// builtin reports whether the runtime of the type that a4s brings is used.
+func (r *runtimeSet) builtin(t workload.Type) bool {
+	return slices.ContainsFunc(r.registered, func(o noderuntime.Runtime) bool { return o.Type == t && o.Endpoint == noderuntime.Builtin })
 }
 
-// mux is what stands between the kubelet and the runtimes.
-func (n *Node) mux() (mux.Options, error) {
-	period, err := n.kubelet(unknownCluster(), "", "").StatusPeriod()
-	if err != nil {
-		return mux.Options{}, err
-	}
-	all := slices.Clone(n.registered)
+// muxOptions are those of what stands between the kubelet and the runtimes.
+func (r *runtimeSet) muxOptions() mux.Options {
+	all := slices.Clone(r.registered)
 	for i := range all {
-		if r := &all[i]; r.Endpoint == noderuntime.Builtin && r.Type == workload.Container {
-			r.Endpoint = "unix://" + containerd.Socket(n.stateDir())
-		} else if r.Endpoint == noderuntime.Builtin {
-			r.Endpoint = "unix://" + vm.Socket(instance.RunDir)
+		if o := &all[i]; o.Endpoint == noderuntime.Builtin && o.Type == workload.Container {
+			o.Endpoint = "unix://" + containerd.Socket(containerdState())
+		} else if o.Endpoint == noderuntime.Builtin {
+			o.Endpoint = "unix://" + vm.Socket(instance.RunDir)
 		}
 	}
 	return mux.Options{
 		Socket:      criSocket(),
 		AdminSocket: filepath.Join(instance.RunDir, noderuntime.Socket),
-		File:        filepath.Join(n.dir, "runtimes.json"),
+		File:        filepath.Join(r.dir, "runtimes.json"),
 		MemoryDir:   filepath.Join(instance.RunDir, "runtimes"),
 		Runtimes:    all,
-		Grace:       time.Duration(n.cfg.RuntimeGracePeriods) * period,
-		KubeletDir:  settings.RootDir(n.cfg.DataDir),
+		Grace:       time.Duration(r.cfg.RuntimeGracePeriods) * r.period,
+		KubeletDir:  settings.RootDir(r.cfg.DataDir),
 		Log:         logrus.WithField("component", mux.Name),
-	}, nil
+	}
 }
 
 // containerd returns its options. Before the payload is unpacked, its paths are
 // only of the right form.
-func (n *Node) containerd() containerd.Options {
-	carried := n.payload
-	if carried == nil {
-		dir := filepath.Join(n.cfg.DataDir, "data")
-		carried = &payload.Payload{ShimPath: dir, RuncPath: dir, CNIBinDir: dir}
+func (r *runtimeSet) containerd() containerd.Options {
+	unpacked := r.payload
+	if unpacked == nil {
+		dir := filepath.Join(r.cfg.DataDir, "data")
+		unpacked = &payload.Payload{ShimPath: dir, RuncPath: dir, CNIBinDir: dir}
 	}
-	pause := n.cfg.PauseImage
+	pause := r.cfg.PauseImage
 	if pause == "" {
-		pause = carried.PauseImage
+		pause = unpacked.PauseImage
 	}
 	return containerd.Options{
-		DataDir:     n.cfg.DataDir,
-		ShimPath:    carried.ShimPath,
-		RuncPath:    carried.RuncPath,
-		CNIBinDir:   carried.CNIBinDir,
-		StateDir:    n.stateDir(),
-		CNIConfDir:  network.CNIConfDir(n.cfg.DataDir),
+		DataDir:     r.cfg.DataDir,
+		ShimPath:    unpacked.ShimPath,
+		RuncPath:    unpacked.RuncPath,
+		CNIBinDir:   unpacked.CNIBinDir,
+		StateDir:    containerdState(),
+		CNIConfDir:  network.CNIConfDir(r.cfg.DataDir),
 		PauseImage:  pause,
-		Snapshotter: n.cfg.Snapshotter,
-		Registries:  n.registries,
-		Host:        n.host,
-		Debug:       n.cfg.Debug,
+		Snapshotter: r.cfg.Snapshotter,
+		Registries:  r.registries,
+		Host:        r.host,
+		Debug:       r.cfg.Debug,
 		Log:         logrus.WithField("component", containerd.Name),
 	}
 }
 
-// stateDir is containerd's volatile state.
-func (n *Node) stateDir() string { return filepath.Join(instance.RunDir, "containerd") }
+// containerdState is containerd's volatile state.
+func containerdState() string { return filepath.Join(instance.RunDir, "containerd") }

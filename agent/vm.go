@@ -15,33 +15,33 @@ import (
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
-// vm returns the options of the carried runtime of virtual machines. It takes
-// images from the carried containerd, and networks are the node's.
-func (n *Node) vm() vm.Options {
+// vm returns the options of the runtime of virtual machines that a4s brings. It
+// takes images from the containerd of a4s, and networks are the node's.
+func (r *runtimeSet) vm() vm.Options {
 	o := vm.Options{
 		Service: vm.Service{
 			Socket:      vm.Socket(instance.RunDir),
-			Root:        vm.RootDir(n.cfg.DataDir),
+			Root:        vm.RootDir(r.cfg.DataDir),
 			State:       vm.StateDir(instance.RunDir),
-			Containerd:  containerd.Socket(n.stateDir()),
-			Snapshotter: n.cfg.Snapshotter,
-			CNIConfDir:  network.CNIConfDir(n.cfg.DataDir),
-			Kernel:      n.cfg.VMKernel,
-			Initrd:      n.cfg.VMInitrd,
-			Accelerator: n.cfg.VMAccelerator,
+			Containerd:  containerd.Socket(containerdState()),
+			Snapshotter: r.cfg.Snapshotter,
+			CNIConfDir:  network.CNIConfDir(r.cfg.DataDir),
+			Kernel:      r.cfg.VMKernel,
+			Initrd:      r.cfg.VMInitrd,
+			Accelerator: r.cfg.VMAccelerator,
 			Log:         logrus.WithField("component", vm.Name),
 		},
-		Debug: n.cfg.Debug,
+		Debug: r.cfg.Debug,
 	}
-	for _, r := range n.registered {
-		if r.Type == workload.Container && r.Endpoint != noderuntime.Builtin && !n.carries(workload.Container) {
-			o.Containerd = strings.TrimPrefix(r.Endpoint, "unix://") // if it is one
+	for _, other := range r.registered {
+		if other.Type == workload.Container && other.Endpoint != noderuntime.Builtin && !r.builtin(workload.Container) {
+			o.Containerd = strings.TrimPrefix(other.Endpoint, "unix://") // if it is one
 			break
 		}
 	}
-	if n.payload != nil {
-		o.CNIBinDirs = []string{n.payload.CNIBinDir}
-		o.Init = n.payload.GuestInit
+	if r.payload != nil {
+		o.CNIBinDirs = []string{r.payload.CNIBinDir}
+		o.Init = r.payload.GuestInit
 	}
 	if o.Kernel == "" {
 		o.Kernel = installedGuest("vmlinuz")

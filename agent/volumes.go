@@ -10,8 +10,8 @@ import (
 )
 
 // startVolumes starts what makes and removes the local volumes of the node.
-func (n *Node) startVolumes(ctx context.Context, group *component.Group) error {
-	config, _, err := clients(n.credential(), localstorage.Name)
+func startVolumes(ctx context.Context, group *component.Group, a *access) error {
+	config, _, err := a.clients(localstorage.Name)
 	if err != nil {
 		return err
 	}

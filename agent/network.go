@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/agent/cluster/join"
+	"github.com/a4s-io/a4s/agent/dns"
+	"github.com/a4s-io/a4s/agent/host"
+	"github.com/a4s-io/a4s/agent/host/nodeaddr"
+	"github.com/a4s-io/a4s/agent/network"
+	"github.com/a4s-io/a4s/agent/network/isolation"
+	"github.com/a4s-io/a4s/agent/network/localpods"
+	"github.com/a4s-io/a4s/agent/network/netfilter"
+	"github.com/a4s-io/a4s/agent/network/networkpolicy"
+	"github.com/a4s-io/a4s/agent/network/proxy"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
+)
+
+// clusterNetwork is the pod network of the node with what keeps pods apart, the
+// service proxy and the DNS server.
+type clusterNetwork struct {
+	cfg    *config.Agent
+	addr   nodeaddr.Choice
+	access *access
+	log    *logrus.Entry
+}
+
+// isolate starts what knows the pods of this node, what keeps the pods of
+// tenants apart, and what enforces network policies. It returns when there are
+// rules, so before any pod starts.
+func (n *clusterNetwork) isolate(ctx context.Context, group *component.Group, joined *join.Result) (*localpods.Pods, error) {
+	cluster, err := netip.ParsePrefix(joined.Config.ClusterCIDR)
+	if err != nil {
+		return nil, fmt.Errorf("the server's pod range: %w", err)
+	}
+	config, client, err := n.access.clients(isolation.Name)
+	if err != nil {
+		return nil, err
+	}
+	pods := localpods.New(localpods.Options{Client: client, NodeName: n.cfg.NodeName, Log: logrus.WithField("component", localpods.Name)})
+	group.Start(ctx, pods.Component())
+	group.Start(ctx, isolation.New(isolation.Options{
+		Config:   config,
+		Pods:     pods,
+		Clusters: []netip.Prefix{cluster},
+		Bridge:   network.BridgeName,
+		Log:      logrus.WithField("component", isolation.Name),
+	}))
+	if joined.Config.DisableNetworkPolicy {
+		if err := networkpolicy.Remove(ctx); err != nil {
+			n.log.WithError(err).Warn("cannot remove the rules of network policies, which are disabled")
+		}
+		return pods, group.Wait(ctx, isolation.Name)
+	}
+	group.Start(ctx, networkpolicy.New(networkpolicy.Options{
+		Config:   config,
+		Client:   client,
+		NodeName: n.cfg.NodeName,
+		Pods:     pods,
+		Clusters: []netip.Prefix{cluster},
+		Bridge:   network.BridgeName,
+		Log:      logrus.WithField("component", networkpolicy.Name),
+	}))
+	for _, name := range []string{isolation.Name, networkpolicy.Name} {
+		if err := group.Wait(ctx, name); err != nil {
+			return pods, err
+		}
+	}
+	return pods, nil
+}
+
+// start starts the pod network, the service proxy and the DNS server.
+func (n *clusterNetwork) start(ctx context.Context, group *component.Group, joined *join.Result, pods *localpods.Pods) error {
+	group.Start(ctx, network.New(network.Options{
+		KubeconfigPath: n.access.credential(),
+		NodeName:       n.cfg.NodeName,
+		NodeIPs:        n.addr.IPs,
+		Iface:          n.addr.Iface,
+		Backend:        joined.Config.FlannelBackend,
+		ClusterCIDR:    joined.Config.ClusterCIDR,
+		PacketFilter:   netfilter.Mode(n.cfg.ProxyMode),
+		DataDir:        n.cfg.DataDir,
+		Log:            logrus.WithField("component", network.Name),
+	}))
+	if !n.cfg.DisableKubeProxy {
+		group.Start(ctx, proxy.New(n.proxy(joined)))
+	}
+	server, err := n.dns(joined, pods)
+	if err != nil {
+		return err
+	}
+	group.Start(ctx, server)
+	return nil
+}
+
+// proxy returns the options of the service proxy.
+func (n *clusterNetwork) proxy(joined *join.Result) proxy.Options {
+	return proxy.Options{
+		KubeconfigPath: n.access.credential(),
+		NodeName:       n.cfg.NodeName,
+		ClusterCIDR:    joined.Config.ClusterCIDR,
+		Mode:           netfilter.Mode(n.cfg.ProxyMode),
+		Args:           n.cfg.KubeProxyArgs,
+		Log:            logrus.WithField("component", proxy.Name),
+	}
+}
+
+// dns returns the DNS server for what the server said about the cluster.
+func (n *clusterNetwork) dns(joined *join.Result, pods *localpods.Pods) (component.Component, error) {
+	var none component.Component
+	c := joined.Config
+	address, err := netip.ParseAddr(c.ClusterDNS)
+	if err != nil {
+		return none, fmt.Errorf("the server's cluster DNS address: %w", err)
+	}
+	services, err := netip.ParsePrefix(c.ServiceCIDR)
+	if err != nil {
+		return none, fmt.Errorf("the server's service range: %w", err)
+	}
+	cluster, err := netip.ParsePrefix(c.ClusterCIDR)
+	if err != nil {
+		return none, fmt.Errorf("the server's pod range: %w", err)
+	}
+	_, client, err := n.access.clients(dns.Name)
+	if err != nil {
+		return none, err
+	}
+	return dns.New(dns.Options{
+		Client:        client,
+		ClusterDomain: c.ClusterDomain,
+		ClusterDNS:    address,
+		ServiceCIDR:   services,
+		ClusterCIDR:   cluster,
+		Pods:          pods,
+		ResolvConf:    resolvConf(n.cfg, n.log),
+		Log:           logrus.WithField("component", dns.Name),
+	}), nil
+}
+
+// resolvConf is the resolver file that pods and the DNS server inherit from.
+func resolvConf(cfg *config.Agent, log *logrus.Entry) string {
+	if cfg.ResolvConf != "" {
+		return cfg.ResolvConf
+	}
+	path, usable := host.ResolvConf()
+	if !usable {
+		log.Warnf("%s names no server that pods could reach; names outside the cluster will not resolve", path)
+	}
+	return path
+}
