@@ -6,7 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/renewal"
 )
@@ -14,22 +17,26 @@ import (
 // certificates renews the certificates of the control plane. The components
 // read the files again; only the administrator's kubeconfig has a copy.
 type certificates struct {
-	plan *Plan
-	mu   sync.Mutex // one renewal at a time
+	cfg       *config.Server
+	files     *files
+	addresses *addresses
+	clustered bool // several servers share embedded etcd
+	log       *logrus.Entry
+	mu        sync.Mutex // one renewal at a time
 }
 
 // life is how long the certificates are valid that this server signs.
-func (p *Plan) life() time.Duration {
-	if life := p.cfg.CertificateLife(); life > 0 {
+func (c *certificates) life() time.Duration {
+	if life := c.cfg.CertificateLife(); life > 0 {
 		return life
 	}
 	return pki.LeafLife
 }
 
-func (p *Plan) pkiOptions(force bool) pki.Options {
-	o := pki.Options{SANs: p.sans, Life: p.life(), Force: force}
-	if p.peers.clustered {
-		o.EtcdSANs = []string{p.nodeIP.String(), p.cfg.Agent.NodeName}
+func (c *certificates) options(force bool) pki.Options {
+	o := pki.Options{SANs: c.addresses.sans, Life: c.life(), Force: force}
+	if c.clustered {
+		o.EtcdSANs = []string{c.addresses.node.String(), c.cfg.Agent.NodeName}
 	}
 	return o
 }
@@ -42,9 +49,9 @@ func (c *certificates) component() component.Component {
 			_, err := c.renew(false)
 			return err
 		},
-		Log: c.plan.log,
+		Log: c.log,
 	}
-	for _, use := range c.plan.pki.Uses() {
+	for _, use := range c.files.pki.Uses() {
 		if !use.CA {
 			o.Files = append(o.Files, use.File)
 		}
@@ -58,12 +65,12 @@ func (c *certificates) renewAll(context.Context) ([]string, error) { return c.re
 func (c *certificates) renew(all bool) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	replaced, err := pki.Renew(c.plan.pki.Dir, c.plan.pkiOptions(all))
+	replaced, err := pki.Renew(c.files.pki.Dir, c.options(all))
 	if len(replaced) > 0 {
-		c.plan.log.Infof("renewed %d certificates, which are valid for %s", len(replaced), c.plan.life())
+		c.log.Infof("renewed %d certificates, which are valid for %s", len(replaced), c.life())
 	}
-	if slices.Contains(replaced, c.plan.pki.Admin.Cert) {
-		if kubeErr := c.plan.writeAdminKubeconfig(); err == nil {
+	if slices.Contains(replaced, c.files.pki.Admin.Cert) {
+		if kubeErr := c.files.writeAdminKubeconfig(); err == nil {
 			err = kubeErr
 		}
 	}

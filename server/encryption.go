@@ -8,17 +8,16 @@ import (
 	"os"
 
 	"github.com/sirupsen/logrus"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/dsn"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/encryption"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
-	"github.com/a4s-io/a4s/server/datastore"
 )
 
 // secretsEncryption is the encryption of Secrets, with what of it is a setting.
@@ -34,26 +33,26 @@ func (e *secretsEncryption) Status(ctx context.Context) (joinapi.EncryptionStatu
 	return s, err
 }
 
-func (p *Plan) newEncryption(client kubernetes.Interface) *secretsEncryption {
-	return &secretsEncryption{flag: p.cfg.SecretsEncryption, Controller: encryption.New(encryption.Options{
-		Path:    p.files.encryption,
-		Store:   func() (encryption.Store, error) { return p.openStore() },
+func newEncryption(cfg *config.Server, f *files, s *store, client kubernetes.Interface) *secretsEncryption {
+	return &secretsEncryption{flag: cfg.SecretsEncryption, Controller: encryption.New(encryption.Options{
+		Path:    f.encryption,
+		Store:   func() (encryption.Store, error) { return s.open() },
 		Loaded:  apiserver.EncryptionHash,
-		Guard:   func(ctx context.Context) error { return p.mayChangeEncryption(ctx, client) },
-		Cluster: p.encryptionCluster(),
+		Guard:   func(ctx context.Context) error { return mayChangeEncryption(ctx, cfg, f, s, client) },
+		Cluster: encryptionCluster(f, s),
 		Log:     logrus.WithField("component", encryption.Name),
 	})}
 }
 
 // encryptionCluster is nil with a datastore that servers cannot share.
-func (p *Plan) encryptionCluster() *encryption.Cluster {
-	store, ok := p.store.(etcdStore)
+func encryptionCluster(f *files, s *store) *encryption.Cluster {
+	store, ok := s.etcd()
 	if !ok {
 		return nil
 	}
 	return &encryption.Cluster{
 		Name:    store.Name(),
-		Several: p.peers.clustered,
+		Several: s.peers.clustered,
 		Members: func() []string {
 			var names []string
 			for _, m := range store.Members() {
@@ -63,38 +62,33 @@ func (p *Plan) encryptionCluster() *encryption.Cluster {
 			}
 			return names
 		},
-		Secret: p.sharedSecret,
-		Store:  func() (encryption.ClusterStore, error) { return p.openStore() },
+		Secret: f.sharedSecret,
+		Store:  func() (encryption.ClusterStore, error) { return s.open() },
 	}
 }
 
 // sharedSecret is the service-account key, which all servers have and which
 // stays when CAs are replaced.
-func (p *Plan) sharedSecret() ([]byte, error) {
-	data, err := os.ReadFile(p.pki.ServiceAccountKey)
+func (f *files) sharedSecret() ([]byte, error) {
+	data, err := os.ReadFile(f.pki.ServiceAccountKey)
 	if err != nil {
 		return nil, fmt.Errorf("reading the service-account key: %w", err)
 	}
 	key, err := pki.ParseKey(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.pki.ServiceAccountKey, err)
+		return nil, fmt.Errorf("%s: %w", f.pki.ServiceAccountKey, err)
 	}
 	return x509.MarshalPKCS8PrivateKey(key)
 }
 
-// openStore connects to the datastore as the API server does.
-func (p *Plan) openStore() (*clientv3.Client, error) {
-	return datastore.Dial(context.Background(), p.store.Endpoint())
-}
-
 // mayChangeEncryption refuses where this server does not know how Secrets are
 // stored, or who else has to.
-func (p *Plan) mayChangeEncryption(ctx context.Context, client kubernetes.Interface) error {
-	if name := apiserver.OwnStorage(p.cfg.KubeAPIServerArgs); name != "" {
+func mayChangeEncryption(ctx context.Context, cfg *config.Server, f *files, store *store, client kubernetes.Interface) error {
+	if name := apiserver.OwnStorage(cfg.KubeAPIServerArgs); name != "" {
 		return &problem.Precondition{What: "encryption of Secrets", Err: fmt.Errorf("--kube-apiserver-arg %s is set, so a4s does not know how they are stored", name),
 			Fix: "remove that argument, or change the encryption by hand"}
 	}
-	if p.endpoint.Kind == dsn.Embedded {
+	if store.endpoint.Kind == dsn.Embedded {
 		return nil
 	}
 	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
@@ -109,7 +103,7 @@ func (p *Plan) mayChangeEncryption(ctx context.Context, client kubernetes.Interf
 	}
 	if servers > 1 {
 		return &problem.Precondition{What: "encryption of Secrets", Err: errors.New("several servers use the datastore, and those that are not members of embedded etcd do not know of each other"),
-			Fix: "stop all but one; the others need the file " + p.files.encryption + " before they start again"}
+			Fix: "stop all but one; the others need the file " + f.encryption + " before they start again"}
 	}
 	return nil
 }

@@ -13,10 +13,12 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/a4s-io/a4s/embedded/etcd"
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/server/cluster/cas"
 	"github.com/a4s-io/a4s/server/cluster/encryption"
 )
 
@@ -34,65 +36,76 @@ const syncMetric = "etcd_disk_wal_fsync_duration_seconds"
 
 // serverHealth is what checks of the control plane remember.
 type serverHealth struct {
-	monitor *health.Monitor // nil unless the process has one
+	cfg       *config.Server
+	files     *files
+	datastore *store
+	monitor   *health.Monitor // nil unless the process has one
 
-	mu        sync.Mutex
-	store     encryption.Store // nil until it was asked
-	syncs     uint64
-	syncTime  float64
-	snapshots struct {
+	mu         sync.Mutex
+	encryption *secretsEncryption // nil until the datastore runs, as is cas
+	cas        *cas.Controller
+	client     encryption.Store // of the datastore, nil until it was asked
+	syncs      uint64
+	syncTime   float64
+	snapshots  struct {
 		failures float64
 		took     time.Duration
 		last     time.Time // that succeeded
 	}
 }
 
-// Health lets a monitor watch over the control plane.
-func (p *Plan) Health(m *health.Monitor) {
-	p.health.monitor = m
-	uses := func() []pki.Use { return p.pki.Uses() }
-	m.Add("datastore", p.checkDatastore)
-	m.Add("flushes of the datastore", p.checkFlushes)
-	m.Add("room of the datastore", p.checkRoom)
-	m.Add("secrets encryption", p.checkEncryption)
-	m.Add("certificate authorities", p.checkAuthorities)
-	m.AddMetrics(health.CertificateMetrics(uses), p.roomMetrics, p.health.snapshotMetrics, p.tenantMetrics)
+// watch lets a monitor watch over the control plane.
+func (h *serverHealth) watch(m *health.Monitor) {
+	h.monitor = m
+	uses := func() []pki.Use { return h.files.pki.Uses() }
+	m.Add("datastore", h.checkDatastore)
+	m.Add("flushes of the datastore", h.checkFlushes)
+	m.Add("room of the datastore", h.checkRoom)
+	m.Add("secrets encryption", h.checkEncryption)
+	m.Add("certificate authorities", h.checkCAs)
+	m.AddMetrics(health.CertificateMetrics(uses), h.roomMetrics, h.snapshotMetrics, h.tenantMetrics)
 }
 
-// startHealth begins what needs certificates and a client.
-func (p *Plan) startHealth(client kubernetes.Interface) {
-	m := p.health.monitor
+// start begins what needs certificates and a client.
+func (h *serverHealth) start(client kubernetes.Interface) {
+	m := h.monitor
 	if m == nil {
 		return
 	}
-	m.Add("certificates of the server", health.Certificates(func() []pki.Use { return p.pki.Uses() }))
-	about := health.AboutNode(p.cfg.Agent.NodeName)
-	if p.cfg.DisableAgent {
+	m.Add("certificates of the server", health.Certificates(func() []pki.Use { return h.files.pki.Uses() }))
+	about := health.AboutNode(h.cfg.Agent.NodeName)
+	if h.cfg.DisableAgent {
 		about = health.AboutSystem()
 	}
-	m.OnChange(health.Events(client.CoreV1(), scheme.Scheme, about, p.cfg.Agent.NodeName))
+	m.OnChange(health.Events(client.CoreV1(), scheme.Scheme, about, h.cfg.Agent.NodeName))
+}
+
+// datastoreRuns tells of what there is once the datastore runs.
+func (h *serverHealth) datastoreRuns(keys *secretsEncryption, c *cas.Controller) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.encryption, h.cas = keys, c
 }
 
 // checkDatastore reads from the datastore as the API server does.
-func (p *Plan) checkDatastore(ctx context.Context, r *health.Registry) {
-	h := &p.health
+func (h *serverHealth) checkDatastore(ctx context.Context, r *health.Registry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p.encryption == nil {
+	if h.encryption == nil {
 		return // it is about to start
 	}
-	if h.store == nil {
-		store, err := p.openStore()
+	if h.client == nil {
+		store, err := h.datastore.open()
 		if err != nil {
 			r.Set(health.DatastoreUnreachable, "", err.Error())
 			return
 		}
-		h.store = store
+		h.client = store
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	started := time.Now()
-	_, err := h.store.Get(ctx, "health")
+	_, err := h.client.Get(ctx, "health")
 	took := time.Since(started)
 	r.Report(err != nil, health.DatastoreUnreachable, "", fmt.Sprint(err))
 	if err != nil {
@@ -103,8 +116,8 @@ func (p *Plan) checkDatastore(ctx context.Context, r *health.Registry) {
 
 // checkFlushes looks at what embedded etcd measures. It is a check of its own:
 // metrics come from all parts of the process, and one may hang.
-func (p *Plan) checkFlushes(_ context.Context, r *health.Registry) {
-	sync := p.health.averageSync(prometheus.DefaultGatherer)
+func (h *serverHealth) checkFlushes(_ context.Context, r *health.Registry) {
+	sync := h.averageSync(prometheus.DefaultGatherer)
 	r.Report(sync > slowSync, health.DatastoreSlow, "flushes to disk", "they took "+sync.Round(time.Millisecond).String()+" on average")
 }
 
@@ -115,8 +128,8 @@ const almostFull = 80
 type roomy interface{ Room() etcd.Room }
 
 // checkRoom looks at how full embedded etcd is.
-func (p *Plan) checkRoom(_ context.Context, r *health.Registry) {
-	if store, ok := p.store.(roomy); ok {
+func (h *serverHealth) checkRoom(_ context.Context, r *health.Registry) {
+	if store, ok := h.datastore.Datastore.(roomy); ok {
 		reportRoom(store.Room(), r.Report)
 	}
 }
@@ -127,24 +140,11 @@ func reportRoom(room etcd.Room, report func(holds bool, code health.Code, subjec
 	report(room.Percent() >= almostFull, health.DatastoreAlmost, "", detail)
 }
 
-func (p *Plan) roomMetrics(add func(name, help string, value float64, labels map[string]string)) {
-	if store, ok := p.store.(roomy); ok {
+func (h *serverHealth) roomMetrics(add func(name, help string, value float64, labels map[string]string)) {
+	if store, ok := h.datastore.Datastore.(roomy); ok {
 		if room := store.Room(); room.Quota > 0 {
 			add("datastore_used_ratio", "How much of its quota the file of embedded etcd takes, from 0 to 1.", float64(room.Size)/float64(room.Quota), nil)
 		}
-	}
-}
-
-// datastoreFill is what the limits of tenants have to know of the datastore, nil
-// if that has no bound.
-func (p *Plan) datastoreFill() func() (used, quota int64) {
-	store, ok := p.store.(roomy)
-	if !ok {
-		return nil
-	}
-	return func() (int64, int64) {
-		room := store.Room()
-		return room.InUse, room.Quota
 	}
 }
 
@@ -169,18 +169,18 @@ func (h *serverHealth) averageSync(g prometheus.Gatherer) time.Duration {
 	return 0
 }
 
-func (p *Plan) checkEncryption(ctx context.Context, r *health.Registry) {
-	p.health.mu.Lock()
-	e := p.encryption
-	p.health.mu.Unlock()
+func (h *serverHealth) checkEncryption(ctx context.Context, r *health.Registry) {
+	h.mu.Lock()
+	e := h.encryption
+	h.mu.Unlock()
 	r.Report(e != nil && e.Unfinished(ctx), health.EncryptionUnfinished, "", "")
 }
 
-func (p *Plan) checkAuthorities(_ context.Context, r *health.Registry) {
-	p.health.mu.Lock()
-	a := p.authorities
-	p.health.mu.Unlock()
-	r.Report(a != nil && a.Waiting(), health.AuthoritiesWaiting, "", "")
+func (h *serverHealth) checkCAs(_ context.Context, r *health.Registry) {
+	h.mu.Lock()
+	c := h.cas
+	h.mu.Unlock()
+	r.Report(c != nil && c.Waiting(), health.AuthoritiesWaiting, "", "")
 }
 
 // problems are those of this process.
@@ -227,10 +227,10 @@ func (h *serverHealth) snapshotMetrics(add func(name, help string, value float64
 }
 
 // tenantMetrics count tenants without reading them.
-func (p *Plan) tenantMetrics(add func(name, help string, value float64, labels map[string]string)) {
+func (h *serverHealth) tenantMetrics(add func(name, help string, value float64, labels map[string]string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	client, err := tenantclient.New(p.restConfig(p.pki.Admin), nil)
+	client, err := tenantclient.New(h.files.restConfig(h.files.pki.Admin), nil)
 	if err != nil {
 		return
 	}

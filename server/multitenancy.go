@@ -69,17 +69,17 @@ type multitenancy struct {
 
 // newMultitenancy wires the parts. system is a client of the system space with
 // all rights, which is used once the API serves.
-func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error) {
-	tenants, err := directory.New(system, p.pool)
+func newMultitenancy(cfg *config.Server, f *files, a *addresses, store *store, pool *interning.Pool, log *logrus.Entry, system *restclient.Config) (*multitenancy, error) {
+	tenants, err := directory.New(system, pool)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := p.tokenFile()
+	tokens, err := tokenFile(cfg)
 	if err != nil {
 		return nil, err
 	}
-	m := &multitenancy{directory: tenants, system: system, pool: p.pool, log: p.log, definitions: crd.NewCatalog(tenants, p.log), persisted: bootstrap.New()}
-	m.connections = p.connections()
+	m := &multitenancy{directory: tenants, system: system, pool: pool, log: log, definitions: crd.NewCatalog(tenants, log), persisted: bootstrap.New()}
+	m.connections = store.connections()
 	m.grown = newGrowth()
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
 		m.definitions.TenantChanged(old, t)
@@ -90,30 +90,26 @@ func (p *Plan) newMultitenancy(system *restclient.Config) (*multitenancy, error)
 			m.grown.tenant()
 		}
 	})
-	defaults, err := tenantapi.ParseLimits(p.cfg.TenantDefaultLimits)
+	defaults, err := tenantapi.ParseLimits(cfg.TenantDefaultLimits)
 	if err != nil {
 		return nil, fmt.Errorf("reading the default limits of tenants: %w", err)
 	}
-	m.limits = limits.New(limits.Options{Tenants: tenants, Defaults: defaults, Fill: p.datastoreFill(), Log: p.log})
+	m.limits = limits.New(limits.Options{Tenants: tenants, Defaults: defaults, Fill: store.fill(), Log: log})
 	tenants.OnGone(func(name string) {
 		m.limits.Forget(name)
 		m.definitions.TenantGone(name)
 		m.admission.Forget(name)
 	})
-	m.edge = edge.New(edge.Options{DefaultTenant: p.cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Queue: fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))), Limits: m.limits, Log: p.log})
+	m.edge = edge.New(edge.Options{DefaultTenant: cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Queue: fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))), Limits: m.limits, Log: log})
 	tenants.OnGone(m.edge.TenantGone)
-	ranges, err := p.ranges()
-	if err != nil {
+	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: a.ranges(), LoadBalancers: loadBalancerRules(cfg), Pool: pool, Log: log}); err != nil {
 		return nil, err
 	}
-	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: ranges, LoadBalancers: p.loadBalancerRules(), Pool: p.pool, Log: p.log}); err != nil {
-		return nil, err
-	}
-	if p.cfg.Disabled(config.AddonMetricsServer) {
+	if cfg.Disabled(config.AddonMetricsServer) {
 		return m, nil
 	}
 	m.metrics, err = resourcemetrics.New(resourcemetrics.Options{
-		Kubelet: restclient.TLSClientConfig{CAFile: p.pki.ServerCA.Cert, CertFile: p.pki.APIServerKubeletClient.Cert, KeyFile: p.pki.APIServerKubeletClient.Key},
+		Kubelet: restclient.TLSClientConfig{CAFile: f.pki.ServerCA.Cert, CertFile: f.pki.APIServerKubeletClient.Cert, KeyFile: f.pki.APIServerKubeletClient.Key},
 	})
 	return m, err
 }
@@ -212,9 +208,9 @@ func (m *multitenancy) groups() map[string]apiserver.Group {
 
 // tokenFile reads the tenants in the file of --token-auth-file, which upstream
 // reads too but without their column.
-func (p *Plan) tokenFile() (authenticator.Token, error) {
+func tokenFile(cfg *config.Server) (authenticator.Token, error) {
 	path := ""
-	for _, arg := range p.cfg.KubeAPIServerArgs {
+	for _, arg := range cfg.KubeAPIServerArgs {
 		if value, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "token-auth-file="); ok {
 			path = value
 		}

@@ -2,14 +2,21 @@ package server
 
 import (
 	"context"
+	"errors"
+	"net"
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/a4s-io/a4s/embedded/etcd"
 	"github.com/a4s-io/a4s/embedded/kine"
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/dsn"
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/logging"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore"
@@ -17,31 +24,84 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 )
 
+// store is the datastore of this server, and what is known of it.
+type store struct {
+	datastore.Datastore
+	cfg      *config.Server
+	files    *files
+	peers    *peers
+	node     net.IP
+	endpoint *dsn.Endpoint
+}
+
 // newStore makes the datastore that --datastore-endpoint names.
-func newStore(p *Plan) (*dsn.Endpoint, datastore.Datastore, error) {
-	e, err := dsn.Parse(p.cfg.DatastoreEndpoint)
+func newStore(cfg *config.Server, f *files, p *peers, node net.IP) (*store, error) {
+	s := &store{cfg: cfg, files: f, peers: p, node: node}
+	e, err := dsn.Parse(cfg.DatastoreEndpoint)
 	if err != nil {
-		return nil, nil, &problem.Input{Source: "--datastore-endpoint", Err: err, Want: dsn.Want}
+		return nil, &problem.Input{Source: "--datastore-endpoint", Err: err, Want: dsn.Want}
 	}
-	reach := datastore.Endpoint{CAFile: p.cfg.DatastoreCAFile, CertFile: p.cfg.DatastoreCertFile, KeyFile: p.cfg.DatastoreKeyFile}
+	s.endpoint = e
+	reach := datastore.Endpoint{CAFile: cfg.DatastoreCAFile, CertFile: cfg.DatastoreCertFile, KeyFile: cfg.DatastoreKeyFile}
 	switch e.Kind {
 	case dsn.Embedded:
-		store, err := newEtcd(p)
-		return e, store, err
+		s.Datastore, err = s.newEtcd()
+		return s, err
 	case dsn.Etcd:
-		return e, datastore.NewExternal(e, reach), nil
+		s.Datastore = datastore.NewExternal(e, reach)
+		return s, nil
 	}
 	if e.Kind == dsn.SQLite && e.Path == "" {
-		e.SetPath(filepath.Join(p.dir, "db", "state.db"))
+		e.SetPath(filepath.Join(f.dir, "db", "state.db"))
 	}
 	k, err := kine.New(kine.Options{
 		Endpoint: e,
 		Path:     e.Path,
-		Socket:   filepath.Join(p.dir, "db", "kine.sock"),
+		Socket:   filepath.Join(f.dir, "db", "kine.sock"),
 		CAFile:   reach.CAFile, CertFile: reach.CertFile, KeyFile: reach.KeyFile,
 		Log: logrus.WithField("component", "kine"),
 	})
-	return e, kineStore{k}, err
+	s.Datastore = kineStore{k}
+	return s, err
+}
+
+// etcdStore makes embedded etcd a datastore.Datastore.
+type etcdStore struct {
+	*etcd.Server
+	files *pki.Files
+}
+
+// Endpoint implements datastore.Datastore.
+func (s etcdStore) Endpoint() datastore.Endpoint {
+	return datastore.Endpoint{URLs: []string{s.ClientURL()}, CAFile: s.files.EtcdServerCA.Cert, CertFile: s.files.EtcdClient.Cert, KeyFile: s.files.EtcdClient.Key}
+}
+
+func (s *store) newEtcd() (datastore.Datastore, error) {
+	f := s.files.pki
+	o := etcd.Options{
+		Dir:           etcdDir(s.files.dir),
+		Name:          etcd.LocalMember,
+		CertFile:      f.EtcdServer.Cert,
+		KeyFile:       f.EtcdServer.Key,
+		TrustedCAFile: f.EtcdServerCA.Cert,
+		PeerCertFile:  f.EtcdPeer.Cert, PeerKeyFile: f.EtcdPeer.Key, PeerTrustedCAFile: f.EtcdPeerCA.Cert,
+		ClientCertFile: f.EtcdClient.Cert, ClientKeyFile: f.EtcdClient.Key,
+		Reset: s.cfg.ClusterReset,
+		Args:  s.cfg.EtcdArgs,
+		Zap:   logging.Zap(logging.Options{Debug: s.cfg.Agent.Debug, Verbosity: s.cfg.Agent.Verbosity}),
+		Log:   logrus.WithField("component", "etcd"),
+	}
+	if s.peers.clustered {
+		o.Name, o.Address = s.cfg.Agent.NodeName, s.node.String()
+	}
+	if s.peers.token != nil {
+		o.Join = s.cfg.JoinURLs // until it is known where the datastore is
+	}
+	server, err := etcd.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return etcdStore{Server: server, files: f}, nil
 }
 
 // kineStore makes kine a datastore.Datastore.
@@ -52,30 +112,30 @@ func (s kineStore) Endpoint() datastore.Endpoint {
 	return datastore.Endpoint{URLs: []string{s.URL()}}
 }
 
-// checkStore finds out whether the datastore can start.
-func (p *Plan) checkStore(ctx context.Context) error {
-	if err := datastore.CheckRecord(p.dir, p.endpoint); err != nil {
+// check finds out whether the datastore can start.
+func (s *store) check(ctx context.Context) error {
+	if err := datastore.CheckRecord(s.files.dir, s.endpoint); err != nil {
 		return err
 	}
-	if err := release.Check(p.dir, release.Own()); err != nil {
+	if err := release.Check(s.files.dir, release.Own()); err != nil {
 		return err
 	}
-	return p.store.Check(ctx)
+	return s.Check(ctx)
 }
 
-// startStore starts the datastore and makes sure that it is this server's.
+// start starts the datastore and makes sure that it is this server's.
 // Embedded etcd cannot be another's: it is in the data directory.
-func (p *Plan) startStore(ctx context.Context, group *component.Group) error {
-	if err := group.StartAndWait(ctx, p.store.Component()); err != nil || p.endpoint.Kind == dsn.Embedded {
+func (s *store) start(ctx context.Context, group *component.Group) error {
+	if err := group.StartAndWait(ctx, s.Component()); err != nil || s.endpoint.Kind == dsn.Embedded {
 		return err
 	}
-	return datastore.Claim(ctx, p.dir, p.endpoint, p.store.Endpoint())
+	return datastore.Claim(ctx, s.files.dir, s.endpoint, s.Endpoint())
 }
 
 // connections are those of the API server to the datastore, which has to run if
 // it is in this process.
-func (p *Plan) connections() *storage.Connections {
-	store, ok := p.store.(etcdStore)
+func (s *store) connections() *storage.Connections {
+	store, ok := s.etcd()
 	if !ok {
 		return &storage.Connections{}
 	}
@@ -87,19 +147,59 @@ func (p *Plan) connections() *storage.Connections {
 }
 
 // ports are those that the server listens on.
-func (p *Plan) ports() []preflight.Port {
-	ports := []preflight.Port{{Address: p.cfg.BindAddress, Port: p.cfg.HTTPSListenPort, What: "API server and supervisor", Flag: "--https-listen-port"}}
-	if p.endpoint.Kind != dsn.Embedded {
+func (s *store) ports() []preflight.Port {
+	ports := []preflight.Port{{Address: s.cfg.BindAddress, Port: s.cfg.HTTPSListenPort, What: "API server and supervisor", Flag: "--https-listen-port"}}
+	if s.endpoint.Kind != dsn.Embedded {
 		return ports
 	}
-	if p.peers.clustered {
+	if s.peers.clustered {
 		ports = append(ports,
-			preflight.Port{Address: p.nodeIP.String(), Port: etcd.ClientPort, What: "datastore clients"},
-			preflight.Port{Address: p.nodeIP.String(), Port: etcd.PeerPort, What: "datastore peers"})
+			preflight.Port{Address: s.node.String(), Port: etcd.ClientPort, What: "datastore clients"},
+			preflight.Port{Address: s.node.String(), Port: etcd.PeerPort, What: "datastore peers"})
 	}
 	return append(ports,
 		preflight.Port{Address: "127.0.0.1", Port: etcd.ClientPort, What: "datastore clients"},
 		preflight.Port{Address: "127.0.0.1", Port: etcd.PeerPort, What: "datastore peers"},
 		preflight.Port{Address: "127.0.0.1", Port: etcd.HTTPPort, What: "datastore health and metrics"},
 	)
+}
+
+// etcd is embedded etcd, if that is the datastore.
+func (s *store) etcd() (etcdStore, bool) {
+	e, ok := s.Datastore.(etcdStore)
+	return e, ok
+}
+
+// open connects to the datastore as the API server does.
+func (s *store) open() (*clientv3.Client, error) {
+	return datastore.Dial(context.Background(), s.Endpoint())
+}
+
+// fill is what the limits of tenants have to know of the datastore, nil
+// if that has no bound.
+func (s *store) fill() func() (used, quota int64) {
+	store, ok := s.Datastore.(roomy)
+	if !ok {
+		return nil
+	}
+	return func() (int64, int64) {
+		room := store.Room()
+		return room.InUse, room.Quota
+	}
+}
+
+// join tells embedded etcd where the datastore is that it becomes a member of.
+func (s *store) join(bundle *joinapi.ServerBundle) {
+	if e, ok := s.etcd(); ok && bundle != nil {
+		e.JoinAt(bundle.Datastore)
+	}
+}
+
+// reset makes embedded etcd the only member of its cluster.
+func (s *store) reset(ctx context.Context) error {
+	e, ok := s.etcd()
+	if !ok {
+		return &problem.Input{Source: "--cluster-reset", Err: errors.New("this server has no datastore of its own"), Want: "embedded etcd"}
+	}
+	return e.Reset(ctx)
 }

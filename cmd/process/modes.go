@@ -58,12 +58,12 @@ var errDone = errors.New("done")
 func runServer(ctx context.Context, cfg *config.Server) error {
 	return supervise(ctx, "server", &cfg.Agent, func(ctx context.Context, p *process) error {
 		started := time.Now()
-		plan, err := server.Prepare(ctx, cfg, net.ParseIP(p.addr.IPs[0].String()))
+		control, err := server.New(ctx, cfg, net.ParseIP(p.addr.IPs[0].String()))
 		if err != nil {
 			return err
 		}
 		if cfg.ClusterReset {
-			if err := server.Reset(ctx, plan); err != nil {
+			if err := control.Reset(ctx); err != nil {
 				return err
 			}
 			return errDone
@@ -73,36 +73,36 @@ func runServer(ctx context.Context, cfg *config.Server) error {
 			if node, err = p.prepareNode(ctx, &cfg.Agent); err != nil {
 				return err
 			}
-			plan.Beside(func() []component.State { return append(p.node.States(), node.States()...) })
+			control.Others(func() []component.State { return append(p.node.States(), node.States()...) })
 		}
-		plan.Health(p.monitor)
+		control.Health(p.monitor)
 		// Nothing was changed so far; from here on the machine is used.
-		if err := plan.MakeFiles(ctx); err != nil {
+		if err := control.Init(ctx); err != nil {
 			return err
 		}
 		var up *server.Running
-		control := func(ctx context.Context) error {
+		serve := func(ctx context.Context) error {
 			var err error
-			if up, err = plan.Serve(ctx, p.group); err != nil {
+			if up, err = control.Serve(ctx, p.group); err != nil {
 				return err
 			}
 			if node != nil {
 				node.Join(nodechild.Server{URL: up.URL, Token: up.Token})
 			}
-			if err := plan.Settle(ctx, p.group); err != nil {
+			if err := control.WaitReady(ctx, p.group); err != nil {
 				return err
 			}
 			logrus.Infof("Control plane is ready after %s", time.Since(started).Round(10*time.Millisecond))
 			return nil
 		}
 		if node == nil {
-			if err := control(ctx); err != nil {
+			if err := serve(ctx); err != nil {
 				return err
 			}
 		} else {
 			// The two halves know nothing of each other until the node joins.
 			p.node.Start(ctx, node.Component())
-			if err := component.Together(ctx, control, func(ctx context.Context) error { return node.Wait(ctx, p.node) }); err != nil {
+			if err := component.Together(ctx, serve, func(ctx context.Context) error { return node.Wait(ctx, p.node) }); err != nil {
 				return err
 			}
 			if err := up.MarkControlPlane(ctx, cfg.Agent.NodeName); err != nil {

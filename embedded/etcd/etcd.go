@@ -108,6 +108,10 @@ func New(o Options) (*Server, error) {
 	return &Server{opts: o, cfg: cfg}, nil
 }
 
+// JoinAt sets the client URLs of the members that a server without data joins. It
+// must be called before the component starts.
+func (s *Server) JoinAt(urls []string) { s.opts.Join = urls }
+
 // Name is that of the member.
 func (s *Server) Name() string { return s.opts.Name }
 

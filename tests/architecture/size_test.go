@@ -87,9 +87,27 @@ func methods(file *ast.File) map[string]int {
 	return n
 }
 
-// implementsUpstream are types whose methods are those of an interface of
-// others, which is as large as it is.
-var implementsUpstream = map[string]string{}
+// tooLarge are types that are still to be split, with the methods they have. They
+// may only become smaller.
+var tooLarge = map[string]int{
+	"agent/bootstrap/source/Source":        38,
+	"agent/cleanup/killer":                 33,
+	"agent/cluster/loadbalancer/Balancer":  27,
+	"agent/runtime/mux/Mux":                34,
+	"agent/vm/service":                     96, // the CRI has some 60
+	"embedded/etcd/Server":                 30,
+	"internal/config/checker":              30,
+	"server/cluster/encryption/Controller": 25,
+	"server/nodeapi/Supervisor":            28,
+	"server/tenancy/crd/Catalog":           41,
+	"server/tenancy/edge/Edge":             52,
+	"server/tenancy/limits/Limits":         23,
+	"server/tenancy/storage/mapped":        48, // storage.Interface
+	"server/tenancy/wire/Projector":        23,
+	"server/tenancy/wire/protoTranslator":  21,
+	"server/tenancy/wire/scanner":          22,
+	"server/tenancy/wire/translation":      49,
+}
 
 func TestTypesHaveFewMethods(t *testing.T) {
 	fset := token.NewFileSet()
@@ -109,8 +127,10 @@ func TestTypesHaveFewMethods(t *testing.T) {
 		}
 		for typ, n := range total {
 			name := path.Join(p.path(), typ)
-			if _, ok := implementsUpstream[name]; n > maxMethods && !ok {
-				t.Errorf("%s has %d methods, more than %d: it knows too much; give its parts structs of their own", name, n, maxMethods)
+			if most := max(maxMethods, tooLarge[name]); n > most {
+				t.Errorf("%s has %d methods, more than %d: it knows too much; give its parts structs of their own", name, n, most)
+			} else if tooLarge[name] > 0 && n < tooLarge[name] {
+				t.Errorf("%s has %d methods, not %d any more: correct the list", name, n, tooLarge[name])
 			}
 		}
 	}

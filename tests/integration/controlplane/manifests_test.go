@@ -106,11 +106,11 @@ func TestManifestsHaveADirectoryBeforeTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := planes.Settings(t.TempDir())
-	plan, err := server.Prepare(t.Context(), cfg, net.ParseIP(planes.Address))
+	s, err := server.New(t.Context(), cfg, net.ParseIP(planes.Address))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plan.MakeFiles(t.Context()); err != nil {
+	if err := s.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(filepath.Join(cfg.Agent.DataDir, "server", "manifests")); err != nil || info.Mode() != os.ModeDir|0o700 {

@@ -23,8 +23,8 @@ func TestPeersAreRefused(t *testing.T) {
 		{"joins without a token", config.Server{JoinURLs: []string{"https://192.0.2.1:6443"}}, "--token"},
 		{"reset without data", config.Server{ClusterReset: true}, ""},
 	} {
-		p := &Plan{cfg: &tc.cfg, dir: t.TempDir()}
-		err := p.preparePeers()
+		p := &peers{cfg: &tc.cfg, dir: t.TempDir()}
+		err := p.prepare()
 		var in *problem.Input
 		var pre *problem.Precondition
 		if tc.source != "" && (!errors.As(err, &in) || in.Source != tc.source) || tc.source == "" && !errors.As(err, &pre) {
@@ -35,12 +35,12 @@ func TestPeersAreRefused(t *testing.T) {
 
 // A server whose datastore alone is gone joins again with the token it has.
 func TestTokenOnDiskIsGoodForJoining(t *testing.T) {
-	p := &Plan{cfg: &config.Server{JoinURLs: []string{"https://192.0.2.1:6443"}}, dir: t.TempDir()}
+	p := &peers{cfg: &config.Server{JoinURLs: []string{"https://192.0.2.1:6443"}}, dir: t.TempDir()}
 	const token = "K10aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa::server:pa55word\n"
 	if err := os.WriteFile(filepath.Join(p.dir, "token"), []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.preparePeers(); err != nil || p.peers.token == nil || p.peers.token.Password != "pa55word" || !p.peers.clustered {
-		t.Errorf("%v, %+v", err, p.peers)
+	if err := p.prepare(); err != nil || p.token == nil || p.token.Password != "pa55word" || !p.clustered {
+		t.Errorf("%v, %+v", err, p)
 	}
 }

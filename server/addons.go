@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 
@@ -15,35 +14,36 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/server/addons/localstorage"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/nodeapi"
 	"github.com/a4s-io/a4s/server/tenancy/reach/endpoints"
 )
 
-// carried are the controllers that a server brings besides upstream's, and that
+// addons are the controllers that a server has besides upstream's, and that
 // --disable leaves out.
-type carried struct {
+type addons struct {
 	storage *localstorage.Storage // nil if it is left out
 	// balancer gives Services addresses, or takes back what it gave.
 	balancer component.Component
 }
 
-// newCarried makes what is not left out. admin has all rights.
-func (p *Plan) newCarried(admin *rest.Config) (*carried, error) {
-	c := &carried{}
-	if !p.cfg.Disabled(config.AddonLocalStorage) {
+// newAddons makes what is not left out. admin has all rights.
+func newAddons(cfg *config.Server, admin *rest.Config, pool *interning.Pool) (*addons, error) {
+	c := &addons{}
+	if !cfg.Disabled(config.AddonLocalStorage) {
 		client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(admin), localstorage.Name))
 		if err != nil {
 			return nil, fmt.Errorf("making the client of %s: %w", localstorage.Name, err)
 		}
 		c.storage = localstorage.New(localstorage.Options{
-			Client: client, Path: p.cfg.DefaultLocalStoragePath, Pool: p.pool, Log: logrus.WithField("component", localstorage.Name),
+			Client: client, Path: cfg.DefaultLocalStoragePath, Pool: pool, Log: logrus.WithField("component", localstorage.Name),
 		})
 	}
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(admin), servicelb.Name))
 	if err != nil {
 		return nil, fmt.Errorf("making the client of %s: %w", servicelb.Name, err)
 	}
-	lb := servicelb.Options{Client: client, Rules: p.loadBalancerRules(), Pool: p.pool, Log: logrus.WithField("component", servicelb.Name)}
+	lb := servicelb.Options{Client: client, Rules: loadBalancerRules(cfg), Pool: pool, Log: logrus.WithField("component", servicelb.Name)}
 	if lb.Rules != nil {
 		c.balancer = servicelb.New(lb)
 	} else {
@@ -53,32 +53,15 @@ func (p *Plan) newCarried(admin *rest.Config) (*carried, error) {
 }
 
 // newEndpoints keeps the endpoints of tenants to their own pods.
-func (p *Plan) newEndpoints() (component.Component, error) {
-	config := p.restConfig(p.pki.Supervisor)
+func newEndpoints(f *files, a *addresses, pool *interning.Pool) (component.Component, error) {
+	config := f.restConfig(f.pki.Supervisor)
 	config.QPS = -1                           // what it takes off must not wait
 	config.WarningHandler = rest.NoWarnings{} // that Endpoints are old
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, endpoints.Name))
 	if err != nil {
 		return component.Component{}, fmt.Errorf("making the client of %s: %w", endpoints.Name, err)
 	}
-	ranges, err := p.ranges()
-	if err != nil {
-		return component.Component{}, err
-	}
-	return endpoints.New(endpoints.Options{Client: client, Ranges: ranges, Pool: p.pool, Log: logrus.WithField("component", endpoints.Name)}), nil
-}
-
-// ranges are the addresses of pods and Services.
-func (p *Plan) ranges() ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	for _, cidr := range []string{p.cfg.ClusterCIDR, p.cfg.ServiceCIDR} {
-		r, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return nil, fmt.Errorf("reading the range %s: %w", cidr, err)
-		}
-		out = append(out, r)
-	}
-	return out, nil
+	return endpoints.New(endpoints.Options{Client: client, Ranges: a.ranges(), Pool: pool, Log: logrus.WithField("component", endpoints.Name)}), nil
 }
 
 // Ports of nodes besides those with flags of their own: SSH is the operator's,
@@ -96,27 +79,27 @@ const (
 
 // loadBalancerRules are the ports that Services do not get at addresses of
 // nodes; nil if they get no addresses.
-func (p *Plan) loadBalancerRules() *servicelb.Rules {
-	if p.cfg.Disabled(config.AddonServiceLB) {
+func loadBalancerRules(cfg *config.Server) *servicelb.Rules {
+	if cfg.Disabled(config.AddonServiceLB) {
 		return nil
 	}
 	rules := &servicelb.Rules{Used: []int32{
-		int32(p.cfg.HTTPSListenPort), etcd.ClientPort, etcd.PeerPort, etcd.HTTPPort,
+		int32(cfg.HTTPSListenPort), etcd.ClientPort, etcd.PeerPort, etcd.HTTPPort,
 		etcdMetricsPort, kubeletPort, kubeletHealthPort, proxyMetricsPort, proxyHealthPort, vxlanPort, wireguardPort, wireguardPort6,
 	}}
 	// Validated with the flags.
-	for _, text := range p.cfg.ServiceLBReservedPorts {
+	for _, text := range cfg.ServiceLBReservedPorts {
 		port, _ := strconv.ParseUint(text, 10, 16)
 		rules.Used = append(rules.Used, int32(port))
 	}
-	first, last, _ := strings.Cut(p.cfg.ServiceNodePortRange, "-")
+	first, last, _ := strings.Cut(cfg.ServiceNodePortRange, "-")
 	from, _ := strconv.ParseUint(first, 10, 16)
 	to, _ := strconv.ParseUint(last, 10, 16)
 	rules.First, rules.Last = int32(from), int32(to)
 	return rules
 }
 
-func (c *carried) volumes() nodeapi.Volumes {
+func (c *addons) volumes() nodeapi.Volumes {
 	if c.storage == nil {
 		return nil
 	}
@@ -125,7 +108,7 @@ func (c *carried) volumes() nodeapi.Volumes {
 
 // components are what runs; only makes of a component one that runs on one of
 // several servers.
-func (c *carried) components(only func(component.Component) component.Component) []component.Component {
+func (c *addons) components(only func(component.Component) component.Component) []component.Component {
 	var out []component.Component
 	if c.storage != nil {
 		out = append(out, c.storage.Component(), only(c.storage.Provisioner()))

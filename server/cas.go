@@ -6,7 +6,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/cas"
@@ -14,28 +17,28 @@ import (
 	"github.com/a4s-io/a4s/server/datastore/snapshots"
 )
 
-// nextAuthorities is the file with the CAs of the next start. It is a copy of
+// nextCAs is the file with the CAs of the next start. It is a copy of
 // what the datastore has, so it goes with the directory of that, and snapshots
 // of the other files do not have it.
-func (p *Plan) nextAuthorities() string {
-	return filepath.Join(p.dir, snapshots.DatabaseDir, "authorities.next")
+func (f *files) nextCAs() string {
+	return filepath.Join(f.dir, snapshots.DatabaseDir, "authorities.next")
 }
 
-// takeAuthorities takes the CAs that the last process fetched.
-func (p *Plan) takeAuthorities() error {
-	backup := filepath.Join(p.cfg.Agent.DataDir, "server-tls-before-rotation-"+time.Now().UTC().Format("20060102T150405.000Z"))
-	return cas.TakeOver(p.pki.Dir, p.nextAuthorities(), backup, p.log)
+// takeCAs takes the CAs that the last process fetched.
+func (f *files) takeCAs(log *logrus.Entry) error {
+	backup := filepath.Join(f.cfg.Agent.DataDir, "server-tls-before-rotation-"+time.Now().UTC().Format("20060102T150405.000Z"))
+	return cas.TakeOver(f.pki.Dir, f.nextCAs(), backup, log)
 }
 
-// newAuthorities returns nil with a datastore that servers cannot share.
-func (p *Plan) newAuthorities() (*cas.Controller, error) {
-	store, ok := p.store.(etcdStore)
+// newCAs returns nil with a datastore that servers cannot share.
+func newCAs(f *files, s *store, log *logrus.Entry) (*cas.Controller, error) {
+	store, ok := s.etcd()
 	if !ok {
 		return nil, nil
 	}
 	return cas.New(cas.Options{
-		Dir: p.pki.Dir, Path: p.nextAuthorities(),
-		Name: store.Name(), Several: p.peers.clustered,
+		Dir: f.pki.Dir, Path: f.nextCAs(),
+		Name: store.Name(), Several: s.peers.clustered,
 		Members: func() []cas.Member {
 			var out []cas.Member
 			for _, m := range store.Members() {
@@ -57,26 +60,26 @@ func (p *Plan) newAuthorities() (*cas.Controller, error) {
 			_, err = client.Status(ctx, m.URLs[0])
 			return err
 		},
-		Secret: p.sharedSecret,
-		Store:  func() (cas.Store, error) { return p.openStore() },
-		Log:    p.log.WithField("component", cas.Name),
+		Secret: f.sharedSecret,
+		Store:  func() (cas.Store, error) { return s.open() },
+		Log:    log.WithField("component", cas.Name),
 	})
 }
 
-// replaceAuthorities is `a4s certificate rotate-ca` beside a running server.
-func (p *Plan) replaceAuthorities(ctx context.Context, req joinapi.AuthoritiesRequest) (*joinapi.AuthoritiesResponse, error) {
-	if p.authorities == nil {
+// replaceCAs is `a4s certificate rotate-ca` beside a running server.
+func replaceCAs(ctx context.Context, controller *cas.Controller, tokens *jointoken.ServerTokens, req joinapi.AuthoritiesRequest) (*joinapi.AuthoritiesResponse, error) {
+	if controller == nil {
 		return nil, &problem.Precondition{What: "certificate authorities", Err: errors.New("with this datastore they are replaced on a stopped server"),
 			Fix: "stop a4s on this machine and run the command again"}
 	}
 	if req.Path != "" && !filepath.IsAbs(req.Path) {
 		return nil, &problem.Input{Source: "--path", Value: req.Path, Want: "an absolute path on the machine of the server"}
 	}
-	resp, files, err := p.authorities.Replace(ctx, req)
+	resp, files, err := controller.Replace(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	token := p.tokens.Server()
+	token := tokens.Server()
 	if token.CAHash, err = pki.ServerCAHash(files); err != nil {
 		return nil, err
 	}

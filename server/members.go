@@ -1,0 +1,101 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+
+	"github.com/a4s-io/a4s/embedded/etcd"
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/server/cluster/members"
+	"github.com/a4s-io/a4s/server/nodeapi"
+)
+
+// bundleOf is what this server gives to one that joins.
+func bundleOf(cfg *config.Server, f *files, s *store, tokens *jointoken.ServerTokens) (*joinapi.ServerBundle, error) {
+	b := &joinapi.ServerBundle{Settings: sharedSettings(cfg), ServerToken: tokens.Server().Password, AgentToken: tokens.Agent().Password}
+	var err error
+	if b.PKI, err = pki.ReadShared(f.pki.Dir); err != nil {
+		return nil, fmt.Errorf("reading what servers share: %w", err)
+	}
+	if b.Encryption, err = os.ReadFile(f.encryption); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the encryption configuration: %w", err)
+	}
+	if m := s.members(); m != nil {
+		for _, member := range m.Members() {
+			if !member.Learner {
+				b.Datastore = append(b.Datastore, member.ClientURLs...)
+			}
+		}
+	}
+	return b, nil
+}
+
+// members is the datastore as one whose members can change, nil if it is not.
+func (s *store) members() members.Datastore {
+	e, ok := s.etcd()
+	if !ok || !s.peers.clustered {
+		return nil
+	}
+	return e.Server
+}
+
+// listMembers tells administrators of the members.
+func (s *store) listMembers() []joinapi.Member {
+	e, ok := s.etcd()
+	if !ok {
+		return nil
+	}
+	var out []joinapi.Member
+	for _, m := range e.Members() {
+		one := joinapi.Member{Name: m.Name, ID: m.HexID(), Learner: m.Learner}
+		if len(m.PeerURLs) > 0 {
+			if u, err := url.Parse(m.PeerURLs[0]); err == nil {
+				one.Address = u.Hostname()
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func (s *store) removeMember(ctx context.Context, name string) error {
+	e, ok := s.etcd()
+	if !ok {
+		return nodeapi.ErrNoMember
+	}
+	switch what, m := etcd.PlanRemoval(e.Members(), name); what {
+	case etcd.RemoveMember:
+		return e.RemoveMember(ctx, m.ID)
+	case etcd.RemoveRefused:
+		return nodeapi.ErrLastMember
+	default:
+		return nodeapi.ErrNoMember
+	}
+}
+
+// serverSANs are names and addresses of all servers of the cluster.
+func (s *store) serverSANs() []string {
+	m := s.members()
+	if m == nil {
+		return nil
+	}
+	var out []string
+	for _, member := range m.Members() {
+		if member.Name != "" {
+			out = append(out, member.Name)
+		}
+		for _, text := range member.PeerURLs {
+			if u, err := url.Parse(text); err == nil {
+				out = append(out, u.Hostname())
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,84 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/version"
+	"github.com/a4s-io/a4s/server/addons/networkpolicy"
+	"github.com/a4s-io/a4s/server/cluster/cas"
+	"github.com/a4s-io/a4s/server/nodeapi"
+)
+
+// nodes is what nodes are told as it changes.
+type nodes struct {
+	addresses *nodeapi.Addresses
+	policies  *networkpolicy.Controller // nil if network policies are disabled
+}
+
+func (n nodes) start(ctx context.Context, group *component.Group) {
+	group.Start(ctx, running("pod-addresses", n.addresses.Run))
+	if n.policies != nil {
+		group.Start(ctx, running(networkpolicy.Name, n.policies.Run))
+	}
+}
+
+// nodeAPI serves what nodes and joining servers call, on the port of the API
+// server.
+func (s *Server) nodeAPI(client kubernetes.Interface, n nodes, extra *addons, keys *secretsEncryption, controller *cas.Controller, group *component.Group) (*nodeapi.Supervisor, error) {
+	serverCA, err := pki.LoadAuthority(s.files.pki.ServerCA)
+	if err != nil {
+		return nil, err
+	}
+	clientCA, err := pki.LoadAuthority(s.files.pki.ClientCA)
+	if err != nil {
+		return nil, err
+	}
+	return nodeapi.New(nodeapi.Options{
+		ServerCA: serverCA.WithLife(s.renewal.life()),
+		ClientCA: clientCA.WithLife(s.renewal.life()),
+		Renew:    s.renewal.renewAll,
+		Authorities: func(ctx context.Context, req joinapi.AuthoritiesRequest) (*joinapi.AuthoritiesResponse, error) {
+			return replaceCAs(ctx, controller, s.tokens, req)
+		},
+		Bundle:     func() (*joinapi.ServerBundle, error) { return bundleOf(s.cfg, s.files, s.store, s.tokens) },
+		ServerSANs: s.store.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
+		Tokens:  s.tokens,
+		Secrets: nodeapi.NewSecrets(client.CoreV1()),
+		Config: joinapi.ClusterConfig{
+			ClusterCIDR: s.cfg.ClusterCIDR, ServiceCIDR: s.cfg.ServiceCIDR,
+			ClusterDNS: s.cfg.ClusterDNS, ClusterDomain: s.cfg.ClusterDomain,
+			FlannelBackend: s.cfg.FlannelBackend, DisableNetworkPolicy: s.cfg.DisableNetworkPolicy,
+			Version: version.Version, Kubernetes: version.Kubernetes,
+		},
+		Addresses:  n.addresses,
+		Policies:   n.policies,
+		Encryption: keys,
+		Volumes:    extra.volumes(),
+		Status:     func() joinapi.ServerStatus { return s.status(group) },
+		// With --disable-agent, too: the server may run in a pod of that node.
+		LocalNode:    s.cfg.Agent.NodeName,
+		ReservedSANs: s.addresses.sans,
+	}), nil
+}
+
+// status is what the node API tells administrators about this server.
+func (s *Server) status(group *component.Group) joinapi.ServerStatus {
+	st := joinapi.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes, Datastore: s.store.endpoint.String()}
+	states := group.States()
+	if s.others != nil {
+		states = append(states, s.others()...)
+	}
+	for _, c := range states {
+		st.Components = append(st.Components, joinapi.ComponentStatus{
+			Name: c.Name, Ready: c.Ready, Restarts: c.Restarts, LastError: c.LastError, Since: c.Since.UTC().Format(time.RFC3339),
+		})
+	}
+	st.Problems = s.health.problems()
+	return st
+}

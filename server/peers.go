@@ -1,0 +1,190 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/embedded/etcd"
+	"github.com/a4s-io/a4s/internal/atomicfile"
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/dsn"
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/cluster/join"
+	"github.com/a4s-io/a4s/server/cluster/members"
+)
+
+// resetFlag is in the directory of the datastore after a reset, until the
+// server has started in the normal way: a service manager that starts it again
+// and again must not reset again and again.
+const resetFlag = "reset-flag"
+
+// peers is what one server of several has to do with the others.
+type peers struct {
+	cfg *config.Server
+	dir string // <data-dir>/server
+	// clustered says that the datastore has, or may have, other members.
+	clustered bool
+	// token is set on a server that joins at this start.
+	token *jointoken.Token
+	// bundle is what a running server sent.
+	bundle *joinapi.ServerBundle
+}
+
+// etcdDir is where embedded etcd has its data.
+func etcdDir(serverDir string) string { return filepath.Join(serverDir, "db", "etcd") }
+
+// prepare finds out whether this server is one of several and whether it
+// has to join them.
+func (p *peers) prepare() error {
+	if e, err := dsn.Parse(p.cfg.DatastoreEndpoint); err != nil || e.Kind != dsn.Embedded {
+		return p.refuse() // newStore says what is wrong with the endpoint
+	}
+	disk, err := etcd.ReadDisk(etcdDir(p.dir))
+	if err != nil {
+		disk = &etcd.Disk{} // there is something; the check of the datastore says what is wrong
+	}
+	p.clustered = p.cfg.ClusterInit || len(p.cfg.JoinURLs) > 0 || disk.Clustered()
+	if p.cfg.ClusterReset {
+		return p.checkReset(disk)
+	}
+	if disk != nil || len(p.cfg.JoinURLs) == 0 {
+		return nil
+	}
+	text := p.cfg.Token
+	if text == "" {
+		// Perhaps only its datastore is gone.
+		if text, err = jointoken.ReadFile(jointoken.ServerFile, filepath.Join(p.dir, jointoken.ServerFile)); err != nil {
+			text = ""
+		}
+	}
+	token, err := join.ParseToken(text)
+	if err != nil {
+		return err
+	}
+	p.token = &token
+	return nil
+}
+
+// refuse refuses what only servers with embedded etcd can do.
+func (p *peers) refuse() error {
+	for _, f := range []struct {
+		flag string
+		set  bool
+	}{{"--cluster-init", p.cfg.ClusterInit}, {"--server", len(p.cfg.JoinURLs) > 0}, {"--cluster-reset", p.cfg.ClusterReset}} {
+		if f.set {
+			return &problem.Input{Source: f.flag, Err: errors.New("--datastore-endpoint names a datastore that is not this server's own"), Want: "one of the two"}
+		}
+	}
+	return nil
+}
+
+func (p *peers) checkReset(disk *etcd.Disk) error {
+	if disk == nil {
+		return &problem.Precondition{What: "--cluster-reset", Err: fmt.Errorf("there is no datastore in %s", etcdDir(p.dir)), Fix: "run it on a server that has data"}
+	}
+	if _, err := os.Stat(p.resetFlag()); err == nil {
+		return &problem.Precondition{What: "--cluster-reset", Err: errors.New("the last start was a reset already"),
+			Fix: "start the server without --cluster-reset; to reset again nevertheless, remove " + p.resetFlag()}
+	}
+	return nil
+}
+
+func (p *peers) resetFlag() string { return filepath.Join(filepath.Dir(etcdDir(p.dir)), resetFlag) }
+
+// fetchShared asks a running server for what all servers share.
+func (p *peers) fetchShared(ctx context.Context, f *files, log *logrus.Entry) error {
+	if p.token == nil {
+		return nil
+	}
+	log = log.WithField("component", "join")
+	bundle, err := join.Fetch(ctx, join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: sharedSettings(p.cfg), Log: log})
+	if err != nil {
+		return err
+	}
+	p.bundle = bundle
+	if err := pki.InstallShared(f.pki.Dir, bundle.PKI); err != nil {
+		return err
+	}
+	if len(bundle.Encryption) > 0 {
+		if err := os.MkdirAll(filepath.Dir(f.encryption), 0o700); err != nil {
+			return err
+		}
+		if err := atomicfile.Write(f.encryption, bundle.Encryption, 0o600); err != nil {
+			return fmt.Errorf("writing the encryption configuration: %w", err)
+		}
+	}
+	// They may have been replaced since this machine was a server before.
+	for _, name := range []string{jointoken.ServerFile, jointoken.AgentFile} {
+		if err := os.Remove(filepath.Join(p.dir, name)); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	log.Info("Got what all servers of the cluster share")
+	return nil
+}
+
+// sharedTokens are the passwords to start with: those of the cluster when this
+// server joins it.
+func sharedTokens(cfg *config.Server, b *joinapi.ServerBundle) (server, agent string, err error) {
+	if b == nil {
+		return cfg.Token, cfg.AgentToken, nil
+	}
+	if cfg.AgentToken != "" {
+		own, err := jointoken.Parse("--agent-token", cfg.AgentToken)
+		if err != nil {
+			return "", "", err
+		}
+		if own.Password != b.AgentToken {
+			return "", "", &problem.Input{Source: "--agent-token", Err: errors.New("the cluster has another one"), Want: "none, or the same on all servers"}
+		}
+	}
+	return b.ServerToken, b.AgentToken, nil
+}
+
+// sharedSettings are those on which all servers of a cluster must agree.
+func sharedSettings(c *config.Server) []joinapi.ServerSetting {
+	return []joinapi.ServerSetting{
+		{Flag: "--cluster-cidr", Value: c.ClusterCIDR},
+		{Flag: "--service-cidr", Value: c.ServiceCIDR},
+		{Flag: "--service-node-port-range", Value: c.ServiceNodePortRange},
+		{Flag: "--cluster-dns", Value: c.ClusterDNS},
+		{Flag: "--cluster-domain", Value: c.ClusterDomain},
+		{Flag: "--flannel-backend", Value: c.FlannelBackend},
+		{Flag: "--default-tenant", Value: c.DefaultTenant},
+		{Flag: "--secrets-encryption", Value: strconv.FormatBool(c.SecretsEncryption)},
+	}
+}
+
+// started forgets an earlier reset.
+func (p *peers) started() error {
+	if err := os.Remove(p.resetFlag()); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+// HoldMember ties the Node of this process to its member of the datastore:
+// deleting the one removes the other.
+func (r *Running) HoldMember(ctx context.Context, node string) error {
+	if !r.clustered {
+		return nil
+	}
+	client, err := kubernetes.NewForConfig(r.Admin)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if err := members.Hold(ctx, client, node); err != nil {
+		return fmt.Errorf("tying node %s to its datastore: %w", node, err)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"path/filepath"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/server/cluster/election"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/controlplane/controllers"
+	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler"
+)
+
+// upstream makes the options of upstream's programs.
+type upstream struct {
+	cfg       *config.Server
+	files     *files
+	addresses *addresses
+	store     *store
+	pool      *interning.Pool
+	log       *logrus.Entry
+}
+
+// validate refuses bad arguments before anything starts.
+func (u *upstream) validate() error {
+	if err := apiserver.Validate(u.apiserver(apiserver.Seams{})); err != nil {
+		return err
+	}
+	if err := controllers.Validate(u.controllers(nil)); err != nil {
+		return err
+	}
+	return scheduler.Validate(u.scheduler(nil))
+}
+
+// apiserver are the options of the API server.
+func (u *upstream) apiserver(seams apiserver.Seams) apiserver.Options {
+	t := u.files.pki
+	return apiserver.Options{
+		BindAddress:          u.cfg.BindAddress,
+		Port:                 u.cfg.HTTPSListenPort,
+		AdvertiseAddress:     u.addresses.advertise,
+		ServiceCIDR:          u.cfg.ServiceCIDR,
+		ServiceNodePortRange: u.cfg.ServiceNodePortRange,
+		ClusterDomain:        u.cfg.ClusterDomain,
+		Datastore:            u.store.Endpoint(),
+		Seams:                seams,
+		Args:                 u.cfg.KubeAPIServerArgs,
+		Log:                  u.log,
+		Files: apiserver.Files{
+			ClientCA:    t.ClientCA.Cert,
+			ServingCert: t.ServingAPIServer.Cert, ServingKey: t.ServingAPIServer.Key,
+			KubeletCA:         t.ServerCA.Cert,
+			KubeletClientCert: t.APIServerKubeletClient.Cert, KubeletKey: t.APIServerKubeletClient.Key,
+			RequestHeaderCA: t.RequestHeaderCA.Cert,
+			ProxyClientCert: t.AuthProxy.Cert, ProxyClientKey: t.AuthProxy.Key,
+			ServiceAccountKey: t.ServiceAccountKey,
+			EncryptionConfig:  u.files.encryption,
+			AuditPolicy:       u.files.auditPolicy,
+			AuditLog:          u.cfg.AuditLogPath,
+			CertDir:           filepath.Join(u.files.dir, "tls", "upstream"),
+		},
+	}
+}
+
+// controllers are the options of the controller manager; leader is nil on the only
+// server.
+func (u *upstream) controllers(leader *election.Election) controllers.Options {
+	t := u.files.pki
+	o := controllers.Options{
+		Kubeconfig:        u.files.controllerKubeconfig,
+		ClusterCIDR:       u.cfg.ClusterCIDR,
+		ServiceCIDR:       u.cfg.ServiceCIDR,
+		VolumePluginDir:   filepath.Join(u.files.dir, "volumeplugins"),
+		ServiceAccountKey: t.ServiceAccountKey,
+		RootCA:            t.ServerCA.Cert,
+		ClientCACert:      t.ClientCASigner, ClientCAKey: t.ClientCA.Key,
+		ServerCACert: t.ServerCASigner, ServerCAKey: t.ServerCA.Key,
+		Args: u.cfg.KubeControllerManagerArgs,
+		Pool: u.pool,
+		Log:  u.log,
+	}
+	if leader != nil {
+		o.Await = leader.Await
+	}
+	return o
+}
+
+// scheduler are the options of the scheduler; leader is nil on the only server.
+func (u *upstream) scheduler(leader *election.Election) scheduler.Options {
+	o := scheduler.Options{Kubeconfig: u.files.schedulerKubeconfig, Args: u.cfg.KubeSchedulerArgs, Pool: u.pool, Log: u.log}
+	if leader != nil {
+		o.Await = leader.Await
+	}
+	return o
+}
