@@ -15,26 +15,24 @@ import (
 )
 
 const (
-	// idleFor is how long the process has to do little before it gives memory
-	// back, and how often it looks.
+	// idleFor is how long the process has to be idle before it returns memory,
+	// and the interval of looking.
 	idleFor = time.Minute
-	// idleShare is what little is: of the processor time that there is.
+	// idleShare is the part of all processor time below which it is idle.
 	idleShare = 0.1
-	// growthPart is by which part of itself the heap grows before it is worth
+	// growthPart is the part of itself by which the heap grows before it is worth
 	// collecting while idle; Go waits until it has doubled.
 	growthPart = 5
-	// tenantGarbage is about what making a tenant leaves behind.
+	// tenantGarbage is about the garbage of creating a tenant, in bytes.
 	tenantGarbage = 2 << 20
 	// growthShare is the part of the live heap that new tenants may add in
 	// garbage before it is collected.
 	growthShare = 8
 )
 
-// idleMemory gives the memory that a burst of work took back to the machine, and
-// what little work takes while there is no other. Go collects garbage when the
-// heap has doubled and returns what is free only slowly; collecting earlier costs
-// every request, so it is done when there are few. A machine that is always busy
-// needs the memory anyway.
+// idleMemory returns memory to the machine after work. Go collects garbage when
+// the heap has doubled and returns free memory only slowly; collecting earlier
+// costs every request, so it is done when there are few.
 func idleMemory(pool *interning.Pool) component.Component {
 	return component.Component{Name: "idle-memory", Run: func(ctx context.Context, ready func()) error {
 		ready()
@@ -48,10 +46,10 @@ func idleMemory(pool *interning.Pool) component.Component {
 	}}
 }
 
-// giveBack calls free at the end of an idle minute that follows a busy one, or
-// at whose end the heap has grown by a part since.
+// giveBack calls free at the end of an idle minute that follows one with work, or
+// in which the heap has grown by a part of itself since the last call.
 func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Duration, heap func() uint64, free func()) {
-	before, busy, kept := used(), true, uint64(0) // starting up is work
+	before, worked, last := used(), true, uint64(0) // starting up is work
 	for {
 		select {
 		case <-ctx.Done():
@@ -59,27 +57,26 @@ func giveBack(ctx context.Context, tick <-chan time.Time, used func() time.Durat
 		case <-tick:
 		}
 		now := used()
-		little := now-before < time.Duration(float64(idleFor)*idleShare*float64(runtime.GOMAXPROCS(0)))
+		idle := now-before < time.Duration(float64(idleFor)*idleShare*float64(runtime.GOMAXPROCS(0)))
 		before = now
-		if !little {
-			busy = true
+		if !idle {
+			worked = true
 			continue
 		}
-		if busy || heap() > kept+kept/growthPart {
+		if worked || heap() > last+last/growthPart {
 			free()
-			before, busy, kept = used(), false, heap()
+			before, worked, last = used(), false, heap()
 		}
 	}
 }
 
-// heapSize is what the objects on the heap take, with those that nobody needs
-// any more.
+// heapSize is the bytes of all objects on the heap, garbage included.
 func heapSize() uint64 { return bytesOf("/memory/classes/heap/objects:bytes") }
 
-// liveHeap is what the last collection left.
+// liveHeap is the bytes of the objects that the last collection left.
 func liveHeap() uint64 { return bytesOf("/gc/heap/live:bytes") }
 
-// bytesOf reads a metric of Go's runtime; it is 0 if that has none of the name.
+// bytesOf reads a metric of Go's runtime; it is 0 if there is none of the name.
 func bytesOf(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)
@@ -89,7 +86,7 @@ func bytesOf(name string) uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// processorTime is what the process has used up to now.
+// processorTime is the processor time that the process has used up to now.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -98,16 +95,16 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// growth collects garbage while tenants are made. Their objects stay, and Go
-// does not move what stays: the fewer garbage is between them, the fewer pages
-// they hold. Only who makes tenants pays for it, by waiting, too: what is made
-// during a collection lies beside all the garbage that it is about to find.
+// growth collects garbage while tenants are created. Their objects stay, and Go
+// does not move them: the less garbage is between them, the fewer pages they
+// occupy. Only the controller of tenants waits for it: objects that are allocated
+// during a collection lie among the garbage that it is about to free.
 type growth struct {
 	live, heap func() uint64 // bytes
 	collect    func()
 
 	mu         sync.Mutex
-	made       uint64        // since the last collection
+	created    uint64        // tenants since the last collection
 	collecting chan struct{} // closed when the collection ends, nil if there is none
 }
 
@@ -119,23 +116,23 @@ func newGrowth() *growth {
 	return &growth{live: liveHeap, heap: heapSize, collect: runtime.GC}
 }
 
-// tenant counts a new one. Garbage of others alone is no reason to collect: it
-// would make a tenant on a busy server cost a collection.
+// tenant counts a new tenant. Other garbage alone is no reason to collect: on a
+// server under load each tenant would cost a collection.
 func (g *growth) tenant() {
 	if g.collect == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.made++
+	g.created++
 	if g.collecting != nil {
 		return
 	}
-	if live := g.live(); g.made*tenantGarbage < live/growthShare || g.heap() < live+live/growthShare {
+	if live := g.live(); g.created*tenantGarbage < live/growthShare || g.heap() < live+live/growthShare {
 		return
 	}
 	ended := make(chan struct{})
-	g.made, g.collecting = 0, ended
+	g.created, g.collecting = 0, ended
 	go func() {
 		g.collect()
 		g.mu.Lock()

@@ -187,6 +187,7 @@ func (q *Queue) flow(name string, now time.Time) *flow {
 		q.flows[name] = f
 	}
 	f.used = max(f.used, q.virtual-credit)
+	q.place(f) // it may wait already
 	return f
 }
 
