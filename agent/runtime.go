@@ -17,7 +17,8 @@ import (
 	"github.com/a4s-io/a4s/agent/runtime/mux"
 	"github.com/a4s-io/a4s/agent/runtime/readiness"
 	"github.com/a4s-io/a4s/agent/runtime/registries"
-	"github.com/a4s-io/a4s/agent/vm"
+	vmsettings "github.com/a4s-io/a4s/agent/vm/settings"
+	"github.com/a4s-io/a4s/agent/vm/supervisor"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
@@ -61,7 +62,7 @@ func (r *runtimeSet) start(ctx context.Context, group *component.Group) error {
 		group.Start(ctx, containerd.New(r.containerd()))
 	}
 	if r.builtin(workload.VM) {
-		group.Start(ctx, vm.New(r.vm()))
+		group.Start(ctx, supervisor.New(r.vm()))
 	}
 	options := r.muxOptions()
 	if r.mux, err = mux.New(options); err != nil {
@@ -122,7 +123,7 @@ func (r *runtimeSet) check() error {
 		return &problem.Input{Source: "--runtime", Err: err, Want: noderuntime.Form}
 	}
 	if r.builtin(workload.VM) {
-		if err := vm.Preflight(r.vm().Service); err != nil {
+		if err := vmsettings.Preflight(r.vm().Service); err != nil {
 			return err
 		}
 	}
@@ -141,7 +142,7 @@ func (r *runtimeSet) muxOptions() mux.Options {
 		if o := &all[i]; o.Endpoint == noderuntime.Builtin && o.Type == workload.Container {
 			o.Endpoint = "unix://" + containerd.Socket(containerdState())
 		} else if o.Endpoint == noderuntime.Builtin {
-			o.Endpoint = "unix://" + vm.Socket(instance.RunDir)
+			o.Endpoint = "unix://" + vmsettings.Socket(instance.RunDir)
 		}
 	}
 	return mux.Options{

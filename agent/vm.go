@@ -9,7 +9,8 @@ import (
 
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/runtime/containerd"
-	"github.com/a4s-io/a4s/agent/vm"
+	vmsettings "github.com/a4s-io/a4s/agent/vm/settings"
+	"github.com/a4s-io/a4s/agent/vm/supervisor"
 	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/noderuntime"
 	"github.com/a4s-io/a4s/internal/workload"
@@ -17,19 +18,19 @@ import (
 
 // vm returns the options of the runtime of virtual machines that a4s brings. It
 // takes images from the containerd of a4s, and networks are the node's.
-func (r *runtimeSet) vm() vm.Options {
-	o := vm.Options{
-		Service: vm.Service{
-			Socket:      vm.Socket(instance.RunDir),
-			Root:        vm.RootDir(r.cfg.DataDir),
-			State:       vm.StateDir(instance.RunDir),
+func (r *runtimeSet) vm() supervisor.Options {
+	o := supervisor.Options{
+		Service: vmsettings.Service{
+			Socket:      vmsettings.Socket(instance.RunDir),
+			Root:        vmsettings.RootDir(r.cfg.DataDir),
+			State:       vmsettings.StateDir(instance.RunDir),
 			Containerd:  containerd.Socket(containerdState()),
 			Snapshotter: r.cfg.Snapshotter,
 			CNIConfDir:  network.CNIConfDir(r.cfg.DataDir),
 			Kernel:      r.cfg.VMKernel,
 			Initrd:      r.cfg.VMInitrd,
 			Accelerator: r.cfg.VMAccelerator,
-			Log:         logrus.WithField("component", vm.Name),
+			Log:         logrus.WithField("component", vmsettings.Name),
 		},
 		Debug: r.cfg.Debug,
 	}

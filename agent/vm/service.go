@@ -19,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/agent/vm/network"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/agent/vm/records"
+	"github.com/a4s-io/a4s/agent/vm/settings"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/rootsocket"
 )
@@ -30,7 +31,7 @@ const maxMessage = 16 << 20
 type service struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 
-	Service
+	settings.Service
 	log    *logrus.Entry
 	store  *store
 	events events
@@ -49,10 +50,10 @@ type service struct {
 }
 
 // Serve runs the runtime service until ctx ends.
-func Serve(ctx context.Context, o Service) error {
+func Serve(ctx context.Context, o settings.Service) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &service{Service: o.withDefaults(), ctx: ctx}
+	s := &service{Service: o.WithDefaults(), ctx: ctx}
 	s.log = s.Log
 	defer s.wait.Wait()
 	defer cancel()
@@ -75,7 +76,7 @@ func Serve(ctx context.Context, o Service) error {
 	if err := s.open(client); err != nil {
 		return err
 	}
-	if err := s.assemble(); err != nil {
+	if s.Initrd, err = settings.Assemble(s.Service); err != nil {
 		return err
 	}
 	s.choice, s.choiceErr = s.accelerator(ctx)

@@ -1,13 +1,9 @@
 package vm
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -18,73 +14,20 @@ import (
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/vm/guest"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
-	"github.com/a4s-io/a4s/embedded/guest/initrd"
+	"github.com/a4s-io/a4s/agent/vm/settings"
 	"github.com/a4s-io/a4s/embedded/guest/protocol"
-	"github.com/a4s-io/a4s/internal/atomicfile"
-	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/version"
 )
+
+// RuntimeName is what the runtime calls itself in the CRI.
+const RuntimeName = "a4s-vm"
 
 // askTimeout is how long containerd may take to say that it is there.
 const askTimeout = 5 * time.Second
 
-// Preflight says what the machine lacks to run virtual machines, as a
-// *problem.Precondition.
-func Preflight(o Service) error {
-	o = o.withDefaults()
-	for _, program := range []struct{ name, what, pkg string }{
-		{o.QEMU, "QEMU", "qemu-system-x86"},
-		{"mke2fs", "mke2fs", "e2fsprogs"},
-		{o.Virtiofsd, "virtiofsd", "qemu-system-common (Debian 12) or virtiofsd (from Debian 13 on)"},
-	} {
-		if _, err := exec.LookPath(program.name); err != nil {
-			return &problem.Precondition{What: program.what + " for pods that run as virtual machines", Err: err, Fix: "install the package " + program.pkg}
-		}
-	}
-	for _, file := range []struct{ path, flag string }{{o.Kernel, "--vm-kernel"}, {o.Initrd, "--vm-initrd"}} {
-		if file.path == "" {
-			return &problem.Precondition{What: "the guest of pods that run as virtual machines", Err: errors.New("none is installed"), Fix: "build one with `make guest` and put it into /usr/local/lib/a4s/guest, or name one with " + file.flag}
-		}
-		if st, err := os.Stat(file.path); err != nil || !st.Mode().IsRegular() {
-			if err == nil {
-				err = errors.New("it is not a file")
-			}
-			return &problem.Precondition{What: "the guest of pods that run as virtual machines: " + file.path, Err: err, Fix: "name another one with " + file.flag}
-		}
-	}
-	return nil
-}
-
-// assemble puts the init program into the initrd, which belongs to the kernel
-// and not to a4s. Machines read it when they start.
-func (s *service) assemble() error {
-	if s.Init == "" || Preflight(s.Service) != nil {
-		return nil // what is missing is said by Status
-	}
-	program, err := os.ReadFile(s.Init)
-	if err != nil {
-		return fmt.Errorf("init program of the guest: %w", err)
-	}
-	modules, err := os.Open(s.Initrd)
-	if err != nil {
-		return fmt.Errorf("initial RAM disk of the guest: %w", err)
-	}
-	defer modules.Close()
-	var image bytes.Buffer
-	if err := initrd.Assemble(&image, modules, program); err != nil {
-		return fmt.Errorf("initial RAM disk of the guest: %w", err)
-	}
-	path := filepath.Join(s.State, "initrd.img")
-	if err := atomicfile.Write(path, image.Bytes(), 0o600); err != nil {
-		return err
-	}
-	s.Initrd = path
-	return nil
-}
-
 // missing says why no virtual machine can be started at the moment.
 func (s *service) missing() error {
-	if err := Preflight(s.Service); err != nil {
+	if err := settings.Preflight(s.Service); err != nil {
 		return err
 	}
 	return s.choiceErr
@@ -92,7 +35,7 @@ func (s *service) missing() error {
 
 // accelerator finds out how machines run here.
 func (s *service) accelerator(ctx context.Context) (qemu.Choice, error) {
-	if err := Preflight(s.Service); err != nil {
+	if err := settings.Preflight(s.Service); err != nil {
 		return qemu.Choice{}, err
 	}
 	return qemu.Choose(ctx, s.Accelerator, qemu.Probe{

@@ -6,6 +6,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/a4s-io/a4s/agent/vm"
+	"github.com/a4s-io/a4s/agent/vm/settings"
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/internal/logging"
 	"github.com/a4s-io/a4s/internal/preflight"
@@ -19,17 +20,17 @@ func runVMRuntime(ctx context.Context, o *cmd.VMRuntime) error {
 		return err
 	}
 	defer log.Close() //nolint:errcheck // nothing is left to report it to
-	if err := preflight.Root("a4s " + vm.Command); err != nil {
+	if err := preflight.Root("a4s " + settings.Command); err != nil {
 		return err
 	}
 	if err := extendPath(); err != nil {
 		return err
 	}
-	return vm.Serve(ctx, vm.Service{
+	return vm.Serve(ctx, settings.Service{
 		Socket: o.Socket, Root: o.Root, State: o.State,
 		Containerd: o.Containerd, Snapshotter: o.Snapshotter,
 		CNIConfDir: o.CNIConfDir, CNIBinDirs: o.CNIBinDirs,
 		Kernel: o.Kernel, Initrd: o.Initrd, Init: o.Init, Accelerator: o.Accelerator,
-		Log: logrus.WithField("component", vm.Name),
+		Log: logrus.WithField("component", settings.Name),
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/a4s-io/a4s/agent/vm"
 	"github.com/a4s-io/a4s/agent/vm/process"
+	"github.com/a4s-io/a4s/agent/vm/supervisor"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -20,7 +20,7 @@ import (
 // which waits for that.
 func (n *node) killService() (restart func()) {
 	n.t.Helper()
-	p, err := process.Open(vm.PIDFile(n.vm.Root))
+	p, err := process.Open(supervisor.PIDFile(n.vm.Root))
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/runtime/containerd"
 	"github.com/a4s-io/a4s/agent/runtime/images"
-	"github.com/a4s-io/a4s/agent/vm"
+	"github.com/a4s-io/a4s/agent/vm/settings"
+	"github.com/a4s-io/a4s/agent/vm/supervisor"
 	"github.com/a4s-io/a4s/embedded/payload"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/scripts/ociarchive"
@@ -36,7 +37,7 @@ const (
 type node struct {
 	t       testing.TB
 	group   *component.Group
-	vm      vm.Options
+	vm      supervisor.Options
 	logs    string
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
@@ -92,18 +93,18 @@ func startNode(t testing.TB, all ...ociarchive.Image) *node {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	n.vm = vm.Options{Executable: binary, Debug: true, Service: vm.Service{
-		Socket: vm.Socket(filepath.Join(runDir, "a4s")), Root: vm.RootDir(data), State: vm.StateDir(filepath.Join(runDir, "a4s")),
+	n.vm = supervisor.Options{Executable: binary, Debug: true, Service: settings.Service{
+		Socket: settings.Socket(filepath.Join(runDir, "a4s")), Root: settings.RootDir(data), State: settings.StateDir(filepath.Join(runDir, "a4s")),
 		Containerd: containerd.Socket(stateDir), CNIConfDir: containerd.CNIConfDir(data), CNIBinDirs: []string{carried.CNIBinDir},
 		Kernel: filepath.Join(guest, "vmlinuz"), Initrd: filepath.Join(guest, "initrd.img"), Init: carried.GuestInit,
 		Accelerator: "tcg", Log: log,
 	}}
 	t.Cleanup(func() {
-		if data, err := os.ReadFile(vm.LogFile(n.vm.Root)); err == nil && t.Failed() {
+		if data, err := os.ReadFile(supervisor.LogFile(n.vm.Root)); err == nil && t.Failed() {
 			t.Logf("log of the VM runtime:\n%s", data)
 		}
 	})
-	if err := n.group.StartAndWait(ctx, vm.New(n.vm)); err != nil {
+	if err := n.group.StartAndWait(ctx, supervisor.New(n.vm)); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := grpc.NewClient("unix://"+n.vm.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))

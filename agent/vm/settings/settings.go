@@ -1,4 +1,4 @@
-package vm
+package settings
 
 import (
 	"path/filepath"
@@ -12,8 +12,8 @@ import (
 // Name is the name of the component and of the runtime.
 const Name = "vm"
 
-// RuntimeName is what the runtime calls itself in the CRI.
-const RuntimeName = "a4s-vm"
+// Command is the subcommand of a4s that is the runtime service.
+const Command = "vm-runtime"
 
 // Service are the settings of the runtime service.
 type Service struct {
@@ -42,7 +42,8 @@ type Service struct {
 	Log *logrus.Entry
 }
 
-func (o Service) withDefaults() Service {
+// WithDefaults returns the settings with the defaults of those that are empty.
+func (o Service) WithDefaults() Service {
 	if o.QEMU == "" {
 		o.QEMU = qemu.DefaultBinary
 	}

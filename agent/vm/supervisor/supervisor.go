@@ -1,4 +1,4 @@
-package vm
+package supervisor
 
 import (
 	"context"
@@ -14,11 +14,9 @@ import (
 
 	"github.com/a4s-io/a4s/agent/host/child"
 	"github.com/a4s-io/a4s/agent/vm/process"
+	"github.com/a4s-io/a4s/agent/vm/settings"
 	"github.com/a4s-io/a4s/internal/component"
 )
-
-// Command is the subcommand of a4s that is the runtime service.
-const Command = "vm-runtime"
 
 const (
 	// stopGrace is how long the child has to finish what it is doing.
@@ -32,7 +30,7 @@ const (
 
 // Options say how to supervise the runtime service.
 type Options struct {
-	Service
+	settings.Service
 	// Executable is a4s; empty means this process' own binary, even when it
 	// was replaced on disk.
 	Executable string
@@ -43,18 +41,18 @@ type Options struct {
 // New returns the component that runs the runtime service as a child process.
 // It is ready when that answers. Virtual machines survive its end.
 func New(o Options) component.Component {
-	o.Service = o.Service.withDefaults()
+	o.Service = o.Service.WithDefaults()
 	if o.Executable == "" {
 		o.Executable = "/proc/self/exe"
 	}
-	return component.Component{Name: Name, StopTimeout: o.process().StopTimeout(), Run: o.run}
+	return component.Component{Name: settings.Name, StopTimeout: o.process().StopTimeout(), Run: o.run}
 }
 
 // LogFile is where the service's log goes.
 func LogFile(root string) string { return filepath.Join(root, logFileName) }
 
-// PIDFile names the process of the service, for who must end it when its
-// supervisor is gone.
+// PIDFile names the process of the service, for a caller that must end it when
+// its supervisor is gone.
 func PIDFile(root string) string { return filepath.Join(root, pidFileName) }
 
 func (o Options) run(ctx context.Context, ready func()) error {
@@ -97,7 +95,7 @@ func (o Options) endLeftover(ctx context.Context) error {
 
 // args are the command line of the service.
 func (o Options) args() []string {
-	args := []string{"a4s", Command}
+	args := []string{"a4s", settings.Command}
 	add := func(flag, value string) {
 		if value != "" {
 			args = append(args, "--"+flag+"="+value)
