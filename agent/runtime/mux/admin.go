@@ -88,7 +88,7 @@ func (m *Mux) Remove(ctx context.Context, name string, force bool) error {
 		return err
 	}
 	m.setServices(slices.DeleteFunc(slices.Clone(all), func(o *service) bool { return o == s }))
-	m.owners.forgetAll(s)
+	m.router.owners.forgetAll(s)
 	return errors.Join(s.memory.drop(), s.close())
 }
 

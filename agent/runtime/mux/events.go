@@ -14,7 +14,7 @@ import (
 // added later. The end of the primary's stream is the end of this one, and
 // the kubelet begins anew as it would without the mux. Streams of others are
 // taken up again: what they miss, the kubelet finds when it lists.
-func (m *Mux) followEvents(c *call) error {
+func (rt *router) followEvents(c *call) error {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -30,7 +30,7 @@ func (m *Mux) followEvents(c *call) error {
 	ended := make(chan error, 1)
 	following := map[*service]bool{}
 	for {
-		all, changed := m.snapshot()
+		all, changed := rt.snapshot()
 		for _, s := range all {
 			if following[s] {
 				continue

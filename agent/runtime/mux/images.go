@@ -15,8 +15,8 @@ import (
 // toImage hands a call about one image to the runtime of the pod for which it
 // is. The kubelet copies the annotations of the pod into the name of the image;
 // the pod source has put the type, and the runtime if one was asked for, there.
-func (m *Mux) toImage(c *call) error {
-	s, err := m.forImage(c)
+func (rt *router) toImage(c *call) error {
+	s, err := rt.forImage(c)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (m *Mux) toImage(c *call) error {
 
 // forImage returns the runtime for an image, and puts into the request what
 // that understands.
-func (m *Mux) forImage(c *call) (*service, error) {
+func (rt *router) forImage(c *call) (*service, error) {
 	var spec runtimeapi.ImageSpec
 	if err := unmarshal(field(c.request, 1), &spec); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -65,14 +65,14 @@ func replaceField(message []byte, number protowire.Number, value []byte) []byte 
 
 // removeImage removes an image wherever it is: the kubelet names it by the id
 // by which it is listed once. A handler or an annotation limits that.
-func (m *Mux) removeImage(c *call) error {
+func (rt *router) removeImage(c *call) error {
 	var spec runtimeapi.ImageSpec
 	if err := unmarshal(field(c.request, 1), &spec); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	_, typed := spec.Annotations[workload.Annotation]
 	if len(c.all) == 1 || typed || spec.RuntimeHandler != "" {
-		return m.toImage(c)
+		return rt.toImage(c)
 	}
 	var errs []error
 	for _, s := range c.all {

@@ -14,11 +14,11 @@ import (
 // the other is the list of both, so merge need not decode anything. If the
 // primary runtime does not answer, nobody does; others are answered for by
 // what is remembered of them, or left out.
-func (m *Mux) list(c *call, merge func([][]byte) ([]byte, error)) error {
+func (rt *router) list(c *call, merge func([][]byte) ([]byte, error)) error {
 	if len(c.all) == 1 {
 		return c.pass(c.all[0])
 	}
-	lists, err := m.collect(c, c.method, c.fetch)
+	lists, err := rt.collect(c, c.method, c.fetch)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (c *call) fetch(ctx context.Context, s *service) ([]byte, error) {
 
 // collect asks all runtimes at the same time for their lists of the kind that
 // method returns. The primary's comes first: it wins where only one can.
-func (m *Mux) collect(c *call, method string, fetch func(context.Context, *service) ([]byte, error)) ([][]byte, error) {
+func (rt *router) collect(c *call, method string, fetch func(context.Context, *service) ([]byte, error)) ([][]byte, error) {
 	lists := make([][]byte, len(c.all))
 	errs := make([]error, len(c.all))
 	var wg sync.WaitGroup
@@ -48,7 +48,7 @@ func (m *Mux) collect(c *call, method string, fetch func(context.Context, *servi
 		if s.Primary {
 			lists[i], errs[i] = fetch(c.ctx, s)
 		} else {
-			lists[i], errs[i] = m.secondary(c, method, s, fetch)
+			lists[i], errs[i] = rt.secondary(c, method, s, fetch)
 		}
 	}
 	for i, s := range c.all[1:] {
@@ -61,7 +61,7 @@ func (m *Mux) collect(c *call, method string, fetch func(context.Context, *servi
 			return nil, errs[i]
 		}
 		if _, ok := remembered(method); ok {
-			eachItem(lists[i], func(item []byte) { m.owners.set(id(item), s) })
+			eachItem(lists[i], func(item []byte) { rt.owners.set(id(item), s) })
 		}
 	}
 	first := slices.IndexFunc(c.all, func(s *service) bool { return s.Primary })
@@ -70,7 +70,7 @@ func (m *Mux) collect(c *call, method string, fetch func(context.Context, *servi
 }
 
 // secondary asks a runtime without which the node does go on.
-func (m *Mux) secondary(c *call, method string, s *service, fetch func(context.Context, *service) ([]byte, error)) ([]byte, error) {
+func (rt *router) secondary(c *call, method string, s *service, fetch func(context.Context, *service) ([]byte, error)) ([]byte, error) {
 	ctx, cancel := s.whileUp(c.ctx)
 	defer cancel()
 	t, isRemembered := remembered(method)
@@ -79,7 +79,7 @@ func (m *Mux) secondary(c *call, method string, s *service, fetch func(context.C
 	case err == nil:
 		if isRemembered && everything(c.request) {
 			if err := s.memory.keep(t, list); err != nil {
-				m.o.Log.WithError(err).Warnf("what the runtime %q runs would not survive a restart", s.Name)
+				rt.log.WithError(err).Warnf("what the runtime %q runs would not survive a restart", s.Name)
 			}
 		}
 		return list, nil
@@ -87,7 +87,7 @@ func (m *Mux) secondary(c *call, method string, s *service, fetch func(context.C
 		return nil, status.FromContextError(c.ctx.Err()).Err()
 	case !isRemembered:
 		if code := status.Code(err); code != codes.Unimplemented && code != codes.Canceled && code != codes.Unavailable {
-			m.o.Log.WithError(err).Warnf("%s is without the runtime %q", method, s.Name)
+			rt.log.WithError(err).Warnf("%s is without the runtime %q", method, s.Name)
 		}
 		return nil, nil
 	}
@@ -185,12 +185,12 @@ const piece = 1 << 20
 // streamLists answers a list in pieces. A secondary runtime that has no such
 // call is asked for the list in one piece; if the primary is that, the call
 // does not exist, and the kubelet asks otherwise.
-func (m *Mux) streamLists(c *call) error {
+func (rt *router) streamLists(c *call) error {
 	if len(c.all) == 1 {
 		return c.follow(c.all[0], c.stream.SendMsg)
 	}
 	whole := unstreamed(c.method)
-	lists, err := m.collect(c, whole, func(ctx context.Context, s *service) ([]byte, error) {
+	lists, err := rt.collect(c, whole, func(ctx context.Context, s *service) ([]byte, error) {
 		one := *c
 		one.ctx = ctx
 		var list []byte

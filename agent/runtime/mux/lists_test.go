@@ -57,7 +57,7 @@ func TestListsAreOfAllRuntimes(t *testing.T) {
 		t.Errorf("containers %v", got)
 	}
 	// The owners are known by that, so nobody is asked for them.
-	if k.mux.owners.of([]byte("c1")).Name != "containerd" || k.mux.owners.of([]byte("v2")).Name != "qemu" {
+	if k.mux.router.owners.of([]byte("c1")).Name != "containerd" || k.mux.router.owners.of([]byte("v2")).Name != "qemu" {
 		t.Error("listed things have no owner")
 	}
 	descriptors, err := k.ListMetricDescriptors(t.Context(), &runtimeapi.ListMetricDescriptorsRequest{})

@@ -47,10 +47,9 @@ type Options struct {
 // Mux is the runtimes of a node behind one endpoint.
 type Mux struct {
 	o      Options
-	native rewriter
+	router router
 
 	services atomic.Pointer[[]*service] // never changed in place
-	owners   owners
 
 	mu     sync.Mutex // of changes of services
 	added  []Runtime  // what File holds
@@ -66,7 +65,10 @@ func New(o Options) (*Mux, error) {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", Name)
 	}
-	m := &Mux{o: o, native: rewriter{kubeletDir: o.KubeletDir}, joined: make(chan struct{})}
+	m := &Mux{o: o, joined: make(chan struct{})}
+	m.router.log, m.router.grace = o.Log, o.Grace
+	m.router.native.kubeletDir = o.KubeletDir
+	m.router.all, m.router.snapshot = m.all, m.snapshot
 	var all []*service
 	for _, r := range o.Runtimes {
 		s, err := m.newService(r)
@@ -110,7 +112,7 @@ func (m *Mux) Endpoint() string { return "unix://" + m.o.Socket }
 
 // SetClusterDomain tells the DNS domain of the cluster, by which the kubelet
 // names pods. Before, no name of a pod is made native.
-func (m *Mux) SetClusterDomain(domain string) { m.native.setDomain(domain) }
+func (m *Mux) SetClusterDomain(domain string) { m.router.native.setDomain(domain) }
 
 // States returns what is known of each runtime, in the order in which they
 // were registered.

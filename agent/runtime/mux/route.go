@@ -74,12 +74,12 @@ func named(all []*service) string {
 // owner returns the runtime that has the sandbox or container. What nobody has
 // goes to the primary runtime, which says so as the CRI wants it said. While a
 // runtime cannot be asked, nothing is known to be nobody's.
-func (m *Mux) owner(c *call, t thing, wanted []byte) (*service, error) {
+func (rt *router) owner(c *call, t thing, wanted []byte) (*service, error) {
 	if len(c.all) == 1 {
 		return c.all[0], nil
 	}
 	// A list that was on its way when its runtime was removed can have named it.
-	if s := m.owners.of(wanted); s != nil && slices.Contains(c.all, s) {
+	if s := rt.owners.of(wanted); s != nil && slices.Contains(c.all, s) {
 		return s, nil
 	}
 	found := make([]bool, len(c.all))
@@ -91,7 +91,7 @@ func (m *Mux) owner(c *call, t thing, wanted []byte) (*service, error) {
 	wg.Wait()
 	for i, s := range c.all {
 		if found[i] {
-			m.owners.set(wanted, s)
+			rt.owners.set(wanted, s)
 			return s, nil
 		}
 	}

@@ -113,10 +113,10 @@ func TestCallsGoToTheOwner(t *testing.T) {
 	}
 	cs, cc := create("")
 	vs, vc := create("vm")
-	k.mux.owners = owners{} // as after a restart
+	k.mux.router.owners = owners{} // as after a restart
 	check(v, vs, vc)
 	check(c, cs, cc)
-	if k.mux.owners.of([]byte(vs)) != nil {
+	if k.mux.router.owners.of([]byte(vs)) != nil {
 		t.Error("a sandbox that was removed is remembered")
 	}
 
@@ -126,7 +126,7 @@ func TestCallsGoToTheOwner(t *testing.T) {
 		t.Errorf("a container that nobody has: %v", err)
 	}
 	// So it is for what a list named that was on its way when its runtime was removed.
-	k.mux.owners.set([]byte("late"), &service{Runtime: Runtime{Name: "removed"}, down: make(chan struct{})})
+	k.mux.router.owners.set([]byte("late"), &service{Runtime: Runtime{Name: "removed"}, down: make(chan struct{})})
 	if _, err := k.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "late"}); status.Code(err) != codes.NotFound {
 		t.Errorf("a container of a runtime that was removed: %v", err)
 	}

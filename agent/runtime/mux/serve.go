@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -24,7 +26,7 @@ func (m *Mux) serveCRI(ctx context.Context, failed chan<- error) (stop func(), e
 	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
-		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return m.handle(stream) }))
+		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return m.router.handle(stream) }))
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -38,6 +40,19 @@ func (m *Mux) serveCRI(ctx context.Context, failed chan<- error) (stop func(), e
 	}, nil
 }
 
+// router hands every call of the kubelet on to the runtimes that it is about.
+type router struct {
+	log    *logrus.Entry
+	grace  time.Duration // Options.Grace
+	native rewriter
+	owners owners
+
+	// all returns the registered runtimes, snapshot also what is closed when
+	// they change.
+	all      func() []*service
+	snapshot func() ([]*service, <-chan struct{})
+}
+
 // call is one call of the kubelet.
 type call struct {
 	ctx     context.Context // also for the calls that it becomes
@@ -49,7 +64,7 @@ type call struct {
 
 // handle routes one call. Calls of the CRI have one request and one answer or
 // a stream of them.
-func (m *Mux) handle(stream grpc.ServerStream) error {
+func (rt *router) handle(stream grpc.ServerStream) error {
 	method, ok := grpc.MethodFromServerStream(stream)
 	if !ok {
 		return status.Error(codes.Internal, "a call without a method")
@@ -58,51 +73,51 @@ func (m *Mux) handle(stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(&request); err != nil {
 		return err
 	}
-	c := &call{ctx: stream.Context(), method: method, request: request.take(), stream: stream, all: m.all()}
+	c := &call{ctx: stream.Context(), method: method, request: request.take(), stream: stream, all: rt.all()}
 	if md, ok := metadata.FromIncomingContext(c.ctx); ok {
 		c.ctx = metadata.NewOutgoingContext(c.ctx, md)
 	}
 	switch kindOf(method) {
 	case runSandbox:
-		return m.runSandbox(c)
+		return rt.runSandbox(c)
 	case createInside:
-		return m.createContainer(c)
+		return rt.createContainer(c)
 	case toSandbox:
-		return m.toOwner(c, sandboxes)
+		return rt.toOwner(c, sandboxes)
 	case toContainer:
-		return m.toOwner(c, containers)
+		return rt.toOwner(c, containers)
 	case listAll, listUnique, listImages, listFS, streamAll:
-		return c.read(primary(c.all), func() error { return m.anyList(c) })
+		return c.read(primary(c.all), func() error { return rt.anyList(c) })
 	case askStatus:
-		return m.answerStatus(c)
+		return rt.answerStatus(c)
 	case askVersion:
-		return m.answerVersion(c)
+		return rt.answerVersion(c)
 	case tellAll:
-		return m.tellAll(c)
+		return rt.tellAll(c)
 	case followEvents:
-		return m.followEvents(c)
+		return rt.followEvents(c)
 	case toImage:
-		return m.toImage(c)
+		return rt.toImage(c)
 	case removeImage:
-		return m.removeImage(c)
+		return rt.removeImage(c)
 	default:
 		return c.follow(primary(c.all), c.stream.SendMsg)
 	}
 }
 
 // anyList answers a list.
-func (m *Mux) anyList(c *call) error {
+func (rt *router) anyList(c *call) error {
 	switch kindOf(c.method) {
 	case listUnique:
-		return m.list(c, unique)
+		return rt.list(c, unique)
 	case listImages:
-		return m.list(c, uniqueImages)
+		return rt.list(c, uniqueImages)
 	case listFS:
-		return m.list(c, fileSystems)
+		return rt.list(c, fileSystems)
 	case streamAll:
-		return m.streamLists(c)
+		return rt.streamLists(c)
 	default:
-		return m.list(c, concatenated)
+		return rt.list(c, concatenated)
 	}
 }
 
@@ -171,7 +186,7 @@ func (c *call) follow(s *service, send func(any) error) error {
 }
 
 // runSandbox starts a sandbox in the runtime of its type.
-func (m *Mux) runSandbox(c *call) error {
+func (rt *router) runSandbox(c *call) error {
 	var r runtimeapi.RunPodSandboxRequest
 	if err := unmarshal(c.request, &r); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -180,45 +195,45 @@ func (m *Mux) runSandbox(c *call) error {
 	if err != nil {
 		return err
 	}
-	changed := m.native.sandbox(r.GetConfig())
+	changed := rt.native.sandbox(r.GetConfig())
 	if changed || handler != r.RuntimeHandler {
 		r.RuntimeHandler = handler
 		if c.request, err = marshal(&r); err != nil {
 			return status.Error(codes.Internal, err.Error())
 		}
 	}
-	return m.made(c, s)
+	return rt.made(c, s)
 }
 
 // createContainer makes a container in the runtime of its sandbox.
-func (m *Mux) createContainer(c *call) error {
-	if err := m.native.container(c.request); err != nil {
+func (rt *router) createContainer(c *call) error {
+	if err := rt.native.container(c.request); err != nil {
 		return status.Errorf(codes.Internal, "native names for a tenant's pod: %v", err)
 	}
-	s, err := m.owner(c, sandboxes, id(c.request))
+	s, err := rt.owner(c, sandboxes, id(c.request))
 	if err != nil {
 		return err
 	}
-	return m.made(c, s)
+	return rt.made(c, s)
 }
 
 // made makes a call whose answer has the id of something new.
-func (m *Mux) made(c *call, s *service) error {
+func (rt *router) made(c *call, s *service) error {
 	answer, err := c.invoke(c.ctx, s, c.request)
 	if err != nil {
 		return err
 	}
 	if len(c.all) > 1 {
 		data := answer.take()
-		m.owners.set(id(data), s)
+		rt.owners.set(id(data), s)
 		answer = newFrame(data)
 	}
 	return c.stream.SendMsg(answer)
 }
 
 // toOwner makes a call at the runtime that has the thing.
-func (m *Mux) toOwner(c *call, t thing) error {
-	s, err := m.owner(c, t, id(c.request))
+func (rt *router) toOwner(c *call, t thing) error {
+	s, err := rt.owner(c, t, id(c.request))
 	if err != nil {
 		return err
 	}
@@ -227,7 +242,7 @@ func (m *Mux) toOwner(c *call, t thing) error {
 		if err != nil {
 			return err
 		}
-		m.owners.forget(id(c.request))
+		rt.owners.forget(id(c.request))
 		s.memory.forget(t, id(c.request))
 		return c.stream.SendMsg(answer)
 	}

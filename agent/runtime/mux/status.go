@@ -22,7 +22,7 @@ import (
 // listed (the kubelet's threshold of the pod lifecycle event generator).
 //
 // A kubelet that starts asks ten times a second until its node is ready.
-func (m *Mux) answerStatus(c *call) error {
+func (rt *router) answerStatus(c *call) error {
 	var r runtimeapi.StatusRequest
 	if err := unmarshal(c.request, &r); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -34,7 +34,7 @@ func (m *Mux) answerStatus(c *call) error {
 		return status.FromContextError(c.ctx.Err()).Err()
 	}
 	first.askAgain(c.ctx)
-	answer := first.report(time.Now(), m.o.Grace)
+	answer := first.report(time.Now(), rt.grace)
 	if r.Verbose {
 		// For people, who want the truth of the moment.
 		verbose, err := first.client.Status(c.ctx, &r)
@@ -99,7 +99,7 @@ func handlers(all []*service) []*runtimeapi.RuntimeHandler {
 // answerVersion answers with the version of the primary runtime, and with the
 // last one while it cannot be asked: the kubelet does not report that its node
 // is not ready before it has one.
-func (m *Mux) answerVersion(c *call) error {
+func (rt *router) answerVersion(c *call) error {
 	first := primary(c.all)
 	ctx, cancel := first.whileUp(c.ctx)
 	defer cancel()
@@ -117,14 +117,14 @@ func (m *Mux) answerVersion(c *call) error {
 }
 
 // tellAll hands a call on to every runtime and the primary's answer back.
-func (m *Mux) tellAll(c *call) error {
+func (rt *router) tellAll(c *call) error {
 	for _, s := range c.all {
 		if s.Primary {
 			continue
 		}
 		ctx, cancel := s.whileUp(c.ctx)
 		if _, err := c.invoke(ctx, s, c.request); err != nil && status.Code(err) != codes.Unimplemented {
-			m.o.Log.WithError(err).Warnf("%s: the runtime %q", c.method, s.Name)
+			rt.log.WithError(err).Warnf("%s: the runtime %q", c.method, s.Name)
 		}
 		cancel()
 	}
