@@ -26,7 +26,6 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 const (
@@ -257,11 +256,7 @@ func checkExists(ctx context.Context, cfg *rest.Config, source, tenant string) e
 		return nil
 	}
 	_, err = admin.Get(ctx, tenant)
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return nil
-	}
-	if d := status.Status().Details; d == nil || d.Kind != tenantapi.Resource || d.Name != tenant {
+	if !tenantadmin.NotFound(err, tenant) {
 		return nil
 	}
 	return unknownTenant(ctx, admin, source, tenant)

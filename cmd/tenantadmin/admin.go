@@ -205,3 +205,13 @@ func passing(err error) bool {
 		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
 		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }
+
+// NotFound reports whether the server said that there is no such tenant.
+func NotFound(err error, tenant string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	d := status.Status().Details
+	return d != nil && d.Kind == tenantapi.Resource && d.Name == tenant
+}
