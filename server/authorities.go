@@ -10,6 +10,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/cas"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/server/datastore/snapshots"
 )
@@ -35,15 +36,8 @@ func (p *Plan) newAuthorities() (*cas.Controller, error) {
 	}
 	return cas.New(cas.Options{
 		Dir: p.pki.Dir, Path: p.nextAuthorities(),
-		Name: store.Name(), Several: p.peers.clustered,
-		Members: func() []cas.Member {
-			var out []cas.Member
-			for _, m := range store.Members() {
-				out = append(out, cas.Member{ID: m.HexID(), Name: m.Name, URLs: m.ClientURLs})
-			}
-			return out
-		},
-		Reach: func(ctx context.Context, m cas.Member) error {
+		Cluster: p.replicatedCluster(store),
+		Reach: func(ctx context.Context, m replicated.Member) error {
 			if len(m.URLs) == 0 {
 				return errors.New("it has no address")
 			}
@@ -57,9 +51,8 @@ func (p *Plan) newAuthorities() (*cas.Controller, error) {
 			_, err = client.Status(ctx, m.URLs[0])
 			return err
 		},
-		Secret: p.sharedSecret,
-		Store:  func() (cas.Store, error) { return p.openStore() },
-		Log:    p.log.WithField("component", cas.Name),
+		Store: func() (replicated.Store, error) { return p.openStore() },
+		Log:   p.log.WithField("component", cas.Name),
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/encryption"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/datastore"
 )
@@ -52,19 +53,23 @@ func (p *Plan) encryptionCluster() *encryption.Cluster {
 		return nil
 	}
 	return &encryption.Cluster{
-		Name:    store.Name(),
-		Several: p.peers.clustered,
-		Members: func() []string {
-			var names []string
+		Cluster: p.replicatedCluster(store),
+		Store:   func() (encryption.ClusterStore, error) { return p.openStore() },
+	}
+}
+
+// replicatedCluster is what the servers of embedded etcd know of each other.
+func (p *Plan) replicatedCluster(store etcdStore) *replicated.Cluster {
+	return &replicated.Cluster{
+		Name: store.Name(), Several: p.peers.clustered,
+		Members: func() []replicated.Member {
+			var out []replicated.Member
 			for _, m := range store.Members() {
-				if m.Name != "" { // one without has read nothing so far
-					names = append(names, m.Name)
-				}
+				out = append(out, replicated.Member{ID: m.HexID(), Name: m.Name, URLs: m.ClientURLs})
 			}
-			return names
+			return out
 		},
 		Secret: p.sharedSecret,
-		Store:  func() (encryption.ClusterStore, error) { return p.openStore() },
 	}
 }
 
