@@ -13,6 +13,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/cas"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/server/datastore/snapshots"
 )
@@ -38,15 +39,8 @@ func newCAs(f *files, s *store, log *logrus.Entry) (*cas.Controller, error) {
 	}
 	return cas.New(cas.Options{
 		Dir: f.pki.Dir, Path: f.nextCAs(),
-		Name: store.Name(), Several: s.peers.clustered,
-		Members: func() []cas.Member {
-			var out []cas.Member
-			for _, m := range store.Members() {
-				out = append(out, cas.Member{ID: m.HexID(), Name: m.Name, URLs: m.ClientURLs})
-			}
-			return out
-		},
-		Reach: func(ctx context.Context, m cas.Member) error {
+		Cluster: replicatedCluster(f, s, store),
+		Reach: func(ctx context.Context, m replicated.Member) error {
 			if len(m.URLs) == 0 {
 				return errors.New("it has no address")
 			}
@@ -60,9 +54,8 @@ func newCAs(f *files, s *store, log *logrus.Entry) (*cas.Controller, error) {
 			_, err = client.Status(ctx, m.URLs[0])
 			return err
 		},
-		Secret: f.sharedSecret,
-		Store:  func() (cas.Store, error) { return s.open() },
-		Log:    log.WithField("component", cas.Name),
+		Store: func() (replicated.Store, error) { return s.open() },
+		Log:   log.WithField("component", cas.Name),
 	})
 }
 

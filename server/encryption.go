@@ -17,6 +17,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/encryption"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 )
 
@@ -51,19 +52,23 @@ func encryptionCluster(f *files, s *store) *encryption.Cluster {
 		return nil
 	}
 	return &encryption.Cluster{
-		Name:    store.Name(),
-		Several: s.peers.clustered,
-		Members: func() []string {
-			var names []string
-			for _, m := range store.Members() {
-				if m.Name != "" { // one without has read nothing so far
-					names = append(names, m.Name)
-				}
+		Cluster: replicatedCluster(f, s, store),
+		Store:   func() (encryption.ClusterStore, error) { return s.open() },
+	}
+}
+
+// replicatedCluster is what the servers of embedded etcd know of each other.
+func replicatedCluster(f *files, s *store, e etcdStore) *replicated.Cluster {
+	return &replicated.Cluster{
+		Name: e.Name(), Several: s.peers.clustered,
+		Members: func() []replicated.Member {
+			var out []replicated.Member
+			for _, m := range e.Members() {
+				out = append(out, replicated.Member{ID: m.HexID(), Name: m.Name, URLs: m.ClientURLs})
 			}
-			return names
+			return out
 		},
 		Secret: f.sharedSecret,
-		Store:  func() (encryption.ClusterStore, error) { return s.open() },
 	}
 }
 

@@ -20,9 +20,9 @@ type staged struct {
 	Files map[string][]byte `json:"files"`
 }
 
-// TakeOver puts the CAs that were fetched into dir before a server uses it; the
+// TakeOver puts the fetched CAs into dir before a server uses it; the
 // former files go to backup. A file that is damaged or does not follow what dir
-// has is removed: what the datastore has is fetched again.
+// has is removed: the CAs in the datastore are fetched again.
 func TakeOver(dir, path, backup string, log *logrus.Entry) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,7 +44,7 @@ func TakeOver(dir, path, backup string, log *logrus.Entry) error {
 		return os.Remove(path)
 	}
 	switch now := pki.HashAuthorities(have); {
-	case now == next.Hash: // it ended here the last time
+	case now == next.Hash: // the last start ended here
 	case now != next.From:
 		log.Warnf("%s is not taken: the certificate authorities have been changed since", path)
 	default:

@@ -8,18 +8,16 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 )
 
-// Adopt makes the file what the servers of the cluster have agreed on, before
+// Adopt writes the configuration of the cluster into the file, before
 // the API server of this one reads it. With on, Secrets are encrypted from now
-// on; where other servers have to be told first, soon.
+// on; where other servers have to read the key first, soon.
 //
 // What is in the datastore is always enough for the Secrets that are in it, in
 // a restored snapshot as well; a file may be older or newer.
@@ -77,9 +75,9 @@ func (c *Controller) adopt(ctx context.Context, on bool) (later bool, err error)
 }
 
 // agree returns the configuration that file and datastore have from now on.
-func (c *Controller) agree(ctx context.Context, l *clusterLedger, several bool) (*state, error) {
-	r, err := l.record(ctx)
-	if errors.Is(err, errNoneStored) {
+func (c *Controller) agree(ctx context.Context, l *clusterStorage, several bool) (*state, error) {
+	r, err := l.load(ctx)
+	if errors.Is(err, replicated.ErrNone) {
 		// A new cluster, or one that another version has made.
 		if err := c.mayBegin(ctx, l); err != nil {
 			return nil, err
@@ -90,11 +88,11 @@ func (c *Controller) agree(ctx context.Context, l *clusterLedger, several bool) 
 		return nil, err
 	}
 	own, damage := os.ReadFile(c.o.Path)
-	_, sealed := l.open(r)
+	_, opened := l.Open(r)
 	if damage == nil && hash(own) == r.Hash {
-		if errors.Is(sealed, errSealed) {
+		if errors.Is(opened, replicated.ErrSealed) {
 			c.o.Log.Warn("The service-account key was replaced: the keys of Secrets in the datastore are sealed with the new one")
-			return c.publish(ctx, l, r.revision)
+			return c.publish(ctx, l, r.Revision)
 		}
 		return l.content(r)
 	}
@@ -102,19 +100,19 @@ func (c *Controller) agree(ctx context.Context, l *clusterLedger, several bool) 
 	if damage != nil && !errors.Is(damage, fs.ErrNotExist) {
 		c.o.Log.WithError(damage).Warn("The file is replaced by what the datastore has")
 	}
-	var there *configuration
+	var shared *configuration
 	s, err := l.content(r)
 	switch {
 	case err == nil:
-		there = s.configuration
-	case !errors.Is(err, errSealed):
+		shared = s.configuration
+	case !errors.Is(err, replicated.ErrSealed):
 		return nil, err
 	}
 	stored, err := count(ctx, l.store)
 	if err != nil {
 		return nil, err
 	}
-	if need := missing(stored, there); there != nil && (len(need) == 0 || mine == nil || len(missing(stored, mine)) >= len(need)) {
+	if need := missing(stored, shared); shared != nil && (len(need) == 0 || mine == nil || len(missing(stored, mine)) >= len(need)) {
 		c.o.Log.Info("The file with the keys of Secrets is what the datastore has now")
 		return s, l.install(s)
 	}
@@ -122,19 +120,19 @@ func (c *Controller) agree(ctx context.Context, l *clusterLedger, several bool) 
 	// it, or the service-account key was replaced.
 	if !several && mine != nil && len(missing(stored, mine)) == 0 {
 		c.o.Log.Warn("The datastore gets the keys of Secrets that the file has")
-		return c.publish(ctx, l, r.revision)
+		return c.publish(ctx, l, r.Revision)
 	}
-	if there == nil {
-		return nil, &problem.Precondition{What: "keys of Secrets in the datastore", Err: errSealed,
+	if shared == nil {
+		return nil, &problem.Precondition{What: "keys of Secrets in the datastore", Err: replicated.ErrSealed,
 			Fix: "restore server/tls/service.key, which has to be the same on all servers"}
 	}
-	return nil, &problem.Precondition{What: c.o.Path, Err: fmt.Errorf("only this server has the key %s, and Secrets are stored with it", strings.Join(missing(stored, there), ", ")),
+	return nil, &problem.Precondition{What: c.o.Path, Err: fmt.Errorf("only this server has the key %s, and Secrets are stored with it", strings.Join(missing(stored, shared), ", ")),
 		Fix: "make this server the only one with --cluster-reset, and let the others join it again"}
 }
 
 // mayBegin makes the file if there is none, unless Secrets need one that is
 // lost: other servers must not take over a new one.
-func (c *Controller) mayBegin(ctx context.Context, l *clusterLedger) error {
+func (c *Controller) mayBegin(ctx context.Context, l *clusterStorage) error {
 	_, err := os.Stat(c.o.Path)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return Ensure(c.o.Path, false)
@@ -150,7 +148,7 @@ func (c *Controller) mayBegin(ctx context.Context, l *clusterLedger) error {
 }
 
 // publish puts the content of the file into the datastore.
-func (c *Controller) publish(ctx context.Context, l *clusterLedger, revision int64) (*state, error) {
+func (c *Controller) publish(ctx context.Context, l *clusterStorage, revision int64) (*state, error) {
 	data, err := os.ReadFile(c.o.Path)
 	if err != nil {
 		return nil, err
@@ -175,85 +173,4 @@ func missing(stored map[string]int, c *configuration) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// follow keeps the file of this server as the datastore has it, and tells the
-// other servers when its API works with it.
-func (c *Controller) follow(ctx context.Context) {
-	last := ""
-	for ctx.Err() == nil {
-		err := c.followOnce(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if text := err.Error(); text != last {
-			c.o.Log.WithError(err).Warn("Does not follow changes of the keys of Secrets; trying again")
-			last = text
-		}
-		_ = component.Sleep(ctx, c.pace.retry)
-	}
-}
-
-var errWatch = errors.New("the watch of the datastore has ended")
-
-func (c *Controller) followOnce(ctx context.Context) error {
-	l, err := c.openCluster()
-	if err != nil {
-		return err
-	}
-	defer l.Close() //nolint:errcheck // every write was answered
-	s, err := l.current(ctx)
-	if errors.Is(err, errNoneStored) {
-		s, err = c.publish(ctx, l, 0) // somebody has removed it
-	}
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the watch
-	watch := l.store.Watch(ctx, configKey, clientv3.WithRev(s.revision+1))
-	if err := l.install(s); err != nil {
-		return err
-	}
-	told, every := false, c.pace.startPoll
-	for {
-		var ask <-chan time.Time
-		if !told {
-			ask = time.After(every)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case resp, ok := <-watch:
-			if !ok || resp.Err() != nil {
-				return errors.Join(errWatch, resp.Err())
-			}
-			if len(resp.Events) == 0 {
-				continue
-			}
-			last := resp.Events[len(resp.Events)-1]
-			if last.Type != clientv3.EventTypePut {
-				return errNoneStored
-			}
-			r, err := readRecord(last.Kv.Value, last.Kv.ModRevision)
-			if err != nil {
-				return err
-			}
-			if s, err = l.content(r); err != nil {
-				return err
-			}
-			if err := l.install(s); err != nil {
-				return err
-			}
-			told, every = false, c.pace.poll
-		case <-ask:
-			if have, err := c.o.Loaded(); err != nil || have != s.hash() {
-				continue
-			}
-			if err := l.report(ctx, s); err != nil {
-				return err
-			}
-			told = true
-		}
-	}
 }

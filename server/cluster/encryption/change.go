@@ -13,6 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 )
 
 // passes through all Secrets are made until none is left to rewrite.
@@ -31,9 +32,9 @@ type pace struct {
 	// drainAmongServers is the same where the datastore may be electing: it
 	// gives a write up after ten seconds.
 	drainAmongServers time.Duration
-	// patience is after how long a server is said to be missing, and slowPoll
-	// how often it is looked for then.
-	patience, slowPoll time.Duration
+	// nameAfter is the time after which the status names the missing servers, and
+	// slowPoll how often their reports are read from then on.
+	nameAfter, slowPoll time.Duration
 	// retry is between two tries to reach the datastore.
 	retry time.Duration
 }
@@ -42,7 +43,7 @@ func usual() pace {
 	return pace{
 		poll: 250 * time.Millisecond, startPoll: 2 * time.Second, load: 2 * time.Minute,
 		drain: 5 * time.Second, drainAmongServers: 12 * time.Second,
-		patience: 8 * time.Second, slowPoll: 2 * time.Second, retry: time.Second,
+		nameAfter: 8 * time.Second, slowPoll: 2 * time.Second, retry: time.Second,
 	}
 }
 
@@ -58,8 +59,8 @@ func (c *Controller) change(ctx context.Context, action joinapi.EncryptionAction
 	}
 	defer l.Close() //nolint:errcheck // every write was answered
 	a := &act{action: action}
-	if cl, ok := l.(*clusterLedger); ok {
-		if err := c.insist(ctx, func() error {
+	if cl, ok := l.(*clusterStorage); ok {
+		if err := c.retryTransient(ctx, func() error {
 			end, err := cl.begin(ctx, action)
 			if err == nil {
 				a.end = end
@@ -70,11 +71,11 @@ func (c *Controller) change(ctx context.Context, action joinapi.EncryptionAction
 		}
 		defer a.end()
 	}
-	return c.insist(ctx, func() error { return c.do(ctx, l, a) })
+	return c.retryTransient(ctx, func() error { return c.do(ctx, l, a) })
 }
 
-// insist repeats what fails only because the datastore does not answer.
-func (c *Controller) insist(ctx context.Context, f func() error) error {
+// retryTransient repeats a step that fails only because the datastore does not answer.
+func (c *Controller) retryTransient(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		if err == nil || !transient(err) || ctx.Err() != nil {
@@ -89,7 +90,7 @@ func (c *Controller) insist(ctx context.Context, f func() error) error {
 
 // transient says whether an error ends when the datastore answers again.
 func transient(err error) bool {
-	if errors.Is(err, errNoMembers) || errors.Is(err, errChanged) {
+	if errors.Is(err, replicated.ErrNoMembers) || errors.Is(err, replicated.ErrChanged) {
 		return true
 	}
 	var e rpctypes.EtcdError
@@ -112,7 +113,7 @@ type act struct {
 }
 
 // do is an action from whatever has been done of it.
-func (c *Controller) do(ctx context.Context, l ledger, a *act) error {
+func (c *Controller) do(ctx context.Context, l storage, a *act) error {
 	for {
 		s, err := l.current(ctx)
 		if err != nil {
@@ -127,7 +128,7 @@ func (c *Controller) do(ctx context.Context, l ledger, a *act) error {
 				a.from = s.active()
 			}
 		}
-		if err := c.await(ctx, l, s); err != nil {
+		if err := c.wait(ctx, l, s); err != nil {
 			return err
 		}
 		stage := s.stage()
@@ -166,7 +167,7 @@ func (c *Controller) do(ctx context.Context, l ledger, a *act) error {
 }
 
 // late rewrites what was stored with a key after it was dropped, by a write
-// that was held up for longer than anything should be.
+// that was delayed for longer than any should be.
 func (c *Controller) late(ctx context.Context, both *configuration) error {
 	if both == nil {
 		return nil
@@ -179,38 +180,32 @@ func (c *Controller) late(ctx context.Context, both *configuration) error {
 	return rewrite(ctx, store, both, func() {})
 }
 
-// await returns when the API of every server works with s.
-func (c *Controller) await(ctx context.Context, l ledger, s *state) error {
+// wait returns when the API of every server works with s.
+func (c *Controller) wait(ctx context.Context, l storage, s *state) error {
 	if err := l.install(s); err != nil {
 		return err
 	}
-	began, own := time.Now(), false
-	for {
-		have, err := "", error(nil)
-		if !own {
-			have, err = c.o.Loaded()
-			own = err == nil && have == s.hash()
+	loaded := false // by the API server of this process
+	behind := func(ctx context.Context) ([]string, error) { return l.behind(ctx, s) }
+	_, err := replicated.Wait(ctx, behind, func(others []string, waited time.Duration) (time.Duration, bool, error) {
+		if !loaded {
+			have, err := c.o.Loaded()
+			loaded = err == nil && have == s.hash()
+			if !loaded && waited > c.pace.load {
+				return 0, false, errors.Join(fmt.Errorf("the API server has not read %s again (it works with %q)", c.o.Path, have), err)
+			}
 		}
-		others, asked := l.behind(ctx, s)
-		if asked != nil {
-			return asked
+		if loaded && len(others) == 0 {
+			return 0, true, nil
 		}
-		waits := time.Since(began)
-		switch {
-		case own && len(others) == 0:
-			return nil
-		case !own && waits > c.pace.load:
-			return errors.Join(fmt.Errorf("the API server has not read %s again (it works with %q)", c.o.Path, have), err)
+		long := waited > c.pace.nameAfter
+		c.step(waiting(others, long))
+		if long {
+			return c.pace.slowPoll, false, nil
 		}
-		c.step(waiting(others, waits > c.pace.patience))
-		every := c.pace.poll
-		if waits > c.pace.patience {
-			every = c.pace.slowPoll
-		}
-		if err := component.Sleep(ctx, every); err != nil {
-			return err
-		}
-	}
+		return c.pace.poll, false, nil
+	})
+	return err
 }
 
 // waiting says what for.
@@ -222,7 +217,7 @@ func waiting(others []string, long bool) string {
 }
 
 // rewriteAll returns when every Secret is stored as cfg wants it.
-func (c *Controller) rewriteAll(ctx context.Context, l ledger, cfg *configuration) error {
+func (c *Controller) rewriteAll(ctx context.Context, l storage, cfg *configuration) error {
 	drain := c.pace.drain
 	if several, err := l.others(); err != nil {
 		return err

@@ -13,65 +13,51 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 )
 
 const (
 	// configKey has the configuration of all servers, sealed.
 	configKey = "/a4s/encryption/configuration"
-	// serversPrefix begins the keys under which each server says what its API
-	// works with.
-	serversPrefix = "/a4s/encryption/servers/"
-	// changeKey is there while a server changes the configuration.
+	// reportsPrefix begins the keys under which each server reports the
+	// configuration that its API works with.
+	reportsPrefix = "/a4s/encryption/servers/"
+	// changeKey exists while a server changes the configuration.
 	changeKey = "/a4s/encryption/change"
 	// changeLife is how long changeKey outlives its server, in seconds.
 	changeLife = 20
 )
 
-var (
-	errChanged    = errors.New("another server has changed the configuration at the same time")
-	errNoMembers  = errors.New("the datastore of this server does not run")
-	errNoneStored = errors.New("the datastore has no configuration")
-)
-
-// Cluster is what servers that share a datastore know of each other.
+// Cluster connects a server to the others that share its datastore.
 type Cluster struct {
-	// Name is that of this server.
-	Name string
-	// Several says that there may be others than this one.
-	Several bool
-	// Members names the servers with a member of the datastore that has been
-	// started, this one among them; none while that cannot be told.
-	Members func() []string
-	// Secret is what the servers of this cluster know, and no copy of the
-	// datastore tells.
-	Secret func() ([]byte, error)
+	*replicated.Cluster
 	// Store returns a new client of the datastore.
 	Store func() (ClusterStore, error)
 }
 
 // ClusterStore is a connection to a datastore that several servers can have.
 type ClusterStore interface {
-	Store
-	Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan
+	replicated.Store
 	Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error)
 	KeepAlive(ctx context.Context, id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error)
 	Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error)
 }
 
-// record is what configKey has.
-type record struct {
-	// Hash is that of the file, by which a server knows its own.
-	Hash   string `json:"hash"`
-	Sealed []byte `json:"sealed"`
-
-	revision int64
-}
-
-// report is what a server says of itself. It stays true when the server is
-// gone: one that starts takes no older configuration than it had.
+// report is what a server reports. It stays true when the server has ended: one
+// that starts takes no older configuration than it had.
 type report struct {
 	Hash     string `json:"hash"`
 	Revision int64  `json:"revision"`
+}
+
+// document is the configuration of all servers.
+func document(c *replicated.Cluster) *replicated.Document[report] {
+	return &replicated.Document[report]{
+		Cluster: c, Subject: "the encryption configuration",
+		Key: configKey, Reports: reportsPrefix, ByName: true,
+		Purpose: "a4s: configuration of the encryption of Secrets, version 1",
+		Hash:    hash,
+	}
 }
 
 // change is what changeKey has.
@@ -101,72 +87,43 @@ func (c *copyOf) install(data []byte, revision int64) error {
 	return nil
 }
 
-// clusterLedger keeps the configuration in the datastore.
-type clusterLedger struct {
-	*Cluster
+// clusterStorage keeps the configuration in the datastore.
+type clusterStorage struct {
+	*replicated.Document[report]
 	store ClusterStore
 	file  *copyOf
 }
 
-// record returns what the datastore has, or errNoneStored.
-func (l *clusterLedger) record(ctx context.Context) (*record, error) {
-	resp, err := l.store.Get(ctx, configKey)
-	if err != nil {
-		return nil, fmt.Errorf("reading the encryption configuration from the datastore: %w", err)
-	}
-	if len(resp.Kvs) == 0 {
-		return nil, errNoneStored
-	}
-	return readRecord(resp.Kvs[0].Value, resp.Kvs[0].ModRevision)
-}
-
-func readRecord(value []byte, revision int64) (*record, error) {
-	r := &record{revision: revision}
-	if err := json.Unmarshal(value, r); err != nil {
-		return nil, fmt.Errorf("the encryption configuration in the datastore: %w", err)
-	}
-	return r, nil
+// load returns the record of the datastore, or replicated.ErrNone.
+func (l *clusterStorage) load(ctx context.Context) (*replicated.Record, error) {
+	r, _, err := l.Load(ctx, l.store)
+	return r, err
 }
 
 // content is what the file of each server has to be.
-func (l *clusterLedger) content(r *record) (*state, error) {
+func (l *clusterStorage) content(r *replicated.Record) (*state, error) {
 	data, err := os.ReadFile(l.file.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if err != nil || hash(data) != r.Hash {
-		if data, err = l.open(r); err != nil {
+		if data, err = l.Open(r); err != nil {
 			return nil, err
 		}
 	}
 	c, err := parse(l.file.path, data)
-	return &state{configuration: c, data: data, revision: r.revision}, err
+	return &state{configuration: c, data: data, revision: r.Revision}, err
 }
 
-func (l *clusterLedger) open(r *record) ([]byte, error) {
-	secret, err := l.Secret()
-	if err != nil {
-		return nil, err
-	}
-	data, err := unseal(secret, r.Sealed)
-	if err == nil && hash(data) != r.Hash {
-		err = errSealed
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the encryption configuration in the datastore cannot be read: %w", err)
-	}
-	return data, nil
-}
-
-func (l *clusterLedger) current(ctx context.Context) (*state, error) {
-	r, err := l.record(ctx)
+func (l *clusterStorage) current(ctx context.Context) (*state, error) {
+	r, err := l.load(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return l.content(r)
 }
 
-func (l *clusterLedger) replace(ctx context.Context, was *state, next *configuration) error {
+func (l *clusterStorage) replace(ctx context.Context, was *state, next *configuration) error {
 	data, err := next.render()
 	if err != nil {
 		return err
@@ -174,79 +131,38 @@ func (l *clusterLedger) replace(ctx context.Context, was *state, next *configura
 	return l.put(ctx, data, was.revision)
 }
 
-// put stores the content of all files, if what is there is of the revision.
-func (l *clusterLedger) put(ctx context.Context, data []byte, revision int64) error {
-	secret, err := l.Secret()
-	if err != nil {
+// put stores the content of all files, if the record is of the revision.
+func (l *clusterStorage) put(ctx context.Context, data []byte, revision int64) error {
+	r := &replicated.Record{}
+	if err := l.Replace(ctx, l.store, revision, r, data); err != nil {
 		return err
 	}
-	sealed, err := seal(secret, data)
-	if err != nil {
-		return err
-	}
-	value, err := json.Marshal(&record{Hash: hash(data), Sealed: sealed})
-	if err != nil {
-		return err
-	}
-	resp, err := l.store.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(configKey), "=", revision)).
-		Then(clientv3.OpPut(configKey, string(value))).
-		Commit()
-	if err != nil {
-		return fmt.Errorf("writing the encryption configuration to the datastore: %w", err)
-	}
-	if !resp.Succeeded {
-		return errChanged
-	}
-	return l.file.install(data, resp.Header.Revision)
+	return l.file.install(data, r.Revision)
 }
 
-func (l *clusterLedger) install(s *state) error { return l.file.install(s.data, s.revision) }
+func (l *clusterStorage) install(s *state) error { return l.file.install(s.data, s.revision) }
 
-func (l *clusterLedger) behind(ctx context.Context, s *state) ([]string, error) {
-	resp, err := l.store.Get(ctx, serversPrefix, clientv3.WithPrefix())
-	if err != nil {
-		return nil, fmt.Errorf("asking the datastore for the other servers: %w", err)
-	}
-	var there []string
-	for _, kv := range resp.Kvs {
-		var r report
-		if json.Unmarshal(kv.Value, &r) == nil && r.Hash == s.hash() && r.Revision >= s.revision {
-			there = append(there, string(kv.Key[len(serversPrefix):]))
-		}
-	}
-	// Later than the datastore answered, and so with all that have read from it.
-	members := l.Members()
-	if len(members) == 0 {
-		return nil, errNoMembers
-	}
-	return slices.DeleteFunc(members, func(name string) bool { return name == l.Name || slices.Contains(there, name) }), nil
+func (l *clusterStorage) behind(ctx context.Context, s *state) ([]string, error) {
+	return l.Missing(ctx, l.store, func(r report) bool { return r.Hash == s.hash() && r.Revision >= s.revision })
 }
 
-func (l *clusterLedger) others() (bool, error) {
-	members := l.Members()
-	if len(members) == 0 {
-		return false, errNoMembers
+func (l *clusterStorage) others() (bool, error) {
+	names, err := l.Names()
+	if err != nil {
+		return false, err
 	}
-	return slices.ContainsFunc(members, func(name string) bool { return name != l.Name }), nil
+	return slices.ContainsFunc(names, func(name string) bool { return name != l.Name }), nil
 }
 
 // report says that the API of this server works with s.
-func (l *clusterLedger) report(ctx context.Context, s *state) error {
-	value, err := json.Marshal(&report{Hash: s.hash(), Revision: s.revision})
-	if err != nil {
-		return err
-	}
-	if _, err := l.store.Txn(ctx).Then(clientv3.OpPut(serversPrefix+l.Name, string(value))).Commit(); err != nil {
-		return fmt.Errorf("telling the other servers which key is read: %w", err)
-	}
-	return nil
+func (l *clusterStorage) report(ctx context.Context, s *state) error {
+	return l.Report(ctx, l.store, report{Hash: s.hash(), Revision: s.revision})
 }
 
 // begin claims the right to change the configuration until the function that
-// it returns is called, or until this server is gone. Every change is compared
-// with what was there before, so this is for the user only.
-func (l *clusterLedger) begin(ctx context.Context, action joinapi.EncryptionAction) (end func(), err error) {
+// it returns is called, or until this server ends. Every change is compared with
+// the record before it, so this is for the user only.
+func (l *clusterStorage) begin(ctx context.Context, action joinapi.EncryptionAction) (end func(), err error) {
 	value, err := json.Marshal(&change{Server: l.Name, Action: action})
 	if err != nil {
 		return nil, err
@@ -276,9 +192,9 @@ func (l *clusterLedger) begin(ctx context.Context, action joinapi.EncryptionActi
 	return end, nil
 }
 
-// claim writes changeKey if it is as it was at the revision. What this server
-// itself began before it was restarted is in nobody's way.
-func (l *clusterLedger) claim(ctx context.Context, value string, lease clientv3.LeaseID, revision int64) error {
+// claim writes changeKey if it is as it was at the revision. A change that this
+// server itself began before it was restarted is no reason to refuse.
+func (l *clusterStorage) claim(ctx context.Context, value string, lease clientv3.LeaseID, revision int64) error {
 	resp, err := l.store.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(changeKey), "=", revision)).
 		Then(clientv3.OpPut(changeKey, value, clientv3.WithLease(lease))).
@@ -291,32 +207,34 @@ func (l *clusterLedger) claim(ctx context.Context, value string, lease clientv3.
 		return nil
 	}
 	other := &change{}
-	there := resp.Responses[0].GetResponseRange().GetKvs()
-	if len(there) == 0 {
+	found := resp.Responses[0].GetResponseRange().GetKvs()
+	if len(found) == 0 {
 		return fmt.Errorf("%w: it has just ended", ErrBusy)
 	}
-	if err := json.Unmarshal(there[0].Value, other); err != nil {
+	if err := json.Unmarshal(found[0].Value, other); err != nil {
 		return err
 	}
 	if other.Server == l.Name && revision == 0 {
-		return l.claim(ctx, value, lease, there[0].ModRevision)
+		return l.claim(ctx, value, lease, found[0].ModRevision)
 	}
-	return other.busy()
+	return other.inProgress()
 }
 
-func (c *change) busy() error { return fmt.Errorf("%w: %s, on server %s", ErrBusy, c.Action, c.Server) }
+func (c *change) inProgress() error {
+	return fmt.Errorf("%w: %s, on server %s", ErrBusy, c.Action, c.Server)
+}
 
 // idle fails while another server makes a change.
-func (l *clusterLedger) idle(ctx context.Context) error {
+func (l *clusterStorage) idle(ctx context.Context) error {
 	other, err := l.elsewhere(ctx)
 	if err == nil && other != nil {
-		err = other.busy()
+		err = other.inProgress()
 	}
 	return err
 }
 
 // elsewhere returns the change that another server makes, nil if none does.
-func (l *clusterLedger) elsewhere(ctx context.Context) (*change, error) {
+func (l *clusterStorage) elsewhere(ctx context.Context) (*change, error) {
 	resp, err := l.store.Get(ctx, changeKey)
 	if err != nil {
 		return nil, fmt.Errorf("asking the datastore for a change of the encryption: %w", err)
@@ -332,14 +250,17 @@ func (l *clusterLedger) elsewhere(ctx context.Context) (*change, error) {
 }
 
 // describe adds to a status what only a cluster has.
-func (l *clusterLedger) describe(ctx context.Context, s *state, out *joinapi.EncryptionStatus) error {
+func (l *clusterStorage) describe(ctx context.Context, s *state, out *joinapi.EncryptionStatus) error {
 	behind, err := l.behind(ctx, s)
 	if err != nil {
 		return err
 	}
-	members := l.Members()
-	slices.Sort(members)
-	for _, name := range members {
+	names, err := l.Names()
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		current := !slices.Contains(behind, name)
 		if name == l.Name {
 			current = out.LoadedHash == s.hash()
@@ -356,4 +277,4 @@ func (l *clusterLedger) describe(ctx context.Context, s *state, out *joinapi.Enc
 	return err
 }
 
-func (l *clusterLedger) Close() error { return l.store.Close() }
+func (l *clusterStorage) Close() error { return l.store.Close() }

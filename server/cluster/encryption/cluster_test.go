@@ -1,7 +1,6 @@
 package encryption
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -167,7 +167,7 @@ func TestAdopt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sealed := func() (r record) {
+	sealed := func() (r replicated.Record) {
 		t.Helper()
 		resp, err := f.etcd.Get(t.Context(), configKey)
 		if err != nil || len(resp.Kvs) != 1 || json.Unmarshal(resp.Kvs[0].Value, &r) != nil {
@@ -181,7 +181,7 @@ func TestAdopt(t *testing.T) {
 	a.run(t, joinapi.EncryptionEnable)
 	old := file(b)
 	b.kill()
-	a.Controller.o.Cluster.Members = func() []string { return []string{"a"} } // b does not count now
+	a.Controller.o.Cluster.Members = func() []replicated.Member { return named("a") } // b does not count now
 	a.run(t, joinapi.EncryptionRotate)
 	now := file(a)
 	for what, before := range map[string]func(){
@@ -203,12 +203,13 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("the server works with\n%s", file(b))
 	}
 	b.kill()
-	if _, err := unseal([]byte("another one"), sealed().Sealed); err != nil {
+	r := sealed()
+	if _, err := document(b.o.Cluster.Cluster).Open(&r); err != nil {
 		t.Errorf("what the file has is not sealed anew: %v", err)
 	}
 	a.kill()
 	put(a, old)
-	if err := a.tryStart(false); !errors.As(err, &pre) || !errors.Is(err, errSealed) || file(a) != old {
+	if err := a.tryStart(false); !errors.As(err, &pre) || !errors.Is(err, replicated.ErrSealed) || file(a) != old {
 		t.Errorf("with another key and another file: %v", err)
 	}
 	a.secret = b.secret
@@ -277,27 +278,6 @@ func TestAdopt(t *testing.T) {
 				t.Error(job.Error)
 			}
 			f.settled("key1")
-		}
-	}
-}
-
-func TestSealedContent(t *testing.T) {
-	text := []byte("the keys")
-	sealed, err := seal([]byte("of one cluster"), text)
-	if err != nil || bytes.Contains(sealed, text) {
-		t.Fatalf("%q, %v", sealed, err)
-	}
-	if got, err := unseal([]byte("of one cluster"), sealed); err != nil || !bytes.Equal(got, text) {
-		t.Errorf("%q, %v", got, err)
-	}
-	changed := slices.Clone(sealed)
-	changed[len(changed)-1]++
-	for what, try := range map[string]struct {
-		secret string
-		sealed []byte
-	}{"of another cluster": {"of another", sealed}, "changed": {"of one cluster", changed}, "cut off": {"of one cluster", sealed[:5]}} {
-		if got, err := unseal([]byte(try.secret), try.sealed); !errors.Is(err, errSealed) || got != nil {
-			t.Errorf("%s: %q, %v", what, got, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 )
 
 // Name is the name of the component.
@@ -57,20 +58,20 @@ func New(o Options) *Controller {
 	return &Controller{o: o, file: copyOf{path: o.Path}, pace: usual(), jobs: make(chan joinapi.EncryptionAction, 1)}
 }
 
-// open opens the ledger of this server.
-func (c *Controller) open() (ledger, error) {
+// open opens the storage of this server.
+func (c *Controller) open() (storage, error) {
 	if c.o.Cluster == nil {
-		return fileLedger{c.o.Path}, nil
+		return fileStorage{c.o.Path}, nil
 	}
 	return c.openCluster()
 }
 
-func (c *Controller) openCluster() (*clusterLedger, error) {
+func (c *Controller) openCluster() (*clusterStorage, error) {
 	store, err := c.o.Cluster.Store()
 	if err != nil {
 		return nil, err
 	}
-	return &clusterLedger{Cluster: c.o.Cluster, store: store, file: &c.file}, nil
+	return &clusterStorage{Document: document(c.o.Cluster.Cluster), store: store, file: &c.file}, nil
 }
 
 // Component does what Start was asked for.
@@ -80,7 +81,10 @@ func (c *Controller) Component() component.Component {
 		if c.o.Cluster != nil && c.o.Cluster.Several {
 			var following sync.WaitGroup
 			defer following.Wait()
-			following.Go(func() { c.follow(ctx) })
+			following.Go(func() {
+				const text = "Does not follow changes of the keys of Secrets; trying again"
+				replicated.Follow(ctx, c.o.Log, text, c.pace.retry, c.follow)
+			})
 		}
 		defer c.interrupted()
 		for {
@@ -136,7 +140,7 @@ func (c *Controller) mayStart(ctx context.Context, action joinapi.EncryptionActi
 	if err := allowed(s.stage(), action); err != nil {
 		return err
 	}
-	if cl, ok := l.(*clusterLedger); ok {
+	if cl, ok := l.(*clusterStorage); ok {
 		return cl.idle(ctx)
 	}
 	return nil
@@ -144,7 +148,7 @@ func (c *Controller) mayStart(ctx context.Context, action joinapi.EncryptionActi
 
 // explain says what to do about what an administrator can do something about.
 func explain(err error) error {
-	if errors.Is(err, errSealed) {
+	if errors.Is(err, replicated.ErrSealed) {
 		return &problem.Precondition{What: "keys of Secrets in the datastore", Err: err, Fix: "server/tls/service.key has to be the same on all servers"}
 	}
 	return err
@@ -165,7 +169,7 @@ func allowed(stage joinapi.EncryptionStage, action joinapi.EncryptionAction) err
 	return &problem.Input{Source: "secrets-encrypt", Value: string(action), Want: "enable, disable, rotate or reencrypt"}
 }
 
-// Status tells how Secrets are stored.
+// Status returns how Secrets are stored.
 func (c *Controller) Status(ctx context.Context) (joinapi.EncryptionStatus, error) {
 	out := joinapi.EncryptionStatus{Path: c.o.Path}
 	l, err := c.open()
@@ -210,13 +214,13 @@ func (c *Controller) Status(ctx context.Context) (joinapi.EncryptionStatus, erro
 		out.Job = &job
 	}
 	c.mu.Unlock()
-	if cl, ok := l.(*clusterLedger); ok {
+	if cl, ok := l.(*clusterStorage); ok {
 		return out, cl.describe(ctx, s, &out)
 	}
 	return out, nil
 }
 
-// Unfinished tells whether a rotation was begun that nothing goes on with.
+// Unfinished reports whether a rotation was begun and no server goes on with it.
 func (c *Controller) Unfinished(ctx context.Context) bool {
 	cfg, err := read(c.o.Path)
 	if err != nil || cfg.stage() != joinapi.EncryptionKeyAdded && cfg.stage() != joinapi.EncryptionKeyPromoted {

@@ -104,7 +104,7 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 // quick is the pace of tests.
 func quick() pace {
 	const soon = 2 * time.Millisecond
-	return pace{poll: soon, startPoll: soon, load: time.Minute, drain: soon, drainAmongServers: soon, patience: 10 * soon, slowPoll: soon, retry: soon}
+	return pace{poll: soon, startPoll: soon, load: time.Minute, drain: soon, drainAmongServers: soon, nameAfter: 10 * soon, slowPoll: soon, retry: soon}
 }
 
 type bench struct {

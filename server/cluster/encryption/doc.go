@@ -1,10 +1,10 @@
 // Package encryption encrypts Secrets at rest: it makes the configuration that
 // the API server reads again whenever it changes, and rewrites in the datastore
-// what stands there under another key.
+// the Secrets that are stored with another key.
 //
-// With embedded etcd the configuration is in the datastore, sealed, and the
-// file of each server follows it; with other datastores the file is all there
-// is. Which of the two it is, only a ledger knows.
+// With embedded etcd the configuration is a replicated document of the cluster,
+// and the file of each server follows it; with other datastores the file is all there
+// is. Only the type storage knows which of the two it is.
 //
 // Invariants: each change is one atomic write, compared with what was there,
 // so that whatever was interrupted goes on from there; the next one is made

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 	"github.com/a4s-io/a4s/tests/databases"
 )
 
@@ -110,10 +110,12 @@ func (s *server) tryStart(on bool) error {
 		Store:  func() (Store, error) { return &connection{Client: s.f.etcd, s: s}, nil },
 		Loaded: s.read,
 		Cluster: &Cluster{
-			Name: s.name, Several: true,
-			Members: func() []string { s.f.mu.Lock(); defer s.f.mu.Unlock(); return slices.Clone(s.f.members) },
-			Secret:  func() ([]byte, error) { return []byte(s.secret), nil },
-			Store:   func() (ClusterStore, error) { return &connection{Client: s.f.etcd, s: s}, nil },
+			Cluster: &replicated.Cluster{
+				Name: s.name, Several: true,
+				Members: func() []replicated.Member { s.f.mu.Lock(); defer s.f.mu.Unlock(); return named(s.f.members...) },
+				Secret:  func() ([]byte, error) { return []byte(s.secret), nil },
+			},
+			Store: func() (ClusterStore, error) { return &connection{Client: s.f.etcd, s: s}, nil },
 		},
 		Log: log.WithField("server", s.name),
 	})
@@ -136,6 +138,13 @@ func (s *server) tryStart(on bool) error {
 	done.Go(func() { _ = c.Component().Run(ctx, func() {}) })
 	s.stop = func() { cancel(); done.Wait() }
 	return nil
+}
+
+func named(names ...string) (out []replicated.Member) {
+	for _, name := range names {
+		out = append(out, replicated.Member{ID: "id-" + name, Name: name})
+	}
+	return out
 }
 
 // kill ends the process, and nothing it has begun is tidied up.

@@ -20,6 +20,7 @@ import (
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/cluster/replicated"
 	"github.com/a4s-io/a4s/tests/databases"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
@@ -85,10 +86,10 @@ func (f *fleet) join(name string) *server {
 func (s *server) tls() string  { return filepath.Join(s.dir, "tls") }
 func (s *server) next() string { return filepath.Join(s.dir, "next") }
 
-func (f *fleet) members() []Member {
-	var out []Member
+func (f *fleet) members() []replicated.Member {
+	var out []replicated.Member
 	for _, s := range f.servers {
-		out = append(out, Member{ID: "id-" + s.name, Name: s.name})
+		out = append(out, replicated.Member{ID: "id-" + s.name, Name: s.name})
 	}
 	return out
 }
@@ -102,17 +103,20 @@ func (s *server) start() {
 	}
 	if err == nil {
 		s.Controller, err = New(Options{
-			Dir: s.tls(), Path: s.next(), Name: s.name, Several: true, Members: s.f.members,
-			Reach: func(_ context.Context, m Member) error {
+			Dir: s.tls(), Path: s.next(),
+			Cluster: &replicated.Cluster{
+				Name: s.name, Several: true, Members: s.f.members,
+				Secret: func() ([]byte, error) { return os.ReadFile(filepath.Join(s.tls(), "service.key")) },
+			},
+			Reach: func(_ context.Context, m replicated.Member) error {
 				i := slices.IndexFunc(s.f.servers, func(o *server) bool { return o.name == m.Name })
 				if s.f.servers[i].group == nil {
 					return errors.New("it is down")
 				}
 				return nil
 			},
-			Secret: func() ([]byte, error) { return os.ReadFile(filepath.Join(s.tls(), "service.key")) },
-			Store:  func() (Store, error) { return s.f.dial() },
-			Log:    s.f.log,
+			Store: func() (replicated.Store, error) { return s.f.dial() },
+			Log:   s.f.log,
 		})
 	}
 	if err != nil {
@@ -120,10 +124,14 @@ func (s *server) start() {
 	}
 	s.group = component.NewGroup(s.f.log)
 	s.group.Start(context.Background(), s.Component())
-	s.until("has told the others", func() bool {
-		reports, err := heard(t.Context(), s.f.etcd)
-		r, there := reports["id-"+s.name]
-		return err == nil && there && r.Running == s.running && (r.Next != "") == s.Waiting()
+	s.until("has reported to the others", func() bool {
+		members, err := s.document.MemberReports(t.Context(), s.f.etcd)
+		i := slices.IndexFunc(members, func(m replicated.MemberReport[report]) bool { return m.ID == "id-"+s.name })
+		if err != nil || i < 0 || members[i].Report == nil {
+			return false
+		}
+		r := members[i].Report
+		return r.Running == s.running && (r.Next != "") == s.Waiting()
 	})
 }
 
@@ -186,7 +194,7 @@ func (f *fleet) same() int {
 	return n
 }
 
-func TestServersTakeNewAuthorities(t *testing.T) {
+func TestServersTakeNewCAs(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
@@ -196,14 +204,14 @@ func TestServersTakeNewAuthorities(t *testing.T) {
 
 	two.stop()
 	one.refuses("two does not answer", begin)
-	if _, err := f.etcd.Delete(t.Context(), serversPrefix+"id-two"); err != nil {
+	if _, err := f.etcd.Delete(t.Context(), reportsPrefix+"id-two"); err != nil {
 		t.Fatal(err)
 	}
 	two.group = component.NewGroup(f.log) // a version that reports nothing
 	one.refuses("two does not say which CAs", begin)
 	two.restart()
 	one.refuses("none was replaced", finish)
-	if r, _, err := load(t.Context(), f.etcd); err != nil || r != nil {
+	if r, _, err := one.document.Load(t.Context(), f.etcd); !errors.Is(err, replicated.ErrNone) {
 		t.Fatalf("after refusals the datastore has %+v, %v", r, err)
 	}
 

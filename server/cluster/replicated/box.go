@@ -1,4 +1,4 @@
-package sealing
+package replicated
 
 import (
 	"crypto/aes"

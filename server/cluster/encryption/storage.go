@@ -15,8 +15,8 @@ type state struct {
 
 func (s *state) hash() string { return hash(s.data) }
 
-// ledger is where the configuration is changed, one step at a time.
-type ledger interface {
+// storage is where the configuration is kept and changed, one step at a time.
+type storage interface {
 	// current returns the configuration that API servers have or will have.
 	current(ctx context.Context) (*state, error)
 	// replace puts next where was is, and fails if something else is there.
@@ -30,10 +30,10 @@ type ledger interface {
 	Close() error
 }
 
-// fileLedger is for a server that shares its configuration with no other.
-type fileLedger struct{ path string }
+// fileStorage is for a server that shares its configuration with no other.
+type fileStorage struct{ path string }
 
-func (l fileLedger) current(context.Context) (*state, error) {
+func (l fileStorage) current(context.Context) (*state, error) {
 	data, err := os.ReadFile(l.path)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (l fileLedger) current(context.Context) (*state, error) {
 	return &state{configuration: c, data: data}, err
 }
 
-func (l fileLedger) replace(_ context.Context, _ *state, next *configuration) error {
+func (l fileStorage) replace(_ context.Context, _ *state, next *configuration) error {
 	data, err := next.render()
 	if err != nil {
 		return err
@@ -50,10 +50,10 @@ func (l fileLedger) replace(_ context.Context, _ *state, next *configuration) er
 	return writeFile(l.path, data)
 }
 
-func (l fileLedger) install(*state) error { return nil }
+func (l fileStorage) install(*state) error { return nil }
 
-func (l fileLedger) behind(context.Context, *state) ([]string, error) { return nil, nil }
+func (l fileStorage) behind(context.Context, *state) ([]string, error) { return nil, nil }
 
-func (l fileLedger) others() (bool, error) { return false, nil }
+func (l fileStorage) others() (bool, error) { return false, nil }
 
-func (l fileLedger) Close() error { return nil }
+func (l fileStorage) Close() error { return nil }
