@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -126,7 +127,7 @@ func (h *nodeHealth) checkDNS(ctx context.Context, r *health.Registry) {
 	if joined == nil {
 		return
 	}
-	address := net.JoinHostPort(joined.Config.ClusterDNS, "53")
+	address := netip.AddrPortFrom(joined.Config.ClusterDNS, 53).String()
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}}

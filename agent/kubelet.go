@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"net/netip"
+
 	"github.com/sirupsen/logrus"
 
 	"github.com/a4s-io/a4s/agent/cluster/join"
@@ -32,7 +34,7 @@ func (k kubeletSettings) options(joined *join.Result, credential, resolvConf str
 		ClientCA:        joined.ClientCA,
 		ServingCert:     joined.ServingCert,
 		ServingKey:      joined.ServingKey,
-		ClusterDNS:      joined.Config.ClusterDNS,
+		ClusterDNS:      joined.Config.ClusterDNS.String(),
 		ClusterDomain:   joined.Config.ClusterDomain,
 		ResolvConf:      resolvConf,
 		Host:            k.host,
@@ -43,5 +45,9 @@ func (k kubeletSettings) options(joined *join.Result, credential, resolvConf str
 
 // unknownCluster stands in for what only the server knows.
 func unknownCluster() *join.Result {
-	return &join.Result{Config: joinapi.ClusterConfig{ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", ClusterCIDR: "10.42.0.0/16"}}
+	return &join.Result{Config: joinapi.ClusterConfig{
+		ClusterDNS:    netip.MustParseAddr("10.43.0.10"),
+		ClusterDomain: "cluster.local",
+		ClusterCIDR:   netip.MustParsePrefix("10.42.0.0/16"),
+	}}
 }

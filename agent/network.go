@@ -2,7 +2,7 @@ package agent
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/netip"
 
 	"github.com/sirupsen/logrus"
@@ -34,9 +34,9 @@ type clusterNetwork struct {
 // tenants apart, and what enforces network policies. It returns when there are
 // rules, so before any pod starts.
 func (n *clusterNetwork) isolate(ctx context.Context, group *component.Group, joined *join.Result) (*localpods.Pods, error) {
-	cluster, err := netip.ParsePrefix(joined.Config.ClusterCIDR)
-	if err != nil {
-		return nil, fmt.Errorf("the server's pod range: %w", err)
+	cluster := joined.Config.ClusterCIDR
+	if !cluster.IsValid() {
+		return nil, errors.New("the server named no pod range")
 	}
 	config, client, err := n.access.clients(isolation.Name)
 	if err != nil {
@@ -82,7 +82,7 @@ func (n *clusterNetwork) start(ctx context.Context, group *component.Group, join
 		NodeIPs:        n.addr.IPs,
 		Iface:          n.addr.Iface,
 		Backend:        joined.Config.FlannelBackend,
-		ClusterCIDR:    joined.Config.ClusterCIDR,
+		ClusterCIDR:    joined.Config.ClusterCIDR.String(),
 		PacketFilter:   netfilter.Mode(n.cfg.ProxyMode),
 		DataDir:        n.cfg.DataDir,
 		Log:            logrus.WithField("component", network.Name),
@@ -103,7 +103,7 @@ func (n *clusterNetwork) proxy(joined *join.Result) proxy.Options {
 	return proxy.Options{
 		KubeconfigPath: n.access.credential(),
 		NodeName:       n.cfg.NodeName,
-		ClusterCIDR:    joined.Config.ClusterCIDR,
+		ClusterCIDR:    joined.Config.ClusterCIDR.String(),
 		Mode:           netfilter.Mode(n.cfg.ProxyMode),
 		Args:           n.cfg.KubeProxyArgs,
 		Log:            logrus.WithField("component", proxy.Name),
@@ -114,17 +114,8 @@ func (n *clusterNetwork) proxy(joined *join.Result) proxy.Options {
 func (n *clusterNetwork) dns(joined *join.Result, pods *localpods.Pods) (component.Component, error) {
 	var none component.Component
 	c := joined.Config
-	address, err := netip.ParseAddr(c.ClusterDNS)
-	if err != nil {
-		return none, fmt.Errorf("the server's cluster DNS address: %w", err)
-	}
-	services, err := netip.ParsePrefix(c.ServiceCIDR)
-	if err != nil {
-		return none, fmt.Errorf("the server's service range: %w", err)
-	}
-	cluster, err := netip.ParsePrefix(c.ClusterCIDR)
-	if err != nil {
-		return none, fmt.Errorf("the server's pod range: %w", err)
+	if !c.ClusterDNS.IsValid() || !c.ServiceCIDR.IsValid() {
+		return none, errors.New("the server named no cluster DNS address or no service range")
 	}
 	_, client, err := n.access.clients(dns.Name)
 	if err != nil {
@@ -133,9 +124,9 @@ func (n *clusterNetwork) dns(joined *join.Result, pods *localpods.Pods) (compone
 	return dns.New(dns.Options{
 		Client:        client,
 		ClusterDomain: c.ClusterDomain,
-		ClusterDNS:    address,
-		ServiceCIDR:   services,
-		ClusterCIDR:   cluster,
+		ClusterDNS:    c.ClusterDNS,
+		ServiceCIDR:   c.ServiceCIDR,
+		ClusterCIDR:   c.ClusterCIDR,
 		Pods:          pods,
 		ResolvConf:    resolvConf(n.cfg, n.log),
 		Log:           logrus.WithField("component", dns.Name),

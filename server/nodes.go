@@ -2,11 +2,15 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/netip"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/version"
@@ -39,6 +43,10 @@ func (s *Server) nodeAPI(client kubernetes.Interface, n nodes, extra *addons, ke
 	if err != nil {
 		return nil, err
 	}
+	cluster, err := clusterConfig(s.cfg)
+	if err != nil {
+		return nil, err
+	}
 	return nodeapi.New(nodeapi.Options{
 		ServerCA: serverCA.WithLife(s.renewal.life()),
 		ClientCA: clientCA.WithLife(s.renewal.life()),
@@ -48,14 +56,9 @@ func (s *Server) nodeAPI(client kubernetes.Interface, n nodes, extra *addons, ke
 		},
 		Bundle:     func() (*joinapi.ServerBundle, error) { return bundleOf(s.cfg, s.files, s.store, s.tokens) },
 		ServerSANs: s.store.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
-		Tokens:  s.tokens,
-		Secrets: nodeapi.NewSecrets(client.CoreV1()),
-		Config: joinapi.ClusterConfig{
-			ClusterCIDR: s.cfg.ClusterCIDR, ServiceCIDR: s.cfg.ServiceCIDR,
-			ClusterDNS: s.cfg.ClusterDNS, ClusterDomain: s.cfg.ClusterDomain,
-			FlannelBackend: s.cfg.FlannelBackend, DisableNetworkPolicy: s.cfg.DisableNetworkPolicy,
-			Version: version.Version, Kubernetes: version.Kubernetes,
-		},
+		Tokens:     s.tokens,
+		Secrets:    nodeapi.NewSecrets(client.CoreV1()),
+		Config:     cluster,
 		Addresses:  n.addresses,
 		Policies:   n.policies,
 		Encryption: keys,
@@ -65,6 +68,21 @@ func (s *Server) nodeAPI(client kubernetes.Interface, n nodes, extra *addons, ke
 		LocalNode:    s.cfg.Agent.NodeName,
 		ReservedSANs: s.addresses.sans,
 	}), nil
+}
+
+// clusterConfig is what nodes must agree on with this server.
+func clusterConfig(cfg *config.Server) (joinapi.ClusterConfig, error) {
+	pods, podsErr := netip.ParsePrefix(cfg.ClusterCIDR)
+	services, servicesErr := netip.ParsePrefix(cfg.ServiceCIDR)
+	dns, dnsErr := netip.ParseAddr(cfg.ClusterDNS)
+	if err := errors.Join(podsErr, servicesErr, dnsErr); err != nil {
+		return joinapi.ClusterConfig{}, fmt.Errorf("addresses of the cluster: %w", err)
+	}
+	return joinapi.ClusterConfig{
+		ClusterCIDR: pods, ServiceCIDR: services, ClusterDNS: dns, ClusterDomain: cfg.ClusterDomain,
+		FlannelBackend: cfg.FlannelBackend, DisableNetworkPolicy: cfg.DisableNetworkPolicy,
+		Version: version.Version, Kubernetes: version.Kubernetes,
+	}, nil
 }
 
 // status is what the node API tells administrators about this server.

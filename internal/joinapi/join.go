@@ -1,6 +1,9 @@
 package joinapi
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Paths of the supervisor, on the same port as the API.
 const (
@@ -78,11 +81,11 @@ const MaxBody = 1 << 20
 
 // ClusterConfig is what a node must agree on with its cluster.
 type ClusterConfig struct {
-	ClusterCIDR    string `json:"clusterCIDR"`
-	ServiceCIDR    string `json:"serviceCIDR"`
-	ClusterDNS     string `json:"clusterDNS"`
-	ClusterDomain  string `json:"clusterDomain"`
-	FlannelBackend string `json:"flannelBackend"`
+	ClusterCIDR    netip.Prefix `json:"clusterCIDR"`
+	ServiceCIDR    netip.Prefix `json:"serviceCIDR"`
+	ClusterDNS     netip.Addr   `json:"clusterDNS"`
+	ClusterDomain  string       `json:"clusterDomain"`
+	FlannelBackend string       `json:"flannelBackend"`
 	// DisableNetworkPolicy says that no network policy is enforced.
 	DisableNetworkPolicy bool `json:"disableNetworkPolicy,omitempty"`
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -97,14 +98,20 @@ func (s *Supervisor) validate(req *joinapi.NodeRequest) ([]net.IP, error) {
 			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %q is not an IP address", text))
 		case !ip.IsGlobalUnicast():
 			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is not a unicast address that other machines can reach", ip))
-		case s.serviceCIDR != nil && s.serviceCIDR.Contains(ip):
-			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is in the service range %s", ip, s.serviceCIDR))
+		case contains(s.opts.Config.ServiceCIDR, ip):
+			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is in the service range %s", ip, s.opts.Config.ServiceCIDR))
 		case name != s.opts.LocalNode && s.reserved(ip.String()):
 			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is the address of the API server", ip))
 		}
 		ips = append(ips, ip)
 	}
 	return ips, nil
+}
+
+// contains tells whether an address is in a range, which may be unset.
+func contains(r netip.Prefix, ip net.IP) bool {
+	addr, ok := netip.AddrFromSlice(ip)
+	return ok && r.Contains(addr.Unmap())
 }
 
 // fromHere tells whether the client is on this machine.

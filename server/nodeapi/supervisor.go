@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -85,9 +84,8 @@ type Options struct {
 
 // Supervisor serves the paths of package join.
 type Supervisor struct {
-	opts        Options
-	serviceCIDR *net.IPNet // nil if the configuration has none
-	slots       chan struct{}
+	opts  Options
+	slots chan struct{}
 }
 
 // New returns a supervisor.
@@ -98,9 +96,7 @@ func New(opts Options) *Supervisor {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	s := &Supervisor{opts: opts, slots: make(chan struct{}, maxInFlight)}
-	_, s.serviceCIDR, _ = net.ParseCIDR(opts.Config.ServiceCIDR) // validated with the flags
-	return s
+	return &Supervisor{opts: opts, slots: make(chan struct{}, maxInFlight)}
 }
 
 // endpoint is one path: its method, who may use it and what it does.

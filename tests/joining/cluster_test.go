@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,7 +112,10 @@ func (r *recorder) WriteHeader(code int) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-var clusterConfig = joinapi.ClusterConfig{ClusterCIDR: "10.42.0.0/16", ServiceCIDR: "10.43.0.0/16", ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local", FlannelBackend: "vxlan"}
+var clusterConfig = joinapi.ClusterConfig{
+	ClusterCIDR: netip.MustParsePrefix("10.42.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.43.0.0/16"),
+	ClusterDNS: netip.MustParseAddr("10.43.0.10"), ClusterDomain: "cluster.local", FlannelBackend: "vxlan",
+}
 
 const (
 	serverPassword = "server-s3cret"

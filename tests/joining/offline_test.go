@@ -62,7 +62,7 @@ func TestPlaceholdersAreReplacedByTheJoin(t *testing.T) {
 	if !x509.NewCertPool().AppendCertsFromPEM([]byte(readCert(t, began.ClientCA))) {
 		t.Error("the client CA is no certificate")
 	}
-	if began.Config.ClusterDNS == "" || began.Config.ClusterDomain == "" {
+	if !began.Config.ClusterDNS.IsValid() || began.Config.ClusterDomain == "" {
 		t.Errorf("configuration %+v", began.Config)
 	}
 	if saved, err := join.Saved(opts); err != nil || saved != nil {

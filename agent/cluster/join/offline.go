@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -30,7 +31,12 @@ const configFile = "cluster.json"
 
 // defaultCluster stands in for what only a server knows: what it says unless
 // it was told otherwise.
-var defaultCluster = joinapi.ClusterConfig{ClusterCIDR: "10.42.0.0/16", ServiceCIDR: "10.43.0.0/16", ClusterDNS: "10.43.0.10", ClusterDomain: "cluster.local"}
+var defaultCluster = joinapi.ClusterConfig{
+	ClusterCIDR:   netip.MustParsePrefix("10.42.0.0/16"),
+	ServiceCIDR:   netip.MustParsePrefix("10.43.0.0/16"),
+	ClusterDNS:    netip.MustParseAddr("10.43.0.10"),
+	ClusterDomain: "cluster.local",
+}
 
 // Check finds mistakes in opts that no server is needed for.
 func Check(opts Options) error {
