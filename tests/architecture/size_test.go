@@ -96,7 +96,7 @@ var tooLarge = map[string]int{
 	"agent/vm/service":                     95, // the CRI has some 60
 	"embedded/etcd/Server":                 31,
 	"internal/config/checker":              30,
-	"server/cluster/encryption/Controller": 25,
+	"server/cluster/encryption/Controller": 24,
 	"server/nodeapi/Supervisor":            28,
 	"server/tenancy/crd/Catalog":           41,
 	"server/tenancy/edge/Edge":             52,
