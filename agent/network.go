@@ -12,10 +12,9 @@ import (
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/host/nodeaddr"
 	"github.com/a4s-io/a4s/agent/network"
-	"github.com/a4s-io/a4s/agent/network/isolation"
 	"github.com/a4s-io/a4s/agent/network/localpods"
 	"github.com/a4s-io/a4s/agent/network/netfilter"
-	"github.com/a4s-io/a4s/agent/network/networkpolicy"
+	"github.com/a4s-io/a4s/agent/network/packetfilter"
 	"github.com/a4s-io/a4s/agent/network/proxy"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
@@ -38,36 +37,26 @@ func (n *clusterNetwork) isolate(ctx context.Context, group *component.Group, jo
 	if !cluster.IsValid() {
 		return nil, errors.New("the server named no pod range")
 	}
-	config, client, err := n.access.clients(isolation.Name)
+	config, client, err := n.access.clients(packetfilter.IsolationName)
 	if err != nil {
 		return nil, err
 	}
 	pods := localpods.New(localpods.Options{Client: client, NodeName: n.cfg.NodeName, Log: logrus.WithField("component", localpods.Name)})
 	group.Start(ctx, pods.Component())
-	group.Start(ctx, isolation.New(isolation.Options{
-		Config:   config,
-		Pods:     pods,
-		Clusters: []netip.Prefix{cluster},
-		Bridge:   network.BridgeName,
-		Log:      logrus.WithField("component", isolation.Name),
-	}))
-	if joined.Config.DisableNetworkPolicy {
-		if err := networkpolicy.Remove(ctx); err != nil {
-			n.log.WithError(err).Warn("cannot remove the rules of network policies, which are disabled")
-		}
-		return pods, group.Wait(ctx, isolation.Name)
+	parts := packetfilter.New(packetfilter.Options{
+		Config:          config,
+		Client:          client,
+		NodeName:        n.cfg.NodeName,
+		Pods:            pods,
+		Clusters:        []netip.Prefix{cluster},
+		Bridge:          network.BridgeName,
+		DisablePolicies: joined.Config.DisableNetworkPolicy,
+	})
+	for _, part := range parts {
+		group.Start(ctx, part)
 	}
-	group.Start(ctx, networkpolicy.New(networkpolicy.Options{
-		Config:   config,
-		Client:   client,
-		NodeName: n.cfg.NodeName,
-		Pods:     pods,
-		Clusters: []netip.Prefix{cluster},
-		Bridge:   network.BridgeName,
-		Log:      logrus.WithField("component", networkpolicy.Name),
-	}))
-	for _, name := range []string{isolation.Name, networkpolicy.Name} {
-		if err := group.Wait(ctx, name); err != nil {
+	for _, part := range parts {
+		if err := group.Wait(ctx, part.Name); err != nil {
 			return pods, err
 		}
 	}

@@ -150,7 +150,7 @@ func TestKillall(t *testing.T) {
 		ip link add docker7 type bridge
 		ip link add vethdocker type veth peer name peerdocker; ip link set vethdocker master docker7
 		ip route add 10.42.1.0/24 via 192.0.2.2; ip route add 10.99.0.0/24 via 192.0.2.3
-		nft add table ip kube-proxy; nft add table ip6 kube-proxy; nft add table ip flannel-ipv4; nft add table inet a4s-dns; nft add table inet a4s_policies; nft add table ip foreign
+		nft add table ip kube-proxy; nft add table ip6 kube-proxy; nft add table ip flannel-ipv4; nft add table inet a4s-dns; nft add table inet a4s_policies; nft add table inet a4s_tenants; nft add table inet a4s_filter; nft add table ip foreign
 		nft 'add table ip cni_hostport; add chain ip cni_hostport hostports; add rule ip cni_hostport hostports tcp dport 1 accept comment "c1"; add rule ip cni_hostport hostports tcp dport 2 accept comment "c2"'
 		iptables -t nat -N KUBE-X; iptables -t nat -A POSTROUTING -j KUBE-X; iptables -N DOCKER-USER`)
 
@@ -207,7 +207,7 @@ func TestKillall(t *testing.T) {
 	for what, tc := range map[string]struct{ got, gone, kept string }{
 		"links":    {w.sh("ip -o link"), "cni-a4s0 flannel.1 vethpod", "docker7 vethdocker up0"},
 		"routes":   {w.sh("ip route"), "10.42.1.0", "10.99.0.0"},
-		"nftables": {w.sh("nft list ruleset"), "kube-proxy flannel-ipv4 a4s-dns a4s_policies c1", "foreign c2"},
+		"nftables": {w.sh("nft list ruleset"), "kube-proxy flannel-ipv4 a4s-dns a4s_policies a4s_tenants a4s_filter c1", "foreign c2"},
 		"iptables": {w.sh("iptables-save"), "KUBE-X", "DOCKER-USER"},
 		"results":  {strings.Join(names(w.CNIResults), " "), "a4s-c1-eth0", "a4s-c2-eth0"},
 		"pod logs": {strings.Join(append(names(w.PodLogs), names(w.ContLogs)...), " "), ownUID, otherUID},

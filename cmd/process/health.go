@@ -4,7 +4,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/a4s-io/a4s/agent"
-	"github.com/a4s-io/a4s/agent/network/isolation"
+	"github.com/a4s-io/a4s/agent/network/packetfilter"
 	"github.com/a4s-io/a4s/cmd/checkconfig"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
@@ -34,7 +34,7 @@ func newMonitor(mode string, cfg *config.Agent, states func() []component.State)
 // explained are components that have a condition of their own.
 func explained() map[string]health.Code {
 	return map[string]health.Code{
-		isolation.Name: health.IsolationNotEnforced,
-		agent.JoinName: health.ServerUnreachable,
+		packetfilter.IsolationName: health.IsolationNotEnforced,
+		agent.JoinName:             health.ServerUnreachable,
 	}
 }

@@ -28,11 +28,15 @@ const (
 	PathRemoveMember = Prefix + "members/remove"
 	// PathStatus returns ServerStatus. GET; admin certificate.
 	PathStatus = Prefix + "status"
-	// PathPodAddresses streams PodAddress values, one a line. GET; the
-	// certificate of a node.
+	// PathPacketFilter streams netpolicy.FilterLine values, one a line: the
+	// pods' addresses, and what network policies the node has to enforce. GET;
+	// the certificate of a node.
+	PathPacketFilter = Prefix + "packetfilter"
+	// PathPodAddresses streams PodAddress values, one a line, for nodes of
+	// versions without PathPacketFilter. GET; the certificate of a node.
 	PathPodAddresses = Prefix + "podaddresses"
-	// PathNetworkPolicies streams netpolicy.Line values, one a line: what the
-	// node has to enforce. GET; the certificate of a node.
+	// PathNetworkPolicies streams netpolicy.Line values, one a line, for nodes
+	// of versions without PathPacketFilter. GET; the certificate of a node.
 	PathNetworkPolicies = Prefix + "networkpolicies"
 	// PathLocalVolumes streams LocalVolumes values, one a line. GET; the
 	// certificate of a node.

@@ -214,3 +214,92 @@ func TestNetworkPoliciesAreStreamed(t *testing.T) {
 		t.Errorf("without policies: %s", resp.Status)
 	}
 }
+
+func TestPacketFilterIsStreamed(t *testing.T) {
+	client := fake.NewClientset(
+		podAt("default.t1", "web", "10.42.1.5", func(p *corev1.Pod) { p.Spec.NodeName = "n1" }),
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t1", Name: "deny"}},
+	)
+	addresses, policies := NewAddresses(client), networkpolicy.New(client, interning.New(), nil)
+	s := New(Options{Addresses: addresses, Policies: policies, Log: logrus.NewEntry(logrus.New())})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.packetFilter(w, r, identity{node: "n1"}); err != nil {
+			s.refuse(w, r, err)
+		}
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	get := func() *http.Response {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp
+	}
+	if resp := get(); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("before the pods are known: %s", resp.Status)
+	}
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 2)
+	go func() { done <- addresses.Run(running) }()
+	var resp *http.Response
+	for resp = get(); resp.StatusCode == http.StatusServiceUnavailable; resp = get() {
+	}
+	lines := json.NewDecoder(resp.Body)
+	read := func(what string, cond func(netpolicy.FilterLine) bool) {
+		t.Helper()
+		for {
+			var l netpolicy.FilterLine
+			if err := lines.Decode(&l); err != nil {
+				t.Fatalf("the stream ended before %s: %v", what, err)
+			}
+			if cond(l) {
+				return
+			}
+		}
+	}
+	// Addresses do not wait for the policies.
+	read("the address of the pod", func(l netpolicy.FilterLine) bool {
+		return l.Address != nil && *l.Address == joinapi.PodAddress{IP: "10.42.1.5", Tenant: "t1"}
+	})
+	read("all addresses", func(l netpolicy.FilterLine) bool {
+		if l.Policy != nil {
+			t.Errorf("policies are told before they are known: %+v", *l.Policy)
+		}
+		return l.Address != nil && l.Address.Complete
+	})
+	go func() { done <- policies.Run(running) }()
+	read("the policies of the pod", func(l netpolicy.FilterLine) bool {
+		return l.Policy != nil && l.Policy.Pod != nil && l.Policy.Pod.Name == "web" && len(l.Policy.Pod.Ingress) == 1
+	})
+	read("all policies", func(l netpolicy.FilterLine) bool { return l.Policy != nil && l.Policy.Complete })
+	if err := client.NetworkingV1().NetworkPolicies("default.t1").Delete(ctx, "deny", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	read("there are no policies", func(l netpolicy.FilterLine) bool { return l.Policy != nil && l.Policy.Off })
+	next := podAt("default.t2", "new", "10.42.1.6")
+	if _, err := client.CoreV1().Pods("default.t2").Create(ctx, next, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	read("the new address", func(l netpolicy.FilterLine) bool { return l.Address != nil && l.Address.IP == "10.42.1.6" })
+
+	s.opts.Policies = nil
+	lines = json.NewDecoder(get().Body)
+	read("all addresses", func(l netpolicy.FilterLine) bool { return l.Address != nil && l.Address.Complete })
+	read("that policies are disabled", func(l netpolicy.FilterLine) bool { return l.NoPolicies })
+	stop()
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := lines.Decode(new(netpolicy.FilterLine)); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream did not end properly: %v", err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/netpolicy"
+	"github.com/a4s-io/a4s/server/addons/networkpolicy"
 )
 
 // podAddresses tells a node the addresses of all pods, and then every change,
@@ -25,7 +26,8 @@ func (s *Supervisor) podAddresses(w http.ResponseWriter, r *http.Request, who id
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second, "the pods are not known yet", nil)
 	}
 	defer a.stop(stream)
-	return s.tell(w, r, who, "pod addresses", joinapi.PodAddressesAlive, stream.wake, stream.done, func(lines *json.Encoder, first bool) error {
+	f := newFeed(joinapi.PodAddressesAlive, stream.wake, stream.done)
+	return s.tell(w, r, who, "pod addresses", f, func(lines *json.Encoder, first bool) error {
 		news := a.take(stream)
 		for _, p := range news {
 			if err := lines.Encode(p); err != nil {
@@ -50,7 +52,8 @@ func (s *Supervisor) networkPolicies(w http.ResponseWriter, r *http.Request, who
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second, "the network policies are not known yet", nil)
 	}
 	defer stream.Stop()
-	return s.tell(w, r, who, "network policies", netpolicy.Alive, stream.Changed(), stream.Done(), func(lines *json.Encoder, _ bool) error {
+	f := newFeed(netpolicy.Alive, stream.Changed(), stream.Done())
+	return s.tell(w, r, who, "network policies", f, func(lines *json.Encoder, _ bool) error {
 		for _, line := range stream.Next() {
 			if err := lines.Encode(line); err != nil {
 				return err
@@ -60,15 +63,76 @@ func (s *Supervisor) networkPolicies(w http.ResponseWriter, r *http.Request, who
 	})
 }
 
+// packetFilter tells a node both: the addresses of all pods, and which policies
+// its pods are under. Addresses do not wait until the policies are known.
+func (s *Supervisor) packetFilter(w http.ResponseWriter, r *http.Request, who identity) error {
+	if s.opts.Addresses == nil {
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "there is nothing at "+r.URL.Path)
+	}
+	addresses, ok := s.opts.Addresses.watch()
+	if !ok {
+		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second,
+			"the pods are not known yet", nil)
+	}
+	defer s.opts.Addresses.stop(addresses)
+	var policies *networkpolicy.Watch
+	defer func() {
+		if policies != nil {
+			policies.Stop()
+		}
+	}()
+	f := newFeed(netpolicy.Alive, addresses.wake, addresses.done)
+	return s.tell(w, r, who, "the packet filter", f, func(lines *json.Encoder, first bool) error {
+		for _, p := range s.opts.Addresses.take(addresses) {
+			if err := lines.Encode(netpolicy.FilterLine{Address: &p}); err != nil {
+				return err
+			}
+		}
+		if first {
+			if err := lines.Encode(netpolicy.FilterLine{Address: &joinapi.PodAddress{Complete: true}}); err != nil {
+				return err
+			}
+		}
+		if s.opts.Policies == nil {
+			return lines.Encode(netpolicy.FilterLine{NoPolicies: first})
+		}
+		if policies == nil {
+			f.alive = time.Second // until the policies are known
+			watch, ok := s.opts.Policies.Watch(who.node)
+			if !ok {
+				return lines.Encode(netpolicy.FilterLine{})
+			}
+			policies, f.alive = watch, netpolicy.Alive
+			f.changed[1], f.done[1] = watch.Changed(), watch.Done()
+		}
+		for _, line := range policies.Next() {
+			if err := lines.Encode(netpolicy.FilterLine{Policy: &line}); err != nil {
+				return err
+			}
+		}
+		return lines.Encode(netpolicy.FilterLine{Policy: &netpolicy.Line{Complete: true}})
+	})
+}
+
+// feed is what a stream waits for; a channel that is nil never comes.
+type feed struct {
+	changed, done [2]<-chan struct{}
+	alive         time.Duration
+}
+
+func newFeed(alive time.Duration, changed, done <-chan struct{}) *feed {
+	return &feed{changed: [2]<-chan struct{}{changed}, done: [2]<-chan struct{}{done}, alive: alive}
+}
+
 // tell streams what next writes, at first, after every change, and when there
-// was nothing for as long as alive.
-func (s *Supervisor) tell(w http.ResponseWriter, r *http.Request, who identity, what string, alive time.Duration, changed, done <-chan struct{}, next func(lines *json.Encoder, first bool) error) error {
+// was nothing for as long as f says. next may change f.
+func (s *Supervisor) tell(
+	w http.ResponseWriter, r *http.Request, who identity, what string, f *feed, next func(lines *json.Encoder, first bool) error,
+) error {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	tick := time.NewTicker(alive)
-	defer tick.Stop()
 	for first := true; ; first = false {
 		var out bytes.Buffer
 		if err := next(json.NewEncoder(&out), first); err != nil {
@@ -79,9 +143,12 @@ func (s *Supervisor) tell(w http.ResponseWriter, r *http.Request, who identity, 
 			return nil // nobody is left to be told of an error
 		}
 		select {
-		case <-changed:
-		case <-tick.C:
-		case <-done:
+		case <-f.changed[0]:
+		case <-f.changed[1]:
+		case <-time.After(f.alive):
+		case <-f.done[0]:
+			return nil
+		case <-f.done[1]:
 			return nil
 		case <-r.Context().Done():
 			return nil

@@ -123,6 +123,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathConfig:          {method: http.MethodGet, serve: s.config},
 		joinapi.PathNode:            {method: http.MethodPost, serve: s.node},
 		joinapi.PathStatus:          {method: http.MethodGet, admin: true, serve: s.status},
+		joinapi.PathPacketFilter:    {method: http.MethodGet, stream: true, serve: s.packetFilter},
 		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.podAddresses},
 		joinapi.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.networkPolicies},
 		joinapi.PathCertificates:    {method: http.MethodPost, admin: true, serve: s.certificates},

@@ -10,6 +10,6 @@
 // node; a pod that ended has none either, since its address may belong to
 // another one by now; while the API cannot be reached, the last state stays.
 //
-// agent's wiring, agent/dns, agent/network/isolation and agent/network/networkpolicy may import
+// agent's wiring, agent/dns and agent/network/packetfilter may import
 // it. It imports no Kubernetes server code.
 package localpods

@@ -1,4 +1,4 @@
-package isolation
+package packetfilter
 
 import (
 	"context"
@@ -7,21 +7,23 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/a4s-io/a4s/agent/network/localpods"
 	"github.com/a4s-io/a4s/agent/network/netfilter"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
-// machine is a node in network namespaces: pods on a bridge, and one more
-// machine behind a routed link, on which remote pods have addresses.
-type machine struct{ t *testing.T }
+// tenantMachine is a node as machine is, where datagrams are sent.
+type tenantMachine struct{ t *testing.T }
 
 // serve answers every datagram to address in the namespace of pod.
-func (m machine) serve(pod, address string) {
+func (m tenantMachine) serve(pod, address string) {
 	m.t.Helper()
 	err := nstest.In(pod, func() error {
 		conn, err := net.ListenPacket("udp", address)
@@ -47,7 +49,7 @@ func (m machine) serve(pod, address string) {
 }
 
 // reaches tells whether an answer comes back from address.
-func (m machine) reaches(pod, from, address string) bool {
+func (m tenantMachine) reaches(pod, from, address string) bool {
 	m.t.Helper()
 	answered := false
 	err := nstest.In(pod, func() error {
@@ -87,7 +89,7 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 	if err := netfilter.Probe(context.Background()).Nftables; err != nil {
 		t.Skip("nftables does not work here: ", err)
 	}
-	m := machine{t}
+	m := tenantMachine{t}
 	nstest.Shell(m.t, `mount -t tmpfs none /run
 		ip link add br0 type bridge
 		ip addr add 10.42.0.1/24 dev br0
@@ -128,17 +130,23 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 	known := pods(map[string]localpods.Pod{
 		"10.42.1.0": {Tenant: "system", Shared: true}, "10.42.1.5": {Tenant: "a"}, "10.42.1.6": {Tenant: "b"}, "10.42.1.7": {Tenant: "system"},
 	})
-	s := state{
+	s := tenantState{
 		clusters: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd00:42::/56")},
 		bridge:   "br0", local: local, known: known,
 	}
-	for range 2 { // a second time over the first
-		if err := netfilter.Apply(context.Background(), s.render()); err != nil {
+	f := kernelFilter(t)
+	nstest.Shell(t, "nft add table inet a4s_tenants") // of an earlier version
+	for range 2 {                                     // a second time over the first
+		f.tenants.forget()
+		if err := f.write(t.Context(), &f.tenants, s.render()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if there, err := tableExists(context.Background()); !there || err != nil {
-		t.Errorf("tableExists = %v, %v", there, err)
+	if there, err := f.there(t.Context(), &f.tenants); !there || err != nil {
+		t.Errorf("there = %v, %v", there, err)
+	}
+	if tables, err := netfilter.Tables(t.Context()); err != nil || !slices.Equal(tables, []netfilter.Table{{Family: "inet", Name: TableName}}) {
+		t.Errorf("the tables are %v, %v", tables, err)
 	}
 	for _, name := range []string{"a1", "a2", "b1", "sys", "lent", "new"} {
 		m.serve(name, ":7000")
@@ -213,10 +221,20 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 
 	// What is allowed may change, and later packets feel it.
 	s.local[netip.MustParseAddr("10.42.0.10")] = localpods.Pod{Tenant: "a"}
-	if err := netfilter.Apply(context.Background(), s.render()); err != nil {
+	if err := f.write(t.Context(), &f.tenants, s.render()); err != nil {
 		t.Fatal(err)
 	}
 	if !m.reaches("a1", "10.42.0.5", "10.42.0.10:7000") || m.reaches("b1", "10.42.0.7", "10.42.0.10:7000") {
 		t.Error("a pod that became known is not treated as its tenant's")
 	}
+}
+
+// kernelFilter is a filter that writes to the kernel, and has no server.
+func kernelFilter(t *testing.T) *filter {
+	t.Helper()
+	f := newFilter(Options{Pods: localpods.New(localpods.Options{Client: fake.NewClientset(), NodeName: "n1", Results: t.TempDir()})})
+	if f.nft, f.unusable = f.open(t.Context()); f.unusable != nil {
+		t.Fatal(f.unusable)
+	}
+	return f
 }

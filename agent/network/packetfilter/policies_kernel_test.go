@@ -1,4 +1,4 @@
-package networkpolicy
+package packetfilter
 
 import (
 	"context"
@@ -8,12 +8,10 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/sirupsen/logrus"
-	"sigs.k8s.io/knftables"
 
 	"github.com/a4s-io/a4s/agent/network/localpods"
 	"github.com/a4s-io/a4s/agent/network/netfilter"
@@ -144,6 +142,7 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 	if err := bridgeShown([]string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"}); err != nil {
 		t.Skip("bridged packets do not pass the packet filter here: ", err)
 	}
+	clusters := []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd00:42::/56")}
 	names := []string{"web", "good", "bad", "client", "new"}
 	owners := map[netip.Addr]localpods.Owner{}
 	for i, name := range names {
@@ -192,11 +191,17 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 	}
 	m.serve("", ":7000")
 
-	nft, err := knftables.New(knftables.InetFamily, TableName)
-	if err != nil {
+	f := kernelFilter(t)
+	// Tenants are one here, so their part changes nothing of what follows.
+	tenants := tenantState{local: map[netip.Addr]localpods.Pod{}, bridge: "br0", clusters: clusters}
+	for a := range owners {
+		tenants.local[a] = localpods.Pod{Tenant: "t1"}
+	}
+	tenants.known = pods(map[string]localpods.Pod{"10.42.1.5": {Tenant: "t1"}, "10.42.1.6": {Tenant: "t1"}, "10.42.1.7": {Tenant: "t1"}})
+	if err := f.write(t.Context(), &f.tenants, tenants.render()); err != nil {
 		t.Fatal(err)
 	}
-	e := &enforcer{nft: nft, Options: Options{Log: logrus.NewEntry(logrus.New())}}
+	nstest.Shell(t, "nft add table inet a4s_policies") // of an earlier version
 	known := newKnowledge()
 	tell := func(batch ...netpolicy.Line) {
 		t.Helper()
@@ -206,12 +211,9 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 		for a := range owners {
 			since[a] = now
 		}
-		s := state{
-			known: known, owners: owners, bridge: "br0", since: since, now: now,
-			clusters: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd00:42::/56")},
-		}
+		s := policyState{known: known, owners: owners, bridge: "br0", since: since, now: now, clusters: clusters}
 		next, _, _ := s.render()
-		if err := e.write(t.Context(), next); err != nil {
+		if err := f.write(t.Context(), &f.policies, next); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -316,15 +318,32 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 		attempt{"a policy less", "bad", "", "tcp", "10.42.0.5:7001", false},
 		attempt{"and one that stays", "bad", "", "tcp", "10.42.0.5:7000", true},
 	)
-	if !e.there(t.Context()) {
-		t.Error("the table is not found")
+	if there, err := f.there(t.Context(), &f.policies); !there || err != nil {
+		t.Error("the policies' part is not found: ", err)
 	}
-	if err := Remove(t.Context()); err != nil || e.there(t.Context()) {
-		t.Error("the table is still there: ", err)
+	// A run that knows nothing of the kernel replaces one part, not the other.
+	f.tenants.forget()
+	if err := f.write(t.Context(), &f.tenants, tenants.render()); err != nil {
+		t.Fatal(err)
 	}
-	check(attempt{"without a table", "good", "", "tcp", "10.42.0.5:7003", true})
-	if err := e.remove(t.Context()); err != nil {
+	f.policies.forget()
+	tell(pod("web", []string{"default.t1/peers", block}, nil))
+	check(
+		attempt{"written over what there was", "bad", "", "tcp", "10.42.0.5:7001", true},
+		attempt{"and what is not allowed", "good", "", "tcp", "10.42.0.5:7003", false},
+	)
+	if err := f.remove(t.Context(), &f.policies); err != nil {
 		t.Error(err)
+	}
+	if there, err := f.there(t.Context(), &f.policies); there || err != nil {
+		t.Error("the policies' part is still there: ", err)
+	}
+	check(attempt{"without policies", "good", "", "tcp", "10.42.0.5:7003", true})
+	if there, err := f.there(t.Context(), &f.tenants); !there || err != nil {
+		t.Error("the tenants' part went with the policies': ", err)
+	}
+	if tables, err := netfilter.Tables(t.Context()); err != nil || slices.ContainsFunc(tables, func(t netfilter.Table) bool { return t.Name == "a4s_policies" }) {
+		t.Errorf("the table of an earlier version is still there: %v, %v", tables, err)
 	}
 }
 

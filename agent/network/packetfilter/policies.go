@@ -1,4 +1,4 @@
-package networkpolicy
+package packetfilter
 
 import (
 	"crypto/sha256"
@@ -25,8 +25,8 @@ const (
 	lookAgain = time.Second
 )
 
-// state is all that the table depends on.
-type state struct {
+// policyState is all that the policies' part depends on.
+type policyState struct {
 	known    *knowledge
 	owners   map[netip.Addr]localpods.Owner
 	clusters []netip.Prefix // the pod network
@@ -52,13 +52,16 @@ type family struct {
 
 func (f family) has(a netip.Addr) bool { return a.BitLen() == f.bits }
 
-// rendering makes one table.
+// neighbours have to find each other, and conntrack takes no part.
+const neighbours = "icmpv6 type { nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept"
+
+// rendering makes the policies' part.
 type rendering struct {
-	state
+	policyState
 	*table
 }
 
-// direction is one half of the table.
+// direction is one half of the part.
 type direction struct {
 	name, letter, priority string
 	side, other            string // of the packet: that of our pod, and the peer's
@@ -75,10 +78,10 @@ var directions = [...]direction{
 		func(p *netpolicy.Pod) []string { return p.Ingress }, func(p *netpolicy.Policy) []netpolicy.Rule { return p.Ingress }},
 }
 
-// render returns the table, the addresses that are let go although the server
+// render returns the part, the addresses that are let go although the server
 // does not speak of them, and when to look again, if that is not zero.
-func (s state) render() (t *table, unknown []netip.Addr, again time.Duration) {
-	r := &rendering{state: s, table: newTable()}
+func (s policyState) render() (t *table, unknown []netip.Addr, again time.Duration) {
+	r := &rendering{policyState: s, table: newTable()}
 	for _, f := range families {
 		r.set("judged-"+f.suffix, f.addrType)
 		r.set("self-"+f.suffix, f.addrType+" . "+f.addrType)
@@ -90,7 +93,7 @@ func (s state) render() (t *table, unknown []netip.Addr, again time.Duration) {
 			}
 		}
 		for _, d := range directions {
-			r.maps[d.name+"-"+f.suffix] = nftMap{typ: f.addrType + " : verdict", elements: map[string]string{}}
+			r.verdicts(d.name+"-"+f.suffix, f.addrType)
 		}
 	}
 	isolated := false
@@ -116,23 +119,11 @@ func (s state) render() (t *table, unknown []netip.Addr, again time.Duration) {
 	return r.table, unknown, again
 }
 
-func (r *rendering) set(name, typ string) {
-	r.sets[name] = nftSet{typ: typ, elements: map[string]bool{}}
-}
-
-func (r *rendering) intervals(name, typ string, elements []string) {
-	r.sets[name] = nftSet{typ: typ, interval: true, elements: map[string]bool{}}
-	for _, e := range elements {
-		r.sets[name].elements[e] = true
-	}
-}
-
 // base writes the chain that packets come in by.
 func (r *rendering) base(d direction, isolated bool) {
 	c := nftChain{priority: d.priority, rules: []string{
 		"ct state established,related accept",
-		// Neighbours have to find each other, and conntrack takes no part.
-		"icmpv6 type { nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept",
+		neighbours,
 	}}
 	for _, f := range families {
 		c.rules = append(c.rules, fmt.Sprintf("%s saddr . %s daddr @self-%s accept", f.match, f.match, f.suffix))

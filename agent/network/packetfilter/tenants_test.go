@@ -1,4 +1,4 @@
-package isolation
+package packetfilter
 
 import (
 	"flag"
@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"sigs.k8s.io/knftables"
 
 	"github.com/a4s-io/a4s/agent/network/localpods"
 )
@@ -20,9 +22,9 @@ func pods(of map[string]localpods.Pod) map[netip.Addr]localpods.Pod {
 	return out
 }
 
-func TestRules(t *testing.T) {
+func TestTenantRules(t *testing.T) {
 	dual := []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd00:42::/56")}
-	for name, s := range map[string]state{
+	for name, s := range map[string]tenantState{
 		"empty":  {clusters: dual[:1], bridge: "cni-a4s0"},
 		"system": {clusters: dual[:1], bridge: "cni-a4s0", local: pods(map[string]localpods.Pod{"10.42.0.5": {Tenant: "system"}}), known: pods(map[string]localpods.Pod{"10.42.1.5": {Tenant: "t1"}})},
 		"tenants": {
@@ -40,7 +42,9 @@ func TestRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join("testdata", name+".nft")
-			got := s.render()
+			tx := knftables.NewFake(knftables.InetFamily, TableName).NewTransaction()
+			s.render().change(tx, newTable())
+			got := tx.String()
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)

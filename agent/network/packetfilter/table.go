@@ -1,4 +1,4 @@
-package networkpolicy
+package packetfilter
 
 import (
 	"maps"
@@ -9,9 +9,19 @@ import (
 )
 
 // TableName is the name of the nftables table; its family is inet.
-const TableName = "a4s_policies"
+const TableName = "a4s_filter"
 
-// table is what the table holds. Keys of elements are in the syntax of nft.
+// Tables of versions that had one for each part.
+const (
+	oldTenantsTable  = "a4s_tenants"
+	oldPoliciesTable = "a4s_policies"
+)
+
+// prefix is what the names of all objects of the tenants' part begin with, and
+// no name of the policies' part does.
+const prefix = "tenants-"
+
+// table is what one part of the table holds. Keys of elements are in the syntax of nft.
 type table struct {
 	sets   map[string]nftSet
 	maps   map[string]nftMap
@@ -52,14 +62,6 @@ func (c nftChain) object(name string) *knftables.Chain {
 		chain.Priority = knftables.PtrTo(knftables.BaseChainPriority(c.priority))
 	}
 	return chain
-}
-
-// replace puts t in place of whatever there is.
-func (t *table) replace(tx *knftables.Transaction) {
-	tx.Add(&knftables.Table{})
-	tx.Delete(&knftables.Table{})
-	tx.Add(&knftables.Table{})
-	t.change(tx, newTable())
 }
 
 // change turns old into t. The order keeps the kernel content: what is referred
@@ -138,6 +140,24 @@ func (t *table) change(tx *knftables.Transaction, old *table) {
 			tx.Delete(&knftables.Set{Name: name})
 		}
 	}
+}
+
+// set adds an empty set.
+func (t *table) set(name, typ string) {
+	t.sets[name] = nftSet{typ: typ, elements: map[string]bool{}}
+}
+
+// intervals adds a set of ranges.
+func (t *table) intervals(name, typ string, elements []string) {
+	t.sets[name] = nftSet{typ: typ, interval: true, elements: map[string]bool{}}
+	for _, e := range elements {
+		t.sets[name].elements[e] = true
+	}
+}
+
+// verdicts adds an empty map to verdicts.
+func (t *table) verdicts(name, typ string) {
+	t.maps[name] = nftMap{typ: typ + " : verdict", elements: map[string]string{}}
 }
 
 func has[T any](of map[string]T, name string) bool {
