@@ -12,7 +12,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/internal/peercred"
 	"github.com/a4s-io/a4s/internal/rootsocket"
 )
 
@@ -70,7 +69,7 @@ type peer struct {
 // withPeer asks the kernel who connected.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	var p peer
-	p.uid, p.err = peercred.UID(c)
+	p.uid, p.err = rootsocket.PeerUID(c)
 	return context.WithValue(ctx, peerKey{}, p)
 }
 

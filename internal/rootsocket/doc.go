@@ -1,9 +1,11 @@
 // Package rootsocket opens the unix sockets that a node serves its
-// administrator and its kubelet on, and connects to them.
+// administrator and its kubelet on, connects to them, and finds out which user
+// has connected.
 //
-// Invariant: the socket is for root alone; one that a killed process left
-// behind is replaced. Who connects before its mode is set is for the server to
-// tell, with package peercred.
+// Invariants: the socket is for root alone, and replaces one that a killed
+// process left behind. The mode of a socket can be changed, and somebody may
+// connect before it is set, so a server for the administrator checks PeerUID as
+// well. It is what the kernel reports, not what the peer sends.
 //
 // Anyone may import it.
 package rootsocket

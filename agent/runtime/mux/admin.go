@@ -17,7 +17,6 @@ import (
 
 	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/noderuntime"
-	"github.com/a4s-io/a4s/internal/peercred"
 	"github.com/a4s-io/a4s/internal/rootsocket"
 	"github.com/a4s-io/a4s/internal/workload"
 )
@@ -261,6 +260,6 @@ func (l rootOnly) Accept() (net.Conn, error) {
 }
 
 func isRoot(conn net.Conn) bool {
-	uid, err := peercred.UID(conn)
+	uid, err := rootsocket.PeerUID(conn)
 	return err == nil && uid == 0
 }

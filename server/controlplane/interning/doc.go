@@ -1,22 +1,18 @@
-// Package sharing lets the objects that caches keep share what they have in
-// common: one process has the same object in the cache of the API server, in
-// its own informers and in those of the controllers, and the default objects
-// of all tenants say the same.
+// Package interning keeps one copy of equal values in the caches of a process.
+// The same object is in the cache of the API server, in its own informers and
+// in those of the controllers, and default objects of all tenants are alike.
 //
-// A Pool remembers the values that it has seen last, in a fixed number of
-// places, so that it does not grow: a value that comes often finds itself
-// there, and one that comes in all caches at about the same time, as names and
-// UIDs do, too. While lists fill caches, one after the other, it remembers all
-// that it sees for some minutes. Schemas of definitions are shared as a whole
-// and not kept: the pool knows them as long as a cache has them.
+// A Pool remembers recent values in tables of a fixed size, so that it does not
+// grow: frequent values stay in them, and names and UIDs reach all caches
+// within milliseconds. Schemas of CRDs are interned as a whole; the pool has
+// weak references to them, so they live as long as a cache has them.
 //
-// Invariants: only what nobody changes is shared: strings, small maps of
-// strings, short slices, the bytes of managed fields, schemas, and of what
-// informers keep the whole object. Whoever has an object from a cache must not
-// change it and copies it first, which all of Kubernetes depends on. A shared
-// slice has no room behind its end, so that who appends to one gets another.
-// An object equals itself before and after. It is looked at before a cache has
-// it, never after, and what others might have already is not written to.
+// Invariants: only values that nobody changes are interned: strings, small maps
+// of strings, managed fields, schemas, and whole objects of informers. Whoever
+// gets an object from a cache copies it before changing it, which all of
+// Kubernetes depends on. An object is equal to itself before and after. The
+// pool interns an object before a cache has it, never after, and does not write
+// to values that others may have already.
 //
-// server and what is below it may import it.
+// server and its packages may import it.
 package interning

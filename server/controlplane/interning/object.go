@@ -13,22 +13,22 @@ import (
 // nothing to intern.
 type walker func(p *Pool, v reflect.Value)
 
-// Object interns the strings of a typed object, a pointer to a struct. Nobody
-// else may have the object yet. Objects without a type are left as they are.
+// Object interns the values in a typed object, a pointer to a struct. Nobody
+// else may have the object yet. Unstructured objects stay as they are.
 func (p *Pool) Object(obj any) {
 	if isStruct(obj) {
 		p.walk(reflect.ValueOf(obj).Elem())
 	}
 }
 
-// isStruct tells whether a value is a pointer to a struct.
+// isStruct reports whether a value is a pointer to a struct.
 func isStruct(obj any) bool {
 	v := reflect.ValueOf(obj)
 	return v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct
 }
 
-// Transform is for informers whose users do not ask who manages which field.
-// What several of them keep of one version of an object becomes one object.
+// Transform is for informers whose users do not read managed fields: it drops
+// these. Informers that have the same version of an object get the same copy.
 func (p *Pool) Transform(obj any) (any, error) {
 	accessor, err := meta.Accessor(obj)
 	if err != nil {
@@ -41,27 +41,27 @@ func (p *Pool) Transform(obj any) (any, error) {
 		p.Object(obj)
 		return obj, nil
 	}
-	at := maphash.Comparable(p.seed, version{reflect.TypeOf(obj), string(accessor.GetUID()), accessor.GetResourceVersion()})
-	// They may differ in more than the version: spaces have their own names
-	// for the same object, and some informers keep a part.
-	place := &p.objects[at%objectPlaces]
-	if has := place.Load(); has != nil && reflect.DeepEqual(*has, obj) {
-		return *has, nil
+	hash := maphash.Comparable(p.seed, version{reflect.TypeOf(obj), string(accessor.GetUID()), accessor.GetResourceVersion()})
+	// Objects of one version can differ: spaces have their own names for the
+	// same object, and some informers keep a part of it.
+	slot := &p.objects[hash%objectSlots]
+	if interned := slot.Load(); interned != nil && reflect.DeepEqual(*interned, obj) {
+		return *interned, nil
 	}
 	p.Object(obj)
-	kept := obj // so that nothing is allocated for what is known
-	place.Store(&kept)
+	copied := obj // only a new value escapes to the heap
+	slot.Store(&copied)
 	return obj, nil
 }
 
-// version is one of an object, in one form.
+// version identifies one version of an object, as one Go type.
 type version struct {
-	form         reflect.Type
+	goType       reflect.Type
 	uid, version string
 }
 
-// Forget lets go of the objects that Transform has seen, which may be old
-// versions by now.
+// Forget drops the objects that Transform remembers, which may be old versions
+// by now.
 func (p *Pool) Forget() {
 	for i := range p.objects {
 		p.objects[i].Store(nil)
@@ -74,8 +74,8 @@ func (p *Pool) walk(v reflect.Value) {
 	}
 }
 
-// walkerOf makes the walker of a type once. Types that contain themselves are
-// walked by (*Pool).walk where they meet again.
+// walkerOf makes the walker of a type once. Where a type contains itself,
+// (*Pool).walk walks it.
 func (p *Pool) walkerOf(t reflect.Type) walker {
 	if w, ok := p.walkers.Load(t); ok {
 		return w.(walker)
@@ -87,9 +87,9 @@ func (p *Pool) walkerOf(t reflect.Type) walker {
 
 func makeWalker(t reflect.Type, above map[reflect.Type]bool) walker {
 	if t == reflect.TypeFor[*metav1.FieldsV1]() {
-		return walkFields
+		return internFields
 	}
-	if w := walkerOfSchema(t); w != nil {
+	if w := schemaWalker(t); w != nil {
 		return w
 	}
 	if above[t] {
@@ -99,7 +99,7 @@ func makeWalker(t reflect.Type, above map[reflect.Type]bool) walker {
 	defer delete(above, t)
 	switch t.Kind() {
 	case reflect.String:
-		return walkString
+		return internString
 	case reflect.Struct:
 		return makeStructWalker(t, above)
 	case reflect.Pointer:
@@ -112,11 +112,15 @@ func makeWalker(t reflect.Type, above map[reflect.Type]bool) walker {
 		}
 	case reflect.Slice:
 		if elem := makeWalker(t.Elem(), above); elem != nil {
-			return makeSliceWalker(t, elem)
+			return func(p *Pool, v reflect.Value) {
+				for i := range v.Len() {
+					elem(p, v.Index(i))
+				}
+			}
 		}
 	case reflect.Map:
 		if t.ConvertibleTo(reflect.TypeFor[map[string]string]()) {
-			return walkMap
+			return internMap
 		}
 	}
 	return nil
@@ -146,24 +150,24 @@ func makeStructWalker(t reflect.Type, above map[reflect.Type]bool) walker {
 	}
 }
 
-func walkString(p *Pool, v reflect.Value) {
-	if s, known := p.known(v.String()); known {
+func internString(p *Pool, v reflect.Value) {
+	if s, found := p.string(v.String()); found {
 		v.SetString(s)
 	}
 }
 
-// walkMap puts a shared map into the place of an equal one. It does not write
-// to the one that is there.
-func walkMap(p *Pool, v reflect.Value) {
+// internMap replaces a map by the interned one. It does not write to the map,
+// which others may have.
+func internMap(p *Pool, v reflect.Value) {
 	if v.Len() == 0 {
 		return // nil and empty are different
 	}
-	m := p.knownMap(v.Convert(reflect.TypeFor[map[string]string]()).Interface().(map[string]string))
+	m := p.stringMap(v.Convert(reflect.TypeFor[map[string]string]()).Interface().(map[string]string))
 	v.Set(reflect.ValueOf(m).Convert(v.Type()))
 }
 
-func walkFields(p *Pool, v reflect.Value) {
-	if f, known := p.knownFields(v.Interface().(*metav1.FieldsV1)); known {
+func internFields(p *Pool, v reflect.Value) {
+	if f, found := p.fieldSet(v.Interface().(*metav1.FieldsV1)); found {
 		v.Set(reflect.ValueOf(f))
 	}
 }

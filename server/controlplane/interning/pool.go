@@ -9,25 +9,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The places of a pool, powers of two, and the length of what is in them.
+// The slots of each table, powers of two, and the largest value in it.
 const (
-	shortPlaces, shortLength = 1 << 12, 128
-	longPlaces, longLength   = 1 << 8, 8 << 10
-	fieldsPlaces             = 1 << 9
-	mapPlaces, mapEntries    = 1 << 10, 8
-	objectPlaces             = 1 << 11
-	slicePlaces, sliceLength = 1 << 9, 512
+	shortSlots, shortLength = 1 << 12, 128
+	longSlots, longLength   = 1 << 8, 8 << 10
+	fieldsSlots             = 1 << 9
+	mapSlots, mapEntries    = 1 << 10, 8
+	objectSlots             = 1 << 11
 )
 
 // Pool remembers values. It is safe for concurrent use.
 type Pool struct {
 	seed    maphash.Seed
-	short   [shortPlaces]atomic.Pointer[string]
-	long    [longPlaces]atomic.Pointer[string]
-	fields  [fieldsPlaces]atomic.Pointer[metav1.FieldsV1]
-	maps    [mapPlaces]atomic.Pointer[map[string]string]
-	objects [objectPlaces]atomic.Pointer[any]
-	slices  [slicePlaces]atomic.Pointer[any]
+	short   [shortSlots]atomic.Pointer[string]
+	long    [longSlots]atomic.Pointer[string]
+	fields  [fieldsSlots]atomic.Pointer[metav1.FieldsV1]
+	maps    [mapSlots]atomic.Pointer[map[string]string]
+	objects [objectSlots]atomic.Pointer[any]
 	schemas schemas
 	walkers sync.Map // of walker, by reflect.Type
 }
@@ -35,67 +33,69 @@ type Pool struct {
 // New makes an empty pool.
 func New() *Pool { return &Pool{seed: maphash.MakeSeed()} }
 
-// known returns the string that the pool has of this value, and false if it
-// had none and has s from now on.
-func (p *Pool) known(s string) (string, bool) {
+// string returns the interned string that is equal to s. It is s itself, and
+// found is false, if the pool had none; the pool remembers s then, unless s is
+// too long.
+func (p *Pool) string(s string) (interned string, found bool) {
 	if len(s) == 0 || len(s) > longLength {
 		return s, false
 	}
-	at := maphash.String(p.seed, s)
-	place := &p.long[at%longPlaces]
+	hash := maphash.String(p.seed, s)
+	slot := &p.long[hash%longSlots]
 	if len(s) <= shortLength {
-		place = &p.short[at%shortPlaces]
+		slot = &p.short[hash%shortSlots]
 	}
-	if has := place.Load(); has != nil && *has == s {
-		return *has, true
+	if interned := slot.Load(); interned != nil && *interned == s {
+		return *interned, true
 	}
-	kept := s // so that nothing is allocated for what is known
-	place.Store(&kept)
+	copied := s // only a new value escapes to the heap
+	slot.Store(&copied)
 	return s, false
 }
 
-// knownMap returns a map that says the same. It is the pool's if that had one,
-// else a new one that the pool has from now on, unless it is too large.
-func (p *Pool) knownMap(m map[string]string) map[string]string {
-	at, size := p.hashOf(m)
-	place := &p.maps[at%mapPlaces]
-	if has := place.Load(); has != nil && maps.Equal(*has, m) {
-		return *has
+// stringMap returns an equal map. It is the interned one if the pool has it,
+// else a new one, which the pool remembers unless it is too large.
+func (p *Pool) stringMap(m map[string]string) map[string]string {
+	hash, size := p.hashMap(m)
+	slot := &p.maps[hash%mapSlots]
+	if interned := slot.Load(); interned != nil && maps.Equal(*interned, m) {
+		return *interned
 	}
 	out := make(map[string]string, len(m))
 	for key, value := range m {
-		key, _ = p.known(key)
-		out[key], _ = p.known(value)
+		key, _ = p.string(key)
+		out[key], _ = p.string(value)
 	}
 	if len(m) > mapEntries || size > longLength {
 		return out
 	}
-	kept := out // so that nothing is allocated for what has no place
-	place.Store(&kept)
+	copied := out // only a map that is remembered escapes to the heap
+	slot.Store(&copied)
 	return out
 }
 
-// hashOf is the same for maps that say the same. The size is the length of that.
-func (p *Pool) hashOf(m map[string]string) (at uint64, size int) {
+// hashMap is the same for equal maps. The size is the length of all keys and
+// values.
+func (p *Pool) hashMap(m map[string]string) (hash uint64, size int) {
 	for key, value := range m {
 		// The sum does not depend on the order.
-		at += maphash.String(p.seed, key)*31 ^ maphash.String(p.seed, value)
+		hash += maphash.String(p.seed, key)*31 ^ maphash.String(p.seed, value)
 		size += len(key) + len(value)
 	}
-	return at, size
+	return hash, size
 }
 
-// knownFields is known for managed fields.
-func (p *Pool) knownFields(f *metav1.FieldsV1) (*metav1.FieldsV1, bool) {
+// fieldSet is string for managed fields.
+func (p *Pool) fieldSet(f *metav1.FieldsV1) (interned *metav1.FieldsV1, found bool) {
 	raw := f.GetRawBytes()
 	if f == nil || len(raw) > longLength {
 		return f, false
 	}
-	at := maphash.Bytes(p.seed, raw)
-	place := &p.fields[at%fieldsPlaces]
-	if has := place.Load(); has != nil && has.Equal(*f) {
-		return has, true
+	hash := maphash.Bytes(p.seed, raw)
+	slot := &p.fields[hash%fieldsSlots]
+	if interned := slot.Load(); interned != nil && interned.Equal(*f) {
+		return interned, true
 	}
-	place.Store(f)
+	slot.Store(f)
 	return f, false
 }

@@ -3,7 +3,6 @@ package interning
 import (
 	"reflect"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +17,7 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
-// fresh makes an object none of whose strings is shared with another one.
+// fresh makes an object whose strings no other object has.
 func fresh(example kruntime.Object) kruntime.Object {
 	data, err := kruntime.DefaultUnstructuredConverter.ToUnstructured(example)
 	if err != nil {
@@ -70,11 +69,11 @@ func configMap() *corev1.ConfigMap {
 // at is where the bytes of a string are.
 func at[S ~string](s S) *byte { return unsafe.StringData(string(s)) }
 
-func TestEqualObjectsShareWhatTheySay(t *testing.T) {
+func TestEqualValuesAreInterned(t *testing.T) {
 	p := New()
 	a, b := fresh(configMap()).(*corev1.ConfigMap), fresh(configMap()).(*corev1.ConfigMap)
 	if at(a.Data["ca.crt"]) == at(b.Data["ca.crt"]) {
-		t.Fatal("they share something before")
+		t.Fatal("they have memory in common before")
 	}
 	p.Object(a)
 	p.Object(b)
@@ -112,7 +111,7 @@ func key(m map[string]string) string {
 	return ""
 }
 
-func TestObjectsStayWhatTheyAre(t *testing.T) {
+func TestInterningKeepsObjectsEqual(t *testing.T) {
 	p := New()
 	for range 2 {
 		for _, example := range []kruntime.Object{
@@ -166,7 +165,7 @@ func TestTransformDropsManagedFieldsOnly(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if got, err := p.Transform("tombstone"); got != "tombstone" || err != nil {
-		t.Errorf("of what is no object: %v, %v", got, err)
+		t.Errorf("of a value that is no object: %v, %v", got, err)
 	}
 }
 
@@ -179,11 +178,11 @@ func TestPoolDoesNotGrow(t *testing.T) {
 		return m.HeapAlloc
 	}
 	var before uint64
-	for i := range 20 * shortPlaces {
-		if i == 10*shortPlaces {
+	for i := range 20 * shortSlots {
+		if i == 10*shortSlots {
 			before = size()
 		}
-		p.known(strings.Repeat("x", 16) + string(rune(i)))
+		p.string(strings.Repeat("x", 16) + string(rune(i)))
 	}
 	if after := size(); after > before+before/4 {
 		t.Errorf("from %d to %d bytes", before, after)
@@ -192,12 +191,12 @@ func TestPoolDoesNotGrow(t *testing.T) {
 
 // A map may be in use already when an equal one, or the object it is in, comes
 // again.
-func TestMapsThatAreThereAreNotWrittenTo(t *testing.T) {
+func TestInternedMapsAreNotWrittenTo(t *testing.T) {
 	p := New()
 	first := fresh(configMap()).(*corev1.ConfigMap)
 	p.Object(first)
 	stop, read := make(chan struct{}), make(chan struct{})
-	go func() { // the race detector and the runtime notice a write beside it
+	go func() { // the race detector and the runtime notice a concurrent write
 		defer close(read)
 		for {
 			select {
@@ -238,7 +237,7 @@ func BenchmarkObject(b *testing.B) {
 	}
 }
 
-func TestInformersShareWholeObjects(t *testing.T) {
+func TestInformersHaveOneCopyOfAnObject(t *testing.T) {
 	p := New()
 	keep := func(example kruntime.Object) any {
 		got, err := p.Transform(fresh(example))
@@ -263,15 +262,15 @@ func TestInformersShareWholeObjects(t *testing.T) {
 	native := versioned("1")
 	native.Namespace = "default"
 	if got := keep(native); got == first || got.(*corev1.ConfigMap).Namespace != "default" {
-		t.Errorf("the object of a space in its own words became %v", got)
+		t.Errorf("the object with the names of its space became %v", got)
 	}
 	partial := &metav1.PartialObjectMetadata{ObjectMeta: versioned("1").ObjectMeta}
 	if got := keep(partial); reflect.TypeOf(got) != reflect.TypeOf(partial) {
-		t.Errorf("what was asked for as %T became %T", partial, got)
+		t.Errorf("an object of type %T became %T", partial, got)
 	}
 	nameless := &corev1.Event{Reason: "R"}
 	if keep(nameless) == keep(nameless) {
-		t.Error("objects that nobody stored are one")
+		t.Error("objects that are not stored are one")
 	}
 	secret := &corev1.Secret{ObjectMeta: objectMeta()}
 	if keep(secret) == keep(secret) {
@@ -280,51 +279,7 @@ func TestInformersShareWholeObjects(t *testing.T) {
 	p.Forget()
 	for i := range p.objects {
 		if p.objects[i].Load() != nil {
-			t.Fatal("it remembers objects that it was to forget")
-		}
-	}
-}
-
-func TestShortSlicesAreShared(t *testing.T) {
-	p := New()
-	role := func(verbs ...string) *rbacv1.ClusterRole {
-		r := fresh(&rbacv1.ClusterRole{ObjectMeta: objectMeta(), Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Verbs: verbs}}}).(*rbacv1.ClusterRole)
-		r.Rules = append(make([]rbacv1.PolicyRule, 0, 4), r.Rules...) // with room, as decoders make them
-		p.Object(r)
-		return r
-	}
-	a, b, other := role("get", "list"), role("get", "list"), role("get", "watch")
-	if &a.Rules[0] != &b.Rules[0] {
-		t.Error("rules: two copies")
-	}
-	if &a.ManagedFields[0] != &other.ManagedFields[0] {
-		t.Error("managed fields: two copies")
-	}
-	if !slices.Equal(other.Rules[0].Verbs, []string{"get", "watch"}) {
-		t.Errorf("another became %v", other.Rules)
-	}
-	// Who adds to one does not write into the memory of others.
-	_ = append(a.Rules, rbacv1.PolicyRule{Verbs: []string{"patch"}})
-	if whole := b.Rules[:cap(b.Rules)]; len(whole) != 1 {
-		t.Errorf("there is room behind a shared slice: %v", whole)
-	}
-}
-
-func TestBytesAndLongSlicesAreNotShared(t *testing.T) {
-	p := New()
-	pod := func() *corev1.Pod {
-		x := fresh(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "d"}}}}).(*corev1.Pod)
-		p.Object(x)
-		return x
-	}
-	if a, b := pod(), pod(); &a.Spec.Containers[0] == &b.Spec.Containers[0] {
-		t.Error("containers are compared")
-	}
-	s := &corev1.Secret{Data: map[string][]byte{"k": []byte("secret")}}
-	p.Object(s)
-	for i := range p.slices {
-		if p.slices[i].Load() != nil {
-			t.Error("the data of a secret is in the pool")
+			t.Fatal("it remembers objects after Forget")
 		}
 	}
 }
@@ -346,7 +301,7 @@ func BenchmarkTransform(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if got, _ := p.Transform(again); got != any(obj) {
-					b.Fatal("not shared")
+					b.Fatal("not interned")
 				}
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-func definition(description string) *apiextensionsv1.CustomResourceDefinition {
+func newCRD(description string) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: objectMeta(), Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
 			{Name: "v1", Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
@@ -29,7 +29,7 @@ func schemaOf(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.JS
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
-func internalDefinition() *apiextensions.CustomResourceDefinition {
+func internalCRD() *apiextensions.CustomResourceDefinition {
 	var preset apiextensions.JSON = int64(1)
 	return &apiextensions.CustomResourceDefinition{Spec: apiextensions.CustomResourceDefinitionSpec{
 		Validation: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: &apiextensions.JSONSchemaProps{
@@ -40,32 +40,31 @@ func internalDefinition() *apiextensions.CustomResourceDefinition {
 
 func TestEqualSchemasAreOne(t *testing.T) {
 	p := New()
-	a, b, other := definition("same"), definition("same"), definition("other")
+	a, b, other := newCRD("same"), newCRD("same"), newCRD("other")
 	for _, crd := range []*apiextensionsv1.CustomResourceDefinition{a, b, other, a} {
 		p.Object(crd)
 	}
 	if schemaOf(a) != schemaOf(b) {
 		t.Error("two copies")
 	}
-	if !reflect.DeepEqual(a, definition("same")) || !reflect.DeepEqual(b, definition("same")) || !reflect.DeepEqual(other, definition("other")) {
+	if !reflect.DeepEqual(a, newCRD("same")) || !reflect.DeepEqual(b, newCRD("same")) || !reflect.DeepEqual(other, newCRD("other")) {
 		t.Errorf("changed to %v, %v, %v", a, b, other)
 	}
-	c, d := internalDefinition(), internalDefinition()
+	c, d := internalCRD(), internalCRD()
 	p.Object(c)
 	p.Object(d)
 	if c.Spec.Validation.OpenAPIV3Schema != d.Spec.Validation.OpenAPIV3Schema {
 		t.Error("internal: two copies")
 	}
-	if !reflect.DeepEqual(d, internalDefinition()) {
+	if !reflect.DeepEqual(d, internalCRD()) {
 		t.Errorf("internal: changed to %v", d)
 	}
 }
 
-// A schema that says nothing where another says "empty" is another one, also
-// where they are written alike.
-func TestSchemasThatAreWrittenAlikeStayApart(t *testing.T) {
+// A nil list and an empty one are the same in JSON, and not the same schema.
+func TestSchemasWithTheSameJSONStayApart(t *testing.T) {
 	p := New()
-	a, b := definition("same"), definition("same")
+	a, b := newCRD("same"), newCRD("same")
 	schemaOf(b).Required = []string{}
 	p.Object(a)
 	p.Object(b)
@@ -77,8 +76,8 @@ func TestSchemasThatAreWrittenAlikeStayApart(t *testing.T) {
 func TestSchemasAreNotKept(t *testing.T) {
 	p := New()
 	for range 100 {
-		p.Object(definition(strings.Repeat("large", 1000)))
-		p.Object(internalDefinition())
+		p.Object(newCRD(strings.Repeat("large", 1000)))
+		p.Object(internalCRD())
 	}
 	left := func() int {
 		n := 0
@@ -86,12 +85,12 @@ func TestSchemasAreNotKept(t *testing.T) {
 			of.Lock()
 			defer of.Unlock()
 		}
-		n += len(p.schemas.external.of) + len(p.schemas.internal.of)
+		n += len(p.schemas.external.values) + len(p.schemas.internal.values)
 		return n
 	}
 	for end := time.Now().Add(time.Minute); left() > 0; runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatalf("%d schemas are still known", left())
+			t.Fatalf("%d schemas are in the pool", left())
 		}
 		runtime.GC()
 	}

@@ -102,10 +102,9 @@ func answer(in io.Reader, out io.Writer) error {
 		case "usage":
 			err = usage(out)
 		case "idle":
-			if err = untilIdle(); err == nil {
-				debug.FreeOSMemory()
-				err = usage(out)
-			}
+			untilIdle()
+			debug.FreeOSMemory()
+			err = usage(out)
 		case "goroutines":
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
@@ -156,24 +155,21 @@ func usage(out io.Writer) error {
 	return err
 }
 
-// untilIdle returns when the server has seen that it is idle, and released pages
-// of the datastore's file. They come back with the next compaction.
-func untilIdle() error {
+// untilIdle returns when the server has noticed that it is idle, and collected
+// garbage for that reason. It may have done so before it is asked.
+func untilIdle() {
 	const (
-		look     = 50 * time.Millisecond
-		patience = 5 * time.Minute
-		released = 256 << 10
+		look   = 50 * time.Millisecond
+		atMost = 130 * time.Second // two minutes, of which the second is idle
 	)
-	_, before, err := resident()
-	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); time.Sleep(look) {
-		var files int64
-		if _, files, err = resident(); files < before-released {
-			return err
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	before := m.NumForcedGC
+	for end := time.Now().Add(atMost); time.Now().Before(end); time.Sleep(look) {
+		if runtime.ReadMemStats(&m); m.NumForcedGC > before {
+			return
 		}
-		before = max(before, files)
 	}
-	fmt.Fprintln(os.Stderr, "the server is not idle, it is weighed as it is")
-	return err
 }
 
 // pages prints 0 and the resident bytes that are the process' own and those of

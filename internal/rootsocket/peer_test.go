@@ -1,4 +1,4 @@
-package peercred
+package rootsocket
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestUID(t *testing.T) {
+func TestPeerUID(t *testing.T) {
 	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -24,14 +24,14 @@ func TestUID(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if uid, err := UID(conn); err != nil || int(uid) != os.Getuid() {
-		t.Errorf("UID = %d, %v, want %d", uid, err, os.Getuid())
+	if uid, err := PeerUID(conn); err != nil || int(uid) != os.Getuid() {
+		t.Errorf("PeerUID = %d, %v, want %d", uid, err, os.Getuid())
 	}
 
 	one, other := net.Pipe()
 	defer one.Close()
 	defer other.Close()
-	if uid, err := UID(one); !errors.Is(err, ErrNoSocket) {
-		t.Errorf("UID of a pipe = %d, %v, want %v", uid, err, ErrNoSocket)
+	if uid, err := PeerUID(one); !errors.Is(err, ErrNoSocket) {
+		t.Errorf("PeerUID of a pipe = %d, %v, want %v", uid, err, ErrNoSocket)
 	}
 }

@@ -1,4 +1,4 @@
-package peercred
+package rootsocket
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 // ErrNoSocket is a connection of another kind.
 var ErrNoSocket = errors.New("not a connection of a unix socket")
 
-// UID returns the user that made the connection.
-func UID(conn net.Conn) (uint32, error) {
+// PeerUID returns the user that made the connection.
+func PeerUID(conn net.Conn) (uint32, error) {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
 		return 0, fmt.Errorf("%T: %w", conn, ErrNoSocket)
