@@ -94,7 +94,7 @@ func newAnswer(w http.ResponseWriter, p *wire.Projector, r wire.Resource, c cont
 
 // serveAnswer runs the request and sends the projected answer. If names are made
 // up for what is sent, it makes up another one while the last one was taken.
-func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *request, sent *body) error {
+func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *resourceRequest, sent *body) error {
 	c := object
 	var s *socket
 	switch {

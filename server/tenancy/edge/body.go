@@ -38,8 +38,9 @@ type body struct {
 	// mayGenerate tells that the name may be one that the edge has to make up.
 	mayGenerate bool
 	// shortPath is where a user of the system writes without naming a space, ""
-	// in a space.
+	// in a space. asked is what is written there.
 	shortPath string
+	asked     *resourceRequest
 
 	mu       sync.Mutex
 	composed io.Reader
@@ -57,7 +58,7 @@ type body struct {
 // What a body of a tenant's user says of its space is overruled by the request, so
 // that what was exported from one space can be sent to another; users of the
 // system have to mean what they say.
-func (e *Edge) composeBody(req *http.Request, p *wire.Projector, r *request, ofUser string) *body {
+func (e *Edge) composeBody(req *http.Request, p *wire.Projector, r *resourceRequest, ofUser string) *body {
 	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) {
 		return nil
 	}

@@ -160,8 +160,12 @@ func TestFullPath(t *testing.T) {
 		"/apis/apps/v1/namespaces/d/deployments/x":    "/apis/apps/v1/tenants/dup/namespaces/d/deployments/x",
 		"/api/v1/persistentvolumes":                   "/api/v1/tenants/dup/persistentvolumes",
 	} {
-		if got := fullPath(short, "dup"); got != want {
+		r := read(httptest.NewRequest(http.MethodPut, short, nil)).resource
+		if got := r.fullPath("dup"); got != want {
 			t.Errorf("%s: %s, want %s", short, got, want)
+		}
+		if got := r.composed(space.System, false); got != short {
+			t.Errorf("%s: became %s", short, got)
 		}
 	}
 }

@@ -80,11 +80,12 @@ type document struct {
 	hash, query string
 }
 
-// documentOf reads a request; ok is false if it is about something else.
-func documentOf(req *http.Request) (d document, ok bool) {
-	d = document{
-		path: strings.TrimSuffix(req.URL.Path, "/"), query: req.URL.RawQuery,
-		accept: onlyJSON(req.Header.Get("Accept")), prefix: prefixOf(req),
+// documentOf reads a non-resource request on a short path, which the client asked
+// for below prefix; it is nil if the request is about something else.
+func documentOf(req *http.Request, path, prefix string) *document {
+	d := &document{
+		path: strings.TrimSuffix(path, "/"), query: req.URL.RawQuery,
+		accept: onlyJSON(req.Header.Get("Accept")), prefix: prefix,
 	}
 	var proto string
 	switch {
@@ -106,12 +107,12 @@ func documentOf(req *http.Request) (d document, ok bool) {
 	case strings.HasPrefix(d.path, "/openapi/"):
 		proto, d.accept = openAPI2Proto, onlyJSON("")
 	default:
-		return d, false
+		return nil
 	}
 	if strings.Contains(req.Header.Get("Accept"), "proto-openapi") {
 		d.proto = proto
 	}
-	return d, true
+	return d
 }
 
 // reads tells whether a request can only be for the document itself.
@@ -121,18 +122,19 @@ func reads(req *http.Request) bool {
 
 // serveDocument serves what is not about objects: discovery and OpenAPI are
 // those of the space, the rest (version, health) is the same for all.
-func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, tenant string) error {
-	d, ok := documentOf(req)
-	if ok && tenant == space.System && d.openAPI() && reads(req) {
-		return e.serveWhole(w, req, next, d)
+func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, asked *request) error {
+	tenant := asked.space
+	if asked.document != nil && tenant == space.System && asked.document.openAPI() && reads(req) {
+		return e.serveWhole(w, req, next, *asked.document)
 	}
-	if !ok || tenant == space.System {
-		return serveAnswer(w, req, next, p, &request{subresource: "log"}, nil)
+	if asked.document == nil || tenant == space.System {
+		return serveAnswer(w, req, next, p, &resourceRequest{subresource: "log"}, nil)
 	}
 	if !reads(req) {
 		// Upstream answers some with the document, whatever the method.
 		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method, schema.GroupResource{}, "", "", 0, false)
 	}
+	d := *asked.document
 	relay := func(c *capture) error {
 		a := newAnswer(w, p, wire.Resource{}, object)
 		c.sendTo(a, d.prefix)
@@ -169,23 +171,19 @@ func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http
 // serveComposite serves the garbage collector and its like a discovery of all
 // spaces at once, in which they find the resources of tenants. done is false if
 // that is upstream's own.
-func (e *Edge) serveComposite(w http.ResponseWriter, req *http.Request, next http.Handler) (done bool, err error) {
-	path := req.URL.Path
+func (e *Edge) serveComposite(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request) (done bool, err error) {
+	path := asked.path
 	if writes(req.Method) || e.opts.Customs == nil || path != "/apis" && !strings.HasPrefix(path, "/apis/") || strings.Count(path, "/") > 4 {
 		return false, nil
 	}
-	if _, resource := parsePath(path); resource {
-		return false, nil
-	}
-	d, ok := documentOf(req)
-	if !ok || !reads(req) {
+	if asked.document == nil || !reads(req) {
 		return false, nil
 	}
 	o, err := e.look(space.All, false, nil)
 	if err != nil {
 		return true, err
 	}
-	return true, e.answerDocument(w, withoutEncoding(req), next, space.All, o, d, func(c *capture) error {
+	return true, e.answerDocument(w, withoutEncoding(req), next, space.All, o, *asked.document, func(c *capture) error {
 		c.sendTo(w, "")
 		return nil
 	})
@@ -478,12 +476,4 @@ func (c *capture) sendTo(w http.ResponseWriter, prefix string) {
 	maps.Copy(w.Header(), c.header)
 	w.WriteHeader(c.code)
 	w.Write(c.body.Bytes()) //nolint:errcheck // the client is gone
-}
-
-type prefixKey struct{}
-
-// prefixOf is the /tenants/<t> that the request came with, or "".
-func prefixOf(req *http.Request) string {
-	prefix, _ := req.Context().Value(prefixKey{}).(string)
-	return prefix
 }

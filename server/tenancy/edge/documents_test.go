@@ -193,15 +193,16 @@ func fetch(t *testing.T, e *Edge, u *upstream, tenant, path string, header ...st
 	var err error
 	switch tenant {
 	case "":
-		err = e.serveSystem(w, req, u, nil)
+		err = e.serveSystem(w, req, u, read(req))
 	case space.All:
 		var done bool
-		if done, err = e.serveComposite(w, req, u); !done {
+		if done, err = e.serveComposite(w, req, u, read(req)); !done {
 			t.Errorf("%s is not answered", path)
 		}
 	default:
-		req = req.WithContext(context.WithValue(req.Context(), prefixKey{}, "/tenants/"+tenant))
-		err = e.serveDocument(w, withoutEncoding(req), u, e.Projector(tenant), tenant)
+		asked := read(withPath(req, "/tenants/"+tenant+req.URL.Path))
+		asked.space = tenant
+		err = e.serveDocument(w, withoutEncoding(req), u, e.Projector(tenant), asked)
 	}
 	if err != nil {
 		t.Fatalf("%s for %q: %v", path, tenant, err)
@@ -215,9 +216,12 @@ func TestDocumentsAreOnlyRead(t *testing.T) {
 	for _, method := range []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodOptions} {
 		for _, path := range []string{"/apis", "/apis/own.io", "/apis/own.io/v1", "/openapi/v2", "/openapi/v3/apis/own.io/v1", "/api/v1"} {
 			e, w := New(Options{}), httptest.NewRecorder()
-			err := e.serveDocument(w, httptest.NewRequest(method, path, nil), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			req := httptest.NewRequest(method, path, nil)
+			asked := read(req)
+			asked.space = "a"
+			err := e.serveDocument(w, req, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				t.Errorf("%s %s reaches upstream", method, path)
-			}), e.Projector("a"), "a")
+			}), e.Projector("a"), asked)
 			if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %v", method, path, err)
 			}
@@ -298,7 +302,8 @@ func TestDocumentsOfSpaces(t *testing.T) {
 func TestCompositeDocumentsAreDiscovery(t *testing.T) {
 	e, u, _ := cluster()
 	for _, path := range []string{"/apis/example.com/v1/foos", "/apis/example.com/v1/namespaces/x/foos/y", "/openapi/v2", "/api/v1", "/version"} {
-		if done, _ := e.serveComposite(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil), u); done {
+		req := httptest.NewRequest(http.MethodGet, path, nil)
+		if done, _ := e.serveComposite(httptest.NewRecorder(), req, u, read(req)); done {
 			t.Errorf("%s was answered", path)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,23 +80,17 @@ func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request 
 func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 	refuse := e.refuser(audited)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		p := &passage{Handler: next}
-		if err := e.serve(w, req, p); err != nil {
-			refuse(w, req, p, err)
+		r, p := read(req), &passage{Handler: next}
+		if err := e.serve(w, req, p, r); err != nil {
+			refuse(w, req, p, r, err)
 		}
 	})
 }
 
 // serve answers a request or returns why it is refused before it reaches the
 // API server.
-func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) error {
-	addr := splitAddress(req.URL.Path)
-	var asked *request
-	if r, ok := parse(withPath(req, addr.path)); ok {
-		asked = &r
-	}
-	verb, long := describe(req.Method, asked)
-	entry, err := e.queue.enter(req, long)
+func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage, r *request) error {
+	entry, err := e.queue.enter(req, r.long)
 	if err != nil {
 		return err
 	}
@@ -105,65 +98,54 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage) er
 	req, answer, ok, err := authn.Early(e.auth, req)
 	if err != nil || !ok {
 		// The chain behind says 401, and audits it.
-		next.ServeHTTP(w, withPath(req, addr.path))
+		next.ServeHTTP(w, withPath(req, r.path))
 		return nil
 	}
-	next.user = answer.User
-	if err := entry.identified(req.Context(), answer.User); err != nil {
+	r.identify(answer.User, req.Header)
+	if err := entry.identified(req.Context(), r.user); err != nil {
 		return err
 	}
-	ofUser := authn.TenantOf(answer.User)
-	if space.IsSystem(ofUser) {
-		return e.route(w, req, next, addr, asked, ofUser)
+	if space.IsSystem(r.userTenant) {
+		return e.route(w, req, next, r)
 	}
-	req, release, err := e.hold(req, addr.path, ofUser)
+	req, release, err := e.hold(req, r)
 	if err != nil {
 		return err
 	}
 	defer release()
 	if e.opts.Limits == nil {
-		return e.route(w, req, next, addr, asked, ofUser)
+		return e.route(w, req, next, r)
 	}
-	return e.opts.Limits.Serve(req.Context(), w, limits.Request{Tenant: ofUser, Verb: verb, LongRunning: long}, func(w http.ResponseWriter) error {
-		return e.route(w, req, next, addr, asked, ofUser)
+	limited := limits.Request{Tenant: r.userTenant, Verb: r.verb, LongRunning: r.long}
+	return e.opts.Limits.Serve(req.Context(), w, limited, func(w http.ResponseWriter) error {
+		return e.route(w, req, next, r)
 	})
 }
 
-// route sends a request of a known user to the space that it is addressed to.
-func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler, addr address, asked *request, ofUser string) error {
-	if space.IsSystem(ofUser) {
-		// Taking on another identity is a matter of its space; whether the
-		// user may is for the authorizer to say.
-		if t := authn.ImpersonatedTenant(req.Header); t != "" {
-			ofUser = t
-		}
-	}
-	target := resolve(addr.tenant, ofUser, "")
+// route sends a request of an identified user to the space that it is addressed to.
+func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler, r *request) error {
+	own := r.space != space.System && r.space == r.ofTenant
+	bySystem := space.IsSystem(r.ofTenant) && r.space != space.System
 	switch {
-	case target == "":
-		return e.serveSystem(w, req, next, asked)
-	case target == space.All && !space.IsSystem(ofUser):
+	case r.space == "":
+		e.findKind(r)
+		return e.serveSystem(w, req, next, r)
+	case r.space == space.All && !space.IsSystem(r.ofTenant):
 		// Behaves like any other space that is not the user's: the
 		// authorizer refuses it without saying whether it exists.
-	case target == space.All:
-		return e.serveAll(w, withPath(prefixed(req, target), addr.path), next, asked)
-	case target != space.System && target == ofUser, space.IsSystem(ofUser) && target != space.System:
-		if err := e.mustExist(req.Context(), target); err != nil {
+	case r.space == space.All:
+		e.findKind(r)
+		return e.serveAll(w, withPath(req, r.path), next, r)
+	case own, bySystem:
+		if err := e.mustExist(req.Context(), r.space); err != nil {
 			return err
 		}
 	}
-	if asked != nil && asked.proxies() {
-		req = req.WithContext(proxied.With(req.Context(), asked.proxyRoot(req.URL.Path)))
+	e.findKind(r)
+	if r.resource != nil && r.resource.proxies() {
+		req = req.WithContext(proxied.With(req.Context(), r.resource.proxyRoot(r.sent)))
 	}
-	return e.serveSpace(w, withPath(prefixed(req, target), addr.path), next, asked, target, ofUser)
-}
-
-// prefixed remembers the prefix of the path, if it has one.
-func prefixed(req *http.Request, tenant string) *http.Request {
-	if !strings.HasPrefix(req.URL.Path, "/tenants/") {
-		return req
-	}
-	return req.WithContext(context.WithValue(req.Context(), prefixKey{}, "/tenants/"+tenant))
+	return e.serveSpace(w, withPath(req, r.path), next, r)
 }
 
 // mustExist refuses what is addressed to a tenant that is not there.
@@ -218,8 +200,8 @@ func (e *Edge) groupOf(tenant, kind string) (string, bool) {
 	return group, ok
 }
 
-// find fills in what kind a request to a space is about.
-func (e *Edge) find(tenant string, r *request) {
+// find fills in what kind a request is about, as a tenant has it.
+func (e *Edge) find(tenant string, r *resourceRequest) {
 	k, ok := e.kinds.Resource(r.group, r.resource)
 	r.builtIn = ok
 	if !ok && e.opts.Customs != nil {

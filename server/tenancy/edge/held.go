@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +28,8 @@ func newHeld() *held { return &held{of: map[string]map[*holding]struct{}{}} }
 
 // hold lets a request end with the tenant of its user. release must be called
 // when it was served.
-func (e *Edge) hold(req *http.Request, path, tenant string) (_ *http.Request, release func(), _ error) {
+func (e *Edge) hold(req *http.Request, r *request) (_ *http.Request, release func(), _ error) {
+	tenant := r.userTenant
 	uid, err := authn.Life(req.Context())
 	switch {
 	case errors.Is(err, authn.ErrAbsent):
@@ -38,7 +38,7 @@ func (e *Edge) hold(req *http.Request, path, tenant string) (_ *http.Request, re
 		return nil, nil, apierrors.NewInternalError(err)
 	}
 	ctx, cancel := context.WithCancel(req.Context())
-	h := &holding{cancel: cancel, nodes: strings.Contains(path, "/nodes")}
+	h := &holding{cancel: cancel, nodes: r.resource != nil && r.resource.resource == "nodes"}
 	e.held.add(tenant, h)
 	release = func() {
 		e.held.remove(tenant, h)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +25,7 @@ const inCBOR = "application/cbor"
 // watchBody has the body of a system user's request on a short path looked at when
 // it is read: a space that it names must be that of the system, which the path is
 // of. The bodies of what is proxied to pods and nodes are nobody's objects.
-func (e *Edge) watchBody(req *http.Request, r *request) *http.Request {
+func (e *Edge) watchBody(req *http.Request, r *resourceRequest) *http.Request {
 	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) || req.Method == http.MethodDelete || r.streams() {
 		return req
 	}
@@ -34,7 +35,7 @@ func (e *Edge) watchBody(req *http.Request, r *request) *http.Request {
 	}
 	out := req.WithContext(req.Context())
 	out.Header = req.Header.Clone()
-	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"), projector: e.Projector(space.System), resource: r.wire(), shortPath: req.URL.Path}
+	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"), projector: e.Projector(space.System), resource: r.wire(), shortPath: req.URL.Path, asked: r}
 	b.standIn(out)
 	return out
 }
@@ -47,25 +48,22 @@ func (b *body) elsewhere(tenant string) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("metadata.tenant is %.64q, which is the name of no tenant; the path %s is of the space of the system", tenant, b.shortPath))
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("metadata.tenant is %q, but the path %s is of the space of the system: write to %s, or below the path /tenants/%s of the server, as \"a4s kubectl --tenant %s\" and the kubeconfig of \"a4s tenant kubeconfig %s\" do",
-		tenant, b.shortPath, fullPath(b.shortPath, tenant), tenant, tenant, tenant))
+		tenant, b.shortPath, b.asked.fullPath(tenant), tenant, tenant, tenant))
 }
 
-// fullPath is the full path of a short one.
-func fullPath(short, tenant string) string {
-	r, ok := parsePath(short)
-	if !ok {
-		return short
-	}
+// fullPath is the full path of a request on a short one.
+func (r *resourceRequest) fullPath(tenant string) string {
+	segments := slices.Clone(r.segments)
 	at := 2 // api, version
 	if r.group != "" {
 		at = 3
 	}
 	if r.namespaceAt > 0 {
 		if of, native := space.SplitNamespace(r.namespace); of == tenant {
-			r.segments[r.namespaceAt] = native
+			segments[r.namespaceAt] = native
 		}
 	}
-	head, tail := cutSegments("/"+strings.Join(r.segments, "/"), at)
+	head, tail := cutSegments("/"+strings.Join(segments, "/"), at)
 	return head + "/tenants/" + tenant + tail
 }
 

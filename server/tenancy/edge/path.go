@@ -16,8 +16,8 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
-// request is what a short path asks for.
-type request struct {
+// resourceRequest is what a request for a resource asks for, by its short path.
+type resourceRequest struct {
 	group, version string
 	resource, name string // name is native
 	namespace      string // native
@@ -36,8 +36,8 @@ type request struct {
 // these prefixes for those of APIs.
 var requests = endpoints.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// parsePath is parse for a GET of a short path.
-func parsePath(path string) (r request, ok bool) {
+// parsePath is parse for a path of an OpenAPI document, which is no request.
+func parsePath(path string) (r resourceRequest, ok bool) {
 	return parse(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
 }
 
@@ -45,7 +45,7 @@ func parsePath(path string) (r request, ok bool) {
 // what its query makes of it, is for upstream to say: whoever takes a watch for a
 // list shows one space's events to another. ok is false for what is not a
 // resource: discovery, OpenAPI, health, version.
-func parse(req *http.Request) (r request, ok bool) {
+func parse(req *http.Request) (r resourceRequest, ok bool) {
 	r.segments = strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	if len(req.URL.Path) > 1 && strings.HasSuffix(req.URL.Path, "/") {
 		r.slash = "/"
@@ -74,7 +74,7 @@ func parse(req *http.Request) (r request, ok bool) {
 }
 
 // composed is the path with composite names.
-func (r *request) composed(tenant string, composeName bool) string {
+func (r *resourceRequest) composed(tenant string, composeName bool) string {
 	s := slices.Clone(r.segments)
 	if r.namespaceAt > 0 {
 		s[r.namespaceAt] = space.Namespace(tenant, r.namespace)
@@ -90,11 +90,11 @@ func (r *request) composed(tenant string, composeName bool) string {
 }
 
 // isNamespace tells whether the request is about Namespace objects.
-func (r *request) isNamespace() bool { return r.group == "" && r.resource == "namespaces" }
+func (r *resourceRequest) isNamespace() bool { return r.group == "" && r.resource == "namespaces" }
 
 // ownName tells whether the name of the request is one of a cluster-scoped
 // object of the tenant, and so is composed.
-func (r *request) ownName() bool {
+func (r *resourceRequest) ownName() bool {
 	if r.name == "" || r.kind.Namespaced || r.kind.Class != kinds.Tenant || kinds.IsReview(r.group) {
 		return false
 	}
@@ -103,18 +103,18 @@ func (r *request) ownName() bool {
 
 // sharedRole tells whether the request is about one of the ClusterRoles that
 // all spaces share.
-func (r *request) sharedRole() bool {
+func (r *resourceRequest) sharedRole() bool {
 	return r.group == rbacGroup && r.resource == "clusterroles" && kinds.SharedClusterRole(r.name)
 }
 
 // apiObject tells whether the request is about one of the objects by which the
 // API is found, which all spaces show.
-func (r *request) apiObject() bool {
+func (r *resourceRequest) apiObject() bool {
 	return kinds.OfAPI(r.group, r.resource) && r.namespace == metav1.NamespaceDefault && r.name == kinds.APIObject
 }
 
 // streams tells the subresources that carry bytes of containers.
-func (r *request) streams() bool {
+func (r *resourceRequest) streams() bool {
 	switch r.subresource {
 	case "exec", "attach", "portforward", "proxy", "log":
 		return r.group == ""
@@ -123,20 +123,20 @@ func (r *request) streams() bool {
 }
 
 // proxies tells whether the answer comes from a proxied server.
-func (r *request) proxies() bool { return r.subresource == "proxy" && r.group == "" }
+func (r *resourceRequest) proxies() bool { return r.subresource == "proxy" && r.group == "" }
 
 // proxyRoot is where the proxied server begins in the path by which the client
 // asked.
-func (r *request) proxyRoot(asked string) string {
+func (r *resourceRequest) proxyRoot(asked string) string {
 	behind := strings.Join(r.segments[r.nameAt+2:], "/")
 	return path.Clean(strings.TrimSuffix(strings.TrimRight(asked, "/"), behind))
 }
 
 // watches tells whether the answer is a stream of events.
-func (r *request) watches() bool { return r.verb == "watch" }
+func (r *resourceRequest) watches() bool { return r.verb == "watch" }
 
 // selects tells whether upstream reads selectors of the query.
-func (r *request) selects() bool {
+func (r *resourceRequest) selects() bool {
 	switch r.verb {
 	case "list", "watch", "deletecollection":
 		return true
@@ -144,9 +144,9 @@ func (r *request) selects() bool {
 	return false
 }
 
-// describe is the verb of a request for those who count, and whether it lasts as
-// long as the client likes. asked is nil for what is not a resource.
-func describe(method string, asked *request) (verb string, long bool) {
+// describe is the verb of a request for limits and metrics, and whether it lasts as
+// long as the client likes. asked is nil for a non-resource request.
+func describe(method string, asked *resourceRequest) (verb string, long bool) {
 	switch {
 	case asked == nil && method == http.MethodGet:
 		return "get", false
@@ -174,7 +174,7 @@ func writes(method string) bool {
 }
 
 // wire describes the resource for the translation of bodies.
-func (r *request) wire() wire.Resource {
+func (r *resourceRequest) wire() wire.Resource {
 	return wire.Resource{
 		Group: r.group, Version: r.version, Resource: r.resource, Kind: r.kind.Kind, Namespaced: r.kind.Namespaced,
 		Merges:      r.builtIn,
@@ -184,7 +184,7 @@ func (r *request) wire() wire.Resource {
 
 // showsSystem tells the resources of tenants of which they see some of the
 // system's, too: default roles, and definitions that serve them.
-func (r *request) showsSystem() bool {
+func (r *resourceRequest) showsSystem() bool {
 	switch r.group {
 	case rbacGroup:
 		return r.resource == "clusterroles"

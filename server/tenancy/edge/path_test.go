@@ -31,12 +31,8 @@ func TestDescribe(t *testing.T) {
 		{"POST", "/nowhere", "other", false},
 		{"BREW", "/api/v1/pods", "other", false},
 	} {
-		var asked *request
-		if r, ok := parse(httptest.NewRequest(c.method, c.url, nil)); ok {
-			asked = &r
-		}
-		if verb, long := describe(c.method, asked); verb != c.verb || long != c.long {
-			t.Errorf("%s %s is %s, long %v", c.method, c.url, verb, long)
+		if r := read(httptest.NewRequest(c.method, c.url, nil)); r.verb != c.verb || r.long != c.long {
+			t.Errorf("%s %s is %s, long %v", c.method, c.url, r.verb, r.long)
 		}
 	}
 }

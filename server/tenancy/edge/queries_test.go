@@ -233,11 +233,13 @@ func checkQuery(t testing.TB, e *Edge, upstream http.Handler, method, path strin
 	})
 	at := func() string { return fmt.Sprintf("%s %s?%s", method, path, query) }
 	edge, got := run(t, method, path, query, func(w http.ResponseWriter, req *http.Request) error {
-		r, ok := parse(req)
-		if !ok {
+		r := read(req)
+		if r.resource == nil {
 			t.Fatalf("%s is not a resource", at())
 		}
-		return e.serveSpace(w, req, upstream, &r, "t1", "t1")
+		r.space, r.ofTenant = "t1", "t1"
+		e.findKind(r)
+		return e.serveSpace(w, req, upstream, r)
 	})
 	if direct.Code != edge.Code {
 		t.Errorf("%s: upstream answers %d, behind the edge %d\n%s\n%s", at(), direct.Code, edge.Code, direct.Body, edge.Body)

@@ -5,20 +5,16 @@ import (
 	"net/http"
 
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/authentication/user"
 	endpoints "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/httplog"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 )
 
 // passage is the way of one request through the edge.
 type passage struct {
 	http.Handler // the chain behind the edge
-	// user is who asks, once that is known.
-	user user.Info
 	// passed is set when the request has got to the chain, which audits it.
 	passed bool
 }
@@ -29,48 +25,41 @@ func (p *passage) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.Handler.ServeHTTP(w, req)
 }
 
-// refusal is why a request is refused, and in which space.
+// refusal is a request that is refused, and why.
 type refusal struct {
-	err    error
-	tenant string
+	*request
+	err error
 }
 
 type refusalKey struct{}
 
 // refuser answers requests that the edge refuses. Those that did not get to the
 // chain go through audited.
-func (e *Edge) refuser(audited func(http.Handler) http.Handler) func(http.ResponseWriter, *http.Request, *passage, error) {
+func (e *Edge) refuser(audited func(http.Handler) http.Handler) func(http.ResponseWriter, *http.Request, *passage, *request, error) {
 	answer := audited(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r, _ := req.Context().Value(refusalKey{}).(refusal)
-		if !space.IsSystem(r.tenant) {
-			audit.AddAuditAnnotation(req.Context(), limits.Annotation, r.tenant)
-			httplog.AddKeyValue(req.Context(), "tenant", r.tenant)
+		if !space.IsSystem(r.space) {
+			audit.AddAuditAnnotation(req.Context(), limits.Annotation, r.space)
+			httplog.AddKeyValue(req.Context(), "tenant", r.space)
 		}
 		writeError(w, r.err)
 	}))
-	return func(w http.ResponseWriter, req *http.Request, p *passage, err error) {
-		if p.passed || p.user == nil {
+	return func(w http.ResponseWriter, req *http.Request, p *passage, r *request, err error) {
+		if p.passed || r.user == nil {
 			writeError(w, err)
 			return
 		}
-		addr := splitAddress(req.URL.Path)
-		ofUser := authn.TenantOf(p.user)
-		if t := authn.ImpersonatedTenant(req.Header); t != "" && space.IsSystem(ofUser) {
-			ofUser = t
-		}
-		tenant := resolve(addr.tenant, ofUser, "")
-		ctx := context.WithValue(endpoints.WithUser(req.Context(), p.user), refusalKey{}, refusal{err, tenant})
-		answer.ServeHTTP(w, withPath(req.WithContext(ctx), e.recorded(addr.path, tenant)))
+		ctx := context.WithValue(endpoints.WithUser(req.Context(), r.user), refusalKey{}, refusal{r, err})
+		answer.ServeHTTP(w, withPath(req.WithContext(ctx), e.recorded(r)))
 	}
 }
 
 // recorded is the path of a request as the audit policy and the audit log have
 // those of all requests: with composite names.
-func (e *Edge) recorded(path, tenant string) string {
-	r, ok := parsePath(path)
-	if !ok || space.IsSystem(tenant) || tenant == space.All {
-		return path
+func (e *Edge) recorded(r *request) string {
+	if r.resource == nil || space.IsSystem(r.space) || r.space == space.All {
+		return r.path
 	}
-	e.find(tenant, &r)
-	return r.composed(tenant, r.ownName())
+	e.findKind(r)
+	return r.resource.composed(r.space, r.resource.ownName())
 }

@@ -1,58 +1,144 @@
 package edge
 
 import (
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/a4s-io/a4s/internal/space"
 )
 
-func TestOnlyWhatHasASpaceIsServedInOne(t *testing.T) {
+// userOf is a user of a tenant.
+func userOf(tenant string) user.Info {
+	return &user.DefaultInfo{Name: "u", Extra: map[string][]string{space.Extra: {tenant}}}
+}
+
+// TestRequestIsIdentified: the tenant of the user is that of the queue and of the
+// limits, whomever they impersonate; the space follows who they act as.
+func TestRequestIsIdentified(t *testing.T) {
 	for _, c := range []struct {
-		path    string
-		customs Customs
-		want    bool
+		user, impersonated, path             string
+		userTenant, ofTenant, wantSpace, pre string
 	}{
-		{"/api/v1/pods", nil, true},
-		{"/api/v1/nodes", nil, true}, // refused by the authorizer, with the reason
-		{"/apis/custom.metrics.k8s.io/v1beta1/nodes", nil, false},
-		{"/apis/custom.metrics.k8s.io/v1beta1/nodes/n1", nil, false},
-		{"/apis/custom.metrics.k8s.io/v1beta1/pods", nil, false},
-		{"/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/pods", nil, true},
-		{"/apis/example.com/v1/foos", fakeCustoms{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.Tenant}}, true},
-		{"/apis/example.com/v1/namespaces/default/foos", fakeCustoms{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.System}}, false},
+		{"t1", "", "/api/v1/pods", "t1", "t1", "t1", ""},
+		{"t1", "t2", "/api/v1/pods", "t1", "t1", "t1", ""},
+		{"t1", "", "/tenants/t2/api/v1/pods", "t1", "t1", "t2", "/tenants/t2"},
+		{"t1", "", "/api/v1/tenants/t2/pods", "t1", "t1", "t2", ""},
+		{space.System, "", "/api/v1/pods", space.System, space.System, "", ""},
+		{space.System, "t2", "/api/v1/pods", space.System, "t2", "t2", ""},
+		{space.System, "t2", "/tenants/t1/api/v1/pods", space.System, "t2", "t1", "/tenants/t1"},
+		{space.System, "", "/tenants/all/api/v1/pods", space.System, space.System, space.All, "/tenants/all"},
 	} {
-		e := New(Options{Customs: c.customs})
-		r, ok := parsePath(c.path)
-		if !ok {
-			t.Fatalf("%s is no resource", c.path)
+		req := httptest.NewRequest(http.MethodGet, c.path, nil)
+		if c.impersonated != "" {
+			req.Header.Set(authenticationv1.ImpersonateUserHeader, "v")
+			req.Header.Set(authenticationv1.ImpersonateUserExtraHeaderPrefix+space.Extra, c.impersonated)
 		}
-		e.find("t1", &r)
-		if got := e.inSpaces(&r); got != c.want {
-			t.Errorf("%s: %v", c.path, got)
+		r := read(req)
+		r.identify(userOf(c.user), req.Header)
+		if r.userTenant != c.userTenant || r.ofTenant != c.ofTenant || r.space != c.wantSpace || r.prefix() != c.pre {
+			t.Errorf("%+v: user of %q, acts as one of %q, space %q, prefix %q", c, r.userTenant, r.ofTenant, r.space, r.prefix())
+		}
+		if r.path != "/api/v1/pods" || r.sent != c.path || r.resource == nil || r.document != nil {
+			t.Errorf("%+v: path %q of %q", c, r.path, r.sent)
 		}
 	}
 }
 
-// fakeCustoms knows one custom resource.
-type fakeCustoms struct{ of kinds.Kind }
-
-func (f fakeCustoms) Resource(_, group, resource string) (kinds.Kind, bool) {
-	return f.of, group == f.of.Group && resource == f.of.Resource
+// TestRefusedIsRecordedAsServed: the audit log has one path for a request, whether
+// the edge refuses it or the API server answers it.
+func TestRefusedIsRecordedAsServed(t *testing.T) {
+	e := New(Options{})
+	for _, path := range []string{
+		"/api/v1/namespaces/default/pods/web", "/api/v1/namespaces/default.t2/pods/web/log", "/api/v1/namespaces/default",
+		"/api/v1/persistentvolumes/pv1", "/api/v1/watch/namespaces/default/pods", "/api/v1/tenants/t1/namespaces/default/pods/",
+		"/tenants/t1/apis/rbac.authorization.k8s.io/v1/clusterroles/admin", "/tenants/t1/version", "/healthz", "/api/v1/nodes/n1",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodDelete} {
+			for _, query := range []string{"", "?watch=1", "?fieldSelector=metadata.name%3Dx"} {
+				resolved := func() (*http.Request, *request) {
+					req := httptest.NewRequest(method, path+query, nil)
+					r := read(req)
+					r.identify(userOf("t1"), req.Header)
+					return req, r
+				}
+				_, refused := resolved()
+				req, served := resolved()
+				e.findKind(served)
+				reached := ""
+				next := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { reached = req.URL.Path })
+				if err := e.serveSpace(httptest.NewRecorder(), withPath(req, served.path), next, served); err != nil {
+					continue // it is never served
+				}
+				if got := e.recorded(refused); got != reached {
+					t.Errorf("%s %s%s is recorded as %s, and served as %s", method, path, query, got, reached)
+				}
+			}
+		}
+	}
 }
 
-func (f fakeCustoms) Kind(_, group, kind string) (kinds.Kind, bool) {
-	return f.of, group == f.of.Group && kind == f.of.Kind
+// TestRequestsAreResolvedOnce: what resolves a request is called where it comes in,
+// and nowhere else.
+func TestRequestsAreResolvedOnce(t *testing.T) {
+	want := map[string][]string{
+		"read":               {"edge.go"},
+		"identify":           {"edge.go"},
+		"splitAddress":       {"named.go", "request.go"}, // the former reads the selfLink of a body
+		"parse":              {"path.go", "request.go"},  // the former is parsePath
+		"parsePath":          {"openapi.go"},             // paths of a document
+		"documentOf":         {"request.go"},
+		"describe":           {"request.go"},
+		"resolve":            {"request.go"},
+		"find":               {"request.go"},
+		"ImpersonatedTenant": {"request.go"},
+		"TenantOf":           {"queue.go", "request.go"}, // the former is the flow
+	}
+	got := map[string][]string{}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			called := ""
+			switch f := call.Fun.(type) {
+			case *ast.Ident:
+				called = f.Name
+			case *ast.SelectorExpr:
+				called = f.Sel.Name
+			}
+			if _, ok := want[called]; ok {
+				got[called] = append(got[called], name)
+			}
+			return true
+		})
+	}
+	for _, f := range slices.Sorted(maps.Keys(want)) {
+		if !slices.Equal(got[f], want[f]) {
+			t.Errorf("%s is called in %v, want %v", f, got[f], want[f])
+		}
+	}
 }
-
-func (f fakeCustoms) GroupOf(_, kind string) (string, bool) { return f.of.Group, kind == f.of.Kind }
-
-func (f fakeCustoms) HasGroup(_, group string) bool { return group == f.of.Group }
-
-func (f fakeCustoms) Own(string, string, string) bool { return false }
-
-func (f fakeCustoms) Definitions(string) []*apiextensionsv1.CustomResourceDefinition { return nil }
-
-func (f fakeCustoms) Excluded(string) bool { return false }
-
-func (f fakeCustoms) Generation(string) int64 { return 0 }

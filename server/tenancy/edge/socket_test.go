@@ -24,11 +24,13 @@ func watched(t *testing.T, upstream http.Handler) (direct, edge *httptest.Server
 	e := New(Options{})
 	direct = httptest.NewServer(upstream)
 	edge = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r, ok := parse(req)
-		if !ok {
+		r := read(req)
+		if r.resource == nil {
 			t.Errorf("%s is not a resource", req.URL)
 		}
-		if err := e.serveSpace(w, req, upstream, &r, "t1", "t1"); err != nil {
+		r.space, r.ofTenant = "t1", "t1"
+		e.findKind(r)
+		if err := e.serveSpace(w, req, upstream, r); err != nil {
 			writeError(w, err)
 		}
 	}))
