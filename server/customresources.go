@@ -11,14 +11,14 @@ import (
 
 // customResources makes what serves the custom resources of tenants.
 func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.CustomResources, error) {
-	m.definitions.Reset()
-	m.definitions.Watch(of.System)
+	m.crds.Reset()
+	m.crds.Watch(of.System)
 	served, err := serving.New(serving.Options{
-		Catalog: m.definitions,
+		Catalog: m.crds,
 		Generic: *of.Config.GenericConfig,
 		Options: of.Options,
 		Bound: func(g generic.RESTOptionsGetter, tenant string) generic.RESTOptionsGetter {
-			return m.limits.Storage(storage.Bound(m.connections.Shared(g), tenant, m.definitions.Defines(tenant)))
+			return m.limits.Storage(storage.Bound(m.connections.Shared(g), tenant, m.crds.Defines(tenant)))
 		},
 		Mapped: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return storage.Decorate(storage.Uncached(g), nil)

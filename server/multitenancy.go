@@ -50,7 +50,7 @@ import (
 // stands in its seams.
 type multitenancy struct {
 	directory   *directory.Directory
-	definitions *crd.Catalog
+	crds        *crd.Catalog
 	system      *restclient.Config
 	log         *logrus.Entry
 	edge        *edge.Edge
@@ -78,11 +78,11 @@ func newMultitenancy(cfg *config.Server, f *files, a *addresses, store *store, p
 	if err != nil {
 		return nil, err
 	}
-	m := &multitenancy{directory: tenants, system: system, pool: pool, log: log, definitions: crd.NewCatalog(tenants, log), persisted: bootstrap.New()}
+	m := &multitenancy{directory: tenants, system: system, pool: pool, log: log, crds: crd.NewCatalog(tenants, log), persisted: bootstrap.New()}
 	m.connections = store.connections()
 	m.grown = newGrowth()
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
-		m.definitions.TenantChanged(old, t)
+		m.crds.TenantChanged(old, t)
 		if old != nil && old.Spec.Nodes != t.Spec.Nodes {
 			m.edge.NodesChanged(t.Name)
 		}
@@ -97,10 +97,10 @@ func newMultitenancy(cfg *config.Server, f *files, a *addresses, store *store, p
 	m.limits = limits.New(limits.Options{Tenants: tenants, Defaults: defaults, Fill: store.fill(), Log: log})
 	tenants.OnGone(func(name string) {
 		m.limits.Forget(name)
-		m.definitions.TenantGone(name)
+		m.crds.TenantGone(name)
 		m.admission.Forget(name)
 	})
-	m.edge = edge.New(edge.Options{DefaultTenant: cfg.DefaultTenant, Tenants: tenants, Customs: m.definitions, TokenFile: tokens, Queue: fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))), Limits: m.limits, Log: log})
+	m.edge = edge.New(edge.Options{DefaultTenant: cfg.DefaultTenant, Tenants: tenants, CustomResources: m.crds, TokenFile: tokens, Queue: fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))), Limits: m.limits, Log: log})
 	tenants.OnGone(m.edge.TenantGone)
 	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: a.ranges(), LoadBalancers: loadBalancerRules(cfg), Pool: pool, Log: log}); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 			m.limits.Watch(informer)
 		},
 		CustomResources: m.customResources,
-		APIServices:     m.definitions.WatchAPIServices,
+		APIServices:     m.crds.WatchAPIServices,
 		SystemSpace:     tenantclient.InSpace(m.system, space.System),
 		Fairness:        func(f utilflowcontrol.Interface) utilflowcontrol.Interface { return limits.Fairness(fairness.Wrap(f)) },
 		Groups:          m.groups(),

@@ -19,13 +19,13 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-// Tenants tells what a tenant wants and is.
+// Tenants knows the policy and labels of tenants.
 type Tenants interface {
-	// Known finds a tenant that is known by now, or nil.
+	// Known finds a tenant in the cache, or nil.
 	Known(name string) *tenantapi.Tenant
 }
 
-// Catalog knows all definitions. It is filled by Watch and WatchTenants.
+// Catalog knows all CRDs. It is filled by Watch and WatchTenants.
 type Catalog struct {
 	tenants Tenants
 	log     *logrus.Entry
@@ -33,13 +33,12 @@ type Catalog struct {
 	mu     sync.RWMutex
 	system map[schema.GroupResource]*shared
 	local  map[string]*own
-	// definers are the established definitions of every resource, by space.
-	// union has, for every resource that a tenant defines, the definition that
-	// is made up of them.
+	// definers are the established CRDs of every resource, by space. union has, for
+	// every resource that a tenant defines, the CRD that unites them.
 	definers map[schema.GroupResource]map[string]*apiextensionsv1.CustomResourceDefinition
 	union    map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
-	// builtIn are the groups that are built into the API, foreign the versions
-	// of those that API servers of others serve, by APIService.
+	// builtIn are the built-in groups, foreign the group versions of aggregated
+	// API servers, by APIService.
 	builtIn map[string]bool
 	foreign map[string]schema.GroupVersion
 	// generation counts the changes that concern every tenant.
@@ -53,20 +52,20 @@ type Catalog struct {
 	onUnion   func(old, crd *apiextensionsv1.CustomResourceDefinition)
 }
 
-// shared is a definition of the system space.
+// shared is a CRD of the system space.
 type shared struct {
 	crd     *apiextensionsv1.CustomResourceDefinition
 	sharing Sharing
 }
 
-// own are the definitions of one tenant, with native names.
+// own are the CRDs of one tenant, with native names.
 type own struct {
 	byResource map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
 	sizes      map[string]Size // by name
 	generation int64
 }
 
-// NewCatalog makes an empty one.
+// NewCatalog returns an empty catalog.
 func NewCatalog(tenants Tenants, log *logrus.Entry) *Catalog {
 	return &Catalog{
 		tenants: tenants, log: log,
@@ -81,7 +80,7 @@ func NewCatalog(tenants Tenants, log *logrus.Entry) *Catalog {
 	}
 }
 
-// Reset forgets all definitions and whom to tell: the API server begins anew.
+// Reset removes all CRDs and handlers: the API server starts again.
 func (c *Catalog) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,27 +101,26 @@ func (c *Catalog) OnServing(f func(tenant string, r schema.GroupResource)) {
 	c.onServing = f
 }
 
-// OnLocal has f called in order with every change of a tenant's definition in
-// its native form. One of the two is nil when it is new or gone.
+// OnLocal has f called in order with every change of a tenant's CRD in its native
+// form. One of the two is nil when it is new or gone.
 func (c *Catalog) OnLocal(f func(tenant string, old, crd *apiextensionsv1.CustomResourceDefinition)) {
 	c.onLocal = f
 }
 
-// OnUnion has f called like OnLocal's for the definitions made up of all
-// tenants'.
+// OnUnion has f called like OnLocal's for the CRDs that unite those of all tenants.
 func (c *Catalog) OnUnion(f func(old, crd *apiextensionsv1.CustomResourceDefinition)) { c.onUnion = f }
 
-// Watch keeps up with the definitions of the system space.
+// Watch follows the CRDs of the system space.
 func (c *Catalog) Watch(informer crdinformers.CustomResourceDefinitionInformer) {
 	handle(informer, c.setSystem)
 }
 
-// WatchTenants keeps up with the definitions of tenants, in composite form.
+// WatchTenants follows the CRDs of tenants, in composite form.
 func (c *Catalog) WatchTenants(informer crdinformers.CustomResourceDefinitionInformer) {
 	handle(informer, c.setLocal)
 }
 
-// WatchAPIServices keeps up with the groups that API servers of others serve.
+// WatchAPIServices follows the groups of aggregated API servers.
 func (c *Catalog) WatchAPIServices(informer apiserviceinformers.APIServiceInformer) {
 	tell := func(obj any) {
 		if service, ok := obj.(*apiregistrationv1.APIService); ok && service.Spec.Service != nil {
@@ -253,7 +251,7 @@ func (c *Catalog) changed(tenant string, r schema.GroupResource) {
 	}
 }
 
-// Serving finds the definition that serves a tenant, nil when there is none.
+// Serving finds the CRD that serves a tenant, nil if there is none.
 // It must not be changed.
 func (c *Catalog) Serving(tenant string, r schema.GroupResource) (Source, *apiextensionsv1.CustomResourceDefinition) {
 	c.mu.RLock()
@@ -266,7 +264,7 @@ func (c *Catalog) serving(tenant string, r schema.GroupResource) (Source, *apiex
 	var local *apiextensionsv1.CustomResourceDefinition
 	if defs := c.local[tenant]; defs != nil {
 		local = defs.byResource[r]
-		// Made before tenants were kept out of these groups, perhaps.
+		// It may have been created before tenants were kept out of these groups.
 		candidates.Local = established(local) && !c.builtIn[r.Group]
 	}
 	system := c.system[r]
@@ -288,7 +286,7 @@ func (c *Catalog) serving(tenant string, r schema.GroupResource) (Source, *apiex
 	}
 }
 
-// ForcedByName finds the forced definition of the system of this name.
+// ForcedByName reports whether the system has a forced CRD of this name.
 func (c *Catalog) ForcedByName(name string) bool {
 	r := schema.ParseGroupResource(name)
 	c.mu.RLock()
@@ -306,8 +304,7 @@ func (c *Catalog) SystemServes(r schema.GroupVersionResource) bool {
 	return s != nil && apihelpers.HasServedCRDVersion(s.crd, r.Version)
 }
 
-// Defines tells of a resource whether the tenant's own definition has a version
-// and kind.
+// Defines reports whether the tenant's own CRD of a resource has a version and kind.
 func (c *Catalog) Defines(tenant string) func(schema.GroupResource, schema.GroupVersionKind) bool {
 	return func(r schema.GroupResource, kind schema.GroupVersionKind) bool {
 		crd := c.own(tenant, r)
@@ -325,14 +322,14 @@ func (c *Catalog) own(tenant string, r schema.GroupResource) *apiextensionsv1.Cu
 	return nil
 }
 
-// Unites tells whether there is a definition made up of those of tenants.
+// Unites reports whether there is a CRD that unites those of tenants.
 func (c *Catalog) Unites(r schema.GroupResource) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.union[r] != nil
 }
 
-// established tells whether a definition serves at all.
+// established reports whether a CRD is established.
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return crd != nil && apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
 }

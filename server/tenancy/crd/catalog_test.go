@@ -18,7 +18,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-var _ edge.Customs = (*Catalog)(nil)
+var _ edge.CustomResources = (*Catalog)(nil)
 
 type tenants map[string]*tenantapi.Tenant
 
@@ -135,14 +135,14 @@ func TestCatalogHandsOutNativeDefinitions(t *testing.T) {
 	}}
 	kept := in.DeepCopy()
 	c.setLocal(in, true)
-	out := c.Definitions("a")
+	out := c.CRDs("a")
 	if len(out) != 1 || out[0].Name != "foos.example.com" || len(out[0].Labels) > 0 || out[0].Spec.Conversion.Webhook.ClientConfig.Service.Namespace != "default" {
 		t.Errorf("handed out: %+v", out)
 	}
 	if fmt.Sprint(in) != fmt.Sprint(kept) {
 		t.Error("what came in was changed")
 	}
-	if len(c.Definitions("b")) > 0 || c.HasGroup("b", "example.com") || !c.HasGroup("a", "example.com") {
+	if len(c.CRDs("b")) > 0 || c.HasGroup("b", "example.com") || !c.HasGroup("a", "example.com") {
 		t.Error("another tenant has it")
 	}
 	if group, ok := c.GroupOf("a", in.Spec.Names.Kind); !ok || group != "example.com" {
@@ -194,7 +194,7 @@ func TestUnionOfDefinitions(t *testing.T) {
 		}
 		union := c.union[foos]
 		if step.want == nil {
-			if union != nil || len(c.Definitions(space.All)) > 0 {
+			if union != nil || len(c.CRDs(space.All)) > 0 {
 				t.Errorf("left: %v", union)
 			}
 			continue

@@ -26,13 +26,13 @@ import (
 //     asked for one object. Which resource that is, is up to the space that the
 //     name or namespace is of, at the time of the request.
 //
-// None of the made-up names is one that a definition can have, and none of them
-// changes its meaning with what is defined: who has an old document finds the
-// same, or nothing.
+// No CRD can have one of the synthetic names, and none of the names changes its
+// meaning when CRDs change: a client with an old document finds the same resource, or
+// nothing.
 const (
 	// clusterSuffix is behind the plural name for objects without namespace.
 	clusterSuffix = "~cluster"
-	// kindPrefix is before made-up kinds.
+	// kindPrefix is before synthetic kinds.
 	kindPrefix = "~"
 	// byKind is before the name of a kind, and before each of its capital
 	// letters, for clients compare resources in small ones. It sorts before
@@ -41,7 +41,7 @@ const (
 	byKind = "_"
 )
 
-// Composite is what a resource is of which controllers ask.
+// Composite is a resource as controllers name it.
 type Composite struct {
 	// Plural is the resource, unless it is asked for by its kind.
 	Plural, Kind string
@@ -49,7 +49,7 @@ type Composite struct {
 	Cluster bool
 }
 
-// ParseComposite reads the name of a resource of which controllers ask.
+// ParseComposite reads the name of a resource as controllers name it.
 func ParseComposite(resource string) Composite {
 	if kind, ok := strings.CutPrefix(resource, byKind); ok {
 		var b strings.Builder
@@ -81,8 +81,8 @@ func resourceOfKind(kind string) string {
 	return string(b)
 }
 
-// Excluded tells the groups of which controllers see no definitions: those that
-// are built in, or that API servers of others serve.
+// Excluded reports whether controllers see no CRDs of a group: built-in groups and
+// those of aggregated API servers.
 func (c *Catalog) Excluded(group string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -101,8 +101,8 @@ func (c *Catalog) excluded(group string) bool {
 	return false
 }
 
-// SetForeign says that an APIService leads to an API server of others; the
-// empty version that it does not, any more.
+// SetForeign notes that an APIService leads to an aggregated API server, or, with the
+// empty version, that it no longer does.
 func (c *Catalog) SetForeign(service string, gv schema.GroupVersion) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *Catalog) SetForeign(service string, gv schema.GroupVersion) {
 	}
 }
 
-// composed are definitions of one resource and scope, or of one kind.
+// composed are CRDs of one resource and scope, or of one kind.
 type composed struct {
 	named
 	of []*apiextensionsv1.CustomResourceDefinition
@@ -127,7 +127,7 @@ type named struct {
 	scope               apiextensionsv1.ResourceScope
 }
 
-// composite makes up what controllers see, by name.
+// composite builds the synthetic CRDs for controllers, by name.
 func (c *Catalog) composite() []*apiextensionsv1.CustomResourceDefinition {
 	resources, kinds := map[named]*composed{}, map[schema.GroupKind]*composed{}
 	for r, definers := range c.definers {
@@ -167,7 +167,7 @@ func add[K comparable](to map[K]*composed, key K, name named, crd *apiextensions
 	to[key].of = append(to[key].of, crd)
 }
 
-// definition is one for documents.
+// definition is the synthetic CRD for discovery.
 func (d *composed) definition(asked bool) *apiextensionsv1.CustomResourceDefinition {
 	versions := map[string]*apiextensionsv1.CustomResourceDefinitionVersion{}
 	for _, crd := range d.of {
@@ -201,7 +201,7 @@ func (d *composed) definition(asked bool) *apiextensionsv1.CustomResourceDefinit
 	return out
 }
 
-// InSpace finds the definition that serves a resource, or a kind if there is no
+// InSpace finds the CRD that serves a resource, or a kind if there is no
 // plural name, in one space, which can be the system's. It is nil if there is
 // none, or more than one of the kind.
 func (c *Catalog) InSpace(tenant, group string, of Composite) *apiextensionsv1.CustomResourceDefinition {

@@ -43,7 +43,7 @@ func TestWallV2CompositeIsUnambiguous(t *testing.T) {
 	}
 	c.setSystem(defines(space.System, "things", group, "Widget", "Cluster", "v1"), true)
 	c.SetForeign("v1.foreign.io", schema.GroupVersion{Group: "foreign.io", Version: "v1"})
-	set := discovery.Set(c.Definitions(space.All))
+	set := discovery.Set(c.CRDs(space.All))
 	var groups []*restmapper.APIGroupResources
 	for _, g := range set.Groups() {
 		r := &restmapper.APIGroupResources{Group: g, VersionedResources: map[string][]metav1.APIResource{}}

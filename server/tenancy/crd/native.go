@@ -8,8 +8,8 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// nativeForm is a definition as its tenant has it. It shares all but its head
-// with the one it is made of.
+// nativeForm is a CRD with native names. It shares all but the metadata with the
+// composite one.
 func nativeForm(composite *apiextensionsv1.CustomResourceDefinition) (tenant string, native *apiextensionsv1.CustomResourceDefinition) {
 	out := *composite
 	tenant, out.Name = space.SplitClusterName(composite.Name)

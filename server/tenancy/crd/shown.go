@@ -11,18 +11,17 @@ import (
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
-// A tenant is shown the definitions of the system that serve it beside its own
-// (server/tenancy/crd/registry). Which these are changes with the definitions,
-// and with the policy and labels of the tenant, which are objects of another
-// resource: a watch of definitions that begins at a version cannot know what
-// changed since. So it is known here since when nothing has.
+// A tenant sees the CRDs of the system that serve it next to its own
+// (server/tenancy/crd/registry). Which these are changes with the CRDs, and with the
+// policy and labels of the tenant. The Tenant is another resource, so a watch of CRDs
+// from a version cannot know whether it changed since. The horizon knows.
 
-// horizon is from which versions on watches miss nothing of what is shown.
+// horizon is the version from which on a watch misses no change.
 type horizon struct {
-	// told is the latest version that anybody was handed out: what changes
-	// later was not in it, whatever version the change has.
-	told uint64
-	// all is for what concerns every tenant, of for one tenant.
+	// returned is the latest version that a client got: a later change was not in
+	// it, whatever version the change has.
+	returned uint64
+	// all is the horizon of every tenant, of that of one tenant.
 	all uint64
 	of  map[string]uint64
 }
@@ -42,25 +41,25 @@ func (h *horizon) changed(meta *metav1.ObjectMeta) uint64 {
 	if before > 0 {
 		before--
 	}
-	return max(before, h.told)
+	return max(before, h.returned)
 }
 
-// Told says that definitions were shown to a tenant as of a version.
-func (c *Catalog) Told(resourceVersion string) {
+// Returned notes that a client got CRDs as of a version.
+func (c *Catalog) Returned(resourceVersion string) {
 	v := versionOf(resourceVersion)
 	c.mu.RLock()
-	known := c.horizon.told >= v
+	known := c.horizon.returned >= v
 	c.mu.RUnlock()
 	if known {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.horizon.told = max(c.horizon.told, v)
+	c.horizon.returned = max(c.horizon.returned, v)
 }
 
-// Misses tells whether something may have changed in what a tenant is shown of
-// the system's definitions since a version.
+// Misses reports whether the CRDs of the system that a tenant sees may have changed
+// since a version.
 func (c *Catalog) Misses(tenant, resourceVersion string) bool {
 	v := versionOf(resourceVersion)
 	c.mu.RLock()
@@ -68,9 +67,9 @@ func (c *Catalog) Misses(tenant, resourceVersion string) bool {
 	return v > 0 && v <= max(c.horizon.all, c.horizon.of[tenant])
 }
 
-// Shows tells whether a tenant is shown the definition of the system of this
-// name, and not its own, if it has one. That need not serve yet: who makes a
-// definition waits for it to be established.
+// Shows reports whether a tenant sees the CRD of the system of this name, and not its
+// own, if it has one. Its own need not be established yet: a client that creates a
+// CRD waits for that.
 func (c *Catalog) Shows(tenant, name string, own bool) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -90,8 +89,8 @@ func (c *Catalog) shows(tenant string, s *shared, own bool) bool {
 	return Match(policy, Candidates{Local: own, Forced: s.sharing.Forced, Applicable: s.sharing.Covers(tenant, labels)}) == System
 }
 
-// Shown are the names of the definitions of the system that a tenant is shown
-// if it has none of its own of the name.
+// Shown are the names of the CRDs of the system that a tenant sees if it has no CRD of
+// the name itself.
 func (c *Catalog) Shown(tenant string) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

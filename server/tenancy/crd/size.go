@@ -6,7 +6,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Size is how large definitions are.
+// Size is the size of one or more CRDs.
 type Size struct {
 	// Bytes are those of the specification as it is stored.
 	Bytes int64
@@ -17,16 +17,16 @@ type Size struct {
 	Schemas int64
 }
 
-// Bounds are what the definitions of one tenant can be.
+// Bounds limit the CRDs of one tenant.
 type Bounds struct {
-	// Definitions is how many there can be.
+	// Definitions is the maximum number of CRDs.
 	Definitions int64
 	// All is the size of all together, One that of each.
 	All, One Size
 }
 
-// DefaultBounds leave room for some operators with large definitions: the
-// largest that are known have about a tenth of the bounds of one.
+// DefaultBounds leave room for some operators with large CRDs: the largest known
+// CRDs are about a tenth of the bounds of one.
 func DefaultBounds() Bounds {
 	return Bounds{
 		Definitions: 200,
@@ -35,7 +35,7 @@ func DefaultBounds() Bounds {
 	}
 }
 
-// SizeOf is how large a definition is.
+// SizeOf is the size of a CRD.
 func SizeOf(crd *apiextensionsv1.CustomResourceDefinition) Size {
 	size := Size{Bytes: int64(crd.Spec.Size())}
 	for i := range crd.Spec.Versions {
@@ -78,7 +78,7 @@ func schemasIn(s *apiextensionsv1.JSONSchemaProps) int64 {
 	return n
 }
 
-// Sizes are those of the definitions of one tenant, by native name.
+// Sizes are the sizes of the CRDs of one tenant, by native name.
 func (c *Catalog) Sizes(tenant string) map[string]Size {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -17,12 +17,12 @@ import (
 // The system sees the custom resources of all spaces at once: the garbage
 // collector and the quota controller list and watch every resource that there
 // is, across all spaces, for the metadata of its objects. Where tenants define a
-// resource, one definition is made up of theirs and the system's: it takes every
-// object as it is and has the versions of all. By which names controllers find
+// resource, one CRD unites theirs and the system's: it accepts every object as it is
+// and has the versions of all. By which names controllers find
 // resources is in composite.go.
 
-// setUnion keeps up with the definition of one space. It returns what the
-// resource's was before and is now, nil for none.
+// setUnion updates the union after a change in one space. It returns the union of the
+// resource before and now, nil for none.
 func (c *Catalog) setUnion(tenant string, r schema.GroupResource, crd *apiextensionsv1.CustomResourceDefinition, there bool) (old, union *apiextensionsv1.CustomResourceDefinition) {
 	old = c.union[r]
 	definers := c.definers[r]
@@ -42,7 +42,7 @@ func (c *Catalog) setUnion(tenant string, r schema.GroupResource, crd *apiextens
 	if len(definers) == 0 {
 		delete(c.definers, r)
 	}
-	// What only the system defines is served by its own definition.
+	// A resource that only the system defines is served by its own CRD.
 	if _, bySystem := definers[space.System]; len(definers) == 0 || bySystem && len(definers) == 1 {
 		delete(c.union, r)
 		return old, nil
@@ -54,7 +54,7 @@ func (c *Catalog) setUnion(tenant string, r schema.GroupResource, crd *apiextens
 	return old, union
 }
 
-// sameResource tells whether two definitions show the same to controllers.
+// sameResource reports whether two CRDs look the same to controllers.
 func sameResource(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -65,7 +65,7 @@ func sameResource(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 		})
 }
 
-// unite makes up one definition of those of some spaces.
+// unite builds one CRD from those of some spaces.
 func unite(definers map[string]*apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	served, known := map[string]bool{}, map[string]bool{}
 	subresources := map[string]*apiextensionsv1.CustomResourceSubresources{}

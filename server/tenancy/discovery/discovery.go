@@ -13,17 +13,16 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 )
 
-// OnlyGet is the annotation of a definition whose objects can be asked for one
-// at a time, and nothing else.
+// OnlyGet is the annotation of a CRD whose only verb is get.
 const OnlyGet = "a4s.io/only-get"
 
-// Set is a list of established definitions with native names.
+// Set is a list of established CRDs with native names.
 type Set []*apiextensionsv1.CustomResourceDefinition
 
 // scale is what every scale subresource speaks.
 var scale = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 
-// Groups are the groups that have a served version, by name.
+// Groups are the groups with a served version, by name.
 func (s Set) Groups() []metav1.APIGroup {
 	var out []metav1.APIGroup
 	for _, name := range s.groupNames() {
@@ -62,7 +61,7 @@ func (s Set) Resources(gv schema.GroupVersion) []metav1.APIResource {
 	return out
 }
 
-// Aggregated are the groups with all that they have, by name.
+// Aggregated are the groups with their versions and resources, by name.
 func (s Set) Aggregated() []apidiscovery.APIGroupDiscovery {
 	var out []apidiscovery.APIGroupDiscovery
 	for _, name := range s.groupNames() {
@@ -132,7 +131,7 @@ func (s Set) versions(group string) []string {
 	return out
 }
 
-// serving are the definitions of a group version, by resource.
+// serving are the CRDs of a group version, by resource.
 func (s Set) serving(gv schema.GroupVersion) Set {
 	var out Set
 	for _, crd := range s {
@@ -155,14 +154,14 @@ func forDiscovery(group, version string) metav1.GroupVersionForDiscovery {
 	return metav1.GroupVersionForDiscovery{GroupVersion: group + "/" + version, Version: version}
 }
 
-// namesOf are the names that were accepted: those of the specification may be
-// another's.
+// namesOf are the accepted names: a name of the specification may belong to another
+// CRD.
 func namesOf(crd *apiextensionsv1.CustomResourceDefinition) apiextensionsv1.CustomResourceDefinitionNames {
 	return crd.Status.AcceptedNames
 }
 
-// verbs are what can be done with the objects. Nothing is made any more of a
-// definition that is being deleted.
+// verbs are the verbs of a resource. No object can be created while its CRD is being
+// deleted.
 func verbs(crd *apiextensionsv1.CustomResourceDefinition) metav1.Verbs {
 	if _, only := crd.Annotations[OnlyGet]; only {
 		return metav1.Verbs{"get"}

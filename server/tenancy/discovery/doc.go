@@ -1,14 +1,12 @@
-// Package documents says what definitions of custom resources look like to
-// clients: discovery, aggregated and not, and OpenAPI versions 2 and 3.
+// Package discovery describes CRDs to clients: as discovery, aggregated and legacy, and
+// as OpenAPI versions 2 and 3.
 //
-// A Set is made of the definitions that serve one space, with native names.
-// What it says is what upstream's controllers for discovery and OpenAPI say of
-// the same definitions; the models themselves come from upstream's builder.
-// The Merge functions add it to a document of upstream.
+// A Set is the CRDs that serve one space, with native names. Its documents equal those
+// that upstream's discovery and OpenAPI controllers build for the same CRDs; the models
+// come from upstream's builder. The Merge functions add them to a document of upstream.
 //
-// Invariants: nothing is kept between calls, and the definitions are never
-// changed; in a merge, what is there already stays as it is; two sets with the
-// same digest say the same.
+// Invariants: nothing is kept between calls, and CRDs are never changed; a merge keeps
+// every existing entry; two sets with the same digest have the same documents.
 //
-// Only server/tenancy/edge may import it.
+// Only server/tenancy/edge may import it, and server/tenancy/crd for OnlyGet.
 package discovery

@@ -47,7 +47,7 @@ var (
 	wholes = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 )
 
-// content says what an answer carries.
+// content is the kind of content of an answer.
 type content int
 
 const (
@@ -67,19 +67,20 @@ type answer struct {
 	zip       bool // the client accepts gzip
 	// body is what the request sent, nil for nothing.
 	body *body
-	// retry is for a request that can be tried again with another name: then an
-	// answer is kept back that says that the last one was taken.
+	// retry is set for a request that can be tried again with another name: an
+	// answer that says that the name is taken is dropped.
 	retry *body
 	// socket is for a watch over a WebSocket.
 	socket *socket
-	// proxied is for what a proxied server may answer, who says what he likes.
+	// proxied is set if a proxied server may answer, whose answer is not projected.
 	proxied *proxied.Request
 
-	code     int
-	media    string
-	project  bool // the body is translated
-	sent     bool // the header is out
-	held     bool
+	code    int
+	media   string
+	project bool // the body is translated
+	sent    bool // the header is out
+	// retrying is set if the answer is dropped to try another name.
+	retrying bool
 	hijacked bool
 	buffer   *bytes.Buffer // nil while nothing is in it
 	stream   wire.Stream
@@ -92,8 +93,8 @@ func newAnswer(w http.ResponseWriter, p *wire.Projector, r wire.Resource, c cont
 	return &answer{ResponseWriter: w, projector: p, resource: r, content: c}
 }
 
-// serveAnswer runs the request and sends the projected answer. If names are made
-// up for what is sent, it makes up another one while the last one was taken.
+// serveAnswer runs the request and sends the projected answer. If the edge generates
+// the name of the object, it generates another one as long as the name is taken.
 func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *resourceRequest, sent *body) error {
 	c := object
 	var s *socket
@@ -112,7 +113,7 @@ func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p 
 			a.retry = sent
 		}
 		next.ServeHTTP(a.wrap(), req)
-		if a.held {
+		if a.retrying {
 			body, err := sent.again()
 			if err != nil {
 				return err
@@ -126,7 +127,7 @@ func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p 
 	}
 }
 
-// acceptsGzip looks at what the client asked for before the edge changed it.
+// acceptsGzip reads the Accept-Encoding that the client sent.
 func acceptsGzip(req *http.Request) bool {
 	encodings, _ := req.Context().Value(encodingKey{}).(string)
 	for _, part := range strings.Split(encodings, ",") {
@@ -157,7 +158,7 @@ func (a *answer) WriteHeader(code int) {
 	}
 	a.code = code
 	if code == http.StatusConflict && a.retry.generates() {
-		a.held = true
+		a.retrying = true
 		return
 	}
 	if !a.proxied.Answered() {
@@ -175,7 +176,7 @@ func (a *answer) WriteHeader(code int) {
 	}
 }
 
-// translatable tells whether the body is made of objects.
+// translatable reports whether the body consists of API objects.
 func (a *answer) translatable() bool {
 	if a.content == streamsBytes && (a.code < http.StatusBadRequest || a.proxied.Answered()) {
 		return false
@@ -233,7 +234,7 @@ func (a *answer) Write(b []byte) (int, error) {
 		a.WriteHeader(http.StatusOK)
 	}
 	switch {
-	case a.held:
+	case a.retrying:
 		return len(b), nil
 	case a.err != nil:
 		return 0, a.err
@@ -276,8 +277,8 @@ func (a *answer) Flush() {
 	}
 }
 
-// errNotUpgradable is a connection that carries more than one request, or an
-// answer of objects, which nobody would see.
+// errNotUpgradable is returned for a connection that carries more than one request,
+// and for an answer of API objects.
 var errNotUpgradable = errors.New("the connection cannot be upgraded")
 
 // Hijack implements http.Hijacker for upgraded connections, whose bytes belong
@@ -291,8 +292,8 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.Hijack()
 }
 
-// finish sends what is left. An error after the header is out cannot be told
-// any more: the connection is cut, so that nobody takes the part for the whole.
+// finish sends the rest. An error after the header was sent cannot be reported any
+// more: the connection is cut, so that the client does not take a part for the whole.
 func (a *answer) finish() error {
 	if a.socket != nil {
 		return a.finishSocket()
@@ -319,7 +320,7 @@ func (a *answer) finishSocket() error {
 	return nil
 }
 
-// isForeign tells what a tenant must not see.
+// isForeign reports whether an answer failed on content that a tenant must not see.
 func isForeign(err error) bool {
 	return errors.Is(err, wire.ErrForeign) || errors.Is(err, wire.ErrMalformed)
 }
@@ -356,7 +357,7 @@ func (a *answer) finishHTTP() error {
 	}
 }
 
-// releaseBuffer gives back the buffer.
+// releaseBuffer returns the buffer to its pool.
 func (a *answer) releaseBuffer() {
 	if a.buffer != nil {
 		giveBack(a.buffer)
@@ -364,7 +365,7 @@ func (a *answer) releaseBuffer() {
 	a.buffer = nil
 }
 
-// giveBack gives back a buffer, unless it grew beyond what most answers need.
+// giveBack returns a buffer to its pool, unless it is larger than most answers need.
 func giveBack(b *bytes.Buffer) {
 	if b.Cap() <= 2*wholeUpTo {
 		b.Reset()
@@ -372,7 +373,7 @@ func giveBack(b *bytes.Buffer) {
 	}
 }
 
-// release gives back what was borrowed. Neither keeps the client's connection.
+// release returns the pooled writers. They keep no reference to the connection.
 func (a *answer) release() {
 	a.releaseBuffer()
 	if a.gzip != nil {
@@ -395,7 +396,7 @@ func (a *answer) cut() {
 	}
 }
 
-// refuseAnswer is what a tenant gets in place of what he must not see.
+// refuseAnswer is the error in place of an answer that the tenant must not see.
 func refuseAnswer(err error) error {
 	logrus.WithField("component", "tenancy").WithError(err).Error("An answer to a tenant was refused")
 	return apierrors.NewInternalError(errors.New("the answer could not be shown in this space"))

@@ -26,38 +26,38 @@ const (
 // maxBody is upstream's own limit for bodies.
 const maxBody = 3 * 1024 * 1024
 
-// body is what a request sends. It is read and composed when it is read for the
-// first time: by a handler, and so for those only who are authorized, in their
-// turn. Its errors are those of the API, which upstream answers with.
+// body is the body of a request. It is composed when a handler first reads it, and so
+// only for authorized requests. Its errors are API errors, which upstream answers
+// with.
 type body struct {
 	native    io.ReadCloser
 	method    string
 	mediaType string // the header, as it came
 	projector *wire.Projector
 	resource  wire.Resource
-	// mayGenerate tells that the name may be one that the edge has to make up.
+	// mayGenerate is set if the edge may have to generate the name.
 	mayGenerate bool
-	// shortPath is where a user of the system writes without naming a space, ""
-	// in a space. asked is what is written there.
+	// shortPath is the path of a system user's write that names no space, "" for a
+	// write in a space. asked is the resource of that path.
 	shortPath string
 	asked     *resourceRequest
 
 	mu       sync.Mutex
 	composed io.Reader
 	err      error
-	// generator makes up names; nil for a body that has one.
+	// generator generates names; nil for a body that has a name.
 	generator *generator
-	// warning is what the client is to know of the body, if anything.
+	// warning is a warning for the client about the body, or "".
 	warning string
 }
 
-// composeBody has the body composed when it is read. When the API server is to
-// make up the name of a cluster-scoped object, the edge does it instead, because
-// the tenant has to stand behind it: the answer makes the next attempt.
+// composeBody composes the body when it is read. If the API server would generate
+// the name of a cluster-scoped object, the edge does so instead, because the tenant
+// follows the random characters; if the name is taken, the answer tries another.
 //
-// What a body of a tenant's user says of its space is overruled by the request, so
-// that what was exported from one space can be sent to another; users of the
-// system have to mean what they say.
+// For tenants' users, the space of the request overrides the space that the body
+// names, so that objects exported from one space can be created in another. For
+// users of the system a different space is an error.
 func (e *Edge) composeBody(req *http.Request, p *wire.Projector, r *resourceRequest, ofUser string) *body {
 	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) {
 		return nil
@@ -65,18 +65,18 @@ func (e *Edge) composeBody(req *http.Request, p *wire.Projector, r *resourceRequ
 	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"), projector: p, resource: r.wire()}
 	if !space.IsSystem(ofUser) {
 		own := *p
-		own.Named = b.overruled
+		own.Named = b.ignoreTenant
 		b.projector = &own
 	}
 	b.mayGenerate = req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced && !kinds.IsReview(r.group)
-	b.standIn(req)
+	b.replaceBody(req)
 	return b
 }
 
-// standIn puts the body in the place of the one that came.
-func (b *body) standIn(req *http.Request) {
+// replaceBody makes b the body of a request.
+func (b *body) replaceBody(req *http.Request) {
 	req.Body = b
-	// How long it will be is not known.
+	// The length is known only after composing.
 	req.ContentLength = -1
 	req.Header.Del("Content-Length")
 }
@@ -98,14 +98,14 @@ func (b *body) Read(into []byte) (int, error) {
 // Close implements io.Closer.
 func (b *body) Close() error { return b.native.Close() }
 
-// again is the body with another name, if it is one to make up names for.
+// again is the body with another generated name.
 func (b *body) again() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.generator.next()
 }
 
-// generates tells whether there are other names to try.
+// generates reports whether another name can be generated.
 func (b *body) generates() bool {
 	if b == nil || !b.mayGenerate {
 		return false
@@ -124,7 +124,7 @@ func (b *body) compose() ([]byte, error) {
 	if b.shortPath != "" {
 		if tenant, err := tenantIn(media, native); tenant != space.System {
 			if tenant != "" {
-				err = b.elsewhere(tenant)
+				err = b.refuseTenant(tenant)
 			}
 			return native, err
 		}
@@ -152,7 +152,7 @@ func (b *body) compose() ([]byte, error) {
 	return compose(native)
 }
 
-// composer is what composes bodies of a media type.
+// composer returns the function that composes bodies of a media type.
 func composer(method, media string, p *wire.Projector, r wire.Resource) (func([]byte) ([]byte, error), error) {
 	var translate func([]byte) ([]byte, error)
 	switch {
@@ -176,7 +176,7 @@ func composer(method, media string, p *wire.Projector, r wire.Resource) (func([]
 	}, nil
 }
 
-// refusedBody is the answer to a body that cannot be translated.
+// refusedBody is the API error for a body that cannot be translated.
 func refusedBody(err error) error {
 	switch {
 	case err == nil:
@@ -189,7 +189,7 @@ func refusedBody(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized: %v", err))
 }
 
-// unsupported is what upstream says of other media types.
+// unsupported is upstream's error for other media types.
 func unsupported() error {
 	return negotiation.NewUnsupportedMediaTypeError([]string{inJSON, inYAML, protobuf})
 }

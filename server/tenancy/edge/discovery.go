@@ -14,68 +14,67 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-// has tells whether a resource of upstream is in a space, subresources by
+// has reports whether a space has a resource of upstream. Subresources are decided by
 // their parent.
-func (e *Edge) has(o *outlook, group, resource string) bool {
-	if o.lists {
+func (e *Edge) has(view *discoveryView, group, resource string) bool {
+	if view.lists {
 		return true
 	}
-	if o.index == nil {
+	if view.index == nil {
 		return e.leaves(group)
 	}
 	resource, sub, _ := strings.Cut(resource, "/")
 	if kinds.IsNodes(group, resource) {
-		return o.nodes && sub == ""
+		return view.nodes && sub == ""
 	}
 	if k, ok := e.kinds.Resource(group, resource); ok {
 		return k.Class != kinds.System || k.Announced
 	}
-	return o.kept[schema.GroupResource{Group: group, Resource: resource}]
+	return view.kept[schema.GroupResource{Group: group, Resource: resource}]
 }
 
-// leaves tells the groups that controllers of all spaces see as upstream has
-// them. In all others resources have names that are made up for them.
+// leaves reports whether controllers of all spaces see a group as upstream has it. In
+// all other groups resources have synthetic names.
 func (e *Edge) leaves(group string) bool {
-	_, builtIn := e.documents.groups[group]
-	return builtIn || e.opts.Customs.Excluded(group)
+	_, builtIn := e.discoveryCache.groups[group]
+	return builtIn || e.opts.CustomResources.Excluded(group)
 }
 
-// announced tells what is in discovery to be refused: it can only be asked for.
-func (e *Edge) announced(o *outlook, group, resource string) bool {
+// announced reports whether a resource is in discovery although it is refused.
+func (e *Edge) announced(view *discoveryView, group, resource string) bool {
 	k, _ := e.kinds.Resource(group, resource)
-	return k.Announced && o.index != nil && !o.lists
+	return k.Announced && view.index != nil && !view.lists
 }
 
-// reading are the verbs of what can be read only.
+// reading are the verbs of read-only resources.
 func reading() []string { return []string{"get", "list", "watch"} }
 
-// hasGroup tells whether anything of a group of upstream is in a space.
-func (e *Edge) hasGroup(o *outlook, group string) bool {
-	if o.lists {
+// hasGroup reports whether a space has a resource of a group of upstream.
+func (e *Edge) hasGroup(view *discoveryView, group string) bool {
+	if view.lists {
 		return true
 	}
-	if o.index == nil {
-		return o.groups[group] || e.leaves(group)
+	if view.index == nil {
+		return view.groups[group] || e.leaves(group)
 	}
-	return o.groups[group] || e.documents.groups[group]
+	return view.groups[group] || e.discoveryCache.groups[group]
 }
 
-// sorts tells the groups whose versions are put in order when some are added:
-// those of definitions are. Nothing that is added becomes the preferred version
-// of what is built in.
-func (e *Edge) sorts(o *outlook) discovery.Order {
+// sorts reports for which groups the versions are sorted when some are added: groups
+// of CRDs. An added version never becomes the preferred one of a built-in group.
+func (e *Edge) sorts(view *discoveryView) discovery.Order {
 	return func(group string) bool {
-		_, builtIn := e.documents.groups[group]
-		return !builtIn && (o.index != nil || !e.opts.Customs.Excluded(group))
+		_, builtIn := e.discoveryCache.groups[group]
+		return !builtIn && (view.index != nil || !e.opts.CustomResources.Excluded(group))
 	}
 }
 
-// discovery makes the discovery document of a space of upstream's, or alone of
-// the space's own definitions if upstream has none. It is nil if there is
-// nothing to tell.
-func (e *Edge) discovery(o *outlook, own discovery.Set, path string, body []byte) ([]byte, error) {
+// discovery builds the discovery document of a space from upstream's and the CRDs of
+// the space; body is nil if upstream has no document. The result is nil if the space
+// does not have the group or version.
+func (e *Edge) discovery(view *discoveryView, own discovery.Set, path string, body []byte) ([]byte, error) {
 	if body == nil {
-		return e.ownDiscovery(o, own, path)
+		return e.ownDiscovery(view, own, path)
 	}
 	var head metav1.TypeMeta
 	if err := json.Unmarshal(body, &head); err != nil {
@@ -84,34 +83,34 @@ func (e *Edge) discovery(o *outlook, own discovery.Set, path string, body []byte
 	switch head.Kind {
 	case "APIGroupDiscoveryList":
 		return edit(body, func(list *apidiscovery.APIGroupDiscoveryList) bool {
-			e.filterAggregated(o, list)
-			list.Items = discovery.MergeAggregated(list.Items, own.Aggregated(), e.sorts(o))
+			e.filterAggregated(view, list)
+			list.Items = discovery.MergeAggregated(list.Items, own.Aggregated(), e.sorts(view))
 			return true
 		})
 	case "APIResourceList":
 		return edit(body, func(list *metav1.APIResourceList) bool {
 			gv := groupVersion(list.GroupVersion)
-			e.filterResources(o, gv.Group, list)
+			e.filterResources(view, gv.Group, list)
 			list.APIResources = discovery.MergeResources(list.APIResources, own.Resources(gv))
-			return len(list.APIResources) > 0 || e.hasGroup(o, gv.Group) && o.hasVersion(e, gv)
+			return len(list.APIResources) > 0 || e.hasGroup(view, gv.Group) && view.hasVersion(e, gv)
 		})
 	case "APIGroupList":
 		return edit(body, func(list *metav1.APIGroupList) bool {
-			list.Groups = keep(list.Groups, func(g metav1.APIGroup) bool { return e.hasGroup(o, g.Name) })
+			list.Groups = keep(list.Groups, func(g metav1.APIGroup) bool { return e.hasGroup(view, g.Name) })
 			for i := range list.Groups {
-				e.filterGroup(o, &list.Groups[i])
+				e.filterGroup(view, &list.Groups[i])
 			}
 			list.Groups = keep(list.Groups, func(g metav1.APIGroup) bool { return len(g.Versions) > 0 })
-			list.Groups = discovery.MergeGroups(list.Groups, own.Groups(), e.sorts(o))
+			list.Groups = discovery.MergeGroups(list.Groups, own.Groups(), e.sorts(view))
 			return true
 		})
 	case "APIGroup":
 		return edit(body, func(group *metav1.APIGroup) bool {
 			name := group.Name
-			e.filterGroup(o, group)
+			e.filterGroup(view, group)
 			mine := keep(own.Groups(), func(g metav1.APIGroup) bool { return g.Name == name })
 			there := keep([]metav1.APIGroup{*group}, func(g metav1.APIGroup) bool { return len(g.Versions) > 0 })
-			merged := discovery.MergeGroups(there, mine, e.sorts(o))
+			merged := discovery.MergeGroups(there, mine, e.sorts(view))
 			if len(merged) == 0 {
 				return false
 			}
@@ -124,8 +123,8 @@ func (e *Edge) discovery(o *outlook, own discovery.Set, path string, body []byte
 	}
 }
 
-// rootPaths makes the list of all paths that of a space.
-func (e *Edge) rootPaths(o *outlook, own discovery.Set, body []byte) ([]byte, error) {
+// rootPaths filters the list of all paths.
+func (e *Edge) rootPaths(view *discoveryView, own discovery.Set, body []byte) ([]byte, error) {
 	return edit(body, func(root *metav1.RootPaths) bool {
 		root.Paths = keep(root.Paths, func(path string) bool {
 			of, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/apis/")
@@ -133,7 +132,7 @@ func (e *Edge) rootPaths(o *outlook, own discovery.Set, body []byte) ([]byte, er
 				return kinds.OpenPath(path)
 			}
 			group, version, versioned := strings.Cut(of, "/")
-			return e.hasGroup(o, group) && (!versioned || o.hasVersion(e, schema.GroupVersion{Group: group, Version: version}))
+			return e.hasGroup(view, group) && (!versioned || view.hasVersion(e, schema.GroupVersion{Group: group, Version: version}))
 		})
 		for _, gv := range own.GroupVersions() {
 			root.Paths = append(root.Paths, "/apis/"+gv.Group, "/apis/"+gv.String())
@@ -144,8 +143,8 @@ func (e *Edge) rootPaths(o *outlook, own discovery.Set, body []byte) ([]byte, er
 	})
 }
 
-// ownDiscovery is the document of what only the space has.
-func (e *Edge) ownDiscovery(o *outlook, own discovery.Set, path string) ([]byte, error) {
+// ownDiscovery is the document of a group that only the space has.
+func (e *Edge) ownDiscovery(view *discoveryView, own discovery.Set, path string) ([]byte, error) {
 	gv, ok := strings.CutPrefix(path, "/apis/")
 	if !ok {
 		return nil, nil
@@ -169,13 +168,13 @@ func (e *Edge) ownDiscovery(o *outlook, own discovery.Set, path string) ([]byte,
 	return nil, nil
 }
 
-// filterGroup takes the versions out of a group of which nothing is left.
-func (e *Edge) filterGroup(o *outlook, group *metav1.APIGroup) {
-	if !e.hasGroup(o, group.Name) {
+// filterGroup removes the versions of a group that the space does not have.
+func (e *Edge) filterGroup(view *discoveryView, group *metav1.APIGroup) {
+	if !e.hasGroup(view, group.Name) {
 		group.Versions = nil
 	}
 	group.Versions = keep(group.Versions, func(v metav1.GroupVersionForDiscovery) bool {
-		return o.hasVersion(e, schema.GroupVersion{Group: group.Name, Version: v.Version})
+		return view.hasVersion(e, schema.GroupVersion{Group: group.Name, Version: v.Version})
 	})
 	if len(group.Versions) > 0 && !slices.Contains(group.Versions, group.PreferredVersion) {
 		group.PreferredVersion = group.Versions[0]
@@ -183,19 +182,19 @@ func (e *Edge) filterGroup(o *outlook, group *metav1.APIGroup) {
 }
 
 // filterResources filters the legacy list of one group version.
-func (e *Edge) filterResources(o *outlook, group string, list *metav1.APIResourceList) {
+func (e *Edge) filterResources(view *discoveryView, group string, list *metav1.APIResourceList) {
 	list.APIResources = keep(list.APIResources, func(r metav1.APIResource) bool {
 		parent, _, sub := strings.Cut(r.Name, "/")
-		return e.has(o, group, r.Name) && (!sub || !e.announced(o, group, parent))
+		return e.has(view, group, r.Name) && (!sub || !e.announced(view, group, parent))
 	})
 	for i := range list.APIResources {
-		if r := &list.APIResources[i]; e.announced(o, group, r.Name) {
+		if r := &list.APIResources[i]; e.announced(view, group, r.Name) {
 			r.Verbs, r.Categories, r.ShortNames = append(reading(), "create"), nil, nil
-		} else if o.index != nil && kinds.IsNodes(group, r.Name) {
+		} else if view.index != nil && kinds.IsNodes(group, r.Name) {
 			r.Verbs = reading()
 		}
 	}
-	if !o.lists {
+	if !view.lists {
 		return
 	}
 	for i := range list.APIResources {
@@ -204,34 +203,34 @@ func (e *Edge) filterResources(o *outlook, group string, list *metav1.APIResourc
 	list.APIResources = keep(list.APIResources, func(r metav1.APIResource) bool { return len(r.Verbs) > 0 })
 }
 
-// listing tells the verbs that all spaces can be asked with at once.
+// listing reports whether tenants/all serves a verb.
 func listing(verb string) bool { return verb == "list" || verb == "watch" }
 
-// filterAggregated filters the document that has all groups in it.
-func (e *Edge) filterAggregated(o *outlook, list *apidiscovery.APIGroupDiscoveryList) {
-	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return e.hasGroup(o, g.Name) })
+// filterAggregated filters the aggregated discovery document.
+func (e *Edge) filterAggregated(view *discoveryView, list *apidiscovery.APIGroupDiscoveryList) {
+	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return e.hasGroup(view, g.Name) })
 	for i := range list.Items {
 		g := &list.Items[i]
 		for j := range g.Versions {
 			v := &g.Versions[j]
-			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return e.has(o, g.Name, r.Resource) })
+			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return e.has(view, g.Name, r.Resource) })
 			for k := range v.Resources {
-				if r := &v.Resources[k]; e.announced(o, g.Name, r.Resource) {
+				if r := &v.Resources[k]; e.announced(view, g.Name, r.Resource) {
 					r.Verbs, r.Categories, r.ShortNames, r.Subresources = append(reading(), "create"), nil, nil, nil
-				} else if o.lists {
+				} else if view.lists {
 					r.Verbs, r.Subresources = keep(r.Verbs, listing), nil
-				} else if o.index != nil && kinds.IsNodes(g.Name, r.Resource) {
+				} else if view.index != nil && kinds.IsNodes(g.Name, r.Resource) {
 					r.Verbs, r.Subresources = reading(), nil
 				}
 			}
-			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return !o.lists || len(r.Verbs) > 0 })
+			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return !view.lists || len(r.Verbs) > 0 })
 		}
 		g.Versions = keep(g.Versions, func(v apidiscovery.APIVersionDiscovery) bool { return len(v.Resources) > 0 })
 	}
 	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return len(g.Versions) > 0 })
 }
 
-// groupVersion reads group/version; what has no slash is a version.
+// groupVersion reads group/version; a string without a slash is a version.
 func groupVersion(s string) schema.GroupVersion {
 	group, version, ok := strings.Cut(s, "/")
 	if !ok {
@@ -240,8 +239,8 @@ func groupVersion(s string) schema.GroupVersion {
 	return schema.GroupVersion{Group: group, Version: version}
 }
 
-// edit decodes a document, changes it and encodes it again, unless the change
-// says that nothing is left of it.
+// edit decodes a document, changes it and encodes it again. It is nil if change
+// returns false.
 func edit[T any](body []byte, change func(*T) bool) ([]byte, error) {
 	doc := new(T)
 	if err := json.Unmarshal(body, doc); err != nil {

@@ -5,8 +5,8 @@
 // A request is resolved once, where it comes in (request.go): its path, its user,
 // its space and its resource are handed on from there. Its path, query and body are
 // composed (path.go, space.go, body.go), and the answer is projected back
-// (answer.go). Discovery and OpenAPI (documents.go) lose what tenants cannot have
-// and gain what the space defines itself (discovery.go, openapi.go).
+// (answer.go). Discovery and OpenAPI (nonresource.go) lose the resources that tenants
+// cannot have and gain the CRDs of the space (discovery.go, openapi.go).
 //
 // Invariants: nothing is resolved twice, and no request is served or refused to a
 // user that was not resolved; a request of a tenant reaches the API server in

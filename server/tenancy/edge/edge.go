@@ -19,7 +19,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
-// Tenants says which tenants there are.
+// Tenants knows the tenants of the cluster.
 type Tenants interface {
 	authn.Tenants
 	// Exists tells whether there is a Tenant of this name.
@@ -36,51 +36,52 @@ type Limits interface {
 type Options struct {
 	// DefaultTenant is the tenant of users who have none, "" for system.
 	DefaultTenant string
-	// Tenants are those there are; nil for an edge that only makes documents.
+	// Tenants are the tenants of the cluster; nil for an edge that serves discovery only.
 	Tenants Tenants
-	Customs Customs
-	// TokenFile knows the tenants of static tokens; nil if there are none.
+	// CustomResources are the custom resources of each space; nil for none.
+	CustomResources CustomResources
+	// TokenFile knows the tenants of static tokens; nil if there is no token file.
 	TokenFile authenticator.Token
 	// Queue is where the requests of tenants' users wait; nil for none.
 	Queue *fairqueue.Queue
-	// Limits bounds and measures what tenants' users ask; nil for no such thing.
+	// Limits bounds and measures requests of tenants' users; nil for no limits.
 	Limits Limits
 	Log    *logrus.Entry
 }
 
 // Edge resolves, composes and projects requests.
 type Edge struct {
-	opts      Options
-	kinds     *kinds.Table
-	table     *wire.Table
-	auth      authenticator.Request
-	documents *catalogue
-	queue     *queue // nil for none
-	held      *held
+	opts           Options
+	kinds          *kinds.Table
+	table          *wire.Table
+	auth           authenticator.Request
+	discoveryCache *discoveryCache
+	queue          *queue // nil for none
+	inFlight       *inFlight
 }
 
 // New makes an edge. Its Authenticator and Handler are seams of the API
 // server; Authenticator must be called first.
 func New(o Options) *Edge {
-	e := &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), documents: newCatalogue(), held: newHeld()}
+	e := &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), discoveryCache: newDiscoveryCache(), inFlight: newInFlight()}
 	if o.Queue != nil {
 		e.queue = newQueue(o.Queue)
 	}
 	return e
 }
 
-// Authenticator gives every user his tenant, and is what the edge asks.
+// Authenticator gives every user their tenant. The edge authenticates with it, too.
 func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request {
 	e.auth = authn.Wrap(inner, authn.Options{DefaultTenant: e.opts.DefaultTenant, TokenFile: e.opts.TokenFile, Tenants: e.opts.Tenants, Log: e.opts.Log})
 	return e.auth
 }
 
-// Handler puts the edge in front of next. What the edge refuses to a user goes
-// through audited.
+// Handler puts the edge in front of next. Requests that the edge refuses to a user
+// go through audited.
 func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 	refuse := e.refuser(audited)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r, p := read(req), &passage{Handler: next}
+		r, p := read(req), &chain{Handler: next}
 		if err := e.serve(w, req, p, r); err != nil {
 			refuse(w, req, p, r, err)
 		}
@@ -89,7 +90,7 @@ func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handle
 
 // serve answers a request or returns why it is refused before it reaches the
 // API server.
-func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage, r *request) error {
+func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *request) error {
 	entry, err := e.queue.enter(req, r.long)
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *passage, r 
 	if space.IsSystem(r.userTenant) {
 		return e.route(w, req, next, r)
 	}
-	req, release, err := e.hold(req, r)
+	req, release, err := e.track(req, r)
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler
 	return e.serveSpace(w, withPath(req, r.path), next, r)
 }
 
-// mustExist refuses what is addressed to a tenant that is not there.
+// mustExist refuses requests to a tenant that does not exist.
 func (e *Edge) mustExist(ctx context.Context, tenant string) error {
 	exists, err := e.opts.Tenants.Exists(ctx, tenant)
 	switch {
@@ -179,14 +180,14 @@ func (e *Edge) view(tenant string) *wire.View {
 	}
 }
 
-// clusterScoped tells the kinds whose names are composed.
+// clusterScoped reports whether the names of a kind are composed.
 func (e *Edge) clusterScoped(tenant, group, kind string) bool {
 	if kinds.IsReview(group) {
 		return false
 	}
 	k, ok := e.kinds.Kind(group, kind)
-	if !ok && e.opts.Customs != nil {
-		k, ok = e.opts.Customs.Kind(tenant, group, kind)
+	if !ok && e.opts.CustomResources != nil {
+		k, ok = e.opts.CustomResources.Kind(tenant, group, kind)
 	}
 	return ok && !k.Namespaced && k.Class == kinds.Tenant
 }
@@ -194,8 +195,8 @@ func (e *Edge) clusterScoped(tenant, group, kind string) bool {
 // groupOf finds the group of a kind by its name alone.
 func (e *Edge) groupOf(tenant, kind string) (string, bool) {
 	group, ok := e.kinds.GroupOf(kind)
-	if !ok && e.opts.Customs != nil {
-		group, ok = e.opts.Customs.GroupOf(tenant, kind)
+	if !ok && e.opts.CustomResources != nil {
+		group, ok = e.opts.CustomResources.GroupOf(tenant, kind)
 	}
 	return group, ok
 }
@@ -204,15 +205,15 @@ func (e *Edge) groupOf(tenant, kind string) (string, bool) {
 func (e *Edge) find(tenant string, r *resourceRequest) {
 	k, ok := e.kinds.Resource(r.group, r.resource)
 	r.builtIn = ok
-	if !ok && e.opts.Customs != nil {
-		k, ok = e.opts.Customs.Resource(tenant, r.group, r.resource)
+	if !ok && e.opts.CustomResources != nil {
+		k, ok = e.opts.CustomResources.Resource(tenant, r.group, r.resource)
 	}
 	if ok {
 		r.kind, r.known = k, true
 		return
 	}
-	// Not known: it does not exist, or it is a custom resource that is just
-	// being defined. A namespace in the path decides how it is treated.
+	// An unknown resource does not exist, or its CRD is being established. Whether
+	// the path has a namespace decides how it is treated.
 	r.kind = kinds.Kind{Group: r.group, Resource: r.resource, Namespaced: r.namespaceAt > 0}
 }
 

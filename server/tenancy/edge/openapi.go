@@ -24,13 +24,13 @@ const (
 	openAPI3Proto = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 )
 
-// openAPI2 makes the document of version 2 of a space of upstream's.
-func (e *Edge) openAPI2(o *outlook, own discovery.Set, body []byte) ([]byte, error) {
+// openAPI2 builds the OpenAPI v2 document of a space from upstream's.
+func (e *Edge) openAPI2(view *discoveryView, own discovery.Set, body []byte) ([]byte, error) {
 	doc, err := members(body)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := e.filterPaths(o, doc)
+	shown, err := e.filterPaths(view, doc)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (e *Edge) openAPI2(o *outlook, own discovery.Set, body []byte) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	e.filterModels(o, models, shown)
+	e.filterModels(view, models, shown)
 	if len(own) > 0 {
 		if err := mergeOpenAPI2(doc, models, own); err != nil {
 			return nil, err
@@ -50,7 +50,7 @@ func (e *Edge) openAPI2(o *outlook, own discovery.Set, body []byte) ([]byte, err
 	return json.Marshal(doc)
 }
 
-// mergeOpenAPI2 adds what own definitions say. Only the models and parameters
+// mergeOpenAPI2 adds the CRDs of a space. Only the models and parameters
 // of upstream that could have the same names are decoded: the document is
 // large, and the rest stays as it is.
 func mergeOpenAPI2(doc, models map[string]json.RawMessage, own discovery.Set) error {
@@ -106,7 +106,7 @@ func mergeOpenAPI2(doc, models map[string]json.RawMessage, own discovery.Set) er
 
 // openAPI3 makes the document of version 3 of a group version: of upstream's,
 // or alone of the space's own definitions. It is nil if nothing is left.
-func (e *Edge) openAPI3(o *outlook, own discovery.Set, gv schema.GroupVersion, body []byte) ([]byte, error) {
+func (e *Edge) openAPI3(view *discoveryView, own discovery.Set, gv schema.GroupVersion, body []byte) ([]byte, error) {
 	mine := own.OpenAPI3(gv)
 	if body == nil {
 		if mine == nil {
@@ -114,14 +114,14 @@ func (e *Edge) openAPI3(o *outlook, own discovery.Set, gv schema.GroupVersion, b
 		}
 		return json.Marshal(mine)
 	}
-	if gv.Group != "" && mine == nil && (!e.hasGroup(o, gv.Group) || !o.hasVersion(e, gv)) {
+	if gv.Group != "" && mine == nil && (!e.hasGroup(view, gv.Group) || !view.hasVersion(e, gv)) {
 		return nil, nil
 	}
 	doc, err := members(body)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := e.filterPaths(o, doc)
+	shown, err := e.filterPaths(view, doc)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (e *Edge) openAPI3(o *outlook, own discovery.Set, gv schema.GroupVersion, b
 	if err != nil {
 		return nil, err
 	}
-	e.filterModels(o, schemas, shown)
+	e.filterModels(view, schemas, shown)
 	if mine != nil {
 		if err := mergeOpenAPI3(doc, schemas, mine); err != nil {
 			return nil, err
@@ -171,7 +171,7 @@ func mergeOpenAPI3(doc, schemas map[string]json.RawMessage, mine *spec3.OpenAPI)
 
 // openAPIIndex makes the list of the documents of version 3, with addresses
 // below the prefix that the request came with.
-func (e *Edge) openAPIIndex(o *outlook, prefix string, body []byte) ([]byte, error) {
+func (e *Edge) openAPIIndex(view *discoveryView, prefix string, body []byte) ([]byte, error) {
 	var list handler3.OpenAPIV3Discovery
 	if err := json.Unmarshal(body, &list); err != nil {
 		return nil, fmt.Errorf("reading the index of OpenAPI documents: %w", err)
@@ -185,19 +185,19 @@ func (e *Edge) openAPIIndex(o *outlook, prefix string, body []byte) ([]byte, err
 		if gv, ok := strings.CutPrefix(path, "apis/"); ok {
 			group, version, _ := strings.Cut(gv, "/")
 			of := schema.GroupVersion{Group: group, Version: version}
-			if !o.whole && (!e.hasGroup(o, group) || version != "" && o.versions[of] == "" && !o.hasVersion(e, of)) {
+			if !view.unfiltered && (!e.hasGroup(view, group) || version != "" && view.versions[of] == "" && !view.hasVersion(e, of)) {
 				continue
 			}
-			address.RawQuery = hashQuery(o.hash(of, address.Query().Get("hash")))
+			address.RawQuery = hashQuery(view.hash(of, address.Query().Get("hash")))
 		} else if hash := address.Query().Get("hash"); hash != "" {
-			address.RawQuery = hashQuery(o.hash(schema.GroupVersion{}, hash))
+			address.RawQuery = hashQuery(view.hash(schema.GroupVersion{}, hash))
 		}
 		out.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: prefix + address.String()}
 	}
-	for gv := range o.versions {
+	for gv := range view.versions {
 		path := "apis/" + gv.String()
 		if _, ok := out.Paths[path]; !ok {
-			out.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: prefix + "/openapi/v3/" + path + "?" + hashQuery(o.hash(gv, ""))}
+			out.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: prefix + "/openapi/v3/" + path + "?" + hashQuery(view.hash(gv, ""))}
 		}
 	}
 	return json.Marshal(out)
@@ -205,12 +205,12 @@ func (e *Edge) openAPIIndex(o *outlook, prefix string, body []byte) ([]byte, err
 
 func hashQuery(hash string) string { return url.Values{"hash": {hash}}.Encode() }
 
-// models finds the models that a path speaks of.
+// models matches the references of a path to models.
 var models = regexp.MustCompile(`"\$ref":\s*"#/(?:definitions|components/schemas)/([^"]+)"`)
 
-// filterPaths takes the paths of what a space does not have out of a document,
-// and returns the models that custom resources that are left speak of.
-func (e *Edge) filterPaths(o *outlook, doc map[string]json.RawMessage) (shown map[string]bool, err error) {
+// filterPaths removes the paths of resources that a space does not have from a
+// document. It returns the models of the custom resources that remain.
+func (e *Edge) filterPaths(view *discoveryView, doc map[string]json.RawMessage) (shown map[string]bool, err error) {
 	paths, err := members(doc["paths"])
 	if err != nil || len(paths) == 0 {
 		return nil, err
@@ -225,7 +225,7 @@ func (e *Edge) filterPaths(o *outlook, doc map[string]json.RawMessage) (shown ma
 		if r.subresource != "" {
 			resource += "/" + r.subresource
 		}
-		if !e.has(o, r.group, resource) {
+		if !e.has(view, r.group, resource) {
 			delete(paths, path)
 			continue
 		}
@@ -239,18 +239,18 @@ func (e *Edge) filterPaths(o *outlook, doc map[string]json.RawMessage) (shown ma
 	return shown, err
 }
 
-// filterModels drops the models of custom resources that are not shown.
-func (e *Edge) filterModels(o *outlook, models map[string]json.RawMessage, shown map[string]bool) {
+// filterModels removes the models of custom resources that a space does not have.
+func (e *Edge) filterModels(view *discoveryView, models map[string]json.RawMessage, shown map[string]bool) {
 	for name, model := range models {
-		if !shown[name] && e.ofCustoms(o, model) {
+		if !shown[name] && e.ofCustomResource(view, model) {
 			delete(models, name)
 		}
 	}
 }
 
-// ofCustoms tells whether a model is that of a custom resource, or its list,
-// and of nothing else.
-func (e *Edge) ofCustoms(o *outlook, model json.RawMessage) bool {
+// ofCustomResource reports whether a model is only that of a custom resource or its
+// list.
+func (e *Edge) ofCustomResource(view *discoveryView, model json.RawMessage) bool {
 	if !bytes.Contains(model, []byte(`"x-kubernetes-group-version-kind"`)) {
 		return false
 	}
@@ -261,15 +261,15 @@ func (e *Edge) ofCustoms(o *outlook, model json.RawMessage) bool {
 		return false
 	}
 	for _, k := range of.Kinds {
-		_, builtIn := e.documents.groups[k.Group]
-		if builtIn && !o.hidden[schema.GroupKind{Group: k.Group, Kind: strings.TrimSuffix(k.Kind, "List")}] {
+		_, builtIn := e.discoveryCache.groups[k.Group]
+		if builtIn && !view.hidden[schema.GroupKind{Group: k.Group, Kind: strings.TrimSuffix(k.Kind, "List")}] {
 			return false
 		}
 	}
 	return true
 }
 
-// members decodes an object one level deep; nothing has no members.
+// members decodes an object one level deep; an empty message has no members.
 func members(of json.RawMessage) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	if len(of) == 0 {
@@ -281,8 +281,7 @@ func members(of json.RawMessage) (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// add encodes members into an object. What is there stays unless it is to be
-// replaced.
+// add encodes members into an object. It keeps existing members unless replace is set.
 func add[V any](into map[string]json.RawMessage, more map[string]V, replace bool) error {
 	for name, value := range more {
 		if _, there := into[name]; there && !replace {

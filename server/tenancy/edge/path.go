@@ -24,7 +24,7 @@ type resourceRequest struct {
 	subresource    string
 	kind           kinds.Kind
 	known          bool   // kind is filled in
-	builtIn        bool   // it is upstream's own
+	builtIn        bool   // the resource is not a custom one
 	verb           string // as upstream calls it
 	// namespaceAt and nameAt are the places in the path, 0 when absent.
 	segments            []string
@@ -41,10 +41,10 @@ func parsePath(path string) (r resourceRequest, ok bool) {
 	return parse(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
 }
 
-// parse reads a request on a short path. What the parts of its path are, and
-// what its query makes of it, is for upstream to say: whoever takes a watch for a
-// list shows one space's events to another. ok is false for what is not a
-// resource: discovery, OpenAPI, health, version.
+// parse reads a request on a short path. Upstream's own code decides what the parts
+// of the path are and what the query means: an edge that took a watch for a list
+// would show events of one space to another. ok is false for non-resource requests:
+// discovery, OpenAPI, health, version.
 func parse(req *http.Request) (r resourceRequest, ok bool) {
 	r.segments = strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	if len(req.URL.Path) > 1 && strings.HasSuffix(req.URL.Path, "/") {
@@ -89,11 +89,11 @@ func (r *resourceRequest) composed(tenant string, composeName bool) string {
 	return "/" + strings.Join(s, "/") + r.slash
 }
 
-// isNamespace tells whether the request is about Namespace objects.
+// isNamespace reports whether the request is about Namespace objects.
 func (r *resourceRequest) isNamespace() bool { return r.group == "" && r.resource == "namespaces" }
 
-// ownName tells whether the name of the request is one of a cluster-scoped
-// object of the tenant, and so is composed.
+// ownName reports whether the request names a cluster-scoped object of the tenant.
+// Such names are composed.
 func (r *resourceRequest) ownName() bool {
 	if r.name == "" || r.kind.Namespaced || r.kind.Class != kinds.Tenant || kinds.IsReview(r.group) {
 		return false
@@ -101,19 +101,19 @@ func (r *resourceRequest) ownName() bool {
 	return !r.sharedRole()
 }
 
-// sharedRole tells whether the request is about one of the ClusterRoles that
+// sharedRole reports whether the request is about one of the ClusterRoles that
 // all spaces share.
 func (r *resourceRequest) sharedRole() bool {
 	return r.group == rbacGroup && r.resource == "clusterroles" && kinds.SharedClusterRole(r.name)
 }
 
-// apiObject tells whether the request is about one of the objects by which the
-// API is found, which all spaces show.
+// apiObject reports whether the request is about the Service or the endpoints of the
+// API server, which all spaces show.
 func (r *resourceRequest) apiObject() bool {
 	return kinds.OfAPI(r.group, r.resource) && r.namespace == metav1.NamespaceDefault && r.name == kinds.APIObject
 }
 
-// streams tells the subresources that carry bytes of containers.
+// streams reports whether the subresource carries bytes of containers.
 func (r *resourceRequest) streams() bool {
 	switch r.subresource {
 	case "exec", "attach", "portforward", "proxy", "log":
@@ -122,20 +122,20 @@ func (r *resourceRequest) streams() bool {
 	return false
 }
 
-// proxies tells whether the answer comes from a proxied server.
+// proxies reports whether a proxied server answers.
 func (r *resourceRequest) proxies() bool { return r.subresource == "proxy" && r.group == "" }
 
-// proxyRoot is where the proxied server begins in the path by which the client
-// asked.
+// proxyRoot is the part of the path as the client sent it before the path of the
+// proxied server.
 func (r *resourceRequest) proxyRoot(asked string) string {
 	behind := strings.Join(r.segments[r.nameAt+2:], "/")
 	return path.Clean(strings.TrimSuffix(strings.TrimRight(asked, "/"), behind))
 }
 
-// watches tells whether the answer is a stream of events.
+// watches reports whether the answer is a stream of events.
 func (r *resourceRequest) watches() bool { return r.verb == "watch" }
 
-// selects tells whether upstream reads selectors of the query.
+// selects reports whether upstream reads selectors of the query.
 func (r *resourceRequest) selects() bool {
 	switch r.verb {
 	case "list", "watch", "deletecollection":
@@ -164,7 +164,7 @@ func describe(method string, asked *resourceRequest) (verb string, long bool) {
 	return "other", false
 }
 
-// writes tells whether the request changes something.
+// writes reports whether a method changes objects.
 func writes(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -182,8 +182,8 @@ func (r *resourceRequest) wire() wire.Resource {
 	}
 }
 
-// showsSystem tells the resources of tenants of which they see some of the
-// system's, too: default roles, and definitions that serve them.
+// showsSystem reports whether tenants see objects of the system of this resource,
+// too: default roles, and CRDs that serve them.
 func (r *resourceRequest) showsSystem() bool {
 	switch r.group {
 	case rbacGroup:

@@ -12,15 +12,15 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 )
 
-// passage is the way of one request through the edge.
-type passage struct {
+// chain is the handler chain behind the edge for one request.
+type chain struct {
 	http.Handler // the chain behind the edge
 	// passed is set when the request has got to the chain, which audits it.
 	passed bool
 }
 
 // ServeHTTP implements http.Handler.
-func (p *passage) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (p *chain) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.passed = true
 	p.Handler.ServeHTTP(w, req)
 }
@@ -35,7 +35,7 @@ type refusalKey struct{}
 
 // refuser answers requests that the edge refuses. Those that did not get to the
 // chain go through audited.
-func (e *Edge) refuser(audited func(http.Handler) http.Handler) func(http.ResponseWriter, *http.Request, *passage, *request, error) {
+func (e *Edge) refuser(audited func(http.Handler) http.Handler) func(http.ResponseWriter, *http.Request, *chain, *request, error) {
 	answer := audited(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r, _ := req.Context().Value(refusalKey{}).(refusal)
 		if !space.IsSystem(r.space) {
@@ -44,7 +44,7 @@ func (e *Edge) refuser(audited func(http.Handler) http.Handler) func(http.Respon
 		}
 		writeError(w, r.err)
 	}))
-	return func(w http.ResponseWriter, req *http.Request, p *passage, r *request, err error) {
+	return func(w http.ResponseWriter, req *http.Request, p *chain, r *request, err error) {
 		if p.passed || r.user == nil {
 			writeError(w, err)
 			return

@@ -29,7 +29,7 @@ type request struct {
 	// resource is what is asked for, nil for a non-resource request.
 	resource *resourceRequest
 	// document is the discovery or OpenAPI document that is asked for, or nil.
-	document *document
+	document *documentRequest
 	// verb is for limits and metrics; a long request lasts as long as the client
 	// likes.
 	verb string

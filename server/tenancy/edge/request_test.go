@@ -94,9 +94,9 @@ func TestRequestsAreResolvedOnce(t *testing.T) {
 	want := map[string][]string{
 		"read":               {"edge.go"},
 		"identify":           {"edge.go"},
-		"splitAddress":       {"named.go", "request.go"}, // the former reads the selfLink of a body
-		"parse":              {"path.go", "request.go"},  // the former is parsePath
-		"parsePath":          {"openapi.go"},             // paths of a document
+		"splitAddress":       {"bodytenant.go", "request.go"}, // the former reads the selfLink of a body
+		"parse":              {"path.go", "request.go"},       // the former is parsePath
+		"parsePath":          {"openapi.go"},                  // paths of a document
 		"documentOf":         {"request.go"},
 		"describe":           {"request.go"},
 		"resolve":            {"request.go"},

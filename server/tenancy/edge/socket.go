@@ -14,9 +14,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// farewell is how long a client may take to read what was sent before its watch
+// closeTimeout is how long a client may take to read the last events before its watch
 // has ended.
-const farewell = time.Second
+const closeTimeout = time.Second
 
 // errNoSocket is a client that could not be upgraded; it was told why.
 var errNoSocket = errors.New("the connection was not upgraded")
@@ -82,13 +82,13 @@ func (s *socket) open() error {
 		return errNoSocket
 	}
 	// Who does not read does not keep what has ended.
-	s.stop = context.AfterFunc(s.req.Context(), s.hurry)
+	s.stop = context.AfterFunc(s.req.Context(), s.limitWrites)
 	return nil
 }
 
-// hurry bounds how long the client is waited for.
-func (s *socket) hurry() {
-	_ = s.conn.SetWriteDeadline(time.Now().Add(farewell)) // a connection that is gone needs none
+// limitWrites bounds the time to write to the client.
+func (s *socket) limitWrites() {
+	_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout)) // a connection that is gone needs none
 }
 
 // Write implements io.Writer: b is one event.
@@ -117,7 +117,7 @@ func (s *socket) close() {
 	if s.conn != nil {
 		s.stop()
 		if s.complete {
-			s.hurry()
+			s.limitWrites()
 		} else {
 			_ = s.conn.SetWriteDeadline(time.Unix(1, 0)) // nothing more gets out
 		}

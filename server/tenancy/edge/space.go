@@ -31,7 +31,7 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	}
 	r := asked.resource
 	if r == nil {
-		return e.serveDocument(w, req, next, p, asked)
+		return e.serveNonResource(w, req, next, p, asked)
 	}
 	if r.namespace == "." || r.namespace == ".." || r.name == "." || r.name == ".." {
 		return apierrors.NewBadRequest(fmt.Sprintf("the path %s has a segment that is not a name", req.URL.Path))
@@ -58,11 +58,10 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	return serveAnswer(w, req, next, p, r, e.composeBody(req, p, r, ofUser))
 }
 
-// inSpaces tells whether tenants have a resource at all. Not there for them are
-// custom resources whose definition is not shared, and what is neither built in
-// nor defined, such as the nodes of an API of custom metrics: without a namespace nobody
-// could tell whose it is. What is built in and the system's is refused with a
-// reason later.
+// inSpaces reports whether tenants have a resource at all. They do not have custom
+// resources whose CRD is not shared, nor resources of aggregated API servers without
+// a namespace, such as the nodes of custom metrics: nothing tells whose these are.
+// Built-in resources of the system are refused later, with a reason.
 func (e *Edge) inSpaces(r *resourceRequest) bool {
 	if _, builtIn := e.kinds.Resource(r.group, r.resource); builtIn {
 		return true
@@ -80,7 +79,7 @@ func (e *Edge) serveAll(w http.ResponseWriter, req *http.Request, next http.Hand
 	p.Tenants = wire.ColumnFirst
 	r := asked.resource
 	if r == nil {
-		return e.serveDocument(w, withoutEncoding(req), next, p, asked)
+		return e.serveNonResource(w, withoutEncoding(req), next, p, asked)
 	}
 	if req.Method != http.MethodGet || r.name != "" || r.namespace != "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("tenants/%s can be listed and watched across namespaces, nothing else: address one tenant", space.All))
@@ -102,7 +101,7 @@ func (e *Edge) serveSystem(w http.ResponseWriter, req *http.Request, next http.H
 	// For all other users the discovery is upstream's: nothing of it is a
 	// tenant's.
 	if authn.IsController(asked.user) {
-		if done, err := e.serveComposite(w, req, next, asked); done {
+		if done, err := e.serveCompositeDiscovery(w, req, next, asked); done {
 			return err
 		}
 	}
@@ -113,14 +112,14 @@ func (e *Edge) serveSystem(w http.ResponseWriter, req *http.Request, next http.H
 		req = e.watchBody(req, asked.resource)
 	}
 	if d := asked.document; d != nil && d.openAPI() && reads(req) {
-		return e.serveWhole(w, req, next, *d)
+		return e.serveSystemOpenAPI(w, req, next, *d)
 	}
 	next.ServeHTTP(w, req)
 	return nil
 }
 
-// unserved stands for the media types that cannot be projected: one that the API
-// server answers as it does any that it does not know.
+// unserved replaces media types that cannot be projected: the API server answers it as
+// any unknown media type.
 const unserved = "application/x-unserved"
 
 // cloneForSpace prepares a request that will be changed: it is marked with the
@@ -139,8 +138,8 @@ func cloneForSpace(req *http.Request, tenant string) *http.Request {
 	return out
 }
 
-// withoutEncoding has the API server answer uncompressed; the edge compresses
-// what it has projected.
+// withoutEncoding makes the API server answer uncompressed; the edge compresses after
+// projecting.
 func withoutEncoding(req *http.Request) *http.Request {
 	out := req.WithContext(context.WithValue(req.Context(), encodingKey{}, req.Header.Get("Accept-Encoding")))
 	out.Header = req.Header.Clone()

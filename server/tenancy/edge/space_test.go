@@ -9,20 +9,20 @@ import (
 
 func TestOnlyWhatHasASpaceIsServedInOne(t *testing.T) {
 	for _, c := range []struct {
-		path    string
-		customs Customs
-		want    bool
+		path            string
+		customResources CustomResources
+		want            bool
 	}{
 		{"/api/v1/pods", nil, true},
 		{"/api/v1/nodes", nil, true}, // refused by the authorizer, with the reason
-		{"/apis/custom.metrics.k8s.io/v1beta1/nodes", nil, false},
-		{"/apis/custom.metrics.k8s.io/v1beta1/nodes/n1", nil, false},
-		{"/apis/custom.metrics.k8s.io/v1beta1/pods", nil, false},
-		{"/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/pods", nil, true},
-		{"/apis/example.com/v1/foos", fakeCustoms{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.Tenant}}, true},
-		{"/apis/example.com/v1/namespaces/default/foos", fakeCustoms{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.System}}, false},
+		{"/apis/customResource.metrics.k8s.io/v1beta1/nodes", nil, false},
+		{"/apis/customResource.metrics.k8s.io/v1beta1/nodes/n1", nil, false},
+		{"/apis/customResource.metrics.k8s.io/v1beta1/pods", nil, false},
+		{"/apis/customResource.metrics.k8s.io/v1beta1/namespaces/default/pods", nil, true},
+		{"/apis/example.com/v1/foos", fakeCustomResources{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.Tenant}}, true},
+		{"/apis/example.com/v1/namespaces/default/foos", fakeCustomResources{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.System}}, false},
 	} {
-		e := New(Options{Customs: c.customs})
+		e := New(Options{CustomResources: c.customResources})
 		r, ok := parsePath(c.path)
 		if !ok {
 			t.Fatalf("%s is no resource", c.path)
@@ -34,25 +34,27 @@ func TestOnlyWhatHasASpaceIsServedInOne(t *testing.T) {
 	}
 }
 
-// fakeCustoms knows one custom resource.
-type fakeCustoms struct{ of kinds.Kind }
+// fakeCustomResources knows one custom resource.
+type fakeCustomResources struct{ of kinds.Kind }
 
-func (f fakeCustoms) Resource(_, group, resource string) (kinds.Kind, bool) {
+func (f fakeCustomResources) Resource(_, group, resource string) (kinds.Kind, bool) {
 	return f.of, group == f.of.Group && resource == f.of.Resource
 }
 
-func (f fakeCustoms) Kind(_, group, kind string) (kinds.Kind, bool) {
+func (f fakeCustomResources) Kind(_, group, kind string) (kinds.Kind, bool) {
 	return f.of, group == f.of.Group && kind == f.of.Kind
 }
 
-func (f fakeCustoms) GroupOf(_, kind string) (string, bool) { return f.of.Group, kind == f.of.Kind }
+func (f fakeCustomResources) GroupOf(_, kind string) (string, bool) {
+	return f.of.Group, kind == f.of.Kind
+}
 
-func (f fakeCustoms) HasGroup(_, group string) bool { return group == f.of.Group }
+func (f fakeCustomResources) HasGroup(_, group string) bool { return group == f.of.Group }
 
-func (f fakeCustoms) Own(string, string, string) bool { return false }
+func (f fakeCustomResources) Own(string, string, string) bool { return false }
 
-func (f fakeCustoms) Definitions(string) []*apiextensionsv1.CustomResourceDefinition { return nil }
+func (f fakeCustomResources) CRDs(string) []*apiextensionsv1.CustomResourceDefinition { return nil }
 
-func (f fakeCustoms) Excluded(string) bool { return false }
+func (f fakeCustomResources) Excluded(string) bool { return false }
 
-func (f fakeCustoms) Generation(string) int64 { return 0 }
+func (f fakeCustomResources) Generation(string) int64 { return 0 }

@@ -31,9 +31,9 @@ type Definitions interface {
 	// own of the name, Shows whether it is shown the system's in any case.
 	Shown(tenant string) []string
 	Shows(tenant, name string, own bool) bool
-	// Told says that something was shown as of a version, and Misses whether
+	// Returned says that something was shown as of a version, and Misses whether
 	// something may have changed since one.
-	Told(resourceVersion string)
+	Returned(resourceVersion string)
 	Misses(tenant, resourceVersion string) bool
 }
 
@@ -162,7 +162,7 @@ func (d *store) List(ctx context.Context, options *internalversion.ListOptions) 
 			return nil, err
 		}
 	}
-	d.shown.of.Told(list.ResourceVersion)
+	d.shown.of.Returned(list.ResourceVersion)
 	p := asked(options)
 	var shown []apiextensions.CustomResourceDefinition
 	for _, name := range d.shown.of.Shown(tenant) {

@@ -252,7 +252,7 @@ func (w *shownWatch) ownEvent(event watch.Event) bool {
 		return false
 	}
 	w.version = accessor.GetResourceVersion()
-	w.d.shown.of.Told(w.version)
+	w.d.shown.of.Returned(w.version)
 	if event.Type == watch.Bookmark {
 		return w.emit(event)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-// The methods here are what the edge asks (tenancy.Customs).
+// The methods here are what the edge asks (edge.CustomResources).
 
 // Resource finds a custom resource as a tenant has it.
 func (c *Catalog) Resource(tenant, group, resource string) (kinds.Kind, bool) {
@@ -43,7 +43,7 @@ func (c *Catalog) kind(tenant string, r schema.GroupResource) (kinds.Kind, bool)
 	return kinds.Kind{}, false
 }
 
-// Kind finds a custom resource by its kind, or that of its lists.
+// Kind finds a custom resource by its kind or its list kind.
 func (c *Catalog) Kind(tenant, group, kind string) (kinds.Kind, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -102,7 +102,7 @@ func (c *Catalog) GroupOf(tenant, kind string) (string, bool) {
 	return first, found
 }
 
-// HasGroup tells whether a tenant is served custom resources of a group.
+// HasGroup reports whether a tenant has custom resources of a group.
 func (c *Catalog) HasGroup(tenant, group string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -125,15 +125,15 @@ func (c *Catalog) HasGroup(tenant, group string) bool {
 	return false
 }
 
-// Own tells whether a definition of the tenant's own serves a resource.
+// Own reports whether a CRD of the tenant itself serves a resource.
 func (c *Catalog) Own(tenant, group, resource string) bool {
 	s, _ := c.Serving(tenant, schema.GroupResource{Group: group, Resource: resource})
 	return s == Local
 }
 
-// Definitions are those of the tenant's own that serve, by name; what
+// CRDs are those of the tenant's own that serve, by name; what
 // controllers of the cluster see of all spaces for space.All.
-func (c *Catalog) Definitions(tenant string) []*apiextensionsv1.CustomResourceDefinition {
+func (c *Catalog) CRDs(tenant string) []*apiextensionsv1.CustomResourceDefinition {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if tenant == space.All {
@@ -151,7 +151,7 @@ func (c *Catalog) Definitions(tenant string) []*apiextensionsv1.CustomResourceDe
 	return out
 }
 
-// Generation changes when any of the answers for a tenant may have.
+// Generation changes when any of the answers for a tenant may have changed.
 func (c *Catalog) Generation(tenant string) int64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -165,7 +165,7 @@ func (c *Catalog) Generation(tenant string) int64 {
 	return g
 }
 
-// kindOf is a definition as a row of the table of kinds.
+// kindOf is a CRD as a row of the table of kinds.
 func kindOf(crd *apiextensionsv1.CustomResourceDefinition) kinds.Kind {
 	return kinds.Kind{
 		Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural, Kind: crd.Spec.Names.Kind,

@@ -22,28 +22,28 @@ import (
 
 const inCBOR = "application/cbor"
 
-// watchBody has the body of a system user's request on a short path looked at when
-// it is read: a space that it names must be that of the system, which the path is
-// of. The bodies of what is proxied to pods and nodes are nobody's objects.
+// watchBody checks the body of a system user's request on a short path when it is
+// read: if it names a space, it must be the space of the system, because the path
+// is. Bodies that are proxied to pods and nodes are not objects.
 func (e *Edge) watchBody(req *http.Request, r *resourceRequest) *http.Request {
 	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) || req.Method == http.MethodDelete || r.streams() {
 		return req
 	}
-	// Protobuf has no such field, and is what the components of the cluster send.
+	// Protobuf has no such field, and the components of the cluster send protobuf.
 	if media, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); media == protobuf {
 		return req
 	}
 	out := req.WithContext(req.Context())
 	out.Header = req.Header.Clone()
 	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"), projector: e.Projector(space.System), resource: r.wire(), shortPath: req.URL.Path, asked: r}
-	b.standIn(out)
+	b.replaceBody(out)
 	return out
 }
 
-// elsewhere refuses a body on a short path that names the space of a tenant. Reads
-// and deletions of the same path are of the system's object, so this must not be
-// of another.
-func (b *body) elsewhere(tenant string) error {
+// refuseTenant refuses a body on a short path that names the space of a tenant. A
+// get or delete of the same path is about the object of the system, so a write must
+// not be about another object.
+func (b *body) refuseTenant(tenant string) error {
 	if space.ValidateTenant(tenant) != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("metadata.tenant is %.64q, which is the name of no tenant; the path %s is of the space of the system", tenant, b.shortPath))
 	}
@@ -67,8 +67,9 @@ func (r *resourceRequest) fullPath(tenant string) string {
 	return head + "/tenants/" + tenant + tail
 }
 
-// overruled notes that a body names another space than the request, which counts.
-func (b *body) overruled(field, value string) error {
+// ignoreTenant notes that a body names another space than the request. The request
+// counts.
+func (b *body) ignoreTenant(field, value string) error {
 	named := value
 	if field == "selfLink" {
 		if named = splitAddress(value).tenant; named == "" || named == b.projector.View.Tenant {
@@ -81,7 +82,7 @@ func (b *body) overruled(field, value string) error {
 	return nil
 }
 
-// warn adds what the client is to know of the body to the header of an answer.
+// warn adds the warning about the body to the header of an answer.
 func (b *body) warn(h http.Header) {
 	if b == nil {
 		return
@@ -96,8 +97,8 @@ func (b *body) warn(h http.Header) {
 	}
 }
 
-// tenantIn is the space that a body of a media type names, "" for none and for one
-// that cannot be read: to refuse that is for the API server.
+// tenantIn is the space that a body names, "" if it names none or cannot be decoded:
+// the API server refuses such bodies.
 func tenantIn(media string, body []byte) (string, error) {
 	switch {
 	case media == inCBOR || media == string(types.ApplyCBORPatchType):

@@ -26,64 +26,64 @@ import (
 )
 
 const (
-	// maxDocuments bounds the bytes that are remembered of documents, the
-	// large ones compressed.
+	// maxDocuments bounds the bytes of cached documents, the large ones
+	// compressed.
 	maxDocuments = 32 << 20
-	// maxOutlooks bounds what is remembered of how spaces see them, and
-	// maxTags which of upstream's documents were seen last.
-	maxOutlooks, maxTags = 4 << 20, 64 << 10
-	// atOnce bounds how many documents are made at the same time: one can
+	// maxViews bounds the bytes of cached views, and maxTags those of the ETags
+	// of upstream's documents.
+	maxViews, maxTags = 4 << 20, 64 << 10
+	// maxBuilds bounds how many documents are built at the same time: one can
 	// take some ten megabytes.
-	atOnce = 2
+	maxBuilds = 2
 )
 
-// catalogue makes and remembers documents: they are large, and the same for
-// spaces that show the same.
-type catalogue struct {
-	// groups are the groups that are built in, and whether tenants have
-	// anything of them.
-	groups   map[string]bool
-	made     bounded[*made]
-	outlooks bounded[*outlook]
-	tags     bounded[string]
-	making   chan struct{}
+// discoveryCache caches discovery and OpenAPI documents: they are large, and the
+// same for spaces with the same view.
+type discoveryCache struct {
+	// groups are the built-in groups, and whether tenants have any of their
+	// resources.
+	groups    map[string]bool
+	documents lruCache[*discoveryDocument]
+	views     lruCache[*discoveryView]
+	tags      lruCache[string]
+	building  chan struct{}
 
 	mu    sync.Mutex
 	index *index
 }
 
-func newCatalogue() *catalogue {
-	c := &catalogue{groups: map[string]bool{}, making: make(chan struct{}, atOnce)}
-	c.made.max, c.outlooks.max, c.tags.max = maxDocuments, maxOutlooks, maxTags
+func newDiscoveryCache() *discoveryCache {
+	c := &discoveryCache{groups: map[string]bool{}, building: make(chan struct{}, maxBuilds)}
+	c.documents.max, c.views.max, c.tags.max = maxDocuments, maxViews, maxTags
 	for _, k := range kinds.Rows() {
 		c.groups[k.Group] = kinds.Shows(k.Group)
 	}
 	return c
 }
 
-// made is a document as it is sent.
-type made struct {
-	there  bool // false if there is nothing to tell
+// discoveryDocument is a discovery or OpenAPI document as it is sent.
+type discoveryDocument struct {
+	exists bool // false for a group or version that the space does not have
 	media  string
 	etag   string
 	body   []byte
 	zipped bool
-	tag    string // upstream's
+	tag    string // the ETag of upstream's document
 }
 
-// document is what is asked for.
-type document struct {
+// documentRequest is a request for a discovery or OpenAPI document.
+type documentRequest struct {
 	path, accept, proto, prefix string
 	// version is the group version that an OpenAPI document is about.
 	version schema.GroupVersion
-	// hash is by what the client knows it, query the rest of the query.
+	// hash is the version that the client asks for, query the rest of the query.
 	hash, query string
 }
 
 // documentOf reads a non-resource request on a short path, which the client asked
 // for below prefix; it is nil if the request is about something else.
-func documentOf(req *http.Request, path, prefix string) *document {
-	d := &document{
+func documentOf(req *http.Request, path, prefix string) *documentRequest {
+	d := &documentRequest{
 		path: strings.TrimSuffix(path, "/"), query: req.URL.RawQuery,
 		accept: onlyJSON(req.Header.Get("Accept")), prefix: prefix,
 	}
@@ -115,17 +115,17 @@ func documentOf(req *http.Request, path, prefix string) *document {
 	return d
 }
 
-// reads tells whether a request can only be for the document itself.
+// reads reports whether a request reads the document.
 func reads(req *http.Request) bool {
 	return req.Method == http.MethodGet || req.Method == http.MethodHead
 }
 
-// serveDocument serves what is not about objects: discovery and OpenAPI are
-// those of the space, the rest (version, health) is the same for all.
-func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, asked *request) error {
+// serveNonResource serves non-resource requests in a space: discovery and OpenAPI
+// are those of the space, the rest (version, health) is the same for all.
+func (e *Edge) serveNonResource(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, asked *request) error {
 	tenant := asked.space
 	if asked.document != nil && tenant == space.System && asked.document.openAPI() && reads(req) {
-		return e.serveWhole(w, req, next, *asked.document)
+		return e.serveSystemOpenAPI(w, req, next, *asked.document)
 	}
 	if asked.document == nil || tenant == space.System {
 		return serveAnswer(w, req, next, p, &resourceRequest{subresource: "log"}, nil)
@@ -140,16 +140,16 @@ func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http
 		c.sendTo(a, d.prefix)
 		return a.finish()
 	}
-	// Nothing below /api is made of definitions.
+	// No CRD is served below /api.
 	idx := &index{}
-	o := lists(idx)
+	view := lists(idx)
 	nodes, err := false, error(nil)
 	if tenant != space.All {
-		if nodes, err = e.readsNodes(req.Context(), tenant); err != nil {
+		if nodes, err = e.mayReadNodes(req.Context(), tenant); err != nil {
 			return err
 		}
-		o = &outlook{index: idx}
-		o.showNodes(nodes)
+		view = &discoveryView{index: idx}
+		view.showNodes(nodes)
 	}
 	if !strings.HasPrefix(d.path, "/api/") && d.path != "/api" {
 		var other *capture
@@ -160,62 +160,62 @@ func (e *Edge) serveDocument(w http.ResponseWriter, req *http.Request, next http
 			return relay(other)
 		}
 		if tenant == space.All {
-			o = lists(idx)
-		} else if o, err = e.look(tenant, nodes, idx); err != nil {
+			view = lists(idx)
+		} else if view, err = e.viewOf(tenant, nodes, idx); err != nil {
 			return err
 		}
 	}
-	return e.answerDocument(w, req, next, tenant, o, d, relay)
+	return e.answerDocument(w, req, next, tenant, view, d, relay)
 }
 
-// serveComposite serves the garbage collector and its like a discovery of all
-// spaces at once, in which they find the resources of tenants. done is false if
-// that is upstream's own.
-func (e *Edge) serveComposite(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request) (done bool, err error) {
+// serveCompositeDiscovery serves the controllers of the cluster, such as the garbage
+// collector, one discovery of all spaces, in which they find the resources of
+// tenants. done is false for a request that upstream has to answer.
+func (e *Edge) serveCompositeDiscovery(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request) (done bool, err error) {
 	path := asked.path
-	if writes(req.Method) || e.opts.Customs == nil || path != "/apis" && !strings.HasPrefix(path, "/apis/") || strings.Count(path, "/") > 4 {
+	if writes(req.Method) || e.opts.CustomResources == nil || path != "/apis" && !strings.HasPrefix(path, "/apis/") || strings.Count(path, "/") > 4 {
 		return false, nil
 	}
 	if asked.document == nil || !reads(req) {
 		return false, nil
 	}
-	o, err := e.look(space.All, false, nil)
+	view, err := e.viewOf(space.All, false, nil)
 	if err != nil {
 		return true, err
 	}
-	return true, e.answerDocument(w, withoutEncoding(req), next, space.All, o, *asked.document, func(c *capture) error {
+	return true, e.answerDocument(w, withoutEncoding(req), next, space.All, view, *asked.document, func(c *capture) error {
 		c.sendTo(w, "")
 		return nil
 	})
 }
 
-// serveWhole serves the OpenAPI documents of the system, which are upstream's with
-// the field that objects have in all spaces.
-func (e *Edge) serveWhole(w http.ResponseWriter, req *http.Request, next http.Handler, d document) error {
-	return e.answerDocument(w, withoutEncoding(req), next, space.System, &outlook{index: &index{}, whole: true, print: space.System}, d, func(c *capture) error {
+// serveSystemOpenAPI serves the OpenAPI documents of the system: upstream's, with the
+// field metadata.tenant.
+func (e *Edge) serveSystemOpenAPI(w http.ResponseWriter, req *http.Request, next http.Handler, d documentRequest) error {
+	return e.answerDocument(w, withoutEncoding(req), next, space.System, &discoveryView{index: &index{}, unfiltered: true, fingerprint: space.System}, d, func(c *capture) error {
 		c.sendTo(w, d.prefix)
 		return nil
 	})
 }
 
-// openAPI tells whether the document is one of OpenAPI.
-func (d document) openAPI() bool { return strings.HasPrefix(d.path, "/openapi/") }
+// openAPI reports whether the document is one of OpenAPI.
+func (d documentRequest) openAPI() bool { return strings.HasPrefix(d.path, "/openapi/") }
 
-// answerDocument answers with the document of a space, or with what upstream
-// says instead of one.
-func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next http.Handler, tenant string, o *outlook, d document, relay func(*capture) error) error {
-	c := e.documents
+// answerDocument answers with the document of a space, or relays upstream's answer
+// if that is not a document.
+func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next http.Handler, tenant string, view *discoveryView, d documentRequest, relay func(*capture) error) error {
+	c := e.discoveryCache
 	seen := d.path + "\x00" + d.accept
 	tag, _ := c.tags.get(seen)
 	answer := ask(req, next, d.path, d.query, d.accept, tag)
-	var m *made
+	var m *discoveryDocument
 	if answer.code == http.StatusNotModified {
-		if m, _ = c.made.get(d.key(o, tag)); m == nil {
+		if m, _ = c.documents.get(d.key(view, tag)); m == nil {
 			answer = ask(req, next, d.path, d.query, d.accept, "")
 		}
 	}
 	if m == nil {
-		alone := answer.code == http.StatusNotFound && len(o.versions) > 0
+		alone := answer.code == http.StatusNotFound && len(view.versions) > 0
 		if answer.code != http.StatusOK && !alone {
 			return relay(answer)
 		}
@@ -224,10 +224,10 @@ func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next htt
 			c.tags.put(seen, tag, len(tag))
 		}
 		var err error
-		if m, err = e.produce(req.Context(), tenant, o, d, answer); err != nil {
+		if m, err = e.produce(req.Context(), tenant, view, d, answer); err != nil {
 			return err
 		}
-		if !m.there && alone {
+		if !m.exists && alone {
 			return relay(answer)
 		}
 	}
@@ -235,13 +235,13 @@ func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next htt
 	for _, name := range []string{"Content-Length", "Content-Type", "Last-Modified", "Accept-Ranges", "Etag", "Warning"} {
 		w.Header().Del(name)
 	}
-	if !m.there {
+	if !m.exists {
 		d.notFound(w)
 		return nil
 	}
 	w.Header().Del("X-Content-Type-Options")
 	if d.hash != "" {
-		if now := o.hash(d.version, strings.Trim(m.tag, `"`)); now != d.hash {
+		if now := view.hash(d.version, strings.Trim(m.tag, `"`)); now != d.hash {
 			http.Redirect(w, req, d.prefix+d.path+"?"+hashQuery(now), http.StatusMovedPermanently)
 			return nil
 		}
@@ -251,8 +251,8 @@ func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next htt
 	return m.send(w, req)
 }
 
-// notFound answers as upstream does about groups that it does not know.
-func (d document) notFound(w http.ResponseWriter) {
+// notFound answers as upstream does for unknown groups.
+func (d documentRequest) notFound(w http.ResponseWriter) {
 	w.Header().Del("Vary")
 	w.Header().Set("Cache-Control", "no-cache, private")
 	if strings.HasPrefix(d.path, "/openapi/") {
@@ -265,19 +265,18 @@ func (d document) notFound(w http.ResponseWriter) {
 	io.WriteString(w, "404 page not found\n") //nolint:errcheck // the client is gone
 }
 
-// key is what a document of upstream is remembered by that was made into that
-// of a space.
-func (d document) key(o *outlook, tag string) string {
+// key is the cache key of the document of a space that was built from upstream's.
+func (d documentRequest) key(view *discoveryView, tag string) string {
 	prefix := ""
 	if d.path == "/openapi/v3" {
 		prefix = d.prefix
 	}
-	return strings.Join([]string{d.path, d.accept, d.proto, prefix, o.print, tag}, "\x00")
+	return strings.Join([]string{d.path, d.accept, d.proto, prefix, view.fingerprint, tag}, "\x00")
 }
 
-// produce makes the document of a space of upstream's answer, unless it is known.
-func (e *Edge) produce(ctx context.Context, tenant string, o *outlook, d document, answer *capture) (*made, error) {
-	c := e.documents
+// produce builds the document of a space from upstream's answer, unless it is cached.
+func (e *Edge) produce(ctx context.Context, tenant string, view *discoveryView, d documentRequest, answer *capture) (*discoveryDocument, error) {
+	c := e.discoveryCache
 	body, tag := answer.body.Bytes(), answer.header.Get("Etag")
 	if answer.code == http.StatusNotFound {
 		body, tag = nil, "none"
@@ -285,56 +284,56 @@ func (e *Edge) produce(ctx context.Context, tenant string, o *outlook, d documen
 		sum := sha256.Sum256(body)
 		tag = hex.EncodeToString(sum[:])
 	}
-	key := d.key(o, tag)
-	if m, ok := c.made.get(key); ok {
+	key := d.key(view, tag)
+	if m, ok := c.documents.get(key); ok {
 		return m, nil
 	}
 	select {
-	case c.making <- struct{}{}:
-		defer func() { <-c.making }()
+	case c.building <- struct{}{}:
+		defer func() { <-c.building }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if m, ok := c.made.get(key); ok {
-		return m, nil // made while this one waited
+	if m, ok := c.documents.get(key); ok {
+		return m, nil // built while this request waited
 	}
 	set, same := discovery.Set(nil), true
-	if len(o.versions) > 0 {
-		set, same = e.own(tenant, o)
+	if len(view.versions) > 0 {
+		set, same = e.ownCRDs(tenant, view)
 	}
-	body, err := e.transform(o, set, d, body)
+	body, err := e.transform(view, set, d, body)
 	if err != nil {
 		return nil, err
 	}
-	m := &made{there: body != nil, media: "application/json", tag: answer.header.Get("Etag")}
+	m := &discoveryDocument{exists: body != nil, media: "application/json", tag: answer.header.Get("Etag")}
 	if media := answer.header.Get("Content-Type"); media != "" && answer.code == http.StatusOK {
 		m.media = media
 	}
-	if m.there && d.proto != "" {
+	if m.exists && d.proto != "" {
 		m.media = d.proto
 		if body, err = toProto(d.proto, body); err != nil {
 			return nil, err
 		}
 	}
-	if err := m.take(body); err != nil {
+	if err := m.setBody(body); err != nil {
 		return nil, err
 	}
-	if same && (m.there || answer.code == http.StatusOK) {
-		c.made.put(key, m, len(m.body)+256)
+	if same && (m.exists || answer.code == http.StatusOK) {
+		c.documents.put(key, m, len(m.body)+256)
 	}
 	return m, nil
 }
 
-// transform makes a document; no body stands for one that upstream has not.
-func (e *Edge) transform(o *outlook, own discovery.Set, d document, body []byte) ([]byte, error) {
+// transform builds a document of upstream's; body is nil if upstream has none.
+func (e *Edge) transform(view *discoveryView, own discovery.Set, d documentRequest, body []byte) ([]byte, error) {
 	switch {
 	case d.path == "/":
-		return e.rootPaths(o, own, body)
+		return e.rootPaths(view, own, body)
 	case d.path == "/openapi/v3":
-		return e.openAPIIndex(o, d.prefix, body)
+		return e.openAPIIndex(view, d.prefix, body)
 	}
 	if !d.openAPI() {
-		return e.discovery(o, own, d.path, body)
+		return e.discovery(view, own, d.path, body)
 	}
 	models, err := []string{"definitions"}, error(nil)
 	v3 := strings.HasPrefix(d.path, "/openapi/v3/")
@@ -342,11 +341,11 @@ func (e *Edge) transform(o *outlook, own discovery.Set, d document, body []byte)
 		models = []string{"components", "schemas"}
 	}
 	switch {
-	case o.whole:
+	case view.unfiltered:
 	case v3:
-		body, err = e.openAPI3(o, own, d.version, body)
+		body, err = e.openAPI3(view, own, d.version, body)
 	default:
-		body, err = e.openAPI2(o, own, body)
+		body, err = e.openAPI2(view, own, body)
 	}
 	if err != nil {
 		return nil, err
@@ -354,8 +353,8 @@ func (e *Edge) transform(o *outlook, own discovery.Set, d document, body []byte)
 	return declareTenant(body, models...)
 }
 
-// take keeps a body, compressed if it is large.
-func (m *made) take(body []byte) error {
+// setBody sets the body, compressed if it is large.
+func (m *discoveryDocument) setBody(body []byte) error {
 	sum := sha256.Sum256(body)
 	m.etag = `"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"`
 	m.body = body
@@ -379,7 +378,7 @@ func (m *made) take(body []byte) error {
 }
 
 // send answers with a document.
-func (m *made) send(w http.ResponseWriter, req *http.Request) error {
+func (m *discoveryDocument) send(w http.ResponseWriter, req *http.Request) error {
 	h := w.Header()
 	h.Set("Content-Type", m.media)
 	h.Set("Etag", m.etag)
@@ -411,7 +410,7 @@ func (m *made) send(w http.ResponseWriter, req *http.Request) error {
 	return nil
 }
 
-// ask gets a document of upstream, as the user of the request.
+// ask gets a document from upstream, as the user of the request.
 func ask(req *http.Request, next http.Handler, path, query, accept, etag string) *capture {
 	out := authn.Again(req)
 	out = out.Clone(out.Context())
@@ -431,7 +430,7 @@ func ask(req *http.Request, next http.Handler, path, query, accept, etag string)
 	return c
 }
 
-// onlyJSON leaves the JSON forms of an Accept header.
+// onlyJSON keeps the JSON media types of an Accept header.
 func onlyJSON(accept string) string {
 	kept := []string{}
 	for _, part := range strings.Split(accept, ",") {
@@ -445,7 +444,7 @@ func onlyJSON(accept string) string {
 	return strings.Join(kept, ",")
 }
 
-// capture keeps an answer.
+// capture records an answer.
 type capture struct {
 	header http.Header
 	code   int

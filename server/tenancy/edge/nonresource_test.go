@@ -74,7 +74,7 @@ func (f *fakeCatalog) GroupOf(string, string) (string, bool)          { return "
 func (f *fakeCatalog) HasGroup(string, string) bool                   { return false }
 func (f *fakeCatalog) Excluded(group string) bool                     { return group == "custom.metrics.k8s.io" }
 func (f *fakeCatalog) Generation(string) int64                        { return f.generation }
-func (f *fakeCatalog) Definitions(tenant string) []*apiextensionsv1.CustomResourceDefinition {
+func (f *fakeCatalog) CRDs(tenant string) []*apiextensionsv1.CustomResourceDefinition {
 	return f.own[tenant]
 }
 
@@ -175,7 +175,7 @@ func cluster() (*Edge, *upstream, *fakeCatalog) {
 			space.All: {define("bars", "own.io", "Bar", "x"), define("foos", "example.com", "Foo", "x"), define("bazs", "example.com", "Baz", "x")},
 		},
 	}
-	return New(Options{Customs: f, Tenants: plainTenants{}}), u, f
+	return New(Options{CustomResources: f, Tenants: plainTenants{}}), u, f
 }
 
 // fetch asks for a document as a tenant does, or the system if he is "".
@@ -196,13 +196,13 @@ func fetch(t *testing.T, e *Edge, u *upstream, tenant, path string, header ...st
 		err = e.serveSystem(w, req, u, read(req))
 	case space.All:
 		var done bool
-		if done, err = e.serveComposite(w, req, u, read(req)); !done {
+		if done, err = e.serveCompositeDiscovery(w, req, u, read(req)); !done {
 			t.Errorf("%s is not answered", path)
 		}
 	default:
 		asked := read(withPath(req, "/tenants/"+tenant+req.URL.Path))
 		asked.space = tenant
-		err = e.serveDocument(w, withoutEncoding(req), u, e.Projector(tenant), asked)
+		err = e.serveNonResource(w, withoutEncoding(req), u, e.Projector(tenant), asked)
 	}
 	if err != nil {
 		t.Fatalf("%s for %q: %v", path, tenant, err)
@@ -219,7 +219,7 @@ func TestDocumentsAreOnlyRead(t *testing.T) {
 			req := httptest.NewRequest(method, path, nil)
 			asked := read(req)
 			asked.space = "a"
-			err := e.serveDocument(w, req, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			err := e.serveNonResource(w, req, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				t.Errorf("%s %s reaches upstream", method, path)
 			}), e.Projector("a"), asked)
 			if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != http.StatusMethodNotAllowed {
@@ -303,7 +303,7 @@ func TestCompositeDocumentsAreDiscovery(t *testing.T) {
 	e, u, _ := cluster()
 	for _, path := range []string{"/apis/example.com/v1/foos", "/apis/example.com/v1/namespaces/x/foos/y", "/openapi/v2", "/api/v1", "/version"} {
 		req := httptest.NewRequest(http.MethodGet, path, nil)
-		if done, _ := e.serveComposite(httptest.NewRecorder(), req, u, read(req)); done {
+		if done, _ := e.serveCompositeDiscovery(httptest.NewRecorder(), req, u, read(req)); done {
 			t.Errorf("%s was answered", path)
 		}
 	}
@@ -386,7 +386,7 @@ func TestEqualDocumentsAreMadeOnce(t *testing.T) {
 	for _, tenant := range []string{"a", "b", "c", "d", "e"} {
 		fetch(t, e, u, tenant, "/openapi/v2")
 	}
-	if n := len(e.documents.made.known); n != 2 {
+	if n := len(e.discoveryCache.documents.known); n != 2 {
 		t.Errorf("%d documents are remembered", n)
 	}
 	tagged := 0
@@ -399,7 +399,7 @@ func TestEqualDocumentsAreMadeOnce(t *testing.T) {
 		t.Errorf("upstream was asked %d times for 3 documents", tagged)
 	}
 
-	b := bounded[int]{max: 100}
+	b := lruCache[int]{max: 100}
 	for i := range 50 {
 		b.put(fmt.Sprint(i), i, 18)
 		if i > 2 {
@@ -410,7 +410,7 @@ func TestEqualDocumentsAreMadeOnce(t *testing.T) {
 	}
 	b.put("2", 3, 18)
 	if v, _ := b.get("2"); v != 3 || len(b.known) != 5 || b.order.Len() != 5 || b.size > 100 {
-		t.Errorf("%d are remembered, %d bytes, the value is %d", len(b.known), b.size, v)
+		t.Errorf("%d are lruEntry, %d bytes, the value is %d", len(b.known), b.size, v)
 	}
 	b.put("huge", 1, 101)
 	if _, ok := b.get("huge"); ok || len(b.known) != 5 {
@@ -457,7 +457,7 @@ func TestDocumentsDeclareTheTenant(t *testing.T) {
 		}
 		w := fetch(t, e, u, tenant, "/openapi/v3/apis/example.com/v1?hash=UPSTREAM")
 		if at := w.Header().Get("Location"); w.Code != http.StatusMovedPermanently || strings.Contains(at, "UPSTREAM") {
-			t.Errorf("a remembered document for %q: %d %s", tenant, w.Code, at)
+			t.Errorf("a lruEntry document for %q: %d %s", tenant, w.Code, at)
 		}
 	}
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
-// generateAttempts is how many names are tried before a clash is reported.
+// generateAttempts is the number of names that are tried before a conflict is reported.
 const generateAttempts = 8
 
-// generator makes up the name of a cluster-scoped object from its
-// generateName: the tenant has to stand behind the random characters, where
-// upstream would put them last.
+// generator generates the name of a cluster-scoped object from its generateName.
+// Upstream would put the random characters last, but the tenant has to follow them.
 type generator struct {
 	base    string
 	body    []byte // native, without a name
@@ -25,9 +24,8 @@ type generator struct {
 	compose func([]byte) ([]byte, error)
 }
 
-// newGenerator returns nil for a body, of JSON or protobuf, that has a name, or no
-// generateName.
-// What cannot be read is left for others to refuse.
+// newGenerator returns nil for a body, of JSON or protobuf, that has a name or no
+// generateName, and for a body that cannot be decoded: the API server refuses it.
 func newGenerator(media string, body []byte) *generator {
 	var name, base string
 	if media == protobuf {

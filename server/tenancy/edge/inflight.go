@@ -1,0 +1,96 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/a4s-io/a4s/server/tenancy/authn"
+)
+
+// inFlight are the requests of tenants' users that are being served. They end when
+// their tenant is deleted: a new tenant of the same name is another tenant, and a
+// watch, or a slow body, may last until it exists.
+type inFlight struct {
+	mu sync.Mutex
+	of map[string]map[*inFlightRequest]struct{} // by tenant
+}
+
+type inFlightRequest struct {
+	cancel context.CancelFunc
+	nodes  bool // it is about nodes
+}
+
+func newInFlight() *inFlight { return &inFlight{of: map[string]map[*inFlightRequest]struct{}{}} }
+
+// track ends a request when the tenant of its user is deleted. release must be
+// called after the request was served.
+func (e *Edge) track(req *http.Request, r *request) (_ *http.Request, release func(), _ error) {
+	tenant := r.userTenant
+	uid, err := authn.Life(req.Context())
+	switch {
+	case errors.Is(err, authn.ErrAbsent):
+		return nil, nil, noTenant(tenant)
+	case err != nil:
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	h := &inFlightRequest{cancel: cancel, nodes: r.resource != nil && r.resource.resource == "nodes"}
+	e.inFlight.add(tenant, h)
+	release = func() {
+		e.inFlight.remove(tenant, h)
+		cancel()
+	}
+	// A tenant that was deleted before add did not end this request.
+	if now, err := e.opts.Tenants.Get(ctx, tenant); err != nil || now == nil || now.UID != uid {
+		release()
+		if err != nil {
+			return nil, nil, apierrors.NewInternalError(err)
+		}
+		return nil, nil, noTenant(tenant)
+	}
+	return req.WithContext(ctx), release, nil
+}
+
+// TenantGone ends the requests of a deleted tenant's users.
+func (e *Edge) TenantGone(tenant string) {
+	e.inFlight.mu.Lock()
+	defer e.inFlight.mu.Unlock()
+	for h := range e.inFlight.of[tenant] {
+		h.cancel()
+	}
+	delete(e.inFlight.of, tenant)
+}
+
+// NodesChanged ends the requests of a tenant's users about nodes after their right
+// to read nodes changed. Clients that watch start again.
+func (e *Edge) NodesChanged(tenant string) {
+	e.inFlight.mu.Lock()
+	defer e.inFlight.mu.Unlock()
+	for h := range e.inFlight.of[tenant] {
+		if h.nodes {
+			h.cancel()
+		}
+	}
+}
+
+func (s *inFlight) add(tenant string, h *inFlightRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[tenant] == nil {
+		s.of[tenant] = map[*inFlightRequest]struct{}{}
+	}
+	s.of[tenant][h] = struct{}{}
+}
+
+func (s *inFlight) remove(tenant string, h *inFlightRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of[tenant], h)
+	if len(s.of[tenant]) == 0 {
+		delete(s.of, tenant)
+	}
+}
