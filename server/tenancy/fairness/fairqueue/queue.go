@@ -36,10 +36,10 @@ const (
 type Options struct {
 	// Seats is how many requests compute at the same time.
 	Seats int
-	// Share is how many of them one flow has at most while there are others. Less
-	// than Seats: the next flow then finds one.
+	// Share is how many of them a flow has at most while there are others that
+	// have used less. Less than Seats: the next flow then finds one.
 	Share int
-	// Alone is how many a flow has that is alone, at least Share.
+	// Alone is how many any other flow has, at least Share.
 	Alone int
 	// Length is how many requests of one flow wait.
 	Length int
@@ -213,7 +213,7 @@ func (q *Queue) forget(now time.Time) {
 // fits reports whether a request of the flow can begin.
 func (q *Queue) fits(f *flow, now time.Time) bool {
 	share := q.opts.Share
-	if now.Sub(q.mixed) > aloneAfter {
+	if now.Sub(q.mixed) > aloneAfter || f.used < q.virtual-credit/2 { // or it has used less than others
 		share = max(share, q.opts.Alone)
 	}
 	return q.taken < q.opts.Seats && f.own < share
