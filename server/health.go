@@ -17,7 +17,7 @@ import (
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/cluster/cas"
 	"github.com/a4s-io/a4s/server/cluster/encryption"
 )
@@ -230,7 +230,7 @@ func (h *serverHealth) snapshotMetrics(add func(name, help string, value float64
 func (h *serverHealth) tenantMetrics(add func(name, help string, value float64, labels map[string]string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	client, err := tenantclient.New(h.files.restConfig(h.files.pki.Admin), nil)
+	client, err := tenantapi.NewClient(h.files.restConfig(h.files.pki.Admin), nil)
 	if err != nil {
 		return
 	}

@@ -26,7 +26,6 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 	"github.com/a4s-io/a4s/server/addons/resourcemetrics"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
@@ -133,7 +132,7 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		},
 		CustomResources: m.customResources,
 		APIServices:     m.crds.WatchAPIServices,
-		SystemSpace:     tenantclient.InSpace(m.system, space.System),
+		SystemSpace:     tenantapi.InSpace(m.system, space.System),
 		Fairness:        func(f utilflowcontrol.Interface) utilflowcontrol.Interface { return limits.Fairness(fairness.Wrap(f)) },
 		Groups:          m.groups(),
 		Definitions:     registry.Definitions,

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 )
 
 // ErrTerminating is a tenant that is being deleted and cannot be used.
@@ -26,7 +25,7 @@ type Admin struct {
 	cfg     *rest.Config
 	server  string
 	kube    kubernetes.Interface
-	tenants *tenantclient.Client
+	tenants *tenantapi.Client
 }
 
 // New returns an Admin with the rights of cfg, which addresses the cluster and
@@ -46,7 +45,7 @@ func New(cfg *rest.Config) (*Admin, error) {
 	if a.kube, err = kubernetes.NewForConfigAndClient(cfg, http); err != nil {
 		return nil, err
 	}
-	if a.tenants, err = tenantclient.New(cfg, http); err != nil {
+	if a.tenants, err = tenantapi.NewClient(cfg, http); err != nil {
 		return nil, err
 	}
 	return a, nil

@@ -23,7 +23,6 @@ import (
 
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 )
 
 // Certificate is the identity of a user with these organizations and units, as
@@ -83,7 +82,7 @@ func AdminOf(tenant string) (name string, organizations []string) {
 // administrator and namespace default.
 func CreateTenant(t testing.TB, admin *rest.Config, name string) {
 	t.Helper()
-	tenants, err := tenantclient.New(admin, nil)
+	tenants, err := tenantapi.NewClient(admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -251,7 +251,7 @@ func (n *node) told(objs []any) {
 // await waits until the kubelet's last state is as it should be.
 func (n *node) await(t *testing.T, what string, ok func(set map[types.UID]corev1.Pod) bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		n.mu.Lock()
 		var last map[types.UID]corev1.Pod

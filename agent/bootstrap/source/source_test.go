@@ -134,7 +134,7 @@ func TestSeedUpdateByTheServerRestartsNothing(t *testing.T) {
 
 	taken := newPod("a-node1", "a")
 	taken.Labels = map[string]string{"by": "server"}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for e, _ := n.store.Get("a"); e.State != store.Seen && time.Now().Before(deadline); e, _ = n.store.Get("a") {
 		server.say(t, "MODIFIED", taken) // until the next watch hears it
 		time.Sleep(20 * time.Millisecond)

@@ -27,7 +27,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // running counts them: only tenants that have configurations, and a request
@@ -176,7 +176,7 @@ func makePlugin(name string) (admission.Interface, error) {
 
 // connect makes what the plugins work with, all of it in the tenant's view.
 func (i *instance) connect() error {
-	cfg := tenantclient.InSpace(i.admission.opts.System, i.tenant)
+	cfg := tenantapi.InSpace(i.admission.opts.System, i.tenant)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -96,7 +96,7 @@ func (a *Admission) say(tenant, kind, reason, message string) {
 func (a *Admission) tell(ctx context.Context, tenant, kind, reason, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	client, err := kubernetes.NewForConfig(tenantclient.InSpace(a.opts.System, tenant))
+	client, err := kubernetes.NewForConfig(tenantapi.InSpace(a.opts.System, tenant))
 	if err != nil {
 		return err
 	}

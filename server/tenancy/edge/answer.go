@@ -95,7 +95,9 @@ func newAnswer(w http.ResponseWriter, p *wire.Projector, r wire.Resource, c cont
 
 // serveAnswer runs the request and sends the projected answer. If the edge generates
 // the name of the object, it generates another one as long as the name is taken.
-func serveAnswer(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *resourceRequest, sent *body) error {
+func serveAnswer(
+	w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, r *resourceRequest, sent *body,
+) error {
 	c := object
 	var s *socket
 	switch {

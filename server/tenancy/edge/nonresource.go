@@ -122,7 +122,9 @@ func reads(req *http.Request) bool {
 
 // serveNonResource serves non-resource requests in a space: discovery and OpenAPI
 // are those of the space, the rest (version, health) is the same for all.
-func (e *Edge) serveNonResource(w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, asked *request) error {
+func (e *Edge) serveNonResource(
+	w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, asked *request,
+) error {
 	tenant := asked.space
 	if asked.document != nil && tenant == space.System && asked.document.openAPI() && reads(req) {
 		return e.serveSystemOpenAPI(w, req, next, *asked.document)
@@ -171,9 +173,12 @@ func (e *Edge) serveNonResource(w http.ResponseWriter, req *http.Request, next h
 // serveCompositeDiscovery serves the controllers of the cluster, such as the garbage
 // collector, one discovery of all spaces, in which they find the resources of
 // tenants. done is false for a request that upstream has to answer.
-func (e *Edge) serveCompositeDiscovery(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request) (done bool, err error) {
+func (e *Edge) serveCompositeDiscovery(
+	w http.ResponseWriter, req *http.Request, next http.Handler, asked *request,
+) (done bool, err error) {
 	path := asked.path
-	if writes(req.Method) || e.opts.CustomResources == nil || path != "/apis" && !strings.HasPrefix(path, "/apis/") || strings.Count(path, "/") > 4 {
+	if writes(req.Method) || e.opts.CustomResources == nil ||
+		path != "/apis" && !strings.HasPrefix(path, "/apis/") || strings.Count(path, "/") > 4 {
 		return false, nil
 	}
 	if asked.document == nil || !reads(req) {
@@ -192,7 +197,8 @@ func (e *Edge) serveCompositeDiscovery(w http.ResponseWriter, req *http.Request,
 // serveSystemOpenAPI serves the OpenAPI documents of the system: upstream's, with the
 // field metadata.tenant.
 func (e *Edge) serveSystemOpenAPI(w http.ResponseWriter, req *http.Request, next http.Handler, d documentRequest) error {
-	return e.answerDocument(w, withoutEncoding(req), next, space.System, &discoveryView{index: &index{}, unfiltered: true, fingerprint: space.System}, d, func(c *capture) error {
+	view := &discoveryView{index: &index{}, unfiltered: true, fingerprint: space.System}
+	return e.answerDocument(w, withoutEncoding(req), next, space.System, view, d, func(c *capture) error {
 		c.sendTo(w, d.prefix)
 		return nil
 	})
@@ -203,7 +209,10 @@ func (d documentRequest) openAPI() bool { return strings.HasPrefix(d.path, "/ope
 
 // answerDocument answers with the document of a space, or relays upstream's answer
 // if that is not a document.
-func (e *Edge) answerDocument(w http.ResponseWriter, req *http.Request, next http.Handler, tenant string, view *discoveryView, d documentRequest, relay func(*capture) error) error {
+func (e *Edge) answerDocument(
+	w http.ResponseWriter, req *http.Request, next http.Handler, tenant string, view *discoveryView, d documentRequest,
+	relay func(*capture) error,
+) error {
 	c := e.discoveryCache
 	seen := d.path + "\x00" + d.accept
 	tag, _ := c.tags.get(seen)
@@ -275,7 +284,9 @@ func (d documentRequest) key(view *discoveryView, tag string) string {
 }
 
 // produce builds the document of a space from upstream's answer, unless it is cached.
-func (e *Edge) produce(ctx context.Context, tenant string, view *discoveryView, d documentRequest, answer *capture) (*discoveryDocument, error) {
+func (e *Edge) produce(
+	ctx context.Context, tenant string, view *discoveryView, d documentRequest, answer *capture,
+) (*discoveryDocument, error) {
 	c := e.discoveryCache
 	body, tag := answer.body.Bytes(), answer.header.Get("Etag")
 	if answer.code == http.StatusNotFound {

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/planes"
 )
 
@@ -190,9 +190,9 @@ func (c *child) clusterAdmin(b *testing.B) *rest.Config {
 }
 
 // tenants is a client of the Tenant API.
-func (c *child) tenants(b *testing.B) *tenantclient.Client {
+func (c *child) tenants(b *testing.B) *tenantapi.Client {
 	b.Helper()
-	client, err := tenantclient.New(c.admin, nil)
+	client, err := tenantapi.NewClient(c.admin, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 )
 
 // historyGone is when etcd was compacted twice after the last change and the
@@ -148,7 +147,7 @@ func inParallel(n int, do func(i int)) {
 }
 
 // makeTenant makes a tenant if there is none of the name.
-func makeTenant(ctx context.Context, b *testing.B, client *tenantclient.Client, name string) {
+func makeTenant(ctx context.Context, b *testing.B, client *tenantapi.Client, name string) {
 	_, err := client.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		b.Error(err)
@@ -213,7 +212,7 @@ func send(ctx context.Context, client *http.Client, url, token, body string) ([]
 	return answer, err
 }
 
-func waitGone(ctx context.Context, b *testing.B, client *tenantclient.Client, name string) {
+func waitGone(ctx context.Context, b *testing.B, client *tenantapi.Client, name string) {
 	for end := time.Now().Add(deadline); ; time.Sleep(20 * time.Millisecond) {
 		_, err := client.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/databases"
 	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
@@ -148,7 +148,7 @@ func (p *plane) testTenants(t *testing.T) {
 		t.Errorf("blue has %s", got)
 	}
 
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

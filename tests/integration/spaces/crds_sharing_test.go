@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -125,7 +125,7 @@ func testRange(t *testing.T, p *plane, system, a, b *space, group string) {
 	}
 	defer heads.Stop()
 
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func testPolicy(t *testing.T, p *plane, system, a, b *space, group string) {
 	shared := system.define(t, definition(group, with("shared"), func(crd *apiextensionsv1.CustomResourceDefinition) {
 		crd.Annotations = map[string]string{sharingPolicy: "optional"}
 	}))
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

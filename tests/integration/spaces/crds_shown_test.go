@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -307,7 +307,7 @@ func testShownFollowed(t *testing.T, p *plane, system, b *space, group string) {
 			t.Fatal(err)
 		}
 	}
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +379,7 @@ func testShownEvents(t *testing.T, p *plane, system, a *space) {
 	}
 	next(watch.Deleted, false)
 	next(watch.Added, true)
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

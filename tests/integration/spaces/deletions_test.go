@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -32,7 +31,7 @@ func TestDeletions(t *testing.T) {
 		return
 	}
 	p := start(t, nil)
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +103,7 @@ func TestDeletions(t *testing.T) {
 }
 
 // testPodsEndFirst: pods get their time to end, and keep what they use for it.
-func testPodsEndFirst(t *testing.T, p *plane, tenants *tenantclient.Client) {
+func testPodsEndFirst(t *testing.T, p *plane, tenants *tenantapi.Client) {
 	s := p.tenant(t, "running")
 	ctx, pods, maps := t.Context(), p.admin.CoreV1().Pods("default.running"), p.admin.CoreV1().ConfigMaps("default.running")
 	if _, err := maps.Create(ctx, configMap("used"), metav1.CreateOptions{}); err != nil {
@@ -146,7 +145,7 @@ func testPodsEndFirst(t *testing.T, p *plane, tenants *tenantclient.Client) {
 
 // testUnserved: objects of a definition that serves no version any more can be
 // deleted by nobody, and do not hold their tenant.
-func testUnserved(t *testing.T, p *plane, tenants *tenantclient.Client) {
+func testUnserved(t *testing.T, p *plane, tenants *tenantapi.Client) {
 	post(t, p.Admin, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"olds.unserved.example.com"},
 		"spec":{"group":"unserved.example.com","scope":"Namespaced","names":{"plural":"olds","singular":"old","kind":"Old","listKind":"OldList"},
 		"versions":[{"name":"v1","served":false,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 	"github.com/a4s-io/a4s/tests/planes"
 )
@@ -104,7 +104,7 @@ func (p *plane) disallow(t *testing.T, tenant, key string) {
 
 func (p *plane) annotate(t *testing.T, tenant string, annotations map[string]*string) {
 	t.Helper()
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

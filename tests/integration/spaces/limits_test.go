@@ -25,7 +25,6 @@ import (
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -49,7 +48,7 @@ func TestLimits(t *testing.T) {
 // limit sets the limits of a tenant; "null" takes them away.
 func (p *plane) limit(t *testing.T, tenant, limits string) {
 	t.Helper()
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +210,7 @@ func testObjectLimit(t *testing.T, p *plane, a *space) {
 // way that leaves nothing behind.
 func (p *plane) knows(t *testing.T, tenant string, most int64) bool {
 	t.Helper()
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +230,7 @@ func (p *plane) knows(t *testing.T, tenant string, most int64) bool {
 // testTightSpace: limits below what every space has do not keep it from being
 // made, and refuse everything else.
 func testTightSpace(t *testing.T, p *plane) {
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +454,7 @@ func testTenantMetrics(t *testing.T, p *plane) {
 			p.metric(t, `a4s_tenant_requests_total{code="403",tenant="counted",verb="list"}`) == "1" &&
 			p.metric(t, `a4s_tenant_requests_in_flight{tenant="counted"}`) == "0", nil
 	})
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -58,7 +58,7 @@ func plantNode(t *testing.T, p *plane, name, word string) {
 // showNodes sets spec.nodes of a Tenant.
 func (p *plane) showNodes(t *testing.T, tenant string, value any) error {
 	t.Helper()
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -416,7 +416,7 @@ func testProtobuf(t *testing.T, a *space) {
 
 // testDeletion: deleting a tenant ends with no key of it in etcd.
 func testDeletion(t *testing.T, p *plane, b *space) {
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

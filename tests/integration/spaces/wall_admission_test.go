@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -259,7 +259,7 @@ func testWallV15(t *testing.T, p *plane, s *space) {
 	if err := p.admin.PolicyV1().Evictions(s.composite("default")).Evict(ctx, eviction); err != nil {
 		t.Errorf("a drain: %v", err)
 	}
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,6 @@ import (
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 	"github.com/a4s-io/a4s/tests/nstest"
 	"github.com/a4s-io/a4s/tests/planes"
 )
@@ -33,7 +32,7 @@ const large = 1_300_000
 // usage is what the status of a tenant says that it uses of a limit.
 func (p *plane) usage(t *testing.T, tenant, limit string) tenantapi.LimitUsage {
 	t.Helper()
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +57,7 @@ func (p *plane) bounded(t *testing.T, tenant, limits string) {
 	if err := json.Unmarshal([]byte(limits), &want); err != nil {
 		t.Fatal(err)
 	}
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +359,7 @@ func TestWallLimitsOfATenant(t *testing.T) {
 		t.Errorf("a definition too many: %v", err)
 	}
 
-	tenants, err := tenantclient.New(p.Admin, nil)
+	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

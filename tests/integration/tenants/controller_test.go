@@ -21,7 +21,6 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
@@ -34,7 +33,7 @@ import (
 type spaces struct {
 	*api
 	contents *contents
-	tenants  *tenantclient.Client
+	tenants  *tenantapi.Client
 	client   kubernetes.Interface
 }
 
@@ -75,7 +74,7 @@ func TestSpacesAreMade(t *testing.T) {
 	t.Cleanup(l.Close)
 	s := &spaces{api: a, contents: &contents{Limits: l}}
 	var err error
-	if s.tenants, err = tenantclient.New(a.config(a.files.Admin), nil); err != nil {
+	if s.tenants, err = tenantapi.NewClient(a.config(a.files.Admin), nil); err != nil {
 		t.Fatal(err)
 	}
 	if s.client, err = kubernetes.NewForConfig(a.config(a.files.Admin)); err != nil {

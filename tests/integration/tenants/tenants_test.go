@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -27,7 +26,7 @@ type suite struct {
 	*api
 	admin   *rest.Config
 	http    *http.Client
-	typed   *tenantclient.Client // protobuf
+	typed   *tenantapi.Client // protobuf
 	dynamic dynamic.ResourceInterface
 }
 
@@ -41,7 +40,7 @@ func TestTenantAPI(t *testing.T) {
 	if s.http, err = rest.HTTPClientFor(s.admin); err != nil {
 		t.Fatal(err)
 	}
-	if s.typed, err = tenantclient.New(s.admin, s.http); err != nil {
+	if s.typed, err = tenantapi.NewClient(s.admin, s.http); err != nil {
 		t.Fatal(err)
 	}
 	d, err := dynamic.NewForConfig(s.admin)
@@ -196,7 +195,7 @@ func (s *suite) testRefusals(t *testing.T) {
 		t.Errorf("deleting all tenants at once: %v, want method not supported", err)
 	}
 	node := s.config(s.files.Scheduler)
-	client, err := tenantclient.New(node, nil)
+	client, err := tenantapi.NewClient(node, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

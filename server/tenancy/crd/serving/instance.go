@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/a4s-io/a4s/internal/tenantclient"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	clientset "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
@@ -58,7 +58,7 @@ func (s *Server) newInstance(tenant string) (*instance, error) {
 
 // clientOf is a client of the definitions of one space, by their native names.
 func (s *Server) clientOf(tenant string) (clientset.ApiextensionsV1Interface, error) {
-	cfg := tenantclient.InSpace(s.o.Client, tenant)
+	cfg := tenantapi.InSpace(s.o.Client, tenant)
 	cfg.QPS = -1
 	client, err := clientset.NewForConfig(cfg)
 	if err != nil {

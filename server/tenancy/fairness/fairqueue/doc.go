@@ -5,7 +5,7 @@
 // its flow the time for which it had a seat. A request that waits for its client or
 // for the datastore has none: seats are taken from the oldest requests while
 // processors are idle. No flow has all seats, so the first request of another one
-// finds a seat at once.
+// finds a seat at once; while others ask, a flow leaves a processor idle for them.
 //
 // Invariants: a flow has a bounded number of waiting requests; a seat that was
 // granted is given back exactly once, whatever becomes of the request.

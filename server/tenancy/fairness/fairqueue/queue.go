@@ -24,6 +24,9 @@ const (
 	// longer waits for its client or for the datastore.
 	longest    = 100 * time.Millisecond
 	longestOwn = time.Second
+	// aloneAfter is when a flow is alone, after the last request of another.
+	// It is short: probes of a load balancer do not count.
+	aloneAfter = 100 * time.Millisecond
 	// forgetAfter is when an idle flow is forgotten, once there are maxFlows.
 	forgetAfter = 10 * time.Second
 	maxFlows    = 256
@@ -33,9 +36,11 @@ const (
 type Options struct {
 	// Seats is how many requests compute at the same time.
 	Seats int
-	// Share is how many of them one flow has at most. Less than Seats: the next
-	// flow then finds one.
+	// Share is how many of them a flow has at most while there are others that
+	// have used less. Less than Seats: the next flow then finds one.
 	Share int
+	// Alone is how many any other flow has, at least Share.
+	Alone int
 	// Length is how many requests of one flow wait.
 	Length int
 	// Idle returns how many processors have nothing to do.
@@ -43,10 +48,11 @@ type Options struct {
 }
 
 // ForProcessors are the options for n processors. There are twice as many seats,
-// since a request waits for the datastore, too. The length is about that of
-// upstream's queues.
+// since a request waits for the datastore, too. Beside others a flow leaves a
+// processor idle, because a request that computes is not interrupted for another.
+// The length is about that of upstream's queues.
 func ForProcessors(n int) Options {
-	return Options{Seats: 2 * n, Share: 2*n - 1, Length: 256, Idle: IdleProcessors}
+	return Options{Seats: 2 * n, Share: max(1, n-1), Alone: 2*n - 1, Length: 256, Idle: IdleProcessors}
 }
 
 // Queue gives seats to requests.
@@ -61,6 +67,8 @@ type Queue struct {
 	taken   int       // seats
 	waiting int       // requests
 	ticking bool
+	last    *flow     // of the last request
+	mixed   time.Time // when two requests in succession were of different flows
 }
 
 // New makes a queue.
@@ -100,8 +108,11 @@ func (q *Queue) Acquire(ctx context.Context, name string, long bool) (*Seat, err
 	q.mu.Lock()
 	now := time.Now()
 	f := q.flow(name, now)
+	if f != q.last {
+		q.last, q.mixed = f, now
+	}
 	s := &Seat{q: q, flow: f, long: long}
-	if f.waiting.Len() == 0 && q.fits(f) {
+	if f.waiting.Len() == 0 && q.fits(f, now) {
 		q.begin(s, now)
 		q.mu.Unlock()
 		return s, nil
@@ -200,7 +211,13 @@ func (q *Queue) forget(now time.Time) {
 }
 
 // fits reports whether a request of the flow can begin.
-func (q *Queue) fits(f *flow) bool { return q.taken < q.opts.Seats && f.own < q.opts.Share }
+func (q *Queue) fits(f *flow, now time.Time) bool {
+	share := q.opts.Share
+	if now.Sub(q.mixed) > aloneAfter || f.used < q.virtual-credit/2 { // or it has used less than others
+		share = max(share, q.opts.Alone)
+	}
+	return q.taken < q.opts.Seats && f.own < share
+}
 
 func (q *Queue) begin(s *Seat, now time.Time) {
 	f := s.flow
@@ -253,7 +270,7 @@ func (q *Queue) dispatch(now time.Time) {
 	var full []*flow
 	for len(q.backlog) > 0 && q.taken < q.opts.Seats {
 		f := q.backlog[0]
-		if !q.fits(f) {
+		if !q.fits(f, now) {
 			full = append(full, heap.Pop(&q.backlog).(*flow))
 			continue
 		}

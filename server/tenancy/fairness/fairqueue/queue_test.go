@@ -162,6 +162,50 @@ func TestShareIsKept(t *testing.T) {
 	})
 }
 
+// TestAloneAFlowHasMore: a flow has more seats while no other asks, and leaves
+// them when one does.
+func TestAloneAFlowHasMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(Options{Seats: 4, Share: 1, Alone: 3, Length: 64, Idle: busy})
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		for range 64 {
+			go client(ctx, q, "one", 5*time.Millisecond, new(int), &mu)
+		}
+		running := func() int {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.flows["one"].own
+		}
+		time.Sleep(time.Second)
+		if n := running(); n != q.opts.Alone {
+			t.Errorf("alone: %d at once, want %d", n, q.opts.Alone)
+		}
+		for i := range 50 {
+			begin := time.Now()
+			seat, err := q.Acquire(ctx, "other", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(begin); waited > 0 {
+				t.Errorf("request %d of another waited for %v", i, waited)
+			}
+			time.Sleep(time.Millisecond)
+			seat.Release()
+			time.Sleep(10 * time.Millisecond)
+			if n := running(); n != q.opts.Share {
+				t.Errorf("beside another: %d at once, want %d", n, q.opts.Share)
+			}
+		}
+		time.Sleep(time.Second)
+		if n := running(); n != q.opts.Alone {
+			t.Errorf("alone again: %d at once, want %d", n, q.opts.Alone)
+		}
+		cancel()
+		time.Sleep(time.Second)
+	})
+}
+
 // TestIdleProcessorsAreUsed: requests that wait for something else do not keep
 // others from processors that have nothing to do, of the same flow neither.
 func TestIdleProcessorsAreUsed(t *testing.T) {

@@ -24,7 +24,6 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/contents"
@@ -104,7 +103,7 @@ type controller struct {
 	http     *http.Client
 	client   kubernetes.Interface
 	metadata metadata.Interface
-	tenants  *tenantclient.Client
+	tenants  *tenantapi.Client
 	contents Contents
 	apis     *apis
 	// builtIn are the groups that every space has alike.
@@ -133,7 +132,7 @@ func newController(o Options) (*controller, error) {
 	if c.metadata, err = metadata.NewForConfigAndClient(c.config, c.http); err != nil {
 		return nil, fmt.Errorf("making a client of metadata: %w", err)
 	}
-	if c.tenants, err = tenantclient.New(c.config, c.http); err != nil {
+	if c.tenants, err = tenantapi.NewClient(c.config, c.http); err != nil {
 		return nil, err
 	}
 	c.apis, c.builtIn = &apis{client: c.client.Discovery()}, kinds.Groups()
@@ -157,7 +156,7 @@ func run(ctx context.Context, o Options, ready func()) error {
 		transform = o.Pool.Transform
 	}
 	c.store, informer = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: tenantclient.ListWatch(c.tenants),
+		ListerWatcher: tenantapi.ListWatch(c.tenants),
 		ObjectType:    &tenantapi.Tenant{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: c.enqueue,

@@ -11,13 +11,12 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
-	"github.com/a4s-io/a4s/internal/tenantclient"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
 
 // Directory is a watched list of tenants.
 type Directory struct {
-	client     *tenantclient.Client
+	client     *tenantapi.Client
 	store      cache.Store
 	controller cache.Controller
 	gone       []func(name string)
@@ -27,13 +26,13 @@ type Directory struct {
 // New makes a directory that is filled by Run. cfg is a client of the system.
 // What it keeps shares its strings in the pool.
 func New(cfg *rest.Config, pool *interning.Pool) (*Directory, error) {
-	client, err := tenantclient.New(cfg, nil)
+	client, err := tenantapi.NewClient(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
 	d := &Directory{client: client}
 	d.store, d.controller = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: tenantclient.ListWatch(client),
+		ListerWatcher: tenantapi.ListWatch(client),
 		ObjectType:    &tenantapi.Tenant{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { d.update(nil, obj) },

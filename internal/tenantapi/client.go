@@ -1,4 +1,4 @@
-package tenantclient
+package tenantapi
 
 import (
 	"context"
@@ -12,21 +12,19 @@ import (
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // Client has the verbs of tenants: Create, Get, List, Watch, Update,
 // UpdateStatus, Patch and Delete.
-type Client = gentype.ClientWithList[*tenantapi.Tenant, *tenantapi.TenantList]
+type Client = gentype.ClientWithList[*Tenant, *TenantList]
 
-// New returns a client. A nil http means one by the configuration.
-func New(config *rest.Config, http *http.Client) (*Client, error) {
+// NewClient returns a client. A nil http means one by the configuration.
+func NewClient(config *rest.Config, http *http.Client) (*Client, error) {
 	scheme := runtime.NewScheme()
-	if err := tenantapi.AddToScheme(scheme); err != nil {
+	if err := AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	gv := tenantapi.GroupVersion()
+	gv := GroupVersion()
 	metav1.AddToGroupVersion(scheme, gv)
 	c := rest.CopyConfig(config)
 	c.APIPath, c.GroupVersion = "/api", &gv
@@ -41,10 +39,10 @@ func New(config *rest.Config, http *http.Client) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of tenants: %w", err)
 	}
-	return gentype.NewClientWithList(tenantapi.Resource, rc, runtime.NewParameterCodec(scheme), "",
-		func() *tenantapi.Tenant { return &tenantapi.Tenant{} },
-		func() *tenantapi.TenantList { return &tenantapi.TenantList{} },
-		gentype.PrefersProtobuf[*tenantapi.Tenant]()), nil
+	return gentype.NewClientWithList(Resource, rc, runtime.NewParameterCodec(scheme), "",
+		func() *Tenant { return &Tenant{} },
+		func() *TenantList { return &TenantList{} },
+		gentype.PrefersProtobuf[*Tenant]()), nil
 }
 
 // ListWatch is what informers of tenants read from.

@@ -1,4 +1,4 @@
-package tenantclient
+package tenantapi
 
 import (
 	"strings"
