@@ -295,10 +295,20 @@ func (p *plane) testSharedPort(t *testing.T) {
 }
 
 func (p *plane) testStopDrainsWatches(t *testing.T) {
-	w, err := p.client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var w watch.Interface
+	// Until the cache is as new as the datastore, which takes some seconds with NATS
+	// on a busy machine, upstream ends a watch with an error.
+	eventually(t, "a watch that has begun", func(context.Context) (bool, error) {
+		var err error
+		if w, err = p.client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{}); err != nil {
+			return false, err
+		}
+		if e, open := <-w.ResultChan(); !open || e.Type == watch.Error {
+			w.Stop()
+			return false, nil
+		}
+		return true, nil
+	})
 	defer w.Stop()
 	last := make(chan watch.Event, 1)
 	go func() {
@@ -318,7 +328,7 @@ func (p *plane) testStopDrainsWatches(t *testing.T) {
 	case <-time.After(deadline):
 		t.Error("the watch did not end with the server")
 	}
-	_, err = os.Stat(filepath.Join(p.cfg.Agent.DataDir, "server", "db", "etcd", "member", "snap", "db"))
+	_, err := os.Stat(filepath.Join(p.cfg.Agent.DataDir, "server", "db", "etcd", "member", "snap", "db"))
 	if embedded := p.cfg.DatastoreEndpoint == ""; embedded != (err == nil) {
 		t.Errorf("embedded etcd: %t, its file: %v", embedded, err)
 	}
