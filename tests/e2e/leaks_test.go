@@ -108,10 +108,11 @@ type tolerance struct {
 var tolerances = []tolerance{
 	{regexp.MustCompile(`^open .*: (socket:|anon_inode:|pipe:)`), 24, "connections between components and from clients come and go"},
 	{regexp.MustCompile(`^open .*: /dev/kmsg$`), 2, "upstream's readers of the kernel's log end when that overtakes them"},
-	{regexp.MustCompile(`^open a4s(-node)?: .*/kubelet/pod-resources/# \(deleted\)$`), 1, "the kubelet forgets to close a file, and Go's garbage collection does"},
+	{regexp.MustCompile(`^open a4s(-node)?: .*/kubelet/(pod-resources|pods-api)/# \(deleted\)$`), 1, "the kubelet forgets to close a file, and Go's garbage collection does"},
 	{regexp.MustCompile(`^(open|file) .*/member/(wal|snap)\b`), 8, "etcd cuts its log into files, and keeps five of them"},
 	{regexp.MustCompile(`^file /run/a4s/containerd/.*(\.tmp|/log)`), 4, "a container is being started or stopped"},
 	{regexp.MustCompile(`^process .*(runc|containerd-shim-runc-v2 .*(delete|start)|nft|iptables|/testbox get)`), 3, "programs that run for a moment"},
+	{regexp.MustCompile(`^open a4s(-node)?: /proc/#/mountinfo$`), 1, "the kubelet reads it now and then, and a look may meet that"},
 	{regexp.MustCompile(`^open (runc|nft|iptables[^:]*|exe|testbox|ip|ls|cat|sh): `), 24, "the same"},
 }
 
