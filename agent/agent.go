@@ -191,7 +191,7 @@ func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined 
 	o := n.kubelet.options(joined, n.access.credential(), resolvConf(n.cfg, n.log))
 	o.Obstacle = n.runtimes.obstacle
 	if pods != nil {
-		o.Source = pods.source.Wrap
+		o.Bootstrap = pods.origin
 		o.Connection = &kubelet.Connection{Server: pods.server, Transport: pods.uplink}
 	}
 	group.Start(ctx, kubelet.New(o))

@@ -17,8 +17,8 @@ import (
 
 	"github.com/a4s-io/a4s/agent/bootstrap"
 	"github.com/a4s-io/a4s/agent/bootstrap/podcheck"
-	"github.com/a4s-io/a4s/agent/bootstrap/source"
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
+	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/config"
@@ -30,7 +30,7 @@ type bootstrapPods struct {
 	server string // URL of the API
 	uplink *bootstrap.Uplink
 	store  *store.Store
-	source *source.Source
+	origin *origin.Bootstrap
 	client kubernetes.Interface
 }
 
@@ -62,8 +62,8 @@ func openBootstrapPods(cfg *config.Agent, dir string, a *access) (*bootstrapPods
 		return nil, err
 	}
 	_, err = os.Stat(a.credential())
-	p.source, err = source.New(source.Options{
-		NodeName: cfg.NodeName, Store: kept, Dir: checkpoint,
+	p.origin, err = origin.NewBootstrap(origin.BootstrapOptions{
+		Store: kept, Dir: checkpoint,
 		Fresh: errors.Is(err, os.ErrNotExist),
 		Probe: func(ctx context.Context) error {
 			_, err := p.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{
@@ -71,7 +71,7 @@ func openBootstrapPods(cfg *config.Agent, dir string, a *access) (*bootstrapPods
 			})
 			return err
 		},
-		Log: logrus.WithField("component", source.Name),
+		Log: logrus.WithField("component", origin.BootstrapName),
 	})
 	if err != nil {
 		return nil, err
@@ -89,9 +89,9 @@ func (p *bootstrapPods) start(ctx context.Context, group *component.Group, nodeN
 	if err != nil {
 		return err
 	}
-	group.Start(ctx, p.source.Component())
+	group.Start(ctx, p.origin.Component())
 	api := bootstrap.New(bootstrap.Options{
-		Store: p.store, Checker: checker, Live: p.source.Live,
+		Store: p.store, Checker: checker, Live: p.origin.Live,
 		Lookup: func(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
 			return p.client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 		},

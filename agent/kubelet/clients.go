@@ -13,6 +13,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 )
 
@@ -27,7 +28,7 @@ type clients struct {
 	closeIdle func()
 }
 
-func newClients(server *options.KubeletServer, given *Connection, wrap ClientTransport) (*clients, error) {
+func newClients(server *options.KubeletServer, given *Connection, wrap transport.WrapperFunc) (*clients, error) {
 	config, err := restConfig(server.KubeConfig, given)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func newClients(server *options.KubeletServer, given *Connection, wrap ClientTra
 	rest.AddUserAgent(config, "kubelet")
 	pool := &connections{}
 	config.Wrap(pool.remember) // innermost: what it sees holds the connections
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return wrap(rt) })
+	config.Wrap(wrap)
 
 	c := &clients{closeIdle: pool.closeIdle}
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {

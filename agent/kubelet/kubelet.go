@@ -30,9 +30,6 @@ import (
 // readyInterval is how often readiness is looked at.
 const readyInterval = 200 * time.Millisecond
 
-// ClientTransport wraps the transport of every API client of the kubelet.
-type ClientTransport func(http.RoundTripper) http.RoundTripper
-
 // Name is the name of the component.
 const Name = "kubelet"
 
@@ -70,11 +67,9 @@ type Options struct {
 	Host host.Info
 	// Args are the operator's arguments, each "name=value".
 	Args []string
-	// Transport wraps the clients' transport; nil leaves it as it is.
-	Transport ClientTransport
-	// Source wraps the connection to the server below everything else: what
-	// it adds to answers is treated as the server's. Nil adds nothing.
-	Source ClientTransport
+	// Bootstrap adds bootstrap pods to the answers of the server; nil adds
+	// nothing.
+	Bootstrap *origin.Bootstrap
 	// Connection is used in place of the one that Kubeconfig describes,
 	// which may not exist yet; nil uses Kubeconfig.
 	Connection *Connection
@@ -112,12 +107,6 @@ func (o Options) node() settings.Node {
 // New returns the component that runs the kubelet. It is ready when the
 // kubelet is healthy and its Node object exists. Pods survive its end.
 func New(o Options) component.Component {
-	if o.Transport == nil {
-		o.Transport = func(rt http.RoundTripper) http.RoundTripper { return rt }
-	}
-	if o.Source == nil {
-		o.Source = func(rt http.RoundTripper) http.RoundTripper { return rt }
-	}
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", Name)
 	}
@@ -165,12 +154,12 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet: %w", err)
 	}
-	source := resolution(server)
-	if source.Workloads, err = o.workloads(ctx, server); err != nil {
+	between, err := o.origin(ctx, server)
+	if err != nil {
 		return err
 	}
 	c, err := newClients(server, o.Connection, func(rt http.RoundTripper) http.RoundTripper {
-		return o.Transport(origin.Wrap(o.Source(withExternalIPs(rt, o.NodeName, o.NodeExternalIPs)), source))
+		return origin.New(origin.Direct(rt), between)
 	})
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet's clients: %w", err)
@@ -183,9 +172,14 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	return app.Run(ctx, server, deps, gates)
 }
 
-// resolution tells how the kubelet would set up name resolution in pods.
-func resolution(server *options.KubeletServer) origin.Options {
-	return origin.Options{ClusterDNS: server.ClusterDNS, ClusterDomain: server.ClusterDomain, ResolvConf: server.ResolverConfig}
+// origin are the options of the transport between the kubelet and the API. The
+// kubelet's settings of name resolution are among them.
+func (o Options) origin(ctx context.Context, server *options.KubeletServer) (origin.Options, error) {
+	workloads, err := o.workloads(ctx, server)
+	return origin.Options{
+		ClusterDNS: server.ClusterDNS, ClusterDomain: server.ClusterDomain, ResolvConf: server.ResolverConfig,
+		Workloads: workloads, Bootstrap: o.Bootstrap, NodeName: o.NodeName, ExternalIPs: o.NodeExternalIPs,
+	}, err
 }
 
 // workloads are what decides on the types of pods, nil if nothing does.
@@ -197,10 +191,12 @@ func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (
 	if err != nil {
 		return nil, err
 	}
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return o.Source(rt) })
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return origin.New(origin.Direct(rt), origin.Options{Bootstrap: o.Bootstrap})
+	})
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making the client of the pod source: %w", err)
+		return nil, fmt.Errorf("making the client of the types of pods: %w", err)
 	}
 	return origin.NewWorkloads(ctx, origin.WorkloadOptions{Client: client, NodeName: o.NodeName, Obstacle: o.Obstacle, Log: o.Log}), nil
 }

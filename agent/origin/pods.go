@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// pods is the projector of lists and watches of pods, and of one pod that was
+// pods is the change of lists and watches of pods, and of one pod that was
 // asked for by name.
 type pods struct {
 	native podProjector
@@ -20,7 +20,7 @@ type pods struct {
 	all bool
 }
 
-func (p pods) project(ctx context.Context, obj runtime.Object) (bool, error) {
+func (p pods) object(ctx context.Context, obj runtime.Object) (bool, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		return p.native.pod(o), nil

@@ -14,21 +14,12 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// projector changes what the server answered.
-type projector interface {
-	// project changes obj in place and reports whether it did.
-	project(ctx context.Context, obj runtime.Object) (changed bool, err error)
-	// event is project for an event of a watch. omit is true if the event is
-	// to be left out.
-	event(ctx context.Context, kind watch.EventType, obj runtime.Object) (changed, omit bool, err error)
-}
-
 // filterServices leaves out every Service "kubernetes" in a tenant's namespace
 // "default". If it had a cluster IP, the kubelet would prefer it to the real
 // one for KUBERNETES_SERVICE_HOST.
 type filterServices struct{}
 
-func (filterServices) project(_ context.Context, obj runtime.Object) (bool, error) {
+func (filterServices) object(_ context.Context, obj runtime.Object) (bool, error) {
 	list, ok := obj.(*corev1.ServiceList)
 	if !ok {
 		return false, nil

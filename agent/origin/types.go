@@ -72,7 +72,7 @@ type verdict struct {
 // NewWorkloads returns one that refuses pods until ctx ends.
 func NewWorkloads(ctx context.Context, o WorkloadOptions) *Workloads {
 	if o.Log == nil {
-		o.Log = logrus.WithField("component", "podsource")
+		o.Log = logrus.WithField("component", "origin")
 	}
 	return &Workloads{o: o, ctx: ctx, classes: classes{client: o.Client, known: map[string]classEntry{}}, pods: map[types.UID]*verdict{}}
 }

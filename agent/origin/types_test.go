@@ -96,7 +96,7 @@ func TestKubeletSeesTheType(t *testing.T) {
 				events = append(events, watch.Event{Type: watch.Added, Object: p})
 			}
 			w := newWorkloads(t, apiServer(), &runtimesOfTest{})
-			client := serveTyped(t, contentType, map[string]answer{
+			client := serveTyped(t, contentType, map[string]serverAnswer{
 				"/api/v1/pods":       encode(t, contentType, podList(pods...)),
 				"/api/v1/pods?watch": encodeWatch(t, contentType, events...),
 			}, w)
@@ -133,7 +133,7 @@ func TestKubeletSeesTheType(t *testing.T) {
 func names(t *testing.T, w *Workloads, seen ...*corev1.Pod) string {
 	t.Helper()
 	list := podList(seen...)
-	if _, err := (pods{workloads: w, all: true}).project(t.Context(), list); err != nil {
+	if _, err := (pods{workloads: w, all: true}).object(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	var out []string
@@ -229,7 +229,7 @@ func TestVerdictsStand(t *testing.T) {
 	turned := vm.DeepCopy()
 	turned.Annotations = map[string]string{workload.Annotation: "container"}
 	list := podList(turned)
-	if _, err := (pods{workloads: w}).project(t.Context(), list); err != nil || list.Items[0].Annotations[workload.Annotation] != "vm" {
+	if _, err := (pods{workloads: w}).object(t.Context(), list); err != nil || list.Items[0].Annotations[workload.Annotation] != "vm" {
 		t.Errorf("the type of a known pod became %v, %v", list.Items[0].Annotations, err)
 	}
 	// Pods that are gone are forgotten, by an event or by a list without them.
@@ -251,8 +251,8 @@ func TestClassThatCannotBeReadIsAnError(t *testing.T) {
 		return true, nil, errors.New("away")
 	})
 	w := newWorkloads(t, client, &runtimesOfTest{})
-	if changed, err := (pods{workloads: w}).project(t.Context(), podList(typed("default", "vm", "vm", ""))); err == nil {
-		t.Errorf("project = %v, nil, want an error: the kubelet asks again", changed)
+	if changed, err := (pods{workloads: w}).object(t.Context(), podList(typed("default", "vm", "vm", ""))); err == nil {
+		t.Errorf("object = %v, nil, want an error: the kubelet asks again", changed)
 	}
 	if _, _, err := (pods{workloads: w}).event(t.Context(), watch.Added, typed("default", "vm", "vm", "")); err == nil {
 		t.Error("event without an error")
@@ -261,7 +261,7 @@ func TestClassThatCannotBeReadIsAnError(t *testing.T) {
 	bootstrap := typed("default", "bootstrap", "vm", "")
 	bootstrap.Annotations = map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source}
 	list := podList(bootstrap)
-	if _, err := (pods{workloads: w}).project(t.Context(), list); err != nil || list.Items[0].Annotations[workload.Annotation] != "vm" {
+	if _, err := (pods{workloads: w}).object(t.Context(), list); err != nil || list.Items[0].Annotations[workload.Annotation] != "vm" {
 		t.Errorf("the pod from the bootstrap API has the annotations %v, %v", list.Items[0].Annotations, err)
 	}
 }

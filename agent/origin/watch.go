@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,74 +16,190 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// watchBody is the body of a watch. It takes the next event from the server
-// when the reader has consumed the one before.
-type watchBody struct {
-	upstream io.Closer
-	events   streaming.Decoder
-	out      streaming.Encoder
-	pending  bytes.Buffer
-	codec    runtime.Serializer
-	p        projector
-	ctx      context.Context // of the request
-	err      error
+// watchOptions make a watchBody.
+type watchOptions struct {
+	info runtime.SerializerInfo
+	// server is the body of the server's answer; nil if there is none.
+	server io.ReadCloser
+	// ofServer and ofNode change the events of the server and of this node.
+	ofServer, ofNode chain
+	// local are the events of this node; nil if it has none.
+	local *localWatch
 }
 
-func newWatchBody(ctx context.Context, body io.ReadCloser, info runtime.SerializerInfo, p projector) (io.ReadCloser, error) {
-	if info.StreamSerializer == nil {
-		return nil, fmt.Errorf("%q is not a format of watches", info.MediaType)
+// watchBody is the body of a watch: the server's events and those of this node,
+// each decoded, changed and encoded once.
+type watchBody struct {
+	watchOptions
+	ctx  context.Context // of the request
+	pipe *io.PipeReader
+	out  *io.PipeWriter
+	enc  streaming.Encoder
+
+	closing sync.Once
+	done    chan struct{}
+}
+
+// serverEvent is one event of the server, or why there are no more.
+type serverEvent struct {
+	metav1.WatchEvent
+	err error
+}
+
+func newWatchBody(ctx context.Context, o watchOptions) (io.ReadCloser, error) {
+	stream := o.info.StreamSerializer
+	if stream == nil {
+		return nil, fmt.Errorf("%q is not a format of watches", o.info.MediaType)
 	}
-	stream := info.StreamSerializer
-	w := &watchBody{upstream: body, codec: info.Serializer, p: p, ctx: ctx}
-	w.events = streaming.NewDecoder(stream.NewFrameReader(body), stream.Serializer)
-	w.out = streaming.NewEncoder(stream.NewFrameWriter(&w.pending), stream.Serializer)
+	if o.local == nil {
+		o.local = &localWatch{}
+	}
+	w := &watchBody{watchOptions: o, ctx: ctx, done: make(chan struct{})}
+	w.pipe, w.out = io.Pipe()
+	w.enc = streaming.NewEncoder(stream.NewFrameWriter(w.out), stream.Serializer)
+	stop := context.AfterFunc(ctx, func() { _ = w.Close() }) // fails only if it is closed already
+	w.local.subscribe()
+	received := make(chan serverEvent)
+	if w.server != nil {
+		go w.receive(received)
+	}
+	go func() {
+		defer stop()
+		err := w.pump(received)
+		w.local.unsubscribe()
+		_ = w.out.CloseWithError(err) // never fails
+	}()
 	return w, nil
 }
 
 // Read implements io.Reader.
-func (w *watchBody) Read(into []byte) (int, error) {
-	for w.pending.Len() == 0 {
-		if w.err != nil {
-			return 0, w.err
-		}
-		w.err = w.next()
-	}
-	return w.pending.Read(into)
-}
+func (w *watchBody) Read(into []byte) (int, error) { return w.pipe.Read(into) }
 
 // Close implements io.Closer. It ends a Read that waits for the server.
-func (w *watchBody) Close() error { return w.upstream.Close() }
-
-// next puts the next event into pending, or nothing if it is left out.
-func (w *watchBody) next() error {
-	var event metav1.WatchEvent
-	if _, _, err := w.events.Decode(nil, &event); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return err // as the reader of a watch expects it
+func (w *watchBody) Close() error {
+	var err error
+	w.closing.Do(func() {
+		close(w.done)
+		_ = w.pipe.Close() // never fails
+		if w.server != nil {
+			err = w.server.Close()
 		}
-		return fmt.Errorf("reading a watch for the kubelet: %w", err)
+	})
+	return err
+}
+
+// receive reads the server's events.
+func (w *watchBody) receive(out chan<- serverEvent) {
+	stream := w.info.StreamSerializer
+	events := streaming.NewDecoder(stream.NewFrameReader(w.server), stream.Serializer)
+	for {
+		var e serverEvent
+		_, _, e.err = events.Decode(nil, &e.WatchEvent)
+		select {
+		case out <- e:
+		case <-w.done:
+			return
+		}
+		if e.err != nil {
+			return
+		}
 	}
-	kind := watch.EventType(event.Type)
-	if kind == watch.Error {
-		return w.out.Encode(&event)
+}
+
+// errExpired ends a watch whose client has to list again.
+var errExpired = errors.New("the client has to list again")
+
+// pump writes events until there are no more, and returns the error for the
+// reader.
+func (w *watchBody) pump(received <-chan serverEvent) error {
+	l := w.local
+	err := l.begin(w.nodeEvent)
+	var ended <-chan time.Time // a server ends its watches itself
+	if w.server == nil {
+		timer := time.NewTimer(l.lasts)
+		defer timer.Stop()
+		ended = timer.C
 	}
-	obj, _, err := w.codec.Decode(event.Object.Raw, nil, nil)
+	for err == nil {
+		select {
+		case <-w.done:
+			err = io.ErrClosedPipe
+		case <-ended:
+			err = io.EOF
+		case <-l.offline:
+			err = errExpired
+		case <-l.again:
+			err = errExpired
+		case <-l.signal:
+			err = l.changes(w.nodeEvent)
+		case e := <-received:
+			err = w.serverEvent(e)
+		}
+	}
+	if errors.Is(err, errExpired) {
+		return w.expire()
+	}
+	return err
+}
+
+// expire asks the client to list again.
+func (w *watchBody) expire() error {
+	status := failure(http.StatusGone, metav1.StatusReasonExpired, "the answers to this node have another origin now")
+	if err := w.encode(watch.Error, status); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+// nodeEvent writes an event of this node. obj has its kind set, and is not used
+// elsewhere.
+func (w *watchBody) nodeEvent(kind watch.EventType, obj runtime.Object) error {
+	_, omit, err := w.ofNode.event(w.ctx, kind, obj)
 	if err != nil {
-		return fmt.Errorf("reading a watch for the kubelet: %w", err)
-	}
-	changed, omit, err := w.p.event(w.ctx, kind, obj)
-	if err != nil {
-		return fmt.Errorf("reading a watch for the kubelet: %w", err)
+		return reading(err)
 	}
 	if omit {
 		return nil
 	}
-	if changed {
-		var raw bytes.Buffer
-		if err := w.codec.Encode(obj, &raw); err != nil {
-			return fmt.Errorf("reading a watch for the kubelet: %w", err)
-		}
-		event.Object.Raw = raw.Bytes()
-	}
-	return w.out.Encode(&event)
+	return w.encode(kind, obj)
 }
+
+// serverEvent writes an event of the server, unless it is left out.
+func (w *watchBody) serverEvent(e serverEvent) error {
+	if errors.Is(e.err, io.EOF) || errors.Is(e.err, io.ErrUnexpectedEOF) {
+		return e.err // as the reader of a watch expects it
+	}
+	if e.err != nil {
+		return reading(e.err)
+	}
+	kind := watch.EventType(e.Type)
+	switch kind {
+	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
+	default:
+		return w.enc.Encode(&e.WatchEvent)
+	}
+	obj, _, err := w.info.Serializer.Decode(e.Object.Raw, nil, nil)
+	if err != nil {
+		return reading(err)
+	}
+	changed, omit, err := w.ofServer.event(w.ctx, kind, obj)
+	switch {
+	case err != nil:
+		return reading(err)
+	case omit:
+		return nil
+	case changed:
+		return w.encode(kind, obj)
+	}
+	return w.enc.Encode(&e.WatchEvent)
+}
+
+func (w *watchBody) encode(kind watch.EventType, obj runtime.Object) error {
+	var raw bytes.Buffer
+	if err := w.info.Serializer.Encode(obj, &raw); err != nil {
+		return reading(err)
+	}
+	return w.enc.Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw.Bytes()}})
+}
+
+func reading(err error) error { return fmt.Errorf("reading a watch for the kubelet: %w", err) }

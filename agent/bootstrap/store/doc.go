@@ -11,6 +11,6 @@
 // change makes a new one; a namespace and name has one entry; a damaged file
 // is reported by its name and left alone.
 //
-// agent/bootstrap, agent/bootstrap/source and agent's wiring may import it. It
-// imports API types only.
+// agent/bootstrap, agent/origin and agent's wiring may import it. It imports API
+// types only.
 package store

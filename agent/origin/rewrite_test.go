@@ -109,25 +109,25 @@ func checkTenantPod(t *testing.T, got *corev1.Pod) {
 	}
 }
 
-// answer is what the server of the tests says.
-type answer struct {
+// serverAnswer is what the server of the tests says.
+type serverAnswer struct {
 	body        []byte
 	contentType string
 }
 
 // serve returns a client whose transport is wrapped; answers go by path, with
 // "?watch" for watches.
-func serve(t *testing.T, contentType string, answers map[string]answer) kubernetes.Interface {
+func serve(t *testing.T, contentType string, answers map[string]serverAnswer) kubernetes.Interface {
 	t.Helper()
 	return serveTyped(t, contentType, answers, nil)
 }
 
 // serveTyped is serve with types of workload.
-func serveTyped(t *testing.T, contentType string, answers map[string]answer, workloads *Workloads) kubernetes.Interface {
+func serveTyped(t *testing.T, contentType string, answers map[string]serverAnswer, workloads *Workloads) kubernetes.Interface {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.URL.Path
-		if listOptions(r).Watch {
+		if parse(r).Options.Watch {
 			key += "?watch"
 		}
 		a, ok := answers[key]
@@ -145,7 +145,7 @@ func serveTyped(t *testing.T, contentType string, answers map[string]answer, wor
 	}
 	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: contentType, AcceptContentTypes: contentType}}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return Wrap(rt, Options{ClusterDNS: []string{"10.43.0.10"}, ClusterDomain: "cluster.local", ResolvConf: resolv, Workloads: workloads})
+		return New(Direct(rt), Options{ClusterDNS: []string{"10.43.0.10"}, ClusterDomain: "cluster.local", ResolvConf: resolv, Workloads: workloads})
 	})
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -154,17 +154,17 @@ func serveTyped(t *testing.T, contentType string, answers map[string]answer, wor
 	return client
 }
 
-func encode(t *testing.T, contentType string, obj runtime.Object) answer {
+func encode(t *testing.T, contentType string, obj runtime.Object) serverAnswer {
 	t.Helper()
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), contentType)
 	var out bytes.Buffer
 	if err := info.Serializer.Encode(obj, &out); err != nil {
 		t.Fatal(err)
 	}
-	return answer{out.Bytes(), contentType}
+	return serverAnswer{out.Bytes(), contentType}
 }
 
-func encodeWatch(t *testing.T, contentType string, events ...watch.Event) answer {
+func encodeWatch(t *testing.T, contentType string, events ...watch.Event) serverAnswer {
 	t.Helper()
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), contentType)
 	var out bytes.Buffer
@@ -175,7 +175,7 @@ func encodeWatch(t *testing.T, contentType string, events ...watch.Event) answer
 			t.Fatal(err)
 		}
 	}
-	return answer{out.Bytes(), contentType + ";stream=watch"}
+	return serverAnswer{out.Bytes(), contentType + ";stream=watch"}
 }
 
 func drain(t *testing.T, w watch.Interface, err error) []watch.Event {
@@ -200,7 +200,7 @@ func TestKubeletSeesNativeNames(t *testing.T) {
 			large := pod("default.t1")
 			large.Labels = map[string]string{"l": strings.Repeat("x", 100_000)}
 			bookmark := &corev1.Pod{TypeMeta: system.TypeMeta, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}
-			client := serve(t, contentType, map[string]answer{
+			client := serve(t, contentType, map[string]serverAnswer{
 				"/api/v1/pods": encode(t, contentType, &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{*system, *pod("default.t1")}}),
 				"/api/v1/pods?watch": encodeWatch(t, contentType, watch.Event{Type: watch.Added, Object: system}, watch.Event{Type: watch.Modified, Object: large},
 					watch.Event{Type: watch.Deleted, Object: pod("default.t1")}, watch.Event{Type: watch.Bookmark, Object: bookmark}),
@@ -330,7 +330,7 @@ func TestStable(t *testing.T) {
 }
 
 func TestUnreadableAnswersAreErrors(t *testing.T) {
-	client := serve(t, runtime.ContentTypeJSON, map[string]answer{
+	client := serve(t, runtime.ContentTypeJSON, map[string]serverAnswer{
 		"/api/v1/namespaces/default.t1/pods/a": {[]byte("<html>"), "text/html"},
 		"/api/v1/namespaces/default.t1/pods/b": {[]byte(`{"kind":"Pod","apiVersion":"v1","spec":7}`), runtime.ContentTypeJSON},
 	})
@@ -345,7 +345,7 @@ func TestUnreadableAnswersAreErrors(t *testing.T) {
 // events is read as events, and nothing else is.
 func TestWatchesAreWhatTheServerTakesForThem(t *testing.T) {
 	const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"default.t1"}}`
-	client := serve(t, runtime.ContentTypeJSON, map[string]answer{
+	client := serve(t, runtime.ContentTypeJSON, map[string]serverAnswer{
 		"/api/v1/pods?watch": {[]byte(`{"type":"ADDED","object":` + pod + "}\n"), runtime.ContentTypeJSON},
 		"/api/v1/pods":       {[]byte(`{"kind":"PodList","apiVersion":"v1","items":[` + pod + `]}`), runtime.ContentTypeJSON},
 		"/api/v1/namespaces/default.t1/pods/web?watch": {[]byte(pod), runtime.ContentTypeJSON},
@@ -378,7 +378,7 @@ func TestOnlyReadsOfPodsAndServicesAreTouched(t *testing.T) {
 		"GET /apis/apps/v1/namespaces/default.t1/replicasets/pods": "",
 	} {
 		method, path, _ := strings.Cut(target, " ")
-		if got := readResource(httptest.NewRequest(method, path, nil)); got != want {
+		if got := rewritten(parse(httptest.NewRequest(method, path, nil))); got != want {
 			t.Errorf("%s: %q, want %q", target, got, want)
 		}
 	}

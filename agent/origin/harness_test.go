@@ -1,4 +1,4 @@
-package source
+package origin
 
 import (
 	"context"
@@ -31,8 +31,8 @@ import (
 
 const nodeName = "node1"
 
-// apiServer serves pods in lists and watches, and says what a test wants.
-type apiServer struct {
+// podServer serves pods in lists and watches, and says what a test wants.
+type podServer struct {
 	*httptest.Server
 
 	mu      sync.Mutex
@@ -48,9 +48,9 @@ type apiServer struct {
 	limited bool // a list asked for a page
 }
 
-func newAPIServer(t *testing.T) *apiServer {
+func newPodServer(t *testing.T) *podServer {
 	t.Helper()
-	a := &apiServer{pods: map[string]corev1.Pod{}, version: 100, watches: map[chan metav1.WatchEvent]bool{}}
+	a := &podServer{pods: map[string]corev1.Pod{}, version: 100, watches: map[chan metav1.WatchEvent]bool{}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(func() {
 		a.CloseClientConnections()
@@ -60,8 +60,8 @@ func newAPIServer(t *testing.T) *apiServer {
 }
 
 // road leads to the server, unless it is away.
-func (a *apiServer) road(next http.RoundTripper) http.RoundTripper {
-	return roadFunc(func(r *http.Request) (*http.Response, error) {
+func (a *podServer) road(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if a.away.Load() {
 			return nil, syscall.ECONNREFUSED
 		}
@@ -69,11 +69,7 @@ func (a *apiServer) road(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-type roadFunc func(*http.Request) (*http.Response, error)
-
-func (f roadFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	if a.down {
 		a.mu.Unlock()
@@ -87,7 +83,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mu.Unlock()
 		_ = enc.Encode(&corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 			Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"zone": "a"}}}}})
-	case r.URL.Path != podsPath:
+	case r.URL.Path != "/api/v1/pods":
 		a.mu.Unlock()
 		http.NotFound(w, r)
 	case r.URL.Query().Get("watch") == "":
@@ -123,7 +119,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *apiServer) list() *corev1.PodList {
+func (a *podServer) list() *corev1.PodList {
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}}
 	for _, p := range a.pods {
 		list.Items = append(list.Items, p)
@@ -132,7 +128,7 @@ func (a *apiServer) list() *corev1.PodList {
 }
 
 // say changes a pod and tells the watches. It returns what it told.
-func (a *apiServer) say(t *testing.T, event string, pod corev1.Pod) corev1.Pod {
+func (a *podServer) say(t *testing.T, event string, pod corev1.Pod) corev1.Pod {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +151,7 @@ func (a *apiServer) say(t *testing.T, event string, pod corev1.Pod) corev1.Pod {
 }
 
 // hangUp ends all watches.
-func (a *apiServer) hangUp() {
+func (a *podServer) hangUp() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for w := range a.watches {
@@ -164,7 +160,7 @@ func (a *apiServer) hangUp() {
 	}
 }
 
-func (a *apiServer) set(f func()) {
+func (a *podServer) set(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f()
@@ -173,8 +169,8 @@ func (a *apiServer) set(f func()) {
 // node is a node with a kubelet that lists and watches its pods as the real one
 // does.
 type node struct {
-	*Source
-	server *apiServer
+	*Bootstrap
+	server *podServer
 	store  *store.Store
 	client kubernetes.Interface
 	log    *logtest.Hook
@@ -184,7 +180,7 @@ type node struct {
 	sets []map[types.UID]corev1.Pod // every state that the kubelet was told
 }
 
-func newNode(t *testing.T, server *apiServer, dir string, fresh bool) *node {
+func newNode(t *testing.T, server *podServer, dir string, fresh bool) *node {
 	t.Helper()
 	logger, hook := logtest.NewNullLogger()
 	n := &node{server: server, log: hook}
@@ -196,8 +192,8 @@ func newNode(t *testing.T, server *apiServer, dir string, fresh bool) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Source, err = New(Options{
-		NodeName: nodeName, Store: n.store, Dir: filepath.Join(dir, "checkpoint"), Fresh: fresh, Log: logrus.NewEntry(logger),
+	n.Bootstrap, err = NewBootstrap(BootstrapOptions{
+		Store: n.store, Dir: filepath.Join(dir, "checkpoint"), Fresh: fresh, Log: logrus.NewEntry(logger),
 		Probe: func(ctx context.Context) error {
 			_, err := direct.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 			return err
@@ -210,7 +206,7 @@ func newNode(t *testing.T, server *apiServer, dir string, fresh bool) *node {
 		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 	}}
 	config.Wrap(server.road)
-	config.Wrap(n.Wrap)
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return New(Direct(rt), Options{Bootstrap: n.Bootstrap}) })
 	if n.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +260,7 @@ func (n *node) await(t *testing.T, what string, ok func(set map[types.UID]corev1
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the kubelet was not told: %s; it has %v", what, names(last))
+			t.Fatalf("the kubelet was not told: %s; it has %v", what, podNames(last))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -292,7 +288,7 @@ func (n *node) neverLost(t *testing.T, uid types.UID) {
 	for i, set := range n.sets {
 		_, has := set[uid]
 		if known && !has {
-			t.Errorf("state %d of %d lacks pod %s: %v", i, len(n.sets), uid, names(set))
+			t.Errorf("state %d of %d lacks pod %s: %v", i, len(n.sets), uid, podNames(set))
 		}
 		known = known || has
 	}
@@ -301,7 +297,7 @@ func (n *node) neverLost(t *testing.T, uid types.UID) {
 	}
 }
 
-func names(set map[types.UID]corev1.Pod) []string {
+func podNames(set map[types.UID]corev1.Pod) []string {
 	var out []string
 	for uid, pod := range set {
 		out = append(out, fmt.Sprintf("%s/%s=%s@%s", pod.Namespace, pod.Name, uid, pod.ResourceVersion))

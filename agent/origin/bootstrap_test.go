@@ -1,4 +1,4 @@
-package source
+package origin
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
 )
 
-func down(a *apiServer) { a.set(func() { a.down = true }) }
-func up(a *apiServer)   { a.set(func() { a.down = false }) }
+func down(a *podServer) { a.set(func() { a.down = true }) }
+func up(a *podServer)   { a.set(func() { a.down = false }) }
 
 func TestSeedPodAPIWorksInTheAbsenceOfAnAPIServer(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	down(server)
 	n := newNode(t, server, t.TempDir(), true)
 	n.awaitUIDs(t, "that there is nothing")
@@ -64,7 +64,7 @@ func TestSeedPodAPIWorksInTheAbsenceOfAnAPIServer(t *testing.T) {
 func TestSeedDeletion(t *testing.T) {
 	for name, online := range map[string]bool{"without a server": false, "with a server": true} {
 		t.Run(name, func(t *testing.T) {
-			server := newAPIServer(t)
+			server := newPodServer(t)
 			if !online {
 				down(server)
 			}
@@ -91,7 +91,7 @@ func TestSeedDeletion(t *testing.T) {
 }
 
 func TestSeedDeleteBeforePersistenceIsIgnored(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	n := newNode(t, server, t.TempDir(), true)
 	n.create(t, "a-node1", "ours")
 	n.awaitUIDs(t, "the pod", "ours")
@@ -113,7 +113,7 @@ func TestSeedDeleteBeforePersistenceIsIgnored(t *testing.T) {
 }
 
 func TestSeedUpdateByTheServerRestartsNothing(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	n := newNode(t, server, t.TempDir(), true)
 	n.create(t, "a-node1", "a")
 	n.awaitUIDs(t, "the pod", "a")
@@ -154,7 +154,7 @@ func TestSeedUpdateByTheServerRestartsNothing(t *testing.T) {
 }
 
 func TestSeedUpdateUnderAnotherUIDIsARestart(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	n := newNode(t, server, t.TempDir(), true)
 	n.create(t, "a-node1", "ours")
 	n.awaitUIDs(t, "the pod", "ours")
@@ -165,7 +165,7 @@ func TestSeedUpdateUnderAnotherUIDIsARestart(t *testing.T) {
 }
 
 func TestPersistedPodThatANewerListLacksIsGone(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	dir := t.TempDir()
 	down(server)
 	n := newNode(t, server, dir, true)
@@ -185,7 +185,7 @@ func TestPersistedPodThatANewerListLacksIsGone(t *testing.T) {
 }
 
 func TestCheckpointKeepsThePodsOfTheServerRunning(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	dir := t.TempDir()
 	n := newNode(t, server, dir, true)
 	server.say(t, "ADDED", newPod("own", "own"))
@@ -221,7 +221,7 @@ func TestCheckpointKeepsThePodsOfTheServerRunning(t *testing.T) {
 func TestWithoutATrustworthyCheckpointNoListIsMade(t *testing.T) {
 	for name, content := range map[string]string{"missing": "", "damaged": `{"items":[{"kind":`, "of something else": `{"items":[{"kind":"Node","apiVersion":"v1","metadata":{"name":"x"}}]}`} {
 		t.Run(name, func(t *testing.T) {
-			server := newAPIServer(t)
+			server := newPodServer(t)
 			down(server)
 			dir := t.TempDir()
 			path := filepath.Join(dir, "checkpoint", "pods.json")
@@ -250,7 +250,7 @@ func TestWithoutATrustworthyCheckpointNoListIsMade(t *testing.T) {
 }
 
 func TestOnceThereWasAServerItsErrorsArePassedOn(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	n := newNode(t, server, t.TempDir(), true)
 	server.say(t, "ADDED", newPod("own", "own"))
 	n.create(t, "a-node1", "a")
@@ -271,7 +271,7 @@ func TestOnceThereWasAServerItsErrorsArePassedOn(t *testing.T) {
 // more; what is made and deleted meanwhile is told at once, and nothing else
 // changes.
 func TestPodAPIWorksWhileTheServerIsAway(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	n := newNode(t, server, t.TempDir(), true)
 	server.say(t, "ADDED", newPod("own", "own"))
 	n.create(t, "a-node1", "a")
@@ -292,7 +292,7 @@ func TestPodAPIWorksWhileTheServerIsAway(t *testing.T) {
 }
 
 func TestNextWatchTellsWhatNoneHeard(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	n := newNode(t, server, t.TempDir(), true)
 	n.create(t, "a-node1", "a")
 	n.awaitUIDs(t, "the pod", "a")
@@ -322,7 +322,7 @@ func TestNextWatchTellsWhatNoneHeard(t *testing.T) {
 }
 
 func TestPodsAreNotListedInPages(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	n := newNode(t, server, t.TempDir(), true)
 	n.awaitUIDs(t, "that there is nothing")
 	server.set(func() { server.limited = false })
@@ -339,12 +339,12 @@ func TestPodsAreNotListedInPages(t *testing.T) {
 // TestWatchesAreWhatAServerTakesForThem: a server that is away is stood in for
 // with events where it would have sent them.
 func TestWatchesAreWhatAServerTakesForThem(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	down(server)
 	n := newNode(t, server, t.TempDir(), true)
 	for query, want := range map[string]int{"watch=True&sendInitialEvents=true": http.StatusUnprocessableEntity, "watch=&sendInitialEvents": http.StatusUnprocessableEntity, "limit=x": http.StatusBadRequest} {
 		var code int
-		n.client.CoreV1().RESTClient().Get().RequestURI(podsPath + "?" + query).Do(t.Context()).StatusCode(&code)
+		n.client.CoreV1().RESTClient().Get().RequestURI("/api/v1/pods?" + query).Do(t.Context()).StatusCode(&code)
 		if code != want {
 			t.Errorf("%s: %d, want %d", query, code, want)
 		}
@@ -371,7 +371,7 @@ func TestWhatDecidesIfAPodRunsIsKeptSoon(t *testing.T) {
 }
 
 func TestKubeletReadsAndWritesAPodThatNoServerHas(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	n := newNode(t, server, t.TempDir(), true)
 	n.create(t, "a-node1", "a")
 	n.awaitUIDs(t, "the pod", "a")

@@ -1,4 +1,4 @@
-package source
+package origin
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // A kubelet looks for pods when it sees its node. On a node that no server knows yet
 // that is the one that the kubelet would register, until a server says another.
 func TestTheKubeletSeesTheNodeThatItRegisters(t *testing.T) {
-	server := newAPIServer(t)
+	server := newPodServer(t)
 	down(server)
 	n := newNode(t, server, t.TempDir(), true)
 	f := informers.NewSharedInformerFactoryWithOptions(n.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {

@@ -1,0 +1,362 @@
+package origin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/a4s-io/a4s/internal/atomicfile"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+// Pauses between a change and its way to the disk: a pod that a checkpoint
+// lacks would be ended, while a status is reported again.
+const (
+	soon  = 200 * time.Millisecond
+	later = 5 * time.Second
+)
+
+var (
+	classResource  = nodev1.SchemeGroupVersion.WithResource("runtimeclasses")
+	driverResource = storagev1.SchemeGroupVersion.WithResource("csidrivers")
+)
+
+// checkpoint has the five collections that a kubelet needs to start anything, as
+// a server last said them. It is on disk, too.
+type checkpoint struct {
+	dir   string
+	fresh bool // no server ever gave this node a pod
+	log   *logrus.Entry
+	wake  chan struct{} // something has to be written
+
+	resources map[schema.GroupVersionResource]*resource // the map never changes
+
+	mu sync.Mutex // guards the content of the resources, and the node
+	// node is the one that the kubelet asked to create before there was a
+	// server. registering is closed when it did for the first time.
+	node        *corev1.Node
+	registering chan struct{}
+}
+
+func openCheckpoint(dir string, fresh bool, log *logrus.Entry) (*checkpoint, error) {
+	c := &checkpoint{
+		dir: dir, fresh: fresh, log: log, resources: newResources(),
+		wake: make(chan struct{}, 1), registering: make(chan struct{}),
+	}
+	return c, c.load()
+}
+
+// resource is a collection that a kubelet needs to start, and what the server
+// last said it holds.
+type resource struct {
+	name string
+	gvk  schema.GroupVersionKind // of an item
+	list func() runtime.Object
+
+	items map[types.NamespacedName]runtime.Object
+	// known says that items are all that a server had.
+	known bool
+	// version is the resource version that a server of this process last
+	// said, empty if none did.
+	version  string
+	deadline time.Time // when to write it, zero: it is written
+}
+
+func newResources() map[schema.GroupVersionResource]*resource {
+	of := func(gvr schema.GroupVersionResource, kind string, list func() runtime.Object) *resource {
+		return &resource{
+			name: gvr.Resource, gvk: gvr.GroupVersion().WithKind(kind), list: list,
+			items: map[types.NamespacedName]runtime.Object{},
+		}
+	}
+	return map[schema.GroupVersionResource]*resource{
+		podsResource:   of(podsResource, "Pod", func() runtime.Object { return &corev1.PodList{} }),
+		nodeResource:   of(nodeResource, "Node", func() runtime.Object { return &corev1.NodeList{} }),
+		svcResource:    of(svcResource, "Service", func() runtime.Object { return &corev1.ServiceList{} }),
+		classResource:  of(classResource, "RuntimeClass", func() runtime.Object { return &nodev1.RuntimeClassList{} }),
+		driverResource: of(driverResource, "CSIDriver", func() runtime.Object { return &storagev1.CSIDriverList{} }),
+	}
+}
+
+// file is what is on disk of a resource.
+type file struct {
+	Items []runtime.RawExtension `json:"items"`
+}
+
+// emptyFile is the content of a checkpoint that says there is nothing.
+const emptyFile = `{"items":[]}`
+
+func (c *checkpoint) path(r *resource) string { return filepath.Join(c.dir, r.name+".json") }
+
+// load reads the checkpoint. Only the pods have to be known: what else is
+// missing makes a pod wait at worst.
+func (c *checkpoint) load() error {
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return &problem.Precondition{What: "directory of the node's checkpoint " + c.dir, Err: err}
+	}
+	for _, r := range c.resources {
+		switch err := r.read(c.path(r)); {
+		case errors.Is(err, fs.ErrNotExist):
+			r.known = c.fresh || r != c.resources[podsResource]
+			if !c.fresh || r != c.resources[podsResource] {
+				continue
+			}
+			// From now on there is a checkpoint, even if it is empty.
+			if err := r.write(c.path(r)); err != nil {
+				return err
+			}
+		case err != nil:
+			r.items = map[types.NamespacedName]runtime.Object{}
+			r.known = r != c.resources[podsResource]
+			c.log.WithError(err).Errorf("the node's checkpoint of %s in %s is damaged", r.name, c.path(r))
+			if !r.known {
+				c.log.Errorf("pods start when a server was reached; to start without it, which ends the pods that the server gave this node, write %s into the file", emptyFile)
+			}
+		default:
+			r.known = true
+		}
+	}
+	if !c.resources[podsResource].known {
+		c.log.Warn("without a checkpoint of the pods that a server gave this node, no pod starts before a server was reached")
+	}
+	return nil
+}
+
+func (r *resource) read(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return err
+	}
+	for _, raw := range f.Items {
+		obj, got, err := scheme.Codecs.UniversalDeserializer().Decode(raw.Raw, nil, nil)
+		if err != nil {
+			return err
+		}
+		if *got != r.gvk {
+			return fmt.Errorf("it holds a %s", got)
+		}
+		key, err := keyOf(obj)
+		if err != nil {
+			return err
+		}
+		r.items[key] = obj
+	}
+	return nil
+}
+
+func (r *resource) write(path string) error {
+	f := file{Items: []runtime.RawExtension{}}
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	if !ok {
+		return errors.New("no serializer for JSON")
+	}
+	for _, obj := range r.items {
+		var raw bytes.Buffer
+		if err := info.Serializer.Encode(obj, &raw); err != nil {
+			return fmt.Errorf("encoding the checkpoint of %s: %w", r.name, err)
+		}
+		f.Items = append(f.Items, runtime.RawExtension{Raw: raw.Bytes()})
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("encoding the checkpoint of %s: %w", r.name, err)
+	}
+	return atomicfile.Write(path, append(data, '\n'), 0o600)
+}
+
+func keyOf(obj runtime.Object) (types.NamespacedName, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return types.NamespacedName{}, err
+	}
+	return types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, nil
+}
+
+// kept is the copy of an object in the checkpoint. The object itself goes on to
+// the kubelet.
+func (r *resource) kept(obj runtime.Object) runtime.Object {
+	obj = obj.DeepCopyObject()
+	obj.GetObjectKind().SetGroupVersionKind(r.gvk) // which lists leave out
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return obj
+}
+
+// replace takes over a whole list of the server.
+func (c *checkpoint) replace(r *resource, objs []runtime.Object) error {
+	items := make(map[types.NamespacedName]runtime.Object, len(objs))
+	for _, obj := range objs {
+		key, err := keyOf(obj)
+		if err != nil {
+			return err
+		}
+		items[key] = r.kept(obj)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.items, r.known = items, true
+	c.mark(r, soon)
+	return nil
+}
+
+// set takes over one object.
+func (c *checkpoint) set(r *resource, key types.NamespacedName, obj runtime.Object) {
+	obj = r.kept(obj)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pause := later
+	if old := r.items[key]; old == nil || matters(old, obj) {
+		pause = soon
+	}
+	r.items[key] = obj
+	c.mark(r, pause)
+}
+
+// matters tells whether a change decides if a pod runs.
+func matters(old, obj runtime.Object) bool {
+	a, ok := old.(*corev1.Pod)
+	b, isPod := obj.(*corev1.Pod)
+	return ok && isPod && (a.UID != b.UID || a.Status.Phase != b.Status.Phase ||
+		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil))
+}
+
+// drop forgets one object.
+func (c *checkpoint) drop(r *resource, key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(r.items, key)
+	c.mark(r, soon)
+}
+
+// mark asks for r to be written. The caller holds mu.
+func (c *checkpoint) mark(r *resource, pause time.Duration) {
+	if at := time.Now().Add(pause); r.deadline.IsZero() || at.Before(r.deadline) {
+		r.deadline = at
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default: // a change is waiting already
+	}
+}
+
+// run writes what has changed until ctx ends, and then the rest.
+func (c *checkpoint) run(ctx context.Context) {
+	for {
+		var due <-chan time.Time
+		if next := c.nextDeadline(); !next.IsZero() {
+			due = time.After(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+			c.writeDue(time.Now().Add(later))
+			return
+		case <-c.wake:
+		case <-due:
+			c.writeDue(time.Now())
+		}
+	}
+}
+
+func (c *checkpoint) nextDeadline() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var next time.Time
+	for _, r := range c.resources {
+		if !r.deadline.IsZero() && (next.IsZero() || r.deadline.Before(next)) {
+			next = r.deadline
+		}
+	}
+	return next
+}
+
+// writeDue writes the resources whose time has come. Objects are never changed
+// once they are remembered, so copies of the maps do.
+func (c *checkpoint) writeDue(now time.Time) {
+	var due, originals []*resource
+	c.mu.Lock()
+	for _, r := range c.resources {
+		if r.deadline.IsZero() || r.deadline.After(now) {
+			continue
+		}
+		r.deadline = time.Time{}
+		snapshot := &resource{name: r.name, gvk: r.gvk, items: make(map[types.NamespacedName]runtime.Object, len(r.items))}
+		for key, obj := range r.items {
+			snapshot.items[key] = obj
+		}
+		due, originals = append(due, snapshot), append(originals, r)
+	}
+	c.mu.Unlock()
+	for i, r := range due {
+		if err := r.write(c.path(r)); err != nil {
+			c.log.WithError(err).Errorf("cannot write the node's checkpoint of %s; it is tried again", r.name)
+			c.mu.Lock()
+			c.mark(originals[i], later)
+			c.mu.Unlock()
+		}
+	}
+}
+
+// pod returns a pod as a server last said it, nil if none did. It must not be
+// changed.
+func (c *checkpoint) pod(key types.NamespacedName) *corev1.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pod, _ := c.resources[podsResource].items[key].(*corev1.Pod)
+	return pod
+}
+
+// class is pod for a RuntimeClass.
+func (c *checkpoint) class(name string) runtime.Object {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resources[classResource].items[types.NamespacedName{Name: name}]
+}
+
+// all returns copies of the objects of r, and whether they are all that a server
+// had.
+func (c *checkpoint) all(r *resource) (objs []runtime.Object, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	objs = make([]runtime.Object, 0, len(r.items))
+	for _, obj := range r.items {
+		objs = append(objs, obj.DeepCopyObject())
+	}
+	return objs, r.known
+}
+
+// followedTo returns the version up to which a server of this process was
+// followed, empty if none was.
+func (c *checkpoint) followedTo(r *resource) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return r.version
+}
+
+// reached takes note of how far a server was followed.
+func (c *checkpoint) reached(r *resource, version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.version = version
+}

@@ -1,0 +1,46 @@
+package origin
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func TestRequestsAreParsed(t *testing.T) {
+	for target, want := range map[string]Request{
+		"GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn1":   {Verb: verbList, Resource: podsResource},
+		"GET /api/v1/pods?watch=1":                            {Verb: verbWatch, Resource: podsResource},
+		"GET /prefix/api/v1/nodes/n1?watch=1":                 {Verb: verbGet, Resource: nodeResource, Name: "n1"},
+		"PATCH /api/v1/nodes/n1/status":                       {Verb: verbPatch, Resource: nodeResource, Name: "n1", Subresource: "status"},
+		"POST /api/v1/nodes":                                  {Verb: verbCreate, Resource: nodeResource},
+		"DELETE /api/v1/namespaces/default.t1/pods/a":         {Verb: verbDelete, Resource: podsResource, Namespace: "default.t1", Name: "a"},
+		"GET /api/v1/namespaces/a/pods/b/proxy/api/v1/pods":   {Verb: verbGet, Resource: podsResource, Namespace: "a", Name: "b", Subresource: "proxy/api/v1/pods"},
+		"GET /apis/node.k8s.io/v1/runtimeclasses/vm":          {Verb: verbGet, Resource: classResource, Name: "vm"},
+		"GET /apis/storage.k8s.io/v1/csidrivers":              {Verb: verbList, Resource: driverResource},
+		"GET /apis/example.com/v1/namespaces/a/api/v1/status": {Verb: verbGet, Namespace: "a", Name: "v1", Subresource: "status"},
+		"GET /api": {Verb: verbList}, "GET /apis/apps": {Verb: verbList}, "HEAD /healthz": {},
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		got := parse(httptest.NewRequest(method, path, nil))
+		if want.Resource.Resource == "" {
+			want.Resource = got.Resource // none that is looked at here
+		}
+		if got.Verb != want.Verb || got.Resource != want.Resource || got.Namespace != want.Namespace ||
+			got.Name != want.Name || got.Subresource != want.Subresource {
+			t.Errorf("%s: %+v, want %+v", target, got, want)
+		}
+	}
+	r := httptest.NewRequest("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1&limit=2", nil)
+	r.Header.Set("Accept", runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON)
+	r.Header.Set("Content-Type", "application/json; charset=utf-8")
+	got := parse(r)
+	if got.Options.FieldSelector != "spec.nodeName=n1" || got.Options.Limit != 2 ||
+		got.Accept != runtime.ContentTypeProtobuf || got.ContentType != runtime.ContentTypeJSON {
+		t.Errorf("got %+v", got)
+	}
+	if got := parse(httptest.NewRequest("GET", "/api/v1/pods?watch=1&limit=x", nil)); got.optionsErr == nil || got.Options.Watch {
+		t.Errorf("a query that cannot be parsed: %+v", got)
+	}
+}
