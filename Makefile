@@ -80,7 +80,7 @@ parity: test-deps $(PAYLOAD) ## Compare a tenant with the system space by 30,000
 
 .PHONY: test-e2e
 test-e2e: test-deps build ## Run the tests that start clusters from bin/a4s and run real pods (as root)
-	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -timeout 60m ./tests/e2e/...
+	A4S_BINARY=$(CURDIR)/bin/a4s go test -v -count=1 -p 1 -parallel 4 -timeout 60m ./tests/e2e/...
 
 .PHONY: test-injection
 test-injection: build ## Inject failures: kills, 100 restarts, ten minutes without a network, full disks (as root, slow)

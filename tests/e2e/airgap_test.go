@@ -19,6 +19,7 @@ import (
 // TestAirGap installs a4s from its archive for machines without a network, on a
 // host with no route anywhere, and runs a pod of an image in that archive.
 func TestAirGap(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	archive := filepath.Join(dir, "a4s-airgap.tar.zst")
 	pack := exec.CommandContext(t.Context(), "scripts/airgap.sh", env.binary, archive)

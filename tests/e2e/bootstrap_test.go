@@ -99,6 +99,7 @@ func secondPod() *corev1.Pod {
 // cluster, joins it, and hands the pods over to it; nothing of that restarts a
 // container. Then the control plane replaces itself, and comes back from disk.
 func TestSelfHosting(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, "self")
 	c := &cluster{node: node{host: h, args: []string{
 		"agent", "--bootstrap-pod-api", "--server", "https://127.0.0.1:6443", "--token-file", planeDir + "/token",

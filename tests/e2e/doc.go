@@ -3,7 +3,8 @@
 // command line, its API, its files and what the pods answer.
 //
 // Invariants: a test that stops, kills or damages an a4s does so to one of its
-// own or runs before the parallel tests; every wait ends by a condition or a
+// own or runs before the parallel tests, and so does one that looks at what hosts
+// have in common; every wait ends by a condition or a
 // deadline, and a failed one prints pods, events, nodes and the end of the
 // log; nothing is left on the machine, whatever the outcome.
 //

@@ -180,6 +180,7 @@ func (s *scribe) check(t *testing.T, servers ...*cluster) {
 }
 
 func TestThreeServers(t *testing.T) {
+	t.Parallel()
 	one := ownCluster(t, "one", "--cluster-init", "--disable-agent")
 	two := joinServer(t, "two", one, "--disable-agent")
 	three := joinServer(t, "three", one)
@@ -362,6 +363,7 @@ func tenantsOnAllServers(t *testing.T, servers ...*cluster) {
 // Who may not join is told why, and what a single server has is kept when it
 // becomes one of several.
 func TestServersThatMayNotJoin(t *testing.T) {
+	t.Parallel()
 	c := ownCluster(t, "alone", "--disable-agent", "--agent-token", "only-for-agents")
 	if _, err := c.client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("early", "x"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -44,6 +44,7 @@ func (c *cluster) waitHeartbeat(t *testing.T, name string, since time.Time) {
 // node is told and one that it learns. Whichever is cut off, the node goes on
 // by the other, also when it starts anew.
 func TestNodeOutlivesAWayToItsServer(t *testing.T) {
+	t.Parallel()
 	const told, nobody = "192.0.2.77", "192.0.2.78"
 	h := newHost(t, "ways")
 	c, err := newServer(h, "--node-ip", h.IP.String(), "--tls-san", told)

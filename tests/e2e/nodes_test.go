@@ -234,6 +234,7 @@ func wantProblem(t *testing.T, r hosts.Result, code int, parts ...string) {
 }
 
 func TestBootstrapTokens(t *testing.T) {
+	t.Parallel()
 	c := ownCluster(t, "tokens", "--disable-agent")
 	token := strings.TrimSpace(c.must(t, "token", "create", "--ttl", "1h", "--description", "for the test"))
 	if !strings.HasPrefix(token, "K10") {

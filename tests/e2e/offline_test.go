@@ -110,6 +110,7 @@ func (n *node) hasPersistedPod(t *testing.T) {
 // restarts the agent, and then gives it a server: one container from the
 // beginning to the end.
 func TestBootstrapPodWithoutServer(t *testing.T) {
+	t.Parallel()
 	serverHost := newHost(t, "late")
 	agentHost := newHost(t, "early")
 	const token = "a-token-that-both-know"
@@ -270,6 +271,7 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 // TestBootstrapPodOnAServer runs a pod through the API of a node that has its
 // server in the same process.
 func TestBootstrapPodOnAServer(t *testing.T) {
+	t.Parallel()
 	c := ownCluster(t, "both", "--bootstrap-pod-api")
 	c.waitOwnNode(t)
 	c.applyPod(t, "box", boxPod("box", false))

@@ -47,6 +47,7 @@ type runtimesTest struct {
 // Losing a runtime and getting it back, in each direction: what nodes and pods
 // become of it, and what is placed where. It stops real processes.
 func TestRuntimesOfANode(t *testing.T) {
+	t.Parallel()
 	c := ownCluster(t, "runtimes", "--runtime", "second,vm,unix://"+secondSocket,
 		"--runtime-grace-periods", fmt.Sprint(gracePeriods), "--kubelet-arg", "node-status-update-frequency=1s")
 	c.waitOwnNode(t)

@@ -18,6 +18,7 @@ import (
 // A cluster goes back to what a snapshot has, with its pods, its nodes and
 // their tokens, and those who watch it notice.
 func TestRestoreOfASnapshot(t *testing.T) {
+	t.Parallel()
 	c := ownCluster(t, "restored", "--secrets-encryption")
 	c.waitOwnNode(t)
 	worker := newAgent(t, "restored-worker", c)
@@ -103,6 +104,7 @@ func TestRestoreOfASnapshot(t *testing.T) {
 // A machine whose disk is lost comes back from the bucket, with the settings of
 // the bucket only.
 func TestRestoreFromS3(t *testing.T) {
+	t.Parallel()
 	program, err := objectstore.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
