@@ -18,7 +18,7 @@ const grace = 5 * time.Second
 
 // Isolate re-executes the calling test in new namespaces. It returns true in
 // the child, where the body must run, and false in the parent, where the
-// child's outcome has already been reported.
+// child's outcome has already been reported. Tests that call it run in parallel.
 //
 // Namespaces belong to threads and the code under test starts goroutines, so
 // a whole process has to be inside.
@@ -31,6 +31,7 @@ func Isolate(t *testing.T) bool {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to create namespaces")
 	}
+	t.Parallel() // what a test makes is in its copy
 	// The copy has as long as this process has, or as long as it takes.
 	timeout := time.Duration(0)
 	if deadline, ok := t.Deadline(); ok {
