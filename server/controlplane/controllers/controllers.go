@@ -88,10 +88,9 @@ func (o Options) flags() map[string]string {
 		// Roles are aggregated by a4s' own pair of controllers, which keeps
 		// tenants apart.
 		"controllers": "*,bootstrap-signer-controller,token-cleaner-controller,-clusterrole-aggregation-controller",
-		// One service account per controller is looked up and made at start;
-		// upstream's 20 requests a second would make that take seconds.
-		"kube-api-burst":                   "200",
-		"kube-api-qps":                     "100",
+		// No limit: it is for programs on other machines, and API priority and
+		// fairness protects the server from these controllers as from everybody.
+		"kube-api-qps":                     "-1",
 		"kubeconfig":                       o.Kubeconfig,
 		"leader-elect":                     "false",
 		"profiling":                        "false",

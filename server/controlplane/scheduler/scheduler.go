@@ -55,6 +55,9 @@ func parse(o Options) (*options.Options, error) {
 		fs.AddFlagSet(f)
 	}
 	return s, upstreamflags.Parse(fs, "--kube-scheduler-arg", map[string]string{
+		// No limit: it is for programs on other machines, and API priority and
+		// fairness protects the server from this one as from everybody.
+		"kube-api-qps": "-1",
 		"kubeconfig":   o.Kubeconfig,
 		"leader-elect": "false",
 		"profiling":    "false",
