@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -23,8 +24,22 @@ import (
 // who asked for it has gone.
 const removeTimeout = 30 * time.Second
 
+// containers creates, starts, stops and removes containers.
+type containers struct {
+	layout
+	log       *logrus.Entry
+	store     *store
+	events    *events
+	images    runtimeapi.ImageServiceClient
+	disks     *disks.Store
+	sandboxes *sandboxes
+	disk      *diskMachines
+	watcher   *watcher
+	reaper    *reaper
+}
+
 // CreateContainer implements the CRI.
-func (s *service) CreateContainer(ctx context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (s *containers) CreateContainer(ctx context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -60,19 +75,19 @@ func (s *service) CreateContainer(ctx context.Context, r *runtimeapi.CreateConta
 	if err := s.store.addContainer(c); err != nil {
 		return nil, err
 	}
-	if err := s.createContainer(ctx, c, image); err != nil {
-		if undone := s.release(c); undone != nil {
+	if err := s.create(ctx, c, image); err != nil {
+		if undone := s.reaper.release(c); undone != nil {
 			s.log.WithError(undone).WithField("container", c.id).Warn("cannot remove what is left of a container")
 			return nil, err
 		}
 		return nil, errors.Join(err, s.store.removeContainer(c))
 	}
-	s.events.send(s, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, p, c.id)
+	s.events.send(runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, p, c.id)
 	return &runtimeapi.CreateContainerResponse{ContainerId: c.id}, nil
 }
 
 // resolve asks containerd which image the container means.
-func (s *service) resolve(ctx context.Context, r *containerRecord) error {
+func (s *containers) resolve(ctx context.Context, r *containerRecord) error {
 	spec := r.Config.P.GetImage()
 	answer, err := s.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: spec.GetImage()}})
 	if err != nil {
@@ -92,8 +107,8 @@ func (s *service) resolve(ctx context.Context, r *containerRecord) error {
 	return nil
 }
 
-// createContainer makes what the container needs and hands it to the guest.
-func (s *service) createContainer(ctx context.Context, c *container, image *disks.Image) error {
+// create makes what the container needs and hands it to the guest.
+func (s *containers) create(ctx context.Context, c *container, image *disks.Image) error {
 	p := c.pod
 	config := c.get().Config.P
 	if err := os.MkdirAll(s.containerDir(c.id), 0o700); err != nil {
@@ -103,7 +118,7 @@ func (s *service) createContainer(ctx context.Context, c *container, image *disk
 		return fmt.Errorf("making the container's disk: %w", err)
 	}
 	if image.Bootable {
-		if err := s.createDiskMachine(ctx, c, image); err != nil {
+		if err := s.disk.create(ctx, c, image); err != nil {
 			return err
 		}
 		return s.store.updateContainer(c, func(r *containerRecord) { r.State = stateCreated })
@@ -119,7 +134,7 @@ func (s *service) createContainer(ctx context.Context, c *container, image *disk
 	// One change at a time: a pod that is stopped gets no more containers.
 	p.life.Lock()
 	defer p.life.Unlock()
-	m, err := s.guestMachine(ctx, p)
+	m, err := s.sandboxes.guestMachine(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -145,7 +160,7 @@ func (s *service) createContainer(ctx context.Context, c *container, image *disk
 
 // guestMachine returns the pod's machine with the carried guest. A pod that
 // was to boot a disk, or did, gets one now.
-func (s *service) guestMachine(ctx context.Context, p *sandbox) (*machine, error) {
+func (s *sandboxes) guestMachine(ctx context.Context, p *sandbox) (*machine, error) {
 	record := p.get()
 	if record.Phase != phaseReady {
 		return nil, status.Errorf(codes.FailedPrecondition, "sandbox %s is not ready", p.id)
@@ -163,11 +178,11 @@ func (s *service) guestMachine(ctx context.Context, p *sandbox) (*machine, error
 	if err := s.store.updateSandbox(p, func(r *sandboxRecord) { r.BootsDisk = false }); err != nil {
 		return nil, err
 	}
-	m, err := s.boot(ctx, &record, att)
+	m, err := s.machines.boot(ctx, &record, att)
 	if err != nil {
 		return nil, err
 	}
-	s.adopt(p, m)
+	s.watcher.adopt(p, m)
 	return m, nil
 }
 
@@ -193,7 +208,7 @@ func guestError(doing string, err error) error {
 
 // release removes what there is of a container on this machine, but for record
 // and log. It may be repeated.
-func (s *service) release(c *container) error {
+func (s *reaper) release(c *container) error {
 	if c.get().Released {
 		return nil
 	}
@@ -223,7 +238,7 @@ func (s *service) release(c *container) error {
 }
 
 // RemoveContainer implements the CRI.
-func (s *service) RemoveContainer(ctx context.Context, r *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (s *containers) RemoveContainer(ctx context.Context, r *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if status.Code(err) == codes.NotFound {
 		return &runtimeapi.RemoveContainerResponse{}, nil
@@ -231,29 +246,29 @@ func (s *service) RemoveContainer(ctx context.Context, r *runtimeapi.RemoveConta
 	if err != nil {
 		return nil, err
 	}
-	return &runtimeapi.RemoveContainerResponse{}, s.removeContainer(ctx, c)
+	return &runtimeapi.RemoveContainerResponse{}, s.remove(ctx, c)
 }
 
-func (s *service) removeContainer(ctx context.Context, c *container) error {
+func (s *containers) remove(ctx context.Context, c *container) error {
 	if c.get().State == stateRunning {
-		if err := s.stopContainer(ctx, c, 0); err != nil {
+		if err := s.stop(ctx, c, 0); err != nil {
 			return err
 		}
 	}
 	c.life.Lock()
 	defer c.life.Unlock()
-	if err := s.release(c); err != nil {
+	if err := s.reaper.release(c); err != nil {
 		return err
 	}
 	if err := s.store.removeContainer(c); err != nil {
 		return err
 	}
-	s.events.send(s, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, c.pod, c.id)
+	s.events.send(runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, c.pod, c.id)
 	return nil
 }
 
 // UpdateContainerResources implements the CRI.
-func (s *service) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (s *containers) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -278,12 +293,12 @@ func (s *service) UpdateContainerResources(ctx context.Context, r *runtimeapi.Up
 
 // UpdatePodSandboxResources implements the CRI. A machine keeps its size; the
 // limits of containers change within it.
-func (s *service) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+func (s *sandboxes) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
-	have, want := p.get().Size, sizeOf(&runtimeapi.LinuxPodSandboxConfig{Resources: r.GetResources(), Overhead: r.GetOverhead()}, s.choice.Accelerator)
+	have, want := p.get().Size, sizeOf(&runtimeapi.LinuxPodSandboxConfig{Resources: r.GetResources(), Overhead: r.GetOverhead()}, s.machines.choice.Accelerator)
 	if want.CPUs > have.CPUs || want.MemoryMB > have.MemoryMB {
 		return nil, status.Errorf(codes.OutOfRange, "the machine of sandbox %s has %d CPUs and %d MB of memory, and does not grow while it runs", p.id, have.CPUs, have.MemoryMB)
 	}

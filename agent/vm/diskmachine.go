@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -39,9 +40,20 @@ const (
 	UserDataVariable = "A4S_USER_DATA"
 )
 
-// createDiskMachine makes what a machine that boots a disk needs. Its overlay
+// diskMachines runs pods whose machine boots the disk in their image.
+type diskMachines struct {
+	layout
+	log      *logrus.Entry
+	store    *store
+	network  *network.Manager
+	machines *machines
+	watcher  *watcher
+	reaper   *reaper
+}
+
+// create makes what a machine that boots a disk needs. Its overlay
 // exists.
-func (s *service) createDiskMachine(ctx context.Context, c *container, image *disks.Image) error {
+func (s *diskMachines) create(ctx context.Context, c *container, image *disks.Image) error {
 	p := c.pod
 	p.life.Lock()
 	defer p.life.Unlock()
@@ -81,8 +93,8 @@ func (s *service) createDiskMachine(ctx context.Context, c *container, image *di
 }
 
 // endBoot ends the carried guest of a pod that boots a disk instead.
-func (s *service) endBoot(ctx context.Context, p *sandbox, m *machine) error {
-	err := s.endMachine(ctx, m.dir, m)
+func (s *diskMachines) endBoot(ctx context.Context, p *sandbox, m *machine) error {
+	err := s.machines.end(ctx, m.dir, m)
 	if err == nil {
 		err = m.Wait(ctx)
 	}
@@ -139,8 +151,8 @@ func seedOf(r *sandboxRecord, att *network.Attachment, c *container) (disks.Seed
 	return seed, nil
 }
 
-// startDiskMachine boots the disk of the container.
-func (s *service) startDiskMachine(ctx context.Context, c *container) error {
+// start boots the disk of the container.
+func (s *diskMachines) start(ctx context.Context, c *container) error {
 	p := c.pod
 	p.life.Lock()
 	defer p.life.Unlock()
@@ -152,7 +164,7 @@ func (s *service) startDiskMachine(ctx context.Context, c *container) error {
 	if err != nil {
 		return fmt.Errorf("the pod's network: %w", err)
 	}
-	group, err := s.cgroup(&record)
+	group, err := s.machines.cgroup(&record)
 	if err != nil {
 		return err
 	}
@@ -166,14 +178,14 @@ func (s *service) startDiskMachine(ctx context.Context, c *container) error {
 	if err != nil {
 		return err
 	}
-	config := s.machineConfig(&record)
+	config := s.machines.config(&record)
 	config.Disks = []qemu.Disk{
 		{ID: serial(c.id), Path: s.rootDisk(c.id), Format: "qcow2", Serial: serial(c.id)},
 		{ID: "seed", Path: filepath.Join(s.containerDir(c.id), seedFile), Format: "raw", Serial: "seed", ReadOnly: true},
 	}
 	config.Ports = []qemu.Port{{Name: agentPort, Socket: agentSocket}}
 	config.Reboot = true // a system that restarts itself has not ended
-	q, err := s.startMachine(ctx, config, p.id, att, group)
+	q, err := s.machines.start(ctx, config, p.id, att, group)
 	if err != nil {
 		return errors.Join(err, log.Close())
 	}
@@ -182,19 +194,19 @@ func (s *service) startDiskMachine(ctx context.Context, c *container) error {
 	if err := s.store.updateContainer(c, func(r *containerRecord) { r.State, r.Started = stateRunning, time.Now() }); err != nil {
 		return errors.Join(err, q.Kill(), m.close())
 	}
-	s.adopt(p, m)
-	s.watchDisk(c, m)
+	s.watcher.adopt(p, m)
+	s.watcher.watchDisk(c, m)
 	return nil
 }
 
-// recoverDisk goes on watching a machine that a predecessor booted.
-func (s *service) recoverDisk(p *sandbox, m *machine) {
+// recover goes on watching a machine that a predecessor booted.
+func (s *diskMachines) recover(p *sandbox, m *machine) {
 	for _, c := range s.store.allContainers(p) {
 		switch record := c.get(); {
 		case record.State == stateCreating:
-			s.warn(errors.Join(s.release(c), s.store.removeContainer(c)), "removing a container that was not made")
+			warn(s.log, errors.Join(s.reaper.release(c), s.store.removeContainer(c)), "removing a container that was not made")
 		case record.State == stateExited:
-			s.warn(s.release(c), "tidying up after a container")
+			warn(s.log, s.reaper.release(c), "tidying up after a container")
 		case record.Disk:
 			log, err := crilog.Open(record.LogPath)
 			if err != nil {
@@ -203,17 +215,17 @@ func (s *service) recoverDisk(p *sandbox, m *machine) {
 			}
 			c.output.open(log)
 			if record.State != stateRunning {
-				s.warn(s.store.updateContainer(c, func(r *containerRecord) { r.State, r.Started = stateRunning, time.Now() }), "recording the start of a container")
+				warn(s.log, s.store.updateContainer(c, func(r *containerRecord) { r.State, r.Started = stateRunning, time.Now() }), "recording the start of a container")
 			}
-			s.watchDisk(c, m)
+			s.watcher.watchDisk(c, m)
 		}
 	}
 }
 
-func (s *service) offsetFile(p *sandbox) string { return filepath.Join(s.podDir(p.id), offsetFile) }
+func (s layout) offsetFile(p *sandbox) string { return filepath.Join(s.podDir(p.id), offsetFile) }
 
 // watchDisk copies the console to the log and records the end of the machine.
-func (s *service) watchDisk(c *container, m *machine) {
+func (s *watcher) watchDisk(c *container, m *machine) {
 	s.background(func() {
 		tick := time.NewTicker(consoleInterval)
 		defer tick.Stop()
@@ -232,7 +244,7 @@ func (s *service) watchDisk(c *container, m *machine) {
 		c.pod.mu.Lock()
 		asked := c.pod.stopping || c.killed
 		c.pod.mu.Unlock()
-		s.finish(c, func(r *containerRecord) {
+		s.reaper.finish(c, func(r *containerRecord) {
 			switch why := m.EndReason(); {
 			case asked:
 				r.ExitCode, r.Reason = exitKilled, reasonError
@@ -246,12 +258,12 @@ func (s *service) watchDisk(c *container, m *machine) {
 		})
 		c.life.Lock()
 		defer c.life.Unlock()
-		s.warn(s.release(c), "tidying up after a container; its removal will try again")
+		warn(s.log, s.reaper.release(c), "tidying up after a container; its removal will try again")
 	})
 }
 
 // copyConsole hands on what the console has beyond what was handed on.
-func (s *service) copyConsole(c *container, dir string) error {
+func (s *watcher) copyConsole(c *container, dir string) error {
 	console, err := os.Open(qemu.ConsolePath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -279,18 +291,18 @@ func (s *service) copyConsole(c *container, dir string) error {
 	return os.WriteFile(s.offsetFile(c.pod), []byte(strconv.FormatInt(offset+int64(len(data)), 10)), 0o600)
 }
 
-// stopDiskMachine presses the power button and ends the machine after the
+// stop presses the power button and ends the machine after the
 // grace period.
-func (s *service) stopDiskMachine(ctx context.Context, c *container, grace time.Duration) error {
+func (s *diskMachines) stop(ctx context.Context, c *container, grace time.Duration) error {
 	m := c.pod.running()
 	if m == nil {
-		return s.waitEnded(ctx, c, killTimeout) // on its way
+		return waitEnded(ctx, c, killTimeout) // on its way
 	}
 	if grace > 0 {
 		if err := m.Powerdown(ctx); err != nil && m.Alive() {
 			return fmt.Errorf("pressing the machine's power button: %w", err)
 		}
-		err := s.waitEnded(ctx, c, grace)
+		err := waitEnded(ctx, c, grace)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -300,8 +312,8 @@ func (s *service) stopDiskMachine(ctx context.Context, c *container, grace time.
 	c.pod.mu.Unlock()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
-	if err := s.endMachine(ending, m.dir, m); err != nil {
+	if err := s.machines.end(ending, m.dir, m); err != nil {
 		return err
 	}
-	return s.waitEnded(ctx, c, killTimeout)
+	return waitEnded(ctx, c, killTimeout)
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -12,15 +13,19 @@ import (
 // some; the kubelet lists everything now and then for that reason.
 const eventBuffer = 1000
 
-// events hands what happens to containers to who listens.
+// events hands what happens to containers to those who listen.
 type events struct {
+	*tasks
+	log   *logrus.Entry
+	store *store
+
 	mu        sync.Mutex
 	listeners map[chan *runtimeapi.ContainerEventResponse]struct{}
 }
 
 // send tells of an event of a container, or of a sandbox itself (then id is
 // the sandbox'), with the state that the pod is in now.
-func (e *events) send(s *service, kind runtimeapi.ContainerEventType, p *sandbox, id string) {
+func (e *events) send(kind runtimeapi.ContainerEventType, p *sandbox, id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.listeners) == 0 {
@@ -30,7 +35,7 @@ func (e *events) send(s *service, kind runtimeapi.ContainerEventType, p *sandbox
 	event := &runtimeapi.ContainerEventResponse{
 		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(), PodSandboxStatus: sandboxStatus(&record),
 	}
-	for _, c := range s.store.allContainers(p) {
+	for _, c := range e.store.allContainers(p) {
 		of := c.get()
 		event.ContainersStatuses = append(event.ContainersStatuses, containerStatus(&of))
 	}
@@ -38,7 +43,7 @@ func (e *events) send(s *service, kind runtimeapi.ContainerEventType, p *sandbox
 		select {
 		case listener <- event:
 		default:
-			s.log.Warn("a listener for container events is too slow and loses one")
+			e.log.Warn("a listener for container events is too slow and loses one")
 		}
 	}
 }
@@ -59,8 +64,8 @@ func (e *events) listen() (chan *runtimeapi.ContainerEventResponse, func()) {
 }
 
 // GetContainerEvents implements the CRI.
-func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
-	listener, done := s.events.listen()
+func (e *events) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	listener, done := e.listen()
 	defer done()
 	for {
 		select {
@@ -70,7 +75,7 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 			}
 		case <-stream.Context().Done():
 			return nil
-		case <-s.ctx.Done():
+		case <-e.ctx.Done():
 			return nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -32,8 +33,17 @@ const (
 	firstRealTime, lastRealTime = 34, 64
 )
 
+// reaper records the end of containers, and removes what they leave.
+type reaper struct {
+	layout
+	*tasks
+	log    *logrus.Entry
+	store  *store
+	events *events
+}
+
 // StartContainer implements the CRI.
-func (s *service) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (s *containers) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -45,18 +55,18 @@ func (s *service) StartContainer(ctx context.Context, r *runtimeapi.StartContain
 		return nil, status.Errorf(codes.FailedPrecondition, "container %s is %s, not %s", c.id, record.State, stateCreated)
 	}
 	if record.Disk {
-		err = s.startDiskMachine(ctx, c)
+		err = s.disk.start(ctx, c)
 	} else {
-		err = s.startContainer(ctx, c)
+		err = s.start(ctx, c)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.events.send(s, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.pod, c.id)
+	s.events.send(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.pod, c.id)
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-func (s *service) startContainer(ctx context.Context, c *container) error {
+func (s *containers) start(ctx context.Context, c *container) error {
 	m := c.pod.running()
 	if m == nil || m.guest == nil {
 		return status.Errorf(codes.FailedPrecondition, "sandbox %s is not ready", c.pod.id)
@@ -71,7 +81,7 @@ func (s *service) startContainer(ctx context.Context, c *container) error {
 		err = errors.Join(err, log.Close())
 		if errors.Is(err, guest.ErrNoExecutable) {
 			// As containerd has it: it has ended without ever running.
-			s.finish(c, func(r *containerRecord) {
+			s.reaper.finish(c, func(r *containerRecord) {
 				r.ExitCode, r.Reason, r.Message = exitNoExecutable, reasonStartError, err.Error()
 			})
 		}
@@ -83,7 +93,7 @@ func (s *service) startContainer(ctx context.Context, c *container) error {
 	}); err != nil {
 		return err
 	}
-	s.watch(c, m)
+	s.watcher.watch(c, m)
 	return nil
 }
 
@@ -100,7 +110,7 @@ func ids(uid uint32, gids []uint32) *userIDs {
 }
 
 // watch writes the log of a running container and records its end.
-func (s *service) watch(c *container, m *machine) {
+func (s *watcher) watch(c *container, m *machine) {
 	drained := make(chan struct{})
 	s.background(func() {
 		defer close(drained)
@@ -121,9 +131,9 @@ func (s *service) watch(c *container, m *machine) {
 			return // what it wrote is still there
 		}
 		if err != nil {
-			s.lose(c)
+			s.reaper.lose(c)
 		} else {
-			s.finish(c, func(r *containerRecord) {
+			s.reaper.finish(c, func(r *containerRecord) {
 				r.ExitCode, r.Finished = exit.Code, time.Now()
 				switch {
 				case exit.OOM:
@@ -138,13 +148,13 @@ func (s *service) watch(c *container, m *machine) {
 		// Nothing can run in it any more; its disk and memory are not needed.
 		c.life.Lock()
 		defer c.life.Unlock()
-		s.warnUnlessStopping(c.pod, s.release(c), "tidying up after a container; its removal will try again")
+		s.reaper.warnUnlessStopping(c.pod, s.reaper.release(c), "tidying up after a container; its removal will try again")
 	})
 }
 
 // warnUnlessStopping logs what went wrong, unless the pod is about to go
 // anyway, and the machine with all that is in it.
-func (s *service) warnUnlessStopping(p *sandbox, err error, doing string) {
+func (s *reaper) warnUnlessStopping(p *sandbox, err error, doing string) {
 	p.mu.Lock()
 	stopping := p.stopping
 	p.mu.Unlock()
@@ -154,7 +164,7 @@ func (s *service) warnUnlessStopping(p *sandbox, err error, doing string) {
 }
 
 // lose records the end of a container whose machine is gone.
-func (s *service) lose(c *container) {
+func (s *reaper) lose(c *container) {
 	c.pod.mu.Lock()
 	asked := c.pod.stopping
 	c.pod.mu.Unlock()
@@ -169,7 +179,7 @@ func (s *service) lose(c *container) {
 }
 
 // finish records the end of a container, once.
-func (s *service) finish(c *container, how func(*containerRecord)) {
+func (s *reaper) finish(c *container, how func(*containerRecord)) {
 	first := false
 	err := s.store.updateContainer(c, func(r *containerRecord) {
 		first = r.State != stateExited
@@ -194,11 +204,11 @@ func (s *service) finish(c *container, how func(*containerRecord)) {
 		s.log.WithError(err).WithField("container", c.id).Warn("the log of a container is not complete")
 	}
 	c.once.Do(func() { close(c.ended) })
-	s.events.send(s, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.pod, c.id)
+	s.events.send(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.pod, c.id)
 }
 
 // StopContainer implements the CRI.
-func (s *service) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (s *containers) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if status.Code(err) == codes.NotFound {
 		return &runtimeapi.StopContainerResponse{}, nil
@@ -206,22 +216,22 @@ func (s *service) StopContainer(ctx context.Context, r *runtimeapi.StopContainer
 	if err != nil {
 		return nil, err
 	}
-	return &runtimeapi.StopContainerResponse{}, s.stopContainer(ctx, c, time.Duration(r.GetTimeout())*time.Second)
+	return &runtimeapi.StopContainerResponse{}, s.stop(ctx, c, time.Duration(r.GetTimeout())*time.Second)
 }
 
-// stopContainer asks a container to end, and kills it after the grace period.
+// stop asks a container to end, and kills it after the grace period.
 // It may be called again with a shorter one meanwhile.
-func (s *service) stopContainer(ctx context.Context, c *container, grace time.Duration) error {
+func (s *containers) stop(ctx context.Context, c *container, grace time.Duration) error {
 	record := c.get()
 	if record.State != stateRunning {
 		return nil // as containerd has it
 	}
 	if record.Disk {
-		return s.stopDiskMachine(ctx, c, grace)
+		return s.disk.stop(ctx, c, grace)
 	}
 	m := c.pod.running()
 	if m == nil {
-		return s.waitEnded(ctx, c, killTimeout) // on its way
+		return waitEnded(ctx, c, killTimeout) // on its way
 	}
 	if grace > 0 {
 		signal, err := parseSignal(record.StopSignal)
@@ -232,7 +242,7 @@ func (s *service) stopContainer(ctx context.Context, c *container, grace time.Du
 		if err := m.guest.Signal(ctx, c.id, int(signal), false); err != nil && !ended(err) {
 			return guestError("stopping the container", err)
 		}
-		err = s.waitEnded(ctx, c, grace)
+		err = waitEnded(ctx, c, grace)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -240,7 +250,7 @@ func (s *service) stopContainer(ctx context.Context, c *container, grace time.Du
 	if err := m.guest.Signal(ctx, c.id, int(unix.SIGKILL), true); err != nil && !ended(err) {
 		return guestError("killing the container", err)
 	}
-	return s.waitEnded(ctx, c, killTimeout)
+	return waitEnded(ctx, c, killTimeout)
 }
 
 // ended tells whether a call failed because the container has ended.
@@ -248,7 +258,7 @@ func ended(err error) bool {
 	return errors.Is(err, guest.ErrState) || errors.Is(err, guest.ErrNotFound) || errors.Is(err, guest.ErrClosed)
 }
 
-func (s *service) waitEnded(ctx context.Context, c *container, limit time.Duration) error {
+func waitEnded(ctx context.Context, c *container, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -288,7 +298,7 @@ func parseSignal(name string) (unix.Signal, error) {
 }
 
 // ReopenContainerLog implements the CRI.
-func (s *service) ReopenContainerLog(_ context.Context, r *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (s *containers) ReopenContainerLog(_ context.Context, r *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err

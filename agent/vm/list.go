@@ -13,8 +13,11 @@ import (
 // chunk is how many items one message of a streaming list holds.
 const chunk = 100
 
+// lists answers what sandboxes and containers there are, from the records.
+type lists struct{ store *store }
+
 // PodSandboxStatus implements the CRI.
-func (s *service) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (s *lists) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -68,13 +71,13 @@ func sandboxState(r *sandboxRecord) runtimeapi.PodSandboxState {
 }
 
 // ListPodSandbox implements the CRI.
-func (s *service) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	return &runtimeapi.ListPodSandboxResponse{Items: s.listSandboxes(r.GetFilter())}, nil
+func (s *lists) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	return &runtimeapi.ListPodSandboxResponse{Items: s.sandboxes(r.GetFilter())}, nil
 }
 
 // StreamPodSandboxes implements the CRI.
-func (s *service) StreamPodSandboxes(r *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
-	return inChunks(s.listSandboxes(r.GetFilter()), func(some []*runtimeapi.PodSandbox) error {
+func (s *lists) StreamPodSandboxes(r *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
+	return inChunks(s.sandboxes(r.GetFilter()), func(some []*runtimeapi.PodSandbox) error {
 		return stream.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: some})
 	})
 }
@@ -90,7 +93,7 @@ func inChunks[T any](all []T, send func([]T) error) error {
 	return nil
 }
 
-func (s *service) listSandboxes(f *runtimeapi.PodSandboxFilter) []*runtimeapi.PodSandbox {
+func (s *lists) sandboxes(f *runtimeapi.PodSandboxFilter) []*runtimeapi.PodSandbox {
 	var items []*runtimeapi.PodSandbox
 	only := ""
 	if f.GetId() != "" {
@@ -131,7 +134,7 @@ func selected(selector, labels map[string]string) bool {
 }
 
 // ContainerStatus implements the CRI.
-func (s *service) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (s *lists) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -203,20 +206,20 @@ func criState(s containerState) runtimeapi.ContainerState {
 }
 
 // ListContainers implements the CRI.
-func (s *service) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	return &runtimeapi.ListContainersResponse{Containers: s.listContainers(r.GetFilter())}, nil
+func (s *lists) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	return &runtimeapi.ListContainersResponse{Containers: s.containers(r.GetFilter())}, nil
 }
 
 // StreamContainers implements the CRI.
-func (s *service) StreamContainers(r *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
-	return inChunks(s.listContainers(r.GetFilter()), func(some []*runtimeapi.Container) error {
+func (s *lists) StreamContainers(r *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
+	return inChunks(s.containers(r.GetFilter()), func(some []*runtimeapi.Container) error {
 		return stream.Send(&runtimeapi.StreamContainersResponse{Containers: some})
 	})
 }
 
-func (s *service) listContainers(f *runtimeapi.ContainerFilter) []*runtimeapi.Container {
+func (s *lists) containers(f *runtimeapi.ContainerFilter) []*runtimeapi.Container {
 	var items []*runtimeapi.Container
-	for _, c := range s.matchContainers(f.GetId(), f.GetPodSandboxId(), f.GetLabelSelector()) {
+	for _, c := range s.store.matching(f.GetId(), f.GetPodSandboxId(), f.GetLabelSelector()) {
 		record := c.get()
 		if f.GetState() != nil && f.GetState().GetState() != criState(record.State) {
 			continue
@@ -231,11 +234,11 @@ func (s *service) listContainers(f *runtimeapi.ContainerFilter) []*runtimeapi.Co
 	return items
 }
 
-// matchContainers returns the containers that match an id, a sandbox' id (both
+// matching returns the containers that match an id, a sandbox' id (both
 // may be beginnings, empty is any) and labels.
-func (s *service) matchContainers(id, sandboxID string, labels map[string]string) []*container {
+func (s *store) matching(id, sandboxID string, labels map[string]string) []*container {
 	if id != "" {
-		c, err := s.store.container(id)
+		c, err := s.container(id)
 		if err != nil {
 			return nil // nothing matches
 		}
@@ -244,12 +247,12 @@ func (s *service) matchContainers(id, sandboxID string, labels map[string]string
 	var pod *sandbox
 	if sandboxID != "" {
 		var err error
-		if pod, err = s.store.sandbox(sandboxID); err != nil {
+		if pod, err = s.sandbox(sandboxID); err != nil {
 			return nil
 		}
 	}
 	var match []*container
-	for _, c := range s.store.allContainers(pod) {
+	for _, c := range s.allContainers(pod) {
 		if (id == "" || c.id == id) && selected(labels, c.labels) {
 			match = append(match, c)
 		}

@@ -11,10 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/a4s-io/a4s/agent/vm/guest"
 	"github.com/a4s-io/a4s/agent/vm/network"
 	"github.com/a4s-io/a4s/agent/vm/process"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
+	"github.com/a4s-io/a4s/agent/vm/settings"
 	"github.com/a4s-io/a4s/agent/vm/shares"
 	"github.com/a4s-io/a4s/embedded/guest/protocol"
 )
@@ -38,6 +41,18 @@ const (
 	// quitTimeout is how long QEMU may take to write its disks and end.
 	quitTimeout = 10 * time.Second
 )
+
+// machines starts virtual machines, finds them again, and ends them.
+type machines struct {
+	layout
+	*tasks
+	settings settings.Service
+	log      *logrus.Entry
+	network  *network.Manager
+	// choice is how machines run here, choiceErr why they cannot.
+	choice    qemu.Choice
+	choiceErr error
+}
 
 // machine is the virtual machine of a pod while it runs.
 type machine struct {
@@ -86,7 +101,7 @@ func dialer(dir, socket string) guest.Dialer {
 
 // cgroup is where the processes of a pod's machine belong; nil if the pod has
 // no control group.
-func (s *service) cgroup(r *sandboxRecord) (*process.Cgroup, error) {
+func (s *machines) cgroup(r *sandboxRecord) (*process.Cgroup, error) {
 	return cgroupOf(r, exceedsPod(r.Config.P.GetLinux(), r.Size.MemoryMB, s.choice.Accelerator))
 }
 
@@ -114,7 +129,7 @@ func cgroupOf(r *sandboxRecord, outside bool) (*process.Cgroup, error) {
 
 // boot starts the machine of a pod with the carried guest, and returns when
 // that is set up.
-func (s *service) boot(ctx context.Context, r *sandboxRecord, att *network.Attachment) (_ *machine, err error) {
+func (s *machines) boot(ctx context.Context, r *sandboxRecord, att *network.Attachment) (_ *machine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	group, err := s.cgroup(r)
@@ -122,7 +137,7 @@ func (s *service) boot(ctx context.Context, r *sandboxRecord, att *network.Attac
 		return nil, err
 	}
 	dir := s.podDir(r.ID)
-	share, err := shares.Start(ctx, s.Virtiofsd, dir, group)
+	share, err := shares.Start(ctx, s.settings.Virtiofsd, dir, group)
 	if err != nil {
 		return nil, fmt.Errorf("starting the share of the pod's volumes: %w", err)
 	}
@@ -131,11 +146,11 @@ func (s *service) boot(ctx context.Context, r *sandboxRecord, att *network.Attac
 			err = errors.Join(err, share.Kill(), share.Close())
 		}
 	}()
-	c := s.machineConfig(r)
-	c.Kernel, c.Initrd, c.Cmdline = s.Kernel, s.Initrd, guest.CommandLine
+	c := s.config(r)
+	c.Kernel, c.Initrd, c.Cmdline = s.settings.Kernel, s.settings.Initrd, guest.CommandLine
 	c.Shares = []qemu.Share{{Tag: protocol.SharedTag, Socket: filepath.Join(dir, shares.Socket)}}
 	c.Ports = []qemu.Port{{Name: protocol.PortName, Socket: guestSocket}}
-	q, err := s.startMachine(ctx, c, r.ID, att, group)
+	q, err := s.start(ctx, c, r.ID, att, group)
 	if err != nil {
 		return nil, err
 	}
@@ -164,17 +179,17 @@ func (s *service) boot(ctx context.Context, r *sandboxRecord, att *network.Attac
 	return m, nil
 }
 
-// machineConfig is what all machines have in common.
-func (s *service) machineConfig(r *sandboxRecord) qemu.Config {
+// config is what all machines have in common.
+func (s *machines) config(r *sandboxRecord) qemu.Config {
 	meta := r.Config.P.GetMetadata()
 	return qemu.Config{
-		Binary: s.QEMU, Dir: s.podDir(r.ID), Name: "a4s-" + meta.GetNamespace() + "-" + meta.GetName(),
+		Binary: s.settings.QEMU, Dir: s.podDir(r.ID), Name: "a4s-" + meta.GetNamespace() + "-" + meta.GetName(),
 		Accelerator: s.choice.Accelerator, MemoryMB: r.Size.MemoryMB, CPUs: r.Size.CPUs,
 	}
 }
 
-// startMachine starts a machine on the pod's network.
-func (s *service) startMachine(ctx context.Context, c qemu.Config, id string, att *network.Attachment, group *process.Cgroup) (*qemu.Machine, error) {
+// start starts a machine on the pod's network.
+func (s *machines) start(ctx context.Context, c qemu.Config, id string, att *network.Attachment, group *process.Cgroup) (*qemu.Machine, error) {
 	tap, err := s.network.Tap(id)
 	if err != nil {
 		return nil, fmt.Errorf("connecting the machine to the pod's network: %w", err)
@@ -233,12 +248,12 @@ func consoleEnd(dir string) string {
 // destroy removes all that there is of a sandbox on this machine, but for what
 // its containers keep. m is its machine if this process has it. It may be
 // repeated.
-func (s *service) destroy(r *sandboxRecord, m *machine) error {
+func (s *machines) destroy(r *sandboxRecord, m *machine) error {
 	// Whoever asked may have gone; half a machine helps nobody.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), destroyTimeout)
 	defer cancel()
 	dir := s.podDir(r.ID)
-	errs := []error{s.endMachine(ctx, dir, m)}
+	errs := []error{s.end(ctx, dir, m)}
 	if share, err := shares.Attach(dir); err == nil {
 		errs = append(errs, share.Stop(ctx, time.Second), share.Close())
 	} else if !errors.Is(err, process.ErrGone) {
@@ -260,8 +275,8 @@ func (s *service) destroy(r *sandboxRecord, m *machine) error {
 	return removeFiles(dir)
 }
 
-// endMachine ends QEMU with its disks written, or the hard way.
-func (s *service) endMachine(ctx context.Context, dir string, m *machine) error {
+// end ends QEMU with its disks written, or the hard way.
+func (s *machines) end(ctx context.Context, dir string, m *machine) error {
 	var q *qemu.Machine
 	if m != nil {
 		q = m.Machine // it has one control connection, which is taken
@@ -271,7 +286,7 @@ func (s *service) endMachine(ctx context.Context, dir string, m *machine) error 
 			return nil
 		}
 		if err != nil {
-			return s.killByFile(qemu.PIDFile(dir))
+			return killByFile(qemu.PIDFile(dir))
 		}
 		defer attached.Close()
 		q = attached
@@ -306,7 +321,7 @@ func killIn(dir string) error {
 	return errors.Join(errs...)
 }
 
-func (s *service) killByFile(path string) error {
+func killByFile(path string) error {
 	p, err := process.Open(path)
 	if errors.Is(err, process.ErrGone) {
 		return nil

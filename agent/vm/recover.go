@@ -7,8 +7,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/a4s-io/a4s/agent/vm/crilog"
+	"github.com/a4s-io/a4s/agent/vm/disks"
 	"github.com/a4s-io/a4s/agent/vm/guest"
+	"github.com/a4s-io/a4s/agent/vm/network"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/agent/vm/shares"
 	"github.com/a4s-io/a4s/embedded/guest/protocol"
@@ -18,9 +22,24 @@ import (
 // restart of the service.
 const attachTimeout = 30 * time.Second
 
-// recoverAll finds again what a predecessor left running, records what has
+// recovery finds again what an earlier process of the runtime left, and removes what
+// belongs to nothing.
+type recovery struct {
+	layout
+	*tasks
+	log      *logrus.Entry
+	store    *store
+	network  *network.Manager
+	disks    *disks.Store
+	machines *machines
+	watcher  *watcher
+	reaper   *reaper
+	disk     *diskMachines
+}
+
+// all finds again what a predecessor left running, records what has
 // ended since, and removes what belongs to nothing.
-func (s *service) recoverAll() error {
+func (s *recovery) all() error {
 	sandboxes, err := s.store.sandboxDir.All()
 	if err != nil {
 		// What it was about stays, for people to look at.
@@ -52,11 +71,11 @@ func (s *service) recoverAll() error {
 	}
 	for id, r := range containers {
 		if sandboxes[r.SandboxID] == nil {
-			s.warn(s.store.containerDir.Remove(id), "removing the record of a container without a pod")
+			warn(s.log, s.store.containerDir.Remove(id), "removing the record of a container without a pod")
 		}
 	}
 	for _, p := range s.store.allSandboxes() {
-		if err := s.recoverSandbox(p); err != nil {
+		if err := s.sandbox(p); err != nil {
 			s.log.WithError(err).WithField("sandbox", p.id).Error("finding a pod again")
 		}
 	}
@@ -64,51 +83,51 @@ func (s *service) recoverAll() error {
 	return nil
 }
 
-func (s *service) warn(err error, doing string) {
+func warn(log *logrus.Entry, err error, doing string) {
 	if err != nil {
-		s.log.WithError(err).Warn(doing)
+		log.WithError(err).Warn(doing)
 	}
 }
 
-func (s *service) recoverSandbox(p *sandbox) error {
+func (s *recovery) sandbox(p *sandbox) error {
 	record := p.get()
 	switch {
 	case record.Phase == phaseCreating:
 		for _, c := range s.store.allContainers(p) { // there are none
-			s.warn(s.store.removeContainer(c), "removing a container of a pod that was not made")
+			warn(s.log, s.store.removeContainer(c), "removing a container of a pod that was not made")
 		}
-		if err := s.destroy(&record, nil); err != nil {
+		if err := s.machines.destroy(&record, nil); err != nil {
 			return err
 		}
 		return s.store.removeSandbox(p)
 	case record.CleanedUp:
-		s.loseAll(p)
+		s.reaper.loseAll(p)
 		return nil
 	case record.Phase == phaseStopped:
 		// Whoever stops it again finishes that.
 		p.stopping = true
-		s.loseAll(p)
+		s.reaper.loseAll(p)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, attachTimeout)
 	defer cancel()
-	m, err := s.attach(ctx, p)
+	m, err := s.machines.attach(ctx, p)
 	if err == nil {
-		s.adopt(p, m)
+		s.watcher.adopt(p, m)
 		if m.guest != nil {
-			s.recoverContainers(ctx, p, m)
+			s.containers(ctx, p, m)
 		} else {
-			s.recoverDisk(p, m)
+			s.disk.recover(p, m)
 		}
 		return nil
 	}
 	if !errors.Is(err, qemu.ErrGone) {
 		s.log.WithError(err).WithField("sandbox", p.id).Error("a machine cannot be used any more and is ended")
-		if err := s.endMachine(ctx, s.podDir(p.id), nil); err != nil {
+		if err := s.machines.end(ctx, s.podDir(p.id), nil); err != nil {
 			return err
 		}
 	}
-	s.loseAll(p)
+	s.reaper.loseAll(p)
 	if record.BootsDisk {
 		return nil // the next container boots it again
 	}
@@ -116,7 +135,7 @@ func (s *service) recoverSandbox(p *sandbox) error {
 }
 
 // attach finds the machine of a pod again.
-func (s *service) attach(ctx context.Context, p *sandbox) (*machine, error) {
+func (s *machines) attach(ctx context.Context, p *sandbox) (*machine, error) {
 	dir := s.podDir(p.id)
 	q, err := qemu.Attach(ctx, dir)
 	if err != nil {
@@ -136,8 +155,8 @@ func (s *service) attach(ctx context.Context, p *sandbox) (*machine, error) {
 	return m, nil
 }
 
-// recoverContainers compares what is recorded with what the guest runs.
-func (s *service) recoverContainers(ctx context.Context, p *sandbox, m *machine) {
+// containers compares what is recorded with what the guest runs.
+func (s *recovery) containers(ctx context.Context, p *sandbox, m *machine) {
 	inGuest := map[string]guest.ContainerStatus{}
 	list, err := m.guest.List(ctx)
 	if err != nil {
@@ -151,12 +170,12 @@ func (s *service) recoverContainers(ctx context.Context, p *sandbox, m *machine)
 		now, there := inGuest[c.id]
 		switch {
 		case record.State == stateCreating:
-			s.warn(errors.Join(s.release(c), s.store.removeContainer(c)), "removing a container that was not made")
+			warn(s.log, errors.Join(s.reaper.release(c), s.store.removeContainer(c)), "removing a container that was not made")
 		case record.State == stateExited:
-			s.warn(s.release(c), "tidying up after a container")
+			warn(s.log, s.reaper.release(c), "tidying up after a container")
 		case !there && err == nil:
-			s.lose(c)
-			s.warn(s.release(c), "tidying up after a container")
+			s.reaper.lose(c)
+			warn(s.log, s.reaper.release(c), "tidying up after a container")
 		case record.State == stateRunning, now.State == protocol.StateRunning, now.State == protocol.StateExited:
 			// It may have been started just before the service ended.
 			log, err := crilog.Open(record.LogPath)
@@ -166,64 +185,64 @@ func (s *service) recoverContainers(ctx context.Context, p *sandbox, m *machine)
 			}
 			c.output.open(log)
 			if record.State != stateRunning {
-				s.warn(s.store.updateContainer(c, func(r *containerRecord) {
+				warn(s.log, s.store.updateContainer(c, func(r *containerRecord) {
 					r.State, r.Started, r.User = stateRunning, time.Now(), ids(now.UID, now.GIDs)
 				}), "recording the start of a container")
 			}
-			s.watch(c, m)
+			s.watcher.watch(c, m)
 		}
 	}
 }
 
 // loseAll records the end of all containers of a pod without a machine.
-func (s *service) loseAll(p *sandbox) {
+func (s *reaper) loseAll(p *sandbox) {
 	for _, c := range s.store.allContainers(p) {
 		switch record := c.get(); {
 		case record.State == stateCreating:
-			s.warn(errors.Join(s.release(c), s.store.removeContainer(c)), "removing a container that was not made")
+			warn(s.log, errors.Join(s.release(c), s.store.removeContainer(c)), "removing a container that was not made")
 		case record.State == stateCreated && record.Disk && p.get().Phase == phaseReady:
 			// Its machine has yet to be started.
 		case record.State == stateCreated, record.State == stateRunning:
 			s.lose(c)
 			fallthrough
 		default:
-			s.warn(s.release(c), "tidying up after a container")
+			warn(s.log, s.release(c), "tidying up after a container")
 		}
 	}
 }
 
 // sweep removes what belongs to no pod or container that is known.
-func (s *service) sweep() {
+func (s *recovery) sweep() {
 	known := func(id string) bool { _, err := s.store.sandbox(id); return err == nil }
 	left := map[string]bool{}
 	entries, err := os.ReadDir(s.podsDir())
-	s.warn(err, "looking for leftovers")
+	warn(s.log, err, "looking for leftovers")
 	for _, e := range entries {
 		left[e.Name()] = !known(e.Name())
 	}
 	attachments, err := s.network.List()
-	s.warn(err, "looking for leftovers")
+	warn(s.log, err, "looking for leftovers")
 	for _, id := range attachments {
 		left[id] = !known(id)
 	}
 	for id, stray := range left {
 		if stray {
 			s.log.WithField("sandbox", id).Warn("removing what is left of an unknown pod")
-			s.warn(s.destroy(&sandboxRecord{ID: id, Config: sandboxConfig{}}, nil), "removing what is left of an unknown pod")
+			warn(s.log, s.machines.destroy(&sandboxRecord{ID: id, Config: sandboxConfig{}}, nil), "removing what is left of an unknown pod")
 		}
 	}
 	entries, err = os.ReadDir(s.containersDir())
-	s.warn(err, "looking for leftovers")
+	warn(s.log, err, "looking for leftovers")
 	for _, e := range entries {
 		if _, err := s.store.container(e.Name()); err != nil {
-			s.warn(os.RemoveAll(s.containerDir(e.Name())), "removing what is left of an unknown container")
+			warn(s.log, os.RemoveAll(s.containerDir(e.Name())), "removing what is left of an unknown container")
 		}
 	}
 	s.collectSoon()
 }
 
 // collectSoon removes base disks of images that are gone.
-func (s *service) collectSoon() {
+func (s *recovery) collectSoon() {
 	s.background(func() {
 		freed, err := s.disks.Collect(s.ctx)
 		if err != nil && s.ctx.Err() == nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -31,11 +32,37 @@ const shutdownGrace = 5 * time.Second
 // shareGrace is how much later than its share a machine may end.
 const shareGrace = 2 * time.Second
 
+// sandboxes runs, stops and removes the sandboxes of pods.
+type sandboxes struct {
+	layout
+	log        *logrus.Entry
+	store      *store
+	events     *events
+	network    *network.Manager
+	machines   *machines
+	watcher    *watcher
+	reaper     *reaper
+	containers *containers
+	// forget drops what is kept of a sandbox for statistics.
+	forget func(id string)
+}
+
+// watcher waits for the end of machines and containers, and copies their output
+// meanwhile.
+type watcher struct {
+	layout
+	*tasks
+	log    *logrus.Entry
+	store  *store
+	events *events
+	reaper *reaper
+}
+
 // handlers are the runtime handlers that this runtime answers to.
 func handlers() []string { return []string{"", string(workload.VM)} }
 
 // RunPodSandbox implements the CRI.
-func (s *service) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxRequest) (_ *runtimeapi.RunPodSandboxResponse, err error) {
+func (s *sandboxes) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxRequest) (_ *runtimeapi.RunPodSandboxResponse, err error) {
 	config := r.GetConfig()
 	if !slices.Contains(handlers(), r.GetRuntimeHandler()) {
 		return nil, status.Errorf(codes.InvalidArgument, "no runtime for %q is configured: this runtime has the handler %q", r.GetRuntimeHandler(), workload.VM)
@@ -43,12 +70,12 @@ func (s *service) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandbox
 	if err := checkSandbox(config); err != nil {
 		return nil, err
 	}
-	if err := s.missing(); err != nil {
+	if err := s.machines.missing(); err != nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "the node cannot run virtual machines: %v", err)
 	}
 	p := newSandbox(sandboxRecord{
 		ID: newID(), Config: sandboxConfig{config}, Handler: r.GetRuntimeHandler(),
-		Phase: phaseCreating, Created: time.Now(), Size: sizeOf(config.GetLinux(), s.choice.Accelerator),
+		Phase: phaseCreating, Created: time.Now(), Size: sizeOf(config.GetLinux(), s.machines.choice.Accelerator),
 	})
 	p.life.Lock()
 	defer p.life.Unlock()
@@ -56,21 +83,21 @@ func (s *service) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandbox
 	if err := s.store.addSandbox(p); err != nil {
 		return nil, err
 	}
-	if err := s.runSandbox(ctx, p); err != nil {
+	if err := s.run(ctx, p); err != nil {
 		record := p.get()
-		if undone := s.destroy(&record, nil); undone != nil {
+		if undone := s.machines.destroy(&record, nil); undone != nil {
 			// Stays recorded: removed at the next start, at the latest.
 			s.log.WithError(undone).WithField("sandbox", p.id).Warn("cannot remove what is left of a sandbox")
 			return nil, err
 		}
 		return nil, errors.Join(err, s.store.removeSandbox(p))
 	}
-	s.events.send(s, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, p, p.id)
-	s.events.send(s, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, p, p.id)
+	s.events.send(runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, p, p.id)
+	s.events.send(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, p, p.id)
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: p.id}, nil
 }
 
-func (s *service) runSandbox(ctx context.Context, p *sandbox) error {
+func (s *sandboxes) run(ctx context.Context, p *sandbox) error {
 	record := p.get()
 	if err := os.MkdirAll(s.podDir(p.id), 0o711); err != nil {
 		return fmt.Errorf("directory of the pod: %w", err)
@@ -86,14 +113,14 @@ func (s *service) runSandbox(ctx context.Context, p *sandbox) error {
 	if record.Config.P.GetAnnotations()[BootAnnotation] == bootDisk {
 		return s.store.updateSandbox(p, func(r *sandboxRecord) { r.IPs, r.Phase, r.BootsDisk = ips, phaseReady, true })
 	}
-	m, err := s.boot(ctx, &record, att)
+	m, err := s.machines.boot(ctx, &record, att)
 	if err != nil {
 		return err
 	}
 	if err := s.store.updateSandbox(p, func(r *sandboxRecord) { r.IPs, r.Phase = ips, phaseReady }); err != nil {
 		return errors.Join(err, m.Kill(), m.close())
 	}
-	s.adopt(p, m)
+	s.watcher.adopt(p, m)
 	return nil
 }
 
@@ -140,7 +167,7 @@ func sharesProcesses(config *runtimeapi.PodSandboxConfig) bool {
 }
 
 // adopt takes a machine for the pod's and watches it.
-func (s *service) adopt(p *sandbox, m *machine) {
+func (s *watcher) adopt(p *sandbox, m *machine) {
 	p.mu.Lock()
 	p.machine = m
 	p.mu.Unlock()
@@ -163,12 +190,12 @@ func (s *service) adopt(p *sandbox, m *machine) {
 			<-m.Done()
 		case <-m.Done():
 		}
-		s.machineEnded(p, m)
+		s.ended(p, m)
 	})
 }
 
-// machineEnded records the end of a machine, whatever ended it.
-func (s *service) machineEnded(p *sandbox, m *machine) {
+// ended records the end of a machine, whatever ended it.
+func (s *watcher) ended(p *sandbox, m *machine) {
 	p.mu.Lock()
 	current := p.machine == m // else it was ended to boot another one
 	if current {
@@ -181,7 +208,7 @@ func (s *service) machineEnded(p *sandbox, m *machine) {
 		if err := s.store.updateSandbox(p, func(r *sandboxRecord) { r.Phase = phaseStopped }); err != nil {
 			s.log.WithError(err).WithField("sandbox", p.id).Error("recording the end of a machine")
 		}
-		s.events.send(s, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, p, p.id)
+		s.events.send(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, p, p.id)
 	}
 	// Ends what waits for its containers, too.
 	if err := m.close(); err != nil {
@@ -190,7 +217,7 @@ func (s *service) machineEnded(p *sandbox, m *machine) {
 }
 
 // StopPodSandbox implements the CRI.
-func (s *service) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (s *sandboxes) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if status.Code(err) == codes.NotFound {
 		return &runtimeapi.StopPodSandboxResponse{}, nil
@@ -198,10 +225,10 @@ func (s *service) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandb
 	if err != nil {
 		return nil, err
 	}
-	return &runtimeapi.StopPodSandboxResponse{}, s.stopSandbox(ctx, p)
+	return &runtimeapi.StopPodSandboxResponse{}, s.stop(ctx, p)
 }
 
-func (s *service) stopSandbox(ctx context.Context, p *sandbox) error {
+func (s *sandboxes) stop(ctx context.Context, p *sandbox) error {
 	p.life.Lock()
 	defer p.life.Unlock()
 	record := p.get()
@@ -220,24 +247,24 @@ func (s *service) stopSandbox(ctx context.Context, p *sandbox) error {
 	if m != nil {
 		s.powerOff(ctx, p, m)
 	}
-	if err := s.destroy(&record, m); err != nil {
+	if err := s.machines.destroy(&record, m); err != nil {
 		return fmt.Errorf("removing what is left of the sandbox: %w", err)
 	}
 	for _, c := range s.store.allContainers(p) {
-		s.lose(c)
+		s.reaper.lose(c)
 	}
 	if err := s.store.updateSandbox(p, func(r *sandboxRecord) { r.CleanedUp = true }); err != nil {
 		return err
 	}
 	if wasReady {
-		s.events.send(s, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, p, p.id)
+		s.events.send(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, p, p.id)
 	}
 	return nil
 }
 
 // powerOff lets a guest sync its disks and end. What does not end is killed
 // by who destroys the sandbox.
-func (s *service) powerOff(ctx context.Context, p *sandbox, m *machine) {
+func (s *sandboxes) powerOff(ctx context.Context, p *sandbox, m *machine) {
 	ctx, cancel := context.WithTimeout(ctx, 2*shutdownGrace)
 	defer cancel()
 	var err error
@@ -254,7 +281,7 @@ func (s *service) powerOff(ctx context.Context, p *sandbox, m *machine) {
 }
 
 // RemovePodSandbox implements the CRI.
-func (s *service) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (s *sandboxes) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if status.Code(err) == codes.NotFound {
 		return &runtimeapi.RemovePodSandboxResponse{}, nil
@@ -262,11 +289,11 @@ func (s *service) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodS
 	if err != nil {
 		return nil, err
 	}
-	if err := s.stopSandbox(ctx, p); err != nil {
+	if err := s.stop(ctx, p); err != nil {
 		return nil, err
 	}
 	for _, c := range s.store.allContainers(p) {
-		if err := s.removeContainer(ctx, c); err != nil {
+		if err := s.containers.remove(ctx, c); err != nil {
 			return nil, err
 		}
 	}
@@ -275,7 +302,7 @@ func (s *service) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodS
 	if err := s.store.removeSandbox(p); err != nil {
 		return nil, err
 	}
-	s.statistics.forget(p.id)
-	s.events.send(s, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, p, p.id)
+	s.forget(p.id)
+	s.events.send(runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, p, p.id)
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/a4s-io/a4s/agent/vm/disks"
 	"github.com/a4s-io/a4s/agent/vm/network"
-	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/agent/vm/records"
 	"github.com/a4s-io/a4s/agent/vm/settings"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -27,81 +26,65 @@ import (
 // maxMessage is what the kubelet takes.
 const maxMessage = 16 << 20
 
-// service is the CRI runtime service.
+// service is the CRI runtime service: each of its parts answers some of the calls.
 type service struct {
+	unanswered
+	*sandboxes
+	*containers
+	*lists
+	*statistics
+	*condition
+	*execution
+	*events
+}
+
+// unanswered are the calls that no part answers.
+type unanswered struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-
-	settings.Service
-	log    *logrus.Entry
-	store  *store
-	events events
-
-	// ctx ends with the service; machines go on.
-	ctx  context.Context
-	wait sync.WaitGroup // what runs until ctx ends
-
-	images     runtimeapi.ImageServiceClient
-	disks      *disks.Store
-	network    *network.Manager
-	choice     qemu.Choice
-	choiceErr  error
-	streaming  *streams
-	statistics statistics
 }
 
 // Serve runs the runtime service until ctx ends.
 func Serve(ctx context.Context, o settings.Service) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &service{Service: o.WithDefaults(), ctx: ctx}
-	s.log = s.Log
-	defer s.wait.Wait()
+	o = o.WithDefaults()
+	t := &tasks{ctx: ctx}
+	defer t.wait.Wait()
 	defer cancel()
 
-	unlock, err := s.lock()
+	unlock, err := lock(o.Root)
 	if err != nil {
 		return err
 	}
 	defer unlock() //nolint:errcheck // the lock ends with the process
-	client, err := connect(s.Containerd)
+	client, err := connect(o.Containerd)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	conn, ok := client.Conn().(grpc.ClientConnInterface)
-	if !ok {
-		return errors.New("containerd's client has no connection")
-	}
-	s.images = runtimeapi.NewImageServiceClient(conn)
-	if err := s.open(client); err != nil {
+	s, r, err := newService(t, o, client)
+	if err != nil {
 		return err
 	}
-	if s.Initrd, err = settings.Assemble(s.Service); err != nil {
-		return err
-	}
-	s.choice, s.choiceErr = s.accelerator(ctx)
-	if s.choiceErr == nil {
-		s.log.WithField("why", s.choice.Reason).Infof("virtual machines run with %s", s.choice.Accelerator)
-	}
-	if s.streaming, err = newStreams(s); err != nil {
+	if s.streaming, err = newStreams(s.execution); err != nil {
 		return err
 	}
 	defer s.streaming.stop()
-	if err := s.recoverAll(); err != nil {
+	if err := r.all(); err != nil {
 		return err
 	}
 
-	listener, err := rootsocket.Listen(s.ctx, s.Socket)
+	listener, err := rootsocket.Listen(ctx, o.Socket)
 	if err != nil {
 		return err
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(s.logged))
+		grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(logged(o.Log)))
 	runtimeapi.RegisterRuntimeServiceServer(server, s)
-	runtimeapi.RegisterImageServiceServer(server, &imageService{containerd: s.images, removed: s.collectSoon})
+	runtimeapi.RegisterImageServiceServer(server, &imageService{containerd: s.condition.images, removed: r.collectSoon})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	s.log.Infof("serving virtual machines on %s", s.Socket)
+	o.Log.Infof("serving virtual machines on %s", o.Socket)
 	select {
 	case <-ctx.Done():
 		server.Stop()
@@ -112,47 +95,95 @@ func Serve(ctx context.Context, o settings.Service) error {
 	}
 }
 
+// newService opens what is on disk, and makes the parts of the service and what
+// finds again what runs.
+func newService(t *tasks, o settings.Service, client *containerd.Client) (*service, *recovery, error) {
+	conn, ok := client.Conn().(grpc.ClientConnInterface)
+	if !ok {
+		return nil, nil, errors.New("containerd's client has no connection")
+	}
+	images := runtimeapi.NewImageServiceClient(conn)
+	at := layout{root: o.Root, state: o.State}
+	store, err := openStore(at)
+	if err != nil {
+		return nil, nil, err
+	}
+	base, err := disks.New(disks.Options{
+		Root: filepath.Join(o.Root, "images"), Client: client, Snapshotter: o.Snapshotter, Log: o.Log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	pods := network.New(network.Options{
+		Dir: filepath.Join(o.State, "network"), ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
+	})
+	if o.Initrd, err = settings.Assemble(o); err != nil {
+		return nil, nil, err
+	}
+	m := &machines{layout: at, tasks: t, settings: o, log: o.Log, network: pods}
+	m.choice, m.choiceErr = accelerator(t.ctx, o)
+	if m.choiceErr == nil {
+		o.Log.WithField("why", m.choice.Reason).Infof("virtual machines run with %s", m.choice.Accelerator)
+	}
+	e := &events{tasks: t, log: o.Log, store: store}
+	ends := &reaper{layout: at, tasks: t, log: o.Log, store: store, events: e}
+	w := &watcher{layout: at, tasks: t, log: o.Log, store: store, events: e, reaper: ends}
+	disk := &diskMachines{layout: at, log: o.Log, store: store, network: pods, machines: m, watcher: w, reaper: ends}
+	stats := &statistics{layout: at, log: o.Log, store: store}
+	s := &sandboxes{
+		layout: at, log: o.Log, store: store, events: e, network: pods,
+		machines: m, watcher: w, reaper: ends, forget: stats.rates.forget,
+	}
+	s.containers = &containers{
+		layout: at, log: o.Log, store: store, events: e, images: images, disks: base,
+		sandboxes: s, disk: disk, watcher: w, reaper: ends,
+	}
+	return &service{
+			sandboxes: s, containers: s.containers, lists: &lists{store: store}, statistics: stats,
+			condition: &condition{machines: m, images: images, network: pods},
+			execution: &execution{tasks: t, log: o.Log, store: store}, events: e,
+		}, &recovery{
+			layout: at, tasks: t, log: o.Log, store: store, network: pods, disks: base,
+			machines: m, watcher: w, reaper: ends, disk: disk,
+		}, nil
+}
+
 // lock keeps two services off the same pods.
-func (s *service) lock() (unlock func() error, err error) {
-	if err := os.MkdirAll(s.Root, 0o711); err != nil {
+func lock(root string) (unlock func() error, err error) {
+	if err := os.MkdirAll(root, 0o711); err != nil {
 		return nil, fmt.Errorf("directory of the VM runtime: %w", err)
 	}
-	path := filepath.Join(s.Root, "lock")
+	path := filepath.Join(root, "lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking the VM runtime: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(&problem.Precondition{What: "VM runtime", Err: fmt.Errorf("another one holds %s: %w", path, err), Fix: "stop it first, or use another --root"}, f.Close())
+		return nil, errors.Join(&problem.Precondition{
+			What: "VM runtime", Err: fmt.Errorf("another one holds %s: %w", path, err),
+			Fix: "stop it first, or use another --root",
+		}, f.Close())
 	}
 	return f.Close, nil
 }
 
-// open opens what is on disk.
-func (s *service) open(client *containerd.Client) error {
-	for _, dir := range []string{s.containersDir(), s.podsDir()} {
+// openStore opens the records of pods and containers, and makes the directories of
+// the runtime.
+func openStore(at layout) (*store, error) {
+	for _, dir := range []string{at.containersDir(), at.podsDir()} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
-			return fmt.Errorf("directory of the VM runtime: %w", err)
+			return nil, fmt.Errorf("directory of the VM runtime: %w", err)
 		}
 	}
-	sandboxes, err := records.Open[sandboxRecord](filepath.Join(s.Root, "records", "sandboxes"))
+	sandboxes, err := records.Open[sandboxRecord](filepath.Join(at.root, "records", "sandboxes"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	containers, err := records.Open[containerRecord](filepath.Join(s.Root, "records", "containers"))
+	containers, err := records.Open[containerRecord](filepath.Join(at.root, "records", "containers"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.store = newStore(sandboxes, containers)
-	if s.disks, err = disks.New(disks.Options{
-		Root: filepath.Join(s.Root, "images"), Client: client, Snapshotter: s.Snapshotter, Log: s.log,
-	}); err != nil {
-		return err
-	}
-	s.network = network.New(network.Options{
-		Dir: filepath.Join(s.State, "network"), ConfDir: s.CNIConfDir, BinDirs: s.CNIBinDirs,
-	})
-	return nil
+	return newStore(sandboxes, containers), nil
 }
 
 // connect returns a client of containerd, which need not run yet.
@@ -166,32 +197,38 @@ func connect(socket string) (*containerd.Client, error) {
 	return client, nil
 }
 
-// logged logs calls that fail.
-func (s *service) logged(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	started := time.Now()
-	answer, err := handle(ctx, r)
-	log := s.log.WithField("took", time.Since(started).Round(time.Millisecond).String())
-	if err != nil {
-		log.WithError(err).Infof("%s failed", filepath.Base(info.FullMethod))
-	} else if time.Since(started) > time.Second {
-		log.Infof("%s", filepath.Base(info.FullMethod))
+// logged logs calls that fail, and those that take long.
+func logged(log *logrus.Entry) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		started := time.Now()
+		answer, err := handle(ctx, r)
+		took, name := time.Since(started), filepath.Base(info.FullMethod)
+		log := log.WithField("took", took.Round(time.Millisecond).String())
+		if err != nil {
+			log.WithError(err).Infof("%s failed", name)
+		} else if took > time.Second {
+			log.Infof("%s", name)
+		}
+		return answer, err
 	}
-	return answer, err
+}
+
+// tasks are what runs until the service ends.
+type tasks struct {
+	// ctx ends with the service; machines go on.
+	ctx  context.Context
+	wait sync.WaitGroup
 }
 
 // background runs f until it returns; the service ends after it.
-func (s *service) background(f func()) {
-	s.wait.Add(1)
-	go func() {
-		defer s.wait.Done()
-		f()
-	}()
-}
+func (t *tasks) background(f func()) { t.wait.Go(f) }
 
-// Directories. Sockets are below podsDir, so its names are short.
+// layout is where files are: root is what survives a reboot, state what does not.
+// Sockets are below podsDir, so its names are short.
+type layout struct{ root, state string }
 
-func (s *service) podsDir() string               { return filepath.Join(s.State, "pods") }
-func (s *service) podDir(id string) string       { return filepath.Join(s.podsDir(), id) }
-func (s *service) containersDir() string         { return filepath.Join(s.Root, "containers") }
-func (s *service) containerDir(id string) string { return filepath.Join(s.containersDir(), id) }
-func (s *service) rootDisk(id string) string     { return filepath.Join(s.containerDir(id), "root.qcow2") }
+func (l layout) podsDir() string               { return filepath.Join(l.state, "pods") }
+func (l layout) podDir(id string) string       { return filepath.Join(l.podsDir(), id) }
+func (l layout) containersDir() string         { return filepath.Join(l.root, "containers") }
+func (l layout) containerDir(id string) string { return filepath.Join(l.containersDir(), id) }
+func (l layout) rootDisk(id string) string     { return filepath.Join(l.containerDir(id), "root.qcow2") }

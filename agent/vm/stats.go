@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -18,8 +19,16 @@ import (
 // statsTimeout is how long a guest may take to say what it uses.
 const statsTimeout = 5 * time.Second
 
-// statistics turn times used into rates.
+// statistics answers what sandboxes and containers use.
 type statistics struct {
+	layout
+	log   *logrus.Entry
+	store *store
+	rates rates
+}
+
+// rates turns times used into rates.
+type rates struct {
 	mu   sync.Mutex
 	last map[string]sample
 }
@@ -33,7 +42,7 @@ type sample struct {
 // rate is the CPU time that id used each second since the last time it was
 // asked for, in billionths of a CPU. Short intervals say nothing: then it is
 // the last rate.
-func (s *statistics) rate(id string, at time.Time, usage time.Duration) uint64 {
+func (s *rates) rate(id string, at time.Time, usage time.Duration) uint64 {
 	const shortest = time.Second
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +59,7 @@ func (s *statistics) rate(id string, at time.Time, usage time.Duration) uint64 {
 	return before.rate
 }
 
-func (s *statistics) forget(id string) {
+func (s *rates) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.last, id)
@@ -63,7 +72,7 @@ type usage struct {
 }
 
 // usageOf asks the guests of the given pods, all at once.
-func (s *service) usageOf(ctx context.Context, pods []*sandbox) map[*sandbox]usage {
+func (s *statistics) usageOf(ctx context.Context, pods []*sandbox) map[*sandbox]usage {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
 	var mu sync.Mutex
@@ -105,9 +114,9 @@ func (s *service) usageOf(ctx context.Context, pods []*sandbox) map[*sandbox]usa
 
 func value(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
 
-func (s *service) cpu(id string, at time.Time, c protocol.CPUStats) *runtimeapi.CpuUsage {
+func (s *statistics) cpu(id string, at time.Time, c protocol.CPUStats) *runtimeapi.CpuUsage {
 	return &runtimeapi.CpuUsage{
-		Timestamp: at.UnixNano(), UsageCoreNanoSeconds: value(uint64(c.Usage)), UsageNanoCores: value(s.statistics.rate(id, at, c.Usage)),
+		Timestamp: at.UnixNano(), UsageCoreNanoSeconds: value(uint64(c.Usage)), UsageNanoCores: value(s.rates.rate(id, at, c.Usage)),
 	}
 }
 
@@ -119,7 +128,7 @@ func memory(at time.Time, m protocol.MemoryStats) *runtimeapi.MemoryUsage {
 }
 
 // containerStats are those of one container; u is what its pod uses.
-func (s *service) containerStats(c *container, u usage) *runtimeapi.ContainerStats {
+func (s *statistics) container(c *container, u usage) *runtimeapi.ContainerStats {
 	record := c.get()
 	st := &runtimeapi.ContainerStats{
 		Attributes: &runtimeapi.ContainerAttributes{
@@ -143,7 +152,7 @@ func (s *service) containerStats(c *container, u usage) *runtimeapi.ContainerSta
 }
 
 // writableLayer is what the container's disk takes on the node.
-func (s *service) writableLayer(c *container) *runtimeapi.FilesystemUsage {
+func (s *statistics) writableLayer(c *container) *runtimeapi.FilesystemUsage {
 	used, files := diskUsage(s.containerDir(c.id))
 	return &runtimeapi.FilesystemUsage{
 		Timestamp: time.Now().UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: s.containersDir()},
@@ -170,29 +179,29 @@ func diskUsage(dir string) (bytes, files uint64) {
 }
 
 // ContainerStats implements the CRI.
-func (s *service) ContainerStats(ctx context.Context, r *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+func (s *statistics) ContainerStats(ctx context.Context, r *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
 	u := s.usageOf(ctx, []*sandbox{c.pod})
-	return &runtimeapi.ContainerStatsResponse{Stats: s.containerStats(c, u[c.pod])}, nil
+	return &runtimeapi.ContainerStatsResponse{Stats: s.container(c, u[c.pod])}, nil
 }
 
 // ListContainerStats implements the CRI.
-func (s *service) ListContainerStats(ctx context.Context, r *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
-	return &runtimeapi.ListContainerStatsResponse{Stats: s.listContainerStats(ctx, r.GetFilter())}, nil
+func (s *statistics) ListContainerStats(ctx context.Context, r *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+	return &runtimeapi.ListContainerStatsResponse{Stats: s.ofContainers(ctx, r.GetFilter())}, nil
 }
 
 // StreamContainerStats implements the CRI.
-func (s *service) StreamContainerStats(r *runtimeapi.StreamContainerStatsRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainerStatsResponse]) error {
-	return inChunks(s.listContainerStats(stream.Context(), r.GetFilter()), func(some []*runtimeapi.ContainerStats) error {
+func (s *statistics) StreamContainerStats(r *runtimeapi.StreamContainerStatsRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainerStatsResponse]) error {
+	return inChunks(s.ofContainers(stream.Context(), r.GetFilter()), func(some []*runtimeapi.ContainerStats) error {
 		return stream.Send(&runtimeapi.StreamContainerStatsResponse{ContainerStats: some})
 	})
 }
 
-func (s *service) listContainerStats(ctx context.Context, f *runtimeapi.ContainerStatsFilter) []*runtimeapi.ContainerStats {
-	match := s.matchContainers(f.GetId(), f.GetPodSandboxId(), f.GetLabelSelector())
+func (s *statistics) ofContainers(ctx context.Context, f *runtimeapi.ContainerStatsFilter) []*runtimeapi.ContainerStats {
+	match := s.store.matching(f.GetId(), f.GetPodSandboxId(), f.GetLabelSelector())
 	pods := map[*sandbox]bool{}
 	var ask []*sandbox
 	for _, c := range match {
@@ -204,34 +213,34 @@ func (s *service) listContainerStats(ctx context.Context, f *runtimeapi.Containe
 	u := s.usageOf(ctx, ask)
 	var all []*runtimeapi.ContainerStats
 	for _, c := range match {
-		all = append(all, s.containerStats(c, u[c.pod]))
+		all = append(all, s.container(c, u[c.pod]))
 	}
 	return all
 }
 
 // PodSandboxStats implements the CRI.
-func (s *service) PodSandboxStats(ctx context.Context, r *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
+func (s *statistics) PodSandboxStats(ctx context.Context, r *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
 	u := s.usageOf(ctx, []*sandbox{p})
-	return &runtimeapi.PodSandboxStatsResponse{Stats: s.sandboxStats(p, u[p])}, nil
+	return &runtimeapi.PodSandboxStatsResponse{Stats: s.sandbox(p, u[p])}, nil
 }
 
 // ListPodSandboxStats implements the CRI.
-func (s *service) ListPodSandboxStats(ctx context.Context, r *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
-	return &runtimeapi.ListPodSandboxStatsResponse{Stats: s.listSandboxStats(ctx, r.GetFilter())}, nil
+func (s *statistics) ListPodSandboxStats(ctx context.Context, r *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+	return &runtimeapi.ListPodSandboxStatsResponse{Stats: s.ofSandboxes(ctx, r.GetFilter())}, nil
 }
 
 // StreamPodSandboxStats implements the CRI.
-func (s *service) StreamPodSandboxStats(r *runtimeapi.StreamPodSandboxStatsRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxStatsResponse]) error {
-	return inChunks(s.listSandboxStats(stream.Context(), r.GetFilter()), func(some []*runtimeapi.PodSandboxStats) error {
+func (s *statistics) StreamPodSandboxStats(r *runtimeapi.StreamPodSandboxStatsRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxStatsResponse]) error {
+	return inChunks(s.ofSandboxes(stream.Context(), r.GetFilter()), func(some []*runtimeapi.PodSandboxStats) error {
 		return stream.Send(&runtimeapi.StreamPodSandboxStatsResponse{PodSandboxStats: some})
 	})
 }
 
-func (s *service) listSandboxStats(ctx context.Context, f *runtimeapi.PodSandboxStatsFilter) []*runtimeapi.PodSandboxStats {
+func (s *statistics) ofSandboxes(ctx context.Context, f *runtimeapi.PodSandboxStatsFilter) []*runtimeapi.PodSandboxStats {
 	only, _ := s.store.sandbox(f.GetId()) // none: nothing matches
 	var match []*sandbox
 	for _, p := range s.store.allSandboxes() {
@@ -244,13 +253,13 @@ func (s *service) listSandboxStats(ctx context.Context, f *runtimeapi.PodSandbox
 	u := s.usageOf(ctx, match)
 	var all []*runtimeapi.PodSandboxStats
 	for _, p := range match {
-		all = append(all, s.sandboxStats(p, u[p]))
+		all = append(all, s.sandbox(p, u[p]))
 	}
 	return all
 }
 
 // sandboxStats are those of the machine and of its containers.
-func (s *service) sandboxStats(p *sandbox, u usage) *runtimeapi.PodSandboxStats {
+func (s *statistics) sandbox(p *sandbox, u usage) *runtimeapi.PodSandboxStats {
 	record := p.get()
 	config := record.Config.P
 	st := &runtimeapi.PodSandboxStats{
@@ -259,7 +268,7 @@ func (s *service) sandboxStats(p *sandbox, u usage) *runtimeapi.PodSandboxStats 
 	}
 	for _, c := range s.store.allContainers(p) {
 		if c.get().State == stateRunning {
-			st.Linux.Containers = append(st.Linux.Containers, s.containerStats(c, u))
+			st.Linux.Containers = append(st.Linux.Containers, s.container(c, u))
 		}
 	}
 	if u.guest == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/vm/guest"
+	"github.com/a4s-io/a4s/agent/vm/network"
 	"github.com/a4s-io/a4s/agent/vm/qemu"
 	"github.com/a4s-io/a4s/agent/vm/settings"
 	"github.com/a4s-io/a4s/embedded/guest/protocol"
@@ -25,17 +26,24 @@ const RuntimeName = "a4s-vm"
 // askTimeout is how long containerd may take to say that it is there.
 const askTimeout = 5 * time.Second
 
+// condition answers what the runtime is, and whether it can run machines.
+type condition struct {
+	machines *machines
+	images   runtimeapi.ImageServiceClient
+	network  *network.Manager
+}
+
 // missing says why no virtual machine can be started at the moment.
-func (s *service) missing() error {
-	if err := settings.Preflight(s.Service); err != nil {
+func (s *machines) missing() error {
+	if err := settings.Preflight(s.settings); err != nil {
 		return err
 	}
 	return s.choiceErr
 }
 
 // accelerator finds out how machines run here.
-func (s *service) accelerator(ctx context.Context) (qemu.Choice, error) {
-	if err := settings.Preflight(s.Service); err != nil {
+func accelerator(ctx context.Context, s settings.Service) (qemu.Choice, error) {
+	if err := settings.Preflight(s); err != nil {
 		return qemu.Choice{}, err
 	}
 	return qemu.Choose(ctx, s.Accelerator, qemu.Probe{
@@ -45,18 +53,18 @@ func (s *service) accelerator(ctx context.Context) (qemu.Choice, error) {
 }
 
 // Version implements the CRI.
-func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+func (s *condition) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{
 		Version: "0.1.0", RuntimeName: RuntimeName, RuntimeVersion: version.Version, RuntimeApiVersion: "v1",
 	}, nil
 }
 
 // Status implements the CRI.
-func (s *service) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+func (s *condition) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	answer := &runtimeapi.StatusResponse{
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
-			condition(runtimeapi.RuntimeReady, "CannotRunMachines", s.ready(ctx)),
-			condition(runtimeapi.NetworkReady, "NetworkPluginNotReady", s.network.Status(ctx)),
+			conditionOf(runtimeapi.RuntimeReady, "CannotRunMachines", s.ready(ctx)),
+			conditionOf(runtimeapi.NetworkReady, "NetworkPluginNotReady", s.network.Status(ctx)),
 		}},
 		Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
 	}
@@ -65,9 +73,9 @@ func (s *service) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*run
 			Name: name, Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true},
 		})
 	}
-	if r.GetVerbose() {
+	if of := s.machines.settings; r.GetVerbose() {
 		data, err := json.Marshal(map[string]any{
-			"accelerator": s.choice, "kernel": s.Kernel, "initrd": s.Initrd, "root": s.Root, "state": s.State,
+			"accelerator": s.machines.choice, "kernel": of.Kernel, "initrd": of.Initrd, "root": of.Root, "state": of.State,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("printing the configuration: %w", err)
@@ -77,7 +85,7 @@ func (s *service) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*run
 	return answer, nil
 }
 
-func condition(kind, reason string, err error) *runtimeapi.RuntimeCondition {
+func conditionOf(kind, reason string, err error) *runtimeapi.RuntimeCondition {
 	c := &runtimeapi.RuntimeCondition{Type: kind, Status: err == nil}
 	if err != nil {
 		c.Reason, c.Message = reason, err.Error()
@@ -86,20 +94,20 @@ func condition(kind, reason string, err error) *runtimeapi.RuntimeCondition {
 }
 
 // ready says why no pod can be started at the moment.
-func (s *service) ready(ctx context.Context) error {
-	if err := s.missing(); err != nil {
+func (s *condition) ready(ctx context.Context) error {
+	if err := s.machines.missing(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if _, err := s.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{}); err != nil {
-		return fmt.Errorf("containerd, which has the images, does not answer on %s: %w", s.Containerd, err)
+		return fmt.Errorf("containerd, which has the images, does not answer on %s: %w", s.machines.settings.Containerd, err)
 	}
 	return nil
 }
 
 // RuntimeConfig implements the CRI.
-func (s *service) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+func (s *condition) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
 	info, err := host.Probe()
 	if err != nil {
 		return nil, err
@@ -112,11 +120,11 @@ func (s *service) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigReques
 }
 
 // UpdateRuntimeConfig implements the CRI. The pod network is set up by others.
-func (s *service) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+func (s *condition) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
 // CheckpointContainer implements the CRI.
-func (s *service) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
+func (s *condition) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "a container in a virtual machine cannot be checkpointed")
 }

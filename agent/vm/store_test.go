@@ -98,7 +98,7 @@ func TestNamesAreTakenOnceAndIDsMayBeShort(t *testing.T) {
 }
 
 func TestListsFilter(t *testing.T) {
-	s := &service{store: testStore(t, t.TempDir())}
+	s := &lists{store: testStore(t, t.TempDir())}
 	stopped := testSandbox("s2")
 	stopped.record.Phase = phaseStopped
 	creating := testSandbox("s3")
@@ -123,14 +123,14 @@ func TestListsFilter(t *testing.T) {
 		"beginning of an id":  {&runtimeapi.PodSandboxFilter{Id: "s1"}, 1},
 		"nobody knows it yet": {&runtimeapi.PodSandboxFilter{Id: "s3"}, 0},
 	} {
-		if got := s.listSandboxes(tc.filter); len(got) != tc.want {
+		if got := s.sandboxes(tc.filter); len(got) != tc.want {
 			t.Errorf("%s: %d, want %d", name, len(got), tc.want)
 		}
 	}
 }
 
 func TestRateOfUse(t *testing.T) {
-	var s statistics
+	var s rates
 	start := time.Unix(100, 0)
 	for _, step := range []struct {
 		after, used time.Duration

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -29,6 +30,14 @@ const maxExecOutput = 16 << 20
 // agentTimeout is how long a guest agent may take to answer.
 const agentTimeout = 5 * time.Second
 
+// execution runs commands in containers, and connects to their processes and ports.
+type execution struct {
+	*tasks
+	log       *logrus.Entry
+	store     *store
+	streaming *streams
+}
+
 // streams is the server behind exec, attach and port-forward, on a port of the
 // loopback. Its URLs hold a token that is good for one use.
 type streams struct {
@@ -36,7 +45,7 @@ type streams struct {
 	http *http.Server
 }
 
-func newStreams(s *service) (*streams, error) {
+func newStreams(s *execution) (*streams, error) {
 	listener, err := (&net.ListenConfig{}).Listen(s.ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serving exec, attach and port-forward: %w", err)
@@ -59,7 +68,7 @@ func newStreams(s *service) (*streams, error) {
 func (t *streams) stop() { _ = t.http.Close() } // open streams end with the process
 
 // Exec implements the CRI.
-func (s *service) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+func (s *execution) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	if _, _, err := s.execIn(r.GetContainerId()); err != nil {
 		return nil, err
 	}
@@ -67,7 +76,7 @@ func (s *service) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeap
 }
 
 // Attach implements the CRI.
-func (s *service) Attach(_ context.Context, r *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+func (s *execution) Attach(_ context.Context, r *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -79,7 +88,7 @@ func (s *service) Attach(_ context.Context, r *runtimeapi.AttachRequest) (*runti
 }
 
 // PortForward implements the CRI.
-func (s *service) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+func (s *execution) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -91,7 +100,7 @@ func (s *service) PortForward(_ context.Context, r *runtimeapi.PortForwardReques
 }
 
 // execIn returns a running container and its machine.
-func (s *service) execIn(id string) (*container, *machine, error) {
+func (s *execution) execIn(id string) (*container, *machine, error) {
 	c, err := s.store.container(id)
 	if err != nil {
 		return nil, nil, err
@@ -156,7 +165,7 @@ func (l *limited) bytes() []byte {
 }
 
 // ExecSync implements the CRI.
-func (s *service) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+func (s *execution) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 	c, m, err := s.execIn(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -181,7 +190,7 @@ func (s *service) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (
 }
 
 // runtimeStreams serves what the streaming server has connected.
-type runtimeStreams struct{ s *service }
+type runtimeStreams struct{ s *execution }
 
 // Exec implements streaming.Runtime.
 func (r runtimeStreams) Exec(ctx context.Context, id string, command []string, stdin io.Reader, stdout, stderr io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
