@@ -102,13 +102,13 @@ func TestPodProcesses(t *testing.T) {
 		{pid: 51, ppid: 1, exe: "/bin/orphan", cgroup: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b_2c3d.slice/cri-containerd-z.scope"},
 		{pid: 52, ppid: 1, exe: "/bin/lookalike", cgroup: "/user.slice/pod" + uid},
 	})
-	all, err := processes(root)
+	all, err := procfs(root).processes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &killer{Options: Options{DataDir: "/var/lib/a4s"}, podUIDs: []string{uid}}
+	pods := &ownPods{dataDir: "/var/lib/a4s", uids: []string{uid}}
 	var got []int
-	for _, p := range k.podProcesses(all) {
+	for _, p := range pods.processes(all) {
 		got = append(got, p.pid)
 	}
 	if want := []int{10, 11, 12, 20, 50, 51}; !slices.Equal(got, want) {

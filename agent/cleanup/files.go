@@ -42,7 +42,7 @@ func (k *killer) removeCgroups(ctx context.Context) error {
 				if err != nil || !d.IsDir() {
 					return nil // it went meanwhile
 				}
-				if k.ownPodCgroup(d.Name()) {
+				if k.pods.hasCgroup(d.Name()) {
 					k.sliceDirs = append(k.sliceDirs, path)
 					removed += removeTree(path, &errs)
 					return filepath.SkipDir
@@ -185,7 +185,7 @@ func (k *killer) removeFiles(context.Context) error {
 	for _, name := range names(k.PodLogs) {
 		// <namespace>_<name>_<uid>
 		i := strings.LastIndexByte(name, '_')
-		if i < 0 || !slices.Contains(k.podUIDs, name[i+1:]) {
+		if i < 0 || !slices.Contains(k.pods.uids, name[i+1:]) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(k.PodLogs, name)); err != nil {

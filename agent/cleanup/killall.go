@@ -45,7 +45,8 @@ type Options struct {
 // killer carries what the steps learn from each other.
 type killer struct {
 	Options
-	podUIDs      []string // pods that the kubelet of DataDir knows
+	reporter
+	pods         ownPods
 	containerIDs []string // sandboxes of DataDir
 	sliceDirs    []string // cgroups of our pods that were removed
 }
@@ -55,11 +56,13 @@ type killer struct {
 // directory stays: the next start brings the pods back.
 func Killall(ctx context.Context, o Options) error {
 	k := &killer{Options: o.withDefaults()}
+	k.reporter.out = k.Out
 	if err := k.checkOwner(); err != nil {
 		return err // the run directory is not ours to clean
 	}
-	k.podUIDs = names(filepath.Join(k.DataDir, "agent", "kubelet", "pods"))
+	k.pods = ownPods{dataDir: k.DataDir, uids: names(filepath.Join(k.DataDir, "agent", "kubelet", "pods"))}
 	k.containerIDs = k.sandboxIDs()
+	nw := &nodeNetwork{reporter: k.reporter, dataDir: k.DataDir, containerIDs: k.containerIDs}
 	var errs []error
 	for _, step := range []struct {
 		name string
@@ -70,10 +73,10 @@ func Killall(ctx context.Context, o Options) error {
 		{"stopping virtual machines", k.stopMachines},
 		{"stopping pods", k.killPods},
 		{"unmounting", k.unmountAll},
-		{"removing network links", k.removeLinks},
-		{"removing routes", k.removeRoutes},
-		{"removing nftables rules", k.removeNftables},
-		{"removing iptables rules", k.removeIptables},
+		{"removing network links", nw.removeLinks},
+		{"removing routes", nw.removeRoutes},
+		{"removing nftables rules", nw.removeNftables},
+		{"removing iptables rules", nw.removeIptables},
 		{"removing cgroups", k.removeCgroups},
 		{"stopping slices", k.stopSlices},
 		{"restoring sysctls", k.restoreSysctls},
@@ -115,33 +118,43 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// reporter says what was removed, without out to nobody.
+type reporter struct{ out io.Writer }
+
 // report prints what a step removed; nothing when it removed nothing.
-func (k *killer) report(n int, format string, args ...any) {
-	if n == 0 {
+func (r reporter) report(n int, format string, args ...any) {
+	if n == 0 || r.out == nil {
 		return
 	}
-	if _, err := fmt.Fprintf(k.Out, format+"\n", args...); err != nil {
+	if _, err := fmt.Fprintf(r.out, format+"\n", args...); err != nil {
 		logrus.WithField("component", "killall").WithError(err).Debug("cannot print")
 	}
 }
 
-func (k *killer) removeNftables(ctx context.Context) error {
+// nodeNetwork removes what a4s made in the network namespace of the node.
+type nodeNetwork struct {
+	reporter
+	dataDir      string
+	containerIDs []string // sandboxes of dataDir
+}
+
+func (nw *nodeNetwork) removeNftables(ctx context.Context) error {
 	gone, err := netfilter.RemoveTables(ctx, func(t netfilter.Table) bool {
 		return t.Name == "kube-proxy" || network.IsTable(t) || strings.HasPrefix(t.Name, "a4s-") || strings.HasPrefix(t.Name, "a4s_")
 	})
-	k.report(len(gone), "removed %d nftables tables: %v", len(gone), gone)
+	nw.report(len(gone), "removed %d nftables tables: %v", len(gone), gone)
 	errs := []error{err}
 	for _, family := range []string{"ip", "ip6"} {
-		n, err := netfilter.RemoveCommentedRules(ctx, netfilter.Table{Family: family, Name: "cni_hostport"}, k.containerIDs)
-		k.report(n, "removed %d host port rules from the nftables table %s cni_hostport", n, family)
+		n, err := netfilter.RemoveCommentedRules(ctx, netfilter.Table{Family: family, Name: "cni_hostport"}, nw.containerIDs)
+		nw.report(n, "removed %d host port rules from the nftables table %s cni_hostport", n, family)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (k *killer) removeIptables(ctx context.Context) error {
+func (nw *nodeNetwork) removeIptables(ctx context.Context) error {
 	n, err := netfilter.RemoveChains(ctx, ownChains)
-	k.report(n, "removed %d iptables chains", n)
+	nw.report(n, "removed %d iptables chains", n)
 	return err
 }
 

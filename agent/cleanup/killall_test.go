@@ -196,7 +196,7 @@ func TestKillall(t *testing.T) {
 			t.Errorf("%s still runs", name)
 		}
 	}
-	if p, err := readProcess("/proc", foreign.Process.Pid); err != nil || p.zombie {
+	if p, err := procfs("/proc").read(foreign.Process.Pid); err != nil || p.zombie {
 		t.Error("the shim of another runtime was killed")
 	}
 	mi, err := os.ReadFile("/proc/self/mountinfo")
@@ -299,7 +299,7 @@ func TestKillallStopsSlices(t *testing.T) {
 	w.file(filepath.Join(pod(otherUID), "c.scope", "cgroup.procs"), "1\n")
 
 	kill := func() string {
-		k := &killer{Options: Options{DataDir: root, RunDir: filepath.Join(root, "run"), Cgroup: filepath.Join(root, "cgroup"), Systemd: root}.withDefaults(), podUIDs: []string{ownUID}}
+		k := &killer{Options: Options{DataDir: root, RunDir: filepath.Join(root, "run"), Cgroup: filepath.Join(root, "cgroup"), Systemd: root}.withDefaults(), pods: ownPods{dataDir: root, uids: []string{ownUID}}}
 		w.must(k.removeCgroups(t.Context()))
 		w.must(k.stopSlices(t.Context()))
 		out, err := os.ReadFile(calls)

@@ -21,7 +21,7 @@ import (
 // ownLinks are the devices that a4s makes in the network namespace of a node.
 var ownLinks = []string{network.BridgeName, network.VXLANName, "a4s-dns", "kube-ipvs0"}
 
-func (k *killer) removeLinks(context.Context) error {
+func (nw *nodeNetwork) removeLinks(context.Context) error {
 	links, err := netdump.Complete(netlink.LinkList)
 	if err != nil {
 		return err
@@ -51,14 +51,14 @@ func (k *killer) removeLinks(context.Context) error {
 			errs = append(errs, fmt.Errorf("%s: %w", a.Name, err))
 		}
 	}
-	k.report(len(gone), "removed %d network links: %s", len(gone), strings.Join(gone, " "))
+	nw.report(len(gone), "removed %d network links: %s", len(gone), strings.Join(gone, " "))
 	return errors.Join(errs...)
 }
 
 // removeRoutes deletes the routes to other nodes' pods that the host-gw
 // backend leaves; those of vxlan went with their device.
-func (k *killer) removeRoutes(context.Context) error {
-	path := network.NetConfPath(k.DataDir)
+func (nw *nodeNetwork) removeRoutes(context.Context) error {
+	path := network.NetConfPath(nw.dataDir)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -91,7 +91,7 @@ func (k *killer) removeRoutes(context.Context) error {
 		}
 		removed++
 	}
-	k.report(removed, "removed %d routes to pods of other nodes", removed)
+	nw.report(removed, "removed %d routes to pods of other nodes", removed)
 	return errors.Join(errs...)
 }
 

@@ -43,7 +43,7 @@ func TestMachinesOfThisRunDirectoryEnd(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	k := &killer{Options: Options{RunDir: run, DataDir: data, Out: &out}}
+	k := &killer{Options: Options{RunDir: run, DataDir: data}, reporter: reporter{out: &out}}
 	if err := k.stopMachines(t.Context()); err != nil {
 		t.Fatal(err)
 	}

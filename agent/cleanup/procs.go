@@ -36,9 +36,12 @@ type process struct {
 	cgroups   []string // paths in all hierarchies
 }
 
-// processes reads /proc. Processes that end meanwhile are left out.
-func processes(proc string) ([]process, error) {
-	entries, err := os.ReadDir(proc)
+// procfs is where /proc is.
+type procfs string
+
+// processes reads all. Processes that end meanwhile are left out.
+func (proc procfs) processes() ([]process, error) {
+	entries, err := os.ReadDir(string(proc))
 	if err != nil {
 		return nil, err
 	}
@@ -48,15 +51,15 @@ func processes(proc string) ([]process, error) {
 		if err != nil {
 			continue
 		}
-		if p, err := readProcess(proc, pid); err == nil {
+		if p, err := proc.read(pid); err == nil {
 			out = append(out, p)
 		}
 	}
 	return out, nil
 }
 
-func readProcess(proc string, pid int) (process, error) {
-	dir := filepath.Join(proc, strconv.Itoa(pid))
+func (proc procfs) read(pid int) (process, error) {
+	dir := filepath.Join(string(proc), strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
 		return process{}, err
@@ -119,7 +122,7 @@ func (k *killer) stopServer(ctx context.Context) error {
 	if err != nil || file == nil {
 		return err
 	}
-	p, err := readProcess(k.Proc, file.PID)
+	p, err := procfs(k.Proc).read(file.PID)
 	if err != nil || p.zombie || !isServer(p) || p.pid == os.Getpid() {
 		return nil // a leftover of one that was killed
 	}
@@ -132,7 +135,7 @@ func (k *killer) stopServer(ctx context.Context) error {
 		k.report(1, "stopped %s", unit)
 		return nil
 	}
-	if err := k.terminate(ctx, []process{p}, serverGrace); err != nil {
+	if err := procfs(k.Proc).terminate(ctx, []process{p}, serverGrace); err != nil {
 		return err
 	}
 	k.report(1, "stopped a4s, process %d", p.pid)
@@ -164,7 +167,7 @@ func serviceUnit(p process) string {
 // stopContainerd ends the containerd of the data directory, which outlives an
 // a4s that was killed.
 func (k *killer) stopContainerd(ctx context.Context) error {
-	all, err := processes(k.Proc)
+	all, err := procfs(k.Proc).processes()
 	if err != nil {
 		return err
 	}
@@ -177,7 +180,7 @@ func (k *killer) stopContainerd(ctx context.Context) error {
 	if len(found) == 0 {
 		return nil
 	}
-	if err := k.terminate(ctx, found, containerdGrace); err != nil {
+	if err := procfs(k.Proc).terminate(ctx, found, containerdGrace); err != nil {
 		return err
 	}
 	k.report(len(found), "stopped containerd")
@@ -209,21 +212,21 @@ func (k *killer) killPods(ctx context.Context) error {
 		k.report(len(shims)+len(others), "killed %d containerd shims and %d processes in pods", len(shims), len(others))
 	}()
 	for {
-		all, err := processes(k.Proc)
+		all, err := procfs(k.Proc).processes()
 		if err != nil {
 			return err
 		}
-		victims := k.podProcesses(all)
+		victims := k.pods.processes(all)
 		if len(victims) == 0 {
 			return nil
 		}
 		for _, p := range victims {
-			if k.isShim(p) {
+			if k.pods.isShim(p) {
 				shims[p.pid] = true
 			} else {
 				others[p.pid] = true
 			}
-			if err := k.signal(p, unix.SIGKILL); err != nil {
+			if err := procfs(k.Proc).signal(p, unix.SIGKILL); err != nil {
 				return fmt.Errorf("killing process %d (%s): %w", p.pid, p.exe, err)
 			}
 		}
@@ -235,9 +238,15 @@ func (k *killer) killPods(ctx context.Context) error {
 	}
 }
 
-// podProcesses picks the shims of the data directory, all that descends from
+// ownPods are the pods of a data directory.
+type ownPods struct {
+	dataDir string
+	uids    []string // those that its kubelet knows
+}
+
+// processes picks the shims of the data directory, all that descends from
 // them, and what lost its shim but sits in the cgroup of one of its pods.
-func (k *killer) podProcesses(all []process) []process {
+func (o *ownPods) processes(all []process) []process {
 	children := map[int][]process{}
 	for _, p := range all {
 		children[p.ppid] = append(children[p.ppid], p)
@@ -254,7 +263,7 @@ func (k *killer) podProcesses(all []process) []process {
 		}
 	}
 	for _, p := range all {
-		if k.isShim(p) || k.inOwnPod(p) {
+		if o.isShim(p) || o.has(p) {
 			take(p)
 		}
 	}
@@ -268,50 +277,50 @@ func (k *killer) podProcesses(all []process) []process {
 	return out
 }
 
-func (k *killer) isShim(p process) bool {
-	return filepath.Base(p.exe) == "containerd-shim-runc-v2" && below(p.exe, filepath.Join(k.DataDir, "data"))
+func (o *ownPods) isShim(p process) bool {
+	return filepath.Base(p.exe) == "containerd-shim-runc-v2" && below(p.exe, filepath.Join(o.dataDir, "data"))
 }
 
-func (k *killer) inOwnPod(p process) bool {
+func (o *ownPods) has(p process) bool {
 	return slices.ContainsFunc(p.cgroups, func(c string) bool {
-		return strings.Contains(c, "kubepods") && slices.ContainsFunc(strings.Split(c, "/"), k.ownPodCgroup)
+		return strings.Contains(c, "kubepods") && slices.ContainsFunc(strings.Split(c, "/"), o.hasCgroup)
 	})
 }
 
-// ownPodCgroup tells whether a cgroup directory is that of one of our pods:
+// hasCgroup tells whether a cgroup directory is that of one of our pods:
 // "pod<uid>", or "kubepods-burstable-pod<uid>.slice" with underscores.
-func (k *killer) ownPodCgroup(dir string) bool {
+func (o *ownPods) hasCgroup(dir string) bool {
 	dir = strings.ReplaceAll(strings.TrimSuffix(dir, ".slice"), "_", "-")
-	return slices.ContainsFunc(k.podUIDs, func(uid string) bool {
+	return slices.ContainsFunc(o.uids, func(uid string) bool {
 		return dir == "pod"+uid || strings.HasPrefix(dir, "kubepods-") && strings.HasSuffix(dir, "-pod"+uid)
 	})
 }
 
 // terminate asks processes to end and kills those that did not in time.
-func (k *killer) terminate(ctx context.Context, procs []process, grace time.Duration) error {
+func (proc procfs) terminate(ctx context.Context, procs []process, grace time.Duration) error {
 	for _, step := range []struct {
 		sig  unix.Signal
 		wait time.Duration
 	}{{unix.SIGTERM, grace}, {unix.SIGKILL, killGrace}} {
 		for _, p := range procs {
-			if err := k.signal(p, step.sig); err != nil {
+			if err := proc.signal(p, step.sig); err != nil {
 				return fmt.Errorf("signalling process %d (%s): %w", p.pid, p.exe, err)
 			}
 		}
-		if k.waitGone(ctx, procs, step.wait) {
+		if proc.waitGone(ctx, procs, step.wait) {
 			return nil
 		}
 	}
 	return fmt.Errorf("process %d (%s) survives SIGKILL", procs[0].pid, procs[0].exe)
 }
 
-func (k *killer) waitGone(ctx context.Context, procs []process, limit time.Duration) bool {
+func (proc procfs) waitGone(ctx context.Context, procs []process, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if !slices.ContainsFunc(procs, k.alive) {
+		if !slices.ContainsFunc(procs, proc.alive) {
 			return true
 		}
 		select {
@@ -322,21 +331,21 @@ func (k *killer) waitGone(ctx context.Context, procs []process, limit time.Durat
 	}
 }
 
-func (k *killer) alive(p process) bool {
-	now, err := readProcess(k.Proc, p.pid)
+func (proc procfs) alive(p process) bool {
+	now, err := proc.read(p.pid)
 	return err == nil && !now.zombie && now.start == p.start
 }
 
 // signal sends sig unless the process is gone or its pid has a new owner.
-func (k *killer) signal(p process, sig unix.Signal) error {
+func (proc procfs) signal(p process, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err == nil {
 		defer func() { _ = unix.Close(fd) }()
-		if !k.alive(p) { // the descriptor cannot change its owner any more
+		if !proc.alive(p) { // the descriptor cannot change its owner any more
 			return nil
 		}
 		err = unix.PidfdSendSignal(fd, sig, nil, 0)
-	} else if errors.Is(err, unix.ENOSYS) && k.alive(p) {
+	} else if errors.Is(err, unix.ENOSYS) && proc.alive(p) {
 		err = unix.Kill(p.pid, sig)
 	}
 	if errors.Is(err, unix.ESRCH) {

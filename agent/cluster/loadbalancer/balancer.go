@@ -64,7 +64,10 @@ func defaultTiming() timing {
 }
 
 // Balancer distributes connections over the servers of a cluster.
-type Balancer struct {
+type Balancer struct{ *pool }
+
+// pool is the servers of a cluster: which there are, and how they do.
+type pool struct {
 	o   Options
 	log *logrus.Entry
 
@@ -89,17 +92,17 @@ func New(o Options) *Balancer {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming()
 	}
-	b := &Balancer{o: o, log: o.Log, resolved: map[string][]string{}, servers: map[string]*server{}, changed: make(chan struct{})}
-	b.learned = b.recall()
-	b.dirty = true // the settings may be others
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.update()
-	return b
+	p := &pool{o: o, log: o.Log, resolved: map[string][]string{}, servers: map[string]*server{}, changed: make(chan struct{})}
+	p.learned = p.recall()
+	p.dirty = true // the settings may be others
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.update()
+	return &Balancer{pool: p}
 }
 
 // URL is where clients on the node find the cluster.
-func (b *Balancer) URL() string { return "https://" + b.o.Listen }
+func (p *pool) URL() string { return "https://" + p.o.Listen }
 
 // Component returns what carries the connections. It is ready when clients can
 // connect, whether or not a server can be reached.
@@ -141,57 +144,57 @@ func (b *Balancer) halt() {
 
 // Learn replaces the servers that the cluster says it has, each "host:port".
 // An empty list is not believed: whoever said it is a server.
-func (b *Balancer) Learn(addresses []string) {
+func (p *pool) Learn(addresses []string) {
 	addresses = slices.Compact(slices.Sorted(slices.Values(addresses)))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(addresses) == 0 || slices.Equal(addresses, b.learned) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(addresses) == 0 || slices.Equal(addresses, p.learned) {
 		return
 	}
-	b.log.WithField("servers", strings.Join(addresses, " ")).Info("the cluster has these servers")
-	b.learned, b.dirty = addresses, true
-	b.update()
+	p.log.WithField("servers", strings.Join(addresses, " ")).Info("the cluster has these servers")
+	p.learned, p.dirty = addresses, true
+	p.update()
 }
 
 // update makes the servers those that are wanted now. mu is held.
-func (b *Balancer) update() {
+func (p *pool) update() {
 	wanted := map[string]bool{} // whether the cluster named it
-	for _, target := range b.o.Configured {
-		for _, address := range b.addressesOf(target) {
+	for _, target := range p.o.Configured {
+		for _, address := range p.addressesOf(target) {
 			wanted[address] = false
 		}
 	}
-	for _, address := range b.learned {
+	for _, address := range p.learned {
 		wanted[address] = true
 	}
-	delete(wanted, b.o.Listen) // it would talk to itself
-	for address, s := range b.servers {
+	delete(wanted, p.o.Listen) // it would talk to itself
+	for address, s := range p.servers {
 		if named, stays := wanted[address]; stays {
 			s.left = s.left && !named || s.learned && !named
 			s.learned = named
 			continue
 		}
 		s.stop()
-		delete(b.servers, address)
+		delete(p.servers, address)
 		closeLater(s.takeLinks())
 	}
 	for address, named := range wanted {
-		if b.servers[address] == nil {
+		if p.servers[address] == nil {
 			s := newServer(address, named)
-			b.servers[address] = s
-			b.watch(s)
+			p.servers[address] = s
+			p.watch(s)
 		}
 	}
-	for _, s := range b.servers {
+	for _, s := range p.servers {
 		s.pokeNow() // how often they are asked depends on the others
 	}
-	b.move()
-	b.save()
+	p.move()
+	p.save()
 }
 
 // addressesOf are the addresses of a configured server.
-func (b *Balancer) addressesOf(target string) []string {
-	if addresses := b.resolved[target]; len(addresses) > 0 {
+func (p *pool) addressesOf(target string) []string {
+	if addresses := p.resolved[target]; len(addresses) > 0 {
 		return addresses
 	}
 	return []string{hostPort(target)}
@@ -208,19 +211,19 @@ func hostPort(target string) string {
 
 // move takes the connections from servers that are not to be used, if there is
 // one to use. mu is held.
-func (b *Balancer) move() {
+func (p *pool) move() {
 	usable := func(s *server) bool { return s.health == Ready && s.failures == 0 && !s.left }
 	found := false
-	for _, s := range b.servers {
+	for _, s := range p.servers {
 		found = found || usable(s)
 	}
 	if !found {
 		return
 	}
-	for _, s := range b.servers {
+	for _, s := range p.servers {
 		if s.left || s.health == NotReady || s.health == Dead {
 			if links := s.takeLinks(); len(links) > 0 {
-				b.log.WithField("server", s.address).Infof("moving %d connections to another server", len(links))
+				p.log.WithField("server", s.address).Infof("moving %d connections to another server", len(links))
 				closeLater(links)
 			}
 		}
@@ -228,9 +231,9 @@ func (b *Balancer) move() {
 }
 
 // order returns the servers to try, the best first. mu is held.
-func (b *Balancer) order() []*server {
-	all := make([]*server, 0, len(b.servers))
-	for _, s := range b.servers {
+func (p *pool) order() []*server {
+	all := make([]*server, 0, len(p.servers))
+	for _, s := range p.servers {
 		all = append(all, s)
 	}
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -245,20 +248,20 @@ func (b *Balancer) order() []*server {
 
 // Candidates returns the URLs to join by, the most promising first. It waits
 // until a server has answered or all were asked.
-func (b *Balancer) Candidates(ctx context.Context) []string {
+func (p *pool) Candidates(ctx context.Context) []string {
 	for {
-		b.mu.Lock()
+		p.mu.Lock()
 		waiting, ready := false, false
-		for _, s := range b.servers {
-			waiting = waiting || s.health == Unknown && b.running != nil
+		for _, s := range p.servers {
+			waiting = waiting || s.health == Unknown && p.running != nil
 			ready = ready || s.health == Ready
 		}
 		if ready || !waiting || ctx.Err() != nil {
-			defer b.mu.Unlock()
-			return b.candidates()
+			defer p.mu.Unlock()
+			return p.candidates()
 		}
-		changed := b.changed
-		b.mu.Unlock()
+		changed := p.changed
+		p.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -268,7 +271,7 @@ func (b *Balancer) Candidates(ctx context.Context) []string {
 
 // candidates are the configured URLs, which the user knows, and then those of
 // other servers; of both, those that answer go first. mu is held.
-func (b *Balancer) candidates() []string {
+func (p *pool) candidates() []string {
 	var good, rest []string
 	add := func(target string, health Health) {
 		if health == Ready {
@@ -278,18 +281,18 @@ func (b *Balancer) candidates() []string {
 		}
 	}
 	covered := map[string]bool{}
-	for _, target := range b.o.Configured {
+	for _, target := range p.o.Configured {
 		best := Dead
-		for _, address := range b.addressesOf(target) {
+		for _, address := range p.addressesOf(target) {
 			covered[address] = true
-			if s := b.servers[address]; s != nil {
+			if s := p.servers[address]; s != nil {
 				best = min(best, s.health)
 			}
 		}
 		add(target, best)
 	}
-	for _, address := range b.learned {
-		if s := b.servers[address]; s != nil && !covered[address] {
+	for _, address := range p.learned {
+		if s := p.servers[address]; s != nil && !covered[address] {
 			add("https://"+address, s.health)
 		}
 	}
@@ -298,16 +301,16 @@ func (b *Balancer) candidates() []string {
 
 // resolveNames looks at configured names until ctx ends, and tries again what
 // could not be saved.
-func (b *Balancer) resolveNames(ctx context.Context) {
+func (p *pool) resolveNames(ctx context.Context) {
 	for {
-		for _, target := range b.o.Configured {
-			b.resolve(ctx, target)
+		for _, target := range p.o.Configured {
+			p.resolve(ctx, target)
 		}
-		b.mu.Lock()
-		b.save()
-		b.mu.Unlock()
+		p.mu.Lock()
+		p.save()
+		p.mu.Unlock()
 		select {
-		case <-time.After(b.o.timing.resolve):
+		case <-time.After(p.o.timing.resolve):
 		case <-ctx.Done():
 			return
 		}
@@ -316,19 +319,19 @@ func (b *Balancer) resolveNames(ctx context.Context) {
 
 // resolve looks at the name in a URL. What it meant before stays if it means
 // nothing now, and a proxy gets the name itself.
-func (b *Balancer) resolve(ctx context.Context, target string) {
+func (p *pool) resolve(ctx context.Context, target string) {
 	u, err := url.Parse(target)
 	if err != nil || net.ParseIP(u.Hostname()) != nil {
 		return
 	}
-	if via, err := b.o.proxy(u); err == nil && via != nil {
+	if via, err := p.o.proxy(u); err == nil && via != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.o.timing.resolve)
+	ctx, cancel := context.WithTimeout(ctx, p.o.timing.resolve)
 	defer cancel()
-	found, err := b.o.lookup(ctx, u.Hostname())
+	found, err := p.o.lookup(ctx, u.Hostname())
 	if err != nil || len(found) == 0 {
-		b.log.WithError(err).Debugf("cannot resolve %s", u.Hostname())
+		p.log.WithError(err).Debugf("cannot resolve %s", u.Hostname())
 		return
 	}
 	_, port, err := net.SplitHostPort(hostPort(target))
@@ -340,10 +343,10 @@ func (b *Balancer) resolve(ctx context.Context, target string) {
 	}
 	slices.Sort(found)
 	found = slices.Compact(found)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !slices.Equal(found, b.resolved[target]) {
-		b.resolved[target] = found
-		b.update()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Equal(found, p.resolved[target]) {
+		p.resolved[target] = found
+		p.update()
 	}
 }

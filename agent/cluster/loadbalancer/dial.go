@@ -13,11 +13,11 @@ import (
 
 // dial connects to a server, through the proxy of the environment if there is
 // one for it, as the clients would do by themselves.
-func (b *Balancer) dial(ctx context.Context, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.o.timing.dial)
+func (p *pool) dial(ctx context.Context, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.o.timing.dial)
 	defer cancel()
 	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
-	via, err := b.o.proxy(&url.URL{Scheme: "https", Host: address})
+	via, err := p.o.proxy(&url.URL{Scheme: "https", Host: address})
 	if err != nil {
 		return nil, fmt.Errorf("the proxy of the environment: %w", err)
 	}

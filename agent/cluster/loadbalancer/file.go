@@ -50,18 +50,18 @@ func read(dir string) (kept, error) {
 
 // recall returns the servers that are on disk. Those of a node that is given
 // wholly other servers now are not: they may be of another cluster.
-func (b *Balancer) recall() []string {
-	k, err := read(b.o.Dir)
+func (p *pool) recall() []string {
+	k, err := read(p.o.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		b.log.WithError(err).WithField("file", filepath.Join(b.o.Dir, FileName)).
+		p.log.WithError(err).WithField("file", filepath.Join(p.o.Dir, FileName)).
 			Warn("the list of servers cannot be read; starting with those of --server, and writing it anew")
 		return nil
 	}
-	if !slices.ContainsFunc(k.Configured, func(u string) bool { return slices.Contains(b.o.Configured, u) }) {
-		b.log.Info("--server names other servers than before; forgetting those that the cluster named then")
+	if !slices.ContainsFunc(k.Configured, func(u string) bool { return slices.Contains(p.o.Configured, u) }) {
+		p.log.Info("--server names other servers than before; forgetting those that the cluster named then")
 		return nil
 	}
 	return slices.Compact(slices.Sorted(slices.Values(k.Learned)))
@@ -69,22 +69,22 @@ func (b *Balancer) recall() []string {
 
 // save writes the list if it changed. What was written stays until a cluster
 // has answered: the settings may be a mistake. mu is held.
-func (b *Balancer) save() {
-	if !b.dirty || len(b.learned) == 0 {
+func (p *pool) save() {
+	if !p.dirty || len(p.learned) == 0 {
 		return
 	}
-	data, err := json.MarshalIndent(kept{Listen: b.o.Listen, Configured: b.o.Configured, Learned: b.learned}, "", "  ")
+	data, err := json.MarshalIndent(kept{Listen: p.o.Listen, Configured: p.o.Configured, Learned: p.learned}, "", "  ")
 	if err == nil {
-		err = os.MkdirAll(b.o.Dir, 0o700)
+		err = os.MkdirAll(p.o.Dir, 0o700)
 	}
 	if err == nil {
-		err = atomicfile.Update(filepath.Join(b.o.Dir, FileName), append(data, '\n'), 0o600)
+		err = atomicfile.Update(filepath.Join(p.o.Dir, FileName), append(data, '\n'), 0o600)
 	}
 	if err != nil {
-		b.log.WithError(err).Warn("cannot write the list of servers; it is tried again")
+		p.log.WithError(err).Warn("cannot write the list of servers; it is tried again")
 		return
 	}
-	b.dirty = false
+	p.dirty = false
 }
 
 // Recall returns the URLs of the servers behind the load balancer with the

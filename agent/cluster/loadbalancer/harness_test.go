@@ -249,7 +249,7 @@ func run(t *testing.T, b *Balancer) {
 // client is a client on the node: it knows the load balancer only.
 func (c *cluster) client(b *Balancer) *http.Client {
 	c.t.Helper()
-	p := &prober{b: b}
+	p := &prober{pool: b.pool}
 	if err := p.prepare(true); err != nil {
 		c.t.Fatal(err)
 	}

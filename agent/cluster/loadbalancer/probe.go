@@ -21,7 +21,7 @@ const readyPath = "/readyz"
 
 // prober asks one server how it is, on a connection of its own.
 type prober struct {
-	b       *Balancer
+	pool    *pool
 	address string
 
 	client *http.Client // nil after a failure
@@ -31,9 +31,9 @@ type prober struct {
 // probe asks once. A node that has joined asks as itself and believes only a
 // server of its cluster; another asks whether there is a server.
 func (p *prober) probe(ctx context.Context) (Health, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.b.o.timing.answer)
+	ctx, cancel := context.WithTimeout(ctx, p.pool.o.timing.answer)
 	defer cancel()
-	_, err := os.Stat(p.b.o.Files.Client.Cert)
+	_, err := os.Stat(p.pool.o.Files.Client.Cert)
 	if joined := err == nil; p.client == nil || joined != p.joined {
 		p.forget()
 		if err := p.prepare(joined); err != nil {
@@ -55,7 +55,7 @@ func (p *prober) probe(ctx context.Context) (Health, error) {
 }
 
 func (p *prober) ask(ctx context.Context, path string) (Health, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.b.URL()+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.pool.URL()+path, nil)
 	if err != nil {
 		return Dead, err
 	}
@@ -82,7 +82,7 @@ func (p *prober) ask(ctx context.Context, path string) (Health, error) {
 func (p *prober) prepare(joined bool) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if joined {
-		files := p.b.o.Files
+		files := p.pool.o.Files
 		ca, err := os.ReadFile(files.ServerCA)
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (p *prober) prepare(joined bool) error {
 			TLSClientConfig:     config,
 			MaxIdleConnsPerHost: 1,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return p.b.dial(ctx, p.address)
+				return p.pool.dial(ctx, p.address)
 			},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

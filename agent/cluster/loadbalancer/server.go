@@ -94,24 +94,24 @@ func (s *server) takeLinks() []*link {
 
 // watch probes the server for as long as the component runs and the server is
 // on the list. mu is held.
-func (b *Balancer) watch(s *server) {
-	if b.running == nil {
+func (p *pool) watch(s *server) {
+	if p.running == nil {
 		return
 	}
 	s.stop() // of an earlier run
-	ctx, cancel := context.WithCancel(b.running)
+	ctx, cancel := context.WithCancel(p.running)
 	s.stop = cancel
 	go func() {
-		p := &prober{b: b, address: s.address}
-		defer p.forget()
+		prober := &prober{pool: p, address: s.address}
+		defer prober.forget()
 		for {
-			health, err := p.probe(ctx)
+			health, err := prober.probe(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			wait := b.report(s, health, err)
+			wait := p.report(s, health, err)
 			// Who asks for a probe at once still waits for the shortest pause.
-			if !sleep(ctx, b.o.timing.again, nil) || !sleep(ctx, wait-b.o.timing.again, s.poke) {
+			if !sleep(ctx, p.o.timing.again, nil) || !sleep(ctx, wait-p.o.timing.again, s.poke) {
 				return
 			}
 		}
@@ -136,9 +136,9 @@ func sleep(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
 }
 
 // report notes the outcome of a probe and returns when to ask again.
-func (b *Balancer) report(s *server, health Health, err error) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (p *pool) report(s *server, health Health, err error) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	was := s.health
 	if health == Ready {
 		s.failures, s.lastErr = 0, nil
@@ -151,7 +151,7 @@ func (b *Balancer) report(s *server, health Health, err error) time.Duration {
 	}
 	if s.health != was {
 		s.since = time.Now()
-		log := b.log.WithField("server", s.address)
+		log := p.log.WithField("server", s.address)
 		switch {
 		case s.health != Ready:
 			log.WithError(err).Warnf("this server is %s", s.health)
@@ -161,24 +161,24 @@ func (b *Balancer) report(s *server, health Health, err error) time.Duration {
 			log.Info("this server is ready again")
 		}
 	}
-	b.move()
-	b.announce()
-	return b.pause(s)
+	p.move()
+	p.announce()
+	return p.pause(s)
 }
 
 // announce wakes those who wait for news of a server. mu is held.
-func (b *Balancer) announce() {
-	close(b.changed)
-	b.changed = make(chan struct{})
+func (p *pool) announce() {
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 // pause is how long a server is left alone. mu is held.
-func (b *Balancer) pause(s *server) time.Duration {
-	t := b.o.timing
+func (p *pool) pause(s *server) time.Duration {
+	t := p.o.timing
 	switch {
 	case s.failures > 0 && s.failures < failuresToMove:
 		return t.again
-	case len(b.servers) == 1:
+	case len(p.servers) == 1:
 		return t.alone
 	case s.health == Ready && len(s.links) > 0:
 		return t.used
@@ -205,11 +205,11 @@ type ServerState struct {
 }
 
 // Servers returns a snapshot of all servers, ordered by address.
-func (b *Balancer) Servers() []ServerState {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := make([]ServerState, 0, len(b.servers))
-	for _, s := range b.servers {
+func (p *pool) Servers() []ServerState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]ServerState, 0, len(p.servers))
+	for _, s := range p.servers {
 		state := ServerState{
 			Address: s.address, Learned: s.learned, Health: s.health, Since: s.since,
 			Connections: len(s.links), Dials: s.dials, DialFailures: s.dialFailures,
