@@ -80,7 +80,7 @@ func TestAddressesAreStreamed(t *testing.T) {
 	addresses := NewAddresses(client)
 	s := New(Options{Addresses: addresses, Log: logrus.NewEntry(logrus.New())})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.podAddresses(w, r, identity{node: "n1"}); err != nil {
+		if err := s.streams.podAddresses(w, r, identity{node: "n1"}); err != nil {
 			s.refuse(w, r, err)
 		}
 	}))
@@ -162,7 +162,7 @@ func TestNetworkPoliciesAreStreamed(t *testing.T) {
 	policies := networkpolicy.New(client, interning.New(), nil)
 	s := New(Options{Policies: policies, Log: logrus.NewEntry(logrus.New())})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.networkPolicies(w, r, identity{node: "n1"}); err != nil {
+		if err := s.streams.networkPolicies(w, r, identity{node: "n1"}); err != nil {
 			s.refuse(w, r, err)
 		}
 	}))
@@ -209,7 +209,7 @@ func TestNetworkPoliciesAreStreamed(t *testing.T) {
 	if err := lines.Decode(new(netpolicy.Line)); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream did not end properly: %v", err)
 	}
-	s.opts.Policies = nil
+	s.streams.policies = nil
 	if resp := get(); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("without policies: %s", resp.Status)
 	}
@@ -223,7 +223,7 @@ func TestPacketFilterIsStreamed(t *testing.T) {
 	addresses, policies := NewAddresses(client), networkpolicy.New(client, interning.New(), nil)
 	s := New(Options{Addresses: addresses, Policies: policies, Log: logrus.NewEntry(logrus.New())})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.packetFilter(w, r, identity{node: "n1"}); err != nil {
+		if err := s.streams.packetFilter(w, r, identity{node: "n1"}); err != nil {
 			s.refuse(w, r, err)
 		}
 	}))
@@ -289,7 +289,7 @@ func TestPacketFilterIsStreamed(t *testing.T) {
 	}
 	read("the new address", func(l netpolicy.FilterLine) bool { return l.Address != nil && l.Address.IP == "10.42.1.6" })
 
-	s.opts.Policies = nil
+	s.streams.policies = nil
 	lines = json.NewDecoder(get().Body)
 	read("all addresses", func(l netpolicy.FilterLine) bool { return l.Address != nil && l.Address.Complete })
 	read("that policies are disabled", func(l netpolicy.FilterLine) bool { return l.NoPolicies })

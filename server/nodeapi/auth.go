@@ -46,35 +46,43 @@ func errDenied(cause error) *statusError {
 	return unauthorized("the token is not valid for this cluster: it is wrong, has expired or was replaced", cause)
 }
 
+// authenticator finds out who sends requests.
+type authenticator struct {
+	tokens   *jointoken.ServerTokens
+	clientCA *pki.Authority
+	secrets  Secrets
+	now      func() time.Time
+}
+
 // authenticate returns who sent r. A credential in the header is judged
 // alone, even if there is a client certificate too.
-func (s *Supervisor) authenticate(r *http.Request) (identity, error) {
+func (a *authenticator) authenticate(r *http.Request) (identity, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
-		return s.authenticateCert(r)
+		return a.authenticateCert(r)
 	}
 	if user, password, ok := r.BasicAuth(); ok {
 		if _, _, ok := jointoken.ParseBootstrap(user + "." + password); ok {
-			return s.authenticateBootstrap(r.Context(), user, password)
+			return a.authenticateBootstrap(r.Context(), user, password)
 		}
-		if !s.opts.Tokens.Check(user, password) {
+		if !a.tokens.Check(user, password) {
 			return identity{}, errDenied(nil)
 		}
-		return identity{name: user + " token", serverToken: s.opts.Tokens.Check("server", password)}, nil
+		return identity{name: user + " token", serverToken: a.tokens.Check("server", password)}, nil
 	}
 	if scheme, value, _ := strings.Cut(header, " "); strings.EqualFold(scheme, "Bearer") {
 		if id, secret, ok := jointoken.ParseBootstrap(value); ok {
-			return s.authenticateBootstrap(r.Context(), id, secret)
+			return a.authenticateBootstrap(r.Context(), id, secret)
 		}
 	}
 	return identity{}, unauthorized("the Authorization header holds no join token", nil)
 }
 
-func (s *Supervisor) authenticateCert(r *http.Request) (identity, error) {
+func (a *authenticator) authenticateCert(r *http.Request) (identity, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return identity{}, unauthorized("a join token or a client certificate is needed", nil)
 	}
-	cert, err := s.opts.ClientCA.VerifyClient(r.TLS.PeerCertificates)
+	cert, err := a.clientCA.VerifyClient(r.TLS.PeerCertificates)
 	if err != nil {
 		return identity{}, unauthorized("the client certificate is not valid for this cluster", err)
 	}
@@ -97,10 +105,10 @@ func (s *Supervisor) authenticateCert(r *http.Request) (identity, error) {
 
 // authenticateBootstrap checks a Kubernetes bootstrap token, with the rules
 // of the API server's own authenticator.
-func (s *Supervisor) authenticateBootstrap(ctx context.Context, id, secret string) (identity, error) {
+func (a *authenticator) authenticateBootstrap(ctx context.Context, id, secret string) (identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	obj, err := s.opts.Secrets.Get(ctx, bootstrapapi.BootstrapTokenSecretPrefix+id)
+	obj, err := a.secrets.Get(ctx, bootstrapapi.BootstrapTokenSecretPrefix+id)
 	if apierrors.IsNotFound(err) {
 		return identity{}, errDenied(errors.New("there is no bootstrap token " + id))
 	}
@@ -110,7 +118,7 @@ func (s *Supervisor) authenticateBootstrap(ctx context.Context, id, secret strin
 	if subtle.ConstantTimeCompare(obj.Data[bootstrapapi.BootstrapTokenSecretKey], []byte(secret)) != 1 {
 		return identity{}, errDenied(errors.New("wrong secret for bootstrap token " + id))
 	}
-	if err := usableBootstrap(obj, id, s.opts.Now()); err != nil {
+	if err := usableBootstrap(obj, id, a.now()); err != nil {
 		return identity{}, errDenied(err)
 	}
 	return identity{name: "bootstrap token " + id}, nil

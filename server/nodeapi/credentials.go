@@ -70,17 +70,17 @@ func (a apiSecrets) ListType(ctx context.Context, t corev1.SecretType) ([]corev1
 // bind makes password the one of the node, if it has none yet, and otherwise
 // checks it. The uniqueness of object names decides between two machines that
 // come first at the same time. replace gives the node another password.
-func (s *Supervisor) bind(ctx context.Context, node, password string, replace bool) error {
+func (n *nodes) bind(ctx context.Context, node, password string, replace bool) error {
 	name := node + secretSuffix
-	obj, err := s.opts.Secrets.Get(ctx, name)
+	obj, err := n.secrets.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
-		err = s.opts.Secrets.Create(ctx, newCredential(name, password))
+		err = n.secrets.Create(ctx, newCredential(name, password))
 		if err == nil {
-			s.opts.Log.WithField("node", node).Info("a new node joined; its name now belongs to its password")
+			n.log.WithField("node", node).Info("a new node joined; its name now belongs to its password")
 			return nil
 		}
 		if apierrors.IsAlreadyExists(err) {
-			obj, err = s.opts.Secrets.Get(ctx, name)
+			obj, err = n.secrets.Get(ctx, name)
 		}
 	}
 	if err != nil {
@@ -88,10 +88,10 @@ func (s *Supervisor) bind(ctx context.Context, node, password string, replace bo
 	}
 	if obj.Type != SecretTypeNodePassword || !hmac.Equal(obj.Data[keyHash], credentialHash(obj.Data[keySalt], password)) {
 		if replace {
-			if err := s.opts.Secrets.Delete(ctx, obj); err != nil && !apierrors.IsNotFound(err) {
+			if err := n.secrets.Delete(ctx, obj); err != nil && !apierrors.IsNotFound(err) {
 				return unavailable("replace the password of a node", err)
 			}
-			return s.bind(ctx, node, password, false)
+			return n.bind(ctx, node, password, false)
 		}
 		return refusal(http.StatusForbidden, joinapi.ReasonNodeNameTaken, fmt.Sprintf(
 			"another machine holds the node name %q; choose another with --node-name or --with-node-id, or, "+

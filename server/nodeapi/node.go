@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -23,14 +24,25 @@ const (
 	maxNodePassword = 256
 )
 
+// nodes gives nodes their certificates and keeps their names.
+type nodes struct {
+	serverCA, clientCA *pki.Authority
+	secrets            Secrets
+	localNode          string
+	reservedSANs       []string
+	serverSANs         func() []string // nil without other servers
+	serviceCIDR        netip.Prefix
+	log                *logrus.Entry
+}
+
 // node signs the certificates of a node that proves to be the machine that
 // the node name belongs to.
-func (s *Supervisor) node(w http.ResponseWriter, r *http.Request, who identity) error {
+func (n *nodes) node(w http.ResponseWriter, r *http.Request, who identity) error {
 	var req joinapi.NodeRequest
 	if err := readBody(w, r, &req); err != nil {
 		return err
 	}
-	ips, err := s.validate(&req)
+	ips, err := n.validate(&req)
 	if err != nil {
 		return err
 	}
@@ -40,7 +52,7 @@ func (s *Supervisor) node(w http.ResponseWriter, r *http.Request, who identity) 
 	}
 	// The node of this process may have names of the API server in its
 	// certificate, so less than the server token does not make it.
-	if req.NodeName == s.opts.LocalNode && who.node == "" && !who.serverToken {
+	if req.NodeName == n.localNode && who.node == "" && !who.serverToken {
 		return refusal(http.StatusForbidden, joinapi.ReasonNodeNameTaken,
 			fmt.Sprintf("node name %q belongs to the server itself", req.NodeName))
 	}
@@ -56,22 +68,22 @@ func (s *Supervisor) node(w http.ResponseWriter, r *http.Request, who identity) 
 	defer cancel()
 	// A server that lost its disk comes back with another password; its token
 	// proves more than that. Other machines have that token, too.
-	replace := req.NodeName == s.opts.LocalNode && who.serverToken && s.fromHere(r)
-	if err := s.bind(ctx, req.NodeName, req.NodePassword, replace); err != nil {
+	replace := req.NodeName == n.localNode && who.serverToken && n.fromHere(r)
+	if err := n.bind(ctx, req.NodeName, req.NodePassword, replace); err != nil {
 		return err
 	}
-	resp := joinapi.NodeResponse{ClientCA: s.opts.ClientCA.CertPEM(), ServerCA: s.opts.ServerCA.CertPEM()}
-	if resp.ClientCert, err = s.opts.ClientCA.SignNodeClient(clientKey, req.NodeName); err != nil {
+	resp := joinapi.NodeResponse{ClientCA: n.clientCA.CertPEM(), ServerCA: n.serverCA.CertPEM()}
+	if resp.ClientCert, err = n.clientCA.SignNodeClient(clientKey, req.NodeName); err != nil {
 		return err
 	}
-	if resp.ServingCert, err = s.opts.ServerCA.SignNodeServing(servingKey, req.NodeName, ips); err != nil {
+	if resp.ServingCert, err = n.serverCA.SignNodeServing(servingKey, req.NodeName, ips); err != nil {
 		return err
 	}
-	s.opts.Log.WithField("node", req.NodeName).WithField("remote", r.RemoteAddr).WithField("by", who.name).Info("signed the certificates of a node")
+	n.log.WithField("node", req.NodeName).WithField("remote", r.RemoteAddr).WithField("by", who.name).Info("signed the certificates of a node")
 	return reply(w, resp)
 }
 
-func (s *Supervisor) validate(req *joinapi.NodeRequest) ([]net.IP, error) {
+func (n *nodes) validate(req *joinapi.NodeRequest) ([]net.IP, error) {
 	name := req.NodeName
 	// The name becomes the value of label kubernetes.io/hostname.
 	if len(name) > validation.LabelValueMaxLength || len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -81,7 +93,7 @@ func (s *Supervisor) validate(req *joinapi.NodeRequest) ([]net.IP, error) {
 	}
 	// Every client in the cluster trusts the CA of the serving certificate:
 	// a node that gets one for the API server could pose as it.
-	if net.ParseIP(name) != nil || apiServerName(name) || (name != s.opts.LocalNode && s.reserved(name)) {
+	if net.ParseIP(name) != nil || apiServerName(name) || (name != n.localNode && n.reserved(name)) {
 		return nil, invalid(joinapi.FieldNodeName, fmt.Sprintf("node name %q is reserved for the API server", name))
 	}
 	if n := len(req.NodePassword); n < minNodePassword || n > maxNodePassword {
@@ -98,9 +110,9 @@ func (s *Supervisor) validate(req *joinapi.NodeRequest) ([]net.IP, error) {
 			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %q is not an IP address", text))
 		case !ip.IsGlobalUnicast():
 			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is not a unicast address that other machines can reach", ip))
-		case contains(s.opts.Config.ServiceCIDR, ip):
-			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is in the service range %s", ip, s.opts.Config.ServiceCIDR))
-		case name != s.opts.LocalNode && s.reserved(ip.String()):
+		case contains(n.serviceCIDR, ip):
+			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is in the service range %s", ip, n.serviceCIDR))
+		case name != n.localNode && n.reserved(ip.String()):
 			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is the address of the API server", ip))
 		}
 		ips = append(ips, ip)
@@ -115,19 +127,19 @@ func contains(r netip.Prefix, ip net.IP) bool {
 }
 
 // fromHere tells whether the client is on this machine.
-func (s *Supervisor) fromHere(r *http.Request) bool {
+func (n *nodes) fromHere(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	ip := net.ParseIP(host)
 	if err != nil || ip == nil {
 		return false
 	}
-	return ip.IsLoopback() || slices.ContainsFunc(s.opts.ReservedSANs, func(san string) bool { return ip.Equal(net.ParseIP(san)) })
+	return ip.IsLoopback() || slices.ContainsFunc(n.reservedSANs, func(san string) bool { return ip.Equal(net.ParseIP(san)) })
 }
 
-func (s *Supervisor) reserved(san string) bool {
-	all := s.opts.ReservedSANs
-	if s.opts.ServerSANs != nil {
-		all = slices.Concat(all, s.opts.ServerSANs())
+func (n *nodes) reserved(san string) bool {
+	all := n.reservedSANs
+	if n.serverSANs != nil {
+		all = slices.Concat(all, n.serverSANs())
 	}
 	return slices.ContainsFunc(all, func(r string) bool {
 		if ip := net.ParseIP(r); ip != nil {

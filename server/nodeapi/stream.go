@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
@@ -14,10 +15,17 @@ import (
 	"github.com/a4s-io/a4s/server/addons/networkpolicy"
 )
 
+// streams sends nodes what they need of pods, and every change.
+type streams struct {
+	addresses *Addresses
+	policies  *networkpolicy.Controller
+	log       *logrus.Entry
+}
+
 // podAddresses tells a node the addresses of all pods, and then every change,
 // until the node goes or the server stops.
-func (s *Supervisor) podAddresses(w http.ResponseWriter, r *http.Request, who identity) error {
-	a := s.opts.Addresses
+func (s *streams) podAddresses(w http.ResponseWriter, r *http.Request, who identity) error {
+	a := s.addresses
 	if a == nil {
 		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "there is nothing at "+r.URL.Path)
 	}
@@ -43,11 +51,11 @@ func (s *Supervisor) podAddresses(w http.ResponseWriter, r *http.Request, who id
 
 // networkPolicies tells a node which policies its pods are under, and then
 // every change, until the node goes or the server stops.
-func (s *Supervisor) networkPolicies(w http.ResponseWriter, r *http.Request, who identity) error {
-	if s.opts.Policies == nil {
+func (s *streams) networkPolicies(w http.ResponseWriter, r *http.Request, who identity) error {
+	if s.policies == nil {
 		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "network policies are disabled")
 	}
-	stream, ok := s.opts.Policies.Watch(who.node)
+	stream, ok := s.policies.Watch(who.node)
 	if !ok {
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second, "the network policies are not known yet", nil)
 	}
@@ -65,16 +73,16 @@ func (s *Supervisor) networkPolicies(w http.ResponseWriter, r *http.Request, who
 
 // packetFilter tells a node both: the addresses of all pods, and which policies
 // its pods are under. Addresses do not wait until the policies are known.
-func (s *Supervisor) packetFilter(w http.ResponseWriter, r *http.Request, who identity) error {
-	if s.opts.Addresses == nil {
+func (s *streams) packetFilter(w http.ResponseWriter, r *http.Request, who identity) error {
+	if s.addresses == nil {
 		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "there is nothing at "+r.URL.Path)
 	}
-	addresses, ok := s.opts.Addresses.watch()
+	addresses, ok := s.addresses.watch()
 	if !ok {
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second,
 			"the pods are not known yet", nil)
 	}
-	defer s.opts.Addresses.stop(addresses)
+	defer s.addresses.stop(addresses)
 	var policies *networkpolicy.Watch
 	defer func() {
 		if policies != nil {
@@ -83,7 +91,7 @@ func (s *Supervisor) packetFilter(w http.ResponseWriter, r *http.Request, who id
 	}()
 	f := newFeed(netpolicy.Alive, addresses.wake, addresses.done)
 	return s.tell(w, r, who, "the packet filter", f, func(lines *json.Encoder, first bool) error {
-		for _, p := range s.opts.Addresses.take(addresses) {
+		for _, p := range s.addresses.take(addresses) {
 			if err := lines.Encode(netpolicy.FilterLine{Address: &p}); err != nil {
 				return err
 			}
@@ -93,12 +101,12 @@ func (s *Supervisor) packetFilter(w http.ResponseWriter, r *http.Request, who id
 				return err
 			}
 		}
-		if s.opts.Policies == nil {
+		if s.policies == nil {
 			return lines.Encode(netpolicy.FilterLine{NoPolicies: first})
 		}
 		if policies == nil {
 			f.alive = time.Second // until the policies are known
-			watch, ok := s.opts.Policies.Watch(who.node)
+			watch, ok := s.policies.Watch(who.node)
 			if !ok {
 				return lines.Encode(netpolicy.FilterLine{})
 			}
@@ -126,7 +134,7 @@ func newFeed(alive time.Duration, changed, done <-chan struct{}) *feed {
 
 // tell streams what next writes, at first, after every change, and when there
 // was nothing for as long as f says. next may change f.
-func (s *Supervisor) tell(
+func (s *streams) tell(
 	w http.ResponseWriter, r *http.Request, who identity, what string, f *feed, next func(lines *json.Encoder, first bool) error,
 ) error {
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -139,7 +147,7 @@ func (s *Supervisor) tell(
 			return fmt.Errorf("encoding %s: %w", what, err)
 		}
 		if _, err := w.Write(out.Bytes()); err != nil || http.NewResponseController(w).Flush() != nil {
-			s.opts.Log.WithField("node", who.node).Debugf("the stream of %s ended", what)
+			s.log.WithField("node", who.node).Debugf("the stream of %s ended", what)
 			return nil // nobody is left to be told of an error
 		}
 		select {

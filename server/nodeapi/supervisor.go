@@ -86,6 +86,11 @@ type Options struct {
 type Supervisor struct {
 	opts  Options
 	slots chan struct{}
+
+	clients authenticator
+	nodes   nodes
+	streams streams
+	volumes volumes
 }
 
 // New returns a supervisor.
@@ -96,7 +101,16 @@ func New(opts Options) *Supervisor {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Supervisor{opts: opts, slots: make(chan struct{}, maxInFlight)}
+	return &Supervisor{
+		opts: opts, slots: make(chan struct{}, maxInFlight),
+		clients: authenticator{tokens: opts.Tokens, clientCA: opts.ClientCA, secrets: opts.Secrets, now: opts.Now},
+		nodes: nodes{
+			serverCA: opts.ServerCA, clientCA: opts.ClientCA, secrets: opts.Secrets, localNode: opts.LocalNode,
+			reservedSANs: opts.ReservedSANs, serverSANs: opts.ServerSANs, serviceCIDR: opts.Config.ServiceCIDR, log: opts.Log,
+		},
+		streams: streams{addresses: opts.Addresses, policies: opts.Policies, log: opts.Log},
+		volumes: volumes{volumes: opts.Volumes, log: opts.Log},
+	}
 }
 
 // endpoint is one path: its method, who may use it and what it does.
@@ -121,19 +135,19 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathPing:            {method: http.MethodGet, open: true, serve: s.ping},
 		joinapi.PathCACerts:         {method: http.MethodGet, open: true, serve: s.caCerts},
 		joinapi.PathConfig:          {method: http.MethodGet, serve: s.config},
-		joinapi.PathNode:            {method: http.MethodPost, serve: s.node},
+		joinapi.PathNode:            {method: http.MethodPost, serve: s.nodes.node},
 		joinapi.PathStatus:          {method: http.MethodGet, admin: true, serve: s.status},
-		joinapi.PathPacketFilter:    {method: http.MethodGet, stream: true, serve: s.packetFilter},
-		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.podAddresses},
-		joinapi.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.networkPolicies},
+		joinapi.PathPacketFilter:    {method: http.MethodGet, stream: true, serve: s.streams.packetFilter},
+		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.streams.podAddresses},
+		joinapi.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.streams.networkPolicies},
 		joinapi.PathCertificates:    {method: http.MethodPost, admin: true, serve: s.certificates},
 		joinapi.PathAuthorities:     {method: http.MethodPost, admin: true, serve: s.authorities},
 		joinapi.PathToken:           {method: http.MethodPut, admin: true, serve: s.token},
 
 		joinapi.PathEncryption:      {method: http.MethodGet, admin: true, serve: s.encryption},
 		joinapi.PathEncryptionStart: {method: http.MethodPost, admin: true, serve: s.startEncryption},
-		joinapi.PathLocalVolumes:    {method: http.MethodGet, stream: true, serve: s.localVolumes},
-		joinapi.PathLocalVolumeDone: {method: http.MethodPost, stream: true, serve: s.localVolumeDone},
+		joinapi.PathLocalVolumes:    {method: http.MethodGet, stream: true, serve: s.volumes.localVolumes},
+		joinapi.PathLocalVolumeDone: {method: http.MethodPost, stream: true, serve: s.volumes.localVolumeDone},
 
 		joinapi.PathServer:       {method: http.MethodGet, server: true, serve: s.server},
 		joinapi.PathMembers:      {method: http.MethodGet, admin: true, serve: s.members},
@@ -171,7 +185,7 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 			return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, 5*time.Second, "too many nodes join at the same time", nil)
 		}
 	}
-	who, err := s.authenticate(r)
+	who, err := s.clients.authenticate(r)
 	if err != nil {
 		return err
 	}

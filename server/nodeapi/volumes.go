@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,17 +25,23 @@ type Volumes interface {
 	Done(ctx context.Context, node string, done joinapi.LocalVolumeDone) error
 }
 
+// volumes sends nodes what to do for their local volumes, and takes what they did.
+type volumes struct {
+	volumes Volumes
+	log     *logrus.Entry
+}
+
 // localVolumes tells a node what to do for its volumes, again and again until
 // the node goes or the server stops.
-func (s *Supervisor) localVolumes(w http.ResponseWriter, r *http.Request, who identity) error {
-	if s.opts.Volumes == nil {
+func (v *volumes) localVolumes(w http.ResponseWriter, r *http.Request, who identity) error {
+	if v.volumes == nil {
 		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "this cluster has no local volumes")
 	}
 	alive := time.NewTicker(joinapi.LocalVolumesAlive)
 	defer alive.Stop()
 	var told []joinapi.LocalVolume
 	for begun, late := false, false; ; begun = true {
-		work, changed, ok := s.opts.Volumes.Work(who.node)
+		work, changed, ok := v.volumes.Work(who.node)
 		switch {
 		case !ok && begun:
 			return nil
@@ -48,7 +55,7 @@ func (s *Supervisor) localVolumes(w http.ResponseWriter, r *http.Request, who id
 		}
 		same := begun && !late && slices.Equal(told, work.Volumes)
 		if told = work.Volumes; !same && (json.NewEncoder(w).Encode(work) != nil || http.NewResponseController(w).Flush() != nil) {
-			s.opts.Log.WithField("node", who.node).Debug("the stream of local volumes ended")
+			v.log.WithField("node", who.node).Debug("the stream of local volumes ended")
 			return nil // nobody is left to be told of an error
 		}
 		select {
@@ -63,17 +70,17 @@ func (s *Supervisor) localVolumes(w http.ResponseWriter, r *http.Request, who id
 }
 
 // localVolumeDone takes what a node says about one of its volumes.
-func (s *Supervisor) localVolumeDone(w http.ResponseWriter, r *http.Request, who identity) error {
+func (v *volumes) localVolumeDone(w http.ResponseWriter, r *http.Request, who identity) error {
 	var done joinapi.LocalVolumeDone
 	if err := readBody(w, r, &done); err != nil {
 		return err
 	}
-	if s.opts.Volumes == nil {
+	if v.volumes == nil {
 		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "this cluster has no local volumes")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
-	err := s.opts.Volumes.Done(ctx, who.node, done)
+	err := v.volumes.Done(ctx, who.node, done)
 	switch {
 	case apierrors.IsNotFound(err):
 		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "node "+who.node+" has no such volume")

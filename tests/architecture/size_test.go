@@ -93,7 +93,6 @@ var tooLarge = map[string]int{
 	"embedded/etcd/Server":                 31,
 	"internal/config/checker":              30,
 	"server/cluster/encryption/Controller": 24,
-	"server/nodeapi/Supervisor":            29,
 	"server/tenancy/crd/Catalog":           41,
 	"server/tenancy/edge/Edge":             52,
 	"server/tenancy/limits/Limits":         23,
