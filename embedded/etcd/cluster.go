@@ -35,8 +35,14 @@ const (
 	retryPause = time.Second
 )
 
+// peer is a member as the others know it: how it joins, leaves and finds them.
+type peer struct {
+	opts Options
+	cfg  *embed.Config
+}
+
 // dial makes a client of some members.
-func (s *Server) dial(endpoints []string) (*clientv3.Client, error) {
+func (s *peer) dial(endpoints []string) (*clientv3.Client, error) {
 	tls, err := transport.TLSInfo{CertFile: s.opts.ClientCertFile, KeyFile: s.opts.ClientKeyFile, TrustedCAFile: s.opts.TrustedCAFile}.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate of the datastore's clients: %w", err)
@@ -92,7 +98,7 @@ func clientURLs(members []Member) []string {
 
 // enter prepares the membership before the member starts: one with data looks
 // at how the others know it, one without joins if it was told to.
-func (s *Server) enter(ctx context.Context) error {
+func (s *peer) enter(ctx context.Context) error {
 	disk, err := ReadDisk(s.opts.Dir)
 	switch {
 	case err != nil:
@@ -107,7 +113,7 @@ func (s *Server) enter(ctx context.Context) error {
 
 // rejoin asks the others what they think of this member. When none answers,
 // the member starts as it is: it may be the first of all.
-func (s *Server) rejoin(ctx context.Context, disk *Disk) error {
+func (s *peer) rejoin(ctx context.Context, disk *Disk) error {
 	v, c := s.askOthers(ctx, disk)
 	if c == nil {
 		return nil
@@ -134,7 +140,7 @@ func (s *Server) rejoin(ctx context.Context, disk *Disk) error {
 
 // askOthers returns what the first other member that answers says, and a
 // client of it, or nil.
-func (s *Server) askOthers(ctx context.Context, disk *Disk) (view, *clientv3.Client) {
+func (s *peer) askOthers(ctx context.Context, disk *Disk) (view, *clientv3.Client) {
 	type answer struct {
 		v view
 		c *clientv3.Client
@@ -170,20 +176,20 @@ func (s *Server) askOthers(ctx context.Context, disk *Disk) (view, *clientv3.Cli
 }
 
 // removed is the error of a member that was taken out of its cluster.
-func (s *Server) removed() error {
+func (s *peer) removed() error {
 	return &problem.Precondition{What: "datastore in " + s.opts.Dir, Err: errRemoved, Fix: s.fixRejoin()}
 }
 
 var errRemoved = errors.New("this server was removed from its cluster")
 
-func (s *Server) fixRejoin() string {
+func (s *peer) fixRejoin() string {
 	return fmt.Sprintf("to join again, move %s away and start with --server and --token of a running server", filepath.Dir(s.opts.Dir))
 }
 
 // join becomes a member of a running cluster, without a vote at first. It
 // tries until ctx ends, because what stands in the way is mostly another server
 // that joins or starts at the same time.
-func (s *Server) join(ctx context.Context) error {
+func (s *peer) join(ctx context.Context) error {
 	c, err := s.dial(s.opts.Join)
 	if err != nil {
 		return err
@@ -231,7 +237,7 @@ func explain(err error) string {
 	return err.Error()
 }
 
-func (s *Server) tryJoin(ctx context.Context, c *clientv3.Client) error {
+func (s *peer) tryJoin(ctx context.Context, c *clientv3.Client) error {
 	// What an interrupted start has left is no data.
 	if err := os.RemoveAll(filepath.Join(s.opts.Dir, "member")); err != nil {
 		return err
@@ -283,7 +289,7 @@ func initialCluster(members []Member, self uint64, name string) string {
 
 // settle finishes what the start of a member began: a learner gets its vote,
 // and all know the address.
-func (s *Server) settle(ctx context.Context, e *embed.Etcd) error {
+func (s *peer) settle(ctx context.Context, e *embed.Etcd) error {
 	self := e.Server.Cluster().Member(e.Server.MemberID())
 	if self != nil && !self.IsLearner && s.opts.Address != "" && !same(self.PeerURLs, s.peerURL()) {
 		ctx, cancel := context.WithTimeout(ctx, changeTimeout)
@@ -300,7 +306,7 @@ func (s *Server) settle(ctx context.Context, e *embed.Etcd) error {
 func same(urls []string, one string) bool { return len(urls) == 1 && urls[0] == one }
 
 // promote waits until the member has a vote.
-func (s *Server) promote(ctx context.Context, e *embed.Etcd) error {
+func (s *peer) promote(ctx context.Context, e *embed.Etcd) error {
 	if !e.Server.IsLearner() {
 		return nil
 	}
@@ -342,7 +348,7 @@ func (s *Server) promote(ctx context.Context, e *embed.Etcd) error {
 }
 
 // stopped says why a member ended by itself.
-func (s *Server) stopped(ctx context.Context, e *embed.Etcd) error {
+func (s *peer) stopped(ctx context.Context, e *embed.Etcd) error {
 	if !e.Server.IsMemberExist(e.Server.MemberID()) {
 		return s.removed()
 	}

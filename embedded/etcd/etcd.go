@@ -70,8 +70,7 @@ type Options struct {
 
 // Server is one embedded etcd member.
 type Server struct {
-	opts    Options
-	cfg     *embed.Config
+	peer
 	running atomic.Pointer[embed.Etcd]
 	local   *Local // set before running is
 }
@@ -105,7 +104,9 @@ func New(o Options) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, &problem.Input{Source: "--etcd-arg", Value: strings.Join(o.Args, " "), Err: err, Want: "settings that etcd accepts together"}
 	}
-	return &Server{opts: o, cfg: cfg}, nil
+	s := &Server{}
+	s.opts, s.cfg = o, cfg
+	return s, nil
 }
 
 // JoinAt sets the client URLs of the members that a server without data joins. It
@@ -119,7 +120,7 @@ func (s *Server) Name() string { return s.opts.Name }
 func (s *Server) ClientURL() string { return s.cfg.ListenClientUrls[0].String() }
 
 // peerURL is where other members reach the member.
-func (s *Server) peerURL() string { return s.cfg.AdvertisePeerUrls[0].String() }
+func (s *peer) peerURL() string { return s.cfg.AdvertisePeerUrls[0].String() }
 
 // Component returns the supervised member.
 func (s *Server) Component() component.Component {
@@ -287,7 +288,7 @@ func (s *Server) start(fatal <-chan error) (*embed.Etcd, error) {
 var errAborted = errors.New("etcd gave up without a reason")
 
 // unusable says which directory is meant and what can be done about it.
-func (s *Server) unusable(err error) error {
+func (s *peer) unusable(err error) error {
 	p := &problem.Precondition{What: "datastore in " + s.opts.Dir, Err: err}
 	switch {
 	case errors.Is(err, syscall.ENOSPC):

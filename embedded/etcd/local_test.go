@@ -102,7 +102,7 @@ func TestLocalIsForASoleMember(t *testing.T) {
 		"one of several":    {"192.0.2.1", true, false},
 		"sole, not running": {"", false, false},
 	} {
-		s := &Server{opts: Options{Address: c.address}, local: &Local{}}
+		s := &Server{peer: peer{opts: Options{Address: c.address}}, local: &Local{}}
 		if c.runs {
 			s.running.Store(&embed.Etcd{})
 		}

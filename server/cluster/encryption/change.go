@@ -81,7 +81,7 @@ func (c *Controller) retryTransient(ctx context.Context, f func() error) error {
 		if err == nil || !transient(err) || ctx.Err() != nil {
 			return err
 		}
-		c.step("waiting for the datastore: " + err.Error())
+		c.progress.step("waiting for the datastore: " + err.Error())
 		if component.Sleep(ctx, c.pace.retry) != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (c *Controller) wait(ctx context.Context, l storage, s *state) error {
 			return 0, true, nil
 		}
 		long := waited > c.pace.nameAfter
-		c.step(waiting(others, long))
+		c.progress.step(waiting(others, long))
 		if long {
 			return c.pace.slowPoll, false, nil
 		}
@@ -246,13 +246,13 @@ func (c *Controller) rewriteAll(ctx context.Context, l storage, cfg *configurati
 		if left == 0 && pass > 0 {
 			return nil
 		}
-		c.rewriting(total-left, total)
-		if err := rewrite(ctx, store, cfg, c.rewritten); err != nil {
+		c.progress.rewriting(total-left, total)
+		if err := rewrite(ctx, store, cfg, c.progress.rewritten); err != nil {
 			return err
 		}
 		// What was prepared before the API server read the file may only
 		// arrive now; the next pass sees it.
-		c.step("waiting for writes that were under way")
+		c.progress.step("waiting for writes that were under way")
 		if err := component.Sleep(ctx, drain); err != nil {
 			return err
 		}

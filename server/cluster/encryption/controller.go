@@ -49,6 +49,11 @@ type Controller struct {
 	pace pace
 	jobs chan joinapi.EncryptionAction
 
+	progress progress
+}
+
+// progress is how far the last change is.
+type progress struct {
 	mu  sync.Mutex
 	job *joinapi.EncryptionJob // the last one; nil if there was none
 }
@@ -101,7 +106,7 @@ func (c *Controller) Component() component.Component {
 				} else {
 					c.o.Log.Infof("secrets-encrypt %s is done", action)
 				}
-				c.finish(err)
+				c.progress.finish(err)
 			}
 		}
 	}}
@@ -117,12 +122,12 @@ func (c *Controller) Start(ctx context.Context, action joinapi.EncryptionAction)
 	if err := c.mayStart(ctx, action); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.job != nil && c.job.Running {
-		return fmt.Errorf("%w: %s", ErrBusy, c.job.Action)
+	c.progress.mu.Lock()
+	defer c.progress.mu.Unlock()
+	if c.progress.job != nil && c.progress.job.Running {
+		return fmt.Errorf("%w: %s", ErrBusy, c.progress.job.Action)
 	}
-	c.job = &joinapi.EncryptionJob{Action: action, Running: true, Step: "starting"}
+	c.progress.job = &joinapi.EncryptionJob{Action: action, Running: true, Step: "starting"}
 	c.jobs <- action
 	return nil
 }
@@ -208,12 +213,12 @@ func (c *Controller) Status(ctx context.Context) (joinapi.EncryptionStatus, erro
 			out.Pending += n
 		}
 	}
-	c.mu.Lock()
-	if c.job != nil {
-		job := *c.job
+	c.progress.mu.Lock()
+	if c.progress.job != nil {
+		job := *c.progress.job
 		out.Job = &job
 	}
-	c.mu.Unlock()
+	c.progress.mu.Unlock()
 	if cl, ok := l.(*clusterStorage); ok {
 		return out, cl.describe(ctx, s, &out)
 	}
@@ -226,9 +231,9 @@ func (c *Controller) Unfinished(ctx context.Context) bool {
 	if err != nil || cfg.stage() != joinapi.EncryptionKeyAdded && cfg.stage() != joinapi.EncryptionKeyPromoted {
 		return false
 	}
-	c.mu.Lock()
-	running := c.job != nil && c.job.Running
-	c.mu.Unlock()
+	c.progress.mu.Lock()
+	running := c.progress.job != nil && c.progress.job.Running
+	c.progress.mu.Unlock()
 	if running || c.o.Cluster == nil || !c.o.Cluster.Several {
 		return !running
 	}
@@ -241,45 +246,45 @@ func (c *Controller) Unfinished(ctx context.Context) bool {
 	return err == nil && other == nil
 }
 
-func (c *Controller) step(text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.job != nil {
-		c.job.Step = text
+func (p *progress) step(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.job != nil {
+		p.job.Step = text
 	}
 }
 
-func (c *Controller) rewriting(done, total int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.job != nil {
-		c.job.Step, c.job.Done, c.job.Total = "rewriting Secrets", done, total
+func (p *progress) rewriting(done, total int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.job != nil {
+		p.job.Step, p.job.Done, p.job.Total = "rewriting Secrets", done, total
 	}
 }
 
-func (c *Controller) rewritten() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.job != nil {
-		c.job.Done++
+func (p *progress) rewritten() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.job != nil {
+		p.job.Done++
 	}
 }
 
 // interrupted ends a job that ends with its component.
 func (c *Controller) interrupted() {
-	c.mu.Lock()
-	running := c.job != nil && c.job.Running && len(c.jobs) == 0
-	c.mu.Unlock()
+	c.progress.mu.Lock()
+	running := c.progress.job != nil && c.progress.job.Running && len(c.jobs) == 0
+	c.progress.mu.Unlock()
 	if running {
-		c.finish(errors.New("interrupted"))
+		c.progress.finish(errors.New("interrupted"))
 	}
 }
 
-func (c *Controller) finish(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.job.Running, c.job.Step = false, "done"
+func (p *progress) finish(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.job.Running, p.job.Step = false, "done"
 	if err != nil {
-		c.job.Step, c.job.Error = "failed", err.Error()
+		p.job.Step, p.job.Error = "failed", err.Error()
 	}
 }

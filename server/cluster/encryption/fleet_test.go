@@ -376,9 +376,9 @@ func (s *server) finish(t *testing.T) joinapi.EncryptionJob {
 	t.Helper()
 	var job joinapi.EncryptionJob
 	until(t, "the change on "+s.name+" ends", func() bool {
-		s.Controller.mu.Lock()
-		defer s.Controller.mu.Unlock()
-		job = *s.job
+		s.progress.mu.Lock()
+		defer s.progress.mu.Unlock()
+		job = *s.progress.job
 		return !job.Running
 	})
 	return job

@@ -45,7 +45,7 @@ type Limits struct {
 	keys     keys
 	ledger   *ledger
 	users    sync.Map // tenant -> *usage
-	rates    sync.Map // tenant -> *rates
+	rates    rateLimits
 	filled   atomic.Pointer[filled]
 }
 
@@ -63,7 +63,7 @@ func (l *Limits) Forget(tenant string) {
 	if u, ok := l.users.LoadAndDelete(tenant); ok {
 		labels.forget(u.(*usage))
 	}
-	l.rates.Delete(tenant)
+	l.rates.tenants.Delete(tenant)
 }
 
 // Request is what the edge knows about a request of a tenant's user.

@@ -42,11 +42,14 @@ type rates struct {
 	events, written *rate.Limiter
 }
 
-func (l *Limits) ratesOf(tenant string) *rates {
-	if r, ok := l.rates.Load(tenant); ok {
+// rateLimits are the rates of all tenants.
+type rateLimits struct{ tenants sync.Map } // tenant -> *rates
+
+func (l *rateLimits) of(tenant string) *rates {
+	if r, ok := l.tenants.Load(tenant); ok {
 		return r.(*rates)
 	}
-	r, _ := l.rates.LoadOrStore(tenant, &rates{})
+	r, _ := l.tenants.LoadOrStore(tenant, &rates{})
 	return r.(*rates)
 }
 
@@ -66,7 +69,7 @@ func (w *write) slow(t *tenantapi.Tenant, was before, limits *amounts) error {
 	}
 	burst := int(max(limits[bytes], leastHistory))
 	per := rate.Limit(float64(burst) / historyTime.Seconds())
-	if !w.limits.history(w.tenant, per, burst).AllowN(time.Now(), int(min(w.size, int64(burst)))) {
+	if !w.limits.rates.history(w.tenant, per, burst).AllowN(time.Now(), int(min(w.size, int64(burst)))) {
 		return apierrors.NewTooManyRequests(fmt.Sprintf("the tenant has written more than %d bytes in too short a time: try again later", burst), retryAfter)
 	}
 	return nil
@@ -81,7 +84,7 @@ func (w *write) events(t *tenantapi.Tenant) error {
 		return nil
 	}
 	n := int(min(*most, 1<<30))
-	if w.limits.eventRate(w.tenant, rate.Limit(n), n*eventBurst).Allow() {
+	if w.limits.rates.events(w.tenant, rate.Limit(n), n*eventBurst).Allow() {
 		return nil
 	}
 	text := fmt.Sprintf("exceeded limit of the tenant: %s, limited: %d; an administrator of the cluster can raise spec.limits.%[1]s of the Tenant", tenantapi.LimitEventsPerSecond, n)
@@ -91,18 +94,18 @@ func (w *write) events(t *tenantapi.Tenant) error {
 	return apierrors.NewTooManyRequests(text, retryAfter)
 }
 
-// eventRate bounds the events of a tenant.
-func (l *Limits) eventRate(tenant string, per rate.Limit, burst int) *rate.Limiter {
+// events bounds the events of a tenant.
+func (l *rateLimits) events(tenant string, per rate.Limit, burst int) *rate.Limiter {
 	return l.limiter(tenant, func(r *rates) **rate.Limiter { return &r.events }, per, burst)
 }
 
 // history bounds what a tenant's users write.
-func (l *Limits) history(tenant string, per rate.Limit, burst int) *rate.Limiter {
+func (l *rateLimits) history(tenant string, per rate.Limit, burst int) *rate.Limiter {
 	return l.limiter(tenant, func(r *rates) **rate.Limiter { return &r.written }, per, burst)
 }
 
-func (l *Limits) limiter(tenant string, which func(*rates) **rate.Limiter, per rate.Limit, burst int) *rate.Limiter {
-	r := l.ratesOf(tenant)
+func (l *rateLimits) limiter(tenant string, which func(*rates) **rate.Limiter, per rate.Limit, burst int) *rate.Limiter {
+	r := l.of(tenant)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := which(r)
