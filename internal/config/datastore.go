@@ -10,7 +10,8 @@ import (
 
 // datastore checks the settings of the datastore. The endpoint is never part
 // of an error: it can have a password in it.
-func (c *checker) datastore(s *Server) {
+func (c *serverChecker) datastore() {
+	s := c.server
 	e, err := dsn.Parse(s.DatastoreEndpoint)
 	if err != nil {
 		c.fail("datastore-endpoint", "", err, dsn.Want)
@@ -37,12 +38,13 @@ func (c *checker) datastore(s *Server) {
 		c.fail(missing, "", ErrNoValue, "--datastore-certfile and --datastore-keyfile together")
 	}
 	if e.Kind != dsn.Embedded {
-		c.onlyEmbedded(s, e)
+		c.onlyEmbedded(e)
 	}
 }
 
 // onlyEmbedded refuses what is set for an etcd that is not there.
-func (c *checker) onlyEmbedded(s *Server, e *dsn.Endpoint) {
+func (c *serverChecker) onlyEmbedded(e *dsn.Endpoint) {
+	s := c.server
 	refuse := func(setting, value, want string) {
 		c.fail(setting, value, fmt.Errorf("the datastore is %s, not embedded etcd", e), want)
 	}

@@ -14,7 +14,8 @@ import (
 // not in the server directory, which a restore replaces.
 const snapshotDirName = "snapshots"
 
-func (c *checker) snapshots(s *Server) {
+func (c *serverChecker) snapshots() {
+	s := c.server
 	if _, err := cron.ParseStandard(s.EtcdSnapshotScheduleCron); err != nil {
 		c.fail("etcd-snapshot-schedule-cron", s.EtcdSnapshotScheduleCron, err, `five fields of cron such as "0 */12 * * *", or "@every 6h"`)
 	}

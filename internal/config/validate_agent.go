@@ -28,7 +28,7 @@ func (a *Agent) validate(source func(string) string) error {
 		c.fail("token", "", ErrNoValue, "the join token of the server, from server/node-token in its data directory; or --token-file")
 	}
 	c.tokens("token", a.Token, "token-file", a.TokenFile)
-	c.node(a)
+	(&nodeChecker{checker: c, agent: a}).node()
 	return c.err()
 }
 
@@ -76,9 +76,16 @@ func (c *checker) serverURL(value string) {
 	}
 }
 
+// nodeChecker checks what nodes have.
+type nodeChecker struct {
+	*checker
+	agent *Agent
+}
+
 // node checks what `a4s agent` and a server with a node have in common.
-func (c *checker) node(a *Agent) {
-	c.nodeName(a.NodeName, a.WithNodeID)
+func (c *nodeChecker) node() {
+	a := c.agent
+	c.name()
 	if len(a.NodeIPs) > 1 {
 		c.fail("node-ip", strings.Join(a.NodeIPs, ","), errors.New("more than one address"), "one IPv4 address")
 	}
@@ -88,8 +95,8 @@ func (c *checker) node(a *Agent) {
 	for _, ip := range a.NodeExternalIPs {
 		c.addr("node-external-ip", ip, true)
 	}
-	c.labels(a.NodeLabels)
-	c.taints(a.NodeTaints)
+	c.labels()
+	c.taints()
 	c.file("resolv-conf", a.ResolvConf)
 	if a.FlannelIface != "" && !ifaceName.MatchString(a.FlannelIface) {
 		c.bad("flannel-iface", a.FlannelIface, "the name of a network interface")
@@ -139,7 +146,8 @@ func runtimeWant(err error) string {
 // maxNodeName is the limit of a label value: the name becomes one.
 const maxNodeName = 63
 
-func (c *checker) nodeName(name string, withID bool) {
+func (c *nodeChecker) name() {
+	name, withID := c.agent.NodeName, c.agent.WithNodeID
 	if name == "" {
 		return
 	}
@@ -156,8 +164,8 @@ func (c *checker) nodeName(name string, withID bool) {
 	}
 }
 
-func (c *checker) labels(labels []string) {
-	for _, l := range labels {
+func (c *nodeChecker) labels() {
+	for _, l := range c.agent.NodeLabels {
 		key, value, ok := strings.Cut(l, "=")
 		switch {
 		case !ok:
@@ -200,10 +208,10 @@ func inDomain(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
 }
 
-func (c *checker) taints(taints []string) {
+func (c *nodeChecker) taints() {
 	const want = `"key=value:effect" or "key:effect" with the effect NoSchedule, PreferNoSchedule or NoExecute`
 	seen := map[string]bool{}
-	for _, t := range taints {
+	for _, t := range c.agent.NodeTaints {
 		keyValue, effect, ok := strings.Cut(t, ":")
 		key, value, _ := strings.Cut(keyValue, "=")
 		switch {

@@ -21,9 +21,9 @@ import (
 func (s *Server) Validate() error { return s.validate(flagSource) }
 
 func (s *Server) validate(source func(string) string) error {
-	c := &checker{source: source}
+	c := &serverChecker{checker: checker{source: source}, server: s}
 	c.common(&s.Agent.Common)
-	c.listener(s)
+	c.listener()
 	c.tokens("token", s.Token, "token-file", s.TokenFile)
 	c.tokens("agent-token", s.AgentToken, "agent-token-file", s.AgentTokenFile)
 	for _, url := range s.JoinURLs {
@@ -39,7 +39,7 @@ func (s *Server) validate(source func(string) string) error {
 			c.fail("tenant-default-limits", limit, err, "a limit and its value such as bytes=1Gi, or pods=none for no limit")
 		}
 	}
-	c.network(s)
+	c.network()
 	c.absolute("write-kubeconfig", s.WriteKubeconfig)
 	if mode, err := strconv.ParseUint(s.WriteKubeconfigMode, 8, 32); err != nil || mode > 0o777 {
 		c.bad("write-kubeconfig-mode", s.WriteKubeconfigMode, "an octal file mode from 0 to 777")
@@ -57,8 +57,8 @@ func (s *Server) validate(source func(string) string) error {
 		c.fail("audit-policy-file", s.AuditPolicyFile, errors.New("there is no audit log"), "--audit-log-path as well")
 	}
 	c.file("audit-policy-file", s.AuditPolicyFile)
-	c.datastore(s)
-	c.snapshots(s)
+	c.datastore()
+	c.snapshots()
 	for _, name := range s.Disable {
 		c.oneOf("disable", name, Addons())
 	}
@@ -72,11 +72,18 @@ func (s *Server) validate(source func(string) string) error {
 	c.upstreamArgs("kube-controller-manager-arg", s.KubeControllerManagerArgs)
 	c.upstreamArgs("kube-scheduler-arg", s.KubeSchedulerArgs)
 	c.upstreamArgs("etcd-arg", s.EtcdArgs)
-	c.node(&s.Agent)
+	(&nodeChecker{checker: &c.checker, agent: &s.Agent}).node()
 	return c.err()
 }
 
-func (c *checker) listener(s *Server) {
+// serverChecker checks what only servers have.
+type serverChecker struct {
+	checker
+	server *Server
+}
+
+func (c *serverChecker) listener() {
+	s := c.server
 	if s.BindAddress != "" {
 		c.addr("bind-address", s.BindAddress, false)
 	}
@@ -97,17 +104,18 @@ const (
 	minServiceBits, maxServiceBits = 12, 28
 )
 
-func (c *checker) network(s *Server) {
+func (c *serverChecker) network() {
+	s := c.server
 	pods, podsOK := c.cidr("cluster-cidr", s.ClusterCIDR, "10.42.0.0/16", minClusterBits, maxClusterBits)
 	services, servicesOK := c.cidr("service-cidr", s.ServiceCIDR, "10.43.0.0/16", minServiceBits, maxServiceBits)
 	if podsOK && servicesOK && pods.Overlaps(services) {
 		c.fail("service-cidr", s.ServiceCIDR, fmt.Errorf("it overlaps with the cluster range %s", pods), "two ranges that do not overlap")
 	}
-	c.outside(s, "cluster-cidr", pods, podsOK)
-	c.outside(s, "service-cidr", services, servicesOK)
-	c.nodePorts(s.ServiceNodePortRange)
+	c.outside("cluster-cidr", pods, podsOK)
+	c.outside("service-cidr", services, servicesOK)
+	c.nodePorts()
 	if s.ClusterDNS != "" && servicesOK {
-		c.clusterDNS(s.ClusterDNS, services)
+		c.clusterDNS(services)
 	}
 	if len(validation.IsDNS1123Subdomain(s.ClusterDomain)) > 0 {
 		c.bad("cluster-domain", s.ClusterDomain, "a DNS domain in lower case such as cluster.local")
@@ -117,7 +125,8 @@ func (c *checker) network(s *Server) {
 
 // outside checks that no address of the machine is in a range of the cluster:
 // such a node could not be reached by pods.
-func (c *checker) outside(s *Server, setting string, p netip.Prefix, ok bool) {
+func (c *serverChecker) outside(setting string, p netip.Prefix, ok bool) {
+	s := c.server
 	if !ok {
 		return
 	}
@@ -132,7 +141,8 @@ func (c *checker) outside(s *Server, setting string, p netip.Prefix, ok bool) {
 	check("advertise-address", s.AdvertiseAddress)
 }
 
-func (c *checker) nodePorts(value string) {
+func (c *serverChecker) nodePorts() {
+	value := c.server.ServiceNodePortRange
 	const want = "a range of ports such as 30000-32767"
 	lo, hi, ok := strings.Cut(value, "-")
 	first, err1 := strconv.Atoi(lo)
@@ -142,7 +152,8 @@ func (c *checker) nodePorts(value string) {
 	}
 }
 
-func (c *checker) clusterDNS(value string, services netip.Prefix) {
+func (c *serverChecker) clusterDNS(services netip.Prefix) {
+	value := c.server.ClusterDNS
 	a, ok := c.addr("cluster-dns", value, false)
 	if !ok {
 		return
