@@ -93,10 +93,6 @@ var tooLarge = map[string]int{
 	"server/tenancy/crd/Catalog":           41,
 	"server/tenancy/edge/Edge":             52,
 	"server/tenancy/storage/mapped":        48, // storage.Interface
-	"server/tenancy/wire/Projector":        23,
-	"server/tenancy/wire/protoTranslator":  21,
-	"server/tenancy/wire/scanner":          22,
-	"server/tenancy/wire/translation":      49,
 }
 
 func TestTypesHaveFewMethods(t *testing.T) {

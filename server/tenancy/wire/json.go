@@ -42,24 +42,12 @@ func (p *Projector) appendJSON(dst []byte, d Direction, r Resource, body []byte)
 // Room is what the translation of so many bytes usually needs.
 func Room(n int) int { return n + n/8 + 256 }
 
-// translation translates JSON of one resource.
+// translation translates JSON of one resource: documents, and with what it embeds
+// their metadata and values.
 type translation struct {
-	scanner
-	p *Projector
-	d Direction
-	r Resource
+	objectMeta
 	// node is that of the resource's own kind.
 	node *Node
-	// v is how the object is seen that is being translated.
-	v *View
-	// emptied tells that an object had members, and all of them were taken
-	// out: then it is taken out itself.
-	emptied bool
-	// verbatim is a text that is no text: the name of a namespaced object in
-	// a table.
-	verbatim string
-	// What often comes again.
-	namespaces, kinds, groups, names lastText
 }
 
 // lastText spares a copy of a text that is the same as the one before.
@@ -76,7 +64,8 @@ func (l *lastText) of(raw []byte) string {
 }
 
 func (p *Projector) json(d Direction, r Resource) *translation {
-	t := &translation{p: p, d: d, r: r, v: p.View}
+	t := &translation{}
+	t.p, t.d, t.r, t.v = p, d, r, p.View
 	t.node = t.lookup(r.Group, r.Kind)
 	t.keepLines = d == In
 	return t
@@ -270,7 +259,7 @@ func (t *translation) object(k docKind, said, final, top bool) (own docKind, sai
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		switch string(key) {
 		case "kind", "apiVersion":
-			if t.d == In && !seen.add(t, key) {
+			if t.d == In && !seen.add(&t.scanner, key) {
 				continue
 			}
 			if t.peek() != '"' {
@@ -297,7 +286,7 @@ func (t *translation) object(k docKind, said, final, top bool) (own docKind, sai
 				}
 			}
 		case "metadata":
-			if t.d == In && !seen.add(t, key) {
+			if t.d == In && !seen.add(&t.scanner, key) {
 				continue
 			}
 			touched = true

@@ -6,8 +6,16 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
+// objectMeta translates the metadata of objects and lists.
+type objectMeta struct {
+	values
+	p *Projector
+	// What often comes again.
+	namespaces lastText
+}
+
 // topMetadata translates the metadata of a document.
-func (t *translation) topMetadata(cur shape, own docKind, said bool) {
+func (t *objectMeta) topMetadata(cur shape, own docKind, said bool) {
 	switch {
 	case t.peek() != '{' || cur.form == formStatus || t.p.Composite:
 		t.skip()
@@ -28,16 +36,16 @@ func (t *translation) topMetadata(cur shape, own docKind, said bool) {
 }
 
 // listMetadata translates a ListMeta, in which there is a selfLink only.
-func (t *translation) listMetadata() {
+func (t *objectMeta) listMetadata() {
 	m := t.open()
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		t.skip()
 		if string(key) == "selfLink" {
-			t.drop(&m)
+			m.drop(&t.scanner)
 		}
 	}
 	if link := t.collection(t.p.View.Tenant); t.d == Out && link != "" && t.err == nil {
-		t.insert(&m)
+		m.insert(&t.scanner)
 		t.dst = append(t.dst, `"selfLink":`...)
 		t.dst = appendJSONString(t.dst, link)
 	}
@@ -45,7 +53,7 @@ func (t *translation) listMetadata() {
 
 // collection is the path of all objects of the resource in a space, "" if it
 // cannot be known.
-func (t *translation) collection(tenant string) string {
+func (t *objectMeta) collection(tenant string) string {
 	r := &t.r
 	switch {
 	case r.Version == "" || r.Resource == "":
@@ -60,14 +68,14 @@ func (t *translation) collection(tenant string) string {
 // metadata translates an ObjectMeta. The kind is that of the object itself, as
 // the name of a subresource is the name of the object. More are the fields
 // that the table has on it.
-func (t *translation) metadata(k docKind, more *Node) {
+func (t *objectMeta) metadata(k docKind, more *Node) {
 	var seen keys
 	var namespace, name, native, nativeName string
 	m := t.open()
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		switch string(key) {
 		case "name", "namespace", "labels", "ownerReferences", "tenant", "selfLink":
-			if t.d == In && !seen.add(t, key) {
+			if t.d == In && !seen.add(&t.scanner, key) {
 				continue
 			}
 		}
@@ -92,13 +100,13 @@ func (t *translation) metadata(k docKind, more *Node) {
 			t.labels(k.group == "" && k.kind == "Namespace")
 			if t.emptied {
 				t.emptied = false
-				t.drop(&m)
+				m.drop(&t.scanner)
 			}
 		case string(key) == "ownerReferences":
 			t.walk(&Node{Op: Ref})
 		case string(key) == "tenant":
 			t.tenant(isString)
-			t.drop(&m)
+			m.drop(&t.scanner)
 		case string(key) == "selfLink":
 			if t.d == In && isString && t.p.Named != nil {
 				if err := t.p.Named("selfLink", t.text()); err != nil {
@@ -107,7 +115,7 @@ func (t *translation) metadata(k docKind, more *Node) {
 			} else {
 				t.skip()
 			}
-			t.drop(&m)
+			m.drop(&t.scanner)
 		default:
 			t.child(&m, more, key, &seen)
 		}
@@ -118,7 +126,7 @@ func (t *translation) metadata(k docKind, more *Node) {
 }
 
 // ownName translates the name of a cluster-scoped object.
-func (t *translation) ownName(k docKind, name string) string {
+func (t *objectMeta) ownName(k docKind, name string) string {
 	if t.d == In {
 		out, err := t.p.View.Name(In, k.group, k.kind, name)
 		if err != nil {
@@ -137,7 +145,7 @@ func (t *translation) ownName(k docKind, name string) string {
 	return out
 }
 
-func (t *translation) ownNamespace(namespace string) string {
+func (t *objectMeta) ownNamespace(namespace string) string {
 	if t.d == In {
 		return space.Namespace(t.p.View.Tenant, namespace)
 	}
@@ -149,7 +157,7 @@ func (t *translation) ownNamespace(namespace string) string {
 }
 
 // tenant checks a metadata.tenant that the scanner stands before.
-func (t *translation) tenant(isString bool) {
+func (t *objectMeta) tenant(isString bool) {
 	if t.d == Out || !isString {
 		if t.d == In && t.peek() != 'n' {
 			t.malformed("metadata.tenant must be a string")
@@ -171,7 +179,7 @@ func (t *translation) tenant(isString bool) {
 }
 
 // viewer is the tenant of the view by name.
-func (t *translation) viewer() string {
+func (t *objectMeta) viewer() string {
 	if t.v.Tenant == "" {
 		return space.System
 	}
@@ -180,7 +188,7 @@ func (t *translation) viewer() string {
 
 // nameOwner is whose cluster-scoped object it is by its composite name. Names
 // of kinds that are never composed, like reviews, say nothing.
-func (t *translation) nameOwner(k docKind, name string) string {
+func (t *objectMeta) nameOwner(k docKind, name string) string {
 	var tenant string
 	switch {
 	case k.group == "" && k.kind == "Namespace":
@@ -198,7 +206,7 @@ func (t *translation) nameOwner(k docKind, name string) string {
 }
 
 // owner is whose object it is by its composite namespace and name.
-func (t *translation) owner(k docKind, namespace, name string) string {
+func (t *objectMeta) owner(k docKind, namespace, name string) string {
 	switch {
 	case namespace != "":
 		tenant, _ := space.SplitNamespace(namespace)
@@ -211,7 +219,7 @@ func (t *translation) owner(k docKind, namespace, name string) string {
 }
 
 // shown checks that an object may be seen, and says whose it is and where.
-func (t *translation) shown(m *members, k docKind, namespace, name, native, nativeName string) {
+func (t *objectMeta) shown(m *members, k docKind, namespace, name, native, nativeName string) {
 	tenant := t.owner(k, namespace, name)
 	if tenant != t.viewer() && (tenant != space.System || !t.r.MayBeSystem) {
 		t.fail(fmt.Errorf("%w: %s", ErrForeign, k.kind))
@@ -220,7 +228,7 @@ func (t *translation) shown(m *members, k docKind, namespace, name, native, nati
 	if name == "" || tenant == space.All {
 		return
 	}
-	t.insert(m)
+	m.insert(&t.scanner)
 	t.dst = append(t.dst, `"tenant":`...)
 	t.dst = appendJSONString(t.dst, tenant)
 	if t.r.Version == "" || t.r.Resource == "" || t.r.Namespaced && namespace == "" {
@@ -245,7 +253,7 @@ func (t *translation) shown(m *members, k docKind, namespace, name, native, nati
 
 // labels translates labels. The tenant's label is for the storage layer alone
 // to set and to see.
-func (t *translation) labels(ofNamespace bool) {
+func (t *values) labels(ofNamespace bool) {
 	if t.peek() != '{' {
 		t.skip()
 		return
@@ -256,7 +264,7 @@ func (t *translation) labels(ofNamespace bool) {
 		switch {
 		case string(key) == space.Label:
 			t.skip()
-			t.drop(&m)
+			m.drop(&t.scanner)
 			dropped++
 			continue
 		case ofNamespace && string(key) == namespaceNameLabel:

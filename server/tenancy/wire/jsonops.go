@@ -6,16 +6,27 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// plain tells that fields are the same in both forms: in the space of the
-// system, and in what belongs to none.
-func (t *translation) plain() bool {
-	return space.IsSystem(t.v.Tenant) || t.v.Tenant == space.All
+// values translates what is in objects, by the operations of their nodes.
+type values struct {
+	scanner
+	d Direction
+	r Resource
+	// v is how the object is seen that is being translated.
+	v *View
+	// emptied tells that an object had members, and all of them were taken
+	// out: then it is taken out itself.
+	emptied bool
+	// verbatim is a text that is no text: the name of a namespaced object in
+	// a table.
+	verbatim string
+	// What often comes again.
+	kinds, groups, names lastText
 }
 
 // child translates the value of a member of an object by the node of the
 // object.
-func (t *translation) child(m *members, n *Node, key []byte, seen *keys) {
-	if n == nil || t.plain() {
+func (t *values) child(m *members, n *Node, key []byte, seen *keys) {
+	if n == nil || t.v.plain() {
 		t.skip()
 		return
 	}
@@ -29,13 +40,13 @@ func (t *translation) child(m *members, n *Node, key []byte, seen *keys) {
 			t.skip()
 			return
 		}
-	} else if t.d == In && !seen.add(t, key) {
+	} else if t.d == In && !seen.add(&t.scanner, key) {
 		return
 	}
 	t.walk(c)
 	if t.emptied {
 		t.emptied = false
-		t.drop(m)
+		m.drop(&t.scanner)
 	}
 }
 
@@ -52,7 +63,7 @@ func directive(n *Node, key []byte) *Node {
 }
 
 // walk translates the value that begins here, or each element of the list.
-func (t *translation) walk(n *Node) {
+func (t *values) walk(n *Node) {
 	if t.peek() != '[' {
 		t.value(n)
 		return
@@ -63,11 +74,11 @@ func (t *translation) walk(n *Node) {
 }
 
 // value translates a value that is no list.
-func (t *translation) value(n *Node) {
+func (t *values) value(n *Node) {
 	switch c := t.peek(); {
 	case c == '"':
 		t.stringValue(n.Op)
-	case c == 'n' && n.Op == Extra && t.d == In && !t.plain():
+	case c == 'n' && n.Op == Extra && t.d == In && !t.v.plain():
 		at := t.pos
 		t.skip()
 		t.flush(at)
@@ -75,7 +86,7 @@ func (t *translation) value(n *Node) {
 		t.appendExtra()
 		t.dst = append(t.dst, '}')
 		t.copied = t.pos
-	case c != '{' || t.plain():
+	case c != '{' || t.v.plain():
 		t.skip()
 	case n.Op == Ref || n.Op == Subject:
 		t.reference(n)
@@ -92,7 +103,7 @@ func (t *translation) value(n *Node) {
 	}
 }
 
-func (t *translation) fields(n *Node) {
+func (t *values) fields(n *Node) {
 	var seen keys
 	m := t.open()
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
@@ -104,8 +115,8 @@ func (t *translation) fields(n *Node) {
 }
 
 // stringValue translates a string.
-func (t *translation) stringValue(op Op) {
-	if t.plain() {
+func (t *values) stringValue(op Op) {
+	if t.v.plain() {
 		t.skip()
 		return
 	}
@@ -148,7 +159,7 @@ func viewText(v *View, _ Direction, s string) (string, error) { return v.Text(s)
 
 // reference translates an object reference or a subject of RBAC. Its kind may
 // come behind its name, so it is read twice.
-func (t *translation) reference(n *Node) {
+func (t *values) reference(n *Node) {
 	begin := t.here()
 	var kind, group string
 	var seen keys
@@ -156,7 +167,7 @@ func (t *translation) reference(n *Node) {
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		switch string(key) {
 		case "kind", "apiVersion", "apiGroup", "name", "namespace":
-			if t.d == In && !seen.add(t, key) {
+			if t.d == In && !seen.add(&t.scanner, key) {
 				return
 			}
 		}
@@ -203,7 +214,7 @@ func (t *translation) reference(n *Node) {
 
 // refGroup is the group of a reference that does not say one: the API server
 // fills in that of the object for roles.
-func (t *translation) refGroup(kind string) string {
+func (t *values) refGroup(kind string) string {
 	if t.r.Group == rbacGroup && kind == "ClusterRole" {
 		return rbacGroup
 	}
@@ -211,7 +222,7 @@ func (t *translation) refGroup(kind string) string {
 }
 
 // referred translates the name or the namespace of a reference.
-func (t *translation) referred(op Op, group, kind string, name bool, text string) string {
+func (t *values) referred(op Op, group, kind string, name bool, text string) string {
 	var out string
 	var err error
 	switch {
@@ -235,22 +246,22 @@ func (t *translation) referred(op Op, group, kind string, name bool, text string
 
 // selector translates a LabelSelector over namespaces: inwards it selects
 // among those of the tenant.
-func (t *translation) selector() {
+func (t *values) selector() {
 	var seen keys
 	m := t.open()
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		switch string(key) {
 		case "matchLabels":
-			if t.d == In && !seen.add(t, key) {
+			if t.d == In && !seen.add(&t.scanner, key) {
 				return
 			}
 			t.matchLabels()
 			if t.emptied {
 				t.emptied = false
-				t.drop(&m)
+				m.drop(&t.scanner)
 			}
 		case "matchExpressions":
-			if t.d == In && !seen.add(t, key) {
+			if t.d == In && !seen.add(&t.scanner, key) {
 				return
 			}
 			t.expressions()
@@ -261,7 +272,7 @@ func (t *translation) selector() {
 		}
 	}
 	if t.d == In && t.err == nil && !seen.has("matchLabels") {
-		t.insert(&m)
+		m.insert(&t.scanner)
 		t.dst = append(t.dst, `"matchLabels":{`...)
 		t.appendTenant()
 		t.dst = append(t.dst, '}')
@@ -273,7 +284,7 @@ const patchDirective = "$patch"
 
 // keepTenant makes the directive that deletes a selector, or its labels, one
 // that leaves nothing but the tenant: without it every space would be selected.
-func (t *translation) keepTenant() {
+func (t *values) keepTenant() {
 	at := t.pos
 	if t.peek() != '"' {
 		t.skip()
@@ -284,12 +295,12 @@ func (t *translation) keepTenant() {
 	}
 }
 
-func (t *translation) appendTenant() {
+func (t *values) appendTenant() {
 	t.dst = append(t.dst, `"`+space.Label+`":`...)
 	t.dst = appendJSONString(t.dst, t.v.Tenant)
 }
 
-func (t *translation) matchLabels() {
+func (t *values) matchLabels() {
 	at := t.pos
 	if t.peek() != '{' {
 		null := t.peek() == 'n'
@@ -308,7 +319,7 @@ func (t *translation) matchLabels() {
 		switch string(key) {
 		case space.Label:
 			t.skip()
-			t.drop(&m)
+			m.drop(&t.scanner)
 			continue
 		case namespaceNameLabel:
 			t.value(&Node{Op: Namespace})
@@ -320,7 +331,7 @@ func (t *translation) matchLabels() {
 		kept++
 	}
 	if t.d == In && t.err == nil {
-		t.insert(&m)
+		m.insert(&t.scanner)
 		t.appendTenant()
 		return
 	}
@@ -328,7 +339,7 @@ func (t *translation) matchLabels() {
 }
 
 // expressions translates the requirements of a selector.
-func (t *translation) expressions() {
+func (t *values) expressions() {
 	if t.peek() != '[' {
 		t.skip()
 		return
@@ -343,7 +354,7 @@ func (t *translation) expressions() {
 		var seen keys
 		m := t.open()
 		for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
-			if t.d == In && (string(key) == "key" || string(key) == "values") && !seen.add(t, key) {
+			if t.d == In && (string(key) == "key" || string(key) == "values") && !seen.add(&t.scanner, key) {
 				return
 			}
 			if string(key) == "key" && t.peek() == '"' {
@@ -368,26 +379,26 @@ func (t *translation) expressions() {
 }
 
 // extra translates the extra attributes of a user.
-func (t *translation) extra() {
+func (t *values) extra() {
 	kept := 0
 	m := t.open()
 	for key, ok := t.next(&m); ok; key, ok = t.next(&m) {
 		t.skip()
 		if string(key) == space.Extra {
-			t.drop(&m)
+			m.drop(&t.scanner)
 			continue
 		}
 		kept++
 	}
 	if t.d == In && t.err == nil {
-		t.insert(&m)
+		m.insert(&t.scanner)
 		t.appendExtra()
 		return
 	}
 	t.emptied = kept == 0 && m.count > 0
 }
 
-func (t *translation) appendExtra() {
+func (t *values) appendExtra() {
 	t.dst = append(t.dst, `"`+space.Extra+`":[`...)
 	t.dst = appendJSONString(t.dst, t.v.Tenant)
 	t.dst = append(t.dst, ']')
@@ -395,15 +406,15 @@ func (t *translation) appendExtra() {
 
 // missingExtra adds the extra attributes to a user who has none: without them
 // he would be one of the system.
-func (t *translation) missingExtra(n *Node, seen *keys, m *members) {
-	if t.err != nil || t.plain() {
+func (t *values) missingExtra(n *Node, seen *keys, m *members) {
+	if t.err != nil || t.v.plain() {
 		return
 	}
 	for key, c := range n.Fields {
 		if c.Op != Extra || seen.has(key) {
 			continue
 		}
-		t.insert(m)
+		m.insert(&t.scanner)
 		t.dst = appendJSONString(t.dst, key)
 		t.dst = append(t.dst, ":{"...)
 		t.appendExtra()

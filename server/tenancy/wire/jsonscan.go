@@ -241,7 +241,7 @@ func (s *scanner) trim() {
 }
 
 // drop takes the member out that the scanner stands behind.
-func (s *scanner) drop(m *members) {
+func (m *members) drop(s *scanner) {
 	if s.err != nil {
 		return
 	}
@@ -254,7 +254,7 @@ func (s *scanner) drop(m *members) {
 
 // insert prepares for one more member at the end of an object that the scanner
 // is behind of: the caller appends it to dst.
-func (s *scanner) insert(m *members) {
+func (m *members) insert(s *scanner) {
 	s.flush(m.end)
 	s.trim()
 	if n := len(s.dst); n > 0 && s.dst[n-1] != '{' {

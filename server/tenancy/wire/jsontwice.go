@@ -40,11 +40,11 @@ func (k *keys) find(key []byte) *seenKey {
 func (k *keys) has(key string) bool { return k.find([]byte(key)) != nil }
 
 // add notes the key of the value that the scanner stands before.
-func (k *keys) add(t *translation, key []byte) bool {
-	value := t.peek() != 'n'
+func (k *keys) add(s *scanner, key []byte) bool {
+	value := s.peek() != 'n'
 	if was := k.find(key); was != nil {
 		if was.value {
-			t.fail(fmt.Errorf("%w: JSON at byte %d: %s", errTwice, t.pos, key))
+			s.fail(fmt.Errorf("%w: JSON at byte %d: %s", errTwice, s.pos, key))
 			return false
 		}
 		was.value = value

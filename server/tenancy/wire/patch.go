@@ -17,7 +17,7 @@ import (
 func (p *Projector) Patch(media string, r Resource, body []byte) ([]byte, error) {
 	switch types.PatchType(media) {
 	case types.JSONPatchType:
-		return p.jsonPatch(r, body)
+		return (&jsonPatch{p: p, r: r, root: p.patchRoot(r)}).translate(body)
 	case types.StrategicMergePatchType:
 		if err := limitLists(body); err != nil {
 			return nil, err
@@ -166,16 +166,21 @@ func operations(body []byte) ([]operation, error) {
 	return all, s.err
 }
 
-// jsonPatch translates the operations of RFC 6902.
-func (p *Projector) jsonPatch(r Resource, body []byte) ([]byte, error) {
+// jsonPatch translates the operations of RFC 6902 on a resource.
+type jsonPatch struct {
+	p    *Projector
+	r    Resource
+	root *Node
+}
+
+func (j *jsonPatch) translate(body []byte) ([]byte, error) {
 	all, err := operations(body)
 	if err != nil {
 		return nil, fmt.Errorf("JSON patch: %w", err)
 	}
-	root := p.patchRoot(r)
 	out := append(make([]byte, 0, Room(len(body))), '[')
 	for i, o := range all {
-		keep, err := p.operation(r, root, o.counts)
+		keep, err := j.operation(o.counts)
 		if err != nil {
 			return nil, fmt.Errorf("operation %d of the patch: %w", i, err)
 		}
@@ -257,25 +262,25 @@ func isIndex(segment string) bool {
 
 // operation translates one operation in place; keep is false if nothing is
 // left of it.
-func (p *Projector) operation(r Resource, root *Node, o map[string]json.RawMessage) (keep bool, err error) {
+func (j *jsonPatch) operation(o map[string]json.RawMessage) (keep bool, err error) {
 	path, err := pointer(o, "path")
 	if err != nil {
 		return false, err
 	}
-	at := locate(root, path)
+	at := locate(j.root, path)
 	var op string
 	if err := json.Unmarshal(o["op"], &op); err != nil {
 		return false, fmt.Errorf("%w: op: %w", ErrMalformed, err)
 	}
 	switch op {
 	case "remove":
-		return p.removal(o, path, at), nil
+		return j.removal(o, path, at), nil
 	case "copy", "move":
 		from, err := pointer(o, "from")
 		if err != nil {
 			return false, err
 		}
-		source := locate(root, from)
+		source := locate(j.root, from)
 		if source.within != nil || at.within != nil || source.node != at.node {
 			return false, fmt.Errorf("%w: %s between %q and %q is not possible in the space of a tenant, set the value instead", ErrMalformed, op, from, path)
 		}
@@ -294,10 +299,10 @@ func (p *Projector) operation(r Resource, root *Node, o map[string]json.RawMessa
 			return false, fmt.Errorf("%w: the %s of a reference cannot be changed alone in the space of a tenant, replace the whole reference", ErrMalformed, at.field[0])
 		}
 	}
-	composed, err := p.patchValue(r, path, value)
+	composed, err := j.value(path, value)
 	if errors.Is(err, errTwice) {
 		if value, err = lastOfEach(value, false); err == nil {
-			composed, err = p.patchValue(r, path, value)
+			composed, err = j.value(path, value)
 		}
 	}
 	value = composed
@@ -309,7 +314,7 @@ func (p *Projector) operation(r Resource, root *Node, o map[string]json.RawMessa
 }
 
 // removal changes the removal of the labels of a selector: the tenant's stays.
-func (p *Projector) removal(o map[string]json.RawMessage, path []string, at target) (keep bool) {
+func (j *jsonPatch) removal(o map[string]json.RawMessage, path []string, at target) (keep bool) {
 	if len(path) == 2 && path[0] == "metadata" && (path[1] == "tenant" || path[1] == "selfLink") {
 		return false
 	}
@@ -320,8 +325,8 @@ func (p *Projector) removal(o map[string]json.RawMessage, path []string, at targ
 	if last == space.Label && (at.within != nil || len(path) == 3 && path[0] == "metadata") {
 		return false
 	}
-	if at.within != nil && at.within.Op == NamespaceSelector && len(at.field) == 1 && last == "matchLabels" && !space.IsSystem(p.View.Tenant) {
-		label, err := json.Marshal(map[string]string{space.Label: p.View.Tenant})
+	if at.within != nil && at.within.Op == NamespaceSelector && len(at.field) == 1 && last == "matchLabels" && !space.IsSystem(j.p.View.Tenant) {
+		label, err := json.Marshal(map[string]string{space.Label: j.p.View.Tenant})
 		if err == nil {
 			o["op"], o["value"] = json.RawMessage(`"replace"`), label
 		}
@@ -353,10 +358,10 @@ func pointer(o map[string]json.RawMessage, key string) ([]string, error) {
 	return segments, nil
 }
 
-// patchValue translates the value at a path: as an object that has nothing but
+// value translates the value at a path: as an object that has nothing but
 // this value, which may be taken out of it.
-func (p *Projector) patchValue(r Resource, path []string, value json.RawMessage) (json.RawMessage, error) {
-	t := p.json(In, r)
+func (j *jsonPatch) value(path []string, value json.RawMessage) (json.RawMessage, error) {
+	t := j.p.json(In, j.r)
 	depth := 0
 	for _, segment := range path {
 		if !isIndex(segment) {

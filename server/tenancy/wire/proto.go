@@ -282,7 +282,7 @@ func (t *protoTranslator) appendMessage(dst, b []byte, at int, plan *protoPlan) 
 		}
 	}
 	dst = append(dst, b[copied:]...)
-	if t.d == In && !t.plain() {
+	if t.d == In && !t.v.plain() {
 		for _, number := range plan.extras {
 			dst = t.appendExtra(dst, number)
 		}
@@ -306,7 +306,7 @@ func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) (
 			return nil, err
 		}
 		return n.end(dst), nil
-	case t.plain():
+	case t.v.plain():
 		return append(dst, f.all...), nil
 	case p.named != nil:
 		return t.appendDetails(dst, f, p)

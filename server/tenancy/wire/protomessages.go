@@ -100,12 +100,6 @@ func (t *protoTranslator) owner(namespace, name string) (string, error) {
 	return "", fmt.Errorf("%w: %s", ErrForeign, t.kind)
 }
 
-// plain tells that fields are the same in both forms: in the space of the
-// system, and in what belongs to none.
-func (t *protoTranslator) plain() bool {
-	return space.IsSystem(t.v.Tenant) || t.v.Tenant == space.All
-}
-
 // path is the full path of an object of tenant as t.v shows it.
 func (t *protoTranslator) path(tenant, namespace, name string) (string, error) {
 	r := t.r
@@ -203,7 +197,7 @@ func (t *protoTranslator) appendMeta(dst, b []byte, at int, more *protoPlan) ([]
 // appendRef appends a reference. What its name is depends on fields that may
 // come after it, so it is read twice.
 func (t *protoTranslator) appendRef(dst []byte, f protoValue, ref *protoRef) ([]byte, error) {
-	if t.plain() {
+	if t.v.plain() {
 		return append(dst, f.all...), nil
 	}
 	kind, group, err := t.readRef(ref, f)
@@ -378,7 +372,7 @@ func (t *protoTranslator) appendLabel(dst []byte, f protoValue, namespaces, stri
 	switch {
 	case strip && string(key) == space.Label:
 		return dst, nil
-	case namespaces && string(key) == namespaceNameLabel && !t.plain():
+	case namespaces && string(key) == namespaceNameLabel && !t.v.plain():
 		return t.appendStrings(dst, f, 1<<entryValue, func(number protowire.Number, s string) (string, error) {
 			if number != entryValue {
 				return s, nil

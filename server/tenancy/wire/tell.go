@@ -102,11 +102,11 @@ func WithName(body []byte, name string) ([]byte, error) {
 		for key, ok := s.next(&meta); ok; key, ok = s.next(&meta) {
 			s.skip()
 			if string(key) == "name" {
-				s.drop(&meta)
+				meta.drop(s)
 			}
 		}
 		if s.err == nil {
-			s.insert(&meta)
+			meta.insert(s)
 			s.dst = appendJSONString(append(s.dst, `"name":`...), name)
 		}
 	}

@@ -61,6 +61,10 @@ type View struct {
 	SharedClusterRole func(name string) bool
 }
 
+// plain reports that fields are the same in both forms: in the space of the system,
+// and in what belongs to none.
+func (v *View) plain() bool { return space.IsSystem(v.Tenant) || v.Tenant == space.All }
+
 // Namespace translates a namespace. Outwards, a plain name is one of the
 // system space, which a tenant's object may refer to, not live in.
 func (v *View) Namespace(d Direction, s string) (string, error) {
