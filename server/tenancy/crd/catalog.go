@@ -27,8 +27,21 @@ type Tenants interface {
 
 // Catalog knows all CRDs. It is filled by Watch and WatchTenants.
 type Catalog struct {
-	tenants Tenants
+	resources
 	log     *logrus.Entry
+	horizon horizon
+
+	onServing func(tenant string, r schema.GroupResource)
+	onLocal   func(tenant string, old, crd *apiextensionsv1.CustomResourceDefinition)
+	onUnion   func(old, crd *apiextensionsv1.CustomResourceDefinition)
+}
+
+// resources answers which custom resources there are in a space.
+type resources struct{ served }
+
+// served is which CRD serves a resource in a space.
+type served struct {
+	tenants Tenants
 
 	mu     sync.RWMutex
 	system map[schema.GroupResource]*shared
@@ -45,11 +58,6 @@ type Catalog struct {
 	generation, unionGeneration int64
 	// policies counts the changes of one tenant's policy and labels.
 	policies map[string]int64
-	horizon  horizon
-
-	onServing func(tenant string, r schema.GroupResource)
-	onLocal   func(tenant string, old, crd *apiextensionsv1.CustomResourceDefinition)
-	onUnion   func(old, crd *apiextensionsv1.CustomResourceDefinition)
 }
 
 // shared is a CRD of the system space.
@@ -68,15 +76,18 @@ type own struct {
 // NewCatalog returns an empty catalog.
 func NewCatalog(tenants Tenants, log *logrus.Entry) *Catalog {
 	return &Catalog{
-		tenants: tenants, log: log,
-		system:   map[schema.GroupResource]*shared{},
-		local:    map[string]*own{},
-		union:    map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{},
-		definers: map[schema.GroupResource]map[string]*apiextensionsv1.CustomResourceDefinition{},
-		builtIn:  kinds.Groups(),
-		foreign:  map[string]schema.GroupVersion{},
-		policies: map[string]int64{},
-		horizon:  horizon{of: map[string]uint64{}},
+		resources: resources{served{
+			tenants:  tenants,
+			system:   map[schema.GroupResource]*shared{},
+			local:    map[string]*own{},
+			union:    map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{},
+			definers: map[schema.GroupResource]map[string]*apiextensionsv1.CustomResourceDefinition{},
+			builtIn:  kinds.Groups(),
+			foreign:  map[string]schema.GroupVersion{},
+			policies: map[string]int64{},
+		}},
+		log:     log,
+		horizon: horizon{of: map[string]uint64{}},
 	}
 }
 
@@ -253,13 +264,13 @@ func (c *Catalog) changed(tenant string, r schema.GroupResource) {
 
 // Serving finds the CRD that serves a tenant, nil if there is none.
 // It must not be changed.
-func (c *Catalog) Serving(tenant string, r schema.GroupResource) (Source, *apiextensionsv1.CustomResourceDefinition) {
+func (c *served) Serving(tenant string, r schema.GroupResource) (Source, *apiextensionsv1.CustomResourceDefinition) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.serving(tenant, r)
 }
 
-func (c *Catalog) serving(tenant string, r schema.GroupResource) (Source, *apiextensionsv1.CustomResourceDefinition) {
+func (c *served) serving(tenant string, r schema.GroupResource) (Source, *apiextensionsv1.CustomResourceDefinition) {
 	var candidates Candidates
 	var local *apiextensionsv1.CustomResourceDefinition
 	if defs := c.local[tenant]; defs != nil {
@@ -287,7 +298,7 @@ func (c *Catalog) serving(tenant string, r schema.GroupResource) (Source, *apiex
 }
 
 // ForcedByName reports whether the system has a forced CRD of this name.
-func (c *Catalog) ForcedByName(name string) bool {
+func (c *served) ForcedByName(name string) bool {
 	r := schema.ParseGroupResource(name)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -297,7 +308,7 @@ func (c *Catalog) ForcedByName(name string) bool {
 
 // SystemServes tells whether the system space itself is served a version of a
 // resource.
-func (c *Catalog) SystemServes(r schema.GroupVersionResource) bool {
+func (c *served) SystemServes(r schema.GroupVersionResource) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	s := c.system[r.GroupResource()]
@@ -305,7 +316,7 @@ func (c *Catalog) SystemServes(r schema.GroupVersionResource) bool {
 }
 
 // Defines reports whether the tenant's own CRD of a resource has a version and kind.
-func (c *Catalog) Defines(tenant string) func(schema.GroupResource, schema.GroupVersionKind) bool {
+func (c *served) Defines(tenant string) func(schema.GroupResource, schema.GroupVersionKind) bool {
 	return func(r schema.GroupResource, kind schema.GroupVersionKind) bool {
 		crd := c.own(tenant, r)
 		return crd != nil && kind.Group == crd.Spec.Group && kind.Kind == crd.Spec.Names.Kind &&
@@ -313,7 +324,7 @@ func (c *Catalog) Defines(tenant string) func(schema.GroupResource, schema.Group
 	}
 }
 
-func (c *Catalog) own(tenant string, r schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
+func (c *served) own(tenant string, r schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if defs := c.local[tenant]; defs != nil {
@@ -323,7 +334,7 @@ func (c *Catalog) own(tenant string, r schema.GroupResource) *apiextensionsv1.Cu
 }
 
 // Unites reports whether there is a CRD that unites those of tenants.
-func (c *Catalog) Unites(r schema.GroupResource) bool {
+func (c *served) Unites(r schema.GroupResource) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.union[r] != nil

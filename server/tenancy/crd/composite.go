@@ -83,13 +83,13 @@ func resourceOfKind(kind string) string {
 
 // Excluded reports whether controllers see no CRDs of a group: built-in groups and
 // those of aggregated API servers.
-func (c *Catalog) Excluded(group string) bool {
+func (c *served) Excluded(group string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.excluded(group)
 }
 
-func (c *Catalog) excluded(group string) bool {
+func (c *served) excluded(group string) bool {
 	if c.builtIn[group] {
 		return true
 	}
@@ -128,7 +128,7 @@ type named struct {
 }
 
 // composite builds the synthetic CRDs for controllers, by name.
-func (c *Catalog) composite() []*apiextensionsv1.CustomResourceDefinition {
+func (c *resources) composite() []*apiextensionsv1.CustomResourceDefinition {
 	resources, kinds := map[named]*composed{}, map[schema.GroupKind]*composed{}
 	for r, definers := range c.definers {
 		if c.excluded(r.Group) {
@@ -204,7 +204,7 @@ func (d *composed) definition(asked bool) *apiextensionsv1.CustomResourceDefinit
 // InSpace finds the CRD that serves a resource, or a kind if there is no
 // plural name, in one space, which can be the system's. It is nil if there is
 // none, or more than one of the kind.
-func (c *Catalog) InSpace(tenant, group string, of Composite) *apiextensionsv1.CustomResourceDefinition {
+func (c *resources) InSpace(tenant, group string, of Composite) *apiextensionsv1.CustomResourceDefinition {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if of.Kind == "" {
@@ -238,7 +238,7 @@ func (c *Catalog) InSpace(tenant, group string, of Composite) *apiextensionsv1.C
 	return found
 }
 
-func (c *Catalog) inSpace(tenant string, r schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
+func (c *resources) inSpace(tenant string, r schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
 	if !space.IsSystem(tenant) {
 		_, crd := c.serving(tenant, r)
 		return crd
@@ -251,7 +251,7 @@ func (c *Catalog) inSpace(tenant string, r schema.GroupResource) *apiextensionsv
 
 // SeesNamespaced tells whether the definition that is made up of all has
 // namespaces. What is asked of it can then be without.
-func (c *Catalog) SeesNamespaced(r schema.GroupResource) bool {
+func (c *served) SeesNamespaced(r schema.GroupResource) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	union := c.union[r]

@@ -15,13 +15,13 @@ import (
 // The methods here are what the edge asks (edge.CustomResources).
 
 // Resource finds a custom resource as a tenant has it.
-func (c *Catalog) Resource(tenant, group, resource string) (kinds.Kind, bool) {
+func (c *resources) Resource(tenant, group, resource string) (kinds.Kind, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.kind(tenant, schema.GroupResource{Group: group, Resource: resource})
 }
 
-func (c *Catalog) kind(tenant string, r schema.GroupResource) (kinds.Kind, bool) {
+func (c *served) kind(tenant string, r schema.GroupResource) (kinds.Kind, bool) {
 	system := c.system[r]
 	if tenant == space.All || space.IsSystem(tenant) {
 		if union := c.union[r]; system == nil && union != nil && tenant == space.All {
@@ -44,7 +44,7 @@ func (c *Catalog) kind(tenant string, r schema.GroupResource) (kinds.Kind, bool)
 }
 
 // Kind finds a custom resource by its kind or its list kind.
-func (c *Catalog) Kind(tenant, group, kind string) (kinds.Kind, bool) {
+func (c *resources) Kind(tenant, group, kind string) (kinds.Kind, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	kind = strings.TrimSuffix(kind, "List")
@@ -78,7 +78,7 @@ func (c *Catalog) Kind(tenant, group, kind string) (kinds.Kind, bool) {
 }
 
 // GroupOf finds the group of a custom resource by its kind alone.
-func (c *Catalog) GroupOf(tenant, kind string) (string, bool) {
+func (c *resources) GroupOf(tenant, kind string) (string, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var first string
@@ -103,7 +103,7 @@ func (c *Catalog) GroupOf(tenant, kind string) (string, bool) {
 }
 
 // HasGroup reports whether a tenant has custom resources of a group.
-func (c *Catalog) HasGroup(tenant, group string) bool {
+func (c *resources) HasGroup(tenant, group string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if defs := c.local[tenant]; defs != nil {
@@ -126,14 +126,14 @@ func (c *Catalog) HasGroup(tenant, group string) bool {
 }
 
 // Own reports whether a CRD of the tenant itself serves a resource.
-func (c *Catalog) Own(tenant, group, resource string) bool {
+func (c *resources) Own(tenant, group, resource string) bool {
 	s, _ := c.Serving(tenant, schema.GroupResource{Group: group, Resource: resource})
 	return s == Local
 }
 
 // CRDs are those of the tenant's own that serve, by name; what
 // controllers of the cluster see of all spaces for space.All.
-func (c *Catalog) CRDs(tenant string) []*apiextensionsv1.CustomResourceDefinition {
+func (c *resources) CRDs(tenant string) []*apiextensionsv1.CustomResourceDefinition {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if tenant == space.All {
@@ -152,7 +152,7 @@ func (c *Catalog) CRDs(tenant string) []*apiextensionsv1.CustomResourceDefinitio
 }
 
 // Generation changes when any of the answers for a tenant may have changed.
-func (c *Catalog) Generation(tenant string) int64 {
+func (c *served) Generation(tenant string) int64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if tenant == space.All {

@@ -70,14 +70,14 @@ func (c *Catalog) Misses(tenant, resourceVersion string) bool {
 // Shows reports whether a tenant sees the CRD of the system of this name, and not its
 // own, if it has one. Its own need not be established yet: a client that creates a
 // CRD waits for that.
-func (c *Catalog) Shows(tenant, name string, own bool) bool {
+func (c *served) Shows(tenant, name string, own bool) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	s := c.system[schema.ParseGroupResource(name)]
 	return s != nil && s.crd.Name == name && c.shows(tenant, s, own)
 }
 
-func (c *Catalog) shows(tenant string, s *shared, own bool) bool {
+func (c *served) shows(tenant string, s *shared, own bool) bool {
 	if !s.sharing.Shared || !established(s.crd) || space.IsSystem(tenant) {
 		return false
 	}
@@ -91,7 +91,7 @@ func (c *Catalog) shows(tenant string, s *shared, own bool) bool {
 
 // Shown are the names of the CRDs of the system that a tenant sees if it has no CRD of
 // the name itself.
-func (c *Catalog) Shown(tenant string) []string {
+func (c *served) Shown(tenant string) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var names []string

@@ -79,7 +79,7 @@ func schemasIn(s *apiextensionsv1.JSONSchemaProps) int64 {
 }
 
 // Sizes are the sizes of the CRDs of one tenant, by native name.
-func (c *Catalog) Sizes(tenant string) map[string]Size {
+func (c *served) Sizes(tenant string) map[string]Size {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if defs := c.local[tenant]; defs != nil {

@@ -25,7 +25,7 @@ import (
 
 // isAPI tells whether a key is that of one of these objects in a space other
 // than the system's. Nothing can be stored there.
-func (m *mapped) isAPI(key string) bool {
+func (m *confinement) isAPI(key string) bool {
 	if !kinds.OfAPI(m.resource.Group, m.resource.Resource) {
 		return false
 	}

@@ -28,7 +28,7 @@ var binders = map[string]bool{
 }
 
 // binds tells whether claims are shown as those who bind them see them.
-func (m *mapped) binds(ctx context.Context) bool {
+func (m *objectKeys) binds(ctx context.Context) bool {
 	if m.resource != (schema.GroupResource{Resource: "persistentvolumeclaims"}) {
 		return false
 	}

@@ -82,7 +82,7 @@ func TestOnlyThoseWhoBindSeeTheSelector(t *testing.T) {
 		{t.Context(), claims, false},
 	} {
 		u, _ := request.UserFrom(c.ctx)
-		if got := (&mapped{resource: c.resource}).binds(c.ctx); got != c.want {
+		if got := (&objectKeys{resource: c.resource}).binds(c.ctx); got != c.want {
 			t.Errorf("%v reads %s: %t", u, c.resource, got)
 		}
 	}

@@ -33,14 +33,14 @@ var crossings = func() *metrics.CounterVec {
 
 // sharedRoles are readable in every space although the resource is one of
 // tenants.
-func (m *mapped) sharedRoles() bool {
+func (m *objectKeys) sharedRoles() bool {
 	return m.resource.Group == "rbac.authorization.k8s.io" && m.resource.Resource == "clusterroles"
 }
 
 // confine narrows a list or watch to the space that the request is addressed
 // to. The tenant it returns is the one that everything found must have, "" for
 // anything.
-func (m *mapped) confine(ctx context.Context, key string, opts *storage.ListOptions) (stored, tenant string, err error) {
+func (m *confinement) confine(ctx context.Context, key string, opts *storage.ListOptions) (stored, tenant string, err error) {
 	addressed, ok := m.addressed(ctx)
 	if m.below(key) != "" {
 		// One namespace or one object. What a prefix of the system space finds
@@ -69,13 +69,13 @@ func (m *mapped) confine(ctx context.Context, key string, opts *storage.ListOpti
 
 // only adds the tenant to what the predicate asks for, so that limits, pages,
 // the cache and etcd agree about what is counted.
-func (m *mapped) only(tenant string, opts *storage.ListOptions) {
+func (m *confinement) only(tenant string, opts *storage.ListOptions) {
 	m.narrow(opts, tenantField, tenant)
 }
 
 // narrow adds to what the predicate asks for that a field of withTenant has a
 // value.
-func (m *mapped) narrow(opts *storage.ListOptions, field, value string) {
+func (m *confinement) narrow(opts *storage.ListOptions, field, value string) {
 	p := &opts.Predicate
 	selector := fields.OneTermEqualSelector(field, value)
 	if p.Field != nil && !p.Field.Empty() {
@@ -90,7 +90,7 @@ func (m *mapped) narrow(opts *storage.ListOptions, field, value string) {
 // guarded is only for a prefix where no other tenant can be: what it drops is
 // counted as a crossing. A watch has no later place to fail, its events are on
 // their way to the client.
-func (m *mapped) guarded(tenant string, opts *storage.ListOptions) {
+func (m *confinement) guarded(tenant string, opts *storage.ListOptions) {
 	p := &opts.Predicate
 	inner := p.Field
 	if inner == nil {
@@ -126,7 +126,7 @@ func (g *guard) DeepCopySelector() fields.Selector {
 }
 
 // checkList is the last line: nothing of another space leaves.
-func (m *mapped) checkList(tenant string, list runtime.Object) error {
+func (m *confinement) checkList(tenant string, list runtime.Object) error {
 	if tenant == "" {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (m *mapped) checkList(tenant string, list runtime.Object) error {
 	})
 }
 
-func (m *mapped) crossing() error {
+func (m *objectKeys) crossing() error {
 	crossings.WithLabelValues(m.resource.Resource).Inc()
 	return apierrors.NewInternalError(fmt.Errorf("an object of another space was found among the %s", m.resource.Resource))
 }
@@ -146,7 +146,7 @@ func (m *mapped) crossing() error {
 // checkRead refuses the objects of other tenants, and those of the system
 // that tenants do not share. Upstream itself reads system-only kinds on behalf
 // of a request: the Node of a token, for instance.
-func (m *mapped) checkRead(ctx context.Context, key string) error {
+func (m *confinement) checkRead(ctx context.Context, key string) error {
 	addressed, ok := space.FromContext(ctx)
 	if !ok {
 		return nil
@@ -161,7 +161,7 @@ func (m *mapped) checkRead(ctx context.Context, key string) error {
 }
 
 // checkWrite lets a request change the space it is addressed to, nothing else.
-func (m *mapped) checkWrite(ctx context.Context, key string) error {
+func (m *confinement) checkWrite(ctx context.Context, key string) error {
 	if addressed, ok := space.FromContext(ctx); ok && (m.ownerOfKey(key) != addressed || m.isAPI(key)) {
 		return apierrors.NewForbidden(m.resource, path.Base(key), errors.New("it belongs to the system"))
 	}
@@ -169,7 +169,7 @@ func (m *mapped) checkWrite(ctx context.Context, key string) error {
 }
 
 // checkName refuses new objects whose names cannot be composed.
-func (m *mapped) checkName(key string) error {
+func (m *confinement) checkName(key string) error {
 	if m.isAPI(key) {
 		return storage.NewKeyExistsError(key, 0)
 	}

@@ -45,7 +45,7 @@ func (u uncached) GetRESTOptions(resource schema.GroupResource, example runtime.
 
 // customize makes m one for custom resources if that is what newFunc makes. It
 // returns what the storage within is configured with.
-func (m *mapped) customize(config *storagebackend.ConfigForResource, tenant string, defines Defines) (*storagebackend.ConfigForResource, string) {
+func (m *objectKeys) customize(config *storagebackend.ConfigForResource, tenant string, defines Defines) (*storagebackend.ConfigForResource, string) {
 	example, ok := m.newFunc().(*unstructured.Unstructured)
 	if !ok {
 		return config, m.prefix
@@ -64,7 +64,7 @@ func (m *mapped) customize(config *storagebackend.ConfigForResource, tenant stri
 }
 
 // storedKey is the key of an object in etcd.
-func (m *mapped) storedKey(obj runtime.Object, keyFunc func(runtime.Object) (string, error)) (string, error) {
+func (m *objectKeys) storedKey(obj runtime.Object, keyFunc func(runtime.Object) (string, error)) (string, error) {
 	if m.custom {
 		accessor, err := meta.Accessor(obj)
 		if err != nil {
@@ -83,7 +83,7 @@ func (m *mapped) storedKey(obj runtime.Object, keyFunc func(runtime.Object) (str
 }
 
 // addressed is the space that a list or watch without a namespace is of.
-func (m *mapped) addressed(ctx context.Context) (tenant string, ok bool) {
+func (m *objectKeys) addressed(ctx context.Context) (tenant string, ok bool) {
 	if m.bound != "" {
 		return m.bound, true
 	}

@@ -67,7 +67,7 @@ func TestSeedCustomResourceKeysWhateverTheDefinition(t *testing.T) {
 		{"", "x", "/example.com/foos/x", space.System},
 	} {
 		for _, layout := range []space.Layout{space.Namespaced, space.ClusterScoped} {
-			m := &mapped{layout: layout, prefix: "/example.com/foos", custom: true}
+			m := &objectKeys{layout: layout, prefix: "/example.com/foos", custom: true}
 			obj := &unstructured.Unstructured{}
 			obj.SetNamespace(c.namespace)
 			obj.SetName(c.name)
@@ -93,16 +93,16 @@ func TestListsWithoutARequestAreOfOneSpace(t *testing.T) {
 	asked := request.WithRequestInfo(t.Context(), &request.RequestInfo{})
 	for _, c := range []struct {
 		name   string
-		m      mapped
+		m      objectKeys
 		in     bool
 		tenant string
 		ok     bool
 	}{
-		{"upstream's own", mapped{custom: true}, false, space.System, true},
-		{"a request", mapped{custom: true}, true, "", false},
-		{"built in", mapped{}, false, "", false},
-		{"bound", mapped{custom: true, bound: "a"}, false, "a", true},
-		{"bound, a request", mapped{custom: true, bound: "a"}, true, "a", true},
+		{"upstream's own", objectKeys{custom: true}, false, space.System, true},
+		{"a request", objectKeys{custom: true}, true, "", false},
+		{"built in", objectKeys{}, false, "", false},
+		{"bound", objectKeys{custom: true, bound: "a"}, false, "a", true},
+		{"bound, a request", objectKeys{custom: true, bound: "a"}, true, "a", true},
 	} {
 		ctx := t.Context()
 		if c.in {

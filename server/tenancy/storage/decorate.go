@@ -60,8 +60,14 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 			return nil, nil, fmt.Errorf("finding the layout of %s: %w", resource, err)
 		}
 		m := &mapped{
-			layout: layout, prefix: prefix, resource: resource, newFunc: newFunc, newList: newListFunc,
-			class: kinds.Tenant, stamps: stamped(resource), triggers: len(trigger) == 0, scopes: scopes(layout, trigger),
+			confinement: confinement{
+				objectKeys: objectKeys{
+					layout: layout, prefix: prefix, resource: resource, newFunc: newFunc,
+					class: kinds.Tenant, triggers: len(trigger) == 0,
+				},
+				scopes: scopes(layout, trigger),
+			},
+			newList: newListFunc, stamps: stamped(resource),
 		}
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
 			m.class, m.open = k.Class, openPart(k)
@@ -125,7 +131,7 @@ func cutLast(s, suffix string) (string, bool) {
 }
 
 // withTenant adds the tenant to the attributes that selectors see.
-func (m *mapped) withTenant(attrs storage.AttrFunc) storage.AttrFunc {
+func (m *objectKeys) withTenant(attrs storage.AttrFunc) storage.AttrFunc {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		l, f, err := attrs(obj)
 		if err != nil {
@@ -143,7 +149,7 @@ func (m *mapped) withTenant(attrs storage.AttrFunc) storage.AttrFunc {
 }
 
 // tenantOfObject is the tenant that the composite name of an object says.
-func (m *mapped) tenantOfObject(obj runtime.Object) string {
+func (m *objectKeys) tenantOfObject(obj runtime.Object) string {
 	accessor, err := meta.Accessor(obj)
 	if err != nil {
 		return ""

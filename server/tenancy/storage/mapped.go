@@ -18,28 +18,38 @@ import (
 // depend on keys.
 type mapped struct {
 	storage.Interface
-	destroy  factory.DestroyFunc
+	confinement
+	destroy factory.DestroyFunc
+	newList func() runtime.Object
+	stamps  bool
+}
+
+// confinement keeps reads and writes in the space that they are for.
+type confinement struct {
+	objectKeys
+	// scopes is set when watches are told apart by space in place of names.
+	scopes bool
+}
+
+// objectKeys is where the objects of a resource are, and whose they are.
+type objectKeys struct {
 	layout   space.Layout
 	prefix   string
 	resource schema.GroupResource
 	newFunc  func() runtime.Object
-	newList  func() runtime.Object
 	class    kinds.Class
 	// open tells what tenants see, where they see a part or nothing of what is
 	// not theirs.
-	open   func(runtime.Object) bool
-	stamps bool
+	open func(runtime.Object) bool
 	// triggers is set when watches can be told apart by tenant in the cache.
 	triggers bool
-	// scopes is set when they are told apart in place of names.
-	scopes bool
 	// custom is set for custom resources, bound when they are one tenant's.
 	custom bool
 	bound  string
 }
 
 // key maps a composite key to the stored one.
-func (m *mapped) key(key string) string {
+func (m *objectKeys) key(key string) string {
 	if m.systemOnly() {
 		return key
 	}
@@ -48,7 +58,7 @@ func (m *mapped) key(key string) string {
 
 // systemOnly tells that every object is the system's, whatever it is called.
 // A namespaced one can still lie in a namespace of a tenant.
-func (m *mapped) systemOnly() bool {
+func (m *objectKeys) systemOnly() bool {
 	return m.class != kinds.Tenant && m.layout == space.ClusterScoped
 }
 
@@ -204,12 +214,12 @@ func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions
 
 // below is what a key has below the prefix of the resource, "" for the key of
 // the whole collection.
-func (m *mapped) below(key string) string {
+func (m *objectKeys) below(key string) string {
 	return strings.Trim(strings.TrimPrefix(key, m.prefix), "/")
 }
 
 // tenantOfKey is the tenant that a composite key says.
-func (m *mapped) tenantOfKey(key string) (tenant string) {
+func (m *objectKeys) tenantOfKey(key string) (tenant string) {
 	first, _, _ := strings.Cut(m.below(key), "/")
 	switch {
 	case m.systemOnly():
@@ -224,7 +234,7 @@ func (m *mapped) tenantOfKey(key string) (tenant string) {
 
 // ownerOfKey is the space whose objects of this resource may be changed by
 // requests to it.
-func (m *mapped) ownerOfKey(key string) string {
+func (m *objectKeys) ownerOfKey(key string) string {
 	if m.class != kinds.Tenant {
 		return space.System
 	}

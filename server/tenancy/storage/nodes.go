@@ -17,7 +17,7 @@ import (
 
 // reducesNodes tells whether a request sees nodes so. Upstream itself reads the
 // node of a pod on behalf of requests for other resources, and needs its address.
-func (m *mapped) reducesNodes(ctx context.Context) bool {
+func (m *objectKeys) reducesNodes(ctx context.Context) bool {
 	if !kinds.IsNodes(m.resource.Group, m.resource.Resource) {
 		return false
 	}

@@ -50,7 +50,7 @@ func openPart(k kinds.Kind) func(runtime.Object) bool {
 
 // seesPart tells whether a request sees a part of what there is. Upstream itself
 // reads what it needs on behalf of requests for other resources.
-func (m *mapped) seesPart(ctx context.Context) bool {
+func (m *confinement) seesPart(ctx context.Context) bool {
 	addressed, ok := space.FromContext(ctx)
 	if m.open == nil || !ok || space.IsSystem(addressed) {
 		return false
@@ -60,7 +60,7 @@ func (m *mapped) seesPart(ctx context.Context) bool {
 }
 
 // onlyOpen narrows a list or watch to what its tenant sees.
-func (m *mapped) onlyOpen(ctx context.Context, opts *storage.ListOptions) {
+func (m *confinement) onlyOpen(ctx context.Context, opts *storage.ListOptions) {
 	if m.seesPart(ctx) {
 		m.narrow(opts, openField, isOpen)
 	}

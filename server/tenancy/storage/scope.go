@@ -27,7 +27,7 @@ const (
 )
 
 // scopedAttrs puts the tenant in the place of the name.
-func (m *mapped) scopedAttrs(attrs storage.AttrFunc) storage.AttrFunc {
+func (m *confinement) scopedAttrs(attrs storage.AttrFunc) storage.AttrFunc {
 	attrs = m.withTenant(attrs)
 	if !m.scopes {
 		return attrs
@@ -42,7 +42,7 @@ func (m *mapped) scopedAttrs(attrs storage.AttrFunc) storage.AttrFunc {
 }
 
 // scopeList has a list find the names where they are.
-func (m *mapped) scopeList(opts *storage.ListOptions) {
+func (m *confinement) scopeList(opts *storage.ListOptions) {
 	if m.scopes && opts.Predicate.Field != nil {
 		opts.Predicate.Field = scoped{Selector: opts.Predicate.Field}
 	}
@@ -50,7 +50,7 @@ func (m *mapped) scopeList(opts *storage.ListOptions) {
 
 // scopeWatch confines a watch of the whole space of tenant, "" for every other
 // watch, to its events.
-func (m *mapped) scopeWatch(ctx context.Context, tenant string, opts *storage.ListOptions) context.Context {
+func (m *confinement) scopeWatch(ctx context.Context, tenant string, opts *storage.ListOptions) context.Context {
 	if !m.scopes {
 		return ctx
 	}

@@ -53,7 +53,7 @@ func (m *mapped) stamp(obj runtime.Object) error {
 }
 
 // kind names the resource in errors.
-func (m *mapped) kind() schema.GroupKind {
+func (m *objectKeys) kind() schema.GroupKind {
 	name := reflect.TypeOf(m.newFunc()).Elem().Name()
 	return schema.GroupKind{Group: m.resource.Group, Kind: name}
 }
