@@ -58,7 +58,7 @@ type body struct {
 // For tenants' users, the space of the request overrides the space that the body
 // names, so that objects exported from one space can be created in another. For
 // users of the system a different space is an error.
-func (e *Edge) composeBody(req *http.Request, p *wire.Projector, r *resourceRequest, ofUser string) *body {
+func composeBody(req *http.Request, p *wire.Projector, r *resourceRequest, ofUser string) *body {
 	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) {
 		return nil
 	}

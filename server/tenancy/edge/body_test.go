@@ -37,7 +37,7 @@ func TestWallV7BodiesAreReadLate(t *testing.T) {
 		writeError(w, apierrors.NewForbidden(r.groupResource(), "", nil))
 	})
 	w := httptest.NewRecorder()
-	if err := serveAnswer(w, req, refuse, p, &r, e.composeBody(req, p, &r, space.System)); err != nil || w.Code != http.StatusForbidden || sent.read {
+	if err := serveAnswer(w, req, refuse, p, &r, composeBody(req, p, &r, space.System)); err != nil || w.Code != http.StatusForbidden || sent.read {
 		t.Errorf("%d, %v, the body was read: %v", w.Code, err, sent.read)
 	}
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestWallV7BodiesAreReadLate(t *testing.T) {
 	} {
 		req := httptest.NewRequest(c.method, "/api/v1/namespaces", strings.NewReader(c.body))
 		req.Header.Set("Content-Type", c.media)
-		e.composeBody(req, p, &r, space.System)
+		composeBody(req, p, &r, space.System)
 		out, err := io.ReadAll(req.Body)
 		code := http.StatusOK
 		var withStatus apierrors.APIStatus
@@ -93,7 +93,7 @@ func TestNamesAreMadeUpForWhatHasNone(t *testing.T) {
 		`{"metadata":{}}`: "",
 	} {
 		req := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces", strings.NewReader(body))
-		b := e.composeBody(req, e.Projector("t1"), &r, "t1")
+		b := composeBody(req, e.Projector("t1"), &r, "t1")
 		out, err := io.ReadAll(req.Body)
 		var object struct{ Metadata struct{ Name string } }
 		if err == nil {
@@ -108,7 +108,7 @@ func TestNamesAreMadeUpForWhatHasNone(t *testing.T) {
 	}
 	for _, body := range []string{`{"metadata":{"generateName":"g-"}`, `{"metadata":{"generateName":"g-"}} x`} {
 		req := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces", strings.NewReader(body))
-		e.composeBody(req, e.Projector("t1"), &r, "t1")
+		composeBody(req, e.Projector("t1"), &r, "t1")
 		if out, err := io.ReadAll(req.Body); err == nil {
 			t.Errorf("%s: %s", body, out)
 		}

@@ -16,7 +16,7 @@ import (
 
 // has reports whether a space has a resource of upstream. Subresources are decided by
 // their parent.
-func (e *Edge) has(view *discoveryView, group, resource string) bool {
+func (e *discoveryViews) has(view *discoveryView, group, resource string) bool {
 	if view.lists {
 		return true
 	}
@@ -35,13 +35,13 @@ func (e *Edge) has(view *discoveryView, group, resource string) bool {
 
 // leaves reports whether controllers of all spaces see a group as upstream has it. In
 // all other groups resources have synthetic names.
-func (e *Edge) leaves(group string) bool {
+func (e *discoveryViews) leaves(group string) bool {
 	_, builtIn := e.discoveryCache.groups[group]
-	return builtIn || e.opts.CustomResources.Excluded(group)
+	return builtIn || e.crds.Excluded(group)
 }
 
 // announced reports whether a resource is in discovery although it is refused.
-func (e *Edge) announced(view *discoveryView, group, resource string) bool {
+func (e *discoveryViews) announced(view *discoveryView, group, resource string) bool {
 	k, _ := e.kinds.Resource(group, resource)
 	return k.Announced && view.index != nil && !view.lists
 }
@@ -50,7 +50,7 @@ func (e *Edge) announced(view *discoveryView, group, resource string) bool {
 func reading() []string { return []string{"get", "list", "watch"} }
 
 // hasGroup reports whether a space has a resource of a group of upstream.
-func (e *Edge) hasGroup(view *discoveryView, group string) bool {
+func (e *discoveryViews) hasGroup(view *discoveryView, group string) bool {
 	if view.lists {
 		return true
 	}
@@ -62,17 +62,17 @@ func (e *Edge) hasGroup(view *discoveryView, group string) bool {
 
 // sorts reports for which groups the versions are sorted when some are added: groups
 // of CRDs. An added version never becomes the preferred one of a built-in group.
-func (e *Edge) sorts(view *discoveryView) discovery.Order {
+func (e *discoveryViews) sorts(view *discoveryView) discovery.Order {
 	return func(group string) bool {
 		_, builtIn := e.discoveryCache.groups[group]
-		return !builtIn && (view.index != nil || !e.opts.CustomResources.Excluded(group))
+		return !builtIn && (view.index != nil || !e.crds.Excluded(group))
 	}
 }
 
 // discovery builds the discovery document of a space from upstream's and the CRDs of
 // the space; body is nil if upstream has no document. The result is nil if the space
 // does not have the group or version.
-func (e *Edge) discovery(view *discoveryView, own discovery.Set, path string, body []byte) ([]byte, error) {
+func (e *discoveryServer) discovery(view *discoveryView, own discovery.Set, path string, body []byte) ([]byte, error) {
 	if body == nil {
 		return e.ownDiscovery(view, own, path)
 	}
@@ -92,7 +92,7 @@ func (e *Edge) discovery(view *discoveryView, own discovery.Set, path string, bo
 			gv := groupVersion(list.GroupVersion)
 			e.filterResources(view, gv.Group, list)
 			list.APIResources = discovery.MergeResources(list.APIResources, own.Resources(gv))
-			return len(list.APIResources) > 0 || e.hasGroup(view, gv.Group) && view.hasVersion(e, gv)
+			return len(list.APIResources) > 0 || e.hasGroup(view, gv.Group) && view.hasVersion(&e.discoveryViews, gv)
 		})
 	case "APIGroupList":
 		return edit(body, func(list *metav1.APIGroupList) bool {
@@ -124,7 +124,7 @@ func (e *Edge) discovery(view *discoveryView, own discovery.Set, path string, bo
 }
 
 // rootPaths filters the list of all paths.
-func (e *Edge) rootPaths(view *discoveryView, own discovery.Set, body []byte) ([]byte, error) {
+func (e *discoveryServer) rootPaths(view *discoveryView, own discovery.Set, body []byte) ([]byte, error) {
 	return edit(body, func(root *metav1.RootPaths) bool {
 		root.Paths = keep(root.Paths, func(path string) bool {
 			of, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/apis/")
@@ -132,7 +132,7 @@ func (e *Edge) rootPaths(view *discoveryView, own discovery.Set, body []byte) ([
 				return kinds.OpenPath(path)
 			}
 			group, version, versioned := strings.Cut(of, "/")
-			return e.hasGroup(view, group) && (!versioned || view.hasVersion(e, schema.GroupVersion{Group: group, Version: version}))
+			return e.hasGroup(view, group) && (!versioned || view.hasVersion(&e.discoveryViews, schema.GroupVersion{Group: group, Version: version}))
 		})
 		for _, gv := range own.GroupVersions() {
 			root.Paths = append(root.Paths, "/apis/"+gv.Group, "/apis/"+gv.String())
@@ -144,7 +144,7 @@ func (e *Edge) rootPaths(view *discoveryView, own discovery.Set, body []byte) ([
 }
 
 // ownDiscovery is the document of a group that only the space has.
-func (e *Edge) ownDiscovery(view *discoveryView, own discovery.Set, path string) ([]byte, error) {
+func (e *discoveryServer) ownDiscovery(view *discoveryView, own discovery.Set, path string) ([]byte, error) {
 	gv, ok := strings.CutPrefix(path, "/apis/")
 	if !ok {
 		return nil, nil
@@ -169,12 +169,12 @@ func (e *Edge) ownDiscovery(view *discoveryView, own discovery.Set, path string)
 }
 
 // filterGroup removes the versions of a group that the space does not have.
-func (e *Edge) filterGroup(view *discoveryView, group *metav1.APIGroup) {
+func (e *discoveryServer) filterGroup(view *discoveryView, group *metav1.APIGroup) {
 	if !e.hasGroup(view, group.Name) {
 		group.Versions = nil
 	}
 	group.Versions = keep(group.Versions, func(v metav1.GroupVersionForDiscovery) bool {
-		return view.hasVersion(e, schema.GroupVersion{Group: group.Name, Version: v.Version})
+		return view.hasVersion(&e.discoveryViews, schema.GroupVersion{Group: group.Name, Version: v.Version})
 	})
 	if len(group.Versions) > 0 && !slices.Contains(group.Versions, group.PreferredVersion) {
 		group.PreferredVersion = group.Versions[0]
@@ -182,7 +182,7 @@ func (e *Edge) filterGroup(view *discoveryView, group *metav1.APIGroup) {
 }
 
 // filterResources filters the legacy list of one group version.
-func (e *Edge) filterResources(view *discoveryView, group string, list *metav1.APIResourceList) {
+func (e *discoveryServer) filterResources(view *discoveryView, group string, list *metav1.APIResourceList) {
 	list.APIResources = keep(list.APIResources, func(r metav1.APIResource) bool {
 		parent, _, sub := strings.Cut(r.Name, "/")
 		return e.has(view, group, r.Name) && (!sub || !e.announced(view, group, parent))
@@ -207,7 +207,7 @@ func (e *Edge) filterResources(view *discoveryView, group string, list *metav1.A
 func listing(verb string) bool { return verb == "list" || verb == "watch" }
 
 // filterAggregated filters the aggregated discovery document.
-func (e *Edge) filterAggregated(view *discoveryView, list *apidiscovery.APIGroupDiscoveryList) {
+func (e *discoveryServer) filterAggregated(view *discoveryView, list *apidiscovery.APIGroupDiscoveryList) {
 	list.Items = keep(list.Items, func(g apidiscovery.APIGroupDiscovery) bool { return e.hasGroup(view, g.Name) })
 	for i := range list.Items {
 		g := &list.Items[i]

@@ -25,6 +25,14 @@ import (
 // aggregatedJSON asks for all of upstream's discovery in one document.
 const aggregatedJSON = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
+// discoveryViews is what users of a space see of the API.
+type discoveryViews struct {
+	kinds          *kinds.Table
+	crds           CustomResources
+	tenants        Tenants
+	discoveryCache *discoveryCache
+}
+
 // index is what upstream's discovery has of custom resources. Resources of aggregated
 // API servers, such as custom metrics, are among them.
 type index struct {
@@ -38,7 +46,7 @@ type customResource struct{ resource, kind string }
 
 // index gets the index from upstream's discovery, which answers 304 if it has not
 // changed. If upstream refuses, index returns its answer.
-func (e *Edge) index(req *http.Request, next http.Handler) (*index, *capture, error) {
+func (e *discoveryViews) index(req *http.Request, next http.Handler) (*index, *capture, error) {
 	d := e.discoveryCache
 	d.mu.Lock()
 	known := d.index
@@ -115,17 +123,17 @@ func (view *discoveryView) size() int {
 }
 
 // viewOf is the current view of a tenant.
-func (e *Edge) viewOf(tenant string, nodes bool, idx *index) (*discoveryView, error) {
-	if e.opts.CustomResources == nil {
+func (e *discoveryViews) viewOf(tenant string, nodes bool, idx *index) (*discoveryView, error) {
+	if e.crds == nil {
 		view := &discoveryView{index: idx}
 		view.showNodes(nodes)
 		return view, nil
 	}
-	generation := e.opts.CustomResources.Generation(tenant)
+	generation := e.crds.Generation(tenant)
 	if view, ok := e.discoveryCache.views.get(tenant); ok && view.generation == generation && view.index == idx && view.nodes == nodes {
 		return view, nil
 	}
-	view, err := e.newDiscoveryView(tenant, idx, discovery.Set(e.opts.CustomResources.CRDs(tenant)))
+	view, err := e.newDiscoveryView(tenant, idx, discovery.Set(e.crds.CRDs(tenant)))
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +145,11 @@ func (e *Edge) viewOf(tenant string, nodes bool, idx *index) (*discoveryView, er
 }
 
 // mayReadNodes reports whether a tenant can read the nodes of the cluster.
-func (e *Edge) mayReadNodes(ctx context.Context, tenant string) (bool, error) {
-	if e.opts.Tenants == nil {
+func (e *discoveryViews) mayReadNodes(ctx context.Context, tenant string) (bool, error) {
+	if e.tenants == nil {
 		return false, nil
 	}
-	t, err := e.opts.Tenants.Get(ctx, tenant)
+	t, err := e.tenants.Get(ctx, tenant)
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
@@ -167,16 +175,16 @@ func lists(idx *index) *discoveryView {
 }
 
 // ownCRDs are the CRDs of a view. ok is false if they have changed since.
-func (e *Edge) ownCRDs(tenant string, view *discoveryView) (set discovery.Set, ok bool) {
-	if e.opts.CustomResources == nil {
+func (e *discoveryViews) ownCRDs(tenant string, view *discoveryView) (set discovery.Set, ok bool) {
+	if e.crds == nil {
 		return nil, true
 	}
-	set = e.opts.CustomResources.CRDs(tenant)
+	set = e.crds.CRDs(tenant)
 	digests, err := set.Digests()
 	return set, err == nil && maps.Equal(digests, view.versions)
 }
 
-func (e *Edge) newDiscoveryView(tenant string, idx *index, set discovery.Set) (*discoveryView, error) {
+func (e *discoveryViews) newDiscoveryView(tenant string, idx *index, set discovery.Set) (*discoveryView, error) {
 	view := &discoveryView{index: idx, kept: map[schema.GroupResource]bool{}, hidden: map[schema.GroupKind]bool{}, groups: map[string]bool{}}
 	var err error
 	if view.versions, err = set.Digests(); err != nil {
@@ -189,14 +197,14 @@ func (e *Edge) newDiscoveryView(tenant string, idx *index, set discovery.Set) (*
 	}
 	if idx == nil {
 		// Which groups upstream's documents are left in counts as well.
-		view.fingerprint = fmt.Sprintf("all %d %s", e.opts.CustomResources.Generation(tenant), hex.EncodeToString(sum.Sum(nil)))
+		view.fingerprint = fmt.Sprintf("all %d %s", e.crds.Generation(tenant), hex.EncodeToString(sum.Sum(nil)))
 		return view, nil
 	}
 	for _, gv := range slices.SortedFunc(maps.Keys(idx.customResources), compareVersions) {
 		for _, c := range idx.customResources[gv] {
 			r := schema.GroupResource{Group: gv.Group, Resource: c.resource}
-			k, ok := e.opts.CustomResources.Resource(tenant, r.Group, r.Resource)
-			if !ok || k.Class == kinds.System || e.opts.CustomResources.Own(tenant, r.Group, r.Resource) {
+			k, ok := e.crds.Resource(tenant, r.Group, r.Resource)
+			if !ok || k.Class == kinds.System || e.crds.Own(tenant, r.Group, r.Resource) {
 				view.hidden[schema.GroupKind{Group: gv.Group, Kind: c.kind}] = true
 				continue
 			}
@@ -210,7 +218,7 @@ func (e *Edge) newDiscoveryView(tenant string, idx *index, set discovery.Set) (*
 
 // hasVersion reports whether the space has a resource of a group version of upstream.
 // It must only be called for groups that the space has.
-func (view *discoveryView) hasVersion(e *Edge, gv schema.GroupVersion) bool {
+func (view *discoveryView) hasVersion(e *discoveryViews, gv schema.GroupVersion) bool {
 	if view.lists {
 		return true
 	}

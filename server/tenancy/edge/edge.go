@@ -51,19 +51,33 @@ type Options struct {
 
 // Edge resolves, composes and projects requests.
 type Edge struct {
-	opts           Options
-	kinds          *kinds.Table
-	table          *wire.Table
-	auth           authenticator.Request
-	discoveryCache *discoveryCache
-	queue          *queue // nil for none
-	inFlight       *inFlight
+	projection
+	discoveryServer
+	*inFlight
+	opts  Options
+	auth  authenticator.Request
+	queue *queue // nil for none
+}
+
+// projection is how each space sees objects.
+type projection struct {
+	kinds *kinds.Table
+	table *wire.Table
+	crds  CustomResources
 }
 
 // New makes an edge. Its Authenticator and Handler are seams of the API
 // server; Authenticator must be called first.
 func New(o Options) *Edge {
-	e := &Edge{opts: o, kinds: kinds.New(), table: wire.NewTable(), discoveryCache: newDiscoveryCache(), inFlight: newInFlight()}
+	table := kinds.New()
+	e := &Edge{
+		opts:       o,
+		projection: projection{kinds: table, table: wire.NewTable(), crds: o.CustomResources},
+		discoveryServer: discoveryServer{discoveryViews{
+			kinds: table, crds: o.CustomResources, tenants: o.Tenants, discoveryCache: newDiscoveryCache(),
+		}},
+		inFlight: newInFlight(),
+	}
 	if o.Queue != nil {
 		e.queue = newQueue(o.Queue)
 	}
@@ -166,12 +180,12 @@ func noTenant(name string) error {
 }
 
 // Projector translates for one tenant.
-func (e *Edge) Projector(tenant string) *wire.Projector {
+func (e *projection) Projector(tenant string) *wire.Projector {
 	return &wire.Projector{View: e.view(tenant), Table: e.table}
 }
 
 // view is how tenant sees the cluster.
-func (e *Edge) view(tenant string) *wire.View {
+func (e *projection) view(tenant string) *wire.View {
 	return &wire.View{
 		Tenant:            tenant,
 		ClusterScoped:     func(group, kind string) bool { return e.clusterScoped(tenant, group, kind) },
@@ -181,32 +195,32 @@ func (e *Edge) view(tenant string) *wire.View {
 }
 
 // clusterScoped reports whether the names of a kind are composed.
-func (e *Edge) clusterScoped(tenant, group, kind string) bool {
+func (e *projection) clusterScoped(tenant, group, kind string) bool {
 	if kinds.IsReview(group) {
 		return false
 	}
 	k, ok := e.kinds.Kind(group, kind)
-	if !ok && e.opts.CustomResources != nil {
-		k, ok = e.opts.CustomResources.Kind(tenant, group, kind)
+	if !ok && e.crds != nil {
+		k, ok = e.crds.Kind(tenant, group, kind)
 	}
 	return ok && !k.Namespaced && k.Class == kinds.Tenant
 }
 
 // groupOf finds the group of a kind by its name alone.
-func (e *Edge) groupOf(tenant, kind string) (string, bool) {
+func (e *projection) groupOf(tenant, kind string) (string, bool) {
 	group, ok := e.kinds.GroupOf(kind)
-	if !ok && e.opts.CustomResources != nil {
-		group, ok = e.opts.CustomResources.GroupOf(tenant, kind)
+	if !ok && e.crds != nil {
+		group, ok = e.crds.GroupOf(tenant, kind)
 	}
 	return group, ok
 }
 
 // find fills in what kind a request is about, as a tenant has it.
-func (e *Edge) find(tenant string, r *resourceRequest) {
+func (e *projection) find(tenant string, r *resourceRequest) {
 	k, ok := e.kinds.Resource(r.group, r.resource)
 	r.builtIn = ok
-	if !ok && e.opts.CustomResources != nil {
-		k, ok = e.opts.CustomResources.Resource(tenant, r.group, r.resource)
+	if !ok && e.crds != nil {
+		k, ok = e.crds.Resource(tenant, r.group, r.resource)
 	}
 	if ok {
 		r.kind, r.known = k, true

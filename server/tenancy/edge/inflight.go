@@ -56,21 +56,21 @@ func (e *Edge) track(req *http.Request, r *request) (_ *http.Request, release fu
 }
 
 // TenantGone ends the requests of a deleted tenant's users.
-func (e *Edge) TenantGone(tenant string) {
-	e.inFlight.mu.Lock()
-	defer e.inFlight.mu.Unlock()
-	for h := range e.inFlight.of[tenant] {
+func (s *inFlight) TenantGone(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h := range s.of[tenant] {
 		h.cancel()
 	}
-	delete(e.inFlight.of, tenant)
+	delete(s.of, tenant)
 }
 
 // NodesChanged ends the requests of a tenant's users about nodes after their right
 // to read nodes changed. Clients that watch start again.
-func (e *Edge) NodesChanged(tenant string) {
-	e.inFlight.mu.Lock()
-	defer e.inFlight.mu.Unlock()
-	for h := range e.inFlight.of[tenant] {
+func (s *inFlight) NodesChanged(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h := range s.of[tenant] {
 		if h.nodes {
 			h.cancel()
 		}

@@ -37,6 +37,9 @@ const (
 	maxBuilds = 2
 )
 
+// discoveryServer answers requests for discovery and OpenAPI.
+type discoveryServer struct{ discoveryViews }
+
 // discoveryCache caches discovery and OpenAPI documents: they are large, and the
 // same for spaces with the same view.
 type discoveryCache struct {
@@ -122,7 +125,7 @@ func reads(req *http.Request) bool {
 
 // serveNonResource serves non-resource requests in a space: discovery and OpenAPI
 // are those of the space, the rest (version, health) is the same for all.
-func (e *Edge) serveNonResource(
+func (e *discoveryServer) serveNonResource(
 	w http.ResponseWriter, req *http.Request, next http.Handler, p *wire.Projector, asked *request,
 ) error {
 	tenant := asked.space
@@ -173,11 +176,11 @@ func (e *Edge) serveNonResource(
 // serveCompositeDiscovery serves the controllers of the cluster, such as the garbage
 // collector, one discovery of all spaces, in which they find the resources of
 // tenants. done is false for a request that upstream has to answer.
-func (e *Edge) serveCompositeDiscovery(
+func (e *discoveryServer) serveCompositeDiscovery(
 	w http.ResponseWriter, req *http.Request, next http.Handler, asked *request,
 ) (done bool, err error) {
 	path := asked.path
-	if writes(req.Method) || e.opts.CustomResources == nil ||
+	if writes(req.Method) || e.crds == nil ||
 		path != "/apis" && !strings.HasPrefix(path, "/apis/") || strings.Count(path, "/") > 4 {
 		return false, nil
 	}
@@ -196,7 +199,7 @@ func (e *Edge) serveCompositeDiscovery(
 
 // serveSystemOpenAPI serves the OpenAPI documents of the system: upstream's, with the
 // field metadata.tenant.
-func (e *Edge) serveSystemOpenAPI(w http.ResponseWriter, req *http.Request, next http.Handler, d documentRequest) error {
+func (e *discoveryServer) serveSystemOpenAPI(w http.ResponseWriter, req *http.Request, next http.Handler, d documentRequest) error {
 	view := &discoveryView{index: &index{}, unfiltered: true, fingerprint: space.System}
 	return e.answerDocument(w, withoutEncoding(req), next, space.System, view, d, func(c *capture) error {
 		c.sendTo(w, d.prefix)
@@ -209,7 +212,7 @@ func (d documentRequest) openAPI() bool { return strings.HasPrefix(d.path, "/ope
 
 // answerDocument answers with the document of a space, or relays upstream's answer
 // if that is not a document.
-func (e *Edge) answerDocument(
+func (e *discoveryServer) answerDocument(
 	w http.ResponseWriter, req *http.Request, next http.Handler, tenant string, view *discoveryView, d documentRequest,
 	relay func(*capture) error,
 ) error {
@@ -284,7 +287,7 @@ func (d documentRequest) key(view *discoveryView, tag string) string {
 }
 
 // produce builds the document of a space from upstream's answer, unless it is cached.
-func (e *Edge) produce(
+func (e *discoveryServer) produce(
 	ctx context.Context, tenant string, view *discoveryView, d documentRequest, answer *capture,
 ) (*discoveryDocument, error) {
 	c := e.discoveryCache
@@ -336,7 +339,7 @@ func (e *Edge) produce(
 }
 
 // transform builds a document of upstream's; body is nil if upstream has none.
-func (e *Edge) transform(view *discoveryView, own discovery.Set, d documentRequest, body []byte) ([]byte, error) {
+func (e *discoveryServer) transform(view *discoveryView, own discovery.Set, d documentRequest, body []byte) ([]byte, error) {
 	switch {
 	case d.path == "/":
 		return e.rootPaths(view, own, body)

@@ -25,7 +25,7 @@ const (
 )
 
 // openAPI2 builds the OpenAPI v2 document of a space from upstream's.
-func (e *Edge) openAPI2(view *discoveryView, own discovery.Set, body []byte) ([]byte, error) {
+func (e *discoveryServer) openAPI2(view *discoveryView, own discovery.Set, body []byte) ([]byte, error) {
 	doc, err := members(body)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func mergeOpenAPI2(doc, models map[string]json.RawMessage, own discovery.Set) er
 
 // openAPI3 makes the document of version 3 of a group version: of upstream's,
 // or alone of the space's own definitions. It is nil if nothing is left.
-func (e *Edge) openAPI3(view *discoveryView, own discovery.Set, gv schema.GroupVersion, body []byte) ([]byte, error) {
+func (e *discoveryServer) openAPI3(view *discoveryView, own discovery.Set, gv schema.GroupVersion, body []byte) ([]byte, error) {
 	mine := own.OpenAPI3(gv)
 	if body == nil {
 		if mine == nil {
@@ -114,7 +114,7 @@ func (e *Edge) openAPI3(view *discoveryView, own discovery.Set, gv schema.GroupV
 		}
 		return json.Marshal(mine)
 	}
-	if gv.Group != "" && mine == nil && (!e.hasGroup(view, gv.Group) || !view.hasVersion(e, gv)) {
+	if gv.Group != "" && mine == nil && (!e.hasGroup(view, gv.Group) || !view.hasVersion(&e.discoveryViews, gv)) {
 		return nil, nil
 	}
 	doc, err := members(body)
@@ -171,7 +171,7 @@ func mergeOpenAPI3(doc, schemas map[string]json.RawMessage, mine *spec3.OpenAPI)
 
 // openAPIIndex makes the list of the documents of version 3, with addresses
 // below the prefix that the request came with.
-func (e *Edge) openAPIIndex(view *discoveryView, prefix string, body []byte) ([]byte, error) {
+func (e *discoveryServer) openAPIIndex(view *discoveryView, prefix string, body []byte) ([]byte, error) {
 	var list handler3.OpenAPIV3Discovery
 	if err := json.Unmarshal(body, &list); err != nil {
 		return nil, fmt.Errorf("reading the index of OpenAPI documents: %w", err)
@@ -185,7 +185,7 @@ func (e *Edge) openAPIIndex(view *discoveryView, prefix string, body []byte) ([]
 		if gv, ok := strings.CutPrefix(path, "apis/"); ok {
 			group, version, _ := strings.Cut(gv, "/")
 			of := schema.GroupVersion{Group: group, Version: version}
-			if !view.unfiltered && (!e.hasGroup(view, group) || version != "" && view.versions[of] == "" && !view.hasVersion(e, of)) {
+			if !view.unfiltered && (!e.hasGroup(view, group) || version != "" && view.versions[of] == "" && !view.hasVersion(&e.discoveryViews, of)) {
 				continue
 			}
 			address.RawQuery = hashQuery(view.hash(of, address.Query().Get("hash")))
@@ -210,7 +210,7 @@ var models = regexp.MustCompile(`"\$ref":\s*"#/(?:definitions|components/schemas
 
 // filterPaths removes the paths of resources that a space does not have from a
 // document. It returns the models of the custom resources that remain.
-func (e *Edge) filterPaths(view *discoveryView, doc map[string]json.RawMessage) (shown map[string]bool, err error) {
+func (e *discoveryServer) filterPaths(view *discoveryView, doc map[string]json.RawMessage) (shown map[string]bool, err error) {
 	paths, err := members(doc["paths"])
 	if err != nil || len(paths) == 0 {
 		return nil, err
@@ -240,7 +240,7 @@ func (e *Edge) filterPaths(view *discoveryView, doc map[string]json.RawMessage) 
 }
 
 // filterModels removes the models of custom resources that a space does not have.
-func (e *Edge) filterModels(view *discoveryView, models map[string]json.RawMessage, shown map[string]bool) {
+func (e *discoveryServer) filterModels(view *discoveryView, models map[string]json.RawMessage, shown map[string]bool) {
 	for name, model := range models {
 		if !shown[name] && e.ofCustomResource(view, model) {
 			delete(models, name)
@@ -250,7 +250,7 @@ func (e *Edge) filterModels(view *discoveryView, models map[string]json.RawMessa
 
 // ofCustomResource reports whether a model is only that of a custom resource or its
 // list.
-func (e *Edge) ofCustomResource(view *discoveryView, model json.RawMessage) bool {
+func (e *discoveryServer) ofCustomResource(view *discoveryView, model json.RawMessage) bool {
 	if !bytes.Contains(model, []byte(`"x-kubernetes-group-version-kind"`)) {
 		return false
 	}

@@ -51,11 +51,11 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 		return serveAnswer(w, req, next, p, r, nil)
 	}
 	if req.URL.RawQuery != "" && r.selects() {
-		if err := e.composeQuery(req, p, r); err != nil {
+		if err := composeQuery(req, p, r); err != nil {
 			return err
 		}
 	}
-	return serveAnswer(w, req, next, p, r, e.composeBody(req, p, r, ofUser))
+	return serveAnswer(w, req, next, p, r, composeBody(req, p, r, ofUser))
 }
 
 // inSpaces reports whether tenants have a resource at all. They do not have custom
@@ -148,7 +148,7 @@ func withoutEncoding(req *http.Request) *http.Request {
 }
 
 // composeQuery rewrites the selectors of a list, watch or delete.
-func (e *Edge) composeQuery(req *http.Request, p *wire.Projector, r *resourceRequest) error {
+func composeQuery(req *http.Request, p *wire.Projector, r *resourceRequest) error {
 	q := req.URL.Query()
 	changed := false
 	for key, translate := range map[string]func(wire.Resource, string) (string, error){
