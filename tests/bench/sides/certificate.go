@@ -30,6 +30,11 @@ func (s *Side) Signer() (*Signer, error) {
 	return &Signer{url: s.Config.Host, ca: s.TLS.ServerCA.Cert, issuer: issuer}, nil
 }
 
+// User returns the access of a user in some groups.
+func (s *Signer) User(name string, groups ...string) (*rest.Config, error) {
+	return s.Client(pkix.Name{CommonName: name, Organization: groups})
+}
+
 // Client returns the access of a new certificate with this subject. Clients of
 // two certificates have two connections.
 func (s *Signer) Client(subject pkix.Name) (*rest.Config, error) {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
@@ -157,7 +156,7 @@ func newRequester(b *testing.B, c *cluster) *requester {
 	if err != nil {
 		b.Fatal(err)
 	}
-	access, err := signer.Client(pkix.Name{CommonName: user})
+	access, err := signer.User(user)
 	if err != nil {
 		b.Fatal(err)
 	}
