@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"log"
@@ -33,6 +34,9 @@ func run(ctx context.Context, args []string) error {
 	klog.LogToStderr(false)
 	klog.SetOutput(discard{})
 	s, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -47,22 +51,22 @@ func run(ctx context.Context, args []string) error {
 	}
 	maker := &sides.Maker{Lab: lab, Binary: s.binary, Programs: s.programs}
 	for n := range s.rounds {
-		round := measure.Round{}
+		round, failed := measure.Round{}, error(nil)
 		for _, c := range inTurn(n, s.sides) {
 			log.Printf("round %d of %d: %s", n+1, s.rounds, c.name)
 			if err := newTrial(s, c, round).run(ctx, maker); err != nil {
-				return fmt.Errorf("round %d, %s: %w", n+1, c.name, err)
+				failed = fmt.Errorf("round %d, %s: %w", n+1, c.name, err)
+				break
 			}
 		}
+		// What a round has that failed took long to measure, too.
 		rounds, err := measure.Append(results, round)
-		if err != nil {
+		if err == nil {
+			err = report(rounds, s)
+		}
+		if err := errors.Join(failed, err); err != nil {
 			return err
 		}
-		table := s.String() + "\n\n" + report(rounds, s)
-		if err := os.WriteFile(filepath.Join(s.out, "scale.md"), []byte(table), 0o644); err != nil {
-			return err
-		}
-		fmt.Printf("\n%s\n", table)
 	}
 	return nil
 }

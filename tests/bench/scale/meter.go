@@ -69,7 +69,7 @@ func memory(s *sides.Side) (now, peak float64, err error) {
 
 // resident is the median of several looks, in MiB.
 func resident(ctx context.Context, s *sides.Side) (float64, error) {
-	const looks, between = 5, time.Second
+	const looks, between = 5, 200 * time.Millisecond
 	var values []float64
 	for range looks {
 		now, _, err := memory(s)

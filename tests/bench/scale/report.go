@@ -1,6 +1,12 @@
 package main
 
-import "github.com/a4s-io/a4s/tests/measure"
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/a4s-io/a4s/tests/measure"
+)
 
 // The quantities, by the names that they have in results.
 const (
@@ -11,6 +17,7 @@ const (
 	createP99     = "saturated: a Deployment made, p99, ms"
 
 	pacedRate = "paced: pods a second asked for"
+	pacedCame = "paced: pods a second that came"
 	pacedCPU  = "paced: CPU a pod, ms"
 	pacedP50  = "paced: pod seen until Running, p50, s"
 	pacedP99  = "paced: pod seen until Running, p99, s"
@@ -42,7 +49,7 @@ const (
 func quantities() []string {
 	return []string{
 		saturatedRate, saturatedCPU, saturatedP50, saturatedP99, createP99,
-		pacedRate, pacedCPU, pacedP50, pacedP99,
+		pacedRate, pacedCame, pacedCPU, pacedP50, pacedP99,
 		readP50, readP99, saturatedReadP50, saturatedReadP99, pacedReadP50, pacedReadP99,
 		nodesTime, nodeCPU, idleEmpty, idleNodes,
 		spacesTime, spaceCPU, loadedSpacesTime, loadedSpaceCPU,
@@ -50,11 +57,14 @@ func quantities() []string {
 	}
 }
 
-// report is the table of all rounds: medians, and ratios to the first side.
-func report(rounds measure.Rounds, s *settings) string {
+// report prints and keeps the table of all rounds: medians, and ratios to the
+// first side.
+func report(rounds measure.Rounds, s *settings) error {
 	var names []string
 	for _, c := range s.sides {
 		names = append(names, c.name)
 	}
-	return rounds.Table(quantities(), names)
+	text := s.String() + "\n\n" + rounds.Table(quantities(), names)
+	fmt.Printf("\n%s\n", text)
+	return os.WriteFile(filepath.Join(s.out, "scale.md"), []byte(text), 0o644)
 }

@@ -84,7 +84,7 @@ func parse(args []string) (*settings, error) {
 func (s *settings) shrink(whole *flag.FlagSet) error {
 	values := map[string]string{
 		"rounds": "1", "nodes": "20", "spaces": "5", "deployments": "10", "replicas": "5",
-		"idle": "2s", "alone": "2s", "paced": "3s", "settle": "1s",
+		"idle": "1s", "alone": "1s", "paced": "2s", "settle": "1s",
 	}
 	whole.Visit(func(f *flag.Flag) { delete(values, f.Name) })
 	for name, value := range values {

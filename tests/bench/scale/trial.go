@@ -23,12 +23,6 @@ const (
 	startTimeout = 3 * time.Minute
 	// nodesTimeout bounds how long it takes until all nodes take pods.
 	nodesTimeout = 20 * time.Minute
-	// calm is how long a side has after its start, or after nodes or pods came,
-	// before its idle processor time is measured: less in a small run.
-	calm = 20 * time.Second
-	// wake is for how long after the last node, space or pod what the side still does
-	// counts as caused by them.
-	wake = 3 * time.Second
 )
 
 // The phases of a trial, by which pods and reads are told apart.
@@ -150,7 +144,13 @@ func (t *trial) start(ctx context.Context) error {
 	return err
 }
 
-func (t *trial) calm(ctx context.Context) error { return sleep(ctx, min(calm, t.settings.idle)) }
+// calm leaves the side alone after its start, or after nodes or pods came, before
+// its idle processor time is measured.
+func (t *trial) calm(ctx context.Context) error { return sleep(ctx, t.settings.idle/3) }
+
+// wake is for how long after the last node, space or pod what the side still does
+// counts as caused by them.
+func (t *trial) wake(ctx context.Context) error { return sleep(ctx, t.settings.idle/20) }
 
 // nodes registers the nodes and measures the side with them.
 func (t *trial) nodes(ctx context.Context) error {
@@ -184,7 +184,7 @@ func (t *trial) nodes(ctx context.Context) error {
 	}
 	took := time.Since(m.began)
 	stop()
-	if err := sleep(ctx, wake); err != nil {
+	if err := t.wake(ctx); err != nil {
 		return err
 	}
 	used, err := m.beyond(t.empty)
@@ -223,7 +223,7 @@ func (t *trial) makeSpaces(ctx context.Context, prefix string, cores float64, in
 	if err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, wake); err != nil {
+	if err := t.wake(ctx); err != nil {
 		return nil, err
 	}
 	used, err := m.beyond(cores)
@@ -288,7 +288,7 @@ func (t *trial) saturate(ctx context.Context) error {
 		return err
 	}
 	t.reader.enter("")
-	if err := sleep(ctx, wake); err != nil {
+	if err := t.wake(ctx); err != nil {
 		return err
 	}
 	used, err := m.beyond(t.quiet)
@@ -358,6 +358,7 @@ func (t *trial) paced(ctx context.Context) (err error) {
 	if len(pods.waits) == 0 {
 		return errors.New("no pod ran while the load had a pace: it was too short")
 	}
+	t.set(pacedCame, float64(len(pods.waits))/t.settings.paced.Seconds())
 	t.set(pacedCPU, (cores-t.quiet)*t.settings.paced.Seconds()/float64(len(pods.waits))*1000)
 	t.set(pacedP50, seconds(pods.waits, 0.5))
 	t.set(pacedP99, seconds(pods.waits, 0.99))
@@ -370,19 +371,22 @@ func (t *trial) paced(ctx context.Context) (err error) {
 
 // weigh weighs the side after it had nothing to do for a while.
 func (t *trial) weigh(ctx context.Context) error {
+	if err := sleep(ctx, t.settings.settle); err != nil {
+		return err
+	}
+	after, err := resident(ctx, t.side)
+	if err != nil {
+		return err
+	}
 	_, peak, err := memory(t.side)
 	if err != nil {
 		return err
 	}
 	t.set(memoryPeak, peak)
-	if err := sleep(ctx, t.settings.settle); err != nil {
-		return err
-	}
-	after, err := resident(ctx, t.side)
 	t.set(memoryAfter, after)
 	t.set(memoryKept, after/t.before)
 	if n, last := t.fleet.Failures(); n > 0 {
 		log.Printf("  %d requests of nodes failed, the last one: %v", n, last)
 	}
-	return err
+	return nil
 }

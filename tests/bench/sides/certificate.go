@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"os"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -17,8 +18,9 @@ import (
 
 // Signer signs certificates of clients as the administrator of a side could.
 type Signer struct {
-	url, ca string
-	issuer  tls.Certificate
+	url    string
+	ca     []byte // of servers, in PEM
+	issuer tls.Certificate
 }
 
 // Signer returns that of the side, once it has its CAs.
@@ -27,7 +29,11 @@ func (s *Side) Signer() (*Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the CA of clients: %w", err)
 	}
-	return &Signer{url: s.Config.Host, ca: s.TLS.ServerCA.Cert, issuer: issuer}, nil
+	ca, err := os.ReadFile(s.TLS.ServerCA.Cert)
+	if err != nil {
+		return nil, fmt.Errorf("loading the CA of servers: %w", err)
+	}
+	return &Signer{url: s.Config.Host, ca: ca, issuer: issuer}, nil
 }
 
 // User returns the access of a user in some groups.
@@ -62,7 +68,7 @@ func (s *Signer) Client(subject pkix.Name) (*rest.Config, error) {
 		return nil, err
 	}
 	return &rest.Config{Host: s.url, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
-		CAFile:   s.ca,
+		CAData:   s.ca,
 		CertData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		KeyData:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
 	}}, nil
