@@ -12,21 +12,29 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// resource is what can be followed: its name, an object of it, and, if not all of
+// them are wanted, the name of those that are.
+type resource struct {
+	plural  string
+	example runtime.Object
+	name    string
+}
+
 // follow hands the objects of a resource to a handler until the context ends. It
 // returns when it has those that there are.
-func follow(ctx context.Context, client rest.Interface, resource, selector string, example runtime.Object, handler cache.ResourceEventHandler) error {
-	fieldSelector, err := fields.ParseSelector(selector)
-	if err != nil {
-		return err
+func follow(ctx context.Context, client rest.Interface, r resource, handler cache.ResourceEventHandler) error {
+	selector := fields.Everything()
+	if r.name != "" {
+		selector = fields.OneTermEqualSelector(metav1.ObjectNameField, r.name)
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fieldSelector),
-		ObjectType:    example,
+		ListerWatcher: cache.NewListWatchFromClient(client, r.plural, metav1.NamespaceAll, selector),
+		ObjectType:    r.example,
 		Handler:       handler,
 	})
 	go informer.RunWithContext(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return fmt.Errorf("watching %s: %w", resource, ctx.Err())
+		return fmt.Errorf("watching %s: %w", r.plural, ctx.Err())
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -95,7 +95,8 @@ func (l *load) requests() []time.Duration {
 func (l *load) create(ctx context.Context, i int) error {
 	s := l.spaces[i%len(l.spaces)]
 	began := time.Now()
-	if _, err := s.apps.Deployments(s.namespace).Create(ctx, deployment(i, l.replicas), metav1.CreateOptions{}); err != nil {
+	deployments := s.apps.Deployments(s.namespace)
+	if _, err := deployments.Create(ctx, deployment(i, l.replicas), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("making %s: %w", deploymentName(i), err)
 	}
 	took := time.Since(began)
@@ -136,7 +137,8 @@ func deployment(i, replicas int) *appsv1.Deployment {
 					Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
 					Env:   []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
 					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-						corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+						corev1.ResourceCPU:    quantity.MustParse("10m"),
+						corev1.ResourceMemory: quantity.MustParse("16Mi"),
 					}},
 				}}},
 			},

@@ -50,7 +50,7 @@ func watchPods(ctx context.Context, client rest.Interface) (*podWatch, error) {
 			w.update(pod, time.Now())
 		}
 	}
-	return w, follow(ctx, client, "pods", "", &corev1.Pod{}, cache.ResourceEventHandlerFuncs{
+	return w, follow(ctx, client, resource{plural: "pods", example: &corev1.Pod{}}, cache.ResourceEventHandlerFuncs{
 		AddFunc:    update,
 		UpdateFunc: func(_, obj any) { update(obj) },
 		DeleteFunc: func(obj any) {

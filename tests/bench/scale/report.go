@@ -28,6 +28,8 @@ const (
 	saturatedReadP99 = "read next door, saturated, p99, ms"
 	pacedReadP50     = "read next door, paced, p50, ms"
 	pacedReadP99     = "read next door, paced, p99, ms"
+	saturatedNotice  = "read next door, p99, saturated / alone"
+	pacedNotice      = "read next door, p99, paced / alone"
 
 	nodesTime = "all nodes registered and usable, s"
 	nodeCPU   = "CPU to register a node, ms"
@@ -51,6 +53,7 @@ func quantities() []string {
 		saturatedRate, saturatedCPU, saturatedP50, saturatedP99, createP99,
 		pacedRate, pacedCame, pacedCPU, pacedP50, pacedP99,
 		readP50, readP99, saturatedReadP50, saturatedReadP99, pacedReadP50, pacedReadP99,
+		saturatedNotice, pacedNotice,
 		nodesTime, nodeCPU, idleEmpty, idleNodes,
 		spacesTime, spaceCPU, loadedSpacesTime, loadedSpaceCPU,
 		memoryBefore, memoryPeak, memoryAfter, memoryKept,

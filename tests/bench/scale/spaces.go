@@ -26,8 +26,9 @@ const (
 	usableTimeout = 5 * time.Minute
 	// knock is how often the user of a new space asks whether it is.
 	knock = 50 * time.Millisecond
-	// rootCA is the config map that every namespace gets.
-	rootCA = "kube-root-ca.crt"
+	// defaultAccount and rootCA are the service account and the config map that
+	// every namespace gets.
+	defaultAccount, rootCA = "default", "kube-root-ca.crt"
 )
 
 // space is a tenant or a namespace, as its user sees it: with a certificate and
@@ -66,13 +67,12 @@ func newSpaceMaker(ctx context.Context, s *sides.Side, tenants bool) (*spaceMake
 		}
 	}
 	client := admin.CoreV1().RESTClient()
-	if err := follow(ctx, client, "serviceaccounts", "metadata.name=default", &corev1.ServiceAccount{}, m.accounts.handler()); err != nil {
+	accounts := resource{"serviceaccounts", &corev1.ServiceAccount{}, defaultAccount}
+	if err := follow(ctx, client, accounts, m.accounts.handler()); err != nil {
 		return nil, err
 	}
-	if err := follow(ctx, client, "configmaps", "metadata.name="+rootCA, &corev1.ConfigMap{}, m.bundles.handler()); err != nil {
-		return nil, err
-	}
-	return m, nil
+	bundles := resource{"configmaps", &corev1.ConfigMap{}, rootCA}
+	return m, follow(ctx, client, bundles, m.bundles.handler())
 }
 
 // handler notes the namespaces of objects.
@@ -114,7 +114,7 @@ func (m *spaceMaker) makeOne(ctx context.Context, name string) (*space, error) {
 		}
 	}
 	for {
-		_, err := s.core.ServiceAccounts(s.namespace).Get(ctx, "default", metav1.GetOptions{})
+		_, err := s.core.ServiceAccounts(s.namespace).Get(ctx, defaultAccount, metav1.GetOptions{})
 		if err == nil {
 			return s, nil
 		}
@@ -128,7 +128,9 @@ func (m *spaceMaker) makeOne(ctx context.Context, name string) (*space, error) {
 
 // makeTenant returns the namespaces of the space as an administrator calls them.
 func (m *spaceMaker) makeTenant(ctx context.Context, name string) (*space, []string, error) {
-	tenant, err := m.tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	tenant, err := m.tenants.Create(ctx, &tenantapi.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -64,6 +64,9 @@ func (t *trial) set(quantity string, value float64) {
 	log.Printf("  %s: %s", quantity, measure.Number(value))
 }
 
+// got is what was measured of a quantity before.
+func (t *trial) got(quantity string) float64 { return t.round[quantity][t.contestant.name] }
+
 // run measures the side from its start to its end.
 func (t *trial) run(ctx context.Context, maker *sides.Maker) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -162,7 +165,8 @@ func (t *trial) nodes(ctx context.Context) error {
 	}
 	nodesOnly, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := follow(nodesOnly, t.maker.admin.CoreV1().RESTClient(), "nodes", "", &corev1.Node{}, cache.ResourceEventHandlerFuncs{
+	nodes := resource{plural: "nodes", example: &corev1.Node{}}
+	if err := follow(nodesOnly, t.maker.admin.CoreV1().RESTClient(), nodes, cache.ResourceEventHandlerFuncs{
 		AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) },
 	}); err != nil {
 		return err
@@ -303,7 +307,11 @@ func (t *trial) saturate(ctx context.Context) error {
 	t.set(saturatedP99, seconds(pods.waits, 0.99))
 	t.set(createP99, seconds(t.load.requests(), 0.99)*1000)
 	t.settings.learn(rate)
-	return t.setReads(phaseSaturated, saturatedReadP50, saturatedReadP99)
+	if err := t.setReads(phaseSaturated, saturatedReadP50, saturatedReadP99); err != nil {
+		return err
+	}
+	t.set(saturatedNotice, t.got(saturatedReadP99)/t.got(readP99))
+	return nil
 }
 
 // clear deletes the load.
@@ -324,8 +332,8 @@ func (t *trial) clear(ctx context.Context) error {
 // what the load takes alone.
 func (t *trial) paced(ctx context.Context) (err error) {
 	pace := t.settings.pace
-	if own := ofSaturation * t.round[saturatedRate][t.contestant.name]; t.contestant.limited {
-		pace = min(pace, own)
+	if t.contestant.limited {
+		pace = min(pace, ofSaturation*t.got(saturatedRate))
 	}
 	t.set(pacedRate, pace)
 	stop := make(chan struct{})
@@ -365,6 +373,7 @@ func (t *trial) paced(ctx context.Context) (err error) {
 	if err := t.setReads(phasePaced, pacedReadP50, pacedReadP99); err != nil {
 		return err
 	}
+	t.set(pacedNotice, t.got(pacedReadP99)/t.got(readP99))
 	t.reader.enter("")
 	return t.pods.awaitAll(ctx, t.load.pods())
 }

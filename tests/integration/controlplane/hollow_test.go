@@ -26,9 +26,8 @@ func TestHollowNodes(t *testing.T) {
 	p := start(t, settings(t.TempDir()))
 	ctx, stop := context.WithCancel(t.Context())
 	const first, nodes, pods = 7, 3, 6
-	fleet, err := hollow.Start(ctx, hollow.Options{First: first, Nodes: nodes, Access: func(user string, groups ...string) (*rest.Config, error) {
-		return p.User(t, user, groups, nil), nil
-	}})
+	access := func(user string, groups ...string) (*rest.Config, error) { return p.User(t, user, groups, nil), nil }
+	fleet, err := hollow.Start(ctx, hollow.Options{First: first, Nodes: nodes, Access: access})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +70,8 @@ func TestHollowNodes(t *testing.T) {
 		t.Errorf("there are %d pods, want %d", len(list.Items), pods)
 	}
 
-	if err := deployments.Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
+	background := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
+	if err := deployments.Delete(t.Context(), "web", background); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "no pods", func(ctx context.Context) (bool, error) {
