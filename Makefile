@@ -156,11 +156,17 @@ upstream: ## Build bin/upstream: etcd, containerd and the programs of Kubernetes
 
 .PHONY: bench-upstream
 bench-upstream: build upstream ## Run bin/a4s beside upstream's programs; results go to bin/bench (as root, half an hour)
-	rm -rf bin/bench
+	@for b in start idle api pods; do rm -f bin/bench/$$b.*; done
 	@for b in Start=10x Idle=3x API=12x Pods=10x; do \
 		A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream A4S_BENCH_OUT=$(CURDIR)/bin/bench \
 			go test -v -count=1 -run '^$$' -bench $${b%=*} -benchtime $${b#*=} -timeout 60m ./tests/bench/upstream || exit 1; \
 	done
+
+.PHONY: bench-scale
+bench-scale: build upstream ## Run bin/a4s with 1,000 nodes and 5,000 pods beside upstream's programs; results go to bin/bench (as root, hours; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
+	@mkdir -p bin/bench
+	go build -o bin/scale ./tests/bench/scale
+	A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/scale $(ARGS)
 
 .PHONY: lint
 lint: vet ## Check formatting, go vet, staticcheck and shellcheck

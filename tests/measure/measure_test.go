@@ -91,3 +91,20 @@ func TestChartIsXML(t *testing.T) {
 		t.Errorf("%d rectangles in\n%s", rects, s.String())
 	}
 }
+
+func TestTable(t *testing.T) {
+	one, two := Round{}, Round{}
+	for side, v := range map[string][2]float64{"a": {100, 200}, "b": {50, 110}} {
+		one.Set("gets", side, v[0])
+		two.Set("gets", side, v[1])
+	}
+	one.Set("kept", "b", 1234.5)
+	const want = `| | a | b | ratio |
+|---|---|---|---|
+| gets | 150 | 80 | 0.53 (0.50–0.55) |
+| kept |  | 1234 | |
+`
+	if got := (Rounds{one, two}).Table([]string{"gets", "lists", "kept"}, []string{"a", "b"}); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/tests/measure"
 )
 
@@ -56,7 +54,7 @@ func BenchmarkAPI(b *testing.B) {
 	var sides []*requester
 	for _, side := range []string{sideUpstream, sideA4s} {
 		c := newCluster(b, side)
-		c.start()
+		c.Start()
 		c.awaitNode(b, time.Time{})
 		sides = append(sides, newRequester(b, c))
 	}
@@ -146,7 +144,7 @@ func newRequester(b *testing.B, c *cluster) *requester {
 	b.Helper()
 	ctx := b.Context()
 	const user = "bench"
-	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+	if _, err := c.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
@@ -154,19 +152,25 @@ func newRequester(b *testing.B, c *cluster) *requester {
 		b.Fatal(err)
 	}
 	r := &requester{cluster: c, side: c.name, made: &atomic.Int64{}}
-	cert := c.certificate(b, user)
+	signer, err := c.Signer()
+	if err != nil {
+		b.Fatal(err)
+	}
+	access, err := signer.User(user)
+	if err != nil {
+		b.Fatal(err)
+	}
 	for range clients {
-		roots, err := rest.TLSConfigFor(c.config)
+		config, err := rest.TLSConfigFor(access)
 		if err != nil {
 			b.Fatal(err)
 		}
-		roots.Certificates, roots.GetClientCertificate = []tls.Certificate{cert}, nil
-		t := &http.Transport{TLSClientConfig: roots, ForceAttemptHTTP2: true, DisableCompression: true}
+		t := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true}
 		b.Cleanup(t.CloseIdleConnections)
 		r.clients = append(r.clients, &http.Client{Transport: t})
 	}
 	for _, name := range []string{"read", "write", "watch"} {
-		if _, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		c.awaitAccount(b, name)
@@ -182,28 +186,6 @@ func newRequester(b *testing.B, c *cluster) *requester {
 	return r
 }
 
-// certificate is that of a user in no group.
-func (c *cluster) certificate(b *testing.B, user string) tls.Certificate {
-	b.Helper()
-	ca, err := pki.LoadAuthority(c.tls.ClientCA)
-	if err != nil {
-		b.Fatal(err)
-	}
-	key, _, err := pki.NewKey()
-	if err != nil {
-		b.Fatal(err)
-	}
-	signed, err := ca.Sign(key.Public(), pki.Leaf{CommonName: user, Client: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	certs, err := pki.ParseCerts(signed)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{certs[0].Raw}, PrivateKey: key}
-}
-
 // podBody is a pod that no scheduler feels responsible for.
 func podBody(n int64) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"name":"pod-%05d","labels":{"app":"web","tier":"front"},"annotations":{"note":"some words about this pod"}},`+
@@ -213,7 +195,7 @@ func podBody(n int64) []byte {
 
 // request sends a request and reads the answer to its end.
 func (r *requester) request(ctx context.Context, client *http.Client, method, path string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, method, r.config.Host+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, r.Config.Host+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -323,7 +305,7 @@ func watch(b *testing.B, r *requester) result {
 
 // follow watches and tells of every change that it sees.
 func (r *requester) follow(ctx context.Context, client *http.Client, seen chan<- int64) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.config.Host+watchPath+"?watch=1&resourceVersion=0&fieldSelector=metadata.name%3Dchanging", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Config.Host+watchPath+"?watch=1&resourceVersion=0&fieldSelector=metadata.name%3Dchanging", nil)
 	if err != nil {
 		return err
 	}

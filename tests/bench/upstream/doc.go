@@ -2,14 +2,11 @@
 // kube-controller-manager, kube-scheduler, kubelet, kube-proxy and containerd
 // as the seven programs that their projects make of them. They are built from
 // the module in programs, with the versions and the settings that a4s is built
-// with, and run on a machine of their own beside one that runs a4s.
+// with, and run on a machine of their own beside one that runs a4s; package sides
+// starts both.
 //
-// Invariants: upstream's programs are configured as kubeadm does, but for what
-// the machine does not allow and what only costs: nothing elects a leader, and
-// credentials are made before the clock starts. Shim, runc, CNI plugins and
-// sandbox image are those that a4s carries, for both. Every round measures all
-// sides, one after the other in changing order, or at the same time. Nothing
-// here fails because of a number.
+// Invariants: every round measures all sides, one after the other in changing
+// order, or at the same time. Nothing here fails because of a number.
 //
 // `make bench` runs them, as root, and leaves rounds and charts in bin/bench.
 // Nothing imports it.

@@ -27,7 +27,7 @@ func BenchmarkPods(b *testing.B) {
 	var all []*cluster
 	for _, side := range []string{sideUpstream, sideA4s} {
 		c := newCluster(b, side)
-		c.start()
+		c.Start()
 		c.awaitNode(b, time.Time{})
 		c.importPause(b)
 		c.awaitAccount(b, metav1.NamespaceDefault)
@@ -68,7 +68,7 @@ func (c *cluster) importPause(b *testing.B) {
 	}
 	dir := b.TempDir()
 	if err := images.Import(b.Context(), images.Options{
-		Socket: c.socket, Snapshotter: "overlayfs", Required: []string{env.carried.PauseImageTar},
+		Socket: c.Socket, Snapshotter: "overlayfs", Required: []string{env.carried.PauseImageTar},
 		Dir: images.Dir(dir), StateFile: filepath.Join(dir, "images.json"), Log: logrus.WithField("side", c.name),
 	}); err != nil {
 		b.Fatal(err)
@@ -81,7 +81,7 @@ func (c *cluster) awaitAccount(b *testing.B, namespace string) {
 	ctx, cancel := context.WithTimeout(b.Context(), startTimeout)
 	defer cancel()
 	for {
-		_, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		_, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		if err == nil {
 			return
 		}
@@ -98,7 +98,7 @@ func (c *cluster) podStart(b *testing.B, name string) (up, down time.Duration) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), startTimeout)
 	defer cancel()
-	client, err := kubernetes.NewForConfig(c.config)
+	client, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		b.Fatal(err)
 	}

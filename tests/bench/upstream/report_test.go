@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -105,36 +104,5 @@ func table(rounds measure.Rounds) string {
 		}
 	}
 	delete(sides, sideUpstream)
-	others := slices.Sorted(maps.Keys(sides))
-	var s strings.Builder
-	s.WriteString("| | upstream |")
-	for _, side := range others {
-		fmt.Fprintf(&s, " %s | ratio |", side)
-	}
-	s.WriteString("\n|---|---|" + strings.Repeat("---|---|", len(others)) + "\n")
-	for _, quantity := range slices.Sorted(maps.Keys(quantities)) {
-		fmt.Fprintf(&s, "| %s | %s |", quantity, number(rounds.Of(quantity, sideUpstream).Median))
-		for _, side := range others {
-			r := rounds.Ratio(quantity, side, sideUpstream)
-			fmt.Fprintf(&s, " %s |", number(rounds.Of(quantity, side).Median))
-			if math.IsNaN(r.Median) {
-				s.WriteString(" |")
-				continue
-			}
-			fmt.Fprintf(&s, " %.2f (%.2f–%.2f) |", r.Median, r.Low, r.High)
-		}
-		s.WriteString("\n")
-	}
-	return s.String()
-}
-
-// number has three significant digits; what was not measured is nothing.
-func number(v float64) string {
-	if math.IsNaN(v) {
-		return ""
-	}
-	if v >= 1000 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
+	return rounds.Table(slices.Sorted(maps.Keys(quantities)), append([]string{sideUpstream}, slices.Sorted(maps.Keys(sides))...))
 }

@@ -30,15 +30,15 @@ func BenchmarkStart(b *testing.B) {
 				round.Set(what+": takes pods", side, s.schedulable.Seconds())
 				b.Logf("%s, %s: %v", side, what, s)
 			}
-			c.start()
+			c.Start()
 			record("empty", c.awaitNode(b, time.Time{}))
 			heard := c.heard(b)
-			if err := c.stop(); err != nil {
+			if err := c.Stop(); err != nil {
 				b.Fatal(err)
 			}
-			c.start()
+			c.Start()
 			record("existing", c.awaitNode(b, heard))
-			c.close()
+			c.Close()
 		}
 		n++
 		keep(b, "start", round)

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/a4s-io/a4s/tests/measure"
+)
+
+// The quantities, by the names that they have in results.
+const (
+	saturatedRate = "saturated: pods a second"
+	saturatedCPU  = "saturated: CPU a pod, ms"
+	saturatedP50  = "saturated: pod seen until Running, p50, s"
+	saturatedP99  = "saturated: pod seen until Running, p99, s"
+	createP99     = "saturated: a Deployment made, p99, ms"
+
+	pacedRate = "paced: pods a second asked for"
+	pacedCame = "paced: pods a second that came"
+	pacedCPU  = "paced: CPU a pod, ms"
+	pacedP50  = "paced: pod seen until Running, p50, s"
+	pacedP99  = "paced: pod seen until Running, p99, s"
+
+	readP50          = "read next door, alone, p50, ms"
+	readP99          = "read next door, alone, p99, ms"
+	saturatedReadP50 = "read next door, saturated, p50, ms"
+	saturatedReadP99 = "read next door, saturated, p99, ms"
+	pacedReadP50     = "read next door, paced, p50, ms"
+	pacedReadP99     = "read next door, paced, p99, ms"
+	saturatedNotice  = "read next door, p99, saturated / alone"
+	pacedNotice      = "read next door, p99, paced / alone"
+
+	nodesTime = "all nodes registered and usable, s"
+	nodeCPU   = "CPU to register a node, ms"
+	idleEmpty = "idle without nodes, cores"
+	idleNodes = "idle with all nodes, cores"
+
+	spacesTime       = "spaces made, s"
+	spaceCPU         = "spaces made: CPU each, ms"
+	loadedSpacesTime = "spaces made beside the paced load, s"
+	loadedSpaceCPU   = "spaces made beside the paced load: CPU each, ms"
+
+	memoryBefore = "resident before the load, MiB"
+	memoryPeak   = "peak resident, MiB"
+	memoryAfter  = "resident some time after the last pod, MiB"
+	memoryKept   = "resident after / before"
+)
+
+// quantities are all, in the order of the report.
+func quantities() []string {
+	return []string{
+		saturatedRate, saturatedCPU, saturatedP50, saturatedP99, createP99,
+		pacedRate, pacedCame, pacedCPU, pacedP50, pacedP99,
+		readP50, readP99, saturatedReadP50, saturatedReadP99, pacedReadP50, pacedReadP99,
+		saturatedNotice, pacedNotice,
+		nodesTime, nodeCPU, idleEmpty, idleNodes,
+		spacesTime, spaceCPU, loadedSpacesTime, loadedSpaceCPU,
+		memoryBefore, memoryPeak, memoryAfter, memoryKept,
+	}
+}
+
+// report prints and keeps the table of all rounds: medians, and ratios to the
+// first side.
+func report(rounds measure.Rounds, s *settings) error {
+	var names []string
+	for _, c := range s.sides {
+		names = append(names, c.name)
+	}
+	text := s.String() + "\n\n" + rounds.Table(quantities(), names)
+	fmt.Printf("\n%s\n", text)
+	return os.WriteFile(filepath.Join(s.out, "scale.md"), []byte(text), 0o644)
+}

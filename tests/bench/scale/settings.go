@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ofSaturation is the part of what upstream can do at most that the paced load
+// asks for.
+const ofSaturation = 0.6
+
+// settings are how large the benchmark is.
+type settings struct {
+	// binary is a4s, programs the directory of upstream's, out where results go.
+	binary, programs, out string
+	sides                 []contestant
+	rounds                int
+	// replicas is how many pods a Deployment has, clients how many requests of
+	// the load are made at a time.
+	nodes, spaces, deployments, replicas, clients int
+	// idle is how long the idle server is measured, alone the reader without
+	// others, paced the load at a pace, and settle how long the server is left
+	// alone in the end.
+	idle, alone, paced, settle time.Duration
+	// pace is how many pods a second the paced load asks for, 0 until it is known.
+	pace float64
+}
+
+// parse reads the arguments of the command.
+func parse(args []string) (*settings, error) {
+	s := &settings{
+		binary:   cmp.Or(os.Getenv("A4S_BINARY"), "bin/a4s"),
+		programs: cmp.Or(os.Getenv("A4S_UPSTREAM"), "bin/upstream"),
+		out:      cmp.Or(os.Getenv("A4S_BENCH_OUT"), "bin/bench"),
+	}
+	whole := flag.NewFlagSet("scale", flag.ContinueOnError)
+	small := whole.Bool("smoke", false, "try everything at a small size: what the numbers mean is nothing")
+	names := whole.String("sides", "", "what to measure, with commas, of "+strings.Join(sideNames(), ", ")+" (default all)")
+	whole.IntVar(&s.rounds, "rounds", 3, "rounds, each with all sides")
+	whole.IntVar(&s.nodes, "nodes", 1000, "hollow nodes")
+	whole.IntVar(&s.spaces, "spaces", 100, "tenants or namespaces, made before the load and again during it")
+	whole.IntVar(&s.deployments, "deployments", 500, "Deployments of the load that is made as fast as it goes")
+	whole.IntVar(&s.replicas, "replicas", 10, "pods of each Deployment")
+	whole.IntVar(&s.clients, "clients", 10, "requests of the load that are made at a time")
+	whole.DurationVar(&s.idle, "idle", time.Minute, "how long the idle server is measured")
+	whole.DurationVar(&s.alone, "alone", 30*time.Second, "how long the reader next door is alone")
+	whole.DurationVar(&s.paced, "paced", time.Minute, "how long the load has a pace, before more spaces are made")
+	whole.DurationVar(&s.settle, "settle", 10*time.Minute, "when memory is weighed after all pods are gone")
+	whole.Float64Var(&s.pace, "pace", 0, "pods a second of the paced load (default 60 % of what upstream can do)")
+	if err := whole.Parse(args); err != nil {
+		return nil, err
+	}
+	if whole.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", whole.Arg(0))
+	}
+	if *small {
+		if err := s.shrink(whole); err != nil {
+			return nil, err
+		}
+	}
+	if min(s.rounds, s.nodes, s.spaces, s.deployments, s.replicas, s.clients) < 1 {
+		return nil, errors.New("all numbers have to be at least 1")
+	}
+	var err error
+	if s.sides, err = contestants(*names); err != nil {
+		return nil, err
+	}
+	for _, path := range []*string{&s.binary, &s.programs, &s.out} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// shrink sets what was not set to values of a small run.
+func (s *settings) shrink(whole *flag.FlagSet) error {
+	values := map[string]string{
+		"rounds": "1", "nodes": "20", "spaces": "5", "deployments": "10", "replicas": "5",
+		"idle": "1s", "alone": "1s", "paced": "2s", "settle": "1s",
+	}
+	whole.Visit(func(f *flag.Flag) { delete(values, f.Name) })
+	for name, value := range values {
+		if err := whole.Set(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learn sets the pace by what a side could do at most, if there is none yet.
+func (s *settings) learn(saturated float64) {
+	if s.pace == 0 {
+		s.pace = ofSaturation * saturated
+	}
+}
+
+// String says what was measured.
+func (s *settings) String() string {
+	return fmt.Sprintf("%d nodes, %d spaces, %d Deployments of %d pods by %d clients; paced: %.1f pods a second.",
+		s.nodes, s.spaces, s.deployments, s.replicas, s.clients, s.pace)
+}
+
+// sideNames are the names of all sides.
+func sideNames() []string {
+	var names []string
+	for _, c := range allContestants() {
+		names = append(names, c.short)
+	}
+	return names
+}
+
+// contestants returns the sides with these names, separated by commas, all if
+// there are none.
+func contestants(names string) ([]contestant, error) {
+	all := allContestants()
+	if names == "" {
+		return all, nil
+	}
+	var some []contestant
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(all, func(c contestant) bool { return c.short == strings.TrimSpace(name) })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no side %q: want some of %s", name, strings.Join(sideNames(), ", "))
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
+}
