@@ -20,21 +20,12 @@ type addresses struct {
 
 func newAddresses(cfg *config.Server, nodeIP net.IP) (*addresses, error) {
 	a := &addresses{node: nodeIP, advertise: nodeIP}
-	if cfg.AdvertiseAddress != "" {
-		a.advertise = net.ParseIP(cfg.AdvertiseAddress)
+	if cfg.Network.Advertise.IsValid() {
+		a.advertise = cfg.Network.Advertise.AsSlice()
 	}
-	local := "127.0.0.1"
-	if ip := net.ParseIP(cfg.BindAddress); ip != nil && !ip.IsUnspecified() {
-		local = cfg.BindAddress
-	}
-	a.url = "https://" + net.JoinHostPort(local, strconv.Itoa(cfg.HTTPSListenPort))
+	a.url = "https://" + net.JoinHostPort(cfg.Network.Local(), strconv.Itoa(cfg.HTTPSListenPort))
+	a.pods, a.services = cfg.Network.Pods, cfg.Network.Services
 	var err error
-	if a.pods, err = netip.ParsePrefix(cfg.ClusterCIDR); err != nil {
-		return nil, fmt.Errorf("--cluster-cidr: %w", err)
-	}
-	if a.services, err = netip.ParsePrefix(cfg.ServiceCIDR); err != nil {
-		return nil, fmt.Errorf("--service-cidr: %w", err)
-	}
 	a.sans, err = a.subjectNames(cfg)
 	return a, err
 }
@@ -55,8 +46,8 @@ func (a *addresses) subjectNames(cfg *config.Server) ([]string, error) {
 	if cfg.Agent.NodeName != "" {
 		sans = append(sans, cfg.Agent.NodeName)
 	}
-	if ip := net.ParseIP(cfg.BindAddress); ip != nil && !ip.IsUnspecified() {
-		sans = append(sans, cfg.BindAddress)
+	if bind := cfg.Network.Bind; bind.IsValid() && !bind.IsUnspecified() {
+		sans = append(sans, bind.String())
 	}
 	sans = append(sans, cfg.Agent.NodeExternalIPs...)
 	return append(sans, cfg.TLSSANs...), nil

@@ -2,9 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/netip"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -43,10 +40,6 @@ func (s *Server) nodeAPI(client kubernetes.Interface, n nodes, extra *addons, ke
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := clusterConfig(s.cfg)
-	if err != nil {
-		return nil, err
-	}
 	return nodeapi.New(nodeapi.Options{
 		ServerCA: serverCA.WithLife(s.renewal.life()),
 		ClientCA: clientCA.WithLife(s.renewal.life()),
@@ -58,7 +51,7 @@ func (s *Server) nodeAPI(client kubernetes.Interface, n nodes, extra *addons, ke
 		ServerSANs: s.store.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
 		Tokens:     s.tokens,
 		Secrets:    nodeapi.NewSecrets(client.CoreV1()),
-		Config:     cluster,
+		Config:     clusterConfig(s.cfg),
 		Addresses:  n.addresses,
 		Policies:   n.policies,
 		Encryption: keys,
@@ -71,18 +64,13 @@ func (s *Server) nodeAPI(client kubernetes.Interface, n nodes, extra *addons, ke
 }
 
 // clusterConfig is what nodes must agree on with this server.
-func clusterConfig(cfg *config.Server) (joinapi.ClusterConfig, error) {
-	pods, podsErr := netip.ParsePrefix(cfg.ClusterCIDR)
-	services, servicesErr := netip.ParsePrefix(cfg.ServiceCIDR)
-	dns, dnsErr := netip.ParseAddr(cfg.ClusterDNS)
-	if err := errors.Join(podsErr, servicesErr, dnsErr); err != nil {
-		return joinapi.ClusterConfig{}, fmt.Errorf("addresses of the cluster: %w", err)
-	}
+func clusterConfig(cfg *config.Server) joinapi.ClusterConfig {
+	n := cfg.Network
 	return joinapi.ClusterConfig{
-		ClusterCIDR: pods, ServiceCIDR: services, ClusterDNS: dns, ClusterDomain: cfg.ClusterDomain,
+		ClusterCIDR: n.Pods, ServiceCIDR: n.Services, ClusterDNS: n.DNS, ClusterDomain: cfg.ClusterDomain,
 		FlannelBackend: cfg.FlannelBackend, DisableNetworkPolicy: cfg.DisableNetworkPolicy,
 		Version: version.Version, Kubernetes: version.Kubernetes,
-	}, nil
+	}
 }
 
 // status is what the node API tells administrators about this server.

@@ -33,13 +33,7 @@ func (s *Server) complete(source func(string) string) error {
 	if len(s.ServiceLBReservedPorts) == 0 {
 		s.ServiceLBReservedPorts = []string{"22"}
 	}
-	if s.ClusterDNS == "" {
-		services, err := netip.ParsePrefix(s.ServiceCIDR)
-		if err != nil {
-			return badInput(source("service-cidr"), s.ServiceCIDR, "an IPv4 range")
-		}
-		s.ClusterDNS = nthAddress(services, 10).String()
-	}
+	s.ClusterDNS = s.Network.DNS.String()
 	if err := readToken(source, "token-file", s.TokenFile, &s.Token); err != nil {
 		return err
 	}

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Server is the configuration of `a4s server`. Each field is one flag; the
 // table in flags_server.go binds them.
@@ -57,6 +60,8 @@ type Server struct {
 	// ClusterDNS is the service address of the cluster DNS; empty means the
 	// tenth address of ServiceCIDR.
 	ClusterDNS string
+	// Network is what the addresses and ranges above say; Validate fills it.
+	Network Network
 	// ClusterDomain is the DNS domain of the cluster.
 	ClusterDomain string
 	// FlannelBackend is one of FlannelBackends.
@@ -132,4 +137,22 @@ type Server struct {
 func (s *Server) CertificateLife() time.Duration {
 	life, _ := time.ParseDuration(s.CertificateLifetime) // Validate refuses others
 	return life
+}
+
+// Network is the addresses of a server and the ranges of its cluster.
+type Network struct {
+	// Bind is the address to listen on, Advertise that which others reach; not valid
+	// for those of the machine.
+	Bind, Advertise netip.Addr
+	// Pods and Services are the ranges of the cluster, DNS the address of its DNS.
+	Pods, Services netip.Prefix
+	DNS            netip.Addr
+}
+
+// Local is the address at which this machine reaches the API.
+func (n Network) Local() string {
+	if n.Bind.IsValid() && !n.Bind.IsUnspecified() {
+		return n.Bind.String()
+	}
+	return "127.0.0.1"
 }

@@ -85,11 +85,11 @@ type serverChecker struct {
 func (c *serverChecker) listener() {
 	s := c.server
 	if s.BindAddress != "" {
-		c.addr("bind-address", s.BindAddress, false)
+		s.Network.Bind, _ = c.addr("bind-address", s.BindAddress, false)
 	}
 	c.port("https-listen-port", s.HTTPSListenPort)
 	if s.AdvertiseAddress != "" {
-		c.addr("advertise-address", s.AdvertiseAddress, true)
+		s.Network.Advertise, _ = c.addr("advertise-address", s.AdvertiseAddress, true)
 	}
 	for _, name := range s.TLSSANs {
 		c.certName("tls-san", name)
@@ -111,10 +111,15 @@ func (c *serverChecker) network() {
 	if podsOK && servicesOK && pods.Overlaps(services) {
 		c.fail("service-cidr", s.ServiceCIDR, fmt.Errorf("it overlaps with the cluster range %s", pods), "two ranges that do not overlap")
 	}
+	s.Network.Pods, s.Network.Services = pods, services
 	c.outside("cluster-cidr", pods, podsOK)
 	c.outside("service-cidr", services, servicesOK)
 	c.nodePorts()
-	if s.ClusterDNS != "" && servicesOK {
+	switch {
+	case !servicesOK:
+	case s.ClusterDNS == "":
+		s.Network.DNS = nthAddress(services, 10)
+	default:
 		c.clusterDNS(services)
 	}
 	if len(validation.IsDNS1123Subdomain(s.ClusterDomain)) > 0 {
@@ -158,6 +163,7 @@ func (c *serverChecker) clusterDNS(services netip.Prefix) {
 	if !ok {
 		return
 	}
+	c.server.Network.DNS = a
 	want := fmt.Sprintf("an address of the service range %s such as %s", services, nthAddress(services, 10))
 	last := nthAddress(services, 1<<(32-services.Bits())-1)
 	switch {

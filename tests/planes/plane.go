@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -61,6 +62,10 @@ func Settings(dir string) *config.Server {
 		FlannelBackend:       "vxlan",
 		WriteKubeconfig:      filepath.Join(dir, "admin.yaml"),
 		WriteKubeconfigMode:  "600",
+	}
+	cfg.Network = config.Network{
+		Pods: netip.MustParsePrefix(cfg.ClusterCIDR), Services: netip.MustParsePrefix(cfg.ServiceCIDR),
+		DNS: netip.MustParseAddr(cfg.ClusterDNS),
 	}
 	cfg.Agent.DataDir = dir
 	cfg.Agent.NodeName = "server"
