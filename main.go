@@ -42,7 +42,8 @@ func run(args []string) int {
 	case "kubectl", "ctr":
 		// Through the command of the same name, which knows where this
 		// machine's cluster and containerd are.
-		err = cmd.NewApp(process.Modes(os.Exit)).RunContext(ctx, append([]string{"a4s"}, append([]string{name}, args[1:]...)...))
+		err = cmd.NewApp(process.Modes(os.Exit)).RunContext(ctx,
+			append([]string{"a4s"}, append([]string{name}, args[1:]...)...))
 	default:
 		err = cmd.NewApp(process.Modes(os.Exit)).RunContext(ctx, args)
 	}

@@ -207,7 +207,8 @@ func (n *Node) ports() ([]preflight.Port, error) {
 		return nil, err
 	}
 	if n.cfg.LBServerPort != 0 {
-		all = append(all, preflight.Port{Address: loopback, Port: n.cfg.LBServerPort, What: "load balancer over the servers", Flag: "--lb-server-port PORT"})
+		all = append(all, preflight.Port{Address: loopback, Port: n.cfg.LBServerPort,
+			What: "load balancer over the servers", Flag: "--lb-server-port PORT"})
 	}
 	proxy, err := n.network.proxy(unknown).Ports()
 	if err != nil || n.cfg.DisableKubeProxy {

@@ -47,7 +47,8 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []
 	}
 	b := &background{node: n, group: group, options: options, pods: pods, began: saved}
 	if saved == nil {
-		n.log.Info("this node has not joined a server; it runs bootstrap pods with the network of the node until it has")
+		n.log.Info("this node has not joined a server; it runs bootstrap pods with the network of " +
+			"the node until it has")
 		if b.began, err = join.Placeholder(options); err != nil {
 			return err
 		}
@@ -95,8 +96,10 @@ func (b *background) run(ctx context.Context, ready func()) error {
 	if err := n.access.writeCredential(joined); err != nil {
 		return err
 	}
-	if was, is := b.began.Config, joined.Config; was.ClusterDNS != is.ClusterDNS || was.ClusterDomain != is.ClusterDomain || b.networked && was != is {
-		n.log.WithFields(logrus.Fields{"dns": is.ClusterDNS, "domain": is.ClusterDomain, "pods": is.ClusterCIDR, "services": is.ServiceCIDR}).
+	if was, is := b.began.Config, joined.Config; was.ClusterDNS != is.ClusterDNS ||
+		was.ClusterDomain != is.ClusterDomain || b.networked && was != is {
+		n.log.WithFields(logrus.Fields{"dns": is.ClusterDNS, "domain": is.ClusterDomain, "pods": is.ClusterCIDR,
+			"services": is.ServiceCIDR}).
 			Error("the cluster is set up otherwise than this node knew when it started: restart a4s on this node")
 	}
 	if !b.networked {

@@ -41,7 +41,8 @@ func openBootstrapPods(cfg *config.Agent, dir string, a *access) (*bootstrapPods
 	podDir, checkpoint := filepath.Join(dir, "bootstrap"), filepath.Join(dir, "checkpoint")
 	if !cfg.BootstrapPodAPI {
 		if files, err := filepath.Glob(filepath.Join(podDir, "*.json")); err == nil && len(files) > 0 {
-			logrus.WithField("component", "agent").Warnf("there are %d bootstrap pods in %s, which need --bootstrap-pod-api", len(files), podDir)
+			logrus.WithField("component", "agent").
+				Warnf("there are %d bootstrap pods in %s, which need --bootstrap-pod-api", len(files), podDir)
 		}
 		// Nobody keeps it up to date, and an old one would end pods.
 		return nil, os.RemoveAll(checkpoint)
@@ -56,7 +57,8 @@ func openBootstrapPods(cfg *config.Agent, dir string, a *access) (*bootstrapPods
 	}
 	p := &bootstrapPods{server: a.url, uplink: bootstrap.NewUplink(), store: kept}
 	p.client, err = kubernetes.NewForConfig(&rest.Config{
-		Host: a.url, Transport: p.uplink, UserAgent: "a4s/" + bootstrap.PersisterName, Timeout: 15 * time.Second, QPS: -1,
+		Host: a.url, Transport: p.uplink, UserAgent: "a4s/" + bootstrap.PersisterName,
+		Timeout: 15 * time.Second, QPS: -1,
 	})
 	if err != nil {
 		return nil, err
@@ -100,7 +102,8 @@ func (p *bootstrapPods) start(ctx context.Context, group *component.Group, nodeN
 	if err := group.StartAndWait(ctx, api.Component(bootstrapapi.Socket(instance.RunDir))); err != nil {
 		return err
 	}
-	persister := &bootstrap.Persister{Store: p.store, Pods: p.client.CoreV1(), Log: logrus.WithField("component", bootstrap.PersisterName)}
+	persister := &bootstrap.Persister{Store: p.store, Pods: p.client.CoreV1(),
+		Log: logrus.WithField("component", bootstrap.PersisterName)}
 	group.Start(ctx, persister.Component())
 	return nil
 }

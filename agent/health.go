@@ -150,7 +150,8 @@ func (h *nodeHealth) checkServers(_ context.Context, r *health.Registry) {
 	if all := h.knownServers(); len(all) > 1 {
 		for _, s := range all {
 			names = append(names, s.Address)
-			r.Report(s.Health == loadbalancer.NotReady || s.Health == loadbalancer.Dead, health.OneServerAway, s.Address, s.LastError)
+			r.Report(s.Health == loadbalancer.NotReady || s.Health == loadbalancer.Dead, health.OneServerAway,
+				s.Address, s.LastError)
 		}
 	}
 	r.Keep(health.OneServerAway, names)
@@ -165,6 +166,7 @@ func (h *nodeHealth) serverMetrics(add func(name, help string, value float64, la
 		}
 		add("loadbalancer_server_ready", "Whether a server is ready, as far as this node knows.", ready, labels)
 		add("loadbalancer_server_connections", "Connections of this node to a server.", float64(s.Connections), labels)
-		add("loadbalancer_server_dial_failures", "Connections to a server that could not be made.", float64(s.DialFailures), labels)
+		add("loadbalancer_server_dial_failures", "Connections to a server that could not be made.",
+			float64(s.DialFailures), labels)
 	}
 }

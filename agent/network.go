@@ -32,7 +32,9 @@ type clusterNetwork struct {
 // isolate starts what knows the pods of this node, what keeps the pods of
 // tenants apart, and what enforces network policies. It returns when there are
 // rules, so before any pod starts.
-func (n *clusterNetwork) isolate(ctx context.Context, group *component.Group, joined *join.Result) (*localpods.Pods, error) {
+func (n *clusterNetwork) isolate(
+	ctx context.Context, group *component.Group, joined *join.Result,
+) (*localpods.Pods, error) {
 	cluster := joined.Config.ClusterCIDR
 	if !cluster.IsValid() {
 		return nil, errors.New("the server named no pod range")
@@ -41,7 +43,8 @@ func (n *clusterNetwork) isolate(ctx context.Context, group *component.Group, jo
 	if err != nil {
 		return nil, err
 	}
-	pods := localpods.New(localpods.Options{Client: client, NodeName: n.cfg.NodeName, Log: logrus.WithField("component", localpods.Name)})
+	pods := localpods.New(localpods.Options{Client: client, NodeName: n.cfg.NodeName,
+		Log: logrus.WithField("component", localpods.Name)})
 	group.Start(ctx, pods.Component())
 	parts := packetfilter.New(packetfilter.Options{
 		Config:          config,
@@ -64,7 +67,9 @@ func (n *clusterNetwork) isolate(ctx context.Context, group *component.Group, jo
 }
 
 // start starts the pod network, the service proxy and the DNS server.
-func (n *clusterNetwork) start(ctx context.Context, group *component.Group, joined *join.Result, pods *localpods.Pods) error {
+func (n *clusterNetwork) start(
+	ctx context.Context, group *component.Group, joined *join.Result, pods *localpods.Pods,
+) error {
 	group.Start(ctx, network.New(network.Options{
 		KubeconfigPath: n.access.credential(),
 		NodeName:       n.cfg.NodeName,

@@ -55,7 +55,8 @@ func (r *runtimeSet) start(ctx context.Context, group *component.Group) error {
 	if r.payload, err = payload.Extract(ctx, r.cfg.DataDir); err != nil {
 		return err
 	}
-	if err := hostprep.Prepare(ctx, hostprep.Options{RecordFile: filepath.Join(r.dir, hostprep.RecordName), Log: r.log}); err != nil {
+	if err := hostprep.Prepare(ctx,
+		hostprep.Options{RecordFile: filepath.Join(r.dir, hostprep.RecordName), Log: r.log}); err != nil {
 		return err
 	}
 	if r.builtin(workload.Container) {
@@ -132,7 +133,9 @@ func (r *runtimeSet) check() error {
 
 // builtin reports whether the runtime of the type that a4s brings is used.
 func (r *runtimeSet) builtin(t workload.Type) bool {
-	return slices.ContainsFunc(r.registered, func(o noderuntime.Runtime) bool { return o.Type == t && o.Endpoint == noderuntime.Builtin })
+	return slices.ContainsFunc(r.registered, func(o noderuntime.Runtime) bool {
+		return o.Type == t && o.Endpoint == noderuntime.Builtin
+	})
 }
 
 // muxOptions are those of what stands between the kubelet and the runtimes.

@@ -35,7 +35,8 @@ func (r *runtimeSet) vm() supervisor.Options {
 		Debug: r.cfg.Debug,
 	}
 	for _, other := range r.registered {
-		if other.Type == workload.Container && other.Endpoint != noderuntime.Builtin && !r.builtin(workload.Container) {
+		if other.Type == workload.Container && other.Endpoint != noderuntime.Builtin &&
+			!r.builtin(workload.Container) {
 			o.Containerd = strings.TrimPrefix(other.Endpoint, "unix://") // if it is one
 			break
 		}

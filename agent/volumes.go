@@ -15,6 +15,7 @@ func startVolumes(ctx context.Context, group *component.Group, a *access) error 
 	if err != nil {
 		return err
 	}
-	group.Start(ctx, localstorage.New(localstorage.Options{Config: config, Log: logrus.WithField("component", localstorage.Name)}))
+	group.Start(ctx,
+		localstorage.New(localstorage.Options{Config: config, Log: logrus.WithField("component", localstorage.Name)}))
 	return nil
 }

@@ -52,7 +52,8 @@ func NewApp(m Modes) *App {
 			Name:  "a4s",
 			Usage: "multi-tenant, scale-out Kubernetes in one binary",
 			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the versions of a4s and of what it carries"},
+				&cli.BoolFlag{Name: "version", Aliases: []string{"v"},
+					Usage: "print the versions of a4s and of what it carries"},
 			},
 			Commands: []*cli.Command{
 				serverCommand(m),

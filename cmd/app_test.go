@@ -50,7 +50,8 @@ func noConfig(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Setenv("A4S_CONFIG_FILE", path)
-	for _, name := range []string{"KUBECONFIG", "A4S_TENANT", "A4S_KUBECONFIG_OUTPUT", "A4S_DATA_DIR", "A4S_TOKEN", "A4S_URL"} {
+	for _, name := range []string{"KUBECONFIG", "A4S_TENANT", "A4S_KUBECONFIG_OUTPUT", "A4S_DATA_DIR",
+		"A4S_TOKEN", "A4S_URL"} {
 		t.Setenv(name, "")
 	}
 	return path
@@ -135,7 +136,8 @@ func TestServerAndAgentGetTheirConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _, _, err := run(t, "server", "--debug", "--kubelet-arg", "feature-gates=A=true,B=true")
-	if err != nil || c.what != "server" || c.server.ClusterDomain != "a.b" || !c.server.Agent.Debug || len(c.server.Agent.KubeletArgs) != 1 {
+	if err != nil || c.what != "server" || c.server.ClusterDomain != "a.b" || !c.server.Agent.Debug ||
+		len(c.server.Agent.KubeletArgs) != 1 {
 		t.Errorf("server: %+v, %v", c, err)
 	}
 	c, _, stderr, err := run(t, "agent", "-s", "https://192.0.2.1:6443", "-t", "x")
@@ -175,7 +177,8 @@ func TestKubectlFindsTheAdminKubeconfig(t *testing.T) {
 		{name: "environment", output: admin, env: "/other", want: "/other"},
 		{name: "flag", output: admin, args: []string{"--kubeconfig", "/other"}, want: ""},
 		{name: "flag with =", output: admin, args: []string{"get", "--kubeconfig=/other"}, want: ""},
-		{name: "flag of another program", output: admin, args: []string{"exec", "p", "--", "x", "--kubeconfig=/other"}, want: admin},
+		{name: "flag of another program", output: admin,
+			args: []string{"exec", "p", "--", "x", "--kubeconfig=/other"}, want: admin},
 		{name: "missing", output: filepath.Join(dir, "none"), want: ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -216,7 +219,8 @@ func TestCtrDefaults(t *testing.T) {
 	if err != nil || strings.Join(c.args, " ") != "images ls -q" {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if a, n := os.Getenv("CONTAINERD_ADDRESS"), os.Getenv("CONTAINERD_NAMESPACE"); a != containerdAddress || n != "mine" {
+	if a, n := os.Getenv("CONTAINERD_ADDRESS"), os.Getenv("CONTAINERD_NAMESPACE"); a != containerdAddress ||
+		n != "mine" {
 		t.Errorf("address %q, namespace %q", a, n)
 	}
 }

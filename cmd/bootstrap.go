@@ -37,7 +37,8 @@ func bootstrapCommand() *cli.Command {
 				Description: "The file holds pods in YAML or JSON; - is standard input. The name of the node is\n" +
 					"appended to the name of each.",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "filename", Aliases: []string{"f"}, Usage: "`FILE` with pods; - is standard input"},
+					&cli.StringFlag{Name: "filename", Aliases: []string{"f"},
+						Usage: "`FILE` with pods; - is standard input"},
 					outputFlag(), socketFlag(),
 				},
 				Action: applyBootstrapPods,
@@ -55,7 +56,8 @@ func bootstrapCommand() *cli.Command {
 				ArgsUsage:   "UID|NAME [FLAGS]",
 				Description: "NAME is with or without the name of the node at its end.",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Usage: "`NAMESPACE` of the pod, if others have the same name"},
+					&cli.StringFlag{Name: "namespace", Aliases: []string{"n"},
+						Usage: "`NAMESPACE` of the pod, if others have the same name"},
 					socketFlag(),
 				},
 				Action: deleteBootstrapPod,
@@ -65,7 +67,8 @@ func bootstrapCommand() *cli.Command {
 }
 
 func socketFlag() cli.Flag {
-	return &cli.StringFlag{Name: "socket", Usage: "socket of the API at `PATH`", Value: bootstrapapi.Socket(instance.RunDir)}
+	return &cli.StringFlag{Name: "socket", Usage: "socket of the API at `PATH`",
+		Value: bootstrapapi.Socket(instance.RunDir)}
 }
 
 // bootstrapFormat returns what writes pods in the format of --output.
@@ -91,7 +94,8 @@ func applyBootstrapPods(c *cli.Context) error {
 	name := c.String("filename")
 	docs, err := readDocuments(name)
 	if err != nil {
-		return &problem.Input{Source: "--filename", Value: name, Err: reason(err), Want: "a file with pods in YAML or JSON, or - for standard input"}
+		return &problem.Input{Source: "--filename", Value: name, Err: reason(err),
+			Want: "a file with pods in YAML or JSON, or - for standard input"}
 	}
 	client := bootstrapapi.NewClient(c.String("socket"))
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
@@ -229,9 +233,11 @@ func findPod(pods []corev1.Pod, namespace, given string) (types.UID, error) {
 	case 1:
 		return uid, nil
 	case 0:
-		return "", &problem.Input{Source: "pod", Value: given, Err: errors.New("there is no such bootstrap pod"), Want: "a UID or a name that a4s bootstrap list shows"}
+		return "", &problem.Input{Source: "pod", Value: given, Err: errors.New("there is no such bootstrap pod"),
+			Want: "a UID or a name that a4s bootstrap list shows"}
 	}
-	return "", &problem.Input{Source: "pod", Value: given, Err: fmt.Errorf("there are several: %s", strings.Join(found, ", ")), Want: "a UID, or --namespace"}
+	return "", &problem.Input{Source: "pod", Value: given,
+		Err: fmt.Errorf("there are several: %s", strings.Join(found, ", ")), Want: "a UID, or --namespace"}
 }
 
 func writePods(out io.Writer, pods []corev1.Pod, now time.Time) error {
@@ -252,7 +258,8 @@ func writePods(out io.Writer, pods []corev1.Pod, now time.Time) error {
 		} else if why := p.Annotations[bootstrapapi.MessageAnnotation]; why != "" {
 			persisted += ": " + firstLine(why)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d/%d\t%d\t%s\t%s\n", p.Namespace, p.Name, p.UID, podState(p), ready, len(p.Spec.Containers), restarts, persisted,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d/%d\t%d\t%s\t%s\n", p.Namespace, p.Name, p.UID, podState(p), ready,
+			len(p.Spec.Containers), restarts, persisted,
 			duration.HumanDuration(now.Sub(p.CreationTimestamp.Time)))
 	}
 	return w.Flush()

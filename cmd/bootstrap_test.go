@@ -31,11 +31,14 @@ type fakeBootstrap struct {
 func (f *fakeBootstrap) pods() []corev1.Pod {
 	pod := func(namespace, uid, persisted string) corev1.Pod {
 		return corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-node1", UID: types.UID(uid), Annotations: map[string]string{
-				bootstrapapi.PersistedAnnotation: persisted, bootstrapapi.MessageAnnotation: map[string]string{"false": "connection refused"}[persisted],
-			}},
-			Spec:   corev1.PodSpec{NodeName: "node1", Containers: []corev1.Container{{Name: "c"}}},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Ready: true, RestartCount: 2}}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-node1", UID: types.UID(uid),
+				Annotations: map[string]string{
+					bootstrapapi.PersistedAnnotation: persisted,
+					bootstrapapi.MessageAnnotation:   map[string]string{"false": "connection refused"}[persisted],
+				}},
+			Spec: corev1.PodSpec{NodeName: "node1", Containers: []corev1.Container{{Name: "c"}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning,
+				ContainerStatuses: []corev1.ContainerStatus{{Ready: true, RestartCount: 2}}},
 		}
 	}
 	return []corev1.Pod{pod("default", "u1", "false"), pod("kube-system", "u2", "true")}
@@ -52,7 +55,8 @@ func (f *fakeBootstrap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.created = append(f.created, r.Header.Get("Content-Type")+" "+strings.TrimSpace(string(body)))
 		out, code = f.pods()[0], http.StatusCreated
 		if strings.Contains(string(body), "bad") {
-			out, code = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "bad", nil).Status(), http.StatusUnprocessableEntity
+			out, code = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "bad", nil).
+				Status(), http.StatusUnprocessableEntity
 		}
 	case http.MethodDelete:
 		f.deleted = append(f.deleted, r.URL.Path)
@@ -91,7 +95,8 @@ func (f *fakeBootstrap) run(t *testing.T, args ...string) (string, error) {
 func TestBootstrapApplySendsEachDocument(t *testing.T) {
 	f := newFakeBootstrap(t)
 	file := filepath.Join(t.TempDir(), "pods.yaml")
-	if err := os.WriteFile(file, []byte("# two\n---\nmetadata: {name: a}\n---\n# nothing\n---\nmetadata: {name: bad}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("# two\n---\nmetadata: {name: a}\n---\n# nothing\n---\nmetadata: {name: bad}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := f.run(t, "apply", "-f", file)
@@ -99,13 +104,15 @@ func TestBootstrapApplySendsEachDocument(t *testing.T) {
 		t.Errorf("sent %q", f.created)
 	}
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || !strings.Contains(err.Error(), "document 2 of") || !strings.Contains(out, "web-node1") {
+	if !errors.As(err, &status) || !strings.Contains(err.Error(), "document 2 of") ||
+		!strings.Contains(out, "web-node1") {
 		t.Errorf("error %v, output %q", err, out)
 	}
 	if err := os.WriteFile(file, []byte(" {\"metadata\": {}}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.run(t, "apply", "-f", file, "-o", "json"); err != nil || f.created[2] != `application/json {"metadata": {}}` {
+	if _, err := f.run(t, "apply", "-f", file, "-o", "json"); err != nil ||
+		f.created[2] != `application/json {"metadata": {}}` {
 		t.Errorf("sent %q, %v", f.created, err)
 	}
 }
@@ -113,7 +120,8 @@ func TestBootstrapApplySendsEachDocument(t *testing.T) {
 func TestBootstrapListShowsWhoHasThePod(t *testing.T) {
 	out, err := newFakeBootstrap(t).run(t, "list")
 	want := "NAMESPACE     NAME        UID   STATE     READY   RESTARTS   PERSISTED                AGE\n"
-	if err != nil || !strings.HasPrefix(out, want) || !strings.Contains(out, "1/1     2          no: connection refused") || !strings.Contains(out, "yes") {
+	if err != nil || !strings.HasPrefix(out, want) ||
+		!strings.Contains(out, "1/1     2          no: connection refused") || !strings.Contains(out, "yes") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -136,7 +144,8 @@ func TestBootstrapDeleteFindsThePod(t *testing.T) {
 			switch {
 			case tc.want == "" && (!errors.As(err, &in) || len(f.deleted) > 0):
 				t.Errorf("error %v, deleted %q", err, f.deleted)
-			case tc.want != "" && (err != nil || len(f.deleted) != 1 || f.deleted[0] != tc.want || !strings.Contains(out, "is being ended")):
+			case tc.want != "" && (err != nil || len(f.deleted) != 1 || f.deleted[0] != tc.want ||
+				!strings.Contains(out, "is being ended")):
 				t.Errorf("error %v, deleted %q, output %q", err, f.deleted, out)
 			}
 		})

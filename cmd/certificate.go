@@ -90,11 +90,13 @@ func certificateArgs(c *cli.Context) (*config.Local, string, error) {
 
 // roles says what of a4s keeps certificates in the data directory.
 func roles(dataDir string) (server *pki.Files, node *pki.NodeFiles, err error) {
-	s, n := pki.FilesIn(filepath.Join(dataDir, "server", "tls")), pki.NodeFilesIn(filepath.Join(dataDir, "agent", "tls"))
+	s, n := pki.FilesIn(filepath.Join(dataDir, "server", "tls")),
+		pki.NodeFilesIn(filepath.Join(dataDir, "agent", "tls"))
 	exists := func(file string) bool {
 		_, statErr := os.Stat(file)
 		if statErr != nil && !errors.Is(statErr, fs.ErrNotExist) {
-			err = &problem.Precondition{What: "certificate file " + file, Err: reason(statErr), Fix: "run the command as root"}
+			err = &problem.Precondition{What: "certificate file " + file, Err: reason(statErr),
+				Fix: "run the command as root"}
 		}
 		return statErr == nil
 	}
@@ -125,7 +127,8 @@ func checkCertificates(c *cli.Context, now time.Time) error {
 		for _, u := range server.Uses() {
 			rows = append(rows, inspect(u, now, pki.ReadCert))
 		}
-		rows = append(rows, inspect(pki.Use{File: l.Kubeconfig, User: "administrator (copy in kubeconfig)"}, now, embeddedCert))
+		rows = append(rows,
+			inspect(pki.Use{File: l.Kubeconfig, User: "administrator (copy in kubeconfig)"}, now, embeddedCert))
 	}
 	if node != nil {
 		for _, u := range node.Uses() {

@@ -49,9 +49,14 @@ func rotateCACommand(m Modes) *cli.Command {
 			"CAs are trusted. A single server may be stopped, and has to be unless its datastore is\n" +
 			"embedded etcd.",
 		Flags: append(localFlags(),
-			&cli.StringFlag{Name: "path", Usage: "`DIR` with new CAs, named as in server/tls; those that it lacks stay", DefaultText: "make new ones"},
+			&cli.StringFlag{
+				Name:        "path",
+				Usage:       "`DIR` with new CAs, named as in server/tls; those that it lacks stay",
+				DefaultText: "make new ones",
+			},
 			&cli.BoolFlag{Name: "finish", Usage: "end the trust in the CAs that were replaced before"},
-			&cli.BoolFlag{Name: "force", Usage: "go on where the old CAs cannot vouch for the new ones: nodes then join again, with the new token"},
+			&cli.BoolFlag{Name: "force", Usage: "go on where the old CAs cannot vouch for the new ones: " +
+				"nodes then join again, with the new token"},
 		),
 		Action: func(c *cli.Context) error { return rotateCAs(c, m) },
 	})
@@ -63,7 +68,8 @@ func rotateCAs(c *cli.Context, m Modes) error {
 	}
 	r := &CARotation{Path: c.String("path"), Force: c.Bool("force"), Finish: c.Bool("finish")}
 	if r.Finish && (r.Path != "" || r.Force) {
-		return &problem.Input{Source: "--finish", Err: errors.New("it takes neither --path nor --force"), Want: "the flag alone"}
+		return &problem.Input{Source: "--finish", Err: errors.New("it takes neither --path nor --force"),
+			Want: "the flag alone"}
 	}
 	l, err := local(c)
 	if err != nil {
@@ -77,13 +83,15 @@ func rotateCAs(c *cli.Context, m Modes) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(c.App.Writer, "replaced %s\nthe files before are in %s; keep them safe or remove them\n", strings.Join(done.Replaced, ", "), done.Backup); err != nil {
+	if _, err := fmt.Fprintf(c.App.Writer, "replaced %s\nthe files before are in %s; keep them safe or remove them\n",
+		strings.Join(done.Replaced, ", "), done.Backup); err != nil {
 		return err
 	}
 	next := "start a4s on this machine, then " + beforeFinish + finish + "nodes join with this token from now on:"
 	switch {
 	case r.Finish:
-		next = "only the new CAs are trusted now; start a4s on this machine and restart it on all agents\nnodes join with this token:"
+		next = "only the new CAs are trusted now; start a4s on this machine and restart it on all agents\n" +
+			"nodes join with this token:"
 	case r.Force:
 		next = "start a4s on this machine; where a node does not come back, start a4s there with this token:"
 	}
@@ -104,7 +112,8 @@ func rotateCAsLive(c *cli.Context, r *CARotation, kubeconfig string) error {
 		return err
 	}
 	var done joinapi.AuthoritiesResponse
-	if err := cl.do(c.Context, http.MethodPost, joinapi.PathAuthorities, joinapi.AuthoritiesRequest{Path: r.Path, Force: r.Force, Finish: r.Finish}, &done); err != nil {
+	if err := cl.do(c.Context, http.MethodPost, joinapi.PathAuthorities,
+		joinapi.AuthoritiesRequest{Path: r.Path, Force: r.Force, Finish: r.Finish}, &done); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("replaced %s, for the next start of each server", strings.Join(done.Replaced, ", "))
@@ -113,7 +122,8 @@ func rotateCAsLive(c *cli.Context, r *CARotation, kubeconfig string) error {
 	}
 	text += "\n"
 	if len(done.Missing) > 0 {
-		text += fmt.Sprintf("not yet fetched by %s: restart these servers only when their log says that they got new certificate authorities\n", strings.Join(done.Missing, ", "))
+		text += fmt.Sprintf("not yet fetched by %s: restart these servers only when their log says that they got "+
+			"new certificate authorities\n", strings.Join(done.Missing, ", "))
 	}
 	text += "restart a4s on each server, the next one when the one before is Ready; the files before are kept in\n" +
 		filepath.Join(r.DataDir, "server-tls-before-rotation-TIME") + "\n"
@@ -121,7 +131,8 @@ func rotateCAsLive(c *cli.Context, r *CARotation, kubeconfig string) error {
 	case r.Finish:
 		text += "then restart it on all agents; only the new CAs are trusted from then on\nnodes join with this token:"
 	case r.Force:
-		text += "where the old CAs could not vouch for the new ones, restart all servers at once\nwhere a node does not come back, start a4s there with this token:"
+		text += "where the old CAs could not vouch for the new ones, restart all servers at once\n" +
+			"where a node does not come back, start a4s there with this token:"
 	default:
 		text += "then " + beforeFinish + finish + "nodes join with this token when the servers were restarted:"
 	}

@@ -35,7 +35,8 @@ func pkiOf(t *testing.T, age time.Duration) string {
 	}
 	path := filepath.Join(dir, "admin.yaml")
 	t.Setenv("A4S_KUBECONFIG_OUTPUT", path)
-	if err := kubeconfig.Write(kubeconfig.Options{Path: path, Server: "https://127.0.0.1:1", CAFile: f.ServerCA.Cert, CertFile: f.Admin.Cert, KeyFile: f.Admin.Key, Embed: true}); err != nil {
+	if err := kubeconfig.Write(kubeconfig.Options{Path: path, Server: "https://127.0.0.1:1", CAFile: f.ServerCA.Cert,
+		CertFile: f.Admin.Cert, KeyFile: f.Admin.Key, Embed: true}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -64,7 +65,8 @@ func TestCertificateCheck(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else if tc.damage != "" {
-				if err := os.WriteFile(filepath.Join(dir, "server", "tls", tc.damage), []byte("x"), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, "server", "tls", tc.damage), []byte("x"),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -85,11 +87,13 @@ func TestCertificateCheck(t *testing.T) {
 					t.Errorf("states %v, want %v", got, tc.bad)
 				}
 			}
-			if want := 1 - min(1, len(rows)-got[certOK]); (problem.ExitCode(err) == 0) != (want == 1) || problem.ExitCode(err) > 1 {
+			if want := 1 - min(1, len(rows)-got[certOK]); (problem.ExitCode(err) == 0) != (want == 1) ||
+				problem.ExitCode(err) > 1 {
 				t.Errorf("exit code %d for %v", problem.ExitCode(err), got)
 			}
 			_, table, _, _ := run(t, "certificate", "check", "-d", dir)
-			if lines := strings.Count(table, "\n"); lines != len(rows)+1 || !strings.Contains(table, "serving-kube-apiserver.crt") {
+			if lines := strings.Count(table, "\n"); lines != len(rows)+1 ||
+				!strings.Contains(table, "serving-kube-apiserver.crt") {
 				t.Errorf("table of %d lines:\n%s", lines, table)
 			}
 		})
@@ -142,7 +146,8 @@ func TestRotateCA(t *testing.T) {
 			return &CARotated{Replaced: []string{"server-ca", "client-ca"}, Backup: "/backup", Token: "K10token"}, nil
 		}})
 		app.Stdout = &out
-		if err := app.RunContext(t.Context(), append([]string{"a4s", "certificate", "rotate-ca"}, strings.Fields(tc.args)...)); err != nil {
+		if err := app.RunContext(t.Context(),
+			append([]string{"a4s", "certificate", "rotate-ca"}, strings.Fields(tc.args)...)); err != nil {
 			t.Fatal(err)
 		}
 		if got != tc.want {
@@ -168,11 +173,13 @@ func TestRotateCAOfRunningServers(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 			t.Error(err)
 		}
-		_ = json.NewEncoder(w).Encode(joinapi.AuthoritiesResponse{Replaced: []string{"server-ca", "client-ca"}, Servers: []string{"one", "two"}, Missing: missing, Token: "K10token"})
+		_ = json.NewEncoder(w).Encode(joinapi.AuthoritiesResponse{Replaced: []string{"server-ca", "client-ca"},
+			Servers: []string{"one", "two"}, Missing: missing, Token: "K10token"})
 	}))
 	t.Cleanup(srv.Close)
 	admin := filepath.Join(t.TempDir(), "admin.yaml")
-	writeKubeconfig(t, admin, srv.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
+	writeKubeconfig(t, admin, srv.URL,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
 	if err := os.WriteFile(noConfig(t), []byte("write-kubeconfig: "+admin+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +194,8 @@ func TestRotateCAOfRunningServers(t *testing.T) {
 		say     string
 	}{
 		{"", nil, joinapi.AuthoritiesRequest{}, "rotate-ca --finish"},
-		{"--path new", nil, joinapi.AuthoritiesRequest{Path: filepath.Join(here, "new")}, "restart a4s on each server"},
+		{"--path new", nil, joinapi.AuthoritiesRequest{Path: filepath.Join(here, "new")},
+			"restart a4s on each server"},
 		{"--force", nil, joinapi.AuthoritiesRequest{Force: true}, "restart all servers at once"},
 		{"--finish", nil, joinapi.AuthoritiesRequest{Finish: true}, "only the new CAs"},
 		{"", []string{"two"}, joinapi.AuthoritiesRequest{}, "not yet fetched by two:"},
@@ -196,13 +204,15 @@ func TestRotateCAOfRunningServers(t *testing.T) {
 		var out bytes.Buffer
 		app := NewApp(Modes{RotateCA: func(*CARotation) (*CARotated, error) { return nil, ErrServerRuns }})
 		app.Stdout = &out
-		if err := app.RunContext(t.Context(), append([]string{"a4s", "certificate", "rotate-ca"}, strings.Fields(tc.args)...)); err != nil {
+		if err := app.RunContext(t.Context(),
+			append([]string{"a4s", "certificate", "rotate-ca"}, strings.Fields(tc.args)...)); err != nil {
 			t.Fatal(err)
 		}
 		if asked != tc.want {
 			t.Errorf("%q: asked for %+v", tc.args, asked)
 		}
-		for _, text := range []string{"replaced server-ca, client-ca, for the next start of each server (one, two)\n", tc.say, "\nK10token\n"} {
+		for _, text := range []string{"replaced server-ca, client-ca, for the next start of each server (one, two)\n",
+			tc.say, "\nK10token\n"} {
 			if !strings.Contains(out.String(), text) {
 				t.Errorf("%q: no %q in\n%s", tc.args, text, out.String())
 			}

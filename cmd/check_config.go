@@ -41,11 +41,13 @@ func report(w io.Writer, results []checkconfig.Result) error {
 			}
 		}
 	}
-	if _, err := fmt.Fprintf(w, "\n%d passed, %d warnings, %d failed\n", count[checkconfig.Pass], count[checkconfig.Warn], count[checkconfig.Fail]); err != nil {
+	if _, err := fmt.Fprintf(w, "\n%d passed, %d warnings, %d failed\n", count[checkconfig.Pass],
+		count[checkconfig.Warn], count[checkconfig.Fail]); err != nil {
 		return err
 	}
 	if n := count[checkconfig.Fail]; n > 0 {
-		return &problem.Precondition{What: "this machine", Err: fmt.Errorf("%d of %d checks failed", n, len(results)), Fix: "do what the lines marked FAIL say"}
+		return &problem.Precondition{What: "this machine", Err: fmt.Errorf("%d of %d checks failed", n, len(results)),
+			Fix: "do what the lines marked FAIL say"}
 	}
 	return nil
 }

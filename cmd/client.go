@@ -29,7 +29,8 @@ const requestTimeout = 15 * time.Second
 const maxBody = 1 << 20
 
 func kubeconfigFlag() cli.Flag {
-	return &cli.StringFlag{Name: "kubeconfig", Usage: "admin kubeconfig at `PATH`", DefaultText: "the one that the server of this machine writes"}
+	return &cli.StringFlag{Name: "kubeconfig", Usage: "admin kubeconfig at `PATH`",
+		DefaultText: "the one that the server of this machine writes"}
 }
 
 // client talks to a server as its administrator.
@@ -53,7 +54,8 @@ func newClient(c *cli.Context) (*client, error) {
 func clientOf(path, source string) (*client, error) {
 	bad := func(err error) error {
 		return &problem.Input{Source: source, Value: path, Err: err,
-			Want: "the file that a4s server writes at its first start, which only root can read, or another one in --kubeconfig"}
+			Want: "the file that a4s server writes at its first start, which only root can read, " +
+				"or another one in --kubeconfig"}
 	}
 	cfg, err := readKubeconfig(path)
 	if err != nil {

@@ -66,7 +66,8 @@ func newFakeServer(t *testing.T) *fakeServer {
 	}))
 	mux.HandleFunc("GET "+joinapi.PathMembers, func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, joinapi.Members{Members: []joinapi.Member{
-			{Name: "one", ID: "a1", Address: "192.0.2.1"}, {Name: "two", ID: "b2", Address: "192.0.2.2", Learner: true}, {ID: "c3", Address: "192.0.2.3"},
+			{Name: "one", ID: "a1", Address: "192.0.2.1"},
+			{Name: "two", ID: "b2", Address: "192.0.2.2", Learner: true}, {ID: "c3", Address: "192.0.2.3"},
 		}})
 	})
 	mux.HandleFunc("POST "+joinapi.PathRemoveMember, locked(func(w http.ResponseWriter, r *http.Request) {
@@ -87,15 +88,24 @@ func newFakeServer(t *testing.T) *fakeServer {
 	}))
 	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Items: []corev1.Node{{
-			ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: metav1.NewTime(time.Now().Add(-2 * time.Hour))},
-			Spec:       corev1.NodeSpec{Unschedulable: true},
+			ObjectMeta: metav1.ObjectMeta{Name: "n1",
+				CreationTimestamp: metav1.NewTime(time.Now().Add(-2 * time.Hour))},
+			Spec: corev1.NodeSpec{Unschedulable: true},
 			Status: corev1.NodeStatus{
 				Conditions: []corev1.NodeCondition{
 					{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
-					{Type: workload.VMRuntimeReady, Status: corev1.ConditionFalse, Reason: "Gone", Message: "vms: gone", LastTransitionTime: metav1.NewTime(time.Now().Add(-3 * time.Minute))},
-					{Type: workload.ContainerRuntimeReady, Status: corev1.ConditionTrue, Reason: "RuntimeReady", Message: "containerd (containerd 2.3.7): fine", LastTransitionTime: metav1.NewTime(time.Now().Add(-90 * time.Minute))},
+					{Type: workload.VMRuntimeReady, Status: corev1.ConditionFalse, Reason: "Gone",
+						Message: "vms: gone", LastTransitionTime: metav1.NewTime(time.Now().Add(-3 * time.Minute))},
+					{
+						Type:               workload.ContainerRuntimeReady,
+						Status:             corev1.ConditionTrue,
+						Reason:             "RuntimeReady",
+						Message:            "containerd (containerd 2.3.7): fine",
+						LastTransitionTime: metav1.NewTime(time.Now().Add(-90 * time.Minute)),
+					},
 				},
-				Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"},
+					{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
 			},
 		}}})
 	})
@@ -126,13 +136,15 @@ func newFakeServer(t *testing.T) *fakeServer {
 		for i := range f.secrets {
 			if f.secrets[i].Name == r.PathValue("name") {
 				f.secrets = append(f.secrets[:i], f.secrets[i+1:]...)
-				reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
+				reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+					Status: metav1.StatusSuccess})
 				return
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)
-		reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+		reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
 	}))
 	srv := httptest.NewTLSServer(mux)
 	t.Cleanup(srv.Close)
@@ -167,7 +179,8 @@ func TestTokenLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := f.run(t, "token", "create", "abcdef.0123456789abcdef", "--description", "for node 2", "--usages", "authentication")
+	out, err := f.run(t, "token", "create", "abcdef.0123456789abcdef", "--description", "for node 2",
+		"--usages", "authentication")
 	if want := "K10" + hash + "::abcdef.0123456789abcdef\n"; err != nil || out != want {
 		t.Fatalf("create = %q, %v, want %q", out, err, want)
 	}
@@ -218,7 +231,8 @@ func TestTokenRotate(t *testing.T) {
 	noConfig(t)
 	f := newFakeServer(t)
 	out, err := f.run(t, "token", "rotate", "--which=agent", "--new-token", "hunter2")
-	if err != nil || out != "K10new\n" || f.rotated != (joinapi.TokenRequest{Which: joinapi.UserNode, Password: "hunter2"}) {
+	if err != nil || out != "K10new\n" ||
+		f.rotated != (joinapi.TokenRequest{Which: joinapi.UserNode, Password: "hunter2"}) {
 		t.Errorf("rotate: %q, %v, asked for %+v", out, err, f.rotated)
 	}
 	if _, err = f.run(t, "token", "rotate"); err != nil || f.rotated.Which != joinapi.UserServer {
@@ -230,15 +244,18 @@ func TestMembers(t *testing.T) {
 	noConfig(t)
 	f := newFakeServer(t)
 	out, err := f.run(t, "etcd-member", "list")
-	for _, want := range []string{"one    a1   192.0.2.1   votes\n", "two    b2   192.0.2.2   catches up\n", "-      c3   192.0.2.3   never started\n"} {
+	for _, want := range []string{"one    a1   192.0.2.1   votes\n", "two    b2   192.0.2.2   catches up\n",
+		"-      c3   192.0.2.3   never started\n"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("list lacks %q: %v\n%s", want, err, out)
 		}
 	}
-	if out, err = f.run(t, "etcd-member", "remove", "b2"); err != nil || out != "member b2 removed\n" || f.removed.Member != "b2" {
+	if out, err = f.run(t, "etcd-member", "remove", "b2"); err != nil || out != "member b2 removed\n" ||
+		f.removed.Member != "b2" {
 		t.Errorf("remove: %q, %v, asked for %+v", out, err, f.removed)
 	}
-	if _, err = f.run(t, "etcd-member", "remove", "one"); err == nil || !strings.Contains(err.Error(), "it is the only one") {
+	if _, err = f.run(t, "etcd-member", "remove", "one"); err == nil ||
+		!strings.Contains(err.Error(), "it is the only one") {
 		t.Errorf("a refused removal: %v", err)
 	}
 }
@@ -250,8 +267,10 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{f.url, "API:       ready", "etcd        ready       5m", "kubelet     not ready   unknown   3          boom\n", "n1     Ready,SchedulingDisabled   192.0.2.1", "120m",
-		"n1     container    True    90m     containerd (containerd 2.3.7): fine\n", "n1     vm           False   3m      vms: gone\n"} {
+	for _, want := range []string{f.url, "API:       ready", "etcd        ready       5m",
+		"kubelet     not ready   unknown   3          boom\n", "n1     Ready,SchedulingDisabled   192.0.2.1", "120m",
+		"n1     container    True    90m     containerd (containerd 2.3.7): fine\n",
+		"n1     vm           False   3m      vms: gone\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status lacks %q:\n%s", want, out)
 		}
@@ -264,10 +283,12 @@ func TestStatus(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Ready || !strings.Contains(s.NotReady, "etcd failed") || len(s.Components) != 2 || len(s.Nodes) != 1 || s.Version != "v1" {
+	if s.Ready || !strings.Contains(s.NotReady, "etcd failed") || len(s.Components) != 2 ||
+		len(s.Nodes) != 1 || s.Version != "v1" {
 		t.Fatalf("status = %+v", s)
 	}
-	if r := s.Nodes[0].Runtimes; len(r) != 2 || r[0].WorkloadType != workload.Container || !r[0].Primary || r[1].Ready != corev1.ConditionFalse || r[1].Reason != "Gone" || r[1].Primary {
+	if r := s.Nodes[0].Runtimes; len(r) != 2 || r[0].WorkloadType != workload.Container || !r[0].Primary ||
+		r[1].Ready != corev1.ConditionFalse || r[1].Reason != "Gone" || r[1].Primary {
 		t.Errorf("runtimes = %+v", r)
 	}
 }

@@ -30,7 +30,8 @@ func completionCommand() *cli.Command {
 			case "bash":
 				return bashCompletion(c.App.Writer, c.App)
 			case "zsh":
-				if _, err := io.WriteString(c.App.Writer, "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"); err != nil {
+				if _, err := io.WriteString(c.App.Writer,
+					"autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"); err != nil {
 					return err
 				}
 				return bashCompletion(c.App.Writer, c.App)
@@ -128,7 +129,8 @@ func bashCompletion(w io.Writer, app *cli.App) error {
 			name := f.Names()[0]
 			for _, alias := range f.Names() {
 				// -v has a value in some commands and none in a4s itself.
-				if n.path != "" && choicesFor(enums, n.path, name) == nil && !slices.Contains(withValue, dashes(alias)) {
+				if n.path != "" && choicesFor(enums, n.path, name) == nil &&
+					!slices.Contains(withValue, dashes(alias)) {
 					withValue = append(withValue, dashes(alias))
 				}
 			}
@@ -146,10 +148,12 @@ func bashCompletion(w io.Writer, app *cli.App) error {
 		if i := strings.LastIndexByte(key, ' '); i >= 0 {
 			pattern = `"` + key[:i] + ` --` + key[i+1:] + `"`
 		}
-		fmt.Fprintf(&values, "\t\t%s) words=%q; COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n", pattern, strings.Join(enums[key], " "))
+		fmt.Fprintf(&values, "\t\t%s) words=%q; COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n",
+			pattern, strings.Join(enums[key], " "))
 	}
 	slices.Sort(withValue)
-	_, err := fmt.Fprintf(w, bashTemplate, strings.TrimSuffix(paths.String(), "|"), values.String(), strings.Join(withValue, "|"), words.String())
+	_, err := fmt.Fprintf(w, bashTemplate, strings.TrimSuffix(paths.String(), "|"), values.String(),
+		strings.Join(withValue, "|"), words.String())
 	return err
 }
 
@@ -225,7 +229,8 @@ func fishCompletion(w io.Writer, app *cli.App) error {
 		}
 		for _, c := range commands {
 			fmt.Fprintf(&b, "complete -c a4s -n %s -a %s -d %s\n",
-				quote(condition+"; and not __fish_seen_subcommand_from "+strings.Join(names, " ")), c.Name, quote(c.Usage))
+				quote(condition+"; and not __fish_seen_subcommand_from "+strings.Join(names, " ")),
+				c.Name, quote(c.Usage))
 			sub := "__fish_seen_subcommand_from " + c.Name
 			if condition != "true" {
 				sub = condition + "; and " + sub
@@ -235,7 +240,8 @@ func fishCompletion(w io.Writer, app *cli.App) error {
 	}
 	walk("", "true", app.Commands, nil)
 	for _, name := range []string{"delete", "kubeconfig"} {
-		fmt.Fprintf(&b, "complete -c a4s -n %s -a '(timeout 2 a4s tenant list --output name 2>/dev/null | cut -d/ -f2)'\n",
+		fmt.Fprintf(&b,
+			"complete -c a4s -n %s -a '(timeout 2 a4s tenant list --output name 2>/dev/null | cut -d/ -f2)'\n",
 			quote("__fish_seen_subcommand_from tenant; and __fish_seen_subcommand_from "+name))
 	}
 	fmt.Fprintf(&b, "complete -c a4s -n %s -a 'bash zsh fish'\n", quote("__fish_seen_subcommand_from completion"))

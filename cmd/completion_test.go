@@ -25,8 +25,10 @@ func TestBashCompletion(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "s"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fake := "#!/bin/sh\n[ \"$*\" = 'tenant list --output name' ] && printf 'tenant/team-a\ntenant/b\n'\n[ \"$*\" = 'kubectl __complete get po' ] && printf 'pods\\tthe pods\\npodtemplates\\n:4\\n'\n" +
-		"[ \"$*\" = 'kubectl __complete get --ten' ] && printf -- '--tenant\tthe space\\n:4\\n'\n[ \"$*\" = 'kubectl __complete --tenant t' ] && printf 'team-a\\n:4\\n'\n"
+	fake := "#!/bin/sh\n[ \"$*\" = 'tenant list --output name' ] && printf 'tenant/team-a\ntenant/b\n'\n" +
+		"[ \"$*\" = 'kubectl __complete get po' ] && printf 'pods\\tthe pods\\npodtemplates\\n:4\\n'\n" +
+		"[ \"$*\" = 'kubectl __complete get --ten' ] && printf -- '--tenant\tthe space\\n:4\\n'\n" +
+		"[ \"$*\" = 'kubectl __complete --tenant t' ] && printf 'team-a\\n:4\\n'\n"
 	if err := os.WriteFile(filepath.Join(dir, "a4s"), []byte(fake), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,8 @@ func TestBashCompletion(t *testing.T) {
 		for i, w := range tc.words {
 			quoted[i] = fmt.Sprintf("%q", w)
 		}
-		c := exec.Command(bash, "--norc", "-c", fmt.Sprintf(`PATH=%s:$PATH; source ./s && COMP_WORDS=(%s) COMP_CWORD=%d && _a4s && echo "${COMPREPLY[@]}"`, dir, strings.Join(quoted, " "), len(tc.words)-1))
+		c := exec.Command(bash, "--norc", "-c", fmt.Sprintf(`PATH=%s:$PATH; source ./s && COMP_WORDS=(%s) `+
+			`COMP_CWORD=%d && _a4s && echo "${COMPREPLY[@]}"`, dir, strings.Join(quoted, " "), len(tc.words)-1))
 		c.Dir = dir
 		out, err := c.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != tc.want {
@@ -83,7 +86,8 @@ func TestOtherShells(t *testing.T) {
 }
 
 func TestReportFailsOnlyOnFailures(t *testing.T) {
-	results := []checkconfig.Result{{Level: checkconfig.Pass, Name: "a", Found: "x"}, {Level: checkconfig.Warn, Name: "b", Found: "y", Fix: "z"}}
+	results := []checkconfig.Result{{Level: checkconfig.Pass, Name: "a", Found: "x"},
+		{Level: checkconfig.Warn, Name: "b", Found: "y", Fix: "z"}}
 	var b strings.Builder
 	if err := report(&b, results); err != nil || !strings.Contains(b.String(), "fix: z") {
 		t.Errorf("warnings only: %v\n%s", err, b.String())

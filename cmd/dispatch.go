@@ -101,7 +101,8 @@ func lookup(commands []*cli.Command, inv *invocation, name string) (*cli.Command
 		names = append(names, c.Names()...)
 	}
 	parent := strings.TrimSpace("a4s " + fullNameOf(inv.path))
-	in := &problem.Input{Source: fmt.Sprintf("command %q", name), Err: config.ErrUnknownCommand, Want: fmt.Sprintf("one that %q lists", parent+" --help")}
+	in := &problem.Input{Source: fmt.Sprintf("command %q", name), Err: config.ErrUnknownCommand,
+		Want: fmt.Sprintf("one that %q lists", parent+" --help")}
 	if near := config.Nearest(name, names); near != "" {
 		in.Want = fmt.Sprintf("%q, or %s", near, in.Want)
 	}

@@ -58,7 +58,8 @@ func doctorCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			d := doctor{socket: health.Socket(instance.RunDir), proc: "/proc", host: checkconfig.ThisHost(l.DataDir), local: l, now: time.Now()}
+			d := doctor{socket: health.Socket(instance.RunDir), proc: "/proc", host: checkconfig.ThisHost(l.DataDir),
+				local: l, now: time.Now()}
 			found, err := d.examine(c.Context)
 			if err != nil {
 				return err
@@ -95,7 +96,8 @@ func askHealth(ctx context.Context, socket string) (*health.Report, error) {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, nil
 	case errors.Is(err, fs.ErrPermission):
-		return nil, &problem.Precondition{What: "socket " + socket, Err: fs.ErrPermission, Fix: "run the command as root"}
+		return nil, &problem.Precondition{What: "socket " + socket, Err: fs.ErrPermission,
+			Fix: "run the command as root"}
 	case err != nil:
 		return nil, fmt.Errorf("asking the a4s of this machine: %w", err)
 	}
@@ -107,7 +109,8 @@ func askHealth(ctx context.Context, socket string) (*health.Report, error) {
 func (d doctor) machine(running bool) []health.Problem {
 	var out []health.Problem
 	for _, r := range checkconfig.Run(d.host) {
-		if r.Level == checkconfig.Pass || running && (strings.HasPrefix(r.Name, "port ") || strings.HasPrefix(r.Name, "disk of ") || strings.HasPrefix(r.Name, "cgroup controllers")) {
+		if r.Level == checkconfig.Pass || running && (strings.HasPrefix(r.Name, "port ") ||
+			strings.HasPrefix(r.Name, "disk of ") || strings.HasPrefix(r.Name, "cgroup controllers")) {
 			continue
 		}
 		severity := health.Warning
@@ -115,7 +118,8 @@ func (d doctor) machine(running bool) []health.Problem {
 			severity = health.Error
 		}
 		out = append(out, health.Problem{
-			Code: "check-config", Severity: severity, Title: "The machine is not as it should be", Subject: r.Name, Detail: r.Found,
+			Code: "check-config", Severity: severity, Title: "The machine is not as it should be",
+			Subject: r.Name, Detail: r.Found,
 			Cause: "the kernel, an installed package or a setting of the machine", Fix: r.Fix,
 		})
 	}
@@ -126,8 +130,10 @@ func (d doctor) machine(running bool) []health.Problem {
 func (d doctor) files() []health.Problem {
 	var out []health.Problem
 	server := filepath.Join(d.local.DataDir, "server")
-	secret := []string{filepath.Join(server, "token"), filepath.Join(server, "agent-token"), filepath.Join(server, "cred", "encryption.yaml")}
-	for _, pattern := range []string{filepath.Join(server, "tls", "*.key"), filepath.Join(server, "tls", "*", "*.key"), filepath.Join(d.local.DataDir, "agent", "tls", "*.key")} {
+	secret := []string{filepath.Join(server, "token"), filepath.Join(server, "agent-token"),
+		filepath.Join(server, "cred", "encryption.yaml")}
+	for _, pattern := range []string{filepath.Join(server, "tls", "*.key"), filepath.Join(server, "tls", "*", "*.key"),
+		filepath.Join(d.local.DataDir, "agent", "tls", "*.key")} {
 		found, err := filepath.Glob(pattern)
 		if err == nil { // the patterns are right
 			secret = append(secret, found...)
@@ -139,16 +145,19 @@ func (d doctor) files() []health.Problem {
 			continue
 		}
 		out = append(out, health.Problem{
-			Code: "secret-readable", Severity: health.Error, Title: "Others than root can get at a secret", Subject: file,
+			Code: "secret-readable", Severity: health.Error,
+			Title: "Others than root can get at a secret", Subject: file,
 			Detail: fmt.Sprintf("its mode is %04o", info.Mode().Perm()),
 			Cause:  "the mode was changed, as by a copy or a restore", Fix: "chmod go= " + file,
 		})
 	}
 	if info, err := os.Stat(d.local.Kubeconfig); err == nil && info.Mode().Perm()&0o004 != 0 {
 		out = append(out, health.Problem{
-			Code: "kubeconfig-readable", Severity: health.Warning, Title: "Every user of this machine is an administrator of the cluster", Subject: d.local.Kubeconfig,
+			Code: "kubeconfig-readable", Severity: health.Warning,
+			Title: "Every user of this machine is an administrator of the cluster", Subject: d.local.Kubeconfig,
 			Detail: fmt.Sprintf("its mode is %04o", info.Mode().Perm()),
-			Cause:  "--write-kubeconfig-mode or chmod", Fix: "chmod o= " + d.local.Kubeconfig + ", and use --write-kubeconfig-group",
+			Cause:  "--write-kubeconfig-mode or chmod", Fix: "chmod o= " + d.local.Kubeconfig +
+				", and use --write-kubeconfig-group",
 		})
 	}
 	return out
@@ -163,14 +172,16 @@ func clockProblems() []health.Problem {
 	}
 	return []health.Problem{{
 		Code: "clock-unsynchronized", Severity: health.Warning, Title: "The clock is not synchronized",
-		Cause: "no time service runs, or it has found no server yet", Fix: "run chrony or systemd-timesyncd; certificates and tokens are of no use on a machine with a wrong time",
+		Cause: "no time service runs, or it has found no server yet",
+		Fix:   "run chrony or systemd-timesyncd; certificates and tokens are of no use on a machine with a wrong time",
 	}}
 }
 
 // stopped is what to look at while no a4s runs.
 func (d doctor) stopped() []health.Problem {
 	registry := health.NewRegistry()
-	server, node := pki.FilesIn(filepath.Join(d.local.DataDir, "server", "tls")), pki.NodeFilesIn(filepath.Join(d.local.DataDir, "agent", "tls"))
+	server, node := pki.FilesIn(filepath.Join(d.local.DataDir, "server", "tls")),
+		pki.NodeFilesIn(filepath.Join(d.local.DataDir, "agent", "tls"))
 	if _, err := os.Stat(server.ServerCA.Cert); err == nil {
 		health.Certificates(server.Uses)(context.Background(), registry)
 	}
@@ -180,8 +191,10 @@ func (d doctor) stopped() []health.Problem {
 	out := registry.Problems()
 	if n := d.leftovers(); n > 0 {
 		out = append(out, health.Problem{
-			Code: "pods-without-a4s", Severity: health.Warning, Title: "Pods run although a4s does not", Detail: fmt.Sprintf("%d processes of its runtimes", n),
-			Cause: "a4s was stopped, which leaves pods alone, or has ended", Fix: "start a4s again, which takes them over, or end them with a4s killall",
+			Code: "pods-without-a4s", Severity: health.Warning, Title: "Pods run although a4s does not",
+			Detail: fmt.Sprintf("%d processes of its runtimes", n),
+			Cause:  "a4s was stopped, which leaves pods alone, or has ended",
+			Fix:    "start a4s again, which takes them over, or end them with a4s killall",
 		})
 	}
 	return out
@@ -200,7 +213,8 @@ func (d doctor) leftovers() int {
 			continue // it has ended
 		}
 		args := strings.Split(string(text), "\x00")
-		if strings.Contains(filepath.Base(args[0]), "containerd-shim") && strings.Contains(string(text), instance.RunDir+"/") {
+		if strings.Contains(filepath.Base(args[0]), "containerd-shim") &&
+			strings.Contains(string(text), instance.RunDir+"/") {
 			n++
 		}
 	}

@@ -63,9 +63,11 @@ func TestDoctorOfAStoppedMachine(t *testing.T) {
 	write(t, filepath.Join(dir, "server/tls/server-ca.key"), "", 0o640)
 	write(t, filepath.Join(dir, "server/token"), "", 0o600)
 	write(t, d.local.Kubeconfig, "", 0o644)
-	write(t, filepath.Join(d.proc, "77/cmdline"), "/x/containerd-shim-runc-v2\x00-address\x00/run/a4s/containerd/containerd.sock\x00", 0o600)
+	write(t, filepath.Join(d.proc, "77/cmdline"),
+		"/x/containerd-shim-runc-v2\x00-address\x00/run/a4s/containerd/containerd.sock\x00", 0o600)
 	found, problems := d.find(t)
-	for _, want := range []health.Code{"secret-readable:server-ca.key", "kubeconfig-readable:kubeconfig", "pods-without-a4s", "check-config:tcp", "certificate-unreadable:server-ca.crt"} {
+	for _, want := range []health.Code{"secret-readable:server-ca.key", "kubeconfig-readable:kubeconfig",
+		"pods-without-a4s", "check-config:tcp", "certificate-unreadable:server-ca.crt"} {
 		if p, ok := problems[want]; !ok || p.Cause == "" || p.Fix == "" {
 			t.Errorf("%s is %+v", want, p)
 		}
@@ -82,15 +84,21 @@ func TestDoctorOfAStoppedMachine(t *testing.T) {
 
 func TestDoctorAsksTheRunningProcess(t *testing.T) {
 	d := newDoctor(t)
-	write(t, filepath.Join(d.proc, "77/cmdline"), "/x/containerd-shim-runc-v2\x00-address\x00/run/a4s/containerd/containerd.sock\x00", 0o600)
-	report := health.Report{Mode: "agent", Node: "n7", Problems: []health.Problem{{Code: health.DNSNotServing, Severity: health.Warning, Title: "T", Cause: "C", Fix: "F"}}}
+	write(t, filepath.Join(d.proc, "77/cmdline"),
+		"/x/containerd-shim-runc-v2\x00-address\x00/run/a4s/containerd/containerd.sock\x00", 0o600)
+	report := health.Report{Mode: "agent", Node: "n7", Problems: []health.Problem{{Code: health.DNSNotServing,
+		Severity: health.Warning, Title: "T", Cause: "C", Fix: "F"}}}
 	l, err := net.Listen("unix", d.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(report) })} //nolint:errcheck
-	go server.Serve(l)                                                                                                                    //nolint:errcheck
-	t.Cleanup(func() { server.Close() })                                                                                                  //nolint:errcheck
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			json.NewEncoder(w).Encode(report) //nolint:errcheck
+		}),
+	}
+	go server.Serve(l)                   //nolint:errcheck
+	t.Cleanup(func() { server.Close() }) //nolint:errcheck
 
 	found, problems := d.find(t)
 	if _, ok := problems[health.DNSNotServing]; !ok {

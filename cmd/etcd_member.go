@@ -72,7 +72,8 @@ func removeMember(c *cli.Context) error {
 		return err
 	}
 	name := c.Args().First()
-	if err := cl.do(c.Context, http.MethodPost, joinapi.PathRemoveMember, joinapi.MemberRequest{Member: name}, nil); err != nil {
+	if err := cl.do(c.Context, http.MethodPost, joinapi.PathRemoveMember,
+		joinapi.MemberRequest{Member: name}, nil); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "member %s removed\n", name)

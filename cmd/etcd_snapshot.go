@@ -65,11 +65,14 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 				Name:      "save",
 				Usage:     "take a snapshot of the running server of this machine",
 				ArgsUsage: "[FLAGS]",
-				Description: "The file is read back before it gets its name, and a copy in S3 storage before it counts.\n" +
+				Description: "The file is read back before it gets its name, " +
+					"and a copy in S3 storage before it counts.\n" +
 					"If the copy fails the file is kept and the exit code is 1.",
 				Flags: append(snapshotFlags(),
-					&cli.StringFlag{Name: "name", Usage: "beginning of the `NAME`; node and time follow", Value: onDemand},
-					&cli.BoolFlag{Name: snapshotCompressFlag, Aliases: []string{"snapshot-compress"}, Usage: "compress the snapshot"}),
+					&cli.StringFlag{Name: "name",
+						Usage: "beginning of the `NAME`; node and time follow", Value: onDemand},
+					&cli.BoolFlag{Name: snapshotCompressFlag, Aliases: []string{"snapshot-compress"},
+						Usage: "compress the snapshot"}),
 				Action: func(c *cli.Context) error { return saveSnapshot(c, m) },
 			}),
 			leaf(&cli.Command{
@@ -89,14 +92,17 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 				Action:    deleteSnapshots,
 			}),
 			leaf(&cli.Command{
-				Name:        "prune",
-				Usage:       "delete the oldest snapshots of a name",
-				ArgsUsage:   "[FLAGS]",
-				Description: "Works on the snapshots of one name and of this node, and keeps the newest ones in each place.",
+				Name:      "prune",
+				Usage:     "delete the oldest snapshots of a name",
+				ArgsUsage: "[FLAGS]",
+				Description: "Works on the snapshots of one name and of this node, " +
+					"and keeps the newest ones in each place.",
 				Flags: append(snapshotFlags(),
 					&cli.StringFlag{Name: "name", Usage: "beginning of the `NAME`", Value: onDemand},
-					&cli.IntFlag{Name: snapshotRetentionFlag, Aliases: []string{"snapshot-retention"}, Usage: "`NUMBER` of snapshots to keep", DefaultText: "that of the server"},
-					&cli.IntFlag{Name: s3RetentionFlag, Aliases: []string{"s3-retention"}, Usage: "`NUMBER` of snapshots to keep in S3", DefaultText: "that of the server"}),
+					&cli.IntFlag{Name: snapshotRetentionFlag, Aliases: []string{"snapshot-retention"},
+						Usage: "`NUMBER` of snapshots to keep", DefaultText: "that of the server"},
+					&cli.IntFlag{Name: s3RetentionFlag, Aliases: []string{"s3-retention"},
+						Usage: "`NUMBER` of snapshots to keep in S3", DefaultText: "that of the server"}),
 				Action: pruneSnapshots,
 			}),
 			leaf(&cli.Command{
@@ -107,7 +113,8 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 					"is replaced is kept beside the new one. Start the server afterwards. With --etcd-s3 a NAME\n" +
 					"is downloaded first.",
 				Flags: append(snapshotFlags(),
-					&cli.BoolFlag{Name: "other-cluster", Usage: "allow a snapshot of another cluster than the one that is here"}),
+					&cli.BoolFlag{Name: "other-cluster",
+						Usage: "allow a snapshot of another cluster than the one that is here"}),
 				Action: func(c *cli.Context) error { return restoreSnapshot(c, m) },
 			}),
 		},
@@ -115,7 +122,8 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 }
 
 func snapshotFlags() []cli.Flag {
-	flags := append(localFlags(), &cli.StringFlag{Name: snapshotDirFlag, Aliases: []string{"dir"}, Usage: "directory of snapshots at `PATH`", DefaultText: "that of the server"})
+	flags := append(localFlags(), &cli.StringFlag{Name: snapshotDirFlag, Aliases: []string{"dir"},
+		Usage: "directory of snapshots at `PATH`", DefaultText: "that of the server"})
 	return append(flags, s3Flags()...)
 }
 
@@ -141,7 +149,8 @@ func saveSnapshot(c *cli.Context, m Modes) error {
 		return err
 	}
 	l := p.local
-	e, err := m.SaveSnapshot(c.Context, &SnapshotSave{DataDir: l.DataDir, Dir: p.dir, Name: name, Node: l.NodeName, Compress: l.SnapshotCompress})
+	e, err := m.SaveSnapshot(c.Context, &SnapshotSave{DataDir: l.DataDir, Dir: p.dir, Name: name, Node: l.NodeName,
+		Compress: l.SnapshotCompress})
 	if err != nil {
 		return err
 	}
@@ -180,7 +189,8 @@ func writeSnapshots(out io.Writer, list []archive.Entry) error {
 			continue
 		}
 		m := e.Manifest
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, e.Location, m.Created.Format(time.RFC3339), e.Size, m.Revision, m.Node, m.Kubernetes)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, e.Location, m.Created.Format(time.RFC3339), e.Size,
+			m.Revision, m.Node, m.Kubernetes)
 	}
 	return w.Flush()
 }
@@ -215,10 +225,12 @@ func pruneSnapshots(c *cli.Context) error {
 	}
 	l := p.local
 	if l.SnapshotRetention < 1 {
-		return &problem.Input{Source: "--" + snapshotRetentionFlag, Value: strconv.Itoa(l.SnapshotRetention), Want: "how many to keep, at least 1"}
+		return &problem.Input{Source: "--" + snapshotRetentionFlag, Value: strconv.Itoa(l.SnapshotRetention),
+			Want: "how many to keep, at least 1"}
 	}
 	if p.store != nil && l.S3.Retention < 1 {
-		return &problem.Input{Source: "--" + s3RetentionFlag, Value: strconv.Itoa(l.S3.Retention), Want: "how many to keep, at least 1"}
+		return &problem.Input{Source: "--" + s3RetentionFlag, Value: strconv.Itoa(l.S3.Retention),
+			Want: "how many to keep, at least 1"}
 	}
 	node, err := instance.ChooseNodeName(l.NodeName, false, instance.NodeIDFile)
 	if err != nil {
@@ -242,7 +254,8 @@ func pruneSnapshots(c *cli.Context) error {
 }
 
 func restoreSnapshot(c *cli.Context, m Modes) (err error) {
-	if err := wantArgs(c, 1, 1, `one snapshot, by the name that "a4s etcd-snapshot list" prints, by its path or by its s3:// URL`); err != nil {
+	if err := wantArgs(c, 1, 1, `one snapshot, by the name that "a4s etcd-snapshot list" prints, `+
+		`by its path or by its s3:// URL`); err != nil {
 		return err
 	}
 	snap := c.Args().First()
@@ -270,7 +283,8 @@ func restoreSnapshot(c *cli.Context, m Modes) (err error) {
 	} else if path, err = p.dir.Find(snap); err != nil {
 		return err
 	}
-	done, err := m.RestoreSnapshot(c.Context, &SnapshotRestore{DataDir: l.DataDir, Path: path, OtherCluster: c.Bool("other-cluster")})
+	done, err := m.RestoreSnapshot(c.Context,
+		&SnapshotRestore{DataDir: l.DataDir, Path: path, OtherCluster: c.Bool("other-cluster")})
 	if err != nil {
 		return err
 	}

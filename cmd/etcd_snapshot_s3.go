@@ -33,7 +33,8 @@ func s3Flags() []cli.Flag {
 			out = append(out, &cli.BoolFlag{Name: s.Name, Aliases: aliases, Usage: s.Usage})
 			continue
 		}
-		out = append(out, placeholderFlag{&cli.StringFlag{Name: s.Name, Aliases: aliases, Usage: s.Usage}, s.Placeholder})
+		out = append(out,
+			placeholderFlag{&cli.StringFlag{Name: s.Name, Aliases: aliases, Usage: s.Usage}, s.Placeholder})
 	}
 	return out
 }
@@ -53,7 +54,8 @@ func parseS3(url string) (bucket, folder, name string, err error) {
 	bucket, key, ok := strings.Cut(rest, "/")
 	folder, name = path.Split(key)
 	if !ok || bucket == "" || !archive.IsSnapshot(name) {
-		return "", "", "", &problem.Input{Source: "snapshot", Value: url, Want: `s3://bucket/folder/name, as "a4s etcd-snapshot list -o json" prints it`}
+		return "", "", "", &problem.Input{Source: "snapshot", Value: url,
+			Want: `s3://bucket/folder/name, as "a4s etcd-snapshot list -o json" prints it`}
 	}
 	return bucket, strings.Trim(folder, "/"), name, nil
 }
@@ -107,11 +109,13 @@ func (p *snapshotPlaces) remove(ctx context.Context, out io.Writer, name string)
 // fetch downloads a snapshot to a file that is there until release.
 func (p *snapshotPlaces) fetch(ctx context.Context, name string) (file string, release func() error, err error) {
 	if !archive.IsSnapshot(name) {
-		return "", nil, &problem.Input{Source: "snapshot", Value: name, Want: `a name that "a4s etcd-snapshot list" prints`}
+		return "", nil,
+			&problem.Input{Source: "snapshot", Value: name, Want: `a name that "a4s etcd-snapshot list" prints`}
 	}
 	file, release, err = p.dir.Fetch(name, func(w io.Writer) error { return p.store.Download(ctx, name, w) })
 	if errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrForeign) || errors.Is(err, archive.ErrFormat) {
-		err = &problem.Input{Source: "snapshot", Value: p.store.URL(name), Err: err, Want: `one that "a4s etcd-snapshot save" uploaded`}
+		err = &problem.Input{Source: "snapshot", Value: p.store.URL(name), Err: err,
+			Want: `one that "a4s etcd-snapshot save" uploaded`}
 	}
 	if err != nil {
 		if local, findErr := p.dir.Find(name); findErr == nil {

@@ -27,8 +27,10 @@ func killallCommand(m Modes) *cli.Command {
 // localFlags are the flags of commands that work on the data directory.
 func localFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration file at `PATH`", DefaultText: config.DefaultConfigFile},
-		&cli.StringFlag{Name: "data-dir", Aliases: []string{"d"}, Usage: "data directory at `PATH`", DefaultText: "that of the configuration file, or " + config.DefaultDataDir},
+		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration file at `PATH`",
+			DefaultText: config.DefaultConfigFile},
+		&cli.StringFlag{Name: "data-dir", Aliases: []string{"d"}, Usage: "data directory at `PATH`",
+			DefaultText: "that of the configuration file, or " + config.DefaultDataDir},
 	}
 }
 

@@ -22,7 +22,11 @@ func kubectlCommand(m Modes) *cli.Command {
 		SkipFlagParsing: true,
 		// For help and completion: kubectl reads its flags itself.
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: tenantFlag, Usage: "work in the space of the tenant `NAME`, with the rights of the kubeconfig", DefaultText: "$" + tenantEnv},
+			&cli.StringFlag{
+				Name:        tenantFlag,
+				Usage:       "work in the space of the tenant `NAME`, with the rights of the kubeconfig",
+				DefaultText: "$" + tenantEnv,
+			},
 		},
 		Action: func(cCtx *cli.Context) error {
 			run, err := newKubectlRun(cCtx.Args().Slice(), os.Getenv(tenantEnv))
@@ -66,7 +70,8 @@ func defaultKubeconfig(args []string) (string, error) {
 		return "", nil // kubectl has defaults of its own
 	case err != nil:
 		return "", &problem.Input{Source: "kubeconfig " + path, Err: reason(err),
-			Want: "to be run by a user who can read it (see --write-kubeconfig-mode of a4s server), or another file in --kubeconfig or KUBECONFIG"}
+			Want: "to be run by a user who can read it (see --write-kubeconfig-mode of a4s server), " +
+				"or another file in --kubeconfig or KUBECONFIG"}
 	}
 	return path, f.Close()
 }

@@ -33,26 +33,33 @@ func TestKubectlOneSpace(t *testing.T) {
 		want       string // the tenant in the address
 		says       []string
 	}{
-		"nothing":                       {},
-		"flag":                          {tenant: "a", want: "a"},
-		"kubeconfig":                    {of: "a", want: "a"},
-		"flag and kubeconfig":           {tenant: "a", of: "a", want: "a"},
-		"flag against kubeconfig":       {tenant: "a", of: "b", says: []string{"--tenant", `"a"`, "b only"}},
-		"objects without":               {objects: []Named{object("f", ""), object("g", "")}},
-		"object":                        {objects: []Named{object("f", "a")}, want: "a"},
-		"object of the system":          {objects: []Named{object("f", "system")}, want: "system"},
-		"objects":                       {objects: []Named{object("f", "a"), object("g", "a")}, want: "a"},
-		"object and flag":               {tenant: "a", objects: []Named{object("f", "a")}, want: "a"},
-		"object and kubeconfig":         {of: "a", objects: []Named{object("f", "a")}, want: "a"},
-		"with and without, flag":        {tenant: "a", objects: []Named{object("f", "a"), object("g", "")}, want: "a"},
-		"with and without, kubeconfig":  {of: "a", objects: []Named{object("f", ""), object("g", "a")}, want: "a"},
-		"object against flag":           {tenant: "a", objects: []Named{object("f", "b")}, says: []string{"f: metadata.tenant", `"b"`, "--tenant is a"}},
-		"second object against flag":    {tenant: "a", objects: []Named{object("f", "a"), object("g", "b")}, says: []string{"f: metadata.tenant", "g: metadata.tenant is b"}},
-		"object against kubeconfig":     {of: "a", objects: []Named{object("f", "b")}, says: []string{"f: metadata.tenant", `"b"`, "tenant a only"}},
-		"objects against each other":    {objects: []Named{object("f", "a"), object("h", ""), object("g", "b")}, says: []string{"f: metadata.tenant", `"a"`, "g: metadata.tenant is b"}},
-		"of the system and of a tenant": {objects: []Named{object("f", "system"), object("g", "b")}, says: []string{`"system"`, "is b"}},
-		"with and without":              {objects: []Named{object("f", ""), object("g", "b")}, says: []string{"g: metadata.tenant", `"b"`, "f: metadata.tenant is not set", "--tenant b"}},
-		"no name of a tenant":           {objects: []Named{object("f", "A/b")}, says: []string{"f: metadata.tenant", "A/b", "the name of a tenant"}},
+		"nothing":                      {},
+		"flag":                         {tenant: "a", want: "a"},
+		"kubeconfig":                   {of: "a", want: "a"},
+		"flag and kubeconfig":          {tenant: "a", of: "a", want: "a"},
+		"flag against kubeconfig":      {tenant: "a", of: "b", says: []string{"--tenant", `"a"`, "b only"}},
+		"objects without":              {objects: []Named{object("f", ""), object("g", "")}},
+		"object":                       {objects: []Named{object("f", "a")}, want: "a"},
+		"object of the system":         {objects: []Named{object("f", "system")}, want: "system"},
+		"objects":                      {objects: []Named{object("f", "a"), object("g", "a")}, want: "a"},
+		"object and flag":              {tenant: "a", objects: []Named{object("f", "a")}, want: "a"},
+		"object and kubeconfig":        {of: "a", objects: []Named{object("f", "a")}, want: "a"},
+		"with and without, flag":       {tenant: "a", objects: []Named{object("f", "a"), object("g", "")}, want: "a"},
+		"with and without, kubeconfig": {of: "a", objects: []Named{object("f", ""), object("g", "a")}, want: "a"},
+		"object against flag": {tenant: "a", objects: []Named{object("f", "b")},
+			says: []string{"f: metadata.tenant", `"b"`, "--tenant is a"}},
+		"second object against flag": {tenant: "a", objects: []Named{object("f", "a"), object("g", "b")},
+			says: []string{"f: metadata.tenant", "g: metadata.tenant is b"}},
+		"object against kubeconfig": {of: "a", objects: []Named{object("f", "b")},
+			says: []string{"f: metadata.tenant", `"b"`, "tenant a only"}},
+		"objects against each other": {objects: []Named{object("f", "a"), object("h", ""), object("g", "b")},
+			says: []string{"f: metadata.tenant", `"a"`, "g: metadata.tenant is b"}},
+		"of the system and of a tenant": {objects: []Named{object("f", "system"), object("g", "b")},
+			says: []string{`"system"`, "is b"}},
+		"with and without": {objects: []Named{object("f", ""), object("g", "b")},
+			says: []string{"g: metadata.tenant", `"b"`, "f: metadata.tenant is not set", "--tenant b"}},
+		"no name of a tenant": {objects: []Named{object("f", "A/b")},
+			says: []string{"f: metadata.tenant", "A/b", "the name of a tenant"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeTenants(t, "a", "b")
@@ -102,7 +109,8 @@ func TestKubectlObjectOfUnknownTenant(t *testing.T) {
 	k := &KubectlRun{}
 	k.Name(Named{Source: "f", Tenant: "taem-a"})
 	failed, err := kubectlGet(t, k, loaderOf(f.kubeconfig), "")
-	if !errors.Is(failed, errUnknownTenant) || err == nil || !strings.HasPrefix(failed.Error(), "f: ") || !strings.Contains(failed.Error(), `"team-a"`) {
+	if !errors.Is(failed, errUnknownTenant) || err == nil || !strings.HasPrefix(failed.Error(), "f: ") ||
+		!strings.Contains(failed.Error(), `"team-a"`) {
 		t.Errorf("%v, %v", failed, err)
 	}
 }
@@ -133,10 +141,13 @@ func TestKubectlSaysWhyASpaceIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := &rest.Config{Host: tc.host, Transport: answers(func(*http.Request) *http.Response {
-			return &http.Response{StatusCode: tc.code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(body)))}
+			return &http.Response{StatusCode: tc.code, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(string(body)))}
 		})}
 		var told []error
-		out := (&KubectlRun{Tenant: tc.tenant}).Wrap(cfg, loaderOf("/nonexistent"), "", func(err error) { told = append(told, err) })
+		out := (&KubectlRun{Tenant: tc.tenant}).Wrap(cfg, loaderOf("/nonexistent"), "", func(err error) {
+			told = append(told, err)
+		})
 		client, err := rest.HTTPClientFor(out)
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +160,8 @@ func TestKubectlSaysWhyASpaceIsRefused(t *testing.T) {
 		if err != nil || string(left) != string(body) {
 			t.Errorf("%+v: the answer became %q, %v", tc, left, err)
 		}
-		if tc.told != (len(told) > 0) || tc.told && (!apierrors.IsForbidden(told[0]) || !strings.Contains(told[0].Error(), `space "t1"`)) {
+		if tc.told != (len(told) > 0) ||
+			tc.told && (!apierrors.IsForbidden(told[0]) || !strings.Contains(told[0].Error(), `space "t1"`)) {
 			t.Errorf("%+v: told %v", tc, told)
 		}
 	}

@@ -167,7 +167,9 @@ func (k *KubectlRun) space(of string) (tenant, source string, err error) {
 // --server. fail is told, at most once, before the first request, that there is
 // no kubeconfig or no such tenant or more than one; only then, because much of
 // kubectl needs no server. It is also told why the server refuses the space.
-func (k *KubectlRun) Wrap(cfg *rest.Config, loader clientcmd.ClientConfig, server string, fail func(error)) *rest.Config {
+func (k *KubectlRun) Wrap(
+	cfg *rest.Config, loader clientcmd.ClientConfig, server string, fail func(error),
+) *rest.Config {
 	u, err := tenantadmin.ServerURL(cfg)
 	if err != nil {
 		return cfg // kubectl says what is wrong
@@ -210,8 +212,10 @@ func (k *KubectlRun) CheckPlugin(path string) error {
 	if k.Tenant == "" {
 		return nil
 	}
-	return &problem.Input{Source: "--" + tenantFlag, Value: k.Tenant, Err: fmt.Errorf("the plugin %s would not work in the space of the tenant", filepath.Base(path)),
-		Want: fmt.Sprintf("a kubeconfig of the tenant in KUBECONFIG instead, as \"a4s tenant kubeconfig %s\" makes it", k.Tenant)}
+	return &problem.Input{Source: "--" + tenantFlag, Value: k.Tenant,
+		Err: fmt.Errorf("the plugin %s would not work in the space of the tenant", filepath.Base(path)),
+		Want: fmt.Sprintf("a kubeconfig of the tenant in KUBECONFIG instead, as \"a4s tenant kubeconfig %s\" makes it",
+			k.Tenant)}
 }
 
 // checkLoaded refuses the server that kubectl falls back to if it is not told
@@ -240,7 +244,8 @@ func checkLoaded(host string, loader clientcmd.ClientConfig, server string) erro
 	if clientcmdapi.IsConfigEmpty(&raw) {
 		return &problem.Input{Source: "kubeconfig", Err: errors.New("none found; looked for " + shown), Want: want}
 	}
-	return &problem.Input{Source: "kubeconfig", Err: errors.New("no current context in " + shown), Want: `one that "kubectl config use-context" sets, or --context`}
+	return &problem.Input{Source: "kubeconfig", Err: errors.New("no current context in " + shown),
+		Want: `one that "kubectl config use-context" sets, or --context`}
 }
 
 // checkExists says so if there is surely no such tenant. Any other answer, or

@@ -77,37 +77,45 @@ func kubectlGet(t *testing.T, k *KubectlRun, loader clientcmd.ClientConfig, serv
 }
 
 func loaderOf(files ...string) clientcmd.ClientConfig {
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{Precedence: files, DefaultClientConfig: &clientcmd.DefaultClientConfig},
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{
+		Precedence:          files,
+		DefaultClientConfig: &clientcmd.DefaultClientConfig,
+	},
 		&clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults})
 }
 
 func TestKubectlInATenant(t *testing.T) {
 	f := newFakeTenants(t, "team-a")
 	const asked = "GET /tenants/team-a/api/v1/namespaces/default"
-	if failed, err := kubectlGet(t, &KubectlRun{Tenant: "team-a"}, loaderOf(f.kubeconfig), ""); failed != nil || err != nil || !slices.Contains(f.requested, asked) {
+	if failed, err := kubectlGet(t, &KubectlRun{Tenant: "team-a"}, loaderOf(f.kubeconfig), ""); failed != nil ||
+		err != nil || !slices.Contains(f.requested, asked) {
 		t.Errorf("%v, %v, requested %q", failed, err, f.requested)
 	}
 	// The kubeconfig of a tenant's user knows the space already, and he may
 	// not look at tenants.
 	writeKubeconfig(t, f.kubeconfig+".t", f.url+"/tenants/team-a", caOf(t, f.kubeconfig))
 	f.requested = nil
-	if failed, err := kubectlGet(t, &KubectlRun{Tenant: "team-a"}, loaderOf(f.kubeconfig+".t"), ""); failed != nil || err != nil || !slices.Equal(f.requested, []string{asked, asked}) {
+	if failed, err := kubectlGet(t, &KubectlRun{Tenant: "team-a"}, loaderOf(f.kubeconfig+".t"), ""); failed != nil ||
+		err != nil || !slices.Equal(f.requested, []string{asked, asked}) {
 		t.Errorf("with a tenant's kubeconfig: %v, %v, requested %q", failed, err, f.requested)
 	}
 	var in *problem.Input
-	if failed, err := kubectlGet(t, &KubectlRun{Tenant: "team-b"}, loaderOf(f.kubeconfig+".t"), ""); !errors.As(failed, &in) || err == nil || !strings.Contains(failed.Error(), "team-a only") {
+	if failed, err := kubectlGet(t, &KubectlRun{Tenant: "team-b"}, loaderOf(f.kubeconfig+".t"),
+		""); !errors.As(failed, &in) || err == nil || !strings.Contains(failed.Error(), "team-a only") {
 		t.Errorf("with another tenant's kubeconfig: %v, %v", failed, err)
 	}
 	f.requested = nil
 	failed, err := kubectlGet(t, &KubectlRun{Tenant: "taem-a"}, loaderOf(f.kubeconfig), "")
-	if !errors.Is(failed, errUnknownTenant) || !errors.Is(err, errUnknownTenant) || !strings.Contains(failed.Error(), `"team-a"`) {
+	if !errors.Is(failed, errUnknownTenant) || !errors.Is(err, errUnknownTenant) ||
+		!strings.Contains(failed.Error(), `"team-a"`) {
 		t.Errorf("unknown tenant: %v, %v", failed, err)
 	}
 	if slices.ContainsFunc(f.requested, func(r string) bool { return strings.Contains(r, "/tenants/taem-a/") }) {
 		t.Errorf("unknown tenant, requested %q", f.requested)
 	}
 	f.forbidden = true
-	if failed, err := kubectlGet(t, &KubectlRun{Tenant: "taem-a"}, loaderOf(f.kubeconfig), ""); failed != nil || err != nil {
+	if failed, err := kubectlGet(t, &KubectlRun{Tenant: "taem-a"}, loaderOf(f.kubeconfig), ""); failed != nil ||
+		err != nil {
 		t.Errorf("who may not look at tenants: %v, %v", failed, err)
 	}
 }
@@ -130,7 +138,8 @@ func TestKubectlWithoutKubeconfig(t *testing.T) {
 	for _, tenant := range []string{"", "t1"} {
 		var in *problem.Input
 		failed, _ := kubectlGet(t, &KubectlRun{Tenant: tenant}, loaderOf(missing), "")
-		if !errors.As(failed, &in) || !strings.Contains(failed.Error(), missing) || !strings.Contains(failed.Error(), "/nonexistent/a4s.yaml") {
+		if !errors.As(failed, &in) || !strings.Contains(failed.Error(), missing) ||
+			!strings.Contains(failed.Error(), "/nonexistent/a4s.yaml") {
 			t.Errorf("tenant %q: %v", tenant, failed)
 		}
 	}
@@ -139,7 +148,8 @@ func TestKubectlWithoutKubeconfig(t *testing.T) {
 	if err := clientcmd.WriteToFile(*cfg, missing); err != nil {
 		t.Fatal(err)
 	}
-	if failed, _ := kubectlGet(t, &KubectlRun{}, loaderOf(missing), ""); failed == nil || !strings.Contains(failed.Error(), "no current context") {
+	if failed, _ := kubectlGet(t, &KubectlRun{}, loaderOf(missing), ""); failed == nil ||
+		!strings.Contains(failed.Error(), "no current context") {
 		t.Errorf("no current context: %v", failed)
 	}
 	// Who names the old default server gets it.
@@ -152,7 +162,8 @@ func TestKubectlPluginsAreNotMisled(t *testing.T) {
 	if err := (&KubectlRun{}).CheckPlugin("/bin/kubectl-x"); err != nil {
 		t.Error(err)
 	}
-	if err := (&KubectlRun{Tenant: "t1"}).CheckPlugin("/bin/kubectl-x"); err == nil || !strings.Contains(err.Error(), "a4s tenant kubeconfig t1") {
+	if err := (&KubectlRun{Tenant: "t1"}).CheckPlugin("/bin/kubectl-x"); err == nil ||
+		!strings.Contains(err.Error(), "a4s tenant kubeconfig t1") {
 		t.Error(err)
 	}
 }

@@ -11,7 +11,8 @@ import (
 
 // outputFlag is that of commands which print a table or JSON.
 func outputFlag() *cli.StringFlag {
-	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table or json", Value: "table"}
+	return &cli.StringFlag{Name: "output", Aliases: []string{"o"},
+		Usage: "`FORMAT` of the output: table or json", Value: "table"}
 }
 
 // outputFormat is the value of outputFlag, "table" or "json".

@@ -21,7 +21,8 @@ import (
 
 func runtimeCommand() *cli.Command {
 	socket := func() cli.Flag {
-		return &cli.StringFlag{Name: "socket", Usage: "ask the node at the socket `PATH`", Value: filepath.Join(instance.RunDir, noderuntime.Socket)}
+		return &cli.StringFlag{Name: "socket", Usage: "ask the node at the socket `PATH`",
+			Value: filepath.Join(instance.RunDir, noderuntime.Socket)}
 	}
 	return leaf(&cli.Command{
 		Name:  "runtime",
@@ -50,7 +51,8 @@ func runtimeCommand() *cli.Command {
 				ArgsUsage:   "NAME [FLAGS]",
 				Description: "A runtime that --runtime names is back after a restart of the node.",
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "force", Usage: "even if it still has pods: the node forgets them, the runtime does not"},
+					&cli.BoolFlag{Name: "force",
+						Usage: "even if it still has pods: the node forgets them, the runtime does not"},
 					socket(),
 				},
 				Action: removeRuntime,
@@ -93,7 +95,8 @@ func addRuntime(c *cli.Context) error {
 	}
 	r := noderuntime.Runtime{Name: c.Args().Get(0), Type: workload.Type(c.Args().Get(1)), Endpoint: c.Args().Get(2)}
 	if err := r.Complete(); err != nil {
-		return &problem.Input{Source: "runtime", Err: err, Want: "a name, container or vm, and the path of a CRI socket"}
+		return &problem.Input{Source: "runtime", Err: err,
+			Want: "a name, container or vm, and the path of a CRI socket"}
 	}
 	state, err := noderuntime.Client{Socket: c.String("socket")}.Add(c.Context, r)
 	if err != nil {
@@ -121,7 +124,8 @@ func removeRuntime(c *cli.Context) error {
 // runtimeError says what to do about a node that cannot be asked.
 func runtimeError(c *cli.Context, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrPermission) {
-		return &problem.Precondition{What: "node of this machine, at " + c.String("socket"), Err: err, Fix: "run as root, where an a4s server or agent runs"}
+		return &problem.Precondition{What: "node of this machine, at " + c.String("socket"), Err: err,
+			Fix: "run as root, where an a4s server or agent runs"}
 	}
 	if errors.Is(err, noderuntime.ErrRefused) {
 		return &problem.Input{Source: "runtime", Value: c.Args().First(), Err: err}
@@ -140,7 +144,8 @@ func writeRuntimeStates(out io.Writer, states []noderuntime.State, inJSON bool, 
 		if s.Primary {
 			primary = "yes"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Type, primary, s.Ready, duration.HumanDuration(now.Sub(s.Since)), s.Reason, s.Version, s.Endpoint)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Type, primary, s.Ready,
+			duration.HumanDuration(now.Sub(s.Since)), s.Reason, s.Version, s.Endpoint)
 	}
 	return w.Flush()
 }

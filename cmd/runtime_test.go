@@ -26,19 +26,21 @@ func serveNode(t *testing.T) (socket string, asked *[]string) {
 		t.Fatal(err)
 	}
 	state := noderuntime.State{Name: "containerd", Type: workload.Container, Endpoint: "unix:///c", Primary: true,
-		Ready: corev1.ConditionTrue, Reason: "RuntimeReady", Version: "containerd 2", Since: time.Now().Add(-time.Minute)}
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		*asked = append(*asked, r.Method+" "+r.URL.String())
-		switch {
-		case r.Method == http.MethodGet:
-			_ = json.NewEncoder(w).Encode([]noderuntime.State{state})
-		case r.Method == http.MethodPost:
-			_ = json.NewEncoder(w).Encode(state)
-		case r.URL.Path == "/runtimes/containerd":
-			w.WriteHeader(http.StatusConflict)
-			_ = json.NewEncoder(w).Encode(noderuntime.Refusal{Error: "it is primary"})
-		}
-	})}
+		Ready: corev1.ConditionTrue, Reason: "RuntimeReady", Version: "containerd 2",
+		Since: time.Now().Add(-time.Minute)}
+	server := &http.Server{ReadHeaderTimeout: time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			*asked = append(*asked, r.Method+" "+r.URL.String())
+			switch {
+			case r.Method == http.MethodGet:
+				_ = json.NewEncoder(w).Encode([]noderuntime.State{state})
+			case r.Method == http.MethodPost:
+				_ = json.NewEncoder(w).Encode(state)
+			case r.URL.Path == "/runtimes/containerd":
+				w.WriteHeader(http.StatusConflict)
+				_ = json.NewEncoder(w).Encode(noderuntime.Refusal{Error: "it is primary"})
+			}
+		})}
 	go func() { _ = server.Serve(listener) }() // Close ends it
 	t.Cleanup(func() { _ = server.Close() })
 	return socket, asked
@@ -55,7 +57,8 @@ func TestRuntimeCommand(t *testing.T) {
 		text string // a part of it
 		ask  string
 	}{
-		{"list", "containerd   container   yes       True    60s     RuntimeReady   containerd 2   unix:///c", nil, "", "GET /runtimes"},
+		{"list", "containerd   container   yes       True    60s     RuntimeReady   containerd 2   unix:///c", nil,
+			"", "GET /runtimes"},
 		{"list -o json", `"workloadType": "container"`, nil, "", "GET /runtimes"},
 		{"list -o yaml", "", &input, "table or json", ""},
 		{"add vm vm /run/vm.sock", "added containerd", nil, "", "POST /runtimes"},
@@ -77,7 +80,8 @@ func TestRuntimeCommand(t *testing.T) {
 			app := NewApp(Modes{})
 			app.Stdout = &out
 			err := app.RunContext(t.Context(), args)
-			if (c.err == nil) != (err == nil) || c.err != nil && !errors.As(err, c.err) || err != nil && !strings.Contains(err.Error(), c.text) {
+			if (c.err == nil) != (err == nil) || c.err != nil && !errors.As(err, c.err) ||
+				err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("error %v, want %T with %q", err, c.err, c.text)
 			}
 			if !strings.Contains(out.String(), c.out) || strings.Join(*asked, ";") != c.ask {

@@ -44,8 +44,10 @@ func secretsEncryptCommand() *cli.Command {
 				Action: showEncryption,
 			}),
 			action(joinapi.EncryptionEnable, "encrypt Secrets from now on, and those that exist", ""),
-			action(joinapi.EncryptionDisable, "store Secrets in plain text again", "The key is kept: it reads what old snapshots and later uses need."),
-			action(joinapi.EncryptionRotate, "replace the key", "Adds a key, writes every Secret with it and forgets the old key.", "rotate-keys"),
+			action(joinapi.EncryptionDisable, "store Secrets in plain text again",
+				"The key is kept: it reads what old snapshots and later uses need."),
+			action(joinapi.EncryptionRotate, "replace the key",
+				"Adds a key, writes every Secret with it and forgets the old key.", "rotate-keys"),
 			action(joinapi.EncryptionReencrypt, "rewrite every Secret that is not stored with the active key", ""),
 		},
 	})
@@ -137,7 +139,8 @@ func nextStep(s *joinapi.EncryptionStatus) string {
 	case s.Stage == joinapi.EncryptionKeyAdded || s.Stage == joinapi.EncryptionKeyPromoted:
 		return `A rotation was interrupted: "a4s secrets-encrypt rotate" finishes it.`
 	case s.Pending > 0:
-		return fmt.Sprintf(`%d Secrets are not stored with the active key: "a4s secrets-encrypt reencrypt" rewrites them.`, s.Pending)
+		return fmt.Sprintf(
+			`%d Secrets are not stored with the active key: "a4s secrets-encrypt reencrypt" rewrites them.`, s.Pending)
 	}
 	return ""
 }
@@ -161,7 +164,8 @@ func changeEncryption(c *cli.Context, action joinapi.EncryptionAction) error {
 	if err != nil {
 		return err
 	}
-	if err := cl.do(c.Context, http.MethodPost, joinapi.PathEncryptionStart, joinapi.EncryptionRequest{Action: action}, nil); err != nil {
+	if err := cl.do(c.Context, http.MethodPost, joinapi.PathEncryptionStart,
+		joinapi.EncryptionRequest{Action: action}, nil); err != nil {
 		return err
 	}
 	last := ""
@@ -203,7 +207,8 @@ func changed(out io.Writer, s *joinapi.EncryptionStatus) error {
 		return err
 	}
 	if s.Flag && s.ActiveKey == "" {
-		_, err := fmt.Fprintln(out, "The server has --secrets-encryption: without removing it, the next start encrypts again")
+		_, err := fmt.Fprintln(out,
+			"The server has --secrets-encryption: without removing it, the next start encrypts again")
 		return err
 	}
 	return nil

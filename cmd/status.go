@@ -116,7 +116,8 @@ func getStatus(ctx context.Context, cl *client) (*status, error) {
 }
 
 func describeNode(n *corev1.Node) nodeStatus {
-	out := nodeStatus{Name: n.Name, State: "NotReady", Version: n.Status.NodeInfo.KubeletVersion, Created: n.CreationTimestamp.Time, Runtimes: runtimesOf(n)}
+	out := nodeStatus{Name: n.Name, State: "NotReady", Version: n.Status.NodeInfo.KubeletVersion,
+		Created: n.CreationTimestamp.Time, Runtimes: runtimesOf(n)}
 	for _, c := range n.Status.Conditions {
 		if c.Type != corev1.NodeReady {
 			continue
@@ -131,7 +132,8 @@ func describeNode(n *corev1.Node) nodeStatus {
 	if n.Spec.Unschedulable {
 		out.State += ",SchedulingDisabled"
 	}
-	if i := slices.IndexFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP }); i >= 0 {
+	if i := slices.IndexFunc(n.Status.Addresses,
+		func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP }); i >= 0 {
 		out.Address = n.Status.Addresses[i].Address
 	}
 	return out
@@ -194,7 +196,8 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 	}
 	fmt.Fprint(w, "\nNODE\tSTATE\tADDRESS\tVERSION\tAGE\n")
 	for _, n := range s.Nodes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.Address, n.Version, duration.HumanDuration(now.Sub(n.Created)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.Address, n.Version,
+			duration.HumanDuration(now.Sub(n.Created)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -213,7 +216,8 @@ func writeServerProblems(out io.Writer, problems []joinapi.Problem, now time.Tim
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprint(w, "\nPROBLEM\tSEVERITY\tSINCE\tABOUT\tFIX\n")
 	for _, p := range problems {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Title, p.Severity, duration.HumanDuration(now.Sub(p.Since)), p.Subject, p.Fix)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Title, p.Severity,
+			duration.HumanDuration(now.Sub(p.Since)), p.Subject, p.Fix)
 	}
 	return w.Flush()
 }
@@ -227,7 +231,8 @@ func writeRuntimes(out io.Writer, s *status, now time.Time) error {
 			fmt.Fprintf(w, "%s\tnothing\t\t\tno runtime has been reported\n", n.Name)
 		}
 		for _, r := range n.Runtimes {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, r.WorkloadType, r.Ready, duration.HumanDuration(now.Sub(r.Since)), firstLine(r.Message))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, r.WorkloadType, r.Ready,
+				duration.HumanDuration(now.Sub(r.Since)), firstLine(r.Message))
 		}
 	}
 	return w.Flush()

@@ -53,7 +53,8 @@ func bootstrapPods(ctx context.Context, cl *client) ([]bootstrapPod, error) {
 }
 
 func describePod(pod *corev1.Pod) bootstrapPod {
-	out := bootstrapPod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, State: string(pod.Status.Phase), Created: pod.CreationTimestamp.Time}
+	out := bootstrapPod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName,
+		State: string(pod.Status.Phase), Created: pod.CreationTimestamp.Time}
 	if pod.DeletionTimestamp != nil {
 		out.State = "Terminating"
 	}
@@ -82,7 +83,8 @@ func writeBootstrapPods(out io.Writer, s *status, now time.Time) error {
 		if owner == "" {
 			owner = "none"
 		}
-		fmt.Fprintf(w, "%s/%s\t%s\t%s\t%d\t%s\t%s\n", p.Namespace, p.Name, p.Node, p.State, p.Restarts, owner, duration.HumanDuration(now.Sub(p.Created)))
+		fmt.Fprintf(w, "%s/%s\t%s\t%s\t%d\t%s\t%s\n", p.Namespace, p.Name, p.Node, p.State, p.Restarts, owner,
+			duration.HumanDuration(now.Sub(p.Created)))
 	}
 	return w.Flush()
 }

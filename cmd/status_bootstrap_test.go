@@ -20,7 +20,8 @@ import (
 func TestStatusShowsBootstrapPods(t *testing.T) {
 	now := time.Now()
 	pod := func(name string, change func(*corev1.Pod)) corev1.Pod {
-		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system", CreationTimestamp: metav1.NewTime(now.Add(-3 * time.Minute))}}
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system",
+			CreationTimestamp: metav1.NewTime(now.Add(-3 * time.Minute))}}
 		p.Spec.NodeName, p.Status.Phase = "n1", corev1.PodRunning
 		p.Annotations = map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source}
 		change(&p)
@@ -35,7 +36,9 @@ func TestStatusShowsBootstrapPods(t *testing.T) {
 				p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 2}, {RestartCount: 1}}
 			}),
 		}},
-		"more": {Items: []corev1.Pod{pod("leaving", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} })}},
+		"more": {
+			Items: []corev1.Pod{pod("leaving", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} })},
+		},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page, ok := pages[r.URL.Query().Get("continue")]

@@ -40,9 +40,18 @@ func tenantCommand() *cli.Command {
 				Description: "A tenant that exists stays as it is, so the command can be run again. The user\n" +
 					"\"admin\" has all rights in the space; others get them by a ClusterRoleBinding.",
 				Flags: append(accessFlags(),
-					&cli.StringFlag{Name: "role", Usage: "ClusterRole in the space for a user other than admin, `NAME` or none", Value: tenantadmin.AdminRole},
-					&cli.StringFlag{Name: "kubeconfig", Usage: "write a kubeconfig of the user to `FILE`; - is standard output", DefaultText: "none is written"},
-					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait for the space", Value: createTimeout, DefaultText: "1m"},
+					&cli.StringFlag{
+						Name:  "role",
+						Usage: "ClusterRole in the space for a user other than admin, `NAME` or none",
+						Value: tenantadmin.AdminRole,
+					},
+					&cli.StringFlag{
+						Name:        "kubeconfig",
+						Usage:       "write a kubeconfig of the user to `FILE`; - is standard output",
+						DefaultText: "none is written",
+					},
+					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait for the space",
+						Value: createTimeout, DefaultText: "1m"},
 					adminKubeconfigFlag(),
 				),
 				Action: createTenant,
@@ -52,7 +61,8 @@ func tenantCommand() *cli.Command {
 				Usage:     "list tenants",
 				ArgsUsage: "[FLAGS]",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the output: table, wide, json, yaml or name", Value: "table"},
+					&cli.StringFlag{Name: "output", Aliases: []string{"o"},
+						Usage: "`FORMAT` of the output: table, wide, json, yaml or name", Value: "table"},
 					adminKubeconfigFlag(),
 				},
 				Action: listTenants,
@@ -63,8 +73,10 @@ func tenantCommand() *cli.Command {
 				ArgsUsage:   "NAME [FLAGS]",
 				Description: "Run again while the space is being emptied, it only waits.",
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "wait", Usage: "wait until everything is gone; --wait=false returns at once", Value: true},
-					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait; 0 is as long as it takes", Value: deleteTimeout, DefaultText: "5m"},
+					&cli.BoolFlag{Name: "wait",
+						Usage: "wait until everything is gone; --wait=false returns at once", Value: true},
+					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait; 0 is as long as it takes",
+						Value: deleteTimeout, DefaultText: "5m"},
 					adminKubeconfigFlag(),
 				},
 				Action: deleteTenant,
@@ -76,8 +88,10 @@ func tenantCommand() *cli.Command {
 				Description: "The file has a new client certificate. The user \"admin\" has all rights in the\n" +
 					"space; others have those of the role bindings in it.",
 				Flags: append(accessFlags(),
-					&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE`; - is standard output", Value: "-"},
-					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait for the certificate", Value: createTimeout, DefaultText: "1m"},
+					&cli.StringFlag{Name: "output", Aliases: []string{"o"},
+						Usage: "write to `FILE`; - is standard output", Value: "-"},
+					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait for the certificate",
+						Value: createTimeout, DefaultText: "1m"},
 					adminKubeconfigFlag(),
 				),
 				Action: tenantKubeconfig,
@@ -115,7 +129,8 @@ func newAdmin(c *cli.Context) (admin *tenantadmin.Admin, path string, err error)
 	}
 	bad := func(err error) error {
 		return &problem.Input{Source: source, Value: shown, Err: err,
-			Want: "the file that a4s server writes at its first start, which only root can read, or another one of an administrator in --admin-kubeconfig"}
+			Want: "the file that a4s server writes at its first start, which only root can read, " +
+				"or another one of an administrator in --admin-kubeconfig"}
 	}
 	if err != nil {
 		return nil, "", bad(err)
@@ -154,9 +169,11 @@ func tenantError(ctx context.Context, admin *tenantadmin.Admin, name string, err
 	case isUnknown(err, name):
 		return unknownTenant(ctx, admin, "tenant", name)
 	case errors.Is(err, tenantadmin.ErrTerminating):
-		return &problem.Input{Source: "tenant", Value: name, Err: err, Want: fmt.Sprintf(`to wait until it is gone, with "a4s tenant delete %s"`, name)}
+		return &problem.Input{Source: "tenant", Value: name, Err: err,
+			Want: fmt.Sprintf(`to wait until it is gone, with "a4s tenant delete %s"`, name)}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return &problem.Input{Source: "admin kubeconfig", Err: err, Want: "that of an administrator of the cluster, in --admin-kubeconfig"}
+		return &problem.Input{Source: "admin kubeconfig", Err: err,
+			Want: "that of an administrator of the cluster, in --admin-kubeconfig"}
 	}
 	return explainFor(admin.Server(), err)
 }
@@ -177,7 +194,8 @@ func unknownTenant(ctx context.Context, admin *tenantadmin.Admin, source, name s
 	in := &problem.Input{Source: source, Value: name, Err: errUnknownTenant, Want: `one that "a4s tenant list" prints`}
 	list, err := admin.List(ctx)
 	if apierrors.IsNotFound(err) {
-		return &problem.Input{Source: source, Value: name, Err: fmt.Errorf("the server %s knows no tenants", admin.Server()), Want: "a server of a4s"}
+		return &problem.Input{Source: source, Value: name,
+			Err: fmt.Errorf("the server %s knows no tenants", admin.Server()), Want: "a server of a4s"}
 	}
 	if err != nil {
 		return in // who may not list tenants gets no suggestion
@@ -201,7 +219,8 @@ func deleteTenant(c *cli.Context) error {
 	}
 	timeout := c.Duration("timeout")
 	if timeout < 0 {
-		return &problem.Input{Source: "--timeout", Value: timeout.String(), Want: `a duration such as "5m", or 0 for no limit`}
+		return &problem.Input{Source: "--timeout", Value: timeout.String(),
+			Want: `a duration such as "5m", or 0 for no limit`}
 	}
 	admin, _, err := newAdmin(c)
 	if err != nil {

@@ -30,8 +30,14 @@ func accessFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "`NAME` of the user", Value: tenantadmin.AdminUser},
 		&cli.StringSliceFlag{Name: "group", Usage: "`NAME` of a group that the user is in; repeat it for more"},
-		&cli.DurationFlag{Name: "expires", Usage: "`DURATION` that the certificate is valid for; the cluster has a maximum", Value: year, DefaultText: "8760h, a year"},
-		&cli.StringFlag{Name: "server", Usage: "`URL` of the API server in the kubeconfig", DefaultText: "that of the admin kubeconfig"},
+		&cli.DurationFlag{
+			Name:        "expires",
+			Usage:       "`DURATION` that the certificate is valid for; the cluster has a maximum",
+			Value:       year,
+			DefaultText: "8760h, a year",
+		},
+		&cli.StringFlag{Name: "server", Usage: "`URL` of the API server in the kubeconfig",
+			DefaultText: "that of the admin kubeconfig"},
 	}
 }
 
@@ -53,24 +59,30 @@ func readAccess(c *cli.Context, tenant string) (*access, error) {
 	case a.User == "" || strings.TrimSpace(a.User) != a.User:
 		return nil, &problem.Input{Source: "--user", Value: a.User, Want: "the name of a user"}
 	case strings.HasPrefix(a.User, reserved):
-		return nil, &problem.Input{Source: "--user", Value: a.User, Want: `a name that does not begin with "` + reserved + `", which is Kubernetes' own`}
+		return nil, &problem.Input{Source: "--user", Value: a.User,
+			Want: `a name that does not begin with "` + reserved + `", which is Kubernetes' own`}
 	case of(a.User):
 		return nil, &problem.Input{Source: "--user", Value: a.User, Want: "the name alone, without the tenant"}
 	case slices.ContainsFunc(a.Groups, of):
-		return nil, &problem.Input{Source: "--group", Value: a.Groups[slices.IndexFunc(a.Groups, of)], Want: "a group of the tenant; the tenant itself is in the certificate already"}
+		return nil, &problem.Input{Source: "--group", Value: a.Groups[slices.IndexFunc(a.Groups, of)],
+			Want: "a group of the tenant; the tenant itself is in the certificate already"}
 	case slices.Contains(a.Groups, ""):
 		return nil, &problem.Input{Source: "--group", Want: "the name of a group"}
 	case a.expires < tenantadmin.MinExpires || a.expires > math.MaxInt32*time.Second:
-		return nil, &problem.Input{Source: "--expires", Value: a.expires.String(), Want: "at least " + tenantadmin.MinExpires.String()}
+		return nil, &problem.Input{Source: "--expires", Value: a.expires.String(),
+			Want: "at least " + tenantadmin.MinExpires.String()}
 	}
 	if a.server != "" {
 		u, err := url.Parse(a.server)
-		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-			return nil, &problem.Input{Source: "--server", Value: a.server, Want: "a URL such as https://192.0.2.10:6443"}
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" ||
+			u.Fragment != "" || u.User != nil {
+			return nil, &problem.Input{Source: "--server", Value: a.server,
+				Want: "a URL such as https://192.0.2.10:6443"}
 		}
 		cluster, of := tenantadmin.SplitAddress(a.server)
 		if of != "" && of != tenant {
-			return nil, &problem.Input{Source: "--server", Value: a.server, Err: fmt.Errorf("it is that of the tenant %s", of), Want: cluster}
+			return nil, &problem.Input{Source: "--server", Value: a.server,
+				Err: fmt.Errorf("it is that of the tenant %s", of), Want: cluster}
 		}
 		a.server = cluster
 	}
@@ -98,7 +110,8 @@ func createTenant(c *cli.Context) error {
 	if file == "" {
 		for _, flag := range []string{"group", "expires", "server"} {
 			if c.IsSet(flag) {
-				return &problem.Input{Source: "--" + flag, Err: errors.New("it says what is in a kubeconfig"), Want: "--kubeconfig as well"}
+				return &problem.Input{Source: "--" + flag, Err: errors.New("it says what is in a kubeconfig"),
+					Want: "--kubeconfig as well"}
 			}
 		}
 	}
@@ -133,7 +146,8 @@ func createTenant(c *cli.Context) error {
 	if role != noRole && (who.User != tenantadmin.AdminUser || role != tenantadmin.AdminRole) {
 		err := admin.Bind(ctx, name, who.User, role)
 		if errors.Is(err, tenantadmin.ErrNoRole) {
-			return &problem.Input{Source: "--role", Value: role, Err: err, Want: "cluster-admin, admin, edit, view, another ClusterRole of the tenant, or " + noRole}
+			return &problem.Input{Source: "--role", Value: role, Err: err,
+				Want: "cluster-admin, admin, edit, view, another ClusterRole of the tenant, or " + noRole}
 		}
 		if err != nil {
 			return tenantError(c.Context, admin, name, err)
@@ -210,7 +224,8 @@ func writeAccess(ctx context.Context, c *cli.Context, admin *tenantadmin.Admin, 
 func noteAccess(w io.Writer, server string, who *access, notAfter time.Time) error {
 	const grace = 5 * time.Minute
 	if left := time.Until(notAfter); left < who.expires-grace {
-		if _, err := fmt.Fprintf(w, "a4s: note: the cluster signs for %s at most (argument cluster-signing-duration of the controller manager)\n", left.Round(time.Minute)); err != nil {
+		if _, err := fmt.Fprintf(w, "a4s: note: the cluster signs for %s at most (argument cluster-signing-duration "+
+			"of the controller manager)\n", left.Round(time.Minute)); err != nil {
 			return err
 		}
 	}
@@ -219,7 +234,8 @@ func noteAccess(w io.Writer, server string, who *access, notAfter time.Time) err
 		return nil
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
-		_, err = fmt.Fprintf(w, "a4s: note: %s works on this machine only; --server URL makes a kubeconfig for others\n", server)
+		_, err = fmt.Fprintf(w,
+			"a4s: note: %s works on this machine only; --server URL makes a kubeconfig for others\n", server)
 		return err
 	}
 	return nil
@@ -232,7 +248,8 @@ func checkTarget(flag, path, adminPath string) error {
 		return nil
 	}
 	bad := func(err error) error {
-		return &problem.Input{Source: flag, Value: path, Err: err, Want: "a new file, or a kubeconfig of a tenant, which is replaced"}
+		return &problem.Input{Source: flag, Value: path, Err: err,
+			Want: "a new file, or a kubeconfig of a tenant, which is replaced"}
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -65,8 +65,10 @@ func newFakeTenants(t *testing.T, names ...string) *fakeTenants {
 		}
 	}
 	f := &fakeTenants{
-		t: t, kubeconfig: filepath.Join(t.TempDir(), "admin.yaml"), decoder: serializer.NewCodecFactory(scheme).UniversalDeserializer(),
-		tenants: map[string]*tenantapi.Tenant{}, looks: map[string]int{}, csrs: map[string]*certificatesv1.CertificateSigningRequest{},
+		t: t, kubeconfig: filepath.Join(t.TempDir(), "admin.yaml"),
+		decoder: serializer.NewCodecFactory(scheme).UniversalDeserializer(),
+		tenants: map[string]*tenantapi.Tenant{}, looks: map[string]int{},
+		csrs:     map[string]*certificatesv1.CertificateSigningRequest{},
 		bindings: map[string]rbacv1.ClusterRoleBinding{}, maxLife: year,
 	}
 	for _, name := range names {
@@ -96,15 +98,17 @@ func newFakeTenants(t *testing.T, names ...string) *fakeTenants {
 	srv := httptest.NewTLSServer(mux)
 	t.Cleanup(srv.Close)
 	f.url = srv.URL
-	writeKubeconfig(t, f.kubeconfig, f.url, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
+	writeKubeconfig(t, f.kubeconfig, f.url,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
 	return f
 }
 
 func newTenant(name string) *tenantapi.Tenant {
 	return &tenantapi.Tenant{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Tenant"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: metav1.NewTime(time.Now().Add(-3 * time.Hour))},
-		Spec:       tenantapi.TenantSpec{CRDPolicy: tenantapi.LocalCRDFirst},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Tenant"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name),
+			CreationTimestamp: metav1.NewTime(time.Now().Add(-3 * time.Hour))},
+		Spec: tenantapi.TenantSpec{CRDPolicy: tenantapi.LocalCRDFirst},
 		Status: tenantapi.TenantStatus{Phase: tenantapi.Active, Conditions: []metav1.Condition{
 			{Type: tenantapi.SpaceReady, Status: metav1.ConditionTrue, Message: "all there"}}},
 	}
@@ -112,7 +116,8 @@ func newTenant(name string) *tenantapi.Tenant {
 
 func failure(code int32, reason metav1.StatusReason, kind, name string) metav1.Status {
 	return metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Reason: reason,
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: code, Reason: reason,
 		Message: fmt.Sprintf("%s %q: %s", kind, name, reason), Details: &metav1.StatusDetails{Kind: kind, Name: name},
 	}
 }
@@ -138,10 +143,12 @@ func (f *fakeTenants) handleTenants(handle handler) {
 		var in tenantapi.Tenant
 		f.decode(r, &in)
 		if f.tenants[in.Name] != nil {
-			return http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonAlreadyExists, "tenants", in.Name)
+			return http.StatusConflict,
+				failure(http.StatusConflict, metav1.StatusReasonAlreadyExists, "tenants", in.Name)
 		}
 		made := newTenant(in.Name)
-		made.Status.Conditions[0].Status, made.Status.Conditions[0].Message = metav1.ConditionFalse, "making kube-system"
+		made.Status.Conditions[0].Status, made.Status.Conditions[0].Message = metav1.ConditionFalse,
+			"making kube-system"
 		f.tenants[in.Name] = made
 		return http.StatusCreated, made
 	})
@@ -184,7 +191,8 @@ func (f *fakeTenants) terminate(name string) {
 	now := metav1.Now()
 	t := f.tenants[name]
 	t.DeletionTimestamp, t.Status.Phase = &now, tenantapi.Terminating
-	t.Status.Conditions = append(t.Status.Conditions, metav1.Condition{Type: tenantapi.SpaceEmpty, Status: metav1.ConditionFalse, Message: "waiting for the end of 3 pods"})
+	t.Status.Conditions = append(t.Status.Conditions, metav1.Condition{Type: tenantapi.SpaceEmpty,
+		Status: metav1.ConditionFalse, Message: "waiting for the end of 3 pods"})
 }
 
 func (f *fakeTenants) handleSpaces(handle handler) {
@@ -192,7 +200,8 @@ func (f *fakeTenants) handleSpaces(handle handler) {
 		if f.tenants[r.PathValue("tenant")] == nil {
 			return notFound("namespaces", "default")
 		}
-		return http.StatusOK, corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		return http.StatusOK, corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	})
 	const rbac = "/tenants/{tenant}/apis/rbac.authorization.k8s.io/v1"
 	handle("GET "+rbac+"/clusterroles/{name}", func(r *http.Request) (int, any) {
@@ -200,14 +209,18 @@ func (f *fakeTenants) handleSpaces(handle handler) {
 		if name != "cluster-admin" && name != "view" {
 			return notFound("clusterroles", name)
 		}
-		return http.StatusOK, rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+		return http.StatusOK, rbacv1.ClusterRole{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+		}
 	})
 	handle("POST "+rbac+"/clusterrolebindings", func(r *http.Request) (int, any) {
 		var in rbacv1.ClusterRoleBinding
 		f.decode(r, &in)
 		key := r.PathValue("tenant") + "/" + in.Name
 		if _, ok := f.bindings[key]; ok {
-			return http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonAlreadyExists, "clusterrolebindings", in.Name)
+			return http.StatusConflict,
+				failure(http.StatusConflict, metav1.StatusReasonAlreadyExists, "clusterrolebindings", in.Name)
 		}
 		f.bindings[key] = in
 		in.TypeMeta = metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"}
@@ -242,7 +255,8 @@ func (f *fakeTenants) handleCertificates(handle handler) {
 	})
 	handle("DELETE "+requests+"/{name}", func(r *http.Request) (int, any) {
 		delete(f.csrs, r.PathValue("name"))
-		return http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
+		return http.StatusOK,
+			metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
 	})
 }
 
@@ -251,7 +265,8 @@ func (f *fakeTenants) makeCA() {
 	if f.caKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		f.t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, f.caKey.Public(), f.caKey)
 	if err != nil {
 		f.t.Fatal(err)
@@ -264,12 +279,18 @@ func (f *fakeTenants) makeCA() {
 // sign is what the controller manager does with an approved request.
 func (f *fakeTenants) sign(csr *certificatesv1.CertificateSigningRequest) {
 	approved := len(csr.Status.Conditions) == 1 && csr.Status.Conditions[0].Type == certificatesv1.CertificateApproved
-	if !approved || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName || !slices.Contains(csr.Spec.Usages, certificatesv1.UsageClientAuth) {
+	if !approved || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName ||
+		!slices.Contains(csr.Spec.Usages, certificatesv1.UsageClientAuth) {
 		f.t.Errorf("cannot sign %+v", csr)
 		return
 	}
 	if f.deny {
-		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: "not like this"})
+		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+			Type:    certificatesv1.CertificateFailed,
+			Status:  corev1.ConditionTrue,
+			Reason:  "SignerValidationFailure",
+			Message: "not like this",
+		})
 		return
 	}
 	block, _ := pem.Decode(csr.Spec.Request)
@@ -280,7 +301,8 @@ func (f *fakeTenants) sign(csr *certificatesv1.CertificateSigningRequest) {
 	}
 	f.subjects = append(f.subjects, req.Subject)
 	life := min(f.maxLife, time.Duration(*csr.Spec.ExpirationSeconds)*time.Second)
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2), Subject: req.Subject, NotAfter: time.Now().Add(life)}, f.ca, req.PublicKey, f.caKey)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2),
+		Subject: req.Subject, NotAfter: time.Now().Add(life)}, f.ca, req.PublicKey, f.caKey)
 	if err != nil {
 		f.t.Error(err)
 		return
@@ -290,7 +312,8 @@ func (f *fakeTenants) sign(csr *certificatesv1.CertificateSigningRequest) {
 
 func (f *fakeTenants) run(args ...string) (stdout, stderr string, err error) {
 	f.t.Helper()
-	_, stdout, stderr, err = run(f.t, append([]string{"tenant"}, append(args, "--admin-kubeconfig", f.kubeconfig)...)...)
+	_, stdout, stderr, err = run(f.t,
+		append([]string{"tenant"}, append(args, "--admin-kubeconfig", f.kubeconfig)...)...)
 	return stdout, stderr, err
 }
 

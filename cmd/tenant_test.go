@@ -34,7 +34,8 @@ func TestTenantCreate(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	f.checkKubeconfig(data, "t1", "admin", f.url)
-	if s := f.subjects[0]; s.CommonName != "admin" || !slices.Equal(s.Organization, []string{"tenant:t1"}) || s.OrganizationalUnit != nil || s.SerialNumber != "uid-of-t1" {
+	if s := f.subjects[0]; s.CommonName != "admin" || !slices.Equal(s.Organization, []string{"tenant:t1"}) ||
+		s.OrganizationalUnit != nil || s.SerialNumber != "uid-of-t1" {
 		t.Errorf("subject %v", s)
 	}
 	if len(f.csrs) != 0 || len(f.bindings) != 0 {
@@ -42,21 +43,26 @@ func TestTenantCreate(t *testing.T) {
 	}
 	// Again, for another user and elsewhere.
 	for range 2 {
-		out, stderr, err = f.run("create", "t1", "--user", "alice@example.com", "--group", "dev", "--group=ops", "--role", "view", "--server", "https://a4s.example.com/", "--kubeconfig=-")
-		if err != nil || !strings.Contains(stderr, "tenant t1 exists\n") || strings.Contains(stderr, "this machine only") {
+		out, stderr, err = f.run("create", "t1", "--user", "alice@example.com", "--group", "dev",
+			"--group=ops", "--role", "view", "--server", "https://a4s.example.com/", "--kubeconfig=-")
+		if err != nil || !strings.Contains(stderr, "tenant t1 exists\n") ||
+			strings.Contains(stderr, "this machine only") {
 			t.Fatalf("create again: %v\n%s", err, stderr)
 		}
 		f.checkKubeconfig([]byte(out), "t1", "alice@example.com", "https://a4s.example.com")
 	}
-	if s := f.subjects[1]; s.CommonName != "alice@example.com" || !slices.Equal(s.OrganizationalUnit, []string{"dev", "ops"}) {
+	if s := f.subjects[1]; s.CommonName != "alice@example.com" ||
+		!slices.Equal(s.OrganizationalUnit, []string{"dev", "ops"}) {
 		t.Errorf("subject %v", s)
 	}
 	b := f.bindings["t1/a4s:view:alice@example.com"]
-	if len(f.bindings) != 1 || b.RoleRef.Name != "view" || b.RoleRef.Kind != "ClusterRole" || len(b.Subjects) != 1 || b.Subjects[0].Name != "alice@example.com" || b.Subjects[0].Kind != "User" {
+	if len(f.bindings) != 1 || b.RoleRef.Name != "view" || b.RoleRef.Kind != "ClusterRole" || len(b.Subjects) != 1 ||
+		b.Subjects[0].Name != "alice@example.com" || b.Subjects[0].Kind != "User" {
 		t.Errorf("bindings %+v", f.bindings)
 	}
 	// Without a kubeconfig nothing is signed.
-	if out, _, err = f.run("create", "t2", "--user", "a/b", "--role=none"); err != nil || !strings.Contains(out, "a4s tenant kubeconfig t2") || len(f.subjects) != 3 || len(f.bindings) != 1 {
+	if out, _, err = f.run("create", "t2", "--user", "a/b", "--role=none"); err != nil ||
+		!strings.Contains(out, "a4s tenant kubeconfig t2") || len(f.subjects) != 3 || len(f.bindings) != 1 {
 		t.Errorf("create t2: %v\n%s", err, out)
 	}
 	if _, _, err = f.run("create", "t2", "--user", "a/b"); err != nil || len(f.bindings) != 2 {
@@ -82,7 +88,8 @@ func TestTenantKubeconfig(t *testing.T) {
 	f.checkKubeconfig(data, "t1", "bob", f.url)
 
 	f.deny = true
-	if _, _, err := f.run("kubeconfig", "t1"); err == nil || !strings.Contains(err.Error(), "not like this") || len(f.csrs) != 0 {
+	if _, _, err := f.run("kubeconfig", "t1"); err == nil ||
+		!strings.Contains(err.Error(), "not like this") || len(f.csrs) != 0 {
 		t.Errorf("a failed request: %v, left %v", err, f.csrs)
 	}
 }
@@ -124,7 +131,8 @@ func TestTenantList(t *testing.T) {
 		}
 	}
 	out, _, err := f.run("list", "-o", "wide")
-	if err != nil || !strings.Contains(out, "True    LocalCRDFirst   all there\n") || !strings.Contains(out, "waiting for the end of 3 pods\n") {
+	if err != nil || !strings.Contains(out, "True    LocalCRDFirst   all there\n") ||
+		!strings.Contains(out, "waiting for the end of 3 pods\n") {
 		t.Errorf("wide: %v\n%s", err, out)
 	}
 	for _, format := range []string{"json", "yaml"} {
@@ -133,7 +141,8 @@ func TestTenantList(t *testing.T) {
 			t.Fatal(err)
 		}
 		obj, _, err := f.decoder.Decode([]byte(out), nil, nil)
-		if list, ok := obj.(*tenantapi.TenantList); err != nil || !ok || len(list.Items) != 2 || list.Items[1].Kind != "Tenant" {
+		if list, ok := obj.(*tenantapi.TenantList); err != nil || !ok || len(list.Items) != 2 ||
+			list.Items[1].Kind != "Tenant" {
 			t.Errorf("%s: %T, %v", format, obj, err)
 		}
 	}
@@ -142,7 +151,8 @@ func TestTenantList(t *testing.T) {
 func TestTenantDelete(t *testing.T) {
 	f := newFakeTenants(t, "t1", "t2")
 	out, stderr, err := f.run("delete", "t1")
-	if err != nil || out != "tenant t1 deleted\n" || f.tenants["t1"] != nil || !strings.Contains(stderr, "waiting for its space to be emptied (waiting for the end of 3 pods)") {
+	if err != nil || out != "tenant t1 deleted\n" || f.tenants["t1"] != nil ||
+		!strings.Contains(stderr, "waiting for its space to be emptied (waiting for the end of 3 pods)") {
 		t.Errorf("delete: %q, %v\n%s", out, err, stderr)
 	}
 	f.stuck = true
@@ -150,7 +160,8 @@ func TestTenantDelete(t *testing.T) {
 		t.Errorf("delete --wait=false: %q, %v", out, err)
 	}
 	_, _, err = f.run("delete", "t2", "--timeout", "50ms")
-	if err == nil || !strings.Contains(err.Error(), "tenant t2 is not gone") || !strings.Contains(err.Error(), "3 pods") {
+	if err == nil || !strings.Contains(err.Error(), "tenant t2 is not gone") ||
+		!strings.Contains(err.Error(), "3 pods") {
 		t.Errorf("deadline: %v", err)
 	}
 	f.stuck = false
@@ -217,7 +228,8 @@ func TestTenantMistakes(t *testing.T) {
 		}
 	}
 	_, _, err := f.run("create", "new", "--timeout", "50ms")
-	if err == nil || !strings.Contains(err.Error(), "tenant new is not ready") || !strings.Contains(err.Error(), "making kube-system") {
+	if err == nil || !strings.Contains(err.Error(), "tenant new is not ready") ||
+		!strings.Contains(err.Error(), "making kube-system") {
 		t.Errorf("a space that is never made: %v", err)
 	}
 	f.forbidden = true

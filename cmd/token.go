@@ -50,9 +50,14 @@ func tokenCommand() *cli.Command {
 				ArgsUsage:   "[ID.SECRET] [FLAGS]",
 				Description: "ID is 6 and SECRET 16 lower-case letters and digits; without them they are random.",
 				Flags: []cli.Flag{
-					&cli.DurationFlag{Name: "ttl", Usage: "`DURATION` until it expires; 0 is never", Value: 24 * time.Hour, DefaultText: "24h"},
+					&cli.DurationFlag{Name: "ttl", Usage: "`DURATION` until it expires; 0 is never",
+						Value: 24 * time.Hour, DefaultText: "24h"},
 					&cli.StringFlag{Name: "description", Usage: "`TEXT` that says what it is for"},
-					&cli.StringFlag{Name: "usages", Usage: "`LIST` of what it is good for, of authentication and signing", Value: "authentication,signing"},
+					&cli.StringFlag{
+						Name:  "usages",
+						Usage: "`LIST` of what it is good for, of authentication and signing",
+						Value: "authentication,signing",
+					},
 					kubeconfigFlag(),
 				},
 				Action: createToken,
@@ -92,7 +97,8 @@ func createToken(c *cli.Context) error {
 	if err := wantArgs(c, 0, 1, "at most one token of the form id.secret"); err != nil {
 		return err
 	}
-	secret, token, err := newTokenSecret(c.Args().First(), c.String("usages"), c.String("description"), c.Duration("ttl"), time.Now())
+	secret, token, err := newTokenSecret(c.Args().First(), c.String("usages"), c.String("description"),
+		c.Duration("ttl"), time.Now())
 	if err != nil {
 		return err
 	}
@@ -105,7 +111,8 @@ func createToken(c *cli.Context) error {
 	}
 	_, err = cl.kube.CoreV1().Secrets(metav1.NamespaceSystem).Create(c.Context, secret, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return &problem.Input{Source: "token id", Value: token.ID, Err: errors.New("it exists already"), Want: "another id"}
+		return &problem.Input{Source: "token id", Value: token.ID,
+			Err: errors.New("it exists already"), Want: "another id"}
 	}
 	if err != nil {
 		return cl.explain(err)
@@ -116,7 +123,9 @@ func createToken(c *cli.Context) error {
 
 // newTokenSecret returns the Secret of a bootstrap token. text is id.secret,
 // or empty for a random one.
-func newTokenSecret(text, usages, description string, ttl time.Duration, now time.Time) (*corev1.Secret, jointoken.Token, error) {
+func newTokenSecret(
+	text, usages, description string, ttl time.Duration, now time.Time,
+) (*corev1.Secret, jointoken.Token, error) {
 	var token jointoken.Token
 	if text == "" {
 		text = randomText(6) + "." + randomText(16)
@@ -126,7 +135,8 @@ func newTokenSecret(text, usages, description string, ttl time.Duration, now tim
 		return nil, token, &problem.Input{Source: "token", Want: "6 lower-case letters and digits, a dot, and 16 more"}
 	}
 	if ttl < 0 {
-		return nil, token, &problem.Input{Source: "--ttl", Value: ttl.String(), Want: `a duration such as "24h", or 0 for a token that never expires`}
+		return nil, token, &problem.Input{Source: "--ttl", Value: ttl.String(),
+			Want: `a duration such as "24h", or 0 for a token that never expires`}
 	}
 	data := map[string]string{
 		bootstrapapi.BootstrapTokenIDKey:          token.ID,
@@ -136,7 +146,8 @@ func newTokenSecret(text, usages, description string, ttl time.Duration, now tim
 	for usage := range strings.SplitSeq(usages, ",") {
 		key, ok := tokenUsages()[strings.TrimSpace(usage)]
 		if !ok {
-			return nil, token, &problem.Input{Source: "--usages", Value: usages, Want: "authentication, signing or both, separated by a comma"}
+			return nil, token, &problem.Input{Source: "--usages", Value: usages,
+				Want: "authentication, signing or both, separated by a comma"}
 		}
 		data[key] = "true"
 	}
@@ -147,7 +158,8 @@ func newTokenSecret(text, usages, description string, ttl time.Duration, now tim
 		data[bootstrapapi.BootstrapTokenExpirationKey] = now.Add(ttl).UTC().Format(time.RFC3339)
 	}
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: bootstrapapi.BootstrapTokenSecretPrefix + token.ID},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem,
+			Name: bootstrapapi.BootstrapTokenSecretPrefix + token.ID},
 		Type:       bootstrapapi.SecretTypeBootstrapToken,
 		StringData: data,
 	}, token, nil
@@ -222,7 +234,8 @@ func deleteTokens(c *cli.Context) error {
 	for _, arg := range c.Args().Slice() {
 		id, _, _ := strings.Cut(arg[strings.LastIndex(arg, ":")+1:], ".")
 		if _, _, ok := jointoken.ParseBootstrap(id + ".0123456789abcdef"); !ok {
-			return &problem.Input{Source: "token id", Want: `6 lower-case letters and digits, as "a4s token list" prints them`}
+			return &problem.Input{Source: "token id",
+				Want: `6 lower-case letters and digits, as "a4s token list" prints them`}
 		}
 		ids = append(ids, id)
 	}
@@ -242,9 +255,11 @@ func deleteTokens(c *cli.Context) error {
 }
 
 func deleteToken(ctx context.Context, cl *client, id string) error {
-	err := cl.kube.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, bootstrapapi.BootstrapTokenSecretPrefix+id, metav1.DeleteOptions{})
+	err := cl.kube.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, bootstrapapi.BootstrapTokenSecretPrefix+id,
+		metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
-		return &problem.Input{Source: "token id", Value: id, Err: errors.New("no such token"), Want: `one that "a4s token list" prints`}
+		return &problem.Input{Source: "token id", Value: id, Err: errors.New("no such token"),
+			Want: `one that "a4s token list" prints`}
 	}
 	if err != nil {
 		return cl.explain(err)
@@ -271,7 +286,11 @@ func rotateToken(c *cli.Context) error {
 			return err
 		}
 		if t.Bootstrap() || t.CAHash != "" {
-			return &problem.Input{Source: "--new-token", Err: errors.New("it is a complete join token or has the form of a bootstrap token"), Want: "a password alone"}
+			return &problem.Input{
+				Source: "--new-token",
+				Err:    errors.New("it is a complete join token or has the form of a bootstrap token"),
+				Want:   "a password alone",
+			}
 		}
 		req.Password = t.Password
 	}

@@ -36,14 +36,16 @@ func newAddons(cfg *config.Server, admin *rest.Config, pool *interning.Pool) (*a
 			return nil, fmt.Errorf("making the client of %s: %w", localstorage.Name, err)
 		}
 		c.storage = localstorage.New(localstorage.Options{
-			Client: client, Path: cfg.DefaultLocalStoragePath, Pool: pool, Log: logrus.WithField("component", localstorage.Name),
+			Client: client, Path: cfg.DefaultLocalStoragePath, Pool: pool,
+			Log: logrus.WithField("component", localstorage.Name),
 		})
 	}
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(admin), servicelb.Name))
 	if err != nil {
 		return nil, fmt.Errorf("making the client of %s: %w", servicelb.Name, err)
 	}
-	lb := servicelb.Options{Client: client, Rules: loadBalancerRules(cfg), Pool: pool, Log: logrus.WithField("component", servicelb.Name)}
+	lb := servicelb.Options{Client: client, Rules: loadBalancerRules(cfg), Pool: pool,
+		Log: logrus.WithField("component", servicelb.Name)}
 	if lb.Rules != nil {
 		c.balancer = servicelb.New(lb)
 	} else {
@@ -61,7 +63,8 @@ func newEndpoints(f *files, a *addresses, pool *interning.Pool) (component.Compo
 	if err != nil {
 		return component.Component{}, fmt.Errorf("making the client of %s: %w", endpoints.Name, err)
 	}
-	return endpoints.New(endpoints.Options{Client: client, Ranges: a.ranges(), Pool: pool, Log: logrus.WithField("component", endpoints.Name)}), nil
+	return endpoints.New(endpoints.Options{Client: client, Ranges: a.ranges(), Pool: pool,
+		Log: logrus.WithField("component", endpoints.Name)}), nil
 }
 
 // Ports of nodes besides those with flags of their own: SSH is the operator's,
@@ -85,7 +88,8 @@ func loadBalancerRules(cfg *config.Server) *servicelb.Rules {
 	}
 	rules := &servicelb.Rules{Used: []int32{
 		int32(cfg.HTTPSListenPort), etcd.ClientPort, etcd.PeerPort, etcd.HTTPPort,
-		etcdMetricsPort, kubeletPort, kubeletHealthPort, proxyMetricsPort, proxyHealthPort, vxlanPort, wireguardPort, wireguardPort6,
+		etcdMetricsPort, kubeletPort, kubeletHealthPort, proxyMetricsPort, proxyHealthPort, vxlanPort,
+		wireguardPort, wireguardPort6,
 	}}
 	// Validated with the flags.
 	for _, text := range cfg.ServiceLBReservedPorts {

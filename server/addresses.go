@@ -40,7 +40,8 @@ func (a *addresses) subjectNames(cfg *config.Server) ([]string, error) {
 		return nil, fmt.Errorf("reading the host name: %w", err)
 	}
 	sans := []string{
-		"localhost", "127.0.0.1", host, a.node.String(), a.advertise.String(), a.services.Masked().Addr().Next().String(),
+		"localhost", "127.0.0.1", host, a.node.String(), a.advertise.String(),
+		a.services.Masked().Addr().Next().String(),
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + cfg.ClusterDomain,
 	}
 	if cfg.Agent.NodeName != "" {

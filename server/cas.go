@@ -27,7 +27,8 @@ func (f *files) nextCAs() string {
 
 // takeCAs takes the CAs that the last process fetched.
 func (f *files) takeCAs(log *logrus.Entry) error {
-	backup := filepath.Join(f.cfg.Agent.DataDir, "server-tls-before-rotation-"+time.Now().UTC().Format("20060102T150405.000Z"))
+	backup := filepath.Join(f.cfg.Agent.DataDir,
+		"server-tls-before-rotation-"+time.Now().UTC().Format("20060102T150405.000Z"))
 	return cas.TakeOver(f.pki.Dir, f.nextCAs(), backup, log)
 }
 
@@ -60,13 +61,17 @@ func newCAs(f *files, s *store, log *logrus.Entry) (*cas.Controller, error) {
 }
 
 // replaceCAs is `a4s certificate rotate-ca` beside a running server.
-func replaceCAs(ctx context.Context, controller *cas.Controller, tokens *jointoken.ServerTokens, req joinapi.AuthoritiesRequest) (*joinapi.AuthoritiesResponse, error) {
+func replaceCAs(
+	ctx context.Context, controller *cas.Controller, tokens *jointoken.ServerTokens, req joinapi.AuthoritiesRequest,
+) (*joinapi.AuthoritiesResponse, error) {
 	if controller == nil {
-		return nil, &problem.Precondition{What: "certificate authorities", Err: errors.New("with this datastore they are replaced on a stopped server"),
+		return nil, &problem.Precondition{What: "certificate authorities",
+			Err: errors.New("with this datastore they are replaced on a stopped server"),
 			Fix: "stop a4s on this machine and run the command again"}
 	}
 	if req.Path != "" && !filepath.IsAbs(req.Path) {
-		return nil, &problem.Input{Source: "--path", Value: req.Path, Want: "an absolute path on the machine of the server"}
+		return nil, &problem.Input{Source: "--path", Value: req.Path,
+			Want: "an absolute path on the machine of the server"}
 	}
 	resp, files, err := controller.Replace(ctx, req)
 	if err != nil {

@@ -88,15 +88,19 @@ func (f *files) sharedSecret() ([]byte, error) {
 
 // mayChangeEncryption refuses where this server does not know how Secrets are
 // stored, or who else has to.
-func mayChangeEncryption(ctx context.Context, cfg *config.Server, f *files, store *store, client kubernetes.Interface) error {
+func mayChangeEncryption(
+	ctx context.Context, cfg *config.Server, f *files, store *store, client kubernetes.Interface,
+) error {
 	if name := apiserver.OwnStorage(cfg.KubeAPIServerArgs); name != "" {
-		return &problem.Precondition{What: "encryption of Secrets", Err: fmt.Errorf("--kube-apiserver-arg %s is set, so a4s does not know how they are stored", name),
+		return &problem.Precondition{What: "encryption of Secrets",
+			Err: fmt.Errorf("--kube-apiserver-arg %s is set, so a4s does not know how they are stored", name),
 			Fix: "remove that argument, or change the encryption by hand"}
 	}
 	if store.endpoint.Kind == dsn.Embedded {
 		return nil
 	}
-	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
+		metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
 	if err != nil {
 		return fmt.Errorf("looking for other servers: %w", err)
 	}
@@ -107,7 +111,8 @@ func mayChangeEncryption(ctx context.Context, cfg *config.Server, f *files, stor
 		}
 	}
 	if servers > 1 {
-		return &problem.Precondition{What: "encryption of Secrets", Err: errors.New("several servers use the datastore, and those that are not members of embedded etcd do not know of each other"),
+		return &problem.Precondition{What: "encryption of Secrets", Err: errors.New("several servers use the " +
+			"datastore, and those that are not members of embedded etcd do not know of each other"),
 			Fix: "stop all but one; the others need the file " + f.encryption + " before they start again"}
 	}
 	return nil

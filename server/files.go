@@ -78,8 +78,10 @@ func (f *files) write() error {
 	if err := os.MkdirAll(f.manifests, 0o700); err != nil {
 		return fmt.Errorf("making the directory of manifests: %w", err)
 	}
-	for path, pair := range map[string]pki.Pair{f.controllerKubeconfig: f.pki.ControllerManager, f.schedulerKubeconfig: f.pki.Scheduler} {
-		if err := kubeconfig.Write(kubeconfig.Options{Path: path, Server: f.url, CAFile: f.pki.ServerCA.Cert, CertFile: pair.Cert, KeyFile: pair.Key}); err != nil {
+	for path, pair := range map[string]pki.Pair{f.controllerKubeconfig: f.pki.ControllerManager,
+		f.schedulerKubeconfig: f.pki.Scheduler} {
+		if err := kubeconfig.Write(kubeconfig.Options{Path: path, Server: f.url, CAFile: f.pki.ServerCA.Cert,
+			CertFile: pair.Cert, KeyFile: pair.Key}); err != nil {
 			return err
 		}
 	}
@@ -106,8 +108,10 @@ func (f *files) writeAdminKubeconfig() error {
 		return err
 	}
 	return kubeconfig.Write(kubeconfig.Options{
-		Path: f.cfg.WriteKubeconfig, Mode: mode, Group: f.cfg.WriteKubeconfigGroup, GroupSource: "--write-kubeconfig-group",
-		Server: f.url, CAFile: f.pki.ServerCA.Cert, CertFile: f.pki.Admin.Cert, KeyFile: f.pki.Admin.Key, Embed: true,
+		Path: f.cfg.WriteKubeconfig, Mode: mode, Group: f.cfg.WriteKubeconfigGroup,
+		GroupSource: "--write-kubeconfig-group",
+		Server:      f.url, CAFile: f.pki.ServerCA.Cert, CertFile: f.pki.Admin.Cert,
+		KeyFile: f.pki.Admin.Key, Embed: true,
 	})
 }
 

@@ -118,7 +118,8 @@ func (h *serverHealth) checkDatastore(ctx context.Context, r *health.Registry) {
 // metrics come from all parts of the process, and one may hang.
 func (h *serverHealth) checkFlushes(_ context.Context, r *health.Registry) {
 	sync := h.averageSync(prometheus.DefaultGatherer)
-	r.Report(sync > slowSync, health.DatastoreSlow, "flushes to disk", "they took "+sync.Round(time.Millisecond).String()+" on average")
+	r.Report(sync > slowSync, health.DatastoreSlow, "flushes to disk",
+		"they took "+sync.Round(time.Millisecond).String()+" on average")
 }
 
 // almostFull is from when on a datastore is called so, in percent of its quota.
@@ -135,7 +136,8 @@ func (h *serverHealth) checkRoom(_ context.Context, r *health.Registry) {
 }
 
 func reportRoom(room etcd.Room, report func(holds bool, code health.Code, subject, detail string)) {
-	detail := fmt.Sprintf("%d of %d MiB, of which %d MiB hold something", room.Size>>20, room.Quota>>20, room.InUse>>20)
+	detail := fmt.Sprintf("%d of %d MiB, of which %d MiB hold something", room.Size>>20,
+		room.Quota>>20, room.InUse>>20)
 	report(room.Full, health.DatastoreFull, "", detail)
 	report(room.Percent() >= almostFull, health.DatastoreAlmost, "", detail)
 }
@@ -143,7 +145,8 @@ func reportRoom(room etcd.Room, report func(holds bool, code health.Code, subjec
 func (h *serverHealth) roomMetrics(add func(name, help string, value float64, labels map[string]string)) {
 	if store, ok := h.datastore.Datastore.(roomy); ok {
 		if room := store.Room(); room.Quota > 0 {
-			add("datastore_used_ratio", "How much of its quota the file of embedded etcd takes, from 0 to 1.", float64(room.Size)/float64(room.Quota), nil)
+			add("datastore_used_ratio", "How much of its quota the file of embedded etcd takes, from 0 to 1.",
+				float64(room.Size)/float64(room.Quota), nil)
 		}
 	}
 }
@@ -222,7 +225,8 @@ func (h *serverHealth) snapshotMetrics(add func(name, help string, value float64
 		add("snapshot_duration_seconds", "How long the last scheduled snapshot took.", s.took.Seconds(), nil)
 	}
 	if !s.last.IsZero() {
-		add("snapshot_last_success_timestamp_seconds", "When the last scheduled snapshot succeeded.", float64(s.last.Unix()), nil)
+		add("snapshot_last_success_timestamp_seconds", "When the last scheduled snapshot succeeded.",
+			float64(s.last.Unix()), nil)
 	}
 }
 

@@ -50,7 +50,8 @@ func TestSnapshotThatFails(t *testing.T) {
 	if p := h.problems(); len(p) != 0 {
 		t.Errorf("afterwards the problems are %+v", p)
 	}
-	if v := values(); v["snapshot_failures"] != 1 || v["snapshot_duration_seconds"] != 1 || v["snapshot_last_success_timestamp_seconds"] == 0 {
+	if v := values(); v["snapshot_failures"] != 1 || v["snapshot_duration_seconds"] != 1 ||
+		v["snapshot_last_success_timestamp_seconds"] == 0 {
 		t.Errorf("afterwards the metrics are %v", v)
 	}
 }
@@ -69,7 +70,8 @@ func TestRoomOfTheDatastore(t *testing.T) {
 	} {
 		set := map[health.Code]bool{}
 		reportRoom(c.room, func(holds bool, code health.Code, _, _ string) { set[code] = holds })
-		if set[health.DatastoreFull] != (c.want == health.DatastoreFull) || (c.want == health.DatastoreAlmost) != (set[health.DatastoreAlmost] && !set[health.DatastoreFull]) {
+		if set[health.DatastoreFull] != (c.want == health.DatastoreFull) ||
+			(c.want == health.DatastoreAlmost) != (set[health.DatastoreAlmost] && !set[health.DatastoreFull]) {
 			t.Errorf("%+v: %v", c.room, set)
 		}
 	}

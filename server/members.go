@@ -19,7 +19,8 @@ import (
 
 // bundleOf is what this server gives to one that joins.
 func bundleOf(cfg *config.Server, f *files, s *store, tokens *jointoken.ServerTokens) (*joinapi.ServerBundle, error) {
-	b := &joinapi.ServerBundle{Settings: sharedSettings(cfg), ServerToken: tokens.Server().Password, AgentToken: tokens.Agent().Password}
+	b := &joinapi.ServerBundle{Settings: sharedSettings(cfg), ServerToken: tokens.Server().Password,
+		AgentToken: tokens.Agent().Password}
 	var err error
 	if b.PKI, err = pki.ReadShared(f.pki.Dir); err != nil {
 		return nil, fmt.Errorf("reading what servers share: %w", err)

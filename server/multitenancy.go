@@ -68,7 +68,10 @@ type multitenancy struct {
 
 // newMultitenancy wires the parts. system is a client of the system space with
 // all rights, which is used once the API serves.
-func newMultitenancy(cfg *config.Server, f *files, a *addresses, store *store, pool *interning.Pool, log *logrus.Entry, system *restclient.Config) (*multitenancy, error) {
+func newMultitenancy(
+	cfg *config.Server, f *files, a *addresses, store *store, pool *interning.Pool, log *logrus.Entry,
+	system *restclient.Config,
+) (*multitenancy, error) {
 	tenants, err := directory.New(system, pool)
 	if err != nil {
 		return nil, err
@@ -77,7 +80,8 @@ func newMultitenancy(cfg *config.Server, f *files, a *addresses, store *store, p
 	if err != nil {
 		return nil, err
 	}
-	m := &multitenancy{directory: tenants, system: system, pool: pool, log: log, crds: crd.NewCatalog(tenants, log), persisted: bootstrap.New()}
+	m := &multitenancy{directory: tenants, system: system, pool: pool, log: log, crds: crd.NewCatalog(tenants, log),
+		persisted: bootstrap.New()}
 	m.connections = store.connections()
 	m.grown = newGrowth()
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
@@ -99,16 +103,26 @@ func newMultitenancy(cfg *config.Server, f *files, a *addresses, store *store, p
 		m.crds.TenantGone(name)
 		m.admission.Forget(name)
 	})
-	m.edge = edge.New(edge.Options{DefaultTenant: cfg.DefaultTenant, Tenants: tenants, CustomResources: m.crds, TokenFile: tokens, Queue: fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))), Limits: m.limits, Log: log})
+	m.edge = edge.New(edge.Options{
+		DefaultTenant:   cfg.DefaultTenant,
+		Tenants:         tenants,
+		CustomResources: m.crds,
+		TokenFile:       tokens,
+		Queue:           fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))),
+		Limits:          m.limits,
+		Log:             log,
+	})
 	tenants.OnGone(m.edge.TenantGone)
-	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants, System: system, Ranges: a.ranges(), LoadBalancers: loadBalancerRules(cfg), Pool: pool, Log: log}); err != nil {
+	if m.admission, err = admission.New(admission.Options{Projector: m.edge.Projector, Tenants: tenants,
+		System: system, Ranges: a.ranges(), LoadBalancers: loadBalancerRules(cfg), Pool: pool, Log: log}); err != nil {
 		return nil, err
 	}
 	if cfg.Disabled(config.AddonMetricsServer) {
 		return m, nil
 	}
 	m.metrics, err = resourcemetrics.New(resourcemetrics.Options{
-		Kubelet: restclient.TLSClientConfig{CAFile: f.pki.ServerCA.Cert, CertFile: f.pki.APIServerKubeletClient.Cert, KeyFile: f.pki.APIServerKubeletClient.Key},
+		Kubelet: restclient.TLSClientConfig{CAFile: f.pki.ServerCA.Cert, CertFile: f.pki.APIServerKubeletClient.Cert,
+			KeyFile: f.pki.APIServerKubeletClient.Key},
 	})
 	return m, err
 }
@@ -133,9 +147,11 @@ func (m *multitenancy) seams(outer func(http.Handler) http.Handler) apiserver.Se
 		CustomResources: m.customResources,
 		APIServices:     m.crds.WatchAPIServices,
 		SystemSpace:     tenantapi.InSpace(m.system, space.System),
-		Fairness:        func(f utilflowcontrol.Interface) utilflowcontrol.Interface { return limits.Fairness(fairness.Wrap(f)) },
-		Groups:          m.groups(),
-		Definitions:     registry.Definitions,
+		Fairness: func(f utilflowcontrol.Interface) utilflowcontrol.Interface {
+			return limits.Fairness(fairness.Wrap(f))
+		},
+		Groups:      m.groups(),
+		Definitions: registry.Definitions,
 	}
 	if m.metrics != nil {
 		s.Install, s.Schemes = m.metrics.Install, []*runtime.Scheme{resourcemetrics.Scheme()}
@@ -170,7 +186,9 @@ func (m *multitenancy) components() []component.Component {
 }
 
 // access judges every user by the roles of his space.
-func (m *multitenancy) access(f informers.SharedInformerFactory, a authorizer.Authorizer, r authorizer.RuleResolver, rbac bool) (authorizer.Authorizer, authorizer.RuleResolver, error) {
+func (m *multitenancy) access(
+	f informers.SharedInformerFactory, a authorizer.Authorizer, r authorizer.RuleResolver, rbac bool,
+) (authorizer.Authorizer, authorizer.RuleResolver, error) {
 	var err error
 	if m.roles, err = authz.NewListers(f); err != nil {
 		return nil, nil, err
@@ -195,11 +213,15 @@ func (m *multitenancy) groups() map[string]apiserver.Group {
 		"events.k8s.io": func(_ generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 			return events.Judge(v1)
 		},
-		"authentication.k8s.io": func(_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+		"authentication.k8s.io": func(
+			_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage,
+		) error {
 			v1["tokenreviews"] = tokenreview.New(c.Authenticator, c.Audiences)
 			return nil
 		},
-		"rbac.authorization.k8s.io": func(_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+		"rbac.authorization.k8s.io": func(
+			_ generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage,
+		) error {
 			return authz.GuardStorage(v1, c.Authorizer, m.roles)
 		},
 	}

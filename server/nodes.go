@@ -31,7 +31,10 @@ func (n nodes) start(ctx context.Context, group *component.Group) {
 
 // nodeAPI serves what nodes and joining servers call, on the port of the API
 // server.
-func (s *Server) nodeAPI(client kubernetes.Interface, n nodes, extra *addons, keys *secretsEncryption, controller *cas.Controller, group *component.Group) (*nodeapi.Supervisor, error) {
+func (s *Server) nodeAPI(
+	client kubernetes.Interface, n nodes, extra *addons, keys *secretsEncryption, controller *cas.Controller,
+	group *component.Group,
+) (*nodeapi.Supervisor, error) {
 	serverCA, err := pki.LoadAuthority(s.files.pki.ServerCA)
 	if err != nil {
 		return nil, err
@@ -75,14 +78,16 @@ func clusterConfig(cfg *config.Server) joinapi.ClusterConfig {
 
 // status is what the node API tells administrators about this server.
 func (s *Server) status(group *component.Group) joinapi.ServerStatus {
-	st := joinapi.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes, Datastore: s.store.endpoint.String()}
+	st := joinapi.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes,
+		Datastore: s.store.endpoint.String()}
 	states := group.States()
 	if s.others != nil {
 		states = append(states, s.others()...)
 	}
 	for _, c := range states {
 		st.Components = append(st.Components, joinapi.ComponentStatus{
-			Name: c.Name, Ready: c.Ready, Restarts: c.Restarts, LastError: c.LastError, Since: c.Since.UTC().Format(time.RFC3339),
+			Name: c.Name, Ready: c.Ready, Restarts: c.Restarts, LastError: c.LastError,
+			Since: c.Since.UTC().Format(time.RFC3339),
 		})
 	}
 	st.Problems = s.health.problems()

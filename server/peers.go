@@ -63,7 +63,8 @@ func (p *peers) prepare() error {
 	text := p.cfg.Token
 	if text == "" {
 		// Perhaps only its datastore is gone.
-		if text, err = jointoken.ReadFile(jointoken.ServerFile, filepath.Join(p.dir, jointoken.ServerFile)); err != nil {
+		if text, err = jointoken.ReadFile(jointoken.ServerFile,
+			filepath.Join(p.dir, jointoken.ServerFile)); err != nil {
 			text = ""
 		}
 	}
@@ -80,9 +81,14 @@ func (p *peers) refuse() error {
 	for _, f := range []struct {
 		flag string
 		set  bool
-	}{{"--cluster-init", p.cfg.ClusterInit}, {"--server", len(p.cfg.JoinURLs) > 0}, {"--cluster-reset", p.cfg.ClusterReset}} {
+	}{{"--cluster-init", p.cfg.ClusterInit}, {"--server", len(p.cfg.JoinURLs) > 0},
+		{"--cluster-reset", p.cfg.ClusterReset}} {
 		if f.set {
-			return &problem.Input{Source: f.flag, Err: errors.New("--datastore-endpoint names a datastore that is not this server's own"), Want: "one of the two"}
+			return &problem.Input{
+				Source: f.flag,
+				Err:    errors.New("--datastore-endpoint names a datastore that is not this server's own"),
+				Want:   "one of the two",
+			}
 		}
 	}
 	return nil
@@ -90,7 +96,8 @@ func (p *peers) refuse() error {
 
 func (p *peers) checkReset(disk *etcd.Disk) error {
 	if disk == nil {
-		return &problem.Precondition{What: "--cluster-reset", Err: fmt.Errorf("there is no datastore in %s", etcdDir(p.dir)), Fix: "run it on a server that has data"}
+		return &problem.Precondition{What: "--cluster-reset",
+			Err: fmt.Errorf("there is no datastore in %s", etcdDir(p.dir)), Fix: "run it on a server that has data"}
 	}
 	if _, err := os.Stat(p.resetFlag()); err == nil {
 		return &problem.Precondition{What: "--cluster-reset", Err: errors.New("the last start was a reset already"),
@@ -107,7 +114,8 @@ func (p *peers) fetchShared(ctx context.Context, f *files, log *logrus.Entry) er
 		return nil
 	}
 	log = log.WithField("component", "join")
-	bundle, err := join.Fetch(ctx, join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: sharedSettings(p.cfg), Log: log})
+	bundle, err := join.Fetch(ctx,
+		join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: sharedSettings(p.cfg), Log: log})
 	if err != nil {
 		return err
 	}
@@ -145,7 +153,8 @@ func sharedTokens(cfg *config.Server, b *joinapi.ServerBundle) (server, agent st
 			return "", "", err
 		}
 		if own.Password != b.AgentToken {
-			return "", "", &problem.Input{Source: "--agent-token", Err: errors.New("the cluster has another one"), Want: "none, or the same on all servers"}
+			return "", "", &problem.Input{Source: "--agent-token", Err: errors.New("the cluster has another one"),
+				Want: "none, or the same on all servers"}
 		}
 	}
 	return b.ServerToken, b.AgentToken, nil

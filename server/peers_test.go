@@ -17,9 +17,12 @@ func TestPeersAreRefused(t *testing.T) {
 		cfg    config.Server
 		source string // of the problem.Input, "" for a problem.Precondition
 	}{
-		{"another datastore begins a cluster", config.Server{DatastoreEndpoint: "sqlite", ClusterInit: true}, "--cluster-init"},
-		{"another datastore joins", config.Server{DatastoreEndpoint: "https://192.0.2.1:2379", JoinURLs: []string{"https://192.0.2.1:6443"}}, "--server"},
-		{"another datastore is reset", config.Server{DatastoreEndpoint: "sqlite", ClusterReset: true}, "--cluster-reset"},
+		{"another datastore begins a cluster",
+			config.Server{DatastoreEndpoint: "sqlite", ClusterInit: true}, "--cluster-init"},
+		{"another datastore joins", config.Server{DatastoreEndpoint: "https://192.0.2.1:2379",
+			JoinURLs: []string{"https://192.0.2.1:6443"}}, "--server"},
+		{"another datastore is reset",
+			config.Server{DatastoreEndpoint: "sqlite", ClusterReset: true}, "--cluster-reset"},
 		{"joins without a token", config.Server{JoinURLs: []string{"https://192.0.2.1:6443"}}, "--token"},
 		{"reset without data", config.Server{ClusterReset: true}, ""},
 	} {
@@ -27,7 +30,8 @@ func TestPeersAreRefused(t *testing.T) {
 		err := p.prepare()
 		var in *problem.Input
 		var pre *problem.Precondition
-		if tc.source != "" && (!errors.As(err, &in) || in.Source != tc.source) || tc.source == "" && !errors.As(err, &pre) {
+		if tc.source != "" && (!errors.As(err, &in) || in.Source != tc.source) ||
+			tc.source == "" && !errors.As(err, &pre) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}

@@ -21,7 +21,8 @@ func (r *Running) MarkControlPlane(ctx context.Context, node string) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, roleLabel)
-	if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "a4s"}); err != nil {
+	if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "a4s"}); err != nil {
 		return fmt.Errorf("labelling node %s: %w", node, err)
 	}
 	return nil

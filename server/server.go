@@ -260,7 +260,8 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: admin, Contents: spaces.limits, DefaultTenant: s.cfg.DefaultTenant, Pool: s.pool, Room: spaces.grown.wait, Log: s.log,
+		Config: admin, Contents: spaces.limits, DefaultTenant: s.cfg.DefaultTenant, Pool: s.pool,
+		Room: spaces.grown.wait, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: s.cfg.ClusterDNS}, Disabled: s.cfg.Disable,
@@ -276,8 +277,9 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	return &Running{
-		URL:           s.addresses.url,
-		JoinURL:       "https://" + net.JoinHostPort(s.addresses.advertise.String(), strconv.Itoa(s.cfg.HTTPSListenPort)),
+		URL: s.addresses.url,
+		JoinURL: "https://" + net.JoinHostPort(s.addresses.advertise.String(),
+			strconv.Itoa(s.cfg.HTTPSListenPort)),
 		Token:         s.tokens.Server().Encode(),
 		NodeTokenFile: filepath.Join(s.files.dir, jointoken.NodeFile),
 		Kubeconfig:    s.cfg.WriteKubeconfig,
@@ -307,7 +309,9 @@ func (s *Server) WaitReady(ctx context.Context, group *component.Group) error {
 
 // startByRoles starts what has its rights by the default roles, when there are
 // some.
-func (s *Server) startByRoles(ctx context.Context, group *component.Group, spaces *multitenancy, leader *election.Election) error {
+func (s *Server) startByRoles(
+	ctx context.Context, group *component.Group, spaces *multitenancy, leader *election.Election,
+) error {
 	if spaces.byRoles {
 		config := s.files.restConfig(s.files.pki.Supervisor)
 		config.QPS = -1 // there are many roles, once

@@ -42,7 +42,8 @@ func newStore(cfg *config.Server, f *files, p *peers, node net.IP) (*store, erro
 		return nil, &problem.Input{Source: "--datastore-endpoint", Err: err, Want: dsn.Want}
 	}
 	s.endpoint = e
-	reach := datastore.Endpoint{CAFile: cfg.DatastoreCAFile, CertFile: cfg.DatastoreCertFile, KeyFile: cfg.DatastoreKeyFile}
+	reach := datastore.Endpoint{CAFile: cfg.DatastoreCAFile, CertFile: cfg.DatastoreCertFile,
+		KeyFile: cfg.DatastoreKeyFile}
 	switch e.Kind {
 	case dsn.Embedded:
 		s.Datastore, err = s.newEtcd()
@@ -73,7 +74,8 @@ type etcdStore struct {
 
 // Endpoint implements datastore.Datastore.
 func (s etcdStore) Endpoint() datastore.Endpoint {
-	return datastore.Endpoint{URLs: []string{s.ClientURL()}, CAFile: s.files.EtcdServerCA.Cert, CertFile: s.files.EtcdClient.Cert, KeyFile: s.files.EtcdClient.Key}
+	return datastore.Endpoint{URLs: []string{s.ClientURL()}, CAFile: s.files.EtcdServerCA.Cert,
+		CertFile: s.files.EtcdClient.Cert, KeyFile: s.files.EtcdClient.Key}
 }
 
 func (s *store) newEtcd() (datastore.Datastore, error) {
@@ -148,7 +150,8 @@ func (s *store) connections() *storage.Connections {
 
 // ports are those that the server listens on.
 func (s *store) ports() []preflight.Port {
-	ports := []preflight.Port{{Address: s.cfg.BindAddress, Port: s.cfg.HTTPSListenPort, What: "API server and supervisor", Flag: "--https-listen-port"}}
+	ports := []preflight.Port{{Address: s.cfg.BindAddress, Port: s.cfg.HTTPSListenPort,
+		What: "API server and supervisor", Flag: "--https-listen-port"}}
 	if s.endpoint.Kind != dsn.Embedded {
 		return ports
 	}
@@ -199,7 +202,8 @@ func (s *store) join(bundle *joinapi.ServerBundle) {
 func (s *store) reset(ctx context.Context) error {
 	e, ok := s.etcd()
 	if !ok {
-		return &problem.Input{Source: "--cluster-reset", Err: errors.New("this server has no datastore of its own"), Want: "embedded etcd"}
+		return &problem.Input{Source: "--cluster-reset", Err: errors.New("this server has no datastore of its own"),
+			Want: "embedded etcd"}
 	}
 	return e.Reset(ctx)
 }

@@ -49,7 +49,8 @@ func (s *store) saveData(ctx context.Context, last release.Record) (string, erro
 			return "", nil
 		}
 		e, err := snapshots.SaveStopped(snapshots.Options{
-			ServerDir: s.files.dir, Dir: archive.Dir(s.cfg.EtcdSnapshotDir), Name: beforeUpgrade, Node: s.cfg.Agent.NodeName, Compress: s.cfg.EtcdSnapshotCompress,
+			ServerDir: s.files.dir, Dir: archive.Dir(s.cfg.EtcdSnapshotDir), Name: beforeUpgrade,
+			Node: s.cfg.Agent.NodeName, Compress: s.cfg.EtcdSnapshotCompress,
 		}, last)
 		if err != nil {
 			return "", err

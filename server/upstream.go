@@ -89,7 +89,8 @@ func (u *upstream) controllers(leader *election.Election) controllers.Options {
 
 // scheduler are the options of the scheduler; leader is nil on the only server.
 func (u *upstream) scheduler(leader *election.Election) scheduler.Options {
-	o := scheduler.Options{Kubeconfig: u.files.schedulerKubeconfig, Args: u.cfg.KubeSchedulerArgs, Pool: u.pool, Log: u.log}
+	o := scheduler.Options{Kubeconfig: u.files.schedulerKubeconfig, Args: u.cfg.KubeSchedulerArgs,
+		Pool: u.pool, Log: u.log}
 	if leader != nil {
 		o.Await = leader.Await
 	}

@@ -81,7 +81,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (a *API) route(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	if !allowed(r, a.log) {
-		return 0, nil, refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "only root, or the user that a4s runs as, may use this API")
+		return 0, nil, refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+			"only root, or the user that a4s runs as, may use this API")
 	}
 	uid, onePod := strings.CutPrefix(r.URL.Path, bootstrapapi.PathPods+"/")
 	switch {
@@ -112,11 +113,13 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) (int, any, error) {
 		return notAllowed(w, r, http.MethodDelete, http.MethodGet)
 	}
 	return 0, nil, refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
-		fmt.Sprintf("there is nothing at %q; there are %s and %s/<uid>", r.URL.Path, bootstrapapi.PathPods, bootstrapapi.PathPods))
+		fmt.Sprintf("there is nothing at %q; there are %s and %s/<uid>", r.URL.Path, bootstrapapi.PathPods,
+			bootstrapapi.PathPods))
 }
 
 func refusal(code int32, reason metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code,
+		Reason: reason, Message: message}}
 }
 
 func notAllowed(w http.ResponseWriter, r *http.Request, methods ...string) (int, any, error) {
@@ -130,17 +133,20 @@ func (a *API) create(w http.ResponseWriter, r *http.Request) (*corev1.Pod, error
 	isYAML := false
 	switch mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case r.Header.Get("Content-Type") == "", err == nil && mediaType == "application/json":
-	case err == nil && (mediaType == "application/yaml" || mediaType == "application/x-yaml" || mediaType == "text/yaml"):
+	case err == nil &&
+		(mediaType == "application/yaml" || mediaType == "application/x-yaml" || mediaType == "text/yaml"):
 		isYAML = true
 	default:
 		return nil, refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			fmt.Sprintf("a body of type %q is not understood; possible are application/json and application/yaml", r.Header.Get("Content-Type")))
+			fmt.Sprintf("a body of type %q is not understood; possible are application/json and application/yaml",
+				r.Header.Get("Content-Type")))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bootstrapapi.MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a pod is at most %d bytes", bootstrapapi.MaxBody))
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a pod is at most %d bytes",
+			bootstrapapi.MaxBody))
 	case err != nil:
 		return nil, apierrors.NewBadRequest("reading the body: " + err.Error())
 	}
@@ -161,7 +167,8 @@ func (a *API) create(w http.ResponseWriter, r *http.Request) (*corev1.Pod, error
 		return nil, exists(pod)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		a.log.WithError(err).Error("cannot keep a bootstrap pod")
-		return nil, refusal(http.StatusInsufficientStorage, "InsufficientStorage", "the pod was not created: "+err.Error())
+		return nil, refusal(http.StatusInsufficientStorage, "InsufficientStorage",
+			"the pod was not created: "+err.Error())
 	case err != nil:
 		return nil, err
 	}
@@ -197,7 +204,8 @@ func (a *API) show(e *store.Entry) *corev1.Pod {
 	if e.State != store.Local {
 		if live := a.Live(e.Key()); live != nil && live.UID == e.ServerUID {
 			live.DeepCopy().Status.DeepCopyInto(&pod.Status)
-			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = live.DeletionTimestamp, live.DeletionGracePeriodSeconds
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = live.DeletionTimestamp,
+				live.DeletionGracePeriodSeconds
 		}
 		pod.UID = e.ServerUID
 	}
@@ -229,7 +237,8 @@ func (a *API) delete(ctx context.Context, uid string) (*store.Entry, error) {
 			}
 			return a.forget(ctx, e)
 		case err != nil && !apierrors.IsNotFound(err):
-			return nil, apierrors.NewServiceUnavailable("the API server may have taken the pod already and cannot be asked now: " + err.Error())
+			return nil, apierrors.NewServiceUnavailable(
+				"the API server may have taken the pod already and cannot be asked now: " + err.Error())
 		}
 	}
 	e, err = a.Store.MarkDeleted(e.Pod.UID, a.now())
@@ -256,8 +265,10 @@ func (a *API) forget(ctx context.Context, e *store.Entry) (*store.Entry, error) 
 		}
 		return e, nil
 	case err != nil:
-		return nil, apierrors.NewConflict(podResource, uid, fmt.Errorf("the pod belongs to the API server, which cannot be asked now: %w", err))
+		return nil, apierrors.NewConflict(podResource, uid,
+			fmt.Errorf("the pod belongs to the API server, which cannot be asked now: %w", err))
 	}
 	return nil, apierrors.NewConflict(podResource, uid, fmt.Errorf(
-		"the pod belongs to the API server by now; use: a4s kubectl delete pod --namespace %s %s", e.Pod.Namespace, e.Pod.Name))
+		"the pod belongs to the API server by now; use: a4s kubectl delete pod --namespace %s %s",
+		e.Pod.Namespace, e.Pod.Name))
 }

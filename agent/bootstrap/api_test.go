@@ -193,7 +193,8 @@ func TestPersistedPodBelongsToTheServer(t *testing.T) {
 	if err != nil || !bootstrapapi.IsPersisted(got) || got.Status.Phase != corev1.PodRunning {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := s.client.Delete(t.Context(), pod.UID); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "kubectl delete pod --namespace default web-node1") {
+	if _, err := s.client.Delete(t.Context(), pod.UID); !apierrors.IsConflict(err) ||
+		!strings.Contains(err.Error(), "kubectl delete pod --namespace default web-node1") {
 		t.Errorf("error %v, want a conflict that says what to do", err)
 	}
 	s.gone = true
@@ -304,15 +305,17 @@ func TestSecurityWrongRequests(t *testing.T) {
 		code                      int
 		allow                     string
 	}{
-		"wrong method":           {"PUT", "/pods", "application/json", bytes.NewReader(body("a")), 405, "GET, POST"},
-		"wrong method of a pod":  {"PATCH", "/pods/x", "application/json", bytes.NewReader(body("a")), 405, "DELETE, GET"},
-		"delete everything":      {"DELETE", "/pods", "", nil, 405, "GET, POST"},
-		"wrong path":             {"GET", "/api/v1/pods", "", nil, 404, ""},
-		"no pod":                 {"GET", "/pods/", "", nil, 404, ""},
-		"path in a pod":          {"GET", "/pods/x/log", "", nil, 404, ""},
-		"unknown pod":            {"GET", "/pods/x", "", nil, 404, ""},
-		"traversal":              {"DELETE", "/pods/..%2f..%2fetc", "", nil, 404, ""},
-		"oversized body":         {"POST", "/pods", "application/json", bytes.NewReader(make([]byte, bootstrapapi.MaxBody+1)), 413, ""},
+		"wrong method": {"PUT", "/pods", "application/json", bytes.NewReader(body("a")), 405, "GET, POST"},
+		"wrong method of a pod": {"PATCH", "/pods/x", "application/json", bytes.NewReader(body("a")),
+			405, "DELETE, GET"},
+		"delete everything": {"DELETE", "/pods", "", nil, 405, "GET, POST"},
+		"wrong path":        {"GET", "/api/v1/pods", "", nil, 404, ""},
+		"no pod":            {"GET", "/pods/", "", nil, 404, ""},
+		"path in a pod":     {"GET", "/pods/x/log", "", nil, 404, ""},
+		"unknown pod":       {"GET", "/pods/x", "", nil, 404, ""},
+		"traversal":         {"DELETE", "/pods/..%2f..%2fetc", "", nil, 404, ""},
+		"oversized body": {"POST", "/pods", "application/json",
+			bytes.NewReader(make([]byte, bootstrapapi.MaxBody+1)), 413, ""},
 		"oversized stream":       {"POST", "/pods", "application/json", io.LimitReader(endless{}, 64<<20), 413, ""},
 		"malformed pod":          {"POST", "/pods", "application/json", strings.NewReader(`{"metadata":`), 400, ""},
 		"empty body":             {"POST", "/pods", "application/json", strings.NewReader(""), 400, ""},
@@ -321,7 +324,8 @@ func TestSecurityWrongRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, status := s.ask(t, tc.method, tc.path, tc.contentType, tc.body)
-			if resp.StatusCode != tc.code || int(status.Code) != tc.code || status.Message == "" || status.Kind != "Status" || status.Status != metav1.StatusFailure {
+			if resp.StatusCode != tc.code || int(status.Code) != tc.code || status.Message == "" ||
+				status.Kind != "Status" || status.Status != metav1.StatusFailure {
 				t.Errorf("%s with %+v, want %d and a reason", resp.Status, status, tc.code)
 			}
 			if got := resp.Header.Get("Allow"); got != tc.allow {
@@ -365,7 +369,9 @@ func TestSecurityThousandConcurrentCreates(t *testing.T) {
 	errs := make(chan error, 2000)
 	for i := range 1000 {
 		wg.Go(func() {
-			resp, err := s.http.Post("http://a4s/pods", "application/json", bytes.NewReader(body(fmt.Sprintf("p%d", i/2)))) // every name twice
+			// every name twice
+			resp, err := s.http.Post("http://a4s/pods", "application/json",
+				bytes.NewReader(body(fmt.Sprintf("p%d", i/2))))
 			if err != nil {
 				errs <- err
 				return
@@ -406,7 +412,8 @@ func TestSecurityFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	big := fmt.Appendf(nil, `{"metadata":{"name":"big","annotations":{"a":%q}},"spec":{"containers":[{"name":"c","image":"i:1"}]}}`, strings.Repeat("x", 32<<10))
+	big := fmt.Appendf(nil, `{"metadata":{"name":"big","annotations":{"a":%q}},"spec":{"containers":[{"name":"c",`+
+		`"image":"i:1"}]}}`, strings.Repeat("x", 32<<10))
 	resp, status := s.ask(t, http.MethodPost, bootstrapapi.PathPods, "application/json", bytes.NewReader(big))
 	if resp.StatusCode != http.StatusInsufficientStorage || !strings.Contains(status.Message, "no space left") {
 		t.Errorf("%s: %+v", resp.Status, status)

@@ -154,7 +154,8 @@ func (p *Persister) try(ctx context.Context, uid types.UID, a *attempt) {
 		return
 	}
 	if a.count++; err.Error() != a.last || a.count%logEvery == 0 {
-		log.WithError(err).WithField("tries", a.count).Warn("the API server has not taken the bootstrap pod yet; it keeps running and is offered again")
+		log.WithError(err).WithField("tries", a.count).
+			Warn("the API server has not taken the bootstrap pod yet; it keeps running and is offered again")
 		a.last = err.Error()
 	}
 	// Jitter keeps the nodes of a cluster from coming back in step.
@@ -173,7 +174,8 @@ func (p *Persister) tell(log *logrus.Entry, uid types.UID, pod *corev1.Pod) {
 		log.Info("the API server has the bootstrap pod, under the same UID; from now on it belongs to the server")
 		return
 	}
-	log.WithField("newUID", string(pod.UID)).Warn("the API server has the bootstrap pod under another UID, so the kubelet restarts its containers")
+	log.WithField("newUID", string(pod.UID)).
+		Warn("the API server has the bootstrap pod under another UID, so the kubelet restarts its containers")
 }
 
 // offer returns the server's pod, be it new or from an earlier offer.

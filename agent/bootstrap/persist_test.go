@@ -69,9 +69,10 @@ func offer(t *testing.T, answer func(n int, pod *corev1.Pod) (*corev1.Pod, error
 func (o *offering) create(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node1", UID: "ours", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": "b"}},
-		Spec:       corev1.PodSpec{NodeName: "node1", Containers: []corev1.Container{{Name: "c"}}},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node1", UID: "ours",
+			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": "b"}},
+		Spec:   corev1.PodSpec{NodeName: "node1", Containers: []corev1.Container{{Name: "c"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	if _, err := o.store.Create(pod); err != nil {
 		t.Fatal(err)
@@ -106,7 +107,8 @@ func TestSeedPersistingToAPIServer(t *testing.T) {
 		case 2:
 			return nil, unreachable
 		case 3:
-			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod.Name, errors.New("no service account yet"))
+			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod.Name,
+				errors.New("no service account yet"))
 		case 4:
 			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "default")
 		}
@@ -119,8 +121,10 @@ func TestSeedPersistingToAPIServer(t *testing.T) {
 		t.Errorf("entry %+v after %d offers", e, len(o.offers))
 	}
 	pod := o.offers[0]
-	if pod.UID != "ours" || pod.Annotations[bootstrapapi.UIDAnnotation] != "ours" || pod.Annotations[bootstrapapi.SourceAnnotation] != bootstrapapi.Source ||
-		pod.Annotations["a"] != "b" || pod.Labels["app"] != "web" || pod.Spec.NodeName != "node1" || pod.Status.Phase != "" {
+	if pod.UID != "ours" || pod.Annotations[bootstrapapi.UIDAnnotation] != "ours" ||
+		pod.Annotations[bootstrapapi.SourceAnnotation] != bootstrapapi.Source ||
+		pod.Annotations["a"] != "b" || pod.Labels["app"] != "web" || pod.Spec.NodeName != "node1" ||
+		pod.Status.Phase != "" {
 		t.Errorf("offered %+v", pod)
 	}
 }
@@ -130,7 +134,8 @@ func TestFailureOfAnOfferIsShownAndDoubtIsKept(t *testing.T) {
 		err   error
 		doubt bool
 	}{
-		"refused":      {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-node1", errors.New("because")), false},
+		"refused": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-node1",
+			errors.New("because")), false},
 		"not joined":   {ErrNotConnected, false},
 		"timeout":      {context.DeadlineExceeded, true},
 		"server error": {apierrors.NewInternalError(errors.New("etcd")), true},
@@ -147,7 +152,8 @@ func TestFailureOfAnOfferIsShownAndDoubtIsKept(t *testing.T) {
 }
 
 func TestSeedUIDOfAnEarlierOfferIsFound(t *testing.T) {
-	there := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node1", UID: "ours", ResourceVersion: "4"}}
+	there := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node1", UID: "ours",
+		ResourceVersion: "4"}}
 	o := offer(t, func(_ int, pod *corev1.Pod) (*corev1.Pod, error) { return nil, exists(pod) }, there)
 	o.create(t)
 	if e := o.await(t, "persisted", isPersisted); e.ServerUID != "ours" {
@@ -178,7 +184,9 @@ func TestSeedNamingCollisionIsWaitedFor(t *testing.T) {
 		}
 	}, there)
 	o.create(t)
-	e := o.await(t, "told of the other pod", func(e *store.Entry) bool { return strings.Contains(e.Message, "foreign") })
+	e := o.await(t, "told of the other pod", func(e *store.Entry) bool {
+		return strings.Contains(e.Message, "foreign")
+	})
 	if e.State != store.Local {
 		t.Errorf("entry %+v", e)
 	}

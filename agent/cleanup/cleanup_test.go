@@ -77,7 +77,8 @@ func writeProc(t *testing.T, procs []fakeProc) string {
 		}
 		stat := fmt.Sprintf("%d (a ) name) %s %d 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0", p.pid, p.state, p.ppid)
 		must(os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644))
-		must(os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.ReplaceAll(p.args, " ", "\x00")+"\x00"), 0o644))
+		must(os.WriteFile(filepath.Join(dir, "cmdline"),
+			[]byte(strings.ReplaceAll(p.args, " ", "\x00")+"\x00"), 0o644))
 		must(os.WriteFile(filepath.Join(dir, "cgroup"), []byte("4:memory:"+p.cgroup+"\n"), 0o644))
 		if p.exe != "" {
 			must(os.Symlink(p.exe, filepath.Join(dir, "exe")))
@@ -99,7 +100,8 @@ func TestPodProcesses(t *testing.T) {
 		{pid: 31, ppid: 30, exe: "/bin/other", cgroup: "/kubepods/podffff/x"},
 		{pid: 40, ppid: 1, exe: "/usr/bin/containerd-shim-runc-v2"},
 		{pid: 50, ppid: 1, exe: "/bin/orphan", cgroup: "/kubepods/burstable/pod" + uid + "/y"},
-		{pid: 51, ppid: 1, exe: "/bin/orphan", cgroup: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b_2c3d.slice/cri-containerd-z.scope"},
+		{pid: 51, ppid: 1, exe: "/bin/orphan", cgroup: "/kubepods.slice/kubepods-burstable.slice/" +
+			"kubepods-burstable-pod0a1b_2c3d.slice/cri-containerd-z.scope"},
 		{pid: 52, ppid: 1, exe: "/bin/lookalike", cgroup: "/user.slice/pod" + uid},
 	})
 	all, err := procfs(root).processes()
@@ -160,7 +162,8 @@ func TestOwnChains(t *testing.T) {
 		chains []netfilter.Chain
 		want   string
 	}{
-		{"alone", []netfilter.Chain{chain("KUBE-SVC"), chain("FLANNEL-FWD"), chain("A4S-DNS"), chain("DOCKER"), ours, shared}, "KUBE-SVC FLANNEL-FWD A4S-DNS CNI-DN-a CNI-HOSTPORT-DNAT"},
+		{"alone", []netfilter.Chain{chain("KUBE-SVC"), chain("FLANNEL-FWD"), chain("A4S-DNS"), chain("DOCKER"), ours,
+			shared}, "KUBE-SVC FLANNEL-FWD A4S-DNS CNI-DN-a CNI-HOSTPORT-DNAT"},
 		{"beside another network", []netfilter.Chain{ours, theirs, shared}, "CNI-DN-a"},
 	} {
 		var got []string
@@ -175,7 +178,8 @@ func TestOwnChains(t *testing.T) {
 
 func TestRunDirectoryOfAnotherDataDirIsRefused(t *testing.T) {
 	run := t.TempDir()
-	if err := os.WriteFile(filepath.Join(run, instance.FileName), []byte(`{"pid":1,"dataDir":"/srv/other"}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(run, instance.FileName), []byte(`{"pid":1,"dataDir":"/srv/other"}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	err := Killall(t.Context(), Options{DataDir: t.TempDir(), RunDir: run})

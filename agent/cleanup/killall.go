@@ -140,12 +140,14 @@ type nodeNetwork struct {
 
 func (nw *nodeNetwork) removeNftables(ctx context.Context) error {
 	gone, err := netfilter.RemoveTables(ctx, func(t netfilter.Table) bool {
-		return t.Name == "kube-proxy" || network.IsTable(t) || strings.HasPrefix(t.Name, "a4s-") || strings.HasPrefix(t.Name, "a4s_")
+		return t.Name == "kube-proxy" || network.IsTable(t) || strings.HasPrefix(t.Name, "a4s-") ||
+			strings.HasPrefix(t.Name, "a4s_")
 	})
 	nw.report(len(gone), "removed %d nftables tables: %v", len(gone), gone)
 	errs := []error{err}
 	for _, family := range []string{"ip", "ip6"} {
-		n, err := netfilter.RemoveCommentedRules(ctx, netfilter.Table{Family: family, Name: "cni_hostport"}, nw.containerIDs)
+		n, err := netfilter.RemoveCommentedRules(ctx,
+			netfilter.Table{Family: family, Name: "cni_hostport"}, nw.containerIDs)
 		nw.report(n, "removed %d host port rules from the nftables table %s cni_hostport", n, family)
 		errs = append(errs, err)
 	}
@@ -213,7 +215,8 @@ func forwardingUser() (string, error) {
 		return "", err
 	}
 	for _, l := range links {
-		if l.Type() == "bridge" && slices.ContainsFunc(runtimeBridges, func(p string) bool { return strings.HasPrefix(l.Attrs().Name, p) }) {
+		if l.Type() == "bridge" &&
+			slices.ContainsFunc(runtimeBridges, func(p string) bool { return strings.HasPrefix(l.Attrs().Name, p) }) {
 			return l.Attrs().Name, nil
 		}
 	}

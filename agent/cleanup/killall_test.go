@@ -112,17 +112,21 @@ func newWorld(t *testing.T) *world {
 	conf := func(dir string) string {
 		return base64.StdEncoding.EncodeToString([]byte(`{"ipam":{"dataDir":"` + dir + `/agent/cni-ipam"}}`))
 	}
-	w.file(filepath.Join(w.CNIResults, "a4s-c1-eth0"), `{"containerId":"c1","networkName":"a4s","config":"`+conf(w.DataDir)+`"}`)
-	w.file(filepath.Join(w.CNIResults, "a4s-c2-eth0"), `{"containerId":"c2","networkName":"a4s","config":"`+conf("/elsewhere")+`"}`)
+	w.file(filepath.Join(w.CNIResults, "a4s-c1-eth0"),
+		`{"containerId":"c1","networkName":"a4s","config":"`+conf(w.DataDir)+`"}`)
+	w.file(filepath.Join(w.CNIResults, "a4s-c2-eth0"),
+		`{"containerId":"c2","networkName":"a4s","config":"`+conf("/elsewhere")+`"}`)
 	for _, uid := range []string{ownUID, otherUID} {
 		w.file(filepath.Join(w.PodLogs, "default.t1_web_"+uid, "c/0.log"), "x")
 		w.must(os.MkdirAll(w.ContLogs, 0o755))
-		w.must(os.Symlink(filepath.Join(w.PodLogs, "default.t1_web_"+uid, "c/0.log"), filepath.Join(w.ContLogs, uid+".log")))
+		w.must(os.Symlink(filepath.Join(w.PodLogs, "default.t1_web_"+uid, "c/0.log"),
+			filepath.Join(w.ContLogs, uid+".log")))
 	}
 	w.file(filepath.Join(w.ProcSys, "kernel/random/boot_id"), "b")
 	w.file(filepath.Join(w.ProcSys, "net/ipv4/ip_forward"), "0")
 	w.file(filepath.Join(w.ProcSys, "kernel/panic"), "1")
-	w.must(hostprep.Prepare(context.Background(), hostprep.Options{ProcSys: w.ProcSys, RecordFile: filepath.Join(agent, hostprep.RecordName)}))
+	w.must(hostprep.Prepare(context.Background(),
+		hostprep.Options{ProcSys: w.ProcSys, RecordFile: filepath.Join(agent, hostprep.RecordName)}))
 	w.file(filepath.Join(w.ProcSys, "kernel/panic"), "10")
 	return w
 }
@@ -170,12 +174,16 @@ func TestKillall(t *testing.T) {
 	// Processes: the server, its containerd, a shim with a container, an
 	// orphan in a pod's cgroup, and the shim of another runtime.
 	server := w.start("/bin/sleep", filepath.Join(w.root, "bin/a4s"), "1000")
-	w.file(filepath.Join(w.RunDir, instance.FileName), fmt.Sprintf(`{"pid":%d,"dataDir":%q}`, server.Process.Pid, w.DataDir))
-	containerd := w.start("/bin/dash", filepath.Join(w.root, "bin/containerd"), "-c", "sleep 1000 & wait", w.DataDir+"/agent/etc/containerd/config.toml")
-	shim := w.start("/bin/dash", filepath.Join(w.DataDir, "data/abc/bin/containerd-shim-runc-v2"), "-c", "sleep 1000 & wait")
+	w.file(filepath.Join(w.RunDir, instance.FileName),
+		fmt.Sprintf(`{"pid":%d,"dataDir":%q}`, server.Process.Pid, w.DataDir))
+	containerd := w.start("/bin/dash", filepath.Join(w.root, "bin/containerd"), "-c", "sleep 1000 & wait",
+		w.DataDir+"/agent/etc/containerd/config.toml")
+	shim := w.start("/bin/dash", filepath.Join(w.DataDir, "data/abc/bin/containerd-shim-runc-v2"),
+		"-c", "sleep 1000 & wait")
 	foreign := w.start("/bin/dash", filepath.Join(w.root, "usr/containerd-shim-runc-v2"), "-c", "sleep 1000 & wait")
 	orphan := w.start("/bin/sleep", filepath.Join(w.root, "bin/app"), "1000")
-	own, other := filepath.Join(cgroup, "kubepods/burstable/pod"+ownUID+"/c"), filepath.Join(cgroup, "kubepods/pod"+otherUID+"/c")
+	own, other := filepath.Join(cgroup, "kubepods/burstable/pod"+ownUID+"/c"),
+		filepath.Join(cgroup, "kubepods/pod"+otherUID+"/c")
 	for dir, pid := range map[string]int{own: orphan.Process.Pid, other: foreign.Process.Pid} {
 		w.must(os.MkdirAll(dir, 0o755))
 		w.must(os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, pid), 0o644))
@@ -201,20 +209,23 @@ func TestKillall(t *testing.T) {
 	}
 	mi, err := os.ReadFile("/proc/self/mountinfo")
 	w.must(err)
-	if strings.Contains(string(mi), w.RunDir) || strings.Contains(string(mi), kubelet) || !strings.Contains(string(mi), w.root+"/foreign") {
+	if strings.Contains(string(mi), w.RunDir) || strings.Contains(string(mi), kubelet) ||
+		!strings.Contains(string(mi), w.root+"/foreign") {
 		t.Errorf("mounts:\n%s", mi)
 	}
 	for what, tc := range map[string]struct{ got, gone, kept string }{
-		"links":    {w.sh("ip -o link"), "cni-a4s0 flannel.1 vethpod", "docker7 vethdocker up0"},
-		"routes":   {w.sh("ip route"), "10.42.1.0", "10.99.0.0"},
-		"nftables": {w.sh("nft list ruleset"), "kube-proxy flannel-ipv4 a4s-dns a4s_policies a4s_tenants a4s_filter c1", "foreign c2"},
+		"links":  {w.sh("ip -o link"), "cni-a4s0 flannel.1 vethpod", "docker7 vethdocker up0"},
+		"routes": {w.sh("ip route"), "10.42.1.0", "10.99.0.0"},
+		"nftables": {w.sh("nft list ruleset"),
+			"kube-proxy flannel-ipv4 a4s-dns a4s_policies a4s_tenants a4s_filter c1", "foreign c2"},
 		"iptables": {w.sh("iptables-save"), "KUBE-X", "DOCKER-USER"},
 		"results":  {strings.Join(names(w.CNIResults), " "), "a4s-c1-eth0", "a4s-c2-eth0"},
 		"pod logs": {strings.Join(append(names(w.PodLogs), names(w.ContLogs)...), " "), ownUID, otherUID},
 		"cgroups":  {w.sh("find " + cgroup + " -type d"), "a4s-vm pod" + ownUID, "pod" + otherUID},
 		"run dir":  {strings.Join(names(w.root), " "), "run", "data"},
-		"agent":    {strings.Join(names(filepath.Join(w.DataDir, "agent")), " "), "cni-ipam " + hostprep.RecordName, "kubelet"},
-		"sysctls":  {w.sh("cd " + w.ProcSys + " && cat kernel/panic net/ipv4/ip_forward | tr '\\n' ,"), "10,", "1"},
+		"agent": {strings.Join(names(filepath.Join(w.DataDir, "agent")), " "),
+			"cni-ipam " + hostprep.RecordName, "kubelet"},
+		"sysctls": {w.sh("cd " + w.ProcSys + " && cat kernel/panic net/ipv4/ip_forward | tr '\\n' ,"), "10,", "1"},
 	} {
 		for _, s := range strings.Fields(tc.gone) {
 			if strings.Contains(tc.got, s) {
@@ -238,7 +249,8 @@ func TestKillall(t *testing.T) {
 func TestKillallLeavesNoDirectories(t *testing.T) {
 	root := t.TempDir()
 	o := Options{
-		DataDir: filepath.Join(root, "data"), RunDir: filepath.Join(root, "run"), PodLogs: filepath.Join(root, "log/pods"), ContLogs: filepath.Join(root, "log/containers"),
+		DataDir: filepath.Join(root, "data"), RunDir: filepath.Join(root, "run"),
+		PodLogs: filepath.Join(root, "log/pods"), ContLogs: filepath.Join(root, "log/containers"),
 		CNIResults: filepath.Join(root, "cni/results"), DevicePlugins: filepath.Join(root, "kubelet/plugins"),
 	}
 	k := &killer{Options: o.withDefaults()}
@@ -290,7 +302,8 @@ func TestKillallStopsSlices(t *testing.T) {
 	w.must(os.Chmod(filepath.Join(root, "bin/systemctl"), 0o755))
 	t.Setenv("PATH", filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
 	pod := func(uid string) string {
-		return filepath.Join(slices, "kubepods-besteffort.slice", "kubepods-besteffort-pod"+strings.ReplaceAll(uid, "-", "_")+".slice")
+		return filepath.Join(slices, "kubepods-besteffort.slice",
+			"kubepods-besteffort-pod"+strings.ReplaceAll(uid, "-", "_")+".slice")
 	}
 	for _, uid := range []string{ownUID, otherUID} {
 		w.must(os.MkdirAll(filepath.Join(pod(uid), "c.scope"), 0o755))
@@ -299,7 +312,8 @@ func TestKillallStopsSlices(t *testing.T) {
 	w.file(filepath.Join(pod(otherUID), "c.scope", "cgroup.procs"), "1\n")
 
 	kill := func() string {
-		k := &killer{Options: Options{DataDir: root, RunDir: filepath.Join(root, "run"), Cgroup: filepath.Join(root, "cgroup"), Systemd: root}.withDefaults(), pods: ownPods{dataDir: root, uids: []string{ownUID}}}
+		k := &killer{Options: Options{DataDir: root, RunDir: filepath.Join(root, "run"), Cgroup: filepath.Join(root,
+			"cgroup"), Systemd: root}.withDefaults(), pods: ownPods{dataDir: root, uids: []string{ownUID}}}
 		w.must(k.removeCgroups(t.Context()))
 		w.must(k.stopSlices(t.Context()))
 		out, err := os.ReadFile(calls)

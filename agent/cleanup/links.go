@@ -74,7 +74,9 @@ func (nw *nodeNetwork) removeRoutes(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	routes, err := netdump.Complete(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
+	routes, err := netdump.Complete(func() ([]netlink.Route, error) {
+		return netlink.RouteList(nil, netlink.FAMILY_V4)
+	})
 	if err != nil {
 		return err
 	}

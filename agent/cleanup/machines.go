@@ -19,13 +19,15 @@ const serviceFile = "agent/vm/vm-runtime.pid"
 // stopMachines ends the VM runtime, which outlives an a4s that was killed, and
 // then the virtual machines, which outlive it.
 func (k *killer) stopMachines(ctx context.Context) error {
-	errs := []error{k.endRecorded(filepath.Join(k.DataDir, serviceFile), "stopped the VM runtime", func(p *recorded.Process) error {
-		return p.Stop(ctx, containerdGrace)
-	})}
+	errs := []error{k.endRecorded(filepath.Join(k.DataDir, serviceFile), "stopped the VM runtime",
+		func(p *recorded.Process) error {
+			return p.Stop(ctx, containerdGrace)
+		})}
 	files, err := filepath.Glob(filepath.Join(k.RunDir, machineFiles))
 	errs = append(errs, err)
 	for _, file := range files {
-		errs = append(errs, k.endRecorded(file, "killed "+filepath.Base(file[:len(file)-len(".pid")])+" of a virtual machine", (*recorded.Process).Kill))
+		errs = append(errs, k.endRecorded(file,
+			"killed "+filepath.Base(file[:len(file)-len(".pid")])+" of a virtual machine", (*recorded.Process).Kill))
 	}
 	return errors.Join(errs...)
 }

@@ -113,7 +113,8 @@ func (k *killer) checkOwner() error {
 	if dir == k.DataDir {
 		return nil
 	}
-	return &problem.Input{Source: "--data-dir", Value: k.DataDir, Want: fmt.Sprintf("%s, which is what %s was run with", file.DataDir, k.RunDir)}
+	return &problem.Input{Source: "--data-dir", Value: k.DataDir,
+		Want: fmt.Sprintf("%s, which is what %s was run with", file.DataDir, k.RunDir)}
 }
 
 // stopServer ends the a4s that the pid file names.
@@ -209,7 +210,8 @@ func (k *killer) killPods(ctx context.Context) error {
 	defer tick.Stop()
 	shims, others := map[int]bool{}, map[int]bool{}
 	defer func() {
-		k.report(len(shims)+len(others), "killed %d containerd shims and %d processes in pods", len(shims), len(others))
+		k.report(len(shims)+len(others), "killed %d containerd shims and %d processes in pods",
+			len(shims), len(others))
 	}()
 	for {
 		all, err := procfs(k.Proc).processes()
@@ -233,7 +235,8 @@ func (k *killer) killPods(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%d processes survive SIGKILL, the first is %d (%s)", len(victims), victims[0].pid, victims[0].exe)
+			return fmt.Errorf("%d processes survive SIGKILL, the first is %d (%s)", len(victims),
+				victims[0].pid, victims[0].exe)
 		}
 	}
 }

@@ -143,7 +143,9 @@ func (s *server) run(ctx context.Context, ready func()) error {
 
 // maintain watches over the server until ctx ends or a half of it does, and
 // returns how many halves still serve.
-func (s *server) maintain(ctx context.Context, served <-chan error, upstreams *forwarder, notrack *noTrack) (int, error) {
+func (s *server) maintain(
+	ctx context.Context, served <-chan error, upstreams *forwarder, notrack *noTrack,
+) (int, error) {
 	resolversTick, rulesTick := time.NewTicker(resolversEvery), time.NewTicker(rulesEvery)
 	defer resolversTick.Stop()
 	defer rulesTick.Stop()
@@ -222,7 +224,8 @@ func (s *server) owned() bool { return s.Listen == netip.AddrPortFrom(s.ClusterD
 func (s *server) assemble(addr netip.AddrPort, store Store, upstreams *forwarder) (*dnsserver.Server, error) {
 	backend := &handler{
 		store: store,
-		zone:  &zone{name: dns.CanonicalName(s.ClusterDomain), server: s.ClusterDNS, serial: uint32(time.Now().Unix())},
+		zone: &zone{name: dns.CanonicalName(s.ClusterDomain), server: s.ClusterDNS,
+			serial: uint32(time.Now().Unix())},
 		cidrs: []netip.Prefix{s.ServiceCIDR.Masked(), s.ClusterCIDR.Masked()},
 	}
 	srv, err := dnsserver.NewServer(transport.DNS+"://"+addr.String(), []*dnsserver.Config{{

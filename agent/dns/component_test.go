@@ -45,7 +45,8 @@ func newUpstream(t *testing.T, records ...string) *upstreamServer {
 			m.RecursionAvailable = true
 			for _, text := range records {
 				rr, err := dns.NewRR(text)
-				if err == nil && strings.EqualFold(rr.Header().Name, r.Question[0].Name) && rr.Header().Rrtype == r.Question[0].Qtype {
+				if err == nil && strings.EqualFold(rr.Header().Name, r.Question[0].Name) &&
+					rr.Header().Rrtype == r.Question[0].Qtype {
 					m.Answer = append(m.Answer, rr)
 				}
 			}
@@ -68,7 +69,9 @@ func TestForwardsAndCachesOutsideNames(t *testing.T) {
 	up := newUpstream(t, "www.example.com. 300 IN A 192.0.2.53")
 	h := serve(t, []string{up.addr}, cluster()...)
 	for range 3 {
-		h.check([]expect{{name: "www.example.com.", qtype: dns.TypeA, answer: []string{"www.example.com. 300 IN A 192.0.2.53"}}})
+		h.check([]expect{
+			{name: "www.example.com.", qtype: dns.TypeA, answer: []string{"www.example.com. 300 IN A 192.0.2.53"}},
+		})
 	}
 	if n := up.queries.Load(); n != 1 {
 		t.Errorf("the upstream got %d queries, want 1", n)
@@ -109,11 +112,14 @@ func TestFollowsChangedResolvers(t *testing.T) {
 	defer h.stop()
 	h.awaitReady()
 	began := time.Now()
-	if m := h.ask("www.example.com.", dns.TypeA); m.Rcode != dns.RcodeServerFailure || time.Since(began) > time.Second {
-		t.Errorf("without resolvers: %s after %s, want SERVFAIL at once", dns.RcodeToString[m.Rcode], time.Since(began))
+	if m := h.ask("www.example.com.", dns.TypeA); m.Rcode != dns.RcodeServerFailure ||
+		time.Since(began) > time.Second {
+		t.Errorf("without resolvers: %s after %s, want SERVFAIL at once",
+			dns.RcodeToString[m.Rcode], time.Since(began))
 	}
 	now.Store(&[]string{up.addr})
-	h.await(func() bool { return h.ask("www.example.com.", dns.TypeA).Rcode == dns.RcodeSuccess }, "the new resolver is used")
+	h.await(func() bool { return h.ask("www.example.com.", dns.TypeA).Rcode == dns.RcodeSuccess },
+		"the new resolver is used")
 }
 
 func TestServfailUntilSynced(t *testing.T) {
@@ -155,22 +161,26 @@ func TestUpdatesAreVisible(t *testing.T) {
 	if _, err := services.Create(ctx, service("web", []string{"10.43.0.7"}), v1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.await(func() bool { return slices.Equal(answers(web), []string{web + " 5 IN A 10.43.0.7"}) }, "a new service resolves")
+	h.await(func() bool { return slices.Equal(answers(web), []string{web + " 5 IN A 10.43.0.7"}) },
+		"a new service resolves")
 
 	sl := slice("pets", "pets", nil, endpoint("", false, "10.42.0.9"))
 	if _, err := slicesOf.Create(ctx, sl, v1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := slicesOf.Update(ctx, slice("pets", "pets", nil, endpoint("", true, "10.42.0.9")), v1.UpdateOptions{}); err != nil {
+	if _, err := slicesOf.Update(ctx, slice("pets", "pets", nil, endpoint("", true, "10.42.0.9")),
+		v1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.await(func() bool { return slices.Equal(answers(pets), []string{pets + " 5 IN A 10.42.0.9"}) }, "an endpoint that became ready resolves")
+	h.await(func() bool { return slices.Equal(answers(pets), []string{pets + " 5 IN A 10.42.0.9"}) },
+		"an endpoint that became ready resolves")
 
 	if err := services.Delete(ctx, "web", v1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	h.await(func() bool { return h.ask(web, dns.TypeA).Rcode == nxdomain }, "a deleted service is gone")
-	h.await(func() bool { return h.ask("7.0.43.10.in-addr.arpa.", dns.TypePTR).Rcode == nxdomain }, "its address has no name")
+	h.await(func() bool { return h.ask("7.0.43.10.in-addr.arpa.", dns.TypePTR).Rcode == nxdomain },
+		"its address has no name")
 }
 
 func TestRunsAgain(t *testing.T) {
@@ -179,7 +189,8 @@ func TestRunsAgain(t *testing.T) {
 		h.start()
 		h.awaitReady()
 		for _, network := range []string{"udp", "tcp"} {
-			if m := h.exchange(network, new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA)); len(m.Answer) != 1 {
+			if m := h.exchange(network,
+				new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA)); len(m.Answer) != 1 {
 				t.Fatalf("%s: %v", network, m)
 			}
 		}
@@ -230,13 +241,16 @@ func TestResolvers(t *testing.T) {
 		want           []string
 		fails          bool
 	}{
-		"plain":             {conf: "nameserver 192.0.2.1\nnameserver 2001:db8::1\nnameserver 192.0.2.1\n", want: []string{"192.0.2.1:53", "[2001:db8::1]:53"}},
-		"stub":              {conf: "nameserver 127.0.0.53\n", fallback: "nameserver 192.0.2.2\n", want: []string{"192.0.2.2:53"}},
-		"stub among others": {conf: "nameserver 127.0.0.1\nnameserver 192.0.2.1\n", fallback: "nameserver 192.0.2.2\n", want: []string{"192.0.2.1:53"}},
-		"stub alone":        {conf: "nameserver ::1\nnameserver 0.0.0.0\n", fails: true},
-		"ourselves":         {conf: "nameserver 10.43.0.10\nnameserver 192.0.2.1\n", want: []string{"192.0.2.1:53"}},
-		"only ourselves":    {conf: "nameserver 10.43.0.10\n", fails: true},
-		"no file":           {fails: true},
+		"plain": {conf: "nameserver 192.0.2.1\nnameserver 2001:db8::1\nnameserver 192.0.2.1\n",
+			want: []string{"192.0.2.1:53", "[2001:db8::1]:53"}},
+		"stub": {conf: "nameserver 127.0.0.53\n", fallback: "nameserver 192.0.2.2\n",
+			want: []string{"192.0.2.2:53"}},
+		"stub among others": {conf: "nameserver 127.0.0.1\nnameserver 192.0.2.1\n", fallback: "nameserver 192.0.2.2\n",
+			want: []string{"192.0.2.1:53"}},
+		"stub alone":     {conf: "nameserver ::1\nnameserver 0.0.0.0\n", fails: true},
+		"ourselves":      {conf: "nameserver 10.43.0.10\nnameserver 192.0.2.1\n", want: []string{"192.0.2.1:53"}},
+		"only ourselves": {conf: "nameserver 10.43.0.10\n", fails: true},
+		"no file":        {fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -71,7 +71,9 @@ func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 }
 
 // answerReverse answers a name of the reverse zone apex.
-func (h *handler) answerReverse(ctx context.Context, state request.Request, view Records, apex string, rev reverseName) (int, error) {
+func (h *handler) answerReverse(
+	ctx context.Context, state request.Request, view Records, apex string, rev reverseName,
+) (int, error) {
 	found, exists := node{}, !rev.below // prefixes of addresses exist, as names without records
 	if rev.full() {
 		found, exists = h.zone.reverse(view, rev.prefix.Addr())
@@ -104,7 +106,9 @@ func (h *handler) view(w dns.ResponseWriter) (Records, bool) {
 }
 
 // answer writes the answer for the node that was found.
-func (h *handler) answer(ctx context.Context, state request.Request, apex string, found node, exists bool) (int, error) {
+func (h *handler) answer(
+	ctx context.Context, state request.Request, apex string, found node, exists bool,
+) (int, error) {
 	m := new(dns.Msg)
 	m.SetReply(state.Req)
 	m.Authoritative, m.RecursionAvailable = true, true
@@ -140,7 +144,8 @@ func (h *handler) fill(m *dns.Msg, state request.Request, apex string, found nod
 	case dns.TypeSRV:
 		seen := map[string]bool{}
 		for _, t := range found.targets {
-			m.Answer = append(m.Answer, &dns.SRV{Hdr: header(name, qtype), Priority: 0, Weight: 100, Port: t.port, Target: t.host})
+			m.Answer = append(m.Answer,
+				&dns.SRV{Hdr: header(name, qtype), Priority: 0, Weight: 100, Port: t.port, Target: t.host})
 			if !seen[t.host] {
 				seen[t.host] = true
 				m.Extra = append(m.Extra, addresses(t.host, dns.TypeA, t.addrs)...)

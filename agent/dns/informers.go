@@ -42,7 +42,8 @@ func newInformerStore(client kubernetes.Interface, sources *sourceTable) (*infor
 		slices:     f.Discovery().V1().EndpointSlices().Informer(),
 		sources:    sources,
 	}
-	if err := s.services.AddIndexers(cache.Indexers{byAddress: serviceAddresses, bySharing: serviceSharing}); err != nil {
+	if err := s.services.AddIndexers(cache.Indexers{byAddress: serviceAddresses,
+		bySharing: serviceSharing}); err != nil {
 		return nil, err
 	}
 	err := s.slices.AddIndexers(cache.Indexers{byAddress: sliceAddresses, byService: sliceService})
@@ -160,7 +161,8 @@ func toService(s *corev1.Service) Service {
 	out.Headless = s.Spec.ClusterIP == corev1.ClusterIPNone
 	out.ClusterIPs = clusterIPs(s)
 	for _, p := range s.Spec.Ports {
-		out.Ports = append(out.Ports, Port{Name: strings.ToLower(p.Name), Protocol: strings.ToLower(string(p.Protocol)), Number: uint16(p.Port)})
+		out.Ports = append(out.Ports,
+			Port{Name: strings.ToLower(p.Name), Protocol: strings.ToLower(string(p.Protocol)), Number: uint16(p.Port)})
 	}
 	return out
 }

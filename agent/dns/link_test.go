@@ -202,10 +202,12 @@ func TestLinkKeepsOneAddress(t *testing.T) {
 	if err := netlink.LinkDel(mustLink(t, LinkName)); err != nil {
 		t.Fatal(err)
 	}
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: LinkName}, PeerName: "peer"}); err != nil {
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: LinkName},
+		PeerName: "peer"}); err != nil {
 		t.Fatal(err)
 	}
-	err := prepare(context.Background(), netip.MustParseAddr("10.43.0.10"), newNoTrack(netip.Addr{}, logrus.NewEntry(logrus.New())))
+	err := prepare(context.Background(), netip.MustParseAddr("10.43.0.10"),
+		newNoTrack(netip.Addr{}, logrus.NewEntry(logrus.New())))
 	if err == nil || !strings.Contains(err.Error(), "of type veth") {
 		t.Errorf("a foreign link of the name: prepare = %v", err)
 	}
@@ -213,7 +215,8 @@ func TestLinkKeepsOneAddress(t *testing.T) {
 
 func askNode(network string) error {
 	c := &dns.Client{Net: network}
-	m, _, err := c.Exchange(new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA), "10.43.0.10:53")
+	m, _, err := c.Exchange(new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA),
+		"10.43.0.10:53")
 	if err == nil && len(m.Answer) != 1 {
 		err = fmt.Errorf("answer %v", m)
 	}

@@ -27,7 +27,8 @@ func namespace(name string) *corev1.Namespace {
 func service(name string, ips []string, ports ...corev1.ServicePort) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: ips[0], ClusterIPs: ips, Ports: ports},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: ips[0],
+			ClusterIPs: ips, Ports: ports},
 	}
 }
 
@@ -85,7 +86,8 @@ func cluster() []runtime.Object {
 
 func TestSpec_2_2_SchemaVersion(t *testing.T) {
 	serve(t, nil, cluster()...).check([]expect{
-		{name: "dns-version.cluster.local.", qtype: dns.TypeTXT, answer: []string{`dns-version.cluster.local. 5 IN TXT "1.1.0"`}},
+		{name: "dns-version.cluster.local.", qtype: dns.TypeTXT,
+			answer: []string{`dns-version.cluster.local. 5 IN TXT "1.1.0"`}},
 		{name: "dns-version.cluster.local.", qtype: dns.TypeA, soa: zoneSOA},
 		{name: "x.dns-version.cluster.local.", qtype: dns.TypeTXT, rcode: nxdomain, soa: zoneSOA},
 	})
@@ -98,8 +100,10 @@ func TestSpec_2_3_1_ServiceA(t *testing.T) {
 		{name: "kubernetes.default.svc.cluster.local.", qtype: dns.TypeAAAA, soa: zoneSOA},
 		{name: "KUBERNETES.Default.svc.Cluster.LOCAL.", qtype: dns.TypeA,
 			answer: []string{"KUBERNETES.Default.svc.Cluster.LOCAL. 5 IN A 10.43.0.1"}},
-		{name: "dual.default.svc.cluster.local.", qtype: dns.TypeA, answer: []string{"dual.default.svc.cluster.local. 5 IN A 10.43.0.2"}},
-		{name: "dual.default.svc.cluster.local.", qtype: dns.TypeAAAA, answer: []string{"dual.default.svc.cluster.local. 5 IN AAAA fd00:43::2"}},
+		{name: "dual.default.svc.cluster.local.", qtype: dns.TypeA,
+			answer: []string{"dual.default.svc.cluster.local. 5 IN A 10.43.0.2"}},
+		{name: "dual.default.svc.cluster.local.", qtype: dns.TypeAAAA,
+			answer: []string{"dual.default.svc.cluster.local. 5 IN AAAA fd00:43::2"}},
 		{name: "nosuch.default.svc.cluster.local.", qtype: dns.TypeA, rcode: nxdomain, soa: zoneSOA},
 		{name: "kubernetes.nosuch.svc.cluster.local.", qtype: dns.TypeA, rcode: nxdomain, soa: zoneSOA},
 		// What a search path makes of an outside name stays inside.
@@ -140,8 +144,10 @@ func TestSpec_2_3_3_ServicePTR(t *testing.T) {
 		{name: "1.0.43.10.in-addr.arpa.", qtype: dns.TypeA, soa: "43.10.in-addr.arpa."},
 		{name: "9.9.43.10.in-addr.arpa.", qtype: dns.TypePTR, rcode: nxdomain, soa: "43.10.in-addr.arpa."},
 		{name: "0.43.10.in-addr.arpa.", qtype: dns.TypePTR, soa: "43.10.in-addr.arpa."},
-		{name: "b._dns-sd._udp.0.43.10.in-addr.arpa.", qtype: dns.TypePTR, rcode: nxdomain, soa: "43.10.in-addr.arpa."},
-		{name: "10.0.43.10.in-addr.arpa.", qtype: dns.TypePTR, answer: []string{"10.0.43.10.in-addr.arpa. 5 IN PTR ns.dns.cluster.local."}},
+		{name: "b._dns-sd._udp.0.43.10.in-addr.arpa.", qtype: dns.TypePTR, rcode: nxdomain,
+			soa: "43.10.in-addr.arpa."},
+		{name: "10.0.43.10.in-addr.arpa.", qtype: dns.TypePTR,
+			answer: []string{"10.0.43.10.in-addr.arpa. 5 IN PTR ns.dns.cluster.local."}},
 		{name: v6, qtype: dns.TypePTR, answer: []string{v6 + " 5 IN PTR dual.default.svc.cluster.local."}},
 		// Neither range: passed on, and nobody is there.
 		{name: "1.2.0.192.in-addr.arpa.", qtype: dns.TypePTR, rcode: dns.RcodeServerFailure},
@@ -151,7 +157,8 @@ func TestSpec_2_3_3_ServicePTR(t *testing.T) {
 func TestSpec_2_4_1_HeadlessA(t *testing.T) {
 	const svc = "pets.default.svc.cluster.local."
 	serve(t, nil, cluster()...).check([]expect{
-		{name: svc, qtype: dns.TypeA, answer: []string{svc + " 5 IN A 10.42.0.100", svc + " 5 IN A 10.42.0.101", svc + " 5 IN A 192.0.2.7"}},
+		{name: svc, qtype: dns.TypeA,
+			answer: []string{svc + " 5 IN A 10.42.0.100", svc + " 5 IN A 10.42.0.101", svc + " 5 IN A 192.0.2.7"}},
 		{name: svc, qtype: dns.TypeAAAA, answer: []string{svc + " 5 IN AAAA fd00:42::1"}},
 		{name: "my-pet." + svc, qtype: dns.TypeA, answer: []string{"my-pet." + svc + " 5 IN A 10.42.0.100"}},
 		{name: "MY-pet." + svc, qtype: dns.TypeAAAA, answer: []string{"MY-pet." + svc + " 5 IN AAAA fd00:42::1"}},
@@ -201,13 +208,17 @@ func TestSpec_2_5_ExternalName(t *testing.T) {
 	h := serve(t, []string{up.addr}, append(cluster(),
 		external("foo", "WWW.example.com"), external("in", "kubernetes.default.svc.cluster.local"),
 		external("gone", "nosuch.example.com"), external("addr", "192.0.2.1"),
-		external("loop-a", "loop-b.default.svc.cluster.local"), external("loop-b", "loop-a.default.svc.cluster.local"))...)
+		external("loop-a", "loop-b.default.svc.cluster.local"),
+		external("loop-b", "loop-a.default.svc.cluster.local"))...)
 	const d = ".default.svc.cluster.local."
 	h.check([]expect{
-		{name: "foo" + d, qtype: dns.TypeA, answer: []string{"foo" + d + " 5 IN CNAME www.example.com.", "www.example.com. 300 IN A 192.0.2.53"}},
+		{name: "foo" + d, qtype: dns.TypeA,
+			answer: []string{"foo" + d + " 5 IN CNAME www.example.com.", "www.example.com. 300 IN A 192.0.2.53"}},
 		{name: "foo" + d, qtype: dns.TypeCNAME, answer: []string{"foo" + d + " 5 IN CNAME www.example.com."}},
-		{name: "in" + d, qtype: dns.TypeA, answer: []string{"in" + d + " 5 IN CNAME kubernetes" + d, "kubernetes" + d + " 5 IN A 10.43.0.1"}},
-		{name: "gone" + d, qtype: dns.TypeA, rcode: nxdomain, answer: []string{"gone" + d + " 5 IN CNAME nosuch.example.com."}, soa: "example.com."},
+		{name: "in" + d, qtype: dns.TypeA,
+			answer: []string{"in" + d + " 5 IN CNAME kubernetes" + d, "kubernetes" + d + " 5 IN A 10.43.0.1"}},
+		{name: "gone" + d, qtype: dns.TypeA, rcode: nxdomain,
+			answer: []string{"gone" + d + " 5 IN CNAME nosuch.example.com."}, soa: "example.com."},
 		{name: "addr" + d, qtype: dns.TypeA, soa: zoneSOA},
 		{name: "x.foo" + d, qtype: dns.TypeA, rcode: nxdomain, soa: zoneSOA},
 	})
@@ -218,9 +229,11 @@ func TestSpec_2_5_ExternalName(t *testing.T) {
 
 func TestSpec_2_6_Pod(t *testing.T) {
 	serve(t, nil, cluster()...).check([]expect{
-		{name: "10-42-0-100.default.pod.cluster.local.", qtype: dns.TypeA, answer: []string{"10-42-0-100.default.pod.cluster.local. 5 IN A 10.42.0.100"}},
+		{name: "10-42-0-100.default.pod.cluster.local.", qtype: dns.TypeA,
+			answer: []string{"10-42-0-100.default.pod.cluster.local. 5 IN A 10.42.0.100"}},
 		{name: "10-42-0-100.default.pod.cluster.local.", qtype: dns.TypeAAAA, soa: zoneSOA},
-		{name: "fd00-42--1.default.pod.cluster.local.", qtype: dns.TypeAAAA, answer: []string{"fd00-42--1.default.pod.cluster.local. 5 IN AAAA fd00:42::1"}},
+		{name: "fd00-42--1.default.pod.cluster.local.", qtype: dns.TypeAAAA,
+			answer: []string{"fd00-42--1.default.pod.cluster.local. 5 IN AAAA fd00:42::1"}},
 		{name: "10-42-0-100.nosuch.pod.cluster.local.", qtype: dns.TypeA, rcode: nxdomain, soa: zoneSOA},
 		{name: "10-42-0-300.default.pod.cluster.local.", qtype: dns.TypeA, rcode: nxdomain, soa: zoneSOA},
 		{name: "my-pet.default.pod.cluster.local.", qtype: dns.TypeA, rcode: nxdomain, soa: zoneSOA},
@@ -233,8 +246,9 @@ func TestZone(t *testing.T) {
 	h.check([]expect{
 		{name: zoneSOA, qtype: dns.TypeNS, answer: []string{"cluster.local. 5 IN NS ns.dns.cluster.local."},
 			extra: []string{"ns.dns.cluster.local. 5 IN A 10.43.0.10"}},
-		{name: "43.10.in-addr.arpa.", qtype: dns.TypeNS, answer: []string{"43.10.in-addr.arpa. 5 IN NS ns.dns.cluster.local."},
-			extra: []string{"ns.dns.cluster.local. 5 IN A 10.43.0.10"}},
+		{name: "43.10.in-addr.arpa.", qtype: dns.TypeNS,
+			answer: []string{"43.10.in-addr.arpa. 5 IN NS ns.dns.cluster.local."},
+			extra:  []string{"ns.dns.cluster.local. 5 IN A 10.43.0.10"}},
 		{name: "ns.dns.cluster.local.", qtype: dns.TypeA, answer: []string{"ns.dns.cluster.local. 5 IN A 10.43.0.10"}},
 		{name: zoneSOA, qtype: dns.TypeA, soa: zoneSOA},
 		{name: "dns.cluster.local.", qtype: dns.TypeA, soa: zoneSOA},
@@ -248,7 +262,8 @@ func TestZone(t *testing.T) {
 	})
 	for _, apex := range []string{zoneSOA, "42.10.in-addr.arpa."} {
 		m := h.ask(apex, dns.TypeSOA)
-		if len(m.Answer) != 1 || m.Answer[0].Header().Name != apex || m.Answer[0].(*dns.SOA).Minttl != ttl || !m.Authoritative {
+		if len(m.Answer) != 1 || m.Answer[0].Header().Name != apex ||
+			m.Answer[0].(*dns.SOA).Minttl != ttl || !m.Authoritative {
 			t.Errorf("SOA of %s: %v", apex, m)
 		}
 	}

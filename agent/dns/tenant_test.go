@@ -46,10 +46,12 @@ func spaces() []runtime.Object {
 	crossing := external("crossing", "web.default.t2.svc.cluster.local")
 	crossing.Namespace = "default.t1"
 	return append(cluster(),
-		namespace("monitoring"), namespace("logs"), namespace("default.t1"), namespace("logs.t1"), namespace("default.t2"), namespace("only.t2"),
+		namespace("monitoring"), namespace("logs"), namespace("default.t1"), namespace("logs.t1"),
+		namespace("default.t2"), namespace("only.t2"),
 		alias, crossing,
 		serviceIn("default", "system-only", "10.43.1.1"),
-		serviceIn("default.t1", "web", "10.43.1.2"), serviceIn("default.t2", "web", "10.43.1.3"), serviceIn("only.t2", "db", "10.43.1.4"),
+		serviceIn("default.t1", "web", "10.43.1.2"), serviceIn("default.t2", "web", "10.43.1.3"),
+		serviceIn("only.t2", "db", "10.43.1.4"),
 		serviceIn("default.t1", "pets", "None"), sliceIn("default.t1", "pets", endpoint("my-pet", true, "10.42.1.1")),
 		serviceIn("default.t2", "pets", "None"), sliceIn("default.t2", "pets", endpoint("my-pet", true, "10.42.1.2")),
 		shared(serviceIn("monitoring", "metrics", "10.43.1.5")), serviceIn("monitoring", "private", "10.43.1.6"),
@@ -166,7 +168,8 @@ func TestStrangersAreRefused(t *testing.T) {
 	b := &handler{store: store, zone: &zone{name: "cluster.local.", server: h.ClusterDNS}}
 	ask := func(name string) int {
 		// It comes from 10.240.0.1.
-		code, err := b.ServeDNS(context.Background(), dnstest.NewRecorder(&test.ResponseWriter{}), new(dns.Msg).SetQuestion(name, dns.TypeA))
+		code, err := b.ServeDNS(context.Background(), dnstest.NewRecorder(&test.ResponseWriter{}),
+			new(dns.Msg).SetQuestion(name, dns.TypeA))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,7 +95,8 @@ func (f *forwarder) refresh() {
 	if err != nil {
 		if f.problem != err.Error() {
 			f.problem = err.Error()
-			f.log.WithError(err).Warn("names outside the cluster cannot be resolved; --resolv-conf chooses another file")
+			f.log.WithError(err).
+				Warn("names outside the cluster cannot be resolved; --resolv-conf chooses another file")
 		}
 	} else {
 		f.problem = ""

@@ -29,9 +29,10 @@ func TestProbeFiles(t *testing.T) {
 		wantErr bool
 	}{
 		{
-			name:  "all capabilities under systemd",
-			files: map[string]string{"proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n", "run/systemd/system/x": ""},
-			want:  Info{Systemd: true, CanLowerOOMScore: true},
+			name: "all capabilities under systemd",
+			files: map[string]string{"proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n",
+				"run/systemd/system/x": ""},
+			want: Info{Systemd: true, CanLowerOOMScore: true},
 		},
 		{
 			name:  "without CAP_SYS_RESOURCE and systemd",

@@ -67,7 +67,8 @@ func (o Options) server(file string) (*options.KubeletServer, error) {
 	}
 	config, err := loader.Load(context.Background())
 	if err != nil && userFile != "" {
-		return nil, &problem.Input{Source: "--kubelet-arg config", Value: userFile, Err: err, Want: "a KubeletConfiguration, kubelet.config.k8s.io/v1beta1"}
+		return nil, &problem.Input{Source: "--kubelet-arg config", Value: userFile, Err: err,
+			Want: "a KubeletConfiguration, kubelet.config.k8s.io/v1beta1"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("loading the kubelet's configuration: %w", err)
@@ -87,7 +88,8 @@ func (o Options) server(file string) (*options.KubeletServer, error) {
 	// The gates of the process are set when the kubelet runs, not here.
 	gates := utilfeature.DefaultMutableFeatureGate.DeepCopy()
 	if err := gates.SetFromMap(config.FeatureGates); err != nil {
-		return nil, &problem.Input{Source: "--kubelet-arg feature-gates", Err: err, Want: "feature gates of the kubelet"}
+		return nil, &problem.Input{Source: "--kubelet-arg feature-gates", Err: err,
+			Want: "feature gates of the kubelet"}
 	}
 	if err := validation.ValidateKubeletConfiguration(config, gates); err != nil {
 		return nil, &problem.Input{Source: "--kubelet-arg", Err: err}
@@ -116,7 +118,8 @@ func (o Options) writeConfig(file, userFile string) error {
 			err = checkFile(content)
 		}
 		if err != nil {
-			return &problem.Input{Source: "--kubelet-arg config", Value: userFile, Err: err, Want: "a file with a KubeletConfiguration"}
+			return &problem.Input{Source: "--kubelet-arg config", Value: userFile, Err: err,
+				Want: "a file with a KubeletConfiguration"}
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -29,30 +29,37 @@ func sample(t *testing.T) Options {
 func TestServer(t *testing.T) {
 	o := sample(t)
 	user := filepath.Join(o.DataDir, "user.yaml")
-	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nshutdownGracePeriod: 30s\nmaxPods: 50\nevictionHard: {memory.available: 1Gi}\nfeatureGates: {MemoryQoS: false}\n"
+	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nshutdownGracePeriod: 30s\n" +
+		"maxPods: 50\nevictionHard: {memory.available: 1Gi}\nfeatureGates: {MemoryQoS: false}\n"
 	if err := os.WriteFile(user, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o.Args = []string{"max-pods=250", "config=" + user, "cluster-dns=192.0.2.53", "cluster-dns=192.0.2.54", "fail_swap_on=true", "feature-gates=InPlacePodVerticalScalingExclusiveCPUs=true", "node-labels=c=d"}
+	o.Args = []string{"max-pods=250", "config=" + user, "cluster-dns=192.0.2.53", "cluster-dns=192.0.2.54",
+		"fail_swap_on=true", "feature-gates=InPlacePodVerticalScalingExclusiveCPUs=true", "node-labels=c=d"}
 	file := filepath.Join(o.DataDir, "etc", "kubelet.yaml")
 	s, err := o.server(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.MaxPods != 250 || !slices.Equal(s.ClusterDNS, []string{"192.0.2.53", "192.0.2.54"}) || !s.FailSwapOn {
-		t.Errorf("arguments do not win: maxPods %d, clusterDNS %v, failSwapOn %v", s.MaxPods, s.ClusterDNS, s.FailSwapOn)
+		t.Errorf("arguments do not win: maxPods %d, clusterDNS %v, failSwapOn %v", s.MaxPods,
+			s.ClusterDNS, s.FailSwapOn)
 	}
-	if s.ShutdownGracePeriod.Duration.String() != "30s" || s.EvictionHard["memory.available"] != "1Gi" || s.EvictionHard["nodefs.available"] != "5%" {
+	if s.ShutdownGracePeriod.Duration.String() != "30s" || s.EvictionHard["memory.available"] != "1Gi" ||
+		s.EvictionHard["nodefs.available"] != "5%" {
 		t.Errorf("the operator's file is not merged: %v, %v", s.ShutdownGracePeriod, s.EvictionHard)
 	}
 	if on, ok := s.FeatureGates["MemoryQoS"]; on || !ok || !s.FeatureGates["InPlacePodVerticalScalingExclusiveCPUs"] {
 		t.Errorf("feature gates of file and arguments are not both there: %v", s.FeatureGates)
 	}
-	if s.NodeIP != "192.0.2.1,2001:db8::1" || s.NodeLabels["example.com/a"] != "b" || s.NodeLabels["c"] != "d" || s.HostnameOverride != "n1" {
+	if s.NodeIP != "192.0.2.1,2001:db8::1" || s.NodeLabels["example.com/a"] != "b" || s.NodeLabels["c"] != "d" ||
+		s.HostnameOverride != "n1" {
 		t.Errorf("flags: %+v", s.KubeletFlags)
 	}
-	if s.Authentication.Anonymous.Enabled || !s.Authentication.Webhook.Enabled || s.Authorization.Mode != "Webhook" || s.ReadOnlyPort != 0 {
-		t.Errorf("the kubelet's API is open: %+v %+v, read-only port %d", s.Authentication, s.Authorization, s.ReadOnlyPort)
+	if s.Authentication.Anonymous.Enabled || !s.Authentication.Webhook.Enabled || s.Authorization.Mode != "Webhook" ||
+		s.ReadOnlyPort != 0 {
+		t.Errorf("the kubelet's API is open: %+v %+v, read-only port %d", s.Authentication,
+			s.Authorization, s.ReadOnlyPort)
 	}
 }
 
@@ -68,10 +75,11 @@ func TestPortsAreThoseOfTheArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		"none":      {nil, "0.0.0.0:10250 127.0.0.1:10248"},
-		"arguments": {[]string{"port=11250", "address=192.0.2.1", "read-only-port=11255"}, "192.0.2.1:11250 127.0.0.1:10248 192.0.2.1:11255"},
-		"file":      {[]string{"config=" + file}, "0.0.0.0:10250 127.0.0.1:11248"},
-		"off":       {[]string{"healthz-port=0"}, "0.0.0.0:10250"},
+		"none": {nil, "0.0.0.0:10250 127.0.0.1:10248"},
+		"arguments": {[]string{"port=11250", "address=192.0.2.1", "read-only-port=11255"},
+			"192.0.2.1:11250 127.0.0.1:10248 192.0.2.1:11255"},
+		"file": {[]string{"config=" + file}, "0.0.0.0:10250 127.0.0.1:11248"},
+		"off":  {[]string{"healthz-port=0"}, "0.0.0.0:10250"},
 	} {
 		o := sample(t)
 		o.Args = tc.args
@@ -113,7 +121,8 @@ func TestMistakesAreRefused(t *testing.T) {
 		{"value out of range", func(o *Options) { o.Args = []string{"max-pods=-1"} }, "maxPods"},
 		{"unknown gate", func(o *Options) { o.Args = []string{"feature-gates=NoSuchGate=true"} }, "NoSuchGate"},
 		{"locked gate in the file", func(o *Options) { o.Args = []string{"config=" + lockedGate} }, "NodeSwap"},
-		{"label of Kubernetes", func(o *Options) { o.NodeLabels = []string{"node-role.kubernetes.io/x=y"} }, "node-role.kubernetes.io/x"},
+		{"label of Kubernetes", func(o *Options) { o.NodeLabels = []string{"node-role.kubernetes.io/x=y"} },
+			"node-role.kubernetes.io/x"},
 		{"label without value", func(o *Options) { o.NodeLabels = []string{"x"} }, "--node-label"},
 		{"taint without effect", func(o *Options) { o.NodeTaints = []string{"x"} }, "--node-taint"},
 	}

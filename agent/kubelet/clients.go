@@ -59,7 +59,8 @@ func newClients(server *options.KubeletServer, given *Connection, wrap transport
 	heartbeat := rest.CopyConfig(config)
 	heartbeat.QPS = -1 // never throttled
 	// A heartbeat that takes longer is one that failed.
-	heartbeat.Timeout = min(server.NodeStatusUpdateFrequency.Duration, time.Duration(server.NodeLeaseDurationSeconds)*time.Second)
+	heartbeat.Timeout = min(server.NodeStatusUpdateFrequency.Duration,
+		time.Duration(server.NodeLeaseDurationSeconds)*time.Second)
 	if c.heartbeat, err = kubernetes.NewForConfig(heartbeat); err != nil {
 		return nil, fmt.Errorf("client for heartbeats: %w", err)
 	}

@@ -198,7 +198,8 @@ func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the types of pods: %w", err)
 	}
-	return origin.NewWorkloads(ctx, origin.WorkloadOptions{Client: client, NodeName: o.NodeName, Obstacle: o.Obstacle, Log: o.Log}), nil
+	return origin.NewWorkloads(ctx,
+		origin.WorkloadOptions{Client: client, NodeName: o.NodeName, Obstacle: o.Obstacle, Log: o.Log}), nil
 }
 
 // announce calls ready once the kubelet is healthy and registered.
@@ -259,8 +260,10 @@ func checkNode(ctx context.Context, c *clients, name string) error {
 func ports(server *options.KubeletServer) []preflight.Port {
 	all := []preflight.Port{
 		{Address: server.Address, Port: int(server.Port), What: "kubelet", Flag: "--kubelet-arg port=PORT"},
-		{Address: server.HealthzBindAddress, Port: int(server.HealthzPort), What: "kubelet health", Flag: "--kubelet-arg healthz-port=PORT"},
-		{Address: server.Address, Port: int(server.ReadOnlyPort), What: "kubelet without authentication", Flag: "--kubelet-arg read-only-port=PORT"},
+		{Address: server.HealthzBindAddress, Port: int(server.HealthzPort), What: "kubelet health",
+			Flag: "--kubelet-arg healthz-port=PORT"},
+		{Address: server.Address, Port: int(server.ReadOnlyPort), What: "kubelet without authentication",
+			Flag: "--kubelet-arg read-only-port=PORT"},
 	}
 	return slices.DeleteFunc(all, func(p preflight.Port) bool { return p.Port == 0 })
 }

@@ -50,7 +50,8 @@ func TestDoesWhatTheServerSays(t *testing.T) {
 		ended <- New(Options{Config: &rest.Config{Host: server.URL}, Log: logrus.NewEntry(log)}).Run(ctx, func() {})
 	}()
 	for range 2 {
-		for _, want := range []joinapi.LocalVolumeDone{{Name: "pvc-1", UID: "1"}, {Name: "pvc-2", UID: "1", Removed: true}, {Name: "pvc-3", UID: "3"}} {
+		for _, want := range []joinapi.LocalVolumeDone{{Name: "pvc-1", UID: "1"},
+			{Name: "pvc-2", UID: "1", Removed: true}, {Name: "pvc-3", UID: "3"}} {
 			got := <-answers
 			if failed := got.Error != ""; failed != (want.Name == "pvc-3") {
 				t.Errorf("%s: %q", got.Name, got.Error)

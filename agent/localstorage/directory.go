@@ -24,7 +24,8 @@ const (
 // locate checks the path of a volume, and splits it.
 func locate(v joinapi.LocalVolume) (parent, name string, err error) {
 	parent, name = filepath.Split(v.Path)
-	if !filepath.IsAbs(v.Path) || filepath.Clean(v.Path) != v.Path || v.Name == "" || !strings.HasPrefix(name, v.Name+"_") || strings.ContainsRune(v.Name, '/') {
+	if !filepath.IsAbs(v.Path) || filepath.Clean(v.Path) != v.Path || v.Name == "" ||
+		!strings.HasPrefix(name, v.Name+"_") || strings.ContainsRune(v.Name, '/') {
 		return "", "", fmt.Errorf("%q is no path for the volume %q", v.Path, v.Name)
 	}
 	return filepath.Clean(parent), name, nil

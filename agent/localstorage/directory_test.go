@@ -48,7 +48,8 @@ func TestCreateAndRemove(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(v.Path, "a/b"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for link, target := range map[string]string{"link": outside, "a/b/up": "../../..", "kept": filepath.Join(outside, "kept")} {
+	for link, target := range map[string]string{"link": outside, "a/b/up": "../../..",
+		"kept": filepath.Join(outside, "kept")} {
 		if err := os.Symlink(target, filepath.Join(v.Path, link)); err != nil {
 			t.Fatal(err)
 		}

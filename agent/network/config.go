@@ -73,7 +73,8 @@ type backendConf struct {
 func renderNetConf(clusterCIDR, backend string, mode netfilter.Mode) ([]byte, error) {
 	prefix, err := netip.ParsePrefix(clusterCIDR)
 	if err != nil || !prefix.Addr().Is4() {
-		return nil, &problem.Input{Source: "--cluster-cidr", Value: clusterCIDR, Err: err, Want: "an IPv4 range such as 10.42.0.0/16"}
+		return nil, &problem.Input{Source: "--cluster-cidr", Value: clusterCIDR, Err: err,
+			Want: "an IPv4 range such as 10.42.0.0/16"}
 	}
 	c := netConf{
 		Network: prefix.Masked().String(), EnableIPv4: true,

@@ -38,8 +38,10 @@ func TestRenderedConfigs(t *testing.T) {
 		golden string
 		render func() ([]byte, error)
 	}{
-		{"net-conf-vxlan.json", func() ([]byte, error) { return renderNetConf("10.42.0.0/16", "vxlan", netfilter.Nftables) }},
-		{"net-conf-host-gw.json", func() ([]byte, error) { return renderNetConf("10.42.7.9/16", "host-gw", netfilter.Iptables) }},
+		{"net-conf-vxlan.json",
+			func() ([]byte, error) { return renderNetConf("10.42.0.0/16", "vxlan", netfilter.Nftables) }},
+		{"net-conf-host-gw.json",
+			func() ([]byte, error) { return renderNetConf("10.42.7.9/16", "host-gw", netfilter.Iptables) }},
 		{"10-a4s.conflist", func() ([]byte, error) {
 			return renderConflist("/var/lib/a4s", "10.42.3.0/24", 1450, netfilter.Nftables)
 		}},
@@ -80,8 +82,10 @@ func TestNodeStateTakesTheIPv4Range(t *testing.T) {
 		{corev1.Node{}, nodeState{}},
 		{corev1.Node{Spec: corev1.NodeSpec{PodCIDR: "10.42.1.0/24"}}, nodeState{podCIDR: "10.42.1.0/24"}},
 		{corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"flannel.alpha.coreos.com/kube-subnet-manager": "true"}},
-			Spec:       corev1.NodeSpec{PodCIDR: "fd00::/64", PodCIDRs: []string{"fd00::/64", "10.42.2.0/24"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Annotations: map[string]string{"flannel.alpha.coreos.com/kube-subnet-manager": "true"},
+			},
+			Spec: corev1.NodeSpec{PodCIDR: "fd00::/64", PodCIDRs: []string{"fd00::/64", "10.42.2.0/24"}},
 		}, nodeState{podCIDR: "10.42.2.0/24", registered: true}},
 	} {
 		if got := stateOf(&tc.node); got != tc.want {

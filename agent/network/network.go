@@ -149,7 +149,9 @@ func (o Options) newSubnetManager(ctx context.Context) (subnet.Manager, error) {
 
 // serve sets the network up and keeps it until ctx ends, watch returns, or
 // the device disappears.
-func (o Options) serve(ctx context.Context, ready func(), sm subnet.Manager, mode netfilter.Mode, watch func(context.Context) error) error {
+func (o Options) serve(
+	ctx context.Context, ready func(), sm subnet.Manager, mode netfilter.Mode, watch func(context.Context) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conf, err := sm.GetNetworkConfig(ctx)
@@ -201,7 +203,8 @@ func (o Options) serve(ctx context.Context, ready func(), sm subnet.Manager, mod
 	if err := write(conflistPath(o.DataDir), list); err != nil {
 		return err
 	}
-	o.Log.WithFields(logrus.Fields{"backend": o.Backend, "pods": own.Subnet.String(), "interface": ext.IfaceName, "mtu": bn.MTU()}).Info("pod network is up")
+	o.Log.WithFields(logrus.Fields{"backend": o.Backend, "pods": own.Subnet.String(), "interface": ext.IfaceName,
+		"mtu": bn.MTU()}).Info("pod network is up")
 	ready()
 
 	select {
@@ -307,7 +310,8 @@ func subscribeToDevice(ctx context.Context) (<-chan netlink.LinkUpdate, context.
 func (o Options) externalInterface() (*backend.ExternalInterface, error) {
 	iface, err := net.InterfaceByName(o.Iface)
 	if err != nil {
-		return nil, &problem.Precondition{What: "interface " + o.Iface + " (--flannel-iface or the one of --node-ip)", Err: err, Fix: "bring it back or choose another"}
+		return nil, &problem.Precondition{What: "interface " + o.Iface + " (--flannel-iface or the one of --node-ip)",
+			Err: err, Fix: "bring it back or choose another"}
 	}
 	addrs, err := iface.Addrs()
 	if err != nil {
@@ -333,7 +337,8 @@ func (o Options) externalInterface() (*backend.ExternalInterface, error) {
 		}
 	}
 	if !first.IsValid() {
-		return nil, &problem.Precondition{What: "interface " + o.Iface, Err: errors.New("it has no IPv4 address"), Fix: "give it one or choose another with --flannel-iface"}
+		return nil, &problem.Precondition{What: "interface " + o.Iface, Err: errors.New("it has no IPv4 address"),
+			Fix: "give it one or choose another with --flannel-iface"}
 	}
 	return external(iface, first), nil
 }

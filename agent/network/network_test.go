@@ -130,7 +130,10 @@ func TestHostGWWithIptables(t *testing.T) {
 	}
 	patched := make(chan string, 16)
 	node := func(name, ip, cidr, managed string) string {
-		return fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{"flannel.alpha.coreos.com/public-ip":%q,"flannel.alpha.coreos.com/backend-type":"host-gw","flannel.alpha.coreos.com/backend-data":"null","flannel.alpha.coreos.com/kube-subnet-manager":%q}},"spec":{"podCIDR":%q,"podCIDRs":[%q]}}`, name, ip, managed, cidr, cidr)
+		return fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{"flannel.alpha.coreos.com/public-ip":%q,`+
+			`"flannel.alpha.coreos.com/backend-type":"host-gw","flannel.alpha.coreos.com/backend-data":"null",`+
+			`"flannel.alpha.coreos.com/kube-subnet-manager":%q}},"spec":{"podCIDR":%q,"podCIDRs":[%q]}}`, name, ip,
+			managed, cidr, cidr)
 	}
 	items := node("n1", "", "10.42.0.0/24", "") + "," + node("n2", "192.0.2.2", "10.42.1.0/24", "true")
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +146,8 @@ func TestHostGWWithIptables(t *testing.T) {
 			_, _ = fmt.Fprint(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1"}}`)
 		case q.Get("sendInitialEvents") != "":
 			w.WriteHeader(http.StatusUnprocessableEntity) // sends clients to plain lists
-			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+			_, _ = fmt.Fprint(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 		case q.Get("watch") != "":
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
@@ -152,15 +156,19 @@ func TestHostGWWithIptables(t *testing.T) {
 			if strings.Contains(q.Get("fieldSelector"), "n1") {
 				list = node("n1", "", "10.42.0.0/24", "")
 			}
-			_, _ = fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, list)
+			_, _ = fmt.Fprintf(w,
+				`{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, list)
 		}
 	}))
 	dir := t.TempDir()
 	o := Options{
-		KubeconfigPath: filepath.Join(dir, "kubeconfig"), NodeName: "n1", Backend: "host-gw", Iface: "up0", DataDir: dir,
-		ClusterCIDR: "10.42.0.0/16", PacketFilter: netfilter.Iptables, NodeIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+		KubeconfigPath: filepath.Join(dir, "kubeconfig"), NodeName: "n1", Backend: "host-gw",
+		Iface: "up0", DataDir: dir,
+		ClusterCIDR: "10.42.0.0/16", PacketFilter: netfilter.Iptables,
+		NodeIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
 	}
-	conf := fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, api.URL)
+	conf := fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"c","clusters":[{"name":"c",`+
+		`"cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, api.URL)
 	if err := os.WriteFile(o.KubeconfigPath, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -186,14 +194,16 @@ func TestHostGWWithIptables(t *testing.T) {
 	})
 	eventually(t, "masquerading and forwarding by iptables", func() bool {
 		out, err := exec.Command("iptables-save").Output()
-		return err == nil && strings.Contains(string(out), "-A POSTROUTING -m comment --comment \"flanneld masq\" -j FLANNEL-POSTRTG") &&
+		return err == nil && strings.Contains(string(out),
+			"-A POSTROUTING -m comment --comment \"flanneld masq\" -j FLANNEL-POSTRTG") &&
 			strings.Contains(string(out), "-A FLANNEL-FWD -s 10.42.0.0/16")
 	})
 	if tables, err := netfilter.Tables(ctx); err != nil || slices.ContainsFunc(tables, IsTable) {
 		t.Errorf("the rules of nftables mode are still there: %v, %v", tables, err)
 	}
 	list, err := os.ReadFile(conflistPath(dir))
-	if err != nil || !strings.Contains(string(list), `"mtu": 1500`) || !strings.Contains(string(list), `"backend": "iptables"`) {
+	if err != nil || !strings.Contains(string(list), `"mtu": 1500`) ||
+		!strings.Contains(string(list), `"backend": "iptables"`) {
 		t.Errorf("conflist: %v\n%s", err, list)
 	}
 	cancel()
@@ -234,7 +244,9 @@ func TestRulesBesideDocker(t *testing.T) {
 	if err := setUpRules(ctx, netfilter.Nftables, conf, l); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "accept rules in iptables", func() bool { return strings.Contains(save(), "-A FLANNEL-FWD -d 10.42.0.0/16") })
+	eventually(t, "accept rules in iptables", func() bool {
+		return strings.Contains(save(), "-A FLANNEL-FWD -d 10.42.0.0/16")
+	})
 	cancel()
 	policy("ACCEPT")
 	if err := setUpRules(t.Context(), netfilter.Nftables, conf, l); err != nil {
@@ -292,19 +304,24 @@ func TestVXLAN(t *testing.T) {
 
 	cancel, result := start()
 	first := device()
-	if first.VxlanId != 1 || first.Port != 8472 || first.MTU != 1450 || !first.SrcAddr.Equal(net.ParseIP("192.0.2.1")) || first.Flags&net.FlagUp == 0 {
+	if first.VxlanId != 1 || first.Port != 8472 || first.MTU != 1450 ||
+		!first.SrcAddr.Equal(net.ParseIP("192.0.2.1")) || first.Flags&net.FlagUp == 0 {
 		t.Errorf("device = %+v", first)
 	}
 	list, err := os.ReadFile(conflistPath(o.DataDir))
-	if err != nil || !strings.Contains(string(list), `"subnet": "10.42.0.0/24"`) || !strings.Contains(string(list), `"mtu": 1450`) {
+	if err != nil || !strings.Contains(string(list), `"subnet": "10.42.0.0/24"`) ||
+		!strings.Contains(string(list), `"mtu": 1450`) {
 		t.Errorf("conflist: %v\n%s", err, list)
 	}
-	if out, err := exec.Command("nft", "list", "table", "ip", "flannel-ipv4").CombinedOutput(); err != nil || !strings.Contains(string(out), "masquerade") {
+	if out, err := exec.Command("nft", "list", "table", "ip", "flannel-ipv4").CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "masquerade") {
 		t.Errorf("no masquerading: %v\n%s", err, out)
 	}
 
-	attrs := lease.LeaseAttrs{BackendType: "vxlan", PublicIP: ip.MustParseIP4("192.0.2.2"), BackendData: json.RawMessage(`{"VNI":1,"VtepMAC":"12:c6:65:89:b4:e3"}`)}
-	sm.events <- lease.Event{Type: lease.EventAdded, Lease: lease.Lease{EnableIPv4: true, Subnet: mustNet("10.42.1.0/24"), Attrs: attrs}}
+	attrs := lease.LeaseAttrs{BackendType: "vxlan", PublicIP: ip.MustParseIP4("192.0.2.2"),
+		BackendData: json.RawMessage(`{"VNI":1,"VtepMAC":"12:c6:65:89:b4:e3"}`)}
+	sm.events <- lease.Event{Type: lease.EventAdded,
+		Lease: lease.Lease{EnableIPv4: true, Subnet: mustNet("10.42.1.0/24"), Attrs: attrs}}
 	eventually(t, "a route to the other node's pods", func() bool {
 		routes, err := netlink.RouteList(first, netlink.FAMILY_V4)
 		if err != nil {
@@ -325,7 +342,8 @@ func TestVXLAN(t *testing.T) {
 	_, result = start()
 	again := device()
 	if again.Index != first.Index || again.HardwareAddr.String() != first.HardwareAddr.String() {
-		t.Errorf("a restart replaced the device: %d %s, was %d %s", again.Index, again.HardwareAddr, first.Index, first.HardwareAddr)
+		t.Errorf("a restart replaced the device: %d %s, was %d %s", again.Index, again.HardwareAddr,
+			first.Index, first.HardwareAddr)
 	}
 
 	if err := netlink.LinkDel(again); err != nil {

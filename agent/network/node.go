@@ -95,7 +95,8 @@ func watchForChange(ctx context.Context, states <-chan nodeState, podCIDR string
 		case s := <-states:
 			switch {
 			case s.podCIDR != "" && s.podCIDR != podCIDR:
-				return fmt.Errorf("%w from %s to %s; pods that are running keep addresses that no longer work, delete them", errRangeChanged, podCIDR, s.podCIDR)
+				return fmt.Errorf("%w from %s to %s; pods that are running keep addresses that no longer work, "+
+					"delete them", errRangeChanged, podCIDR, s.podCIDR)
 			case registered && !s.registered:
 				// Someone deleted the Node and it registered again.
 				return errUnregistered

@@ -50,8 +50,10 @@ func TestNetworkProcess(t *testing.T) {
 	sm := &leases{conf: conf, events: make(chan lease.Event, 1)}
 	go func() {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			attrs := lease.LeaseAttrs{BackendType: "vxlan", PublicIP: ip.MustParseIP4("192.0.2.2"), BackendData: json.RawMessage(`{"VNI":1,"VtepMAC":"12:c6:65:89:b4:e3"}`)}
-			sm.events <- lease.Event{Type: lease.EventAdded, Lease: lease.Lease{EnableIPv4: true, Subnet: mustNet(in.Text()), Attrs: attrs}}
+			attrs := lease.LeaseAttrs{BackendType: "vxlan", PublicIP: ip.MustParseIP4("192.0.2.2"),
+				BackendData: json.RawMessage(`{"VNI":1,"VtepMAC":"12:c6:65:89:b4:e3"}`)}
+			sm.events <- lease.Event{Type: lease.EventAdded,
+				Lease: lease.Lease{EnableIPv4: true, Subnet: mustNet(in.Text()), Attrs: attrs}}
 		}
 	}()
 	o := Options{
@@ -120,7 +122,8 @@ func TestLinkChangesAreLost(t *testing.T) {
 	}
 	signal(syscall.SIGSTOP, "T")
 	for i := range 150 {
-		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("link%d", i)}, PeerName: fmt.Sprintf("peer%d", i+1)}
+		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("link%d", i)},
+			PeerName: fmt.Sprintf("peer%d", i+1)}
 		if err := netlink.LinkAdd(link); err != nil {
 			t.Fatal(err)
 		}

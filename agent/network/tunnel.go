@@ -118,10 +118,13 @@ type tunnel struct {
 // newTunnel writes the first rules, before there is a device. Those of the run
 // before stay instead, until flannel has told of the nodes again: pods that run
 // go on talking meanwhile. Without nftables it returns nil.
-func newTunnel(ctx context.Context, mode netfilter.Mode, conf *subnet.Config, ext *backend.ExternalInterface, log *logrus.Entry) (*tunnel, error) {
+func newTunnel(
+	ctx context.Context, mode netfilter.Mode, conf *subnet.Config, ext *backend.ExternalInterface, log *logrus.Entry,
+) (*tunnel, error) {
 	if mode != netfilter.Nftables {
 		if err := netfilter.Probe(ctx).Nftables; err != nil {
-			log.WithError(err).Error("pods can forge what comes from other nodes: to keep them from the tunnel's port needs nftables")
+			log.WithError(err).
+				Error("pods can forge what comes from other nodes: to keep them from the tunnel's port needs nftables")
 			return nil, nil
 		}
 	}

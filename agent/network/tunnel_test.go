@@ -228,7 +228,8 @@ func TestWallV14TunnelFollowsNodes(t *testing.T) {
 	receiver, ended := make(chan []lease.LeaseWatchResult), make(chan error, 1)
 	go func() { ended <- followed{sm, rules}.WatchLeases(ctx, receiver) }()
 	node := func(kind lease.EventType, i int, address string) lease.Event {
-		return lease.Event{Type: kind, Lease: lease.Lease{Subnet: mustNet(fmt.Sprintf("10.42.%d.0/24", i)), Attrs: lease.LeaseAttrs{PublicIP: ip.MustParseIP4(address)}}}
+		return lease.Event{Type: kind, Lease: lease.Lease{Subnet: mustNet(fmt.Sprintf("10.42.%d.0/24", i)),
+			Attrs: lease.LeaseAttrs{PublicIP: ip.MustParseIP4(address)}}}
 	}
 	for _, c := range []struct {
 		event lease.Event

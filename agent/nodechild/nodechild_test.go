@@ -25,8 +25,9 @@ func TestHandover(t *testing.T) {
 	}
 	defer in.Close()
 	setup := Setup{
-		Config: config.Agent{Common: config.Common{DataDir: "/data", Verbosity: 2}, NodeName: "n1", KubeletArgs: []string{"v=4"}},
-		Addr:   nodeaddr.Choice{IPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Iface: "eth0"},
+		Config: config.Agent{Common: config.Common{DataDir: "/data", Verbosity: 2}, NodeName: "n1",
+			KubeletArgs: []string{"v=4"}},
+		Addr: nodeaddr.Choice{IPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Iface: "eth0"},
 	}
 	server := make(chan Server, 1)
 	sent := make(chan error, 1)
@@ -35,7 +36,8 @@ func TestHandover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := h.Setup.Config; c.DataDir != "/data" || c.Verbosity != 2 || c.NodeName != "n1" || len(c.KubeletArgs) != 1 || h.Setup.Addr.IPs[0] != setup.Addr.IPs[0] || h.Setup.Addr.Iface != "eth0" {
+	if c := h.Setup.Config; c.DataDir != "/data" || c.Verbosity != 2 || c.NodeName != "n1" ||
+		len(c.KubeletArgs) != 1 || h.Setup.Addr.IPs[0] != setup.Addr.IPs[0] || h.Setup.Addr.Iface != "eth0" {
 		t.Errorf("the node gets %+v", h.Setup)
 	}
 	server <- Server{URL: "https://127.0.0.1:6443", Token: "secret"}
@@ -56,8 +58,10 @@ func TestWords(t *testing.T) {
 		own                      bool
 	}{
 		{"nothing", "one\ntwo\nhalf", "one\ntwo\n", "", false},
-		{"a panic", "one\npanic: boom\n\ngoroutine 1 [running]:\npanic: again\n", "one\npanic: boom\n\ngoroutine 1 [running]:\npanic: again\n", "panic: boom", false},
-		{"a signal", "SIGSEGV: segmentation violation\nPC=0x1\n", "SIGSEGV: segmentation violation\nPC=0x1\n", "SIGSEGV: segmentation violation", false},
+		{"a panic", "one\npanic: boom\n\ngoroutine 1 [running]:\npanic: again\n",
+			"one\npanic: boom\n\ngoroutine 1 [running]:\npanic: again\n", "panic: boom", false},
+		{"a signal", "SIGSEGV: segmentation violation\nPC=0x1\n", "SIGSEGV: segmentation violation\nPC=0x1\n",
+			"SIGSEGV: segmentation violation", false},
 		{"it gave up", "one\na4s: disk full\n", "one\n", "disk full", true},
 	} {
 		var out bytes.Buffer
@@ -122,7 +126,8 @@ func TestStartThatFails(t *testing.T) {
 func started(t *testing.T) *component.Group {
 	t.Helper()
 	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
-	group.Start(t.Context(), component.Component{Name: Name, Run: func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }})
+	group.Start(t.Context(),
+		component.Component{Name: Name, Run: func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }})
 	t.Cleanup(func() {
 		if err := group.Stop(); err != nil {
 			t.Error(err)

@@ -109,7 +109,8 @@ func (b *Bootstrap) awaitServer(ctx context.Context) {
 			first = false
 			if err != nil && ctx.Err() == nil {
 				b.log.WithError(err).
-					Info("no API server yet: the kubelet works with the bootstrap pods and with what a server said last")
+					Info("no API server yet: the kubelet works with the bootstrap pods and with what " +
+						"a server said last")
 			}
 			closeOnce(b.probed)
 		}

@@ -32,7 +32,10 @@ func TestSeedPodAPIWorksInTheAbsenceOfAnAPIServer(t *testing.T) {
 	n.create(t, "b-node1", "b")
 	n.awaitUIDs(t, "the second pod", "a", "b")
 	for what, list := range map[string]func() error{
-		"nodes": func() error { _, err := n.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); return err },
+		"nodes": func() error {
+			_, err := n.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+			return err
+		},
 		"services": func() error {
 			_, err := n.client.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
 			return err
@@ -127,7 +130,8 @@ func TestSeedUpdateByTheServerRestartsNothing(t *testing.T) {
 	server.say(t, "ADDED", newPod("other", "other"))
 	n.awaitUIDs(t, "another pod", "a", "other")
 	server.hangUp()
-	if list, err := n.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil || len(list.Items) != 1 {
+	if list, err := n.client.CoreV1().Pods("").
+		List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil || len(list.Items) != 1 {
 		t.Errorf("a list of the past: %v, %v; want the pod in it", list.Items, err)
 	}
 	server.set(func() { server.stale, server.version = nil, 199 })
@@ -139,7 +143,9 @@ func TestSeedUpdateByTheServerRestartsNothing(t *testing.T) {
 		server.say(t, "MODIFIED", taken) // until the next watch hears it
 		time.Sleep(20 * time.Millisecond)
 	}
-	n.await(t, "the server's pod", func(set map[types.UID]corev1.Pod) bool { return set["a"].Labels["by"] == "server" })
+	n.await(t, "the server's pod", func(set map[types.UID]corev1.Pod) bool {
+		return set["a"].Labels["by"] == "server"
+	})
 	n.neverLost(t, "a")
 	if _, ok := n.store.Get("a"); !ok {
 		t.Error("its record is gone")
@@ -219,7 +225,8 @@ func TestCheckpointKeepsThePodsOfTheServerRunning(t *testing.T) {
 }
 
 func TestWithoutATrustworthyCheckpointNoListIsMade(t *testing.T) {
-	for name, content := range map[string]string{"missing": "", "damaged": `{"items":[{"kind":`, "of something else": `{"items":[{"kind":"Node","apiVersion":"v1","metadata":{"name":"x"}}]}`} {
+	for name, content := range map[string]string{"missing": "", "damaged": `{"items":[{"kind":`,
+		"of something else": `{"items":[{"kind":"Node","apiVersion":"v1","metadata":{"name":"x"}}]}`} {
 		t.Run(name, func(t *testing.T) {
 			server := newPodServer(t)
 			down(server)
@@ -256,7 +263,8 @@ func TestOnceThereWasAServerItsErrorsArePassedOn(t *testing.T) {
 	n.create(t, "a-node1", "a")
 	n.awaitUIDs(t, "the pods", "own", "a")
 	down(server)
-	if _, err := n.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
+	if _, err := n.client.CoreV1().Pods("").List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("error %v, want the server's", err)
 	}
 	server.hangUp()
@@ -316,7 +324,8 @@ func TestNextWatchTellsWhatNoneHeard(t *testing.T) {
 		t.Errorf("after a removal: %+v, want to be asked for a list", e)
 	}
 	e := next()
-	if pod, ok := e.Object.(*corev1.Pod); !ok || e.Type != watch.Modified || pod.UID != "b" || pod.ResourceVersion != "100" {
+	if pod, ok := e.Object.(*corev1.Pod); !ok || e.Type != watch.Modified || pod.UID != "b" ||
+		pod.ResourceVersion != "100" {
 		t.Errorf("after a creation: %+v, want the pod with the version of the list", e)
 	}
 }
@@ -342,7 +351,8 @@ func TestWatchesAreWhatAServerTakesForThem(t *testing.T) {
 	server := newPodServer(t)
 	down(server)
 	n := newNode(t, server, t.TempDir(), true)
-	for query, want := range map[string]int{"watch=True&sendInitialEvents=true": http.StatusUnprocessableEntity, "watch=&sendInitialEvents": http.StatusUnprocessableEntity, "limit=x": http.StatusBadRequest} {
+	for query, want := range map[string]int{"watch=True&sendInitialEvents=true": http.StatusUnprocessableEntity,
+		"watch=&sendInitialEvents": http.StatusUnprocessableEntity, "limit=x": http.StatusBadRequest} {
 		var code int
 		n.client.CoreV1().RESTClient().Get().RequestURI("/api/v1/pods?" + query).Do(t.Context()).StatusCode(&code)
 		if code != want {
@@ -381,9 +391,13 @@ func TestKubeletReadsAndWritesAPodThatNoServerHas(t *testing.T) {
 		t.Fatalf("got %v, %v", pod, err)
 	}
 	patch := func(uid types.UID, phase corev1.PodPhase) error {
-		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": map[string]any{"phase": phase, "conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}})
+		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": map[string]any{
+			"phase":      phase,
+			"conditions": []any{map[string]any{"type": "Ready", "status": "True"}},
+		}})
 		must(t, err)
-		_, err = pods.Patch(t.Context(), "a-node1", types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+		_, err = pods.Patch(t.Context(), "a-node1", types.StrategicMergePatchType, data,
+			metav1.PatchOptions{}, "status")
 		return err
 	}
 	if err := patch("another", corev1.PodFailed); !apierrors.IsConflict(err) {
@@ -393,7 +407,9 @@ func TestKubeletReadsAndWritesAPodThatNoServerHas(t *testing.T) {
 	if e, _ := n.store.Get("a"); e.Pod.Status.Phase != corev1.PodRunning || len(e.Pod.Status.Conditions) != 1 {
 		t.Errorf("status %+v", e.Pod.Status)
 	}
-	n.await(t, "the status", func(set map[types.UID]corev1.Pod) bool { return set["a"].Status.Phase == corev1.PodRunning })
+	n.await(t, "the status", func(set map[types.UID]corev1.Pod) bool {
+		return set["a"].Status.Phase == corev1.PodRunning
+	})
 	// What another pod is about goes to the server, which knows none.
 	if _, err := pods.Get(t.Context(), "b", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("error %v, want the server's", err)

@@ -127,14 +127,16 @@ func (c *checkpoint) load() error {
 			r.known = r != c.resources[podsResource]
 			c.log.WithError(err).Errorf("the node's checkpoint of %s in %s is damaged", r.name, c.path(r))
 			if !r.known {
-				c.log.Errorf("pods start when a server was reached; to start without it, which ends the pods that the server gave this node, write %s into the file", emptyFile)
+				c.log.Errorf("pods start when a server was reached; to start without it, "+
+					"which ends the pods that the server gave this node, write %s into the file", emptyFile)
 			}
 		default:
 			r.known = true
 		}
 	}
 	if !c.resources[podsResource].known {
-		c.log.Warn("without a checkpoint of the pods that a server gave this node, no pod starts before a server was reached")
+		c.log.Warn("without a checkpoint of the pods that a server gave this node, " +
+			"no pod starts before a server was reached")
 	}
 	return nil
 }
@@ -301,7 +303,8 @@ func (c *checkpoint) writeDue(now time.Time) {
 			continue
 		}
 		r.deadline = time.Time{}
-		snapshot := &resource{name: r.name, gvk: r.gvk, items: make(map[types.NamespacedName]runtime.Object, len(r.items))}
+		snapshot := &resource{name: r.name, gvk: r.gvk,
+			items: make(map[types.NamespacedName]runtime.Object, len(r.items))}
 		for key, obj := range r.items {
 			snapshot.items[key] = obj
 		}

@@ -17,8 +17,10 @@ func TestExternalIPs(t *testing.T) {
 	tests := []struct{ name, method, path, body, want string }{
 		{"no addresses", "PATCH", path, `{"metadata":{"uid":"1"}}`,
 			`{"metadata":{"uid":"1"},"status":{"addresses":[{"address":"198.51.100.1","type":"ExternalIP"}]}}`},
-		{"whole list", "PATCH", path, `{"status":{"addresses":[{"address":"192.0.2.1","type":"InternalIP"},{"$patch":"replace"}]}}`,
-			`{"status":{"addresses":[{"address":"192.0.2.1","type":"InternalIP"},{"$patch":"replace"},{"address":"198.51.100.1","type":"ExternalIP"}]}}`},
+		{"whole list", "PATCH", path,
+			`{"status":{"addresses":[{"address":"192.0.2.1","type":"InternalIP"},{"$patch":"replace"}]}}`,
+			`{"status":{"addresses":[{"address":"192.0.2.1","type":"InternalIP"},{"$patch":"replace"},` +
+				`{"address":"198.51.100.1","type":"ExternalIP"}]}}`},
 		{"another node", "PATCH", "/api/v1/nodes/n2/status", `{}`, `{}`},
 		{"another method", "PUT", path, `{}`, `{}`},
 	}

@@ -81,8 +81,11 @@ func (a *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") == "":
 		a.mu.Unlock()
-		_ = enc.Encode(&corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-			Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"zone": "a"}}}}})
+		_ = enc.Encode(&corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"},
+			ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			Items: []corev1.Node{
+				{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"zone": "a"}}},
+			}})
 	case r.URL.Path != "/api/v1/pods":
 		a.mu.Unlock()
 		http.NotFound(w, r)
@@ -120,7 +123,8 @@ func (a *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *podServer) list() *corev1.PodList {
-	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}}
+	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}}
 	for _, p := range a.pods {
 		list.Items = append(list.Items, p)
 	}
@@ -203,10 +207,13 @@ func newNode(t *testing.T, server *podServer, dir string, fresh bool) *node {
 		t.Fatal(err)
 	}
 	config := &rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{
-		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+		ContentType:        runtime.ContentTypeProtobuf,
+		AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 	}}
 	config.Wrap(server.road)
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return New(Direct(rt), Options{Bootstrap: n.Bootstrap}) })
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return New(Direct(rt), Options{Bootstrap: n.Bootstrap})
+	})
 	if n.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +224,8 @@ func newNode(t *testing.T, server *podServer, dir string, fresh bool) *node {
 			t.Errorf("the source ended: %v", err)
 		}
 	})
-	lw := cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", nodeName))
+	lw := cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
+		fields.OneTermEqualSelector("spec.nodeName", nodeName))
 	reflector := cache.NewReflector(lw, &corev1.Pod{}, cache.NewUndeltaStore(n.told, cache.MetaNamespaceKeyFunc), 0)
 	wg.Go(func() { reflector.Run(ctx.Done()) })
 	var once sync.Once
@@ -316,8 +324,9 @@ func (n *node) logged(message string) bool {
 
 func newPod(name string, uid types.UID) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid, CreationTimestamp: metav1.Unix(1, 0)},
-		Spec:       corev1.PodSpec{NodeName: nodeName, Containers: []corev1.Container{{Name: "c", Image: "i:1"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid,
+			CreationTimestamp: metav1.Unix(1, 0)},
+		Spec: corev1.PodSpec{NodeName: nodeName, Containers: []corev1.Container{{Name: "c", Image: "i:1"}}},
 	}
 }
 

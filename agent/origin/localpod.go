@@ -48,7 +48,8 @@ func (p *localPods) patchStatus(r *Request, e *store.Entry) (*answer, error) {
 		return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the patch is no JSON: "+err.Error()), nil
 	}
 	if uid := target.Metadata.UID; uid != "" && uid != e.Pod.UID {
-		return refusal(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("the pod has the UID %s", e.Pod.UID)), nil
+		return refusal(http.StatusConflict, metav1.StatusReasonConflict,
+			fmt.Sprintf("the pod has the UID %s", e.Pod.UID)), nil
 	}
 	before, err := json.Marshal(e.Pod)
 	if err != nil {
@@ -65,7 +66,8 @@ func (p *localPods) patchStatus(r *Request, e *store.Entry) (*answer, error) {
 	changed, err := p.store.SetStatus(e.Pod.UID, &pod.Status)
 	switch {
 	case errors.Is(err, store.ErrPersisted), errors.Is(err, store.ErrNotFound):
-		return refusal(http.StatusConflict, metav1.StatusReasonConflict, "the API server has the pod by now; try again"), nil
+		return refusal(http.StatusConflict, metav1.StatusReasonConflict,
+			"the API server has the pod by now; try again"), nil
 	case err != nil:
 		return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()), nil
 	}
@@ -80,6 +82,7 @@ func (p *localPods) finish(e *store.Entry) (*answer, error) {
 	if err := p.store.Remove(e.Pod.UID); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()), nil
 	}
-	p.log.WithFields(logrus.Fields{"pod": e.Key().String(), "uid": string(e.Pod.UID)}).Info("the bootstrap pod has ended")
+	p.log.WithFields(logrus.Fields{"pod": e.Key().String(), "uid": string(e.Pod.UID)}).
+		Info("the bootstrap pod has ended")
 	return found(asOfServer(e.Pod, offlineVersion)), nil
 }

@@ -29,7 +29,8 @@ type localPods struct {
 }
 
 func newLocalPods(s *store.Store, c *checkpoint, log *logrus.Entry) *localPods {
-	p := &localPods{store: s, checkpoint: c, log: log, hidden: map[types.UID]bool{}, watches: map[*localWatch]struct{}{}}
+	p := &localPods{store: s, checkpoint: c, log: log, hidden: map[types.UID]bool{},
+		watches: map[*localWatch]struct{}{}}
 	s.OnChange(p.changed)
 	return p
 }
@@ -142,7 +143,8 @@ func (p *localPods) observe(event watch.EventType, pod *corev1.Pod) bool {
 	p.hiddenMu.Unlock()
 	if !logged {
 		log.WithField("other", string(pod.UID)).
-			Warn("the API server has another pod of this name on this node; it does not run while the bootstrap pod does")
+			Warn("the API server has another pod of this name on this node; " +
+				"it does not run while the bootstrap pod does")
 	}
 	return false
 }

@@ -18,9 +18,10 @@ func TestTheKubeletSeesTheNodeThatItRegisters(t *testing.T) {
 	server := newPodServer(t)
 	down(server)
 	n := newNode(t, server, t.TempDir(), true)
-	f := informers.NewSharedInformerFactoryWithOptions(n.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = "metadata.name=" + nodeName
-	}))
+	f := informers.NewSharedInformerFactoryWithOptions(n.client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = "metadata.name=" + nodeName
+		}))
 	nodes := f.Core().V1().Nodes()
 	informer := nodes.Informer()
 	ctx, stop := context.WithCancel(t.Context())
@@ -29,7 +30,8 @@ func TestTheKubeletSeesTheNodeThatItRegisters(t *testing.T) {
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		t.Fatal("without a server there is no list of nodes")
 	}
-	if all, err := n.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) != 0 {
+	if all, err := n.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil ||
+		len(all.Items) != 0 {
 		t.Errorf("nobody has asked for a node yet: %v, %v", all, err)
 	}
 	await := func(what string, ok func(*corev1.Node) bool) {

@@ -31,9 +31,11 @@ func (w *Workloads) refuse(pod *corev1.Pod, problem string) {
 		log.WithError(err).Error("encoding the refusal of a pod")
 		return
 	}
-	pause := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: 30 * time.Second}
+	pause := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30,
+		Cap: 30 * time.Second}
 	for {
-		_, err := w.o.Client.CoreV1().Pods(pod.Namespace).Patch(w.ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err := w.o.Client.CoreV1().Pods(pod.Namespace).Patch(w.ctx, pod.Name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{}, "status")
 		if err == nil {
 			break
 		}
@@ -52,7 +54,8 @@ func (w *Workloads) refuse(pod *corev1.Pod, problem string) {
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: fmt.Sprintf("%s.%x", pod.Name, now.UnixNano())},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			ResourceVersion: pod.ResourceVersion,
 		},
 		Type: corev1.EventTypeWarning, Reason: Reason, Message: message,
 		Source:              corev1.EventSource{Component: "kubelet", Host: w.o.NodeName},

@@ -47,19 +47,27 @@ func pod(namespace string) *corev1.Pod {
 		}
 	}
 	return &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace, UID: "1", Annotations: map[string]string{"z": "\"1\"", "a": "2"}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace, UID: "1",
+			Annotations: map[string]string{"z": "\"1\"", "a": "2"}},
 		Spec: corev1.PodSpec{
-			DNSPolicy:           corev1.DNSClusterFirst,
-			InitContainers:      []corev1.Container{{Name: "i", Env: envs()}},
-			Containers:          []corev1.Container{{Name: "c", Env: envs()}},
-			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Env: envs()}}},
+			DNSPolicy:      corev1.DNSClusterFirst,
+			InitContainers: []corev1.Container{{Name: "i", Env: envs()}},
+			Containers:     []corev1.Container{{Name: "c", Env: envs()}},
+			EphemeralContainers: []corev1.EphemeralContainer{
+				{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Env: envs()}},
+			},
 			Volumes: []corev1.Volume{
-				{Name: "d", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: files()}}},
-				{Name: "p", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
-					{DownwardAPI: &corev1.DownwardAPIProjection{Items: files()}},
-				}}}},
+				{
+					Name:         "d",
+					VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: files()}},
+				},
+				{Name: "p", VolumeSource: corev1.VolumeSource{
+					Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+						{DownwardAPI: &corev1.DownwardAPIProjection{Items: files()}},
+					}},
+				}},
 			},
 		},
 	}
@@ -89,7 +97,8 @@ func checkTenantPod(t *testing.T, got *corev1.Pod) {
 			t.Errorf("%s: env = %v, want %v", what, env, want)
 		}
 	}
-	for _, files := range [][]corev1.DownwardAPIVolumeFile{got.Spec.Volumes[0].DownwardAPI.Items, got.Spec.Volumes[1].Projected.Sources[1].DownwardAPI.Items} {
+	for _, files := range [][]corev1.DownwardAPIVolumeFile{got.Spec.Volumes[0].DownwardAPI.Items,
+		got.Spec.Volumes[1].Projected.Sources[1].DownwardAPI.Items} {
 		for i, want := range []string{"default", "", "a=\"2\"\nkubernetes.io/config.source=\"api\"\nz=\"\\\"1\\\"\""} {
 			path := files[i].FieldRef.FieldPath
 			if want == "" {
@@ -104,7 +113,8 @@ func checkTenantPod(t *testing.T, got *corev1.Pod) {
 			}
 		}
 	}
-	if got.Spec.DNSPolicy != corev1.DNSNone || !slices.Equal(got.Spec.DNSConfig.Searches, []string{"default.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.com"}) {
+	if got.Spec.DNSPolicy != corev1.DNSNone || !slices.Equal(got.Spec.DNSConfig.Searches,
+		[]string{"default.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.com"}) {
 		t.Errorf("DNS: %s %v", got.Spec.DNSPolicy, got.Spec.DNSConfig)
 	}
 }
@@ -123,7 +133,9 @@ func serve(t *testing.T, contentType string, answers map[string]serverAnswer) ku
 }
 
 // serveTyped is serve with types of workload.
-func serveTyped(t *testing.T, contentType string, answers map[string]serverAnswer, workloads *Workloads) kubernetes.Interface {
+func serveTyped(
+	t *testing.T, contentType string, answers map[string]serverAnswer, workloads *Workloads,
+) kubernetes.Interface {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.URL.Path
@@ -140,12 +152,15 @@ func serveTyped(t *testing.T, contentType string, answers map[string]serverAnswe
 	}))
 	t.Cleanup(server.Close)
 	resolv := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(resolv, []byte("search old.example\nsearch example.com. .\nnameserver 192.0.2.1\n"), 0o600); err != nil {
+	if err := os.WriteFile(resolv, []byte("search old.example\nsearch example.com. .\nnameserver 192.0.2.1\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: contentType, AcceptContentTypes: contentType}}
+	config := &rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{ContentType: contentType, AcceptContentTypes: contentType}}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return New(Direct(rt), Options{ClusterDNS: []string{"10.43.0.10"}, ClusterDomain: "cluster.local", ResolvConf: resolv, Workloads: workloads})
+		return New(Direct(rt), Options{ClusterDNS: []string{"10.43.0.10"}, ClusterDomain: "cluster.local",
+			ResolvConf: resolv, Workloads: workloads})
 	})
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -171,7 +186,8 @@ func encodeWatch(t *testing.T, contentType string, events ...watch.Event) server
 	enc := streaming.NewEncoder(info.StreamSerializer.NewFrameWriter(&out), info.StreamSerializer.Serializer)
 	for _, e := range events {
 		raw := encode(t, contentType, e.Object).body
-		if err := enc.Encode(&metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Raw: raw}}); err != nil {
+		if err := enc.Encode(&metav1.WatchEvent{Type: string(e.Type),
+			Object: runtime.RawExtension{Raw: raw}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -201,14 +217,23 @@ func TestKubeletSeesNativeNames(t *testing.T) {
 			large.Labels = map[string]string{"l": strings.Repeat("x", 100_000)}
 			bookmark := &corev1.Pod{TypeMeta: system.TypeMeta, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}
 			client := serve(t, contentType, map[string]serverAnswer{
-				"/api/v1/pods": encode(t, contentType, &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{*system, *pod("default.t1")}}),
-				"/api/v1/pods?watch": encodeWatch(t, contentType, watch.Event{Type: watch.Added, Object: system}, watch.Event{Type: watch.Modified, Object: large},
-					watch.Event{Type: watch.Deleted, Object: pod("default.t1")}, watch.Event{Type: watch.Bookmark, Object: bookmark}),
+				"/api/v1/pods": encode(t, contentType, &corev1.PodList{
+					TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+					Items:    []corev1.Pod{*system, *pod("default.t1")},
+				}),
+				"/api/v1/pods?watch": encodeWatch(t, contentType, watch.Event{Type: watch.Added, Object: system},
+					watch.Event{Type: watch.Modified, Object: large},
+					watch.Event{Type: watch.Deleted, Object: pod("default.t1")},
+					watch.Event{Type: watch.Bookmark, Object: bookmark}),
 				"/api/v1/namespaces/default.t1/pods/web": encode(t, contentType, pod("default.t1")),
 				"/api/v1/namespaces/default/pods/web":    encode(t, contentType, system),
-				"/api/v1/services": encode(t, contentType, &corev1.ServiceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceList"},
-					Items: []corev1.Service{*service("default", "kubernetes"), *service("default.t1", "kubernetes"), *service("default.t1", "web"), *service("x.t1", "kubernetes")}}),
-				"/api/v1/services?watch": encodeWatch(t, contentType, watch.Event{Type: watch.Added, Object: service("default.t1", "kubernetes")},
+				"/api/v1/services": encode(t, contentType,
+					&corev1.ServiceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceList"},
+						Items: []corev1.Service{*service("default", "kubernetes"),
+							*service("default.t1", "kubernetes"),
+							*service("default.t1", "web"), *service("x.t1", "kubernetes")}}),
+				"/api/v1/services?watch": encodeWatch(t, contentType,
+					watch.Event{Type: watch.Added, Object: service("default.t1", "kubernetes")},
 					watch.Event{Type: watch.Added, Object: service("default", "kubernetes")}),
 			})
 			unchanged := func(got *corev1.Pod) {
@@ -228,7 +253,8 @@ func TestKubeletSeesNativeNames(t *testing.T) {
 
 			w, err := client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
 			events := drain(t, w, err)
-			if len(events) != 4 || events[1].Type != watch.Modified || events[2].Type != watch.Deleted || events[3].Type != watch.Bookmark {
+			if len(events) != 4 || events[1].Type != watch.Modified || events[2].Type != watch.Deleted ||
+				events[3].Type != watch.Bookmark {
 				t.Fatalf("events: %v", events)
 			}
 			unchanged(events[0].Object.(*corev1.Pod))
@@ -262,7 +288,8 @@ func TestKubeletSeesNativeNames(t *testing.T) {
 				t.Errorf("services: %v", names)
 			}
 			w, err = client.CoreV1().Services("").Watch(ctx, metav1.ListOptions{})
-			if events := drain(t, w, err); len(events) != 1 || events[0].Object.(*corev1.Service).Namespace != "default" {
+			if events := drain(t, w, err); len(events) != 1 ||
+				events[0].Object.(*corev1.Service).Namespace != "default" {
 				t.Errorf("watched services: %v", events)
 			}
 		})
@@ -280,21 +307,30 @@ func TestDNSConfig(t *testing.T) {
 		host    []string
 		want    *corev1.PodDNSConfig // nil: unchanged
 	}{
-		"cluster first":                  {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst}, options: o, want: &corev1.PodDNSConfig{Nameservers: o.ClusterDNS, Searches: own, Options: []corev1.PodDNSConfigOption{ndots}}},
-		"the node's network":             {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst, HostNetwork: true}, options: o},
-		"the node's network and cluster": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirstWithHostNet, HostNetwork: true}, options: o, want: &corev1.PodDNSConfig{Nameservers: o.ClusterDNS, Searches: own, Options: []corev1.PodDNSConfigOption{ndots}}},
-		"the node's":                     {spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, options: o},
-		"none":                           {spec: corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}}}, options: o},
-		"no cluster DNS":                 {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst}, options: Options{ClusterDomain: "cluster.local"}},
+		"cluster first": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst}, options: o,
+			want: &corev1.PodDNSConfig{Nameservers: o.ClusterDNS, Searches: own,
+				Options: []corev1.PodDNSConfigOption{ndots}}},
+		"the node's network": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst, HostNetwork: true},
+			options: o},
+		"the node's network and cluster": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirstWithHostNet,
+			HostNetwork: true}, options: o, want: &corev1.PodDNSConfig{Nameservers: o.ClusterDNS, Searches: own,
+			Options: []corev1.PodDNSConfigOption{ndots}}},
+		"the node's": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, options: o},
+		"none": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSNone,
+			DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}}}, options: o},
+		"no cluster DNS": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst},
+			options: Options{ClusterDomain: "cluster.local"}},
 		"merged": {
 			spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst, DNSConfig: &corev1.PodDNSConfig{
-				Nameservers: []string{"192.0.2.1", "10.43.0.10"}, Searches: []string{"user.example", "cluster.local", "host.example"},
-				Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: text("2")}, {Name: "edns0"}},
+				Nameservers: []string{"192.0.2.1", "10.43.0.10"},
+				Searches:    []string{"user.example", "cluster.local", "host.example"},
+				Options:     []corev1.PodDNSConfigOption{{Name: "ndots", Value: text("2")}, {Name: "edns0"}},
 			}},
 			options: o, host: []string{"host.example"},
 			want: &corev1.PodDNSConfig{
-				Nameservers: []string{"10.43.0.10", "192.0.2.1"}, Searches: append(slices.Clone(own), "host.example", "user.example"),
-				Options: []corev1.PodDNSConfigOption{ndots, {Name: "ndots", Value: text("2")}, {Name: "edns0"}},
+				Nameservers: []string{"10.43.0.10", "192.0.2.1"},
+				Searches:    append(slices.Clone(own), "host.example", "user.example"),
+				Options:     []corev1.PodDNSConfigOption{ndots, {Name: "ndots", Value: text("2")}, {Name: "edns0"}},
 			},
 		},
 	} {
@@ -332,10 +368,12 @@ func TestStable(t *testing.T) {
 func TestUnreadableAnswersAreErrors(t *testing.T) {
 	client := serve(t, runtime.ContentTypeJSON, map[string]serverAnswer{
 		"/api/v1/namespaces/default.t1/pods/a": {[]byte("<html>"), "text/html"},
-		"/api/v1/namespaces/default.t1/pods/b": {[]byte(`{"kind":"Pod","apiVersion":"v1","spec":7}`), runtime.ContentTypeJSON},
+		"/api/v1/namespaces/default.t1/pods/b": {[]byte(`{"kind":"Pod","apiVersion":"v1","spec":7}`),
+			runtime.ContentTypeJSON},
 	})
 	for _, name := range []string{"a", "b"} {
-		if got, err := client.CoreV1().Pods("default.t1").Get(context.Background(), name, metav1.GetOptions{}); err == nil {
+		if got, err := client.CoreV1().Pods("default.t1").
+			Get(context.Background(), name, metav1.GetOptions{}); err == nil {
 			t.Errorf("%s: got %v, want an error", name, got)
 		}
 	}
@@ -347,12 +385,15 @@ func TestWatchesAreWhatTheServerTakesForThem(t *testing.T) {
 	const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"default.t1"}}`
 	client := serve(t, runtime.ContentTypeJSON, map[string]serverAnswer{
 		"/api/v1/pods?watch": {[]byte(`{"type":"ADDED","object":` + pod + "}\n"), runtime.ContentTypeJSON},
-		"/api/v1/pods":       {[]byte(`{"kind":"PodList","apiVersion":"v1","items":[` + pod + `]}`), runtime.ContentTypeJSON},
+		"/api/v1/pods": {[]byte(`{"kind":"PodList","apiVersion":"v1","items":[` + pod + `]}`),
+			runtime.ContentTypeJSON},
 		"/api/v1/namespaces/default.t1/pods/web?watch": {[]byte(pod), runtime.ContentTypeJSON},
 	})
 	for query, want := range map[string]string{
-		"/api/v1/pods?watch=1": "ADDED", "/api/v1/pods?watch=True": "ADDED", "/api/v1/pods?watch=": "ADDED", "/api/v1/pods?watch=yes&limit=1": "ADDED",
-		"/api/v1/pods?watch=False": "PodList", "/api/v1/pods?watch=0&watch=1": "PodList", "/api/v1/pods?Watch=1": "PodList",
+		"/api/v1/pods?watch=1": "ADDED", "/api/v1/pods?watch=True": "ADDED", "/api/v1/pods?watch=": "ADDED",
+		"/api/v1/pods?watch=yes&limit=1": "ADDED",
+		"/api/v1/pods?watch=False":       "PodList", "/api/v1/pods?watch=0&watch=1": "PodList",
+		"/api/v1/pods?Watch=1":                              "PodList",
 		"/api/v1/namespaces/default.t1/pods/web?watch=true": `"Pod"`,
 	} {
 		got, err := client.CoreV1().RESTClient().Get().RequestURI(query).DoRaw(t.Context())

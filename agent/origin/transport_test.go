@@ -26,7 +26,8 @@ func TestOnePathForAllChanges(t *testing.T) {
 			config := &rest.Config{Host: server.URL, QPS: -1,
 				ContentConfig: rest.ContentConfig{ContentType: contentType, AcceptContentTypes: contentType}}
 			config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-				return New(Direct(rt), Options{Bootstrap: n.Bootstrap, Workloads: newWorkloads(t, apiServer(), &runtimesOfTest{})})
+				return New(Direct(rt),
+					Options{Bootstrap: n.Bootstrap, Workloads: newWorkloads(t, apiServer(), &runtimesOfTest{})})
 			})
 			client, err := kubernetes.NewForConfig(config)
 			must(t, err)
@@ -54,7 +55,8 @@ func TestOnePathForAllChanges(t *testing.T) {
 			}
 			check("list", seen)
 
-			w, err := client.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+			w, err := client.CoreV1().Pods("").Watch(t.Context(),
+				metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 			must(t, err)
 			defer w.Stop()
 			server.say(t, "MODIFIED", ofTenant)
@@ -87,10 +89,12 @@ func TestUplinkGetsTheParsedRequest(t *testing.T) {
 	for _, o := range []Options{{}, {Bootstrap: b}} {
 		up := &uplinkOfTest{}
 		transport := New(up, o)
-		resp, err := transport.RoundTrip(httptest.NewRequest("PATCH", "/api/v1/namespaces/default.t1/pods/web/status", nil))
+		resp, err := transport.RoundTrip(httptest.NewRequest("PATCH",
+			"/api/v1/namespaces/default.t1/pods/web/status", nil))
 		must(t, err)
 		must(t, resp.Body.Close())
-		if r := up.got; r == nil || r.Namespace != "default.t1" || r.Name != "web" || r.Subresource != "status" || r.Resource != podsResource {
+		if r := up.got; r == nil || r.Namespace != "default.t1" || r.Name != "web" || r.Subresource != "status" ||
+			r.Resource != podsResource {
 			t.Errorf("the uplink got %+v", r)
 		}
 		transport.CloseIdleConnections()

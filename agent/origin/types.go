@@ -74,7 +74,8 @@ func NewWorkloads(ctx context.Context, o WorkloadOptions) *Workloads {
 	if o.Log == nil {
 		o.Log = logrus.WithField("component", "origin")
 	}
-	return &Workloads{o: o, ctx: ctx, classes: classes{client: o.Client, known: map[string]classEntry{}}, pods: map[types.UID]*verdict{}}
+	return &Workloads{o: o, ctx: ctx, classes: classes{client: o.Client, known: map[string]classEntry{}},
+		pods: map[types.UID]*verdict{}}
 }
 
 // show prepares a pod for the kubelet. hold is true if it must not see it.
@@ -154,7 +155,9 @@ func (w *Workloads) judge(ctx context.Context, pod *corev1.Pod) (*verdict, error
 }
 
 // typeOf returns the type and the class, or what is wrong with the pod.
-func (w *Workloads) typeOf(ctx context.Context, pod *corev1.Pod) (t workload.Type, class *nodev1.RuntimeClass, problem string, err error) {
+func (w *Workloads) typeOf(
+	ctx context.Context, pod *corev1.Pod,
+) (t workload.Type, class *nodev1.RuntimeClass, problem string, err error) {
 	if name := pod.Spec.RuntimeClassName; name != nil {
 		if fromBootstrap(pod) {
 			return w.bootstrapType(ctx, pod)
@@ -180,7 +183,9 @@ const bootstrapTimeout = time.Second
 
 // bootstrapType is typeOf for such a pod with a class. It has to run without a
 // server, and then the names of the shipped classes say it all.
-func (w *Workloads) bootstrapType(ctx context.Context, pod *corev1.Pod) (t workload.Type, class *nodev1.RuntimeClass, problem string, err error) {
+func (w *Workloads) bootstrapType(
+	ctx context.Context, pod *corev1.Pod,
+) (t workload.Type, class *nodev1.RuntimeClass, problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout)
 	defer cancel()
 	name := *pod.Spec.RuntimeClassName

@@ -24,7 +24,8 @@ import (
 
 // typed is a pod whose UID is its name.
 func typed(namespace, name, class, annotation string) *corev1.Pod {
-	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID(name)}}
+	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID(name)}}
 	if class != "" {
 		p.Spec.RuntimeClassName = &class
 	}
@@ -59,9 +60,11 @@ func (r *runtimesOfTest) obstacle(t workload.Type, _ bool) string {
 // these pods.
 func apiServer(pods ...*corev1.Pod) *fake.Clientset {
 	class := func(name, handler string, annotations map[string]string) runtime.Object {
-		return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Handler: handler}
+		return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+			Handler: handler}
 	}
-	objects := []runtime.Object{class("vm", "vm", nil), class("runc", "runc", nil), class("kata", "kata", map[string]string{workload.Annotation: "vm"})}
+	objects := []runtime.Object{class("vm", "vm", nil), class("runc", "runc", nil),
+		class("kata", "kata", map[string]string{workload.Annotation: "vm"})}
 	for _, p := range pods {
 		objects = append(objects, p.DeepCopy())
 	}
@@ -85,10 +88,13 @@ func TestKubeletSeesTheType(t *testing.T) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(contentType, func(t *testing.T) {
 			pods := []*corev1.Pod{
-				typed("default", "plain", "", ""), typed("default", "runc", "runc", ""), typed("default", "by-class", "vm", ""),
-				typed("default.t1", "by-class-annotation", "kata", ""), typed("default", "by-annotation", "", "vm"), typed("default", "said", "runc", "container"),
+				typed("default", "plain", "", ""), typed("default", "runc", "runc", ""),
+				typed("default", "by-class", "vm", ""),
+				typed("default.t1", "by-class-annotation", "kata", ""), typed("default", "by-annotation", "", "vm"),
+				typed("default", "said", "runc", "container"),
 			}
-			want := map[string]string{"by-class": "vm", "by-class-annotation": "vm", "by-annotation": "vm", "said": "container"}
+			want := map[string]string{"by-class": "vm", "by-class-annotation": "vm", "by-annotation": "vm",
+				"said": "container"}
 			handlers := map[string]string{"runc": "runc", "by-class-annotation": "kata", "said": "runc"}
 			pods[4].Annotations[workload.HandlerAnnotation] = "kata" // not a user's to say
 			var events []watch.Event
@@ -162,8 +168,9 @@ func TestNewPodsThatCannotRunAreRefused(t *testing.T) {
 		message string
 	}
 	refused := map[string]refusal{
-		"vm":            {typed("default.t1", "vm", "vm", ""), "no ready vm runtime (test)"},
-		"unknown":       {typed("default", "unknown", "", "unikernel"), `unknown workload type "unikernel": want container or vm`},
+		"vm": {typed("default.t1", "vm", "vm", ""), "no ready vm runtime (test)"},
+		"unknown": {typed("default", "unknown", "", "unikernel"),
+			`unknown workload type "unikernel": want container or vm`},
 		"contradiction": {typed("default", "contradiction", "vm", "container"), `runtime class "vm" runs "vm"`},
 		"no class":      {typed("default", "no-class", "gone", ""), `there is no runtime class "gone"`},
 	}
@@ -190,7 +197,8 @@ func TestNewPodsThatCannotRunAreRefused(t *testing.T) {
 	for name, tc := range refused {
 		failed := waitFailed(t, client, tc.pod)
 		if failed.Status.Reason != Reason || !strings.Contains(failed.Status.Message, tc.message) {
-			t.Errorf("%s: reason %q, message %q, want %q", name, failed.Status.Reason, failed.Status.Message, tc.message)
+			t.Errorf("%s: reason %q, message %q, want %q", name, failed.Status.Reason,
+				failed.Status.Message, tc.message)
 		}
 		// What is final may be seen, or the kubelet could not clean up.
 		if got := names(t, w, append(kept, failed)...); got != want+" "+tc.pod.Name {
@@ -206,7 +214,8 @@ func TestNewPodsThatCannotRunAreRefused(t *testing.T) {
 		t.Fatalf("events %+v, %v", events, err)
 	}
 	for _, e := range events.Items {
-		if e.Type != corev1.EventTypeWarning || e.Reason != Reason || !strings.HasPrefix(e.Name, string(e.InvolvedObject.UID)+".") || !strings.Contains(e.Message, "no ready vm runtime") {
+		if e.Type != corev1.EventTypeWarning || e.Reason != Reason || !strings.HasPrefix(e.Name,
+			string(e.InvolvedObject.UID)+".") || !strings.Contains(e.Message, "no ready vm runtime") {
 			t.Errorf("event %+v", e)
 		}
 	}
@@ -229,18 +238,23 @@ func TestVerdictsStand(t *testing.T) {
 	turned := vm.DeepCopy()
 	turned.Annotations = map[string]string{workload.Annotation: "container"}
 	list := podList(turned)
-	if _, err := (pods{workloads: w}).object(t.Context(), list); err != nil || list.Items[0].Annotations[workload.Annotation] != "vm" {
+	if _, err := (pods{workloads: w}).object(t.Context(), list); err != nil ||
+		list.Items[0].Annotations[workload.Annotation] != "vm" {
 		t.Errorf("the type of a known pod became %v, %v", list.Items[0].Annotations, err)
 	}
 	// Pods that are gone are forgotten, by an event or by a list without them.
-	if _, _, err := (pods{workloads: w}).event(t.Context(), watch.Deleted, vm.DeepCopy()); err != nil || len(w.pods) != 0 {
+	if _, _, err := (pods{workloads: w}).event(t.Context(), watch.Deleted, vm.DeepCopy()); err != nil ||
+		len(w.pods) != 0 {
 		t.Errorf("a deleted pod is kept: %v, %v", w.pods, err)
 	}
 	r.set(false)
 	names(t, w, vm)
 	w.begin()
-	end := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	if _, _, err := (pods{workloads: w, all: true}).event(t.Context(), watch.Bookmark, end); err != nil || len(w.pods) != 0 {
+	end := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}},
+	}
+	if _, _, err := (pods{workloads: w, all: true}).event(t.Context(), watch.Bookmark, end); err != nil ||
+		len(w.pods) != 0 {
 		t.Errorf("a pod that a list does not have is kept: %v, %v", w.pods, err)
 	}
 }
@@ -251,17 +265,20 @@ func TestClassThatCannotBeReadIsAnError(t *testing.T) {
 		return true, nil, errors.New("away")
 	})
 	w := newWorkloads(t, client, &runtimesOfTest{})
-	if changed, err := (pods{workloads: w}).object(t.Context(), podList(typed("default", "vm", "vm", ""))); err == nil {
+	if changed, err := (pods{workloads: w}).object(t.Context(),
+		podList(typed("default", "vm", "vm", ""))); err == nil {
 		t.Errorf("object = %v, nil, want an error: the kubelet asks again", changed)
 	}
-	if _, _, err := (pods{workloads: w}).event(t.Context(), watch.Added, typed("default", "vm", "vm", "")); err == nil {
+	if _, _, err := (pods{workloads: w}).event(t.Context(), watch.Added,
+		typed("default", "vm", "vm", "")); err == nil {
 		t.Error("event without an error")
 	}
 	// Without a server there are pods from the bootstrap API only.
 	bootstrap := typed("default", "bootstrap", "vm", "")
 	bootstrap.Annotations = map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source}
 	list := podList(bootstrap)
-	if _, err := (pods{workloads: w}).object(t.Context(), list); err != nil || list.Items[0].Annotations[workload.Annotation] != "vm" {
+	if _, err := (pods{workloads: w}).object(t.Context(), list); err != nil ||
+		list.Items[0].Annotations[workload.Annotation] != "vm" {
 		t.Errorf("the pod from the bootstrap API has the annotations %v, %v", list.Items[0].Annotations, err)
 	}
 }

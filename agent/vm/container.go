@@ -39,7 +39,9 @@ type containers struct {
 }
 
 // CreateContainer implements the CRI.
-func (s *containers) CreateContainer(ctx context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (s *containers) CreateContainer(
+	ctx context.Context, r *runtimeapi.CreateContainerRequest,
+) (*runtimeapi.CreateContainerResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -89,7 +91,8 @@ func (s *containers) CreateContainer(ctx context.Context, r *runtimeapi.CreateCo
 // resolve asks containerd which image the container means.
 func (s *containers) resolve(ctx context.Context, r *containerRecord) error {
 	spec := r.Config.P.GetImage()
-	answer, err := s.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: spec.GetImage()}})
+	answer, err := s.images.ImageStatus(ctx,
+		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: spec.GetImage()}})
 	if err != nil {
 		return fmt.Errorf("asking for image %s: %w", imageFor(spec), err)
 	}
@@ -149,7 +152,8 @@ func (s *containers) create(ctx context.Context, c *container, image *disks.Imag
 			return fmt.Errorf("showing %s to the guest: %w", mount.Source, err)
 		}
 	}
-	if err := m.Plug(ctx, qemu.Disk{ID: serial(c.id), Path: s.rootDisk(c.id), Format: "qcow2", Serial: serial(c.id)}); err != nil {
+	if err := m.Plug(ctx,
+		qemu.Disk{ID: serial(c.id), Path: s.rootDisk(c.id), Format: "qcow2", Serial: serial(c.id)}); err != nil {
 		return fmt.Errorf("plugging in the container's disk: %w", err)
 	}
 	if err := m.guest.Create(ctx, inGuest); err != nil {
@@ -238,7 +242,9 @@ func (s *reaper) release(c *container) error {
 }
 
 // RemoveContainer implements the CRI.
-func (s *containers) RemoveContainer(ctx context.Context, r *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (s *containers) RemoveContainer(
+	ctx context.Context, r *runtimeapi.RemoveContainerRequest,
+) (*runtimeapi.RemoveContainerResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if status.Code(err) == codes.NotFound {
 		return &runtimeapi.RemoveContainerResponse{}, nil
@@ -268,7 +274,9 @@ func (s *containers) remove(ctx context.Context, c *container) error {
 }
 
 // UpdateContainerResources implements the CRI.
-func (s *containers) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (s *containers) UpdateContainerResources(
+	ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest,
+) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -293,14 +301,20 @@ func (s *containers) UpdateContainerResources(ctx context.Context, r *runtimeapi
 
 // UpdatePodSandboxResources implements the CRI. A machine keeps its size; the
 // limits of containers change within it.
-func (s *sandboxes) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+func (s *sandboxes) UpdatePodSandboxResources(
+	_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
-	have, want := p.get().Size, sizeOf(&runtimeapi.LinuxPodSandboxConfig{Resources: r.GetResources(), Overhead: r.GetOverhead()}, s.machines.choice.Accelerator)
+	have, want := p.get().Size, sizeOf(&runtimeapi.LinuxPodSandboxConfig{
+		Resources: r.GetResources(),
+		Overhead:  r.GetOverhead(),
+	}, s.machines.choice.Accelerator)
 	if want.CPUs > have.CPUs || want.MemoryMB > have.MemoryMB {
-		return nil, status.Errorf(codes.OutOfRange, "the machine of sandbox %s has %d CPUs and %d MB of memory, and does not grow while it runs", p.id, have.CPUs, have.MemoryMB)
+		return nil, status.Errorf(codes.OutOfRange, "the machine of sandbox %s has %d CPUs and %d MB of memory, "+
+			"and does not grow while it runs", p.id, have.CPUs, have.MemoryMB)
 	}
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }

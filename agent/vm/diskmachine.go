@@ -59,7 +59,8 @@ func (s *diskMachines) create(ctx context.Context, c *container, image *disks.Im
 	defer p.life.Unlock()
 	for _, other := range s.store.allContainers(p) {
 		if other != c && other.get().State != stateExited {
-			return refused("of a disk image (%s) has one container; %s is another one", imageFor(c.get().Config.P.GetImage()), other.name)
+			return refused("of a disk image (%s) has one container; %s is another one",
+				imageFor(c.get().Config.P.GetImage()), other.name)
 		}
 	}
 	record := p.get()
@@ -101,7 +102,8 @@ func (s *diskMachines) endBoot(ctx context.Context, p *sandbox, m *machine) erro
 	if err != nil {
 		return fmt.Errorf("ending the guest that the pod does not need: %w", err)
 	}
-	s.log.WithField("sandbox", p.id).Infof("the image carries a disk to boot; annotation %s=%s spares the boot of another guest", BootAnnotation, bootDisk)
+	s.log.WithField("sandbox", p.id).Infof("the image carries a disk to boot; "+
+		"annotation %s=%s spares the boot of another guest", BootAnnotation, bootDisk)
 	return nil
 }
 
@@ -136,7 +138,8 @@ func seedOf(r *sandboxRecord, att *network.Attachment, c *container) (disks.Seed
 		"ethernets": map[string]any{nicName: map[string]any{
 			"match": map[string]string{"macaddress": att.MAC}, "set-name": nicName,
 			"mtu": att.MTU, "addresses": addresses, "routes": routes,
-			"nameservers": map[string]any{"addresses": config.GetDnsConfig().GetServers(), "search": config.GetDnsConfig().GetSearches()},
+			"nameservers": map[string]any{"addresses": config.GetDnsConfig().GetServers(),
+				"search": config.GetDnsConfig().GetSearches()},
 		}},
 	})
 	if err != nil {
@@ -181,7 +184,8 @@ func (s *diskMachines) start(ctx context.Context, c *container) error {
 	config := s.machines.config(&record)
 	config.Disks = []qemu.Disk{
 		{ID: serial(c.id), Path: s.rootDisk(c.id), Format: "qcow2", Serial: serial(c.id)},
-		{ID: "seed", Path: filepath.Join(s.containerDir(c.id), seedFile), Format: "raw", Serial: "seed", ReadOnly: true},
+		{ID: "seed", Path: filepath.Join(s.containerDir(c.id), seedFile), Format: "raw",
+			Serial: "seed", ReadOnly: true},
 	}
 	config.Ports = []qemu.Port{{Name: agentPort, Socket: agentSocket}}
 	config.Reboot = true // a system that restarts itself has not ended
@@ -191,7 +195,8 @@ func (s *diskMachines) start(ctx context.Context, c *container) error {
 	}
 	m := handle(q, s.podDir(p.id), nil)
 	c.output.open(log)
-	if err := s.store.updateContainer(c, func(r *containerRecord) { r.State, r.Started = stateRunning, time.Now() }); err != nil {
+	if err := s.store.updateContainer(c,
+		func(r *containerRecord) { r.State, r.Started = stateRunning, time.Now() }); err != nil {
 		return errors.Join(err, q.Kill(), m.close())
 	}
 	s.watcher.adopt(p, m)
@@ -204,7 +209,8 @@ func (s *diskMachines) recover(p *sandbox, m *machine) {
 	for _, c := range s.store.allContainers(p) {
 		switch record := c.get(); {
 		case record.State == stateCreating:
-			warn(s.log, errors.Join(s.reaper.release(c), s.store.removeContainer(c)), "removing a container that was not made")
+			warn(s.log, errors.Join(s.reaper.release(c), s.store.removeContainer(c)),
+				"removing a container that was not made")
 		case record.State == stateExited:
 			warn(s.log, s.reaper.release(c), "tidying up after a container")
 		case record.Disk:
@@ -215,7 +221,9 @@ func (s *diskMachines) recover(p *sandbox, m *machine) {
 			}
 			c.output.open(log)
 			if record.State != stateRunning {
-				warn(s.log, s.store.updateContainer(c, func(r *containerRecord) { r.State, r.Started = stateRunning, time.Now() }), "recording the start of a container")
+				warn(s.log, s.store.updateContainer(c, func(r *containerRecord) {
+					r.State, r.Started = stateRunning, time.Now()
+				}), "recording the start of a container")
 			}
 			s.watcher.watchDisk(c, m)
 		}
@@ -251,7 +259,8 @@ func (s *watcher) watchDisk(c *container, m *machine) {
 			case why == "guest-shutdown":
 				r.ExitCode, r.Reason = 0, reasonCompleted
 			case why == "":
-				r.ExitCode, r.Reason, r.Message = exitUnknown, reasonUnknown, "the virtual machine ended, it is not known why"
+				r.ExitCode, r.Reason, r.Message = exitUnknown, reasonUnknown,
+					"the virtual machine ended, it is not known why"
 			default:
 				r.ExitCode, r.Reason, r.Message = exitUnknown, reasonError, "the virtual machine ended: "+why
 			}

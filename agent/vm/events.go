@@ -33,7 +33,8 @@ func (e *events) send(kind runtimeapi.ContainerEventType, p *sandbox, id string)
 	}
 	record := p.get()
 	event := &runtimeapi.ContainerEventResponse{
-		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(), PodSandboxStatus: sandboxStatus(&record),
+		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(),
+		PodSandboxStatus: sandboxStatus(&record),
 	}
 	for _, c := range e.store.allContainers(p) {
 		of := c.get()
@@ -64,7 +65,9 @@ func (e *events) listen() (chan *runtimeapi.ContainerEventResponse, func()) {
 }
 
 // GetContainerEvents implements the CRI.
-func (e *events) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (e *events) GetContainerEvents(
+	_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse],
+) error {
 	listener, done := e.listen()
 	defer done()
 	for {

@@ -27,13 +27,17 @@ func own(spec *runtimeapi.ImageSpec) {
 }
 
 // ListImages implements the CRI.
-func (s *imageService) ListImages(ctx context.Context, r *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+func (s *imageService) ListImages(
+	ctx context.Context, r *runtimeapi.ListImagesRequest,
+) (*runtimeapi.ListImagesResponse, error) {
 	own(r.GetFilter().GetImage())
 	return s.containerd.ListImages(ctx, r)
 }
 
 // StreamImages implements the CRI.
-func (s *imageService) StreamImages(r *runtimeapi.StreamImagesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamImagesResponse]) error {
+func (s *imageService) StreamImages(
+	r *runtimeapi.StreamImagesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamImagesResponse],
+) error {
 	own(r.GetFilter().GetImage())
 	from, err := s.containerd.StreamImages(stream.Context(), r)
 	if err != nil {
@@ -54,19 +58,25 @@ func (s *imageService) StreamImages(r *runtimeapi.StreamImagesRequest, stream gr
 }
 
 // ImageStatus implements the CRI.
-func (s *imageService) ImageStatus(ctx context.Context, r *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (s *imageService) ImageStatus(
+	ctx context.Context, r *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
 	own(r.GetImage())
 	return s.containerd.ImageStatus(ctx, r)
 }
 
 // PullImage implements the CRI.
-func (s *imageService) PullImage(ctx context.Context, r *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+func (s *imageService) PullImage(
+	ctx context.Context, r *runtimeapi.PullImageRequest,
+) (*runtimeapi.PullImageResponse, error) {
 	own(r.GetImage())
 	return s.containerd.PullImage(ctx, r)
 }
 
 // RemoveImage implements the CRI.
-func (s *imageService) RemoveImage(ctx context.Context, r *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+func (s *imageService) RemoveImage(
+	ctx context.Context, r *runtimeapi.RemoveImageRequest,
+) (*runtimeapi.RemoveImageResponse, error) {
 	own(r.GetImage())
 	answer, err := s.containerd.RemoveImage(ctx, r)
 	if err == nil {
@@ -76,6 +86,8 @@ func (s *imageService) RemoveImage(ctx context.Context, r *runtimeapi.RemoveImag
 }
 
 // ImageFsInfo implements the CRI.
-func (s *imageService) ImageFsInfo(ctx context.Context, r *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+func (s *imageService) ImageFsInfo(
+	ctx context.Context, r *runtimeapi.ImageFsInfoRequest,
+) (*runtimeapi.ImageFsInfoResponse, error) {
 	return s.containerd.ImageFsInfo(ctx, r)
 }

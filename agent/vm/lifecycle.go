@@ -43,7 +43,9 @@ type reaper struct {
 }
 
 // StartContainer implements the CRI.
-func (s *containers) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (s *containers) StartContainer(
+	ctx context.Context, r *runtimeapi.StartContainerRequest,
+) (*runtimeapi.StartContainerResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -52,7 +54,8 @@ func (s *containers) StartContainer(ctx context.Context, r *runtimeapi.StartCont
 	defer c.life.Unlock()
 	record := c.get()
 	if record.State != stateCreated {
-		return nil, status.Errorf(codes.FailedPrecondition, "container %s is %s, not %s", c.id, record.State, stateCreated)
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s is %s, not %s", c.id,
+			record.State, stateCreated)
 	}
 	if record.Disk {
 		err = s.disk.start(ctx, c)
@@ -148,7 +151,8 @@ func (s *watcher) watch(c *container, m *machine) {
 		// Nothing can run in it any more; its disk and memory are not needed.
 		c.life.Lock()
 		defer c.life.Unlock()
-		s.reaper.warnUnlessStopping(c.pod, s.reaper.release(c), "tidying up after a container; its removal will try again")
+		s.reaper.warnUnlessStopping(c.pod, s.reaper.release(c),
+			"tidying up after a container; its removal will try again")
 	})
 }
 
@@ -208,7 +212,9 @@ func (s *reaper) finish(c *container, how func(*containerRecord)) {
 }
 
 // StopContainer implements the CRI.
-func (s *containers) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (s *containers) StopContainer(
+	ctx context.Context, r *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if status.Code(err) == codes.NotFound {
 		return &runtimeapi.StopContainerResponse{}, nil
@@ -298,7 +304,9 @@ func parseSignal(name string) (unix.Signal, error) {
 }
 
 // ReopenContainerLog implements the CRI.
-func (s *containers) ReopenContainerLog(_ context.Context, r *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (s *containers) ReopenContainerLog(
+	_ context.Context, r *runtimeapi.ReopenContainerLogRequest,
+) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err

@@ -17,7 +17,9 @@ const chunk = 100
 type lists struct{ store *store }
 
 // PodSandboxStatus implements the CRI.
-func (s *lists) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (s *lists) PodSandboxStatus(
+	_ context.Context, r *runtimeapi.PodSandboxStatusRequest,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -71,12 +73,16 @@ func sandboxState(r *sandboxRecord) runtimeapi.PodSandboxState {
 }
 
 // ListPodSandbox implements the CRI.
-func (s *lists) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (s *lists) ListPodSandbox(
+	_ context.Context, r *runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	return &runtimeapi.ListPodSandboxResponse{Items: s.sandboxes(r.GetFilter())}, nil
 }
 
 // StreamPodSandboxes implements the CRI.
-func (s *lists) StreamPodSandboxes(r *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
+func (s *lists) StreamPodSandboxes(
+	r *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse],
+) error {
 	return inChunks(s.sandboxes(r.GetFilter()), func(some []*runtimeapi.PodSandbox) error {
 		return stream.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: some})
 	})
@@ -113,12 +119,14 @@ func (s *lists) sandboxes(f *runtimeapi.PodSandboxFilter) []*runtimeapi.PodSandb
 			continue
 		}
 		config := record.Config.P
-		if f.GetState() != nil && f.GetState().GetState() != sandboxState(&record) || !selected(f.GetLabelSelector(), config.GetLabels()) {
+		if f.GetState() != nil && f.GetState().GetState() != sandboxState(&record) ||
+			!selected(f.GetLabelSelector(), config.GetLabels()) {
 			continue
 		}
 		items = append(items, &runtimeapi.PodSandbox{
-			Id: record.ID, Metadata: config.GetMetadata(), State: sandboxState(&record), CreatedAt: record.Created.UnixNano(),
-			Labels: config.GetLabels(), Annotations: config.GetAnnotations(), RuntimeHandler: record.Handler,
+			Id: record.ID, Metadata: config.GetMetadata(), State: sandboxState(&record),
+			CreatedAt: record.Created.UnixNano(),
+			Labels:    config.GetLabels(), Annotations: config.GetAnnotations(), RuntimeHandler: record.Handler,
 		})
 	}
 	return items
@@ -134,7 +142,9 @@ func selected(selector, labels map[string]string) bool {
 }
 
 // ContainerStatus implements the CRI.
-func (s *lists) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (s *lists) ContainerStatus(
+	_ context.Context, r *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -206,12 +216,16 @@ func criState(s containerState) runtimeapi.ContainerState {
 }
 
 // ListContainers implements the CRI.
-func (s *lists) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (s *lists) ListContainers(
+	_ context.Context, r *runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{Containers: s.containers(r.GetFilter())}, nil
 }
 
 // StreamContainers implements the CRI.
-func (s *lists) StreamContainers(r *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
+func (s *lists) StreamContainers(
+	r *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse],
+) error {
 	return inChunks(s.containers(r.GetFilter()), func(some []*runtimeapi.Container) error {
 		return stream.Send(&runtimeapi.StreamContainersResponse{Containers: some})
 	})
@@ -227,7 +241,8 @@ func (s *lists) containers(f *runtimeapi.ContainerFilter) []*runtimeapi.Containe
 		config := record.Config.P
 		items = append(items, &runtimeapi.Container{
 			Id: record.ID, PodSandboxId: record.SandboxID, Metadata: config.GetMetadata(),
-			Image: imageSpec(&record), ImageRef: record.ImageRef, ImageId: record.ImageID, State: criState(record.State),
+			Image: imageSpec(&record), ImageRef: record.ImageRef, ImageId: record.ImageID,
+			State:     criState(record.State),
 			CreatedAt: record.Created.UnixNano(), Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
 		})
 	}

@@ -171,7 +171,8 @@ func (s *machines) boot(ctx context.Context, r *sandboxRecord, att *network.Atta
 		}
 	}()
 	if _, err := m.guest.Ready(booting); err != nil {
-		return nil, fmt.Errorf("the guest does not answer: %w%s", errors.Join(err, context.Cause(booting)), consoleEnd(dir))
+		return nil, fmt.Errorf("the guest does not answer: %w%s",
+			errors.Join(err, context.Cause(booting)), consoleEnd(dir))
 	}
 	if err := m.guest.Setup(booting, guestPod(r, att)); err != nil {
 		return nil, fmt.Errorf("setting up the guest: %w%s", errors.Join(err, context.Cause(booting)), consoleEnd(dir))
@@ -189,7 +190,9 @@ func (s *machines) config(r *sandboxRecord) qemu.Config {
 }
 
 // start starts a machine on the pod's network.
-func (s *machines) start(ctx context.Context, c qemu.Config, id string, att *network.Attachment, group *process.Cgroup) (*qemu.Machine, error) {
+func (s *machines) start(
+	ctx context.Context, c qemu.Config, id string, att *network.Attachment, group *process.Cgroup,
+) (*qemu.Machine, error) {
 	tap, err := s.network.Tap(id)
 	if err != nil {
 		return nil, fmt.Errorf("connecting the machine to the pod's network: %w", err)
@@ -214,7 +217,8 @@ func guestPod(r *sandboxRecord, att *network.Attachment) guest.Sandbox {
 		Hostname:   config.GetHostname(),
 		Interfaces: []guest.Interface{nic},
 		DNS: guest.DNS{
-			Servers: config.GetDnsConfig().GetServers(), Searches: config.GetDnsConfig().GetSearches(), Options: config.GetDnsConfig().GetOptions(),
+			Servers: config.GetDnsConfig().GetServers(), Searches: config.GetDnsConfig().GetSearches(),
+			Options: config.GetDnsConfig().GetOptions(),
 		},
 		Sysctls:               config.GetLinux().GetSysctls(),
 		Time:                  time.Now(),
@@ -240,7 +244,8 @@ func consoleEnd(dir string) string {
 			continue
 		}
 		const most = 600
-		fmt.Fprintf(&text, "; end of %s: %s", filepath.Base(path), strings.TrimSpace(string(data[max(0, len(data)-most):])))
+		fmt.Fprintf(&text, "; end of %s: %s", filepath.Base(path),
+			strings.TrimSpace(string(data[max(0, len(data)-most):])))
 	}
 	return text.String()
 }

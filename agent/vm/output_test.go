@@ -72,7 +72,8 @@ func TestOutputGoesToLogAndWhoIsAttached(t *testing.T) {
 		t.Errorf("attached: %q, %q", stdout.String(), stderr.String())
 	}
 	data, err := os.ReadFile(path)
-	if err != nil || strings.Count(string(data), "\n") != 4 || !strings.HasSuffix(string(data), " stdout F unfinished\n") {
+	if err != nil || strings.Count(string(data), "\n") != 4 ||
+		!strings.HasSuffix(string(data), " stdout F unfinished\n") {
 		t.Errorf("log, %v:\n%s", err, data)
 	}
 }

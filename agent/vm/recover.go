@@ -170,7 +170,8 @@ func (s *recovery) containers(ctx context.Context, p *sandbox, m *machine) {
 		now, there := inGuest[c.id]
 		switch {
 		case record.State == stateCreating:
-			warn(s.log, errors.Join(s.reaper.release(c), s.store.removeContainer(c)), "removing a container that was not made")
+			warn(s.log, errors.Join(s.reaper.release(c), s.store.removeContainer(c)),
+				"removing a container that was not made")
 		case record.State == stateExited:
 			warn(s.log, s.reaper.release(c), "tidying up after a container")
 		case !there && err == nil:
@@ -199,7 +200,8 @@ func (s *reaper) loseAll(p *sandbox) {
 	for _, c := range s.store.allContainers(p) {
 		switch record := c.get(); {
 		case record.State == stateCreating:
-			warn(s.log, errors.Join(s.release(c), s.store.removeContainer(c)), "removing a container that was not made")
+			warn(s.log, errors.Join(s.release(c), s.store.removeContainer(c)),
+				"removing a container that was not made")
 		case record.State == stateCreated && record.Disk && p.get().Phase == phaseReady:
 			// Its machine has yet to be started.
 		case record.State == stateCreated, record.State == stateRunning:
@@ -228,7 +230,8 @@ func (s *recovery) sweep() {
 	for id, stray := range left {
 		if stray {
 			s.log.WithField("sandbox", id).Warn("removing what is left of an unknown pod")
-			warn(s.log, s.machines.destroy(&sandboxRecord{ID: id, Config: sandboxConfig{}}, nil), "removing what is left of an unknown pod")
+			warn(s.log, s.machines.destroy(&sandboxRecord{ID: id, Config: sandboxConfig{}}, nil),
+				"removing what is left of an unknown pod")
 		}
 	}
 	entries, err = os.ReadDir(s.containersDir())

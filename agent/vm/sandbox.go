@@ -62,10 +62,13 @@ type watcher struct {
 func handlers() []string { return []string{"", string(workload.VM)} }
 
 // RunPodSandbox implements the CRI.
-func (s *sandboxes) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxRequest) (_ *runtimeapi.RunPodSandboxResponse, err error) {
+func (s *sandboxes) RunPodSandbox(
+	ctx context.Context, r *runtimeapi.RunPodSandboxRequest,
+) (_ *runtimeapi.RunPodSandboxResponse, err error) {
 	config := r.GetConfig()
 	if !slices.Contains(handlers(), r.GetRuntimeHandler()) {
-		return nil, status.Errorf(codes.InvalidArgument, "no runtime for %q is configured: this runtime has the handler %q", r.GetRuntimeHandler(), workload.VM)
+		return nil, status.Errorf(codes.InvalidArgument,
+			"no runtime for %q is configured: this runtime has the handler %q", r.GetRuntimeHandler(), workload.VM)
 	}
 	if err := checkSandbox(config); err != nil {
 		return nil, err
@@ -139,7 +142,8 @@ func networkPod(r *sandboxRecord) network.Pod {
 	pod := network.Pod{
 		ID: r.ID, Namespace: meta.GetNamespace(), Name: meta.GetName(), UID: meta.GetUid(),
 		Annotations: config.GetAnnotations(), CgroupParent: config.GetLinux().GetCgroupParent(),
-		Servers: config.GetDnsConfig().GetServers(), Searches: config.GetDnsConfig().GetSearches(), Options: config.GetDnsConfig().GetOptions(),
+		Servers: config.GetDnsConfig().GetServers(), Searches: config.GetDnsConfig().GetSearches(),
+		Options: config.GetDnsConfig().GetOptions(),
 	}
 	for _, m := range config.GetPortMappings() {
 		if m.GetHostPort() <= 0 {
@@ -217,7 +221,9 @@ func (s *watcher) ended(p *sandbox, m *machine) {
 }
 
 // StopPodSandbox implements the CRI.
-func (s *sandboxes) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (s *sandboxes) StopPodSandbox(
+	ctx context.Context, r *runtimeapi.StopPodSandboxRequest,
+) (*runtimeapi.StopPodSandboxResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if status.Code(err) == codes.NotFound {
 		return &runtimeapi.StopPodSandboxResponse{}, nil
@@ -281,7 +287,9 @@ func (s *sandboxes) powerOff(ctx context.Context, p *sandbox, m *machine) {
 }
 
 // RemovePodSandbox implements the CRI.
-func (s *sandboxes) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (s *sandboxes) RemovePodSandbox(
+	ctx context.Context, r *runtimeapi.RemovePodSandboxRequest,
+) (*runtimeapi.RemovePodSandboxResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if status.Code(err) == codes.NotFound {
 		return &runtimeapi.RemovePodSandboxResponse{}, nil

@@ -81,7 +81,8 @@ func Serve(ctx context.Context, o settings.Service) error {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(logged(o.Log)))
 	runtimeapi.RegisterRuntimeServiceServer(server, s)
-	runtimeapi.RegisterImageServiceServer(server, &imageService{containerd: s.condition.images, removed: r.collectSoon})
+	runtimeapi.RegisterImageServiceServer(server,
+		&imageService{containerd: s.condition.images, removed: r.collectSoon})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	o.Log.Infof("serving virtual machines on %s", o.Socket)

@@ -63,7 +63,8 @@ func megabytes(bytes int64) int { return int((bytes + mebibyte - 1) / mebibyte) 
 // group, whose memory limit does not reckon with it: that of a pod that names
 // its type by annotation alone and so has no overhead, or that of a small one.
 func exceedsPod(linux *runtimeapi.LinuxPodSandboxConfig, memoryMB int, accelerator qemu.Accelerator) bool {
-	limit, overhead := megabytes(linux.GetResources().GetMemoryLimitInBytes()), megabytes(linux.GetOverhead().GetMemoryLimitInBytes())
+	limit, overhead := megabytes(linux.GetResources().GetMemoryLimitInBytes()),
+		megabytes(linux.GetOverhead().GetMemoryLimitInBytes())
 	return limit > 0 && (overhead <= 0 || limit+overhead < memoryMB+besides(memoryMB, accelerator))
 }
 

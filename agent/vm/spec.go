@@ -22,7 +22,8 @@ import (
 func defaultCapabilities() []string {
 	return []string{
 		"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
-		"CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
+		"CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP",
+		"CAP_SETUID", "CAP_SYS_CHROOT",
 	}
 }
 
@@ -58,18 +59,23 @@ func mountsOf(id string, config *runtimeapi.ContainerConfig) ([]shares.Mount, []
 	// A mount inside another one must come after it.
 	wanted := slices.Clone(config.GetMounts())
 	slices.SortStableFunc(wanted, func(a, b *runtimeapi.Mount) int {
-		return strings.Count(strings.TrimRight(a.GetContainerPath(), "/"), "/") - strings.Count(strings.TrimRight(b.GetContainerPath(), "/"), "/")
+		return strings.Count(strings.TrimRight(a.GetContainerPath(), "/"), "/") -
+			strings.Count(strings.TrimRight(b.GetContainerPath(), "/"), "/")
 	})
 	for i, m := range wanted {
 		switch {
 		case m.GetImage().GetImage() != "":
 			return nil, nil, refused("cannot mount an image as a volume (%s)", m.GetContainerPath())
 		case m.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
-			return nil, nil, refused("cannot propagate mounts to the node (%s): mountPropagation must not be Bidirectional", m.GetContainerPath())
+			return nil, nil,
+				refused("cannot propagate mounts to the node (%s): mountPropagation must not be Bidirectional",
+					m.GetContainerPath())
 		case len(m.GetUidMappings()) > 0 || len(m.GetGidMappings()) > 0:
 			return nil, nil, refused("cannot map the owners of a mount (%s)", m.GetContainerPath())
-		case m.GetRecursiveReadOnly() && (!m.GetReadonly() || m.GetPropagation() != runtimeapi.MountPropagation_PROPAGATION_PRIVATE):
-			return nil, nil, status.Errorf(codes.InvalidArgument, "mount %s: recursive read-only needs read-only and no propagation", m.GetContainerPath())
+		case m.GetRecursiveReadOnly() &&
+			(!m.GetReadonly() || m.GetPropagation() != runtimeapi.MountPropagation_PROPAGATION_PRIVATE):
+			return nil, nil, status.Errorf(codes.InvalidArgument,
+				"mount %s: recursive read-only needs read-only and no propagation", m.GetContainerPath())
 		}
 		name := id + "/" + strconv.Itoa(i)
 		shown = append(shown, shares.Mount{
@@ -97,7 +103,8 @@ func processOf(config *runtimeapi.ContainerConfig, image *ocispec.ImageConfig) (
 	}
 	p.Args = slices.Concat(command, args)
 	if len(p.Args) == 0 {
-		return p, status.Error(codes.InvalidArgument, "no command specified: neither the container nor its image has one")
+		return p, status.Error(codes.InvalidArgument,
+			"no command specified: neither the container nor its image has one")
 	}
 	if p.Cwd == "" {
 		p.Cwd = image.WorkingDir
@@ -258,7 +265,9 @@ func stopSignal(config *runtimeapi.ContainerConfig, image string) string {
 func serial(id string) string { return "c-" + id[:18] }
 
 // guestContainer is the container as the guest's init makes it.
-func guestContainer(id string, config *runtimeapi.ContainerConfig, image *ocispec.ImageConfig, mounts []guest.Mount) (guest.Container, error) {
+func guestContainer(
+	id string, config *runtimeapi.ContainerConfig, image *ocispec.ImageConfig, mounts []guest.Mount,
+) (guest.Container, error) {
 	p, err := processOf(config, image)
 	if err != nil {
 		return guest.Container{}, err
@@ -278,7 +287,8 @@ func guestContainer(id string, config *runtimeapi.ContainerConfig, image *ocispe
 	}
 	ns := sc.GetNamespaceOptions()
 	if ns.GetPid() == runtimeapi.NamespaceMode_TARGET {
-		return c, refused("cannot show a container the processes of one other container (%s): use shareProcessNamespace", ns.GetTargetId())
+		return c, refused("cannot show a container the processes of one other container (%s): "+
+			"use shareProcessNamespace", ns.GetTargetId())
 	}
 	return c, nil
 }

@@ -101,7 +101,8 @@ func (s *statistics) usageOf(ctx context.Context, pods []*sandbox) map[*sandbox]
 				}
 				u.guest = &guest.Stats{}
 				u.guest.CPU.Usage = taken.CPU
-				u.guest.Memory.Usage, u.guest.Memory.WorkingSet, u.guest.Memory.RSS = taken.Memory, taken.Memory, taken.Memory
+				u.guest.Memory.Usage, u.guest.Memory.WorkingSet, u.guest.Memory.RSS = taken.Memory,
+					taken.Memory, taken.Memory
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -116,14 +117,16 @@ func value(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Va
 
 func (s *statistics) cpu(id string, at time.Time, c protocol.CPUStats) *runtimeapi.CpuUsage {
 	return &runtimeapi.CpuUsage{
-		Timestamp: at.UnixNano(), UsageCoreNanoSeconds: value(uint64(c.Usage)), UsageNanoCores: value(s.rates.rate(id, at, c.Usage)),
+		Timestamp: at.UnixNano(), UsageCoreNanoSeconds: value(uint64(c.Usage)),
+		UsageNanoCores: value(s.rates.rate(id, at, c.Usage)),
 	}
 }
 
 func memory(at time.Time, m protocol.MemoryStats) *runtimeapi.MemoryUsage {
 	return &runtimeapi.MemoryUsage{
-		Timestamp: at.UnixNano(), WorkingSetBytes: value(m.WorkingSet), AvailableBytes: value(m.Available), UsageBytes: value(m.Usage),
-		RssBytes: value(m.RSS), PageFaults: value(m.PageFaults), MajorPageFaults: value(m.MajorPageFaults),
+		Timestamp: at.UnixNano(), WorkingSetBytes: value(m.WorkingSet), AvailableBytes: value(m.Available),
+		UsageBytes: value(m.Usage),
+		RssBytes:   value(m.RSS), PageFaults: value(m.PageFaults), MajorPageFaults: value(m.MajorPageFaults),
 	}
 }
 
@@ -132,7 +135,8 @@ func (s *statistics) container(c *container, u usage) *runtimeapi.ContainerStats
 	record := c.get()
 	st := &runtimeapi.ContainerStats{
 		Attributes: &runtimeapi.ContainerAttributes{
-			Id: c.id, Metadata: record.Config.P.GetMetadata(), Labels: record.Config.P.GetLabels(), Annotations: record.Config.P.GetAnnotations(),
+			Id: c.id, Metadata: record.Config.P.GetMetadata(), Labels: record.Config.P.GetLabels(),
+			Annotations: record.Config.P.GetAnnotations(),
 		},
 		WritableLayer: s.writableLayer(c),
 	}
@@ -179,7 +183,9 @@ func diskUsage(dir string) (bytes, files uint64) {
 }
 
 // ContainerStats implements the CRI.
-func (s *statistics) ContainerStats(ctx context.Context, r *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+func (s *statistics) ContainerStats(
+	ctx context.Context, r *runtimeapi.ContainerStatsRequest,
+) (*runtimeapi.ContainerStatsResponse, error) {
 	c, err := s.store.container(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -189,18 +195,25 @@ func (s *statistics) ContainerStats(ctx context.Context, r *runtimeapi.Container
 }
 
 // ListContainerStats implements the CRI.
-func (s *statistics) ListContainerStats(ctx context.Context, r *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+func (s *statistics) ListContainerStats(
+	ctx context.Context, r *runtimeapi.ListContainerStatsRequest,
+) (*runtimeapi.ListContainerStatsResponse, error) {
 	return &runtimeapi.ListContainerStatsResponse{Stats: s.ofContainers(ctx, r.GetFilter())}, nil
 }
 
 // StreamContainerStats implements the CRI.
-func (s *statistics) StreamContainerStats(r *runtimeapi.StreamContainerStatsRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainerStatsResponse]) error {
+func (s *statistics) StreamContainerStats(
+	r *runtimeapi.StreamContainerStatsRequest,
+	stream grpc.ServerStreamingServer[runtimeapi.StreamContainerStatsResponse],
+) error {
 	return inChunks(s.ofContainers(stream.Context(), r.GetFilter()), func(some []*runtimeapi.ContainerStats) error {
 		return stream.Send(&runtimeapi.StreamContainerStatsResponse{ContainerStats: some})
 	})
 }
 
-func (s *statistics) ofContainers(ctx context.Context, f *runtimeapi.ContainerStatsFilter) []*runtimeapi.ContainerStats {
+func (s *statistics) ofContainers(
+	ctx context.Context, f *runtimeapi.ContainerStatsFilter,
+) []*runtimeapi.ContainerStats {
 	match := s.store.matching(f.GetId(), f.GetPodSandboxId(), f.GetLabelSelector())
 	pods := map[*sandbox]bool{}
 	var ask []*sandbox
@@ -219,7 +232,9 @@ func (s *statistics) ofContainers(ctx context.Context, f *runtimeapi.ContainerSt
 }
 
 // PodSandboxStats implements the CRI.
-func (s *statistics) PodSandboxStats(ctx context.Context, r *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
+func (s *statistics) PodSandboxStats(
+	ctx context.Context, r *runtimeapi.PodSandboxStatsRequest,
+) (*runtimeapi.PodSandboxStatsResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -229,23 +244,31 @@ func (s *statistics) PodSandboxStats(ctx context.Context, r *runtimeapi.PodSandb
 }
 
 // ListPodSandboxStats implements the CRI.
-func (s *statistics) ListPodSandboxStats(ctx context.Context, r *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+func (s *statistics) ListPodSandboxStats(
+	ctx context.Context, r *runtimeapi.ListPodSandboxStatsRequest,
+) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	return &runtimeapi.ListPodSandboxStatsResponse{Stats: s.ofSandboxes(ctx, r.GetFilter())}, nil
 }
 
 // StreamPodSandboxStats implements the CRI.
-func (s *statistics) StreamPodSandboxStats(r *runtimeapi.StreamPodSandboxStatsRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxStatsResponse]) error {
+func (s *statistics) StreamPodSandboxStats(
+	r *runtimeapi.StreamPodSandboxStatsRequest,
+	stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxStatsResponse],
+) error {
 	return inChunks(s.ofSandboxes(stream.Context(), r.GetFilter()), func(some []*runtimeapi.PodSandboxStats) error {
 		return stream.Send(&runtimeapi.StreamPodSandboxStatsResponse{PodSandboxStats: some})
 	})
 }
 
-func (s *statistics) ofSandboxes(ctx context.Context, f *runtimeapi.PodSandboxStatsFilter) []*runtimeapi.PodSandboxStats {
+func (s *statistics) ofSandboxes(
+	ctx context.Context, f *runtimeapi.PodSandboxStatsFilter,
+) []*runtimeapi.PodSandboxStats {
 	only, _ := s.store.sandbox(f.GetId()) // none: nothing matches
 	var match []*sandbox
 	for _, p := range s.store.allSandboxes() {
 		record := p.get()
-		if record.Phase != phaseReady || f.GetId() != "" && p != only || !selected(f.GetLabelSelector(), record.Config.P.GetLabels()) {
+		if record.Phase != phaseReady || f.GetId() != "" && p != only ||
+			!selected(f.GetLabelSelector(), record.Config.P.GetLabels()) {
 			continue
 		}
 		match = append(match, p)
@@ -263,8 +286,9 @@ func (s *statistics) sandbox(p *sandbox, u usage) *runtimeapi.PodSandboxStats {
 	record := p.get()
 	config := record.Config.P
 	st := &runtimeapi.PodSandboxStats{
-		Attributes: &runtimeapi.PodSandboxAttributes{Id: p.id, Metadata: config.GetMetadata(), Labels: config.GetLabels(), Annotations: config.GetAnnotations()},
-		Linux:      &runtimeapi.LinuxPodSandboxStats{},
+		Attributes: &runtimeapi.PodSandboxAttributes{Id: p.id, Metadata: config.GetMetadata(),
+			Labels: config.GetLabels(), Annotations: config.GetAnnotations()},
+		Linux: &runtimeapi.LinuxPodSandboxStats{},
 	}
 	for _, c := range s.store.allContainers(p) {
 		if c.get().State == stateRunning {
@@ -279,7 +303,8 @@ func (s *statistics) sandbox(p *sandbox, u usage) *runtimeapi.PodSandboxStats {
 	network := &runtimeapi.NetworkUsage{Timestamp: u.at.UnixNano()}
 	for _, n := range u.guest.Networks {
 		nic := &runtimeapi.NetworkInterfaceUsage{
-			Name: n.Name, RxBytes: value(n.RxBytes), RxErrors: value(n.RxErrors), TxBytes: value(n.TxBytes), TxErrors: value(n.TxErrors),
+			Name: n.Name, RxBytes: value(n.RxBytes), RxErrors: value(n.RxErrors), TxBytes: value(n.TxBytes),
+			TxErrors: value(n.TxErrors),
 		}
 		if n.Name == nicName {
 			network.DefaultInterface = nic

@@ -75,7 +75,8 @@ func (s *condition) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*r
 	}
 	if of := s.machines.settings; r.GetVerbose() {
 		data, err := json.Marshal(map[string]any{
-			"accelerator": s.machines.choice, "kernel": of.Kernel, "initrd": of.Initrd, "root": of.Root, "state": of.State,
+			"accelerator": s.machines.choice, "kernel": of.Kernel, "initrd": of.Initrd,
+			"root": of.Root, "state": of.State,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("printing the configuration: %w", err)
@@ -101,13 +102,16 @@ func (s *condition) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if _, err := s.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{}); err != nil {
-		return fmt.Errorf("containerd, which has the images, does not answer on %s: %w", s.machines.settings.Containerd, err)
+		return fmt.Errorf("containerd, which has the images, does not answer on %s: %w",
+			s.machines.settings.Containerd, err)
 	}
 	return nil
 }
 
 // RuntimeConfig implements the CRI.
-func (s *condition) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+func (s *condition) RuntimeConfig(
+	context.Context, *runtimeapi.RuntimeConfigRequest,
+) (*runtimeapi.RuntimeConfigResponse, error) {
 	info, err := host.Probe()
 	if err != nil {
 		return nil, err
@@ -120,11 +124,15 @@ func (s *condition) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequ
 }
 
 // UpdateRuntimeConfig implements the CRI. The pod network is set up by others.
-func (s *condition) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+func (s *condition) UpdateRuntimeConfig(
+	context.Context, *runtimeapi.UpdateRuntimeConfigRequest,
+) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
 // CheckpointContainer implements the CRI.
-func (s *condition) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
+func (s *condition) CheckpointContainer(
+	context.Context, *runtimeapi.CheckpointContainerRequest,
+) (*runtimeapi.CheckpointContainerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "a container in a virtual machine cannot be checkpointed")
 }

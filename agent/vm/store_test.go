@@ -43,8 +43,11 @@ func TestRecordsKeepWhatTheCRITells(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newContainer(p, containerRecord{
-		ID: "c1", SandboxID: p.id, State: stateExited, ExitCode: 3, Reason: reasonError, Created: time.Unix(2, 0), Finished: time.Unix(4, 0),
-		Config: containerConfig{&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, LogPath: "x.log"}}, User: &userIDs{UID: 7},
+		ID: "c1", SandboxID: p.id, State: stateExited, ExitCode: 3, Reason: reasonError, Created: time.Unix(2, 0),
+		Finished: time.Unix(4, 0),
+		Config: containerConfig{
+			&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, LogPath: "x.log"},
+		}, User: &userIDs{UID: 7},
 	})
 	if err := s.addContainer(c); err != nil {
 		t.Fatal(err)
@@ -59,11 +62,13 @@ func TestRecordsKeepWhatTheCRITells(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := sandboxStatus(sandboxes["a1"])
-	if st.Metadata.GetName() != "pod-a1" || st.State != runtimeapi.PodSandboxState_SANDBOX_READY || st.Network.Ip != "10.0.0.1" || st.Network.AdditionalIps[0].Ip != "fd00::1" || st.CreatedAt != 1e9+2 {
+	if st.Metadata.GetName() != "pod-a1" || st.State != runtimeapi.PodSandboxState_SANDBOX_READY ||
+		st.Network.Ip != "10.0.0.1" || st.Network.AdditionalIps[0].Ip != "fd00::1" || st.CreatedAt != 1e9+2 {
 		t.Errorf("sandbox %v", st)
 	}
 	cst := containerStatus(containers["c1"])
-	if cst.Metadata.GetName() != "main" || cst.State != runtimeapi.ContainerState_CONTAINER_EXITED || cst.ExitCode != 3 || cst.StartedAt != 0 || cst.FinishedAt != 4e9 || cst.User.Linux.Uid != 7 {
+	if cst.Metadata.GetName() != "main" || cst.State != runtimeapi.ContainerState_CONTAINER_EXITED ||
+		cst.ExitCode != 3 || cst.StartedAt != 0 || cst.FinishedAt != 4e9 || cst.User.Linux.Uid != 7 {
 		t.Errorf("container %v", cst)
 	}
 }
@@ -80,7 +85,8 @@ func TestNamesAreTakenOnceAndIDsMayBeShort(t *testing.T) {
 	if err := s.addSandbox(twin); status.Code(err) != codes.AlreadyExists {
 		t.Errorf("a name taken twice: %v", err)
 	}
-	for id, want := range map[string]codes.Code{"ab1": codes.OK, "ab2": codes.OK, "ab": codes.InvalidArgument, "x": codes.NotFound, "": codes.InvalidArgument} {
+	for id, want := range map[string]codes.Code{"ab1": codes.OK, "ab2": codes.OK, "ab": codes.InvalidArgument,
+		"x": codes.NotFound, "": codes.InvalidArgument} {
 		if _, err := s.sandbox(id); status.Code(err) != want {
 			t.Errorf("%q: %v, want %v", id, err, want)
 		}
@@ -115,10 +121,12 @@ func TestListsFilter(t *testing.T) {
 		filter *runtimeapi.PodSandboxFilter
 		want   int
 	}{
-		"all that is there":   {nil, 2},
-		"ready":               {&runtimeapi.PodSandboxFilter{State: state(runtimeapi.PodSandboxState_SANDBOX_READY)}, 1},
-		"label":               {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": "s2"}}, 1},
-		"label of another":    {&runtimeapi.PodSandboxFilter{Id: "s1", LabelSelector: map[string]string{"app": "s2"}}, 0},
+		"all that is there": {nil, 2},
+		"ready": {&runtimeapi.PodSandboxFilter{State: state(runtimeapi.PodSandboxState_SANDBOX_READY)},
+			1},
+		"label": {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": "s2"}}, 1},
+		"label of another": {&runtimeapi.PodSandboxFilter{Id: "s1", LabelSelector: map[string]string{"app": "s2"}},
+			0},
 		"unknown id":          {&runtimeapi.PodSandboxFilter{Id: "x"}, 0},
 		"beginning of an id":  {&runtimeapi.PodSandboxFilter{Id: "s1"}, 1},
 		"nobody knows it yet": {&runtimeapi.PodSandboxFilter{Id: "s3"}, 0},

@@ -82,13 +82,16 @@ func (s *execution) Attach(_ context.Context, r *runtimeapi.AttachRequest) (*run
 		return nil, err
 	}
 	if record := c.get(); record.State != stateRunning {
-		return nil, status.Errorf(codes.FailedPrecondition, "container %s is %s, not %s", c.id, record.State, stateRunning)
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s is %s, not %s", c.id,
+			record.State, stateRunning)
 	}
 	return s.streaming.GetAttach(r)
 }
 
 // PortForward implements the CRI.
-func (s *execution) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+func (s *execution) PortForward(
+	_ context.Context, r *runtimeapi.PortForwardRequest,
+) (*runtimeapi.PortForwardResponse, error) {
 	p, err := s.store.sandbox(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -107,7 +110,8 @@ func (s *execution) execIn(id string) (*container, *machine, error) {
 	}
 	m := c.pod.running()
 	if record := c.get(); record.State != stateRunning || m == nil {
-		return nil, nil, status.Errorf(codes.FailedPrecondition, "container %s is %s, not %s", c.id, record.State, stateRunning)
+		return nil, nil,
+			status.Errorf(codes.FailedPrecondition, "container %s is %s, not %s", c.id, record.State, stateRunning)
 	}
 	return c, m, nil
 }
@@ -140,7 +144,8 @@ func agentReady(ctx context.Context, c *container, m *machine) error {
 // execError says why a command could not be run.
 func execError(record containerRecord, err error) error {
 	if record.Disk && !errors.Is(err, guest.ErrTimeout) {
-		return status.Errorf(codes.Unavailable, "a machine that booted the disk of its image runs commands only through qemu-guest-agent, which must be installed and running in it: %v", err)
+		return status.Errorf(codes.Unavailable, "a machine that booted the disk of its image runs commands only "+
+			"through qemu-guest-agent, which must be installed and running in it: %v", err)
 	}
 	return guestError("running the command", err)
 }
@@ -165,7 +170,9 @@ func (l *limited) bytes() []byte {
 }
 
 // ExecSync implements the CRI.
-func (s *execution) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+func (s *execution) ExecSync(
+	ctx context.Context, r *runtimeapi.ExecSyncRequest,
+) (*runtimeapi.ExecSyncResponse, error) {
 	c, m, err := s.execIn(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -178,7 +185,8 @@ func (s *execution) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest)
 	}
 	timeout := time.Duration(r.GetTimeout()) * time.Second
 	var stdout, stderr limited
-	code, err := m.exec.Exec(ctx, execRequest(c, r.GetCmd(), false, timeout), guest.Streams{Stdout: &stdout, Stderr: &stderr})
+	code, err := m.exec.Exec(ctx, execRequest(c, r.GetCmd(), false, timeout),
+		guest.Streams{Stdout: &stdout, Stderr: &stderr})
 	if errors.Is(err, guest.ErrTimeout) {
 		// The kubelet knows a probe that timed out by this code.
 		return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %s exceeded", timeout)
@@ -193,7 +201,10 @@ func (s *execution) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest)
 type runtimeStreams struct{ s *execution }
 
 // Exec implements streaming.Runtime.
-func (r runtimeStreams) Exec(ctx context.Context, id string, command []string, stdin io.Reader, stdout, stderr io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
+func (r runtimeStreams) Exec(
+	ctx context.Context, id string, command []string, stdin io.Reader, stdout, stderr io.WriteCloser, tty bool,
+	resize <-chan remotecommand.TerminalSize,
+) error {
 	c, m, err := r.s.execIn(id)
 	if err != nil {
 		return err
@@ -247,7 +258,10 @@ func sizes(ctx context.Context, from <-chan remotecommand.TerminalSize) <-chan g
 }
 
 // Attach implements streaming.Runtime.
-func (r runtimeStreams) Attach(ctx context.Context, id string, stdin io.Reader, stdout, stderr io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize) error {
+func (r runtimeStreams) Attach(
+	ctx context.Context, id string, stdin io.Reader, stdout, stderr io.WriteCloser, _ bool,
+	resize <-chan remotecommand.TerminalSize,
+) error {
 	c, m, err := r.s.execIn(id)
 	if err != nil {
 		return err

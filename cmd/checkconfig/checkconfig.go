@@ -165,17 +165,20 @@ func (c *check) tools() {
 	if iptErr == nil {
 		c.add(Pass, "iptables", "", "%s", iptables)
 	} else if nftErr == nil {
-		c.add(Warn, "iptables", "install the package iptables if pods use host ports", "not found; host ports of pods need it")
+		c.add(Warn, "iptables", "install the package iptables if pods use host ports",
+			"not found; host ports of pods need it")
 	}
 	if path, err := c.LookPath("conntrack"); err == nil {
 		c.add(Pass, "conntrack", "", "%s", path)
 	} else {
-		c.add(Warn, "conntrack", "install the package conntrack to look into the connection table", "not found; a4s itself does not need it")
+		c.add(Warn, "conntrack", "install the package conntrack to look into the connection table",
+			"not found; a4s itself does not need it")
 	}
 	if path, err := c.LookPath("modprobe"); err == nil {
 		c.add(Pass, "modprobe", "", "%s", path)
 	} else {
-		c.add(Warn, "modprobe", "install the package kmod, unless all modules are built in", "not found; kernel modules are not loaded on demand")
+		c.add(Warn, "modprobe", "install the package kmod, unless all modules are built in",
+			"not found; kernel modules are not loaded on demand")
 	}
 }
 
@@ -186,7 +189,9 @@ func (c *check) limits() {
 	case err != nil:
 		c.add(Warn, "open files", "", "unknown: %v", err)
 	case hard < enough:
-		c.add(Warn, "open files", fmt.Sprintf("raise the hard limit to %d or more (LimitNOFILE= of a systemd unit, ulimit -Hn)", enough), "hard limit %d; many pods or watches may hit it", hard)
+		c.add(Warn, "open files",
+			fmt.Sprintf("raise the hard limit to %d or more (LimitNOFILE= of a systemd unit, ulimit -Hn)", enough),
+			"hard limit %d; many pods or watches may hit it", hard)
 	default:
 		c.add(Pass, "open files", "", "hard limit %d", hard)
 	}

@@ -66,15 +66,21 @@ func TestRun(t *testing.T) {
 		fix  string // in one of them
 	}{
 		{name: "all well", change: func(*Host, map[string]string) {}},
-		{name: "not root", change: func(h *Host, _ map[string]string) { h.UID = 1000 }, want: "FAIL user", fix: "root"},
-		{name: "no CAP_SYS_RESOURCE", change: func(_ *Host, f map[string]string) { f["/proc/self/status"] = "CapEff:\t000001fffeffffff\n" }, want: "WARN CAP_SYS_RESOURCE"},
-		{name: "no CAP_NET_ADMIN", change: func(_ *Host, f map[string]string) { f["/proc/self/status"] = "CapEff:\t000001ffffffefff\n" }, want: "FAIL CAP_NET_ADMIN"},
+		{name: "not root", change: func(h *Host, _ map[string]string) { h.UID = 1000 },
+			want: "FAIL user", fix: "root"},
+		{name: "no CAP_SYS_RESOURCE",
+			change: func(_ *Host, f map[string]string) { f["/proc/self/status"] = "CapEff:\t000001fffeffffff\n" },
+			want:   "WARN CAP_SYS_RESOURCE"},
+		{name: "no CAP_NET_ADMIN",
+			change: func(_ *Host, f map[string]string) { f["/proc/self/status"] = "CapEff:\t000001ffffffefff\n" },
+			want:   "FAIL CAP_NET_ADMIN"},
 		{name: "cgroup 2 without memory", change: func(_ *Host, f map[string]string) {
 			f["/sys/fs/cgroup/cgroup.controllers"] = "cpuset cpu io pids\n"
 		}, want: "FAIL cgroup controllers", fix: "command line"},
 		{name: "cgroup 1", change: func(_ *Host, f map[string]string) {
 			delete(f, "/sys/fs/cgroup/cgroup.controllers")
-			f["/proc/mounts"] = v1("cpu,cpuacct", "cpuset", "memory", "devices", "freezer", "pids") + "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+			f["/proc/mounts"] = v1("cpu,cpuacct", "cpuset", "memory", "devices", "freezer", "pids") +
+				"cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
 		}, want: "WARN cgroup version"},
 		{name: "cgroup 1 without pids", change: func(_ *Host, f map[string]string) {
 			delete(f, "/sys/fs/cgroup/cgroup.controllers")
@@ -85,7 +91,8 @@ func TestRun(t *testing.T) {
 			f["/proc/mounts"] = ""
 		}, want: "FAIL cgroup version"},
 		{name: "kernel without overlayfs", change: func(_ *Host, f map[string]string) {
-			f["/boot/config-6.1.0-test"] = strings.Replace(f["/boot/config-6.1.0-test"], "CONFIG_OVERLAY_FS=m", "# CONFIG_OVERLAY_FS is not set", 1)
+			f["/boot/config-6.1.0-test"] = strings.Replace(f["/boot/config-6.1.0-test"], "CONFIG_OVERLAY_FS=m",
+				"# CONFIG_OVERLAY_FS is not set", 1)
 		}, want: "FAIL overlayfs", fix: "CONFIG_OVERLAY_FS"},
 		{name: "kernel without vxlan", change: func(_ *Host, f map[string]string) {
 			f["/boot/config-6.1.0-test"] = strings.Replace(f["/boot/config-6.1.0-test"], "CONFIG_VXLAN=m\n", "", 1)
@@ -93,7 +100,8 @@ func TestRun(t *testing.T) {
 		{name: "compressed configuration comes first", change: func(_ *Host, f map[string]string) {
 			var b bytes.Buffer
 			z := gzip.NewWriter(&b)
-			if _, err := z.Write([]byte(strings.Replace(f["/boot/config-6.1.0-test"], "CONFIG_VETH=m\n", "", 1))); err != nil {
+			if _, err := z.Write([]byte(strings.Replace(f["/boot/config-6.1.0-test"], "CONFIG_VETH=m\n",
+				"", 1))); err != nil {
 				t.Fatal(err)
 			}
 			if err := z.Close(); err != nil {
@@ -109,24 +117,35 @@ func TestRun(t *testing.T) {
 			f["/sys/module/vxlan/x"] = ""
 			f["/sys/module/nf_tables/x"] = ""
 		}, want: "WARN kernel configuration, WARN veth", fix: "modprobe veth"},
-		{name: "no mount", change: func(h *Host, _ map[string]string) { h.LookPath = lacking("mount") }, want: "FAIL mount"},
+		{name: "no mount", change: func(h *Host, _ map[string]string) { h.LookPath = lacking("mount") },
+			want: "FAIL mount"},
 		{name: "no nft", change: func(h *Host, _ map[string]string) { h.LookPath = lacking("nft") }, want: "WARN nft"},
-		{name: "no packet filter", change: func(h *Host, _ map[string]string) { h.LookPath = lacking("nft", "iptables") }, want: "FAIL nft or iptables"},
-		{name: "few open files", change: func(h *Host, _ map[string]string) { h.OpenFiles = func() (uint64, error) { return 1024, nil } }, want: "WARN open files"},
+		{name: "no packet filter",
+			change: func(h *Host, _ map[string]string) { h.LookPath = lacking("nft", "iptables") },
+			want:   "FAIL nft or iptables"},
+		{name: "few open files",
+			change: func(h *Host, _ map[string]string) { h.OpenFiles = func() (uint64, error) { return 1024, nil } },
+			want:   "WARN open files"},
 		{name: "kernel without keys", change: func(_ *Host, f map[string]string) {
 			f["/boot/config-6.1.0-test"] = strings.Replace(f["/boot/config-6.1.0-test"], "CONFIG_KEYS=m\n", "", 1)
 		}, want: "FAIL keys"},
-		{name: "few keys", change: func(_ *Host, f map[string]string) { f["/proc/sys/kernel/keys/root_maxkeys"] = "200\n" },
-			want: "WARN kernel.keys.root_maxkeys", fix: "sysctl -w kernel.keys.root_maxkeys=10000"},
-		{name: "enough keys", change: func(_ *Host, f map[string]string) { f["/proc/sys/kernel/keys/root_maxkeys"] = "1000000\n" }},
-		{name: "swap", change: func(_ *Host, f map[string]string) { f["/proc/swaps"] += "/dev/sda2 partition 1 0 -2\n" }, want: "WARN swap", fix: "swapoff"},
+		{name: "few keys",
+			change: func(_ *Host, f map[string]string) { f["/proc/sys/kernel/keys/root_maxkeys"] = "200\n" },
+			want:   "WARN kernel.keys.root_maxkeys", fix: "sysctl -w kernel.keys.root_maxkeys=10000"},
+		{name: "enough keys",
+			change: func(_ *Host, f map[string]string) { f["/proc/sys/kernel/keys/root_maxkeys"] = "1000000\n" }},
+		{name: "swap",
+			change: func(_ *Host, f map[string]string) { f["/proc/swaps"] += "/dev/sda2 partition 1 0 -2\n" },
+			want:   "WARN swap", fix: "swapoff"},
 		{name: "full disk", change: func(h *Host, _ map[string]string) {
 			h.FreeSpace = func(string) (uint64, uint64, error) { return 1 << 20, 1 << 30, nil }
 		}, want: "FAIL disk of DIR", fix: "--data-dir"},
 		{name: "nearly full disk", change: func(h *Host, _ map[string]string) {
 			h.FreeSpace = func(string) (uint64, uint64, error) { return 1 << 30, 9 << 30, nil }
 		}, want: "WARN disk of DIR"},
-		{name: "port in use", change: func(h *Host, _ map[string]string) { h.PortFree = func(p int) bool { return p != 6443 } }, want: "WARN port 6443/tcp", fix: "--https-listen-port"},
+		{name: "port in use",
+			change: func(h *Host, _ map[string]string) { h.PortFree = func(p int) bool { return p != 6443 } },
+			want:   "WARN port 6443/tcp", fix: "--https-listen-port"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h, files := good(t)

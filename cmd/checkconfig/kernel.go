@@ -65,11 +65,14 @@ func (c *check) cgroups() {
 		}
 	}
 	if len(mounted) == 0 {
-		c.add(Fail, "cgroup version", "mount the cgroup2 file system at /sys/fs/cgroup", "no cgroup file system is mounted")
+		c.add(Fail, "cgroup version", "mount the cgroup2 file system at /sys/fs/cgroup",
+			"no cgroup file system is mounted")
 		return
 	}
-	c.add(Warn, "cgroup version", "boot with systemd.unified_cgroup_hierarchy=1 to use version 2", "1; it works, but Kubernetes is about to drop it")
-	c.controllers(mounted, []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "pids"}, enable+" and mount it below /sys/fs/cgroup")
+	c.add(Warn, "cgroup version", "boot with systemd.unified_cgroup_hierarchy=1 to use version 2",
+		"1; it works, but Kubernetes is about to drop it")
+	c.controllers(mounted, []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "pids"},
+		enable+" and mount it below /sys/fs/cgroup")
 }
 
 func (c *check) controllers(have, want []string, fix string) {
@@ -93,7 +96,8 @@ func (c *check) swap() {
 	case err != nil:
 		c.add(Pass, "swap", "", "not supported by the kernel")
 	case len(lines) > 1:
-		c.add(Warn, "swap", "turn it off with swapoff -a and in /etc/fstab", "%d in use; memory limits of pods are less exact", len(lines)-1)
+		c.add(Warn, "swap", "turn it off with swapoff -a and in /etc/fstab",
+			"%d in use; memory limits of pods are less exact", len(lines)-1)
 	default:
 		c.add(Pass, "swap", "", "off")
 	}
@@ -112,22 +116,39 @@ type feature struct {
 
 func features() []feature {
 	return []feature{
-		{name: "namespaces", options: []string{"NAMESPACES", "UTS_NS", "IPC_NS", "PID_NS", "NET_NS"}, level: Fail, without: "containers need them"},
-		{name: "control groups", options: []string{"CGROUPS", "CGROUP_SCHED", "FAIR_GROUP_SCHED", "CPUSETS", "MEMCG", "CGROUP_PIDS", "CGROUP_DEVICE", "CGROUP_FREEZER", "CGROUP_CPUACCT"}, level: Fail, without: "containers need them"},
+		{name: "namespaces", options: []string{"NAMESPACES", "UTS_NS", "IPC_NS", "PID_NS", "NET_NS"}, level: Fail,
+			without: "containers need them"},
+		{name: "control groups", options: []string{"CGROUPS", "CGROUP_SCHED", "FAIR_GROUP_SCHED", "CPUSETS", "MEMCG",
+			"CGROUP_PIDS", "CGROUP_DEVICE", "CGROUP_FREEZER", "CGROUP_CPUACCT"},
+			level: Fail, without: "containers need them"},
 		{name: "keys", options: []string{"KEYS"}, level: Fail, without: "containers get a keyring each"},
-		{name: "more control groups", options: []string{"BLK_CGROUP", "CGROUP_HUGETLB", "CGROUP_PERF"}, level: Warn, without: "huge pages and disk statistics of pods are not counted"},
-		{name: "user namespaces", options: []string{"USER_NS"}, level: Warn, without: "pods with hostUsers: false do not start"},
-		{name: "CPU limits", options: []string{"CFS_BANDWIDTH"}, level: Warn, without: "CPU limits of pods have no effect"},
-		{name: "seccomp", options: []string{"SECCOMP", "SECCOMP_FILTER"}, level: Warn, without: "pods with a seccomp profile do not start"},
-		{name: "POSIX message queues", options: []string{"POSIX_MQUEUE"}, level: Fail, without: "containers mount them"},
-		{name: "overlayfs", options: []string{"OVERLAY_FS"}, level: Fail, without: "set --snapshotter=native without it", module: "overlay"},
+		{name: "more control groups", options: []string{"BLK_CGROUP", "CGROUP_HUGETLB", "CGROUP_PERF"}, level: Warn,
+			without: "huge pages and disk statistics of pods are not counted"},
+		{name: "user namespaces", options: []string{"USER_NS"}, level: Warn,
+			without: "pods with hostUsers: false do not start"},
+		{name: "CPU limits", options: []string{"CFS_BANDWIDTH"}, level: Warn,
+			without: "CPU limits of pods have no effect"},
+		{name: "seccomp", options: []string{"SECCOMP", "SECCOMP_FILTER"}, level: Warn,
+			without: "pods with a seccomp profile do not start"},
+		{name: "POSIX message queues", options: []string{"POSIX_MQUEUE"}, level: Fail,
+			without: "containers mount them"},
+		{name: "overlayfs", options: []string{"OVERLAY_FS"}, level: Fail,
+			without: "set --snapshotter=native without it", module: "overlay"},
 		{name: "veth", options: []string{"VETH"}, level: Fail, without: "pods are connected by it", module: "veth"},
-		{name: "bridge", options: []string{"BRIDGE"}, level: Fail, without: "pods are connected by it", module: "bridge"},
-		{name: "bridge netfilter", options: []string{"BRIDGE_NETFILTER"}, level: Fail, without: "pods of one node do not reach each other by a service address", module: "br_netfilter"},
-		{name: "connection tracking", options: []string{"NF_CONNTRACK", "NF_NAT"}, level: Fail, without: "services need it", module: "nf_conntrack"},
-		{name: "vxlan", options: []string{"VXLAN"}, level: Warn, without: "set --flannel-backend=host-gw without it", module: "vxlan"},
-		{name: "nftables", options: []string{"NF_TABLES", "NF_TABLES_INET", "NFT_CT", "NFT_NAT", "NFT_MASQ", "NFT_REJECT", "NFT_FIB", "NFT_FIB_INET", "NFT_NUMGEN"}, level: Warn, without: "services use the slower iptables mode", module: "nf_tables"},
-		{name: "iptables", options: []string{"NETFILTER_XTABLES", "NETFILTER_XT_MATCH_COMMENT", "NETFILTER_XT_MATCH_ADDRTYPE", "NETFILTER_XT_MATCH_CONNTRACK", "NETFILTER_XT_MATCH_MULTIPORT", "NETFILTER_XT_MATCH_STATISTIC", "NETFILTER_XT_MARK"}, level: Warn, without: "host ports of pods need it"},
+		{name: "bridge", options: []string{"BRIDGE"}, level: Fail,
+			without: "pods are connected by it", module: "bridge"},
+		{name: "bridge netfilter", options: []string{"BRIDGE_NETFILTER"}, level: Fail,
+			without: "pods of one node do not reach each other by a service address", module: "br_netfilter"},
+		{name: "connection tracking", options: []string{"NF_CONNTRACK", "NF_NAT"}, level: Fail,
+			without: "services need it", module: "nf_conntrack"},
+		{name: "vxlan", options: []string{"VXLAN"}, level: Warn,
+			without: "set --flannel-backend=host-gw without it", module: "vxlan"},
+		{name: "nftables", options: []string{"NF_TABLES", "NF_TABLES_INET", "NFT_CT", "NFT_NAT", "NFT_MASQ",
+			"NFT_REJECT", "NFT_FIB", "NFT_FIB_INET", "NFT_NUMGEN"},
+			level: Warn, without: "services use the slower iptables mode", module: "nf_tables"},
+		{name: "iptables", options: []string{"NETFILTER_XTABLES", "NETFILTER_XT_MATCH_COMMENT",
+			"NETFILTER_XT_MATCH_ADDRTYPE", "NETFILTER_XT_MATCH_CONNTRACK", "NETFILTER_XT_MATCH_MULTIPORT",
+			"NETFILTER_XT_MATCH_STATISTIC", "NETFILTER_XT_MARK"}, level: Warn, without: "host ports of pods need it"},
 	}
 }
 
@@ -139,7 +160,8 @@ func (c *check) sysctls() {
 		found      string
 	}{
 		{"/proc/sys/kernel/keys/root_maxkeys", "kernel.keys.root_maxkeys", 10000, "every container has a keyring"},
-		{"/proc/sys/fs/inotify/max_user_instances", "fs.inotify.max_user_instances", 128, "kubelet and pods watch files"},
+		{"/proc/sys/fs/inotify/max_user_instances", "fs.inotify.max_user_instances", 128,
+			"kubelet and pods watch files"},
 		{"/proc/sys/fs/inotify/max_user_watches", "fs.inotify.max_user_watches", 8192, "kubelet and pods watch files"},
 		{"/proc/sys/kernel/pid_max", "kernel.pid_max", 32768, "every process and thread of a pod has one"},
 	} {
@@ -168,7 +190,8 @@ func (c *check) kernel() {
 	release = strings.TrimSpace(release)
 	options, path, err := c.kernelOptions(release)
 	if err != nil {
-		c.add(Warn, "kernel configuration", "install the configuration of the kernel to have it checked", "not found for %s; checking loaded modules only", release)
+		c.add(Warn, "kernel configuration", "install the configuration of the kernel to have it checked",
+			"not found for %s; checking loaded modules only", release)
 		c.modules()
 		return
 	}
@@ -184,7 +207,8 @@ func (c *check) kernel() {
 			c.add(Pass, f.name, "", "in the kernel or a module")
 			continue
 		}
-		c.add(f.level, f.name, fmt.Sprintf("use a kernel with %s", strings.Join(missing, ", ")), "not in the kernel; %s", f.without)
+		c.add(f.level, f.name, fmt.Sprintf("use a kernel with %s", strings.Join(missing, ", ")),
+			"not in the kernel; %s", f.without)
 	}
 }
 
@@ -208,7 +232,8 @@ func (c *check) modules() {
 // kernelOptions reads the first configuration of the kernel that exists.
 func (c *check) kernelOptions(release string) (map[string]string, string, error) {
 	var firstErr error
-	for _, path := range []string{"/proc/config.gz", "/boot/config-" + release, "/lib/modules/" + release + "/config", "/usr/lib/modules/" + release + "/config"} {
+	for _, path := range []string{"/proc/config.gz", "/boot/config-" + release, "/lib/modules/" + release + "/config",
+		"/usr/lib/modules/" + release + "/config"} {
 		options, err := readOptions(filepath.Join(c.Root, path))
 		if err == nil {
 			return options, path, nil

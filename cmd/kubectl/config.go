@@ -20,17 +20,19 @@ import (
 func configureSpaces(root *cobra.Command, run *cmd.KubectlRun) error {
 	const set = `"config set-context NAME --cluster=CLUSTER --tenant=%s"`
 	for name, want := range map[string]string{
-		"set":             set,
-		"set-cluster":     set + ", or the address of the space, URL/tenants/%[1]s, in --server",
-		"set-credentials": set + ", or a kubeconfig of a user of the tenant, as \"a4s tenant kubeconfig %[1]s\" makes it",
-		"use-context":     set + " first",
+		"set":         set,
+		"set-cluster": set + ", or the address of the space, URL/tenants/%[1]s, in --server",
+		"set-credentials": set +
+			", or a kubeconfig of a user of the tenant, as \"a4s tenant kubeconfig %[1]s\" makes it",
+		"use-context": set + " first",
 	} {
 		if err := wrap(root, func(*cobra.Command, []string) error {
 			tenant := run.TenantFlag()
 			if tenant == "" {
 				return nil
 			}
-			return &problem.Input{Source: "--" + tenantFlag, Value: tenant, Err: fmt.Errorf("config %s writes no tenant", name), Want: fmt.Sprintf(want, tenant)}
+			return &problem.Input{Source: "--" + tenantFlag, Value: tenant,
+				Err: fmt.Errorf("config %s writes no tenant", name), Want: fmt.Sprintf(want, tenant)}
 		}, "config", name); err != nil {
 			return err
 		}
@@ -89,11 +91,21 @@ func setCluster(flags *pflag.FlagSet, args []string, tenant string) error {
 		base = known.Cluster
 	}
 	if base == "" {
-		return &problem.Input{Source: "--" + tenantFlag, Value: tenant, Err: fmt.Errorf("the context %q has no cluster yet", name), Want: "--cluster as well, with one that \"config get-clusters\" prints"}
+		return &problem.Input{
+			Source: "--" + tenantFlag,
+			Value:  tenant,
+			Err:    fmt.Errorf("the context %q has no cluster yet", name),
+			Want:   "--cluster as well, with one that \"config get-clusters\" prints",
+		}
 	}
 	entry := cfg.Clusters[base]
 	if entry == nil {
-		return &problem.Input{Source: "--" + clientcmd.FlagClusterName, Value: base, Err: errors.New("there is no such cluster in the kubeconfig"), Want: "one that \"config get-clusters\" prints"}
+		return &problem.Input{
+			Source: "--" + clientcmd.FlagClusterName,
+			Value:  base,
+			Err:    errors.New("there is no such cluster in the kubeconfig"),
+			Want:   "one that \"config get-clusters\" prints",
+		}
 	}
 	server, of := tenantadmin.SplitAddress(entry.Server)
 	if of != tenant {
@@ -101,7 +113,12 @@ func setCluster(flags *pflag.FlagSet, args []string, tenant string) error {
 		base = strings.TrimSuffix(base, "-"+of) + "-" + tenant
 		address := tenantadmin.Address(server, tenant)
 		if made := cfg.Clusters[base]; made != nil && made.Server != address {
-			return &problem.Input{Source: "cluster " + base, Value: made.Server, Err: errors.New("it is there with another server"), Want: address + ", or another name, by \"config set-cluster\""}
+			return &problem.Input{
+				Source: "cluster " + base,
+				Value:  made.Server,
+				Err:    errors.New("it is there with another server"),
+				Want:   address + ", or another name, by \"config set-cluster\"",
+			}
 		}
 		made := entry.DeepCopy()
 		made.Server = address

@@ -22,14 +22,16 @@ func addCreateTenant(root *cobra.Command, f cmdutil.Factory, streams genericioop
 	if err != nil {
 		return err
 	}
-	o := &createTenant{print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme.Scheme), streams: streams}
+	o := &createTenant{print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme.Scheme),
+		streams: streams}
 	c := &cobra.Command{
 		Use:                   "tenant NAME [--dry-run=server|client|none]",
 		DisableFlagsInUseLine: true,
 		Aliases:               []string{"te"},
 		Short:                 "Create a tenant with the specified name",
 		Long: "Create a tenant with the specified name.\n\n" +
-			"The command \"a4s tenant create\" waits for the space of the tenant as well, and makes a kubeconfig for it.",
+			"The command \"a4s tenant create\" waits for the space of the tenant as well, " +
+			"and makes a kubeconfig for it.",
 		Example: "  # Create a tenant named team-a\n  kubectl create tenant team-a",
 		Run: func(c *cobra.Command, args []string) {
 			name, err := create.NameFromCommandArgs(c, args)
@@ -58,7 +60,8 @@ func (o *createTenant) run(f cmdutil.Factory, c *cobra.Command, name string) err
 	if err != nil {
 		return err
 	}
-	if err := util.CreateOrUpdateAnnotation(cmdutil.GetFlagBool(c, cmdutil.ApplyAnnotationsFlag), tenant, scheme.DefaultJSONEncoder()); err != nil {
+	if err := util.CreateOrUpdateAnnotation(cmdutil.GetFlagBool(c, cmdutil.ApplyAnnotationsFlag), tenant,
+		scheme.DefaultJSONEncoder()); err != nil {
 		return err
 	}
 	dryRun, err := cmdutil.GetDryRunStrategy(c)

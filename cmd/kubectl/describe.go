@@ -14,7 +14,9 @@ import (
 // describeTenants makes kubectl's descriptions say the tenant of what the
 // administrators of the cluster see under a composite name.
 func describeTenants() {
-	describe.DescriberFn = func(getter genericclioptions.RESTClientGetter, mapping *meta.RESTMapping) (describe.ResourceDescriber, error) {
+	describe.DescriberFn = func(
+		getter genericclioptions.RESTClientGetter, mapping *meta.RESTMapping,
+	) (describe.ResourceDescriber, error) {
 		d, err := describe.Describer(getter, mapping)
 		return describer{d}, err
 	}

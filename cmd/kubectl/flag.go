@@ -20,14 +20,16 @@ const completionTimeout = 2 * time.Second
 // completion, and for --record, which reads the command line once more. Its
 // value was taken from the arguments before, but for completion.
 func addTenantFlag(root *cobra.Command, run *cmd.KubectlRun, f cmdutil.Factory) error {
-	root.PersistentFlags().StringVar(&run.Tenant, tenantFlag, run.Tenant, "If present, the space of this tenant is that of the command, with the rights of the kubeconfig")
-	return root.RegisterFlagCompletionFunc(tenantFlag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		names, err := tenants(run, f)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
+	root.PersistentFlags().StringVar(&run.Tenant, tenantFlag, run.Tenant,
+		"If present, the space of this tenant is that of the command, with the rights of the kubeconfig")
+	return root.RegisterFlagCompletionFunc(tenantFlag,
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			names, err := tenants(run, f)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
 }
 
 func tenants(run *cmd.KubectlRun, f cmdutil.Factory) ([]string, error) {

@@ -25,12 +25,13 @@ import (
 // the process by itself when a command fails; fail does so in the middle of
 // its first request, after which kubectl would try again and report noise.
 func Run(run *cmd.KubectlRun, fail func(error)) error {
-	root, err := newRoot(run, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, func(err error) {
-		if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-			cmdutil.CheckErr(err) // what the server says, in kubectl's words
-		}
-		fail(err)
-	})
+	root, err := newRoot(run, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
+		func(err error) {
+			if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+				cmdutil.CheckErr(err) // what the server says, in kubectl's words
+			}
+			fail(err)
+		})
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,8 @@ func Run(run *cmd.KubectlRun, fail func(error)) error {
 
 // newRoot is kubectl's tree of commands with what spaces add to it.
 func newRoot(run *cmd.KubectlRun, streams genericiooptions.IOStreams, fail func(error)) (*cobra.Command, error) {
-	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50)
+	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).
+		WithDiscoveryQPS(50)
 	flags = flags.WithWrapConfigFn(func(cfg *rest.Config) *rest.Config {
 		return run.Wrap(cfg, flags.ToRawKubeConfigLoader(), *flags.APIServer, fail)
 	})

@@ -59,7 +59,8 @@ func TestManifestsNameSpaces(t *testing.T) {
 	plain := write(t, filepath.Join(dir, "d", "a.yaml"), manifest("a", "t1")+"---\n"+manifest("b", ""))
 	write(t, filepath.Join(dir, "d", "more", "c.yml"), manifest("c", "t3"))
 	write(t, filepath.Join(dir, "d", "notes.txt"), "no manifest")
-	list := write(t, filepath.Join(dir, "list.json"), `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Secret","metadata":{"name":"e","tenant":"t5"}}]}`)
+	list := write(t, filepath.Join(dir, "list.json"), `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1",`+
+		`"kind":"Secret","metadata":{"name":"e","tenant":"t5"}}]}`)
 	broken := write(t, filepath.Join(dir, "broken.yaml"), "metadata: {name: x, tenant: t6}\n---\n"+manifest("f", "t7"))
 	write(t, filepath.Join(dir, "k", "kustomization.yaml"), "resources: [g.yaml]\nnamePrefix: my-\n")
 	write(t, filepath.Join(dir, "k", "g.yaml"), manifest("g", "t8"))
@@ -84,20 +85,21 @@ func TestManifestsNameSpaces(t *testing.T) {
 		want []string // name=tenant
 		err  string
 	}{
-		"file":                   {args: "-f " + plain, want: []string{"a=t1", "b="}},
-		"files":                  {args: "-f " + plain + "," + list, want: []string{"a=t1", "b=", "e=t5"}},
-		"directory":              {args: "-f " + filepath.Join(dir, "d"), want: []string{"a=t1", "b="}},
-		"directories":            {args: "-R -f " + filepath.Join(dir, "d"), want: []string{"a=t1", "b=", "c=t3"}},
-		"pattern":                {args: "-f " + filepath.Join(dir, "lis?.json"), want: []string{"e=t5"}},
-		"what cannot be read":    {args: "-f " + broken, want: []string{"f=t7"}},
-		"nothing there":          {args: "-f " + filepath.Join(dir, "none.yaml")},
-		"kustomization":          {args: "-k " + filepath.Join(dir, "k"), want: []string{"my-g=t8"}},
-		"no kustomization":       {args: "-k " + filepath.Join(dir, "d"), err: "kustomization"},
-		"URL":                    {args: "-f " + srv.URL + "/h.yaml", want: []string{"h=t9"}},
-		"nothing at the URL":     {args: "-f " + srv.URL + "/i.yaml", err: "404"},
-		"standard input":         {args: "-f -", want: []string{"s=t2"}},
-		"pipe":                   {args: "-f " + pipe(manifest("p", "t4")), want: []string{"p=t4"}},
-		"a number":               {args: "-f " + write(t, filepath.Join(dir, "number.yaml"), manifest("number", "7")), err: "as a string"},
+		"file":                {args: "-f " + plain, want: []string{"a=t1", "b="}},
+		"files":               {args: "-f " + plain + "," + list, want: []string{"a=t1", "b=", "e=t5"}},
+		"directory":           {args: "-f " + filepath.Join(dir, "d"), want: []string{"a=t1", "b="}},
+		"directories":         {args: "-R -f " + filepath.Join(dir, "d"), want: []string{"a=t1", "b=", "c=t3"}},
+		"pattern":             {args: "-f " + filepath.Join(dir, "lis?.json"), want: []string{"e=t5"}},
+		"what cannot be read": {args: "-f " + broken, want: []string{"f=t7"}},
+		"nothing there":       {args: "-f " + filepath.Join(dir, "none.yaml")},
+		"kustomization":       {args: "-k " + filepath.Join(dir, "k"), want: []string{"my-g=t8"}},
+		"no kustomization":    {args: "-k " + filepath.Join(dir, "d"), err: "kustomization"},
+		"URL":                 {args: "-f " + srv.URL + "/h.yaml", want: []string{"h=t9"}},
+		"nothing at the URL":  {args: "-f " + srv.URL + "/i.yaml", err: "404"},
+		"standard input":      {args: "-f -", want: []string{"s=t2"}},
+		"pipe":                {args: "-f " + pipe(manifest("p", "t4")), want: []string{"p=t4"}},
+		"a number": {args: "-f " + write(t, filepath.Join(dir, "number.yaml"), manifest("number", "7")),
+			err: "as a string"},
 		"no manifests":           {args: ""},
 		"the body of a raw path": {args: "--raw /x -f " + plain},
 	} {
@@ -148,7 +150,8 @@ func TestManifestsNameSpaces(t *testing.T) {
 
 // TestRecordSaysTheTenant: kubectl reads the arguments of the process for it.
 func TestRecordSaysTheTenant(t *testing.T) {
-	path := write(t, filepath.Join(t.TempDir(), "a.yaml"), "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: d}]}\n")
+	path := write(t, filepath.Join(t.TempDir(), "a.yaml"),
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: d}]}\n")
 	args := []string{"set", "image", "--local", "-f", path, "c=e", "--record", "-o", "yaml"}
 	old := os.Args
 	t.Cleanup(func() { os.Args = old })
@@ -161,7 +164,8 @@ func TestRecordSaysTheTenant(t *testing.T) {
 
 func TestCreateTenant(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")
-	out, err := execute(t, &cmd.KubectlRun{Args: strings.Fields("create tenant team-a --dry-run=client -o yaml --namespace x")})
+	out, err := execute(t,
+		&cmd.KubectlRun{Args: strings.Fields("create tenant team-a --dry-run=client -o yaml --namespace x")})
 	if want := "apiVersion: v1\nkind: Tenant\nmetadata:\n  name: team-a\n"; err != nil || out != want {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -175,7 +179,8 @@ func TestCreateTenant(t *testing.T) {
 		"create tenant t --dry-run=client":    "tenant/t created (dry run)",
 		"create te t --dry-run=client -oname": "tenant/t\n",
 	} {
-		if out, err := execute(t, &cmd.KubectlRun{Args: strings.Fields(args)}); err != nil || !strings.Contains(out, want) {
+		if out, err := execute(t, &cmd.KubectlRun{Args: strings.Fields(args)}); err != nil ||
+			!strings.Contains(out, want) {
 			t.Errorf("%s: %v, lacks %q:\n%s", args, err, want, out)
 		}
 	}
@@ -215,7 +220,8 @@ func TestFilesOfCopies(t *testing.T) {
 
 func TestDescriptionsSayTheTenant(t *testing.T) {
 	for _, tc := range []struct{ namespace, name, text, want string }{
-		{"d.t1", "x", "Name:         x\nNamespace:    d.t1\nLabels:       a=b\n", "Name:         x\nNamespace:    d.t1\nTenant:       t1\nLabels:       a=b\n"},
+		{"d.t1", "x", "Name:         x\nNamespace:    d.t1\nLabels:       a=b\n",
+			"Name:         x\nNamespace:    d.t1\nTenant:       t1\nLabels:       a=b\n"},
 		{"", "x.t1.tenant", "Name:   x.t1.tenant\nLabels: a=b\n", "Name:   x.t1.tenant\nTenant: t1\nLabels: a=b\n"},
 		{"", "x.t1.tenant", "Name: x.t1.tenant", "Name: x.t1.tenant\nTenant: t1\n"},
 		{"d.t1", "x", "Something: else\n", "Tenant: t1\nSomething: else\n"},
@@ -263,7 +269,8 @@ func TestContextsOfSpaces(t *testing.T) {
 		{args: "set-credentials t", tenant: "t1", says: "a4s tenant kubeconfig t1"},
 		{args: "set current-context t", tenant: "t1", says: "config set writes no tenant"},
 	} {
-		run := &cmd.KubectlRun{Args: append([]string{"--kubeconfig=" + path, "config"}, strings.Fields(tc.args)...), Tenant: tc.tenant, Source: "--tenant"}
+		run := &cmd.KubectlRun{Args: append([]string{"--kubeconfig=" + path, "config"}, strings.Fields(tc.args)...),
+			Tenant: tc.tenant, Source: "--tenant"}
 		if tc.env != "" {
 			run.Tenant, run.Source = tc.env, "A4S_TENANT"
 		}
@@ -294,7 +301,8 @@ func TestContextsOfSpaces(t *testing.T) {
 		if _, tenant, found := strings.Cut(tc.cluster, "-"); found {
 			want += "/tenants/" + tenant
 		}
-		if made := after.Clusters[tc.cluster]; made == nil || made.Server != want || string(made.CertificateAuthorityData) != "ca" {
+		if made := after.Clusters[tc.cluster]; made == nil || made.Server != want ||
+			string(made.CertificateAuthorityData) != "ca" {
 			t.Errorf("%s: %+v, want %s", tc.args, made, want)
 		}
 	}

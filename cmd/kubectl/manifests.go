@@ -138,7 +138,8 @@ func (m *manifests) named() ([]cmd.Named, error) {
 	}
 	var named []cmd.Named
 	var wrong []error
-	err := resource.NewLocalBuilder().Unstructured().ContinueOnError().FilenameParam(false, &m.FilenameOptions).Flatten().Do().
+	err := resource.NewLocalBuilder().Unstructured().ContinueOnError().FilenameParam(false,
+		&m.FilenameOptions).Flatten().Do().
 		Visit(func(info *resource.Info, err error) error {
 			object, ok := info.Object.(*unstructured.Unstructured)
 			if err != nil || !ok {

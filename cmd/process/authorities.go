@@ -52,12 +52,14 @@ func replaceCAs(r *cmd.CARotation) (*cmd.CARotated, error) {
 		return nil, err
 	}
 	if disk != nil && len(disk.Others()) > 0 {
-		return nil, &problem.Precondition{What: "certificate authorities", Err: fmt.Errorf("the cluster has %d servers, and each has a copy of them", len(disk.Members)),
+		return nil, &problem.Precondition{What: "certificate authorities",
+			Err: fmt.Errorf("the cluster has %d servers, and each has a copy of them", len(disk.Members)),
 			Fix: "start a4s on this machine, and run the command again while all servers run"}
 	}
 	done, err := pki.Rotate(filepath.Join(server, "tls"), pki.RotateOptions{
 		From: r.Path, Force: r.Force, Finish: r.Finish,
-		Backup: filepath.Join(r.DataDir, "server-tls-before-rotation-"+time.Now().UTC().Format("20060102T150405.000Z")),
+		Backup: filepath.Join(r.DataDir,
+			"server-tls-before-rotation-"+time.Now().UTC().Format("20060102T150405.000Z")),
 	})
 	if err != nil {
 		return nil, err
@@ -74,7 +76,8 @@ func replaceCAs(r *cmd.CARotation) (*cmd.CARotated, error) {
 	}
 	tokens, err := jointoken.EnsureServerTokens(server, "", "", ca, former...)
 	if err != nil {
-		return nil, errors.Join(errors.New("the certificate authorities were replaced, but the token files were not; the next start of the server writes them"), err)
+		return nil, errors.Join(errors.New("the certificate authorities were replaced, "+
+			"but the token files were not; the next start of the server writes them"), err)
 	}
 	out.Token = tokens.Server().Encode()
 	return out, nil

@@ -102,7 +102,8 @@ func runServer(ctx context.Context, cfg *config.Server) error {
 		} else {
 			// The two halves know nothing of each other until the node joins.
 			p.node.Start(ctx, node.Component())
-			if err := component.Together(ctx, serve, func(ctx context.Context) error { return node.Wait(ctx, p.node) }); err != nil {
+			if err := component.Together(ctx, serve,
+				func(ctx context.Context) error { return node.Wait(ctx, p.node) }); err != nil {
 				return err
 			}
 			if err := up.MarkControlPlane(ctx, cfg.Agent.NodeName); err != nil {
@@ -111,7 +112,8 @@ func runServer(ctx context.Context, cfg *config.Server) error {
 			if err := up.HoldMember(ctx, cfg.Agent.NodeName); err != nil {
 				return err
 			}
-			logrus.Infof("Node %s is ready after %s", cfg.Agent.NodeName, time.Since(started).Round(10*time.Millisecond))
+			logrus.Infof("Node %s is ready after %s", cfg.Agent.NodeName,
+				time.Since(started).Round(10*time.Millisecond))
 		}
 		logrus.Infof("Use the cluster:  a4s kubectl get nodes   (or: export KUBECONFIG=%s)", up.Kubeconfig)
 		logrus.Infof("Add a node:       a4s agent --server %s --token \"$(cat %s)\"", up.JoinURL, up.NodeTokenFile)
@@ -135,7 +137,8 @@ func runAgent(ctx context.Context, cfg *config.Agent) error {
 			if err := node.JoinLater(ctx, p.group, cfg.ServerURLs, cfg.Token); err != nil {
 				return err
 			}
-			logrus.Infof("Node %s takes bootstrap pods after %s:  a4s bootstrap apply -f FILE", cfg.NodeName, time.Since(started).Round(10*time.Millisecond))
+			logrus.Infof("Node %s takes bootstrap pods after %s:  a4s bootstrap apply -f FILE", cfg.NodeName,
+				time.Since(started).Round(10*time.Millisecond))
 			return nil
 		}
 		if err := node.Join(ctx, p.group, cfg.ServerURLs, cfg.Token); err != nil {
@@ -158,8 +161,11 @@ type process struct {
 
 // supervise is what server and agent share: the log, the lock, the identity
 // of the machine, and the life of the component groups.
-func supervise(ctx context.Context, mode string, cfg *config.Agent, start func(context.Context, *process) error) (err error) {
-	log, err := logging.Setup(logging.Options{Debug: cfg.Debug, Verbosity: cfg.Verbosity, VModule: cfg.VModule, File: cfg.LogFile})
+func supervise(
+	ctx context.Context, mode string, cfg *config.Agent, start func(context.Context, *process) error,
+) (err error) {
+	log, err := logging.Setup(logging.Options{Debug: cfg.Debug, Verbosity: cfg.Verbosity,
+		VModule: cfg.VModule, File: cfg.LogFile})
 	if err != nil {
 		return err
 	}

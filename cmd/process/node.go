@@ -91,7 +91,9 @@ func RunNode(ctx context.Context) error {
 	}
 }
 
-func startNode(ctx context.Context, handover *nodechild.Handover, group *component.Group, monitor *health.Monitor) error {
+func startNode(
+	ctx context.Context, handover *nodechild.Handover, group *component.Group, monitor *health.Monitor,
+) error {
 	node, err := agent.Prepare(ctx, &handover.Setup.Config, handover.Setup.Addr)
 	if err != nil {
 		return err

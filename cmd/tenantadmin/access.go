@@ -89,7 +89,8 @@ func (a *Admin) Bind(ctx context.Context, tenant, user, role string) error {
 // their identity provider likes, objects are not.
 func bindingName(role, user string) string {
 	const most = 63
-	safe := len(user) <= most && strings.Trim(user, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@:") == ""
+	safe := len(user) <= most &&
+		strings.Trim(user, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@:") == ""
 	if !safe {
 		sum := sha256.Sum256([]byte(user))
 		user = "sha256-" + hex.EncodeToString(sum[:16])
@@ -131,7 +132,8 @@ func (a *Admin) Issue(ctx context.Context, id Identity, expires time.Duration) (
 			Request:           pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 			SignerName:        certificatesv1.KubeAPIServerClientSignerName,
 			ExpirationSeconds: &seconds,
-			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature,
+				certificatesv1.UsageClientAuth},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -160,7 +162,8 @@ func (a *Admin) Issue(ctx context.Context, id Identity, expires time.Duration) (
 		}
 		for _, c := range got.Status.Conditions {
 			if c.Type == certificatesv1.CertificateFailed || c.Type == certificatesv1.CertificateDenied {
-				return "", fmt.Errorf("certificate signing request %s: %s: %s: %s", csr.Name, c.Type, c.Reason, c.Message)
+				return "", fmt.Errorf("certificate signing request %s: %s: %s: %s", csr.Name, c.Type,
+					c.Reason, c.Message)
 			}
 		}
 		if creds.Certificate = got.Status.Certificate; len(creds.Certificate) == 0 {

@@ -27,7 +27,8 @@ func TestSplitAddress(t *testing.T) {
 
 func TestBindingNamesAreNamesOfObjects(t *testing.T) {
 	seen := map[string]string{}
-	for _, user := range []string{"alice", "alice@example.com", "a/b", "a%b", "a b", "CN=x,O=y", "ä", strings.Repeat("x", 64), strings.Repeat("x", 65)} {
+	for _, user := range []string{"alice", "alice@example.com", "a/b", "a%b", "a b", "CN=x,O=y", "ä",
+		strings.Repeat("x", 64), strings.Repeat("x", 65)} {
 		name := bindingName("view", user)
 		if strings.ContainsAny(name, "/% ,=") || len(name) > 120 {
 			t.Errorf("%q becomes %q", user, name)

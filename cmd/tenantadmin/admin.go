@@ -67,7 +67,8 @@ func (a *Admin) List(ctx context.Context) (*tenantapi.TenantList, error) {
 // Create makes a tenant unless it exists. One that is being deleted is
 // ErrTerminating.
 func (a *Admin) Create(ctx context.Context, name string) (made bool, err error) {
-	_, err = a.tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err = a.tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return err == nil, err
 	}
@@ -164,7 +165,10 @@ const (
 // until calls check, ever less often, until it says that there is nothing left
 // to wait for. An error that means that the server has other things to do is
 // something to wait for, too.
-func until(ctx context.Context, what string, progress func(string), check func(context.Context) (waitingFor string, err error)) error {
+func until(
+	ctx context.Context, what string, progress func(string),
+	check func(context.Context) (waitingFor string, err error),
+) error {
 	started, told, last := time.Now(), time.Time{}, ""
 	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
 		waitingFor, err := check(ctx)
@@ -192,7 +196,8 @@ func until(ctx context.Context, what string, progress func(string), check func(c
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("%s after %s, it waited for %s: %w", what, time.Since(started).Round(100*time.Millisecond), last, context.Cause(ctx))
+			return fmt.Errorf("%s after %s, it waited for %s: %w", what,
+				time.Since(started).Round(100*time.Millisecond), last, context.Cause(ctx))
 		case <-timer.C:
 		}
 	}
@@ -202,7 +207,8 @@ func until(ctx context.Context, what string, progress func(string), check func(c
 func passing(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
-		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
+		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		utilnet.IsTimeout(err)
 }
 
 // NotFound reports whether the server said that there is no such tenant.

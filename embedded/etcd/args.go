@@ -33,10 +33,13 @@ func owned() map[string]string {
 		"log-level":   "the log of etcd goes into that of a4s; use --debug or -v",
 	}
 	for _, name := range []string{
-		"listen-client-urls", "listen-peer-urls", "listen-client-http-urls", "advertise-client-urls", "initial-advertise-peer-urls",
+		"listen-client-urls", "listen-peer-urls", "listen-client-http-urls", "advertise-client-urls",
+		"initial-advertise-peer-urls",
 		"cors", "host-whitelist", "client-cert-allowed-hostname", "peer-cert-allowed-cn", "peer-cert-allowed-hostname",
-		"cert-file", "key-file", "client-cert-file", "client-key-file", "trusted-ca-file", "client-cert-auth", "client-crl-file", "auto-tls",
-		"peer-cert-file", "peer-key-file", "peer-client-cert-file", "peer-client-key-file", "peer-trusted-ca-file", "peer-client-cert-auth",
+		"cert-file", "key-file", "client-cert-file", "client-key-file", "trusted-ca-file", "client-cert-auth",
+		"client-crl-file", "auto-tls",
+		"peer-cert-file", "peer-key-file", "peer-client-cert-file", "peer-client-key-file", "peer-trusted-ca-file",
+		"peer-client-cert-auth",
 		"peer-crl-file", "peer-auto-tls", "self-signed-cert-validity",
 	} {
 		m[name] = whyLoopback

@@ -22,7 +22,8 @@ func TestArgumentsSetEtcdsSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := s.cfg
-	if cfg.ClientTLSInfo.CertFile != "/c" || cfg.PeerTLSInfo.CertFile != "/p" || cfg.Dir != "/d" || cfg.Name != "n" || cfg.InitialCluster != "n=https://127.0.0.1:2380" {
+	if cfg.ClientTLSInfo.CertFile != "/c" || cfg.PeerTLSInfo.CertFile != "/p" || cfg.Dir != "/d" || cfg.Name != "n" ||
+		cfg.InitialCluster != "n=https://127.0.0.1:2380" {
 		t.Errorf("binding the flags took what a4s owns: %+v", cfg)
 	}
 	if cfg.MaxConcurrentStreams != 7 || len(cfg.ListenMetricsUrls) != 1 {
@@ -58,8 +59,10 @@ func TestOurDefaultsHoldWithoutArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg := s.cfg; cfg.QuotaBackendBytes != 4<<30 || cfg.AutoCompactionRetention != "0" || cfg.WarningUnaryRequestDuration != embed.DefaultWarningUnaryRequestDuration {
-		t.Errorf("quota %d, compaction %q, slow request %s", cfg.QuotaBackendBytes, cfg.AutoCompactionRetention, cfg.WarningUnaryRequestDuration)
+	if cfg := s.cfg; cfg.QuotaBackendBytes != 4<<30 || cfg.AutoCompactionRetention != "0" ||
+		cfg.WarningUnaryRequestDuration != embed.DefaultWarningUnaryRequestDuration {
+		t.Errorf("quota %d, compaction %q, slow request %s", cfg.QuotaBackendBytes, cfg.AutoCompactionRetention,
+			cfg.WarningUnaryRequestDuration)
 	} else if kept := cfg.SnapshotCount + cfg.SnapshotCatchUpEntries; kept > 3000 {
 		t.Errorf("%d changes are kept in memory", kept)
 	}
@@ -82,7 +85,8 @@ func TestElectionOfAMemberWithoutOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.cfg.TickMs != c.tick || s.cfg.ElectionMs != c.election {
-			t.Errorf("%s: heartbeat %d, election %d, want %d, %d", name, s.cfg.TickMs, s.cfg.ElectionMs, c.tick, c.election)
+			t.Errorf("%s: heartbeat %d, election %d, want %d, %d", name, s.cfg.TickMs,
+				s.cfg.ElectionMs, c.tick, c.election)
 		}
 	}
 }

@@ -53,9 +53,11 @@ func (s *Server) Check(ctx context.Context) error {
 	// gap because older segments were purged is not damage.
 	_, err = wal.Verify(zap.NewNop(), filepath.Join(member, "wal"), &walpb.Snapshot{})
 	switch {
-	case err == nil, errors.Is(err, wal.ErrFileNotFound), errors.Is(err, wal.ErrSnapshotNotFound), errors.Is(err, wal.ErrSliceOutOfRange):
+	case err == nil, errors.Is(err, wal.ErrFileNotFound), errors.Is(err, wal.ErrSnapshotNotFound),
+		errors.Is(err, wal.ErrSliceOutOfRange):
 		return s.checkMembership()
-	case errors.Is(err, wal.ErrCRCMismatch), errors.Is(err, wal.ErrMetadataConflict), errors.Is(err, wal.ErrDecoderNotFound):
+	case errors.Is(err, wal.ErrCRCMismatch), errors.Is(err, wal.ErrMetadataConflict),
+		errors.Is(err, wal.ErrDecoderNotFound):
 		return s.unusable(fmt.Errorf("%s is damaged: %w", filepath.Join(member, "wal"), err))
 	}
 	s.opts.Log.WithError(err).Debug("the write-ahead log was not closed cleanly")

@@ -43,7 +43,8 @@ type peer struct {
 
 // dial makes a client of some members.
 func (s *peer) dial(endpoints []string) (*clientv3.Client, error) {
-	tls, err := transport.TLSInfo{CertFile: s.opts.ClientCertFile, KeyFile: s.opts.ClientKeyFile, TrustedCAFile: s.opts.TrustedCAFile}.ClientConfig()
+	tls, err := transport.TLSInfo{CertFile: s.opts.ClientCertFile, KeyFile: s.opts.ClientKeyFile,
+		TrustedCAFile: s.opts.TrustedCAFile}.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate of the datastore's clients: %w", err)
 	}
@@ -53,7 +54,8 @@ func (s *peer) dial(endpoints []string) (*clientv3.Client, error) {
 func fromResponse(members []*etcdserverpb.Member) []Member {
 	out := make([]Member, 0, len(members))
 	for _, m := range members {
-		out = append(out, Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs, Learner: m.IsLearner})
+		out = append(out, Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs,
+			Learner: m.IsLearner})
 	}
 	return out
 }
@@ -124,7 +126,8 @@ func (s *peer) rejoin(ctx context.Context, disk *Disk) error {
 		return s.removed()
 	case standingForeign:
 		return &problem.Precondition{What: "datastore in " + s.opts.Dir,
-			Err: errors.New("it is of a cluster that the other servers have left: it was restored from a snapshot or set up anew"),
+			Err: errors.New("it is of a cluster that the other servers have left: " +
+				"it was restored from a snapshot or set up anew"),
 			Fix: s.fixRejoin()}
 	case standingMoved:
 		s.opts.Log.Infof("Telling the other servers that the datastore of this one is at %s now", s.peerURL())
@@ -183,7 +186,8 @@ func (s *peer) removed() error {
 var errRemoved = errors.New("this server was removed from its cluster")
 
 func (s *peer) fixRejoin() string {
-	return fmt.Sprintf("to join again, move %s away and start with --server and --token of a running server", filepath.Dir(s.opts.Dir))
+	return fmt.Sprintf("to join again, move %s away and start with --server and --token of a running server",
+		filepath.Dir(s.opts.Dir))
 }
 
 // join becomes a member of a running cluster, without a vote at first. It
@@ -231,7 +235,8 @@ func explain(err error) string {
 		return "other servers are joining"
 	case errors.Is(err, rpctypes.ErrUnhealthy), errors.Is(err, rpctypes.ErrMemberNotEnoughStarted):
 		return "not all of its members are healthy"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, rpctypes.ErrTimeout), errors.Is(err, rpctypes.ErrNoLeader):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, rpctypes.ErrTimeout),
+		errors.Is(err, rpctypes.ErrNoLeader):
 		return "it does not answer, perhaps because most of its members are down"
 	}
 	return err.Error()
@@ -248,7 +253,8 @@ func (s *peer) tryJoin(ctx context.Context, c *clientv3.Client) error {
 	}
 	action, id, err := planJoin(v.members, s.opts.Name, s.peerURL(), answers)
 	if err != nil {
-		return &problem.Input{Source: "--node-name", Value: s.opts.Name, Err: err, Want: "a name that no other server has"}
+		return &problem.Input{Source: "--node-name", Value: s.opts.Name, Err: err,
+			Want: "a name that no other server has"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -294,7 +300,8 @@ func (s *peer) settle(ctx context.Context, e *embed.Etcd) error {
 	if self != nil && !self.IsLearner && s.opts.Address != "" && !same(self.PeerURLs, s.peerURL()) {
 		ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 		defer cancel()
-		moved := membership.Member{ID: self.ID, RaftAttributes: membership.RaftAttributes{PeerURLs: []string{s.peerURL()}}}
+		moved := membership.Member{ID: self.ID,
+			RaftAttributes: membership.RaftAttributes{PeerURLs: []string{s.peerURL()}}}
 		if _, err := e.Server.UpdateMember(ctx, moved); err != nil {
 			return fmt.Errorf("changing the address of the datastore to %s: %w", s.peerURL(), err)
 		}
@@ -327,7 +334,8 @@ func (s *peer) promote(ctx context.Context, e *embed.Etcd) error {
 		_, err := c.MemberPromote(ask, uint64(e.Server.MemberID()))
 		cancel()
 		switch {
-		case err == nil, errors.Is(err, rpctypes.ErrMemberNotLearner), errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
+		case err == nil, errors.Is(err, rpctypes.ErrMemberNotLearner),
+			errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
 		default:
 			if text := explain(err); text != last {
 				s.opts.Log.Warnf("Waiting for a vote in the datastore: %s", text)
@@ -402,7 +410,8 @@ func (s *Server) RemoveMember(ctx context.Context, id uint64) error {
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
-			return fmt.Errorf("removing a member of the datastore: too few of the others are healthy to go on without it: %w", err)
+			return fmt.Errorf("removing a member of the datastore: too few of the others are healthy to go on "+
+				"without it: %w", err)
 		}
 	}
 }

@@ -103,7 +103,8 @@ func (s *Server) tuneFor(d disk, now func() time.Time) {
 		s.opts.Log.WithError(err).Debug("the disk was not measured")
 		return
 	}
-	what := fmt.Sprintf("A durable write to %s takes up to %s (2 KiB, 99th percentile of %d)", s.opts.Dir, p99.Round(10*time.Microsecond), n)
+	what := fmt.Sprintf("A durable write to %s takes up to %s (2 KiB, 99th percentile of %d)", s.opts.Dir,
+		p99.Round(10*time.Microsecond), n)
 	if p99 <= slowDisk {
 		if p99 > goodDisk {
 			what += ", and etcd wants no more than " + goodDisk.String()
@@ -118,7 +119,9 @@ func (s *Server) tuneFor(d disk, now func() time.Time) {
 	}
 	t := timingFor(p99)
 	// Members of several servers are patient to begin with.
-	t.Heartbeat, t.Election = max(t.Heartbeat, time.Duration(s.cfg.TickMs)*time.Millisecond), max(t.Election, time.Duration(s.cfg.ElectionMs)*time.Millisecond)
+	t.Heartbeat, t.Election = max(t.Heartbeat, time.Duration(s.cfg.TickMs)*time.Millisecond),
+		max(t.Election, time.Duration(s.cfg.ElectionMs)*time.Millisecond)
 	s.cfg.TickMs, s.cfg.ElectionMs = uint(t.Heartbeat.Milliseconds()), uint(t.Election.Milliseconds())
-	s.opts.Log.Warnf("%s; its heartbeat interval is %s and its election timeout %s now. A faster disk helps", what, t.Heartbeat, t.Election)
+	s.opts.Log.Warnf("%s; its heartbeat interval is %s and its election timeout %s now. A faster disk helps", what,
+		t.Heartbeat, t.Election)
 }

@@ -78,10 +78,11 @@ func TestSlowDiskIsToldAndNotFatal(t *testing.T) {
 		tick, election uint
 		warning        string
 	}{
-		"fast":         {slowWriter{takes: []time.Duration{ms}}, nil, 50, 250, ""},
-		"slow":         {slowWriter{takes: []time.Duration{300 * ms}}, nil, 300, 3000, "takes up to 300ms"},
-		"as one wants": {slowWriter{takes: []time.Duration{300 * ms}}, []string{"election-timeout=7000"}, 100, 7000, "--etcd-arg"},
-		"broken":       {slowWriter{takes: []time.Duration{ms}, err: errors.New("I/O")}, nil, 50, 250, ""},
+		"fast": {slowWriter{takes: []time.Duration{ms}}, nil, 50, 250, ""},
+		"slow": {slowWriter{takes: []time.Duration{300 * ms}}, nil, 300, 3000, "takes up to 300ms"},
+		"as one wants": {slowWriter{takes: []time.Duration{300 * ms}}, []string{"election-timeout=7000"}, 100,
+			7000, "--etcd-arg"},
+		"broken": {slowWriter{takes: []time.Duration{ms}, err: errors.New("I/O")}, nil, 50, 250, ""},
 	} {
 		logger, hook := logtest.NewNullLogger()
 		logger.SetLevel(logrus.DebugLevel)
@@ -91,13 +92,15 @@ func TestSlowDiskIsToldAndNotFatal(t *testing.T) {
 		}
 		s.tuneFor(&c.disk, func() time.Time { return c.disk.now })
 		if s.cfg.TickMs != c.tick || s.cfg.ElectionMs != c.election {
-			t.Errorf("%s: heartbeat %d, election %d, want %d, %d", name, s.cfg.TickMs, s.cfg.ElectionMs, c.tick, c.election)
+			t.Errorf("%s: heartbeat %d, election %d, want %d, %d", name, s.cfg.TickMs,
+				s.cfg.ElectionMs, c.tick, c.election)
 		}
 		if err := s.cfg.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		last := hook.LastEntry()
-		if last == nil || (last.Level == logrus.WarnLevel) != (c.warning != "") || !strings.Contains(last.Message, c.warning) {
+		if last == nil || (last.Level == logrus.WarnLevel) != (c.warning != "") ||
+			!strings.Contains(last.Message, c.warning) {
 			t.Errorf("%s: the log says %v, want %q", name, last, c.warning)
 		}
 	}

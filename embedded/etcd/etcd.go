@@ -95,14 +95,17 @@ func New(o Options) (*Server, error) {
 		cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = append(cfg.ListenPeerUrls, peer), []url.URL{peer}
 	}
 	cfg.InitialCluster = cfg.InitialClusterFromName(o.Name)
-	cfg.ClientTLSInfo = transport.TLSInfo{CertFile: o.CertFile, KeyFile: o.KeyFile, TrustedCAFile: o.TrustedCAFile, ClientCertAuth: true}
+	cfg.ClientTLSInfo = transport.TLSInfo{CertFile: o.CertFile, KeyFile: o.KeyFile, TrustedCAFile: o.TrustedCAFile,
+		ClientCertAuth: true}
 	// A peer may come from another of its addresses than the one it is reached
 	// at; the certificate of the CA is what makes it one.
-	cfg.PeerTLSInfo = transport.TLSInfo{CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile, TrustedCAFile: o.PeerTrustedCAFile, ClientCertAuth: true, SkipClientSANVerify: true}
+	cfg.PeerTLSInfo = transport.TLSInfo{CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile,
+		TrustedCAFile: o.PeerTrustedCAFile, ClientCertAuth: true, SkipClientSANVerify: true}
 	// gRPC on a port of its own is faster than sharing one with plain HTTP.
 	cfg.ListenClientHttpUrls = []url.URL{{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", HTTPPort)}}
 	if err := cfg.Validate(); err != nil {
-		return nil, &problem.Input{Source: "--etcd-arg", Value: strings.Join(o.Args, " "), Err: err, Want: "settings that etcd accepts together"}
+		return nil, &problem.Input{Source: "--etcd-arg", Value: strings.Join(o.Args, " "), Err: err,
+			Want: "settings that etcd accepts together"}
 	}
 	s := &Server{}
 	s.opts, s.cfg = o, cfg
@@ -150,7 +153,8 @@ func (s *Server) run(ctx context.Context, ready func()) error {
 		}
 		err := s.serve(ctx, ready)
 		// etcd asks any member who is one, and that one may not know yet.
-		if err == nil || len(s.opts.Join) == 0 || wal.Exist(filepath.Join(s.opts.Dir, "member", "wal")) || try == maxJoins {
+		if err == nil || len(s.opts.Join) == 0 ||
+			wal.Exist(filepath.Join(s.opts.Dir, "member", "wal")) || try == maxJoins {
 			return err
 		}
 		s.opts.Log.WithError(err).Debug("could not start as a new member yet")
@@ -169,7 +173,8 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 	fatal := make(chan error, 1)
 	hook := &fatalHook{fatal: fatal}
 	level := zap.NewAtomicLevelAt(zap.ErrorLevel) // its start warns of its defaults
-	s.cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.opts.Zap.WithOptions(zap.IncreaseLevel(level), zap.WithFatalHook(hook), zap.WithPanicHook(hook)))
+	s.cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.opts.Zap.WithOptions(zap.IncreaseLevel(level),
+		zap.WithFatalHook(hook), zap.WithPanicHook(hook)))
 
 	e, err := s.start(fatal)
 	if err != nil {
@@ -190,7 +195,8 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 			select {
 			case <-e.Server.ReadyNotify():
 			default:
-				s.opts.Log.Warn("The datastore still waits: most of its servers have to run. If they are lost for good, start one with --cluster-reset")
+				s.opts.Log.Warn("The datastore still waits: most of its servers have to run. " +
+					"If they are lost for good, start one with --cluster-reset")
 			}
 		}).Stop()
 	}

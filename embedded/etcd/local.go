@@ -77,7 +77,9 @@ func (l *localKV) Put(ctx context.Context, in *pb.PutRequest, _ ...grpc.CallOpti
 }
 
 // DeleteRange implements pb.KVClient.
-func (l *localKV) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, _ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+func (l *localKV) DeleteRange(
+	ctx context.Context, in *pb.DeleteRangeRequest, _ ...grpc.CallOption,
+) (*pb.DeleteRangeResponse, error) {
 	return pass(ctx, l.gate, in, l.inner.DeleteRange)
 }
 
@@ -88,7 +90,9 @@ func (l *localKV) Txn(ctx context.Context, in *pb.TxnRequest, _ ...grpc.CallOpti
 
 // RangeStream implements pb.KVClient. The member reads on a goroutine of its own,
 // for as long as the context lasts.
-func (l *localKV) RangeStream(ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
+func (l *localKV) RangeStream(
+	ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption,
+) (pb.KV_RangeStreamClient, error) {
 	in.Serializable = true // see Range
 	if !l.gate.enter() {
 		return nil, rpctypes.ErrGRPCStopped
@@ -103,12 +107,16 @@ func (l *localKV) RangeStream(ctx context.Context, in *pb.RangeRequest, _ ...grp
 }
 
 // Compact implements pb.KVClient.
-func (l *localKV) Compact(ctx context.Context, in *pb.CompactionRequest, _ ...grpc.CallOption) (*pb.CompactionResponse, error) {
+func (l *localKV) Compact(
+	ctx context.Context, in *pb.CompactionRequest, _ ...grpc.CallOption,
+) (*pb.CompactionResponse, error) {
 	return pass(ctx, l.gate, in, l.inner.Compact)
 }
 
 // pass makes a call through a gate.
-func pass[In, Out any](ctx context.Context, g *gate, in In, call func(context.Context, In) (Out, error)) (out Out, err error) {
+func pass[In, Out any](
+	ctx context.Context, g *gate, in In, call func(context.Context, In) (Out, error),
+) (out Out, err error) {
 	if !g.enter() {
 		return out, rpctypes.ErrGRPCStopped
 	}

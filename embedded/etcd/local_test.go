@@ -48,7 +48,10 @@ func TestGateDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, never := newGate(), make(chan struct{})
 		go func() {
-			_, _ = pass(t.Context(), g, struct{}{}, func(context.Context, struct{}) (struct{}, error) { <-never; return struct{}{}, nil })
+			_, _ = pass(t.Context(), g, struct{}{}, func(context.Context, struct{}) (struct{}, error) {
+				<-never
+				return struct{}{}, nil
+			})
 		}()
 		synctest.Wait()
 		began := time.Now()

@@ -6,7 +6,8 @@ import (
 )
 
 func member(id uint64, name, ip string) Member {
-	return Member{ID: id, Name: name, PeerURLs: []string{"https://" + ip + ":2380"}, ClientURLs: []string{"https://" + ip + ":2379"}}
+	return Member{ID: id, Name: name, PeerURLs: []string{"https://" + ip + ":2380"},
+		ClientURLs: []string{"https://" + ip + ":2379"}}
 }
 
 func TestPlanJoin(t *testing.T) {
@@ -22,15 +23,22 @@ func TestPlanJoin(t *testing.T) {
 		refused bool
 	}{
 		{name: "new", members: []Member{one, two}, node: "three", ip: "10.0.0.3", want: joinAdd},
-		{name: "an earlier try added it", members: []Member{one, member(3, "", "10.0.0.3")}, node: "three", ip: "10.0.0.3", want: joinReuse, id: 3},
-		{name: "another's try", members: []Member{one, member(3, "", "10.0.0.9")}, node: "three", ip: "10.0.0.3", want: joinAdd},
+		{name: "an earlier try added it", members: []Member{one, member(3, "", "10.0.0.3")}, node: "three",
+			ip: "10.0.0.3", want: joinReuse, id: 3},
+		{name: "another's try", members: []Member{one, member(3, "", "10.0.0.9")}, node: "three",
+			ip: "10.0.0.3", want: joinAdd},
 		{name: "its disk is new", members: []Member{one, two}, node: "two", ip: "10.0.0.2", want: joinReplace, id: 2},
-		{name: "its disk and name are new", members: []Member{one, two}, node: "zwei", ip: "10.0.0.2", want: joinReplace, id: 2},
-		{name: "its disk and address are new", members: []Member{one, two}, node: "two", ip: "10.0.0.3", want: joinReplace, id: 2},
-		{name: "another runs under its name", members: []Member{one, two}, alive: true, node: "two", ip: "10.0.0.3", refused: true},
+		{name: "its disk and name are new", members: []Member{one, two}, node: "zwei", ip: "10.0.0.2",
+			want: joinReplace, id: 2},
+		{name: "its disk and address are new", members: []Member{one, two}, node: "two", ip: "10.0.0.3",
+			want: joinReplace, id: 2},
+		{name: "another runs under its name", members: []Member{one, two}, alive: true, node: "two",
+			ip: "10.0.0.3", refused: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, id, err := planJoin(tc.members, tc.node, "https://"+tc.ip+":2380", func(Member) bool { return tc.alive })
+			got, id, err := planJoin(tc.members, tc.node, "https://"+tc.ip+":2380", func(Member) bool {
+				return tc.alive
+			})
 			if tc.refused {
 				if !errors.Is(err, errNameTaken) {
 					t.Fatalf("error %v", err)
@@ -56,7 +64,8 @@ func TestJudge(t *testing.T) {
 		{"as it was", view{7, []Member{one, two}}, "10.0.0.2", standingGood},
 		{"it moved", view{7, []Member{one, two}}, "10.0.0.5", standingMoved},
 		{"removed", view{7, []Member{one}}, "10.0.0.2", standingRemoved},
-		{"removed, and its address has another", view{7, []Member{one, member(9, "two", "10.0.0.2")}}, "10.0.0.2", standingRemoved},
+		{"removed, and its address has another", view{7, []Member{one, member(9, "two", "10.0.0.2")}},
+			"10.0.0.2", standingRemoved},
 		{"another cluster", view{8, []Member{one, two}}, "10.0.0.2", standingForeign},
 	} {
 		if got := judge(disk, "https://"+tc.ip+":2380", tc.v); got != tc.want {

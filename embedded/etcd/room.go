@@ -58,7 +58,8 @@ func (s *Server) Room() Room {
 
 func (s *Server) roomOf(e *etcdserver.EtcdServer) Room {
 	backend := e.Backend()
-	r := Room{Size: backend.Size(), InUse: backend.SizeInUse(), Quota: s.cfg.QuotaBackendBytes, Full: len(noSpace(e)) > 0}
+	r := Room{Size: backend.Size(), InUse: backend.SizeInUse(), Quota: s.cfg.QuotaBackendBytes,
+		Full: len(noSpace(e)) > 0}
 	switch {
 	case r.Quota == 0:
 		r.Quota = storage.DefaultQuotaBytes
@@ -133,7 +134,8 @@ func (k *keeper) look(ctx context.Context) error {
 	}
 	wasted := r.Size-r.InUse >= part(wastedPercent) && time.Since(k.shrunkAt) >= shrinkRest
 	if wasted || r.Full && r.Size >= part(roomyPercent) && r.InUse < part(roomyPercent) {
-		k.opts.Log.WithField("bytes", r.Size).WithField("used", r.InUse).Info("Shrinking the datastore's file, which is almost full; requests wait meanwhile")
+		k.opts.Log.WithField("bytes", r.Size).WithField("used", r.InUse).
+			Info("Shrinking the datastore's file, which is almost full; requests wait meanwhile")
 		if err := k.etcd.Backend().Defrag(); err != nil {
 			return err
 		}
@@ -147,7 +149,8 @@ func (k *keeper) look(ctx context.Context) error {
 		if a.MemberID != uint64(k.etcd.MemberID()) {
 			continue // that member knows when it has room
 		}
-		if _, err := k.etcd.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: a.MemberID, Alarm: a.Alarm}); err != nil {
+		if _, err := k.etcd.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: a.MemberID,
+			Alarm: a.Alarm}); err != nil {
 			return err
 		}
 		k.opts.Log.WithField("bytes", r.Size).Info("The datastore has room again and takes writes")

@@ -56,12 +56,14 @@ func SaveSnapshot(ctx context.Context, c Client, path string, log *zap.Logger) (
 	// The client would wait for a member that is not there.
 	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", u.Host)
 	if err != nil {
-		return Facts{}, &problem.Precondition{What: "datastore at " + c.URL, Err: err, Fix: "start the server of this machine: a snapshot is taken of a running one"}
+		return Facts{}, &problem.Precondition{What: "datastore at " + c.URL, Err: err,
+			Fix: "start the server of this machine: a snapshot is taken of a running one"}
 	}
 	_ = conn.Close()
 	tls, err := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.CAFile}.ClientConfig()
 	if err != nil {
-		return Facts{}, &problem.Precondition{What: "certificate of the datastore's clients", Err: err, Fix: "run as root on a machine with a server"}
+		return Facts{}, &problem.Precondition{What: "certificate of the datastore's clients", Err: err,
+			Fix: "run as root on a machine with a server"}
 	}
 	cfg := clientv3.Config{Endpoints: []string{c.URL}, TLS: tls, DialTimeout: 10 * time.Second, Context: ctx}
 	if _, err := clientsnapshot.SaveWithVersion(ctx, log, cfg, path); err != nil {

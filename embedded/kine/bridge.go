@@ -69,7 +69,8 @@ func (b *bridge) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserv
 		if out.Header == nil {
 			out.Header = answer.Header
 		}
-		out.Responses = append(out.Responses, &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: answer}})
+		out.Responses = append(out.Responses,
+			&etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: answer}})
 	}
 	return out, nil
 }
@@ -91,7 +92,9 @@ const perPage = 500
 
 // DeleteRange implements etcdserverpb.KVServer. Keys go one by one: what comes
 // to be meanwhile may stay, as it may right after.
-func (b *bridge) DeleteRange(ctx context.Context, r *etcdserverpb.DeleteRangeRequest) (*etcdserverpb.DeleteRangeResponse, error) {
+func (b *bridge) DeleteRange(
+	ctx context.Context, r *etcdserverpb.DeleteRangeRequest,
+) (*etcdserverpb.DeleteRangeResponse, error) {
 	if r.PrevKv {
 		return nil, status.Error(codes.Unimplemented, "prevKv is not implemented")
 	}
@@ -152,7 +155,11 @@ func deletion(key []byte, revision int64) *etcdserverpb.TxnRequest {
 			Key: key, Target: etcdserverpb.Compare_MOD, Result: etcdserverpb.Compare_EQUAL,
 			TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: revision},
 		}},
-		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestDeleteRange{RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: key}}}},
-		Failure: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestRange{RequestRange: &etcdserverpb.RangeRequest{Key: key}}}},
+		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestDeleteRange{
+			RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: key},
+		}}},
+		Failure: []*etcdserverpb.RequestOp{
+			{Request: &etcdserverpb.RequestOp_RequestRange{RequestRange: &etcdserverpb.RangeRequest{Key: key}}},
+		},
 	}
 }

@@ -67,7 +67,8 @@ func (s *Server) checkPostgres(ctx context.Context) error {
 		u.Path = "/kubernetes"
 	}
 	query := u.Query()
-	for name, value := range map[string]string{"sslcert": s.opts.CertFile, "sslkey": s.opts.KeyFile, "sslrootcert": s.opts.CAFile} {
+	for name, value := range map[string]string{"sslcert": s.opts.CertFile, "sslkey": s.opts.KeyFile,
+		"sslrootcert": s.opts.CAFile} {
 		if value == "" || query.Has(name) {
 			continue
 		}
@@ -101,7 +102,8 @@ func (s *Server) checkMySQL(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	secure, err := (tls.Config{CAFile: s.opts.CAFile, CertFile: s.opts.CertFile, KeyFile: s.opts.KeyFile}).ClientConfig()
+	secure, err := (tls.Config{CAFile: s.opts.CAFile, CertFile: s.opts.CertFile,
+		KeyFile: s.opts.KeyFile}).ClientConfig()
 	if err != nil {
 		return err
 	}

@@ -36,17 +36,21 @@ func (i *interrupted) List(context.Context, string, string, int64, int64, bool, 
 func (i *interrupted) CurrentRevision(context.Context) (int64, error) { return 11, nil }
 
 func TestCreateSaysThatItFailed(t *testing.T) {
-	away, deleted := errors.New("the database is away"), &kineserver.Event{Delete: true, KV: &kineserver.KeyValue{Key: "/x", ModRevision: 9}}
+	away, deleted := errors.New("the database is away"),
+		&kineserver.Event{Delete: true, KV: &kineserver.KeyValue{Key: "/x", ModRevision: 9}}
 	for name, test := range map[string]struct {
 		log  *interrupted
 		want error
 	}{
-		"a new key":                   {log: &interrupted{}},
-		"a new key, interrupted":      {log: &interrupted{fails: []error{away}}, want: away},
-		"a key of before":             {log: &interrupted{fails: []error{kineserver.ErrKeyExists}, before: &kineserver.Event{KV: deleted.KV}}, want: kineserver.ErrKeyExists},
-		"a deleted key":               {log: &interrupted{fails: []error{kineserver.ErrKeyExists}, before: deleted}},
-		"a deleted key, interrupted":  {log: &interrupted{fails: []error{kineserver.ErrKeyExists, away}, before: deleted}, want: away},
-		"a deleted key, made already": {log: &interrupted{fails: []error{kineserver.ErrKeyExists, kineserver.ErrKeyExists}, before: deleted}, want: kineserver.ErrKeyExists},
+		"a new key":              {log: &interrupted{}},
+		"a new key, interrupted": {log: &interrupted{fails: []error{away}}, want: away},
+		"a key of before": {log: &interrupted{fails: []error{kineserver.ErrKeyExists},
+			before: &kineserver.Event{KV: deleted.KV}}, want: kineserver.ErrKeyExists},
+		"a deleted key": {log: &interrupted{fails: []error{kineserver.ErrKeyExists}, before: deleted}},
+		"a deleted key, interrupted": {log: &interrupted{fails: []error{kineserver.ErrKeyExists, away},
+			before: deleted}, want: away},
+		"a deleted key, made already": {log: &interrupted{fails: []error{kineserver.ErrKeyExists,
+			kineserver.ErrKeyExists}, before: deleted}, want: kineserver.ErrKeyExists},
 	} {
 		t.Run(name, func(t *testing.T) {
 			backend := logstructured.New(test.log)

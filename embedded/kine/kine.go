@@ -80,7 +80,8 @@ type Server struct {
 // New returns a server that is not started yet.
 func New(o Options) (*Server, error) {
 	if len(o.Socket) > maxSocket {
-		return nil, &problem.Input{Source: "--data-dir", Value: o.Socket, Err: errors.New("the path of the datastore's socket is too long"), Want: "a shorter path"}
+		return nil, &problem.Input{Source: "--data-dir", Value: o.Socket,
+			Err: errors.New("the path of the datastore's socket is too long"), Want: "a shorter path"}
 	}
 	if o.ReclaimInterval == 0 {
 		o.ReclaimInterval = 5 * time.Minute
@@ -178,7 +179,8 @@ func (s *Server) open(ctx context.Context, wg *sync.WaitGroup) (kineserver.Backe
 		Scheme: string(e.Kind), DataSourceName: e.Source, Endpoint: string(e.Kind) + "://" + e.Source,
 		BackendTLSConfig:     tls.Config{CAFile: s.opts.CAFile, CertFile: s.opts.CertFile, KeyFile: s.opts.KeyFile},
 		ConnectionPoolConfig: generic.ConnectionPoolConfig{MaxIdleTime: idleTime},
-		CompactTimeout:       compactTimeout, CompactMinRetain: s.opts.Retain, CompactBatchSize: compactBatch, PollBatchSize: pollBatch, PollInterval: pollInterval,
+		CompactTimeout:       compactTimeout, CompactMinRetain: s.opts.Retain, CompactBatchSize: compactBatch,
+		PollBatchSize: pollBatch, PollInterval: pollInterval,
 	}
 	var backend kineserver.Backend
 	var err error
@@ -202,7 +204,8 @@ func (s *Server) open(ctx context.Context, wg *sync.WaitGroup) (kineserver.Backe
 
 // unusable says which database is meant, and keeps its password out.
 func (s *Server) unusable(err error) error {
-	return &problem.Precondition{What: s.What(), Err: s.opts.Endpoint.Safe(err), Fix: "look at what the database says about it"}
+	return &problem.Precondition{What: s.What(), Err: s.opts.Endpoint.Safe(err),
+		Fix: "look at what the database says about it"}
 }
 
 // What names the database in errors.
@@ -214,7 +217,8 @@ func (s *Server) What() string {
 func newGRPC() *grpc.Server {
 	return grpc.NewServer(
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: embed.DefaultGRPCKeepAliveMinTime}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: embed.DefaultGRPCKeepAliveInterval, Timeout: embed.DefaultGRPCKeepAliveTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: embed.DefaultGRPCKeepAliveInterval,
+			Timeout: embed.DefaultGRPCKeepAliveTimeout}),
 		grpc.MaxConcurrentStreams(embed.DefaultMaxConcurrentStreams),
 		grpc.MaxRecvMsgSize(embed.DefaultMaxRequestBytes+requestOverhead),
 		grpc.MaxSendMsgSize(math.MaxInt32),

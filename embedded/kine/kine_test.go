@@ -59,7 +59,8 @@ func options(t *testing.T, dir, endpoint string) kine.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kine.Options{Endpoint: e, Path: e.Path, Socket: filepath.Join(dir, "s"), Log: logrus.NewEntry(logrus.StandardLogger())}
+	return kine.Options{Endpoint: e, Path: e.Path, Socket: filepath.Join(dir, "s"),
+		Log: logrus.NewEntry(logrus.StandardLogger())}
 }
 
 // start runs a server until the test ends or stop is called.
@@ -114,7 +115,8 @@ func TestWhatEtcdCanDo(t *testing.T) {
 				first = answer.Header.Revision
 			}
 		}
-		for _, other := range []string{"/registry/configmaps/a", "/registry/configmaps/ab/default/x", "/registry/pods/a/default/x"} {
+		for _, other := range []string{"/registry/configmaps/a", "/registry/configmaps/ab/default/x",
+			"/registry/pods/a/default/x"} {
 			if _, err := client.Put(ctx, other, "v"); err != nil {
 				t.Fatal(err)
 			}
@@ -137,12 +139,14 @@ func TestWhatEtcdCanDo(t *testing.T) {
 			t.Errorf("%v keys, want %d, 1, 0", counts, n)
 		}
 
-		page, err := client.Get(ctx, "/registry/configmaps/a/", prefix, clientv3.WithKeysOnly(), clientv3.WithLimit(500))
+		page, err := client.Get(ctx, "/registry/configmaps/a/", prefix, clientv3.WithKeysOnly(),
+			clientv3.WithLimit(500))
 		if err != nil || len(page.Kvs) != 500 || !page.More || page.Count != n || len(page.Kvs[0].Value) > 0 {
 			t.Fatalf("the first page has %d keys of %d, more: %t, %v", len(page.Kvs), page.Count, page.More, err)
 		}
 		next := string(page.Kvs[499].Key) + "\x00"
-		rest, err := client.Get(ctx, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd("/registry/configmaps/a/")), clientv3.WithKeysOnly(), clientv3.WithRev(page.Header.Revision))
+		rest, err := client.Get(ctx, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd("/registry/configmaps/a/")),
+			clientv3.WithKeysOnly(), clientv3.WithRev(page.Header.Revision))
 		if err != nil || len(rest.Kvs) != n-500 || string(rest.Kvs[0].Key) != key(500) {
 			t.Fatalf("the other pages have %d keys, %v", len(rest.Kvs), err)
 		}
@@ -150,7 +154,8 @@ func TestWhatEtcdCanDo(t *testing.T) {
 		// A watch from the past sees everything since, in order, and progress.
 		watching, cancel := context.WithTimeout(ctx, deadline)
 		defer cancel()
-		events := client.Watch(watching, "/registry/configmaps/a/", prefix, clientv3.WithRev(first), clientv3.WithPrevKV(), clientv3.WithProgressNotify())
+		events := client.Watch(watching, "/registry/configmaps/a/", prefix, clientv3.WithRev(first),
+			clientv3.WithPrevKV(), clientv3.WithProgressNotify())
 		deleted, err := client.Delete(ctx, "/registry/configmaps/a/", prefix)
 		if err != nil || deleted.Deleted != n {
 			t.Fatalf("%d keys of a prefix were deleted, %v", deleted.Deleted, err)
@@ -218,7 +223,8 @@ func TestWhatEtcdCanDo(t *testing.T) {
 
 		stop()
 		client, _ = start(t, again())
-		if left, err := client.Get(ctx, "/registry/configmaps/ab/default/x"); err != nil || len(left.Kvs) != 1 || string(left.Kvs[0].Value) != "v" {
+		if left, err := client.Get(ctx, "/registry/configmaps/ab/default/x"); err != nil || len(left.Kvs) != 1 ||
+			string(left.Kvs[0].Value) != "v" {
 			t.Errorf("after a restart: %v, %v", left, err)
 		}
 	})
@@ -243,10 +249,12 @@ func TestAnswersKnowOfAcknowledgedWrites(t *testing.T) {
 					last := written.Header.Revision
 					nothing, err := client.Get(ctx, "/registry/nothing")
 					if err != nil || nothing.Header.Revision < last {
-						t.Errorf("revision %d was acknowledged, then an answer is of %d, %v", last, nothing.Header.Revision, err)
+						t.Errorf("revision %d was acknowledged, then an answer is of %d, %v", last,
+							nothing.Header.Revision, err)
 						return
 					}
-					if _, err := client.Get(ctx, "/registry/nothing/", clientv3.WithPrefix(), clientv3.WithRev(last)); err != nil {
+					if _, err := client.Get(ctx, "/registry/nothing/", clientv3.WithPrefix(),
+						clientv3.WithRev(last)); err != nil {
 						t.Errorf("a list of nothing at revision %d: %v", last, err)
 						return
 					}
@@ -315,7 +323,8 @@ func TestSQLiteShrinksAgain(t *testing.T) {
 		}
 		await(t, "a small file", func() bool { return sizeOf(t, path) < 4<<20 })
 	}
-	if _, err := client.Get(t.Context(), "/registry/small", clientv3.WithRev(5)); !errors.Is(err, rpctypes.ErrCompacted) {
+	if _, err := client.Get(t.Context(), "/registry/small", clientv3.WithRev(5)); !errors.Is(err,
+		rpctypes.ErrCompacted) {
 		t.Errorf("reading what was compacted: %v", err)
 	}
 	t.Logf("the file had up to %d bytes, and has %d", largest, sizeOf(t, path))
@@ -334,10 +343,14 @@ func TestWhatCannotBeUsedIsNamed(t *testing.T) {
 	const secret = "hush.hush"
 	for endpoint, want := range map[string][]string{
 		"sqlite://" + damaged: {damaged, "not a database"},
-		strings.Replace(p.Endpoint("cluster"), databases.Password, secret, 1): {"--datastore-endpoint", "password authentication failed", "set user and password"},
-		"postgres://a4s:" + secret + "@127.0.0.1:1/cluster":                   {"--datastore-endpoint", "127.0.0.1:1", "connection refused", "start the database"},
-		"mysql://a4s:" + secret + "@tcp(127.0.0.1:1)/cluster":                 {"--datastore-endpoint", "127.0.0.1:1", "connection refused", "start the database"},
-		"nats://a4s:" + secret + "@127.0.0.1:1":                               {"--datastore-endpoint", "127.0.0.1:1", "connection refused", "start the database"},
+		strings.Replace(p.Endpoint("cluster"), databases.Password, secret, 1): {"--datastore-endpoint",
+			"password authentication failed", "set user and password"},
+		"postgres://a4s:" + secret + "@127.0.0.1:1/cluster": {"--datastore-endpoint", "127.0.0.1:1",
+			"connection refused", "start the database"},
+		"mysql://a4s:" + secret + "@tcp(127.0.0.1:1)/cluster": {"--datastore-endpoint", "127.0.0.1:1",
+			"connection refused", "start the database"},
+		"nats://a4s:" + secret + "@127.0.0.1:1": {"--datastore-endpoint", "127.0.0.1:1", "connection refused",
+			"start the database"},
 	} {
 		s, err := kine.New(options(t, t.TempDir(), endpoint))
 		if err != nil {
@@ -379,7 +392,8 @@ func TestProgressComesAfterTheChanges(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 			}
 		}()
-		events := client.Watch(ctx, "/registry/x/", clientv3.WithPrefix(), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+		events := client.Watch(ctx, "/registry/x/", clientv3.WithPrefix(), clientv3.WithProgressNotify(),
+			clientv3.WithCreatedNotify())
 		if answer := <-events; !answer.Created {
 			t.Fatalf("%+v", answer)
 		}
@@ -465,7 +479,8 @@ func TestCopyOfSQLite(t *testing.T) {
 			t.Error("a file that is there was written over")
 		}
 		client, stop := start(t, options(t, t.TempDir(), "sqlite://"+saved))
-		if got, err := client.Get(t.Context(), "/registry/x"); err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != want {
+		if got, err := client.Get(t.Context(), "/registry/x"); err != nil || len(got.Kvs) != 1 ||
+			string(got.Kvs[0].Value) != want {
 			t.Errorf("%s: %v, %v, want %s", name, got, err, want)
 		}
 		stop()

@@ -48,7 +48,8 @@ func batch(current int64, revisions ...int64) kineserver.EventBatch {
 // A change that comes again, as all do when kine begins anew to watch NATS, is left
 // out: kine's server would end the process.
 func TestWatchesOfNATSNeverGoBack(t *testing.T) {
-	o := onward{&scripted{watches: [][]kineserver.EventBatch{{batch(5, 3, 5), batch(6, 6), batch(3, 3), batch(6, 6), batch(7, 7)}}}}
+	o := onward{&scripted{watches: [][]kineserver.EventBatch{{batch(5, 3, 5), batch(6, 6), batch(3, 3),
+		batch(6, 6), batch(7, 7)}}}}
 	var got []int64
 	for b := range o.Watch(t.Context(), 3).Eventc {
 		for _, e := range b.Events {
@@ -62,7 +63,8 @@ func TestWatchesOfNATSNeverGoBack(t *testing.T) {
 
 func TestNATSSettles(t *testing.T) {
 	// The first watch is dropped, the second comes up to the current revision.
-	s := &scripted{current: 3, watches: [][]kineserver.EventBatch{{batch(3), batch(1, 1)}, {batch(3), batch(2), batch(3)}}}
+	s := &scripted{current: 3,
+		watches: [][]kineserver.EventBatch{{batch(3), batch(1, 1)}, {batch(3), batch(2), batch(3)}}}
 	if err := (onward{s}).settle(t.Context()); err != nil || s.asked != 2 {
 		t.Errorf("after %d watches: %v", s.asked, err)
 	}

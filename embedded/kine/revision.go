@@ -52,7 +52,9 @@ func (r *remembering) Create(ctx context.Context, key string, value []byte, leas
 }
 
 // Update implements server.Backend.
-func (r *remembering) Update(ctx context.Context, key string, value []byte, revision, lease int64) (int64, *kineserver.KeyValue, bool, error) {
+func (r *remembering) Update(
+	ctx context.Context, key string, value []byte, revision, lease int64,
+) (int64, *kineserver.KeyValue, bool, error) {
 	current, kv, updated, err := r.Backend.Update(ctx, key, value, revision, lease)
 	if err == nil && updated {
 		r.acknowledged(current)
@@ -61,7 +63,9 @@ func (r *remembering) Update(ctx context.Context, key string, value []byte, revi
 }
 
 // Delete implements server.Backend.
-func (r *remembering) Delete(ctx context.Context, key string, revision int64) (int64, *kineserver.KeyValue, bool, error) {
+func (r *remembering) Delete(
+	ctx context.Context, key string, revision int64,
+) (int64, *kineserver.KeyValue, bool, error) {
 	current, kv, deleted, err := r.Backend.Delete(ctx, key, revision)
 	if err == nil && deleted {
 		r.acknowledged(current)

@@ -21,7 +21,9 @@ func (behind) Create(ctx context.Context, _ string, _ []byte, _ int64) (int64, e
 	return 11, nil
 }
 
-func (behind) Update(_ context.Context, _ string, _ []byte, revision, _ int64) (int64, *kineserver.KeyValue, bool, error) {
+func (behind) Update(
+	_ context.Context, _ string, _ []byte, revision, _ int64,
+) (int64, *kineserver.KeyValue, bool, error) {
 	return 14, nil, revision == 12, nil
 }
 
@@ -58,7 +60,9 @@ func TestWatchesThatCannotBegin(t *testing.T) {
 	failure := errors.New("the database is away")
 	failed := make(chan error, 1)
 	failed <- failure
-	r := &remembering{Backend: behind{watch: kineserver.WatchResult{Eventc: make(chan kineserver.EventBatch), Errorc: failed}}}
+	r := &remembering{
+		Backend: behind{watch: kineserver.WatchResult{Eventc: make(chan kineserver.EventBatch), Errorc: failed}},
+	}
 	watch := r.Watch(t.Context(), 11)
 	for range watch.Eventc {
 		t.Error("an event of nothing")

@@ -85,7 +85,8 @@ func convert(ctx context.Context, db *sql.DB, log *logrus.Entry) error {
 	_, err = conn.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
 	// With a full disk it stays as it is, which is no reason not to start.
 	if err != nil {
-		log.WithError(err).Warn("Rewriting the SQLite database failed; it does not shrink until a start has room for a copy of it")
+		log.WithError(err).
+			Warn("Rewriting the SQLite database failed; it does not shrink until a start has room for a copy of it")
 	}
 	return conn.Close()
 }
@@ -155,7 +156,8 @@ func (s *Server) CopySQLite(ctx context.Context, path string) (_ bool, err error
 		return false, nil
 	}
 	// Not read-only: what a killed server left in the log belongs to it.
-	db, err := sql.Open("sqlite3", (&url.URL{Scheme: "file", Path: s.opts.Path, RawQuery: "mode=rw&_busy_timeout=5000"}).String())
+	db, err := sql.Open("sqlite3",
+		(&url.URL{Scheme: "file", Path: s.opts.Path, RawQuery: "mode=rw&_busy_timeout=5000"}).String())
 	if err != nil {
 		return false, err
 	}
@@ -180,7 +182,8 @@ const fullCheckLimit = 256 << 20
 func (s *Server) checkSQLite(ctx context.Context) error {
 	damaged := func(err error) error {
 		return &problem.Precondition{What: s.opts.Endpoint.Kind.Title() + " database " + s.opts.Path, Err: err,
-			Fix: "if the file is damaged, move it and those beside it that begin with its name away and put back a copy that was made while the server was stopped"}
+			Fix: "if the file is damaged, move it and those beside it that begin with its name away and put back a " +
+				"copy that was made while the server was stopped"}
 	}
 	info, err := os.Stat(s.opts.Path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -189,7 +192,8 @@ func (s *Server) checkSQLite(ctx context.Context) error {
 	if err != nil {
 		return damaged(err)
 	}
-	db, err := sql.Open("sqlite3", (&url.URL{Scheme: "file", Path: s.opts.Path, RawQuery: "mode=ro&_busy_timeout=5000"}).String())
+	db, err := sql.Open("sqlite3",
+		(&url.URL{Scheme: "file", Path: s.opts.Path, RawQuery: "mode=ro&_busy_timeout=5000"}).String())
 	if err != nil {
 		return damaged(err)
 	}

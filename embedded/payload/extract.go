@@ -92,7 +92,8 @@ func install(log *logrus.Entry, root, dir string, m *format.Manifest, archive []
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
-	if err := m.Unpack(archive, func(e format.Entry, data []byte) error { return writeFile(tmp, e, data) }); err != nil {
+	if err := m.Unpack(archive,
+		func(e format.Entry, data []byte) error { return writeFile(tmp, e, data) }); err != nil {
 		return err
 	}
 	if damaged != nil {

@@ -102,9 +102,13 @@ func TestExtractRepairsDamage(t *testing.T) {
 		"mode":      func(p *Payload) error { return os.Chmod(p.RuncPath, 0o644) },
 		"missing":   func(p *Payload) error { return os.Remove(p.RuncPath) },
 		"directory": func(p *Payload) error { return errors.Join(os.Remove(p.RuncPath), os.Mkdir(p.RuncPath, 0o755)) },
-		"symlink":   func(p *Payload) error { return errors.Join(os.Remove(p.RuncPath), os.Symlink("/bin/true", p.RuncPath)) },
-		"all":       func(p *Payload) error { return os.RemoveAll(p.BinDir) },
-		"not a dir": func(p *Payload) error { return errors.Join(os.RemoveAll(p.Dir), os.WriteFile(p.Dir, nil, 0o600)) },
+		"symlink": func(p *Payload) error {
+			return errors.Join(os.Remove(p.RuncPath), os.Symlink("/bin/true", p.RuncPath))
+		},
+		"all": func(p *Payload) error { return os.RemoveAll(p.BinDir) },
+		"not a dir": func(p *Payload) error {
+			return errors.Join(os.RemoveAll(p.Dir), os.WriteFile(p.Dir, nil, 0o600))
+		},
 		"stale": func(p *Payload) error {
 			return os.MkdirAll(filepath.Join(filepath.Dir(p.Dir), tmpPrefix+"1", "bin"), 0o755)
 		},

@@ -29,7 +29,8 @@ func WriteGroup(path string, data []byte, mode fs.FileMode, gid int) (err error)
 	dir := filepath.Dir(path)
 	defer func() {
 		if err != nil {
-			err = &problem.Precondition{What: "writing " + path, Err: err, Fix: "make sure that the disk has room and that the directory exists and is writable"}
+			err = &problem.Precondition{What: "writing " + path, Err: err,
+				Fix: "make sure that the disk has room and that the directory exists and is writable"}
 		}
 	}()
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-") // created with mode 0600

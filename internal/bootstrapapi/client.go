@@ -107,7 +107,8 @@ func (c *Client) explain(err error) error {
 		return &problem.Precondition{What: "bootstrap pod API at " + c.socket, Err: errors.New("not served"),
 			Fix: "start the node with --bootstrap-pod-api (a4s agent or a4s server); it is off by default"}
 	case errors.Is(err, fs.ErrPermission):
-		return &problem.Precondition{What: "bootstrap pod API at " + c.socket, Err: errors.New("permission denied"), Fix: "run this as root"}
+		return &problem.Precondition{What: "bootstrap pod API at " + c.socket, Err: errors.New("permission denied"),
+			Fix: "run this as root"}
 	}
 	return err
 }

@@ -98,7 +98,8 @@ func NewGroup(log *logrus.Entry) *Group {
 // so that they end in reverse order.
 func (g *Group) Start(ctx context.Context, c Component) {
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &supervised{Component: c, cancel: cancel, done: make(chan struct{}), ready: make(chan struct{}), since: time.Now()}
+	s := &supervised{Component: c, cancel: cancel, done: make(chan struct{}),
+		ready: make(chan struct{}), since: time.Now()}
 	g.mu.Lock()
 	g.running = append(g.running, s)
 	g.mu.Unlock()

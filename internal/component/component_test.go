@@ -59,7 +59,8 @@ func TestExitIsReportedAndRestartedWithoutTheOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			st := g.States()[1]
-			if st.Restarts != 1 || !st.Ready || st.LastError != errText(tc.want) && !errorsContain(st.LastError, tc.want) {
+			if st.Restarts != 1 || !st.Ready ||
+				st.LastError != errText(tc.want) && !errorsContain(st.LastError, tc.want) {
 				t.Errorf("state after restart = %+v, want one restart because of %v", st, tc.want)
 			}
 			if err := g.Stop(); err != nil {
@@ -83,7 +84,8 @@ func TestCriticalExitFailsTheGroup(t *testing.T) {
 	g := NewGroup(quiet())
 	boom := errors.New("boom")
 	g.Start(ctx, Component{Name: "waits", Run: func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }})
-	g.Start(ctx, Component{Name: "datastore", Critical: true, Run: func(context.Context, func()) error { return boom }})
+	g.Start(ctx, Component{Name: "datastore", Critical: true,
+		Run: func(context.Context, func()) error { return boom }})
 	if err := g.Wait(ctx, "waits"); !errors.Is(err, boom) {
 		t.Errorf("Wait on another component = %v, want the critical failure", err)
 	}
@@ -127,11 +129,12 @@ func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	g := NewGroup(quiet())
-	if err := g.StartAndWait(testContext(t), Component{Name: "stuck", StopTimeout: time.Millisecond, Run: func(_ context.Context, ready func()) error {
-		ready()
-		<-release
-		return nil
-	}}); err != nil {
+	if err := g.StartAndWait(testContext(t),
+		Component{Name: "stuck", StopTimeout: time.Millisecond, Run: func(_ context.Context, ready func()) error {
+			ready()
+			<-release
+			return nil
+		}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Stop(); err == nil {

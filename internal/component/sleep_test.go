@@ -16,7 +16,8 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := Sleep(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Hour+time.Minute {
+		if err := Sleep(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != time.Hour+time.Minute {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})

@@ -17,12 +17,14 @@ func (c *serverChecker) datastore() {
 		c.fail("datastore-endpoint", "", err, dsn.Want)
 		return
 	}
-	files := map[string]string{"datastore-cafile": s.DatastoreCAFile, "datastore-certfile": s.DatastoreCertFile, "datastore-keyfile": s.DatastoreKeyFile}
+	files := map[string]string{"datastore-cafile": s.DatastoreCAFile, "datastore-certfile": s.DatastoreCertFile,
+		"datastore-keyfile": s.DatastoreKeyFile}
 	for setting, file := range files {
 		switch {
 		case file == "":
 		case e.Kind == dsn.Embedded || e.Kind == dsn.SQLite:
-			c.fail(setting, file, fmt.Errorf("the datastore is %s", e.Kind.Title()), "nothing, or a --datastore-endpoint that is reached over the network")
+			c.fail(setting, file, fmt.Errorf("the datastore is %s", e.Kind.Title()),
+				"nothing, or a --datastore-endpoint that is reached over the network")
 		case e.Kind == dsn.Etcd && strings.HasPrefix(e.URLs[0], "http:"):
 			c.fail(setting, file, errors.New("the etcd is reached without TLS"), "https:// in --datastore-endpoint")
 		default:

@@ -21,7 +21,8 @@ func TestDatastoreSettings(t *testing.T) {
 		bad  string
 	}{
 		{[]string{etcd}, ""},
-		{[]string{etcd, "--datastore-cafile=" + file, "--datastore-certfile=" + file, "--datastore-keyfile=" + file}, ""},
+		{[]string{etcd, "--datastore-cafile=" + file, "--datastore-certfile=" + file, "--datastore-keyfile=" + file},
+			""},
 		{[]string{"--datastore-endpoint=sqlite", "--etcd-disable-snapshots"}, ""},
 		{[]string{"--datastore-endpoint=postgres://u:hush@h/db", "--datastore-cafile=" + file}, ""},
 		{[]string{"--datastore-endpoint=postgres//u:hush@h/db"}, "--datastore-endpoint"},
@@ -31,7 +32,8 @@ func TestDatastoreSettings(t *testing.T) {
 		{[]string{"--datastore-endpoint=sqlite", "--datastore-cafile=" + file}, "--datastore-cafile"},
 		{[]string{"--datastore-endpoint=http://a:2379", "--datastore-cafile=" + file}, "--datastore-cafile"},
 		{[]string{etcd, "--etcd-arg=quota-backend-bytes=1"}, "--etcd-arg"},
-		{[]string{"--datastore-endpoint=mysql://u:hush@tcp(h)/db", "--etcd-snapshot-schedule-cron=@every 1h"}, "--etcd-snapshot-schedule-cron"},
+		{[]string{"--datastore-endpoint=mysql://u:hush@tcp(h)/db", "--etcd-snapshot-schedule-cron=@every 1h"},
+			"--etcd-snapshot-schedule-cron"},
 		{[]string{"--datastore-endpoint=sqlite", "--etcd-snapshot-compress"}, "--etcd-snapshot-compress"},
 	} {
 		_, _, err := LoadServer(Source{Args: tc.args, DefaultFile: "/nonexistent"})
@@ -49,12 +51,14 @@ func TestDatastoreSettings(t *testing.T) {
 
 func TestDatastoreFromTheEnvironment(t *testing.T) {
 	env := map[string]string{"A4S_DATASTORE_ENDPOINT": "nats://u:hush@h"}
-	s, _, err := LoadServer(Source{DefaultFile: "/nonexistent", LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok }})
+	s, _, err := LoadServer(Source{DefaultFile: "/nonexistent",
+		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok }})
 	if err != nil || s.DatastoreEndpoint != env["A4S_DATASTORE_ENDPOINT"] {
 		t.Errorf("%q, %v", s.DatastoreEndpoint, err)
 	}
 	env["A4S_DATASTORE_ENDPOINT"] = "nats:u:hush@h"
-	if _, _, err = LoadServer(Source{DefaultFile: "/nonexistent", LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok }}); err == nil ||
+	if _, _, err = LoadServer(Source{DefaultFile: "/nonexistent",
+		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok }}); err == nil ||
 		strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "A4S_DATASTORE_ENDPOINT") {
 		t.Errorf("%v", err)
 	}

@@ -20,8 +20,10 @@ tables name one, an environment variable. From the strongest to the weakest:
 
 ## Configuration file
 
-` + "`" + DefaultConfigFile + "`" + ` is read if it exists; ` + "`--config` or `A4S_CONFIG_FILE`" + ` name another one, which must exist.
-The files ` + "`*.yaml` and `*.yml`" + ` in the directory of the same name plus ` + "`.d` (`/etc/a4s/config.yaml.d`)" + ` follow in
+` + "`" + DefaultConfigFile + "`" + ` is read if it exists; ` + "`--config` or `A4S_CONFIG_FILE`" +
+	` name another one, which must exist.
+The files ` + "`*.yaml` and `*.yml`" + ` in the directory of the same name plus ` +
+	"`.d` (`/etc/a4s/config.yaml.d`)" + ` follow in
 alphabetical order. Keys are flag names without dashes:
 
 ` + "```yaml" + `
@@ -33,7 +35,8 @@ node-label:
 secrets-encryption: true
 ` + "```" + `
 
-- A later file replaces what an earlier one said, lists included. With a ` + "`+`" + ` behind the key (` + "`node-label+:`" + `)
+- A later file replaces what an earlier one said, lists included. With a ` + "`+`" + ` behind the key (` +
+	"`node-label+:`" + `)
   it appends to the list instead.
 - A flag on the command line replaces the whole list of the files.
 - An unknown key is an error. Keys that only a server knows are ignored by ` + "`a4s agent`" + ` with a warning, so that

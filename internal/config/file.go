@@ -112,7 +112,8 @@ func parseFile(path string, data []byte) ([]entry, error) {
 	}
 	var second yaml.Node
 	if err := dec.Decode(&second); err == nil {
-		return nil, &problem.Input{Source: fmt.Sprintf("%s:%d", path, second.Line), Err: errors.New("a second document"), Want: "one document"}
+		return nil, &problem.Input{Source: fmt.Sprintf("%s:%d", path, second.Line),
+			Err: errors.New("a second document"), Want: "one document"}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, &problem.Input{Source: path, Err: err, Want: want}
 	}
@@ -127,7 +128,8 @@ func parseFile(path string, data []byte) ([]entry, error) {
 		return nil, nil
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, &problem.Input{Source: fmt.Sprintf("%s:%d", path, root.Line), Err: errors.New("not a mapping"), Want: want}
+		return nil, &problem.Input{Source: fmt.Sprintf("%s:%d", path, root.Line),
+			Err: errors.New("not a mapping"), Want: want}
 	}
 	var out []entry
 	lineOf := map[string]int{}
@@ -137,7 +139,8 @@ func parseFile(path string, data []byte) ([]entry, error) {
 			return nil, err
 		}
 		if line, ok := lineOf[e.written]; ok {
-			return nil, &problem.Input{Source: e.source(), Err: fmt.Errorf("already given in line %d", line), Want: "each key once"}
+			return nil, &problem.Input{Source: e.source(), Err: fmt.Errorf("already given in line %d", line),
+				Want: "each key once"}
 		}
 		lineOf[e.written] = e.line
 		out = append(out, e)
@@ -148,7 +151,8 @@ func parseFile(path string, data []byte) ([]entry, error) {
 func parseEntry(path string, key, value *yaml.Node) (entry, error) {
 	e := entry{file: path, line: key.Line}
 	if key.Kind != yaml.ScalarNode {
-		return e, &problem.Input{Source: fmt.Sprintf("%s:%d", path, key.Line), Err: errors.New("a key that is not text"), Want: "the name of a setting"}
+		return e, &problem.Input{Source: fmt.Sprintf("%s:%d", path, key.Line),
+			Err: errors.New("a key that is not text"), Want: "the name of a setting"}
 	}
 	e.written = key.Value
 	e.key, e.appends = strings.CutSuffix(key.Value, "+")
@@ -161,7 +165,8 @@ func parseEntry(path string, key, value *yaml.Node) (entry, error) {
 		item = resolve(item)
 		switch {
 		case item.Kind != yaml.ScalarNode:
-			return e, &problem.Input{Source: e.source(), Err: fmt.Errorf("a nested value in line %d", item.Line), Want: "text, a number, true, false, or a list of them"}
+			return e, &problem.Input{Source: e.source(), Err: fmt.Errorf("a nested value in line %d", item.Line),
+				Want: "text, a number, true, false, or a list of them"}
 		case item.Tag == "!!null":
 			return e, &problem.Input{Source: e.source(), Err: ErrNoValue, Want: `a value; "" for an empty one`}
 		}

@@ -36,13 +36,16 @@ const (
 func AgentSettings(a *Agent) []Setting {
 	table := generalSettings(&a.Common)
 	table = append(table,
-		Setting{Name: "server", Aliases: []string{"s"}, Env: "A4S_URL", Category: catCluster, Placeholder: "URL[,URL...]", Commas: true,
-			Usage: "servers of the cluster to join, such as https://192.0.2.10:6443; one is enough while it answers, the others are learned", target: &a.ServerURLs},
+		Setting{Name: "server", Aliases: []string{"s"}, Env: "A4S_URL", Category: catCluster,
+			Placeholder: "URL[,URL...]", Commas: true,
+			Usage: "servers of the cluster to join, such as https://192.0.2.10:6443; " +
+				"one is enough while it answers, the others are learned", target: &a.ServerURLs},
 		Setting{Name: "token", Aliases: []string{"t"}, Env: "A4S_TOKEN", Category: catCluster, Placeholder: "TOKEN",
 			Usage: "join token, as in server/node-token in the data directory of the server", target: &a.Token},
 		Setting{Name: "token-file", Env: "A4S_TOKEN_FILE", Category: catCluster, Placeholder: "PATH",
 			Usage: "file that holds the join token", target: &a.TokenFile},
-		Setting{Name: "lb-server-port", Env: "A4S_LB_SERVER_PORT", Category: catCluster, Placeholder: "PORT", Default: "6444",
+		Setting{Name: "lb-server-port", Env: "A4S_LB_SERVER_PORT", Category: catCluster,
+			Placeholder: "PORT", Default: "6444",
 			Usage: "port on 127.0.0.1 through which the node reaches all servers", target: &a.LBServerPort},
 	)
 	table = append(table, nodeSettings(a)...)
@@ -52,10 +55,13 @@ func AgentSettings(a *Agent) []Setting {
 
 func generalSettings(c *Common) []Setting {
 	return []Setting{
-		{Name: "config", Aliases: []string{"c"}, Env: "A4S_CONFIG_FILE", Category: catGeneral, Placeholder: "PATH", Default: DefaultConfigFile, FlagOnly: true,
-			Usage: "configuration file; files in the directory of the same name plus .d are read after it", target: &c.ConfigFile},
-		{Name: "data-dir", Aliases: []string{"d"}, Env: "A4S_DATA_DIR", Category: catGeneral, Placeholder: "PATH", Default: DefaultDataDir,
-			Usage: "directory that holds all state", target: &c.DataDir},
+		{Name: "config", Aliases: []string{"c"}, Env: "A4S_CONFIG_FILE", Category: catGeneral, Placeholder: "PATH",
+			Default: DefaultConfigFile, FlagOnly: true,
+			Usage:  "configuration file; files in the directory of the same name plus .d are read after it",
+			target: &c.ConfigFile},
+		{Name: "data-dir", Aliases: []string{"d"}, Env: "A4S_DATA_DIR", Category: catGeneral, Placeholder: "PATH",
+			Default: DefaultDataDir,
+			Usage:   "directory that holds all state", target: &c.DataDir},
 	}
 }
 
@@ -82,14 +88,17 @@ func nodeSettings(a *Agent) []Setting {
 		{Name: "node-taint", Category: catNode, Placeholder: "KEY=VALUE:EFFECT",
 			Usage: "taint that the node registers with", target: &a.NodeTaints},
 
-		{Name: "node-ip", Aliases: []string{"i"}, Category: catNodeNet, Placeholder: "ADDRESS", Commas: true, DefaultText: "address of the interface of the default route",
-			Usage: "IPv4 address of the node", target: &a.NodeIPs},
+		{Name: "node-ip", Aliases: []string{"i"}, Category: catNodeNet, Placeholder: "ADDRESS", Commas: true,
+			DefaultText: "address of the interface of the default route",
+			Usage:       "IPv4 address of the node", target: &a.NodeIPs},
 		{Name: "node-external-ip", Category: catNodeNet, Placeholder: "ADDRESS", Commas: true,
 			Usage: "IPv4 address that the node advertises as its external one", target: &a.NodeExternalIPs},
-		{Name: "resolv-conf", Env: "A4S_RESOLV_CONF", Category: catNodeNet, Placeholder: "PATH", DefaultText: "that of the host",
-			Usage: "resolver file for names outside of the cluster", target: &a.ResolvConf},
-		{Name: "flannel-iface", Category: catNodeNet, Placeholder: "NAME", DefaultText: "interface of the node address",
-			Usage: "interface for pod traffic between nodes", target: &a.FlannelIface},
+		{Name: "resolv-conf", Env: "A4S_RESOLV_CONF", Category: catNodeNet, Placeholder: "PATH",
+			DefaultText: "that of the host",
+			Usage:       "resolver file for names outside of the cluster", target: &a.ResolvConf},
+		{Name: "flannel-iface", Category: catNodeNet, Placeholder: "NAME",
+			DefaultText: "interface of the node address",
+			Usage:       "interface for pod traffic between nodes", target: &a.FlannelIface},
 		{Name: "proxy-mode", Category: catNodeNet, Placeholder: "MODE", Default: "auto", Choices: ProxyModes(),
 			Usage: "how kube-proxy programs the kernel; auto probes it", target: &a.ProxyMode},
 		{Name: "disable-kube-proxy", Category: catNodeNet, Usage: "run no kube-proxy", target: &a.DisableKubeProxy},
@@ -100,18 +109,23 @@ func nodeSettings(a *Agent) []Setting {
 			Usage: "how containerd stores the layers of images", target: &a.Snapshotter},
 		{Name: "pause-image", Category: catRuntime, Placeholder: "IMAGE", DefaultText: "the image carried in a4s",
 			Usage: "image of the container that holds a pod's namespaces", target: &a.PauseImage},
-		{Name: "container-runtime-endpoint", Category: catRuntime, Placeholder: "SOCKET", DefaultText: "the containerd carried in a4s",
-			Usage: "CRI socket of an external container runtime", target: &a.ContainerRuntimeEndpoint},
-		{Name: "runtime", Category: catRuntime, Placeholder: "NAME,TYPE,ENDPOINT[,primary]", DefaultText: "the containerd carried in a4s",
-			Usage: "a runtime for pods of the workload type container or vm: its CRI socket, or builtin for the one carried in a4s", target: &a.Runtimes},
+		{Name: "container-runtime-endpoint", Category: catRuntime, Placeholder: "SOCKET",
+			DefaultText: "the containerd carried in a4s",
+			Usage:       "CRI socket of an external container runtime", target: &a.ContainerRuntimeEndpoint},
+		{Name: "runtime", Category: catRuntime, Placeholder: "NAME,TYPE,ENDPOINT[,primary]",
+			DefaultText: "the containerd carried in a4s",
+			Usage: "a runtime for pods of the workload type container or vm: its CRI socket, " +
+				"or builtin for the one carried in a4s", target: &a.Runtimes},
 		{Name: "runtime-grace-periods", Category: catRuntime, Placeholder: "N", Default: "3",
-			Usage: "node status updates that the primary runtime may miss before the node is not ready", target: &a.RuntimeGracePeriods},
+			Usage:  "node status updates that the primary runtime may miss before the node is not ready",
+			target: &a.RuntimeGracePeriods},
 		{Name: "vm-kernel", Category: catRuntime, Placeholder: "PATH", DefaultText: "the installed guest",
 			Usage: "kernel of pods that run as virtual machines", target: &a.VMKernel},
 		{Name: "vm-initrd", Category: catRuntime, Placeholder: "PATH", DefaultText: "the installed guest",
 			Usage: "initial RAM disk with the modules of --vm-kernel", target: &a.VMInitrd},
 		{Name: "vm-accelerator", Category: catRuntime, Placeholder: "NAME", Default: "auto", Choices: VMAccelerators(),
-			Usage: "how virtual machines run; auto boots one with KVM to see whether that works", target: &a.VMAccelerator},
+			Usage:  "how virtual machines run; auto boots one with KVM to see whether that works",
+			target: &a.VMAccelerator},
 
 		{Name: "bootstrap-pod-api", Category: catNode,
 			Usage: "serve an API on a unix socket that runs pods without an API server", target: &a.BootstrapPodAPI},
@@ -120,8 +134,10 @@ func nodeSettings(a *Agent) []Setting {
 
 func upstreamNodeSettings(a *Agent) []Setting {
 	return []Setting{
-		{Name: "kubelet-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kubelet", target: &a.KubeletArgs},
-		{Name: "kube-proxy-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kube-proxy", target: &a.KubeProxyArgs},
+		{Name: "kubelet-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kubelet",
+			target: &a.KubeletArgs},
+		{Name: "kube-proxy-arg", Category: catUpstream, Placeholder: "NAME=VALUE", Usage: "argument for kube-proxy",
+			target: &a.KubeProxyArgs},
 	}
 }
 

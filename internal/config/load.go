@@ -24,7 +24,8 @@ type Source struct {
 // was asked for, and a problem.Input, or several joined, for bad input.
 func LoadServer(src Source) (*Server, []string, error) {
 	s := &Server{}
-	l := loader{command: "a4s server", other: "a4s agent", table: ServerSettings(s), otherTable: AgentSettings(&Agent{})}
+	l := loader{command: "a4s server", other: "a4s agent", table: ServerSettings(s),
+		otherTable: AgentSettings(&Agent{})}
 	if err := l.load(src); err != nil {
 		return nil, nil, err
 	}
@@ -41,7 +42,8 @@ func LoadServer(src Source) (*Server, []string, error) {
 // knows are ignored with a warning, so that both can share a file.
 func LoadAgent(src Source) (*Agent, []string, error) {
 	a := &Agent{}
-	l := loader{command: "a4s agent", other: "a4s server", table: AgentSettings(a), otherTable: ServerSettings(&Server{}), ignoreOther: true}
+	l := loader{command: "a4s agent", other: "a4s server", table: AgentSettings(a),
+		otherTable: ServerSettings(&Server{}), ignoreOther: true}
 	if err := l.load(src); err != nil {
 		return nil, nil, err
 	}
@@ -179,7 +181,8 @@ func (l *loader) applyEntries(entries []entry) error {
 		case s.Kind() != List && e.isList:
 			return &problem.Input{Source: e.source(), Err: fmt.Errorf("a list"), Want: kindWant(s.Kind())}
 		case s.Kind() != List && e.appends:
-			return &problem.Input{Source: e.source(), Err: fmt.Errorf("%q does not hold a list", s.Name), Want: fmt.Sprintf("%q without the +", s.Name)}
+			return &problem.Input{Source: e.source(), Err: fmt.Errorf("%q does not hold a list", s.Name),
+				Want: fmt.Sprintf("%q without the +", s.Name)}
 		}
 		values := e.values
 		if e.appends {
@@ -198,7 +201,8 @@ func (l *loader) applyEntries(entries []entry) error {
 func (l *loader) notOurs(e *entry) error {
 	if find(l.otherTable, e.key) != nil {
 		if l.ignoreOther {
-			l.warnings = append(l.warnings, fmt.Sprintf("%s: ignored, it is a setting of %q only", e.source(), l.other))
+			l.warnings = append(l.warnings,
+				fmt.Sprintf("%s: ignored, it is a setting of %q only", e.source(), l.other))
 			return nil
 		}
 		return &problem.Input{Source: e.source(), Err: ErrOtherMode, Want: "it with \"" + l.other + "\" only"}
@@ -209,7 +213,8 @@ func (l *loader) notOurs(e *entry) error {
 			names = append(names, l.table[i].Name)
 		}
 	}
-	in := &problem.Input{Source: e.source(), Err: ErrUnknownKey, Want: `the name of a flag that "` + l.command + ` --help" lists, without dashes`}
+	in := &problem.Input{Source: e.source(), Err: ErrUnknownKey,
+		Want: `the name of a flag that "` + l.command + ` --help" lists, without dashes`}
 	if near := Nearest(e.key, names); near != "" {
 		in.Want = fmt.Sprintf("%q, or %s", near, in.Want)
 	}

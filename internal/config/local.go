@@ -59,7 +59,8 @@ func LocalSettings(l *Local) []Setting {
 func LoadLocal(src Source) (*Local, error) {
 	out := &Local{}
 	others := append(ServerSettings(&Server{}), AgentSettings(&Agent{})...)
-	l := loader{command: "a4s server", other: "a4s server", table: LocalSettings(out), otherTable: others, ignoreOther: true}
+	l := loader{command: "a4s server", other: "a4s server", table: LocalSettings(out),
+		otherTable: others, ignoreOther: true}
 	if err := l.load(src); err != nil {
 		return nil, err
 	}

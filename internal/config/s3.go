@@ -56,31 +56,42 @@ func (s EtcdS3) GoString() string { return s.String() }
 // s3Settings is the table of EtcdS3.
 func s3Settings(s *EtcdS3) []Setting {
 	return []Setting{
-		{Name: "etcd-s3", Env: "A4S_ETCD_S3", Category: catSnapshots, Usage: "copy snapshots to S3-compatible storage", target: &s.Enabled},
-		{Name: "etcd-s3-endpoint", Env: "A4S_ETCD_S3_ENDPOINT", Category: catSnapshots, Placeholder: "HOST[:PORT]", Default: "s3.amazonaws.com",
-			Usage: "S3 server", target: &s.Endpoint},
-		{Name: "etcd-s3-endpoint-ca", Env: "A4S_ETCD_S3_ENDPOINT_CA", Category: catSnapshots, Placeholder: "PATH", DefaultText: "the CAs of the system",
-			Usage: "CA that the S3 server's certificate is checked with", target: &s.EndpointCA},
+		{Name: "etcd-s3", Env: "A4S_ETCD_S3", Category: catSnapshots, Usage: "copy snapshots to S3-compatible storage",
+			target: &s.Enabled},
+		{Name: "etcd-s3-endpoint", Env: "A4S_ETCD_S3_ENDPOINT", Category: catSnapshots, Placeholder: "HOST[:PORT]",
+			Default: "s3.amazonaws.com",
+			Usage:   "S3 server", target: &s.Endpoint},
+		{Name: "etcd-s3-endpoint-ca", Env: "A4S_ETCD_S3_ENDPOINT_CA", Category: catSnapshots, Placeholder: "PATH",
+			DefaultText: "the CAs of the system",
+			Usage:       "CA that the S3 server's certificate is checked with", target: &s.EndpointCA},
 		{Name: "etcd-s3-skip-ssl-verify", Env: "A4S_ETCD_S3_SKIP_SSL_VERIFY", Category: catSnapshots,
 			Usage: "accept any certificate of the S3 server", target: &s.SkipSSLVerify},
-		{Name: "etcd-s3-access-key", Env: "AWS_ACCESS_KEY_ID", Category: catSnapshots, Placeholder: "KEY", DefaultText: "the role of the machine, on AWS",
-			Usage: "access key for S3", target: &s.AccessKey},
+		{Name: "etcd-s3-access-key", Env: "AWS_ACCESS_KEY_ID", Category: catSnapshots, Placeholder: "KEY",
+			DefaultText: "the role of the machine, on AWS",
+			Usage:       "access key for S3", target: &s.AccessKey},
 		{Name: "etcd-s3-secret-key", Env: "AWS_SECRET_ACCESS_KEY", Category: catSnapshots, Placeholder: "SECRET",
-			Usage: "secret of --etcd-s3-access-key; every process sees flags, so rather in a file", target: &s.SecretKey},
+			Usage:  "secret of --etcd-s3-access-key; every process sees flags, so rather in a file",
+			target: &s.SecretKey},
 		{Name: "etcd-s3-session-token", Env: "AWS_SESSION_TOKEN", Category: catSnapshots, Placeholder: "TOKEN",
 			Usage: "token that comes with temporary keys", target: &s.SessionToken},
 		{Name: "etcd-s3-bucket", Env: "A4S_ETCD_S3_BUCKET", Category: catSnapshots, Placeholder: "NAME",
 			Usage: "bucket, which exists", target: &s.Bucket},
-		{Name: "etcd-s3-bucket-lookup-type", Env: "A4S_ETCD_S3_BUCKET_LOOKUP_TYPE", Category: catSnapshots, Placeholder: "TYPE", Default: "auto", Choices: S3BucketLookups,
+		{Name: "etcd-s3-bucket-lookup-type", Env: "A4S_ETCD_S3_BUCKET_LOOKUP_TYPE", Category: catSnapshots,
+			Placeholder: "TYPE", Default: "auto", Choices: S3BucketLookups,
 			Usage: "whether the bucket is in the host name or in the path", target: &s.BucketLookup},
-		{Name: "etcd-s3-region", Env: "A4S_ETCD_S3_REGION", Category: catSnapshots, Placeholder: "REGION", Default: "us-east-1",
-			Usage: "region of the bucket", target: &s.Region},
-		{Name: "etcd-s3-folder", Env: "A4S_ETCD_S3_FOLDER", Category: catSnapshots, Placeholder: "NAME", DefaultText: "none",
-			Usage: "folder in the bucket; give each cluster its own", target: &s.Folder},
-		{Name: "etcd-s3-insecure", Env: "A4S_ETCD_S3_INSECURE", Category: catSnapshots, Usage: "reach the S3 server without TLS", target: &s.Insecure},
-		{Name: "etcd-s3-timeout", Env: "A4S_ETCD_S3_TIMEOUT", Category: catSnapshots, Placeholder: "DURATION", Default: "5m",
+		{Name: "etcd-s3-region", Env: "A4S_ETCD_S3_REGION", Category: catSnapshots, Placeholder: "REGION",
+			Default: "us-east-1",
+			Usage:   "region of the bucket", target: &s.Region},
+		{Name: "etcd-s3-folder", Env: "A4S_ETCD_S3_FOLDER", Category: catSnapshots, Placeholder: "NAME",
+			DefaultText: "none",
+			Usage:       "folder in the bucket; give each cluster its own", target: &s.Folder},
+		{Name: "etcd-s3-insecure", Env: "A4S_ETCD_S3_INSECURE", Category: catSnapshots,
+			Usage: "reach the S3 server without TLS", target: &s.Insecure},
+		{Name: "etcd-s3-timeout", Env: "A4S_ETCD_S3_TIMEOUT", Category: catSnapshots,
+			Placeholder: "DURATION", Default: "5m",
 			Usage: "how long the transfer of a snapshot may take", target: &s.Timeout},
-		{Name: "etcd-s3-retention", Env: "A4S_ETCD_S3_RETENTION", Category: catSnapshots, Placeholder: "NUMBER", Default: "5",
+		{Name: "etcd-s3-retention", Env: "A4S_ETCD_S3_RETENTION", Category: catSnapshots,
+			Placeholder: "NUMBER", Default: "5",
 			Usage: "how many scheduled snapshots are kept in S3; 0 is all", target: &s.Retention},
 	}
 }
@@ -112,7 +123,8 @@ func (c *checker) s3(s *EtcdS3) {
 	c.absolute("etcd-s3-endpoint-ca", s.EndpointCA)
 	c.file("etcd-s3-endpoint-ca", s.EndpointCA)
 	if s.Insecure && (s.EndpointCA != "" || s.SkipSSLVerify) {
-		c.fail("etcd-s3-insecure", "", errors.New("there is no certificate to check without TLS"), "it without --etcd-s3-endpoint-ca and --etcd-s3-skip-ssl-verify")
+		c.fail("etcd-s3-insecure", "", errors.New("there is no certificate to check without TLS"),
+			"it without --etcd-s3-endpoint-ca and --etcd-s3-skip-ssl-verify")
 	}
 	_, host := splitEndpoint(s.Endpoint)
 	switch aws := strings.HasSuffix(host, ".amazonaws.com"); {
@@ -142,11 +154,13 @@ func (c *checker) s3Endpoint(s *EtcdS3) {
 	switch {
 	case strings.Contains(host, "@"):
 		// What is before it may be a password.
-		c.fail("etcd-s3-endpoint", "", errors.New("it has credentials in it"), want+"; credentials are --etcd-s3-access-key and --etcd-s3-secret-key")
+		c.fail("etcd-s3-endpoint", "", errors.New("it has credentials in it"),
+			want+"; credentials are --etcd-s3-access-key and --etcd-s3-secret-key")
 	case host == "" || strings.ContainsAny(host, "/?# ") || scheme != "" && scheme != "http" && scheme != "https":
 		c.bad("etcd-s3-endpoint", s.Endpoint, want)
 	case scheme == "http" && !s.Insecure:
-		c.fail("etcd-s3-endpoint", s.Endpoint, errors.New("http:// is not encrypted"), "https://, or --etcd-s3-insecure as well")
+		c.fail("etcd-s3-endpoint", s.Endpoint, errors.New("http:// is not encrypted"),
+			"https://, or --etcd-s3-insecure as well")
 	case scheme == "https" && s.Insecure:
 		c.fail("etcd-s3-endpoint", s.Endpoint, errors.New("--etcd-s3-insecure is given"), "one of the two")
 	}

@@ -118,13 +118,17 @@ func Flags(table []Setting) []cli.Flag {
 		s := &table[i]
 		switch s.Kind() {
 		case Bool:
-			flags = append(flags, &cli.BoolFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category})
+			flags = append(flags,
+				&cli.BoolFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category})
 		case Int:
-			flags = append(flags, &cli.IntFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category, DefaultText: s.Default})
+			flags = append(flags, &cli.IntFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category,
+				DefaultText: s.Default})
 		case List:
-			flags = append(flags, &cli.StringSliceFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category})
+			flags = append(flags,
+				&cli.StringSliceFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category})
 		default:
-			flags = append(flags, &cli.StringFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category, DefaultText: s.Default})
+			flags = append(flags, &cli.StringFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage,
+				Category: s.Category, DefaultText: s.Default})
 		}
 	}
 	return flags

@@ -17,7 +17,8 @@ const snapshotDirName = "snapshots"
 func (c *serverChecker) snapshots() {
 	s := c.server
 	if _, err := cron.ParseStandard(s.EtcdSnapshotScheduleCron); err != nil {
-		c.fail("etcd-snapshot-schedule-cron", s.EtcdSnapshotScheduleCron, err, `five fields of cron such as "0 */12 * * *", or "@every 6h"`)
+		c.fail("etcd-snapshot-schedule-cron", s.EtcdSnapshotScheduleCron, err,
+			`five fields of cron such as "0 */12 * * *", or "@every 6h"`)
 	}
 	if s.EtcdSnapshotRetention < 0 {
 		c.bad("etcd-snapshot-retention", strconv.Itoa(s.EtcdSnapshotRetention), "a number from 1, or 0 to keep all")
@@ -35,7 +36,8 @@ func (c *checker) snapshotDir(dir, dataDir string) {
 	c.absolute("etcd-snapshot-dir", dir)
 	rel, err := filepath.Rel(filepath.Join(dataDir, "server"), dir)
 	if dir != "" && err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-		c.fail("etcd-snapshot-dir", dir, errors.New("it is in the server directory, which a restore replaces"), "another directory")
+		c.fail("etcd-snapshot-dir", dir, errors.New("it is in the server directory, which a restore replaces"),
+			"another directory")
 	}
 }
 

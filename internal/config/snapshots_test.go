@@ -79,7 +79,8 @@ func TestS3Settings(t *testing.T) {
 	}
 	// The environment as other clients of S3 know it; nothing secret is printed.
 	s, _, err := LoadServer(Source{DefaultFile: "/nonexistent", LookupEnv: env(map[string]string{
-		"A4S_ETCD_S3": "true", "A4S_ETCD_S3_BUCKET": "b", "A4S_ETCD_S3_FOLDER": "/f/", "AWS_ACCESS_KEY_ID": "AK", "AWS_SECRET_ACCESS_KEY": "s3cret", "AWS_SESSION_TOKEN": "t0ken",
+		"A4S_ETCD_S3": "true", "A4S_ETCD_S3_BUCKET": "b", "A4S_ETCD_S3_FOLDER": "/f/", "AWS_ACCESS_KEY_ID": "AK",
+		"AWS_SECRET_ACCESS_KEY": "s3cret", "AWS_SESSION_TOKEN": "t0ken",
 	})})
 	if err != nil || s.EtcdS3.SecretKey != "s3cret" || s.EtcdS3.SessionToken != "t0ken" || s.EtcdS3.Folder != "f" {
 		t.Fatalf("%#v, %v", s, err)

@@ -54,8 +54,10 @@ func (c *checker) addr(setting, value string, nodeAddr bool) (netip.Addr, bool) 
 		c.bad(setting, value, want)
 	case !a.Is4():
 		c.fail(setting, value, errIPv6, want)
-	case nodeAddr && (a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255})):
-		c.bad(setting, value, "the address of an interface that other nodes can reach, not a loopback, unspecified or multicast address")
+	case nodeAddr &&
+		(a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255})):
+		c.bad(setting, value,
+			"the address of an interface that other nodes can reach, not a loopback, unspecified or multicast address")
 	default:
 		return a, true
 	}
@@ -179,7 +181,8 @@ func (c *checker) certName(setting, value string) {
 	case err == nil && !a.Is4():
 		c.fail(setting, value, errIPv6, "a host name or an IPv4 address")
 	case err == nil:
-	case len(validation.IsDNS1123Subdomain(strings.ToLower(value))) > 0 && len(validation.IsWildcardDNS1123Subdomain(strings.ToLower(value))) > 0:
+	case len(validation.IsDNS1123Subdomain(strings.ToLower(value))) > 0 &&
+		len(validation.IsWildcardDNS1123Subdomain(strings.ToLower(value))) > 0:
 		c.bad(setting, value, "a host name or an IPv4 address")
 	}
 }

@@ -25,7 +25,8 @@ func (a *Agent) validate(source func(string) string) error {
 	c.common(&a.Common)
 	c.serverURLs(a.ServerURLs, a.LBServerPort)
 	if a.Token == "" && a.TokenFile == "" {
-		c.fail("token", "", ErrNoValue, "the join token of the server, from server/node-token in its data directory; or --token-file")
+		c.fail("token", "", ErrNoValue,
+			"the join token of the server, from server/node-token in its data directory; or --token-file")
 	}
 	c.tokens("token", a.Token, "token-file", a.TokenFile)
 	(&nodeChecker{checker: c, agent: a}).node()
@@ -126,7 +127,8 @@ func (c *nodeChecker) node() {
 
 var (
 	ifaceName = regexp.MustCompile(`^[^\s/:]{1,15}$`)
-	imageName = regexp.MustCompile(`^[a-z0-9]([a-zA-Z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*)(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+	imageName = regexp.MustCompile(`^[a-z0-9]([a-zA-Z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*)(:[A-Za-z0-9_][` +
+		`A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 )
 
 // runtimeWant says what a good --runtime would be in place of one with err.
@@ -175,7 +177,8 @@ func (c *nodeChecker) labels() {
 		case len(validation.IsValidLabelValue(value)) > 0:
 			c.fail("node-label", l, errors.New(validation.IsValidLabelValue(value)[0]), `"key=value"`)
 		case !nodeMaySet(key):
-			c.fail("node-label", l, errors.New("a node may not give itself this label"), "a key outside of kubernetes.io and k8s.io, or one below node.kubernetes.io/")
+			c.fail("node-label", l, errors.New("a node may not give itself this label"),
+				"a key outside of kubernetes.io and k8s.io, or one below node.kubernetes.io/")
 		}
 	}
 }
@@ -222,7 +225,8 @@ func (c *nodeChecker) taints() {
 		case len(validation.IsValidLabelValue(value)) > 0:
 			c.fail("node-taint", t, errors.New(validation.IsValidLabelValue(value)[0]), want)
 		case seen[key+":"+effect]:
-			c.fail("node-taint", t, errors.New("a second taint of this key and effect"), "each pair of key and effect once")
+			c.fail("node-taint", t, errors.New("a second taint of this key and effect"),
+				"each pair of key and effect once")
 		}
 		seen[key+":"+effect] = true
 	}

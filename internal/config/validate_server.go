@@ -36,7 +36,8 @@ func (s *Server) validate(source func(string) string) error {
 	}
 	for _, limit := range s.TenantDefaultLimits {
 		if _, err := tenantapi.ParseLimits([]string{limit}); err != nil {
-			c.fail("tenant-default-limits", limit, err, "a limit and its value such as bytes=1Gi, or pods=none for no limit")
+			c.fail("tenant-default-limits", limit, err,
+				"a limit and its value such as bytes=1Gi, or pods=none for no limit")
 		}
 	}
 	c.network()
@@ -47,8 +48,10 @@ func (s *Server) validate(source func(string) string) error {
 	if strings.ContainsAny(s.WriteKubeconfigGroup, " \t\r\n:") {
 		c.bad("write-kubeconfig-group", s.WriteKubeconfigGroup, "the name or number of a group")
 	}
-	if life, err := time.ParseDuration(s.CertificateLifetime); err != nil || life < renewal.MinLife || life > pki.CALife {
-		c.bad("certificate-lifetime", s.CertificateLifetime, fmt.Sprintf("a duration from %s to %dh such as 8760h", renewal.MinLife, int(pki.CALife.Hours())))
+	if life, err := time.ParseDuration(s.CertificateLifetime); err != nil ||
+		life < renewal.MinLife || life > pki.CALife {
+		c.bad("certificate-lifetime", s.CertificateLifetime,
+			fmt.Sprintf("a duration from %s to %dh such as 8760h", renewal.MinLife, int(pki.CALife.Hours())))
 	}
 	if s.AuditLogPath != "-" {
 		c.absolute("audit-log-path", s.AuditLogPath)
@@ -109,7 +112,8 @@ func (c *serverChecker) network() {
 	pods, podsOK := c.cidr("cluster-cidr", s.ClusterCIDR, "10.42.0.0/16", minClusterBits, maxClusterBits)
 	services, servicesOK := c.cidr("service-cidr", s.ServiceCIDR, "10.43.0.0/16", minServiceBits, maxServiceBits)
 	if podsOK && servicesOK && pods.Overlaps(services) {
-		c.fail("service-cidr", s.ServiceCIDR, fmt.Errorf("it overlaps with the cluster range %s", pods), "two ranges that do not overlap")
+		c.fail("service-cidr", s.ServiceCIDR, fmt.Errorf("it overlaps with the cluster range %s", pods),
+			"two ranges that do not overlap")
 	}
 	s.Network.Pods, s.Network.Services = pods, services
 	c.outside("cluster-cidr", pods, podsOK)
@@ -137,7 +141,8 @@ func (c *serverChecker) outside(setting string, p netip.Prefix, ok bool) {
 	}
 	check := func(addrSetting, addr string) {
 		if a, err := netip.ParseAddr(addr); err == nil && p.Contains(a) {
-			c.fail(addrSetting, addr, fmt.Errorf("it is in %s %s", c.source(setting), p), "an address outside of the cluster's ranges")
+			c.fail(addrSetting, addr, fmt.Errorf("it is in %s %s", c.source(setting), p),
+				"an address outside of the cluster's ranges")
 		}
 	}
 	for _, ip := range s.Agent.NodeIPs {

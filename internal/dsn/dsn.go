@@ -26,7 +26,8 @@ const (
 
 // Title is the name of the kind in messages.
 func (k Kind) Title() string {
-	titles := map[Kind]string{Embedded: "embedded etcd", Etcd: "external etcd", SQLite: "SQLite", Postgres: "PostgreSQL", MySQL: "MySQL", NATS: "NATS JetStream"}
+	titles := map[Kind]string{Embedded: "embedded etcd", Etcd: "external etcd", SQLite: "SQLite",
+		Postgres: "PostgreSQL", MySQL: "MySQL", NATS: "NATS JetStream"}
 	if title, ok := titles[k]; ok {
 		return title
 	}
@@ -34,7 +35,8 @@ func (k Kind) Title() string {
 }
 
 // Want says what an endpoint can be.
-const Want = "https://HOST:2379[,https://HOST:2379...], sqlite, sqlite:///PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE, mysql://USER:PASSWORD@tcp(HOST:3306)/DATABASE or nats://HOST:4222"
+const Want = "https://HOST:2379[,https://HOST:2379...], sqlite, sqlite:///PATH, " +
+	"postgres://USER:PASSWORD@HOST:5432/DATABASE, mysql://USER:PASSWORD@tcp(HOST:3306)/DATABASE or nats://HOST:4222"
 
 // Endpoint is a datastore.
 type Endpoint struct {

@@ -36,8 +36,10 @@ func TestEndpoints(t *testing.T) {
 
 func TestNoEndpoints(t *testing.T) {
 	for _, value := range []string{
-		"postgres", "etcd", "redis://h", "https://a", "https://a:2379/x", "https://a:2379,http://b:2379", "https://u:hush@a:2379",
-		"sqlite://relative.db", "sqlite:///dir/", "postgres://u:hu%sh@h/db", "mysql://u:hush@h:3306/db", "mysql://u:hush@tcp(h)",
+		"postgres", "etcd", "redis://h", "https://a", "https://a:2379/x", "https://a:2379,http://b:2379",
+		"https://u:hush@a:2379",
+		"sqlite://relative.db", "sqlite:///dir/", "postgres://u:hu%sh@h/db", "mysql://u:hush@h:3306/db",
+		"mysql://u:hush@tcp(h)",
 		"nats://", "nats://h,https://h", "nats://h,nats://u:hush@h", "https://a:2379,",
 	} {
 		e, err := Parse(value)

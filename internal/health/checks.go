@@ -81,7 +81,8 @@ func Disk(dir string) Check {
 		if err := unix.Statfs(dir, &st); err != nil {
 			return
 		}
-		disk(r, dir, st.Bavail*uint64(st.Bsize), st.Blocks*uint64(st.Bsize), st.Flags&unix.ST_RDONLY != 0 || emergency(dir))
+		disk(r, dir, st.Bavail*uint64(st.Bsize), st.Blocks*uint64(st.Bsize),
+			st.Flags&unix.ST_RDONLY != 0 || emergency(dir))
 	}
 }
 
@@ -102,7 +103,8 @@ func emergency(dir string) bool {
 func emergencyIn(mounts, device string) bool {
 	for line := range strings.Lines(mounts) {
 		fields := strings.Fields(line)
-		if len(fields) > 2 && fields[2] == device && slices.Contains(strings.Split(fields[len(fields)-1], ","), "emergency_ro") {
+		if len(fields) > 2 && fields[2] == device &&
+			slices.Contains(strings.Split(fields[len(fields)-1], ","), "emergency_ro") {
 			return true
 		}
 	}
@@ -172,7 +174,8 @@ func CertificateMetrics(uses func() []pki.Use) Metrics {
 	return func(add func(name, help string, value float64, labels map[string]string)) {
 		for _, u := range uses() {
 			if cert, err := pki.ReadCert(u.File); err == nil {
-				add("certificate_expiration_seconds", "Seconds until a certificate expires.", time.Until(cert.NotAfter).Seconds(), map[string]string{"file": u.File, "user": u.User})
+				add("certificate_expiration_seconds", "Seconds until a certificate expires.",
+					time.Until(cert.NotAfter).Seconds(), map[string]string{"file": u.File, "user": u.User})
 			}
 		}
 	}
@@ -187,7 +190,8 @@ func ComponentMetrics(states func() []component.State) Metrics {
 				ready = 1
 			}
 			add("component_ready", "Whether a component is ready.", ready, map[string]string{"name": s.Name})
-			add("component_restarts", "How often a component was started again.", float64(s.Restarts), map[string]string{"name": s.Name})
+			add("component_restarts", "How often a component was started again.", float64(s.Restarts),
+				map[string]string{"name": s.Name})
 		}
 	}
 }

@@ -13,7 +13,9 @@ import (
 
 // Events returns a function for OnChange that writes Events about an object: a
 // Node, or a namespace for a server without one.
-func Events(client corev1client.EventsGetter, scheme *runtime.Scheme, about corev1.ObjectReference, node string) func(added, gone []Problem) {
+func Events(
+	client corev1client.EventsGetter, scheme *runtime.Scheme, about corev1.ObjectReference, node string,
+) func(added, gone []Problem) {
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.Events("")})
 	recorder := broadcaster.NewRecorder(scheme, corev1.EventSource{Component: "a4s", Host: node})
@@ -29,12 +31,14 @@ func Events(client corev1client.EventsGetter, scheme *runtime.Scheme, about core
 
 // AboutNode is the object that Events of a node are about.
 func AboutNode(name string) corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)} // the UID is what the kubelet uses
+	// the UID is what the kubelet uses
+	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
 // AboutSystem is the object that Events of a server without a node are about.
 func AboutSystem() corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: "Namespace", APIVersion: "v1", Name: metav1.NamespaceSystem, Namespace: metav1.NamespaceSystem}
+	return corev1.ObjectReference{Kind: "Namespace", APIVersion: "v1", Name: metav1.NamespaceSystem,
+		Namespace: metav1.NamespaceSystem}
 }
 
 // reason is a code in the form of reasons of Events.

@@ -27,7 +27,8 @@ import (
 func TestTableIsComplete(t *testing.T) {
 	seen := map[Code]bool{}
 	for _, c := range Conditions() {
-		if seen[c.Code] || c.Title == "" || c.Cause == "" || c.Fix == "" || c.Severity != Warning && c.Severity != Error {
+		if seen[c.Code] || c.Title == "" || c.Cause == "" || c.Fix == "" ||
+			c.Severity != Warning && c.Severity != Error {
 			t.Errorf("condition %q is incomplete or there twice", c.Code)
 		}
 		seen[c.Code] = true
@@ -201,11 +202,14 @@ func TestMonitorTellsOfChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck
-	m := NewMonitor(Options{Report: Report{Mode: "server", Node: "n1"}, Socket: Socket(dir), Log: logrus.WithField("component", Name)})
+	m := NewMonitor(Options{Report: Report{Mode: "server", Node: "n1"}, Socket: Socket(dir),
+		Log: logrus.WithField("component", Name)})
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
 	m.Add("one that hangs", func(context.Context, *Registry) { <-hang })
-	m.Add("control groups", func(_ context.Context, r *Registry) { r.Report(broken.Load(), CgroupMissing, "", "pids") })
+	m.Add("control groups", func(_ context.Context, r *Registry) {
+		r.Report(broken.Load(), CgroupMissing, "", "pids")
+	})
 	client := fake.NewClientset()
 	m.OnChange(Events(client.CoreV1(), scheme.Scheme, AboutNode("n1"), "n1"))
 
@@ -225,9 +229,10 @@ func TestMonitorTellsOfChanges(t *testing.T) {
 	}
 	ask := func() Report {
 		t.Helper()
-		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return net.Dial("unix", Socket(dir))
-		}}}
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+			DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return net.Dial("unix", Socket(dir))
+			}}}
 		resp, err := c.Get("http://a4s" + Path)
 		if err != nil {
 			t.Fatal(err)
@@ -268,7 +273,8 @@ func TestMonitorTellsOfChanges(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	slices.Sort(reasons)
-	if want := []string{corev1.EventTypeNormal + " CgroupControllersMissingSolved Node n1", corev1.EventTypeWarning + " CgroupControllersMissing Node n1"}; !slices.Equal(reasons, want) {
+	if want := []string{corev1.EventTypeNormal + " CgroupControllersMissingSolved Node n1",
+		corev1.EventTypeWarning + " CgroupControllersMissing Node n1"}; !slices.Equal(reasons, want) {
 		t.Errorf("events are %q, want %q", reasons, want)
 	}
 }
@@ -314,9 +320,10 @@ func TestOfAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck
-	other := NewMonitor(Options{Socket: Socket(dir), Silent: true, Log: logrus.WithField("component", Name), States: func() []component.State {
-		return []component.State{{Name: "kubelet", Ready: true}}
-	}})
+	other := NewMonitor(Options{Socket: Socket(dir), Silent: true, Log: logrus.WithField("component", Name),
+		States: func() []component.State {
+			return []component.State{{Name: "kubelet", Ready: true}}
+		}})
 	var looked atomic.Int64
 	other.Add("names", func(_ context.Context, r *Registry) { looked.Add(1); r.Set(NodeNotReady, "n1", "why") })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -333,7 +340,8 @@ func TestOfAnotherProcess(t *testing.T) {
 	}
 	before := looked.Load()
 	state, err := Ask(t.Context(), Socket(dir), StatePath)
-	if err != nil || len(state.Components) != 1 || state.Components[0].Name != "kubelet" || state.Ready || looked.Load() != before {
+	if err != nil || len(state.Components) != 1 || state.Components[0].Name != "kubelet" || state.Ready ||
+		looked.Load() != before {
 		t.Errorf("its state is %+v, %v", state, err)
 	}
 	other.Started()

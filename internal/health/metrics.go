@@ -39,7 +39,8 @@ type collector struct{ m *Monitor }
 
 // identity is what makes collectors equal: names and values come at a scrape.
 func identity() *prometheus.Desc {
-	return prometheus.NewDesc("a4s_health_condition", "Whether a condition of the health of this process holds.", []string{"code", "severity"}, nil)
+	return prometheus.NewDesc("a4s_health_condition", "Whether a condition of the health of this process holds.",
+		[]string{"code", "severity"}, nil)
 }
 
 // Describe implements prometheus.Collector.
@@ -56,14 +57,16 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		if holds[condition.Code] {
 			value = 1
 		}
-		ch <- prometheus.MustNewConstMetric(identity(), prometheus.GaugeValue, value, string(condition.Code), string(condition.Severity))
+		ch <- prometheus.MustNewConstMetric(identity(), prometheus.GaugeValue, value, string(condition.Code),
+			string(condition.Severity))
 	}
 	c.m.mu.Lock()
 	metrics := append([]Metrics(nil), c.m.metrics...)
 	c.m.mu.Unlock()
 	for _, collect := range metrics {
 		collect(func(name, help string, value float64, labels map[string]string) {
-			ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("a4s_"+name, help, nil, labels), prometheus.GaugeValue, value)
+			ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("a4s_"+name, help, nil, labels),
+				prometheus.GaugeValue, value)
 		})
 	}
 }

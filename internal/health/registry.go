@@ -116,7 +116,8 @@ func (r *Registry) Problems() []Problem {
 	out := []Problem{}
 	for k, s := range r.set {
 		c, _ := conditionOf(r.table, k.code)
-		if now.Sub(s.since) < c.TimeToVisible || slices.ContainsFunc(c.DependsOn, func(d Code) bool { return codes[d] }) {
+		if now.Sub(s.since) < c.TimeToVisible ||
+			slices.ContainsFunc(c.DependsOn, func(d Code) bool { return codes[d] }) {
 			continue
 		}
 		out = append(out, Problem{

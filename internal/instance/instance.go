@@ -64,7 +64,8 @@ func Acquire(runDir, dataDir string) (*Lock, error) {
 		if info, err := Read(runDir); err == nil {
 			owner = fmt.Sprintf("process %d with data directory %s", info.PID, info.DataDir)
 		}
-		return nil, &problem.Precondition{What: "server or agent", Err: fmt.Errorf("%w: %s holds %s", ErrRunning, owner, path), Fix: "stop it first"}
+		return nil, &problem.Precondition{What: "server or agent",
+			Err: fmt.Errorf("%w: %s holds %s", ErrRunning, owner, path), Fix: "stop it first"}
 	}
 	data, err := json.Marshal(Info{PID: os.Getpid(), DataDir: dataDir})
 	if err == nil {

@@ -47,7 +47,8 @@ func TestAbsentOrEmptyFileIsNoOwner(t *testing.T) {
 	dir := t.TempDir()
 	for _, prepare := range []func() error{
 		func() error { return nil },
-		func() error { return os.WriteFile(filepath.Join(dir, FileName), nil, 0o644) }, // a crash between open and write
+		// a crash between open and write
+		func() error { return os.WriteFile(filepath.Join(dir, FileName), nil, 0o644) },
 	} {
 		if err := prepare(); err != nil {
 			t.Fatal(err)

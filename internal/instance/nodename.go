@@ -29,7 +29,8 @@ func ChooseNodeName(name string, withID bool, idFile string) (string, error) {
 	if name == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return "", &problem.Precondition{What: "host name", Err: err, Fix: "set one, or give a name with --node-name"}
+			return "", &problem.Precondition{What: "host name", Err: err,
+				Fix: "set one, or give a name with --node-name"}
 		}
 		name, source = strings.ToLower(host), "host name"
 	}
@@ -41,7 +42,8 @@ func ChooseNodeName(name string, withID bool, idFile string) (string, error) {
 		name += "-" + id
 	}
 	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
-		return "", &problem.Input{Source: source, Value: name, Err: errors.New(errs[0]), Want: "a DNS name in lower case; --node-name sets another"}
+		return "", &problem.Input{Source: source, Value: name, Err: errors.New(errs[0]),
+			Want: "a DNS name in lower case; --node-name sets another"}
 	}
 	return name, nil
 }

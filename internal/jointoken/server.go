@@ -102,13 +102,15 @@ func configured(source, text, user, hash string, former []string) (string, error
 		return "", err
 	}
 	bad := func(format string, args ...any) error {
-		return &problem.Input{Source: source, Err: fmt.Errorf(format, args...), Want: "a password, or the complete token of this cluster"}
+		return &problem.Input{Source: source, Err: fmt.Errorf(format, args...),
+			Want: "a password, or the complete token of this cluster"}
 	}
 	switch {
 	case t.Bootstrap():
 		return "", bad("the token has the form of a bootstrap token, which cannot be the token of a server")
 	case t.CAHash != "" && t.CAHash != hash && !slices.Contains(former, t.CAHash):
-		return "", bad("the token belongs to a cluster whose CA has hash %s, but the CA here has hash %s", t.CAHash, hash)
+		return "", bad("the token belongs to a cluster whose CA has hash %s, but the CA here has hash %s",
+			t.CAHash, hash)
 	case t.User != "" && t.User != user:
 		return "", bad("the token is for user %q, want %q", t.User, user)
 	}
@@ -215,7 +217,8 @@ func (t *ServerTokens) Rotate(which, password string) (Token, error) {
 		return Token{}, err
 	}
 	if tok.CAHash != "" || tok.Bootstrap() {
-		return Token{}, &problem.Input{Source: source, Err: errors.New("has the form of a complete token"), Want: "a password alone"}
+		return Token{}, &problem.Input{Source: source, Err: errors.New("has the form of a complete token"),
+			Want: "a password alone"}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,7 +232,8 @@ func (t *ServerTokens) Rotate(which, password string) (Token, error) {
 	case joinapi.UserNode:
 		t.agent = password
 	default:
-		return Token{}, &problem.Input{Source: "token to rotate", Value: which, Want: fmt.Sprintf("%q or %q", joinapi.UserServer, joinapi.UserNode)}
+		return Token{}, &problem.Input{Source: "token to rotate", Value: which,
+			Want: fmt.Sprintf("%q or %q", joinapi.UserServer, joinapi.UserNode)}
 	}
 	if err := t.write(); err != nil {
 		t.server, t.agent = oldServer, oldAgent

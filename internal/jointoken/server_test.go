@@ -142,7 +142,8 @@ func TestCheckAndRotate(t *testing.T) {
 	expect("node", "s2", true) // the server token may do more, not less
 	expect("server", got.Password, false)
 
-	for _, bad := range []struct{ which, password string }{{"root", "x"}, {"node", "a b"}, {"node", "K10" + hash + "::node:x"}} {
+	for _, bad := range []struct{ which, password string }{{"root", "x"}, {"node", "a b"},
+		{"node", "K10" + hash + "::node:x"}} {
 		if _, err := tok.Rotate(bad.which, bad.password); err == nil {
 			t.Errorf("Rotate(%v) succeeded", bad)
 		}

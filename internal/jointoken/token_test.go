@@ -34,7 +34,8 @@ func TestParse(t *testing.T) {
 func TestParseRefusesWithoutPrintingTheSecret(t *testing.T) {
 	for _, text := range []string{
 		"", "s3cret with space", "s3cret\n", "s3crét", strings.Repeat("s3cret", 500),
-		"K10s3cret", "K10" + hash, "K10" + hash[1:] + "::server:s3cret", "K10" + strings.ToUpper(hash) + "::server:s3cret",
+		"K10s3cret", "K10" + hash, "K10" + hash[1:] + "::server:s3cret",
+		"K10" + strings.ToUpper(hash) + "::server:s3cret",
 		"K10" + hash + "::s3cret", "K10" + hash + "::root:s3cret", "K10" + hash + "::server:", "K10" + hash + "::",
 	} {
 		_, err := Parse("--token-file", text)
@@ -48,7 +49,8 @@ func TestParseRefusesWithoutPrintingTheSecret(t *testing.T) {
 }
 
 func TestFormattingNeverPrintsTheSecret(t *testing.T) {
-	for _, tok := range []Token{{CAHash: hash, User: "server", Password: "s3cret"}, {Password: "s3cret"}, {ID: "abcdef", Secret: "s3cret"}} {
+	for _, tok := range []Token{{CAHash: hash, User: "server", Password: "s3cret"}, {Password: "s3cret"},
+		{ID: "abcdef", Secret: "s3cret"}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 			if got := fmt.Sprintf(verb, tok); strings.Contains(got, "s3cret") {
 				t.Errorf("%s prints %s", verb, got)
@@ -94,7 +96,8 @@ func TestReadFile(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"", "pass", "K10" + hash + "::server:p", "K10" + hash + "::abcdef.0123456789abcdef", "K10::", "a::b"} {
+	for _, s := range []string{"", "pass", "K10" + hash + "::server:p",
+		"K10" + hash + "::abcdef.0123456789abcdef", "K10::", "a::b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -119,5 +119,6 @@ func lookupGroup(source, name string) (int, error) {
 			return gid, nil
 		}
 	}
-	return 0, &problem.Input{Source: source, Value: name, Err: err, Want: "the name or number of a group of this machine"}
+	return 0, &problem.Input{Source: source, Value: name, Err: err,
+		Want: "the name or number of a group of this machine"}
 }

@@ -47,10 +47,12 @@ func TestWrite(t *testing.T) {
 			t.Errorf("server %q", cluster.Server)
 		}
 		if embed && (string(cluster.CertificateAuthorityData) != "content of ca" ||
-			string(auth.ClientCertificateData) != "content of cert" || string(auth.ClientKeyData) != "content of key" || auth.ClientKey != "") {
+			string(auth.ClientCertificateData) != "content of cert" ||
+			string(auth.ClientKeyData) != "content of key" || auth.ClientKey != "") {
 			t.Errorf("embedded wrongly: %s", data)
 		}
-		if !embed && (cluster.CertificateAuthority != opts.CAFile || auth.ClientCertificate != opts.CertFile || auth.ClientKey != opts.KeyFile || auth.ClientKeyData != nil) {
+		if !embed && (cluster.CertificateAuthority != opts.CAFile || auth.ClientCertificate != opts.CertFile ||
+			auth.ClientKey != opts.KeyFile || auth.ClientKeyData != nil) {
 			t.Errorf("named wrongly: %s", data)
 		}
 		if fi, err := os.Stat(opts.Path); err != nil || fi.Mode() != DefaultMode {

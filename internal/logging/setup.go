@@ -90,7 +90,8 @@ func openOutput(o Options) (io.Writer, func() error, error) {
 	}
 	f, err := os.OpenFile(o.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, nil, &problem.Input{Source: "--log", Value: o.File, Want: "a path in a directory that exists and can be written", Err: err}
+		return nil, nil, &problem.Input{Source: "--log", Value: o.File,
+			Want: "a path in a directory that exists and can be written", Err: err}
 	}
 	return f, f.Close, nil
 }
@@ -112,7 +113,8 @@ func setupKlog(std *logrus.Logger, o Options, stopping *atomic.Bool) error {
 	}
 	if o.VModule != "" {
 		if err := fs.Set("vmodule", o.VModule); err != nil {
-			return &problem.Input{Source: "--vmodule", Value: o.VModule, Want: "pattern=level, comma separated", Err: err}
+			return &problem.Input{Source: "--vmodule", Value: o.VModule,
+				Want: "pattern=level, comma separated", Err: err}
 		}
 	}
 	sink := &logrusSink{entry: logrus.NewEntry(std), info: upstreamInfoLevel(o), stopping: stopping}

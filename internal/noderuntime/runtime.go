@@ -78,7 +78,8 @@ func (r *Runtime) Complete() error {
 	switch {
 	case r.Endpoint == Builtin:
 	case !filepath.IsAbs(path) || filepath.Clean(path) != path:
-		return fmt.Errorf("%w: %q: want the absolute path of a socket, one after unix://, or %s", ErrEndpoint, r.Endpoint, Builtin)
+		return fmt.Errorf("%w: %q: want the absolute path of a socket, one after unix://, or %s", ErrEndpoint,
+			r.Endpoint, Builtin)
 	default:
 		r.Endpoint = unix + path
 	}
@@ -102,7 +103,8 @@ func OfNode(given []string, containerEndpoint string) ([]Runtime, error) {
 	first := slices.IndexFunc(all, func(r Runtime) bool { return r.Type == workload.Container })
 	switch {
 	case first >= 0 && containerEndpoint != "":
-		return nil, fmt.Errorf("%w: %q beside the container runtime at %s", ErrConflict, given[first], containerEndpoint)
+		return nil, fmt.Errorf("%w: %q beside the container runtime at %s", ErrConflict,
+			given[first], containerEndpoint)
 	case first < 0:
 		r := Runtime{Name: Containerd, Type: workload.Container, Endpoint: Builtin}
 		if containerEndpoint != "" {

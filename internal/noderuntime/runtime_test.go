@@ -22,15 +22,18 @@ func TestOfNode(t *testing.T) {
 		err      error
 	}{
 		{name: "none", want: []Runtime{primary(containerd)}},
-		{name: "external containers", endpoint: "/run/x.sock", want: []Runtime{primary(at(containerd, "unix:///run/x.sock"))}},
+		{name: "external containers", endpoint: "/run/x.sock",
+			want: []Runtime{primary(at(containerd, "unix:///run/x.sock"))}},
 		{name: "machines beside", given: []string{"vm,vm,builtin"}, want: []Runtime{primary(containerd), vm}},
 		{name: "machines beside external containers", given: []string{"vm,vm,builtin"}, endpoint: "unix:///run/x.sock",
 			want: []Runtime{primary(at(containerd, "unix:///run/x.sock")), vm}},
 		{name: "machines first", given: []string{"vm,vm,builtin,primary"}, want: []Runtime{containerd, primary(vm)}},
-		{name: "the first of two is primary", given: []string{"vm,vm,builtin", "containerd,container,builtin", "crio,container,/run/crio.sock"},
-			want: []Runtime{vm, primary(containerd), crio}},
-		{name: "the marked one is primary", given: []string{"containerd, container, builtin", "crio,container,unix:///run/crio.sock,primary"},
-			want: []Runtime{containerd, primary(crio)}},
+		{name: "the first of two is primary",
+			given: []string{"vm,vm,builtin", "containerd,container,builtin", "crio,container,/run/crio.sock"},
+			want:  []Runtime{vm, primary(containerd), crio}},
+		{name: "the marked one is primary",
+			given: []string{"containerd, container, builtin", "crio,container,unix:///run/crio.sock,primary"},
+			want:  []Runtime{containerd, primary(crio)}},
 
 		{name: "too few parts", given: []string{"crio,container"}, err: ErrForm},
 		{name: "too many parts", given: []string{"crio,container,/a,primary,primary"}, err: ErrForm},

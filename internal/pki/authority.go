@@ -158,7 +158,8 @@ func (a *Authority) SignNodeClient(pub crypto.PublicKey, node string) ([]byte, e
 // SignNodeServing signs the certificate of the kubelet's port on the named
 // node, valid for its name and addresses.
 func (a *Authority) SignNodeServing(pub crypto.PublicKey, node string, ips []net.IP) ([]byte, error) {
-	return a.Sign(pub, Leaf{CommonName: NodeUserPrefix + node, Organization: []string{GroupNodes}, DNSNames: []string{node}, IPs: ips, Server: true})
+	return a.Sign(pub, Leaf{CommonName: NodeUserPrefix + node, Organization: []string{GroupNodes},
+		DNSNames: []string{node}, IPs: ips, Server: true})
 }
 
 // VerifyClient checks the chain that a TLS client presented, the leaf first,

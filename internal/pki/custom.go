@@ -64,7 +64,8 @@ func ensureAuthorities(f *Files, opts Options) error {
 				return fmt.Errorf("making %s: %w", ca.name, err)
 			}
 		} else {
-			opts.Log.WithField("subject", a.certs[0].Subject.String()).Infof("using the given certificate authority %s", ca.name)
+			opts.Log.WithField("subject", a.certs[0].Subject.String()).
+				Infof("using the given certificate authority %s", ca.name)
 		}
 		if err := a.write(ca.pair); err != nil {
 			return err
@@ -122,9 +123,11 @@ func (f *Files) given(now time.Time) (map[string]*Authority, error) {
 		case !cert && !key:
 			continue
 		case !cert:
-			return nil, badGiven(ca.pair.Cert, fmt.Errorf("does not exist, although its key %s does", ca.pair.Key), "put the CA certificate there, or remove the key to have a CA made")
+			return nil, badGiven(ca.pair.Cert, fmt.Errorf("does not exist, although its key %s does", ca.pair.Key),
+				"put the CA certificate there, or remove the key to have a CA made")
 		case !key:
-			return nil, badGiven(ca.pair.Key, fmt.Errorf("does not exist, although its certificate %s does", ca.pair.Cert), "put the key of the CA there, or remove the certificate to have a CA made")
+			return nil, badGiven(ca.pair.Key, fmt.Errorf("does not exist, although its certificate %s does",
+				ca.pair.Cert), "put the key of the CA there, or remove the certificate to have a CA made")
 		}
 		a, err := checkAuthority(ca.pair, now)
 		if err != nil {
@@ -166,7 +169,8 @@ func checkAuthority(p Pair, now time.Time) (*Authority, error) {
 		err = checkKey(key)
 	}
 	if err != nil {
-		return nil, badGiven(p.Key, err, "write the key of the CA in PEM there: EC, or RSA with 2048 bits or more, without a passphrase")
+		return nil, badGiven(p.Key, err,
+			"write the key of the CA in PEM there: EC, or RSA with 2048 bits or more, without a passphrase")
 	}
 	at := slices.IndexFunc(certs, func(c *x509.Certificate) bool { return samePublicKey(c.PublicKey, key.Public()) })
 	if at != 0 {
@@ -174,33 +178,42 @@ func checkAuthority(p Pair, now time.Time) (*Authority, error) {
 		if at > 0 {
 			err = fmt.Errorf("belongs to certificate %d of %s, not to the first one", at+1, p.Cert)
 		}
-		return nil, badGiven(p.Key, err, "put the key there that belongs to the certificate, and the certificate of the signing CA first")
+		return nil, badGiven(p.Key, err,
+			"put the key there that belongs to the certificate, and the certificate of the signing CA first")
 	}
 	for _, c := range certs {
 		name := fmt.Sprintf("%q", c.Subject.String())
 		switch {
 		case !c.BasicConstraintsValid || !c.IsCA:
-			return nil, badGiven(p.Cert, errors.New(name+" is not the certificate of a CA"), "issue it with basicConstraints=critical,CA:TRUE")
+			return nil, badGiven(p.Cert, errors.New(name+" is not the certificate of a CA"),
+				"issue it with basicConstraints=critical,CA:TRUE")
 		case c.KeyUsage&x509.KeyUsageCertSign == 0:
-			return nil, badGiven(p.Cert, errors.New(name+" may not sign certificates"), "issue it with keyUsage=critical,keyCertSign,cRLSign,digitalSignature")
+			return nil, badGiven(p.Cert, errors.New(name+" may not sign certificates"),
+				"issue it with keyUsage=critical,keyCertSign,cRLSign,digitalSignature")
 		case now.After(c.NotAfter):
-			return nil, badGiven(p.Cert, fmt.Errorf("%s expired on %s", name, c.NotAfter.Format(time.RFC3339)), "renew it")
+			return nil, badGiven(p.Cert,
+				fmt.Errorf("%s expired on %s", name, c.NotAfter.Format(time.RFC3339)), "renew it")
 		case now.Before(c.NotBefore):
-			return nil, badGiven(p.Cert, fmt.Errorf("%s is not valid before %s", name, c.NotBefore.Format(time.RFC3339)), "check the clock of this machine")
+			return nil, badGiven(p.Cert, fmt.Errorf("%s is not valid before %s", name,
+				c.NotBefore.Format(time.RFC3339)), "check the clock of this machine")
 		}
 	}
 	for i, c := range certs {
 		switch last := i == len(certs)-1; {
 		case last && !SelfSigned(c):
-			return nil, badGiven(p.Cert, fmt.Errorf("ends with %q, which is not a root but signed by %q", c.Subject.String(), c.Issuer.String()), "append the certificates above it, up to the root")
+			return nil, badGiven(p.Cert, fmt.Errorf("ends with %q, which is not a root but signed by %q",
+				c.Subject.String(), c.Issuer.String()), "append the certificates above it, up to the root")
 		case !last && c.CheckSignatureFrom(certs[i+1]) != nil:
-			return nil, badGiven(p.Cert, fmt.Errorf("%q is not signed by %q, which follows it", c.Subject.String(), certs[i+1].Subject.String()), wantCerts)
+			return nil, badGiven(p.Cert, fmt.Errorf("%q is not signed by %q, which follows it", c.Subject.String(),
+				certs[i+1].Subject.String()), wantCerts)
 		}
 	}
-	a := &Authority{certs: certs, pem: encode(certs...), key: key, now: func() time.Time { return now }, life: time.Hour}
+	a := &Authority{certs: certs, pem: encode(certs...), key: key,
+		now: func() time.Time { return now }, life: time.Hour}
 	// What the certificates say about themselves may not fit together.
 	if err := a.prove(a.certs[len(certs)-1:]); err != nil {
-		return nil, badGiven(p.Cert, fmt.Errorf("what it signs is not valid: %w", err), "issue the CA without limits of path length, names or purposes that exclude a4s")
+		return nil, badGiven(p.Cert, fmt.Errorf("what it signs is not valid: %w", err),
+			"issue the CA without limits of path length, names or purposes that exclude a4s")
 	}
 	return a, nil
 }
@@ -212,7 +225,8 @@ func (a *Authority) prove(roots []*x509.Certificate) error {
 	if err != nil {
 		return err
 	}
-	signed, err := a.WithLife(time.Hour).Sign(key.Public(), Leaf{CommonName: "a4s", DNSNames: []string{"kubernetes.default.svc"}, Client: true, Server: true})
+	signed, err := a.WithLife(time.Hour).Sign(key.Public(),
+		Leaf{CommonName: "a4s", DNSNames: []string{"kubernetes.default.svc"}, Client: true, Server: true})
 	if err != nil {
 		return err
 	}
@@ -228,7 +242,8 @@ func (a *Authority) prove(roots []*x509.Certificate) error {
 		inter.AddCert(c)
 	}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
-		if _, err := chain[0].Verify(x509.VerifyOptions{Roots: pool, Intermediates: inter, CurrentTime: a.now(), KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+		if _, err := chain[0].Verify(x509.VerifyOptions{Roots: pool, Intermediates: inter, CurrentTime: a.now(),
+			KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 			return err
 		}
 	}
@@ -257,7 +272,8 @@ func checkServiceKey(path string) error {
 		err = checkKey(key)
 	}
 	if err != nil {
-		return &problem.Precondition{What: "service-account key " + path, Err: err, Fix: "write a private key in PEM there: EC, or RSA with 2048 bits or more, without a passphrase; or remove it to have one made"}
+		return &problem.Precondition{What: "service-account key " + path, Err: err, Fix: "write a private key in " +
+			"PEM there: EC, or RSA with 2048 bits or more, without a passphrase; or remove it to have one made"}
 	}
 	return nil
 }

@@ -47,8 +47,9 @@ func issue(t *testing.T, parent *issued, change func(*x509.Certificate)) issued 
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "given " + serial.Text(36)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(20 * 365 * 24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		Subject: pkix.Name{CommonName: "given " + serial.Text(36)}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(20 * 365 * 24 * time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	if change != nil {
 		change(template)
@@ -99,7 +100,8 @@ func verify(t *testing.T, file string, usage x509.ExtKeyUsage, trusted ...*x509.
 	for _, c := range certs[1:] {
 		inter.AddCert(c)
 	}
-	_, err = certs[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: inter, KeyUsages: []x509.ExtKeyUsage{usage}})
+	_, err = certs[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: inter,
+		KeyUsages: []x509.ExtKeyUsage{usage}})
 	return err
 }
 
@@ -119,7 +121,8 @@ func TestGivenAuthorities(t *testing.T) {
 	if err := verify(t, f.ServingAPIServer.Cert, x509.ExtKeyUsageServerAuth, root.cert); err != nil {
 		t.Errorf("a client that trusts the root alone: %v", err)
 	}
-	if hash, err := HashBundle([]byte(snapshot(t, dir)["server-ca.crt"])); err != nil || hash != hexSHA256(root.cert.Raw) {
+	if hash, err := HashBundle([]byte(snapshot(t, dir)["server-ca.crt"])); err != nil ||
+		hash != hexSHA256(root.cert.Raw) {
 		t.Errorf("hash %s, %v; want that of the root", hash, err)
 	}
 	files := snapshot(t, dir)
@@ -140,7 +143,8 @@ func TestGivenAuthorities(t *testing.T) {
 	if err := verify(t, f.Admin.Cert, x509.ExtKeyUsageClientAuth, etcd.certs...); err == nil {
 		t.Error("a certificate of the client CA opens the datastore")
 	}
-	for file, want := range map[string]*x509.Certificate{f.ServerCASigner: serverCA.cert, f.ClientCASigner: clientCA.cert} {
+	for file, want := range map[string]*x509.Certificate{f.ServerCASigner: serverCA.cert,
+		f.ClientCASigner: clientCA.cert} {
 		if got := snapshot(t, dir)[filepath.Base(file)]; got != string(encode(want)) {
 			t.Errorf("%s has not the certificate of the CA alone", file)
 		}
@@ -170,7 +174,9 @@ func TestGivenAuthoritiesAreRefused(t *testing.T) {
 	noSign := issue(t, nil, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign })
 	expired := issue(t, nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
 	future := issue(t, nil, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) })
-	clientsOnly := issue(t, nil, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+	clientsOnly := issue(t, nil, func(c *x509.Certificate) {
+		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	})
 	cat := func(parts ...issued) (out []byte) {
 		for _, p := range parts {
 			out = append(out, p.pem()...)
@@ -210,7 +216,8 @@ func TestGivenAuthoritiesAreRefused(t *testing.T) {
 			before := snapshot(t, filepath.Dir(dir))
 			_, err := Ensure(dir, Options{SANs: []string{"a"}})
 			var p *problem.Precondition
-			if !errors.As(err, &p) || !strings.Contains(p.What, filepath.Join(dir, tc.file)) || !strings.Contains(p.Err.Error(), tc.say) || p.Fix == "" {
+			if !errors.As(err, &p) || !strings.Contains(p.What, filepath.Join(dir, tc.file)) ||
+				!strings.Contains(p.Err.Error(), tc.say) || p.Fix == "" {
 				t.Fatalf("%v; want a problem with %s that says %q and what to do", err, tc.file, tc.say)
 			}
 			after := snapshot(t, filepath.Dir(dir))

@@ -82,7 +82,8 @@ func (f *Files) renew(opts Options) ([]string, error) {
 			return nil, err
 		}
 		if left := a.certs[0].NotAfter.Sub(opts.Now()); left < LeafLife {
-			opts.Log.Warnf("certificate authority %s expires in %d days; `a4s certificate rotate-ca` replaces it", ca.pair.Cert, int(left.Hours()/24))
+			opts.Log.Warnf("certificate authority %s expires in %d days; `a4s certificate rotate-ca` replaces it",
+				ca.pair.Cert, int(left.Hours()/24))
 		}
 		authorities[ca.pair] = a.WithLife(opts.Life)
 	}
@@ -174,7 +175,8 @@ func loadKey(path string) (crypto.Signer, error) {
 func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) (replaced bool, err error) {
 	bad := func(file string, err error) (bool, error) {
 		return false, &problem.Precondition{What: "certificate file " + file, Err: err,
-			Fix: fmt.Sprintf("check the disk, then remove %s and %s; they are made again at the next start", p.Cert, p.Key)}
+			Fix: fmt.Sprintf("check the disk, then remove %s and %s; they are made again at the next start",
+				p.Cert, p.Key)}
 	}
 	key, err := EnsureKey(p.Key)
 	if err != nil {
@@ -199,7 +201,8 @@ func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) (replaced bool, 
 		if !samePublicKey(certs[0].PublicKey, key.Public()) {
 			return bad(p.Key, fmt.Errorf("does not belong to the certificate %s", p.Cert))
 		}
-		if reason = renewReason(certs[0], ca, want, opts.Now()); reason == "" && !slices.EqualFunc(certs[1:], ca.intermediates(), (*x509.Certificate).Equal) {
+		if reason = renewReason(certs[0], ca, want, opts.Now()); reason == "" &&
+			!slices.EqualFunc(certs[1:], ca.intermediates(), (*x509.Certificate).Equal) {
 			reason = "the certificate authorities above its own changed"
 		}
 		if reason == "" && opts.Force {

@@ -51,10 +51,15 @@ func HashBundle(bundle []byte) (string, error) {
 		switch {
 		case slices.Contains(below, certs[0]):
 			main = append(below, root)
-		case !slices.ContainsFunc(below, func(c *x509.Certificate) bool { return samePublicKey(c.PublicKey, certs[0].PublicKey) }):
-			return "", fmt.Errorf("CA bundle: contains two roots, and %q has not signed %q", root.Subject.CommonName, certs[0].Subject.CommonName)
+		case !slices.ContainsFunc(below, func(c *x509.Certificate) bool {
+			return samePublicKey(c.PublicKey, certs[0].PublicKey)
+		}):
+			return "", fmt.Errorf("CA bundle: contains two roots, and %q has not signed %q", root.Subject.CommonName,
+				certs[0].Subject.CommonName)
 		}
-		left = slices.DeleteFunc(slices.Clone(left), func(c *x509.Certificate) bool { return slices.Contains(below, c) })
+		left = slices.DeleteFunc(slices.Clone(left), func(c *x509.Certificate) bool {
+			return slices.Contains(below, c)
+		})
 	}
 	if main == nil {
 		return "", errors.New("CA bundle: is a chain without its root")
@@ -89,7 +94,8 @@ func under(root *x509.Certificate, certs []*x509.Certificate) []*x509.Certificat
 		if c.NotBefore.After(at) {
 			at = c.NotBefore
 		}
-		_, err := c.Verify(x509.VerifyOptions{Roots: roots, Intermediates: inter, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+		_, err := c.Verify(x509.VerifyOptions{Roots: roots, Intermediates: inter, CurrentTime: at,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 		if err == nil && !slices.ContainsFunc(out, c.Equal) {
 			out = append(out, c)
 		}

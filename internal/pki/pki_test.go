@@ -102,7 +102,8 @@ func TestEnsureMakesWhatItSays(t *testing.T) {
 		}
 		roots := x509.NewCertPool()
 		roots.AddCert(readCert(t, tc.ca.Cert))
-		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{tc.usage}}); err != nil {
+		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots,
+			KeyUsages: []x509.ExtKeyUsage{tc.usage}}); err != nil {
 			t.Errorf("%s: %v", tc.pair.Cert, err)
 		}
 	}
@@ -247,7 +248,10 @@ func TestCSRGivesOnlyAGoodPublicKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	shortRSA := mustRSA(t)
-	valid := csr(x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:admin", Organization: []string{GroupMasters}}, DNSNames: []string{"evil"}}, good)
+	valid := csr(x509.CertificateRequest{
+		Subject:  pkix.Name{CommonName: "system:admin", Organization: []string{GroupMasters}},
+		DNSNames: []string{"evil"},
+	}, good)
 	b, _ := pem.Decode(valid)
 	b.Bytes[len(b.Bytes)-1] ^= 1 // the signature is at the end
 	for _, tc := range []struct {
@@ -307,7 +311,8 @@ func TestNodeCertificates(t *testing.T) {
 		return certs[0]
 	}
 	client := parse(clientCA.SignNodeClient(key.Public(), "n1"))
-	if got, err := clientCA.VerifyClient([]*x509.Certificate{client}); err != nil || got.Subject.CommonName != "system:node:n1" || got.Subject.Organization[0] != "system:nodes" {
+	if got, err := clientCA.VerifyClient([]*x509.Certificate{client}); err != nil ||
+		got.Subject.CommonName != "system:node:n1" || got.Subject.Organization[0] != "system:nodes" {
 		t.Errorf("client: %v, %v", got, err)
 	}
 	serving := parse(serverCA.SignNodeServing(key.Public(), "n1", []net.IP{net.ParseIP("192.0.2.7")}))
@@ -368,7 +373,8 @@ func TestHashBundle(t *testing.T) {
 		if got, err := HashBundle(b); err != nil || got != hexSHA256(block.Bytes) {
 			t.Errorf("chain: %s, %v; want the hash of the DER root", got, err)
 		}
-		if got, err := Pinned(append(b, evil...), hexSHA256(block.Bytes)); err != nil || len(got) != len(inter)+len(root) || bytes.Contains(got, evil) {
+		if got, err := Pinned(append(b, evil...), hexSHA256(block.Bytes)); err != nil ||
+			len(got) != len(inter)+len(root) || bytes.Contains(got, evil) {
 			t.Errorf("pinned %s, %v; want the chain alone", got, err)
 		}
 	}
@@ -378,7 +384,8 @@ func TestHashBundle(t *testing.T) {
 	}
 	// A right root must not carry a foreign CA into the trust store.
 	for name, b := range map[string][]byte{
-		"two roots": cat(root, evil), "foreign intermediate": cat(root, evilInter), "no root": cat(inter, inter), "empty": nil,
+		"two roots": cat(root, evil), "foreign intermediate": cat(root, evilInter),
+		"no root": cat(inter, inter), "empty": nil,
 		"truncated": cat(root, inter[:len(inter)/2]),
 	} {
 		if _, err := HashBundle(b); err == nil {

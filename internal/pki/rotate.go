@@ -81,7 +81,8 @@ func stageRotation(dir string, o RotateOptions) (staging string, r *Rotation, er
 	}
 	f := FilesIn(dir)
 	if _, err := os.ReadFile(f.ServerCA.Cert); err != nil {
-		return "", nil, &problem.Precondition{What: "certificate authority file " + f.ServerCA.Cert, Err: err, Fix: "run the command on a machine with a server, with its --data-dir"}
+		return "", nil, &problem.Precondition{What: "certificate authority file " + f.ServerCA.Cert, Err: err,
+			Fix: "run the command on a machine with a server, with its --data-dir"}
 	}
 	pending, err := f.pending()
 	if err != nil {
@@ -90,12 +91,18 @@ func stageRotation(dir string, o RotateOptions) (staging string, r *Rotation, er
 	var bundles map[string]*Authority
 	switch {
 	case o.Finish && len(pending) == 0:
-		return "", nil, &problem.Precondition{What: "certificate authorities in " + dir, Err: errors.New("none was replaced, so there is nothing to finish"), Fix: "run the command without --finish first"}
+		return "", nil, &problem.Precondition{
+			What: "certificate authorities in " + dir,
+			Err:  errors.New("none was replaced, so there is nothing to finish"),
+			Fix:  "run the command without --finish first",
+		}
 	case o.Finish:
 		bundles = map[string]*Authority{}
 	case len(pending) > 0 && !o.Force:
-		return "", nil, &problem.Precondition{What: "certificate authorities in " + dir, Err: fmt.Errorf("the replacement of %s is not finished", strings.Join(pending, ", ")),
-			Fix: "restart all agents and finish it with --finish, or give up at once, with --force, those that still need the CAs before"}
+		return "", nil, &problem.Precondition{What: "certificate authorities in " + dir,
+			Err: fmt.Errorf("the replacement of %s is not finished", strings.Join(pending, ", ")),
+			Fix: "restart all agents and finish it with --finish, or give up at once, with --force, " +
+				"those that still need the CAs before"}
 	default:
 		if bundles, err = f.successors(o); err != nil {
 			return "", nil, err
@@ -137,7 +144,8 @@ func swap(staging, dir, backup string) error {
 		return errors.Join(fmt.Errorf("replacing %s: %w", dir, err), os.RemoveAll(staging))
 	}
 	if err := os.Rename(staging, backup); err != nil {
-		return fmt.Errorf("the certificate authorities were replaced, but the former files are still in %s: %w", staging, err)
+		return fmt.Errorf("the certificate authorities were replaced, but the former files are still in %s: %w",
+			staging, err)
 	}
 	return atomicfile.SyncDir(filepath.Dir(dir))
 }
@@ -171,7 +179,8 @@ func (f *Files) successors(o RotateOptions) (map[string]*Authority, error) {
 		}
 		if len(given) == 0 {
 			return nil, &problem.Input{Source: "--path", Value: o.From, Err: errors.New("has no CA in it"),
-				Want: "a directory with files such as server-ca.crt and server-ca.key, named as in the directory server/tls"}
+				Want: "a directory with files such as server-ca.crt and server-ca.key, " +
+					"named as in the directory server/tls"}
 		}
 	}
 	out := map[string]*Authority{}
@@ -188,13 +197,15 @@ func (f *Files) successors(o RotateOptions) (map[string]*Authority, error) {
 		}
 		old, err := loadAuthority(ca.pair, o.Now)
 		if err == nil && old.certs[0].Equal(next.certs[0]) {
-			return nil, &problem.Input{Source: "--path", Value: o.From, Err: fmt.Errorf("its %s is the one in use", ca.name), Want: "new CAs; files of CAs that shall stay can be removed"}
+			return nil, &problem.Input{Source: "--path", Value: o.From, Err: fmt.Errorf("its %s is the one in use",
+				ca.name), Want: "new CAs; files of CAs that shall stay can be removed"}
 		}
 		if err == nil {
 			err = next.follow(old, ca.pair, o.Now())
 		}
 		if err != nil && !o.Force {
-			return nil, &problem.Precondition{What: "certificate authority file " + ca.pair.Cert, Err: fmt.Errorf("cannot vouch for the new CA: %w", err),
+			return nil, &problem.Precondition{What: "certificate authority file " + ca.pair.Cert,
+				Err: fmt.Errorf("cannot vouch for the new CA: %w", err),
 				Fix: "with --force the old CA ends at once: all nodes have to join again with the new token"}
 		}
 		out[ca.name] = next

@@ -44,7 +44,8 @@ func TestRotate(t *testing.T) {
 	}
 	single := func() map[string][]byte {
 		ca := issue(t, nil, nil)
-		return map[string][]byte{"server-ca.crt": ca.pem(), "server-ca.key": ca.keyPEM(t), "client-ca.crt": ca.pem(), "client-ca.key": ca.keyPEM(t)}
+		return map[string][]byte{"server-ca.crt": ca.pem(), "server-ca.key": ca.keyPEM(t), "client-ca.crt": ca.pem(),
+			"client-ca.key": ca.keyPEM(t)}
 	}
 	for _, tc := range []struct {
 		name     string
@@ -88,7 +89,8 @@ func TestRotate(t *testing.T) {
 			if (newHash == oldHash) != tc.sameHash {
 				t.Errorf("hash %s, was %s", newHash, oldHash)
 			}
-			if former, err := Former(f.FormerCAs); err != nil || (strings.Join(former, " ") == oldHash) == tc.sameHash {
+			if former, err := Former(f.FormerCAs); err != nil ||
+				(strings.Join(former, " ") == oldHash) == tc.sameHash {
 				t.Errorf("former hashes %v, %v", former, err)
 			}
 			bundle, err := os.ReadFile(f.ServerCA.Cert)
@@ -139,7 +141,8 @@ func TestRotate(t *testing.T) {
 				t.Error("a leaf has another key")
 			}
 
-			if _, err := Rotate(dir, RotateOptions{Backup: backup + "2"}); err == nil || !strings.Contains(err.Error(), "not finished") {
+			if _, err := Rotate(dir, RotateOptions{Backup: backup + "2"}); err == nil ||
+				!strings.Contains(err.Error(), "not finished") {
 				t.Errorf("a second rotation: %v", err)
 			}
 			if _, err := Rotate(dir, RotateOptions{Finish: true, Backup: backup + "3"}); err != nil {
@@ -205,7 +208,8 @@ func TestRotateRefuses(t *testing.T) {
 	narrow := issue(t, &narrowRoot, func(c *x509.Certificate) { c.MaxPathLenZero = true })
 	expired := issue(t, nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
 	good := issue(t, nil, nil)
-	old := map[string][]byte{"server-ca.crt": append(narrow.pem(), narrowRoot.pem()...), "server-ca.key": narrow.keyPEM(t)}
+	old := map[string][]byte{"server-ca.crt": append(narrow.pem(), narrowRoot.pem()...),
+		"server-ca.key": narrow.keyPEM(t)}
 	for _, tc := range []struct {
 		name  string
 		new   map[string][]byte
@@ -216,7 +220,8 @@ func TestRotateRefuses(t *testing.T) {
 		{"the same with force", nil, true, ""},
 		{"nothing given", map[string][]byte{"readme": nil}, false, "has no CA"},
 		{"the one in use", old, false, "in use"},
-		{"expired, even with force", map[string][]byte{"server-ca.crt": expired.pem(), "server-ca.key": expired.keyPEM(t)}, true, "expired"},
+		{"expired, even with force",
+			map[string][]byte{"server-ca.crt": expired.pem(), "server-ca.key": expired.keyPEM(t)}, true, "expired"},
 		{"without key", map[string][]byte{"server-ca.crt": good.pem()}, true, "server-ca.key"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -190,7 +190,8 @@ func checkShared(dir string, names []string, files map[string][]byte) error {
 		}
 	}
 	if err != nil {
-		return &problem.Precondition{What: "certificates in " + dir, Err: fmt.Errorf("they are not those of the cluster to join: %w", err),
+		return &problem.Precondition{What: "certificates in " + dir,
+			Err: fmt.Errorf("they are not those of the cluster to join: %w", err),
 			Fix: "move the server directory " + filepath.Dir(dir) + " away if this machine shall join that cluster"}
 	}
 	return nil

@@ -30,7 +30,8 @@ func TestServersShareAuthorities(t *testing.T) {
 		t.Errorf("its own certificates are in the way: %v", err)
 	}
 	cert, err := ReadCert(FilesIn(second).EtcdPeer.Cert)
-	if err != nil || cert.VerifyHostname("192.0.2.2") != nil || cert.VerifyHostname("two") != nil || cert.VerifyHostname("127.0.0.1") != nil {
+	if err != nil || cert.VerifyHostname("192.0.2.2") != nil || cert.VerifyHostname("two") != nil ||
+		cert.VerifyHostname("127.0.0.1") != nil {
 		t.Errorf("the certificate of the datastore: %v, names %v %v", err, cert.DNSNames, cert.IPAddresses)
 	}
 	for name := range files {

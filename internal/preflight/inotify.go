@@ -22,7 +22,8 @@ func fileWatches(n int, open func() (int, error)) (err error) {
 			return &problem.Precondition{
 				What: "inotify instances",
 				Err:  fmt.Errorf("%d are left of those that a user may have, %d needed: %w", i, n, failed),
-				Fix:  "raise fs.inotify.max_user_instances, for instance: sysctl -w fs.inotify.max_user_instances=1024",
+				Fix: "raise fs.inotify.max_user_instances, for instance: " +
+					"sysctl -w fs.inotify.max_user_instances=1024",
 			}
 		}
 		defer func() { err = errors.Join(err, unix.Close(fd)) }()

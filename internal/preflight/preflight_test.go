@@ -22,7 +22,8 @@ func TestTakenPortNamesPortUseAndFlag(t *testing.T) {
 	check := Port{Address: "127.0.0.1", Port: port, What: "API server", Flag: "--https-listen-port"}
 	err = Ports(check)
 	var p *problem.Precondition
-	if !errors.As(err, &p) || !strings.Contains(err.Error(), "API server") || !strings.Contains(err.Error(), "--https-listen-port") {
+	if !errors.As(err, &p) || !strings.Contains(err.Error(), "API server") ||
+		!strings.Contains(err.Error(), "--https-listen-port") {
 		t.Errorf("Ports = %v, want a precondition with use and flag", err)
 	}
 	l.Close()

@@ -12,9 +12,13 @@ func TestErrorsNameSourceValueAndRemedy(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&Input{Source: "--node-ip", Value: "x", Want: "an IP address"}, `--node-ip: invalid value "x": want an IP address`},
-		{&Input{Source: "/etc/a4s/config.yaml", Err: fs.ErrPermission, Want: "a file that root can read"}, `/etc/a4s/config.yaml: permission denied: want a file that root can read`},
-		{&Precondition{What: "port 6443/tcp", Err: errors.New("in use"), Fix: "stop its owner or set --https-listen-port"}, `port 6443/tcp: in use: stop its owner or set --https-listen-port`},
+		{&Input{Source: "--node-ip", Value: "x", Want: "an IP address"},
+			`--node-ip: invalid value "x": want an IP address`},
+		{&Input{Source: "/etc/a4s/config.yaml", Err: fs.ErrPermission, Want: "a file that root can read"},
+			`/etc/a4s/config.yaml: permission denied: want a file that root can read`},
+		{&Precondition{What: "port 6443/tcp", Err: errors.New("in use"),
+			Fix: "stop its owner or set --https-listen-port"},
+			`port 6443/tcp: in use: stop its owner or set --https-listen-port`},
 	} {
 		if got := tc.err.Error(); got != tc.want {
 			t.Errorf("Error() = %q, want %q", got, tc.want)

@@ -71,7 +71,8 @@ func TestLivesOfCertificates(t *testing.T) {
 
 func TestMissingCertificateIsRenewed(t *testing.T) {
 	called := false
-	o := Options{Files: []string{filepath.Join(t.TempDir(), "none")}, Now: time.Now, Renew: func(context.Context) error { called = true; return nil }}
+	o := Options{Files: []string{filepath.Join(t.TempDir(), "none")}, Now: time.Now,
+		Renew: func(context.Context) error { called = true; return nil }}
 	if _, err := o.look(t.Context()); !called || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("called %v, %v", called, err)
 	}

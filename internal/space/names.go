@@ -45,10 +45,12 @@ func ValidateTenant(name string) error {
 		return fmt.Errorf("%w: %q cannot be the name of a tenant", ErrReserved, name)
 	}
 	if len(name) > MaxTenant {
-		return fmt.Errorf("%w: the tenant name %q has %d characters, at most %d are possible", ErrTooLong, name, len(name), MaxTenant)
+		return fmt.Errorf("%w: the tenant name %q has %d characters, at most %d are possible", ErrTooLong, name,
+			len(name), MaxTenant)
 	}
 	if !isLabel(name) {
-		return fmt.Errorf("%w: the tenant name %q must consist of lower case letters, digits and '-', and begin and end with a letter or digit", ErrInvalid, name)
+		return fmt.Errorf("%w: the tenant name %q must consist of lower case letters, digits and '-', "+
+			"and begin and end with a letter or digit", ErrInvalid, name)
 	}
 	return nil
 }
@@ -68,7 +70,8 @@ func CheckNamespace(tenant, native string) error {
 		return fmt.Errorf("%w: a namespace is a DNS label and has no dot: %q", ErrInvalid, native)
 	}
 	if room := Room(tenant); len(native) > room {
-		return fmt.Errorf("%w: the namespace %q has %d characters, at most %d are possible in tenant %s", ErrTooLong, native, len(native), room, tenant)
+		return fmt.Errorf("%w: the namespace %q has %d characters, at most %d are possible in tenant %s", ErrTooLong,
+			native, len(native), room, tenant)
 	}
 	return nil
 }
@@ -83,7 +86,8 @@ func CheckClusterName(tenant, native string) error {
 		return nil
 	}
 	if room := MaxClusterName - len(tenant) - len(Suffix) - 1; len(native) > room {
-		return fmt.Errorf("%w: the name %q has %d characters, at most %d are possible in tenant %s", ErrTooLong, native, len(native), room, tenant)
+		return fmt.Errorf("%w: the name %q has %d characters, at most %d are possible in tenant %s", ErrTooLong,
+			native, len(native), room, tenant)
 	}
 	return nil
 }

@@ -15,10 +15,16 @@ func TestSeedETCDKeyPaths(t *testing.T) {
 		layout            space.Layout
 		prefix, key, want string
 	}{
-		{space.ClusterScoped, "/registry/apiregistration.k8s.io/apiservices", "/registry/apiregistration.k8s.io/apiservices/v1beta1.node.k8s.io", "/registry/apiregistration.k8s.io/apiservices/v1beta1.node.k8s.io"},
-		{space.Namespaced, "/registry/serviceaccounts", "/registry/serviceaccounts/kube-system/job-controller", "/registry/serviceaccounts/kube-system/job-controller"},
-		{space.Namespaces, "/registry/namespaces", "/registry/namespaces/kube-public.tenant-a", "/registry/namespaces/tenant-a/kube-public"},
-		{space.Namespaced, "/registry/serviceaccounts", "/registry/serviceaccounts/kube-system.tenant-a/job-controller", "/registry/serviceaccounts/tenant-a/kube-system/job-controller"},
+		{space.ClusterScoped, "/registry/apiregistration.k8s.io/apiservices",
+			"/registry/apiregistration.k8s.io/apiservices/v1beta1.node.k8s.io",
+			"/registry/apiregistration.k8s.io/apiservices/v1beta1.node.k8s.io"},
+		{space.Namespaced, "/registry/serviceaccounts", "/registry/serviceaccounts/kube-system/job-controller",
+			"/registry/serviceaccounts/kube-system/job-controller"},
+		{space.Namespaces, "/registry/namespaces", "/registry/namespaces/kube-public.tenant-a",
+			"/registry/namespaces/tenant-a/kube-public"},
+		{space.Namespaced, "/registry/serviceaccounts",
+			"/registry/serviceaccounts/kube-system.tenant-a/job-controller",
+			"/registry/serviceaccounts/tenant-a/kube-system/job-controller"},
 		{space.ClusterScoped, "/persistentvolumes", "/persistentvolumes/pv1.t1.tenant", "/persistentvolumes/t1/pv1"},
 		{space.ClusterScoped, "/crds", "/crds/foos.example.com.t1.tenant", "/crds/t1/foos.example.com"},
 		{space.Namespaced, "/services/specs", "/services/specs/default.t1/web", "/services/specs/t1/default/web"},
@@ -94,10 +100,12 @@ func TestUsersAndGroups(t *testing.T) {
 	if got := space.Group("t1", "system:serviceaccounts:default"); got != "system:serviceaccounts:default.t1" {
 		t.Error(got)
 	}
-	if tenant, native := space.SplitGroup("system:serviceaccounts:default.t1"); tenant != "t1" || native != "system:serviceaccounts:default" {
+	if tenant, native := space.SplitGroup("system:serviceaccounts:default.t1"); tenant != "t1" ||
+		native != "system:serviceaccounts:default" {
 		t.Errorf("%s of %q", native, tenant)
 	}
-	for native, composite := range map[string]string{"system:masters": "system:masters.t1", "system:masters.t2": "system:masters.t2.t1"} {
+	for native, composite := range map[string]string{"system:masters": "system:masters.t1",
+		"system:masters.t2": "system:masters.t2.t1"} {
 		if got := space.Group("t1", native); got != composite {
 			t.Error(got)
 		}
@@ -118,7 +126,8 @@ func TestUsersAndGroups(t *testing.T) {
 
 // valid tells whether two names can be in a cluster.
 func valid(tenant, native string) bool {
-	return (tenant == space.System || space.ValidateTenant(tenant) == nil) && native != "" && !strings.Contains(native, "/")
+	return (tenant == space.System || space.ValidateTenant(tenant) == nil) && native != "" &&
+		!strings.Contains(native, "/")
 }
 
 // FuzzNames: splitting is the inverse of composing, and two different names
@@ -135,27 +144,31 @@ func FuzzNames(f *testing.F) {
 		}
 		same := tenant1 == tenant2 && native1 == native2
 		if space.CheckNamespace(tenant1, native1) == nil {
-			if tenant, native := space.SplitNamespace(space.Namespace(tenant1, native1)); tenant != tenant1 || native != native1 {
+			if tenant, native := space.SplitNamespace(space.Namespace(tenant1, native1)); tenant != tenant1 ||
+				native != native1 {
 				t.Errorf("namespace %s of %s comes back as %s of %s", native1, tenant1, native, tenant)
 			}
 			if space.CheckNamespace(tenant2, native2) == nil {
 				key := func(tenant, native string) string {
 					return space.StoredKey(space.Namespaced, "/pods", "/pods/"+space.Namespace(tenant, native)+"/x")
 				}
-				if !same && (space.Namespace(tenant1, native1) == space.Namespace(tenant2, native2) || key(tenant1, native1) == key(tenant2, native2)) {
+				if !same && (space.Namespace(tenant1, native1) == space.Namespace(tenant2, native2) ||
+					key(tenant1, native1) == key(tenant2, native2)) {
 					t.Errorf("%s of %s and %s of %s are the same", native1, tenant1, native2, tenant2)
 				}
 			}
 		}
 		if inSpace(tenant1, native1) {
-			if tenant, native := space.SplitClusterName(space.ClusterName(tenant1, native1)); tenant != tenant1 || native != native1 {
+			if tenant, native := space.SplitClusterName(space.ClusterName(tenant1, native1)); tenant != tenant1 ||
+				native != native1 {
 				t.Errorf("%s of %s comes back as %s of %s", native1, tenant1, native, tenant)
 			}
 			if inSpace(tenant2, native2) {
 				key := func(tenant, native string) string {
 					return space.StoredKey(space.ClusterScoped, "/pvs", "/pvs/"+space.ClusterName(tenant, native))
 				}
-				if !same && (space.ClusterName(tenant1, native1) == space.ClusterName(tenant2, native2) || key(tenant1, native1) == key(tenant2, native2)) {
+				if !same && (space.ClusterName(tenant1, native1) == space.ClusterName(tenant2, native2) ||
+					key(tenant1, native1) == key(tenant2, native2)) {
 					t.Errorf("%s of %s and %s of %s are the same", native1, tenant1, native2, tenant2)
 				}
 			}
@@ -171,5 +184,6 @@ func FuzzNames(f *testing.F) {
 
 // inSpace tells whether a cluster-scoped object can have the name.
 func inSpace(tenant, native string) bool {
-	return space.CheckClusterName(tenant, native) == nil && !strings.HasPrefix(native, ".") && !strings.HasSuffix(native, ".")
+	return space.CheckClusterName(tenant, native) == nil && !strings.HasPrefix(native, ".") &&
+		!strings.HasSuffix(native, ".")
 }

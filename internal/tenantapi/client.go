@@ -28,7 +28,8 @@ func NewClient(config *rest.Config, http *http.Client) (*Client, error) {
 	metav1.AddToGroupVersion(scheme, gv)
 	c := rest.CopyConfig(config)
 	c.APIPath, c.GroupVersion = "/api", &gv
-	c.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).WithoutConversion()
+	c.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).
+		WithoutConversion()
 	if http == nil {
 		var err error
 		if http, err = rest.HTTPClientFor(c); err != nil {

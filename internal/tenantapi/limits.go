@@ -109,7 +109,8 @@ func DefaultLimits() *TenantLimits {
 
 // DefaultLimitSettings are DefaultLimits as they would be set.
 func DefaultLimitSettings() []string {
-	return []string{"bytes=256Mi", "objects=50000", "pods=2000", "definitions=200", "loadBalancers=10", "eventsPerSecond=50"}
+	return []string{"bytes=256Mi", "objects=50000", "pods=2000", "definitions=200", "loadBalancers=10",
+		"eventsPerSecond=50"}
 }
 
 // ParseLimits changes DefaultLimits by settings, "name=value" each.
@@ -171,13 +172,16 @@ func (in *TenantLimits) Validate(path *field.Path) field.ErrorList {
 		at := path.Child(f.name)
 		switch {
 		case f.count != nil && *f.count != nil && **f.count < 0:
-			errs = append(errs, field.Invalid(at, **f.count, "must not be negative; without it the limit of all tenants applies"))
+			errs = append(errs,
+				field.Invalid(at, **f.count, "must not be negative; without it the limit of all tenants applies"))
 		case f.quantity == nil || *f.quantity == nil:
 		case (*f.quantity).Sign() < 0:
-			errs = append(errs, field.Invalid(at, (*f.quantity).String(), "must not be negative; without it the limit of all tenants applies"))
+			errs = append(errs, field.Invalid(at, (*f.quantity).String(),
+				"must not be negative; without it the limit of all tenants applies"))
 		case (*f.quantity).Cmp(*most) > 0:
 			errs = append(errs, field.Invalid(at, (*f.quantity).String(), "must be at most "+most.String()))
-		case f.name != LimitCPU && (*f.quantity).Cmp(*resource.NewQuantity((*f.quantity).Value(), resource.DecimalSI)) != 0:
+		case f.name != LimitCPU &&
+			(*f.quantity).Cmp(*resource.NewQuantity((*f.quantity).Value(), resource.DecimalSI)) != 0:
 			errs = append(errs, field.Invalid(at, (*f.quantity).String(), "must be a whole number of bytes"))
 		}
 	}

@@ -14,7 +14,8 @@ func TestLimitsFromSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Pods != nil || l.CPU.MilliValue() != 1500 || l.Bytes.Value() != 1<<30 || *l.Objects != 7 || *l.LoadBalancers != 10 {
+	if l.Pods != nil || l.CPU.MilliValue() != 1500 || l.Bytes.Value() != 1<<30 || *l.Objects != 7 ||
+		*l.LoadBalancers != 10 {
 		t.Errorf("%+v", l)
 	}
 	for setting, want := range map[string]string{
@@ -32,7 +33,8 @@ func TestLimitsFromSettings(t *testing.T) {
 			t.Errorf("%s: %v, want %s", setting, err, want)
 		}
 	}
-	if len(DefaultLimits().Validate(field.NewPath("x"))) > 0 || DefaultLimits().Bytes.Value() != 256<<20 || *DefaultLimits().Definitions != 200 {
+	if len(DefaultLimits().Validate(field.NewPath("x"))) > 0 || DefaultLimits().Bytes.Value() != 256<<20 ||
+		*DefaultLimits().Definitions != 200 {
 		t.Errorf("the defaults: %+v", DefaultLimits())
 	}
 }
@@ -56,7 +58,8 @@ func TestLimitsSurviveProtobufAndCopying(t *testing.T) {
 	five, q := int64(5), resource.MustParse("12Mi")
 	in := &Tenant{
 		Spec: TenantSpec{Limits: &TenantLimits{
-			Namespaces: &five, Objects: &five, RequestsInFlight: &five, Bytes: &q, Pods: &five, CPU: &q, Memory: &q, Storage: &q,
+			Namespaces: &five, Objects: &five, RequestsInFlight: &five, Bytes: &q, Pods: &five, CPU: &q,
+			Memory: &q, Storage: &q,
 			Definitions: &five, LoadBalancers: &five, EventsPerSecond: &five,
 		}},
 		Status: TenantStatus{Usage: []LimitUsage{{Name: LimitBytes, Used: q, Limit: &q}, {Name: LimitCPU}}},
@@ -76,7 +79,8 @@ func TestLimitsSurviveProtobufAndCopying(t *testing.T) {
 	c.Spec.Limits.Bytes.Add(q)
 	*c.Spec.Limits.Pods = 9
 	c.Status.Usage[0].Limit.Add(q)
-	if in.Spec.Limits.Bytes.Value() != 12<<20 || *in.Spec.Limits.Pods != 5 || in.Status.Usage[0].Limit.Value() != 12<<20 {
+	if in.Spec.Limits.Bytes.Value() != 12<<20 || *in.Spec.Limits.Pods != 5 ||
+		in.Status.Usage[0].Limit.Value() != 12<<20 {
 		t.Error("a copy shares its values")
 	}
 }

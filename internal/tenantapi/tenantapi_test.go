@@ -16,10 +16,13 @@ func full(name string) Tenant {
 	n := int64(3)
 	zero := int64(0)
 	t := Tenant{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b", "c": "d"}, Finalizers: []string{Finalizer}, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0))},
-		Spec:       TenantSpec{Limits: &TenantLimits{Namespaces: &n, Objects: &zero}, CRDPolicy: SystemCRDFirst, Nodes: NodesReadOnly},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b", "c": "d"},
+			Finalizers: []string{Finalizer}, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0))},
+		Spec: TenantSpec{Limits: &TenantLimits{Namespaces: &n, Objects: &zero}, CRDPolicy: SystemCRDFirst,
+			Nodes: NodesReadOnly},
 		Status: TenantStatus{Phase: Active, Conditions: []metav1.Condition{
-			{Type: SpaceReady, Status: metav1.ConditionTrue, Reason: "Made", Message: "x", LastTransitionTime: metav1.NewTime(time.Unix(1e9, 0))},
+			{Type: SpaceReady, Status: metav1.ConditionTrue, Reason: "Made", Message: "x",
+				LastTransitionTime: metav1.NewTime(time.Unix(1e9, 0))},
 			{Type: SpaceEmpty, Status: metav1.ConditionFalse},
 		}},
 	}
@@ -37,17 +40,21 @@ func codecs(t *testing.T) (*runtime.Scheme, serializer.CodecFactory) {
 func TestEncodingsRoundTrip(t *testing.T) {
 	scheme, factory := codecs(t)
 	one := full("t1")
-	list := &TenantList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []Tenant{full("a"), {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
-	for name, in := range map[string]runtime.Object{"object": &one, "empty": &Tenant{Spec: TenantSpec{Limits: &TenantLimits{}}}, "list": list} {
+	list := &TenantList{ListMeta: metav1.ListMeta{ResourceVersion: "7"},
+		Items: []Tenant{full("a"), {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
+	for name, in := range map[string]runtime.Object{"object": &one,
+		"empty": &Tenant{Spec: TenantSpec{Limits: &TenantLimits{}}}, "list": list} {
 		for _, info := range factory.SupportedMediaTypes() {
 			t.Run(name+" "+info.MediaType, func(t *testing.T) {
 				// This is how storage writes and reads: from and to the
 				// internal version.
 				var b bytes.Buffer
-				if err := factory.EncoderForVersion(info.Serializer, GroupVersion()).Encode(in.DeepCopyObject(), &b); err != nil {
+				if err := factory.EncoderForVersion(info.Serializer, GroupVersion()).
+					Encode(in.DeepCopyObject(), &b); err != nil {
 					t.Fatal(err)
 				}
-				out, gvk, err := factory.DecoderToVersion(info.Serializer, runtime.InternalGroupVersioner).Decode(b.Bytes(), nil, nil)
+				out, gvk, err := factory.DecoderToVersion(info.Serializer, runtime.InternalGroupVersioner).
+					Decode(b.Bytes(), nil, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -65,7 +72,8 @@ func TestEncodingsRoundTrip(t *testing.T) {
 		if err := protobuf.NewSerializer(scheme, scheme).Encode(list, &whole); err != nil {
 			t.Fatal(err)
 		}
-		if err := protobuf.NewSerializerWithOptions(scheme, scheme, protobuf.SerializerOptions{StreamingCollectionsEncoding: true}).Encode(list, &chunks); err != nil {
+		if err := protobuf.NewSerializerWithOptions(scheme, scheme,
+			protobuf.SerializerOptions{StreamingCollectionsEncoding: true}).Encode(list, &chunks); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(whole.Bytes(), chunks.Bytes()) {

@@ -89,7 +89,8 @@ func OfPod(pod *corev1.Pod, class *nodev1.RuntimeClass) (Type, error) {
 		}
 	}
 	if fromPod && own != its {
-		return "", fmt.Errorf("%w: annotation %s is %q, runtime class %q runs %q", ErrConflict, Annotation, own, class.Name, its)
+		return "", fmt.Errorf("%w: annotation %s is %q, runtime class %q runs %q", ErrConflict, Annotation,
+			own, class.Name, its)
 	}
 	return its, nil
 }

@@ -33,13 +33,17 @@ func TestPolicy(t *testing.T) {
 		want     []string
 	}{
 		{name: "allowed", licenses: fixed{"a": {"MIT"}, "b": {"MIT"}}, policy: policy{Allowed: []string{"MIT"}}},
-		{name: "one of two is not allowed", licenses: fixed{"a": {"MIT", "GPL-3.0"}, "b": {"MIT"}}, policy: policy{Allowed: []string{"MIT"}},
-			want: []string{"a@v1: GPL-3.0 is not among the allowed licences"}},
-		{name: "not recognized", licenses: fixed{"a": {"MIT"}}, policy: policy{Allowed: []string{"MIT"}}, want: []string{"b@v1: no licence was recognized"}},
-		{name: "decided", licenses: fixed{"a": {"MIT"}, "b": {"GPL-3.0"}}, policy: policy{Allowed: []string{"MIT"}, Decisions: decided}},
+		{name: "one of two is not allowed", licenses: fixed{"a": {"MIT", "GPL-3.0"}, "b": {"MIT"}},
+			policy: policy{Allowed: []string{"MIT"}},
+			want:   []string{"a@v1: GPL-3.0 is not among the allowed licences"}},
+		{name: "not recognized", licenses: fixed{"a": {"MIT"}}, policy: policy{Allowed: []string{"MIT"}},
+			want: []string{"b@v1: no licence was recognized"}},
+		{name: "decided", licenses: fixed{"a": {"MIT"}, "b": {"GPL-3.0"}},
+			policy: policy{Allowed: []string{"MIT"}, Decisions: decided}},
 		{name: "decision without need", licenses: fixed{"a": {"MIT"}, "b": {"MIT"}},
-			policy: policy{Allowed: []string{"MIT"}, Decisions: []decision{{Name: "c", Licenses: []string{"MIT"}, Reason: "r"}}},
-			want:   []string{"the decision on c is not needed any more"}},
+			policy: policy{Allowed: []string{"MIT"},
+				Decisions: []decision{{Name: "c", Licenses: []string{"MIT"}, Reason: "r"}}},
+			want: []string{"the decision on c is not needed any more"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -67,24 +71,28 @@ func TestOfThisProgram(t *testing.T) {
 	}
 	bom := filepath.Join(dir, "bin", "bom")
 	archive := filepath.Join(dir, "payload.tar.zst")
-	if out, err := exec.CommandContext(t.Context(), "tar", "--zstd", "-cf", archive, "-C", dir, "bin").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "tar", "--zstd", "-cf", archive, "-C", dir, "bin").
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	policy := filepath.Join(dir, "policy.yaml")
 	write := func(allowed string) {
-		content := "allowed: [" + allowed + "]\ndecisions:\n- {name: glibc, licenses: [LGPL-2.1-or-later], reason: test}\n" +
+		content := "allowed: [" + allowed +
+			"]\ndecisions:\n- {name: glibc, licenses: [LGPL-2.1-or-later], reason: test}\n" +
 			"- {name: github.com/a4s-io/a4s/scripts/bom, licenses: [Apache-2.0], reason: test}\n"
 		if err := os.WriteFile(policy, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list := func(out string) (string, error) {
-		said, err := exec.CommandContext(t.Context(), bom, "--binary", bom, "--payload", archive, "--policy", policy, "--out", out).CombinedOutput()
+		said, err := exec.CommandContext(t.Context(), bom, "--binary", bom, "--payload", archive, "--policy", policy,
+			"--out", out).CombinedOutput()
 		return string(said), err
 	}
 
 	write("MIT")
-	if said, err := list(filepath.Join(dir, "refused")); err == nil || !strings.Contains(said, "github.com/google/licenseclassifier/v2@v2.0.0: Apache-2.0 is not among the allowed") {
+	if said, err := list(filepath.Join(dir, "refused")); err == nil ||
+		!strings.Contains(said, "github.com/google/licenseclassifier/v2@v2.0.0: Apache-2.0 is not among the allowed") {
 		t.Errorf("with MIT alone: %v, %s", err, said)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "refused*")); len(left) != 0 {
@@ -114,7 +122,8 @@ func TestOfThisProgram(t *testing.T) {
 			names[c.Name] = (*c.Licenses)[0].License.ID
 		}
 	}
-	for name, license := range map[string]string{"github.com/CycloneDX/cyclonedx-go": "Apache-2.0", "std": "BSD-3-Clause", "glibc": "LGPL-2.1-or-later"} {
+	for name, license := range map[string]string{"github.com/CycloneDX/cyclonedx-go": "Apache-2.0",
+		"std": "BSD-3-Clause", "glibc": "LGPL-2.1-or-later"} {
 		if names[name] != license {
 			t.Errorf("the licence of %s is %q, want %q", name, names[name], license)
 		}

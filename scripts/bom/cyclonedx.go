@@ -35,7 +35,9 @@ func (s *shipment) cycloneDX() ([]byte, error) {
 		components = append(components, component(p))
 	}
 	for i, p := range s.programs {
-		ref, on := "program:"+p.name, slices.DeleteFunc(slices.Clone(p.parts), func(key string) bool { return key == own.key() })
+		ref, on := "program:"+p.name, slices.DeleteFunc(slices.Clone(p.parts), func(key string) bool {
+			return key == own.key()
+		})
 		if i == 0 {
 			ref, on = "a4s", append(on, carried...)
 		}
@@ -47,7 +49,8 @@ func (s *shipment) cycloneDX() ([]byte, error) {
 	bom.Dependencies = &dependencies
 
 	var b bytes.Buffer
-	err := cyclonedx.NewBOMEncoder(&b, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_5)
+	err := cyclonedx.NewBOMEncoder(&b, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom,
+		cyclonedx.SpecVersion1_5)
 	return b.Bytes(), err
 }
 

@@ -169,7 +169,8 @@ func goRoot(ctx context.Context) string {
 
 // debianPackage is the installed version of a package.
 func debianPackage(ctx context.Context, name string) (*part, error) {
-	out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${source:Package} ${source:Version}", name).Output()
+	out, err := exec.CommandContext(ctx, "dpkg-query",
+		"-W", "-f", "${source:Package} ${source:Version}", name).Output()
 	if err != nil {
 		var failed *exec.ExitError
 		if errors.As(err, &failed) {

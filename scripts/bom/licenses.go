@@ -75,7 +75,8 @@ func (p *policy) judge(ctx context.Context, reader licenseReader, parts map[stri
 			continue
 		}
 		if len(q.licenses) == 0 {
-			problems = append(problems, fmt.Errorf("%s: no licence was recognized; if it has one, write a decision", q.key()))
+			problems = append(problems,
+				fmt.Errorf("%s: no licence was recognized; if it has one, write a decision", q.key()))
 		}
 		for _, l := range q.licenses {
 			if !slices.Contains(p.Allowed, l) {
@@ -85,7 +86,8 @@ func (p *policy) judge(ctx context.Context, reader licenseReader, parts map[stri
 	}
 	for _, d := range p.Decisions {
 		if !needed[d.Name] {
-			problems = append(problems, fmt.Errorf("the decision on %s is not needed any more: nothing of that name is shipped", d.Name))
+			problems = append(problems,
+				fmt.Errorf("the decision on %s is not needed any more: nothing of that name is shipped", d.Name))
 		}
 	}
 	slices.SortFunc(problems, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })

@@ -57,7 +57,8 @@ func run(ctx context.Context, args []string) error {
 	if err := writeFile(*out+".cdx.json", bom); err != nil {
 		return err
 	}
-	fmt.Printf("%d programs of %d modules and libraries, under %s\n", len(shipped.programs), len(shipped.parts), shipped.licenseNames())
+	fmt.Printf("%d programs of %d modules and libraries, under %s\n", len(shipped.programs), len(shipped.parts),
+		shipped.licenseNames())
 	return nil
 }
 

@@ -20,7 +20,8 @@ func read(t *testing.T, text string) *gomod.File {
 
 func TestRaise(t *testing.T) {
 	r := raise{
-		kubernetes: "v1.37.2", staging: "v0.37.2", others: map[string]string{"example.com/etcd": "v3.7.3", "example.com/none": "v1.0.0"},
+		kubernetes: "v1.37.2", staging: "v0.37.2",
+		others: map[string]string{"example.com/etcd": "v3.7.3", "example.com/none": "v1.0.0"},
 		upstream: read(t, `{
 			"Require": [
 				{"Path": "k8s.io/api", "Version": "v0.0.0"}, {"Path": "k8s.io/added", "Version": "v0.0.0"},
@@ -41,10 +42,12 @@ func TestRaise(t *testing.T) {
 		"Exclude": [
 			{"Path": "example.com/raft", "Version": "v3.7.0"}, {"Path": "example.com/traces", "Version": "v1.45.0"}, {"Path": "example.com/etcd", "Version": "v3.7.2"}]}`), met)
 	want := []string{
-		"-require=k8s.io/kubernetes@v1.37.2", "-require=k8s.io/api@v0.37.2", "-require=k8s.io/sample@v0.37.2", "-require=example.com/etcd@v3.7.3",
+		"-require=k8s.io/kubernetes@v1.37.2", "-require=k8s.io/api@v0.37.2", "-require=k8s.io/sample@v0.37.2",
+		"-require=example.com/etcd@v3.7.3",
 		"-replace=k8s.io/api=k8s.io/api@v0.37.2", "-replace=k8s.io/sample=k8s.io/sample@v0.37.2",
 		"-replace=example.com/cel=example.com/cel@v0.29.0",
-		"-dropexclude=example.com/raft@v3.7.0", "-dropexclude=example.com/etcd@v3.7.2", "-replace=k8s.io/added=k8s.io/added@v0.37.2",
+		"-dropexclude=example.com/raft@v3.7.0", "-dropexclude=example.com/etcd@v3.7.2",
+		"-replace=k8s.io/added=k8s.io/added@v0.37.2",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant\n%q", got, want)
@@ -69,13 +72,15 @@ func TestAlign(t *testing.T) {
 	got := align(read(t, `{
 		"Require": [{"Path": "example.com/same", "Version": "v1.1.0"}, {"Path": "example.com/older", "Version": "v1.0.0"}, {"Path": "example.com/theirs", "Version": "v2.0.0"}],
 		"Replace": [{"Old": {"Path": "example.com/cel"}, "New": {"Path": "example.com/cel", "Version": "v0.29.0"}}]}`), first)
-	if want := []string{"-require=example.com/older@v1.2.0", "-replace=example.com/yaml=example.com/yaml@v3.0.4"}; !slices.Equal(got, want) {
+	if want := []string{"-require=example.com/older@v1.2.0",
+		"-replace=example.com/yaml=example.com/yaml@v3.0.4"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 func TestVersions(t *testing.T) {
-	for in, want := range map[string]string{"v1.37.2": "v0.37.2", "v1.38.0-rc.1": "v0.38.0-rc.1", "1.37.2": "", "v1.37": "", "v2.0.0": "", "latest": ""} {
+	for in, want := range map[string]string{"v1.37.2": "v0.37.2", "v1.38.0-rc.1": "v0.38.0-rc.1", "1.37.2": "",
+		"v1.37": "", "v2.0.0": "", "latest": ""} {
 		if got, err := stagingVersion(in); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v", in, got, err)
 		}

@@ -86,7 +86,8 @@ func goFiles(ctx context.Context, o *options) ([]ociarchive.File, error) {
 			return nil, err
 		}
 		bin := filepath.Join(tmp, strconv.Itoa(i))
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin, pkg)
+		cmd := exec.CommandContext(ctx, "go", "build",
+			"-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin, pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("--go %s: %w\n%s", g, err, strings.TrimSpace(string(out)))

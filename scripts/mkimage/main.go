@@ -64,7 +64,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&o.image.User, "user", "", "`user` or user:group, as numbers")
 	fs.StringVar(&o.image.WorkingDir, "workdir", "", "working `directory`")
 	fs.BoolVar(&o.image.Plain, "plain", false, "do not compress the layer")
-	fs.StringVar(&o.cache, "cache", "", "`directory` for downloads (default: a4s-mkimage in the user's cache directory)")
+	fs.StringVar(&o.cache, "cache", "",
+		"`directory` for downloads (default: a4s-mkimage in the user's cache directory)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}

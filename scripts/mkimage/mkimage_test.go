@@ -118,7 +118,8 @@ func repository(t *testing.T) {
 		{"other", "1.0", "Section: misc", "usr/bin/other", "other"},
 	} {
 		root := filepath.Join(dir, p.name)
-		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: x <x@x>\n%s\nDescription: x\n", p.name, p.version, runtime.GOARCH, p.depends)
+		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: x <x@x>\n%s\nDescription: x\n",
+			p.name, p.version, runtime.GOARCH, p.depends)
 		writeFile(t, filepath.Join(root, "DEBIAN/control"), control, 0o644)
 		writeFile(t, filepath.Join(root, "DEBIAN/postinst"), "#!/bin/sh\nexit 1\n", 0o755)
 		writeFile(t, filepath.Join(root, p.file), p.content, 0o755)
@@ -129,18 +130,21 @@ func repository(t *testing.T) {
 			t.Fatal(err)
 		}
 		deb := filepath.Join(dir, p.name+".deb")
-		if out, err := exec.Command("dpkg-deb", "--root-owner-group", "--build", root, deb).CombinedOutput(); err != nil {
+		if out, err := exec.Command("dpkg-deb", "--root-owner-group", "--build", root, deb).
+			CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		data, err := os.ReadFile(deb)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&index, "%sFilename: ./%s.deb\nSize: %d\nSHA256: %x\n\n", control, p.name, len(data), sha256.Sum256(data))
+		fmt.Fprintf(&index, "%sFilename: ./%s.deb\nSize: %d\nSHA256: %x\n\n", control, p.name, len(data),
+			sha256.Sum256(data))
 	}
 	writeFile(t, filepath.Join(dir, "Packages"), index.String(), 0o644)
 	writeFile(t, filepath.Join(dir, "sources.list"), "deb [trusted=yes] copy:"+dir+" ./\n", 0o644)
-	writeFile(t, filepath.Join(dir, "apt.conf"), fmt.Sprintf("Dir::Etc::sourcelist %q;\nDir::Etc::sourceparts \"-\";\n", dir+"/sources.list"), 0o644)
+	writeFile(t, filepath.Join(dir, "apt.conf"),
+		fmt.Sprintf("Dir::Etc::sourcelist %q;\nDir::Etc::sourceparts \"-\";\n", dir+"/sources.list"), 0o644)
 	t.Setenv("APT_CONFIG", filepath.Join(dir, "apt.conf"))
 }
 
@@ -169,7 +173,8 @@ func TestDebianPackages(t *testing.T) {
 	})
 
 	// A file given by hand wins over one of a package.
-	if err := run(t.Context(), append(base, "--out", out, "--deb", "front", "--file", dir+"/mine=/usr/bin/front"), io.Discard); err != nil {
+	if err := run(t.Context(), append(base, "--out", out, "--deb", "front", "--file", dir+"/mine=/usr/bin/front"),
+		io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	wantEntries(t, layer(t, out), map[string]string{"usr/bin/front": "0 755 mine"})

@@ -93,12 +93,15 @@ func print(out io.Writer, parts []part, now time.Time) error {
 			newest, published, waits = p.Newest, date(p.NewestDate), days(p.NewestDate, now)
 			behind++
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, p.Where, p.Version, date(p.Date), days(p.Date, now), newest, published, waits) //nolint:errcheck // Flush says it
+		// Flush says it
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, p.Where, p.Version, date(p.Date), //nolint:errcheck
+			days(p.Date, now), newest, published, waits)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "%d of %d parts have a newer version. Ages are days.\n", behind, len(parts)); err != nil {
+	if _, err := fmt.Fprintf(out, "%d of %d parts have a newer version. Ages are days.\n", behind,
+		len(parts)); err != nil {
 		return err
 	}
 	var errs []error

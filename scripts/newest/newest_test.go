@@ -25,7 +25,8 @@ func TestPartsOfWhatTheGoCommandSays(t *testing.T) {
 		got = append(got, strings.Join([]string{p.Name, p.Version, p.Newest, p.Why}, " "))
 	}
 	want := []string{
-		"example.com/old v1.0.0 v1.1.0 ", "example.com/current v2.0.0 v2.0.0 ", "example.com/pinned v2.9.0 v3.0.0 ", "example.com/hidden v1.0.0  no answer",
+		"example.com/old v1.0.0 v1.1.0 ", "example.com/current v2.0.0 v2.0.0 ", "example.com/pinned v2.9.0 v3.0.0 ",
+		"example.com/hidden v1.0.0  no answer",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -48,13 +49,15 @@ func TestDirectModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := direct(&mod), []string{"k8s.io/kubernetes", "k8s.io/utils", "example.com/tools"}; !slices.Equal(got, want) {
+	if got, want := direct(&mod),
+		[]string{"k8s.io/kubernetes", "k8s.io/utils", "example.com/tools"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 func TestNewestGo(t *testing.T) {
-	versions := []string{"v0.0.1-go1.9.2.linux-amd64", "v0.0.1-go1.27.4.linux-amd64", "v0.0.1-go1.27.10.linux-amd64", "v0.0.1-go1.28rc1.linux-amd64", "v0.0.1-go1.29.1.linux-arm64"}
+	versions := []string{"v0.0.1-go1.9.2.linux-amd64", "v0.0.1-go1.27.4.linux-amd64", "v0.0.1-go1.27.10.linux-amd64",
+		"v0.0.1-go1.28rc1.linux-amd64", "v0.0.1-go1.29.1.linux-arm64"}
 	if got := newestGo(versions, "1.26.8"); got != "1.27.10" {
 		t.Error(got)
 	}

@@ -79,13 +79,16 @@ func inModule(ctx context.Context, file string) ([]part, error) {
 func direct(m *gomod.File) []string {
 	staging := map[string]bool{}
 	for _, r := range m.Replace {
-		if r.Old.Path == r.New.Path && strings.HasPrefix(r.Old.Path, "k8s.io/") && strings.HasPrefix(r.New.Version, "v0.") && !strings.HasPrefix(r.New.Version, "v0.0.0-") {
+		if r.Old.Path == r.New.Path && strings.HasPrefix(r.Old.Path, "k8s.io/") &&
+			strings.HasPrefix(r.New.Version, "v0.") && !strings.HasPrefix(r.New.Version, "v0.0.0-") {
 			staging[r.Old.Path] = true
 		}
 	}
 	var out []string
 	for _, r := range m.Require {
-		ofTool := slices.ContainsFunc(m.Tool, func(t struct{ Path string }) bool { return strings.HasPrefix(t.Path+"/", r.Path+"/") })
+		ofTool := slices.ContainsFunc(m.Tool, func(t struct{ Path string }) bool {
+			return strings.HasPrefix(t.Path+"/", r.Path+"/")
+		})
 		if !staging[r.Path] && (!r.Indirect || ofTool) && !strings.HasPrefix(r.Path, mainModule) {
 			out = append(out, r.Path)
 		}

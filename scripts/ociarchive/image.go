@@ -144,7 +144,8 @@ func header(f File, byPath map[string]File) (*tar.Header, error) {
 			return nil, err
 		}
 		if t, ok := byPath[target]; !ok || t.HardLink || !t.Mode.IsRegular() {
-			return nil, fmt.Errorf("file %s: hard link to %s, which is not a regular file of the image", f.Path, f.Link)
+			return nil, fmt.Errorf("file %s: hard link to %s, which is not a regular file of the image",
+				f.Path, f.Link)
 		}
 		h.Typeflag, h.Linkname = tar.TypeLink, target
 	case f.Mode.IsDir():

@@ -89,13 +89,15 @@ func TestWriteReadsBack(t *testing.T) {
 		if len(idx.Manifests) != 1 {
 			t.Fatalf("the index has %d manifests, want 1", len(idx.Manifests))
 		}
-		want := map[string]string{"io.containerd.image.name": "docker.io/a4s/x:1", "org.opencontainers.image.ref.name": "1"}
+		want := map[string]string{"io.containerd.image.name": "docker.io/a4s/x:1",
+			"org.opencontainers.image.ref.name": "1"}
 		if got := idx.Manifests[0].Annotations; !reflect.DeepEqual(got, want) {
 			t.Errorf("annotations are %v, want %v", got, want)
 		}
 		m := decode[manifest](t, blob(t, content, idx.Manifests[0]))
 		cfg := decode[imageConfig](t, blob(t, content, m.Config))
-		wantConfig := runConfig{User: img.User, Env: img.Env, Entrypoint: img.Entrypoint, Cmd: img.Cmd, WorkingDir: img.WorkingDir, Labels: img.Labels}
+		wantConfig := runConfig{User: img.User, Env: img.Env, Entrypoint: img.Entrypoint, Cmd: img.Cmd,
+			WorkingDir: img.WorkingDir, Labels: img.Labels}
 		if !reflect.DeepEqual(cfg.Config, wantConfig) || cfg.Architecture != "amd64" || cfg.OS != "linux" {
 			t.Errorf("the configuration is %+v", cfg)
 		}

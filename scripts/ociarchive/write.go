@@ -136,7 +136,8 @@ func Write(w io.Writer, img Image) error {
 	}
 	manifestDesc.Platform = &platform{Architecture: arch, OS: "linux"}
 	manifestDesc.Annotations = map[string]string{annotationContainerdName: img.Ref, annotationRefName: tag}
-	indexJSON, err := json.Marshal(index{SchemaVersion: 2, MediaType: mediaIndex, Manifests: []descriptor{manifestDesc}})
+	indexJSON, err := json.Marshal(index{SchemaVersion: 2, MediaType: mediaIndex,
+		Manifests: []descriptor{manifestDesc}})
 	if err != nil {
 		return fmt.Errorf("image %s: %w", img.Ref, err)
 	}

@@ -125,7 +125,8 @@ func (b builder) shim() error {
 	if err != nil {
 		return err
 	}
-	return b.static(b.path("bin/containerd-shim-runc-v2"), "-X "+module+"/version.Version="+strings.TrimPrefix(v, "v"), "./embedded/shim")
+	return b.static(b.path("bin/containerd-shim-runc-v2"),
+		"-X "+module+"/version.Version="+strings.TrimPrefix(v, "v"), "./embedded/shim")
 }
 
 func (b builder) cni() error {
@@ -151,7 +152,8 @@ func (b builder) runc() error {
 		return fmt.Errorf("reading what the Go tool says of %s: %w", runcModule, err)
 	}
 	if got.Sum != runcSum {
-		return fmt.Errorf("%s@%s has the hash %s, want %s: this is not the source that was reviewed", runcModule, runcVersion, got.Sum, runcSum)
+		return fmt.Errorf("%s@%s has the hash %s, want %s: this is not the source that was reviewed", runcModule,
+			runcVersion, got.Sum, runcSum)
 	}
 	_, err = b.goTool([]string{"CGO_ENABLED=1", "GOBIN=" + b.path("bin")},
 		"install", "-tags", runcTags, "-ldflags", "-s -w -extldflags -static", runcModule+"@"+runcVersion)

@@ -22,7 +22,8 @@ import (
 // wanted are the modules that a guest needs. Those that the kernel has built in
 // are not missed, see modules.builtin in the package.
 var wanted = []string{
-	"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng", "virtiofs", "ext4", "overlay", "af_packet",
+	"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng", "virtiofs", "ext4",
+	"overlay", "af_packet",
 }
 
 // helpful are those that a kernel may lack. The first is what ext4 asks the
@@ -41,7 +42,8 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	name := flag.String("package", "linux-image-cloud-amd64", "Debian package of the kernel, or one that depends on it")
+	name := flag.String("package", "linux-image-cloud-amd64",
+		"Debian package of the kernel, or one that depends on it")
 	deb := flag.String("deb", "", "the file of such a package, instead of one that apt-get gets")
 	out := flag.String("out", "bin/guest", "directory to write vmlinuz and initrd.img to")
 	flag.Parse()
@@ -96,7 +98,8 @@ func run(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Printf("kernel %s (%d bytes) and %d modules (%d bytes) in %s\n", release, len(data), len(files)-1, image.Len(), *out)
+	fmt.Printf("kernel %s (%d bytes) and %d modules (%d bytes) in %s\n", release, len(data),
+		len(files)-1, image.Len(), *out)
 	return nil
 }
 
@@ -115,7 +118,8 @@ func download(ctx context.Context, dir, name string) (string, error) {
 	// A package of a kernel has its release in the name; that of the newest
 	// one depends on it.
 	for line := range strings.Lines(deps) {
-		if d, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok && strings.HasPrefix(d, "linux-image-") {
+		if d, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok &&
+			strings.HasPrefix(d, "linux-image-") {
 			name = d
 		}
 	}

@@ -77,7 +77,8 @@ func (e exception) check(now time.Time) error {
 // excepted nor harmless.
 func judge(out io.Writer, found map[string]*vulnerability, exceptions map[string]exception) error {
 	var problems []error
-	for _, v := range slices.SortedFunc(maps.Values(found), func(a, b *vulnerability) int { return cmp.Compare(a.id, b.id) }) {
+	for _, v := range slices.SortedFunc(maps.Values(found),
+		func(a, b *vulnerability) int { return cmp.Compare(a.id, b.id) }) {
 		e, excepted := exceptions[v.id]
 		switch {
 		case len(v.functions) == 0:
@@ -89,7 +90,8 @@ func judge(out io.Writer, found map[string]*vulnerability, exceptions map[string
 			if v.fixed != "" {
 				fixed = "fixed in " + v.fixed
 			}
-			problems = append(problems, fmt.Errorf("%s: %s\n  in %s, %s\n  through %s", v.id, v.summary, v.module, fixed, strings.Join(v.functions, ", ")))
+			problems = append(problems, fmt.Errorf("%s: %s\n  in %s, %s\n  through %s", v.id, v.summary, v.module,
+				fixed, strings.Join(v.functions, ", ")))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(exceptions)) {

@@ -49,7 +49,8 @@ func reachable(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(database(), "/")+"/index/db.json", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.TrimSuffix(database(), "/")+"/index/db.json", nil)
 	if err != nil {
 		return fmt.Errorf("GOVULNDB: %w", err)
 	}
@@ -95,7 +96,8 @@ func scan(ctx context.Context, scanner, program string, found map[string]*vulner
 	if err != nil {
 		return err
 	}
-	out, err := goCommand(ctx, "-C", scanner, "tool", "govulncheck", "-db", database(), "-format", "json", "-mode", "binary", path)
+	out, err := goCommand(ctx, "-C", scanner, "tool", "govulncheck", "-db", database(), "-format", "json",
+		"-mode", "binary", path)
 	if err != nil {
 		return err
 	}

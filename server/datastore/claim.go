@@ -49,7 +49,8 @@ func Claim(ctx context.Context, serverDir string, e *dsn.Endpoint, to Endpoint) 
 	}
 	if record.Claimed {
 		return refuse(e, errors.New("it is empty or another one than the server has used so far"),
-			"set the address of the one that has the objects or restore it; to begin a new and empty cluster move "+serverDir+" away")
+			"set the address of the one that has the objects or restore it; "+
+				"to begin a new and empty cluster move "+serverDir+" away")
 	}
 	objects, err := client.Get(ctx, apiPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(2))
 	if err != nil {
@@ -66,12 +67,14 @@ func Claim(ctx context.Context, serverDir string, e *dsn.Endpoint, to Endpoint) 
 		return err
 	}
 	// In the shape in which the API server creates, which is what kine knows.
-	made, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(clusterKey), "=", 0)).Then(clientv3.OpPut(clusterKey, record.Cluster)).Commit()
+	made, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(clusterKey), "=", 0)).
+		Then(clientv3.OpPut(clusterKey, record.Cluster)).Commit()
 	if err != nil {
 		return fmt.Errorf("marking %s as used: %w", e, err)
 	}
 	if !made.Succeeded {
-		return refuse(e, errors.New("another server has begun to use it at the same time"), "use one datastore for each cluster")
+		return refuse(e, errors.New("another server has begun to use it at the same time"),
+			"use one datastore for each cluster")
 	}
 	record.Claimed = true
 	return record.write(serverDir)
@@ -84,7 +87,8 @@ func (r *Record) compare(cluster, serverDir string, e *dsn.Endpoint) error {
 		return refuse(e, errors.New("it is that of another server, whose keys and tokens are not in "+serverDir),
 			"restore the server directory that belongs to it, or use an empty one")
 	case r.Cluster != cluster:
-		return refuse(e, errors.New("it is that of another cluster than "+serverDir), "set the address of the one that the server has used so far")
+		return refuse(e, errors.New("it is that of another cluster than "+serverDir),
+			"set the address of the one that the server has used so far")
 	}
 	r.Claimed, r.Where = true, e.String()
 	return r.write(serverDir)

@@ -57,7 +57,8 @@ func wantPrecondition(t *testing.T, what string, err error, parts ...string) {
 func TestServerKeepsItsDatastore(t *testing.T) {
 	etcd, sqlite, fresh, broken := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	write(t, filepath.Join(etcd, "db", "etcd", "member", "snap", "db"), "")
-	write(t, filepath.Join(sqlite, "db", "datastore.json"), `{"kind":"sqlite","where":"SQLite in /x.db","cluster":"c","claimed":true}`)
+	write(t, filepath.Join(sqlite, "db", "datastore.json"),
+		`{"kind":"sqlite","where":"SQLite in /x.db","cluster":"c","claimed":true}`)
 	write(t, filepath.Join(broken, "db", "datastore.json"), `{`)
 	for _, c := range []struct {
 		dir, endpoint, refusal string
@@ -80,7 +81,8 @@ func TestServerKeepsItsDatastore(t *testing.T) {
 			wantPrecondition(t, c.endpoint, err, c.refusal)
 		}
 	}
-	for dir, refusal := range map[string]string{fresh: "", etcd: "", sqlite: "snapshots are of embedded etcd only: stop the server and copy " + sqlite} {
+	for dir, refusal := range map[string]string{fresh: "", etcd: "",
+		sqlite: "snapshots are of embedded etcd only: stop the server and copy " + sqlite} {
 		err := datastore.OnlyEmbedded(dir)
 		if refusal == "" && err != nil {
 			t.Errorf("a snapshot of %s: %v", dir, err)
@@ -142,7 +144,8 @@ func TestDatastoreIsOfOneServer(t *testing.T) {
 		t.Error(err)
 	}
 	wantPrecondition(t, "a new server", claim(other), "it is that of another server")
-	write(t, filepath.Join(other, "db", "datastore.json"), `{"kind":"sqlite","where":"x","cluster":"theirs","claimed":true}`)
+	write(t, filepath.Join(other, "db", "datastore.json"),
+		`{"kind":"sqlite","where":"x","cluster":"theirs","claimed":true}`)
 	wantPrecondition(t, "another server", claim(other), "it is that of another cluster")
 	if _, err := client.Delete(t.Context(), "/a4s/cluster"); err != nil {
 		t.Fatal(err)
@@ -166,9 +169,12 @@ func TestEtcdOfOthersIsChecked(t *testing.T) {
 	if err := check("https://127.0.0.1:1,"+there.Endpoint, good); err != nil {
 		t.Error(err)
 	}
-	wantPrecondition(t, "nobody there", check("https://127.0.0.1:1", good), "https://127.0.0.1:1", "--datastore-endpoint", "connection refused", "start the etcd")
-	wantPrecondition(t, "another CA", check(there.Endpoint, datastore.Endpoint{}), "certificate signed by unknown authority", "--datastore-cafile")
-	wantPrecondition(t, "no client certificate", check(there.Endpoint, datastore.Endpoint{CAFile: there.CAFile}), "certificate", "--datastore-certfile")
+	wantPrecondition(t, "nobody there", check("https://127.0.0.1:1", good), "https://127.0.0.1:1",
+		"--datastore-endpoint", "connection refused", "start the etcd")
+	wantPrecondition(t, "another CA", check(there.Endpoint, datastore.Endpoint{}),
+		"certificate signed by unknown authority", "--datastore-cafile")
+	wantPrecondition(t, "no client certificate", check(there.Endpoint, datastore.Endpoint{CAFile: there.CAFile}),
+		"certificate", "--datastore-certfile")
 	junk := write(t, filepath.Join(t.TempDir(), "junk.pem"), "junk")
 	for flag, with := range map[string]datastore.Endpoint{
 		"--datastore-cafile":  {CAFile: junk},

@@ -76,10 +76,12 @@ func (x *External) Check(ctx context.Context) error {
 		}
 	}
 	if len(errs) == len(x.reach.URLs) {
-		return x.unusable(errors.Join(errs...), "start the etcd, or set addresses, CA and client certificate (--datastore-cafile, --datastore-certfile, --datastore-keyfile) that reach it from this machine")
+		return x.unusable(errors.Join(errs...), "start the etcd, or set addresses, CA and client certificate "+
+			"(--datastore-cafile, --datastore-certfile, --datastore-keyfile) that reach it from this machine")
 	}
 	if _, err := client.Get(ctx, clusterKey); err != nil {
-		return x.unusable(fmt.Errorf("reading from it: %w", err), "look at its health with `etcdctl endpoint health`; it answers only while most of its members do")
+		return x.unusable(fmt.Errorf("reading from it: %w", err),
+			"look at its health with `etcdctl endpoint health`; it answers only while most of its members do")
 	}
 	return nil
 }
@@ -107,7 +109,8 @@ func knock(ctx context.Context, member string, with Endpoint) (err error) {
 		return errors.Join(err, shut(conn))
 	}
 	defer func() { _ = conn.Close() }()
-	config, err := transport.TLSInfo{CertFile: with.CertFile, KeyFile: with.KeyFile, TrustedCAFile: with.CAFile}.ClientConfig()
+	config, err := transport.TLSInfo{CertFile: with.CertFile, KeyFile: with.KeyFile,
+		TrustedCAFile: with.CAFile}.ClientConfig()
 	if err != nil {
 		return err
 	}
@@ -147,14 +150,16 @@ func (x *External) checkFiles() error {
 			err = errors.New("there is no certificate in it")
 		}
 		if err != nil {
-			return &problem.Input{Source: "--datastore-cafile", Value: x.reach.CAFile, Err: err, Want: "the certificate of a CA, in PEM"}
+			return &problem.Input{Source: "--datastore-cafile", Value: x.reach.CAFile, Err: err,
+				Want: "the certificate of a CA, in PEM"}
 		}
 	}
 	if x.reach.CertFile == "" {
 		return nil
 	}
 	if _, err := tls.LoadX509KeyPair(x.reach.CertFile, x.reach.KeyFile); err != nil {
-		return &problem.Input{Source: "--datastore-certfile and --datastore-keyfile", Value: x.reach.CertFile, Err: err, Want: "a certificate and the key of it, in PEM"}
+		return &problem.Input{Source: "--datastore-certfile and --datastore-keyfile", Value: x.reach.CertFile,
+			Err: err, Want: "a certificate and the key of it, in PEM"}
 	}
 	return nil
 }
@@ -165,7 +170,8 @@ func Dial(ctx context.Context, to Endpoint) (*clientv3.Client, error) {
 	// The client lives as long as its context.
 	config := clientv3.Config{Endpoints: to.URLs, Context: context.WithoutCancel(ctx), Logger: zap.NewNop()}
 	if to.CAFile != "" || to.CertFile != "" {
-		secure, err := transport.TLSInfo{CertFile: to.CertFile, KeyFile: to.KeyFile, TrustedCAFile: to.CAFile}.ClientConfig()
+		secure, err := transport.TLSInfo{CertFile: to.CertFile, KeyFile: to.KeyFile,
+			TrustedCAFile: to.CAFile}.ClientConfig()
 		if err != nil {
 			return nil, fmt.Errorf("reading the certificates of the datastore: %w", err)
 		}

@@ -47,7 +47,11 @@ func ReadRecord(serverDir string) (*Record, error) {
 	}
 	r := &Record{}
 	if err := json.Unmarshal(data, r); err != nil || r.Kind == "" {
-		return nil, &problem.Precondition{What: path, Err: errors.Join(errors.New("it does not say which datastore the server has"), err), Fix: "restore the file from a backup of the server directory"}
+		return nil, &problem.Precondition{
+			What: path,
+			Err:  errors.Join(errors.New("it does not say which datastore the server has"), err),
+			Fix:  "restore the file from a backup of the server directory",
+		}
 	}
 	return r, nil
 }
@@ -65,8 +69,10 @@ func CheckRecord(serverDir string, e *dsn.Endpoint) error {
 	}
 	return &problem.Precondition{
 		What: "datastore of " + serverDir,
-		Err:  fmt.Errorf("it has been %s so far, and now it is to be %s; nothing is copied from one to the other", r.Where, e),
-		Fix:  fmt.Sprintf("start with what it had (%s), or move %s away to begin a new and empty cluster", had, serverDir),
+		Err: fmt.Errorf("it has been %s so far, and now it is to be %s; nothing is copied from one to the other",
+			r.Where, e),
+		Fix: fmt.Sprintf("start with what it had (%s), or move %s away to begin a new and empty cluster",
+			had, serverDir),
 	}
 }
 
@@ -96,5 +102,6 @@ func OnlyEmbedded(serverDir string) error {
 	if r.Kind == dsn.SQLite {
 		fix = "stop the server and copy " + serverDir + " and that file"
 	}
-	return &problem.Precondition{What: "datastore of this server", Err: fmt.Errorf("it is %s, and snapshots are of embedded etcd only", r.Where), Fix: fix}
+	return &problem.Precondition{What: "datastore of this server",
+		Err: fmt.Errorf("it is %s, and snapshots are of embedded etcd only", r.Where), Fix: fix}
 }

@@ -81,7 +81,8 @@ func (a *Addresses) reset() {
 		close(w.done)
 	}
 	a.synced = false
-	a.claims, a.owned, a.watchers = map[netip.Addr]map[string]joinapi.PodAddress{}, map[string][]netip.Addr{}, map[*addressWatch]bool{}
+	a.claims, a.owned, a.watchers = map[netip.Addr]map[string]joinapi.PodAddress{}, map[string][]netip.Addr{},
+		map[*addressWatch]bool{}
 }
 
 // watch returns a stream that begins with everything; false while not
@@ -92,7 +93,8 @@ func (a *Addresses) watch() (*addressWatch, bool) {
 	if !a.synced {
 		return nil, false
 	}
-	w := &addressWatch{pending: make(map[netip.Addr]joinapi.PodAddress, len(a.claims)), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &addressWatch{pending: make(map[netip.Addr]joinapi.PodAddress, len(a.claims)), wake: make(chan struct{}, 1),
+		done: make(chan struct{})}
 	for addr := range a.claims {
 		if p := a.current(addr); !p.Deleted {
 			w.pending[addr] = p
@@ -243,7 +245,8 @@ func isShared(pod *corev1.Pod) bool {
 func addressesOnly(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}}
+		kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name,
+			UID: o.UID, ResourceVersion: o.ResourceVersion}}
 		if isShared(o) {
 			kept.Annotations = map[string]string{space.Shared: "true"}
 		}

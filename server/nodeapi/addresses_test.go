@@ -64,7 +64,8 @@ func (k known) read(t *testing.T, lines *bufio.Scanner, what string, cond func(j
 func TestAddressesAreStreamed(t *testing.T) {
 	shared := func(p *corev1.Pod) { p.Annotations = map[string]string{"a4s.io/shared": "true"} }
 	client := fake.NewClientset(
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.42.1.0/24", "fd00:42:0:1::/64"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+			Spec: corev1.NodeSpec{PodCIDRs: []string{"10.42.1.0/24", "fd00:42:0:1::/64"}}},
 		podAt("default.t1", "web", "10.42.1.5", shared), // not a tenant's to share
 		podAt("kube-system", "metrics", "10.42.1.6", shared),
 		podAt("default", "private", "10.42.1.7"),
@@ -128,19 +129,26 @@ func TestAddressesAreStreamed(t *testing.T) {
 	}
 
 	// Another tenant's pod gets an address whose owner is still there.
-	if _, err := client.CoreV1().Pods("default.t2").Create(ctx, podAt("default.t2", "new", "10.42.1.5"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods("default.t2").Create(ctx, podAt("default.t2", "new", "10.42.1.5"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	k.read(t, lines, "the address has two owners", func(p joinapi.PodAddress) bool { return p.IP == "10.42.1.5" && p.Deleted })
+	k.read(t, lines, "the address has two owners", func(p joinapi.PodAddress) bool {
+		return p.IP == "10.42.1.5" && p.Deleted
+	})
 	if err := client.CoreV1().Pods("default.t1").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	k.read(t, lines, "the address has its new owner", func(p joinapi.PodAddress) bool { return p.IP == "10.42.1.5" && p.Tenant == "t2" })
+	k.read(t, lines, "the address has its new owner", func(p joinapi.PodAddress) bool {
+		return p.IP == "10.42.1.5" && p.Tenant == "t2"
+	})
 	ended := podAt("default.t2", "new", "10.42.1.5", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	if _, err := client.CoreV1().Pods("default.t2").Update(ctx, ended, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	k.read(t, lines, "a pod that ended has no address", func(p joinapi.PodAddress) bool { return p.IP == "10.42.1.5" && p.Deleted })
+	k.read(t, lines, "a pod that ended has no address", func(p joinapi.PodAddress) bool {
+		return p.IP == "10.42.1.5" && p.Deleted
+	})
 
 	cancel()
 	if err := <-done; err != nil {
@@ -199,7 +207,8 @@ func TestNetworkPoliciesAreStreamed(t *testing.T) {
 		}
 		batch = append(batch, l)
 	}
-	if len(batch) != 3 || batch[0].Policy == nil || batch[1].Pod == nil || batch[1].Pod.Name != "web" || len(batch[1].Pod.Ingress) != 1 {
+	if len(batch) != 3 || batch[0].Policy == nil || batch[1].Pod == nil || batch[1].Pod.Name != "web" ||
+		len(batch[1].Pod.Ingress) != 1 {
 		t.Errorf("the node is told %+v", batch)
 	}
 	stop()
@@ -279,7 +288,8 @@ func TestPacketFilterIsStreamed(t *testing.T) {
 		return l.Policy != nil && l.Policy.Pod != nil && l.Policy.Pod.Name == "web" && len(l.Policy.Pod.Ingress) == 1
 	})
 	read("all policies", func(l netpolicy.FilterLine) bool { return l.Policy != nil && l.Policy.Complete })
-	if err := client.NetworkingV1().NetworkPolicies("default.t1").Delete(ctx, "deny", metav1.DeleteOptions{}); err != nil {
+	if err := client.NetworkingV1().NetworkPolicies("default.t1").
+		Delete(ctx, "deny", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	read("there are no policies", func(l netpolicy.FilterLine) bool { return l.Policy != nil && l.Policy.Off })
@@ -287,7 +297,9 @@ func TestPacketFilterIsStreamed(t *testing.T) {
 	if _, err := client.CoreV1().Pods("default.t2").Create(ctx, next, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	read("the new address", func(l netpolicy.FilterLine) bool { return l.Address != nil && l.Address.IP == "10.42.1.6" })
+	read("the new address", func(l netpolicy.FilterLine) bool {
+		return l.Address != nil && l.Address.IP == "10.42.1.6"
+	})
 
 	s.streams.policies = nil
 	lines = json.NewDecoder(get().Body)

@@ -89,7 +89,8 @@ func (a *authenticator) authenticateCert(r *http.Request) (identity, error) {
 	id := identity{name: cert.Subject.CommonName}
 	// The groups of a tenant's certificate mean nothing outside his space.
 	if who, err := authn.FromCertificate(cert); err != nil || !space.IsSystem(who.Tenant) {
-		return identity{}, refusal(http.StatusForbidden, metav1.StatusReasonForbidden, id.name+" is neither a node nor an administrator")
+		return identity{}, refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+			id.name+" is neither a node nor an administrator")
 	}
 	if slices.Contains(cert.Subject.Organization, pki.GroupMasters) {
 		id.admin = true
@@ -100,7 +101,8 @@ func (a *authenticator) authenticateCert(r *http.Request) (identity, error) {
 		id.node = node
 		return id, nil
 	}
-	return identity{}, refusal(http.StatusForbidden, metav1.StatusReasonForbidden, id.name+" is neither a node nor an administrator")
+	return identity{},
+		refusal(http.StatusForbidden, metav1.StatusReasonForbidden, id.name+" is neither a node nor an administrator")
 }
 
 // authenticateBootstrap checks a Kubernetes bootstrap token, with the rules

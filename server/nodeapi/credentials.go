@@ -86,7 +86,8 @@ func (n *nodes) bind(ctx context.Context, node, password string, replace bool) e
 	if err != nil {
 		return unavailable("check the password of a node", err)
 	}
-	if obj.Type != SecretTypeNodePassword || !hmac.Equal(obj.Data[keyHash], credentialHash(obj.Data[keySalt], password)) {
+	if obj.Type != SecretTypeNodePassword ||
+		!hmac.Equal(obj.Data[keyHash], credentialHash(obj.Data[keySalt], password)) {
 		if replace {
 			if err := n.secrets.Delete(ctx, obj); err != nil && !apierrors.IsNotFound(err) {
 				return unavailable("replace the password of a node", err)

@@ -39,7 +39,9 @@ func refusal(code int32, reason metav1.StatusReason, message string) *statusErro
 	}}
 }
 
-func retryLater(code int32, reason metav1.StatusReason, after time.Duration, message string, cause error) *statusError {
+func retryLater(
+	code int32, reason metav1.StatusReason, after time.Duration, message string, cause error,
+) *statusError {
 	e := refusal(code, reason, message)
 	e.status.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(after.Seconds())}
 	e.cause = cause
@@ -74,7 +76,8 @@ func inputOrInternal(err error) error {
 func (s *Supervisor) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var e *statusError
 	if !errors.As(err, &e) {
-		e = refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, "internal error; the log of the server has the cause")
+		e = refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+			"internal error; the log of the server has the cause")
 		e.cause = err
 	}
 	log := s.opts.Log.WithField("path", r.URL.Path).WithField("remote", r.RemoteAddr).WithField("code", e.status.Code)

@@ -67,7 +67,8 @@ func TestCredentialsFollowTheirNodes(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- NewNodeCredentials(client, quietLog()).Run(ctx) }()
 
-	alive, deleted, foreign, joining := "alive"+secretSuffix, "deleted"+secretSuffix, "foreign"+secretSuffix, "joining"+secretSuffix
+	alive, deleted, foreign, joining := "alive"+secretSuffix, "deleted"+secretSuffix, "foreign"+secretSuffix,
+		"joining"+secretSuffix
 	waitForSecrets(t, client, alive, deleted, foreign, joining) // "stale" was swept
 	if err := client.CoreV1().Nodes().Delete(ctx, "deleted", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

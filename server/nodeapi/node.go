@@ -79,7 +79,8 @@ func (n *nodes) node(w http.ResponseWriter, r *http.Request, who identity) error
 	if resp.ServingCert, err = n.serverCA.SignNodeServing(servingKey, req.NodeName, ips); err != nil {
 		return err
 	}
-	n.log.WithField("node", req.NodeName).WithField("remote", r.RemoteAddr).WithField("by", who.name).Info("signed the certificates of a node")
+	n.log.WithField("node", req.NodeName).WithField("remote", r.RemoteAddr).WithField("by", who.name).
+		Info("signed the certificates of a node")
 	return reply(w, resp)
 }
 
@@ -88,7 +89,8 @@ func (n *nodes) validate(req *joinapi.NodeRequest) ([]net.IP, error) {
 	// The name becomes the value of label kubernetes.io/hostname.
 	if len(name) > validation.LabelValueMaxLength || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return nil, invalid(joinapi.FieldNodeName, fmt.Sprintf(
-			"node name %q is not valid: want at most %d lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit",
+			"node name %q is not valid: want at most %d lower-case letters, digits, '-' and '.', "+
+				"beginning and ending with a letter or digit",
 			name, validation.LabelValueMaxLength))
 	}
 	// Every client in the cluster trusts the CA of the serving certificate:
@@ -97,10 +99,12 @@ func (n *nodes) validate(req *joinapi.NodeRequest) ([]net.IP, error) {
 		return nil, invalid(joinapi.FieldNodeName, fmt.Sprintf("node name %q is reserved for the API server", name))
 	}
 	if n := len(req.NodePassword); n < minNodePassword || n > maxNodePassword {
-		return nil, invalid("nodePassword", fmt.Sprintf("the node password has %d characters, want %d to %d", n, minNodePassword, maxNodePassword))
+		return nil, invalid("nodePassword",
+			fmt.Sprintf("the node password has %d characters, want %d to %d", n, minNodePassword, maxNodePassword))
 	}
 	if n := len(req.NodeIPs); n == 0 || n > maxNodeIPs {
-		return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("the node has %d addresses, want 1 to %d", n, maxNodeIPs))
+		return nil, invalid(joinapi.FieldNodeIPs,
+			fmt.Sprintf("the node has %d addresses, want 1 to %d", n, maxNodeIPs))
 	}
 	ips := make([]net.IP, 0, len(req.NodeIPs))
 	for _, text := range req.NodeIPs {
@@ -109,11 +113,14 @@ func (n *nodes) validate(req *joinapi.NodeRequest) ([]net.IP, error) {
 		case ip == nil:
 			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %q is not an IP address", text))
 		case !ip.IsGlobalUnicast():
-			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is not a unicast address that other machines can reach", ip))
+			return nil, invalid(joinapi.FieldNodeIPs,
+				fmt.Sprintf("node address %s is not a unicast address that other machines can reach", ip))
 		case contains(n.serviceCIDR, ip):
-			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is in the service range %s", ip, n.serviceCIDR))
+			return nil, invalid(joinapi.FieldNodeIPs,
+				fmt.Sprintf("node address %s is in the service range %s", ip, n.serviceCIDR))
 		case name != n.localNode && n.reserved(ip.String()):
-			return nil, invalid(joinapi.FieldNodeIPs, fmt.Sprintf("node address %s is the address of the API server", ip))
+			return nil, invalid(joinapi.FieldNodeIPs,
+				fmt.Sprintf("node address %s is the address of the API server", ip))
 		}
 		ips = append(ips, ip)
 	}
@@ -133,7 +140,9 @@ func (n *nodes) fromHere(r *http.Request) bool {
 	if err != nil || ip == nil {
 		return false
 	}
-	return ip.IsLoopback() || slices.ContainsFunc(n.reservedSANs, func(san string) bool { return ip.Equal(net.ParseIP(san)) })
+	return ip.IsLoopback() || slices.ContainsFunc(n.reservedSANs, func(san string) bool {
+		return ip.Equal(net.ParseIP(san))
+	})
 }
 
 func (n *nodes) reserved(san string) bool {

@@ -31,7 +31,8 @@ func (s *streams) podAddresses(w http.ResponseWriter, r *http.Request, who ident
 	}
 	stream, ok := a.watch()
 	if !ok {
-		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second, "the pods are not known yet", nil)
+		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second,
+			"the pods are not known yet", nil)
 	}
 	defer a.stop(stream)
 	f := newFeed(joinapi.PodAddressesAlive, stream.wake, stream.done)
@@ -57,7 +58,8 @@ func (s *streams) networkPolicies(w http.ResponseWriter, r *http.Request, who id
 	}
 	stream, ok := s.policies.Watch(who.node)
 	if !ok {
-		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second, "the network policies are not known yet", nil)
+		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second,
+			"the network policies are not known yet", nil)
 	}
 	defer stream.Stop()
 	f := newFeed(netpolicy.Alive, stream.Changed(), stream.Done())
@@ -135,7 +137,8 @@ func newFeed(alive time.Duration, changed, done <-chan struct{}) *feed {
 // tell streams what next writes, at first, after every change, and when there
 // was nothing for as long as f says. next may change f.
 func (s *streams) tell(
-	w http.ResponseWriter, r *http.Request, who identity, what string, f *feed, next func(lines *json.Encoder, first bool) error,
+	w http.ResponseWriter, r *http.Request, who identity, what string, f *feed,
+	next func(lines *json.Encoder, first bool) error,
 ) error {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	if r.Method == http.MethodHead {

@@ -106,7 +106,8 @@ func New(opts Options) *Supervisor {
 		clients: authenticator{tokens: opts.Tokens, clientCA: opts.ClientCA, secrets: opts.Secrets, now: opts.Now},
 		nodes: nodes{
 			serverCA: opts.ServerCA, clientCA: opts.ClientCA, secrets: opts.Secrets, localNode: opts.LocalNode,
-			reservedSANs: opts.ReservedSANs, serverSANs: opts.ServerSANs, serviceCIDR: opts.Config.ServiceCIDR, log: opts.Log,
+			reservedSANs: opts.ReservedSANs, serverSANs: opts.ServerSANs,
+			serviceCIDR: opts.Config.ServiceCIDR, log: opts.Log,
 		},
 		streams: streams{addresses: opts.Addresses, policies: opts.Policies, log: opts.Log},
 		volumes: volumes{volumes: opts.Volumes, log: opts.Log},
@@ -172,7 +173,8 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 	}
 	if r.Method != e.method && (r.Method != http.MethodHead || e.method != http.MethodGet) {
 		w.Header().Set("Allow", e.method)
-		return refusal(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, r.URL.Path+" takes "+e.method+" only")
+		return refusal(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			r.URL.Path+" takes "+e.method+" only")
 	}
 	if e.open {
 		return e.serve(w, r, identity{})
@@ -182,7 +184,8 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 		case s.slots <- struct{}{}:
 			defer func() { <-s.slots }()
 		default:
-			return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, 5*time.Second, "too many nodes join at the same time", nil)
+			return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, 5*time.Second,
+				"too many nodes join at the same time", nil)
 		}
 	}
 	who, err := s.clients.authenticate(r)
@@ -194,13 +197,16 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 		if e.admin {
 			want = "the client certificate of an administrator (group " + pki.GroupMasters + ")"
 		}
-		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs "+want)
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+			who.String()+" may not use "+r.URL.Path+", which needs "+want)
 	}
 	if e.server && !who.serverToken {
-		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs the server token")
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+			who.String()+" may not use "+r.URL.Path+", which needs the server token")
 	}
 	if e.stream && who.node == "" {
-		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, who.String()+" may not use "+r.URL.Path+", which needs the certificate of a node")
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+			who.String()+" may not use "+r.URL.Path+", which needs the certificate of a node")
 	}
 	return e.serve(w, r, who)
 }
@@ -279,7 +285,8 @@ func (s *Supervisor) token(w http.ResponseWriter, r *http.Request, who identity)
 	if err != nil {
 		return inputOrInternal(err)
 	}
-	s.opts.Log.WithField("by", who.name).Infof("the %s token was replaced; nodes that join from now on need the new one", tok.User)
+	s.opts.Log.WithField("by", who.name).
+		Infof("the %s token was replaced; nodes that join from now on need the new one", tok.User)
 	return reply(w, joinapi.TokenResponse{Token: tok.Encode()})
 }
 
@@ -303,7 +310,8 @@ func (s *Supervisor) authorities(w http.ResponseWriter, r *http.Request, who ide
 	if err != nil {
 		return explained(err)
 	}
-	s.opts.Log.WithField("by", who.name).Infof("the certificate authorities of the next start are others: %s", strings.Join(resp.Replaced, ", "))
+	s.opts.Log.WithField("by", who.name).Infof("the certificate authorities of the next start are others: %s",
+		strings.Join(resp.Replaced, ", "))
 	return reply(w, resp)
 }
 
@@ -328,7 +336,9 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &tooLarge):
-		return refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the body is larger than 1 MiB")
+		return refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			"the body is larger than 1 MiB")
 	}
-	return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not the JSON that is expected here: "+err.Error())
+	return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+		"the body is not the JSON that is expected here: "+err.Error())
 }

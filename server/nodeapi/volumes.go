@@ -46,7 +46,8 @@ func (v *volumes) localVolumes(w http.ResponseWriter, r *http.Request, who ident
 		case !ok && begun:
 			return nil
 		case !ok:
-			return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second, "the volumes are not known yet", nil)
+			return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second,
+				"the volumes are not known yet", nil)
 		case !begun:
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			if r.Method == http.MethodHead {
@@ -54,7 +55,8 @@ func (v *volumes) localVolumes(w http.ResponseWriter, r *http.Request, who ident
 			}
 		}
 		same := begun && !late && slices.Equal(told, work.Volumes)
-		if told = work.Volumes; !same && (json.NewEncoder(w).Encode(work) != nil || http.NewResponseController(w).Flush() != nil) {
+		if told = work.Volumes; !same &&
+			(json.NewEncoder(w).Encode(work) != nil || http.NewResponseController(w).Flush() != nil) {
 			v.log.WithField("node", who.node).Debug("the stream of local volumes ended")
 			return nil // nobody is left to be told of an error
 		}

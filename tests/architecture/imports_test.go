@@ -41,7 +41,8 @@ func (p goPackage) forTests() bool {
 
 // packages lists the packages of the module, once for all tests.
 var packages = sync.OnceValues(func() ([]goPackage, error) {
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,Doc,GoFiles,TestGoFiles,Imports,Deps,Error", module+"/...")
+	cmd := exec.Command("go", "list",
+		"-e", "-json=ImportPath,Name,Dir,Doc,GoFiles,TestGoFiles,Imports,Deps,Error", module+"/...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -103,13 +104,18 @@ var bans = []ban{
 		why: "embedded is what the modes are made of, so it is below them"},
 	{from: "embedded", to: module + "/agent",
 		why: "embedded is what the modes are made of, so it is below them"},
-	{from: "server", to: module + "/cmd", why: "commands turn flags into configuration; nothing below may know of them"},
-	{from: "agent", to: module + "/cmd", why: "commands turn flags into configuration; nothing below may know of them"},
+	{from: "server", to: module + "/cmd",
+		why: "commands turn flags into configuration; nothing below may know of them"},
+	{from: "agent", to: module + "/cmd",
+		why: "commands turn flags into configuration; nothing below may know of them"},
 	{from: "internal", to: "k8s.io/kubernetes",
-		why: "packages of names and bytes are tested in seconds, which they are not with the server code of Kubernetes behind them"},
+		why: "packages of names and bytes are tested in seconds, which they are not with the server code of " +
+			"Kubernetes behind them"},
 	{from: "internal", to: "github.com/containerd/containerd/v2/cmd",
-		why: "packages of names and bytes are tested in seconds, which they are not with a container runtime behind them"},
-	{from: "server/tenancy/crd", except: []string{"server/tenancy/crd/serving", "server/tenancy/crd/registry"}, to: "k8s.io/apiserver/pkg/registry/generic/registry",
+		why: "packages of names and bytes are tested in seconds, " +
+			"which they are not with a container runtime behind them"},
+	{from: "server/tenancy/crd", except: []string{"server/tenancy/crd/serving", "server/tenancy/crd/registry"},
+		to:  "k8s.io/apiserver/pkg/registry/generic/registry",
 		why: "which definition serves whom, and what is said of them, is decided without the server that serves them"},
 	{from: "server/tenancy/crd", to: "k8s.io/kubernetes",
 		why: "custom resources are the same without the built-in APIs; what serves them must not come to need these"},
@@ -165,13 +171,16 @@ var bans = []ban{
 		why: "one shim runs beside every pod: each package in it costs memory once a pod"},
 	{from: ".", except: []string{"tests"}, to: module + "/tests",
 		why: "what tests are made of may end the process and assumes a machine of its own"},
-	{from: ".", except: []string{"embedded/shim"}, to: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin",
-		why: "its init registers the shim's task service as a plugin of the containerd in the same process, which then does not start"},
+	{from: ".", except: []string{"embedded/shim"},
+		to: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin",
+		why: "its init registers the shim's task service as a plugin of the containerd in the same process, " +
+			"which then does not start"},
 }
 
 // banned returns the dependency that breaks the rule, if there is one.
 func (b ban) banned(p goPackage) string {
-	if b.from != "." && !within(p.path(), b.from) || slices.ContainsFunc(b.except, func(e string) bool { return within(p.path(), e) }) {
+	if b.from != "." && !within(p.path(), b.from) ||
+		slices.ContainsFunc(b.except, func(e string) bool { return within(p.path(), e) }) {
 		return ""
 	}
 	for _, dep := range p.Deps {
@@ -224,7 +233,8 @@ func TestBinaryHoldsNoTestCode(t *testing.T) {
 	}
 	for _, p := range list {
 		if p.forTests() && slices.Contains(list[root].Deps, p.ImportPath) {
-			t.Errorf("the binary depends on %s, which is for tests: importing testing registers its flags and Fatal has nobody to stop", p.path())
+			t.Errorf("the binary depends on %s, which is for tests: importing testing registers its flags and Fatal "+
+				"has nobody to stop", p.path())
 		}
 	}
 }

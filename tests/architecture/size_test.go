@@ -44,7 +44,8 @@ func TestPackagesImportFewOthers(t *testing.T) {
 			}
 		}
 		if len(ours) > maxImports {
-			t.Errorf("%s imports %d packages of this module, more than %d: it does more than one job, or it is wiring that belongs in its caller\n%s",
+			t.Errorf("%s imports %d packages of this module, more than %d: it does more than one job, "+
+				"or it is wiring that belongs in its caller\n%s",
 				p.path(), len(ours), maxImports, strings.Join(ours, "\n"))
 		}
 	}
@@ -58,7 +59,8 @@ func TestInternalIsSmall(t *testing.T) {
 		}
 	}
 	if len(list) > maxInternal {
-		t.Errorf("internal has %d packages, more than %d: what only one of server, agent and cmd needs belongs there\n%s", len(list), maxInternal, strings.Join(list, "\n"))
+		t.Errorf("internal has %d packages, more than %d: what only one of server, "+
+			"agent and cmd needs belongs there\n%s", len(list), maxInternal, strings.Join(list, "\n"))
 	}
 }
 
@@ -92,7 +94,8 @@ func TestTypesHaveFewMethods(t *testing.T) {
 	for _, p := range mustPackages(t) {
 		total := map[string]int{}
 		for _, name := range p.GoFiles {
-			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution|parser.ParseComments)
+			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil,
+				parser.SkipObjectResolution|parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +109,8 @@ func TestTypesHaveFewMethods(t *testing.T) {
 		for typ, n := range total {
 			name := path.Join(p.path(), typ)
 			if n > maxMethods {
-				t.Errorf("%s has %d methods, more than %d: it knows too much; give its parts structs of their own", name, n, maxMethods)
+				t.Errorf("%s has %d methods, more than %d: it knows too much; give its parts structs of their own",
+					name, n, maxMethods)
 			}
 
 		}
@@ -134,7 +138,8 @@ func TestMethodsAreCounted(t *testing.T) {
 func TestTheRootHasMainOnly(t *testing.T) {
 	for _, p := range mustPackages(t) {
 		if p.path() == "." && !slices.Equal(append(p.GoFiles, p.TestGoFiles...), []string{"main.go"}) {
-			t.Errorf("the root has %q: what starts a program is in cmd/process, a command is in cmd", append(p.GoFiles, p.TestGoFiles...))
+			t.Errorf("the root has %q: what starts a program is in cmd/process, a command is in cmd",
+				append(p.GoFiles, p.TestGoFiles...))
 		}
 	}
 }

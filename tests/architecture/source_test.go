@@ -25,7 +25,8 @@ func TestFilesAreShort(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := bytes.Count(data, []byte("\n")); n > maxLines {
-				t.Errorf("%s has %d lines, more than %d: split it by what its parts do", path.Join(p.path(), name), n, maxLines)
+				t.Errorf("%s has %d lines, more than %d: split it by what its parts do",
+					path.Join(p.path(), name), n, maxLines)
 			}
 		}
 	}

@@ -120,9 +120,10 @@ func runtimeSides(b *testing.B) (direct, through, again *side) {
 		b.Fatal(err)
 	}
 	m, err := mux.New(mux.Options{
-		Socket:   filepath.Join(root, "cri.sock"),
-		Runtimes: []noderuntime.Runtime{{Name: "containerd", Type: workload.Container, Endpoint: "unix://" + socket, Primary: true}},
-		Log:      log,
+		Socket: filepath.Join(root, "cri.sock"),
+		Runtimes: []noderuntime.Runtime{{Name: "containerd", Type: workload.Container,
+			Endpoint: "unix://" + socket, Primary: true}},
+		Log: log,
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -132,7 +133,8 @@ func runtimeSides(b *testing.B) (direct, through, again *side) {
 		b.Fatal(err)
 	}
 	dial := func(endpoint string) *side {
-		conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+		conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -145,7 +147,8 @@ func runtimeSides(b *testing.B) (direct, through, again *side) {
 func sandboxConfig(name string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},
-		Labels:   map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": name},
+		Labels: map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "default",
+			"io.kubernetes.pod.uid": name},
 		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
 		}},
@@ -155,17 +158,23 @@ func sandboxConfig(name string) *runtimeapi.PodSandboxConfig {
 // containerConfig is of the size that the kubelet's are.
 func containerConfig(sandbox *runtimeapi.PodSandboxConfig, name string) *runtimeapi.ContainerConfig {
 	c := &runtimeapi.ContainerConfig{
-		Metadata:    &runtimeapi.ContainerMetadata{Name: name},
-		Image:       &runtimeapi.ImageSpec{Image: pauseImage, UserSpecifiedImage: pauseImage},
-		Labels:      map[string]string{"io.kubernetes.container.name": name},
-		Annotations: map[string]string{"io.kubernetes.container.hash": "12345678", "io.kubernetes.container.restartCount": "0", "io.kubernetes.container.terminationMessagePath": "/dev/termination-log"},
-		Linux:       &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{OomScoreAdj: 1000, MemoryLimitInBytes: 64 << 20}},
+		Metadata: &runtimeapi.ContainerMetadata{Name: name},
+		Image:    &runtimeapi.ImageSpec{Image: pauseImage, UserSpecifiedImage: pauseImage},
+		Labels:   map[string]string{"io.kubernetes.container.name": name},
+		Annotations: map[string]string{
+			"io.kubernetes.container.hash":                   "12345678",
+			"io.kubernetes.container.restartCount":           "0",
+			"io.kubernetes.container.terminationMessagePath": "/dev/termination-log",
+		},
+		Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{OomScoreAdj: 1000,
+			MemoryLimitInBytes: 64 << 20}},
 	}
 	for k, v := range sandbox.Labels {
 		c.Labels[k] = v
 	}
 	for i := range 20 {
-		c.Envs = append(c.Envs, &runtimeapi.KeyValue{Key: fmt.Sprintf("SERVICE_%d_PORT_80_TCP_ADDR", i), Value: []byte("10.43.0.1")})
+		c.Envs = append(c.Envs,
+			&runtimeapi.KeyValue{Key: fmt.Sprintf("SERVICE_%d_PORT_80_TCP_ADDR", i), Value: []byte("10.43.0.1")})
 	}
 	return c
 }
@@ -186,9 +195,11 @@ func BenchmarkPodStart(b *testing.B) {
 					b.Fatal(err)
 				}
 				sandbox = ran.PodSandboxId
-				made, err := s.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: config, Config: containerConfig(config, "c")})
+				made, err := s.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox,
+					SandboxConfig: config, Config: containerConfig(config, "c")})
 				if err == nil {
-					_, err = s.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: made.ContainerId})
+					_, err = s.client.StartContainer(ctx,
+						&runtimeapi.StartContainerRequest{ContainerId: made.ContainerId})
 				}
 				if err != nil {
 					b.Fatal(err)
@@ -213,13 +224,15 @@ func BenchmarkListContainers(b *testing.B) {
 	defer remove(b, direct, ran.PodSandboxId)
 	for i := range 100 {
 		if _, err := direct.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-			PodSandboxId: ran.PodSandboxId, SandboxConfig: config, Config: containerConfig(config, fmt.Sprintf("c%d", i)),
+			PodSandboxId: ran.PodSandboxId, SandboxConfig: config,
+			Config: containerConfig(config, fmt.Sprintf("c%d", i)),
 		}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	list := func(s *side) {
-		r, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{}})
+		r, err := s.client.ListContainers(ctx,
+			&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{}})
 		if err != nil || len(r.Containers) != 100 {
 			b.Fatal(err, len(r.GetContainers()))
 		}
@@ -281,7 +294,8 @@ type spent struct {
 }
 
 func (s spent) plus(after, before spent) spent {
-	return spent{s.allocs + after.allocs - before.allocs, s.bytes + after.bytes - before.bytes, s.cpu + after.cpu - before.cpu}
+	return spent{s.allocs + after.allocs - before.allocs, s.bytes + after.bytes - before.bytes,
+		s.cpu + after.cpu - before.cpu}
 }
 
 func spend(b *testing.B) spent {
@@ -292,7 +306,8 @@ func spend(b *testing.B) spent {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		b.Fatal(err)
 	}
-	return spent{int64(memory.Mallocs), int64(memory.TotalAlloc), time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
+	return spent{int64(memory.Mallocs), int64(memory.TotalAlloc),
+		time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
 }
 
 // alternate lets each side go first as often as the other: what runs second
@@ -310,7 +325,8 @@ func remove(b *testing.B, s *side, sandbox string) {
 	if _, err := s.client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 		b.Error(err)
 	}
-	if _, err := s.client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}); err != nil {
+	if _, err := s.client.RemovePodSandbox(ctx,
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 		b.Error(err)
 	}
 }

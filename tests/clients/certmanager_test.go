@@ -65,7 +65,8 @@ func TestCertManager(t *testing.T) {
 func testCertManager(t *testing.T, s *space) {
 	installCertManagerCRDs(t, s)
 	client := s.client(t)
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: certNamespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: certNamespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	runCertManager(t, s)
@@ -82,7 +83,8 @@ func testCertManager(t *testing.T, s *space) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kubeSystem.Create(t.Context(), certificate("ca", "itself", true), metav1.CreateOptions{}); err != nil {
+	if _, err := kubeSystem.Create(t.Context(), certificate("ca", "itself", true),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := cm.CertmanagerV1().ClusterIssuers().Create(t.Context(), &cmv1.ClusterIssuer{
@@ -91,7 +93,8 @@ func testCertManager(t *testing.T, s *space) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cm.CertmanagerV1().Certificates(certNamespace).Create(t.Context(), certificate("web", "ca", false), metav1.CreateOptions{}); err != nil {
+	if _, err := cm.CertmanagerV1().Certificates(certNamespace).Create(t.Context(), certificate("web", "ca", false),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var ca []byte
@@ -107,7 +110,8 @@ func testCertManager(t *testing.T, s *space) {
 	})
 	// Events about what has no namespace are in the namespace default.
 	eventually(t, "the event about the cluster issuer", func(ctx context.Context) error {
-		events, err := client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=ClusterIssuer,involvedObject.name=ca"})
+		events, err := client.CoreV1().Events(metav1.NamespaceDefault).List(ctx,
+			metav1.ListOptions{FieldSelector: "involvedObject.kind=ClusterIssuer,involvedObject.name=ca"})
 		if err != nil {
 			return err
 		}
@@ -127,7 +131,8 @@ func injected(t *testing.T, s *space, ca []byte) {
 	hooks := s.client(t).AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	none, url := admissionregistrationv1.SideEffectClassNone, "https://hooks.example.com/"
 	if _, err := hooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "injected", Annotations: map[string]string{cmv1.WantInjectAnnotation: certNamespace + "/web"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "injected",
+			Annotations: map[string]string{cmv1.WantInjectAnnotation: certNamespace + "/web"}},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "hook.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
@@ -167,13 +172,15 @@ func installCertManagerCRDs(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crds, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "deploy", "crds", "cert-manager.io_*.yaml"))
+	crds, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "deploy", "crds",
+		"cert-manager.io_*.yaml"))
 	if err != nil || len(crds) == 0 {
 		t.Fatalf("no definitions below %s (%v)", dir, err)
 	}
 	files := "--filename=" + strings.Join(crds, ",")
 	for _, args := range [][]string{
-		{"apply", "--server-side", files}, {"wait", "--for=condition=Established", "--timeout=" + deadline.String(), files},
+		{"apply", "--server-side", files},
+		{"wait", "--for=condition=Established", "--timeout=" + deadline.String(), files},
 	} {
 		cmd := exec.Command(kubectlBinary(), append(args, "--kubeconfig", s.prefixed)...)
 		cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
@@ -232,7 +239,8 @@ func runCertManager(t *testing.T, s *space) {
 func runCAInjector(t *testing.T, s *space) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cmv1.AddToScheme, apiext.AddToScheme, apireg.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cmv1.AddToScheme, apiext.AddToScheme,
+		apireg.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	unchecked := true // both tenants have one in this process

@@ -50,7 +50,8 @@ func newHelm(t *testing.T, s *space, kubeconfig string) *helm {
 func (h *helm) install(t *testing.T, values map[string]any) *release.Release {
 	t.Helper()
 	install := action.NewInstall(h.Configuration)
-	install.ReleaseName, install.Namespace, install.CreateNamespace, install.Timeout = helmRelease, helmNamespace, true, deadline
+	install.ReleaseName, install.Namespace, install.CreateNamespace, install.Timeout = helmRelease,
+		helmNamespace, true, deadline
 	made, err := install.RunWithContext(t.Context(), h.chart, values)
 	if err != nil {
 		t.Fatalf("helm install: %v", err)
@@ -126,7 +127,8 @@ func TestHelm(t *testing.T) {
 	a, b := newHelm(t, acme, acme.prefixed), newHelm(t, globex, globex.byIdentity)
 
 	made := a.install(t, map[string]any{"greeting": "hello from acme"})
-	if made.Info.Status != release.StatusDeployed || !strings.Contains(made.Info.Notes, "hello from acme from shop in storefront, revision 1") {
+	if made.Info.Status != release.StatusDeployed ||
+		!strings.Contains(made.Info.Notes, "hello from acme from shop in storefront, revision 1") {
 		t.Errorf("installed: status %s, notes %q", made.Info.Status, made.Info.Notes)
 	}
 	if got := b.list(t); len(got) != 0 {
@@ -185,7 +187,8 @@ func TestHelm(t *testing.T) {
 	if got := b.deployment(t).Annotations["meta.helm.sh/release-name"]; got != helmRelease {
 		t.Errorf("the other tenant's Deployment is of release %q", got)
 	}
-	if _, err := b.client.RbacV1().ClusterRoles().Get(t.Context(), "shop-namespaces", metav1.GetOptions{}); err != nil {
+	if _, err := b.client.RbacV1().ClusterRoles().Get(t.Context(), "shop-namespaces",
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("the other tenant's ClusterRole: %v", err)
 	}
 	b.upgrade(t, map[string]any{"greeting": "still here"})
@@ -203,12 +206,14 @@ func checkLookups(t *testing.T, a, b *helm) {
 			t.Errorf("capabilities: DaemonSets %s, Deployments %s", data["hasDaemonSets"], data["hasDeployments"])
 		}
 		namespaces := strings.Fields(data["namespaces"])
-		if !slices.Contains(namespaces, "default") || !slices.Contains(namespaces, "kube-system") || slices.ContainsFunc(namespaces, notNative) {
+		if !slices.Contains(namespaces, "default") || !slices.Contains(namespaces, "kube-system") ||
+			slices.ContainsFunc(namespaces, notNative) {
 			t.Errorf("a template sees the namespaces %q", namespaces)
 		}
 	}
 	if first["systemNamespaceUID"] == "" || first["systemNamespaceUID"] == second["systemNamespaceUID"] {
-		t.Errorf("kube-system has the UID %q in one tenant and %q in the other", first["systemNamespaceUID"], second["systemNamespaceUID"])
+		t.Errorf("kube-system has the UID %q in one tenant and %q in the other", first["systemNamespaceUID"],
+			second["systemNamespaceUID"])
 	}
 }
 
@@ -219,7 +224,8 @@ func notNative(name string) bool { return strings.Contains(name, ".") }
 func eventuallyReplicas(t *testing.T, h *helm, want int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d pods of the release", want), func(ctx context.Context) error {
-		pods, err := h.client.CoreV1().Pods(helmNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + helmRelease})
+		pods, err := h.client.CoreV1().Pods(helmNamespace).List(ctx,
+			metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + helmRelease})
 		if err != nil {
 			return err
 		}

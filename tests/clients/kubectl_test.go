@@ -52,7 +52,8 @@ func plantCanaries(t *testing.T, namespace string) {
 	}
 	for _, name := range []string{"settings", canary} {
 		for _, in := range []string{namespace, "default"} {
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + namespace, Annotations: about, Labels: map[string]string{"tier": "one"}}, Data: about}
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + namespace, Annotations: about,
+				Labels: map[string]string{"tier": "one"}}, Data: about}
 			if in == namespace {
 				cm.Name = name
 			}
@@ -67,7 +68,8 @@ func plantCanaries(t *testing.T, namespace string) {
 
 func (k *kubectl) discovery(t *testing.T) {
 	resources := k.ok(t, "api-resources --no-headers -o name")
-	match(t, "api-resources", resources, []string{`^deployments\.apps$`, `^configmaps$`, `^clusterroles\.rbac`, `^leases\.coord`, `^storageclasses\.storage`, `^customresourcedefinitions\.apiext`})
+	match(t, "api-resources", resources, []string{`^deployments\.apps$`, `^configmaps$`, `^clusterroles\.rbac`,
+		`^leases\.coord`, `^storageclasses\.storage`, `^customresourcedefinitions\.apiext`})
 	for _, hidden := range []string{"nodes", "tenants"} {
 		if misses(resources, []string{"^" + hidden + "$"}) == "" {
 			t.Errorf("api-resources shows %s", hidden)
@@ -84,7 +86,8 @@ func (k *kubectl) discovery(t *testing.T) {
 	k.fails(t, "get --raw /api/v1/nodes", `Forbidden`)
 	const daemonSet = "-f testdata/kubectl/daemonset.json"
 	k.fails(t, "create "+daemonSet, `[Ff]orbidden.*a DaemonSet runs on every node`)
-	k.fails(t, "create --raw /apis/apps/v1/namespaces/default/daemonsets "+daemonSet, `Forbidden.*a DaemonSet runs on every node`)
+	k.fails(t, "create --raw /apis/apps/v1/namespaces/default/daemonsets "+daemonSet,
+		`Forbidden.*a DaemonSet runs on every node`)
 }
 
 // custom defines a resource, as the files of operators do, and uses it.
@@ -106,16 +109,20 @@ func (k *kubectl) custom(t *testing.T, namespace string) {
   }
 }`, group, namespace)
 	gadget := func(spec string) string {
-		return fmt.Sprintf(`{"apiVersion": "%s/v1", "kind": "Gadget", "metadata": {"name": "one"}, "spec": {%s}}`, group, spec)
+		return fmt.Sprintf(`{"apiVersion": "%s/v1", "kind": "Gadget", "metadata": {"name": "one"}, "spec": {%s}}`,
+			group, spec)
 	}
-	match(t, "definition", k.in(t, definition, "apply -f -"), []string{`^customresourcedefinition.apiextensions.k8s.io/gadgets\.` + group + ` created$`})
+	match(t, "definition", k.in(t, definition, "apply -f -"),
+		[]string{`^customresourcedefinition.apiextensions.k8s.io/gadgets\.` + group + ` created$`})
 	k.ok(t, "wait --for=condition=Established --timeout=1m crd/gadgets."+group)
 	k.eventuallyShows(t, "explain gadgets.spec --api-version="+group+"/v1", `^  size\s+<integer>`, `How large it is\.`)
-	match(t, "gadget", k.in(t, gadget(""), "apply --server-side -f -"), []string{`^gadget\.` + group + `/one serverside-applied$`})
+	match(t, "gadget", k.in(t, gadget(""), "apply --server-side -f -"),
+		[]string{`^gadget\.` + group + `/one serverside-applied$`})
 	for _, kind := range []string{"gadgets." + group, "gd-" + namespace, "things-" + namespace} {
 		k.shows(t, "get "+kind, `^NAME +SIZE$`, `^one +3$`)
 	}
-	if out, err := k.run(t, gadget(`"size": 12`), "apply --server-side -f -"); err == nil || !strings.Contains(out, "too large") {
+	if out, err := k.run(t, gadget(`"size": 12`), "apply --server-side -f -"); err == nil ||
+		!strings.Contains(out, "too large") {
 		t.Errorf("what the rule of a definition refuses: %v, %s", err, out)
 	}
 	k.shows(t, "scale gadgets."+group+" one --replicas=5", `scaled$`)
@@ -127,26 +134,35 @@ func (k *kubectl) custom(t *testing.T, namespace string) {
 
 func (k *kubectl) create(t *testing.T, namespace string) {
 	for args, want := range map[string]string{
-		"configmap settings --from-literal=color=green":                                  "configmap/settings",
-		"secret generic password --from-literal=word=secret":                             "secret/password",
-		"serviceaccount builder":                                                         "serviceaccount/builder",
-		"role reader --verb=get,list,watch --resource=pods,configmaps":                   "role.rbac.authorization.k8s.io/reader",
-		"rolebinding reader --role=reader --serviceaccount=NS:builder":                   "rolebinding.rbac.authorization.k8s.io/reader",
-		"clusterrole NS-names --verb=get,list --resource=namespaces":                     "clusterrole.rbac.authorization.k8s.io/NS-names",
-		"clusterrolebinding NS-names --clusterrole=NS-names --serviceaccount=NS:builder": "clusterrolebinding.rbac.authorization.k8s.io/NS-names",
-		"clusterrolebinding NS-view --clusterrole=view --user=viewer":                    "clusterrolebinding.rbac.authorization.k8s.io/NS-view",
-		"deployment web --image=docker.io/a4s/none:1 --replicas=2 --port=80":             "deployment.apps/web",
-		"job once --image=docker.io/a4s/none:1":                                          "job.batch/once",
-		"cronjob nightly --image=docker.io/a4s/none:1 --schedule=@daily":                 "cronjob.batch/nightly",
-		"quota limits --hard=pods=50,configmaps=50":                                      "resourcequota/limits",
-		"poddisruptionbudget web --selector=app=web --min-available=1":                   "poddisruptionbudget.policy/web",
-		"ingress web --rule=web.example.com/=web:80 --class=none":                        "ingress.networking.k8s.io/web",
+		"configmap settings --from-literal=color=green":      "configmap/settings",
+		"secret generic password --from-literal=word=secret": "secret/password",
+		"serviceaccount builder":                             "serviceaccount/builder",
+		"role reader --verb=get,list,watch " +
+			"--resource=pods,configmaps": "role.rbac.authorization.k8s.io/reader",
+		"rolebinding reader --role=reader " +
+			"--serviceaccount=NS:builder": "rolebinding.rbac.authorization.k8s.io/reader",
+		"clusterrole NS-names --verb=get,list " +
+			"--resource=namespaces": "clusterrole.rbac.authorization.k8s.io/NS-names",
+		"clusterrolebinding NS-names --clusterrole=NS-names " +
+			"--serviceaccount=NS:builder": "clusterrolebinding.rbac.authorization.k8s.io/NS-names",
+		"clusterrolebinding NS-view --clusterrole=view " +
+			"--user=viewer": "clusterrolebinding.rbac.authorization.k8s.io/NS-view",
+		"deployment web --image=docker.io/a4s/none:1 --replicas=2 --port=80": "deployment.apps/web",
+		"job once --image=docker.io/a4s/none:1":                              "job.batch/once",
+		"cronjob nightly --image=docker.io/a4s/none:1 --schedule=@daily":     "cronjob.batch/nightly",
+		"quota limits --hard=pods=50,configmaps=50":                          "resourcequota/limits",
+		"poddisruptionbudget web --selector=app=web " +
+			"--min-available=1": "poddisruptionbudget.policy/web",
+		"ingress web --rule=web.example.com/=web:80 " +
+			"--class=none": "ingress.networking.k8s.io/web",
 	} {
-		k.shows(t, "create "+strings.ReplaceAll(args, "NS", namespace), `^`+strings.ReplaceAll(want, "NS", namespace)+` created$`)
+		k.shows(t, "create "+strings.ReplaceAll(args, "NS", namespace),
+			`^`+strings.ReplaceAll(want, "NS", namespace)+` created$`)
 	}
 	k.shows(t, "run box --image=docker.io/a4s/none:1 --labels=app=box", `^pod/box created$`)
 	k.shows(t, "expose deployment web --port=80 --target-port=8080", `^service/web exposed$`)
-	k.shows(t, "autoscale deployment web --min=1 --max=3 --cpu=80%", `^horizontalpodautoscaler.autoscaling/web autoscaled$`)
+	k.shows(t, "autoscale deployment web --min=1 --max=3 --cpu=80%",
+		`^horizontalpodautoscaler.autoscaling/web autoscaled$`)
 	k.shows(t, "create configmap dry --dry-run=server -o yaml", `^  namespace: `+namespace+`$`)
 	k.fails(t, "get configmap dry", `configmaps "dry" not found`)
 	k.fails(t, "create configmap settings", `configmaps "settings" already exists`)
@@ -158,16 +174,23 @@ func (k *kubectl) get(t *testing.T, namespace string) {
 	k.shows(t, "get configmaps", `^settings +1 +\d`)
 	k.shows(t, "get deployments -o wide", `^web +0/2 .* docker.io/a4s/none:1 +app=web$`)
 	k.shows(t, "get namespaces", `^default +Active`, `^kube-system +Active`, `^`+namespace+` +Active`)
-	k.shows(t, "get configmaps -A", `^kube-system +kube-root-ca.crt`, `^default +kube-root-ca.crt`, `^`+namespace+` +settings`)
-	k.shows(t, "get configmaps -A -o custom-columns=NAMESPACE:.metadata.namespace,NAME:.metadata.name", `^`+namespace+` +settings$`)
-	k.shows(t, "get configmap settings -o yaml", `^  name: settings$`, `^  namespace: `+namespace+`$`, `^  color: green$`)
-	k.shows(t, "get configmap settings -o json --show-managed-fields", `"namespace": "`+namespace+`"`, `"manager": "kubectl-create"`)
-	k.shows(t, "get rolebinding,clusterrolebinding,serviceaccount -o yaml", `namespace: `+namespace+`$`, `name: view$`, `name: `+namespace+`-names$`)
-	k.shows(t, "get secrets,services,deployments,replicasets,statefulsets,jobs,cronjobs,hpa,pdb,ingresses,quota,roles,events -o wide", `service/web `, `job.batch/once `)
+	k.shows(t, "get configmaps -A", `^kube-system +kube-root-ca.crt`, `^default +kube-root-ca.crt`,
+		`^`+namespace+` +settings`)
+	k.shows(t, "get configmaps -A -o custom-columns=NAMESPACE:.metadata.namespace,NAME:.metadata.name",
+		`^`+namespace+` +settings$`)
+	k.shows(t, "get configmap settings -o yaml", `^  name: settings$`,
+		`^  namespace: `+namespace+`$`, `^  color: green$`)
+	k.shows(t, "get configmap settings -o json --show-managed-fields", `"namespace": "`+namespace+`"`,
+		`"manager": "kubectl-create"`)
+	k.shows(t, "get rolebinding,clusterrolebinding,serviceaccount -o yaml", `namespace: `+namespace+`$`, `name: view$`,
+		`name: `+namespace+`-names$`)
+	k.shows(t, "get secrets,services,deployments,replicasets,statefulsets,jobs,cronjobs,hpa,pdb,ingresses,quota,"+
+		"roles,events -o wide", `service/web `, `job.batch/once `)
 	k.shows(t, "get clusterroles", `^`+namespace+`-names `)
 	k.shows(t, "get clusterrole view", `^view `)
 	k.shows(t, "get all -A --show-labels", namespace+` +deployment.apps/web `, namespace+` +service/web `)
-	k.shows(t, "get configmaps --field-selector=metadata.name=settings,metadata.namespace="+namespace+" -o name", `^configmap/settings$`)
+	k.shows(t, "get configmaps --field-selector=metadata.name=settings,metadata.namespace="+namespace+" -o name",
+		`^configmap/settings$`)
 	k.shows(t, "get configmaps -A --field-selector=metadata.namespace="+namespace+" -o name", `^configmap/settings$`)
 	k.shows(t, "get --raw /api/v1/namespaces/"+namespace, `"name":"`+namespace+`"`)
 	k.shows(t, "get --raw /api/v1/configmaps?limit=500", `"name":"settings","namespace":"`+namespace+`"`)
@@ -178,7 +201,8 @@ func (k *kubectl) get(t *testing.T, namespace string) {
 	k.fails(t, "get configmap "+canaryName(), `not found`)
 	for _, composite := range []string{"default." + acme.name, "default." + globex.name} {
 		// Not run, as kubectl repeats the name.
-		if out, _ := k.command(t.Context(), "get", "configmaps", "-o", "name", "--namespace", composite).CombinedOutput(); strings.Contains(string(out), "configmap/") {
+		if out, _ := k.command(t.Context(), "get", "configmaps", "-o", "name", "--namespace", composite).
+			CombinedOutput(); strings.Contains(string(out), "configmap/") {
 			t.Errorf("the namespace %s has %s", composite, out)
 		}
 	}
@@ -189,19 +213,23 @@ func (k *kubectl) get(t *testing.T, namespace string) {
 func canaryName() string { return canary[:len(canary)-1] }
 
 func (k *kubectl) describe(t *testing.T, namespace string) {
-	k.eventuallyShows(t, "describe deployment web", `^Name: +web$`, `^Namespace: +`+namespace+`$`, `ScalingReplicaSet`, `^NewReplicaSet: +web-`)
-	k.eventuallyShows(t, "describe pod box", `^Namespace: +`+namespace+`$`, `Warning +FailedScheduling .* no nodes available`)
+	k.eventuallyShows(t, "describe deployment web", `^Name: +web$`, `^Namespace: +`+namespace+`$`, `ScalingReplicaSet`,
+		`^NewReplicaSet: +web-`)
+	k.eventuallyShows(t, "describe pod box", `^Namespace: +`+namespace+`$`,
+		`Warning +FailedScheduling .* no nodes available`)
 	k.eventuallyShows(t, "events", `FailedScheduling +Pod/box`, `ScalingReplicaSet +Deployment/web`)
 	k.eventuallyShows(t, "describe quota limits", `^configmaps +\d +50$`, `^pods +4 +50$`)
 	k.shows(t, "describe namespace "+namespace, `^Name: +`+namespace+`$`, `Name: +limits`)
 	k.shows(t, "describe configmap settings", `^color:\n----\ngreen$`)
 	k.shows(t, "describe rolebinding reader", `ServiceAccount +builder +`+namespace)
-	k.shows(t, "describe clusterrolebinding "+namespace+"-view", `^  Kind: +ClusterRole$`, `^  Name: +view$`, `User +viewer`)
+	k.shows(t, "describe clusterrolebinding "+namespace+"-view", `^  Kind: +ClusterRole$`,
+		`^  Name: +view$`, `User +viewer`)
 	k.shows(t, "describe service web", `^Selector: +app=web$`)
 	k.shows(t, "describe serviceaccount builder", `^Namespace: +`+namespace+`$`)
 	k.shows(t, "describe hpa web", `^Reference: +Deployment/web$`)
 	k.shows(t, "describe ingress web", `web.example.com`)
-	k.eventuallyShows(t, "get endpointslices -l kubernetes.io/service-name=web -o name", `^endpointslice.discovery.k8s.io/web-`)
+	k.eventuallyShows(t, "get endpointslices -l kubernetes.io/service-name=web -o name",
+		`^endpointslice.discovery.k8s.io/web-`)
 }
 
 func (k *kubectl) change(t *testing.T, namespace string) {
@@ -211,9 +239,11 @@ func (k *kubectl) change(t *testing.T, namespace string) {
 	for kind, patch := range map[string]string{
 		"strategic": `{"data":{"strategic":"yes"}}`,
 		"merge":     `{"data":{"merge":"yes","color":null}}`,
-		"json":      `[{"op":"test","path":"/metadata/namespace","value":"` + namespace + `"},{"op":"add","path":"/data/json","value":"yes"}]`,
+		"json": `[{"op":"test","path":"/metadata/namespace","value":"` + namespace +
+			`"},{"op":"add","path":"/data/json","value":"yes"}]`,
 	} {
-		match(t, "patch --type="+kind, k.ok(t, "patch configmap settings --type="+kind, "--patch="+patch), []string{`patched$`})
+		match(t, "patch --type="+kind, k.ok(t, "patch configmap settings --type="+kind, "--patch="+patch),
+			[]string{`patched$`})
 		k.shows(t, "get configmap settings -o jsonpath={.data."+kind+"}", `^yes$`)
 	}
 	k.shows(t, "scale deployment web --replicas=4", `scaled`)
@@ -225,7 +255,8 @@ func (k *kubectl) change(t *testing.T, namespace string) {
 	k.shows(t, "set serviceaccount deployment web builder", `serviceaccount updated`)
 	k.shows(t, "set resources deployment web --requests=cpu=1m", `resource requirements updated`)
 	got := k.ok(t, "get configmap settings -o yaml")
-	match(t, "replace", k.in(t, strings.Replace(got, "merge: \"yes\"", "merge: replaced", 1), "replace -f -"), []string{`configmap/settings replaced`})
+	match(t, "replace", k.in(t, strings.Replace(got, "merge: \"yes\"", "merge: replaced", 1), "replace -f -"),
+		[]string{`configmap/settings replaced`})
 	k.shows(t, "get configmap settings -o jsonpath={.data.merge}", `^replaced$`)
 	k.shows(t, "label configmap settings tier-", `unlabeled`)
 }
@@ -252,7 +283,8 @@ func (k *kubectl) apply(t *testing.T, namespace string) {
 	k.shows(t, "apply view-last-applied deployment applied", `replicas: 2`)
 
 	server := "apply --server-side --field-manager="
-	match(t, server, k.in(t, strings.ReplaceAll(changed, "applied", "served"), server+"one -f -"), []string{`^deployment.apps/served serverside-applied$`})
+	match(t, server, k.in(t, strings.ReplaceAll(changed, "applied", "served"), server+"one -f -"),
+		[]string{`^deployment.apps/served serverside-applied$`})
 	other := strings.ReplaceAll(string(data), "applied", "served")
 	out, err = k.run(t, other, server+"two -f -")
 	if err == nil {
@@ -261,7 +293,8 @@ func (k *kubectl) apply(t *testing.T, namespace string) {
 	match(t, "the conflict", out, []string{`conflict with "one".*\.spec\.replicas`})
 	k.in(t, other, server+"two --force-conflicts -f -")
 	k.shows(t, "get deployment served -o jsonpath={.spec.replicas}", `^1$`)
-	k.shows(t, "get deployment served --show-managed-fields -o jsonpath={.metadata.managedFields[*].manager}", `\bone two\b`)
+	k.shows(t, "get deployment served --show-managed-fields -o jsonpath={.metadata.managedFields[*].manager}",
+		`\bone two\b`)
 
 	owned, err := os.ReadFile("testdata/kubectl/owned.yaml")
 	if err != nil {
@@ -277,13 +310,15 @@ func (k *kubectl) apply(t *testing.T, namespace string) {
 	prune := "apply --prune --prune-allowlist=core/v1/ConfigMap -l pruned=yes -f -"
 	one := k.ok(t, "create configmap pruned-one --dry-run=client -o yaml") + "  labels: {pruned: \"yes\"}\n"
 	k.in(t, one, prune)
-	match(t, "prune", k.in(t, strings.Replace(one, "pruned-one", "pruned-two", 1), prune), []string{`pruned-two created`, `pruned-one pruned`})
+	match(t, "prune", k.in(t, strings.Replace(one, "pruned-one", "pruned-two", 1), prune),
+		[]string{`pruned-two created`, `pruned-one pruned`})
 }
 
 func (k *kubectl) rollout(t *testing.T) {
 	revision := func(n string) {
 		t.Helper()
-		k.shows(t, `wait deployment/applied --for=jsonpath={.metadata.annotations.deployment\.kubernetes\.io/revision}=`+n+` --timeout=2m`, `condition met`)
+		k.shows(t, `wait deployment/applied --for=jsonpath={`+
+			`.metadata.annotations.deployment\.kubernetes\.io/revision}=`+n+` --timeout=2m`, `condition met`)
 	}
 	revision("1")
 	k.shows(t, "set image deployment/applied main=docker.io/a4s/none:2", `image updated`)
@@ -303,7 +338,8 @@ func (k *kubectl) rollout(t *testing.T) {
 
 func (k *kubectl) watches(t *testing.T, namespace string) {
 	inNamespace := k.watch(t, "get configmaps --watch --output-watch-events")
-	everywhere := k.watch(t, "get configmaps -A --watch -o custom-columns=NS:.metadata.namespace,NAME:.metadata.name,TIER:.metadata.labels.tier")
+	everywhere := k.watch(t, "get configmaps -A --watch -o "+
+		"custom-columns=NS:.metadata.namespace,NAME:.metadata.name,TIER:.metadata.labels.tier")
 	inNamespace.shows(t, `^ADDED +settings `)
 	everywhere.shows(t, `^`+namespace+` +settings +`)
 	other := globex.client(t)
@@ -340,7 +376,8 @@ func (k *kubectl) auth(t *testing.T, namespace string) {
 	k.allow = ""
 	k.shows(t, "get configmaps"+as, `^settings `)
 	k.shows(t, "get namespaces"+as, `^`+namespace+` `)
-	k.fails(t, "get secrets"+as, `User "`+account+`" cannot list resource "secrets" in API group "" in the namespace "`+namespace+`"`)
+	k.fails(t, "get secrets"+as,
+		`User "`+account+`" cannot list resource "secrets" in API group "" in the namespace "`+namespace+`"`)
 	k.fails(t, "get configmaps -A"+as, `at the cluster scope`)
 	k.fails(t, "get configmaps --namespace=default"+as, `in the namespace "default"`)
 	k.shows(t, "auth reconcile -f "+k.roleFile(t), `reader reconciled`)
@@ -395,7 +432,8 @@ func (k *kubectl) delete(t *testing.T, namespace string) {
 	k.eventuallyShows(t, "get persistentvolume "+namespace+"-disk", `Released`)
 	k.shows(t, "delete persistentvolume "+namespace+"-disk", `deleted`)
 	// All of that was nothing to the other tenant.
-	if _, err := globex.client(t).CoreV1().ConfigMaps(namespace).Get(t.Context(), "settings", metav1.GetOptions{}); err != nil {
+	if _, err := globex.client(t).CoreV1().ConfigMaps(namespace).
+		Get(t.Context(), "settings", metav1.GetOptions{}); err != nil {
 		t.Errorf("the other tenant's object: %v", err)
 	}
 }

@@ -83,7 +83,8 @@ func outside() (int, error) {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), envStage+"="+stageFiles, envBinary+"="+binary)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		Pdeathsig: syscall.SIGKILL}
 	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
@@ -142,7 +143,8 @@ func buildKubectl() error {
 	if err != nil {
 		return fmt.Errorf("asking for the version of kubectl: %w", err)
 	}
-	stamp := "-X k8s.io/component-base/version.gitVersion=v1" + strings.TrimPrefix(strings.TrimSpace(string(version)), "v0")
+	stamp := "-X k8s.io/component-base/version.gitVersion=v1" +
+		strings.TrimPrefix(strings.TrimSpace(string(version)), "v0")
 	build := exec.Command("go", "build", "-ldflags", stamp, "-o", kubectlBinary(), "./kubectl")
 	build.Env = append(os.Environ(), "GOTMPDIR="+tmp)
 	if out, err := build.CombinedOutput(); err != nil {

@@ -51,7 +51,8 @@ func serviceAccount(t *testing.T, s *space, name string) *rest.Config {
 	const namespace = metav1.NamespaceSystem
 	kube := s.client(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
-	if _, err := kube.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := kube.CoreV1().ServiceAccounts(namespace).
+		Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -62,7 +63,8 @@ func serviceAccount(t *testing.T, s *space, name string) *rest.Config {
 	if _, err := kube.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	token, err := kube.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := kube.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +237,9 @@ func createDeployment(t *testing.T, kube kubernetes.Interface, group, name strin
 			Selector: &metav1.LabelSelector{MatchLabels: app},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: app},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "docker.io/a4s/none:1"}}},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "main", Image: "docker.io/a4s/none:1"}},
+				},
 			},
 		},
 	}
@@ -295,7 +299,8 @@ func checkState(t *testing.T, kube kubernetes.Interface, namespace, name string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if owner := metav1.GetControllerOf(state); owner == nil || owner.Kind != "Deployment" || owner.Name != name || owner.UID != d.UID {
+	if owner := metav1.GetControllerOf(state); owner == nil || owner.Kind != "Deployment" || owner.Name != name ||
+		owner.UID != d.UID {
 		t.Errorf("the state of %s is owned by %v", name, state.OwnerReferences)
 	}
 }
@@ -322,7 +327,8 @@ func checkRecreated(t *testing.T, kube kubernetes.Interface, namespace, name str
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kube.CoreV1().ConfigMaps(namespace).Delete(t.Context(), before.Name, metav1.DeleteOptions{}); err != nil {
+	if err := kube.CoreV1().ConfigMaps(namespace).
+		Delete(t.Context(), before.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the state of "+name+" to be made again", func(ctx context.Context) error {
@@ -343,7 +349,8 @@ func checkCollected(t *testing.T, kube kubernetes.Interface, namespace, name str
 		t.Fatal(err)
 	}
 	background := metav1.DeletePropagationBackground
-	if err := kube.AppsV1().Deployments(namespace).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+	if err := kube.AppsV1().Deployments(namespace).
+		Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the state of "+name+" to be collected", func(ctx context.Context) error {
@@ -378,12 +385,14 @@ func waitEvents(t *testing.T, kube kubernetes.Interface, group, name, by string)
 		return nil
 	})
 	eventually(t, "the event about the lease", func(ctx context.Context) error {
-		list, err := kube.CoreV1().Events(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + group})
+		list, err := kube.CoreV1().Events(metav1.NamespaceSystem).List(ctx,
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + group})
 		if err != nil {
 			return err
 		}
 		found := func(e corev1.Event) bool {
-			return e.Reason == "LeaderElection" && e.InvolvedObject.Kind == "Lease" && e.InvolvedObject.Namespace == metav1.NamespaceSystem
+			return e.Reason == "LeaderElection" && e.InvolvedObject.Kind == "Lease" &&
+				e.InvolvedObject.Namespace == metav1.NamespaceSystem
 		}
 		if !slices.ContainsFunc(list.Items, found) {
 			return fmt.Errorf("not among %v", list.Items)
@@ -440,7 +449,8 @@ func (o *operator) checkConfined(t *testing.T, canary string) {
 func (w *wire) checkEncodings(t *testing.T, contentType string) {
 	t.Helper()
 	got := w.encodings.list()
-	want := []string{"configmaps " + contentType, "deployments " + contentType, "leases " + contentType, "secrets " + contentType}
+	want := []string{"configmaps " + contentType, "deployments " + contentType, "leases " + contentType,
+		"secrets " + contentType}
 	if !slices.Equal(got, want) {
 		t.Errorf("encodings on the wire: %q, want %q", got, want)
 	}

@@ -56,8 +56,9 @@ func testStructuredMerge(t *testing.T, s *space) {
 	maps := dyn.Resource(kind.GroupVersion().WithResource("configmaps")).Namespace(metav1.NamespaceDefault)
 	want := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": "merged", "namespace": metav1.NamespaceDefault, "labels": map[string]any{"app": "web"}},
-		"data":     map[string]any{"ours": "1"},
+		"metadata": map[string]any{"name": "merged", "namespace": metav1.NamespaceDefault,
+			"labels": map[string]any{"app": "web"}},
+		"data": map[string]any{"ours": "1"},
 	}}
 	const ours = "reconciler"
 	if _, err := maps.Apply(t.Context(), "merged", want, metav1.ApplyOptions{FieldManager: ours}); err != nil {

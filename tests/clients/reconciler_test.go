@@ -83,7 +83,8 @@ func (r *reconciler) mark(ctx context.Context, d *appsv1.Deployment) error {
 		if err := r.Patch(ctx, d, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("writing the annotation: %w", err)
 		}
-		r.events.Eventf(d, nil, corev1.EventTypeNormal, "Handled", "Handle", "%s/%s handled by %s", d.Namespace, d.Name, r.name)
+		r.events.Eventf(d, nil, corev1.EventTypeNormal, "Handled", "Handle", "%s/%s handled by %s",
+			d.Namespace, d.Name, r.name)
 	}
 	has := func(c appsv1.DeploymentCondition) bool { return c.Type == handledCondition }
 	if slices.ContainsFunc(d.Status.Conditions, has) {
@@ -91,7 +92,8 @@ func (r *reconciler) mark(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	before := d.DeepCopy()
 	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{
-		Type: handledCondition, Status: corev1.ConditionTrue, LastUpdateTime: metav1.Now(), LastTransitionTime: metav1.Now(), Reason: "Handled",
+		Type: handledCondition, Status: corev1.ConditionTrue, LastUpdateTime: metav1.Now(),
+		LastTransitionTime: metav1.Now(), Reason: "Handled",
 	})
 	if err := r.Status().Patch(ctx, d, client.StrategicMergeFrom(before)); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
@@ -147,7 +149,9 @@ type connection struct {
 func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.json {
 		req = req.Clone(req.Context())
-		accept := slices.DeleteFunc(strings.Split(req.Header.Get("Accept"), ","), func(s string) bool { return strings.Contains(s, "protobuf") })
+		accept := slices.DeleteFunc(strings.Split(req.Header.Get("Accept"), ","), func(s string) bool {
+			return strings.Contains(s, "protobuf")
+		})
 		req.Header.Set("Accept", strings.Join(accept, ","))
 	}
 	resp, err := c.next.RoundTrip(req)
@@ -158,7 +162,8 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 		media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 		c.encodings.add(resource + " " + media)
 	}
-	resp.Body = &scanner{ReadCloser: resp.Body, canary: []byte(c.canary), found: func() { c.leaked.add(req.Method + " " + req.URL.String()) }}
+	resp.Body = &scanner{ReadCloser: resp.Body, canary: []byte(c.canary),
+		found: func() { c.leaked.add(req.Method + " " + req.URL.String()) }}
 	return resp, nil
 }
 

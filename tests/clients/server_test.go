@@ -69,7 +69,8 @@ func adminKubeconfig() string { return filepath.Join(memory, "admin.yaml") }
 
 func startServer(binary string) (_ *server, err error) {
 	started := time.Now()
-	s := &server{binary: binary, admin: adminKubeconfig(), log: filepath.Join(memory, "server.log"), done: make(chan struct{})}
+	s := &server{binary: binary, admin: adminKubeconfig(), log: filepath.Join(memory, "server.log"),
+		done: make(chan struct{})}
 	// An empty file, as the machine may have settings of its own.
 	settings := filepath.Join(memory, "config.yaml")
 	if err := os.WriteFile(settings, nil, 0o600); err != nil {
@@ -80,7 +81,8 @@ func startServer(binary string) (_ *server, err error) {
 		return nil, err
 	}
 	defer out.Close() //nolint:errcheck // the server has its own descriptor
-	s.cmd = exec.Command(binary, "server", "--disable-agent", "--config", settings, "--data-dir", filepath.Join(memory, "data"),
+	s.cmd = exec.Command(binary, "server", "--disable-agent", "--config", settings,
+		"--data-dir", filepath.Join(memory, "data"),
 		"--write-kubeconfig", s.admin, "--node-ip", addressHere)
 	s.cmd.Env = []string{"HOME=" + memory, "PATH=" + os.Getenv("PATH")}
 	s.cmd.Stdout, s.cmd.Stderr = out, out
@@ -146,13 +148,15 @@ func (s *server) makeTenants() error {
 	for _, tenant := range []*space{acme, globex} {
 		started := time.Now()
 		tenant.prefixed = filepath.Join(memory, tenant.name+"-prefixed.yaml")
-		create := exec.Command(s.binary, "tenant", "create", tenant.name, "--kubeconfig", tenant.prefixed, "--admin-kubeconfig", s.admin)
+		create := exec.Command(s.binary, "tenant", "create", tenant.name, "--kubeconfig", tenant.prefixed,
+			"--admin-kubeconfig", s.admin)
 		create.Env = s.cmd.Env
 		if out, err := create.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", create, err, out)
 		}
 		// The manifests have volumes of the network.
-		allow := exec.Command(s.binary, "kubectl", "--kubeconfig", s.admin, "annotate", "tenant", tenant.name, "a4s.io/volume-types=nfs")
+		allow := exec.Command(s.binary, "kubectl", "--kubeconfig", s.admin, "annotate", "tenant", tenant.name,
+			"a4s.io/volume-types=nfs")
 		allow.Env = s.cmd.Env
 		if out, err := allow.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", allow, err, out)

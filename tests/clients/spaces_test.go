@@ -33,7 +33,8 @@ func TestManifestsChooseTheSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifest := func(tenant, value string) string {
-		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: default, tenant: %s}\ndata: {of: %s}\n", name, tenant, value)
+		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: default, tenant: %s}\n"+
+			"data: {of: %s}\n", name, tenant, value)
 	}
 	file := func(dir, content string) string {
 		path := filepath.Join(k.home, dir, "manifest.yaml")
@@ -47,7 +48,8 @@ func TestManifestsChooseTheSpace(t *testing.T) {
 	}
 	ours := file("ours", manifest("acme", "tenant"))
 	changed := file("changed", manifest("acme", "changed"))
-	if err := os.WriteFile(filepath.Join(k.home, "changed", "kustomization.yaml"), []byte("resources: [manifest.yaml]\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(k.home, "changed", "kustomization.yaml"),
+		[]byte("resources: [manifest.yaml]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	data := func() map[string]string {
@@ -95,20 +97,23 @@ func TestManifestsChooseTheSpace(t *testing.T) {
 
 	theirs := file("theirs", manifest("globex", "x"))
 	nobodys := file("nobodys", strings.Replace(manifest("x", "x"), ", tenant: x", "", 1))
-	k.fails(t, "delete -f "+ours+" -f "+theirs, `^a4s: .*ours/manifest.yaml: ConfigMap two-of-it: metadata.tenant: invalid value "acme": .*theirs/manifest.yaml: .* is globex`)
+	k.fails(t, "delete -f "+ours+" -f "+theirs, `^a4s: .*ours/manifest.yaml: ConfigMap two-of-it: metadata.tenant: `+
+		`invalid value "acme": .*theirs/manifest.yaml: .* is globex`)
 	k.fails(t, "delete -f "+ours+" -f "+nobodys, `nobodys/manifest.yaml: .* is not set: want --tenant acme`)
 	k.fails(t, "--tenant globex delete -f "+ours, `ours/manifest.yaml: .* invalid value "acme": --tenant is globex`)
 	k.fails(t, "delete -f "+file("unknown", manifest("acmee", "x")), `no such tenant: want "acme"`)
 	for _, kubeconfig := range []string{globex.prefixed, globex.byIdentity} {
 		other := newA4sKubectl(t, kubeconfig)
-		other.fails(t, "delete -f "+ours, `the kubeconfig is for the tenant globex only|tenant "globex" cannot reach space "acme"`)
+		other.fails(t, "delete -f "+ours,
+			`the kubeconfig is for the tenant globex only|tenant "globex" cannot reach space "acme"`)
 	}
 	if got := data()["of"]; got != "tenant" {
 		t.Errorf("after what was refused the tenant's object has %q", got)
 	}
 	k.ok(t, "delete -f "+ours)
 	k.fails(t, "get -f "+ours, `NotFound`)
-	if now, err := system.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil || now.ResourceVersion != made.ResourceVersion {
+	if now, err := system.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil ||
+		now.ResourceVersion != made.ResourceVersion {
 		t.Errorf("the system's object: %v, %+v", err, now)
 	}
 }
@@ -133,18 +138,21 @@ func TestKubectlOfA4s(t *testing.T) {
 	k := newA4sKubectl(t, adminKubeconfig())
 	t.Run("refused", func(t *testing.T) {
 		out, err := newA4sKubectl(t, acme.byIdentity).run(t, "", "--tenant globex get pods")
-		if want := "Error from server (Forbidden): forbidden: User \"admin\" cannot get path \"/api\": tenant \"acme\" cannot reach space \"globex\"\n"; err == nil || out != want {
+		if want := "Error from server (Forbidden): forbidden: User \"admin\" cannot get path \"/api\": " +
+			"tenant \"acme\" cannot reach space \"globex\"\n"; err == nil || out != want {
 			t.Errorf("%v, %q, want %q", err, out, want)
 		}
 	})
 	t.Run("record", func(t *testing.T) {
 		k.ok(t, "--tenant acme create configmap recorded")
 		k.ok(t, "label --tenant=acme configmap recorded a=b --record")
-		k.shows(t, "--tenant acme get configmap recorded -o jsonpath={.metadata.annotations}", `a4s kubectl label configmap recorded a=b --tenant=acme --record=true`)
+		k.shows(t, "--tenant acme get configmap recorded -o jsonpath={.metadata.annotations}",
+			`a4s kubectl label configmap recorded a=b --tenant=acme --record=true`)
 	})
 	t.Run("describe", func(t *testing.T) {
 		k.ok(t, "--tenant acme create configmap described")
-		k.shows(t, "describe configmap described --namespace=default.acme", `^Namespace: +default\.acme$\n^Tenant: +acme$`)
+		k.shows(t, "describe configmap described --namespace=default.acme",
+			`^Namespace: +default\.acme$\n^Tenant: +acme$`)
 		k.ok(t, "--tenant acme create clusterrole described --verb=get --resource=pods")
 		k.shows(t, "describe clusterrole described.acme.tenant", `^Tenant: +acme$`)
 		out := k.ok(t, "--tenant acme describe configmap described")
@@ -158,7 +166,8 @@ func TestKubectlOfA4s(t *testing.T) {
 		}
 		k.shows(t, "--tenant all get configmaps -A --field-selector metadata.name=in-all",
 			`^NAMESPACE +TENANT +NAME`, `^default +acme +in-all`, `^default +globex +in-all`)
-		k.shows(t, "get configmaps -A --field-selector metadata.name=in-all", `TENANT$`, `^default\.acme +in-all.* acme$`)
+		k.shows(t, "get configmaps -A --field-selector metadata.name=in-all", `TENANT$`,
+			`^default\.acme +in-all.* acme$`)
 		k.fails(t, "--tenant all create configmap of-nobody")
 	})
 	t.Run("tenant", func(t *testing.T) {
@@ -172,7 +181,8 @@ func TestKubectlOfA4s(t *testing.T) {
 	})
 	t.Run("context", func(t *testing.T) {
 		current := strings.TrimSpace(k.ok(t, "config current-context"))
-		k.shows(t, "config set-context ours --cluster=default --user=default --tenant=acme", `^Context "ours" created\.$`)
+		k.shows(t, "config set-context ours --cluster=default --user=default --tenant=acme",
+			`^Context "ours" created\.$`)
 		k.shows(t, "--context=ours get configmap -n default -o yaml", `^    tenant: acme$`)
 		k.shows(t, "config use-context ours", `Switched`)
 		k.shows(t, "config current-context", `^ours$`)
@@ -182,15 +192,18 @@ func TestKubectlOfA4s(t *testing.T) {
 		k.ok(t, "config use-context "+current)
 	})
 	t.Run("cp", func(t *testing.T) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "copied"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "a4s/none:1"}}}}
-		if _, err := acme.client(t).CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "copied"},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "a4s/none:1"}}}}
+		if _, err := acme.client(t).CoreV1().Pods("default").
+			Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		// There is no node, so the pod is all that is found.
 		k.fails(t, "cp acme/default/copied:/x "+filepath.Join(k.home, "x"), `pod copied does not have a host assigned`)
 		k.fails(t, "cp "+k.kubeconfig+" acme/default/copied:/x", `pod copied does not have a host assigned`)
 		k.fails(t, "cp globex/default/copied:/x "+filepath.Join(k.home, "x"), `pods "copied" not found`)
-		k.fails(t, "--tenant globex cp acme/default/copied:/x "+filepath.Join(k.home, "x"), `invalid value "acme": --tenant is globex`)
+		k.fails(t, "--tenant globex cp acme/default/copied:/x "+filepath.Join(k.home, "x"),
+			`invalid value "acme": --tenant is globex`)
 	})
 }
 

@@ -62,7 +62,8 @@ func (r *runner) startCluster(ctx context.Context, lab *hosts.Lab, registry stri
 		}
 	}()
 	for _, h := range []*hosts.Host{c.server, c.agent} {
-		if err := h.WriteFile("/etc/a4s/registries.yaml", "mirrors: {registry.k8s.io: {endpoint: [\"http://"+registry+"\"]}}\n"); err != nil {
+		if err := h.WriteFile("/etc/a4s/registries.yaml",
+			"mirrors: {registry.k8s.io: {endpoint: [\"http://"+registry+"\"]}}\n"); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +120,8 @@ func (c *cluster) nodesReady(ctx context.Context) error {
 	ready := 0
 	for _, n := range list.Items {
 		for _, condition := range n.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && len(n.Spec.Taints) == 0 {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue &&
+				len(n.Spec.Taints) == 0 {
 				ready++
 			}
 		}

@@ -39,18 +39,23 @@ func nodeImages(kubernetes, ours, programs string) []nodeImage {
 	file := func(source, target string) []string {
 		return []string{"--file", filepath.Join(kubernetes, "test/images", source) + "=" + target}
 	}
-	users := []string{"--file", filepath.Join(ours, "passwd") + "=/etc/passwd", "--file", filepath.Join(ours, "group") + "=/etc/group"}
+	users := []string{"--file", filepath.Join(ours, "passwd") + "=/etc/passwd",
+		"--file", filepath.Join(ours, "group") + "=/etc/group"}
 	// The shell of busybox prefers its own commands to those of the packages.
 	tools := slices.Concat(userland("ip", "nc", "nslookup", "which", "run-parts"),
-		[]string{"--link", "bash=/bin/sh", "--deb", "bind9-dnsutils", "--deb", "curl", "--deb", "ca-certificates", "--deb", "iproute2", "--deb", "libc-bin", "--deb", "netcat-openbsd",
+		[]string{"--link", "bash=/bin/sh", "--deb", "bind9-dnsutils", "--deb", "curl", "--deb", "ca-certificates",
+			"--deb", "iproute2", "--deb", "libc-bin", "--deb", "netcat-openbsd",
 			"--link", "nc.openbsd=/bin/nc"}, users)
-	agnhost := slices.Concat(tools, program("agnhost", "/agnhost"), []string{"--link", "agnhost=/agnhost-2", "--dir", "/uploads", "--entrypoint", "/agnhost"},
+	agnhost := slices.Concat(tools, program("agnhost", "/agnhost"),
+		[]string{"--link", "agnhost=/agnhost-2", "--dir", "/uploads", "--entrypoint", "/agnhost"},
 		file("agnhost/porter/localhost.crt", "/localhost.crt"), file("agnhost/porter/localhost.key", "/localhost.key"))
 	pause := []string{"--cmd", "pause"}
-	web := slices.Concat(busybox(), users, []string{"--deb", "nginx-light", "--file", filepath.Join(ours, "nginx.conf") + "=/etc/nginx/nginx.conf",
-		"--file", filepath.Join(ours, "index.html") + "=/usr/share/nginx/html/index.html", "--dir", "/var/log/nginx",
-		"--link", "/dev/stdout=/var/log/nginx/access.log", "--link", "/dev/stderr=/var/log/nginx/error.log",
-		"--cmd", "nginx", "--cmd", "-g", "--cmd", "daemon off;"})
+	web := slices.Concat(busybox(), users,
+		[]string{"--deb", "nginx-light", "--file", filepath.Join(ours, "nginx.conf") + "=/etc/nginx/nginx.conf",
+			"--file", filepath.Join(ours, "index.html") + "=/usr/share/nginx/html/index.html",
+			"--dir", "/var/log/nginx",
+			"--link", "/dev/stdout=/var/log/nginx/access.log", "--link", "/dev/stderr=/var/log/nginx/error.log",
+			"--cmd", "nginx", "--cmd", "-g", "--cmd", "daemon off;"})
 	return []nodeImage{
 		{images.Agnhost, slices.Concat(agnhost, pause)},
 		{images.AgnhostPrev, slices.Concat(agnhost, pause)},
@@ -58,13 +63,18 @@ func nodeImages(kubernetes, ours, programs string) []nodeImage {
 		{images.GlibcDnsTesting, slices.Concat(tools, []string{"--cmd", "sh"})},
 		{images.Nginx, web},
 		{images.NginxNew, slices.Concat(web, []string{"--label", "version=new"})},
-		{images.Pause, append(program("agnhost", "/agnhost"), "--entrypoint", "/agnhost", "--cmd", "pause", "--user", "65535:65535")},
-		{images.Kitten, slices.Concat(agnhost, file("kitten/html", "/"), []string{"--file", filepath.Join(ours, "os-release") + "=/etc/os-release", "--cmd", "test-webserver"})},
+		{images.Pause, append(program("agnhost", "/agnhost"), "--entrypoint", "/agnhost", "--cmd", "pause",
+			"--user", "65535:65535")},
+		{images.Kitten, slices.Concat(agnhost, file("kitten/html", "/"),
+			[]string{"--file", filepath.Join(ours, "os-release") + "=/etc/os-release", "--cmd", "test-webserver"})},
 		{images.Nautilus, slices.Concat(agnhost, file("nautilus/html", "/"), []string{"--cmd", "test-webserver"})},
 		{images.NonRoot, slices.Concat(busybox(), []string{"--cmd", "sh", "--user", "1234"})},
-		{images.Nonewprivs, slices.Concat(busybox(), program("nonewprivs", "/usr/local/bin/nnp"), []string{"--cmd", "nnp"})},
-		{images.ResourceConsumer, slices.Concat(busybox(), program("resource-consumer", "/consumer"), program("consume-cpu", "/consume-cpu"), []string{"--entrypoint", "/consumer"})},
-		{images.APIServer, slices.Concat(busybox(), program("sample-apiserver", "/sample-apiserver"), []string{"--entrypoint", "/sample-apiserver"})},
+		{images.Nonewprivs,
+			slices.Concat(busybox(), program("nonewprivs", "/usr/local/bin/nnp"), []string{"--cmd", "nnp"})},
+		{images.ResourceConsumer, slices.Concat(busybox(), program("resource-consumer", "/consumer"),
+			program("consume-cpu", "/consume-cpu"), []string{"--entrypoint", "/consumer"})},
+		{images.APIServer, slices.Concat(busybox(), program("sample-apiserver", "/sample-apiserver"),
+			[]string{"--entrypoint", "/sample-apiserver"})},
 		{images.Etcd, append(program("server", "/usr/local/bin/etcd"), "--dir", "/tmp=1777")},
 	}
 }
@@ -102,8 +112,10 @@ func (r *runner) buildImages(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	kubernetes = strings.TrimSpace(kubernetes)
-	dir, programs, mkimage := filepath.Join(r.out, "images"), filepath.Join(r.out, "programs"), filepath.Join(r.out, "mkimage")
-	build := append([]string{"CGO_ENABLED=0", "go", "build", "-ldflags", "-s -w", "-o", programs + "/"}, imagePrograms...)
+	dir, programs, mkimage := filepath.Join(r.out, "images"), filepath.Join(r.out, "programs"),
+		filepath.Join(r.out, "mkimage")
+	build := append([]string{"CGO_ENABLED=0", "go", "build", "-ldflags", "-s -w", "-o", programs + "/"},
+		imagePrograms...)
 	err = errors.Join(
 		os.MkdirAll(dir, 0o755), os.MkdirAll(programs, 0o755),
 		r.command(ctx, r.root, "go", "build", "-o", mkimage, "./scripts/mkimage"),
@@ -124,7 +136,8 @@ func (r *runner) buildImages(ctx context.Context) ([]string, error) {
 			continue
 		}
 		fmt.Printf("building %s\n", ref)
-		if err := r.command(ctx, r.root, mkimage, append([]string{"--name", ref, "--out", archive}, image.args...)...); err != nil {
+		if err := r.command(ctx, r.root, mkimage,
+			append([]string{"--name", ref, "--out", archive}, image.args...)...); err != nil {
 			return nil, err
 		}
 		if err := os.WriteFile(archive+".recipe", []byte(recipe), 0o644); err != nil {
@@ -147,7 +160,8 @@ func (r *runner) output(ctx context.Context, dir, name string, args ...string) (
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args[:min(len(args), 6)], " "), err, out, said.String())
+		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args[:min(len(args), 6)], " "),
+			err, out, said.String())
 	}
 	return string(out), nil
 }

@@ -141,7 +141,8 @@ func (r *runner) buildPrograms(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(
-		r.command(ctx, r.suite, "go", "test", "-c", "-ldflags", stamp, "-o", filepath.Join(r.out, "e2e.test"), "k8s.io/kubernetes/test/e2e"),
+		r.command(ctx, r.suite, "go", "test", "-c", "-ldflags", stamp, "-o", filepath.Join(r.out, "e2e.test"),
+			"k8s.io/kubernetes/test/e2e"),
 		r.command(ctx, r.suite, "go", "build", "-o", r.out+"/", "github.com/onsi/ginkgo/v2/ginkgo"),
 		r.command(ctx, r.suite, "go", "build", "-ldflags", stamp, "-o", r.out+"/", "k8s.io/kubernetes/cmd/kubectl"),
 	)
@@ -154,5 +155,6 @@ func stampOf(v string) (string, error) {
 		return "", fmt.Errorf("the version of k8s.io/kubernetes: %w", err)
 	}
 	const of = "-X k8s.io/component-base/version."
-	return fmt.Sprintf("%sgitVersion=%s %sgitMajor=%d %sgitMinor=%d", of, v, of, parsed.Major(), of, parsed.Minor()), nil
+	return fmt.Sprintf("%sgitVersion=%s %sgitMajor=%d %sgitMinor=%d", of, v, of, parsed.Major(), of, parsed.Minor()),
+		nil
 }

@@ -53,7 +53,8 @@ func TestSummary(t *testing.T) {
 		ok      bool
 		want    string
 	}{
-		"as listed":       {map[string]result{"a": passed, "listed": failed}, true, "1 of 2 passed, 1 do not apply, 0 were skipped, 0 failed"},
+		"as listed": {map[string]result{"a": passed, "listed": failed}, true,
+			"1 of 2 passed, 1 do not apply, 0 were skipped, 0 failed"},
 		"a failure":       {map[string]result{"a": failed}, false, "1 failed:\n  a: timedout: too late\n"},
 		"a listed passes": {map[string]result{"listed": passed}, false, "1 passed although"},
 		"a skip":          {map[string]result{"a": {State: "skipped", Message: "one node"}}, true, "a: one node"},

@@ -32,7 +32,9 @@ type result struct {
 // runTests runs the tests in a space and returns what became of each. One that
 // fails, and is not known to, is run again when all are through, by itself: a
 // test that is out of time on a busy machine has not shown anything.
-func (r *runner) runTests(ctx context.Context, c *cluster, space string, known map[string]string) (map[string]result, error) {
+func (r *runner) runTests(
+	ctx context.Context, c *cluster, space string, known map[string]string,
+) (map[string]result, error) {
 	file, err := c.kubeconfigOf(ctx, space)
 	if err != nil {
 		return nil, err
@@ -68,7 +70,9 @@ func (r *runner) runTests(ctx context.Context, c *cluster, space string, known m
 }
 
 // attempt runs the tests that match focus, if that is not "".
-func (r *runner) attempt(ctx context.Context, c *cluster, kubeconfig, dir string, procs int, focus string) (map[string]result, error) {
+func (r *runner) attempt(
+	ctx context.Context, c *cluster, kubeconfig, dir string, procs int, focus string,
+) (map[string]result, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -79,14 +83,16 @@ func (r *runner) attempt(ctx context.Context, c *cluster, kubeconfig, dir string
 	args := []string{
 		// The tests leave files behind: they go with the lab.
 		"TMPDIR=" + tmp, filepath.Join(r.out, "ginkgo"),
-		"run", "--procs=" + strconv.Itoa(procs), "--label-filter=Conformance", "--timeout=" + suiteTimeout, "--no-color", "-v", "--silence-skips",
+		"run", "--procs=" + strconv.Itoa(procs), "--label-filter=Conformance", "--timeout=" + suiteTimeout,
+		"--no-color", "-v", "--silence-skips",
 		"--output-dir=" + dir, "--json-report=report.json", "--junit-report=junit.xml", "--seed=1",
 	}
 	if focus != "" {
 		args = append(args, "--focus="+focus)
 	}
 	args = append(args, filepath.Join(r.out, "e2e.test"), "--",
-		"--kubeconfig="+kubeconfig, "--provider=skeleton", "--num-nodes="+strconv.Itoa(nodes), "--kubectl-path="+filepath.Join(r.out, "kubectl"),
+		"--kubeconfig="+kubeconfig, "--provider=skeleton", "--num-nodes="+strconv.Itoa(nodes),
+		"--kubectl-path="+filepath.Join(r.out, "kubectl"),
 		// A tenant's kube-system is its own: there is nothing to wait for.
 		"--disable-log-dump", "--allowed-not-ready-nodes=-1")
 	started := time.Now()

@@ -47,17 +47,20 @@ func StartMariaDB(t testing.TB) string {
 	}
 	data, socket := filepath.Join(dir, "data"), filepath.Join(dir, "s")
 	command := func(name string, args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), name, append([]string{"--no-defaults", "--datadir=" + data}, args...)...)
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), name,
+			append([]string{"--no-defaults", "--datadir=" + data}, args...)...)
 		cmd.Dir = dir
 		cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C.UTF-8"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 		return cmd
 	}
-	if out, err := command(install, "--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput(); err != nil {
+	if out, err := command(install, "--auth-root-authentication-method=normal", "--skip-test-db").
+		CombinedOutput(); err != nil {
 		t.Fatalf("mariadb-install-db: %v\n%s", err, out)
 	}
 	said := filepath.Join(dir, "log")
-	process, err := run(command(server, "--socket="+socket, "--skip-networking", "--pid-file="+filepath.Join(dir, "pid"), "--log-error="+said))
+	process, err := run(command(server, "--socket="+socket,
+		"--skip-networking", "--pid-file="+filepath.Join(dir, "pid"), "--log-error="+said))
 	if err != nil {
 		t.Fatal(err)
 	}

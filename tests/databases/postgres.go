@@ -67,7 +67,8 @@ func StartPostgreSQL(t testing.TB) *PostgreSQL {
 	if err := os.WriteFile(secret, []byte(Password+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := p.command(t.Context(), "initdb", "-D", p.data(), "-U", "a4s", "-A", "scram-sha-256", "--pwfile", secret, "-E", "UTF8", "--no-sync").CombinedOutput(); err != nil {
+	if out, err := p.command(t.Context(), "initdb", "-D", p.data(), "-U", "a4s", "-A", "scram-sha-256",
+		"--pwfile", secret, "-E", "UTF8", "--no-sync").CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
 	p.Start(t)
@@ -93,7 +94,8 @@ func (p *PostgreSQL) Start(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer logs.Close() //nolint:errcheck // the server has its own
-	cmd := p.command(context.WithoutCancel(t.Context()), "postgres", "-D", p.data(), "-k", p.dir, "-c", "listen_addresses=")
+	cmd := p.command(context.WithoutCancel(t.Context()), "postgres", "-D", p.data(), "-k", p.dir,
+		"-c", "listen_addresses=")
 	cmd.Stdout, cmd.Stderr = logs, logs
 	if p.process, err = run(cmd); err != nil {
 		t.Fatal(err)
@@ -142,7 +144,8 @@ func (p *PostgreSQL) Endpoint(database string) string {
 // Query runs a statement in a database and returns what it prints.
 func (p *PostgreSQL) Query(t testing.TB, database, statement string) string {
 	t.Helper()
-	out, err := p.command(t.Context(), "psql", "-h", p.dir, "-U", "a4s", "-At", "-c", statement, database).CombinedOutput()
+	out, err := p.command(t.Context(), "psql", "-h", p.dir, "-U", "a4s", "-At", "-c", statement,
+		database).CombinedOutput()
 	if err != nil {
 		t.Fatalf("psql: %v\n%s", err, out)
 	}

@@ -30,24 +30,32 @@ func TestMetrics(t *testing.T) {
 	a, b := system.makeTenant(t, "metrics-a"), system.makeTenant(t, "metrics-b")
 	for _, c := range []*cluster{system, a} {
 		web := deployment("metered", 1)
-		web.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("1Mi")}
-		if _, err := c.client.AppsV1().Deployments("default").Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
+		web.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("1Mi"),
+		}
+		if _, err := c.client.AppsV1().Deployments("default").
+			Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.client.AutoscalingV2().HorizontalPodAutoscalers("default").Create(t.Context(), autoscaler("metered"), metav1.CreateOptions{}); err != nil {
+		if _, err := c.client.AutoscalingV2().HorizontalPodAutoscalers("default").
+			Create(t.Context(), autoscaler("metered"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Cleanup(func() {
-		_ = system.client.AutoscalingV2().HorizontalPodAutoscalers("default").Delete(context.Background(), "metered", metav1.DeleteOptions{})
-		_ = system.client.AppsV1().Deployments("default").Delete(context.Background(), "metered", metav1.DeleteOptions{})
+		_ = system.client.AutoscalingV2().HorizontalPodAutoscalers("default").Delete(context.Background(), "metered",
+			metav1.DeleteOptions{})
+		_ = system.client.AppsV1().Deployments("default").Delete(context.Background(), "metered",
+			metav1.DeleteOptions{})
 	})
 	for _, c := range []*cluster{system, a} {
 		hosts.Until(t, podTimeout, "kubectl top shows the pods of "+c.space(), func(context.Context) error {
 			r := c.a4s(t, "kubectl", "top", "pods", "-n", "default", "--no-headers")
 			for line := range strings.Lines(r.Stdout) {
 				// NAME CPU(cores) MEMORY(bytes)
-				if f := strings.Fields(line); len(f) == 3 && strings.HasPrefix(f[0], "metered-") && strings.HasSuffix(f[1], "m") && strings.HasSuffix(f[2], "Mi") && f[2] != "0Mi" {
+				if f := strings.Fields(line); len(f) == 3 && strings.HasPrefix(f[0], "metered-") &&
+					strings.HasSuffix(f[1], "m") && strings.HasSuffix(f[2], "Mi") && f[2] != "0Mi" {
 					return nil
 				}
 			}
@@ -65,10 +73,12 @@ func TestMetrics(t *testing.T) {
 			return nil
 		})
 		// NAME CPU(cores) CPU(%) MEMORY(bytes) MEMORY(%)
-		if f := strings.Fields(out); len(f) < 5 || f[0] != system.host.Name || !strings.HasSuffix(f[1], "m") || f[1] == "0m" || !strings.HasSuffix(f[3], "Mi") {
+		if f := strings.Fields(out); len(f) < 5 || f[0] != system.host.Name || !strings.HasSuffix(f[1], "m") ||
+			f[1] == "0m" || !strings.HasSuffix(f[3], "Mi") {
 			t.Errorf("kubectl top nodes: %s", out)
 		}
-		if code, body := rawGet(t, a.client, metricsPath+"/nodes"); code != http.StatusForbidden || !strings.Contains(body, "nodes belong to the cluster") {
+		if code, body := rawGet(t, a.client, metricsPath+"/nodes"); code != http.StatusForbidden ||
+			!strings.Contains(body, "nodes belong to the cluster") {
 			t.Errorf("a tenant and the nodes: %d %s", code, body)
 		}
 	})
@@ -76,40 +86,49 @@ func TestMetrics(t *testing.T) {
 		ofA, ofB := system.plain(t, a), system.plain(t, b)
 		for _, path := range []string{metricsPath + "/pods", "/tenants/metrics-a" + metricsPath + "/pods"} {
 			code, body := rawGet(t, ofA, path)
-			if code != http.StatusOK || !strings.Contains(body, `"name":"metered-`) || !strings.Contains(body, `"namespace":"default"`) {
+			if code != http.StatusOK || !strings.Contains(body, `"name":"metered-`) ||
+				!strings.Contains(body, `"namespace":"default"`) {
 				t.Errorf("%s: %d %s", path, code, body)
 			}
-			if strings.Contains(body, "metrics-a.") || strings.Contains(body, ".metrics-a\"") || strings.Count(body, `"containers"`) != 1 {
+			if strings.Contains(body, "metrics-a.") || strings.Contains(body, ".metrics-a\"") ||
+				strings.Count(body, `"containers"`) != 1 {
 				t.Errorf("%s shows more than the space: %s", path, body)
 			}
 		}
-		if code, body := rawGet(t, b.client, metricsPath+"/pods"); code != http.StatusOK || strings.Contains(body, "metered") {
+		if code, body := rawGet(t, b.client, metricsPath+"/pods"); code != http.StatusOK ||
+			strings.Contains(body, "metered") {
 			t.Errorf("another tenant: %d %s", code, body)
 		}
-		if code, body := rawGet(t, ofB, "/tenants/metrics-a"+metricsPath+"/namespaces/default/pods"); code != http.StatusForbidden {
+		if code, body := rawGet(t, ofB,
+			"/tenants/metrics-a"+metricsPath+"/namespaces/default/pods"); code != http.StatusForbidden {
 			t.Errorf("another tenant who addresses the space: %d %s", code, body)
 		}
-		if code, body := rawGet(t, b.client, metricsPath+"/namespaces/default/pods"); code != http.StatusOK || strings.Contains(body, "metered") {
+		if code, body := rawGet(t, b.client, metricsPath+"/namespaces/default/pods"); code != http.StatusOK ||
+			strings.Contains(body, "metered") {
 			t.Errorf("the same namespace of another tenant: %d %s", code, body)
 		}
-		if code, body := rawGet(t, system.client, metricsPath+"/pods"); code != http.StatusOK || !strings.Contains(body, `"namespace":"default.metrics-a"`) {
+		if code, body := rawGet(t, system.client, metricsPath+"/pods"); code != http.StatusOK ||
+			!strings.Contains(body, `"namespace":"default.metrics-a"`) {
 			t.Errorf("the administrator of the cluster: %d %s", code, body)
 		}
 	})
 	t.Run("for autoscalers", func(t *testing.T) {
 		for _, c := range []*cluster{system, a} {
-			hosts.Until(t, startTimeout, "the autoscaler of "+c.space()+" has a metric", func(ctx context.Context) error {
-				hpa, err := c.client.AutoscalingV2().HorizontalPodAutoscalers("default").Get(ctx, "metered", metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
-				for _, m := range hpa.Status.CurrentMetrics {
-					if m.Resource != nil && m.Resource.Name == corev1.ResourceCPU && m.Resource.Current.AverageUtilization != nil {
-						return nil
+			hosts.Until(t, startTimeout, "the autoscaler of "+c.space()+" has a metric",
+				func(ctx context.Context) error {
+					hpa, err := c.client.AutoscalingV2().HorizontalPodAutoscalers("default").Get(ctx, "metered",
+						metav1.GetOptions{})
+					if err != nil {
+						return err
 					}
-				}
-				return fmt.Errorf("%+v", hpa.Status)
-			})
+					for _, m := range hpa.Status.CurrentMetrics {
+						if m.Resource != nil && m.Resource.Name == corev1.ResourceCPU &&
+							m.Resource.Current.AverageUtilization != nil {
+							return nil
+						}
+					}
+					return fmt.Errorf("%+v", hpa.Status)
+				})
 		}
 	})
 }
@@ -118,11 +137,15 @@ func autoscaler(of string) *autoscalingv2.HorizontalPodAutoscaler {
 	return &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: of},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: of},
-			MinReplicas:    new(int32(1)), MaxReplicas: 1,
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-				Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(50))},
-			}}},
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1",
+				Kind: "Deployment", Name: of},
+			MinReplicas: new(int32(1)), MaxReplicas: 1,
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{
+					Name: corev1.ResourceCPU,
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType,
+						AverageUtilization: new(int32(50))},
+				}}},
 		},
 	}
 }
@@ -151,7 +174,8 @@ func (c *cluster) space() string {
 // rawGet asks the API for a path.
 func rawGet(t *testing.T, client kubernetes.Interface, path string) (code int, body string) {
 	t.Helper()
-	result := client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").Do(t.Context())
+	result := client.Discovery().RESTClient().Get().AbsPath(path).
+		SetHeader("Accept", "application/json").Do(t.Context())
 	result.StatusCode(&code)
 	raw, err := result.Raw()
 	if err != nil && code == 0 {
@@ -181,7 +205,8 @@ func TestManifests(t *testing.T) {
 	hosts.Until(t, soon, "the manifest is applied", func(ctx context.Context) error { return configMap(ctx, "site") })
 	hosts.Until(t, soon, "kubectl get events shows the mistake", func(context.Context) error {
 		out := c.must(t, "kubectl", "get", "events", "-n", "kube-system")
-		if !strings.Contains(out, "ParseManifestFailed") || !strings.Contains(out, "broken.yaml: document 2 (line 4)") {
+		if !strings.Contains(out, "ParseManifestFailed") ||
+			!strings.Contains(out, "broken.yaml: document 2 (line 4)") {
 			return fmt.Errorf("%s", out)
 		}
 		return nil
@@ -202,10 +227,12 @@ func TestManifests(t *testing.T) {
 	if code, body := rawGet(t, c.client, metricsPath); code != http.StatusNotFound {
 		t.Errorf("disabled metrics: %d %s", code, body)
 	}
-	if list, err := c.client.NodeV1().RuntimeClasses().List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+	if list, err := c.client.NodeV1().RuntimeClasses().List(t.Context(), metav1.ListOptions{}); err != nil ||
+		len(list.Items) > 0 {
 		t.Errorf("disabled runtime classes: %+v, %v", list, err)
 	}
-	if r := command(t, c.host, "server", "--disable", "traefik"); r.ExitCode == 0 || !strings.Contains(r.Stderr, "traefik") || !strings.Contains(r.Stderr, "metrics-server") {
+	if r := command(t, c.host, "server", "--disable", "traefik"); r.ExitCode == 0 ||
+		!strings.Contains(r.Stderr, "traefik") || !strings.Contains(r.Stderr, "metrics-server") {
 		t.Errorf("an unknown name: exit code %d, %s", r.ExitCode, r.Stderr)
 	}
 }

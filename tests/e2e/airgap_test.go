@@ -41,13 +41,16 @@ func TestAirGap(t *testing.T) {
 		return r.Stdout
 	}
 	shell("ip route del default")
-	shell(fmt.Sprintf("cd %s && tar --zstd -xf a4s-airgap.tar.zst && cd a4s-airgap && sha256sum -c --quiet *.sha256", dir))
+	shell(fmt.Sprintf("cd %s && tar --zstd -xf a4s-airgap.tar.zst && cd a4s-airgap && sha256sum -c --quiet *.sha256",
+		dir))
 	unpacked := filepath.Join(dir, "a4s-airgap")
-	install := fmt.Sprintf("INSTALL_A4S_ARTIFACT_PATH=%s INSTALL_A4S_BIN_DIR=%s/bin INSTALL_A4S_SYSTEMD_DIR=%s/systemd INSTALL_A4S_SKIP_ENABLE=true INSTALL_A4S_SYMLINK=skip sh %s/install.sh",
+	install := fmt.Sprintf("INSTALL_A4S_ARTIFACT_PATH=%s INSTALL_A4S_BIN_DIR=%s/bin "+
+		"INSTALL_A4S_SYSTEMD_DIR=%s/systemd INSTALL_A4S_SKIP_ENABLE=true INSTALL_A4S_SYMLINK=skip sh %s/install.sh",
 		unpacked, dir, dir, unpacked)
 
 	// An archive that was damaged on its way installs nothing.
-	shell(fmt.Sprintf("mkdir -p %[1]s/bin %[1]s/systemd; cp %[2]s/a4s-linux-amd64 %[1]s/good; echo x >>%[2]s/a4s-linux-amd64", dir, unpacked))
+	shell(fmt.Sprintf("mkdir -p %[1]s/bin %[1]s/systemd; cp %[2]s/a4s-linux-amd64 %[1]s/good; "+
+		"echo x >>%[2]s/a4s-linux-amd64", dir, unpacked))
 	shell(install + " 2>&1 | tee /dev/stderr | grep -q checksum; test ! -e " + dir + "/bin/a4s")
 	shell(fmt.Sprintf("mv %s/good %s/a4s-linux-amd64", dir, unpacked))
 	shell(install)
@@ -65,7 +68,8 @@ func TestAirGap(t *testing.T) {
 	pod, err := c.client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "version"},
 		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{
-			Name: "a4s", Image: "docker.io/a4s/a4s:" + version, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"--version"},
+			Name: "a4s", Image: "docker.io/a4s/a4s:" + version, ImagePullPolicy: corev1.PullIfNotPresent,
+			Args: []string{"--version"},
 		}}},
 	}, metav1.CreateOptions{})
 	if err != nil {

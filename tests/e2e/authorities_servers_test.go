@@ -85,7 +85,8 @@ func TestAuthoritiesOfSeveralServers(t *testing.T) {
 		c.restart(t)
 	}
 	writes.during(t, "a server takes new CAs", func() { restart(one) })
-	refused(one, "an end before all servers were restarted", "catwo has the CAs of this server, but was not restarted since", "--finish")
+	refused(one, "an end before all servers were restarted",
+		"catwo has the CAs of this server, but was not restarted since", "--finish")
 	writes.during(t, "another server takes new CAs", func() { two.proc.Kill(); two.restart(t) })
 	writes.during(t, "the last server takes new CAs", func() { restart(three) })
 	one.waitServers(t, all...)
@@ -212,9 +213,10 @@ func (c *cluster) serves(t *testing.T, signers []*x509.Certificate) {
 // servesKubelet waits until the port of the kubelet has a certificate of ca.
 func (n *node) servesKubelet(t *testing.T, ca *x509.Certificate) {
 	t.Helper()
-	hosts.Until(t, soon, "the kubelet of "+n.host.Name+" serves a certificate of the CA", func(ctx context.Context) error {
-		return n.signedBy(ctx, "10250", ca)
-	})
+	hosts.Until(t, soon, "the kubelet of "+n.host.Name+" serves a certificate of the CA",
+		func(ctx context.Context) error {
+			return n.signedBy(ctx, "10250", ca)
+		})
 }
 
 func (n *node) signedBy(ctx context.Context, port string, ca *x509.Certificate) error {

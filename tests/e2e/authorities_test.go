@@ -36,7 +36,8 @@ func TestAuthoritiesAreReplacedUnderPods(t *testing.T) {
 			if _, err := c.ask(t.Context(), ns, name, "/instance"); err != nil {
 				t.Errorf("%s: the API server does not reach pod %s: %v", when, name, err)
 			}
-			if pod := c.waitPod(t, ns, name, "is ready", podIsReady); containerID(pod) != container || pod.Status.ContainerStatuses[0].RestartCount != 0 {
+			if pod := c.waitPod(t, ns, name, "is ready", podIsReady); containerID(pod) != container ||
+				pod.Status.ContainerStatuses[0].RestartCount != 0 {
 				t.Errorf("%s: pod %s has another container", when, name)
 			}
 		}
@@ -45,7 +46,8 @@ func TestAuthoritiesAreReplacedUnderPods(t *testing.T) {
 		}
 	}
 	old := c.nodeToken(t)
-	if r := c.a4s(t, "certificate", "rotate-ca", "--finish"); r.ExitCode == 0 || !strings.Contains(r.Stderr, "none was replaced") {
+	if r := c.a4s(t, "certificate", "rotate-ca", "--finish"); r.ExitCode == 0 ||
+		!strings.Contains(r.Stderr, "none was replaced") {
 		t.Errorf("beside a running server: %+v", r)
 	}
 

@@ -38,7 +38,8 @@ func example(t *testing.T, name, node string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.NewReplacer("docker.io/a4s/a4s:VERSION", selfImage, "nodeName: NODE", "nodeName: "+node).Replace(string(content))
+	return strings.NewReplacer("docker.io/a4s/a4s:VERSION", selfImage, "nodeName: NODE", "nodeName: "+node).
+		Replace(string(content))
 }
 
 // tasks are the processes of the containers that run on a host, pauses
@@ -89,9 +90,12 @@ func secondPod() *corev1.Pod {
 	box := &pod.Spec.Containers[0]
 	box.Ports = nil
 	box.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
-	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "idle", Image: busyboxImage, ImagePullPolicy: corev1.PullNever, Command: []string{"busybox", "sleep", "1000000"}})
-	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: busyboxImage, ImagePullPolicy: corev1.PullNever, Command: []string{"busybox", "true"}}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch",
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "idle", Image: busyboxImage,
+		ImagePullPolicy: corev1.PullNever, Command: []string{"busybox", "sleep", "1000000"}})
+	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: busyboxImage,
+		ImagePullPolicy: corev1.PullNever, Command: []string{"busybox", "true"}}}
 	return pod
 }
 
@@ -105,7 +109,8 @@ func TestSelfHosting(t *testing.T) {
 		"agent", "--bootstrap-pod-api", "--server", "https://127.0.0.1:6443", "--token-file", planeDir + "/token",
 	}}}
 	c.reportOnFailure(t)
-	if err := errors.Join(c.importImages(), c.importSelf(t), h.WriteFile(planeDir+"/token", "correct-horse-battery-staple\n"), c.start()); err != nil {
+	if err := errors.Join(c.importImages(), c.importSelf(t),
+		h.WriteFile(planeDir+"/token", "correct-horse-battery-staple\n"), c.start()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -125,7 +130,8 @@ func TestSelfHosting(t *testing.T) {
 		c.checkKept(t, pod)
 	}
 	witness(t, &c.node, "after the pods were persisted", first)
-	if out := c.must(t, "status"); !strings.Contains(out, "kube-system/"+plane.Name) || !strings.Contains(out, "default/"+helper.Name) {
+	if out := c.must(t, "status"); !strings.Contains(out, "kube-system/"+plane.Name) ||
+		!strings.Contains(out, "default/"+helper.Name) {
 		t.Errorf("status does not show the bootstrap pods:\n%s", out)
 	}
 
@@ -164,7 +170,8 @@ func (n *node) importSelf(t *testing.T) error {
 	t.Helper()
 	archive := filepath.Join(t.TempDir(), "a4s.tar")
 	out, err := exec.CommandContext(t.Context(), filepath.Join(env.lab.Dir, "mkimage"),
-		"--name", selfImage, "--file", env.binary+"=/a4s", "--dir", "/tmp=1777", "--entrypoint", "/a4s", "--out", archive).CombinedOutput()
+		"--name", selfImage, "--file", env.binary+"=/a4s", "--dir", "/tmp=1777", "--entrypoint", "/a4s",
+		"--out", archive).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("making the image of a4s: %w\n%s", err, out)
 	}
@@ -201,7 +208,8 @@ func (c *cluster) bootstrap(t *testing.T, manifest string) *corev1.Pod {
 		return nil
 	})
 	list := corev1.PodList{}
-	if err := json.Unmarshal([]byte(c.must(t, "bootstrap", "apply", "-f", path, "-o", "json")), &list); err != nil || len(list.Items) != 1 {
+	if err := json.Unmarshal([]byte(c.must(t, "bootstrap", "apply", "-f", path, "-o", "json")), &list); err != nil ||
+		len(list.Items) != 1 {
 		t.Fatalf("%d pods were made, %v", len(list.Items), err)
 	}
 	return &list.Items[0]
@@ -228,7 +236,8 @@ func (c *cluster) checkKept(t *testing.T, pod *corev1.Pod) {
 		t.Fatal(err)
 	}
 	if got.UID != pod.UID || !bootstrapapi.IsBootstrap(got) {
-		t.Errorf("pod %s has UID %s and annotations %v, the node ran it with UID %s", pod.Name, got.UID, got.Annotations, pod.UID)
+		t.Errorf("pod %s has UID %s and annotations %v, the node ran it with UID %s", pod.Name, got.UID,
+			got.Annotations, pod.UID)
 	}
 	for _, s := range got.Status.ContainerStatuses {
 		if s.RestartCount != 0 || s.State.Running == nil {
@@ -240,7 +249,8 @@ func (c *cluster) checkKept(t *testing.T, pod *corev1.Pod) {
 // containers are the IDs of those with a label, pauses included.
 func (n *node) containers(t *testing.T, label, value string) []string {
 	t.Helper()
-	return strings.Fields(n.must(t, "ctr", "--namespace", "k8s.io", "containers", "list", "--quiet", fmt.Sprintf("labels.%q==%s", label, value)))
+	return strings.Fields(n.must(t, "ctr", "--namespace", "k8s.io", "containers", "list",
+		"--quiet", fmt.Sprintf("labels.%q==%s", label, value)))
 }
 
 // adopt makes a ReplicaSet for each pod, and a Deployment that adopts one of
@@ -254,7 +264,8 @@ func (c *cluster) adopt(t *testing.T, plane, helper *corev1.Pod) {
 	c.must(t, "kubectl", "apply", "-f", path)
 
 	one := int32(1)
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: helper.Labels}, Spec: on(c.host.Name, secondPod()).Spec}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: helper.Labels},
+		Spec: on(c.host.Name, secondPod()).Spec}
 	selector := &metav1.LabelSelector{MatchLabels: helper.Labels}
 	meta := metav1.ObjectMeta{Name: "helper", Namespace: helper.Namespace, Labels: helper.Labels}
 	if _, err := c.client.AppsV1().ReplicaSets(helper.Namespace).Create(t.Context(), &appsv1.ReplicaSet{
@@ -284,7 +295,8 @@ func (c *cluster) waitAlive(t *testing.T) {
 	t.Helper()
 	now := time.Now()
 	hosts.Until(t, podTimeout, "node "+c.host.Name+" is alive", func(ctx context.Context) error {
-		lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, c.host.Name, metav1.GetOptions{})
+		lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, c.host.Name,
+			metav1.GetOptions{})
 		if err == nil && lease.Spec.RenewTime.Time.Before(now) {
 			err = fmt.Errorf("its last sign is of %s", lease.Spec.RenewTime)
 		}
@@ -312,7 +324,8 @@ func (c *cluster) testReplacement(t *testing.T, pod *corev1.Pod) {
 		}
 		p := &list.Items[0]
 		if old[p.UID] != "" || !podIsReady(p) || p.Spec.NodeName != c.host.Name {
-			return fmt.Errorf("%s on %s is %s: %+v", p.Name, p.Spec.NodeName, p.Status.Phase, p.Status.ContainerStatuses)
+			return fmt.Errorf("%s on %s is %s: %+v", p.Name, p.Spec.NodeName, p.Status.Phase,
+				p.Status.ContainerStatuses)
 		}
 		return nil
 	})
@@ -323,7 +336,8 @@ func (c *cluster) testReplacement(t *testing.T, pod *corev1.Pod) {
 // uids are the pods with the label of pod.
 func (c *cluster) uids(t *testing.T, pod *corev1.Pod) map[types.UID]string {
 	t.Helper()
-	list, err := c.client.CoreV1().Pods(pod.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + pod.Labels["app"]})
+	list, err := c.client.CoreV1().Pods(pod.Namespace).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app=" + pod.Labels["app"]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,8 +382,10 @@ func (c *cluster) testBackFromDisk(t *testing.T) {
 // testStartAgain deletes the control plane together with what would replace it,
 // and starts it again as it was started first.
 func (c *cluster) testStartAgain(t *testing.T) {
-	old := c.uids(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Labels: map[string]string{"app": "a4s-control-plane"}}})
-	if err := c.client.AppsV1().ReplicaSets("kube-system").Delete(t.Context(), "control-plane", metav1.DeleteOptions{}); err != nil {
+	old := c.uids(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system",
+		Labels: map[string]string{"app": "a4s-control-plane"}}})
+	if err := c.client.AppsV1().ReplicaSets("kube-system").
+		Delete(t.Context(), "control-plane", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	hosts.Until(t, startTimeout, "the control plane has ended", func(context.Context) error {
@@ -386,7 +402,8 @@ func (c *cluster) testStartAgain(t *testing.T) {
 	if err := c.start(); err != nil {
 		t.Fatal(err)
 	}
-	again := c.bootstrap(t, strings.Replace(example(t, "control-plane.yaml", c.host.Name), "name: control-plane", "name: another", 1))
+	again := c.bootstrap(t, strings.Replace(example(t, "control-plane.yaml", c.host.Name), "name: control-plane",
+		"name: another", 1))
 	c.waitReady(t)
 	c.waitPod(t, again.Namespace, again.Name, "is persisted", podIsReady)
 	c.checkKept(t, again)

@@ -58,7 +58,9 @@ func TestCertificatesAreRenewedUnderLoad(t *testing.T) {
 	var work load.Load
 	ctx, cancel := context.WithTimeout(t.Context(), underLoad)
 	defer cancel()
-	work.Run(ctx, "objects, by certificate", func(ctx context.Context, n int) error { return c.makeAndDelete(ctx, ns, n) })
+	work.Run(ctx, "objects, by certificate", func(ctx context.Context, n int) error {
+		return c.makeAndDelete(ctx, ns, n)
+	})
 	work.Run(ctx, "objects, by token on one connection", func(ctx context.Context, _ int) error {
 		_, err := kept.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
 		return err
@@ -146,7 +148,8 @@ func TestCertificatesAreRenewedUnderLoad(t *testing.T) {
 func (c *cluster) makeAndDelete(ctx context.Context, ns string, n int) error {
 	maps := c.client.CoreV1().ConfigMaps(ns)
 	name := fmt.Sprintf("load-%d", n)
-	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	return maps.Delete(ctx, name, metav1.DeleteOptions{})
@@ -160,10 +163,12 @@ func (c *cluster) rootToken(t *testing.T, ns string) string {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "default"}},
 	}
-	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	request, err := c.client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := c.client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), "default",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,8 @@ func (n *node) importImages() error {
 		if err != nil {
 			return err
 		}
-		if err := n.host.WriteFile(filepath.Join(dataDir, "agent/images", filepath.Base(image)), string(b)); err != nil {
+		if err := n.host.WriteFile(filepath.Join(dataDir, "agent/images", filepath.Base(image)),
+			string(b)); err != nil {
 			return err
 		}
 	}
@@ -322,7 +323,8 @@ func (c *cluster) ask(ctx context.Context, ns, pod, path string, params ...strin
 // exec runs a command in a pod and returns its standard output.
 func (c *cluster) exec(ctx context.Context, ns, pod, stdin string, words ...string) (string, error) {
 	req := c.client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: words, Stdin: stdin != "", Stdout: true, Stderr: true}, paramCodec)
+		VersionedParams(&corev1.PodExecOptions{Command: words, Stdin: stdin != "", Stdout: true, Stderr: true},
+			paramCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(c.config, "GET", req.URL().String())
 	if err != nil {
 		return "", err
@@ -332,7 +334,8 @@ func (c *cluster) exec(ctx context.Context, ns, pod, stdin string, words ...stri
 	if stdin != "" {
 		in = strings.NewReader(stdin)
 	}
-	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &errs}); err != nil {
+	if err := executor.StreamWithContext(ctx,
+		remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &errs}); err != nil {
 		return out.String(), fmt.Errorf("%w: %s", err, errs.String())
 	}
 	return strings.TrimSpace(out.String()), nil

@@ -46,7 +46,8 @@ func TestKilledContainerdIsStartedAgain(t *testing.T) {
 	}
 	c.waitOwnNode(t)
 	c.runPod(t, ns, testboxPod("comes"))
-	if now := c.waitPodReady(t, ns, pod.Name); containerID(now) != containerID(pod) || now.Status.ContainerStatuses[0].RestartCount != 0 {
+	if now := c.waitPodReady(t, ns, pod.Name); containerID(now) != containerID(pod) ||
+		now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod was restarted: %+v", now.Status.ContainerStatuses[0])
 	}
 }

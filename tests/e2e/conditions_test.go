@@ -25,7 +25,9 @@ func condition(n *corev1.Node, ct corev1.NodeConditionType) *corev1.NodeConditio
 }
 
 // waitCondition waits until a condition of the node has a status.
-func (r *runtimesTest) waitCondition(t *testing.T, ct corev1.NodeConditionType, status corev1.ConditionStatus) *corev1.NodeCondition {
+func (r *runtimesTest) waitCondition(
+	t *testing.T, ct corev1.NodeConditionType, status corev1.ConditionStatus,
+) *corev1.NodeCondition {
 	t.Helper()
 	var found *corev1.NodeCondition
 	hosts.Until(t, time.Minute, fmt.Sprintf("%s is %s", ct, status), func(ctx context.Context) error {
@@ -52,7 +54,8 @@ type statuses struct {
 func (r *runtimesTest) observe(t *testing.T, ct corev1.NodeConditionType) *statuses {
 	t.Helper()
 	s := &statuses{at: map[string]time.Time{}}
-	w, err := r.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + r.host.Name})
+	w, err := r.client.CoreV1().Nodes().Watch(t.Context(),
+		metav1.ListOptions{FieldSelector: "metadata.name=" + r.host.Name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,7 +175,8 @@ func checkLedger(t *testing.T, c *cluster, ns string, l *ledger) {
 	for name, value := range l.values {
 		switch got, ok := there[name]; {
 		case !ok && l.pending[name]:
-			if _, err := c.client.CoreV1().ConfigMaps(ns).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := c.client.CoreV1().ConfigMaps(ns).Get(t.Context(), name,
+				metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("%s is not in the list, but Get answers %v", name, err)
 			}
 			delete(l.values, name)

@@ -55,7 +55,8 @@ func TestDiskThatFillsUpIsReported(t *testing.T) {
 	c.reportOnFailure(t)
 	c.waitReady(t)
 	ns := c.namespace(t)
-	if r, err := h.Run(t.Context(), "dd", "if=/dev/zero", "of="+dataDir+"/ballast", "bs=64k"); err != nil || r.ExitCode == 0 {
+	if r, err := h.Run(t.Context(), "dd", "if=/dev/zero", "of="+dataDir+"/ballast", "bs=64k"); err != nil ||
+		r.ExitCode == 0 {
 		t.Fatalf("the disk does not fill up: %v %s", err, r.Stderr)
 	}
 	// Objects are written until one cannot be.
@@ -63,7 +64,8 @@ func TestDiskThatFillsUpIsReported(t *testing.T) {
 	hosts.Until(t, time.Minute, "the server has ended", func(ctx context.Context) error {
 		for c.proc.Running() {
 			name := fmt.Sprintf("big-%d", acknowledged)
-			if _, err := c.client.CoreV1().ConfigMaps(ns).Create(ctx, configMap(name, strings.Repeat("0", 512<<10)), metav1.CreateOptions{}); err != nil {
+			if _, err := c.client.CoreV1().ConfigMaps(ns).Create(ctx, configMap(name, strings.Repeat("0", 512<<10)),
+				metav1.CreateOptions{}); err != nil {
 				return err
 			}
 			acknowledged++
@@ -165,7 +167,8 @@ func TestBadConfigurationIsReported(t *testing.T) {
 		{"bad value in a file", "cluster-cidr: nowhere\n", nil, []string{file, "cluster-cidr", "nowhere"}},
 		{"missing file", "", []string{"--config", "/etc/a4s/absent.yaml"}, []string{"/etc/a4s/absent.yaml"}},
 		{"unreadable file", "", []string{"--config", "/etc"}, []string{"/etc"}},
-		{"unknown flag", "", []string{"--https-listen-prot", "7443"}, []string{"--https-listen-prot", "--https-listen-port"}},
+		{"unknown flag", "", []string{"--https-listen-prot", "7443"},
+			[]string{"--https-listen-prot", "--https-listen-port"}},
 		{"bad value of a flag", "", []string{"--node-ip", "nowhere"}, []string{"--node-ip", "nowhere"}},
 		{"bad port", "", []string{"--https-listen-port", "70000"}, []string{"--https-listen-port", "70000"}},
 		{"bad kubelet argument", "", []string{"--kubelet-arg", "no-such-setting=1"}, []string{"no-such-setting"}},
@@ -184,5 +187,6 @@ func TestBadConfigurationIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantProblem(t, command(t, h, "sever"), 1, "sever", "server")
-	wantProblem(t, command(t, h, "server", "--kube-apiserver-arg", "no-such-setting=1"), 1, "--kube-apiserver-arg", "no-such-setting")
+	wantProblem(t, command(t, h, "server", "--kube-apiserver-arg", "no-such-setting=1"), 1,
+		"--kube-apiserver-arg", "no-such-setting")
 }

@@ -29,10 +29,12 @@ type fixture struct {
 func newFixture(t *testing.T, c *cluster, pods ...*corev1.Pod) *fixture {
 	t.Helper()
 	f := &fixture{c: c, tenant: c.makeTenant(t, "kept"), ns: c.namespace(t)}
-	if _, err := c.client.CoreV1().ConfigMaps(f.ns).Create(t.Context(), configMap("kept", "value"), metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().ConfigMaps(f.ns).
+		Create(t.Context(), configMap("kept", "value"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, StringData: map[string]string{"key": "value"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kept"},
+		StringData: map[string]string{"key": "value"}}
 	if _, err := c.client.CoreV1().Secrets(f.ns).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +63,8 @@ func newFixture(t *testing.T, c *cluster, pods ...*corev1.Pod) *fixture {
 // it would be replaced after five minutes.
 func patient(spec *corev1.PodSpec) {
 	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} { // a tenant names them
-		spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
+		spec.Tolerations = append(spec.Tolerations,
+			corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
 	}
 }
 
@@ -192,11 +195,13 @@ func (f *fixture) writeUntilEnd(t *testing.T, want string) {
 	hosts.Until(t, 2*time.Minute, "the server has ended", func(ctx context.Context) error {
 		for c.proc.Running() {
 			object := configMap("filler", strings.Repeat(strconv.Itoa(written%10), 512<<10))
-			if _, err := c.client.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			if _, err := c.client.CoreV1().ConfigMaps("default").
+				Create(ctx, object, metav1.CreateOptions{}); err != nil {
 				return err
 			}
 			written++
-			if err := c.client.CoreV1().ConfigMaps("default").Delete(ctx, object.Name, metav1.DeleteOptions{}); err != nil {
+			if err := c.client.CoreV1().ConfigMaps("default").
+				Delete(ctx, object.Name, metav1.DeleteOptions{}); err != nil {
 				return err
 			}
 		}

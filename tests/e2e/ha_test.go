@@ -31,7 +31,8 @@ func joinServer(t *testing.T, name string, first *cluster, args ...string) *clus
 
 func joinFrom(t *testing.T, h *hosts.Host, first *cluster, args ...string) *cluster {
 	t.Helper()
-	c, err := newServerOf(h, first.binary, append([]string{"--server", first.url(), "--token", first.serverToken(t)}, args...)...)
+	c, err := newServerOf(h, first.binary,
+		append([]string{"--server", first.url(), "--token", first.serverToken(t)}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,23 +59,25 @@ func (c *cluster) waitServers(t *testing.T, servers ...*cluster) {
 		want = append(want, s.host.IP.String())
 	}
 	slices.Sort(want)
-	hosts.Until(t, startTimeout, fmt.Sprintf("the service of the API has the servers %v", want), func(ctx context.Context) error {
-		list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
-		if err != nil {
-			return err
-		}
-		var got []string
-		for _, slice := range list.Items {
-			for _, e := range slice.Endpoints {
-				got = append(got, e.Addresses...)
+	hosts.Until(t, startTimeout, fmt.Sprintf("the service of the API has the servers %v", want),
+		func(ctx context.Context) error {
+			list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx,
+				metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+			if err != nil {
+				return err
 			}
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			return fmt.Errorf("it has %v", got)
-		}
-		return nil
-	})
+			var got []string
+			for _, slice := range list.Items {
+				for _, e := range slice.Endpoints {
+					got = append(got, e.Addresses...)
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				return fmt.Errorf("it has %v", got)
+			}
+			return nil
+		})
 }
 
 // scribe writes objects through whatever server answers, and notes what was
@@ -110,7 +113,8 @@ func (s *scribe) run(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		name := fmt.Sprintf("write-%d", i)
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := s.servers[at].client.CoreV1().ConfigMaps(s.ns).Create(try, configMap(name, "x"), metav1.CreateOptions{})
+		_, err := s.servers[at].client.CoreV1().ConfigMaps(s.ns).Create(try, configMap(name, "x"),
+			metav1.CreateOptions{})
 		cancel()
 		if err != nil {
 			at = (at + 1) % len(s.servers)
@@ -224,7 +228,9 @@ func TestThreeServers(t *testing.T) {
 	two.restart(t)
 	s.check(t, all...)
 
-	s.during(t, "the node of a server is deleted", func() { one.must(t, "kubectl", "delete", "node", "three", "--timeout=60s") })
+	s.during(t, "the node of a server is deleted", func() {
+		one.must(t, "kubectl", "delete", "node", "three", "--timeout=60s")
+	})
 	var code int
 	hosts.Until(t, startTimeout, "the removed server ends", func(context.Context) (err error) {
 		code, err = three.proc.ExitCode(time.Second)
@@ -234,7 +240,8 @@ func TestThreeServers(t *testing.T) {
 		t.Fatalf("the removed server: exit code %d\n%s", code, hosts.LastLines(three.proc.Log, 20))
 	}
 	r := three.a4s(t, three.args...)
-	if r.ExitCode != 2 || !strings.Contains(r.Stderr, "was removed from its cluster") || !strings.Contains(r.Stderr, "move "+dataDir+"/server/db away") {
+	if r.ExitCode != 2 || !strings.Contains(r.Stderr, "was removed from its cluster") ||
+		!strings.Contains(r.Stderr, "move "+dataDir+"/server/db away") {
 		t.Fatalf("starting the removed server: exit code %d\n%s", r.ExitCode, r.Stderr)
 	}
 	one.waitServers(t, one, two)
@@ -343,7 +350,8 @@ func tenantsOnAllServers(t *testing.T, servers ...*cluster) {
 		})
 	}
 	for _, c := range servers {
-		if out := c.must(t, "kubectl", "--tenant", "shared", "get", "widgets", "-o", "name"); strings.Count(out, "/w") != len(servers) {
+		if out := c.must(t, "kubectl", "--tenant", "shared", "get", "widgets", "-o", "name"); strings.Count(out,
+			"/w") != len(servers) {
 			t.Errorf("server %s lists %q", c.host.Name, out)
 		}
 		if r := c.a4s(t, "kubectl", "get", "widgets"); r.ExitCode == 0 {
@@ -365,7 +373,8 @@ func tenantsOnAllServers(t *testing.T, servers ...*cluster) {
 func TestServersThatMayNotJoin(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, "alone", "--disable-agent", "--agent-token", "only-for-agents")
-	if _, err := c.client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("early", "x"), metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().ConfigMaps("default").
+		Create(t.Context(), configMap("early", "x"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if conn, err := net.DialTimeout("tcp", net.JoinHostPort(c.host.IP.String(), "2380"), soon); err == nil {
@@ -391,10 +400,13 @@ func TestServersThatMayNotJoin(t *testing.T) {
 	refused("the token of agents", "agents join, but no servers", "--token", strings.TrimSpace(string(agent)))
 	refused("the password of agents", "refuses it", "--token", hash+"::server:only-for-agents")
 	refused("a bootstrap token", "agents join, but no servers", "--token", hash+"::abcdef.0123456789abcdef")
-	refused("another CA", "is not a server of the cluster", "--token", "K10"+strings.Repeat("0", 64)+"::server:"+password)
-	refused("other settings", "--cluster-cidr: invalid value \"10.52.0.0/16\"", "--token", token, "--cluster-cidr", "10.52.0.0/16")
+	refused("another CA", "is not a server of the cluster",
+		"--token", "K10"+strings.Repeat("0", 64)+"::server:"+password)
+	refused("other settings", "--cluster-cidr: invalid value \"10.52.0.0/16\"", "--token", token,
+		"--cluster-cidr", "10.52.0.0/16")
 	refused("a single server", "--cluster-init", "--token", token)
-	if entries, err := os.ReadDir(h.Path(dataDir + "/server")); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "tls" }) {
+	if entries, err := os.ReadDir(h.Path(dataDir + "/server")); err == nil &&
+		slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "tls" }) {
 		t.Error("a refused server has made certificates")
 	}
 
@@ -404,19 +416,22 @@ func TestServersThatMayNotJoin(t *testing.T) {
 	c.args = append(c.args, "--cluster-init")
 	c.restart(t)
 	second := joinFrom(t, h, c, "--disable-agent")
-	if m, err := second.client.CoreV1().ConfigMaps("default").Get(t.Context(), "early", metav1.GetOptions{}); err != nil || m.Data["value"] != "x" {
+	if m, err := second.client.CoreV1().ConfigMaps("default").
+		Get(t.Context(), "early", metav1.GetOptions{}); err != nil || m.Data["value"] != "x" {
 		t.Errorf("what the single server had: %v, %v", m, err)
 	}
 	third := newHost(t, "third")
 	if out := c.must(t, "etcd-member", "list"); strings.Count(out, " votes\n") != 2 {
 		t.Errorf("members:\n%s", out)
 	}
-	r := command(t, third, "server", "--disable-agent", "--server", c.url(), "--token", token, "--node-name", "refused")
+	r := command(t, third, "server", "--disable-agent", "--server", c.url(), "--token", token,
+		"--node-name", "refused")
 	if r.ExitCode != 1 || !strings.Contains(r.Stderr, "another server of this name is running") {
 		t.Errorf("a name that is taken: exit code %d\n%s", r.ExitCode, r.Stderr)
 	}
 	worker := newHost(t, "greedy")
-	n := &node{host: worker, args: []string{"agent", "--server", c.url(), "--token", c.nodeToken(t), "--node-ip", worker.IP.String(), "--node-name", "refused"}}
+	n := &node{host: worker, args: []string{"agent", "--server", c.url(), "--token", c.nodeToken(t),
+		"--node-ip", worker.IP.String(), "--node-name", "refused"}}
 	if r := n.a4s(t, n.args...); r.ExitCode != 1 || !strings.Contains(r.Stderr, "reserved for the API server") {
 		t.Errorf("an agent with the name of another server: exit code %d\n%s", r.ExitCode, r.Stderr)
 	}
@@ -430,7 +445,8 @@ func TestServersThatMayNotJoin(t *testing.T) {
 		}
 		return nil
 	})
-	if r := c.a4s(t, "etcd-member", "remove", "alone"); r.ExitCode != 1 || !strings.Contains(r.Stderr, "the only member of the datastore that votes") {
+	if r := c.a4s(t, "etcd-member", "remove", "alone"); r.ExitCode != 1 ||
+		!strings.Contains(r.Stderr, "the only member of the datastore that votes") {
 		t.Errorf("removing the last member: exit code %d\n%s", r.ExitCode, r.Stderr)
 	}
 }

@@ -53,7 +53,8 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 			return fmt.Errorf("it found %+v", d.Running)
 		}
 		for _, p := range d.Problems {
-			if p.Code != "check-config" && p.Code != "clock-unsynchronized" && p.Code != "packet-filter-degraded" && p.Code != "disk-almost-full" {
+			if p.Code != "check-config" && p.Code != "clock-unsynchronized" && p.Code != "packet-filter-degraded" &&
+				p.Code != "disk-almost-full" {
 				return fmt.Errorf("it found %+v", p)
 			}
 		}
@@ -75,12 +76,14 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 		t.Errorf("a4s status lacks the problem:\n%s", out)
 	}
 	hosts.Until(t, time.Minute, "an Event tells of it", func(ctx context.Context) error {
-		list, err := c.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=RuntimeNotReady"})
+		list, err := c.client.CoreV1().Events("default").List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=RuntimeNotReady"})
 		if err != nil {
 			return err
 		}
 		for _, e := range list.Items {
-			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == c.host.Name && e.Type == corev1.EventTypeWarning {
+			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == c.host.Name &&
+				e.Type == corev1.EventTypeWarning {
 				return nil
 			}
 		}
@@ -88,7 +91,8 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 	})
 
 	// The kubelet's part of the metrics asks the runtime.
-	if m := c.metrics(t, "/metrics"); !strings.Contains(m, `a4s_health_condition{code="runtime-not-ready",severity="error"} 1`) {
+	if m := c.metrics(t, "/metrics"); !strings.Contains(m,
+		`a4s_health_condition{code="runtime-not-ready",severity="error"} 1`) {
 		t.Error("/metrics do not tell of the hung runtime")
 	}
 
@@ -102,7 +106,8 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 		return nil
 	})
 	// The server tells of its node, too, and the kubelet of the node alone.
-	both := []string{`a4s_health_condition{code="runtime-not-ready",severity="error"} 0`, "a4s_certificate_expiration_seconds{", `a4s_component_restarts{name="kubelet"}`}
+	both := []string{`a4s_health_condition{code="runtime-not-ready",severity="error"} 0`,
+		"a4s_certificate_expiration_seconds{", `a4s_component_restarts{name="kubelet"}`}
 	for path, want := range map[string][]string{
 		"/metrics": append([]string{"a4s_tenants "}, both...),
 		"/api/v1/nodes/" + c.host.Name + "/proxy/metrics": both,
@@ -137,16 +142,18 @@ func TestDoctorOfAnAgent(t *testing.T) {
 		return nil
 	})
 	c.restart(t)
-	hosts.Until(t, 2*time.Minute, "the agent has its server again, and tells of the time without", func(ctx context.Context) error {
-		if d, _ := n.doctor(t); d.has("server-unreachable") {
-			return fmt.Errorf("%+v", d.Problems)
-		}
-		list, err := c.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=ServerUnreachableSolved"})
-		if err == nil && len(list.Items) == 0 {
-			err = errors.New("there is no Event")
-		}
-		return err
-	})
+	hosts.Until(t, 2*time.Minute, "the agent has its server again, and tells of the time without",
+		func(ctx context.Context) error {
+			if d, _ := n.doctor(t); d.has("server-unreachable") {
+				return fmt.Errorf("%+v", d.Problems)
+			}
+			list, err := c.client.CoreV1().Events("default").List(ctx,
+				metav1.ListOptions{FieldSelector: "reason=ServerUnreachableSolved"})
+			if err == nil && len(list.Items) == 0 {
+				err = errors.New("there is no Event")
+			}
+			return err
+		})
 }
 
 // metrics reads a path of the API as the administrator.
@@ -167,12 +174,14 @@ func TestKilledRotationOfSecrets(t *testing.T) {
 	ns := c.namespace(t)
 	const many = 200
 	for i := range many {
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i)}, StringData: map[string]string{"k": "word"}}
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i)},
+			StringData: map[string]string{"k": "word"}}
 		if _, err := c.client.CoreV1().Secrets(ns).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if out := c.must(t, "secrets-encrypt", "status"); !strings.Contains(out, "disabled") || !strings.Contains(out, "none") {
+	if out := c.must(t, "secrets-encrypt", "status"); !strings.Contains(out, "disabled") ||
+		!strings.Contains(out, "none") {
 		t.Errorf("at first the status is\n%s", out)
 	}
 	c.must(t, "secrets-encrypt", "enable")
@@ -214,11 +223,13 @@ func TestKilledRotationOfSecrets(t *testing.T) {
 		}
 		return nil
 	})
-	if m := c.metrics(t, "/metrics"); !strings.Contains(m, `a4s_health_condition{code="secrets-encryption-unfinished",severity="warning"} 1`) {
+	if m := c.metrics(t, "/metrics"); !strings.Contains(m,
+		`a4s_health_condition{code="secrets-encryption-unfinished",severity="warning"} 1`) {
 		t.Error("the metrics do not say so")
 	}
 	c.must(t, "secrets-encrypt", "rotate")
-	if s := state(); s.Stage != "enabled" || s.ActiveKey != "key2" || s.Pending != 0 || s.Stored["key2"] < many || len(s.Stored) != 1 {
+	if s := state(); s.Stage != "enabled" || s.ActiveKey != "key2" || s.Pending != 0 || s.Stored["key2"] < many ||
+		len(s.Stored) != 1 {
 		t.Errorf("at the end the status is %+v", s)
 	}
 	list, err := c.client.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{})

@@ -65,7 +65,8 @@ func TestRestartedAgainAndAgain(t *testing.T) {
 		}
 	}
 	f, worker := twoNodes(t, "restarted")
-	f.survive(t, []failure{{"restarts", func(t *testing.T, f *fixture) { restartAgain(t, f, restarts) }, false}}, worker)
+	f.survive(t, []failure{{"restarts", func(t *testing.T, f *fixture) { restartAgain(t, f, restarts) }, false}},
+		worker)
 }
 
 // A4S_OUTAGE is how long the network is away, by default only until the server
@@ -171,7 +172,10 @@ func killContainerd(kills int) func(*testing.T, *fixture) {
 // endedContainers: the kubelet keeps the last ended container of each, its
 // sandbox and its logs. So each of the four on the server's node leaves one or
 // two of a kind.
-var endedContainers = tolerance{regexp.MustCompile(`^(file|mount) /(var/log|run/a4s/containerd/io\.containerd\.grpc\.v#\.cri|var/lib/a4s/agent/(containerd|kubelet/pods/#/containers))/`), 8, "ended containers are kept"}
+var endedContainers = tolerance{regexp.MustCompile(`^(file|mount) ` +
+	`/(var/log|run/a4s/containerd/io\.containerd\.grpc\.v#\.cri|var/lib/a4s/agent/(containerd|kubelet/` +
+	`pods/#/containers))/`),
+	8, "ended containers are kept"}
 
 // killShims ends the shims of all pods of the server's node. As upstream, the
 // pods stay and get new containers.
@@ -221,19 +225,21 @@ func deleteLinks(t *testing.T, f *fixture) {
 		run(t, c.host, "ip", "link", "delete", link)
 	}
 	hosts.Until(t, time.Minute, "the network was started again", func(context.Context) error {
-		if got := c.components(t)["network"]; !got.Ready || got.Restarts == before["network"].Restarts || got.LastError == "" {
+		if got := c.components(t)["network"]; !got.Ready || got.Restarts == before["network"].Restarts ||
+			got.LastError == "" {
 			return fmt.Errorf("its state is %+v", got)
 		}
 		return nil
 	})
 	far := c.podIP(t, f.ns, "far")
-	hosts.Until(t, 2*time.Minute, "pods on both nodes reach each other, and names are found", func(ctx context.Context) error {
-		if _, err := c.ask(ctx, f.ns, "stays", "/get", "url", "http://"+far+":8080/hostname"); err != nil {
+	hosts.Until(t, 2*time.Minute, "pods on both nodes reach each other, and names are found",
+		func(ctx context.Context) error {
+			if _, err := c.ask(ctx, f.ns, "stays", "/get", "url", "http://"+far+":8080/hostname"); err != nil {
+				return err
+			}
+			_, err := c.ask(ctx, f.ns, "stays", "/get", "url", "http://web/hostname")
 			return err
-		}
-		_, err := c.ask(ctx, f.ns, "stays", "/get", "url", "http://web/hostname")
-		return err
-	})
+		})
 	after := c.components(t)
 	for name, was := range before {
 		if now := after[name]; name != "network" && (now.Restarts != was.Restarts || !now.Ready) {
@@ -292,7 +298,8 @@ func cutOff(t *testing.T, f *fixture, worker *node, outage time.Duration) {
 		t.Fatal(err)
 	}
 	f.c.waitNodeReady(t, worker.host.Name, plugged)
-	t.Logf("%s without a network; the node was ready %s after", plugged.Sub(began).Round(time.Second), time.Since(plugged).Round(time.Second))
+	t.Logf("%s without a network; the node was ready %s after", plugged.Sub(began).Round(time.Second),
+		time.Since(plugged).Round(time.Second))
 	if worker.proc != proc || !proc.Running() {
 		t.Error("the agent has ended")
 	}
@@ -314,14 +321,16 @@ func mountDisk(t *testing.T, h *hosts.Host, dir string) (image string, attach fu
 
 // ownDisk are settings for a disk that fills up: a kubelet evicts pods from
 // such a one, and these are to stay.
-var ownDisk = []string{"--kubelet-arg", "eviction-hard=memory.available<1Mi", "--kubelet-arg", "image-gc-high-threshold=100"}
+var ownDisk = []string{"--kubelet-arg", "eviction-hard=memory.available<1Mi",
+	"--kubelet-arg", "image-gc-high-threshold=100"}
 
 // fillUp leaves no room on a disk, until the returned function is called.
 func fillUp(t *testing.T, h *hosts.Host, dir string) (free func()) {
 	t.Helper()
 	// What is left by large blocks is filled with small ones.
 	for _, size := range []string{"1M", "4k", "1k"} {
-		if r, err := h.Run(t.Context(), "dd", "if=/dev/zero", "of="+dir+"/ballast-"+size, "bs="+size); err != nil || r.ExitCode == 0 {
+		if r, err := h.Run(t.Context(), "dd", "if=/dev/zero", "of="+dir+"/ballast-"+size, "bs="+size); err != nil ||
+			r.ExitCode == 0 {
 			t.Fatalf("the disk does not fill up: %v %s", err, r.Stderr)
 		}
 	}
@@ -355,11 +364,13 @@ func TestFullDiskOfANode(t *testing.T) {
 	}
 	hosts.Until(t, 5*time.Minute, "each pod says for long why it does not start", func(ctx context.Context) error {
 		for _, name := range late {
-			events, err := c.client.CoreV1().Events(f.ns).List(ctx, metav1.ListOptions{FieldSelector: "type=Warning,involvedObject.name=" + name})
+			events, err := c.client.CoreV1().Events(f.ns).List(ctx,
+				metav1.ListOptions{FieldSelector: "type=Warning,involvedObject.name=" + name})
 			if err != nil {
 				return err
 			}
-			if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, "no space left on device") }) {
+			if !slices.ContainsFunc(events.Items,
+				func(e corev1.Event) bool { return strings.Contains(e.Message, "no space left on device") }) {
 				return fmt.Errorf("%s does not", name)
 			}
 		}
@@ -428,7 +439,8 @@ func TestDiskFailures(t *testing.T) {
 	// As an error of the disk does it. Unlike after `mount -o remount,ro`,
 	// what has a file open for writing does not keep it from happening.
 	device := run(t, h, "findmnt", "-n", "-o", "SOURCE", "--mountpoint", dataDir)
-	if err := os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error"), []byte("injected"), 0); err != nil {
+	if err := os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error"),
+		[]byte("injected"), 0); err != nil {
 		t.Fatal(err)
 	}
 	f.writeUntilEnd(t, "read-only file system: look into dmesg")

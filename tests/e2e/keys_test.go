@@ -79,7 +79,8 @@ func keysOnAllServers(t *testing.T, k *keyHolder, one, two, three *cluster) {
 	all := []*cluster{one, two, three}
 	one.must(t, "secrets-encrypt", "enable")
 	for i, c := range all {
-		if s := c.encryption(t); s.ActiveKey != "key1" || s.Pending != 0 || s.Hash != s.LoadedHash || len(s.Servers) != 3 {
+		if s := c.encryption(t); s.ActiveKey != "key1" || s.Pending != 0 || s.Hash != s.LoadedHash ||
+			len(s.Servers) != 3 {
 			t.Errorf("server %s says %+v", c.host.Name, s)
 		}
 		for j := range 5 {
@@ -116,7 +117,8 @@ func keysOnAllServers(t *testing.T, k *keyHolder, one, two, three *cluster) {
 		}
 		return nil
 	})
-	if s := three.encryption(t); s.Stage != joinapi.EncryptionKeyAdded || s.Job == nil || !strings.Contains(s.Job.Step, "on server two") {
+	if s := three.encryption(t); s.Stage != joinapi.EncryptionKeyAdded || s.Job == nil ||
+		!strings.Contains(s.Job.Step, "on server two") {
 		t.Errorf("meanwhile another server says %+v, the job %+v", s, s.Job)
 	}
 	if r := three.a4s(t, "secrets-encrypt", "disable"); r.ExitCode == 0 {
@@ -133,7 +135,8 @@ func keysOnAllServers(t *testing.T, k *keyHolder, one, two, three *cluster) {
 		if err := k.write(t.Context(), c, fmt.Sprintf("last-%d", i)); err != nil {
 			t.Error(err)
 		}
-		if s := c.encryption(t); s.ActiveKey != "key2" || len(s.Keys) != 1 || s.Pending != 0 || s.Hash != s.LoadedHash {
+		if s := c.encryption(t); s.ActiveKey != "key2" || len(s.Keys) != 1 || s.Pending != 0 ||
+			s.Hash != s.LoadedHash {
 			t.Errorf("at the end server %s says %+v", c.host.Name, s)
 		}
 	}
@@ -150,11 +153,13 @@ func keysOnAllServers(t *testing.T, k *keyHolder, one, two, three *cluster) {
 func (c *cluster) stored(t *testing.T, prefix string) map[string][]byte {
 	t.Helper()
 	dir := c.host.Path(dataDir + "/server/tls/etcd/")
-	tls, err := transport.TLSInfo{TrustedCAFile: dir + "/server-ca.crt", CertFile: dir + "/client.crt", KeyFile: dir + "/client.key"}.ClientConfig()
+	tls, err := transport.TLSInfo{TrustedCAFile: dir + "/server-ca.crt", CertFile: dir + "/client.crt",
+		KeyFile: dir + "/client.key"}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + c.host.IP.String() + ":2379"}, TLS: tls, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + c.host.IP.String() + ":2379"},
+		TLS: tls, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,8 @@ func TestKillallGivesTheMachineBack(t *testing.T) {
 
 	running := look(t, h)
 	for _, kind := range []string{"process ", "mount ", "link ", "cgroup ", "rule ", "route ", "sysctl "} {
-		if !slices.ContainsFunc(differences(before, running), func(d string) bool { return strings.HasPrefix(d, kind) }) {
+		if !slices.ContainsFunc(differences(before, running),
+			func(d string) bool { return strings.HasPrefix(d, kind) }) {
 			t.Errorf("a running server shows no %sthat was not there: the check below could not fail", kind)
 		}
 	}
@@ -190,5 +191,6 @@ func mount(pod *corev1.Pod, configMap string) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "mounted", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}},
 	}})
-	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "mounted", MountPath: "/" + configMap})
+	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: "mounted", MountPath: "/" + configMap})
 }

@@ -87,7 +87,8 @@ func TestUpgradeKeepsPodsAndWrites(t *testing.T) {
 	s.check(t, c)
 
 	// Back.
-	if _, err := c.client.CoreV1().ConfigMaps(f.ns).Create(t.Context(), configMap("later", "x"), metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().ConfigMaps(f.ns).
+		Create(t.Context(), configMap("later", "x"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.exchange(t, old)
@@ -102,7 +103,8 @@ func TestUpgradeKeepsPodsAndWrites(t *testing.T) {
 	run(t, c.host, old, "etcd-snapshot", "restore", filepath.Base(saved[0]))
 	c.restart(t)
 	c.waitVersion(t, before)
-	if m, err := c.client.CoreV1().ConfigMaps(f.ns).Get(t.Context(), "kept", metav1.GetOptions{}); err != nil || m.Data["value"] != "value" {
+	if m, err := c.client.CoreV1().ConfigMaps(f.ns).Get(t.Context(), "kept", metav1.GetOptions{}); err != nil ||
+		m.Data["value"] != "value" {
 		t.Errorf("after going back: %v, %v", m.Data, err)
 	}
 	if _, err := c.client.CoreV1().ConfigMaps(f.ns).Get(t.Context(), "later", metav1.GetOptions{}); err == nil {

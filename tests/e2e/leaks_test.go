@@ -38,7 +38,8 @@ func (f footprint) add(kind, name string) {
 }
 
 // stateDirs are where a4s and what it runs keep files.
-var stateDirs = []string{"/run/a4s", "/run/netns", "/run/flannel", dataDir, "/var/lib/kubelet", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/etc/a4s", "/etc/cni"}
+var stateDirs = []string{"/run/a4s", "/run/netns", "/run/flannel", dataDir, "/var/lib/kubelet", "/var/lib/cni",
+	"/var/log/pods", "/var/log/containers", "/etc/a4s", "/etc/cni"}
 
 func takeFootprint(t *testing.T, h *hosts.Host) footprint {
 	t.Helper()
@@ -49,7 +50,8 @@ func takeFootprint(t *testing.T, h *hosts.Host) footprint {
 		m.rules[i] = strings.Trim(strings.TrimPrefix(rule, "elements = {"), " ,}")
 	}
 	for kind, names := range map[string][]string{
-		"process": m.processes, "mount": m.mounts, "link": m.links, "cgroup": m.cgroups, "rule": m.rules, "route": m.routes,
+		"process": m.processes, "mount": m.mounts, "link": m.links, "cgroup": m.cgroups,
+		"rule": m.rules, "route": m.routes,
 	} {
 		for _, name := range names {
 			f.add(kind, name)
@@ -106,13 +108,19 @@ type tolerance struct {
 // tolerances are for what comes and goes while nothing happens. None grows
 // with the number of failures: a leak exceeds it after a few of them.
 var tolerances = []tolerance{
-	{regexp.MustCompile(`^open .*: (socket:|anon_inode:|pipe:)`), 24, "connections between components and from clients come and go"},
-	{regexp.MustCompile(`^open .*: /dev/kmsg$`), 2, "upstream's readers of the kernel's log end when that overtakes them"},
-	{regexp.MustCompile(`^open a4s(-node)?: .*/kubelet/(pod-resources|pods-api)/# \(deleted\)$`), 1, "the kubelet forgets to close a file, and Go's garbage collection does"},
-	{regexp.MustCompile(`^(open|file) .*/member/(wal|snap)\b`), 8, "etcd cuts its log into files, and keeps five of them"},
+	{regexp.MustCompile(`^open .*: (socket:|anon_inode:|pipe:)`), 24,
+		"connections between components and from clients come and go"},
+	{regexp.MustCompile(`^open .*: /dev/kmsg$`), 2,
+		"upstream's readers of the kernel's log end when that overtakes them"},
+	{regexp.MustCompile(`^open a4s(-node)?: .*/kubelet/(pod-resources|pods-api)/# \(deleted\)$`), 1,
+		"the kubelet forgets to close a file, and Go's garbage collection does"},
+	{regexp.MustCompile(`^(open|file) .*/member/(wal|snap)\b`), 8,
+		"etcd cuts its log into files, and keeps five of them"},
 	{regexp.MustCompile(`^file /run/a4s/containerd/.*(\.tmp|/log)`), 4, "a container is being started or stopped"},
-	{regexp.MustCompile(`^process .*(runc|containerd-shim-runc-v2 .*(delete|start)|nft|iptables|/testbox get)`), 3, "programs that run for a moment"},
-	{regexp.MustCompile(`^open a4s(-node)?: /proc/#/mountinfo$`), 1, "the kubelet reads it now and then, and a look may meet that"},
+	{regexp.MustCompile(`^process .*(runc|containerd-shim-runc-v2 .*(delete|start)|nft|iptables|/testbox get)`), 3,
+		"programs that run for a moment"},
+	{regexp.MustCompile(`^open a4s(-node)?: /proc/#/mountinfo$`), 1,
+		"the kubelet reads it now and then, and a look may meet that"},
 	{regexp.MustCompile(`^open (runc|nft|iptables[^:]*|exe|testbox|ip|ls|cat|sh): `), 24, "the same"},
 }
 
@@ -175,7 +183,8 @@ func identify(t *testing.T, client kubernetes.Interface, namespaces ...string) i
 		for _, p := range pods.Items {
 			add("pod", p.ObjectMeta)
 			for _, s := range p.Status.ContainerStatuses {
-				all["container "+ns+"/"+p.Name+"/"+s.Name] = fmt.Sprintf("%s, %d restarts, %s", s.ContainerID, s.RestartCount, p.Status.PodIP)
+				all["container "+ns+"/"+p.Name+"/"+s.Name] = fmt.Sprintf("%s, %d restarts, %s", s.ContainerID,
+					s.RestartCount, p.Status.PodIP)
 			}
 		}
 		configMaps, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
@@ -225,7 +234,9 @@ func (a identity) of(other identity) identity {
 // withoutContainers leaves the containers out, for failures that end them.
 func (a identity) withoutContainers() identity {
 	b := maps.Clone(a)
-	maps.DeleteFunc(b, func(name, _ string) bool { return strings.HasPrefix(strings.TrimPrefix(name, ofTenant), "container ") })
+	maps.DeleteFunc(b, func(name, _ string) bool {
+		return strings.HasPrefix(strings.TrimPrefix(name, ofTenant), "container ")
+	})
 	return b
 }
 

@@ -59,7 +59,8 @@ func TestNodeOutlivesAWayToItsServer(t *testing.T) {
 	worker := &node{host: newHost(t, "ways-worker")}
 	run(t, worker.host, "ip", "route", "add", told, "via", h.IP.String())
 	run(t, worker.host, "ip", "route", "add", "blackhole", nobody)
-	worker.args = []string{"agent", "--server", "https://" + nobody + ":6443,https://" + told + ":6443", "--token", c.nodeToken(t)}
+	worker.args = []string{"agent", "--server", "https://" + nobody + ":6443,https://" + told + ":6443",
+		"--token", c.nodeToken(t)}
 	if err := errors.Join(worker.importImages(), worker.start()); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,8 @@ func TestNodeOutlivesAWayToItsServer(t *testing.T) {
 	ns := c.namespace(t)
 	c.runPod(t, ns, on(name, testboxPod("before")))
 	hosts.Until(t, soon, "the node has learned the address of the server", func(context.Context) error {
-		if list := run(t, worker.host, "cat", dataDir+"/agent/servers.json"); !strings.Contains(list, `"`+learned+`:6443"`) {
+		if list := run(t, worker.host, "cat", dataDir+"/agent/servers.json"); !strings.Contains(list,
+			`"`+learned+`:6443"`) {
 			return errors.New(list)
 		}
 		return nil

@@ -40,8 +40,10 @@ func TestPodsInVirtualMachines(t *testing.T) {
 		c.restart(t)
 		c.waitOwnNode(t)
 		pod = c.waitPodReady(t, ns, pod.Name)
-		if got, err := c.ask(t.Context(), ns, pod.Name, "/instance"); err != nil || got != instance || pod.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("after the restart the container is %q (%v), was %q; %d restarts", got, err, instance, pod.Status.ContainerStatuses[0].RestartCount)
+		if got, err := c.ask(t.Context(), ns, pod.Name, "/instance"); err != nil || got != instance ||
+			pod.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("after the restart the container is %q (%v), was %q; %d restarts", got, err, instance,
+				pod.Status.ContainerStatuses[0].RestartCount)
 		}
 		if err := c.client.CoreV1().Pods(ns).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -49,7 +51,8 @@ func TestPodsInVirtualMachines(t *testing.T) {
 	})
 	c.must(t, "killall")
 	for _, process := range look(t, c.host).processes {
-		if strings.Contains(process, "qemu-system") || strings.Contains(process, "virtiofsd") || strings.Contains(process, "vm-runtime") {
+		if strings.Contains(process, "qemu-system") || strings.Contains(process, "virtiofsd") ||
+			strings.Contains(process, "vm-runtime") {
 			t.Errorf("killall left %.200s", process)
 		}
 	}

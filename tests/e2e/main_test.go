@@ -110,7 +110,8 @@ func buildImages(ctx context.Context) error {
 		name string
 		args []string
 	}{
-		{"testbox", []string{"--name", testboxImage, "--go", "./tests/images/testbox=/testbox", "--entrypoint", "/testbox"}},
+		{"testbox", []string{"--name", testboxImage, "--go", "./tests/images/testbox=/testbox",
+			"--entrypoint", "/testbox"}},
 		{"busybox", []string{"--name", busyboxImage, "--deb", "busybox-static"}},
 	}
 	commands := []*exec.Cmd{build, exec.CommandContext(ctx, "go", "build", "-o", mkimage, "./scripts/mkimage")}

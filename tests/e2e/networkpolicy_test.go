@@ -38,7 +38,8 @@ func TestNetworkPolicy(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, n := range []*node{&c.node, agent} {
-				t.Logf("the rules of %s:\n%s", n.host.Name, run(t, n.host, "nft", "list", "table", "inet", "a4s_filter"))
+				t.Logf("the rules of %s:\n%s", n.host.Name,
+					run(t, n.host, "nft", "list", "table", "inet", "a4s_filter"))
 			}
 		}
 	})
@@ -54,7 +55,8 @@ func TestNetworkPolicyDisabled(t *testing.T) {
 	web := c.runPod(t, ns, testboxPod("web"))
 	asking := client{c, ns, c.runPod(t, ns, testboxPod("client"))}
 	expect(t, true, []string{web.Status.PodIP + ":8080"}, asking)
-	if rules := run(t, c.host, "nft", "list", "table", "inet", "a4s_filter"); strings.Contains(rules, "chain ingress {") || !strings.Contains(rules, "chain tenants-forward {") {
+	if rules := run(t, c.host, "nft", "list", "table", "inet", "a4s_filter"); strings.Contains(rules,
+		"chain ingress {") || !strings.Contains(rules, "chain tenants-forward {") {
 		t.Errorf("there are rules of policies, or none that keep tenants apart:\n%s", rules)
 	}
 }
@@ -82,35 +84,41 @@ func expect(t *testing.T, want bool, addresses []string, clients ...client) {
 			wrong[pair{from, address}] = nil
 		}
 	}
-	hosts.Until(t, soon, fmt.Sprintf("%d clients reach %v: %v", len(clients), addresses, want), func(ctx context.Context) error {
-		var wg sync.WaitGroup
-		for p := range maps.Clone(wrong) {
-			wg.Go(func() {
-				out, err := p.from.c.exec(ctx, p.from.ns, p.from.pod.Name, "", "/testbox", "get", "http://"+p.address+"/hostname")
-				dropped := err != nil && (strings.Contains(err.Error(), "deadline exceeded") || strings.Contains(err.Error(), "timeout"))
-				mu.Lock()
-				defer mu.Unlock()
-				if want && err == nil || !want && dropped {
-					delete(wrong, p)
-					return
-				}
-				wrong[p] = fmt.Errorf("%s/%s gets %q from %s: %v", p.from.ns, p.from.pod.Name, out, p.address, err)
-			})
-		}
-		wg.Wait()
-		return errors.Join(slices.Collect(maps.Values(wrong))...)
-	})
+	hosts.Until(t, soon, fmt.Sprintf("%d clients reach %v: %v", len(clients), addresses, want),
+		func(ctx context.Context) error {
+			var wg sync.WaitGroup
+			for p := range maps.Clone(wrong) {
+				wg.Go(func() {
+					out, err := p.from.c.exec(ctx, p.from.ns, p.from.pod.Name, "", "/testbox", "get",
+						"http://"+p.address+"/hostname")
+					dropped := err != nil &&
+						(strings.Contains(err.Error(), "deadline exceeded") ||
+							strings.Contains(err.Error(), "timeout"))
+					mu.Lock()
+					defer mu.Unlock()
+					if want && err == nil || !want && dropped {
+						delete(wrong, p)
+						return
+					}
+					wrong[p] = fmt.Errorf("%s/%s gets %q from %s: %v", p.from.ns, p.from.pod.Name, out, p.address, err)
+				})
+			}
+			wg.Wait()
+			return errors.Join(slices.Collect(maps.Values(wrong))...)
+		})
 }
 
 // createPolicy creates a policy and returns what deletes it.
 func (c *cluster) createPolicy(t *testing.T, ns string, np *networkingv1.NetworkPolicy) (remove func()) {
 	t.Helper()
-	if _, err := c.client.NetworkingV1().NetworkPolicies(ns).Create(t.Context(), np, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.NetworkingV1().NetworkPolicies(ns).
+		Create(t.Context(), np, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
 		t.Helper()
-		if err := c.client.NetworkingV1().NetworkPolicies(ns).Delete(t.Context(), np.Name, metav1.DeleteOptions{}); err != nil {
+		if err := c.client.NetworkingV1().NetworkPolicies(ns).
+			Delete(t.Context(), np.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,18 +133,22 @@ func selects(pairs ...string) *metav1.LabelSelector {
 }
 
 // allowFrom is a policy that lets peers in to every pod, at ports.
-func allowFrom(name string, peer networkingv1.NetworkPolicyPeer, ports ...intstr.IntOrString) *networkingv1.NetworkPolicy {
+func allowFrom(
+	name string, peer networkingv1.NetworkPolicyPeer, ports ...intstr.IntOrString,
+) *networkingv1.NetworkPolicy {
 	rule := networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{peer}}
 	for _, p := range ports {
 		rule.Ports = append(rule.Ports, networkingv1.NetworkPolicyPort{Port: &p})
 	}
-	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{rule}}}
+	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{rule}}}
 }
 
 func testNetworkPolicy(t *testing.T, c *cluster, worker string, foreign *client) {
 	server := c.host.Name
 	ns, blueNS := c.namespace(t), c.namespace(t)
-	if _, err := c.client.CoreV1().Namespaces().Patch(t.Context(), blueNS, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"blue"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := c.client.CoreV1().Namespaces().Patch(t.Context(), blueNS, "application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{"team":"blue"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	web := func(name string) *corev1.Pod {
@@ -161,12 +173,14 @@ func testNetworkPolicy(t *testing.T, c *cluster, worker string, foreign *client)
 	deny := c.createPolicy(t, ns, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny"}})
 	expect(t, false, append(all, service), friend, stranger, blue)
 
-	byPod := c.createPolicy(t, ns, allowFrom("by-pod", networkingv1.NetworkPolicyPeer{PodSelector: selects("app", "friend")}, intstr.FromString("http")))
+	byPod := c.createPolicy(t, ns, allowFrom("by-pod",
+		networkingv1.NetworkPolicyPeer{PodSelector: selects("app", "friend")}, intstr.FromString("http")))
 	expect(t, true, append(all, service), friend)
 	expect(t, false, []string{near, far}, stranger, blue)
 	expect(t, false, []string{service}, stranger)
 
-	byNamespace := c.createPolicy(t, ns, allowFrom("by-namespace", networkingv1.NetworkPolicyPeer{NamespaceSelector: selects("team", "blue")}, intstr.FromInt32(8080)))
+	byNamespace := c.createPolicy(t, ns, allowFrom("by-namespace",
+		networkingv1.NetworkPolicyPeer{NamespaceSelector: selects("team", "blue")}, intstr.FromInt32(8080)))
 	expect(t, true, []string{near, far}, blue, friend)
 	expect(t, false, []string{oddIP}, blue, stranger)
 	byPod()
@@ -174,7 +188,9 @@ func testNetworkPolicy(t *testing.T, c *cluster, worker string, foreign *client)
 	byNamespace()
 	expect(t, false, []string{far}, blue)
 
-	byBlock := c.createPolicy(t, ns, allowFrom("by-block", networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: []string{stranger.pod.Status.PodIP + "/32"}}}))
+	byBlock := c.createPolicy(t, ns, allowFrom("by-block", networkingv1.NetworkPolicyPeer{
+		IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: []string{stranger.pod.Status.PodIP + "/32"}},
+	}))
 	expect(t, true, all, friend, blue)
 	expect(t, false, all, stranger)
 	if foreign != nil { // what a policy allows does not join tenants
@@ -188,13 +204,15 @@ func testNetworkPolicy(t *testing.T, c *cluster, worker string, foreign *client)
 	deny()
 	expect(t, true, all, friend, stranger, blue)
 
-	out := c.createPolicy(t, ns, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "out"}, Spec: networkingv1.NetworkPolicySpec{
-		PodSelector: *selects("app", "friend"), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
-		Egress: []networkingv1.NetworkPolicyEgressRule{{
-			To:    []networkingv1.NetworkPolicyPeer{{PodSelector: selects("app", "web")}},
-			Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString("http"))}},
-		}},
-	}})
+	out := c.createPolicy(t, ns,
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "out"}, Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: *selects("app", "friend"),
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+			Egress: []networkingv1.NetworkPolicyEgressRule{{
+				To:    []networkingv1.NetworkPolicyPeer{{PodSelector: selects("app", "web")}},
+				Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString("http"))}},
+			}},
+		}})
 	expect(t, false, []string{stranger.pod.Status.PodIP + ":8080"}, friend)
 	expect(t, false, []string{service}, friend) // whose pod is no peer
 	expect(t, true, []string{far, oddIP}, friend)
@@ -204,7 +222,8 @@ func testNetworkPolicy(t *testing.T, c *cluster, worker string, foreign *client)
 	expect(t, true, []string{near, service}, friend)
 
 	// A pod that is under a policy from its beginning is never reached.
-	c.createPolicy(t, ns, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: networkingv1.NetworkPolicySpec{PodSelector: *selects("app", "late")}})
+	c.createPolicy(t, ns, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "late"},
+		Spec: networkingv1.NetworkPolicySpec{PodSelector: *selects("app", "late")}})
 	late := c.createPod(t, ns, on(worker, testboxPod("late")))
 	hosts.Until(t, soon, "the new pod is ready and was not reached", func(ctx context.Context) error {
 		p, err := c.client.CoreV1().Pods(ns).Get(ctx, late.Name, metav1.GetOptions{})
@@ -212,7 +231,8 @@ func testNetworkPolicy(t *testing.T, c *cluster, worker string, foreign *client)
 			return err
 		}
 		if p.Status.PodIP != "" {
-			if out, err := c.exec(ctx, ns, "stranger", "", "/testbox", "get", "http://"+p.Status.PodIP+":8080/hostname"); err == nil {
+			if out, err := c.exec(ctx, ns, "stranger", "", "/testbox", "get",
+				"http://"+p.Status.PodIP+":8080/hostname"); err == nil {
 				t.Fatalf("the new pod answers %q", out)
 			}
 		}

@@ -90,7 +90,8 @@ func TestNodeOfAServerDies(t *testing.T) {
 		t.Errorf("the kubelet is %+v", s)
 	}
 	c.runPod(t, ns, testboxPod("comes"))
-	if now := c.waitPodReady(t, ns, pod.Name); containerID(now) != containerID(pod) || now.Status.ContainerStatuses[0].RestartCount != 0 {
+	if now := c.waitPodReady(t, ns, pod.Name); containerID(now) != containerID(pod) ||
+		now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod was restarted: %+v", now.Status.ContainerStatuses[0])
 	}
 
@@ -158,7 +159,8 @@ func TestNodeEndsWithItsServer(t *testing.T) {
 			}
 			for _, path := range commands {
 				b, _ := os.ReadFile(path) // it may have ended
-				if name, _, _ := strings.Cut(string(b), "\x00"); filepath.Base(name) == nodeProcess || filepath.Base(name) == "containerd" || filepath.Base(name) == "a4s" {
+				if name, _, _ := strings.Cut(string(b), "\x00"); filepath.Base(name) == nodeProcess ||
+					filepath.Base(name) == "containerd" || filepath.Base(name) == "a4s" {
 					return fmt.Errorf("%s is %q", path, b)
 				}
 			}
@@ -176,7 +178,8 @@ func TestNodeEndsWithItsServer(t *testing.T) {
 
 	c.restart(t)
 	c.waitOwnNode(t)
-	if vars, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", childNamed(t, c.proc.PID(), nodeProcess))); err != nil || strings.Contains(string(vars), "A4S_") {
+	if vars, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ",
+		childNamed(t, c.proc.PID(), nodeProcess))); err != nil || strings.Contains(string(vars), "A4S_") {
 		t.Errorf("the environment of the node is %q, %v", vars, err)
 	}
 	c.proc.Kill()

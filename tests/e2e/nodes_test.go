@@ -33,7 +33,8 @@ func TestPodsReachEachOtherAcrossNodesOverHostGatewayAndIptables(t *testing.T) {
 	if links := run(t, h, "ip", "-o", "link"); strings.Contains(links, "flannel.") {
 		t.Errorf("host-gw made a tunnel:\n%s", links)
 	}
-	if rules := run(t, h, "nft", "list", "ruleset"); strings.Contains(rules, "table ip kube-proxy") || !strings.Contains(rules, "KUBE-SERVICES") {
+	if rules := run(t, h, "nft", "list", "ruleset"); strings.Contains(rules, "table ip kube-proxy") ||
+		!strings.Contains(rules, "KUBE-SERVICES") {
 		t.Error("kube-proxy does not use iptables")
 	}
 
@@ -45,7 +46,8 @@ func TestPodsReachEachOtherAcrossNodesOverHostGatewayAndIptables(t *testing.T) {
 	c.proc.Kill()
 	c.restart(t)
 	hosts.Until(t, podTimeout, "the worker has found the new server", func(ctx context.Context) error {
-		lease, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(ctx, worker.host.Name, metav1.GetOptions{})
+		lease, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(ctx, worker.host.Name,
+			metav1.GetOptions{})
 		if err == nil && lease.Spec.RenewTime.Time.Before(c.started) {
 			err = fmt.Errorf("its last sign of life is of %s", lease.Spec.RenewTime)
 		}
@@ -136,7 +138,8 @@ func (c *cluster) traffic(t *testing.T, workerName string) string {
 
 	// More than one packet of a tunnel: a wrong MTU passes small ones only.
 	big := strings.Repeat("x", 64<<10)
-	if _, err := c.client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("big", big), metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().ConfigMaps(ns).
+		Create(t.Context(), configMap("big", big), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	out, err := c.exec(t.Context(), ns, "far", "", "/testbox", "echo", "from", "far")
@@ -189,13 +192,16 @@ func TestJoiningIsRefused(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"wrong token", []string{"--server", c.url(), "--token", before + "::" + user + ":wrong"}, []string{"--token"}},
+		{"wrong token", []string{"--server", c.url(), "--token", before + "::" + user + ":wrong"},
+			[]string{"--token"}},
 		{"wrong CA hash", []string{"--server", c.url(), "--token", otherCA}, []string{"--token", "CA"}},
 		{"malformed token", []string{"--server", c.url(), "--token", "K10nonsense"}, []string{"--token", "K10"}},
-		{"duplicate node name", []string{"--server", c.url(), "--token", token, "--node-name", c.host.Name}, []string{c.host.Name, "--node-name"}},
+		{"duplicate node name", []string{"--server", c.url(), "--token", token, "--node-name", c.host.Name},
+			[]string{c.host.Name, "--node-name"}},
 		{"no token", []string{"--server", c.url()}, []string{"--token"}},
 		{"no server", []string{"--token", token}, []string{"--server"}},
-		{"server is no URL", []string{"--server", "ftp://nowhere", "--token", token}, []string{"--server", "ftp://nowhere"}},
+		{"server is no URL", []string{"--server", "ftp://nowhere", "--token", token},
+			[]string{"--server", "ftp://nowhere"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := command(t, h, append([]string{"agent"}, tc.args...)...)
@@ -242,7 +248,8 @@ func TestBootstrapTokens(t *testing.T) {
 	}
 	_, bare, _ := strings.Cut(token, "::")
 	id, secret, _ := strings.Cut(bare, ".")
-	if out := c.must(t, "token", "list"); !strings.Contains(out, id) || !strings.Contains(out, "for the test") || strings.Contains(out, secret) {
+	if out := c.must(t, "token", "list"); !strings.Contains(out, id) || !strings.Contains(out, "for the test") ||
+		strings.Contains(out, secret) {
 		t.Errorf("token list printed\n%s", out)
 	}
 

@@ -42,7 +42,8 @@ func testboxPod(name string, args ...string) *corev1.Pod {
 
 func httpProbe(path string) *corev1.Probe {
 	return &corev1.Probe{
-		ProbeHandler:     corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(8080)}},
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path,
+			Port: intstr.FromInt32(8080)}},
 		PeriodSeconds:    1,
 		FailureThreshold: 2,
 		TimeoutSeconds:   5,
@@ -175,7 +176,8 @@ func (c *cluster) waitDeployment(t *testing.T, ns, name string, replicas int32) 
 		if err != nil {
 			return err
 		}
-		if s := d.Status; s.ObservedGeneration != d.Generation || s.AvailableReplicas != replicas || s.Replicas != replicas {
+		if s := d.Status; s.ObservedGeneration != d.Generation || s.AvailableReplicas != replicas ||
+			s.Replicas != replicas {
 			return fmt.Errorf("%d of %d replicas are available: %v", s.AvailableReplicas, replicas, s.Conditions)
 		}
 		return nil

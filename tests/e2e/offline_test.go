@@ -85,7 +85,8 @@ func (n *node) bootstrapContainer(t *testing.T, what string, wantPersisted bool)
 			return fmt.Errorf("its status is %+v", pod.Status)
 		}
 		if bootstrapapi.IsPersisted(&pod) != wantPersisted {
-			return fmt.Errorf("persisted is not %t: %s", wantPersisted, pod.Annotations[bootstrapapi.MessageAnnotation])
+			return fmt.Errorf("persisted is not %t: %s", wantPersisted,
+				pod.Annotations[bootstrapapi.MessageAnnotation])
 		}
 		container = pod.Status.ContainerStatuses[0].ContainerID
 		return nil
@@ -115,7 +116,8 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 	agentHost := newHost(t, "early")
 	const token = "a-token-that-both-know"
 	n := &node{host: agentHost, args: []string{
-		"agent", "--server", "https://" + net.JoinHostPort(serverHost.IP.String(), "6443"), "--token", token, "--bootstrap-pod-api",
+		"agent", "--server", "https://" + net.JoinHostPort(serverHost.IP.String(), "6443"), "--token", token,
+		"--bootstrap-pod-api",
 	}}
 	if err := errors.Join(n.importImages(), n.start()); err != nil {
 		t.Fatal(err)
@@ -135,13 +137,15 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 		}
 		return err
 	})
-	if running := n.must(t, "ctr", "--namespace", "k8s.io", "tasks", "list"); strings.Contains(running, strings.TrimPrefix(brief, "containerd://")) {
+	if running := n.must(t, "ctr", "--namespace", "k8s.io", "tasks", "list"); strings.Contains(running,
+		strings.TrimPrefix(brief, "containerd://")) {
 		t.Errorf("its container %s still runs: %s", brief, running)
 	}
 
 	n.applyPod(t, "box", boxPod("box", true))
 	pod, container := n.bootstrapContainer(t, "the pod runs without a server", false)
-	if want := "box-" + agentHost.Name; pod.Name != want || pod.Annotations[bootstrapapi.SourceAnnotation] != bootstrapapi.Source {
+	if want := "box-" + agentHost.Name; pod.Name != want ||
+		pod.Annotations[bootstrapapi.SourceAnnotation] != bootstrapapi.Source {
 		t.Errorf("pod %s with annotations %v, want %s from %s", pod.Name, pod.Annotations, want, bootstrapapi.Source)
 	}
 
@@ -160,7 +164,8 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 		}
 		again, c := n.bootstrapContainer(t, "the pod runs after the agent ended, "+stop.how, false)
 		if again.UID != pod.UID || c != container {
-			t.Fatalf("after the agent ended, %s: container %s of pod %s, was %s of %s", stop.how, c, again.UID, container, pod.UID)
+			t.Fatalf("after the agent ended, %s: container %s of pod %s, was %s of %s", stop.how, c,
+				again.UID, container, pod.UID)
 		}
 	}
 
@@ -182,7 +187,8 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 		if p.UID != pod.UID || p.Annotations[bootstrapapi.SourceAnnotation] != bootstrapapi.Source {
 			return fmt.Errorf("the server has it with the UID %s and the annotations %v", p.UID, p.Annotations)
 		}
-		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].ContainerID != container || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].ContainerID != container ||
+			p.Status.ContainerStatuses[0].RestartCount != 0 {
 			return fmt.Errorf("its status is %+v", p.Status.ContainerStatuses)
 		}
 		return nil
@@ -214,8 +220,10 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.UID != pod.UID || len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].ContainerID != container || p.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("after a start of the agent without its server: pod %s with %+v, want container %s of %s", p.UID, p.Status.ContainerStatuses, container, pod.UID)
+	if p.UID != pod.UID || len(p.Status.ContainerStatuses) != 1 ||
+		p.Status.ContainerStatuses[0].ContainerID != container || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("after a start of the agent without its server: pod %s with %+v, want container %s of %s", p.UID,
+			p.Status.ContainerStatuses, container, pod.UID)
 	}
 
 	// A machine that boots while the server is down runs the pod as well.
@@ -242,7 +250,9 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if p.UID != pod.UID || len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].ContainerID == container || p.Status.ContainerStatuses[0].State.Running == nil {
+		if p.UID != pod.UID || len(p.Status.ContainerStatuses) != 1 ||
+			p.Status.ContainerStatuses[0].ContainerID == container ||
+			p.Status.ContainerStatuses[0].State.Running == nil {
 			return fmt.Errorf("pod %s with %+v", p.UID, p.Status.ContainerStatuses)
 		}
 		return nil
@@ -253,7 +263,8 @@ func TestBootstrapPodWithoutServer(t *testing.T) {
 	if err != nil || result.ExitCode == 0 {
 		t.Errorf("deleting a persisted pod through the API: %v, %+v", err, result)
 	}
-	if err := server.client.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+	if err := server.client.CoreV1().Pods("default").
+		Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	hosts.Until(t, startTimeout, "the node forgets the pod", func(ctx context.Context) error {
@@ -280,10 +291,12 @@ func TestBootstrapPodOnAServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.UID != pod.UID || p.Status.PodIP == "" || p.Status.PodIP == c.host.IP.String() || len(p.OwnerReferences) > 0 || p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+	if p.UID != pod.UID || p.Status.PodIP == "" || p.Status.PodIP == c.host.IP.String() ||
+		len(p.OwnerReferences) > 0 || p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 		t.Errorf("the server has %+v with %+v", p.ObjectMeta, p.Status)
 	}
-	if result := c.a4s(t, "bootstrap", "apply", "-f", "/etc/a4s/box.yaml"); result.ExitCode == 0 || !strings.Contains(result.Stderr, "exists") {
+	if result := c.a4s(t, "bootstrap", "apply", "-f", "/etc/a4s/box.yaml"); result.ExitCode == 0 ||
+		!strings.Contains(result.Stderr, "exists") {
 		t.Errorf("the same name again: %+v", result)
 	}
 	if err := c.proc.Stop(startTimeout); err != nil {

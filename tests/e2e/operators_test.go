@@ -83,7 +83,8 @@ func (c *cluster) showOperatorOnFailure(t *testing.T) {
 			return
 		}
 		for i := range list.Items {
-			said, err := pods.GetLogs(list.Items[i].Name, &corev1.PodLogOptions{TailLines: new(int64(20))}).DoRaw(context.Background())
+			said, err := pods.GetLogs(list.Items[i].Name, &corev1.PodLogOptions{TailLines: new(int64(20))}).
+				DoRaw(context.Background())
 			t.Logf("the operator of %s: %s (%v)", c.tenant, said, err)
 		}
 	})
@@ -95,7 +96,8 @@ func (c *cluster) importOperator(t *testing.T) {
 	t.Helper()
 	archive := filepath.Join(env.lab.Dir, "operator.tar")
 	build := exec.CommandContext(t.Context(), filepath.Join(env.lab.Dir, "mkimage"),
-		"--name", operatorImage, "--go", "./operator=/operator", "--entrypoint", "/operator", "--plain", "--out", archive)
+		"--name", operatorImage, "--go", "./operator=/operator", "--entrypoint", "/operator",
+		"--plain", "--out", archive)
 	build.Dir = operatorModule
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", build, err, out)
@@ -116,7 +118,8 @@ func (c *cluster) importOperator(t *testing.T) {
 // clusters have as well.
 func (c *cluster) kubectl(t *testing.T, args string) hosts.Result {
 	t.Helper()
-	return c.a4s(t, append([]string{"kubectl", "--cache-dir=" + dataDir + "/kubectl-cache"}, strings.Fields(args)...)...)
+	return c.a4s(t,
+		append([]string{"kubectl", "--cache-dir=" + dataDir + "/kubectl-cache"}, strings.Fields(args)...)...)
 }
 
 func (c *cluster) mustKubectl(t *testing.T, args string) string {
@@ -135,12 +138,14 @@ func (c *cluster) widgets(t *testing.T, version string) dynamic.ResourceInterfac
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client.Resource(schema.GroupVersionResource{Group: widgetGroup, Version: version, Resource: "widgets"}).Namespace("default")
+	return client.Resource(schema.GroupVersionResource{Group: widgetGroup, Version: version, Resource: "widgets"}).
+		Namespace("default")
 }
 
 func newWidget(version, name string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": widgetGroup + "/" + version, "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": spec,
+		"apiVersion": widgetGroup + "/" + version, "kind": "Widget",
+		"metadata": map[string]any{"name": name}, "spec": spec,
 	}}
 }
 
@@ -163,12 +168,16 @@ func testWidgetDefaults(t *testing.T, first, second, old dynamic.ResourceInterfa
 		fields        map[string]string
 		coats         string
 	}{
-		{first, "v1alpha1", "anvil", "first", map[string]string{"spec.size": "1", "spec.colour": "red", "spec.paint": "", "spec.replicas": ""}, ""},
-		{second, "v1", "gizmo", "second", map[string]string{"spec.replicas": "1", "spec.paint.colour": "blue", "spec.paint.coats": "2", "spec.size": ""}, ""},
-		{old, "v1alpha1", "gadget", "second", map[string]string{"spec.size": "2", "spec.colour": "green", "spec.paint": ""}, "2"},
+		{first, "v1alpha1", "anvil", "first",
+			map[string]string{"spec.size": "1", "spec.colour": "red", "spec.paint": "", "spec.replicas": ""}, ""},
+		{second, "v1", "gizmo", "second", map[string]string{"spec.replicas": "1", "spec.paint.colour": "blue",
+			"spec.paint.coats": "2", "spec.size": ""}, ""},
+		{old, "v1alpha1", "gadget", "second",
+			map[string]string{"spec.size": "2", "spec.colour": "green", "spec.paint": ""}, "2"},
 	} {
 		// What the schema does not have is dropped.
-		made, err := c.in.Create(t.Context(), newWidget(c.version, c.name, map[string]any{"nonsense": "x"}), metav1.CreateOptions{})
+		made, err := c.in.Create(t.Context(), newWidget(c.version, c.name, map[string]any{"nonsense": "x"}),
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,19 +213,24 @@ func testWidgetValidation(t *testing.T, first, second, old dynamic.ResourceInter
 		{old, "v1alpha1", map[string]any{"colour": "pink"}, ""},
 		{old, "v1alpha1", map[string]any{"colour": "brown"}, "the second release has no brown widgets"},
 	} {
-		_, err := c.in.Create(t.Context(), newWidget(c.version, "tried", c.spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if c.refusal == "" && err != nil || c.refusal != "" && (err == nil || !strings.Contains(err.Error(), c.refusal)) {
+		_, err := c.in.Create(t.Context(), newWidget(c.version, "tried", c.spec),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if c.refusal == "" && err != nil ||
+			c.refusal != "" && (err == nil || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("%s %v: %v, want %q", c.version, c.spec, err, c.refusal)
 		}
 	}
 	repaint := []byte(`{"spec":{"paint":{"colour":"pink"}}}`)
-	if _, err := second.Patch(t.Context(), "gizmo", types.MergePatchType, repaint, metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), "does not paint over") {
+	if _, err := second.Patch(t.Context(), "gizmo", types.MergePatchType, repaint,
+		metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), "does not paint over") {
 		t.Errorf("painting over: %v", err)
 	}
-	if _, err := first.Patch(t.Context(), "anvil", types.MergePatchType, []byte(`{"spec":{"colour":"white"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := first.Patch(t.Context(), "anvil", types.MergePatchType, []byte(`{"spec":{"colour":"white"}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Errorf("painting over in the first release: %v", err)
 	}
-	if _, err := first.Patch(t.Context(), "anvil", types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/colour","value":"red"}]`), metav1.PatchOptions{}); err != nil {
+	if _, err := first.Patch(t.Context(), "anvil", types.JSONPatchType,
+		[]byte(`[{"op":"replace","path":"/spec/colour","value":"red"}]`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("painting back: %v", err)
 	}
 }
@@ -227,12 +241,14 @@ func testWidgetConversion(t *testing.T, a *cluster, second, old dynamic.Resource
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkFields(t, up, map[string]string{"spec.replicas": "2", "spec.paint.colour": "green", "spec.paint.coats": "2", "spec.size": "", "metadata.annotations": ""})
+	checkFields(t, up, map[string]string{"spec.replicas": "2", "spec.paint.colour": "green", "spec.paint.coats": "2",
+		"spec.size": "", "metadata.annotations": ""})
 	down, err := old.Get(ctx, "gizmo", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkFields(t, down, map[string]string{"spec.size": "1", "spec.colour": "blue", "spec.paint": "", "spec.replicas": ""})
+	checkFields(t, down,
+		map[string]string{"spec.size": "1", "spec.colour": "blue", "spec.paint": "", "spec.replicas": ""})
 	if coats := down.GetAnnotations()["example.com/coats"]; coats != "2" {
 		t.Errorf("an older version with %q coats", coats)
 	}
@@ -245,16 +261,19 @@ func testWidgetConversion(t *testing.T, a *cluster, second, old dynamic.Resource
 		for _, w := range list.Items {
 			names = append(names, w.GetAPIVersion()+" "+w.GetName())
 		}
-		if got, want := strings.Join(names, ", "), fmt.Sprintf("%[1]s/%[2]s gadget, %[1]s/%[2]s gizmo", widgetGroup, version); got != want {
+		if got, want := strings.Join(names, ", "),
+			fmt.Sprintf("%[1]s/%[2]s gadget, %[1]s/%[2]s gizmo", widgetGroup, version); got != want {
 			t.Errorf("list in %s: %s, want %s", version, got, want)
 		}
-		watch, err := in.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=gizmo", TimeoutSeconds: new(int64(20))})
+		watch, err := in.Watch(ctx,
+			metav1.ListOptions{FieldSelector: "metadata.name=gizmo", TimeoutSeconds: new(int64(20))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		event := <-watch.ResultChan()
 		watch.Stop()
-		if w, ok := event.Object.(*unstructured.Unstructured); !ok || w.GetAPIVersion() != widgetGroup+"/"+version || w.GetName() != "gizmo" {
+		if w, ok := event.Object.(*unstructured.Unstructured); !ok || w.GetAPIVersion() != widgetGroup+"/"+version ||
+			w.GetName() != "gizmo" {
 			t.Errorf("watch in %s: %v", version, event)
 		}
 	}
@@ -263,7 +282,8 @@ func testWidgetConversion(t *testing.T, a *cluster, second, old dynamic.Resource
 		t.Errorf("blue widgets: %v, %v", blue, err)
 	}
 	// A change by the older version is one of the newer.
-	if _, err := old.Patch(ctx, "gizmo", types.MergePatchType, []byte(`{"metadata":{"labels":{"by":"old"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := old.Patch(ctx, "gizmo", types.MergePatchType, []byte(`{"metadata":{"labels":{"by":"old"}}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if up, err = second.Get(ctx, "gizmo", metav1.GetOptions{}); err != nil {
@@ -285,7 +305,8 @@ func (c *cluster) waitWidget(t *testing.T, in dynamic.ResourceInterface, name, r
 			return err
 		}
 		status, _, err := unstructured.NestedMap(w.Object, "status")
-		if err != nil || status["ready"] != pods || status["release"] != release || status["observedGeneration"] != w.GetGeneration() {
+		if err != nil || status["ready"] != pods || status["release"] != release ||
+			status["observedGeneration"] != w.GetGeneration() {
 			return fmt.Errorf("status %v, %v", status, err)
 		}
 		return nil
@@ -297,7 +318,8 @@ func (c *cluster) waitWidget(t *testing.T, in dynamic.ResourceInterface, name, r
 	if cm.Data["colour"] != colour || cm.Data["release"] != release {
 		t.Errorf("%s of %s: %v", name, c.tenant, cm.Data)
 	}
-	list, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "widget=" + name})
+	list, err := c.client.CoreV1().Pods("default").List(t.Context(),
+		metav1.ListOptions{LabelSelector: "widget=" + name})
 	if err != nil || len(list.Items) == 0 {
 		t.Fatalf("pods of %s: %v", name, err)
 	}
@@ -312,12 +334,16 @@ func testWidgetViews(t *testing.T, a, b *cluster) {
 		fails   []string
 	}{
 		{a, []string{"gizmo", "gadget", "wdg", "second", "example.com/v1\n", "paint", "widgets-b"}, map[string]string{
-			"get wd -A": "anvil", "get widgets anvil": "SIZE", "api-resources --api-group=example.com": "example.com/v1alpha1", "api-versions": "example.com/v1alpha1",
-			"explain widgets.spec.size": "the first release makes", "get crd widgets.example.com -o yaml": "at most 3 pods",
+			"get wd -A": "anvil", "get widgets anvil": "SIZE",
+			"api-resources --api-group=example.com": "example.com/v1alpha1", "api-versions": "example.com/v1alpha1",
+			"explain widgets.spec.size":           "the first release makes",
+			"get crd widgets.example.com -o yaml": "at most 3 pods",
 		}, []string{"get wdg", "explain widgets.spec.replicas", "get widgets.v1.example.com", "get widget gizmo"}},
 		{b, []string{"anvil", "first", "at most 3", "widgets-a"}, map[string]string{
-			"get wdg -A": "gizmo", "get widgets gizmo": "REPLICAS", "api-resources --api-group=example.com": "example.com/v1 ", "api-versions": "example.com/v1\n",
-			"explain widgets.spec.paint": "coats", "get crd widgets.example.com -o yaml": "at most 5 pods", "get widgets.v1alpha1.example.com": "SIZE",
+			"get wdg -A": "gizmo", "get widgets gizmo": "REPLICAS",
+			"api-resources --api-group=example.com": "example.com/v1 ", "api-versions": "example.com/v1\n",
+			"explain widgets.spec.paint": "coats", "get crd widgets.example.com -o yaml": "at most 5 pods",
+			"get widgets.v1alpha1.example.com": "SIZE",
 		}, []string{"get wd", "get widget anvil"}},
 	} {
 		check := func(args, out string) {
@@ -360,12 +386,14 @@ func testWidgetDeletion(t *testing.T, a, b *cluster, first, second dynamic.Resou
 			_, widget := c.widgets.Get(ctx, c.name, metav1.GetOptions{})
 			_, deployment := c.in.client.AppsV1().Deployments("default").Get(ctx, c.name, metav1.GetOptions{})
 			_, configMap := c.in.client.CoreV1().ConfigMaps("default").Get(ctx, c.name, metav1.GetOptions{})
-			for what, err := range map[string]error{"widget": widget, "deployment": deployment, "config map": configMap} {
+			for what, err := range map[string]error{"widget": widget, "deployment": deployment,
+				"config map": configMap} {
 				if !apierrors.IsNotFound(err) {
 					return fmt.Errorf("its %s: %v", what, err)
 				}
 			}
-			pods, err := c.in.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "widget=" + c.name})
+			pods, err := c.in.client.CoreV1().Pods("default").List(ctx,
+				metav1.ListOptions{LabelSelector: "widget=" + c.name})
 			if err == nil && len(pods.Items) > 0 {
 				err = fmt.Errorf("there are %d pods", len(pods.Items))
 			}

@@ -67,7 +67,8 @@ func TestDeletedPodLeavesNothing(t *testing.T) {
 		if strings.Contains(mounts, netns) || strings.Contains(mounts, uid) {
 			return fmt.Errorf("mounts of %s or %s in\n%s", netns, uid, mounts)
 		}
-		if list := c.must(t, "ctr", "--namespace", "k8s.io", "containers", "list", "-q"); strings.Contains(list, containerID(pod)) {
+		if list := c.must(t, "ctr", "--namespace", "k8s.io", "containers", "list",
+			"-q"); strings.Contains(list, containerID(pod)) {
 			return fmt.Errorf("container %s", containerID(pod))
 		}
 		return nil
@@ -119,7 +120,8 @@ func testDeploymentRunsAndScales(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	scale.Spec.Replicas = 1
-	if _, err := c.client.AppsV1().Deployments(ns).UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.client.AppsV1().Deployments(ns).
+		UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.waitDeployment(t, ns, "web", 1)
@@ -159,12 +161,14 @@ func testLogsExecAndPortForward(t *testing.T, c *cluster) {
 			t.Errorf("standard input came back as %q (%v)", got, err)
 		}
 		_, err = c.exec(t.Context(), ns, pod.Name, "", "/testbox", "crash", "on purpose")
-		if err == nil || !strings.Contains(err.Error(), "exit code 1") || !strings.Contains(err.Error(), "on purpose") {
+		if err == nil || !strings.Contains(err.Error(), "exit code 1") ||
+			!strings.Contains(err.Error(), "on purpose") {
 			t.Errorf("a failed command gives %v", err)
 		}
 	})
 	t.Run("port-forward", func(t *testing.T) {
-		url := c.client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(pod.Name).SubResource("portforward").URL()
+		url := c.client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(pod.Name).
+			SubResource("portforward").URL()
 		dialer, err := portforward.NewSPDYOverWebsocketDialer(url, c.config)
 		if err != nil {
 			t.Fatal(err)
@@ -230,7 +234,8 @@ func testProbes(t *testing.T, c *cluster) {
 	endpoints := func(want int) {
 		t.Helper()
 		hosts.Until(t, soon, fmt.Sprintf("the service has %d ready endpoints", want), func(ctx context.Context) error {
-			slices, err := c.client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=probed"})
+			slices, err := c.client.DiscoveryV1().EndpointSlices(ns).List(ctx,
+				metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=probed"})
 			if err != nil {
 				return err
 			}
@@ -250,7 +255,8 @@ func testProbes(t *testing.T, c *cluster) {
 	}
 	toggle := func(path, ok string) {
 		t.Helper()
-		req := c.client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(pod.Name+":8080").SubResource("proxy").Suffix(path).Param("ok", ok)
+		req := c.client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(pod.Name+":8080").
+			SubResource("proxy").Suffix(path).Param("ok", ok)
 		if b, err := req.DoRaw(t.Context()); err != nil {
 			t.Fatalf("%v: %s", err, b)
 		}
@@ -273,11 +279,13 @@ func TestVolumesAndDownwardAPI(t *testing.T) { inEverySpace(t, testVolumesAndDow
 
 func testVolumesAndDownwardAPI(t *testing.T, c *cluster) {
 	ns := c.namespace(t)
-	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "green"}}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"},
+		Data: map[string]string{"color": "green"}}
 	if _, err := c.client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "password"}, StringData: map[string]string{"word": "hush"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "password"},
+		StringData: map[string]string{"word": "hush"}}
 	if _, err := c.client.CoreV1().Secrets(ns).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -287,21 +295,33 @@ func testVolumesAndDownwardAPI(t *testing.T, c *cluster) {
 	box := testboxPod("mounted")
 	box.Annotations = map[string]string{"note": "read me"}
 	box.Spec.Volumes = []corev1.Volume{
-		{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}},
-		{Name: "password", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "password"}}},
-		{Name: "self", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
-			{Path: "note", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['note']"}},
-		}}}},
+		{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+		}}},
+		{Name: "password",
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "password"}}},
+		{Name: "self", VolumeSource: corev1.VolumeSource{
+			DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "note", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['note']"}},
+			}},
+		}},
 	}
 	box.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
-		{Name: "settings", MountPath: "/settings"}, {Name: "password", MountPath: "/password"}, {Name: "self", MountPath: "/self"},
+		{Name: "settings", MountPath: "/settings"}, {Name: "password", MountPath: "/password"},
+		{Name: "self", MountPath: "/self"},
 	}
 	box.Spec.Containers[0].Env = []corev1.EnvVar{
 		{Name: "POD_NAMESPACE", ValueFrom: field("metadata.namespace")},
 		{Name: "POD_IP", ValueFrom: field("status.podIP")},
 		{Name: "NODE", ValueFrom: field("spec.nodeName")},
-		{Name: "COLOR", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "color"}}},
-		{Name: "WORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "password"}, Key: "word"}}},
+		{Name: "COLOR", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+			Key:                  "color",
+		}}},
+		{Name: "WORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "password"},
+			Key:                  "word",
+		}}},
 	}
 	pod := c.runPod(t, ns, box)
 	for _, tc := range []struct{ path, param, of, want string }{
@@ -333,18 +353,22 @@ func testServiceAccountTokenReachesTheAPI(t *testing.T, c *cluster) {
 		return pod
 	}())
 	c.waitPod(t, ns, "denied", "was refused", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-	if out := c.logs(t, ns, "denied"); !strings.Contains(out, "user system:serviceaccount:"+ns+":default") || !strings.Contains(out, "403") {
+	if out := c.logs(t, ns, "denied"); !strings.Contains(out, "user system:serviceaccount:"+ns+":default") ||
+		!strings.Contains(out, "403") {
 		t.Errorf("without a binding the pod printed %q, want its user and a 403", out)
 	}
 
-	c.must(t, "kubectl", "create", "rolebinding", "viewer", "--namespace", ns, "--clusterrole", "view", "--serviceaccount", ns+":default")
+	c.must(t, "kubectl", "create", "rolebinding", "viewer", "--namespace", ns, "--clusterrole", "view",
+		"--serviceaccount", ns+":default")
 	hosts.Until(t, soon, "the binding takes effect", func(context.Context) error {
-		if out := c.a4s(t, "kubectl", "auth", "can-i", "list", "pods", "-n", ns, "--as", "system:serviceaccount:"+ns+":default"); out.ExitCode != 0 {
+		if out := c.a4s(t, "kubectl", "auth", "can-i", "list", "pods", "-n", ns,
+			"--as", "system:serviceaccount:"+ns+":default"); out.ExitCode != 0 {
 			return errors.New(out.Stdout + out.Stderr)
 		}
 		return nil
 	})
-	if out := c.finishPod(t, ns, testboxPod("allowed", "api")); !strings.Contains(out, "pod allowed") || !strings.Contains(out, "pod denied") {
+	if out := c.finishPod(t, ns, testboxPod("allowed", "api")); !strings.Contains(out, "pod allowed") ||
+		!strings.Contains(out, "pod denied") {
 		t.Errorf("with a binding the pod printed %q, want the pods of its namespace", out)
 	}
 }
@@ -359,8 +383,11 @@ func TestMemoryLimitKills(t *testing.T) {
 		corev1.ResourceMemory: resource.MustParse("32Mi"), corev1.ResourceCPU: resource.MustParse("500m"),
 	}
 	c.createPod(t, ns, box)
-	pod := c.waitPod(t, ns, "hungry", "has ended", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-	if s := pod.Status.ContainerStatuses[0].State.Terminated; s == nil || s.Reason != "OOMKilled" || s.ExitCode != 137 {
+	pod := c.waitPod(t, ns, "hungry", "has ended", func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodFailed
+	})
+	if s := pod.Status.ContainerStatuses[0].State.Terminated; s == nil ||
+		s.Reason != "OOMKilled" || s.ExitCode != 137 {
 		t.Errorf("the container ended as %+v, want OOMKilled with exit code 137", s)
 	}
 }
@@ -368,10 +395,12 @@ func TestMemoryLimitKills(t *testing.T) {
 func TestCommandsOfARunningServer(t *testing.T) {
 	t.Parallel()
 	c := sharedCluster(t)
-	if out := c.must(t, "kubectl", "get", "nodes", "-o", "wide"); !strings.Contains(out, c.host.Name) || !strings.Contains(out, c.host.IP.String()) {
+	if out := c.must(t, "kubectl", "get", "nodes", "-o", "wide"); !strings.Contains(out, c.host.Name) ||
+		!strings.Contains(out, c.host.IP.String()) {
 		t.Errorf("kubectl get nodes printed\n%s", out)
 	}
-	if out := c.must(t, "ctr", "--namespace", "k8s.io", "images", "list"); !strings.Contains(out, testboxImage) || !strings.Contains(out, busyboxImage) {
+	if out := c.must(t, "ctr", "--namespace", "k8s.io", "images", "list"); !strings.Contains(out, testboxImage) ||
+		!strings.Contains(out, busyboxImage) {
 		t.Errorf("ctr images list lacks the imported images:\n%s", out)
 	}
 	status := c.must(t, "status")

@@ -66,7 +66,8 @@ func (c *cluster) report(t *testing.T) {
 		return
 	}
 	for _, p := range pods.Items {
-		fmt.Fprintf(&b, "pod %s/%s on %q: %s %s %s\n", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase, p.Status.PodIP, p.Status.Message)
+		fmt.Fprintf(&b, "pod %s/%s on %q: %s %s %s\n", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase,
+			p.Status.PodIP, p.Status.Message)
 		for _, s := range p.Status.ContainerStatuses {
 			fmt.Fprintf(&b, "  %s ready=%t restarts=%d %+v\n", s.Name, s.Ready, s.RestartCount, s.State)
 		}
@@ -78,7 +79,8 @@ func (c *cluster) report(t *testing.T) {
 	}
 	for _, e := range events.Items[max(0, len(events.Items)-60):] {
 		if e.Type != "Normal" {
-			fmt.Fprintf(&b, "event %s/%s %s: %s\n", e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message)
+			fmt.Fprintf(&b, "event %s/%s %s: %s\n", e.InvolvedObject.Namespace, e.InvolvedObject.Name,
+				e.Reason, e.Message)
 		}
 	}
 	t.Log(b.String())

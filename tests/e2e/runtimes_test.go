@@ -77,7 +77,8 @@ func TestRuntimesOfANode(t *testing.T) {
 	tenant := c.makeTenant(t, "machines")
 	theirs := tenant.runPod(t, "default", vmPod("theirs"))
 	for pod, want := range map[*corev1.Pod][2]bool{plain: {true, false}, first: {false, true}, theirs: {false, true}} {
-		if got := [2]bool{r.runs(t, "/run/a4s/containerd/containerd.sock", pod), r.runs(t, secondSocket, pod)}; got != want {
+		if got := [2]bool{r.runs(t, "/run/a4s/containerd/containerd.sock", pod),
+			r.runs(t, secondSocket, pod)}; got != want {
 			t.Errorf("pod %s runs on the runtimes %v, want %v", pod.Name, got, want)
 		}
 	}
@@ -107,7 +108,8 @@ func (r *runtimesTest) startSecond(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := strings.NewReplacer(`"`+dataDir+"/agent/containerd", `"/var/lib/containerd`, `"/run/a4s/containerd`, `"/run/second`).Replace(string(content))
+	config := strings.NewReplacer(`"`+dataDir+"/agent/containerd", `"/var/lib/containerd`, `"/run/a4s/containerd`,
+		`"/run/second`).Replace(string(content))
 	if !strings.Contains(config, secondSocket) {
 		t.Fatalf("no socket %s in\n%s", secondSocket, config)
 	}
@@ -125,7 +127,8 @@ func (r *runtimesTest) startSecond(t *testing.T) {
 		t.Fatal(err)
 	}
 	started := time.Now()
-	if r.second, err = r.host.Start("/usr/bin/env", "PATH="+shim[1]+":"+os.Getenv("PATH"), secondBinary, "--config", secondConfig); err != nil {
+	if r.second, err = r.host.Start("/usr/bin/env", "PATH="+shim[1]+":"+os.Getenv("PATH"), secondBinary,
+		"--config", secondConfig); err != nil {
 		t.Fatal(err)
 	}
 	hosts.Until(t, soon, "the second runtime serves", func(context.Context) error {
@@ -141,7 +144,8 @@ func (r *runtimesTest) startSecond(t *testing.T) {
 	}
 	prefix := r.host.Path("/")
 	for _, archive := range append(archives, r.host.Path(dataDir+"/agent/images/testbox.tar")) {
-		run(t, r.host, env.binary, "ctr", "--address", secondSocket, "--namespace", "k8s.io", "images", "import", "--local",
+		run(t, r.host, env.binary, "ctr", "--address", secondSocket, "--namespace", "k8s.io", "images",
+			"import", "--local",
 			"--snapshotter", snapshotter[1], "/"+strings.TrimPrefix(strings.TrimPrefix(archive, prefix), "/"))
 	}
 }
@@ -150,7 +154,8 @@ func (r *runtimesTest) startSecond(t *testing.T) {
 func (r *runtimesTest) runs(t *testing.T, socket string, pod *corev1.Pod) bool {
 	t.Helper()
 	id := containerID(pod)
-	list := run(t, r.host, env.binary, "ctr", "--address", socket, "--namespace", "k8s.io", "containers", "list", "--quiet")
+	list := run(t, r.host, env.binary, "ctr", "--address", socket, "--namespace", "k8s.io",
+		"containers", "list", "--quiet")
 	return id != "" && strings.Contains(list, id)
 }
 
@@ -167,7 +172,8 @@ func (r *runtimesTest) node(t *testing.T) *corev1.Node {
 func (c *cluster) waitsFor(t *testing.T, ns, pod, reason string) {
 	t.Helper()
 	hosts.Until(t, soon, "pod "+pod+" waits because of "+reason, func(ctx context.Context) error {
-		events, err := c.client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedScheduling,involvedObject.name=" + pod})
+		events, err := c.client.CoreV1().Events(ns).List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=FailedScheduling,involvedObject.name=" + pod})
 		if err != nil {
 			return err
 		}
@@ -224,13 +230,18 @@ func (r *runtimesTest) loseSecond(t *testing.T, plain, first *corev1.Pod) {
 	forced := vmPod("forced")
 	forced.Spec.NodeName = r.host.Name
 	r.createPod(t, r.ns, forced)
-	refused := r.waitPod(t, r.ns, "forced", "is refused", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-	if refused.Status.Reason != "NodeRuntimeReadiness" || !strings.Contains(refused.Status.Message, "no ready vm runtime") {
+	refused := r.waitPod(t, r.ns, "forced", "is refused", func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodFailed
+	})
+	if refused.Status.Reason != "NodeRuntimeReadiness" ||
+		!strings.Contains(refused.Status.Message, "no ready vm runtime") {
 		t.Errorf("the pod was refused with %q: %s", refused.Status.Reason, refused.Status.Message)
 	}
 	hosts.Until(t, soon, "an event tells of the refusal", func(ctx context.Context) error {
-		events, err := r.client.CoreV1().Events(r.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=NodeRuntimeReadiness,involvedObject.name=forced"})
-		if err == nil && (len(events.Items) != 1 || events.Items[0].Count > 1 || events.Items[0].Type != corev1.EventTypeWarning) {
+		events, err := r.client.CoreV1().Events(r.ns).List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=NodeRuntimeReadiness,involvedObject.name=forced"})
+		if err == nil &&
+			(len(events.Items) != 1 || events.Items[0].Count > 1 || events.Items[0].Type != corev1.EventTypeWarning) {
 			err = fmt.Errorf("the events are %+v", events.Items)
 		}
 		return err
@@ -239,13 +250,16 @@ func (r *runtimesTest) loseSecond(t *testing.T, plain, first *corev1.Pod) {
 	r.startSecond(t)
 	back := time.Now()
 	r.waitPod(t, r.ns, "second", "is placed", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
-	t.Logf("the pod that waited was placed %s after the runtime had its images again", time.Since(back).Round(time.Millisecond))
+	t.Logf("the pod that waited was placed %s after the runtime had its images again",
+		time.Since(back).Round(time.Millisecond))
 	r.waitPodReady(t, r.ns, "second")
 	r.unharmed(t, plain, first)
 	if got := nodeReady.get(); got != "True" {
 		t.Errorf("the node was ready: %s", got)
 	}
-	if got := r.waitPod(t, r.ns, "forced", "exists", func(*corev1.Pod) bool { return true }); got.Status.Reason != "NodeRuntimeReadiness" || len(got.Status.ContainerStatuses) != 0 && got.Status.ContainerStatuses[0].State.Running != nil {
+	if got := r.waitPod(t, r.ns, "forced", "exists",
+		func(*corev1.Pod) bool { return true }); got.Status.Reason != "NodeRuntimeReadiness" ||
+		len(got.Status.ContainerStatuses) != 0 && got.Status.ContainerStatuses[0].State.Running != nil {
 		t.Errorf("the refused pod became %+v", got.Status)
 	}
 }
@@ -259,7 +273,8 @@ func (r *runtimesTest) restartWithoutSecond(t *testing.T, plain, first *corev1.P
 	r.waitOwnNode(t)
 	r.waitCondition(t, workload.VMRuntimeReady, corev1.ConditionUnknown)
 	r.runPod(t, r.ns, testboxPod("after-restart"))
-	if p := r.waitPod(t, r.ns, first.Name, "exists", func(*corev1.Pod) bool { return true }); p.Status.Phase != corev1.PodRunning {
+	if p := r.waitPod(t, r.ns, first.Name, "exists",
+		func(*corev1.Pod) bool { return true }); p.Status.Phase != corev1.PodRunning {
 		t.Errorf("pod %s became %+v", first.Name, p.Status)
 	}
 	r.startSecond(t)

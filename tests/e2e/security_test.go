@@ -28,7 +28,8 @@ func TestSecretsEncryptionAndAuditLog(t *testing.T) {
 	c := ownCluster(t, "encrypted", "--disable-agent", "--secrets-encryption", "--audit-log-path", audit)
 	ns := c.namespace(t)
 	const plain = "words-that-only-the-api-may-tell"
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "sealed"}, StringData: map[string]string{"word": plain}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "sealed"},
+		StringData: map[string]string{"word": plain}}
 	if _, err := c.client.CoreV1().Secrets(ns).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,8 @@ func TestSecretsEncryptionAndAuditLog(t *testing.T) {
 			return err
 		}
 		for line := range strings.SplitSeq(string(b), "\n") {
-			if strings.Contains(line, `"verb":"create"`) && strings.Contains(line, `"name":"sealed"`) && strings.Contains(line, `"username":"`) {
+			if strings.Contains(line, `"verb":"create"`) && strings.Contains(line, `"name":"sealed"`) &&
+				strings.Contains(line, `"username":"`) {
 				if strings.Contains(string(b), plain) {
 					t.Error("the audit log has the content of the Secret")
 				}
@@ -93,7 +95,8 @@ func TestKubeletAndAPIRefuseStrangers(t *testing.T) {
 	t.Parallel()
 	c := sharedCluster(t)
 	ns := c.namespace(t)
-	token, err := c.client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := c.client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), "default",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,9 +106,12 @@ func TestKubeletAndAPIRefuseStrangers(t *testing.T) {
 		name, url, token string
 		want             int
 	}{
-		{"kubelet, anonymous", "https://" + net.JoinHostPort(c.host.IP.String(), "10250") + "/pods", "", http.StatusUnauthorized},
-		{"kubelet, bad token", "https://" + net.JoinHostPort(c.host.IP.String(), "10250") + "/pods", "nonsense", http.StatusUnauthorized},
-		{"kubelet, no right to it", "https://" + net.JoinHostPort(c.host.IP.String(), "10250") + "/pods", token.Status.Token, http.StatusForbidden},
+		{"kubelet, anonymous", "https://" + net.JoinHostPort(c.host.IP.String(), "10250") + "/pods", "",
+			http.StatusUnauthorized},
+		{"kubelet, bad token", "https://" + net.JoinHostPort(c.host.IP.String(), "10250") + "/pods", "nonsense",
+			http.StatusUnauthorized},
+		{"kubelet, no right to it", "https://" + net.JoinHostPort(c.host.IP.String(), "10250") + "/pods",
+			token.Status.Token, http.StatusForbidden},
 		{"API, anonymous", c.url() + "/api/v1/nodes", "", http.StatusUnauthorized},
 		{"API, no right to it", c.url() + "/api/v1/nodes", token.Status.Token, http.StatusForbidden},
 		{"supervisor, no token", c.url() + "/v1-a4s/config", "", http.StatusUnauthorized},
@@ -125,13 +131,15 @@ func TestKubeletAndAPIRefuseStrangers(t *testing.T) {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
 		resp.Body.Close()
 		// Whether anonymous users exist at all is the API server's decision.
-		if resp.StatusCode != tc.want && (tc.token != "" || !strings.HasPrefix(tc.name, "API") || resp.StatusCode != http.StatusForbidden) {
+		if resp.StatusCode != tc.want &&
+			(tc.token != "" || !strings.HasPrefix(tc.name, "API") || resp.StatusCode != http.StatusForbidden) {
 			t.Errorf("%s: %s, want %d: %s", tc.name, resp.Status, tc.want, body)
 		}
 	}
 	// What has no authentication listens on loopback only, if at all.
 	for _, port := range []string{"2379", "2380", "10248", "10249", "10255", "10256", "10257", "10259"} {
-		conn, err := (&net.Dialer{Timeout: soon}).DialContext(t.Context(), "tcp", net.JoinHostPort(c.host.IP.String(), port))
+		conn, err := (&net.Dialer{Timeout: soon}).DialContext(t.Context(), "tcp",
+			net.JoinHostPort(c.host.IP.String(), port))
 		if err == nil {
 			conn.Close()
 			t.Errorf("port %s is open to the network", port)
@@ -143,11 +151,13 @@ func TestNodeCredentialIsConfined(t *testing.T) {
 	t.Parallel()
 	c := sharedCluster(t)
 	ns := c.namespace(t)
-	if _, err := c.client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "private"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().Secrets(ns).Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "private"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const other = "someone-else"
-	if _, err := c.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: other}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: other}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.client.CoreV1().Nodes().Delete(context.Background(), other, metav1.DeleteOptions{}) })
@@ -167,7 +177,8 @@ func TestNodeCredentialIsConfined(t *testing.T) {
 			t.Errorf("as a node, kubectl %v: exit code %d: %s", args, r.ExitCode, r.Stderr)
 		}
 	}
-	if _, err := c.client.CoreV1().Secrets(ns).Get(t.Context(), "private", metav1.GetOptions{}); apierrors.IsNotFound(err) {
+	if _, err := c.client.CoreV1().Secrets(ns).Get(t.Context(), "private",
+		metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		t.Error("the Secret is gone")
 	}
 }

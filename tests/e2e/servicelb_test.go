@@ -54,20 +54,21 @@ func balanced(name, app string, port int32) *corev1.Service {
 func (c *cluster) waitIngress(t *testing.T, ns, name string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	hosts.Until(t, podTimeout, fmt.Sprintf("Service %s has the addresses %v", name, want), func(ctx context.Context) error {
-		s, err := c.client.CoreV1().Services(ns).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		var got []string
-		for _, i := range s.Status.LoadBalancer.Ingress {
-			got = append(got, i.IP)
-		}
-		if slices.Sort(got); !slices.Equal(got, want) {
-			return fmt.Errorf("it has %v", got)
-		}
-		return nil
-	})
+	hosts.Until(t, podTimeout, fmt.Sprintf("Service %s has the addresses %v", name, want),
+		func(ctx context.Context) error {
+			s, err := c.client.CoreV1().Services(ns).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			var got []string
+			for _, i := range s.Status.LoadBalancer.Ingress {
+				got = append(got, i.IP)
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				return fmt.Errorf("it has %v", got)
+			}
+			return nil
+		})
 }
 
 // waitNoFinalizer waits until nothing holds a Service back any more.
@@ -87,7 +88,8 @@ func (c *cluster) waitRefusal(t *testing.T, ns, name, part string) string {
 	t.Helper()
 	var message string
 	hosts.Until(t, podTimeout, "an event of Service "+name+" says "+part, func(ctx context.Context) error {
-		events, err := c.client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+		events, err := c.client.CoreV1().Events(ns).List(ctx,
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 		if err != nil {
 			return err
 		}
@@ -139,7 +141,8 @@ func testLoadBalancers(t *testing.T, c *cluster, worker *node, outside *hosts.Ho
 			t.Fatal(err)
 		}
 		tenant.createService(t, "default", balanced("mine", "mine", 80))
-		if m := tenant.waitRefusal(t, "default", "mine", "80/TCP"); strings.Contains(m, ns) || strings.Contains(m, "web") {
+		if m := tenant.waitRefusal(t, "default", "mine", "80/TCP"); strings.Contains(m, ns) ||
+			strings.Contains(m, "web") {
 			t.Errorf("the tenant learns of a Service of somebody else: %s", m)
 		}
 		tenant.waitIngress(t, "default", "mine")
@@ -174,7 +177,8 @@ func testLoadBalancers(t *testing.T, c *cluster, worker *node, outside *hosts.Ho
 			t.Fatal(err)
 		}
 		mine.Spec.Ports[0].Port = 22
-		if _, err := tenant.client.CoreV1().Services("default").Update(t.Context(), mine, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		if _, err := tenant.client.CoreV1().Services("default").Update(t.Context(), mine,
+			metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("a Service with addresses gets port 22: %v", err)
 		}
 	})
@@ -200,7 +204,8 @@ func testLoadBalancers(t *testing.T, c *cluster, worker *node, outside *hosts.Ho
 	})
 	t.Run("one node is taken out", func(t *testing.T) {
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, corev1.LabelNodeExcludeBalancers)
-		if _, err := c.client.CoreV1().Nodes().Patch(t.Context(), worker.host.Name, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		if _, err := c.client.CoreV1().Nodes().Patch(t.Context(), worker.host.Name, "application/merge-patch+json",
+			patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		tenant.waitIngress(t, "default", "mine", near)

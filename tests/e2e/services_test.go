@@ -47,7 +47,8 @@ func testServices(t *testing.T, c *cluster) {
 		c.waitAnswer(t, ns, backend.Name, "web", "/get", "url", "http://"+ip+"/hostname")
 	})
 	t.Run("by name", func(t *testing.T) {
-		for _, name := range []string{"web", "web." + ns, "web." + ns + ".svc", "web." + ns + ".svc.cluster.local", "web." + ns + ".svc.cluster.local."} {
+		for _, name := range []string{"web", "web." + ns, "web." + ns + ".svc", "web." + ns + ".svc.cluster.local",
+			"web." + ns + ".svc.cluster.local."} {
 			c.waitAnswer(t, ns, client.Name, ip, "/resolve", "name", name)
 			c.waitAnswer(t, ns, client.Name, "web", "/get", "url", "http://"+name+"/hostname")
 		}
@@ -57,7 +58,8 @@ func testServices(t *testing.T, c *cluster) {
 		}
 	})
 	t.Run("by node port", func(t *testing.T) {
-		url := "http://" + net.JoinHostPort(c.host.IP.String(), strconv.Itoa(int(svc.Spec.Ports[0].NodePort))) + "/hostname"
+		url := "http://" +
+			net.JoinHostPort(c.host.IP.String(), strconv.Itoa(int(svc.Spec.Ports[0].NodePort))) + "/hostname"
 		hosts.Until(t, soon, "the node port answers from outside", func(ctx context.Context) error {
 			got, err := fetch(ctx, url)
 			if err == nil && got != "web" {

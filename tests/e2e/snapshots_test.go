@@ -54,7 +54,8 @@ func TestRestoreOfASnapshot(t *testing.T) {
 	c.must(t, "kubectl", "-n", ns, "delete", "secret", "hidden")
 	c.runPod(t, ns, on(worker.host.Name, testboxPod("later")))
 
-	if r := c.a4s(t, "etcd-snapshot", "restore", name); r.ExitCode != 2 || !strings.Contains(r.Stderr, "already running") {
+	if r := c.a4s(t, "etcd-snapshot", "restore", name); r.ExitCode != 2 ||
+		!strings.Contains(r.Stderr, "already running") {
 		t.Errorf("restoring while the server runs: exit code %d, %s", r.ExitCode, r.Stderr)
 	}
 	if err := c.proc.Stop(stopTimeout); err != nil {
@@ -63,10 +64,12 @@ func TestRestoreOfASnapshot(t *testing.T) {
 	if err := c.host.WriteFile(dataDir+"/foreign.tar", "no snapshot"); err != nil {
 		t.Fatal(err)
 	}
-	if r := c.a4s(t, "etcd-snapshot", "restore", dataDir+"/foreign.tar"); r.ExitCode != 1 || !strings.Contains(r.Stderr, "not a snapshot") {
+	if r := c.a4s(t, "etcd-snapshot", "restore", dataDir+"/foreign.tar"); r.ExitCode != 1 ||
+		!strings.Contains(r.Stderr, "not a snapshot") {
 		t.Errorf("restoring a foreign file: exit code %d, %s", r.ExitCode, r.Stderr)
 	}
-	if out := c.must(t, "etcd-snapshot", "restore", name); !strings.Contains(out, "is kept in "+dataDir+"/server-before-restore-") {
+	if out := c.must(t, "etcd-snapshot", "restore", name); !strings.Contains(out,
+		"is kept in "+dataDir+"/server-before-restore-") {
 		t.Errorf("restore says %q", out)
 	}
 
@@ -78,12 +81,14 @@ func TestRestoreOfASnapshot(t *testing.T) {
 	if _, err := api.Get(t.Context(), "later", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the object that was made afterwards: %v, want that it is not found", err)
 	}
-	if out := c.must(t, "kubectl", "-n", ns, "get", "secret", "hidden", "-o", "jsonpath={.data.k}"); out != "c2VjcmV0" {
+	if out := c.must(t, "kubectl", "-n", ns, "get", "secret", "hidden",
+		"-o", "jsonpath={.data.k}"); out != "c2VjcmV0" {
 		t.Errorf("the encrypted Secret has %q", out)
 	}
 	// The agent runs on, finds the cluster again and ends what it lacks now.
 	hosts.Until(t, podTimeout, "the worker has found the restored server", func(ctx context.Context) error {
-		lease, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(ctx, worker.host.Name, metav1.GetOptions{})
+		lease, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(ctx, worker.host.Name,
+			metav1.GetOptions{})
 		if err == nil && lease.Spec.RenewTime.Time.Before(c.started) {
 			err = fmt.Errorf("its last sign of life is of %s", lease.Spec.RenewTime)
 		}
@@ -124,8 +129,10 @@ func TestRestoreFromS3(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"/etc/a4s/s3-ca.crt": string(ca), "/etc/a4s/config.yaml": fmt.Sprintf(
-		"disable-agent: true\netcd-s3: true\netcd-s3-endpoint: %s\netcd-s3-endpoint-ca: /etc/a4s/s3-ca.crt\netcd-s3-bucket: %s\netcd-s3-folder: one\n"+
-			"etcd-s3-access-key: %s\netcd-s3-secret-key: %s\netcd-s3-bucket-lookup-type: path\netcd-snapshot-schedule-cron: \"@every 3s\"\n",
+		"disable-agent: true\netcd-s3: true\netcd-s3-endpoint: %s\netcd-s3-endpoint-ca: /etc/a4s/s3-ca.crt\n"+
+			"etcd-s3-bucket: %s\netcd-s3-folder: one\n"+
+			"etcd-s3-access-key: %s\netcd-s3-secret-key: %s\netcd-s3-bucket-lookup-type: path\n"+
+			"etcd-snapshot-schedule-cron: \"@every 3s\"\n",
 		s3.Endpoint, objectstore.Bucket, objectstore.AccessKey, objectstore.SecretKey)} {
 		if err := h.WriteFile(name, text); err != nil {
 			t.Fatal(err)
@@ -137,7 +144,8 @@ func TestRestoreFromS3(t *testing.T) {
 	}
 	c.reportOnFailure(t)
 	c.waitReady(t)
-	if _, err := c.client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("kept", "old"), metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().ConfigMaps("default").
+		Create(t.Context(), configMap("kept", "old"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Fields(c.must(t, "etcd-snapshot", "save"))
@@ -158,11 +166,13 @@ func TestRestoreFromS3(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out := c.must(t, "etcd-snapshot", "restore", filepath.Base(lines[1])); !strings.Contains(out, "start the server now") {
+	if out := c.must(t, "etcd-snapshot", "restore", filepath.Base(lines[1])); !strings.Contains(out,
+		"start the server now") {
 		t.Errorf("restore says %q", out)
 	}
 	c.restart(t)
-	if m, err := c.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil || m.Data["value"] != "old" {
+	if m, err := c.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil ||
+		m.Data["value"] != "old" {
 		t.Errorf("the object: %v, %v", m.Data, err)
 	}
 
@@ -171,7 +181,8 @@ func TestRestoreFromS3(t *testing.T) {
 		t.Error(err)
 	}
 	r := c.a4s(t, "etcd-snapshot", "save", "--etcd-s3-timeout", "20s")
-	if r.ExitCode != 1 || !strings.Contains(r.Stderr, "is kept as "+strings.TrimSpace(r.Stdout)) || !strings.Contains(r.Stderr, "--etcd-s3-") || strings.Contains(r.Stderr, objectstore.SecretKey) {
+	if r.ExitCode != 1 || !strings.Contains(r.Stderr, "is kept as "+strings.TrimSpace(r.Stdout)) ||
+		!strings.Contains(r.Stderr, "--etcd-s3-") || strings.Contains(r.Stderr, objectstore.SecretKey) {
 		t.Errorf("save without the storage: exit code %d\n%s\n%s", r.ExitCode, r.Stdout, r.Stderr)
 	}
 	log, err := os.ReadFile(c.proc.Log)

@@ -81,7 +81,8 @@ func TestTenantsAreApart(t *testing.T) {
 				c.waitAnswer(t, "default", "box", services[i].Spec.ClusterIP, "/resolve", "name", name)
 			}
 		}
-		for _, name := range []string{"web.default.apart-b.svc.cluster.local", "web.default.apart-b", "web." + ns + ".svc.cluster.local"} {
+		for _, name := range []string{"web.default.apart-b.svc.cluster.local", "web.default.apart-b",
+			"web." + ns + ".svc.cluster.local"} {
 			if got, err := a.ask(t.Context(), "default", "box", "/resolve", "name", name); err == nil {
 				t.Errorf("%s resolves to %s", name, got)
 			}
@@ -105,19 +106,25 @@ func TestTenantsAreApart(t *testing.T) {
 		a.waitAnswer(t, "default", "box", offered.Name, "/get", "url", url(offered.Status.PodIP))
 	})
 	t.Run("the API is reached by its name", func(t *testing.T) {
-		if _, err := a.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}); err != nil {
+		if _, err := a.client.CoreV1().Services("default").
+			Get(t.Context(), "kubernetes", metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
 		a.waitAnswer(t, "default", "box", "10.43.0.1", "/resolve", "name", "kubernetes.default.svc")
 	})
 	t.Run("what a pod sees is native", func(t *testing.T) {
 		box := testboxPod("native")
-		box.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}
-		box.Spec.Volumes = []corev1.Volume{{Name: "self", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
-			{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
-			{Path: "annotations", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations"}},
-			{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
-		}}}}}
+		box.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NS",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}
+		box.Spec.Volumes = []corev1.Volume{
+			{Name: "self", VolumeSource: corev1.VolumeSource{
+				DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+					{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+					{Path: "annotations", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations"}},
+					{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+				}},
+			}},
+		}
 		box.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "self", MountPath: "/self"}}
 		a.runPod(t, "default", box)
 		for _, c := range []struct{ path, param, of, want string }{
@@ -126,11 +133,13 @@ func TestTenantsAreApart(t *testing.T) {
 			{"/file", "path", "/self/namespace", "default"},
 			{"/file", "path", "/var/run/secrets/kubernetes.io/serviceaccount/namespace", "default"},
 		} {
-			if got, err := a.ask(t.Context(), "default", "native", c.path, c.param, c.of); err != nil || got != c.want {
+			if got, err := a.ask(t.Context(), "default", "native", c.path, c.param, c.of); err != nil ||
+				got != c.want {
 				t.Errorf("%s is %q (%v), want %q", c.of, got, err, c.want)
 			}
 		}
-		for _, file := range []string{"/etc/resolv.conf", "/etc/hosts", "/self/annotations", "/self/labels", "/proc/self/environ"} {
+		for _, file := range []string{"/etc/resolv.conf", "/etc/hosts", "/self/annotations", "/self/labels",
+			"/proc/self/environ"} {
 			got, err := a.ask(t.Context(), "default", "native", "/file", "path", file)
 			if err != nil || strings.Contains(got, "apart-a") {
 				t.Errorf("%s is %q (%v)", file, got, err)
@@ -149,13 +158,15 @@ func TestTenantCommands(t *testing.T) {
 	// A second run finds everything there.
 	c.must(t, "tenant", "create", "commands")
 	own.must(t, "kubectl", "create", "deployment", "nothing", "--image=example.com/none", "--replicas=0")
-	if out := own.must(t, "kubectl", "get", "namespaces,deployments", "-A", "-o", "name"); !strings.Contains(out, "namespace/default") || strings.Contains(out, "commands") {
+	if out := own.must(t, "kubectl", "get", "namespaces,deployments", "-A", "-o", "name"); !strings.Contains(out,
+		"namespace/default") || strings.Contains(out, "commands") {
 		t.Errorf("kubectl --tenant: %s", out)
 	}
 	if out := c.must(t, "kubectl", "get", "te", "commands"); !strings.Contains(out, "Active") {
 		t.Errorf("kubectl get te: %s", out)
 	}
-	if r := c.a4s(t, "kubectl", "--tenant", "comands", "get", "pods"); r.ExitCode == 0 || !strings.Contains(r.Stderr, "commands") {
+	if r := c.a4s(t, "kubectl", "--tenant", "comands", "get", "pods"); r.ExitCode == 0 ||
+		!strings.Contains(r.Stderr, "commands") {
 		t.Errorf("an unknown tenant: %+v", r)
 	}
 	if r := c.a4s(t, "tenant", "create", "Not_A_Name"); r.ExitCode != 1 {

@@ -12,7 +12,8 @@ import (
 // says how to go back, and that leads back.
 func TestUpgradeAndBack(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"upgraded": nil, "upgraded-sqlite": {"--datastore-endpoint", "sqlite"}} {
+	for name, args := range map[string][]string{"upgraded": nil,
+		"upgraded-sqlite": {"--datastore-endpoint", "sqlite"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := ownCluster(t, name, append([]string{"--disable-agent"}, args...)...)
@@ -28,7 +29,8 @@ func TestUpgradeAndBack(t *testing.T) {
 				if err := c.proc.Stop(stopTimeout); err != nil {
 					t.Fatal(err)
 				}
-				content, err := json.Marshal(map[string]string{"version": version, "kubernetes": kubernetes, "before": before})
+				content, err := json.Marshal(map[string]string{"version": version,
+					"kubernetes": kubernetes, "before": before})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -40,10 +42,12 @@ func TestUpgradeAndBack(t *testing.T) {
 			lastUsedBy("v0.0.1", "v1.2.3", "")
 			c.restart(t)
 			var now struct{ Version, Kubernetes, Before string }
-			if err := json.Unmarshal([]byte(run(t, c.host, "cat", record)), &now); err != nil || now.Before == "" || now.Kubernetes == "v1.2.3" {
+			if err := json.Unmarshal([]byte(run(t, c.host, "cat", record)), &now); err != nil || now.Before == "" ||
+				now.Kubernetes == "v1.2.3" {
 				t.Fatalf("the data are of %+v, %v", now, err)
 			}
-			if !strings.Contains(c.proc.Output(), "begins with data of a4s v0.0.1 with Kubernetes v1.2.3, which are saved in "+now.Before) {
+			if !strings.Contains(c.proc.Output(),
+				"begins with data of a4s v0.0.1 with Kubernetes v1.2.3, which are saved in "+now.Before) {
 				t.Errorf("the log does not say where the data are:\n%s", c.proc.Output())
 			}
 			made.Data["value"] = "new"
@@ -68,7 +72,8 @@ func TestUpgradeAndBack(t *testing.T) {
 				c.must(t, strings.Fields(restore)...)
 			} else {
 				file := dataDir + "/server/db/state.db"
-				if !strings.Contains(said, "move the file of the database away, "+now.Before+" into its place, and remove "+record) {
+				if !strings.Contains(said,
+					"move the file of the database away, "+now.Before+" into its place, and remove "+record) {
 					t.Errorf("an older a4s does not say how to go back:\n%s", said)
 				}
 				run(t, c.host, "sh", "-c", "rm "+file+"* "+record+" && cp "+now.Before+" "+file)

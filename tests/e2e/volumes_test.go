@@ -23,7 +23,8 @@ func (c *cluster) claim(t *testing.T, ns, name string) {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	pvc.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	pvc.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
-	if _, err := c.client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), pvc, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().PersistentVolumeClaims(ns).
+		Create(t.Context(), pvc, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -110,11 +111,13 @@ func testLocalVolumes(t *testing.T, c *cluster) {
 	if word, err := os.ReadFile(filepath.Join(directory, "word")); err != nil || string(word) != "kept\n" {
 		t.Errorf("the directory of the node has %q, %v", word, err)
 	}
-	if got := filepath.Base(volume.Spec.Local.Path); !strings.HasPrefix(got, volume.Name) || !strings.HasSuffix(got, "_data") || filepath.Dir(volume.Spec.Local.Path) != dataDir+"/storage" {
+	if got := filepath.Base(volume.Spec.Local.Path); !strings.HasPrefix(got, volume.Name) ||
+		!strings.HasSuffix(got, "_data") || filepath.Dir(volume.Spec.Local.Path) != dataDir+"/storage" {
 		t.Errorf("the directory is %s", volume.Spec.Local.Path)
 	}
 	c.removed(t, ns, "web-0")
-	if out := c.finishPod(t, ns, shellPod("web-0", "/bin/busybox cat /data/word", "data")); strings.TrimSpace(out) != "kept" {
+	if out := c.finishPod(t, ns,
+		shellPod("web-0", "/bin/busybox cat /data/word", "data")); strings.TrimSpace(out) != "kept" {
 		t.Errorf("the pod after it reads %q", out)
 	}
 	c.removed(t, ns, "web-0")
@@ -123,7 +126,8 @@ func testLocalVolumes(t *testing.T, c *cluster) {
 	if tenant {
 		c.testVolumeOfTenant(t, volume)
 	}
-	if err := c.client.CoreV1().PersistentVolumeClaims(ns).Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
+	if err := c.client.CoreV1().PersistentVolumeClaims(ns).
+		Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.waitVolumeGone(t, volume, c.host)
@@ -137,7 +141,8 @@ func testLocalVolumes(t *testing.T, c *cluster) {
 func (c *cluster) testVolumeOfTenant(t *testing.T, volume *corev1.PersistentVolume) {
 	t.Helper()
 	system := sharedCluster(t)
-	if _, err := system.client.CoreV1().PersistentVolumes().Get(t.Context(), volume.Name+"."+c.tenant+".tenant", metav1.GetOptions{}); err != nil {
+	if _, err := system.client.CoreV1().PersistentVolumes().Get(t.Context(), volume.Name+"."+c.tenant+".tenant",
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("the administrator of the cluster does not see the volume: %v", err)
 	}
 	other := system.makeTenant(t, "other")
@@ -152,18 +157,22 @@ func (c *cluster) testVolumeOfTenant(t *testing.T, volume *corev1.PersistentVolu
 	}
 	forgotten := volume.DeepCopy()
 	forgotten.Finalizers = nil
-	if _, err := c.client.CoreV1().PersistentVolumes().Update(t.Context(), forgotten, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := c.client.CoreV1().PersistentVolumes().Update(t.Context(), forgotten,
+		metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the tenant takes the finalizers off: %v", err)
 	}
 	labelled := volume.DeepCopy()
 	labelled.Labels = map[string]string{"color": "green"}
-	if _, err := c.client.CoreV1().PersistentVolumes().Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().PersistentVolumes().Update(t.Context(), labelled,
+		metav1.UpdateOptions{}); err != nil {
 		t.Errorf("the tenant labels the volume: %v", err)
 	}
-	forged := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "forged", Annotations: volume.Annotations}, Spec: *volume.Spec.DeepCopy()}
+	forged := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "forged", Annotations: volume.Annotations},
+		Spec: *volume.Spec.DeepCopy()}
 	forged.Spec.ClaimRef = nil
 	forged.Spec.Local.Path = "/etc"
-	if _, err := c.client.CoreV1().PersistentVolumes().Create(t.Context(), forged, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := c.client.CoreV1().PersistentVolumes().Create(t.Context(), forged,
+		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the tenant makes a volume of a directory of nodes: %v", err)
 	}
 }
@@ -183,13 +192,15 @@ func testVolumesOfTwoNodes(t *testing.T, c *cluster, worker *node) {
 	}
 	// The volume, not the pod, says where.
 	c.removed(t, ns, "far")
-	if out := c.finishPod(t, ns, shellPod("again", "/bin/busybox cat /data/word", "far")); strings.TrimSpace(out) != "far" {
+	if out := c.finishPod(t, ns,
+		shellPod("again", "/bin/busybox cat /data/word", "far")); strings.TrimSpace(out) != "far" {
 		t.Errorf("the pod after it reads %q", out)
 	}
 	c.removed(t, ns, "again")
 
 	worker.proc.Kill()
-	if err := c.client.CoreV1().PersistentVolumeClaims(ns).Delete(t.Context(), "far", metav1.DeleteOptions{}); err != nil {
+	if err := c.client.CoreV1().PersistentVolumeClaims(ns).
+		Delete(t.Context(), "far", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	hosts.Until(t, podTimeout, "the volume waits for its node", func(ctx context.Context) error {

@@ -53,7 +53,8 @@ func TestWallHostilePods(t *testing.T) {
 func (w *wall) nodePorts(t *testing.T, name, address string, protocol corev1.Protocol, port int32) *corev1.Service {
 	t.Helper()
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
-		Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Protocol: protocol, Port: 80, TargetPort: intstr.FromInt32(port)}},
+		Type:  corev1.ServiceTypeNodePort,
+		Ports: []corev1.ServicePort{{Protocol: protocol, Port: 80, TargetPort: intstr.FromInt32(port)}},
 	}}
 	s = w.hostile.createService(t, "default", s)
 	endpoints := &discoveryv1.EndpointSlice{
@@ -62,7 +63,8 @@ func (w *wall) nodePorts(t *testing.T, name, address string, protocol corev1.Pro
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
 		Ports:       []discoveryv1.EndpointPort{{Protocol: &protocol, Port: &port}},
 	}
-	switch _, err := w.hostile.client.DiscoveryV1().EndpointSlices("default").Create(t.Context(), endpoints, metav1.CreateOptions{}); {
+	switch _, err := w.hostile.client.DiscoveryV1().EndpointSlices("default").Create(t.Context(), endpoints,
+		metav1.CreateOptions{}); {
 	case apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
@@ -107,14 +109,17 @@ func (w *wall) spoofedVXLAN(t *testing.T) {
 			t.Fatal(err)
 		}
 		var data struct{ VtepMAC string }
-		if err := json.Unmarshal([]byte(object.Annotations["flannel.alpha.coreos.com/backend-data"]), &data); err != nil {
+		if err := json.Unmarshal([]byte(object.Annotations["flannel.alpha.coreos.com/backend-data"]),
+			&data); err != nil {
 			t.Fatal(err)
 		}
-		p := &place{node: n.host.Name, address: n.host.IP.String(), first: netip.MustParsePrefix(object.Spec.PodCIDR).Addr()}
+		p := &place{node: n.host.Name, address: n.host.IP.String(),
+			first: netip.MustParsePrefix(object.Spec.PodCIDR).Addr()}
 		if p.mac, err = net.ParseMAC(data.VtepMAC); err != nil {
 			t.Fatal(err)
 		}
-		pod := w.victim.runPod(t, "default", on(p.node, testboxPod("listens-"+p.node, "listen", ":"+strconv.Itoa(port))))
+		pod := w.victim.runPod(t, "default",
+			on(p.node, testboxPod("listens-"+p.node, "listen", ":"+strconv.Itoa(port))))
 		p.victim = pod.Status.PodIP
 		places[p.node] = p
 	}
@@ -156,7 +161,8 @@ func (w *wall) spoofedVXLAN(t *testing.T) {
 	}
 	// What a node sends comes later, and arrives.
 	for _, p := range places {
-		run(t, w.system.host, env.testbox, "send", net.JoinHostPort(p.victim, strconv.Itoa(port)), hex.EncodeToString([]byte("honest")))
+		run(t, w.system.host, env.testbox, "send", net.JoinHostPort(p.victim, strconv.Itoa(port)),
+			hex.EncodeToString([]byte("honest")))
 		hosts.Until(t, soon, "what a node sends arrives at "+p.node, func(context.Context) error {
 			if out := heard(p); !strings.Contains(out, "honest") {
 				return errors.New(out)
@@ -186,7 +192,8 @@ func (w *wall) spoofedVXLAN(t *testing.T) {
 	for _, h := range []*hosts.Host{w.system.host, w.worker.host} {
 		hosts.Until(t, soon, "the rules come back on "+h.Name, func(ctx context.Context) error {
 			r, err := h.Run(ctx, "nft", "list", "table", "inet", "a4s_tunnel")
-			if err == nil && (!strings.Contains(r.Stdout, here.address) || !strings.Contains(r.Stdout, there.address)) {
+			if err == nil &&
+				(!strings.Contains(r.Stdout, here.address) || !strings.Contains(r.Stdout, there.address)) {
 				err = fmt.Errorf("not both nodes are in them: %s%s", r.Stdout, r.Stderr)
 			}
 			return err
@@ -196,8 +203,9 @@ func (w *wall) spoofedVXLAN(t *testing.T) {
 
 func (w *wall) networkDisks(t *testing.T) {
 	for name, source := range map[string]corev1.VolumeSource{
-		"fc":         {FC: &corev1.FCVolumeSource{WWIDs: []string{"3600508b400105e210000900000490000"}}},
-		"iscsi":      {ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "192.0.2.7:3260", IQN: "iqn.2001-04.com.example:storage", Lun: 0}},
+		"fc": {FC: &corev1.FCVolumeSource{WWIDs: []string{"3600508b400105e210000900000490000"}}},
+		"iscsi": {ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "192.0.2.7:3260",
+			IQN: "iqn.2001-04.com.example:storage", Lun: 0}},
 		"nfs":        {NFS: &corev1.NFSVolumeSource{Server: "192.0.2.7", Path: "/"}},
 		"flexVolume": {FlexVolume: &corev1.FlexVolumeSource{Driver: "example.com/any"}},
 		"rbd":        {RBD: &corev1.RBDVolumeSource{CephMonitors: []string{"192.0.2.7"}, RBDImage: "any"}},
@@ -205,7 +213,8 @@ func (w *wall) networkDisks(t *testing.T) {
 		pod := testboxPod("disk-" + strings.ToLower(name))
 		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}}
 		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
-		if _, err := w.hostile.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		if _, err := w.hostile.client.CoreV1().Pods("default").Create(t.Context(), pod,
+			metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("a pod with %s: %v, want that it is forbidden", name, err)
 		}
 	}
@@ -217,7 +226,8 @@ func (w *wall) addressUsedAgain(t *testing.T) {
 	if s == nil {
 		t.Fatal("the address of an own pod is refused")
 	}
-	url := "http://" + net.JoinHostPort(w.system.host.IP.String(), strconv.Itoa(int(s.Spec.Ports[0].NodePort))) + "/hostname"
+	url := "http://" +
+		net.JoinHostPort(w.system.host.IP.String(), strconv.Itoa(int(s.Spec.Ports[0].NodePort))) + "/hostname"
 	asked := func(ctx context.Context) (string, error) {
 		r, err := w.worker.host.Run(ctx, env.testbox, "get", url)
 		return strings.TrimSpace(r.Stdout), err
@@ -273,7 +283,8 @@ func (w *wall) defaultsOfPods(t *testing.T) {
 			}
 			return err
 		}
-		if !d.IsDir() || !strings.Contains(d.Name(), "pod"+uid) && !strings.Contains(d.Name(), "pod"+strings.ReplaceAll(uid, "-", "_")) {
+		if !d.IsDir() || !strings.Contains(d.Name(), "pod"+uid) && !strings.Contains(d.Name(),
+			"pod"+strings.ReplaceAll(uid, "-", "_")) {
 			return nil
 		}
 		if b, err := os.ReadFile(filepath.Join(path, "pids.max")); err == nil {
@@ -371,7 +382,8 @@ spec: {policyName: seen}
 			}
 			return nil
 		}
-		events, err := w.hostile.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=root,reason=ProvisioningFailed"})
+		events, err := w.hostile.client.CoreV1().Events("default").List(ctx,
+			metav1.ListOptions{FieldSelector: "involvedObject.name=root,reason=ProvisioningFailed"})
 		if err == nil && len(events.Items) == 0 {
 			err = fmt.Errorf("the pod is %s", p.Status.Phase)
 		}

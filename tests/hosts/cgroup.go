@@ -40,7 +40,8 @@ func hierarchies() ([]hierarchy, error) {
 		if !ok || len(left) < 5 || len(right) < 3 {
 			continue
 		}
-		if dir := left[4]; left[3] == "/" && strings.HasPrefix(right[0], "cgroup") && strings.HasPrefix(dir, "/sys/fs/cgroup") {
+		if dir := left[4]; left[3] == "/" && strings.HasPrefix(right[0], "cgroup") &&
+			strings.HasPrefix(dir, "/sys/fs/cgroup") {
 			h := hierarchy{Dir: dir, Type: right[0]}
 			if h.Type == "cgroup" {
 				var options []string

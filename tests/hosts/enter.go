@@ -36,7 +36,8 @@ func (h *Host) startFromHere(cmd *exec.Cmd) error {
 	}
 	for _, hi := range all {
 		if hi.Type == "cgroup" {
-			if err := os.WriteFile(filepath.Join(hi.Dir, h.cgroup, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0); err != nil {
+			if err := os.WriteFile(filepath.Join(hi.Dir, h.cgroup, "tasks"),
+				[]byte(strconv.Itoa(unix.Gettid())), 0); err != nil {
 				return fmt.Errorf("entering the cgroup of host %s: %w", h.Name, err)
 			}
 			continue
@@ -65,7 +66,8 @@ func (h *Host) startFromHere(cmd *exec.Cmd) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
 	}
-	const all6 = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP
+	const all6 = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWCGROUP
 	if err := unix.Setns(first, all6); err != nil {
 		return fmt.Errorf("entering host %s: %w", h.Name, err)
 	}

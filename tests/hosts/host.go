@@ -58,7 +58,8 @@ type blueprint struct {
 
 // start makes the host and waits until its first process has set it up.
 func (h *Host) start(ctx context.Context) error {
-	plan := blueprint{Name: h.Name, Cgroup: h.cgroup, Binds: map[string]string{}, ResolvConf: filepath.Join(h.dir, "resolv.conf")}
+	plan := blueprint{Name: h.Name, Cgroup: h.cgroup, Binds: map[string]string{},
+		ResolvConf: filepath.Join(h.dir, "resolv.conf")}
 	var err error
 	if plan.Hierarchies, err = hierarchies(); err != nil {
 		return err
@@ -92,7 +93,8 @@ func (h *Host) start(ctx context.Context) error {
 		Env:    append(os.Environ(), envBlueprint+"="+string(spec)),
 		Stderr: said,
 		SysProcAttr: &syscall.SysProcAttr{
-			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS |
+				syscall.CLONE_NEWIPC,
 		},
 	}
 	// The host lives as long as this end of the pipe is open.

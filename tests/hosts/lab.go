@@ -161,7 +161,8 @@ func allowFileWatches() error {
 // changes, or the lab: here a host is not a machine of its own.
 func globalSysctls() (map[string]string, error) {
 	values := map[string]string{}
-	for _, name := range []string{"vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", fileWatches} {
+	for _, name := range []string{"vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops",
+		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", fileWatches} {
 		path := filepath.Join("/proc/sys", name)
 		b, err := os.ReadFile(path)
 		if err != nil {

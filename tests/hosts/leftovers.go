@@ -54,7 +54,8 @@ func makeMountPoints(lab string) error {
 			}
 			made = append(made, d)
 			// At once: the next line may be the last of a killed run.
-			if err := os.WriteFile(filepath.Join(lab, mountPointsFile), []byte(strings.Join(made, "\n")), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(lab, mountPointsFile), []byte(strings.Join(made, "\n")),
+				0o600); err != nil {
 				return err
 			}
 		}

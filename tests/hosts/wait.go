@@ -23,7 +23,8 @@ func Until(t testing.TB, timeout time.Duration, what string, condition func(ctx 
 	for last != nil {
 		select {
 		case <-ctx.Done():
-			reason := fmt.Sprintf("waiting until %s: not within %s: %v", what, time.Since(started).Round(time.Second), last)
+			reason := fmt.Sprintf("waiting until %s: not within %s: %v", what,
+				time.Since(started).Round(time.Second), last)
 			vain.Store(whole(t), reason)
 			t.Fatal(reason)
 		case <-time.After(pollInterval):

@@ -38,7 +38,8 @@ func TestWaitedInVain(t *testing.T) {
 		}()
 		<-ended
 	})
-	if got := WaitedInVain(t); got != f.reason || !strings.Contains(got, "until it works") || !strings.Contains(got, "it does not") {
+	if got := WaitedInVain(t); got != f.reason || !strings.Contains(got, "until it works") ||
+		!strings.Contains(got, "it does not") {
 		t.Errorf("got %q, the test says %q", got, f.reason)
 	}
 	t.Cleanup(func() { vain.Delete(t.Name()) })
@@ -46,7 +47,8 @@ func TestWaitedInVain(t *testing.T) {
 
 func TestLastLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte("time=1 a\ntime=2 b\ntime=3 b\ntime=4 b\nplain\nplain\ntime=5 c\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("time=1 a\ntime=2 b\ntime=3 b\ntime=4 b\nplain\nplain\ntime=5 c\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := LastLines(path, 4), "time=2 b\nplain\nplain\ntime=5 c"; got != want {

@@ -15,7 +15,8 @@ func TestInstall(t *testing.T) {
 		env     []string
 		version string
 	}{
-		{name: "latest, packed", prepare: func(m *machine) { m.remove("mirror/latest/download/a4s-linux-amd64") }, version: "v1"},
+		{name: "latest, packed",
+			prepare: func(m *machine) { m.remove("mirror/latest/download/a4s-linux-amd64") }, version: "v1"},
 		{name: "latest, without zstd", prepare: func(m *machine) { m.remove("tools/zstd") }, version: "v1"},
 		{name: "a version", prepare: func(m *machine) { m.release("download/v0.9", "v0.9") },
 			env: []string{"INSTALL_A4S_VERSION=v0.9"}, version: "v0.9"},
@@ -35,7 +36,8 @@ func TestInstall(t *testing.T) {
 			if v := m.version(); v != tc.version {
 				t.Errorf("installed %q, want %q", v, tc.version)
 			}
-			want := []string{"systemctl is-system-running", "systemctl daemon-reload", "systemctl enable a4s", "systemctl restart a4s"}
+			want := []string{"systemctl is-system-running", "systemctl daemon-reload", "systemctl enable a4s",
+				"systemctl restart a4s"}
 			if calls := m.calls(); !slices.Equal(calls, want) {
 				t.Errorf("called %q, want %q", calls, want)
 			}
@@ -71,12 +73,14 @@ func TestArgumentsAndEnvironment(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	token := "s3 \"c'r$e`t\\"
-	m.install([]string{`INSTALL_A4S_EXEC=server --node-label 'a=b $HOME 100%' --token=other`, "https_proxy=http://p:1", "A4S_TENANT=t", "UNRELATED=1"},
+	m.install([]string{`INSTALL_A4S_EXEC=server --node-label 'a=b $HOME 100%' --token=other`, "https_proxy=http://p:1",
+		"A4S_TENANT=t", "UNRELATED=1"},
 		"--disable-agent", "--token", token)
 	if got, want := m.execStart(), `server --node-label "a=b $$HOME 100%%" --disable-agent`; got != want {
 		t.Errorf("ExecStart has %s, want %s", got, want)
 	}
-	want := "A4S_DATA_DIR=\"" + m.path("root/data") + "\"\nA4S_TOKEN=\"s3 \\\"c'r\\$e\\`t\\\\\"\nhttps_proxy=\"http://p:1\"\n"
+	want := "A4S_DATA_DIR=\"" + m.path("root/data") +
+		"\"\nA4S_TOKEN=\"s3 \\\"c'r\\$e\\`t\\\\\"\nhttps_proxy=\"http://p:1\"\n"
 	if got := m.read("root/systemd/a4s.service.env"); got != want {
 		t.Errorf("environment file:\n%swant:\n%s", got, want)
 	}
@@ -92,13 +96,15 @@ func TestAgent(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.install([]string{"A4S_URL=https://192.0.2.10:6443", "A4S_TOKEN=K10x"}, "--node-label", "x=y")
-	if got, want := m.line("root/systemd/a4s-agent.service", "ExecStart="), m.path("root/bin/a4s")+" agent --node-label x=y"; got != want {
+	if got, want := m.line("root/systemd/a4s-agent.service", "ExecStart="),
+		m.path("root/bin/a4s")+" agent --node-label x=y"; got != want {
 		t.Errorf("ExecStart=%s, want %s", got, want)
 	}
 	m.env = slices.Concat(m.env, []string{"INSTALL_A4S_FORCE_RESTART=true"})
 	m.calls()
 	m.install(nil)
-	if got := m.line("root/systemd/a4s-agent.service", "ExecStart="); !strings.HasSuffix(got, " agent --node-label x=y") {
+	if got := m.line("root/systemd/a4s-agent.service", "ExecStart="); !strings.HasSuffix(got,
+		" agent --node-label x=y") {
 		t.Errorf("after a run without options ExecStart=%s", got)
 	}
 	if !m.restarted() {
@@ -134,10 +140,14 @@ func TestRunAgainKeepsOptions(t *testing.T) {
 		env, arguments    []string
 		restart           bool
 	}{
-		{name: "a variable replaces its own", env: []string{"A4S_TOKEN=second"}, args: `server --node-label "a=b c" --disable-agent`, token: `"second"`, restart: true},
-		{name: "arguments replace arguments", arguments: []string{"--debug"}, args: "server --debug", token: `"second"`, restart: true},
-		{name: "a stopped service starts", env: []string{"STOPPED=1"}, args: "server --debug", token: `"second"`, restart: true},
-		{name: "only the command drops arguments", arguments: []string{"server"}, args: "server", token: `"second"`, restart: true},
+		{name: "a variable replaces its own", env: []string{"A4S_TOKEN=second"},
+			args: `server --node-label "a=b c" --disable-agent`, token: `"second"`, restart: true},
+		{name: "arguments replace arguments", arguments: []string{"--debug"}, args: "server --debug",
+			token: `"second"`, restart: true},
+		{name: "a stopped service starts", env: []string{"STOPPED=1"}, args: "server --debug",
+			token: `"second"`, restart: true},
+		{name: "only the command drops arguments", arguments: []string{"server"}, args: "server",
+			token: `"second"`, restart: true},
 		{name: "an empty variable removes its own", env: []string{"A4S_TOKEN="}, args: "server", restart: true},
 		{name: "an update keeps all", args: "server"},
 	} {
@@ -155,7 +165,8 @@ func TestRunAgainKeepsOptions(t *testing.T) {
 			if got := m.line(env, "A4S_TOKEN="); got != tc.token {
 				t.Errorf("token %s, want %s", got, tc.token)
 			}
-			if m.line(env, "A4S_NODE_NAME=") != `"n"` || m.line(env, "GOGC=") != "50" || m.line("root/systemd/a4s.service", "Type=") != "exec" {
+			if m.line(env, "A4S_NODE_NAME=") != `"n"` || m.line(env, "GOGC=") != "50" ||
+				m.line("root/systemd/a4s.service", "Type=") != "exec" {
 				t.Errorf("not kept: %s%s", m.read(env), m.read("root/systemd/a4s.service"))
 			}
 			if got := m.restarted(); got != tc.restart {
@@ -192,7 +203,8 @@ func TestUpgradeAndRollback(t *testing.T) {
 	}
 	m.write("notes/broken", "", 0o644)
 	m.release("latest/download", "v3")
-	if out, err := m.try(nil); err == nil || !strings.Contains(out, "does not start") || !strings.Contains(out, "INSTALL_A4S_ROLLBACK") {
+	if out, err := m.try(nil); err == nil || !strings.Contains(out, "does not start") ||
+		!strings.Contains(out, "INSTALL_A4S_ROLLBACK") {
 		t.Errorf("an upgrade that does not start: %v\n%s", err, out)
 	}
 }
@@ -202,7 +214,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 	m := newMachine(t)
 	before := m.files()
 	out := m.install([]string{"INSTALL_A4S_DRY_RUN=true"}, "--token", "secret")
-	for _, want := range []string{"a4s-linux-amd64 as " + m.path("root/bin/a4s"), "would write " + m.path("root/systemd/a4s.service"),
+	for _, want := range []string{"a4s-linux-amd64 as " + m.path("root/bin/a4s"),
+		"would write " + m.path("root/systemd/a4s.service"),
 		"would link " + m.path("root/bin/kubectl"), "would enable a4s"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
@@ -236,7 +249,8 @@ func TestSkips(t *testing.T) {
 		}
 	}
 	m := newMachine(t)
-	if out, err := m.try([]string{"INSTALL_A4S_SKIP_DOWNLOAD=true"}); err == nil || !strings.Contains(out, "missing or not executable") {
+	if out, err := m.try([]string{"INSTALL_A4S_SKIP_DOWNLOAD=true"}); err == nil ||
+		!strings.Contains(out, "missing or not executable") {
 		t.Errorf("without a program: %v\n%s", err, out)
 	}
 	m.write("root/bin/a4s", program("mine"), 0o755)

@@ -16,7 +16,8 @@ import (
 )
 
 // tools are what the script and those it makes may use of the system.
-var tools = strings.Fields(`sh awk basename cat chmod cmp cp curl cut df dirname env find grep head ln ls mkdir mktemp mv
+var tools = strings.Fields(
+	`sh awk basename cat chmod cmp cp curl cut df dirname env find grep head ln ls mkdir mktemp mv
 	openssl printf readlink rm rmdir sed sha256sum sort tail tr xargs zstd`)
 
 // systemctl is a stand-in that knows whether the service is active.
@@ -140,7 +141,8 @@ func (m *machine) release(dir, version string) {
 	m.t.Helper()
 	name := filepath.Join("mirror", dir, "a4s-linux-amd64")
 	m.write(name, program(version), 0o755)
-	if out, err := exec.Command("zstd", "-q", "-f", m.path(name), "-o", m.path(name+".zst")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("zstd", "-q", "-f", m.path(name), "-o", m.path(name+".zst")).
+		CombinedOutput(); err != nil {
 		m.t.Fatalf("%v: %s", err, out)
 	}
 	for _, f := range []string{name, name + ".zst"} {

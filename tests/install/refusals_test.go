@@ -27,30 +27,48 @@ func TestRefusals(t *testing.T) {
 		want    string
 		late    bool
 	}{
-		{name: "not root", prepare: func(m *machine) { m.tool("id", "#!/bin/sh\necho 1000\n") }, want: "run it as root"},
-		{name: "architecture", prepare: func(m *machine) { m.tool("uname", "#!/bin/sh\ncase $1 in -m) echo riscv64 ;; *) echo Linux ;; esac\n") }, want: "there is no a4s for riscv64"},
-		{name: "no service manager", prepare: func(m *machine) { m.remove("tools/systemctl") }, want: "neither systemd"},
-		{name: "systemd does not run", prepare: func(m *machine) { m.write("notes/state", "offline\n", 0o644) }, want: "INSTALL_A4S_SKIP_START=true"},
+		{name: "not root", prepare: func(m *machine) { m.tool("id", "#!/bin/sh\necho 1000\n") },
+			want: "run it as root"},
+		{name: "architecture", prepare: func(m *machine) {
+			m.tool("uname", "#!/bin/sh\ncase $1 in -m) echo riscv64 ;; *) echo Linux ;; esac\n")
+		}, want: "there is no a4s for riscv64"},
+		{name: "no service manager", prepare: func(m *machine) { m.remove("tools/systemctl") },
+			want: "neither systemd"},
+		{name: "systemd does not run", prepare: func(m *machine) { m.write("notes/state", "offline\n", 0o644) },
+			want: "INSTALL_A4S_SKIP_START=true"},
 		{name: "checksum", prepare: func(m *machine) {
 			m.remove("tools/zstd")
 			m.write("mirror/latest/download/a4s-linux-amd64", program("evil"), 0o755)
 		}, want: "checksum of", late: true},
-		{name: "checksum of the packed", prepare: func(m *machine) { m.write("mirror/latest/download/a4s-linux-amd64.zst", "evil", 0o644) }, want: "checksum of", late: true},
-		{name: "a page instead of a checksum", prepare: func(m *machine) { m.write("mirror/latest/download/a4s-linux-amd64.sha256", "<html>\n", 0o644) }, want: "is not a file of sha256sum"},
-		{name: "a program that does not run", prepare: func(m *machine) { m.release("latest/download", "v2'; exit 1; echo '") }, want: "does not run on this machine", late: true},
-		{name: "no such version", env: []string{"INSTALL_A4S_VERSION=v9"}, want: "/download/v9/a4s-linux-amd64.sha256"},
+		{name: "checksum of the packed",
+			prepare: func(m *machine) { m.write("mirror/latest/download/a4s-linux-amd64.zst", "evil", 0o644) },
+			want:    "checksum of", late: true},
+		{name: "a page instead of a checksum",
+			prepare: func(m *machine) { m.write("mirror/latest/download/a4s-linux-amd64.sha256", "<html>\n", 0o644) },
+			want:    "is not a file of sha256sum"},
+		{name: "a program that does not run",
+			prepare: func(m *machine) { m.release("latest/download", "v2'; exit 1; echo '") },
+			want:    "does not run on this machine", late: true},
+		{name: "no such version", env: []string{"INSTALL_A4S_VERSION=v9"},
+			want: "/download/v9/a4s-linux-amd64.sha256"},
 		{name: "no downloader", prepare: func(m *machine) { m.remove("tools/curl") }, want: "neither curl nor wget"},
-		{name: "no such directory", env: []string{"INSTALL_A4S_ARTIFACT_PATH=/nonexistent"}, want: "INSTALL_A4S_ARTIFACT_PATH=/nonexistent"},
-		{name: "no such key", env: []string{"INSTALL_A4S_PUBLIC_KEY=/nonexistent"}, want: "INSTALL_A4S_PUBLIC_KEY=/nonexistent"},
-		{name: "a command that is no service", args: []string{"kubectl", "get", "pods"}, want: "the first argument is server, agent or a flag"},
+		{name: "no such directory", env: []string{"INSTALL_A4S_ARTIFACT_PATH=/nonexistent"},
+			want: "INSTALL_A4S_ARTIFACT_PATH=/nonexistent"},
+		{name: "no such key", env: []string{"INSTALL_A4S_PUBLIC_KEY=/nonexistent"},
+			want: "INSTALL_A4S_PUBLIC_KEY=/nonexistent"},
+		{name: "a command that is no service", args: []string{"kubectl", "get", "pods"},
+			want: "the first argument is server, agent or a flag"},
 		{name: "quotes", env: []string{"INSTALL_A4S_EXEC=server --node-label 'a"}, want: "quotes do not match"},
 		{name: "a flag without value", args: []string{"--token"}, want: "has no value"},
 		{name: "a line break", args: []string{"--node-label", "a\nb"}, want: "line break"},
-		{name: "a line break in a variable", env: []string{"A4S_NODE_NAME=a\nb"}, want: "A4S_NODE_NAME holds a line break"},
-		{name: "a boolean", env: []string{"INSTALL_A4S_DRY_RUN=yes"}, want: "INSTALL_A4S_DRY_RUN=yes: it is true or false"},
+		{name: "a line break in a variable", env: []string{"A4S_NODE_NAME=a\nb"},
+			want: "A4S_NODE_NAME holds a line break"},
+		{name: "a boolean", env: []string{"INSTALL_A4S_DRY_RUN=yes"},
+			want: "INSTALL_A4S_DRY_RUN=yes: it is true or false"},
 		{name: "a name", env: []string{"INSTALL_A4S_NAME=../x"}, want: "INSTALL_A4S_NAME=../x"},
 		{name: "links", env: []string{"INSTALL_A4S_SYMLINK=no"}, want: "INSTALL_A4S_SYMLINK=no"},
-		{name: "plain HTTP", env: []string{"A4S_URL=http://192.0.2.10:6443", "A4S_TOKEN=x"}, want: "it must begin with https://"},
+		{name: "plain HTTP", env: []string{"A4S_URL=http://192.0.2.10:6443", "A4S_TOKEN=x"},
+			want: "it must begin with https://"},
 	} {
 		for _, before := range []string{"nothing", "v0"} {
 			if before != "nothing" && !tc.late {
@@ -85,7 +103,8 @@ func (m *machine) refuses(env, args []string, want string) {
 	if after := m.files(); after != before {
 		m.t.Errorf("files changed:\n%s\nbefore:\n%s", after, before)
 	}
-	if calls := m.calls(); slices.ContainsFunc(calls, func(c string) bool { return c != "systemctl is-system-running" }) {
+	if calls := m.calls(); slices.ContainsFunc(calls,
+		func(c string) bool { return c != "systemctl is-system-running" }) {
 		m.t.Errorf("called %q", calls)
 	}
 }
@@ -101,7 +120,8 @@ func TestServicesDoNotReplaceEachOther(t *testing.T) {
 	m.install(nil)
 	m.refuses(nil, []string{"agent"}, "is installed here as 'server'")
 	m.refuses([]string{"INSTALL_A4S_BIN_DIR=" + m.path("root/elsewhere")}, nil, "to move it, uninstall it first")
-	m.install([]string{"INSTALL_A4S_NAME=second", "A4S_DATA_DIR=" + m.path("root/data2")}, "agent", "--server", "https://192.0.2.10:6443")
+	m.install([]string{"INSTALL_A4S_NAME=second", "A4S_DATA_DIR=" + m.path("root/data2")}, "agent",
+		"--server", "https://192.0.2.10:6443")
 	if got := m.line("root/systemd/a4s-second.service", "ExecStart="); !strings.Contains(got, " agent --server") {
 		t.Errorf("ExecStart=%s", got)
 	}
@@ -226,7 +246,8 @@ func TestOfflineAndUninstall(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.write("mirror/latest/download/images.tar.gz", "image", 0o644)
-	m.install([]string{"INSTALL_A4S_ARTIFACT_PATH=" + m.path("mirror/latest/download")}, "--data-dir", m.path("root/other"))
+	m.install([]string{"INSTALL_A4S_ARTIFACT_PATH=" + m.path("mirror/latest/download")},
+		"--data-dir", m.path("root/other"))
 	if got := m.read("root/other/agent/images/images.tar.gz"); got != "image" {
 		t.Errorf("the archive of images holds %q", got)
 	}
@@ -259,7 +280,8 @@ func TestOfflineAndUninstall(t *testing.T) {
 
 func TestUninstallFindsTheDataDirectory(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]string{"in the configuration": "config.yaml", "in a drop-in": "config.yaml.d/10-x.yaml"} {
+	for name, config := range map[string]string{"in the configuration": "config.yaml",
+		"in a drop-in": "config.yaml.d/10-x.yaml"} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			m.env = slices.DeleteFunc(m.env, func(e string) bool { return strings.HasPrefix(e, "A4S_DATA_DIR=") })
@@ -298,9 +320,11 @@ func TestOpenRC(t *testing.T) {
 		t.Errorf("called %q, want %q", calls, want)
 	}
 	// What openrc-run does with the script: it reads it, and evaluates the arguments.
-	out, err := exec.Command("sh", "-euc", `. "$0"; eval "set -- $command_args"; printf '%s\n' "$command" "$@"; sh -c 'printf "%s\n" "$A4S_TOKEN"'`,
+	out, err := exec.Command("sh", "-euc",
+		`. "$0"; eval "set -- $command_args"; printf '%s\n' "$command" "$@"; sh -c 'printf "%s\n" "$A4S_TOKEN"'`,
 		m.path("root/init.d/a4s")).CombinedOutput()
-	if got, want := string(out), m.path("root/bin/a4s")+"\nserver\n--node-label\nx=it's $HOME\na'b $c\n"; err != nil || got != want {
+	if got, want := string(out), m.path("root/bin/a4s")+"\nserver\n--node-label\nx=it's $HOME\na'b $c\n"; err != nil ||
+		got != want {
 		t.Errorf("%v: the script means\n%swant\n%s", err, got, want)
 	}
 	m.install(nil)

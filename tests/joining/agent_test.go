@@ -60,7 +60,8 @@ func TestJoinBringsEverythingHome(t *testing.T) {
 			if res.Config != clusterConfig {
 				t.Errorf("config %+v", res.Config)
 			}
-			if readCert(t, res.ServerCA) != readCert(t, c.files.ServerCA.Cert) || readCert(t, res.ClientCA) != readCert(t, c.files.ClientCA.Cert) {
+			if readCert(t, res.ServerCA) != readCert(t, c.files.ServerCA.Cert) ||
+				readCert(t, res.ClientCA) != readCert(t, c.files.ClientCA.Cert) {
 				t.Error("the CAs differ from the server's")
 			}
 			for _, key := range []string{res.ClientKey, res.ServingKey, opts.NodePasswordFile} {
@@ -78,7 +79,8 @@ func TestJoinBringsEverythingHome(t *testing.T) {
 				}
 			}
 			// The client certificate works as the node's identity.
-			if code, _, body := c.send(c.client(pki.Pair{Cert: res.ClientCert, Key: res.ClientKey}), http.MethodGet, joinapi.PathConfig, "", ""); code != http.StatusOK {
+			if code, _, body := c.send(c.client(pki.Pair{Cert: res.ClientCert, Key: res.ClientKey}), http.MethodGet,
+				joinapi.PathConfig, "", ""); code != http.StatusOK {
 				t.Errorf("the node's certificate: %d %s", code, body)
 			}
 		})
@@ -240,7 +242,8 @@ func TestCertificateOfAFormerClusterFallsBackToTheToken(t *testing.T) {
 	wantInput(t, err, "--token", "does not accept the certificate", "no token")
 	c.seen()
 	c.mustJoin(opts)
-	if got := c.seen(); len(got) != 3 || got[0].credential || got[0].statusCode != http.StatusUnauthorized || !got[1].credential {
+	if got := c.seen(); len(got) != 3 || got[0].credential || got[0].statusCode != http.StatusUnauthorized ||
+		!got[1].credential {
 		t.Errorf("the server saw %+v, want the certificate refused and then the token", got)
 	}
 }

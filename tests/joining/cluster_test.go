@@ -126,7 +126,8 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), secrets: &memory{objects: map[string]*corev1.Secret{}}}
 	var err error
-	if c.files, err = pki.Ensure(filepath.Join(c.dir, "tls"), pki.Options{SANs: []string{"127.0.0.1", "192.0.2.1", "api.example"}, Log: quiet()}); err != nil {
+	if c.files, err = pki.Ensure(filepath.Join(c.dir, "tls"),
+		pki.Options{SANs: []string{"127.0.0.1", "192.0.2.1", "api.example"}, Log: quiet()}); err != nil {
 		t.Fatal(err)
 	}
 	serverCA, err := pki.LoadAuthority(c.files.ServerCA)
@@ -137,24 +138,30 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.tokens, err = jointoken.EnsureServerTokens(c.dir, serverPassword, agentPassword, serverCA.CertPEM()); err != nil {
+	if c.tokens, err = jointoken.EnsureServerTokens(c.dir, serverPassword, agentPassword,
+		serverCA.CertPEM()); err != nil {
 		t.Fatal(err)
 	}
 	sup := nodeapi.New(nodeapi.Options{
 		ServerCA: serverCA, ClientCA: clientCA, Tokens: c.tokens, Secrets: c.secrets, Config: clusterConfig,
-		Status:  func() joinapi.ServerStatus { return joinapi.ServerStatus{Version: "v-test"} },
-		Renew:   func(context.Context) ([]string, error) { return []string{"all"}, nil },
-		Bundle:  func() (*joinapi.ServerBundle, error) { return &joinapi.ServerBundle{ServerToken: serverPassword}, nil },
+		Status: func() joinapi.ServerStatus { return joinapi.ServerStatus{Version: "v-test"} },
+		Renew:  func(context.Context) ([]string, error) { return []string{"all"}, nil },
+		Bundle: func() (*joinapi.ServerBundle, error) {
+			return &joinapi.ServerBundle{ServerToken: serverPassword}, nil
+		},
 		Members: func() []joinapi.Member { return nil },
 		RemoveMember: func(_ context.Context, member string) error {
-			return map[string]error{"one": nodeapi.ErrLastMember, "two": nil, "none": nodeapi.ErrNoMember, "sick": errors.New("unhealthy cluster")}[member]
+			return map[string]error{"one": nodeapi.ErrLastMember, "two": nil, "none": nodeapi.ErrNoMember,
+				"sick": errors.New("unhealthy cluster")}[member]
 		},
 		ServerSANs: func() []string { return []string{"other", "192.0.2.2"} },
 		Addresses:  nodeapi.NewAddresses(nil), // which never runs
 		Volumes:    volumes{},
 		LocalNode:  "local", ReservedSANs: []string{"192.0.2.1", "api.example", "local"}, Log: quiet(),
 	})
-	handler := sup.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "next") }))
+	handler := sup.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "next")
+	}))
 	c.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := &recorder{ResponseWriter: w, code: http.StatusOK}
 		c.mu.Lock()
@@ -163,7 +170,8 @@ func newCluster(t *testing.T) *cluster {
 		handler.ServeHTTP(rec, r)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.requests = append(c.requests, seen{path: r.URL.Path, credential: r.Header.Get("Authorization") != "", cert: len(r.TLS.PeerCertificates) > 0, statusCode: rec.code})
+		c.requests = append(c.requests, seen{path: r.URL.Path, credential: r.Header.Get("Authorization") != "",
+			cert: len(r.TLS.PeerCertificates) > 0, statusCode: rec.code})
 	}))
 	cert, err := tls.LoadX509KeyPair(c.files.ServingAPIServer.Cert, c.files.ServingAPIServer.Key)
 	if err != nil {

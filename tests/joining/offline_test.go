@@ -70,7 +70,8 @@ func TestPlaceholdersAreReplacedByTheJoin(t *testing.T) {
 	}
 	before := readCert(t, began.ServingCert)
 	joined := c.mustJoin(opts)
-	if joined.ServingCert != began.ServingCert || joined.ClientCA != began.ClientCA || joined.ServingKey != began.ServingKey {
+	if joined.ServingCert != began.ServingCert || joined.ClientCA != began.ClientCA ||
+		joined.ServingKey != began.ServingKey {
 		t.Errorf("the kubelet looks at %+v, the join wrote %+v", began, joined)
 	}
 	if readCert(t, joined.ServingCert) == before {

@@ -18,12 +18,14 @@ func TestRenew(t *testing.T) {
 	opts := c.machine("n1")
 	res := c.mustJoin(opts)
 	if err := kubeconfig.Write(kubeconfig.Options{
-		Path: join.CredentialFile(opts.Dir), Server: opts.ServerURL, CAFile: res.ServerCA, CertFile: res.ClientCert, KeyFile: res.ClientKey,
+		Path: join.CredentialFile(opts.Dir), Server: opts.ServerURL, CAFile: res.ServerCA, CertFile: res.ClientCert,
+		KeyFile: res.ClientKey,
 	}); err != nil {
 		t.Fatal(err)
 	}
 	known, err := join.Known(opts.Dir)
-	if err != nil || known.ServerURL != opts.ServerURL || known.NodeName != "n1" || !slices.Equal(known.NodeIPs, opts.NodeIPs) {
+	if err != nil || known.ServerURL != opts.ServerURL || known.NodeName != "n1" ||
+		!slices.Equal(known.NodeIPs, opts.NodeIPs) {
 		t.Fatalf("known %+v, %v", known, err)
 	}
 	known.NodePasswordFile, known.Log = opts.NodePasswordFile, opts.Log
@@ -69,7 +71,8 @@ func TestRenewBehindALoadBalancer(t *testing.T) {
 	})
 	b.Learn([]string{strings.TrimPrefix(c.server.URL, "https://")})
 	if err := kubeconfig.Write(kubeconfig.Options{
-		Path: join.CredentialFile(opts.Dir), Server: b.URL(), CAFile: res.ServerCA, CertFile: res.ClientCert, KeyFile: res.ClientKey,
+		Path: join.CredentialFile(opts.Dir), Server: b.URL(), CAFile: res.ServerCA, CertFile: res.ClientCert,
+		KeyFile: res.ClientKey,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,8 @@ func nodeRequest(t *testing.T, edit func(*joinapi.NodeRequest)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := joinapi.NodeRequest{NodeName: "n1", NodePassword: "0123456789abcdef0123456789abcdef", NodeIPs: []string{"192.0.2.10"}, ClientCSR: csr, ServingCSR: csr}
+	req := joinapi.NodeRequest{NodeName: "n1", NodePassword: "0123456789abcdef0123456789abcdef",
+		NodeIPs: []string{"192.0.2.10"}, ClientCSR: csr, ServingCSR: csr}
 	if edit != nil {
 		edit(&req)
 	}
@@ -56,7 +57,8 @@ func nodeRequest(t *testing.T, edit func(*joinapi.NodeRequest)) string {
 func wantStatus(t *testing.T, body string, code int) metav1.Status {
 	t.Helper()
 	var s metav1.Status
-	if err := json.Unmarshal([]byte(body), &s); err != nil || s.Kind != "Status" || int(s.Code) != code || s.Message == "" {
+	if err := json.Unmarshal([]byte(body), &s); err != nil || s.Kind != "Status" ||
+		int(s.Code) != code || s.Message == "" {
 		t.Errorf("body %s, want a Status with code %d: %v", body, code, err)
 	}
 	return s
@@ -94,19 +96,24 @@ func TestAccess(t *testing.T) {
 		{"wrong password", anonymous, "GET", joinapi.PathConfig, basic("server", "x"), "", 401},
 		{"empty password", anonymous, "GET", joinapi.PathConfig, basic("node", ""), "", 401},
 		{"unknown user", anonymous, "GET", joinapi.PathConfig, basic("admin", serverPassword), "", 401},
-		{"bearer that is no bootstrap token", anonymous, "GET", joinapi.PathConfig, "Bearer " + serverPassword, "", 401},
+		{"bearer that is no bootstrap token", anonymous, "GET", joinapi.PathConfig,
+			"Bearer " + serverPassword, "", 401},
 		{"wrong password beats a good certificate", node, "GET", joinapi.PathConfig, basic("server", "x"), "", 401},
 		{"node by GET", node, "GET", joinapi.PathNode, "", "", 405},
 		{"node anonymous", anonymous, "POST", joinapi.PathNode, "", nodeRequest(t, nil), 401},
 		{"node not JSON", anonymous, "POST", joinapi.PathNode, good, "x", 400},
-		{"node too large", anonymous, "POST", joinapi.PathNode, good, `{"nodeName":"` + strings.Repeat("a", joinapi.MaxBody) + `"}`, 413},
+		{"node too large", anonymous, "POST", joinapi.PathNode, good,
+			`{"nodeName":"` + strings.Repeat("a", joinapi.MaxBody) + `"}`, 413},
 		{"node for itself, other password", node, "POST", joinapi.PathNode, "", nodeRequest(t, nil), 403},
-		{"node for another", node, "POST", joinapi.PathNode, "", nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodeName = "n2" }), 403},
-		{"node by admin", admin, "POST", joinapi.PathNode, "", nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodeName = "n3" }), 403},
+		{"node for another", node, "POST", joinapi.PathNode, "",
+			nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodeName = "n2" }), 403},
+		{"node by admin", admin, "POST", joinapi.PathNode, "",
+			nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodeName = "n3" }), 403},
 		{"server", anonymous, "GET", joinapi.PathServer, good, "", 200},
 		{"server anonymous", anonymous, "GET", joinapi.PathServer, "", "", 401},
 		{"server agent token", anonymous, "GET", joinapi.PathServer, basic("node", agentPassword), "", 403},
-		{"server agent token as server", anonymous, "GET", joinapi.PathServer, basic("server", agentPassword), "", 401},
+		{"server agent token as server", anonymous, "GET", joinapi.PathServer,
+			basic("server", agentPassword), "", 401},
 		{"server node", node, "GET", joinapi.PathServer, "", "", 403},
 		{"server admin", admin, "GET", joinapi.PathServer, "", "", 403},
 		{"members", admin, "GET", joinapi.PathMembers, "", "", 200},
@@ -174,7 +181,8 @@ func TestAccess(t *testing.T) {
 func TestOpenEndpoints(t *testing.T) {
 	c := newCluster(t)
 	anonymous := c.client(pki.Pair{})
-	for path, want := range map[string]string{joinapi.PathPing: "pong", joinapi.PathCACerts: readCert(t, c.files.ServerCA.Cert), "/apis": "next"} {
+	for path, want := range map[string]string{joinapi.PathPing: "pong",
+		joinapi.PathCACerts: readCert(t, c.files.ServerCA.Cert), "/apis": "next"} {
 		if _, _, body := c.send(anonymous, "GET", path, "", ""); body != want {
 			t.Errorf("%s: %q", path, body)
 		}
@@ -196,27 +204,38 @@ func TestNodeRequestIsValidated(t *testing.T) {
 		auth  jointoken.Token
 	}{
 		{"good", func(*joinapi.NodeRequest) {}, "", c.tokens.Agent()},
-		{"dual stack", func(r *joinapi.NodeRequest) { r.NodeName = "n6"; r.NodeIPs = append(r.NodeIPs, "2001:db8::1") }, "", c.tokens.Agent()},
+		{"dual stack",
+			func(r *joinapi.NodeRequest) { r.NodeName = "n6"; r.NodeIPs = append(r.NodeIPs, "2001:db8::1") },
+			"", c.tokens.Agent()},
 		{"no name", func(r *joinapi.NodeRequest) { r.NodeName = "" }, "nodeName", c.tokens.Agent()},
 		{"capitals", func(r *joinapi.NodeRequest) { r.NodeName = "Node" }, "nodeName", c.tokens.Agent()},
 		{"path", func(r *joinapi.NodeRequest) { r.NodeName = "../x" }, "nodeName", c.tokens.Agent()},
 		{"long", func(r *joinapi.NodeRequest) { r.NodeName = strings.Repeat("a", 64) }, "nodeName", c.tokens.Agent()},
-		{"name of the API", func(r *joinapi.NodeRequest) { r.NodeName = "kubernetes.default.svc.cluster.local" }, "nodeName", c.tokens.Server()},
-		{"name of the server", func(r *joinapi.NodeRequest) { r.NodeName = "api.example" }, "nodeName", c.tokens.Server()},
+		{"name of the API", func(r *joinapi.NodeRequest) { r.NodeName = "kubernetes.default.svc.cluster.local" },
+			"nodeName", c.tokens.Server()},
+		{"name of the server", func(r *joinapi.NodeRequest) { r.NodeName = "api.example" },
+			"nodeName", c.tokens.Server()},
 		{"address as name", func(r *joinapi.NodeRequest) { r.NodeName = "10.43.0.1" }, "nodeName", c.tokens.Server()},
 		{"no address", func(r *joinapi.NodeRequest) { r.NodeIPs = nil }, "nodeIPs", c.tokens.Agent()},
 		{"not an address", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"x"} }, "nodeIPs", c.tokens.Agent()},
 		{"loopback", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"::1"} }, "nodeIPs", c.tokens.Agent()},
-		{"service address", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"10.43.0.1"} }, "nodeIPs", c.tokens.Server()},
-		{"address of the server", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"::ffff:192.0.2.1"} }, "nodeIPs", c.tokens.Server()},
-		{"name of another server", func(r *joinapi.NodeRequest) { r.NodeName = "other" }, "nodeName", c.tokens.Server()},
-		{"address of another server", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"192.0.2.2"} }, "nodeIPs", c.tokens.Server()},
+		{"service address", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"10.43.0.1"} },
+			"nodeIPs", c.tokens.Server()},
+		{"address of the server", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"::ffff:192.0.2.1"} },
+			"nodeIPs", c.tokens.Server()},
+		{"name of another server", func(r *joinapi.NodeRequest) { r.NodeName = "other" },
+			"nodeName", c.tokens.Server()},
+		{"address of another server", func(r *joinapi.NodeRequest) { r.NodeIPs = []string{"192.0.2.2"} },
+			"nodeIPs", c.tokens.Server()},
 		{"short password", func(r *joinapi.NodeRequest) { r.NodePassword = "x" }, "nodePassword", c.tokens.Agent()},
 		{"no CSR", func(r *joinapi.NodeRequest) { r.ClientCSR = nil }, "clientCSR", c.tokens.Agent()},
-		{"the server's own node", func(r *joinapi.NodeRequest) { r.NodeName = "local"; r.NodeIPs = []string{"192.0.2.1"} }, "", c.tokens.Server()},
+		{"the server's own node",
+			func(r *joinapi.NodeRequest) { r.NodeName = "local"; r.NodeIPs = []string{"192.0.2.1"} },
+			"", c.tokens.Server()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			code, _, body := c.send(anonymous, "POST", joinapi.PathNode, tc.auth.Authorization(), nodeRequest(t, tc.edit))
+			code, _, body := c.send(anonymous, "POST", joinapi.PathNode, tc.auth.Authorization(),
+				nodeRequest(t, tc.edit))
 			if tc.field == "" {
 				if code != 200 {
 					t.Fatalf("%d %s", code, body)
@@ -228,7 +247,8 @@ func TestNodeRequestIsValidated(t *testing.T) {
 			}
 		})
 	}
-	code, _, body := c.send(anonymous, "POST", joinapi.PathNode, c.tokens.Agent().Authorization(), nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodeName = "local" }))
+	code, _, body := c.send(anonymous, "POST", joinapi.PathNode, c.tokens.Agent().Authorization(),
+		nodeRequest(t, func(r *joinapi.NodeRequest) { r.NodeName = "local" }))
 	if s := wantStatus(t, body, 403); code != 403 || s.Reason != joinapi.ReasonNodeNameTaken {
 		t.Errorf("the agent token for the server's own node: %d %s", code, body)
 	}
@@ -249,8 +269,10 @@ func TestNodeRequestIsValidated(t *testing.T) {
 		again := nodeRequest(t, func(r *joinapi.NodeRequest) {
 			r.NodeName, r.NodePassword = tc.name, strings.Repeat("other", 5)+tc.from
 		})
-		if code, _, body := c.send(anonymous, "POST", joinapi.PathNode, c.tokens.Server().Authorization(), again); code != tc.want {
-			t.Errorf("%s with another password and the server token, from %q: %d %s, want %d", tc.name, tc.from, code, body, tc.want)
+		if code, _, body := c.send(anonymous, "POST", joinapi.PathNode, c.tokens.Server().Authorization(),
+			again); code != tc.want {
+			t.Errorf("%s with another password and the server token, from %q: %d %s, want %d", tc.name, tc.from,
+				code, body, tc.want)
 		}
 	}
 }
@@ -277,7 +299,8 @@ func TestSubjectIsTheServersDecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		cert := certs[0]
-		if cert.Subject.CommonName != "system:node:n1" || strings.Join(cert.Subject.Organization, ",") != "system:nodes" ||
+		if cert.Subject.CommonName != "system:node:n1" ||
+			strings.Join(cert.Subject.Organization, ",") != "system:nodes" ||
 			cert.IsCA || cert.VerifyHostname("api.example") == nil || len(cert.ExtKeyUsage) != 1 {
 			t.Errorf("the request decided about the certificate: %v %v CA=%v", cert.Subject, cert.DNSNames, cert.IsCA)
 		}
@@ -360,14 +383,17 @@ func TestBootstrapTokens(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			obj := &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef"}, Type: "bootstrap.kubernetes.io/token",
-				Data: map[string][]byte{"token-id": []byte("abcdef"), "token-secret": []byte(secret), "expiration": []byte(future), "usage-bootstrap-authentication": []byte("true")},
+				Data: map[string][]byte{"token-id": []byte("abcdef"), "token-secret": []byte(secret),
+					"expiration": []byte(future), "usage-bootstrap-authentication": []byte("true")},
 			}
 			tc.edit(obj)
 			c.secrets.mu.Lock()
 			c.secrets.objects[obj.Name] = obj
 			c.secrets.mu.Unlock()
-			for _, auth := range []string{"Bearer abcdef." + secret, "Basic " + base64.StdEncoding.EncodeToString([]byte("abcdef:"+secret))} {
-				if code, _, body := c.send(anonymous, "POST", joinapi.PathNode, auth, nodeRequest(t, nil)); code != tc.want {
+			for _, auth := range []string{"Bearer abcdef." + secret,
+				"Basic " + base64.StdEncoding.EncodeToString([]byte("abcdef:"+secret))} {
+				if code, _, body := c.send(anonymous, "POST", joinapi.PathNode, auth,
+					nodeRequest(t, nil)); code != tc.want {
 					t.Errorf("%d %s, want %d", code, body, tc.want)
 				}
 			}
@@ -398,7 +424,8 @@ func TestTokenRotation(t *testing.T) {
 			t.Errorf("%d, want %d", code, want)
 		}
 	}
-	if _, err := jointoken.EnsureServerTokens(c.dir, serverPassword, "", []byte(readCert(t, c.files.ServerCA.Cert))); err == nil {
+	if _, err := jointoken.EnsureServerTokens(c.dir, serverPassword, "",
+		[]byte(readCert(t, c.files.ServerCA.Cert))); err == nil {
 		t.Error("the old token is accepted at the next start")
 	}
 	if got, err := jointoken.ReadFile("x", c.dir+"/token"); err != nil || got != resp.Token {

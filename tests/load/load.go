@@ -42,7 +42,8 @@ func (l *Load) Run(ctx context.Context, what string, do func(ctx context.Context
 			}
 			l.requests[what]++
 			if err != nil {
-				l.failures = append(l.failures, fmt.Sprintf("%s %s: %v", time.Now().Format(time.StampMilli), what, err))
+				l.failures = append(l.failures,
+					fmt.Sprintf("%s %s: %v", time.Now().Format(time.StampMilli), what, err))
 			}
 			l.mu.Unlock()
 			time.Sleep(pause)
@@ -115,7 +116,8 @@ func WithToken(t *testing.T, url, caFile, token string, keep bool) kubernetes.In
 	roots.AppendCertsFromPEM(ca)
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: url, BearerToken: token, QPS: -1, Timeout: timeout,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: !keep, ForceAttemptHTTP2: true},
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: !keep,
+			ForceAttemptHTTP2: true},
 	})
 	if err != nil {
 		t.Fatal(err)

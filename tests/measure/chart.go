@@ -61,9 +61,11 @@ func (c Chart) SVG(w io.Writer) error {
 
 	var s strings.Builder
 	text := func(x, y float64, anchor, value string) {
-		fmt.Fprintf(&s, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(value))
+		fmt.Fprintf(&s, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor,
+			html.EscapeString(value))
 	}
-	fmt.Fprintf(&s, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(&s, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" `+
+		`font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(&s, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, height)
 	text(10, 20, "start", c.Title)
 	at := 10.0
@@ -83,16 +85,19 @@ func (c Chart) SVG(w io.Writer) error {
 	for _, g := range c.Groups {
 		text(left-8, y+float64(len(g.Bars)*barHeight)/2+4, "end", g.Name)
 		for _, b := range g.Bars {
-			fmt.Fprintf(&s, `<rect x="%d" y="%.1f" width="%.1f" height="%d" fill="%s"/>`+"\n", left, y, x(b.Median)-left, barHeight-3, colour[b.Name])
+			fmt.Fprintf(&s, `<rect x="%d" y="%.1f" width="%.1f" height="%d" fill="%s"/>`+"\n", left, y,
+				x(b.Median)-left, barHeight-3, colour[b.Name])
 			middle := y + (barHeight-3)/2.0
-			fmt.Fprintf(&s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="#000"/>`+"\n", x(b.Low), middle, x(b.High))
+			fmt.Fprintf(&s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="#000"/>`+"\n",
+				x(b.Low), middle, x(b.High))
 			text(max(x(b.High), x(b.Median))+5, y+11, "start", fmt.Sprintf("%.3g", b.Median))
 			y += barHeight
 		}
 		y += gap
 	}
 	if c.Line > 0 {
-		fmt.Fprintf(&s, `<line x1="%.1f" y1="%d" x2="%.1[1]f" y2="%.0[3]f" stroke="#e53e3e" stroke-dasharray="4 3"/>`+"\n", x(c.Line), head-8, bottom)
+		fmt.Fprintf(&s, `<line x1="%.1f" y1="%d" x2="%.1[1]f" y2="%.0[3]f" stroke="#e53e3e" stroke-dasharray="4 3"/>`+
+			"\n", x(c.Line), head-8, bottom)
 	}
 	s.WriteString("</svg>\n")
 	_, err := io.WriteString(w, s.String())

@@ -14,7 +14,8 @@ func TestRatioIsOfRounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "rounds.json")
 	var all Rounds
 	// The machine gets ever slower, for both sides; in one round it hiccups.
-	for _, v := range [][2]float64{{10, 20}, {20, 40}, {40, 80}, {80, 160}, {1000, 10}, {160, 320}, {320, 640}, {640, 1280}} {
+	for _, v := range [][2]float64{{10, 20}, {20, 40}, {40, 80}, {80, 160}, {1000, 10}, {160, 320},
+		{320, 640}, {640, 1280}} {
 		round := Round{}
 		round.Set("gets", "a", v[0])
 		round.Set("gets", "b", v[1])

@@ -71,7 +71,8 @@ func Build(dir string) (string, error) {
 	}
 	module := filepath.Join(filepath.Dir(strings.TrimSpace(string(mod))), "tests", "s3server")
 	program := filepath.Join(dir, "versitygw")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-C", module, "-o", program, tool).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-C", module, "-o", program, tool).
+		CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the S3 server: %w\n%s", err, out)
 	}
 	return program, nil
@@ -147,7 +148,8 @@ func (s *Server) waitReady(exited <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true},
+		Timeout: 5 * time.Second}
 	deadline := time.After(startTimeout)
 	for {
 		r, err := client.Get("https://" + s.Endpoint + "/health")

@@ -33,7 +33,9 @@ func Certificate(t testing.TB, files *pki.Files, name string, organizations, uni
 }
 
 // CertificateSince is one that has been valid since then.
-func CertificateSince(t testing.TB, files *pki.Files, since time.Time, name string, organizations, units []string) rest.TLSClientConfig {
+func CertificateSince(
+	t testing.TB, files *pki.Files, since time.Time, name string, organizations, units []string,
+) rest.TLSClientConfig {
 	t.Helper()
 	ca, err := tls.LoadX509KeyPair(files.ClientCA.Cert, files.ClientCA.Key)
 	if err != nil {
@@ -86,7 +88,8 @@ func CreateTenant(t testing.TB, admin *rest.Config, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tenants.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := tenants.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatalf("creating tenant %s: %v", name, err)
 	}
 }
@@ -123,7 +126,8 @@ func Eventually(t testing.TB, what string, check func(ctx context.Context) (bool
 // EtcdTLS is what a client of the datastore needs to be let in.
 func (p *Plane) EtcdTLS(t testing.TB) *tls.Config {
 	t.Helper()
-	cfg, err := transport.TLSInfo{TrustedCAFile: p.Files.EtcdServerCA.Cert, CertFile: p.Files.EtcdClient.Cert, KeyFile: p.Files.EtcdClient.Key}.ClientConfig()
+	cfg, err := transport.TLSInfo{TrustedCAFile: p.Files.EtcdServerCA.Cert, CertFile: p.Files.EtcdClient.Cert,
+		KeyFile: p.Files.EtcdClient.Key}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +138,10 @@ func (p *Plane) EtcdTLS(t testing.TB) *tls.Config {
 // etcd that asks for certificates.
 func (p *Plane) Etcd(t testing.TB) *clientv3.Client {
 	t.Helper()
-	config := clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(p.Config.Agent.DataDir, "server", "db", "kine.sock")}, DialTimeout: Deadline}
+	config := clientv3.Config{
+		Endpoints:   []string{"unix://" + filepath.Join(p.Config.Agent.DataDir, "server", "db", "kine.sock")},
+		DialTimeout: Deadline,
+	}
 	if p.Config.DatastoreEndpoint == "" {
 		config.Endpoints, config.TLS = []string{"https://127.0.0.1:2379"}, p.EtcdTLS(t)
 	}

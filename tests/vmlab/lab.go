@@ -105,12 +105,13 @@ func build() (f guestFiles, err error) {
 		return f, err
 	}
 	found := map[string]string{}
-	err = filepath.WalkDir(filepath.Join(dir, "kernel", "lib", "modules"), func(path string, d fs.DirEntry, err error) error {
-		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok && err == nil {
-			found[name] = path
-		}
-		return err
-	})
+	err = filepath.WalkDir(filepath.Join(dir, "kernel", "lib", "modules"),
+		func(path string, d fs.DirEntry, err error) error {
+			if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok && err == nil {
+				found[name] = path
+			}
+			return err
+		})
 	if err != nil {
 		return f, err
 	}

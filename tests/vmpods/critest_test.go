@@ -17,18 +17,31 @@ import (
 // cannot be or does not need, and of what wants a registry. docs/vm.md tells the
 // same.
 var notForMachines = map[string]string{
-	"[k8s.io] Security Context bucket runtime should support MaskedPaths": "the shell of Debian's busybox has the masked ls built in",
+	"[k8s.io] Security Context bucket runtime should support MaskedPaths": "the shell of Debian's busybox has the " +
+		"masked ls built in",
 	"[k8s.io] Image ": "wants a registry; the image service is containerd's",
-	"[k8s.io] Security Context NamespaceOption runtime should support HostPID":                                                                         "a machine has no part in the node's processes",
-	"[k8s.io] Security Context NamespaceOption runtime should support HostIpc is true":                                                                 "nor in its IPC",
-	"[k8s.io] Security Context NamespaceOption runtime should support HostNetwork is true":                                                             "nor in its network",
-	"[k8s.io] Streaming runtime should support streaming interfaces runtime should support portforward in host network":                                "nor in its network",
-	"[k8s.io] Security Context SeccompProfilePath should support seccomp localhost profile":                                                            "the machine's kernel is its own",
-	"[k8s.io] Security Context SeccompProfilePath should support seccomp default":                                                                      "the machine's kernel is its own",
-	"[k8s.io] Security Context SeccompProfilePath runtime should support an seccomp profile":                                                           "the machine's kernel is its own",
-	"[k8s.io] Container Mount Propagation runtime should support mount propagation mount with 'rshared'":                                               "mounts of the machine's kernel cannot be the node's",
-	"[k8s.io] Container Mount Readonly runtime should support readonly mounts should support non-recursive readonly mounts":                            "what is shared read-only is so altogether",
-	"[k8s.io] Container Mount Readonly runtime should support readonly mounts should support recursive readonly mounts: failed to remove \"hostPath\"": "while a pod has a directory with mounts in it, these mount points cannot be deleted on the node",
+	"[k8s.io] Security Context NamespaceOption runtime should support HostPID": "a machine has no part in " +
+		"the node's processes",
+	"[k8s.io] Security Context NamespaceOption runtime should support " +
+		"HostIpc is true": "nor in its IPC",
+	"[k8s.io] Security Context NamespaceOption runtime should support " +
+		"HostNetwork is true": "nor in its network",
+	"[k8s.io] Streaming runtime should support streaming interfaces runtime should support portforward in " +
+		"host network": "nor in its network",
+	"[k8s.io] Security Context SeccompProfilePath should support seccomp localhost profile": "the machine's kernel " +
+		"is its own",
+	"[k8s.io] Security Context SeccompProfilePath should support seccomp " +
+		"default": "the machine's kernel " +
+		"is its own",
+	"[k8s.io] Security Context SeccompProfilePath runtime should support an seccomp profile": "the machine's kernel " +
+		"is its own",
+	"[k8s.io] Container Mount Propagation runtime should support mount propagation mount with 'rshared'": "mounts " +
+		"of the machine's kernel cannot be the node's",
+	"[k8s.io] Container Mount Readonly runtime should support readonly mounts should support non-recursive " +
+		"readonly mounts": "what is shared read-only is so altogether",
+	"[k8s.io] Container Mount Readonly runtime should support readonly mounts should support recursive readonly " +
+		"mounts: failed to remove \"hostPath\"": "while a pod has a directory with mounts in it, " +
+		"these mount points cannot be deleted on the node",
 }
 
 // TestCritest runs critest against the VM runtime. What is skipped by it, and
@@ -138,11 +151,13 @@ func critestImages(t *testing.T) []ociarchive.Image {
 	}
 	return []ociarchive.Image{
 		with(e2e+"busybox:1.29-2", nil),
-		with(e2e+"nginx:1.14-2", web("echo $$ >/var/run/nginx.pid\nexec httpd -f -p 80 -h /www -c '/etc/master process'\n")),
+		with(e2e+"nginx:1.14-2",
+			web("echo $$ >/var/run/nginx.pid\nexec httpd -f -p 80 -h /www -c '/etc/master process'\n")),
 		with(e2e+"httpd:2.4.39-4", web("echo httpd starts\nexec httpd -f -p 80 -h /www\n")),
 		with(e2e+"nonewprivs:1.3", func(i *ociarchive.Image) {
 			i.Cmd = []string{"/nnp"}
-			i.Files = append(i.Files, ociarchive.File{Path: "nnp", Mode: fs.ModeSetuid | 0o755, Data: built(t, "./../images/nonewprivs")})
+			i.Files = append(i.Files,
+				ociarchive.File{Path: "nnp", Mode: fs.ModeSetuid | 0o755, Data: built(t, "./../images/nonewprivs")})
 		}),
 		with(staging+"test-image-user-uid:latest", user("1002")),
 		with(staging+"test-image-user-username:latest", user("www-data")),

@@ -102,7 +102,8 @@ func (n *node) leftovers() []string {
 		}
 	}
 	for _, pattern := range []string{
-		n.vm.State + "/pods/*", n.vm.State + "/network/*/*", n.vm.Root + "/containers/*", n.vm.Root + "/records/*/*", n.vm.Root + "/images/*/*.tmp*",
+		n.vm.State + "/pods/*", n.vm.State + "/network/*/*", n.vm.Root + "/containers/*", n.vm.Root + "/records/*/*",
+		n.vm.Root + "/images/*/*.tmp*",
 		filepath.Join(filepath.Dir(n.logs), "ipam", "*", "10.*"), "/var/lib/cni/results/*",
 	} {
 		paths, err := filepath.Glob(pattern)

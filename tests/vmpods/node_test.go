@@ -94,9 +94,12 @@ func startNode(t testing.TB, all ...ociarchive.Image) *node {
 		t.Fatal(err)
 	}
 	n.vm = supervisor.Options{Executable: binary, Debug: true, Service: settings.Service{
-		Socket: settings.Socket(filepath.Join(runDir, "a4s")), Root: settings.RootDir(data), State: settings.StateDir(filepath.Join(runDir, "a4s")),
-		Containerd: containerd.Socket(stateDir), CNIConfDir: containerd.CNIConfDir(data), CNIBinDirs: []string{carried.CNIBinDir},
-		Kernel: filepath.Join(guest, "vmlinuz"), Initrd: filepath.Join(guest, "initrd.img"), Init: carried.GuestInit,
+		Socket: settings.Socket(filepath.Join(runDir, "a4s")), Root: settings.RootDir(data),
+		State:      settings.StateDir(filepath.Join(runDir, "a4s")),
+		Containerd: containerd.Socket(stateDir), CNIConfDir: containerd.CNIConfDir(data),
+		CNIBinDirs: []string{carried.CNIBinDir},
+		Kernel:     filepath.Join(guest, "vmlinuz"), Initrd: filepath.Join(guest, "initrd.img"),
+		Init:        carried.GuestInit,
 		Accelerator: "tcg", Log: log,
 	}}
 	t.Cleanup(func() {
@@ -137,11 +140,15 @@ func busyboxOf(t testing.TB, ref string) ociarchive.Image {
 		return ociarchive.File{Path: path, Mode: 0o644, Data: []byte(data)}
 	}
 	image := ociarchive.Image{
-		Ref: ref, Cmd: []string{"sh"}, Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Ref: ref, Cmd: []string{"sh"},
+		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Files: []ociarchive.File{
 			{Path: "bin/busybox", Mode: 0o755, Data: busybox(t)},
-			file("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33:www-data:/var/www:/bin/false\ndefault-user:x:1000:1000::/home/default-user:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n"),
-			file("etc/group", "root:x:0:\nwww-data:x:33:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\nnobody:x:65534:\n"),
+			file("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33:www-data:/var/www:/bin/false\n"+
+				"default-user:x:1000:1000::/home/default-user:/bin/sh\n"+
+				"nobody:x:65534:65534:nobody:/home:/bin/false\n"),
+			file("etc/group", "root:x:0:\nwww-data:x:33:\ndefault-user:x:1000:\n"+
+				"group-defined-in-image:x:50000:default-user\nnobody:x:65534:\n"),
 			file("www/index.html", "hello from busybox\n"),
 			// What Debian's busybox lacks, as far as critest needs it.
 			{Path: "bin/ipcs", Mode: 0o755, Data: []byte("#!/bin/sh\nexec cat /proc/sysvipc/shm\n")},
@@ -153,7 +160,8 @@ func busyboxOf(t testing.TB, ref string) ociarchive.Image {
 	}
 	for _, name := range strings.Fields(applets) {
 		// As in busybox' own image: critest masks one program, not all.
-		image.Files = append(image.Files, ociarchive.File{Path: "bin/" + name, Mode: 0o755, Link: "bin/busybox", HardLink: true})
+		image.Files = append(image.Files,
+			ociarchive.File{Path: "bin/" + name, Mode: 0o755, Link: "bin/busybox", HardLink: true})
 	}
 	return image
 }

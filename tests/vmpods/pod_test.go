@@ -32,14 +32,18 @@ func (n *node) runPod(name string, change func(*runtimeapi.PodSandboxConfig)) *p
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name},
 		Hostname: name, LogDirectory: filepath.Join(n.logs, name),
-		DnsConfig: &runtimeapi.DNSConfig{Servers: []string{"10.43.0.10"}, Searches: []string{"default.svc.cluster.local"}, Options: []string{"ndots:5"}},
-		Labels:    map[string]string{"pod": name},
-		Linux:     &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}}},
+		DnsConfig: &runtimeapi.DNSConfig{Servers: []string{"10.43.0.10"},
+			Searches: []string{"default.svc.cluster.local"}, Options: []string{"ndots:5"}},
+		Labels: map[string]string{"pod": name},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
+		}},
 	}
 	if change != nil {
 		change(config)
 	}
-	answer, err := n.runtime.RunPodSandbox(n.ctx(), &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: "vm"})
+	answer, err := n.runtime.RunPodSandbox(n.ctx(),
+		&runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: "vm"})
 	if err != nil {
 		n.t.Fatalf("running pod %s: %v", name, err)
 	}
@@ -78,7 +82,8 @@ func (p *pod) create(name, script string, change func(*runtimeapi.ContainerConfi
 	if change != nil {
 		change(config)
 	}
-	answer, err := p.runtime.CreateContainer(p.ctx(), &runtimeapi.CreateContainerRequest{PodSandboxId: p.id, Config: config, SandboxConfig: p.config})
+	answer, err := p.runtime.CreateContainer(p.ctx(),
+		&runtimeapi.CreateContainerRequest{PodSandboxId: p.id, Config: config, SandboxConfig: p.config})
 	if err != nil {
 		p.t.Fatalf("creating container %s: %v", name, err)
 	}

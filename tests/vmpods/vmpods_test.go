@@ -17,19 +17,22 @@ import (
 func TestPod(t *testing.T) {
 	n := startNode(t)
 	p := n.runPod("web", nil)
-	if st := p.status(); st.State != runtimeapi.PodSandboxState_SANDBOX_READY || !strings.HasPrefix(st.GetNetwork().GetIp(), "10.199.") {
+	if st := p.status(); st.State != runtimeapi.PodSandboxState_SANDBOX_READY ||
+		!strings.HasPrefix(st.GetNetwork().GetIp(), "10.199.") {
 		t.Errorf("sandbox %v", st)
 	}
 	volume := t.TempDir()
 	if err := os.WriteFile(filepath.Join(volume, "key"), []byte("from the config map"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	id := p.run("main", `echo "hello from $(hostname), FOO=$FOO"; echo oops >&2; trap 'echo bye; exit 7' TERM; while :; do sleep 0.2; done`, func(c *runtimeapi.ContainerConfig) {
+	id := p.run("main", `echo "hello from $(hostname), FOO=$FOO"; echo oops >&2; trap 'echo bye; exit 7' TERM; `+
+		`while :; do sleep 0.2; done`, func(c *runtimeapi.ContainerConfig) {
 		c.Envs = []*runtimeapi.KeyValue{{Key: "FOO", Value: []byte("bar")}}
 		c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/config", HostPath: volume, Readonly: true}}
 	})
 	n.waitFor("the container's output is in its log", func() bool { return strings.Count(p.log("main"), "\n") >= 2 })
-	if got := p.log("main"); !strings.Contains(got, "stdout hello from web, FOO=bar\n") || !strings.Contains(got, "stderr oops\n") {
+	if got := p.log("main"); !strings.Contains(got, "stdout hello from web, FOO=bar\n") ||
+		!strings.Contains(got, "stderr oops\n") {
 		t.Errorf("log:\n%s", got)
 	}
 	if got := p.out(id, "cat", "/config/key"); got != "from the config map" {
@@ -38,10 +41,12 @@ func TestPod(t *testing.T) {
 	if _, _, code := p.exec(id, "sh", "-c", "exit 42"); code != 42 {
 		t.Errorf("exit code of a command: %d", code)
 	}
-	if _, err := p.runtime.StopContainer(p.ctx(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 30}); err != nil {
+	if _, err := p.runtime.StopContainer(p.ctx(),
+		&runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 30}); err != nil {
 		t.Fatal(err)
 	}
-	if st := p.container(id); st.ExitCode != 7 || st.Reason != "Error" || !strings.HasSuffix(p.log("main"), "stdout bye\n") {
+	if st := p.container(id); st.ExitCode != 7 || st.Reason != "Error" ||
+		!strings.HasSuffix(p.log("main"), "stdout bye\n") {
 		t.Errorf("after the end: %v, log:\n%s", st, p.log("main"))
 	}
 }
@@ -52,9 +57,10 @@ func TestRestart(t *testing.T) {
 	n := startNode(t)
 	p := n.runPod("stays", nil)
 	steady := p.run("steady", `i=0; while :; do echo line $i; i=$((i+1)); sleep 0.1; done`, nil)
-	ends := p.run("ends", `while [ ! -e /go/now ]; do sleep 0.1; done; echo ending; exit 3`, func(c *runtimeapi.ContainerConfig) {
-		c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/go", HostPath: filepath.Join(n.logs, "go")}}
-	})
+	ends := p.run("ends", `while [ ! -e /go/now ]; do sleep 0.1; done; echo ending; exit 3`,
+		func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/go", HostPath: filepath.Join(n.logs, "go")}}
+		})
 	created := p.create("later", "echo started later", nil)
 	n.waitFor("it writes", func() bool { return strings.Contains(p.log("steady"), "line 3\n") })
 
@@ -103,7 +109,9 @@ func TestNothingIsLeft(t *testing.T) {
 		if st := p.exited(id); st.ExitCode != 255 || st.Reason != "Unknown" || st.Message == "" {
 			t.Errorf("a container whose machine died: %v", st)
 		}
-		n.waitFor("the sandbox is not ready", func() bool { return p.status().State == runtimeapi.PodSandboxState_SANDBOX_NOTREADY })
+		n.waitFor("the sandbox is not ready", func() bool {
+			return p.status().State == runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		})
 		p.remove()
 		n.nothingBut(t, before)
 	})
@@ -121,7 +129,8 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 	t.Run("half made", func(t *testing.T) {
 		// The service dies in the middle of making a pod.
-		config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "half", Uid: "half"}, Hostname: "half"}
+		config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "half", Uid: "half"},
+			Hostname: "half"}
 		failed := make(chan error, 1)
 		go func() {
 			_, err := n.runtime.RunPodSandbox(n.ctx(), &runtimeapi.RunPodSandboxRequest{Config: config})
@@ -181,10 +190,12 @@ func (n *node) diskPod(t *testing.T, p *pod, image string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, err := n.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}, Timeout: 2}); err == nil || !strings.Contains(err.Error(), "qemu-guest-agent") {
+	if _, err := n.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"},
+		Timeout: 2}); err == nil || !strings.Contains(err.Error(), "qemu-guest-agent") {
 		t.Errorf("a command without a guest agent: %v", err)
 	}
-	if _, err := n.runtime.StopContainer(n.ctx(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1}); err != nil {
+	if _, err := n.runtime.StopContainer(n.ctx(),
+		&runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if st := p.container(id); st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 137 {
@@ -196,7 +207,8 @@ func (n *node) diskPod(t *testing.T, p *pod, image string) {
 	p.start(again)
 	n.waitFor("it boots again", func() bool { return strings.Contains(p.log("again"), "hello from the disk") })
 	n.killService()()
-	if st := p.container(again); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING || p.status().State != runtimeapi.PodSandboxState_SANDBOX_READY {
+	if st := p.container(again); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING ||
+		p.status().State != runtimeapi.PodSandboxState_SANDBOX_READY {
 		t.Errorf("after a restart of the service: %v", st)
 	}
 	p.remove()

@@ -48,12 +48,14 @@ func New(node string) (*Checker, error) {
 // Decode reads a pod in JSON or YAML. A field that pods do not have, or one
 // that is there twice, is an error.
 func (c *Checker) Decode(body []byte, isYAML bool) (*corev1.Pod, error) {
-	codec := json.NewSerializerWithOptions(json.DefaultMetaFactory, c.scheme, c.scheme, json.SerializerOptions{Yaml: isYAML, Strict: true})
+	codec := json.NewSerializerWithOptions(json.DefaultMetaFactory, c.scheme, c.scheme,
+		json.SerializerOptions{Yaml: isYAML, Strict: true})
 	gvk := corev1.SchemeGroupVersion.WithKind("Pod")
 	obj, got, err := codec.Decode(body, &gvk, nil)
 	switch {
 	case runtime.IsNotRegisteredError(err) && got != nil:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %s of %q, not a Pod of \"v1\"", got.Kind, got.GroupVersion().String()))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %s of %q, not a Pod of \"v1\"", got.Kind,
+			got.GroupVersion().String()))
 	case err != nil:
 		return nil, apierrors.NewBadRequest("the body is no pod: " + err.Error())
 	}
@@ -142,10 +144,12 @@ func (c *Checker) refuse(pod *corev1.Pod) field.ErrorList {
 		}
 	}
 	if strings.Contains(pod.Namespace, ".") {
-		errs = append(errs, field.Invalid(meta.Child("namespace"), pod.Namespace, "bootstrap pods are of the system space, not of a tenant"))
+		errs = append(errs, field.Invalid(meta.Child("namespace"), pod.Namespace,
+			"bootstrap pods are of the system space, not of a tenant"))
 	}
 	if pod.Spec.NodeName != "" && pod.Spec.NodeName != c.node {
-		errs = append(errs, field.Invalid(spec.Child("nodeName"), pod.Spec.NodeName, fmt.Sprintf("the pod runs on this node, %q", c.node)))
+		errs = append(errs, field.Invalid(spec.Child("nodeName"), pod.Spec.NodeName,
+			fmt.Sprintf("the pod runs on this node, %q", c.node)))
 	}
 	server(pod.GenerateName != "", meta.Child("generateName"))
 	server(len(pod.OwnerReferences) > 0, meta.Child("ownerReferences"))
@@ -154,27 +158,32 @@ func (c *Checker) refuse(pod *corev1.Pod) field.ErrorList {
 	if pod.ResourceVersion != "" {
 		forbid(meta.Child("resourceVersion"), "must not be set on what is created")
 	}
-	for _, key := range []string{corev1.MirrorPodAnnotationKey, bootstrapapi.UIDAnnotation, bootstrapapi.PersistedAnnotation, bootstrapapi.MessageAnnotation} {
+	for _, key := range []string{corev1.MirrorPodAnnotationKey, bootstrapapi.UIDAnnotation,
+		bootstrapapi.PersistedAnnotation, bootstrapapi.MessageAnnotation} {
 		if _, ok := pod.Annotations[key]; ok {
 			forbid(meta.Child("annotations").Key(key), "is not for bootstrap pods to set")
 		}
 	}
 	if source, ok := pod.Annotations[bootstrapapi.SourceAnnotation]; ok && source != bootstrapapi.Source {
-		errs = append(errs, field.Invalid(meta.Child("annotations").Key(bootstrapapi.SourceAnnotation), source, "is set by the node"))
+		errs = append(errs, field.Invalid(meta.Child("annotations").Key(bootstrapapi.SourceAnnotation), source,
+			"is set by the node"))
 	}
 	if value, ok := pod.Annotations[workload.Annotation]; ok {
 		if _, err := workload.Parse(value); err != nil {
 			errs = append(errs, field.Invalid(meta.Child("annotations").Key(workload.Annotation), value, err.Error()))
 		}
 	}
-	if name := cmp.Or(pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount); name != "" && name != "default" {
+	if name := cmp.Or(pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount); name != "" &&
+		name != "default" {
 		errs = append(errs, field.Invalid(spec.Child("serviceAccountName"), name, errNeedsServer.Error()))
 	}
 	if auto := pod.Spec.AutomountServiceAccountToken; auto != nil && *auto {
-		errs = append(errs, field.Invalid(spec.Child("automountServiceAccountToken"), true, "a token "+errNeedsServer.Error()))
+		errs = append(errs,
+			field.Invalid(spec.Child("automountServiceAccountToken"), true, "a token "+errNeedsServer.Error()))
 	}
 	if _, ok := builtInPriorities[pod.Spec.PriorityClassName]; pod.Spec.PriorityClassName != "" && !ok {
-		errs = append(errs, field.Invalid(spec.Child("priorityClassName"), pod.Spec.PriorityClassName, errNeedsServer.Error()))
+		errs = append(errs, field.Invalid(spec.Child("priorityClassName"), pod.Spec.PriorityClassName,
+			errNeedsServer.Error()))
 	}
 	// Any server forbids it, so it would be offered in vain.
 	if p := pod.Spec.Priority; p != nil && *p != builtInPriorities[pod.Spec.PriorityClassName] {

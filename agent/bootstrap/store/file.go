@@ -28,7 +28,8 @@ type file struct {
 func (s *Store) path(uid types.UID) string { return filepath.Join(s.dir, string(uid)+extension) }
 
 func (s *Store) write(e *Entry) error {
-	data, err := json.Marshal(file{Pod: e.Pod, Persisted: e.State != Local, ServerUID: e.ServerUID, ResourceVersion: e.ResourceVersion})
+	data, err := json.Marshal(file{Pod: e.Pod, Persisted: e.State != Local, ServerUID: e.ServerUID,
+		ResourceVersion: e.ResourceVersion})
 	if err != nil {
 		return fmt.Errorf("encoding a pod: %w", err)
 	}

@@ -307,7 +307,8 @@ func (s *Store) MarkSeen(uid, serverUID types.UID, resourceVersion string) (*Ent
 	}
 	e, err := s.change(uid, func(e *Entry) (bool, error) {
 		if e.State == Local {
-			e.ServerUID, e.ResourceVersion, e.Message, e.Offering, e.Doubt = serverUID, resourceVersion, "", false, false
+			e.ServerUID, e.ResourceVersion, e.Message, e.Offering, e.Doubt = serverUID,
+				resourceVersion, "", false, false
 		}
 		e.State = Seen
 		return false, nil

@@ -65,7 +65,8 @@ func TestPodsSurviveWithTheirState(t *testing.T) {
 	if e := get("uid-local"); e.State != Local || e.Pod.DeletionTimestamp != nil {
 		t.Errorf("local: %+v", e)
 	}
-	if e := get("uid-ending"); e.Pod.DeletionTimestamp == nil || !e.Pod.DeletionTimestamp.Time.Equal(now.Add(30*time.Second)) || *e.Pod.DeletionGracePeriodSeconds != 30 {
+	if e := get("uid-ending"); e.Pod.DeletionTimestamp == nil ||
+		!e.Pod.DeletionTimestamp.Time.Equal(now.Add(30*time.Second)) || *e.Pod.DeletionGracePeriodSeconds != 30 {
 		t.Errorf("ending: %+v", e.Pod.ObjectMeta)
 	}
 	if e := get("uid-ended"); e.Pod.Status.Phase != corev1.PodSucceeded {
@@ -81,7 +82,9 @@ func TestDamagedFileIsNamedAndTheOthersGoOn(t *testing.T) {
 	if _, err := open(t, dir).Create(pod("good")); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"broken.json": `{"pod": {`, "empty.json": `{}`, "moved.json": `{"pod":{"metadata":{"name":"x","namespace":"y","uid":"z"},"spec":{"containers":[{"name":"c"}]}}}`, ".x.tmp-1": "half"} {
+	for name, content := range map[string]string{"broken.json": `{"pod": {`, "empty.json": `{}`,
+		"moved.json": `{"pod":{"metadata":{"name":"x","namespace":"y","uid":"z"},` +
+			`"spec":{"containers":[{"name":"c"}]}}}`, ".x.tmp-1": "half"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -157,11 +160,13 @@ func TestWhoMayDoWhat(t *testing.T) {
 		do     func(s *Store) error
 		want   error
 	}{
-		"the end of a persisted pod":       {persist, func(s *Store) error { _, err := s.MarkDeleted("uid-a", now); return err }, ErrPersisted},
-		"the end of a pod that is offered": {begin, func(s *Store) error { _, err := s.MarkDeleted("uid-a", now); return err }, ErrBusy},
-		"an offer of a pod that ends":      {end, begin, ErrBusy},
-		"two offers":                       {begin, begin, ErrBusy},
-		"an offer of a persisted pod":      {persist, begin, ErrPersisted},
+		"the end of a persisted pod": {persist,
+			func(s *Store) error { _, err := s.MarkDeleted("uid-a", now); return err }, ErrPersisted},
+		"the end of a pod that is offered": {begin,
+			func(s *Store) error { _, err := s.MarkDeleted("uid-a", now); return err }, ErrBusy},
+		"an offer of a pod that ends": {end, begin, ErrBusy},
+		"two offers":                  {begin, begin, ErrBusy},
+		"an offer of a persisted pod": {persist, begin, ErrPersisted},
 		"a status of a persisted pod": {persist, func(s *Store) error {
 			_, err := s.SetStatus("uid-a", &corev1.PodStatus{})
 			return err
@@ -216,7 +221,8 @@ func TestChangesAreToldWhileNoServerShowsThePod(t *testing.T) {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
-	want := []string{"a created=true removed=false", "a created=false removed=false", "a created=false removed=true", "b created=true removed=false"}
+	want := []string{"a created=true removed=false", "a created=false removed=false", "a created=false removed=true",
+		"b created=true removed=false"}
 	if fmt.Sprint(told) != fmt.Sprint(want) {
 		t.Errorf("told %q, want %q", told, want)
 	}

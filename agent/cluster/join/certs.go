@@ -21,7 +21,8 @@ import (
 )
 
 func noToken() error {
-	return &problem.Input{Source: flagToken, Err: errors.New("this node has no valid certificate, so it needs a token"),
+	return &problem.Input{Source: flagToken,
+		Err:  errors.New("this node has no valid certificate, so it needs a token"),
 		Want: "the token in the file server/token of a server"}
 }
 
@@ -33,7 +34,8 @@ func (j *joiner) ownCert() *tls.Certificate {
 		return nil
 	}
 	now := time.Now()
-	if cert.Leaf.Subject.CommonName != pki.NodeUserPrefix+j.NodeName || now.Before(cert.Leaf.NotBefore) || now.After(cert.Leaf.NotAfter) {
+	if cert.Leaf.Subject.CommonName != pki.NodeUserPrefix+j.NodeName || now.Before(cert.Leaf.NotBefore) ||
+		now.After(cert.Leaf.NotAfter) {
 		return nil
 	}
 	return &cert
@@ -71,17 +73,20 @@ func (j *joiner) fetchCerts(ctx context.Context, conn *connection, ca *authority
 	for _, c := range clientCA {
 		clientRoots.AddCert(c)
 	}
-	if err := checkCert(resp.ClientCert, clientKey, clientRoots, x509.ExtKeyUsageClientAuth, pki.NodeUserPrefix+j.NodeName); err != nil {
+	if err := checkCert(resp.ClientCert, clientKey, clientRoots, x509.ExtKeyUsageClientAuth,
+		pki.NodeUserPrefix+j.NodeName); err != nil {
 		return fmt.Errorf("the server sent a bad client certificate: %w", err)
 	}
-	if err := checkCert(resp.ServingCert, servingKey, ca.pool, x509.ExtKeyUsageServerAuth, pki.NodeUserPrefix+j.NodeName); err != nil {
+	if err := checkCert(resp.ServingCert, servingKey, ca.pool, x509.ExtKeyUsageServerAuth,
+		pki.NodeUserPrefix+j.NodeName); err != nil {
 		return fmt.Errorf("the server sent a bad serving certificate: %w", err)
 	}
 	// The server proved to belong to the CA that this node trusts, so it may
 	// name the one that follows it.
 	next, err := newAuthority(resp.ServerCA, false)
 	if err == nil {
-		err = checkCert(resp.ServingCert, servingKey, next.pool, x509.ExtKeyUsageServerAuth, pki.NodeUserPrefix+j.NodeName)
+		err = checkCert(resp.ServingCert, servingKey, next.pool, x509.ExtKeyUsageServerAuth,
+			pki.NodeUserPrefix+j.NodeName)
 	}
 	if err != nil {
 		return fmt.Errorf("the server sent a bad server CA: %w", err)
@@ -149,7 +154,8 @@ func checkCert(data []byte, key crypto.Signer, roots *x509.CertPool, usage x509.
 	for _, c := range certs[1:] {
 		inter.AddCert(c)
 	}
-	_, err = certs[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: inter, KeyUsages: []x509.ExtKeyUsage{usage}})
+	_, err = certs[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: inter,
+		KeyUsages: []x509.ExtKeyUsage{usage}})
 	return err
 }
 
@@ -162,7 +168,8 @@ func ensureKey(path string) (crypto.Signer, error) {
 	if errors.As(err, &pre) {
 		return nil, err
 	}
-	return nil, &problem.Precondition{What: "key file " + path, Err: err, Fix: "check the disk and remove the file; a new key is made at the next start"}
+	return nil, &problem.Precondition{What: "key file " + path, Err: err,
+		Fix: "check the disk and remove the file; a new key is made at the next start"}
 }
 
 // ensurePassword returns the password of this node and makes it first if

@@ -153,7 +153,8 @@ func parseServerURL(text string) (*url.URL, error) {
 	if err != nil {
 		return nil, bad(errors.Unwrap(err)) // the outer error repeats the value
 	}
-	if u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+	if u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
+		u.RawQuery != "" || u.Fragment != "" {
 		return nil, bad(nil)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
@@ -234,10 +235,12 @@ func (j *joiner) explain(err error) error {
 		j.Log.Warn("the server does not accept the certificate of this node any more; trying the token")
 		return errRetryNow
 	case answer.code == 401 && !answer.withToken:
-		return &problem.Input{Source: flagToken, Err: fmt.Errorf("the server %s does not accept the certificate of this node and there is no token: %w", j.url, refused),
+		return &problem.Input{Source: flagToken, Err: fmt.Errorf(
+			"the server %s does not accept the certificate of this node and there is no token: %w", j.url, refused),
 			Want: "the token in the file server/token of a server"}
 	case answer.code == 401:
-		return &problem.Input{Source: flagToken, Err: fmt.Errorf("the server %s refused the token: %w", j.url, refused),
+		return &problem.Input{Source: flagToken,
+			Err:  fmt.Errorf("the server %s refused the token: %w", j.url, refused),
 			Want: "the current token in the file server/token of a server, or a new one from `a4s token create`"}
 	case answer.code == 403 && answer.reason == joinapi.ReasonNodeNameTaken:
 		return &problem.Input{Source: flagNodeName, Value: j.NodeName, Err: refused}
@@ -246,7 +249,8 @@ func (j *joiner) explain(err error) error {
 	case answer.code == 422 && answer.field == joinapi.FieldNodeIPs:
 		return &problem.Input{Source: flagNodeIP, Value: strings.Join(j.NodeIPs, ","), Err: refused}
 	case answer.code == 400 || answer.code == 403 || answer.code == 422:
-		return &problem.Input{Source: flagServer, Value: j.url.String(), Err: fmt.Errorf("the server refused the node: %w", refused)}
+		return &problem.Input{Source: flagServer, Value: j.url.String(),
+			Err: fmt.Errorf("the server refused the node: %w", refused)}
 	}
 	return err
 }

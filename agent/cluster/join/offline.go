@@ -70,9 +70,11 @@ func Saved(opts Options) (*Result, error) {
 	}
 	result := j.files
 	if err := json.Unmarshal(data, &result.Config); err != nil {
-		return nil, &problem.Precondition{What: "cluster configuration " + path, Err: err, Fix: "remove the file; it is written at the next join"}
+		return nil, &problem.Precondition{What: "cluster configuration " + path, Err: err,
+			Fix: "remove the file; it is written at the next join"}
 	}
-	for _, file := range []string{result.ClientCert, result.ClientKey, result.ServingCert, result.ServingKey, result.ClientCA, result.ServerCA} {
+	for _, file := range []string{result.ClientCert, result.ClientKey, result.ServingCert, result.ServingKey,
+		result.ClientCA, result.ServerCA} {
 		if _, err := os.Stat(file); err != nil {
 			return nil, nil // the next join makes it
 		}

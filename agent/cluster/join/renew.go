@@ -39,7 +39,8 @@ func CredentialFile(dir string) string { return filepath.Join(dir, "node.kubecon
 func Known(dir string) (Options, error) {
 	opts := Options{Dir: dir}
 	bad := func(file string, err error) (Options, error) {
-		return opts, &problem.Precondition{What: "node file " + file, Err: err, Fix: "start a4s, so that this node joins a server and gets new files"}
+		return opts, &problem.Precondition{What: "node file " + file, Err: err,
+			Fix: "start a4s, so that this node joins a server and gets new files"}
 	}
 	credential := CredentialFile(dir)
 	data, err := os.ReadFile(credential)

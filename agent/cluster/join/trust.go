@@ -59,7 +59,8 @@ func (j *joiner) trust(ctx context.Context) (*authority, error) {
 		// The token is newer than the pin: the cluster was set up anew.
 	}
 	if j.token == nil {
-		return nil, &problem.Input{Source: flagToken, Err: errors.New("a node that joins for the first time needs a token"),
+		return nil, &problem.Input{Source: flagToken,
+			Err:  errors.New("a node that joins for the first time needs a token"),
 			Want: "the token in the file server/token of a server"}
 	}
 	if data, err = j.fetchCA(ctx); err != nil {
@@ -73,7 +74,8 @@ func (j *joiner) trust(ctx context.Context) (*authority, error) {
 		if !j.warned {
 			j.warned = true
 			j.Log.WithField("server", j.url.String()).WithField("caHash", got).
-				Warn("the token has no CA hash, so the server is trusted on first use; the complete token (K10…) in its file server/token avoids that")
+				Warn("the token has no CA hash, so the server is trusted on first use; the complete token (K10…) " +
+					"in its file server/token avoids that")
 		}
 		return newAuthority(data, false)
 	}
@@ -84,7 +86,8 @@ func (j *joiner) trust(ctx context.Context) (*authority, error) {
 	switch {
 	case errors.As(err, &mismatch):
 		return nil, &distrustError{&problem.Input{Source: flagToken, Err: fmt.Errorf(
-			"the token pins the CA with hash %s, but the server %s has one with hash %s: it is not the server that made the token, or somebody is in between",
+			"the token pins the CA with hash %s, but the server %s has one with hash %s: "+
+				"it is not the server that made the token, or somebody is in between",
 			mismatch.Want, j.url, mismatch.Got), Want: "the token and the address of the same cluster"}}
 	case err != nil:
 		return nil, badBundle(j.url.String(), err)
@@ -101,7 +104,8 @@ func (j *joiner) formerCAs() string {
 // badBundle is the error for a CA bundle that cannot be verified.
 func badBundle(server string, err error) error {
 	return &distrustError{&problem.Input{Source: flagServer, Value: server,
-		Err: fmt.Errorf("what it serves at %s cannot be trusted: %w", joinapi.PathCACerts, err), Want: "the URL of an a4s server"}}
+		Err:  fmt.Errorf("what it serves at %s cannot be trusted: %w", joinapi.PathCACerts, err),
+		Want: "the URL of an a4s server"}}
 }
 
 func newAuthority(data []byte, pinned bool) (*authority, error) {
@@ -142,8 +146,10 @@ func (j *joiner) explainTLS(err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		return &distrustError{&problem.Input{Source: flagServer, Value: j.url.String(),
-			Err: fmt.Errorf("its certificate is not signed by the CA that this node trusts (%s): %w", j.files.ServerCA, err),
-			Want: "a server of the cluster that this node joined; if that cluster was set up anew, the new complete token (K10…), " +
+			Err: fmt.Errorf("its certificate is not signed by the CA that this node trusts (%s): %w",
+				j.files.ServerCA, err),
+			Want: "a server of the cluster that this node joined; if that cluster was set up anew, " +
+				"the new complete token (K10…), " +
 				"or remove the file to trust the new server"}}
 	case errors.As(err, &host):
 		return &distrustError{&problem.Input{Source: flagServer, Value: j.url.String(), Err: err,

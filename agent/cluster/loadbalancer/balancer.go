@@ -92,7 +92,8 @@ func New(o Options) *Balancer {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming()
 	}
-	p := &pool{o: o, log: o.Log, resolved: map[string][]string{}, servers: map[string]*server{}, changed: make(chan struct{})}
+	p := &pool{o: o, log: o.Log, resolved: map[string][]string{}, servers: map[string]*server{},
+		changed: make(chan struct{})}
 	p.learned = p.recall()
 	p.dirty = true // the settings may be others
 	p.mu.Lock()

@@ -49,9 +49,10 @@ func TestAServerThatIsGone(t *testing.T) {
 		health Health
 		mend   func(*cluster, *fake)
 	}{
-		"it was killed":   {(*fake).kill, Dead, func(c *cluster, f *fake) { c.startAt(f.name, f.address) }},
-		"it hangs":        {(*fake).hang, Dead, func(_ *cluster, f *fake) { f.recover() }},
-		"it is not ready": {func(f *fake) { f.status.Store(500) }, NotReady, func(_ *cluster, f *fake) { f.status.Store(0) }},
+		"it was killed": {(*fake).kill, Dead, func(c *cluster, f *fake) { c.startAt(f.name, f.address) }},
+		"it hangs":      {(*fake).hang, Dead, func(_ *cluster, f *fake) { f.recover() }},
+		"it is not ready": {func(f *fake) { f.status.Store(500) }, NotReady,
+			func(_ *cluster, f *fake) { f.status.Store(0) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, b, s, used, other := two(t)
@@ -146,13 +147,15 @@ func TestTheList(t *testing.T) {
 		t.Fatalf("the list: %v, %v", st, err)
 	}
 	next := c.balancer(Options{Dir: dir, Configured: []string{"https://" + used.address}})
-	if got := next.Candidates(t.Context()); !slices.Equal(got, []string{"https://" + other.address, "https://" + used.address}) {
+	if got := next.Candidates(t.Context()); !slices.Equal(got,
+		[]string{"https://" + other.address, "https://" + used.address}) {
 		t.Errorf("it would join by %q", got)
 	}
 	if got, err := c.ask(next); err != nil || got != other.name {
 		t.Errorf("%q answers, %v", got, err)
 	}
-	if got := Recall(dir, next.URL()); !slices.Equal(got, []string{"https://" + used.address, "https://" + other.address}) {
+	if got := Recall(dir, next.URL()); !slices.Equal(got,
+		[]string{"https://" + used.address, "https://" + other.address}) {
 		t.Errorf("it remembers %q", got)
 	}
 	if got := Recall(dir, "https://192.0.2.1:6443"); got != nil {
@@ -173,7 +176,8 @@ func TestADamagedList(t *testing.T) {
 	c := newCluster(t)
 	f := c.start("a")
 	for name, content := range map[string]string{
-		"empty": "", "cut off": `{"listen": "127.0`, "no address": `{"learned": ["x"]}`, "a name": `{"learned": ["host:6443"]}`, "port": `{"learned": ["127.0.0.1:0"]}`,
+		"empty": "", "cut off": `{"listen": "127.0`, "no address": `{"learned": ["x"]}`,
+		"a name": `{"learned": ["host:6443"]}`, "port": `{"learned": ["127.0.0.1:0"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, log := t.TempDir(), quiet()
@@ -225,7 +229,8 @@ func TestBeforeTheJoin(t *testing.T) {
 	if f.cert.Load() {
 		t.Error("it saw a certificate")
 	}
-	for from, to := range map[string]string{c.files.ServerCA: files.ServerCA, c.files.Client.Key: files.Client.Key, c.files.Client.Cert: files.Client.Cert} {
+	for from, to := range map[string]string{c.files.ServerCA: files.ServerCA, c.files.Client.Key: files.Client.Key,
+		c.files.Client.Cert: files.Client.Cert} {
 		data, err := os.ReadFile(from)
 		if err == nil {
 			err = os.WriteFile(to, data, 0o600)
@@ -344,7 +349,8 @@ func TestProxy(t *testing.T) {
 	go proxy.Serve(listener) //nolint:errcheck // it ends with the test
 	t.Cleanup(func() { proxy.Close() })
 	via := &url.URL{Scheme: "http", Host: listener.Addr().String(), User: url.UserPassword("u", "p")}
-	b := c.balancer(Options{Configured: []string{"https://192.0.2.1:6443"}, proxy: func(u *url.URL) (*url.URL, error) { return via, nil }})
+	b := c.balancer(Options{Configured: []string{"https://192.0.2.1:6443"},
+		proxy: func(u *url.URL) (*url.URL, error) { return via, nil }})
 	b.is(t, "192.0.2.1:6443", Ready)
 	if got, err := c.ask(b); err != nil || got != f.name {
 		t.Errorf("%q answers, %v", got, err)
@@ -362,9 +368,11 @@ func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 func slice(name string, port int32, ready bool, ips ...string) *discoveryv1.EndpointSlice {
 	https := "https"
 	return &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
-		Ports:      []discoveryv1.EndpointPort{{Name: &https, Port: &port}},
-		Endpoints:  []discoveryv1.Endpoint{{Addresses: ips, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		Ports: []discoveryv1.EndpointPort{{Name: &https, Port: &port}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: ips,
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 	}
 }
 
@@ -374,7 +382,8 @@ func TestFollow(t *testing.T) {
 	b := c.balancer(Options{Configured: []string{"https://192.0.2.1:6443"}})
 	other := slice("other", 6443, true, "192.0.2.99")
 	other.Labels[discoveryv1.LabelServiceName] = "else"
-	client := clientfake.NewClientset(slice("kubernetes", 6443, true, "192.0.2.1", "192.0.2.2"), slice("two", 7443, false, "192.0.2.3"), other)
+	client := clientfake.NewClientset(slice("kubernetes", 6443, true, "192.0.2.1", "192.0.2.2"),
+		slice("two", 7443, false, "192.0.2.3"), other)
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- b.Follow(client).Run(ctx, func() { close(ready) }) }()

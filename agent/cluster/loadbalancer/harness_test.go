@@ -32,7 +32,8 @@ const patience = 20 * time.Second
 // machine is not taken for a dead server.
 func quick() timing {
 	return timing{
-		used: 20 * time.Millisecond, idle: 40 * time.Millisecond, alone: 40 * time.Millisecond, again: 10 * time.Millisecond,
+		used: 20 * time.Millisecond, idle: 40 * time.Millisecond, alone: 40 * time.Millisecond,
+		again:  10 * time.Millisecond,
 		answer: time.Second, dial: 2 * time.Second, resolve: 20 * time.Millisecond, drain: time.Second,
 	}
 }

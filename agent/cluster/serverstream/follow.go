@@ -89,7 +89,9 @@ func Follow[T any](ctx context.Context, o Options, open func() Reader[T], ended 
 }
 
 // read follows one stream to its end and reports whether it told everything.
-func read[T any](ctx context.Context, silence time.Duration, client *http.Client, target string, reader Reader[T]) (complete bool, err error) {
+func read[T any](
+	ctx context.Context, silence time.Duration, client *http.Client, target string, reader Reader[T],
+) (complete bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watchdog := time.AfterFunc(silence, cancel)

@@ -172,7 +172,8 @@ func Env(environ []string) []string {
 	var env []string
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "A4S_") || name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "WATCHDOG_") || strings.HasPrefix(name, "LISTEN_") {
+		if strings.HasPrefix(name, "A4S_") || name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "WATCHDOG_") ||
+			strings.HasPrefix(name, "LISTEN_") {
 			continue
 		}
 		env = append(env, entry)

@@ -17,8 +17,10 @@ import (
 // shell is a child that runs a script.
 func shell(t *testing.T, script string) Process {
 	return Process{
-		Name: "the child", Path: "/bin/sh", Args: []string{"sh", "-c", script}, LogFile: filepath.Join(t.TempDir(), "log"),
-		StopGrace: 200 * time.Millisecond, Serving: func(context.Context) error { return nil }, Log: logrus.NewEntry(logrus.New()),
+		Name: "the child", Path: "/bin/sh", Args: []string{"sh", "-c", script},
+		LogFile:   filepath.Join(t.TempDir(), "log"),
+		StopGrace: 200 * time.Millisecond, Serving: func(context.Context) error { return nil },
+		Log: logrus.NewEntry(logrus.New()),
 	}
 }
 
@@ -53,7 +55,8 @@ func TestAChildThatCannotBeNotedEnds(t *testing.T) {
 }
 
 func TestEnv(t *testing.T) {
-	got := Env([]string{"PATH=/bin", "A4S_TOKEN=secret", "NOTIFY_SOCKET=/run/x", "WATCHDOG_USEC=1", "LISTEN_FDS=1", "HOME=/root"})
+	got := Env([]string{"PATH=/bin", "A4S_TOKEN=secret", "NOTIFY_SOCKET=/run/x", "WATCHDOG_USEC=1",
+		"LISTEN_FDS=1", "HOME=/root"})
 	if want := []string{"PATH=/bin", "HOME=/root"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

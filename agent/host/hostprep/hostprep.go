@@ -118,7 +118,8 @@ func Prepare(ctx context.Context, o Options) error {
 		case w.required:
 			return &problem.Precondition{What: "sysctl " + name, Err: err, Fix: "set it to " + w.value}
 		default:
-			o.Log.WithError(err).Warnf("sysctl %s is not %s: pods may not reach services whose pods are on the same node; load the module br_netfilter", name, w.value)
+			o.Log.WithError(err).Warnf("sysctl %s is not %s: pods may not reach services whose pods are on the same "+
+				"node; load the module br_netfilter", name, w.value)
 		}
 	}
 	return nil

@@ -73,7 +73,8 @@ func TestRestorePutsBackTheFirstValues(t *testing.T) {
 }
 
 func TestRecordOfAnotherBootIsNotUsed(t *testing.T) {
-	tr := newTree(t, map[string]string{"kernel/random/boot_id": "boot-1", "net/ipv4/ip_forward": "0", "kernel/panic": "1"})
+	tr := newTree(t, map[string]string{"kernel/random/boot_id": "boot-1", "net/ipv4/ip_forward": "0",
+		"kernel/panic": "1"})
 	o := Options{RecordFile: filepath.Join(t.TempDir(), RecordName), ProcSys: tr.dir}
 	if err := Prepare(t.Context(), o); err != nil {
 		t.Fatal(err)

@@ -76,7 +76,9 @@ func scan() (*machine, error) {
 	for _, l := range links {
 		a := l.Attrs()
 		entry := link{name: a.Name, index: a.Index, up: a.Flags&net.FlagUp != 0, virtual: isVirtual(l)}
-		addrs, err := netdump.Complete(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
+		addrs, err := netdump.Complete(func() ([]netlink.Addr, error) {
+			return netlink.AddrList(l, netlink.FAMILY_ALL)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +141,8 @@ func (m *machine) choose(nodeIPs []string, iface string) (Choice, error) {
 	if iface != "" {
 		wanted = m.byName(iface)
 		if wanted == nil {
-			return Choice{}, &problem.Input{Source: "--flannel-iface", Value: iface, Want: "the name of an interface of this machine: " + m.names()}
+			return Choice{}, &problem.Input{Source: "--flannel-iface", Value: iface,
+				Want: "the name of an interface of this machine: " + m.names()}
 		}
 	}
 	if len(nodeIPs) > 0 {
@@ -148,7 +151,8 @@ func (m *machine) choose(nodeIPs []string, iface string) (Choice, error) {
 	if wanted != nil {
 		ips := first(wanted.addrs)
 		if len(ips) == 0 {
-			return Choice{}, &problem.Input{Source: "--flannel-iface", Value: iface, Want: "an interface with a global unicast address: " + m.names()}
+			return Choice{}, &problem.Input{Source: "--flannel-iface", Value: iface,
+				Want: "an interface with a global unicast address: " + m.names()}
 		}
 		return Choice{IPs: ips, Iface: iface, Reason: "address of --flannel-iface"}, nil
 	}
@@ -173,12 +177,14 @@ func (m *machine) configured(nodeIPs []string, wanted *link) (Choice, error) {
 	for _, s := range nodeIPs {
 		ip, err := netip.ParseAddr(strings.TrimSpace(s))
 		if err != nil {
-			return Choice{}, &problem.Input{Source: "--node-ip", Value: s, Want: "an IP address of this machine: " + m.addresses()}
+			return Choice{},
+				&problem.Input{Source: "--node-ip", Value: s, Want: "an IP address of this machine: " + m.addresses()}
 		}
 		ip = ip.Unmap()
 		owner := m.byAddr(ip)
 		if owner == nil {
-			return Choice{}, &problem.Input{Source: "--node-ip", Value: s, Want: "an IP address of this machine: " + m.addresses()}
+			return Choice{},
+				&problem.Input{Source: "--node-ip", Value: s, Want: "an IP address of this machine: " + m.addresses()}
 		}
 		if slices.ContainsFunc(c.IPs, func(o netip.Addr) bool { return o.Is4() == ip.Is4() }) {
 			return Choice{}, &problem.Input{Source: "--node-ip", Value: s, Want: "at most one address per IP family"}
@@ -219,7 +225,8 @@ func (m *machine) byDefaultRoute() (Choice, bool) {
 			}
 			ip = l.addrs[i]
 		}
-		return Choice{IPs: []netip.Addr{ip}, Iface: l.name, Reason: "address of the interface of the default route"}, true
+		return Choice{IPs: []netip.Addr{ip}, Iface: l.name, Reason: "address of the interface of the default route"},
+			true
 	}
 	return Choice{}, false
 }

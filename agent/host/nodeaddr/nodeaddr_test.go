@@ -35,18 +35,29 @@ func TestChoose(t *testing.T) {
 		wantIf  string
 		input   string // Source of the problem.Input, or "precondition"
 	}{
-		{name: "default route", m: machine{links: []link{bridge, eth1, eth0}, routes: []route{{index: 1}}}, ips: "192.0.2.2", wantIf: "eth0"},
-		{name: "lowest metric wins", m: machine{links: []link{eth0, eth1}, routes: []route{{index: 1, priority: 600}, {index: 2, priority: 100}}}, ips: "198.51.100.7", wantIf: "eth1"},
-		{name: "the route's source address wins", m: machine{links: []link{eth0}, routes: []route{{index: 1, src: netip.MustParseAddr("192.0.2.9")}}}, ips: "192.0.2.9", wantIf: "eth0"},
-		{name: "IPv6 route alone makes IPv6 primary", m: machine{links: []link{eth0}, routes: []route{{index: 1, v6: true}}}, ips: "2001:db8::2", wantIf: "eth0"},
-		{name: "no default route skips virtual links", m: machine{links: []link{bridge, eth1}}, ips: "198.51.100.7", wantIf: "eth1"},
-		{name: "nothing", m: machine{links: []link{bridge, {name: "eth9", index: 9, addrs: addrs("192.0.2.77")}}}, input: "precondition"},
-		{name: "configured", m: machine{links: []link{eth0, eth1}, routes: []route{{index: 1}}}, nodeIPs: []string{"198.51.100.7"}, ips: "198.51.100.7", wantIf: "eth1"},
-		{name: "configured with another interface", m: machine{links: []link{eth0, eth1}}, nodeIPs: []string{"198.51.100.7"}, iface: "eth0", ips: "198.51.100.7", wantIf: "eth0"},
-		{name: "interface alone", m: machine{links: []link{eth0, eth1}, routes: []route{{index: 1}}}, iface: "eth1", ips: "198.51.100.7", wantIf: "eth1"},
+		{name: "default route", m: machine{links: []link{bridge, eth1, eth0}, routes: []route{{index: 1}}},
+			ips: "192.0.2.2", wantIf: "eth0"},
+		{name: "lowest metric wins", m: machine{links: []link{eth0, eth1}, routes: []route{{index: 1, priority: 600},
+			{index: 2, priority: 100}}}, ips: "198.51.100.7", wantIf: "eth1"},
+		{name: "the route's source address wins", m: machine{links: []link{eth0},
+			routes: []route{{index: 1, src: netip.MustParseAddr("192.0.2.9")}}}, ips: "192.0.2.9", wantIf: "eth0"},
+		{name: "IPv6 route alone makes IPv6 primary", m: machine{links: []link{eth0},
+			routes: []route{{index: 1, v6: true}}}, ips: "2001:db8::2", wantIf: "eth0"},
+		{name: "no default route skips virtual links", m: machine{links: []link{bridge, eth1}},
+			ips: "198.51.100.7", wantIf: "eth1"},
+		{name: "nothing", m: machine{links: []link{bridge, {name: "eth9", index: 9, addrs: addrs("192.0.2.77")}}},
+			input: "precondition"},
+		{name: "configured", m: machine{links: []link{eth0, eth1}, routes: []route{{index: 1}}},
+			nodeIPs: []string{"198.51.100.7"}, ips: "198.51.100.7", wantIf: "eth1"},
+		{name: "configured with another interface", m: machine{links: []link{eth0, eth1}},
+			nodeIPs: []string{"198.51.100.7"}, iface: "eth0", ips: "198.51.100.7", wantIf: "eth0"},
+		{name: "interface alone", m: machine{links: []link{eth0, eth1}, routes: []route{{index: 1}}}, iface: "eth1",
+			ips: "198.51.100.7", wantIf: "eth1"},
 		{name: "not an address", m: machine{links: []link{eth0}}, nodeIPs: []string{"nonsense"}, input: "--node-ip"},
-		{name: "foreign address", m: machine{links: []link{eth0}}, nodeIPs: []string{"203.0.113.1"}, input: "--node-ip"},
-		{name: "two of a family", m: machine{links: []link{eth0}}, nodeIPs: []string{"192.0.2.2", "192.0.2.9"}, input: "--node-ip"},
+		{name: "foreign address", m: machine{links: []link{eth0}}, nodeIPs: []string{"203.0.113.1"},
+			input: "--node-ip"},
+		{name: "two of a family", m: machine{links: []link{eth0}}, nodeIPs: []string{"192.0.2.2", "192.0.2.9"},
+			input: "--node-ip"},
 		{name: "unknown interface", m: machine{links: []link{eth0}}, iface: "eth7", input: "--flannel-iface"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -96,7 +107,8 @@ func TestScanReadsTheKernel(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name == "up1" {
-			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: l.Index, Gw: net.ParseIP("198.51.100.1")}); err != nil {
+			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: l.Index,
+				Gw: net.ParseIP("198.51.100.1")}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -84,9 +84,10 @@ func (n Node) Configuration() (*kubeletv1beta1.KubeletConfiguration, error) {
 		oomScoreAdj = OOMScore
 	}
 	c := &kubeletv1beta1.KubeletConfiguration{
-		TypeMeta: metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},
-		Address:  anyAddress(n.IPs),
-		Port:     Port,
+		TypeMeta: metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(),
+			Kind: "KubeletConfiguration"},
+		Address: anyAddress(n.IPs),
+		Port:    Port,
 
 		HealthzPort:        ptr(int32(HealthzPort)),
 		HealthzBindAddress: "127.0.0.1",

@@ -32,8 +32,11 @@ func attach(t *testing.T, dir, container, namespace, name, address string) strin
 	t.Helper()
 	path := filepath.Join(dir, "a4s-"+container+"-eth0")
 	content := `{"kind":"cniCacheV1","containerId":"` + container + `","networkName":"a4s",
-		"cniArgs":[["IgnoreUnknown","1"],["K8S_POD_NAMESPACE","` + namespace + `"],["K8S_POD_NAME","` + name + `"],["K8S_POD_UID","uid-of-` + name + `"]],
-		"result":{"cniVersion":"1.0.0","interfaces":[{"name":"cni-a4s0"}],"ips":[{"address":"` + address + `","gateway":"10.42.0.1","interface":2}]}}`
+		"cniArgs":[["IgnoreUnknown","1"],["K8S_POD_NAMESPACE","` + namespace + `"],["K8S_POD_NAME","` + name +
+		`"],["K8S_POD_UID","uid-of-` + name + `"]],
+		"result":{"cniVersion":"1.0.0","interfaces":[{"name":"cni-a4s0"}],"ips":[{"address":"` + address +
+		`","gateway":"10.42.0.1",` +
+		`"interface":2}]}}`
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +67,8 @@ func TestPodsOfBothSources(t *testing.T) {
 	attach(t, dir, "c5", "default.t1", "web", "10.42.0.5/24")
 	attach(t, dir, "c6", "default.t1", "v6", "fd00:42::6/64")
 	attach(t, dir, "c7", "kube-system", "shared", "10.42.0.7/24")
-	if err := os.WriteFile(filepath.Join(dir, "other"), []byte(`{"kind":"cniCacheV1","result":{"ips":[{"address":"10.42.0.99/24"}]}}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "other"),
+		[]byte(`{"kind":"cniCacheV1","result":{"ips":[{"address":"10.42.0.99/24"}]}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	shared := func(p *corev1.Pod) { p.Annotations = map[string]string{"a4s.io/shared": "true"} }
@@ -72,7 +76,9 @@ func TestPodsOfBothSources(t *testing.T) {
 		pod("default.t2", "old-owner", "10.42.0.5"), // the API is behind
 		pod("kube-system", "shared", "10.42.0.7", shared),
 		pod("default.t1", "unshared", "10.42.0.8", shared), // not a tenant's to give
-		pod("default", "labelled", "10.42.0.9", func(p *corev1.Pod) { p.Labels = map[string]string{"a4s.io/shared": "true"} }),
+		pod("default", "labelled", "10.42.0.9", func(p *corev1.Pod) {
+			p.Labels = map[string]string{"a4s.io/shared": "true"}
+		}),
 		pod("default.t1", "host", "192.0.2.2", func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
 		pod("default.t1", "done", "10.42.0.10", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
 	)

@@ -152,11 +152,13 @@ func TestKernel(t *testing.T) {
 	}
 
 	host := Table{Family: "ip", Name: "cni_hostport"}
-	must("nft", `add table ip cni_hostport; add chain ip cni_hostport hostports; add rule ip cni_hostport hostports tcp dport 80 accept comment "c1"; add rule ip cni_hostport hostports tcp dport 81 accept comment "c2"`)
+	must("nft", `add table ip cni_hostport; add chain ip cni_hostport hostports; add rule ip cni_hostport hostports `+
+		`tcp dport 80 accept comment "c1"; add rule ip cni_hostport hostports tcp dport 81 accept comment "c2"`)
 	if n, err := RemoveCommentedRules(ctx, host, []string{"c1", "c9"}); err != nil || n != 1 {
 		t.Fatalf("RemoveCommentedRules = %d, %v", n, err)
 	}
-	if got := must("nft", "list", "table", "ip", "cni_hostport"); strings.Contains(got, "c1") || !strings.Contains(got, "c2") {
+	if got := must("nft", "list", "table", "ip", "cni_hostport"); strings.Contains(got, "c1") ||
+		!strings.Contains(got, "c2") {
 		t.Errorf("after removing c1:\n%s", got)
 	}
 	if n, err := RemoveCommentedRules(ctx, host, []string{"c2"}); err != nil || n != 1 {

@@ -106,12 +106,14 @@ func (s Support) choose(source string, wanted Mode) (Mode, string, error) {
 	switch wanted {
 	case Nftables:
 		if s.Nftables != nil {
-			return "", "", &problem.Precondition{What: source + "=nftables", Err: s.Nftables, Fix: "update nftables or the kernel, or use iptables"}
+			return "", "", &problem.Precondition{What: source + "=nftables", Err: s.Nftables,
+				Fix: "update nftables or the kernel, or use iptables"}
 		}
 		return Nftables, source, nil
 	case Iptables:
 		if s.Iptables != nil {
-			return "", "", &problem.Precondition{What: source + "=iptables", Err: s.Iptables, Fix: "install iptables, or use nftables"}
+			return "", "", &problem.Precondition{What: source + "=iptables", Err: s.Iptables,
+				Fix: "install iptables, or use nftables"}
 		}
 		return Iptables, source, nil
 	default:

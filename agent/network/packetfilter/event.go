@@ -19,8 +19,9 @@ func (f *filter) event(ctx context.Context, message string) {
 	defer cancel()
 	now := metav1.Now()
 	_, err := f.Client.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{GenerateName: f.NodeName + ".", Namespace: metav1.NamespaceDefault},
-		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: f.NodeName, UID: types.UID(f.NodeName)}, // as the kubelet names it
+		ObjectMeta: metav1.ObjectMeta{GenerateName: f.NodeName + ".", Namespace: metav1.NamespaceDefault},
+		// as the kubelet names it
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: f.NodeName, UID: types.UID(f.NodeName)},
 		Reason:         Reason, Message: message, Type: corev1.EventTypeWarning,
 		Source:         corev1.EventSource{Component: "a4s", Host: f.NodeName},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,

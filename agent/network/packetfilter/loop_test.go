@@ -40,7 +40,8 @@ type node struct {
 
 func (n *node) attach(name, uid, address string) {
 	n.t.Helper()
-	record := `{"cniArgs":[["K8S_POD_NAMESPACE","default.t1"],["K8S_POD_NAME","` + name + `"],["K8S_POD_UID","` + uid + `"]],"result":{"ips":[{"address":"` + address + `/24"}]}}`
+	record := `{"cniArgs":[["K8S_POD_NAMESPACE","default.t1"],["K8S_POD_NAME","` + name + `"],["K8S_POD_UID","` + uid +
+		`"]],"result":{"ips":[{"address":"` + address + `/24"}]}}`
 	if err := os.WriteFile(filepath.Join(n.result, "a4s-"+name+"-eth0"), []byte(record), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func (f flaky) Run(ctx context.Context, tx *knftables.Transaction) error {
 func start(t *testing.T, status int, change func(*node, *filter)) *node {
 	n := &node{
 		t: t, lines: make(chan *netpolicy.FilterLine), client: fake.NewClientset(), result: t.TempDir(),
-		isolated: make(chan struct{}, 1000), ready: make(chan struct{}, 1000), nft: knftables.NewFake(knftables.InetFamily, TableName),
+		isolated: make(chan struct{}, 1000), ready: make(chan struct{}, 1000),
+		nft: knftables.NewFake(knftables.InetFamily, TableName),
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != joinapi.PathPacketFilter || status != http.StatusOK {
@@ -107,7 +109,8 @@ func start(t *testing.T, status int, change func(*node, *filter)) *node {
 	if len(all) > 1 {
 		go func() {
 			for ctx.Err() == nil { // as a group does, without its pause
-				if err := all[1].Run(ctx, func() { n.ready <- struct{}{} }); err != nil && err.Error() != "writing the rules of network policies: refused" {
+				if err := all[1].Run(ctx, func() { n.ready <- struct{}{} }); err != nil &&
+					err.Error() != "writing the rules of network policies: refused" {
 					t.Error(err)
 				}
 				time.Sleep(time.Millisecond)
@@ -185,7 +188,9 @@ func t1(addresses ...string) func(string) bool {
 		if strings.Count(dump, element) != len(addresses) {
 			return false
 		}
-		return !slices.ContainsFunc(addresses, func(a string) bool { return !strings.Contains(dump, element+"{ "+a+" }") })
+		return !slices.ContainsFunc(addresses, func(a string) bool {
+			return !strings.Contains(dump, element+"{ "+a+" }")
+		})
 	}
 }
 
@@ -195,7 +200,8 @@ func TestFollowsTheAddresses(t *testing.T) {
 	if dump := n.dump(); !t1("10.42.0.5")(dump) || !noPolicies(dump) {
 		t.Errorf("before a server says anything:\n%s", dump)
 	}
-	n.locate(joinapi.PodAddress{IP: "10.42.1.5", Tenant: "t1"}, joinapi.PodAddress{IP: "10.42.1.6", Tenant: "t2"}, joinapi.PodAddress{Complete: true})
+	n.locate(joinapi.PodAddress{IP: "10.42.1.5", Tenant: "t1"}, joinapi.PodAddress{IP: "10.42.1.6", Tenant: "t2"},
+		joinapi.PodAddress{Complete: true})
 	n.await("all at once", t1("10.42.0.5", "10.42.1.5"))
 	n.lines <- &netpolicy.FilterLine{}
 	n.locate(joinapi.PodAddress{IP: "10.42.1.7", Tenant: "t1"})
@@ -233,7 +239,8 @@ func (n *node) put(part *table) {
 func TestTenantsOfTheRunBeforeStayUntilAServerAnswers(t *testing.T) {
 	for name, before := range map[string]func(*node, *filter){
 		"this version": func(n *node, _ *filter) {
-			n.put(tenantState{known: pods(map[string]localpods.Pod{"10.42.1.9": {Tenant: "t1"}}), local: pods(map[string]localpods.Pod{"10.42.0.9": {Tenant: "t1"}})}.render())
+			n.put(tenantState{known: pods(map[string]localpods.Pod{"10.42.1.9": {Tenant: "t1"}}),
+				local: pods(map[string]localpods.Pod{"10.42.0.9": {Tenant: "t1"}})}.render())
 		},
 		"an earlier version": func(_ *node, f *filter) {
 			f.old = func(context.Context) ([]netfilter.Table, error) {
@@ -260,7 +267,8 @@ func TestTenantsOfTheRunBeforeStayUntilAServerAnswers(t *testing.T) {
 // cannot be.
 func TestPartsAreIndependent(t *testing.T) {
 	old := func(n *node) {
-		s := policyState{known: newKnowledge(), owners: map[netip.Addr]localpods.Owner{addr("10.42.0.9"): {}}, now: time.Now()}
+		s := policyState{known: newKnowledge(),
+			owners: map[netip.Addr]localpods.Owner{addr("10.42.0.9"): {}}, now: time.Now()}
 		part, _, _ := s.render()
 		n.put(part)
 	}
@@ -313,7 +321,8 @@ func TestPartsAreIndependent(t *testing.T) {
 			return flaky{nft, func(tx string) bool { return strings.Contains(tx, prefix) }}, nil
 		}
 		f.old = func(context.Context) ([]netfilter.Table, error) { return nil, nil }
-		if err := f.run(t.Context(), func() { t.Error("the component of isolation is ready") }); err == nil || !strings.Contains(err.Error(), "keep tenants apart") {
+		if err := f.run(t.Context(), func() { t.Error("the component of isolation is ready") }); err == nil ||
+			!strings.Contains(err.Error(), "keep tenants apart") {
 			t.Errorf("the component of isolation ends with %v", err)
 		}
 	})

@@ -53,7 +53,8 @@ type family struct {
 func (f family) has(a netip.Addr) bool { return a.BitLen() == f.bits }
 
 // neighbours have to find each other, and conntrack takes no part.
-const neighbours = "icmpv6 type { nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept"
+const neighbours = "icmpv6 type { nd-router-solicit, nd-router-advert, nd-neighbor-solicit, " +
+	"nd-neighbor-advert } accept"
 
 // rendering makes the policies' part.
 type rendering struct {
@@ -73,9 +74,13 @@ type direction struct {
 // Two base chains: what one accepts, the other judges still.
 var directions = [...]direction{
 	{"egress", "e", "filter-9", "saddr", "daddr", "iifname",
-		func(p *netpolicy.Pod) []string { return p.Egress }, func(p *netpolicy.Policy) []netpolicy.Rule { return p.Egress }},
+		func(p *netpolicy.Pod) []string {
+			return p.Egress
+		}, func(p *netpolicy.Policy) []netpolicy.Rule { return p.Egress }},
 	{"ingress", "i", "filter-8", "daddr", "saddr", "oifname",
-		func(p *netpolicy.Pod) []string { return p.Ingress }, func(p *netpolicy.Policy) []netpolicy.Rule { return p.Ingress }},
+		func(p *netpolicy.Pod) []string {
+			return p.Ingress
+		}, func(p *netpolicy.Policy) []netpolicy.Rule { return p.Ingress }},
 }
 
 // render returns the part, the addresses that are let go although the server
@@ -130,10 +135,12 @@ func (r *rendering) base(d direction, isolated bool) {
 		if r.bridge != "" {
 			// A pod that nobody spoke of yet, or the address that a pod has
 			// from nobody.
-			c.rules = append(c.rules, fmt.Sprintf("%s %q %s %s @local-%s %s %s != @judged-%s drop", d.device, r.bridge, f.match, d.side, f.suffix, f.match, d.side, f.suffix))
+			c.rules = append(c.rules, fmt.Sprintf("%s %q %s %s @local-%s %s %s != @judged-%s drop", d.device, r.bridge,
+				f.match, d.side, f.suffix, f.match, d.side, f.suffix))
 			if isolated && d.name == "ingress" {
 				// Packets for many would reach those that must not have them.
-				c.rules = append(c.rules, fmt.Sprintf("%s %q %s daddr @many-%s drop", d.device, r.bridge, f.match, f.suffix))
+				c.rules = append(c.rules,
+					fmt.Sprintf("%s %q %s daddr @many-%s drop", d.device, r.bridge, f.match, f.suffix))
 			}
 		}
 		c.rules = append(c.rules, fmt.Sprintf("%s %s vmap @%s-%s", f.match, d.side, d.name, f.suffix))

@@ -197,7 +197,8 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 	for a := range owners {
 		tenants.local[a] = localpods.Pod{Tenant: "t1"}
 	}
-	tenants.known = pods(map[string]localpods.Pod{"10.42.1.5": {Tenant: "t1"}, "10.42.1.6": {Tenant: "t1"}, "10.42.1.7": {Tenant: "t1"}})
+	tenants.known = pods(map[string]localpods.Pod{"10.42.1.5": {Tenant: "t1"}, "10.42.1.6": {Tenant: "t1"},
+		"10.42.1.7": {Tenant: "t1"}})
 	if err := f.write(t.Context(), &f.tenants, tenants.render()); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,8 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 		}
 	}
 	pod := func(name string, ingress, egress []string) netpolicy.Line {
-		return netpolicy.Line{Pod: &netpolicy.Pod{Namespace: "default.t1", Name: name, UID: "uid-" + name, Ingress: ingress, Egress: egress}}
+		return netpolicy.Line{Pod: &netpolicy.Pod{Namespace: "default.t1", Name: name, UID: "uid-" + name,
+			Ingress: ingress, Egress: egress}}
 	}
 	type attempt struct {
 		name, pod, from, network, to string
@@ -228,7 +230,8 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 		t.Helper()
 		for _, a := range attempts {
 			if got := m.reaches(a.pod, a.from, a.network, a.to); got != a.want {
-				t.Errorf("%s: %s from %q to %s with %s: %v, want %v", a.name, a.pod, a.from, a.to, a.network, got, a.want)
+				t.Errorf("%s: %s from %q to %s with %s: %v, want %v", a.name, a.pod, a.from, a.to,
+					a.network, got, a.want)
 			}
 		}
 		if t.Failed() {
@@ -240,14 +243,24 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 	const block = "default.t1/blocks"
 	tell(
 		peers("good", "10.42.0.6", "fd00:42::6", "10.42.1.5"),
-		netpolicy.Line{Set: &netpolicy.Set{ID: "named", Endpoints: true, Add: []netpolicy.Member{{Addr: addr("10.42.0.5"), Protocol: "TCP", Port: 7001}, {Addr: addr("10.42.0.7"), Protocol: "UDP", Port: 7000}}}},
-		netpolicy.Line{Policy: &netpolicy.Policy{ID: "default.t1/peers", Ingress: []netpolicy.Rule{{Peers: "good", Ports: []netpolicy.Ports{{Protocol: "TCP", First: 7000, Last: 7000}, {Protocol: "UDP"}, {Protocol: "SCTP", First: 7000, Last: 7010}, {Protocol: "SCTP", First: 7005, Last: 7020}}}}}},
+		netpolicy.Line{Set: &netpolicy.Set{ID: "named", Endpoints: true,
+			Add: []netpolicy.Member{{Addr: addr("10.42.0.5"), Protocol: "TCP", Port: 7001},
+				{Addr: addr("10.42.0.7"), Protocol: "UDP", Port: 7000}}}},
+		netpolicy.Line{Policy: &netpolicy.Policy{ID: "default.t1/peers", Ingress: []netpolicy.Rule{{Peers: "good",
+			Ports: []netpolicy.Ports{{Protocol: "TCP", First: 7000, Last: 7000}, {Protocol: "UDP"},
+				{Protocol: "SCTP", First: 7000, Last: 7010}, {Protocol: "SCTP", First: 7005, Last: 7020}}}}}},
 		netpolicy.Line{Policy: &netpolicy.Policy{ID: block, Ingress: []netpolicy.Rule{{
-			Blocks: []netpolicy.Range{{First: addr("10.42.1.6"), Last: addr("10.42.1.6")}, {First: addr("192.0.2.2"), Last: addr("192.0.2.3")}}, Ports: []netpolicy.Ports{{Protocol: "TCP", First: 7002, Last: 7003}},
+			Blocks: []netpolicy.Range{
+				{First: addr("10.42.1.6"), Last: addr("10.42.1.6")},
+				{First: addr("192.0.2.2"), Last: addr("192.0.2.3")},
+			}, Ports: []netpolicy.Ports{{Protocol: "TCP", First: 7002, Last: 7003}},
 		}, {AnyPeer: true, Named: []string{"named"}}}}},
-		netpolicy.Line{Policy: &netpolicy.Policy{ID: "default.t1/out", Egress: []netpolicy.Rule{{Blocks: []netpolicy.Range{{First: addr("0.0.0.0"), Last: addr("255.255.255.255")}}, Named: []string{"named"}}, {Peers: "good", AnyPort: true}}}},
+		netpolicy.Line{Policy: &netpolicy.Policy{ID: "default.t1/out",
+			Egress: []netpolicy.Rule{{Blocks: []netpolicy.Range{{First: addr("0.0.0.0"),
+				Last: addr("255.255.255.255")}}, Named: []string{"named"}}, {Peers: "good", AnyPort: true}}}},
 		netpolicy.Line{Policy: &netpolicy.Policy{ID: "default.t1/deny"}},
-		pod("web", []string{"default.t1/peers", block}, nil), pod("good", nil, nil), pod("bad", nil, nil), pod("client", []string{"default.t1/deny"}, []string{"default.t1/out"}),
+		pod("web", []string{"default.t1/peers", block}, nil), pod("good", nil, nil), pod("bad", nil, nil),
+		pod("client", []string{"default.t1/deny"}, []string{"default.t1/out"}),
 	)
 	check(
 		attempt{"a peer", "good", "", "tcp", "10.42.0.5:7000", true},
@@ -294,7 +307,8 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 	}
 	defer open.Close()
 	tell(
-		netpolicy.Line{Set: &netpolicy.Set{ID: "good", Add: []netpolicy.Member{{Addr: addr("10.42.0.7")}}, Remove: []netpolicy.Member{{Addr: addr("10.42.0.6")}}}},
+		netpolicy.Line{Set: &netpolicy.Set{ID: "good", Add: []netpolicy.Member{{Addr: addr("10.42.0.7")}},
+			Remove: []netpolicy.Member{{Addr: addr("10.42.0.6")}}}},
 		pod("new", []string{"default.t1/peers"}, nil),
 		pod("client", nil, nil),
 		netpolicy.Line{Policy: &netpolicy.Policy{ID: "default.t1/deny", Deleted: true}},
@@ -342,7 +356,8 @@ func TestKernelEnforcesPolicies(t *testing.T) {
 	if there, err := f.there(t.Context(), &f.tenants); !there || err != nil {
 		t.Error("the tenants' part went with the policies': ", err)
 	}
-	if tables, err := netfilter.Tables(t.Context()); err != nil || slices.ContainsFunc(tables, func(t netfilter.Table) bool { return t.Name == "a4s_policies" }) {
+	if tables, err := netfilter.Tables(t.Context()); err != nil ||
+		slices.ContainsFunc(tables, func(t netfilter.Table) bool { return t.Name == "a4s_policies" }) {
 		t.Errorf("the table of an earlier version is still there: %v, %v", tables, err)
 	}
 }

@@ -53,7 +53,8 @@ func TestFollowsThePolicies(t *testing.T) {
 	if !shows(web, members+"{ 10.42.1.5 }")(n.dump()) {
 		t.Errorf("half of what is told is in effect:\n%s", n.dump())
 	}
-	n.tell(rulesOf("default.t1/p"), told("web", "u1", "default.t1/p"), told("next", "u2", "default.t1/p"), told("last", "u3"))
+	n.tell(rulesOf("default.t1/p"), told("web", "u1", "default.t1/p"),
+		told("next", "u2", "default.t1/p"), told("last", "u3"))
 	n.await("the new state", shows(web, "ingress-4 { 10.42.0.6 :", members+"{ 10.42.1.6 }", "!10.42.1.5"))
 	n.tell(netpolicy.Line{Off: true})
 	n.await("there are no rules of policies", noPolicies)
@@ -64,7 +65,8 @@ func TestPoliciesOfTheRunBefore(t *testing.T) {
 	const left = "judged-4 { 10.42.0.9 }"
 	n := start(t, http.StatusServiceUnavailable, func(n *node, f *filter) {
 		f.hold = time.Hour
-		s := policyState{known: newKnowledge(), owners: map[netip.Addr]localpods.Owner{addr("10.42.0.9"): {}}, now: time.Now()}
+		s := policyState{known: newKnowledge(),
+			owners: map[netip.Addr]localpods.Owner{addr("10.42.0.9"): {}}, now: time.Now()}
 		part, _, _ := s.render()
 		n.put(part)
 	})
@@ -102,14 +104,17 @@ func TestWhatIsNotEnforcedIsSaid(t *testing.T) {
 			n := start(t, http.StatusOK, change)
 			n.tell(netpolicy.Line{Off: true})
 			<-n.ready
-			if events, err := n.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{}); err != nil || len(events.Items) != 0 {
+			if events, err := n.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{}); err != nil ||
+				len(events.Items) != 0 {
 				t.Errorf("without policies there are events: %v, %v", events, err)
 			}
 			n.tell(told("web", "u1"))
 			n.await("there is an event", func(string) bool {
 				events, err := n.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
-				return err == nil && len(events.Items) == 1 && events.Items[0].InvolvedObject.Name == "n1" && events.Items[0].Reason == Reason &&
-					strings.Contains(events.Items[0].Message, "NOT enforced") && strings.Contains(events.Items[0].Message, "no such thing")
+				return err == nil && len(events.Items) == 1 && events.Items[0].InvolvedObject.Name == "n1" &&
+					events.Items[0].Reason == Reason &&
+					strings.Contains(events.Items[0].Message, "NOT enforced") &&
+					strings.Contains(events.Items[0].Message, "no such thing")
 			})
 		})
 	}
@@ -131,11 +136,13 @@ func TestPatience(t *testing.T) {
 	} {
 		a := addr("10.42.0.5")
 		s := policyState{
-			known: newKnowledge(), owners: map[netip.Addr]localpods.Owner{a: {Namespace: "default", Name: "static", UID: "u"}},
-			since: map[netip.Addr]time.Time{a: began}, heard: began.Add(tc.heard), now: began.Add(tc.now),
+			known:  newKnowledge(),
+			owners: map[netip.Addr]localpods.Owner{a: {Namespace: "default", Name: "static", UID: "u"}},
+			since:  map[netip.Addr]time.Time{a: began}, heard: began.Add(tc.heard), now: began.Add(tc.now),
 		}
 		table, unknown, again := s.render()
-		if got := table.sets["judged-4"].elements[a.String()]; got != tc.judged || len(unknown) > 0 != tc.judged || again == 0 != tc.judged {
+		if got := table.sets["judged-4"].elements[a.String()]; got != tc.judged || len(unknown) > 0 != tc.judged ||
+			again == 0 != tc.judged {
 			t.Errorf("%s: judged %v, unknown %v, again in %s", tc.name, got, unknown, again)
 		}
 	}

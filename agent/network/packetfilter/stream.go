@@ -32,12 +32,14 @@ type set struct {
 }
 
 func newKnowledge() *knowledge {
-	return &knowledge{pods: map[string]*netpolicy.Pod{}, policies: map[string]*netpolicy.Policy{}, sets: map[string]*set{}}
+	return &knowledge{pods: map[string]*netpolicy.Pod{}, policies: map[string]*netpolicy.Policy{},
+		sets: map[string]*set{}}
 }
 
 // with returns what is known after a batch.
 func (k *knowledge) with(batch []netpolicy.Line) *knowledge {
-	next := &knowledge{off: k.off, pods: maps.Clone(k.pods), policies: maps.Clone(k.policies), sets: maps.Clone(k.sets)}
+	next := &knowledge{off: k.off, pods: maps.Clone(k.pods), policies: maps.Clone(k.policies),
+		sets: maps.Clone(k.sets)}
 	changing := map[string]bool{} // sets that are ours to change
 	for _, l := range batch {
 		if l.Off {
@@ -122,7 +124,8 @@ func (f *follower) follow(ctx context.Context) error {
 	return serverstream.Follow(ctx, serverstream.Options{
 		Config: f.config, Path: joinapi.PathPacketFilter, Silence: 3 * netpolicy.Alive, Log: f.log,
 		Warning: "no server tells the pods' addresses and network policies; the last ones stay in effect," +
-			" and until one does, new pods here may not be reached, and new pods elsewhere cannot reach tenants' pods here",
+			" and until one does, new pods here may not be reached, " +
+			"and new pods elsewhere cannot reach tenants' pods here",
 	}, func() serverstream.Reader[netpolicy.FilterLine] {
 		return &reader{follower: f, fresh: map[netip.Addr]localpods.Pod{}}
 	}, func(error) {

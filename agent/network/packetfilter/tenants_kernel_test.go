@@ -97,7 +97,8 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 		ip link set br0 up
 		echo 1 > /proc/sys/net/ipv4/ip_forward
 		echo 1 > /proc/sys/net/ipv6/conf/all/forwarding`)
-	if value, err := os.ReadFile("/proc/sys/net/bridge/bridge-nf-call-iptables"); err != nil || strings.TrimSpace(string(value)) != "1" {
+	if value, err := os.ReadFile("/proc/sys/net/bridge/bridge-nf-call-iptables"); err != nil ||
+		strings.TrimSpace(string(value)) != "1" {
 		t.Skipf("bridged packets do not pass the packet filter here: %q, %v", value, err)
 	}
 	for i, name := range []string{"a1", "a2", "b1", "sys", "lent", "new"} {
@@ -124,11 +125,14 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 		ip -n far route add 10.42.0.0/24 via 192.0.2.1
 		ip route add 10.42.1.0/24 via 192.0.2.2`)
 	local := pods(map[string]localpods.Pod{
-		"10.42.0.5": {Tenant: "a"}, "10.42.0.6": {Tenant: "a"}, "10.42.0.7": {Tenant: "b"}, "10.42.0.8": {Tenant: "system"}, "10.42.0.9": {Tenant: "system", Shared: true},
-		"fd00:42::5": {Tenant: "a"}, "fd00:42::6": {Tenant: "a"}, "fd00:42::7": {Tenant: "b"}, "fd00:42::8": {Tenant: "system"}, "fd00:42::9": {Tenant: "system", Shared: true},
+		"10.42.0.5": {Tenant: "a"}, "10.42.0.6": {Tenant: "a"}, "10.42.0.7": {Tenant: "b"},
+		"10.42.0.8": {Tenant: "system"}, "10.42.0.9": {Tenant: "system", Shared: true},
+		"fd00:42::5": {Tenant: "a"}, "fd00:42::6": {Tenant: "a"}, "fd00:42::7": {Tenant: "b"},
+		"fd00:42::8": {Tenant: "system"}, "fd00:42::9": {Tenant: "system", Shared: true},
 	})
 	known := pods(map[string]localpods.Pod{
-		"10.42.1.0": {Tenant: "system", Shared: true}, "10.42.1.5": {Tenant: "a"}, "10.42.1.6": {Tenant: "b"}, "10.42.1.7": {Tenant: "system"},
+		"10.42.1.0": {Tenant: "system", Shared: true}, "10.42.1.5": {Tenant: "a"}, "10.42.1.6": {Tenant: "b"},
+		"10.42.1.7": {Tenant: "system"},
 	})
 	s := tenantState{
 		clusters: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd00:42::/56")},
@@ -145,13 +149,15 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 	if there, err := f.there(t.Context(), &f.tenants); !there || err != nil {
 		t.Errorf("there = %v, %v", there, err)
 	}
-	if tables, err := netfilter.Tables(t.Context()); err != nil || !slices.Equal(tables, []netfilter.Table{{Family: "inet", Name: TableName}}) {
+	if tables, err := netfilter.Tables(t.Context()); err != nil ||
+		!slices.Equal(tables, []netfilter.Table{{Family: "inet", Name: TableName}}) {
 		t.Errorf("the tables are %v, %v", tables, err)
 	}
 	for _, name := range []string{"a1", "a2", "b1", "sys", "lent", "new"} {
 		m.serve(name, ":7000")
 	}
-	for _, ip := range []string{"192.0.2.2", "10.42.1.5", "10.42.1.6", "10.42.1.7", "10.42.1.99"} { // each answers from itself
+	// each answers from itself
+	for _, ip := range []string{"192.0.2.2", "10.42.1.5", "10.42.1.6", "10.42.1.7", "10.42.1.99"} {
 		m.serve("far", ip+":7000")
 	}
 	for _, c := range []struct {
@@ -212,7 +218,8 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 		return out
 	}
 	if to := link("b1"); to.IsValid() {
-		if m.reaches("a1", link("a1").WithZone("eth0").String(), net.JoinHostPort(to.WithZone("eth0").String(), "7000")) {
+		if m.reaches("a1", link("a1").WithZone("eth0").String(),
+			net.JoinHostPort(to.WithZone("eth0").String(), "7000")) {
 			t.Error("another tenant is reached at its link-local address")
 		}
 	} else {
@@ -232,7 +239,9 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 // kernelFilter is a filter that writes to the kernel, and has no server.
 func kernelFilter(t *testing.T) *filter {
 	t.Helper()
-	f := newFilter(Options{Pods: localpods.New(localpods.Options{Client: fake.NewClientset(), NodeName: "n1", Results: t.TempDir()})})
+	f := newFilter(Options{
+		Pods: localpods.New(localpods.Options{Client: fake.NewClientset(), NodeName: "n1", Results: t.TempDir()}),
+	})
 	if f.nft, f.unusable = f.open(t.Context()); f.unusable != nil {
 		t.Fatal(f.unusable)
 	}

@@ -76,21 +76,25 @@ func (o Options) Ports() ([]preflight.Port, error) {
 // ports are those of addresses that the user has not turned off.
 func ports(fs *pflag.FlagSet) ([]preflight.Port, error) {
 	var all []preflight.Port
-	for flag, what := range map[string]string{"healthz-bind-address": "kube-proxy health", "metrics-bind-address": "kube-proxy metrics"} {
+	for flag, what := range map[string]string{"healthz-bind-address": "kube-proxy health",
+		"metrics-bind-address": "kube-proxy metrics"} {
 		address := fs.Lookup(flag).Value.String()
 		if address == "" {
 			continue
 		}
 		host, text, err := net.SplitHostPort(address)
 		if err != nil {
-			return nil, &problem.Input{Source: argFlag, Value: flag + "=" + address, Err: err, Want: flag + "=ADDRESS:PORT"}
+			return nil, &problem.Input{Source: argFlag, Value: flag + "=" + address, Err: err,
+				Want: flag + "=ADDRESS:PORT"}
 		}
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
-			return nil, &problem.Input{Source: argFlag, Value: flag + "=" + address, Err: err, Want: flag + "=ADDRESS:PORT"}
+			return nil, &problem.Input{Source: argFlag, Value: flag + "=" + address, Err: err,
+				Want: flag + "=ADDRESS:PORT"}
 		}
 		if port != 0 {
-			all = append(all, preflight.Port{Address: host, Port: int(port), What: what, Flag: argFlag + " " + flag + "=ADDRESS:PORT"})
+			all = append(all, preflight.Port{Address: host, Port: int(port), What: what,
+				Flag: argFlag + " " + flag + "=ADDRESS:PORT"})
 		}
 	}
 	return all, nil
@@ -188,7 +192,8 @@ func (o Options) options(mode netfilter.Mode) (*app.Options, *pflag.FlagSet, err
 		}
 		if name == "detect-local-mode" && value == string(kubeproxyconfig.LocalModeNodeCIDR) {
 			// In this mode kube-proxy exits the process when the range changes.
-			return nil, nil, &problem.Input{Source: argFlag, Value: arg, Want: "ClusterCIDR, BridgeInterface or InterfaceNamePrefix"}
+			return nil, nil, &problem.Input{Source: argFlag, Value: arg,
+				Want: "ClusterCIDR, BridgeInterface or InterfaceNamePrefix"}
 		}
 	}
 	opts := app.NewOptions()

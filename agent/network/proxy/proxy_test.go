@@ -46,7 +46,8 @@ func TestArguments(t *testing.T) {
 
 func TestBadArgumentsAreInput(t *testing.T) {
 	for _, arg := range []string{
-		"no-such-flag=1", "healthz-bind-address=192.0.2.1", "conntrack-min=many", "cleanup=true", "config=/etc/x", "write-config-to=/x",
+		"no-such-flag=1", "healthz-bind-address=192.0.2.1", "conntrack-min=many", "cleanup=true", "config=/etc/x",
+		"write-config-to=/x",
 		"init-only=true", "v=9", "detect-local-mode=NodeCIDR", "profiling",
 	} {
 		_, err := Options{Args: []string{arg}}.Ports()
@@ -59,7 +60,8 @@ func TestBadArgumentsAreInput(t *testing.T) {
 
 func TestPortsAreThoseOfTheArguments(t *testing.T) {
 	for args, want := range map[string]int{
-		"": 2, "healthz-bind-address=": 1, "metrics-bind-address=192.0.2.1:0": 1, "healthz-bind-address=192.0.2.1:11256": 2,
+		"": 2, "healthz-bind-address=": 1, "metrics-bind-address=192.0.2.1:0": 1,
+		"healthz-bind-address=192.0.2.1:11256": 2,
 	} {
 		o := Options{}
 		if args != "" {
@@ -69,7 +71,8 @@ func TestPortsAreThoseOfTheArguments(t *testing.T) {
 		if err != nil || len(ports) != want {
 			t.Fatalf("%q: %v, %v, want %d", args, ports, err, want)
 		}
-		if strings.Contains(args, "11256") && !slices.ContainsFunc(ports, func(p preflight.Port) bool { return p.Address == "192.0.2.1" && p.Port == 11256 }) {
+		if strings.Contains(args, "11256") && !slices.ContainsFunc(ports,
+			func(p preflight.Port) bool { return p.Address == "192.0.2.1" && p.Port == 11256 }) {
 			t.Errorf("%q: %v", args, ports)
 		}
 	}
@@ -78,13 +81,19 @@ func TestPortsAreThoseOfTheArguments(t *testing.T) {
 // apiServer answers kube-proxy's lists with one service of one endpoint.
 func apiServer(t *testing.T) string {
 	list := func(kind, version, items string) string {
-		return fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind, version, items)
+		return fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`,
+			kind, version, items)
 	}
 	answers := map[string]string{
-		"/api/v1/nodes":    list("NodeList", "v1", `{"metadata":{"name":"n1","uid":"u"},"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`),
-		"/api/v1/services": list("ServiceList", "v1", `{"metadata":{"name":"web","namespace":"default"},"spec":{"clusterIP":"10.43.0.77","clusterIPs":["10.43.0.77"],"ipFamilies":["IPv4"],"type":"ClusterIP","ports":[{"name":"http","protocol":"TCP","port":80}]}}`),
+		"/api/v1/nodes": list("NodeList", "v1", `{"metadata":{"name":"n1","uid":"u"},`+
+			`"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`),
+		"/api/v1/services": list("ServiceList", "v1", `{"metadata":{"name":"web","namespace":"default"},`+
+			`"spec":{"clusterIP":"10.43.0.77","clusterIPs":["10.43.0.77"],"ipFamilies":["IPv4"],`+
+			`"type":"ClusterIP","ports":[{"name":"http","protocol":"TCP","port":80}]}}`),
 		"/apis/discovery.k8s.io/v1/endpointslices": list("EndpointSliceList", "discovery.k8s.io/v1",
-			`{"metadata":{"name":"web-1","namespace":"default","labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4","ports":[{"name":"http","protocol":"TCP","port":8080}],"endpoints":[{"addresses":["10.42.0.9"],"conditions":{"ready":true}}]}`),
+			`{"metadata":{"name":"web-1","namespace":"default","labels":{"kubernetes.io/service-name":"web"}},`+
+				`"addressType":"IPv4","ports":[{"name":"http","protocol":"TCP","port":8080}],`+
+				`"endpoints":[{"addresses":["10.42.0.9"],"conditions":{"ready":true}}]}`),
 		"/apis/networking.k8s.io/v1/servicecidrs": list("ServiceCIDRList", "networking.k8s.io/v1", ""),
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +102,8 @@ func apiServer(t *testing.T) string {
 		switch {
 		case r.URL.Query().Get("sendInitialEvents") != "":
 			w.WriteHeader(http.StatusUnprocessableEntity) // sends clients to plain lists
-			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+			_, _ = fmt.Fprint(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 		case !known:
 			http.NotFound(w, r)
 		case r.URL.Query().Get("watch") != "":
@@ -104,7 +114,8 @@ func apiServer(t *testing.T) string {
 		}
 	}))
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	conf := fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, s.URL)
+	conf := fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"c","clusters":[{"name":"c",`+
+		`"cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, s.URL)
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +153,8 @@ func TestKernel(t *testing.T) {
 
 	runUntilSynced(t, o)
 	rules, err := exec.Command("nft", "list", "table", "ip", "kube-proxy").CombinedOutput()
-	if err != nil || !strings.Contains(string(rules), "10.43.0.77 . tcp . 80") || !strings.Contains(string(rules), "dnat to 10.42.0.9:8080") {
+	if err != nil || !strings.Contains(string(rules), "10.43.0.77 . tcp . 80") ||
+		!strings.Contains(string(rules), "dnat to 10.42.0.9:8080") {
 		t.Errorf("the service is not in the kernel: %v\n%s", err, rules)
 	}
 }
@@ -156,9 +168,11 @@ func TestKernelIptables(t *testing.T) {
 	if out, err := exec.Command("nft", "add table ip kube-proxy { chain c { } ; }").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	runUntilSynced(t, Options{KubeconfigPath: apiServer(t), NodeName: "n1", ClusterCIDR: "10.42.0.0/16", Mode: netfilter.Iptables})
+	runUntilSynced(t, Options{KubeconfigPath: apiServer(t), NodeName: "n1", ClusterCIDR: "10.42.0.0/16",
+		Mode: netfilter.Iptables})
 	rules, err := exec.Command("iptables-save", "-t", "nat").CombinedOutput()
-	if err != nil || !strings.Contains(string(rules), "-d 10.43.0.77/32 -p tcp") || !strings.Contains(string(rules), "10.42.0.9:8080") {
+	if err != nil || !strings.Contains(string(rules), "-d 10.43.0.77/32 -p tcp") ||
+		!strings.Contains(string(rules), "10.42.0.9:8080") {
 		t.Errorf("the service is not in the kernel: %v\n%s", err, rules)
 	}
 	tables, err := netfilter.Tables(t.Context())

@@ -79,7 +79,8 @@ func (o Options) validate() error {
 // config renders the configuration. user is the content of the user's
 // template, nil when there is none.
 func (o Options) config(user []byte) ([]byte, error) {
-	t, err := template.New("base").Funcs(template.FuncMap{"toml": tomlString}).Option("missingkey=error").Parse(baseTemplate)
+	t, err := template.New("base").Funcs(template.FuncMap{"toml": tomlString}).
+		Option("missingkey=error").Parse(baseTemplate)
 	if err != nil {
 		return nil, fmt.Errorf("containerd configuration: %w", err)
 	}
@@ -87,7 +88,8 @@ func (o Options) config(user []byte) ([]byte, error) {
 		if user == nil {
 			return fmt.Errorf("containerd configuration: %w", err)
 		}
-		return &problem.Input{Source: o.templateFile(), Err: err, Want: `a Go template that renders a containerd configuration, such as {{ template "base" . }}`}
+		return &problem.Input{Source: o.templateFile(), Err: err,
+			Want: `a Go template that renders a containerd configuration, such as {{ template "base" . }}`}
 	}
 	if user != nil {
 		if t, err = t.New("user").Parse(string(user)); err != nil {

@@ -67,7 +67,8 @@ func TestUserTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(string(got), "# Generated") || !strings.Contains(string(got), `y = "/run/a4s/containerd/containerd.sock"`) {
+	if !strings.HasPrefix(string(got), "# Generated") ||
+		!strings.Contains(string(got), `y = "/run/a4s/containerd/containerd.sock"`) {
 		t.Errorf("got:\n%s", got)
 	}
 	for name, text := range map[string]string{
@@ -142,7 +143,8 @@ func TestChildEnv(t *testing.T) {
 		"PATH=/opt/x:/usr/bin", "HOME=/root", "A4S_TOKEN=secret", "NOTIFY_SOCKET=/run/x", "WATCHDOG_USEC=1",
 		"CONTAINERD_HTTP_PROXY=http://p", "CONTAINERD_LOG_LEVEL=debug",
 	}, "/bin-dir", "/bin-dir")
-	want := []string{"HOME=/root", "PATH=/bin-dir:/opt/x:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin", "HTTP_PROXY=http://p"}
+	want := []string{"HOME=/root", "PATH=/bin-dir:/opt/x:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin",
+		"HTTP_PROXY=http://p"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

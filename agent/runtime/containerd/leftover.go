@@ -133,7 +133,8 @@ func owner(pid int) int {
 	}
 	own, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/exe", parent))
-	if err1 != nil || err2 != nil || strings.TrimSuffix(own, " (deleted)") != strings.TrimSuffix(theirs, " (deleted)") {
+	if err1 != nil || err2 != nil ||
+		strings.TrimSuffix(own, " (deleted)") != strings.TrimSuffix(theirs, " (deleted)") {
 		return 0
 	}
 	return parent

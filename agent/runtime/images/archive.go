@@ -55,7 +55,8 @@ func (i *importer) importFile(ctx context.Context, path string) error {
 		r.Images[img.Name] = img.Target.Digest.String()
 	}
 	i.state[path] = r
-	i.Log.WithField("file", path).Infof("imported %d image(s) in %s", len(imported), time.Since(started).Round(time.Millisecond))
+	i.Log.WithField("file", path).Infof("imported %d image(s) in %s", len(imported),
+		time.Since(started).Round(time.Millisecond))
 	return nil
 }
 
@@ -122,9 +123,11 @@ func (i *importer) finish(ctx context.Context, img images.Image) error {
 	}
 	if err := containerd.NewImage(i.client, img).Unpack(ctx, i.Snapshotter); err != nil {
 		// Without its content the image would look present and never start.
-		return errors.Join(fmt.Errorf("unpacking: %w", err), i.client.ImageService().Delete(context.WithoutCancel(ctx), img.Name))
+		return errors.Join(fmt.Errorf("unpacking: %w", err),
+			i.client.ImageService().Delete(context.WithoutCancel(ctx), img.Name))
 	}
-	byDigest := images.Image{Name: reference.TrimNamed(named).Name() + "@" + img.Target.Digest.String(), Target: img.Target, Labels: pinned}
+	byDigest := images.Image{Name: reference.TrimNamed(named).Name() + "@" + img.Target.Digest.String(),
+		Target: img.Target, Labels: pinned}
 	if _, err := i.client.ImageService().Create(ctx, byDigest); err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("naming it by its digest: %w", err)
 	}
@@ -138,7 +141,8 @@ func (i *importer) waitVisible(ctx context.Context, name string) error {
 	tick := time.NewTicker(visibleInterval)
 	defer tick.Stop()
 	for {
-		status, err := i.cri.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+		status, err := i.cri.ImageStatus(ctx,
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
 		if err != nil {
 			return fmt.Errorf("asking CRI for it: %w", err)
 		}

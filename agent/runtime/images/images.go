@@ -132,8 +132,9 @@ func (i *importer) scan() (archives, lists []string, err error) {
 		case st.Mode().IsRegular() && strings.HasSuffix(path, listSuffix):
 			lists = append(lists, path)
 		default:
-			i.Log.WithField("file", path).Warnf("ignored: an image archive is a file named %s, a list of images is named *%s",
-				"*"+strings.Join(archiveSuffixes, ", *"), listSuffix)
+			i.Log.WithField("file", path).
+				Warnf("ignored: an image archive is a file named %s, a list of images is named *%s",
+					"*"+strings.Join(archiveSuffixes, ", *"), listSuffix)
 		}
 	}
 	return archives, lists, nil

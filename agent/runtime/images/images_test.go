@@ -101,7 +101,8 @@ func TestState(t *testing.T) {
 }
 
 func TestParseList(t *testing.T) {
-	names, err := parseList("# comment\n\nnginx\ndocker.io/library/nginx:latest\nregistry.example:5000/a/b:1\nBad Name\n")
+	names, err := parseList("# comment\n\nnginx\ndocker.io/library/nginx:latest\n" +
+		"registry.example:5000/a/b:1\nBad Name\n")
 	want := []string{"docker.io/library/nginx:latest", "registry.example:5000/a/b:1"}
 	if !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)

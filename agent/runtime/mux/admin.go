@@ -24,7 +24,8 @@ import (
 // Errors of adding and removing runtimes.
 var (
 	ErrUnknown = errors.New("no such runtime")
-	ErrPrimary = errors.New("the primary runtime of a node is chosen when the node starts, by its settings, because the node's readiness follows it")
+	ErrPrimary = errors.New("the primary runtime of a node is chosen when the node starts, by its settings, " +
+		"because the node's readiness follows it")
 	ErrBuiltin = errors.New("a runtime that a4s carries starts with the node: name it with --runtime")
 	ErrInUse   = errors.New("the runtime still has pods")
 )
@@ -83,7 +84,8 @@ func (m *Mux) Remove(ctx context.Context, name string, force bool) error {
 			return err
 		}
 	}
-	if err := m.store(slices.DeleteFunc(slices.Clone(m.added), func(r Runtime) bool { return r.Name == name })); err != nil {
+	if err := m.store(slices.DeleteFunc(slices.Clone(m.added),
+		func(r Runtime) bool { return r.Name == name })); err != nil {
 		return err
 	}
 	m.setServices(slices.DeleteFunc(slices.Clone(all), func(o *service) bool { return o == s }))
@@ -236,9 +238,11 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return http.StatusNotFound
-	case errors.Is(err, ErrPrimary), errors.Is(err, ErrBuiltin), errors.Is(err, ErrInUse), errors.Is(err, noderuntime.ErrTaken):
+	case errors.Is(err, ErrPrimary), errors.Is(err, ErrBuiltin), errors.Is(err, ErrInUse),
+		errors.Is(err, noderuntime.ErrTaken):
 		return http.StatusConflict
-	case errors.Is(err, noderuntime.ErrName), errors.Is(err, noderuntime.ErrEndpoint), errors.Is(err, workload.ErrUnknownType):
+	case errors.Is(err, noderuntime.ErrName), errors.Is(err, noderuntime.ErrEndpoint),
+		errors.Is(err, workload.ErrUnknownType):
 		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError

@@ -56,7 +56,8 @@ func newPeer(t *testing.T, name string) *peer {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := &peer{name: name, dir: dir, agents: map[string]string{},
-		sandboxes: map[string]*runtimeapi.PodSandbox{}, containers: map[string]*runtimeapi.Container{}, images: map[string]*runtimeapi.Image{},
+		sandboxes: map[string]*runtimeapi.PodSandbox{}, containers: map[string]*runtimeapi.Container{},
+		images: map[string]*runtimeapi.Image{},
 		events: make(chan *runtimeapi.ContainerEventResponse, 10),
 	}
 	p.start(t)
@@ -113,7 +114,8 @@ func (p *peer) set(f func()) {
 }
 
 func (p *peer) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "v1", RuntimeName: p.name, RuntimeVersion: "1.0", RuntimeApiVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{Version: "v1", RuntimeName: p.name, RuntimeVersion: "1.0",
+		RuntimeApiVersion: "v1"}, nil
 }
 
 func (p *peer) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
@@ -128,7 +130,9 @@ func (p *peer) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.S
 	}, nil
 }
 
-func (p *peer) RunPodSandbox(_ context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (p *peer) RunPodSandbox(
+	_ context.Context, r *runtimeapi.RunPodSandboxRequest,
+) (*runtimeapi.RunPodSandboxResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next++
@@ -138,16 +142,21 @@ func (p *peer) RunPodSandbox(_ context.Context, r *runtimeapi.RunPodSandboxReque
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}, nil
 }
 
-func (p *peer) CreateContainer(_ context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (p *peer) CreateContainer(
+	_ context.Context, r *runtimeapi.CreateContainerRequest,
+) (*runtimeapi.CreateContainerResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next++
 	id := p.name + "-c" + string(rune('0'+p.next))
-	p.containers[id] = &runtimeapi.Container{Id: id, PodSandboxId: r.PodSandboxId, State: runtimeapi.ContainerState_CONTAINER_RUNNING}
+	p.containers[id] = &runtimeapi.Container{Id: id, PodSandboxId: r.PodSandboxId,
+		State: runtimeapi.ContainerState_CONTAINER_RUNNING}
 	return &runtimeapi.CreateContainerResponse{ContainerId: id}, nil
 }
 
-func (p *peer) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (p *peer) ListPodSandbox(
+	_ context.Context, r *runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := &runtimeapi.ListPodSandboxResponse{}
@@ -159,7 +168,9 @@ func (p *peer) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxReq
 	return out, nil
 }
 
-func (p *peer) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (p *peer) ListContainers(
+	_ context.Context, r *runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := &runtimeapi.ListContainersResponse{}
@@ -184,7 +195,9 @@ func (p *peer) calls() []string {
 	return slices.Clone(p.asked)
 }
 
-func (p *peer) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (p *peer) ContainerStatus(
+	ctx context.Context, r *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	p.by("ContainerStatus", r.ContainerId)
 	p.mu.Lock()
@@ -196,7 +209,9 @@ func (p *peer) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerStatu
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: r.ContainerId}}, nil
 }
 
-func (p *peer) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (p *peer) StopContainer(
+	ctx context.Context, r *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	<-ctx.Done()
 	return nil, status.FromContextError(ctx.Err()).Err()
 }
@@ -206,17 +221,23 @@ func (p *peer) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.E
 	return &runtimeapi.ExecResponse{Url: "http://" + p.name}, nil
 }
 
-func (p *peer) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+func (p *peer) PortForward(
+	_ context.Context, r *runtimeapi.PortForwardRequest,
+) (*runtimeapi.PortForwardResponse, error) {
 	p.by("PortForward", r.PodSandboxId)
 	return &runtimeapi.PortForwardResponse{Url: "http://" + p.name}, nil
 }
 
-func (p *peer) CheckpointContainer(_ context.Context, r *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
+func (p *peer) CheckpointContainer(
+	_ context.Context, r *runtimeapi.CheckpointContainerRequest,
+) (*runtimeapi.CheckpointContainerResponse, error) {
 	p.by("CheckpointContainer", r.ContainerId)
 	return &runtimeapi.CheckpointContainerResponse{}, nil
 }
 
-func (p *peer) RemovePodSandbox(_ context.Context, r *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (p *peer) RemovePodSandbox(
+	_ context.Context, r *runtimeapi.RemovePodSandboxRequest,
+) (*runtimeapi.RemovePodSandboxResponse, error) {
 	p.by("RemovePodSandbox", r.PodSandboxId)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,16 +245,24 @@ func (p *peer) RemovePodSandbox(_ context.Context, r *runtimeapi.RemovePodSandbo
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
-func (p *peer) UpdateRuntimeConfig(_ context.Context, r *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+func (p *peer) UpdateRuntimeConfig(
+	_ context.Context, r *runtimeapi.UpdateRuntimeConfigRequest,
+) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	p.by("UpdateRuntimeConfig", r.RuntimeConfig.NetworkConfig.PodCidr)
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
-func (p *peer) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricDescriptorsRequest) (*runtimeapi.ListMetricDescriptorsResponse, error) {
-	return &runtimeapi.ListMetricDescriptorsResponse{Descriptors: []*runtimeapi.MetricDescriptor{{Name: "cpu", Help: p.name}, {Name: p.name}}}, nil
+func (p *peer) ListMetricDescriptors(
+	context.Context, *runtimeapi.ListMetricDescriptorsRequest,
+) (*runtimeapi.ListMetricDescriptorsResponse, error) {
+	return &runtimeapi.ListMetricDescriptorsResponse{
+		Descriptors: []*runtimeapi.MetricDescriptor{{Name: "cpu", Help: p.name}, {Name: p.name}},
+	}, nil
 }
 
-func (p *peer) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+func (p *peer) GetContainerEvents(
+	_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer,
+) error {
 	for {
 		select {
 		case e := <-p.events:
@@ -256,7 +285,9 @@ func (p *peer) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*runt
 	return out, nil
 }
 
-func (p *peer) ImageStatus(_ context.Context, r *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (p *peer) ImageStatus(
+	_ context.Context, r *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.handler = r.Image.RuntimeHandler
@@ -272,7 +303,9 @@ func (p *peer) PullImage(_ context.Context, r *runtimeapi.PullImageRequest) (*ru
 	return &runtimeapi.PullImageResponse{ImageRef: p.name}, nil
 }
 
-func (p *peer) RemoveImage(_ context.Context, r *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+func (p *peer) RemoveImage(
+	_ context.Context, r *runtimeapi.RemoveImageRequest,
+) (*runtimeapi.RemoveImageResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.images, r.Image.Image)
@@ -336,12 +369,15 @@ func serve(t *testing.T, o Options) *kubelet {
 	case err := <-done:
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(m.Endpoint(), grpc.WithUserAgent("kubelet"), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	conn, err := grpc.NewClient(m.Endpoint(), grpc.WithUserAgent("kubelet"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	k := &kubelet{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), images: runtimeapi.NewImageServiceClient(conn), mux: m, admin: noderuntime.Client{Socket: o.AdminSocket}}
+	k := &kubelet{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn),
+		images: runtimeapi.NewImageServiceClient(conn), mux: m, admin: noderuntime.Client{Socket: o.AdminSocket}}
 	return k
 }
 

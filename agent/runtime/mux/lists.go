@@ -40,7 +40,9 @@ func (c *call) fetch(ctx context.Context, s *service) ([]byte, error) {
 
 // collect asks all runtimes at the same time for their lists of the kind that
 // method returns. The primary's comes first: it wins where only one can.
-func (rt *router) collect(c *call, method string, fetch func(context.Context, *service) ([]byte, error)) ([][]byte, error) {
+func (rt *router) collect(
+	c *call, method string, fetch func(context.Context, *service) ([]byte, error),
+) ([][]byte, error) {
 	lists := make([][]byte, len(c.all))
 	errs := make([]error, len(c.all))
 	var wg sync.WaitGroup
@@ -70,7 +72,9 @@ func (rt *router) collect(c *call, method string, fetch func(context.Context, *s
 }
 
 // secondary asks a runtime without which the node does go on.
-func (rt *router) secondary(c *call, method string, s *service, fetch func(context.Context, *service) ([]byte, error)) ([]byte, error) {
+func (rt *router) secondary(
+	c *call, method string, s *service, fetch func(context.Context, *service) ([]byte, error),
+) ([]byte, error) {
 	ctx, cancel := s.whileUp(c.ctx)
 	defer cancel()
 	t, isRemembered := remembered(method)
@@ -86,7 +90,8 @@ func (rt *router) secondary(c *call, method string, s *service, fetch func(conte
 	case c.ctx.Err() != nil:
 		return nil, status.FromContextError(c.ctx.Err()).Err()
 	case !isRemembered:
-		if code := status.Code(err); code != codes.Unimplemented && code != codes.Canceled && code != codes.Unavailable {
+		if code := status.Code(err); code != codes.Unimplemented && code != codes.Canceled &&
+			code != codes.Unavailable {
 			rt.log.WithError(err).Warnf("%s is without the runtime %q", method, s.Name)
 		}
 		return nil, nil

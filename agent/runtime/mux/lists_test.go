@@ -57,7 +57,8 @@ func TestListsAreOfAllRuntimes(t *testing.T) {
 		t.Errorf("containers %v", got)
 	}
 	// The owners are known by that, so nobody is asked for them.
-	if k.mux.router.owners.of([]byte("c1")).Name != "containerd" || k.mux.router.owners.of([]byte("v2")).Name != "qemu" {
+	if k.mux.router.owners.of([]byte("c1")).Name != "containerd" ||
+		k.mux.router.owners.of([]byte("v2")).Name != "qemu" {
 		t.Error("listed things have no owner")
 	}
 	descriptors, err := k.ListMetricDescriptors(t.Context(), &runtimeapi.ListMetricDescriptorsRequest{})
@@ -71,8 +72,11 @@ func TestListsAreOfAllRuntimes(t *testing.T) {
 	if want := []string{"cpu/containerd", "containerd/", "qemu/"}; !slices.Equal(names, want) {
 		t.Errorf("descriptors %v, want %v", names, want)
 	}
-	if _, err := k.UpdateRuntimeConfig(t.Context(), &runtimeapi.UpdateRuntimeConfigRequest{RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: "net"}}}); err != nil ||
-		!slices.Contains(c.calls(), "UpdateRuntimeConfig net") || !slices.Contains(v.calls(), "UpdateRuntimeConfig net") {
+	if _, err := k.UpdateRuntimeConfig(t.Context(), &runtimeapi.UpdateRuntimeConfigRequest{
+		RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: "net"}},
+	}); err != nil ||
+		!slices.Contains(c.calls(), "UpdateRuntimeConfig net") ||
+		!slices.Contains(v.calls(), "UpdateRuntimeConfig net") {
 		t.Errorf("a setting for all: %v, %v, %v", err, c.calls(), v.calls())
 	}
 }
@@ -80,13 +84,16 @@ func TestListsAreOfAllRuntimes(t *testing.T) {
 // pieces is a peer that has lists in pieces.
 type pieces struct{ *peer }
 
-func (p pieces) StreamContainers(r *runtimeapi.StreamContainersRequest, stream runtimeapi.RuntimeService_StreamContainersServer) error {
+func (p pieces) StreamContainers(
+	r *runtimeapi.StreamContainersRequest, stream runtimeapi.RuntimeService_StreamContainersServer,
+) error {
 	list, err := p.ListContainers(stream.Context(), &runtimeapi.ListContainersRequest{Filter: r.Filter})
 	if err != nil {
 		return err
 	}
 	for _, c := range list.Containers {
-		if err := stream.Send(&runtimeapi.StreamContainersResponse{Containers: []*runtimeapi.Container{c}}); err != nil {
+		if err := stream.Send(
+			&runtimeapi.StreamContainersResponse{Containers: []*runtimeapi.Container{c}}); err != nil {
 			return err
 		}
 	}
@@ -120,7 +127,10 @@ func TestListsInPieces(t *testing.T) {
 	c.server.Stop()
 	c.restartAs(t, pieces{c})
 	k.awaitState(t, "containerd", corev1.ConditionTrue, ReasonReady)
-	await(t, "the primary is asked again", func() bool { _, err := collect(); return status.Code(err) == codes.OK || err.Error() == "EOF" })
+	await(t, "the primary is asked again", func() bool {
+		_, err := collect()
+		return status.Code(err) == codes.OK || err.Error() == "EOF"
+	})
 	if ids, _ := collect(); !slices.Equal(ids, []string{"c1", "c2", "v1"}) {
 		t.Errorf("in pieces: %v", ids)
 	}
@@ -132,8 +142,10 @@ func TestWhatALostRuntimeRanStaysListed(t *testing.T) {
 	labels := map[string]string{"pod": "b"}
 	v.set(func() {
 		v.sandboxes["v1"] = &runtimeapi.PodSandbox{Id: "v1"}
-		v.sandboxes["v2"] = &runtimeapi.PodSandbox{Id: "v2", Labels: labels, State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
-		v.containers["v3"] = &runtimeapi.Container{Id: "v3", PodSandboxId: "v1", State: runtimeapi.ContainerState_CONTAINER_RUNNING}
+		v.sandboxes["v2"] = &runtimeapi.PodSandbox{Id: "v2", Labels: labels,
+			State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
+		v.containers["v3"] = &runtimeapi.Container{Id: "v3", PodSandboxId: "v1",
+			State: runtimeapi.ContainerState_CONTAINER_RUNNING}
 	})
 	c.set(func() { c.sandboxes["c1"] = &runtimeapi.PodSandbox{Id: "c1"} })
 	k.sandboxIDs(t, nil)
@@ -145,17 +157,22 @@ func TestWhatALostRuntimeRanStaysListed(t *testing.T) {
 			t.Errorf("sandboxes %v", got)
 		}
 		ready := &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
-		if got := k.sandboxIDs(t, &runtimeapi.PodSandboxFilter{State: ready}); !slices.Equal(got, []string{"c1", "v1"}) {
+		if got := k.sandboxIDs(t, &runtimeapi.PodSandboxFilter{State: ready}); !slices.Equal(got,
+			[]string{"c1", "v1"}) {
 			t.Errorf("ready sandboxes %v", got)
 		}
-		if r, err := k.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: "v2", LabelSelector: labels}}); err != nil || len(r.Items) != 1 {
+		if r, err := k.ListPodSandbox(t.Context(),
+			&runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: "v2",
+				LabelSelector: labels}}); err != nil || len(r.Items) != 1 {
 			t.Errorf("by labels: %v, %v", r, err)
 		}
-		if got := k.containerIDs(t, &runtimeapi.ContainerFilter{PodSandboxId: "v1"}); !slices.Equal(got, []string{"v3"}) {
+		if got := k.containerIDs(t,
+			&runtimeapi.ContainerFilter{PodSandboxId: "v1"}); !slices.Equal(got, []string{"v3"}) {
 			t.Errorf("containers %v", got)
 		}
 		// It is not gone: nobody may be told so.
-		if _, err := k.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: "v1"}); status.Code(err) != codes.Unavailable {
+		if _, err := k.PodSandboxStatus(t.Context(),
+			&runtimeapi.PodSandboxStatusRequest{PodSandboxId: "v1"}); status.Code(err) != codes.Unavailable {
 			t.Errorf("the status of a sandbox out of reach: %v", err)
 		}
 	}
@@ -186,7 +203,8 @@ func TestNobodyAnswersForThePrimary(t *testing.T) {
 	k, c, _ := both(t, Options{})
 	k.sandboxIDs(t, nil)
 	c.server.Stop()
-	if _, err := k.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}); status.Code(err) != codes.Unavailable {
+	if _, err := k.ListPodSandbox(t.Context(),
+		&runtimeapi.ListPodSandboxRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("a list without the primary: %v", err)
 	}
 }
@@ -288,7 +306,9 @@ func TestGrace(t *testing.T) {
 			} else {
 				s.learn(nil, nil, lost, start)
 			}
-			s.learn(c.answer, &runtimeapi.VersionResponse{}, map[bool]error{true: lost}[c.answer == nil], start.Add(c.after)) // the time counts from the first
+			// the time counts from the first
+			s.learn(c.answer, &runtimeapi.VersionResponse{},
+				map[bool]error{true: lost}[c.answer == nil], start.Add(c.after))
 			got := s.report(start.Add(c.after), c.grace).GetStatus().GetConditions()
 			if len(got) != 2 || got[0].Status != c.runtime || got[1].Status != c.network {
 				t.Errorf("conditions %v, want %v and %v", got, c.runtime, c.network)

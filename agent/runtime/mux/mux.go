@@ -88,7 +88,8 @@ func New(o Options) (*Mux, error) {
 	for _, r := range stored {
 		m.added = append(m.added, r)
 		if err := r.Fits(runtimesOf(all)); err != nil {
-			o.Log.WithError(err).Errorf("the runtime %q of %s is left out: the settings of this node win", r.Name, o.File)
+			o.Log.WithError(err).Errorf("the runtime %q of %s is left out: the settings of this node win",
+				r.Name, o.File)
 			continue
 		}
 		s, err := m.newService(r)

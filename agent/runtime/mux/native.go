@@ -63,7 +63,8 @@ func (w *rewriter) container(request []byte) error {
 		if err != nil {
 			return fmt.Errorf("hosts file of a pod: %w", err)
 		}
-		if projected := bytes.ReplaceAll(content, []byte(composite), []byte(native)); !bytes.Equal(projected, content) {
+		if projected := bytes.ReplaceAll(content, []byte(composite),
+			[]byte(native)); !bytes.Equal(projected, content) {
 			// In place, as the kubelet does: other containers have it mounted.
 			if err := os.WriteFile(file, projected, 0o644); err != nil {
 				return fmt.Errorf("hosts file of a pod: %w", err)

@@ -10,7 +10,8 @@ import (
 
 func sandboxConfig(namespace, hostname string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: namespace, Uid: "u1"}, Hostname: hostname, Labels: map[string]string{"a": "b"},
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: namespace, Uid: "u1"}, Hostname: hostname,
+		Labels: map[string]string{"a": "b"},
 	}
 }
 
@@ -18,16 +19,19 @@ func TestHostNames(t *testing.T) {
 	p := newPeer(t, "containerd")
 	k := serve(t, Options{Runtimes: registered(p)})
 	for _, c := range []struct{ domain, namespace, hostname, want string }{
-		{"", "default.t1", "web.sub.default.t1.svc.cluster.local", "web.sub.default.t1.svc.cluster.local"}, // not joined yet
+		// not joined yet
+		{"", "default.t1", "web.sub.default.t1.svc.cluster.local", "web.sub.default.t1.svc.cluster.local"},
 		{"cluster.local", "default.t1", "web", "web"},
 		{"cluster.local", "default.t1", "web.sub.default.t1.svc.cluster.local", "web.sub.default.svc.cluster.local"},
-		{"cluster.local", "default.t1", "web.sub.default.t2.svc.cluster.local", "web.sub.default.t2.svc.cluster.local"},
+		{"cluster.local", "default.t1", "web.sub.default.t2.svc.cluster.local",
+			"web.sub.default.t2.svc.cluster.local"},
 		{"cluster.local", "default", "web.sub.default.svc.cluster.local", "web.sub.default.svc.cluster.local"},
 	} {
 		if c.domain != "" {
 			k.mux.SetClusterDomain(c.domain)
 		}
-		r, err := k.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: sandboxConfig(c.namespace, c.hostname)})
+		r, err := k.RunPodSandbox(t.Context(),
+			&runtimeapi.RunPodSandboxRequest{Config: sandboxConfig(c.namespace, c.hostname)})
 		if err != nil || p.hostname != c.want || p.sandboxes[r.PodSandboxId].Labels["a"] != "b" {
 			t.Errorf("%s in %s: %v, %v, hostname %q, want %q", c.hostname, c.namespace, r, err, p.hostname, c.want)
 		}
@@ -40,7 +44,8 @@ func TestHostsFile(t *testing.T) {
 		namespace, file string // below the kubelet's directory
 		want            string
 	}{
-		"tenant":            {"default.t1", "pods/u1/etc-hosts", "10.42.0.5\tweb.sub.default.svc.cluster.local\tweb\n"},
+		"tenant": {"default.t1", "pods/u1/etc-hosts",
+			"10.42.0.5\tweb.sub.default.svc.cluster.local\tweb\n"},
 		"system":            {"default", "pods/u1/etc-hosts", line},
 		"another pod's":     {"default.t1", "pods/u2/etc-hosts", line},
 		"a file of the pod": {"default.t1", "pods/u1/volumes/hosts", line},
@@ -60,7 +65,8 @@ func TestHostsFile(t *testing.T) {
 			if _, err := k.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{
 				PodSandboxId:  "s1",
 				SandboxConfig: sandboxConfig(c.namespace, "web"),
-				Config:        &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: "/x", HostPath: "/y"}, {ContainerPath: "/etc/hosts", HostPath: file}}},
+				Config: &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: "/x", HostPath: "/y"},
+					{ContainerPath: "/etc/hosts", HostPath: file}}},
 			}); err != nil || len(p.containers) != 1 {
 				t.Fatalf("%v, containers %v", err, p.containers)
 			}

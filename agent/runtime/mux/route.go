@@ -46,7 +46,8 @@ func choose(all []*service, handler string, annotations map[string]string) (*ser
 	}
 	switch {
 	case s == nil:
-		return nil, "", status.Errorf(codes.FailedPrecondition, "this node has no runtime for workloads of the type %s, only %s", wanted, named(all))
+		return nil, "", status.Errorf(codes.FailedPrecondition,
+			"this node has no runtime for workloads of the type %s, only %s", wanted, named(all))
 	case annotated && s.Type != wanted:
 		return nil, "", contradiction(wanted, handler, s.Type)
 	case handler == s.Name || handler == string(s.Type):
@@ -101,7 +102,8 @@ func (rt *router) owner(c *call, t thing, wanted []byte) (*service, error) {
 		case s.memory.has(t, wanted):
 			return s, nil
 		default:
-			return nil, status.Errorf(codes.Unavailable, "nobody knows %s, but the runtime %q cannot be asked: %v", wanted, s.Name, status.Convert(errs[i]).Message())
+			return nil, status.Errorf(codes.Unavailable, "nobody knows %s, but the runtime %q cannot be asked: %v",
+				wanted, s.Name, status.Convert(errs[i]).Message())
 		}
 	}
 	return primary(c.all), nil
@@ -113,13 +115,15 @@ func (s *service) has(ctx context.Context, t thing, wanted string) (bool, error)
 	ctx, cancel := s.whileUp(ctx)
 	defer cancel()
 	if t == sandboxes {
-		list, err := s.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: wanted}})
+		list, err := s.client.ListPodSandbox(ctx,
+			&runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: wanted}})
 		if err != nil {
 			return false, err
 		}
 		return len(list.Items) == 1 && list.Items[0].Id == wanted, nil
 	}
-	list, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: wanted}})
+	list, err := s.client.ListContainers(ctx,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: wanted}})
 	if err != nil {
 		return false, err
 	}

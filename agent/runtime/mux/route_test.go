@@ -21,7 +21,10 @@ import (
 func both(t *testing.T, o Options) (*kubelet, *peer, *peer) {
 	t.Helper()
 	c, v := newPeer(t, "containerd"), newPeer(t, "qemu")
-	c.handlers = []*runtimeapi.RuntimeHandler{{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}, {Name: "runc"}}
+	c.handlers = []*runtimeapi.RuntimeHandler{
+		{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}},
+		{Name: "runc"},
+	}
 	v.handlers = []*runtimeapi.RuntimeHandler{{Name: ""}, {Name: "vm"}}
 	o.Runtimes = append(o.Runtimes, registered(c, v)...)
 	k := serve(t, o)
@@ -69,7 +72,8 @@ func TestASandboxGoesToTheRuntimeOfItsType(t *testing.T) {
 				return
 			}
 			if !strings.HasPrefix(r.PodSandboxId, tc.want.name) || tc.want.handler != tc.got {
-				t.Errorf("%s with handler %q, want one of %s with %q", r.PodSandboxId, tc.want.handler, tc.want.name, tc.got)
+				t.Errorf("%s with handler %q, want one of %s with %q", r.PodSandboxId, tc.want.handler,
+					tc.want.name, tc.got)
 			}
 		})
 	}
@@ -79,7 +83,8 @@ func TestATypeWithoutARuntimeIsRefused(t *testing.T) {
 	k := serve(t, Options{Runtimes: registered(newPeer(t, "containerd"))})
 	for _, r := range []*runtimeapi.RunPodSandboxRequest{request("vm", ""), request("", "vm")} {
 		_, err := k.RunPodSandbox(t.Context(), r)
-		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no runtime for workloads of the type vm, only containerd (container)") {
+		if status.Code(err) != codes.FailedPrecondition ||
+			!strings.Contains(err.Error(), "no runtime for workloads of the type vm, only containerd (container)") {
 			t.Errorf("%v: %v", r, err)
 		}
 	}
@@ -92,7 +97,8 @@ func TestCallsGoToTheOwner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := k.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: s.PodSandboxId, SandboxConfig: sandboxConfig("default", "")})
+		made, err := k.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: s.PodSandboxId,
+			SandboxConfig: sandboxConfig("default", "")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,8 +112,10 @@ func TestCallsGoToTheOwner(t *testing.T) {
 		forward, err3 := k.PortForward(t.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: sandbox})
 		_, err4 := k.CheckpointContainer(t.Context(), &runtimeapi.CheckpointContainerRequest{ContainerId: container})
 		_, err5 := k.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
-		want := []string{"ContainerStatus " + container, "Exec " + container, "PortForward " + sandbox, "CheckpointContainer " + container, "RemovePodSandbox " + sandbox}
-		if exec.GetUrl() != "http://"+p.name || forward.GetUrl() != "http://"+p.name || !slices.Equal(p.calls(), want) {
+		want := []string{"ContainerStatus " + container, "Exec " + container, "PortForward " + sandbox,
+			"CheckpointContainer " + container, "RemovePodSandbox " + sandbox}
+		if exec.GetUrl() != "http://"+p.name || forward.GetUrl() != "http://"+p.name ||
+			!slices.Equal(p.calls(), want) {
 			t.Errorf("%s got %v (%v %v %v %v %v), want %v", p.name, p.calls(), err1, err2, err3, err4, err5, want)
 		}
 	}
@@ -122,18 +130,21 @@ func TestCallsGoToTheOwner(t *testing.T) {
 
 	// What nobody has, the primary says as it would without the mux.
 	_, err := k.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "none"})
-	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "no container none") || !slices.Contains(c.calls(), "ContainerStatus none") {
+	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "no container none") ||
+		!slices.Contains(c.calls(), "ContainerStatus none") {
 		t.Errorf("a container that nobody has: %v", err)
 	}
 	// So it is for what a list named that was on its way when its runtime was removed.
 	k.mux.router.owners.set([]byte("late"), &service{Runtime: Runtime{Name: "removed"}, down: make(chan struct{})})
-	if _, err := k.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "late"}); status.Code(err) != codes.NotFound {
+	if _, err := k.ContainerStatus(t.Context(),
+		&runtimeapi.ContainerStatusRequest{ContainerId: "late"}); status.Code(err) != codes.NotFound {
 		t.Errorf("a container of a runtime that was removed: %v", err)
 	}
 	// While one cannot be asked, nothing is nobody's.
 	v.server.Stop()
 	k.awaitState(t, "qemu", corev1.ConditionUnknown, ReasonUnreachable)
-	if _, err := k.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "none"}); status.Code(err) != codes.Unavailable {
+	if _, err := k.ContainerStatus(t.Context(),
+		&runtimeapi.ContainerStatusRequest{ContainerId: "none"}); status.Code(err) != codes.Unavailable {
 		t.Errorf("a container that qemu might have: %v", err)
 	}
 }
@@ -147,23 +158,30 @@ func TestWhatConcernsNobodyIsPassedOn(t *testing.T) {
 				peers = append(peers, newPeer(t, "qemu"))
 			}
 			k := serve(t, Options{Runtimes: registered(peers...)})
-			p.set(func() { p.containers["big"] = &runtimeapi.Container{Id: "big", ImageRef: strings.Repeat("x", 10<<20)} })
+			p.set(func() {
+				p.containers["big"] = &runtimeapi.Container{Id: "big", ImageRef: strings.Repeat("x", 10<<20)}
+			})
 			ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-1")
-			if _, err := k.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: "c9"}); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "no container c9") {
+			if _, err := k.ContainerStatus(ctx,
+				&runtimeapi.ContainerStatusRequest{ContainerId: "c9"}); status.Code(err) != codes.NotFound ||
+				!strings.Contains(err.Error(), "no container c9") {
 				t.Errorf("an error of the runtime became %v", err)
 			}
 			if len(p.header) != 1 || p.header[0] != "00-1" {
 				t.Errorf("metadata: %v", p.header)
 			}
-			if _, err := k.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{}); status.Code(err) != codes.Unimplemented {
+			if _, err := k.RuntimeConfig(ctx,
+				&runtimeapi.RuntimeConfigRequest{}); status.Code(err) != codes.Unimplemented {
 				t.Errorf("what the runtime does not have: %v", err)
 			}
-			if r, err := k.ListContainers(ctx, &runtimeapi.ListContainersRequest{}); err != nil || len(r.Containers) != 1 || len(r.Containers[0].ImageRef) != 10<<20 {
+			if r, err := k.ListContainers(ctx, &runtimeapi.ListContainersRequest{}); err != nil ||
+				len(r.Containers) != 1 || len(r.Containers[0].ImageRef) != 10<<20 {
 				t.Errorf("a large answer: %v", err)
 			}
 			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer cancel()
-			if _, err := k.StopContainer(short, &runtimeapi.StopContainerRequest{ContainerId: "big"}); status.Code(err) != codes.DeadlineExceeded {
+			if _, err := k.StopContainer(short,
+				&runtimeapi.StopContainerRequest{ContainerId: "big"}); status.Code(err) != codes.DeadlineExceeded {
 				t.Errorf("a deadline: %v", err)
 			}
 		})
@@ -174,7 +192,8 @@ func TestImagesGoToTheRuntimeOfThePod(t *testing.T) {
 	k, c, v := both(t, Options{})
 	pull := func(name string, spec *runtimeapi.ImageSpec) {
 		t.Helper()
-		r, err := k.images.PullImage(t.Context(), &runtimeapi.PullImageRequest{Image: spec, SandboxConfig: sandboxConfig("default", "host")})
+		r, err := k.images.PullImage(t.Context(),
+			&runtimeapi.PullImageRequest{Image: spec, SandboxConfig: sandboxConfig("default", "host")})
 		if err != nil || r.ImageRef != name {
 			t.Errorf("%v: %v, %v", spec, r, err)
 		}
@@ -195,17 +214,22 @@ func TestImagesGoToTheRuntimeOfThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.SortFunc(list.Images, func(a, b *runtimeapi.Image) int { return strings.Compare(a.Id, b.Id) })
-	if got := fmt.Sprint(list.Images); len(list.Images) != 2 || !slices.Equal(list.Images[0].RepoTags, []string{"x", "y", "z"}) || !list.Images[0].Pinned || list.Images[1].Id != "b" {
+	if got := fmt.Sprint(list.Images); len(list.Images) != 2 || !slices.Equal(list.Images[0].RepoTags,
+		[]string{"x", "y", "z"}) || !list.Images[0].Pinned || list.Images[1].Id != "b" {
 		t.Errorf("images %s", got)
 	}
-	if r, err := k.images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: "b"}}); err != nil || r.Image != nil {
+	if r, err := k.images.ImageStatus(t.Context(),
+		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: "b"}}); err != nil || r.Image != nil {
 		t.Errorf("an image of machines is there for containers: %v, %v", r, err)
 	}
-	if _, err := k.images.RemoveImage(t.Context(), &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: "a"}}); err != nil || c.images["a"] != nil || v.images["a"] != nil {
+	if _, err := k.images.RemoveImage(t.Context(),
+		&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: "a"}}); err != nil ||
+		c.images["a"] != nil || v.images["a"] != nil {
 		t.Errorf("removal: %v, left %v, %v", err, c.images, v.images)
 	}
 	fs, err := k.images.ImageFsInfo(t.Context(), &runtimeapi.ImageFsInfoRequest{})
-	if err != nil || len(fs.ImageFilesystems) != 2 || fs.ImageFilesystems[0].FsId.Mountpoint != "/containerd" || len(fs.ContainerFilesystems) != 1 {
+	if err != nil || len(fs.ImageFilesystems) != 2 || fs.ImageFilesystems[0].FsId.Mountpoint != "/containerd" ||
+		len(fs.ContainerFilesystems) != 1 {
 		t.Errorf("file systems %v, %v", fs, err)
 	}
 }

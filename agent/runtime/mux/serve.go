@@ -237,7 +237,8 @@ func (rt *router) toOwner(c *call, t thing) error {
 	if err != nil {
 		return err
 	}
-	if c.method == runtimeapi.RuntimeService_RemovePodSandbox_FullMethodName || c.method == runtimeapi.RuntimeService_RemoveContainer_FullMethodName {
+	if c.method == runtimeapi.RuntimeService_RemovePodSandbox_FullMethodName ||
+		c.method == runtimeapi.RuntimeService_RemoveContainer_FullMethodName {
 		answer, err := c.invoke(c.ctx, s, c.request)
 		if err != nil {
 			return err

@@ -255,7 +255,8 @@ func (r rawRuntime) serve(conn net.Conn) {
 				return err
 			}
 		}
-		return framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: end})
+		return framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(),
+			EndHeaders: true, EndStream: end})
 	}
 	for {
 		frame, err := framer.ReadFrame()
@@ -266,7 +267,8 @@ func (r rawRuntime) serve(conn net.Conn) {
 		if !ok {
 			continue
 		}
-		if err := headers(h.StreamID, false, hpack.HeaderField{Name: ":status", Value: "200"}, hpack.HeaderField{Name: "content-type", Value: "application/grpc"}); err != nil {
+		if err := headers(h.StreamID, false, hpack.HeaderField{Name: ":status", Value: "200"},
+			hpack.HeaderField{Name: "content-type", Value: "application/grpc"}); err != nil {
 			return
 		}
 		if strings.HasSuffix(h.PseudoValue("path"), "/ListContainers") {
@@ -280,7 +282,8 @@ func (r rawRuntime) serve(conn net.Conn) {
 				return
 			}
 		}
-		if framer.WriteData(h.StreamID, false, make([]byte, 5)) != nil || headers(h.StreamID, true, hpack.HeaderField{Name: "grpc-status", Value: "0"}) != nil {
+		if framer.WriteData(h.StreamID, false, make([]byte, 5)) != nil ||
+			headers(h.StreamID, true, hpack.HeaderField{Name: "grpc-status", Value: "0"}) != nil {
 			return
 		}
 	}

@@ -77,7 +77,8 @@ func (m *Mux) newService(r Runtime) (*service, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connect, MinConnectTimeout: maxReconnect}),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(maxMessage),
+			grpc.MaxCallSendMsgSize(maxMessage)))
 	if err != nil {
 		return nil, fmt.Errorf("client of the runtime %q: %w", r.Name, err)
 	}
@@ -94,7 +95,8 @@ func (m *Mux) newService(r Runtime) (*service, error) {
 		failed:  now,
 		state: State{
 			Name: r.Name, Type: r.Type, Endpoint: r.Endpoint, Primary: r.Primary,
-			Ready: corev1.ConditionUnknown, Reason: ReasonUnasked, Message: "the runtime has not been asked yet", Since: now,
+			Ready: corev1.ConditionUnknown, Reason: ReasonUnasked,
+			Message: "the runtime has not been asked yet", Since: now,
 		},
 	}
 	if r.Primary {
@@ -192,7 +194,9 @@ func (s *service) askAgain(ctx context.Context) {
 }
 
 // learn takes in what a probe found.
-func (s *service) learn(answer *runtimeapi.StatusResponse, version *runtimeapi.VersionResponse, err error, now time.Time) {
+func (s *service) learn(
+	answer *runtimeapi.StatusResponse, version *runtimeapi.VersionResponse, err error, now time.Time,
+) {
 	s.mu.Lock()
 	before := s.state
 	if err != nil {
@@ -264,7 +268,8 @@ func (s *service) explain(err error) string {
 	case codes.DeadlineExceeded:
 		return fmt.Sprintf("%s did not answer within %s", s.Endpoint, probeTimeout)
 	default:
-		return fmt.Sprintf("%s answered the question for its status with: %s", s.Endpoint, status.Convert(err).Message())
+		return fmt.Sprintf("%s answered the question for its status with: %s", s.Endpoint,
+			status.Convert(err).Message())
 	}
 }
 

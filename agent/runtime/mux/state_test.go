@@ -35,7 +35,8 @@ func TestStates(t *testing.T) {
 	}
 	k := serve(t, Options{Runtimes: registered(c)})
 	good := k.awaitState(t, "containerd", corev1.ConditionTrue, ReasonReady)
-	if good.Version != "containerd 1.0" || !good.Primary || good.Type != workload.Container || good.Endpoint != c.endpoint() {
+	if good.Version != "containerd 1.0" || !good.Primary || good.Type != workload.Container ||
+		good.Endpoint != c.endpoint() {
 		t.Errorf("state %+v", good)
 	}
 	c.set(func() { c.notReady = "NetworkPluginNotReady" })
@@ -87,7 +88,8 @@ func TestStatusAndVersion(t *testing.T) {
 		var names []string
 		for _, h := range r.RuntimeHandlers {
 			names = append(names, h.Name)
-			if want := h.Name == "" || h.Name == "container" || h.Name == "containerd"; h.GetFeatures().GetUserNamespaces() != want {
+			if want := h.Name == "" || h.Name == "container" ||
+				h.Name == "containerd"; h.GetFeatures().GetUserNamespaces() != want {
 				t.Errorf("%s: handler %q with user namespaces %v", when, h.Name, !want)
 			}
 		}
@@ -142,7 +144,8 @@ func TestRuntimesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.awaitState(t, "qemu", corev1.ConditionTrue, ReasonReady)
-	if r, err := k.RunPodSandbox(t.Context(), request("vm", "")); err != nil || !strings.HasPrefix(r.PodSandboxId, "qemu") {
+	if r, err := k.RunPodSandbox(t.Context(), request("vm", "")); err != nil ||
+		!strings.HasPrefix(r.PodSandboxId, "qemu") {
 		t.Errorf("a sandbox of the new type: %v, %v", r, err)
 	}
 
@@ -157,12 +160,15 @@ func TestRuntimesComeAndGo(t *testing.T) {
 		{Runtime{Name: "x", Type: workload.VM, Endpoint: noderuntime.Builtin}, "--runtime"},
 		{Runtime{Name: "x", Type: workload.VM, Endpoint: "/x", Primary: true}, "primary"},
 	} {
-		if _, err := k.admin.Add(t.Context(), bad.r); !errors.Is(err, noderuntime.ErrRefused) || !strings.Contains(err.Error(), bad.want) {
+		if _, err := k.admin.Add(t.Context(), bad.r); !errors.Is(err, noderuntime.ErrRefused) ||
+			!strings.Contains(err.Error(), bad.want) {
 			t.Errorf("adding %+v: %v, want a refusal with %q", bad.r, err, bad.want)
 		}
 	}
-	for name, want := range map[string]string{"none": "no such runtime", "containerd": "primary", "qemu": "still has pods: 1 sandboxes"} {
-		if err := k.admin.Remove(t.Context(), name, false); !errors.Is(err, noderuntime.ErrRefused) || !strings.Contains(err.Error(), want) {
+	for name, want := range map[string]string{"none": "no such runtime", "containerd": "primary",
+		"qemu": "still has pods: 1 sandboxes"} {
+		if err := k.admin.Remove(t.Context(), name, false); !errors.Is(err, noderuntime.ErrRefused) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("removing %s: %v, want a refusal with %q", name, err, want)
 		}
 	}
@@ -172,14 +178,16 @@ func TestRuntimesComeAndGo(t *testing.T) {
 	again.awaitState(t, "qemu", corev1.ConditionTrue, ReasonReady)
 	other := registered(c, newPeer(t, "other"))
 	other[1].Name = "qemu"
-	if s := serve(t, Options{Runtimes: other, File: file}).mux.States(); len(s) != 2 || s[1].Endpoint != other[1].Endpoint {
+	if s := serve(t, Options{Runtimes: other, File: file}).mux.States(); len(s) != 2 ||
+		s[1].Endpoint != other[1].Endpoint {
 		t.Errorf("the settings do not win: %+v", s)
 	}
 
 	// Out of reach, with what it had and without.
 	v.server.Stop()
 	k.awaitState(t, "qemu", corev1.ConditionUnknown, ReasonUnreachable)
-	if err := k.admin.Remove(t.Context(), "qemu", false); !errors.Is(err, noderuntime.ErrRefused) || !strings.Contains(err.Error(), "as far as is known") {
+	if err := k.admin.Remove(t.Context(), "qemu", false); !errors.Is(err, noderuntime.ErrRefused) ||
+		!strings.Contains(err.Error(), "as far as is known") {
 		t.Errorf("removing a runtime that cannot be asked: %v", err)
 	}
 	if err := k.admin.Remove(t.Context(), "qemu", true); err != nil {
@@ -194,7 +202,8 @@ func TestRuntimesComeAndGo(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Options{Runtimes: registered(c), File: file}); err == nil || !strings.Contains(err.Error(), file) {
+	if _, err := New(Options{Runtimes: registered(c), File: file}); err == nil ||
+		!strings.Contains(err.Error(), file) {
 		t.Errorf("a damaged file: %v", err)
 	}
 }

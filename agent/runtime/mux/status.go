@@ -61,9 +61,11 @@ func (s *service) report(now time.Time, grace time.Duration) *runtimeapi.StatusR
 	}
 	conditions := make([]*runtimeapi.RuntimeCondition, 0, 2)
 	for _, name := range []string{runtimeapi.RuntimeReady, runtimeapi.NetworkReady} {
-		conditions = append(conditions, &runtimeapi.RuntimeCondition{Type: name, Reason: s.state.Reason, Message: s.state.Message})
+		conditions = append(conditions,
+			&runtimeapi.RuntimeCondition{Type: name, Reason: s.state.Reason, Message: s.state.Message})
 	}
-	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: conditions}, Features: s.lastGood.GetFeatures()}
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: conditions},
+		Features: s.lastGood.GetFeatures()}
 }
 
 // handlers are those of all runtimes, and those by which the mux picks one:

@@ -137,7 +137,8 @@ func (o Options) report(ctx context.Context) error {
 		o.Told.note(Conditions(states), time.Now())
 		return nil
 	}
-	if _, err := o.Client.CoreV1().Nodes().Patch(ctx, o.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := o.Client.CoreV1().Nodes().Patch(ctx, o.NodeName, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("writing the conditions of the runtimes: %w", err)
 	}
 	o.Told.note(Conditions(states), time.Now())

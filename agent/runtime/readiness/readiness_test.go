@@ -26,11 +26,13 @@ import (
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func containerd(ready corev1.ConditionStatus, since time.Time) noderuntime.State {
-	return noderuntime.State{Name: "containerd", Type: workload.Container, Primary: true, Ready: ready, Reason: "R" + string(ready), Message: "it is " + string(ready), Since: since, Version: "containerd 2.3.7"}
+	return noderuntime.State{Name: "containerd", Type: workload.Container, Primary: true, Ready: ready,
+		Reason: "R" + string(ready), Message: "it is " + string(ready), Since: since, Version: "containerd 2.3.7"}
 }
 
 func vms(ready corev1.ConditionStatus, since time.Time) noderuntime.State {
-	return noderuntime.State{Name: "vms", Type: workload.VM, Ready: ready, Reason: "R" + string(ready), Message: "it is " + string(ready), Since: since}
+	return noderuntime.State{Name: "vms", Type: workload.VM, Ready: ready, Reason: "R" + string(ready),
+		Message: "it is " + string(ready), Since: since}
 }
 
 // kubelets is what the kubelet has in a Node, in its order.
@@ -94,16 +96,23 @@ func TestTheDefaultAndThePrimaryDecide(t *testing.T) {
 		reason string
 		since  time.Time
 	}{
-		"both are ready":                  {[]noderuntime.State{usual("True", early), main("True", late)}, "True", "main", late},
-		"both are, the default became so": {[]noderuntime.State{usual("True", late), main("True", early)}, "True", "main", late},
-		"the primary is away":             {[]noderuntime.State{usual("True", late), main("Unknown", early)}, "Unknown", "main", early},
-		"the default is not ready":        {[]noderuntime.State{usual("False", late), main("True", early)}, "False", "usual", late},
-		"neither is":                      {[]noderuntime.State{usual("False", late), main("Unknown", early)}, "False", "usual", late},
-		"the primary is the default":      {[]noderuntime.State{main("True", early), usual("False", late)}, "True", "main", early},
+		"both are ready": {[]noderuntime.State{usual("True", early), main("True", late)},
+			"True", "main", late},
+		"both are, the default became so": {[]noderuntime.State{usual("True", late), main("True", early)},
+			"True", "main", late},
+		"the primary is away": {[]noderuntime.State{usual("True", late), main("Unknown", early)},
+			"Unknown", "main", early},
+		"the default is not ready": {[]noderuntime.State{usual("False", late), main("True", early)},
+			"False", "usual", late},
+		"neither is": {[]noderuntime.State{usual("False", late), main("Unknown", early)},
+			"False", "usual", late},
+		"the primary is the default": {[]noderuntime.State{main("True", early), usual("False", late)},
+			"True", "main", early},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Conditions(append(tc.states, vms("True", epoch)))
-			if c := got[0]; len(got) != 2 || c.Type != workload.ContainerRuntimeReady || c.Status != tc.ready || c.Reason != tc.reason || !c.LastTransitionTime.Time.Equal(tc.since) {
+			if c := got[0]; len(got) != 2 || c.Type != workload.ContainerRuntimeReady || c.Status != tc.ready ||
+				c.Reason != tc.reason || !c.LastTransitionTime.Time.Equal(tc.since) {
 				t.Errorf("%+v, want %s since %s because of %s", got, tc.ready, tc.since, tc.reason)
 			}
 		})
@@ -126,19 +135,24 @@ func TestPatches(t *testing.T) {
 			t.Errorf("%s: what was written is written again", what)
 		}
 	}
-	expect := func(what string, ct corev1.NodeConditionType, status corev1.ConditionStatus, transition, beat time.Time, message string) {
+	expect := func(
+		what string, ct corev1.NodeConditionType, status corev1.ConditionStatus,
+		transition, beat time.Time, message string,
+	) {
 		t.Helper()
 		c := conditionOf(node, ct)
 		if c == nil {
 			t.Fatalf("%s: no condition %s", what, ct)
 		}
-		if c.Status != status || !c.LastTransitionTime.Time.Equal(transition) || !c.LastHeartbeatTime.Time.Equal(beat) || c.Message != message {
+		if c.Status != status || !c.LastTransitionTime.Time.Equal(transition) ||
+			!c.LastHeartbeatTime.Time.Equal(beat) || c.Message != message {
 			t.Errorf("%s: %+v, want %s since %s at %s: %s", what, *c, status, transition, beat, message)
 		}
 	}
 	first := []noderuntime.State{containerd("Unknown", epoch), vms("Unknown", epoch)}
 	step("at first", first, true)
-	expect("at first", workload.ContainerRuntimeReady, "Unknown", epoch, at, "containerd, the primary runtime (containerd 2.3.7): it is Unknown")
+	expect("at first", workload.ContainerRuntimeReady, "Unknown", epoch, at,
+		"containerd, the primary runtime (containerd 2.3.7): it is Unknown")
 	expect("at first", workload.VMRuntimeReady, "Unknown", epoch, at, "vms: it is Unknown")
 	if node.Annotations[workload.PrimaryAnnotation] != "container" {
 		t.Errorf("annotations %v", node.Annotations)
@@ -146,7 +160,8 @@ func TestPatches(t *testing.T) {
 
 	at = epoch.Add(time.Minute)
 	step("ready", []noderuntime.State{containerd("True", at), vms("True", at)}, true)
-	expect("ready", workload.ContainerRuntimeReady, "True", at, at, "containerd, the primary runtime (containerd 2.3.7): it is True")
+	expect("ready", workload.ContainerRuntimeReady, "True", at, at,
+		"containerd, the primary runtime (containerd 2.3.7): it is True")
 
 	// After a restart of a4s states are young, but the status is no other.
 	ready := at
@@ -163,7 +178,8 @@ func TestPatches(t *testing.T) {
 
 	second := noderuntime.State{Name: "spare", Type: workload.VM, Ready: "False", Message: "broken"}
 	step("the default of the type counts", []noderuntime.State{containerd("True", at), other, second}, true)
-	expect("the default of the type counts", workload.VMRuntimeReady, "True", ready, at, "vms: of another mind; spare: broken")
+	expect("the default of the type counts", workload.VMRuntimeReady, "True", ready, at,
+		"vms: of another mind; spare: broken")
 
 	step("removed", []noderuntime.State{containerd("True", at)}, true)
 	if c := conditionOf(node, workload.VMRuntimeReady); c != nil {
@@ -173,7 +189,8 @@ func TestPatches(t *testing.T) {
 		t.Errorf("the other runtime's condition became %+v", c)
 	}
 	step("none", nil, true)
-	if _, ok := node.Annotations[workload.PrimaryAnnotation]; ok || !reflect.DeepEqual(node.Status.Conditions, kubelets().Status.Conditions) {
+	if _, ok := node.Annotations[workload.PrimaryAnnotation]; ok ||
+		!reflect.DeepEqual(node.Status.Conditions, kubelets().Status.Conditions) {
 		t.Errorf("left behind: %+v, %v", node.Status.Conditions, node.Annotations)
 	}
 }
@@ -232,7 +249,9 @@ func TestComponent(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			done <- New(Options{Client: client, NodeName: "n1", Runtimes: k, Told: told}).Run(ctx, func() { isReady.Store(true) })
+			done <- New(Options{Client: client, NodeName: "n1", Runtimes: k, Told: told}).Run(ctx, func() {
+				isReady.Store(true)
+			})
 		}()
 		status := func() corev1.ConditionStatus {
 			n, err := client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
@@ -320,15 +339,23 @@ func TestGate(t *testing.T) {
 		want   string
 	}{
 		{"ready", workload.VM, []noderuntime.State{containerd("True", long), vms("True", long)}, time.Hour, ""},
-		{"no runtime of the type", workload.VM, []noderuntime.State{containerd("True", long)}, time.Hour, "no ready vm runtime (none is registered)"},
+		{"no runtime of the type", workload.VM, []noderuntime.State{containerd("True", long)}, time.Hour,
+			"no ready vm runtime (none is registered)"},
 		{"removed just now", workload.VM, []noderuntime.State{containerd("True", long)}, 0, ""},
-		{"lost", workload.VM, []noderuntime.State{containerd("True", long), vms("Unknown", long)}, 5 * time.Second, "no ready vm runtime (VmRuntimeReady is Unknown: RUnknown)"},
-		{"lost just now", workload.VM, []noderuntime.State{containerd("True", long), vms("Unknown", now)}, goodFaith / 2, ""},
-		{"lost for long, but nobody knows", workload.VM, []noderuntime.State{containerd("True", long), vms("Unknown", long)}, 0, ""},
-		{"primary lost within grace", workload.Container, []noderuntime.State{containerd("Unknown", ago(5*time.Second))}, 5 * time.Second, ""},
-		{"primary lost", workload.Container, []noderuntime.State{containerd("Unknown", long)}, time.Hour, "no ready container runtime"},
-		{"vm while the primary is lost", workload.VM, []noderuntime.State{containerd("False", long), vms("True", long)}, time.Hour, "no ready primary runtime"},
-		{"vm while the primary is lost within grace", workload.VM, []noderuntime.State{containerd("False", ago(5*time.Second)), vms("True", long)}, 5 * time.Second, ""},
+		{"lost", workload.VM, []noderuntime.State{containerd("True", long), vms("Unknown", long)}, 5 * time.Second,
+			"no ready vm runtime (VmRuntimeReady is Unknown: RUnknown)"},
+		{"lost just now", workload.VM,
+			[]noderuntime.State{containerd("True", long), vms("Unknown", now)}, goodFaith / 2, ""},
+		{"lost for long, but nobody knows", workload.VM,
+			[]noderuntime.State{containerd("True", long), vms("Unknown", long)}, 0, ""},
+		{"primary lost within grace", workload.Container,
+			[]noderuntime.State{containerd("Unknown", ago(5*time.Second))}, 5 * time.Second, ""},
+		{"primary lost", workload.Container, []noderuntime.State{containerd("Unknown", long)}, time.Hour,
+			"no ready container runtime"},
+		{"vm while the primary is lost", workload.VM,
+			[]noderuntime.State{containerd("False", long), vms("True", long)}, time.Hour, "no ready primary runtime"},
+		{"vm while the primary is lost within grace", workload.VM,
+			[]noderuntime.State{containerd("False", ago(5*time.Second)), vms("True", long)}, 5 * time.Second, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			told := &Told{}
@@ -340,7 +367,10 @@ func TestGate(t *testing.T) {
 			if (got == "") != (tc.want == "") || !strings.HasPrefix(got, tc.want) {
 				t.Errorf("Obstacle = %q, want %q", got, tc.want)
 			}
-			told.note([]corev1.NodeCondition{{Type: workload.VMRuntimeReady, Status: "True"}, {Type: workload.ContainerRuntimeReady, Status: "True"}}, now)
+			told.note([]corev1.NodeCondition{
+				{Type: workload.VMRuntimeReady, Status: "True"},
+				{Type: workload.ContainerRuntimeReady, Status: "True"},
+			}, now)
 			if told.unready(tc.t, now.Add(time.Hour)) {
 				t.Error("what became ready is still known as unready")
 			}

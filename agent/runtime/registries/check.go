@@ -25,7 +25,8 @@ func (c *Config) rewritePrefix(name string) (string, error) {
 		match := prefixOnly.FindStringSubmatch(replacement)
 		if len(rewrites) > 1 || !wholeName.MatchString(pattern) || match == nil {
 			return "", c.bad(pattern+": "+replacement,
-				`no rewrite, or a single one that adds a prefix, such as "^(.*)$": "prefix/$1"; containerd can rewrite nothing else`,
+				`no rewrite, or a single one that adds a prefix, such as "^(.*)$": "prefix/$1"; `+
+					`containerd can rewrite nothing else`,
 				nil, "mirrors", name, "rewrite")
 		}
 		return strings.TrimSuffix(match[1], "/"), nil
@@ -65,7 +66,8 @@ func (c *Config) checkTLS(name string) error {
 	}
 	if t.CertFile != "" {
 		if _, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile); err != nil {
-			return c.bad(t.CertFile, "a PEM certificate that belongs to key_file", err, "configs", name, "tls", "cert_file")
+			return c.bad(t.CertFile, "a PEM certificate that belongs to key_file", err, "configs",
+				name, "tls", "cert_file")
 		}
 	}
 	return nil

@@ -72,7 +72,8 @@ func Load(file string) (*Config, error) {
 		return c, nil
 	}
 	if err != nil {
-		return nil, &problem.Input{Source: "--private-registry", Value: file, Err: err, Want: "a readable registries file"}
+		return nil, &problem.Input{Source: "--private-registry", Value: file, Err: err,
+			Want: "a readable registries file"}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
@@ -87,7 +88,8 @@ func Load(file string) (*Config, error) {
 
 // bad returns the mistake at a key of the file. Secrets are never its value.
 func (c *Config) bad(value, want string, err error, path ...string) error {
-	return &problem.Input{Source: fmt.Sprintf("%s: key %s", c.file, strings.Join(path, ".")), Value: value, Want: want, Err: err}
+	return &problem.Input{Source: fmt.Sprintf("%s: key %s", c.file, strings.Join(path, ".")), Value: value,
+		Want: want, Err: err}
 }
 
 func (c *Config) validate() error {
@@ -97,7 +99,8 @@ func (c *Config) validate() error {
 		}
 		for i, endpoint := range c.Mirrors[name].Endpoints {
 			if _, err := parseEndpoint(endpoint); err != nil {
-				return c.bad(endpoint, "a URL such as https://mirror.example:5000", err, "mirrors", name, fmt.Sprintf("endpoint[%d]", i))
+				return c.bad(endpoint, "a URL such as https://mirror.example:5000", err, "mirrors", name,
+					fmt.Sprintf("endpoint[%d]", i))
 			}
 		}
 		if _, err := c.rewritePrefix(name); err != nil {
@@ -124,7 +127,8 @@ func (c *Config) checkName(name, section string) error {
 	}
 	u, err := url.Parse("//" + name)
 	if err != nil || u.Host != name || u.Hostname() == "" || strings.HasSuffix(name, ":") {
-		return c.bad(name, `a registry host, with its port if it has one, such as "registry.example:5000", or "*"`, nil, section)
+		return c.bad(name, `a registry host, with its port if it has one, such as "registry.example:5000", or "*"`,
+			nil, section)
 	}
 	return nil
 }
@@ -135,7 +139,8 @@ func (c *Config) checkAuth(name string) error {
 		return nil
 	}
 	if name == wildcard {
-		return c.bad("", "credentials for a named host: they must not be sent to every registry", nil, "configs", name, "auth")
+		return c.bad("", "credentials for a named host: they must not be sent to every registry", nil,
+			"configs", name, "auth")
 	}
 	if auth.Username == "" && auth.Auth == "" && auth.IdentityToken == "" {
 		return c.bad("", `"username" and "password", "auth" or "identity_token"`, nil, "configs", name, "auth")

@@ -108,7 +108,8 @@ configs:
 	}
 	hosts := config.ConfigureHosts(t.Context(), config.HostOptions{HostDir: config.HostDirFromRoot(dir)})
 	for registry, want := range map[string][]string{
-		"docker.io":             {"https://a.example/v2", "http://b.example:5000/proxy/v2", "https://registry-1.docker.io/v2"},
+		"docker.io": {"https://a.example/v2", "http://b.example:5000/proxy/v2",
+			"https://registry-1.docker.io/v2"},
 		"registry.example:5000": {"http://c.example:5000/v2/mirror/all", "https://registry.example:5000/v2"},
 		"tls.example":           {"https://d.example/v2", "https://tls.example/v2"},
 		"other.example":         {"https://d.example/v2", "https://other.example/v2"},
@@ -134,10 +135,14 @@ func TestLoadRejects(t *testing.T) {
 		{"not yaml", "mirrors: [", "line 1"},
 		{"registry with a path", `mirrors: {"docker.io/library": {}}`, "mirrors"},
 		{"registry with a scheme", `configs: {"https://a.example": {}}`, "configs"},
-		{"endpoint with another scheme", `mirrors: {a.example: {endpoint: ["ftp://b"]}}`, "mirrors.a.example.endpoint[0]"},
-		{"endpoint with a secret", `mirrors: {a.example: {endpoint: ["https://u:p@b"]}}`, "mirrors.a.example.endpoint[0]"},
-		{"rewrite by pattern", `mirrors: {a.example: {endpoint: ["https://b"], rewrite: {"^x/(.*)": "y/$1"}}}`, "mirrors.a.example.rewrite"},
-		{"rewrite to the host", `mirrors: {a.example: {endpoint: ["https://b"], rewrite: {"(.*)": "../$1"}}}`, "mirrors.a.example.rewrite"},
+		{"endpoint with another scheme", `mirrors: {a.example: {endpoint: ["ftp://b"]}}`,
+			"mirrors.a.example.endpoint[0]"},
+		{"endpoint with a secret", `mirrors: {a.example: {endpoint: ["https://u:p@b"]}}`,
+			"mirrors.a.example.endpoint[0]"},
+		{"rewrite by pattern", `mirrors: {a.example: {endpoint: ["https://b"], rewrite: {"^x/(.*)": "y/$1"}}}`,
+			"mirrors.a.example.rewrite"},
+		{"rewrite to the host", `mirrors: {a.example: {endpoint: ["https://b"], rewrite: {"(.*)": "../$1"}}}`,
+			"mirrors.a.example.rewrite"},
 		{"empty auth", `configs: {a.example: {auth: {}}}`, "configs.a.example.auth"},
 		{"auth is not base64", `configs: {a.example: {auth: {auth: "s3cret!"}}}`, "configs.a.example.auth.auth"},
 		{"auth for everyone", `configs: {"*": {auth: {username: u, password: p}}}`, "configs.*.auth"},

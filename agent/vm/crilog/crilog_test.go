@@ -48,7 +48,8 @@ func TestFormatAndReopen(t *testing.T) {
 
 	const now = "2026-01-02T03:04:05.000006Z"
 	for file, want := range map[string]string{
-		path + ".1": now + " stdout F one\n" + now + " stderr F bad\n" + now + " stdout F two\n" + now + " stdout F \n" +
+		path + ".1": now + " stdout F one\n" + now + " stderr F bad\n" + now + " stdout F two\n" +
+			now + " stdout F \n" +
 			now + " stdout P " + long[:maxLine] + "\n" + now + " stdout F x\n",
 		path: now + " stdout F unfinished\n",
 	} {

@@ -33,13 +33,14 @@ type fakeSource struct {
 
 func (f *fakeSource) find(context.Context, string) (image, error) {
 	config := ocispec.ImageConfig{Cmd: []string{"sh"}}
-	return image{chain: chain, config: config, mounted: func(_ context.Context, target string, then func() error) error {
-		f.mounted.Add(1)
-		if err := f.fill(target); err != nil {
-			return err
-		}
-		return then()
-	}}, nil
+	return image{chain: chain, config: config,
+		mounted: func(_ context.Context, target string, then func() error) error {
+			f.mounted.Add(1)
+			if err := f.fill(target); err != nil {
+				return err
+			}
+			return then()
+		}}, nil
 }
 
 func (f *fakeSource) chains(context.Context) ([]string, error) {
@@ -89,7 +90,8 @@ func prepare(t *testing.T, s *Store) *Image {
 func rootFiles(root string) error {
 	return errors.Join(
 		os.MkdirAll(filepath.Join(root, "usr/etc"), 0o755),
-		os.WriteFile(filepath.Join(root, "usr/etc/passwd"), []byte("root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/app:/bin/sh\n"), 0o644),
+		os.WriteFile(filepath.Join(root, "usr/etc/passwd"),
+			[]byte("root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/app:/bin/sh\n"), 0o644),
 		os.Symlink("/usr/etc", filepath.Join(root, "etc")), // absolute, but of the image
 		os.WriteFile(filepath.Join(root, "tool"), []byte("tool"), 0o4711),
 		os.Chmod(filepath.Join(root, "tool"), 0o4711|fs.ModeSetuid),
@@ -251,7 +253,8 @@ func TestImageWithADisk(t *testing.T) {
 	}
 	create := func(args ...string) func(string) error {
 		return func(dir string) error {
-			return exec.Command("qemu-img", append(append([]string{"create", "-q"}, args...), filepath.Join(dir, "x.qcow2"), "8M")...).Run()
+			return exec.Command("qemu-img",
+				append(append([]string{"create", "-q"}, args...), filepath.Join(dir, "x.qcow2"), "8M")...).Run()
 		}
 	}
 	file := func(name string, content []byte) func(string) error {
@@ -269,11 +272,14 @@ func TestImageWithADisk(t *testing.T) {
 		{"named img", []func(string) error{create("-f", "qcow2"), func(dir string) error {
 			return os.Rename(filepath.Join(dir, "x.qcow2"), filepath.Join(dir, "x.IMG"))
 		}}, "qcow2", 8 << 20, nil},
-		{"raw is raw, whatever it holds", []func(string) error{create("-f", "qcow2", "-b", secret, "-F", "raw"), func(dir string) error {
-			return os.Rename(filepath.Join(dir, "x.qcow2"), filepath.Join(dir, "x.raw"))
-		}}, "raw", 196616, nil},
-		{"backing file", []func(string) error{create("-f", "qcow2", "-b", secret, "-F", "raw")}, "", 0, ErrForeignDisk},
-		{"external data", []func(string) error{create("-f", "qcow2", "-o", "data_file="+filepath.Join(t.TempDir(), "data"))}, "", 0, ErrForeignDisk},
+		{"raw is raw, whatever it holds",
+			[]func(string) error{create("-f", "qcow2", "-b", secret, "-F", "raw"), func(dir string) error {
+				return os.Rename(filepath.Join(dir, "x.qcow2"), filepath.Join(dir, "x.raw"))
+			}}, "raw", 196616, nil},
+		{"backing file", []func(string) error{create("-f", "qcow2", "-b", secret, "-F", "raw")},
+			"", 0, ErrForeignDisk},
+		{"external data", []func(string) error{create("-f", "qcow2",
+			"-o", "data_file="+filepath.Join(t.TempDir(), "data"))}, "", 0, ErrForeignDisk},
 		{"two", []func(string) error{file("a.raw", []byte("a")), file("b.img", []byte("b"))}, "", 0, ErrSeveralDisks},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -297,7 +303,8 @@ func TestImageWithADisk(t *testing.T) {
 	t.Run("a link is not followed", func(t *testing.T) {
 		need(t, "mke2fs")
 		s := open(t, t.TempDir(), &fakeSource{fill: func(root string) error {
-			return errors.Join(os.MkdirAll(filepath.Join(root, diskDir), 0o755), os.Symlink(secret, filepath.Join(root, diskDir, "x.raw")), os.Symlink("/", filepath.Join(root, "etc")))
+			return errors.Join(os.MkdirAll(filepath.Join(root, diskDir), 0o755),
+				os.Symlink(secret, filepath.Join(root, diskDir, "x.raw")), os.Symlink("/", filepath.Join(root, "etc")))
 		}})
 		if img := prepare(t, s); img.Bootable || len(img.Users.Passwd) != 0 {
 			t.Errorf("image %+v", img)
@@ -330,7 +337,8 @@ func TestUsers(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || got.Name != tc.want.Name || got.Home != tc.want.Home || got.UID != tc.want.UID || got.GID != tc.want.GID || len(got.Groups) != len(tc.want.Groups) {
+		if err != nil || got.Name != tc.want.Name || got.Home != tc.want.Home || got.UID != tc.want.UID ||
+			got.GID != tc.want.GID || len(got.Groups) != len(tc.want.Groups) {
 			t.Errorf("%q: %+v, %v, want %+v", tc.spec, got, err, tc.want)
 		}
 	}
@@ -346,7 +354,8 @@ func TestSeedIsFound(t *testing.T) {
 	if err := WriteSeed(path, Seed{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := output(t, "blkid", "-p", "-o", "export", path); !strings.Contains(got, "LABEL=cidata\n") || !strings.Contains(got, "TYPE=iso9660\n") {
+	if got := output(t, "blkid", "-p", "-o", "export", path); !strings.Contains(got, "LABEL=cidata\n") ||
+		!strings.Contains(got, "TYPE=iso9660\n") {
 		t.Errorf("blkid: %s", got)
 	}
 }
@@ -364,7 +373,8 @@ func TestGuestReadsTheDisks(t *testing.T) {
 	}
 	seed := filepath.Join(dir, "seed.iso")
 	user := "#cloud-config\n" + strings.Repeat("# filling several sectors\n", 200)
-	if err := WriteSeed(seed, Seed{MetaData: []byte("instance-id: i1\n"), UserData: []byte(user), NetworkConfig: []byte("version: 2\n")}); err != nil {
+	if err := WriteSeed(seed, Seed{MetaData: []byte("instance-id: i1\n"), UserData: []byte(user),
+		NetworkConfig: []byte("version: 2\n")}); err != nil {
 		t.Fatal(err)
 	}
 	c := qemu.Config{
@@ -391,12 +401,14 @@ func TestGuestReadsTheDisks(t *testing.T) {
 	}
 	sh := vmlab.Open(t, conn)
 	sh.Run("mount -t ext4 /dev/vda /mnt")
-	if got := sh.Run("stat -c '%a %u' /mnt /mnt/tool | xargs echo; cat /mnt/usr/etc/passwd | wc -l"); got != "755 0 4711 0\n2" {
+	if got := sh.Run("stat -c '%a %u' /mnt /mnt/tool | xargs echo; " +
+		"cat /mnt/usr/etc/passwd | wc -l"); got != "755 0 4711 0\n2" {
 		t.Errorf("the root file system: %q", got)
 	}
 	sh.Run("dd if=/dev/zero of=/mnt/big bs=1M count=90 && rm /mnt/big && sync && umount /mnt")
 	sh.Run("mount -t iso9660 -o ro /dev/vdb /mnt")
-	if got := sh.Run("ls /mnt | xargs echo; cat /mnt/meta-data /mnt/network-config"); got != "meta-data network-config user-data\ninstance-id: i1\nversion: 2" {
+	if got := sh.Run("ls /mnt | xargs echo; cat /mnt/meta-data /mnt/network-config"); got !=
+		"meta-data network-config user-data\ninstance-id: i1\nversion: 2" {
 		t.Errorf("the seed: %q", got)
 	}
 	if got := sh.Run("cat /mnt/user-data"); got != strings.TrimSpace(user) {

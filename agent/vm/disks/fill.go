@@ -136,7 +136,8 @@ func (s *Store) makeFileSystem(ctx context.Context, root, out string) (int64, er
 		if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
 			return err
 		}
-		return run(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-b", strconv.Itoa(block), "-I", strconv.Itoa(inodeSize),
+		return run(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-b", strconv.Itoa(block),
+			"-I", strconv.Itoa(inodeSize),
 			"-N", strconv.FormatInt(inodes, 10), "-E", extended+",root_owner=0:0", "-d", root, out)
 	}
 	// The file is all zeros, so the guest need not write them again. Versions

@@ -67,7 +67,8 @@ func iso(label string, files []isoFile) []byte {
 		name                func(string) []byte
 	}{
 		// Names of the first tree are for readers that know no Joliet.
-		{isoPrimary, isoPathTables, isoRoot, 1, func(s string) []byte { return []byte(s) }, func(s string) []byte { return []byte(strings.ToUpper(s) + ".;1") }},
+		{isoPrimary, isoPathTables, isoRoot, 1, func(s string) []byte { return []byte(s) },
+			func(s string) []byte { return []byte(strings.ToUpper(s) + ".;1") }},
 		{isoJoliet, isoPathTables + 2, isoJolietRoot, 2, ucs2, func(s string) []byte { return ucs2(s + ";1") }},
 	} {
 		root := func(name byte) []byte { return isoRecord(tree.root, sector, true, []byte{name}) }

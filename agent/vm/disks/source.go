@@ -60,12 +60,15 @@ func (s imageSource) find(ctx context.Context, name string) (image, error) {
 		return image{}, err
 	}
 	chain := identity.ChainID(layers).String()
-	return image{chain: chain, config: spec.Config, mounted: func(ctx context.Context, target string, f func() error) error {
-		return s.mounted(namespaces.WithNamespace(ctx, Namespace), img, chain, target, f)
-	}}, nil
+	return image{chain: chain, config: spec.Config,
+		mounted: func(ctx context.Context, target string, f func() error) error {
+			return s.mounted(namespaces.WithNamespace(ctx, Namespace), img, chain, target, f)
+		}}, nil
 }
 
-func (s imageSource) mounted(ctx context.Context, img containerd.Image, chain, target string, f func() error) (err error) {
+func (s imageSource) mounted(
+	ctx context.Context, img containerd.Image, chain, target string, f func() error,
+) (err error) {
 	ctx, release, err := s.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(leaseFor))
 	if err != nil {
 		return err

@@ -154,7 +154,8 @@ func (s *Store) Prepare(ctx context.Context, image string) (_ *Image, err error)
 	if errors.Is(err, fs.ErrNotExist) {
 		begin := time.Now()
 		if i, err = s.build(ctx, found); err == nil {
-			s.opts.Log.WithFields(logrus.Fields{"image": image, "took": time.Since(begin).Round(time.Millisecond)}).Info("made the base disk of an image")
+			s.opts.Log.WithFields(logrus.Fields{"image": image, "took": time.Since(begin).Round(time.Millisecond)}).
+				Info("made the base disk of an image")
 		}
 	}
 	if err != nil {
@@ -260,7 +261,8 @@ func (s *Store) Overlay(ctx context.Context, img *Image, path string, size int64
 	if err := atomicfile.Write(ref, []byte(path), 0o600); err != nil {
 		return err
 	}
-	if err := run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", img.Format, "-b", img.Base, path, strconv.FormatInt(max(size, img.Size), 10)); err != nil {
+	if err := run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", img.Format, "-b", img.Base, path,
+		strconv.FormatInt(max(size, img.Size), 10)); err != nil {
 		return errors.Join(err, os.RemoveAll(path), os.Remove(ref))
 	}
 	return nil

@@ -26,7 +26,8 @@ type User struct {
 // Resolve finds "user", "uid", "user:group" or any mix of names and ids, as in
 // an image's configuration. Empty is root.
 func (u Users) Resolve(spec string) (User, error) {
-	found, err := user.GetExecUser(spec, &user.ExecUser{Home: "/"}, bytes.NewReader(u.Passwd), bytes.NewReader(u.Group))
+	found, err := user.GetExecUser(spec, &user.ExecUser{Home: "/"}, bytes.NewReader(u.Passwd),
+		bytes.NewReader(u.Group))
 	switch {
 	case errors.Is(err, user.ErrRange):
 		return User{}, fmt.Errorf("user %q: %w", spec, err)
@@ -37,7 +38,9 @@ func (u Users) Resolve(spec string) (User, error) {
 	for _, g := range found.Sgids {
 		out.Groups = append(out.Groups, uint32(g))
 	}
-	entries, err := user.ParsePasswdFilter(bytes.NewReader(u.Passwd), func(e user.User) bool { return e.Uid == found.Uid })
+	entries, err := user.ParsePasswdFilter(bytes.NewReader(u.Passwd), func(e user.User) bool {
+		return e.Uid == found.Uid
+	})
 	if err != nil {
 		return User{}, fmt.Errorf("user %q: %w", spec, err)
 	}

@@ -126,7 +126,8 @@ func agentInput(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if len(input) > maxAgentInput {
-		return nil, fmt.Errorf("input of more than %d bytes for a command: %w, which boots a system of its own", maxAgentInput, ErrUnsupported)
+		return nil, fmt.Errorf("input of more than %d bytes for a command: %w, which boots a system of its own",
+			maxAgentInput, ErrUnsupported)
 	}
 	return input, nil
 }

@@ -59,7 +59,8 @@ func (f *fakeAgent) serve(conn net.Conn) {
 			return
 		}
 		f.mu.Lock()
-		answer := f.answer(q.Execute, q.Arguments.ID, q.Arguments.PID, q.Arguments.Path, fmt.Sprint(q.Arguments.Path, q.Arguments.Arg, string(q.Arguments.Input)))
+		answer := f.answer(q.Execute, q.Arguments.ID, q.Arguments.PID, q.Arguments.Path,
+			fmt.Sprint(q.Arguments.Path, q.Arguments.Arg, string(q.Arguments.Input)))
 		f.mu.Unlock()
 		if answer == "" {
 			continue
@@ -129,11 +130,13 @@ func TestAgent(t *testing.T) {
 	if got := <-f.commands; got != "do[it]in" {
 		t.Errorf("asked to do %q", got)
 	}
-	if _, err := a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"none"}}}, Streams{}); !errors.Is(err, ErrNoExecutable) {
+	if _, err := a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"none"}}},
+		Streams{}); !errors.Is(err, ErrNoExecutable) {
 		t.Errorf("a missing program: %v", err)
 	}
 	<-f.commands
-	_, err = a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"slow"}}, Timeout: 30 * time.Millisecond}, Streams{})
+	_, err = a.Exec(ctx,
+		ExecRequest{Process: Process{Args: []string{"slow"}}, Timeout: 30 * time.Millisecond}, Streams{})
 	if !errors.Is(err, ErrTimeout) {
 		t.Errorf("a slow program: %v", err)
 	}
@@ -150,13 +153,16 @@ func TestAgentRefuses(t *testing.T) {
 	_, a, ctx := newFakeAgent(t)
 	args := []string{"true"}
 	for name, req := range map[string]Process{
-		"terminal": {Args: args, TTY: true}, "user": {Args: args, User: User{Name: "web"}}, "directory": {Args: args, Cwd: "/tmp"},
+		"terminal": {Args: args, TTY: true}, "user": {Args: args, User: User{Name: "web"}},
+		"directory": {Args: args, Cwd: "/tmp"},
 	} {
-		if _, err := a.Exec(ctx, ExecRequest{Process: req}, Streams{}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), name) {
+		if _, err := a.Exec(ctx, ExecRequest{Process: req}, Streams{}); !errors.Is(err, ErrUnsupported) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := a.Exec(ctx, ExecRequest{Process: Process{Args: args}}, Streams{Stdin: bytes.NewReader(make([]byte, maxAgentInput+1))})
+	_, err := a.Exec(ctx, ExecRequest{Process: Process{Args: args}},
+		Streams{Stdin: bytes.NewReader(make([]byte, maxAgentInput+1))})
 	if !errors.Is(err, ErrUnsupported) {
 		t.Errorf("large input: %v", err)
 	}
@@ -189,7 +195,9 @@ func TestRealAgent(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	a := NewAgent(func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", socket) })
+	a := NewAgent(func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	})
 	defer a.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -197,15 +205,18 @@ func TestRealAgent(t *testing.T) {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	var stdout, stderr bytes.Buffer
-	req := ExecRequest{Process: Process{Args: []string{"sh", "-c", "cat; echo $A >&2; exit 3"}, Env: []string{"A=b", "PATH=/bin"}}}
+	req := ExecRequest{Process: Process{Args: []string{"sh", "-c", "cat; echo $A >&2; exit 3"},
+		Env: []string{"A=b", "PATH=/bin"}}}
 	code, err := a.Exec(ctx, req, Streams{Stdin: strings.NewReader("in"), Stdout: &stdout, Stderr: &stderr})
 	if code != 3 || err != nil || stdout.String() != "in" || stderr.String() != "b\n" {
 		t.Errorf("%d, %v, %q, %q", code, err, stdout.String(), stderr.String())
 	}
-	if _, err := a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"/none"}}}, Streams{}); !errors.Is(err, ErrNoExecutable) {
+	if _, err := a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"/none"}}},
+		Streams{}); !errors.Is(err, ErrNoExecutable) {
 		t.Errorf("a missing program: %v", err)
 	}
-	if _, err := a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"sleep", "60"}}, Timeout: 100 * time.Millisecond}, Streams{}); !errors.Is(err, ErrTimeout) {
+	if _, err := a.Exec(ctx, ExecRequest{Process: Process{Args: []string{"sleep", "60"}},
+		Timeout: 100 * time.Millisecond}, Streams{}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("a slow program: %v", err)
 	}
 }

@@ -67,7 +67,9 @@ func (c *Client) Signal(ctx context.Context, id string, signal int, all bool) er
 // goes on over lost connections.
 func (c *Client) Wait(ctx context.Context, id string) (Exit, error) {
 	var exit Exit
-	err := persist(ctx, func() error { return c.c.call(ctx, protocol.MethodWait, protocol.WaitRequest{ID: id}, &exit) })
+	err := persist(ctx, func() error {
+		return c.c.call(ctx, protocol.MethodWait, protocol.WaitRequest{ID: id}, &exit)
+	})
 	return exit, err
 }
 

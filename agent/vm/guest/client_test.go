@@ -61,7 +61,8 @@ func TestLifeOfAContainer(t *testing.T) {
 // A container that nobody reads waits, and is not forgotten.
 func TestOutputIsBoundedAndKept(t *testing.T) {
 	l, c, ctx := startLocal(t)
-	id := started(t, ctx, c, guest.Container{Process: shell("i=0; while [ $i -lt 40000 ]; do echo $i 0123456789012345678901234567890123456789; i=$((i+1)); done")})
+	id := started(t, ctx, c, guest.Container{Process: shell("i=0; while [ $i -lt 40000 ]; " +
+		"do echo $i 0123456789012345678901234567890123456789; i=$((i+1)); done")})
 	c.Close() // 1.8 MB, and nobody there
 	host := guest.New(l.dial)
 	defer host.Close()
@@ -146,7 +147,8 @@ func TestExecLocally(t *testing.T) {
 	t.Run("code and streams", func(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		data := strings.Repeat("0123456789", 100_000)
-		code, err := do(guest.ExecRequest{Process: shell("cat; echo bad >&2; exit 9")}, guest.Streams{Stdin: strings.NewReader(data), Stdout: &stdout, Stderr: &stderr})
+		code, err := do(guest.ExecRequest{Process: shell("cat; echo bad >&2; exit 9")},
+			guest.Streams{Stdin: strings.NewReader(data), Stdout: &stdout, Stderr: &stderr})
 		if code != 9 || err != nil || stdout.String() != data || stderr.String() != "bad\n" {
 			t.Errorf("%d, %v, %d bytes, %q", code, err, stdout.Len(), stderr.String())
 		}
@@ -159,7 +161,8 @@ func TestExecLocally(t *testing.T) {
 	t.Run("input that goes on after the process", func(t *testing.T) {
 		r, w := io.Pipe()
 		defer w.Close()
-		if code, err := do(guest.ExecRequest{Process: shell("exit 4")}, guest.Streams{Stdin: r}); code != 4 || err != nil {
+		if code, err := do(guest.ExecRequest{Process: shell("exit 4")}, guest.Streams{Stdin: r}); code != 4 ||
+			err != nil {
 			t.Errorf("%d, %v", code, err)
 		}
 	})
@@ -172,24 +175,28 @@ func TestExecLocally(t *testing.T) {
 		}
 	})
 	t.Run("timeout", func(t *testing.T) {
-		if _, err := do(guest.ExecRequest{Process: shell("exec sleep 60"), Timeout: 20 * time.Millisecond}, guest.Streams{}); !errors.Is(err, guest.ErrTimeout) {
+		if _, err := do(guest.ExecRequest{Process: shell("exec sleep 60"), Timeout: 20 * time.Millisecond},
+			guest.Streams{}); !errors.Is(err, guest.ErrTimeout) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("no such program", func(t *testing.T) {
-		if _, err := do(guest.ExecRequest{Process: guest.Process{Args: []string{"/none"}}}, guest.Streams{}); !errors.Is(err, guest.ErrNoExecutable) {
+		if _, err := do(guest.ExecRequest{Process: guest.Process{Args: []string{"/none"}}},
+			guest.Streams{}); !errors.Is(err, guest.ErrNoExecutable) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(ctx)
-		_, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: shell("echo begun; sleep 60")}, guest.Streams{Stdout: writerFunc(func([]byte) { cancel() })})
+		_, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: shell("echo begun; sleep 60")},
+			guest.Streams{Stdout: writerFunc(func([]byte) { cancel() })})
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("lost connection", func(t *testing.T) {
-		_, err := do(guest.ExecRequest{Process: shell("echo begun; sleep 60")}, guest.Streams{Stdout: writerFunc(func([]byte) { l.disconnect() })})
+		_, err := do(guest.ExecRequest{Process: shell("echo begun; sleep 60")},
+			guest.Streams{Stdout: writerFunc(func([]byte) { l.disconnect() })})
 		if !errors.Is(err, guest.ErrDisconnected) {
 			t.Errorf("got %v", err)
 		}
@@ -238,7 +245,8 @@ func TestDialLocally(t *testing.T) {
 
 func TestShutdownEndsContainersFirst(t *testing.T) {
 	l, c, ctx := startLocal(t)
-	id := started(t, ctx, c, guest.Container{Process: shell("trap 'echo bye; exit 1' TERM; echo ready; while :; do sleep 0.05; done")})
+	id := started(t, ctx, c,
+		guest.Container{Process: shell("trap 'echo bye; exit 1' TERM; echo ready; while :; do sleep 0.05; done")})
 	lines := make(chan string, 9)
 	go func() {
 		defer close(lines)
@@ -267,7 +275,8 @@ func TestShutdownEndsContainersFirst(t *testing.T) {
 func TestNobodyThere(t *testing.T) {
 	refused := errors.New("refused")
 	c := guest.New(func(context.Context) (net.Conn, error) { return nil, refused })
-	if err := c.Create(context.Background(), guest.Container{ID: "c"}); !errors.Is(err, guest.ErrDisconnected) || !errors.Is(err, refused) {
+	if err := c.Create(context.Background(), guest.Container{ID: "c"}); !errors.Is(err, guest.ErrDisconnected) ||
+		!errors.Is(err, refused) {
 		t.Errorf("create: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)

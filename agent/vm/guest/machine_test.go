@@ -56,7 +56,8 @@ func TestProcessIsWhatItWasToldToBe(t *testing.T) {
 	_, out := finish(t, ctx, c, id)
 	for _, want := range []string{
 		"uid=1000 gid=2000 groups=[44 2000 5000] host=pod dir=/made/for/it pid=1 core=4096\n",
-		"CapPrm:\t0000000000000400\n", "CapEff:\t0000000000000400\n", "CapBnd:\t0000000000000401\n", "CapAmb:\t0000000000000400\n",
+		"CapPrm:\t0000000000000400\n", "CapEff:\t0000000000000400\n", "CapBnd:\t0000000000000401\n",
+		"CapAmb:\t0000000000000400\n",
 		"NoNewPrivs:\t1\n",
 	} {
 		if !strings.Contains(out[1], want) {
@@ -72,7 +73,8 @@ func TestProgramsThatCannotRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := v.create(t, ctx, c, guest.Container{Process: guest.Process{Args: args}})
-			if _, err := c.Start(ctx, id); !errors.Is(err, guest.ErrNoExecutable) || !strings.Contains(err.Error(), args[0]) {
+			if _, err := c.Start(ctx, id); !errors.Is(err, guest.ErrNoExecutable) ||
+				!strings.Contains(err.Error(), args[0]) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -107,7 +109,8 @@ func TestFileSystemOfContainer(t *testing.T) {
 		{[]string{"cat", "/etc/resolv.conf"}, 0, "nameserver 10.43.0.10\nsearch default.svc.cluster.local\n"},
 		{[]string{"cat", "/etc/hostname"}, 0, "pod\n"},
 		{[]string{"cat", "/proc/kcore"}, 0, ""},
-		{[]string{"ls", "/dev"}, 0, "fd\nfull\nmqueue\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero\n"},
+		{[]string{"ls", "/dev"}, 0,
+			"fd\nfull\nmqueue\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero\n"},
 		{[]string{"ls", "/run/a4s"}, 1, "no such file"},
 		{[]string{"cat", "/proc/1/cmdline"}, 0, "guestbox\x00sleep\x00"},
 		{[]string{"cat", "/proc/self/cgroup"}, 0, "0::/\n"},
@@ -119,7 +122,8 @@ func TestFileSystemOfContainer(t *testing.T) {
 			t.Errorf("%v: %d, %q, %q; want %d and %q", test.args, code, stdout, stderr, test.code, test.want)
 		}
 	}
-	if _, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: guest.Process{Args: []string{"none"}}}, guest.Streams{}); !errors.Is(err, guest.ErrNoExecutable) {
+	if _, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: guest.Process{Args: []string{"none"}}},
+		guest.Streams{}); !errors.Is(err, guest.ErrNoExecutable) {
 		t.Errorf("exec of what is not there: %v", err)
 	}
 }
@@ -160,16 +164,19 @@ func TestExec(t *testing.T) {
 	t.Run("streams", func(t *testing.T) {
 		data := bytes.Repeat([]byte("0123456789abcde\n"), 64<<10)
 		var out bytes.Buffer
-		code, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: box("cat")}, guest.Streams{Stdin: bytes.NewReader(data), Stdout: &out})
+		code, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: box("cat")},
+			guest.Streams{Stdin: bytes.NewReader(data), Stdout: &out})
 		if code != 0 || err != nil || !bytes.Equal(out.Bytes(), data) {
 			t.Errorf("%d, %v, %d of %d bytes came back", code, err, out.Len(), len(data))
 		}
-		if code, stdout, stderr := run(t, ctx, c, id, box("say", "42", "x")); code != 42 || stdout != "out: x\n" || stderr != "err: x\n" {
+		if code, stdout, stderr := run(t, ctx, c, id, box("say", "42", "x")); code != 42 || stdout != "out: x\n" ||
+			stderr != "err: x\n" {
 			t.Errorf("%d, %q, %q", code, stdout, stderr)
 		}
 	})
 	t.Run("timeout", func(t *testing.T) {
-		_, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: box("sleep"), Timeout: 300 * time.Millisecond}, guest.Streams{})
+		_, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: box("sleep"), Timeout: 300 * time.Millisecond},
+			guest.Streams{})
 		if !errors.Is(err, guest.ErrTimeout) {
 			t.Errorf("got %v", err)
 		}
@@ -187,7 +194,8 @@ func TestExec(t *testing.T) {
 		shown, screen := io.Pipe()
 		result := make(chan error, 1)
 		go func() {
-			code, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: p}, guest.Streams{Stdin: stdin, Stdout: screen, Resize: resize})
+			code, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: p},
+				guest.Streams{Stdin: stdin, Stdout: screen, Resize: resize})
 			screen.Close()
 			result <- errors.Join(err, map[bool]error{true: fmt.Errorf("code %d", code)}[code != 0])
 		}()
@@ -331,7 +339,8 @@ func TestOutputSurvivesDisconnects(t *testing.T) {
 
 func TestOutOfMemory(t *testing.T) {
 	v, c, ctx := boot(t)
-	id := v.create(t, ctx, c, guest.Container{Process: box("eat", "100"), Resources: guest.Resources{MemoryLimit: 24 << 20}})
+	id := v.create(t, ctx, c,
+		guest.Container{Process: box("eat", "100"), Resources: guest.Resources{MemoryLimit: 24 << 20}})
 	exit, out := finish(t, ctx, c, id)
 	if exit.Code != 137 || !exit.OOM {
 		t.Errorf("exit %+v, output %q", exit, out)
@@ -340,7 +349,8 @@ func TestOutOfMemory(t *testing.T) {
 
 func TestStatsAndUpdate(t *testing.T) {
 	v, c, ctx := boot(t)
-	id := v.create(t, ctx, c, guest.Container{Process: box("sleep"), Resources: guest.Resources{MemoryLimit: 64 << 20, CPUQuota: 50_000, CPUShares: 512, PidsLimit: 100}})
+	id := v.create(t, ctx, c, guest.Container{Process: box("sleep"),
+		Resources: guest.Resources{MemoryLimit: 64 << 20, CPUQuota: 50_000, CPUShares: 512, PidsLimit: 100}})
 	if _, err := c.Start(ctx, id); err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +362,8 @@ func TestStatsAndUpdate(t *testing.T) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	ct := s.Containers[0]
-	if ct.Memory.Limit != 48<<20 || ct.Memory.WorkingSet == 0 || ct.CPU.Usage == 0 || ct.Pids == 0 || ct.Root.UsedBytes == 0 || s.CPU.Usage < ct.CPU.Usage || s.Memory.Limit < 100<<20 {
+	if ct.Memory.Limit != 48<<20 || ct.Memory.WorkingSet == 0 || ct.CPU.Usage == 0 || ct.Pids == 0 ||
+		ct.Root.UsedBytes == 0 || s.CPU.Usage < ct.CPU.Usage || s.Memory.Limit < 100<<20 {
 		t.Errorf("%+v", s)
 	}
 	t.Logf("machine: %d MiB used of %d", s.Memory.WorkingSet>>20, s.Memory.Limit>>20)
@@ -378,7 +389,8 @@ func TestSharedProcessNamespace(t *testing.T) {
 		if _, out, _ := run(t, ctx, c, id, box("cat", "/proc/1/cmdline")); !strings.Contains(out, "stage-pause") {
 			t.Errorf("process 1 is %q", out)
 		}
-		if _, out, _ := run(t, ctx, c, id, box("ls", "/proc")); strings.Contains(out, "\n2\n") || strings.Contains(out, "\n3\n") {
+		if _, out, _ := run(t, ctx, c, id, box("ls", "/proc")); strings.Contains(out, "\n2\n") ||
+			strings.Contains(out, "\n3\n") {
 			t.Errorf("the child of a container that has ended is there: %q", out)
 		}
 	})

@@ -30,7 +30,8 @@ func TestShare(t *testing.T) {
 		}
 	}
 	for _, m := range []shares.Mount{
-		{Name: "c/0", Source: filepath.Join(dir, "config"), ReadOnly: true}, {Name: "c/1", Source: filepath.Join(dir, "file")},
+		{Name: "c/0", Source: filepath.Join(dir, "config"), ReadOnly: true},
+		{Name: "c/1", Source: filepath.Join(dir, "file")},
 	} {
 		if err := shares.Add(v.dir, m); err != nil {
 			t.Fatal(err)
@@ -62,7 +63,8 @@ func TestShare(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(data) != "changed" {
 		t.Errorf("on the host: %q, %v", data, err)
 	}
-	err := c.Create(ctx, guest.Container{ID: "x", Process: box("sleep"), Root: guest.Disk{Serial: "none"}, Mounts: []guest.Mount{{Type: protocol.MountShared, Source: "../x", Destination: "/x"}}})
+	err := c.Create(ctx, guest.Container{ID: "x", Process: box("sleep"), Root: guest.Disk{Serial: "none"},
+		Mounts: []guest.Mount{{Type: protocol.MountShared, Source: "../x", Destination: "/x"}}})
 	if !errors.Is(err, guest.ErrInvalid) {
 		t.Errorf("a path out of the share: %v", err)
 	}
@@ -80,7 +82,8 @@ func TestNetwork(t *testing.T) {
 	}
 	got := look()
 	for _, want := range []string{
-		"lo up", "eth0 up 1400 10.9.0.2/24 fd00:9::2/64 ", "\neth0\t00000000\t0100090A\t", "\neth0\t00000A0A\t00000000\t", "\neth0\t00000B0A\t0101FEA9\t",
+		"lo up", "eth0 up 1400 10.9.0.2/24 fd00:9::2/64 ", "\neth0\t00000000\t0100090A\t",
+		"\neth0\t00000A0A\t00000000\t", "\neth0\t00000B0A\t0101FEA9\t",
 		"fd000009000000000000000000000001 00000400",
 	} {
 		if !strings.Contains(got, want) {
@@ -92,7 +95,8 @@ func TestNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := look(); !strings.Contains(got, "eth0 up 1400 10.9.0.3/24 fd00:9::3/64 ") || !strings.Contains(got, "\neth0\t00000000\t0100090A\t") {
+	if got := look(); !strings.Contains(got, "eth0 up 1400 10.9.0.3/24 fd00:9::3/64 ") ||
+		!strings.Contains(got, "\neth0\t00000000\t0100090A\t") {
 		t.Errorf("with other addresses:\n%s", got)
 	}
 }

@@ -150,7 +150,8 @@ func start(guestDir string) (_ *vm, err error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Printf("guest ready %v after QEMU was started, uptime %v\n", time.Since(begin).Round(time.Millisecond), info.Uptime.Round(time.Millisecond))
+	fmt.Printf("guest ready %v after QEMU was started, uptime %v\n", time.Since(begin).Round(time.Millisecond),
+		info.Uptime.Round(time.Millisecond))
 	return v, c.Setup(ctx, sandbox("10.9.0.2/24", "fd00:9::2/64"))
 }
 
@@ -158,11 +159,13 @@ func start(guestDir string) (_ *vm, err error) {
 func sandbox(addresses ...string) guest.Sandbox {
 	return guest.Sandbox{
 		Interfaces: []guest.Interface{{MAC: nicMAC, Name: "eth0", MTU: 1400, Addresses: addresses}},
-		Routes:     []guest.Route{{Gateway: "10.9.0.1"}, {Gateway: "fd00:9::1"}, {Destination: "10.10.0.0/16"}, {Destination: "10.11.0.0/16", Gateway: "169.254.1.1", OnLink: true}},
-		Hostname:   "pod", DNS: guest.DNS{Servers: []string{"10.43.0.10"}, Searches: []string{"default.svc.cluster.local"}},
-		Sysctls: map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
-		Time:    time.Now(),
-		Shared:  true,
+		Routes: []guest.Route{{Gateway: "10.9.0.1"}, {Gateway: "fd00:9::1"}, {Destination: "10.10.0.0/16"},
+			{Destination: "10.11.0.0/16", Gateway: "169.254.1.1", OnLink: true}},
+		Hostname: "pod",
+		DNS:      guest.DNS{Servers: []string{"10.43.0.10"}, Searches: []string{"default.svc.cluster.local"}},
+		Sysctls:  map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
+		Time:     time.Now(),
+		Shared:   true,
 	}
 }
 
@@ -329,7 +332,8 @@ func firstWords(t *testing.T, ctx context.Context, c *guest.Client, id string) {
 func run(t *testing.T, ctx context.Context, c *guest.Client, id string, p guest.Process) (int, string, string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: p}, guest.Streams{Stdout: &stdout, Stderr: &stderr})
+	code, err := c.Exec(ctx, guest.ExecRequest{Container: id, Process: p},
+		guest.Streams{Stdout: &stdout, Stderr: &stderr})
 	if err != nil {
 		t.Fatal(err)
 	}

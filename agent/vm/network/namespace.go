@@ -141,7 +141,8 @@ func inspect(path string) (*Attachment, error) {
 // guestRoute returns a route for the guest, unless its kernel makes it by
 // itself.
 func guestRoute(r netlink.Route, family int) (Route, bool) {
-	if r.Protocol == unix.RTPROT_KERNEL || r.Protocol == unix.RTPROT_RA || r.Table != unix.RT_TABLE_MAIN || r.Type != unix.RTN_UNICAST {
+	if r.Protocol == unix.RTPROT_KERNEL || r.Protocol == unix.RTPROT_RA || r.Table != unix.RT_TABLE_MAIN ||
+		r.Type != unix.RTN_UNICAST {
 		return Route{}, false
 	}
 	out := Route{Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0)}

@@ -269,7 +269,8 @@ func (m *Manager) detachRecorded(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		conf := &libcni.RuntimeConf{ContainerID: a.ContainerID, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
+		conf := &libcni.RuntimeConf{ContainerID: a.ContainerID, IfName: a.IfName, Args: a.CniArgs,
+			CapabilityArgs: a.CapabilityArgs}
 		if isNamespace(a.NetNS) {
 			conf.NetNS = a.NetNS
 		}

@@ -44,7 +44,8 @@ func newNode(t *testing.T) node {
 		t.Fatal(err)
 	}
 	n := node{ipam: filepath.Join(dir, "ipam")}
-	o := Options{Dir: filepath.Join(dir, "network"), ConfDir: filepath.Join(dir, "net.d"), BinDirs: []string{carried.CNIBinDir}, CacheDir: filepath.Join(dir, "cni")}
+	o := Options{Dir: filepath.Join(dir, "network"), ConfDir: filepath.Join(dir, "net.d"),
+		BinDirs: []string{carried.CNIBinDir}, CacheDir: filepath.Join(dir, "cni")}
 	n.Manager = New(o)
 	if err := n.Status(t.Context()); err == nil {
 		t.Error("ready without a configuration")
@@ -52,7 +53,8 @@ func newNode(t *testing.T) node {
 	if err := os.MkdirAll(o.ConfDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(o.ConfDir, "10-test.conflist"), fmt.Appendf(nil, conflist, n.ipam), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(o.ConfDir, "10-test.conflist"), fmt.Appendf(nil, conflist, n.ipam),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Status(t.Context()); err != nil {
@@ -88,7 +90,8 @@ func (n node) wantNothingLeft(t *testing.T) {
 	if ips := n.reserved(t); len(ips) != 0 {
 		t.Errorf("addresses are still reserved: %v", ips)
 	}
-	for _, dir := range []string{n.opts.Dir, filepath.Join(n.opts.Dir, namespaces), filepath.Join(n.opts.CacheDir, "results")} {
+	for _, dir := range []string{n.opts.Dir, filepath.Join(n.opts.Dir, namespaces),
+		filepath.Join(n.opts.CacheDir, "results")} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +138,8 @@ func TestAttachment(t *testing.T) {
 	}
 	t.Logf("%+v", a)
 	if a.ID != web.ID || a.MTU != 1400 || len(a.MAC) != 17 || len(a.Addresses) != 2 ||
-		a.Addresses[0] != netip.MustParsePrefix("10.88.0.2/24") || a.Addresses[1] != netip.MustParsePrefix("fd00:88::2/64") {
+		a.Addresses[0] != netip.MustParsePrefix("10.88.0.2/24") ||
+		a.Addresses[1] != netip.MustParsePrefix("fd00:88::2/64") {
 		t.Errorf("attachment %+v", a)
 	}
 	want := map[Route]bool{
@@ -209,11 +213,15 @@ func TestConfiguration(t *testing.T) {
 		files map[string]string
 		want  string // network and types of plugins, or the error
 	}{
-		"none":          {nil, "no CNI configuration"},
-		"first by name": {map[string]string{"20.conflist": fmt.Sprintf(conflist, "/x"), "10.conflist": `{"cniVersion":"1.0.0","name":"first","plugins":[{"type":"a"},{"type":"b"}]}`}, "first a b"},
-		"one plugin":    {map[string]string{"10.conf": `{"cniVersion":"0.4.0","name":"one","type":"a","mtu":1400}`}, "one a"},
-		"broken":        {map[string]string{"10.conflist": `{`}, "10.conflist"},
-		"no plugins":    {map[string]string{"10.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[]}`}, "plugins"},
+		"none": {nil, "no CNI configuration"},
+		"first by name": {map[string]string{"20.conflist": fmt.Sprintf(conflist, "/x"),
+			"10.conflist": `{"cniVersion":"1.0.0","name":"first","plugins":[{"type":"a"},{"type":"b"}]}`},
+			"first a b"},
+		"one plugin": {map[string]string{"10.conf": `{"cniVersion":"0.4.0","name":"one","type":"a","mtu":1400}`},
+			"one a"},
+		"broken": {map[string]string{"10.conflist": `{`}, "10.conflist"},
+		"no plugins": {map[string]string{"10.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[]}`},
+			"plugins"},
 	} {
 		dir := t.TempDir()
 		for file, content := range tc.files {
@@ -318,7 +326,8 @@ func TestWhatWasCutShort(t *testing.T) {
 			t.Errorf("status without a plugin: %v", err)
 		}
 		plugins := t.TempDir()
-		if err := os.WriteFile(filepath.Join(plugins, "moody"), []byte("#!/bin/sh\n[ $CNI_COMMAND = DEL ]\n"), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(plugins, "moody"), []byte("#!/bin/sh\n[ $CNI_COMMAND = DEL ]\n"),
+			0o700); err != nil {
 			t.Fatal(err)
 		}
 		o.BinDirs = append([]string{plugins}, o.BinDirs...)
@@ -395,9 +404,12 @@ func TestGuestIsThePod(t *testing.T) {
 	// has it.
 	sh.Run("for i in $(seq 20); do ping -c 1 -W 1 fd00:88::1 && break; done")
 	heard := echoes(t)
-	sh.Run("echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_dad; ip addr add 10.88.0.77/24 dev eth0; ip -6 addr add fd00:88::77/64 dev eth0")
-	for _, line := range []string{"ping -c 2 -W 2 -I 10.88.0.77 10.88.0.1", "ping -c 2 -W 2 -I fd00:88::77 fd00:88::1"} {
-		if out, status := sh.Try(line); status != "1" || !strings.Contains(out, "2 packets transmitted, 0 packets received") {
+	sh.Run("echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_dad; ip addr add 10.88.0.77/24 dev eth0; " +
+		"ip -6 addr add fd00:88::77/64 dev eth0")
+	for _, line := range []string{"ping -c 2 -W 2 -I 10.88.0.77 10.88.0.1",
+		"ping -c 2 -W 2 -I fd00:88::77 fd00:88::1"} {
+		if out, status := sh.Try(line); status != "1" ||
+			!strings.Contains(out, "2 packets transmitted, 0 packets received") {
 			t.Errorf("%s: status %s\n%s", line, status, out)
 		}
 	}
@@ -405,7 +417,8 @@ func TestGuestIsThePod(t *testing.T) {
 		_ = conn.Close() // it should not be there
 		t.Error("the guest is reached at an address that it took")
 	}
-	sh.Run("ip addr del 10.88.0.77/24 dev eth0; ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:77; ip link set eth0 up; ip route add default via 10.88.0.1")
+	sh.Run("ip addr del 10.88.0.77/24 dev eth0; ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:77; " +
+		"ip link set eth0 up; ip route add default via 10.88.0.1")
 	if out, status := sh.Try("ping -c 2 -W 2 10.88.0.1"); status == "0" {
 		t.Errorf("the guest is heard with a hardware address that it took: %s", out)
 	}

@@ -95,7 +95,8 @@ func listOfOne(plugin []byte) ([]byte, error) {
 	if err := json.Unmarshal(plugin, &head); err != nil {
 		return nil, err
 	}
-	return json.Marshal(map[string]any{"name": head.Name, "cniVersion": head.CNIVersion, "plugins": []json.RawMessage{plugin}})
+	return json.Marshal(map[string]any{"name": head.Name, "cniVersion": head.CNIVersion,
+		"plugins": []json.RawMessage{plugin}})
 }
 
 // annotationsCapability is what containerd calls it.
@@ -127,7 +128,8 @@ func (m *Manager) runtimeConf(p Pod) *libcni.RuntimeConf {
 		c.CapabilityArgs["portMappings"] = ports
 	}
 	if len(p.Servers)+len(p.Searches)+len(p.Options) > 0 {
-		c.CapabilityArgs["dns"] = map[string][]string{"servers": p.Servers, "searches": p.Searches, "options": p.Options}
+		c.CapabilityArgs["dns"] = map[string][]string{"servers": p.Servers, "searches": p.Searches,
+			"options": p.Options}
 	}
 	if p.CgroupParent != "" {
 		c.CapabilityArgs["cgroupPath"] = p.CgroupParent

@@ -55,14 +55,18 @@ func sourceRules(mac net.HardwareAddr, addrs []netip.Prefix) []rule {
 				rule{unix.ETH_P_ARP, arpFrom(own, mac, word4(ip))})
 		}
 	}
-	linkLocal := func(offset int32) []key { return []key{{^uint32(0), 0xfe800000, offset}, {^uint32(0), 0, offset + 4}} }
+	linkLocal := func(offset int32) []key {
+		return []key{{^uint32(0), 0xfe800000, offset}, {^uint32(0), 0, offset + 4}}
+	}
 	for _, p := range addrs {
 		if ip := p.Addr(); ip.Is6() {
 			from := slices.Concat(own, words6(ip, ipv6Source))
-			for _, carried := range slices.Concat([][]key{next(unix.IPPROTO_TCP), next(unix.IPPROTO_UDP), next(unix.IPPROTO_FRAGMENT), next(unix.IPPROTO_ESP), next(unix.IPPROTO_SCTP)}, harmlessICMPv6()) {
+			for _, carried := range slices.Concat([][]key{next(unix.IPPROTO_TCP), next(unix.IPPROTO_UDP),
+				next(unix.IPPROTO_FRAGMENT), next(unix.IPPROTO_ESP), next(unix.IPPROTO_SCTP)}, harmlessICMPv6()) {
 				rules = append(rules, rule{unix.ETH_P_IPV6, slices.Concat(from, carried)})
 			}
-			rules = append(rules, rule{unix.ETH_P_IPV6, slices.Concat(own, icmp(neighborAdvertisement, 0xff), words6(ip, ndTarget))})
+			rules = append(rules,
+				rule{unix.ETH_P_IPV6, slices.Concat(own, icmp(neighborAdvertisement, 0xff), words6(ip, ndTarget))})
 		}
 	}
 	for _, carried := range harmlessICMPv6() {

@@ -41,7 +41,8 @@ func ipv6(src string, next byte, content ...byte) []byte {
 
 // neighbor is a message about the address of a neighbor.
 func neighbor(src string, kind byte, target string) []byte {
-	return ipv6(src, unix.IPPROTO_ICMPV6, append([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, netip.MustParseAddr(target).AsSlice()...)...)
+	return ipv6(src, unix.IPPROTO_ICMPV6,
+		append([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, netip.MustParseAddr(target).AsSlice()...)...)
 }
 
 func arp(sender net.HardwareAddr, ip string) []byte {
@@ -98,7 +99,8 @@ func TestGuestIsHeardWithItsOwnAddresses(t *testing.T) {
 		{"I have, link-local", frame(own, unix.ETH_P_IPV6, neighbor(link, 136, link)), true},
 		{"I have what is another one's", frame(own, unix.ETH_P_IPV6, neighbor(v6, 136, stranger6)), false},
 		{"the same, link-local", frame(own, unix.ETH_P_IPV6, neighbor(link, 136, stranger6)), false},
-		{"the same, hidden", frame(own, unix.ETH_P_IPV6, ipv6(v6, unix.IPPROTO_DSTOPTS, neighbor(v6, 136, stranger6)[40:]...)), false},
+		{"the same, hidden",
+			frame(own, unix.ETH_P_IPV6, ipv6(v6, unix.IPPROTO_DSTOPTS, neighbor(v6, 136, stranger6)[40:]...)), false},
 		{"I am a router", frame(own, unix.ETH_P_IPV6, neighbor(link, 134, "::")), false},
 		{"use another router", frame(own, unix.ETH_P_IPV6, neighbor(link, 137, stranger6)), false},
 		{"a tagged frame", frame(own, unix.ETH_P_8021Q, append([]byte{0, 1, 8, 0}, ipv4(stranger4)...)), false},
@@ -138,7 +140,8 @@ func listen(t *testing.T) func(mark, last []byte) bool {
 		if l.Type() != "veth" {
 			continue
 		}
-		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all & 0xffff, Ifindex: l.Attrs().Index}); err != nil {
+		if err := unix.Bind(fd,
+			&unix.SockaddrLinklayer{Protocol: all & 0xffff, Ifindex: l.Attrs().Index}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -41,7 +41,8 @@ func fakeGuest(t *testing.T, a *Attachment, tap *os.File) string {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(netlink.LinkSetHardwareAddr(link, mac), netlink.LinkSetMTU(link, a.MTU), netlink.LinkSetUp(link)); err != nil {
+		if err := errors.Join(netlink.LinkSetHardwareAddr(link, mac), netlink.LinkSetMTU(link, a.MTU),
+			netlink.LinkSetUp(link)); err != nil {
 			return err
 		}
 		for _, p := range a.Addresses {

@@ -70,7 +70,8 @@ func openTap(a *Attachment) (_ *os.File, err error) {
 // forwardNothing has the thread's network namespace keep what it receives,
 // which a new one may have inherited otherwise.
 func forwardNothing() error {
-	for file, value := range map[string]string{"ipv4/ip_forward": "0", "ipv6/conf/all/forwarding": "0", "ipv6/conf/" + tapName + "/disable_ipv6": "1"} {
+	for file, value := range map[string]string{"ipv4/ip_forward": "0", "ipv6/conf/all/forwarding": "0",
+		"ipv6/conf/" + tapName + "/disable_ipv6": "1"} {
 		err := os.WriteFile("/proc/sys/net/"+file, []byte(value), 0)
 		if err != nil && !(errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(file, "ipv6/")) {
 			return err

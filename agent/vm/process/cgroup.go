@@ -31,7 +31,8 @@ type Limits struct {
 // groups. Nothing is made before the first Add.
 func NewCgroup(parent, name string, systemd bool, limits Limits) (*Cgroup, error) {
 	// systemd would forbid all devices that are not named.
-	c := &cgroups.Cgroup{Name: name, Parent: parent, Systemd: systemd, Resources: &cgroups.Resources{SkipDevices: systemd}}
+	c := &cgroups.Cgroup{Name: name, Parent: parent, Systemd: systemd,
+		Resources: &cgroups.Resources{SkipDevices: systemd}}
 	if systemd {
 		c.ScopePrefix = "a4s-vm"
 	}
@@ -51,7 +52,8 @@ func (c *Cgroup) Add(p *Process) error {
 	if c.limits.CPUQuota <= 0 {
 		return nil
 	}
-	err := c.m.Set(&cgroups.Resources{SkipDevices: true, CpuQuota: c.limits.CPUQuota, CpuPeriod: uint64(c.limits.CPUPeriod)})
+	err := c.m.Set(&cgroups.Resources{SkipDevices: true, CpuQuota: c.limits.CPUQuota,
+		CpuPeriod: uint64(c.limits.CPUPeriod)})
 	if err != nil {
 		return fmt.Errorf("limits of a control group: %w", err)
 	}

@@ -120,7 +120,8 @@ func Open(pidFile string) (*Process, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", pidFile, ErrGone), p.fd.Close())
 	}
 	if p.ident != want {
-		return nil, errors.Join(fmt.Errorf("%s: process %d is another one: %w", pidFile, want.pid, ErrGone), p.fd.Close())
+		return nil, errors.Join(fmt.Errorf("%s: process %d is another one: %w", pidFile, want.pid, ErrGone),
+			p.fd.Close())
 	}
 	return p, nil
 }
@@ -361,7 +362,8 @@ func (p *Process) Usage() (Usage, error) {
 		return Usage{}, ErrGone // the numbers may be another one's
 	}
 	page := uint64(os.Getpagesize())
-	return Usage{CPU: time.Duration(user+system) * (time.Second / userHZ), Memory: resident * page, Shared: shared * page}, nil
+	return Usage{CPU: time.Duration(user+system) * (time.Second / userHZ), Memory: resident * page,
+		Shared: shared * page}, nil
 }
 
 // identity tells a process from a later one with the same id.

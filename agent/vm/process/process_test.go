@@ -19,7 +19,8 @@ import (
 func start(t *testing.T, script string, change ...func(*Spec)) (*Process, Spec) {
 	t.Helper()
 	dir := t.TempDir()
-	s := Spec{PIDFile: filepath.Join(dir, "pid"), Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir, Log: filepath.Join(dir, "log")}
+	s := Spec{PIDFile: filepath.Join(dir, "pid"), Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir,
+		Log: filepath.Join(dir, "log")}
 	for _, f := range change {
 		f(&s)
 	}
@@ -156,7 +157,8 @@ func TestOpenTakesNoStranger(t *testing.T) {
 	later.start++
 	otherBoot.boot = "00000000-0000-0000-0000-000000000000"
 	for name, content := range map[string]string{
-		"same id, later start": later.String(), "another boot": otherBoot.String(), "no such process": fmt.Sprintf("%d 1 x", 1<<30),
+		"same id, later start": later.String(), "another boot": otherBoot.String(),
+		"no such process": fmt.Sprintf("%d 1 x", 1<<30),
 	} {
 		file := filepath.Join(t.TempDir(), "pid")
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -208,7 +210,8 @@ func TestProcessInheritsNothing(t *testing.T) {
 		}
 	}
 	// The last one is the directory that is listed.
-	if len(targets) != 5 || targets[0] != "/dev/null" || targets[1] != s.Log || targets[2] != s.Log || targets[3] != given.Name() {
+	if len(targets) != 5 || targets[0] != "/dev/null" || targets[1] != s.Log || targets[2] != s.Log ||
+		targets[3] != given.Name() {
 		t.Errorf("the process has %q", targets)
 	}
 	if !strings.HasPrefix(string(log), "\n") {

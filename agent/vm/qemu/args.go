@@ -167,7 +167,9 @@ func (c Config) Args() ([]string, error) {
 	}
 	for i := range c.slots() {
 		// Disks need no I/O ports, of which there are too few for all.
-		a.add("-device", fmt.Sprintf("pcie-root-port,id=%s,bus=pcie.0,chassis=%d,addr=0x%x.%d,multifunction=on,io-reserve=0", slotName(i), i+1, firstSlot+i/8, i%8))
+		a.add("-device",
+			fmt.Sprintf("pcie-root-port,id=%s,bus=pcie.0,chassis=%d,addr=0x%x.%d,multifunction=on,io-reserve=0",
+				slotName(i), i+1, firstSlot+i/8, i%8))
 	}
 	return a.list, a.err
 }

@@ -16,16 +16,19 @@ func TestArgs(t *testing.T) {
 			Dir: "/run/vm/1", Name: "default_web, no 2", UUID: "5f0c1a5e-93a8-4d6f-a2f0-3f3c4c1f0a11",
 			Accelerator: TCG, MemoryMB: 256, CPUs: 2,
 			Kernel: "/guest/vmlinuz", Initrd: "/guest/initrd", Cmdline: "console=ttyS0 panic=-1",
-			NICs:   []NIC{{MAC: "02:00:00:00:00:01", MTU: 1450, Tap: os.Stdin}, {MAC: "02:00:00:00:00:02", Tap: os.Stdin}},
-			Shares: []Share{{Tag: "shared", Socket: "/run/vm/1/virtiofsd.sock"}, {Tag: "a,b", Socket: "/run/else,where.sock"}},
-			Ports:  []Port{{Name: "io.a4s.guest", Socket: "guest.sock"}},
-			Slots:  2,
+			NICs: []NIC{{MAC: "02:00:00:00:00:01", MTU: 1450, Tap: os.Stdin},
+				{MAC: "02:00:00:00:00:02", Tap: os.Stdin}},
+			Shares: []Share{{Tag: "shared", Socket: "/run/vm/1/virtiofsd.sock"},
+				{Tag: "a,b", Socket: "/run/else,where.sock"}},
+			Ports: []Port{{Name: "io.a4s.guest", Socket: "guest.sock"}},
+			Slots: 2,
 		},
 		"disk": {
 			Dir: "/run/vm/2", Accelerator: KVM, MemoryMB: 4096, CPUs: 1, Reboot: true,
 			Disks: []Disk{
 				{ID: "root", Path: "/run/vm/2/root.qcow2", Format: "qcow2", Serial: "root"},
-				{ID: strings.Repeat("0123456789abcdef", 4), Path: "/run/vm/2/seed,1.iso", Format: "raw", ReadOnly: true},
+				{ID: strings.Repeat("0123456789abcdef", 4), Path: "/run/vm/2/seed,1.iso",
+					Format: "raw", ReadOnly: true},
 			},
 			Slots: 1,
 		},
@@ -55,7 +58,8 @@ func TestArgs(t *testing.T) {
 
 func TestArgsRefuses(t *testing.T) {
 	good := func() Config {
-		return Config{Dir: "/d", Accelerator: TCG, MemoryMB: 128, CPUs: 1, Kernel: "/k", Disks: []Disk{{ID: "a", Path: "/a", Format: "raw"}}}
+		return Config{Dir: "/d", Accelerator: TCG, MemoryMB: 128, CPUs: 1, Kernel: "/k",
+			Disks: []Disk{{ID: "a", Path: "/a", Format: "raw"}}}
 	}
 	if _, err := good().Args(); err != nil {
 		t.Fatal(err)

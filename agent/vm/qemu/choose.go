@@ -128,7 +128,10 @@ func (p Probe) try(ctx context.Context) (_ Choice, err error) {
 	if err != nil {
 		return Choice{Accelerator: TCG, Reason: "a guest does not boot with KVM: " + firstLine(err.Error())}, nil
 	}
-	return Choice{Accelerator: KVM, Reason: fmt.Sprintf("a guest booted with KVM in %s", time.Since(start).Round(10*time.Millisecond))}, nil
+	return Choice{
+		Accelerator: KVM,
+		Reason:      fmt.Sprintf("a guest booted with KVM in %s", time.Since(start).Round(10*time.Millisecond)),
+	}, nil
 }
 
 func firstLine(s string) string {
@@ -195,7 +198,8 @@ func (p Probe) key() (string, error) {
 	}
 	binary, err := Config{Binary: p.Binary}.binary()
 	if err != nil {
-		return "", &problem.Precondition{What: "virtual machines", Err: err, Fix: "install QEMU (package qemu-system-x86)"}
+		return "", &problem.Precondition{What: "virtual machines", Err: err,
+			Fix: "install QEMU (package qemu-system-x86)"}
 	}
 	key := []string{unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Version[:])}
 	for _, path := range []string{binary, p.Kernel, p.Initrd} {

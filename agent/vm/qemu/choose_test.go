@@ -37,7 +37,8 @@ func TestChoose(t *testing.T) {
 	if err := os.WriteFile(kernel, []byte("k"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := Probe{Binary: binary, Kernel: kernel, Initrd: kernel, Cache: filepath.Join(t.TempDir(), "kvm.json"), Device: "/dev/null"}
+	p := Probe{Binary: binary, Kernel: kernel, Initrd: kernel, Cache: filepath.Join(t.TempDir(), "kvm.json"),
+		Device: "/dev/null"}
 	for _, tc := range []struct {
 		name, want string
 		change     func(*Probe)

@@ -54,7 +54,8 @@ func trimConsole(path string, most, kept int64) (err error) {
 	if !ok || stat.Blocks*512 <= most || info.Size() <= kept {
 		return nil
 	}
-	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, info.Size()-kept); err != nil {
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0,
+		info.Size()-kept); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil

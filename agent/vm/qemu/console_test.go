@@ -53,7 +53,8 @@ func TestTrimConsole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := most/2 + 3*(most+len("the end")); len(data) != want || !bytes.HasSuffix(data, []byte("bthe end")) || data[len(data)-kept/2] != 'b' || data[0] != 0 {
+	if want := most/2 + 3*(most+len("the end")); len(data) != want || !bytes.HasSuffix(data, []byte("bthe end")) ||
+		data[len(data)-kept/2] != 'b' || data[0] != 0 {
 		t.Errorf("%d bytes, want %d, ending in %q", len(data), want, data[len(data)-10:])
 	}
 }

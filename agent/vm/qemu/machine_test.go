@@ -115,14 +115,16 @@ func TestMachine(t *testing.T) {
 	t.Logf("from start to the guest's shell: %s", time.Since(begin))
 
 	// A third disk finds no slot, a free one is used again.
-	one, two, three := rawDisk(t, c.Dir, "one", "first"), rawDisk(t, c.Dir, "two", "second"), rawDisk(t, c.Dir, "three", "third")
+	one, two, three := rawDisk(t, c.Dir, "one", "first"), rawDisk(t, c.Dir, "two", "second"),
+		rawDisk(t, c.Dir, "three", "third")
 	two.ReadOnly = true
 	for _, d := range []Disk{one, two, two} { // the second time it is there already
 		if err := m.Plug(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const serials = `for d in $(ls /sys/block); do echo "$(cat /sys/block/$d/serial)=$(cat /sys/block/$d/ro)"; done | sort | xargs echo`
+	const serials = `for d in $(ls /sys/block); do echo "$(cat /sys/block/$d/serial)=$(cat /sys/block/$d/ro)"; ` +
+		`done | sort | xargs echo`
 	sh.Eventually(serials, "serial-one=0 serial-two=1")
 	if err := m.Plug(t.Context(), three); !errors.Is(err, ErrNoSlot) {
 		t.Errorf("a disk too many: %v", err)
@@ -149,7 +151,8 @@ func TestMachine(t *testing.T) {
 
 	// A command that QEMU refuses does not spoil the connection.
 	var refused *Error
-	if err := m.Execute(t.Context(), "no-such-command", nil, nil); !errors.As(err, &refused) || refused.Class != "CommandNotFound" {
+	if err := m.Execute(t.Context(), "no-such-command", nil, nil); !errors.As(err, &refused) ||
+		refused.Class != "CommandNotFound" {
 		t.Errorf("an unknown command: %v", err)
 	}
 	u, err := m.Usage()
@@ -164,8 +167,10 @@ func TestMachineEnds(t *testing.T) {
 		name, reason string
 		end          func(t *testing.T, m *Machine, sh *vmlab.Shell) error
 	}{
-		{"asked by its host", "host-qmp-quit", func(t *testing.T, m *Machine, _ *vmlab.Shell) error { return m.Quit(t.Context()) }},
-		{"asked, deaf guest", "host-qmp-quit", func(t *testing.T, m *Machine, _ *vmlab.Shell) error { return m.Stop(t.Context(), time.Millisecond) }},
+		{"asked by its host", "host-qmp-quit",
+			func(t *testing.T, m *Machine, _ *vmlab.Shell) error { return m.Quit(t.Context()) }},
+		{"asked, deaf guest", "host-qmp-quit",
+			func(t *testing.T, m *Machine, _ *vmlab.Shell) error { return m.Stop(t.Context(), time.Millisecond) }},
 		{"asked, context over", "", func(t *testing.T, m *Machine, _ *vmlab.Shell) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -263,7 +268,8 @@ func TestStartSaysWhatQEMUSays(t *testing.T) {
 
 func TestChooseFindsOutWhetherKVMWorks(t *testing.T) {
 	c := config(t)
-	p := Probe{Kernel: c.Kernel, Initrd: c.Initrd, Port: vmlab.Port, Cache: filepath.Join(t.TempDir(), "a", "kvm.json")}
+	p := Probe{Kernel: c.Kernel, Initrd: c.Initrd, Port: vmlab.Port,
+		Cache: filepath.Join(t.TempDir(), "a", "kvm.json")}
 	begin := time.Now()
 	tried, err := Choose(t.Context(), "auto", p)
 	if err != nil {

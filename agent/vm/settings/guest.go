@@ -23,18 +23,25 @@ func Preflight(o Service) error {
 		{o.Virtiofsd, "virtiofsd", "qemu-system-common (Debian 12) or virtiofsd (from Debian 13 on)"},
 	} {
 		if _, err := exec.LookPath(program.name); err != nil {
-			return &problem.Precondition{What: program.what + " for pods that run as virtual machines", Err: err, Fix: "install the package " + program.pkg}
+			return &problem.Precondition{What: program.what + " for pods that run as virtual machines", Err: err,
+				Fix: "install the package " + program.pkg}
 		}
 	}
 	for _, file := range []struct{ path, flag string }{{o.Kernel, "--vm-kernel"}, {o.Initrd, "--vm-initrd"}} {
 		if file.path == "" {
-			return &problem.Precondition{What: "the guest of pods that run as virtual machines", Err: errors.New("none is installed"), Fix: "build one with `make guest` and put it into /usr/local/lib/a4s/guest, or name one with " + file.flag}
+			return &problem.Precondition{
+				What: "the guest of pods that run as virtual machines",
+				Err:  errors.New("none is installed"),
+				Fix: "build one with `make guest` and put it into /usr/local/lib/a4s/guest, or name one with " +
+					file.flag,
+			}
 		}
 		if st, err := os.Stat(file.path); err != nil || !st.Mode().IsRegular() {
 			if err == nil {
 				err = errors.New("it is not a file")
 			}
-			return &problem.Precondition{What: "the guest of pods that run as virtual machines: " + file.path, Err: err, Fix: "name another one with " + file.flag}
+			return &problem.Precondition{What: "the guest of pods that run as virtual machines: " + file.path,
+				Err: err, Fix: "name another one with " + file.flag}
 		}
 	}
 	return nil

@@ -136,7 +136,8 @@ func listen(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), Socket)})
+	l, err := net.ListenUnix("unix",
+		&net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), Socket)})
 	if err := errors.Join(err, d.Close()); err != nil {
 		return nil, err
 	}
@@ -201,7 +202,8 @@ func Add(dir string, m Mount) (err error) {
 	if err := makePoint(filepath.Join(dir, pointsDir, m.Name), info.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return err
 	}
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, filepath.Join(dir, sharedDir, m.Name), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, filepath.Join(dir, sharedDir, m.Name),
+		unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return errors.Join(fmt.Errorf("mounting: %w", err), os.RemoveAll(filepath.Join(dir, pointsDir, m.Name)))
 	}
 	return nil

@@ -251,7 +251,8 @@ func TestGuestSeesShares(t *testing.T) {
 	if got := read(t, filepath.Join(h, "volume", "new")); got != "from the guest\n" {
 		t.Errorf("the guest wrote %q", got)
 	}
-	for _, line := range []string{"echo x > /share/c1/ro/file", "echo x > /share/c1/ro/sub/inner", "ln -s /etc /share/c2", "echo x > /share/x", "mkdir /share/c1/x"} {
+	for _, line := range []string{"echo x > /share/c1/ro/file", "echo x > /share/c1/ro/sub/inner",
+		"ln -s /etc /share/c2", "echo x > /share/x", "mkdir /share/c1/x"} {
 		if out, status := sh.Try(line); status == "0" || !strings.Contains(out, "Read-only file system") {
 			t.Errorf("%s: %q, status %s", line, out, status)
 		}

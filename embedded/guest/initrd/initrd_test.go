@@ -94,7 +94,8 @@ func TestAssembleCompressed(t *testing.T) {
 
 func TestPathsOfFiles(t *testing.T) {
 	for _, p := range []string{"", "/", "a/../b", "a//b", "./a", "a/"} {
-		if err := Write(io.Discard, []File{{Path: p}}); err == nil || !strings.Contains(err.Error(), strconv.Quote(p)) {
+		if err := Write(io.Discard, []File{{Path: p}}); err == nil ||
+			!strings.Contains(err.Error(), strconv.Quote(p)) {
 			t.Errorf("%q: %v", p, err)
 		}
 	}

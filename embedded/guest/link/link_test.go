@@ -219,7 +219,8 @@ func TestNewHostAfterWhateverBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := serve(t, echo)
 			conn := l.dial(t)
-			if strings.Contains(name, "whole session") || strings.Contains(name, "of a frame") || name == "begin of a header" {
+			if strings.Contains(name, "whole session") || strings.Contains(name, "of a frame") ||
+				name == "begin of a header" {
 				// Within a session of the guest that has not noticed its end.
 				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 				defer cancel()
@@ -318,7 +319,8 @@ func TestNoGuest(t *testing.T) {
 	l := &line{hosts: make(chan net.Conn, 1)} // nobody serves
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := Connect(ctx, l.dial(t), Options{}); !errors.Is(err, ErrNoGuest) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Connect(ctx, l.dial(t), Options{}); !errors.Is(err, ErrNoGuest) ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }

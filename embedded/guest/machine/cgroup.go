@@ -31,7 +31,8 @@ func startCgroups() error {
 	for _, dir := range []string{cgroupRoot, podCgroup} {
 		// One by one: a kernel may lack one.
 		for _, controller := range []string{"cpu", "memory", "pids", "io"} {
-			if err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+"+controller); err != nil && controller != "io" {
+			if err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+"+controller); err != nil &&
+				controller != "io" {
 				return fmt.Errorf("controller %s: %w", controller, err)
 			}
 		}

@@ -95,8 +95,9 @@ func whenOpen(ctx context.Context, f func() error) error {
 
 var mountFlags = map[string]uintptr{
 	"ro": unix.MS_RDONLY, "noexec": unix.MS_NOEXEC, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV,
-	"noatime": unix.MS_NOATIME, "relatime": unix.MS_RELATIME, "nodiratime": unix.MS_NODIRATIME, "sync": unix.MS_SYNCHRONOUS,
-	"rw": 0, "exec": 0, "suid": 0, "dev": 0, "defaults": 0,
+	"noatime": unix.MS_NOATIME, "relatime": unix.MS_RELATIME, "nodiratime": unix.MS_NODIRATIME,
+	"sync": unix.MS_SYNCHRONOUS,
+	"rw":   0, "exec": 0, "suid": 0, "dev": 0, "defaults": 0,
 }
 
 // mountOptions splits options into flags and what the file system itself reads.

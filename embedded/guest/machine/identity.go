@@ -153,7 +153,8 @@ var rlimits = map[string]int{
 
 // setLimits sets what is of the process and not of a thread.
 func setLimits(p protocol.Process) error {
-	limits := append([]protocol.Rlimit{{Type: "RLIMIT_NOFILE", Soft: defaultFilesSoft, Hard: defaultFilesHard}}, p.Rlimits...)
+	limits := append([]protocol.Rlimit{{Type: "RLIMIT_NOFILE", Soft: defaultFilesSoft, Hard: defaultFilesHard}},
+		p.Rlimits...)
 	for _, l := range limits {
 		which, ok := rlimits[l.Type]
 		if !ok {

@@ -32,23 +32,27 @@ func wantCode(t *testing.T, err error, code string) {
 }
 
 func TestWhoIs(t *testing.T) {
-	passwd := lines("root:x:0:0:root:/root:/bin/sh web:x:1000:1001:Web:/home/web:/bin/sh 7:x:70:70::/seven: bad:x:a:b:::")
+	passwd := lines("root:x:0:0:root:/root:/bin/sh web:x:1000:1001:Web:/home/web:/bin/sh " +
+		"7:x:70:70::/seven: bad:x:a:b:::")
 	group := lines("root:x:0: www:x:1001: logs:x:44:nobody,web audio:x:29:webby")
 	gid := uint32(9)
 	for name, test := range map[string]struct {
 		user protocol.User
 		want identity
 	}{
-		"nobody said":         {protocol.User{}, identity{0, 0, nil, "/root"}},
-		"name":                {protocol.User{Name: "web"}, identity{1000, 1001, []uint32{44}, "/home/web"}},
-		"number of a user":    {protocol.User{Name: "1000"}, identity{1000, 1001, []uint32{44}, "/home/web"}},
-		"name of digits":      {protocol.User{Name: "7"}, identity{70, 70, nil, "/seven"}},
-		"unknown number":      {protocol.User{Name: "4711"}, identity{4711, 0, nil, "/"}},
-		"group by name":       {protocol.User{Name: "web:logs"}, identity{1000, 44, []uint32{44}, "/home/web"}},
-		"group by number":     {protocol.User{Name: "4711:12"}, identity{4711, 12, nil, "/"}},
-		"group overridden":    {protocol.User{Name: "web:logs", Group: &gid}, identity{1000, 9, []uint32{44}, "/home/web"}},
-		"strict":              {protocol.User{Name: "web", Strict: true, Groups: []uint32{5}}, identity{1000, 1001, []uint32{5}, "/home/web"}},
-		"supplementary":       {protocol.User{Name: "web", Groups: []uint32{5}}, identity{1000, 1001, []uint32{44, 5}, "/home/web"}},
+		"nobody said":      {protocol.User{}, identity{0, 0, nil, "/root"}},
+		"name":             {protocol.User{Name: "web"}, identity{1000, 1001, []uint32{44}, "/home/web"}},
+		"number of a user": {protocol.User{Name: "1000"}, identity{1000, 1001, []uint32{44}, "/home/web"}},
+		"name of digits":   {protocol.User{Name: "7"}, identity{70, 70, nil, "/seven"}},
+		"unknown number":   {protocol.User{Name: "4711"}, identity{4711, 0, nil, "/"}},
+		"group by name":    {protocol.User{Name: "web:logs"}, identity{1000, 44, []uint32{44}, "/home/web"}},
+		"group by number":  {protocol.User{Name: "4711:12"}, identity{4711, 12, nil, "/"}},
+		"group overridden": {protocol.User{Name: "web:logs", Group: &gid},
+			identity{1000, 9, []uint32{44}, "/home/web"}},
+		"strict": {protocol.User{Name: "web", Strict: true, Groups: []uint32{5}},
+			identity{1000, 1001, []uint32{5}, "/home/web"}},
+		"supplementary": {protocol.User{Name: "web", Groups: []uint32{5}},
+			identity{1000, 1001, []uint32{44, 5}, "/home/web"}},
 		"nothing but a group": {protocol.User{Name: ":12"}, identity{0, 12, nil, "/root"}},
 	} {
 		got, err := whoIs(test.user, passwd, group)
@@ -75,7 +79,8 @@ func TestCapabilitySets(t *testing.T) {
 	if caps, _, err := capabilitySets(protocol.Process{Capabilities: &[]string{}}, true); err != nil || caps != 0 {
 		t.Errorf("none %x, %v", caps, err)
 	}
-	p := protocol.Process{Capabilities: &[]string{"cap_kill", "NET_RAW"}, AmbientCapabilities: []string{"CAP_CHECKPOINT_RESTORE"}}
+	p := protocol.Process{Capabilities: &[]string{"cap_kill", "NET_RAW"},
+		AmbientCapabilities: []string{"CAP_CHECKPOINT_RESTORE"}}
 	if caps, ambient, err := capabilitySets(p, false); err != nil || caps != 1<<5|1<<13|1<<40 || ambient != 1<<40 {
 		t.Errorf("some %x, %x, %v", caps, ambient, err)
 	}
@@ -116,7 +121,8 @@ func TestSysctlPath(t *testing.T) {
 
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
-	for name, mode := range map[string]os.FileMode{"a/tool": 0o755, "b/tool": 0o755, "b/other": 0o755, "a/plain": 0o644} {
+	for name, mode := range map[string]os.FileMode{"a/tool": 0o755, "b/tool": 0o755,
+		"b/other": 0o755, "a/plain": 0o644} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

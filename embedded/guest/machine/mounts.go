@@ -58,7 +58,8 @@ func takeShared(source, destination string) (tree, error) {
 		return tree{}, err
 	}
 	defer unix.Close(dir)
-	fd, err := unix.Openat2(dir, source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	fd, err := unix.Openat2(dir, source,
+		&unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	if err != nil {
 		return tree{}, fmt.Errorf("%s in the share: %w", source, err)
 	}
@@ -75,7 +76,8 @@ func (t tree) attach() error {
 		}
 		return server.Errorf(protocol.CodeInvalid, "mount point %s: %w", t.destination, err)
 	}
-	if err := unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.destination, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS); err != nil {
+	if err := unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.destination,
+		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS); err != nil {
 		return server.Errorf(protocol.CodeInvalid, "mounting at %s: %w", t.destination, err)
 	}
 	set := t.attributes
@@ -230,7 +232,8 @@ func attachMount(mt protocol.Mount, t tree) error {
 	if err := makeTarget(mt.Destination, true); err != nil {
 		return server.Errorf(protocol.CodeInvalid, "mount point %s: %w", mt.Destination, err)
 	}
-	if err := unix.Mount("tmpfs", mt.Destination, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, tmpfsOptions(mt)); err != nil {
+	if err := unix.Mount("tmpfs", mt.Destination, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV,
+		tmpfsOptions(mt)); err != nil {
 		return fmt.Errorf("mounting a tmpfs at %s: %w", mt.Destination, err)
 	}
 	set, err := attributes(mt.Options)
@@ -253,7 +256,8 @@ func (p plan) standardMounts(shm tree) error {
 	if privileged {
 		ro = 0
 	}
-	dev := mount{"tmpfs", "/dev", "tmpfs", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_STRICTATIME, "mode=755,size=65536k"}
+	dev := mount{"tmpfs", "/dev", "tmpfs", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_STRICTATIME,
+		"mode=755,size=65536k"}
 	if privileged {
 		dev = mount{"devtmpfs", "/dev", "devtmpfs", unix.MS_NOSUID | unix.MS_NOEXEC, "mode=755"}
 	}

@@ -59,7 +59,8 @@ func (m *Machine) Start(c protocol.Container, stdio server.Stdio) (server.Proc, 
 	pidNS := m.pidNS
 	hostname := m.sandbox.Hostname
 	m.mu.Unlock()
-	started, err := m.spawn(plan{Container: c, Process: c.Process, Hostname: hostname}, stdio, spawnOptions{pidNS: pidNS})
+	started, err := m.spawn(plan{Container: c, Process: c.Process, Hostname: hostname}, stdio,
+		spawnOptions{pidNS: pidNS})
 	if err != nil {
 		return server.Proc{}, err
 	}
@@ -85,7 +86,8 @@ func (m *Machine) Exec(c protocol.Container, p protocol.Process, stdio server.St
 		return server.Proc{}, server.Errorf(protocol.CodeState, "container %s is not running", c.ID)
 	}
 	defer target.Close()
-	started, err := m.spawn(plan{Container: c, Process: p, Hostname: hostname, Join: true}, stdio, spawnOptions{target: target})
+	started, err := m.spawn(plan{Container: c, Process: p, Hostname: hostname, Join: true}, stdio,
+		spawnOptions{target: target})
 	if err != nil {
 		return server.Proc{}, err
 	}

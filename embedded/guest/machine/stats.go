@@ -72,5 +72,6 @@ func fsStats(path string) protocol.FSStats {
 		return protocol.FSStats{}
 	}
 	size := uint64(st.Bsize)
-	return protocol.FSStats{UsedBytes: (st.Blocks - st.Bfree) * size, TotalBytes: st.Blocks * size, UsedInodes: st.Files - st.Ffree}
+	return protocol.FSStats{UsedBytes: (st.Blocks - st.Bfree) * size, TotalBytes: st.Blocks * size,
+		UsedInodes: st.Files - st.Ffree}
 }

@@ -106,7 +106,8 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	m := &Manifest{}
 	for line := range strings.Lines(string(data)) {
 		sum, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
-		if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != sha256.Size || sum != strings.ToLower(sum) {
+		if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != sha256.Size ||
+			sum != strings.ToLower(sum) {
 			return nil, fmt.Errorf("payload manifest: %w: line %q is not a hash and a path", ErrDamaged, line)
 		}
 		if name == ArchiveName && m.ArchiveSHA256 == "" {
@@ -159,7 +160,8 @@ func (m *Manifest) Unpack(archive []byte, write func(Entry, []byte) error) error
 			return fmt.Errorf("payload archive: %w: %s: %w", ErrDamaged, h.Name, err)
 		}
 		if got := hash(data); got != e.SHA256 {
-			return fmt.Errorf("payload archive: %w: the sha256 of %s is %s, want %s", ErrDamaged, h.Name, got, e.SHA256)
+			return fmt.Errorf("payload archive: %w: the sha256 of %s is %s, want %s", ErrDamaged,
+				h.Name, got, e.SHA256)
 		}
 		if err := write(e, data); err != nil {
 			return err
@@ -172,7 +174,8 @@ func (m *Manifest) Unpack(archive []byte, write func(Entry, []byte) error) error
 }
 
 func checkPath(p string) error {
-	if p == "" || p == "." || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsAny(p, "\n\\") {
+	if p == "" || p == "." || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") ||
+		strings.ContainsAny(p, "\n\\") {
 		return fmt.Errorf("payload: %q is not a clean relative path", p)
 	}
 	return nil

@@ -9,7 +9,8 @@ import (
 )
 
 func TestPackRoundTrip(t *testing.T) {
-	files := []File{{"images/pause.tar", []byte("tar")}, {"bin/runc", bytes.Repeat([]byte("runc"), 1000)}, {"bin/cni/bridge", nil}}
+	files := []File{{"images/pause.tar", []byte("tar")}, {"bin/runc", bytes.Repeat([]byte("runc"), 1000)},
+		{"bin/cni/bridge", nil}}
 	archive, manifest, err := Pack(files)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +39,8 @@ func TestPackRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("unpacked %v, want %v", got, want)
 	}
-	if want := map[string]string{"bin/runc": "-rwxr-xr-x", "bin/cni/bridge": "-rwxr-xr-x", "images/pause.tar": "-rw-r--r--"}; !reflect.DeepEqual(modes, want) {
+	if want := map[string]string{"bin/runc": "-rwxr-xr-x", "bin/cni/bridge": "-rwxr-xr-x",
+		"images/pause.tar": "-rw-r--r--"}; !reflect.DeepEqual(modes, want) {
 		t.Errorf("modes are %v, want %v", modes, want)
 	}
 }

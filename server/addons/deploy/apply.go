@@ -119,7 +119,8 @@ func apply(ctx context.Context, objects []found, m manifest) error {
 		}
 		annotations[fileAnnotation] = m.file
 		o.SetAnnotations(annotations)
-		if _, err := o.at.Apply(ctx, o.GetName(), o.Unstructured, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
+		if _, err := o.at.Apply(ctx, o.GetName(), o.Unstructured,
+			metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
 			errs = append(errs, o.wrap(err))
 		}
 	}
@@ -166,7 +167,8 @@ func (s *spaces) removeOne(ctx context.Context, r ref, manager string) (bool, er
 	}
 	background := metav1.DeletePropagationBackground
 	uid := got.GetUID()
-	err = at.Delete(ctx, r.Name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	err = at.Delete(ctx, r.Name,
+		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -180,5 +182,6 @@ func passing(err error) bool {
 	if errors.As(err, &joined) {
 		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !passing(e) })
 	}
-	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) ||
+		apierrors.IsAlreadyExists(err)
 }

@@ -254,7 +254,9 @@ func (d *deployer) deploy(ctx context.Context, list []manifest) []error {
 }
 
 // prune deletes what the record of a manifest has besides now.
-func (d *deployer) prune(ctx context.Context, in *spaces, m manifest, r *record, now []ref) (removed []ref, err error) {
+func (d *deployer) prune(
+	ctx context.Context, in *spaces, m manifest, r *record, now []ref,
+) (removed []ref, err error) {
 	stale := without(r.objects, now)
 	if len(stale) > 0 {
 		others, err := d.records.others(ctx, r.name)
@@ -338,7 +340,8 @@ func (d *deployer) failed(ctx context.Context, m manifest, reason string, err er
 }
 
 func (d *deployer) event(m manifest, cm *corev1.ConfigMap, kind, reason, text string) {
-	about := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: recordNamespace, Name: recordName(m.of, m.file)}
+	about := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: recordNamespace,
+		Name: recordName(m.of, m.file)}
 	if cm != nil {
 		about.UID = cm.UID
 	}

@@ -18,7 +18,8 @@ import (
 // carried are the manifests that a4s carries.
 func carried(t *testing.T, disabled ...string) (wanted, gone []manifest) {
 	t.Helper()
-	o := Options{FS: manifests.FS, Values: Values{ClusterDNS: "10.43.0.10"}, Disabled: disabled, Dir: t.TempDir(), Log: logrus.NewEntry(logrus.StandardLogger())}
+	o := Options{FS: manifests.FS, Values: Values{ClusterDNS: "10.43.0.10"}, Disabled: disabled, Dir: t.TempDir(),
+		Log: logrus.NewEntry(logrus.StandardLogger())}
 	wanted, gone, err := o.carried()
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,8 @@ func TestCarriedManifestsRender(t *testing.T) {
 			checkClass(t, u.Object)
 		}
 	}
-	for _, want := range []string{"ClusterRole/a4s:node", "ClusterRoleBinding/a4s:kube-apiserver-to-kubelet", "Service/kube-dns", "RuntimeClass/container", "RuntimeClass/vm", "ClusterRoleBinding/a4s:kube-scheduler"} {
+	for _, want := range []string{"ClusterRole/a4s:node", "ClusterRoleBinding/a4s:kube-apiserver-to-kubelet",
+		"Service/kube-dns", "RuntimeClass/container", "RuntimeClass/vm", "ClusterRoleBinding/a4s:kube-scheduler"} {
 		if !found[want] {
 			t.Errorf("%s is not carried", want)
 		}
@@ -96,7 +98,8 @@ func TestCarriedManifestsCanBeDisabled(t *testing.T) {
 	all, _ := carried(t)
 	wanted, gone := carried(t, config.Addons()...)
 	if len(wanted) > 0 || len(gone) != len(all) {
-		t.Errorf("with everything disabled %d manifests are left and %d of %d are not: is each in config.Addons?", len(wanted), len(gone), len(all))
+		t.Errorf("with everything disabled %d manifests are left and %d of %d are not: is each in config.Addons?",
+			len(wanted), len(gone), len(all))
 	}
 	if wanted, gone = carried(t, "dns"); len(gone) != 1 || gone[0].file != "dns.yaml" || len(wanted) != len(all)-1 {
 		t.Errorf("without dns, %+v are deleted", gone)

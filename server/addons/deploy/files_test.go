@@ -24,7 +24,8 @@ func write(t *testing.T, dir, name, text string) {
 
 func TestList(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"b.yaml", "a.yml", "c.json", "sub/deep/d.yaml", "README.md", ".hidden.yaml", ".git/x.yaml", "s.yaml", "s.yaml.skip", "sub/s.yaml", "t.yaml.skip", "a.yaml~"} {
+	for _, name := range []string{"b.yaml", "a.yml", "c.json", "sub/deep/d.yaml", "README.md", ".hidden.yaml",
+		".git/x.yaml", "s.yaml", "s.yaml.skip", "sub/s.yaml", "t.yaml.skip", "a.yaml~"} {
 		write(t, dir, name, "x")
 	}
 	if err := os.Symlink(filepath.Join(dir, "b.yaml"), filepath.Join(dir, "link.yaml")); err != nil {
@@ -55,7 +56,8 @@ func TestSettled(t *testing.T) {
 		modified time.Time
 		want     bool
 	}{
-		{now, false}, {now.Add(-settle / 2), false}, {now.Add(-settle), true}, {time.Unix(0, 0), true}, {now.Add(time.Hour), true},
+		{now, false}, {now.Add(-settle / 2), false}, {now.Add(-settle), true}, {time.Unix(0, 0), true},
+		{now.Add(time.Hour), true},
 	} {
 		if got := (entry{stamp: stamp{modified: tc.modified}}).settled(now); got != tc.want {
 			t.Errorf("changed at %s, at %s: settled is %v", tc.modified, now, got)
@@ -82,7 +84,8 @@ func looked(t *testing.T, f *follower, now time.Time) map[string]error {
 
 // TestLook: a file is read when it has changed, and only then.
 func TestLook(t *testing.T) {
-	f := &follower{deployer: &deployer{log: logrus.NewEntry(logrus.StandardLogger())}, dir: t.TempDir(), files: map[string]*state{}}
+	f := &follower{deployer: &deployer{log: logrus.NewEntry(logrus.StandardLogger())}, dir: t.TempDir(),
+		files: map[string]*state{}}
 	now := time.Now()
 	expect := func(what string, want ...string) map[string]error {
 		t.Helper()

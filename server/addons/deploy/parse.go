@@ -101,7 +101,8 @@ func splitYAML(text []byte) ([]document, error) {
 	line, at := 0, 0
 	for l := range bytes.Lines(text) {
 		line++
-		if rest, ok := bytes.CutPrefix(l, []byte("---")); ok && (len(rest) == 0 || bytes.ContainsAny(rest[:1], " \t\r\n")) {
+		if rest, ok := bytes.CutPrefix(l, []byte("---")); ok &&
+			(len(rest) == 0 || bytes.ContainsAny(rest[:1], " \t\r\n")) {
 			if err := add(at); err != nil {
 				return nil, err
 			}
@@ -178,7 +179,8 @@ func newObject(u *unstructured.Unstructured) (object, error) {
 	case u.GetKind() == "":
 		return o, errors.New("kind is missing")
 	case u.GetName() == "" && u.GetGenerateName() != "":
-		return o, fmt.Errorf("%s: metadata.generateName would make another object each time; use metadata.name", u.GetKind())
+		return o, fmt.Errorf("%s: metadata.generateName would make another object each time; use metadata.name",
+			u.GetKind())
 	case u.GetName() == "":
 		return o, fmt.Errorf("%s: metadata.name is missing", u.GetKind())
 	}

@@ -41,7 +41,8 @@ type ref struct {
 
 func (o object) ref() ref {
 	gvk := o.GroupVersionKind()
-	return ref{Tenant: o.tenant, Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+	return ref{Tenant: o.tenant, Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
+		Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 func (r ref) groupKind() schema.GroupKind { return schema.GroupKind{Group: r.Group, Kind: r.Kind} }
@@ -187,7 +188,8 @@ func (s records) drop(ctx context.Context, r *record) error {
 	if r.stored == nil {
 		return nil
 	}
-	err := s.client.Delete(ctx, r.name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.stored.UID))})
+	err := s.client.Delete(ctx, r.name,
+		metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.stored.UID))})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the record of %s: %w", r.file, err)
 	}

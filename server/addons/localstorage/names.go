@@ -48,7 +48,8 @@ func Ours(volume *corev1.PersistentVolume) bool {
 		return false
 	}
 	path := volume.Spec.Local.Path
-	return filepath.IsAbs(path) && filepath.Clean(path) == path && strings.HasPrefix(filepath.Base(path), volume.Name+"_")
+	return filepath.IsAbs(path) && filepath.Clean(path) == path &&
+		strings.HasPrefix(filepath.Base(path), volume.Name+"_")
 }
 
 // nodeOf is the node that has the directory.
@@ -70,6 +71,7 @@ func nodeOf(volume *corev1.PersistentVolume) string {
 
 func nodeAffinity(node string) *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname,
+			Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
 	}}}}
 }

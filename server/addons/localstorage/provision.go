@@ -18,7 +18,9 @@ var _ controller.DeletionGuard = &Storage{}
 
 // Provision implements controller.Provisioner. It makes the object only; the
 // node makes the directory when it hears of it.
-func (s *Storage) Provision(ctx context.Context, o controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+func (s *Storage) Provision(
+	ctx context.Context, o controller.ProvisionOptions,
+) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	if err := check(o); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
@@ -31,7 +33,9 @@ func (s *Storage) Provision(ctx context.Context, o controller.ProvisionOptions) 
 	}
 	// Upstream compares a volume's node by label only.
 	if host := node.Labels[corev1.LabelHostname]; host != node.Name {
-		return nil, controller.ProvisioningReschedule, fmt.Errorf("node %s has the label %s=%s; local volumes need it to be the node's name", node.Name, corev1.LabelHostname, host)
+		return nil, controller.ProvisioningReschedule,
+			fmt.Errorf("node %s has the label %s=%s; local volumes need it to be the node's name", node.Name,
+				corev1.LabelHostname, host)
 	}
 	policy := corev1.PersistentVolumeReclaimDelete
 	if o.StorageClass.ReclaimPolicy != nil {
@@ -44,7 +48,9 @@ func (s *Storage) Provision(ctx context.Context, o controller.ProvisionOptions) 
 			PersistentVolumeReclaimPolicy: policy,
 			AccessModes:                   o.PVC.Spec.AccessModes,
 			VolumeMode:                    &mode,
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: o.PVC.Spec.Resources.Requests[corev1.ResourceStorage]},
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: o.PVC.Spec.Resources.Requests[corev1.ResourceStorage],
+			},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				Local: &corev1.LocalVolumeSource{Path: filepath.Join(s.opts.Path, directory(o.PVName, o.PVC))},
 			},
@@ -56,8 +62,10 @@ func (s *Storage) Provision(ctx context.Context, o controller.ProvisionOptions) 
 // check refuses claims that a directory of one node cannot be.
 func check(o controller.ProvisionOptions) error {
 	switch {
-	case o.StorageClass.VolumeBindingMode == nil || *o.StorageClass.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || o.SelectedNodeName == "":
-		return fmt.Errorf("the StorageClass needs volumeBindingMode %s: a volume is made where the first pod runs", storagev1.VolumeBindingWaitForFirstConsumer)
+	case o.StorageClass.VolumeBindingMode == nil ||
+		*o.StorageClass.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || o.SelectedNodeName == "":
+		return fmt.Errorf("the StorageClass needs volumeBindingMode %s: a volume is made where the first pod runs",
+			storagev1.VolumeBindingWaitForFirstConsumer)
 	case o.PVC.Spec.Selector != nil:
 		return errors.New("claims with a selector are for volumes that exist already")
 	case o.PVC.Spec.DataSource != nil || o.PVC.Spec.DataSourceRef != nil:
@@ -65,7 +73,8 @@ func check(o controller.ProvisionOptions) error {
 	}
 	for _, mode := range o.PVC.Spec.AccessModes {
 		if mode != corev1.ReadWriteOnce && mode != corev1.ReadWriteOncePod {
-			return fmt.Errorf("access mode %s is not possible: a local volume is on one node (%s, %s)", mode, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
+			return fmt.Errorf("access mode %s is not possible: a local volume is on one node (%s, %s)", mode,
+				corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
 		}
 	}
 	for name := range o.StorageClass.Parameters {
@@ -88,7 +97,9 @@ func (s *Storage) ShouldDelete(ctx context.Context, volume *corev1.PersistentVol
 	if !apierrors.IsNotFound(err) {
 		return false
 	}
-	s.opts.Log.WithField("volume", volume.Name).Warnf("node %s is gone from the cluster; if its machine is not, %s is left there", node, volume.Spec.Local.Path)
+	s.opts.Log.WithField("volume", volume.Name).
+		Warnf("node %s is gone from the cluster; if its machine is not, %s is left there", node,
+			volume.Spec.Local.Path)
 	return true
 }
 

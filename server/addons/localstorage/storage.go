@@ -120,7 +120,8 @@ func trim(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	kept := &corev1.PersistentVolume{TypeMeta: volume.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: volume.Name, UID: volume.UID, ResourceVersion: volume.ResourceVersion}}
+	kept := &corev1.PersistentVolume{TypeMeta: volume.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: volume.Name, UID: volume.UID, ResourceVersion: volume.ResourceVersion}}
 	if Ours(volume) {
 		kept.DeletionTimestamp, kept.Finalizers = volume.DeletionTimestamp, volume.Finalizers
 		kept.Annotations = map[string]string{ProvisionedBy: Provisioner}
@@ -137,7 +138,8 @@ func trim(obj any) (any, error) {
 // provision runs the library's controller until ctx ends.
 func (s *Storage) provision(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
-	factory := informers.NewSharedInformerFactoryWithOptions(s.client, controller.DefaultResyncPeriod, informers.WithTransform(s.opts.Pool.Transform))
+	factory := informers.NewSharedInformerFactoryWithOptions(s.client, controller.DefaultResyncPeriod,
+		informers.WithTransform(s.opts.Pool.Transform))
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer factory.Shutdown()
@@ -201,7 +203,8 @@ func (s *Storage) Work(node string) (work joinapi.LocalVolumes, changed <-chan s
 		if !ok {
 			continue
 		}
-		if v := (joinapi.LocalVolume{Name: volume.Name, UID: string(volume.UID), Path: volume.Spec.Local.Path}); toDo(volume, &v) {
+		if v := (joinapi.LocalVolume{Name: volume.Name, UID: string(volume.UID),
+			Path: volume.Spec.Local.Path}); toDo(volume, &v) {
 			work.Volumes = append(work.Volumes, v)
 		}
 	}
@@ -212,7 +215,8 @@ func (s *Storage) Work(node string) (work joinapi.LocalVolumes, changed <-chan s
 // toDo tells whether there is something to do for a volume, and what.
 func toDo(volume *corev1.PersistentVolume, v *joinapi.LocalVolume) bool {
 	state := volume.Annotations[State]
-	v.Remove = volume.Status.Phase == corev1.VolumeReleased && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+	v.Remove = volume.Status.Phase == corev1.VolumeReleased &&
+		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
 	if v.Remove {
 		return state != Removed && slices.Contains(volume.Finalizers, Finalizer)
 	}
@@ -252,6 +256,7 @@ func (s *Storage) Done(ctx context.Context, node string, done joinapi.LocalVolum
 	}
 	// Of this object and no later one of its name.
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, volume.UID, State, state)
-	_, err = s.client.CoreV1().PersistentVolumes().Patch(ctx, volume.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "a4s"})
+	_, err = s.client.CoreV1().PersistentVolumes().Patch(ctx, volume.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "a4s"})
 	return err
 }

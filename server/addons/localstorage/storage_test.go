@@ -27,16 +27,19 @@ func newStorage(client kubernetes.Interface) *Storage {
 }
 
 func machine(name, hostname string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: hostname}}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{corev1.LabelHostname: hostname}}}
 }
 
 func options(namespace, name, node string) controller.ProvisionOptions {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "1234"}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: name, UID: "1234"}}
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	return controller.ProvisionOptions{
 		PVC: claim, PVName: volumeName(claim), SelectedNodeName: node,
-		StorageClass: &storagev1.StorageClass{Provisioner: Provisioner, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)},
+		StorageClass: &storagev1.StorageClass{Provisioner: Provisioner,
+			VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)},
 	}
 }
 
@@ -48,9 +51,12 @@ func TestProvision(t *testing.T) {
 		state   controller.ProvisioningState
 		err     string
 	}{
-		"of the system":   {func() controller.ProvisionOptions { return options("default", "data", "a") }, "/data/storage/pvc-1234_default_data", "", ""},
-		"of a tenant":     {func() controller.ProvisionOptions { return options("default.t1", "data", "a") }, "/data/storage/pvc-1234.t1.tenant_default.t1_data", "", ""},
-		"with a long one": {func() controller.ProvisionOptions { return options("default", long, "a") }, "/data/storage/" + ("pvc-1234_default_" + long)[:255], "", ""},
+		"of the system": {func() controller.ProvisionOptions { return options("default", "data", "a") },
+			"/data/storage/pvc-1234_default_data", "", ""},
+		"of a tenant": {func() controller.ProvisionOptions { return options("default.t1", "data", "a") },
+			"/data/storage/pvc-1234.t1.tenant_default.t1_data", "", ""},
+		"with a long one": {func() controller.ProvisionOptions { return options("default", long, "a") },
+			"/data/storage/" + ("pvc-1234_default_" + long)[:255], "", ""},
 		"a node that is gone": {func() controller.ProvisionOptions { return options("default", "data", "gone") }, "",
 			controller.ProvisioningReschedule, "gone"},
 		"a node of another name": {func() controller.ProvisionOptions { return options("default", "data", "b") }, "",
@@ -96,11 +102,14 @@ func TestProvision(t *testing.T) {
 // made is a volume on node a as it is after it was provisioned.
 func made(name string, changes ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{ProvisionedBy: Provisioner}, Finalizers: []string{Finalizer}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name),
+			Annotations: map[string]string{ProvisionedBy: Provisioner}, Finalizers: []string{Finalizer}},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/data/storage/" + name + "_default_data"}},
-			NodeAffinity:                  nodeAffinity("a"),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				Local: &corev1.LocalVolumeSource{Path: "/data/storage/" + name + "_default_data"},
+			},
+			NodeAffinity: nodeAffinity("a"),
 		},
 	}
 	for _, f := range changes {
@@ -138,7 +147,8 @@ func TestWorkOfANode(t *testing.T) {
 	go func() { ended <- s.run(ctx, func() { close(ready) }) }()
 	<-ready
 	work, _, ok := s.Work("a")
-	if !ok || len(work.Volumes) != 2 || work.Volumes[0] != (joinapi.LocalVolume{Name: "away", UID: "uid-away", Path: "/data/storage/away_default_data", Remove: true}) ||
+	if !ok || len(work.Volumes) != 2 || work.Volumes[0] != (joinapi.LocalVolume{Name: "away", UID: "uid-away",
+		Path: "/data/storage/away_default_data", Remove: true}) ||
 		work.Volumes[1] != (joinapi.LocalVolume{Name: "new", UID: "uid-new", Path: "/data/storage/new_default_data"}) {
 		t.Errorf("the work is %+v", work)
 	}
@@ -157,7 +167,8 @@ func TestWorkOfANode(t *testing.T) {
 		{"a", joinapi.LocalVolumeDone{Name: "away", UID: "uid-away", Removed: true}, false, Removed},
 		{"a", joinapi.LocalVolumeDone{Name: "new", UID: "uid-new"}, false, Made},
 	} {
-		if err := s.Done(t.Context(), c.node, c.done); apierrors.IsNotFound(err) != c.notFound || err != nil && !c.notFound {
+		if err := s.Done(t.Context(), c.node, c.done); apierrors.IsNotFound(err) != c.notFound ||
+			err != nil && !c.notFound {
 			t.Errorf("%s says %+v: %v", c.node, c.done, err)
 		}
 		v, err := client.CoreV1().PersistentVolumes().Get(t.Context(), c.done.Name, metav1.GetOptions{})
@@ -188,8 +199,9 @@ func TestShouldDelete(t *testing.T) {
 		"while the directory is there": {made("v", in(Made), released), false},
 		"before it was made":           {made("v", released), false},
 		"after it was removed":         {made("v", in(Removed), released), true},
-		"on a node that is gone":       {made("v", in(Made), released, func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = nodeAffinity("b") }), true},
-		"somebody else's":              {made("v", in(Removed), released, at("/etc")), false},
+		"on a node that is gone": {made("v", in(Made), released,
+			func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = nodeAffinity("b") }), true},
+		"somebody else's": {made("v", in(Removed), released, at("/etc")), false},
 	} {
 		if got := s.ShouldDelete(t.Context(), c.volume); got != c.want {
 			t.Errorf("%s: %v", name, got)

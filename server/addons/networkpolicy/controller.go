@@ -73,7 +73,8 @@ func (c *Controller) reset() {
 	for w := range c.watches {
 		close(w.done)
 	}
-	c.spaces, c.dirty, c.results, c.watches = map[string]*contents{}, map[string]bool{}, map[string]*result{}, map[*Watch]bool{}
+	c.spaces, c.dirty, c.results, c.watches = map[string]*contents{}, map[string]bool{},
+		map[string]*result{}, map[*Watch]bool{}
 	c.policies, c.off, c.known = 0, true, false
 }
 
@@ -108,7 +109,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}
 	var synced []cache.InformerSynced
-	for _, informer := range []cache.SharedIndexInformer{rest.Core().V1().Pods().Informer(), rest.Core().V1().Namespaces().Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{rest.Core().V1().Pods().Informer(),
+		rest.Core().V1().Namespaces().Informer()} {
 		handler, err := informer.AddEventHandler(c.handler())
 		if err != nil {
 			return fmt.Errorf("watching pods and namespaces: %w", err)
@@ -273,7 +275,8 @@ func (c *Controller) observe(obj any, deleted bool) {
 
 func (c *Controller) contents(name string) *contents {
 	if c.spaces[name] == nil {
-		c.spaces[name] = &contents{pods: map[string]*pod{}, namespaces: map[string]labels.Set{}, policies: map[string]*networkingv1.NetworkPolicy{}}
+		c.spaces[name] = &contents{pods: map[string]*pod{}, namespaces: map[string]labels.Set{},
+			policies: map[string]*networkingv1.NetworkPolicy{}}
 	}
 	return c.spaces[name]
 }

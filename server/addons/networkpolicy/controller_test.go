@@ -19,7 +19,10 @@ import (
 )
 
 func apiPod(namespace, name, node, ip string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}}, Spec: corev1.PodSpec{NodeName: node}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}
 	if ip != "" {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: ip}}}
 	}
@@ -27,9 +30,10 @@ func apiPod(namespace, name, node, ip string) *corev1.Pod {
 }
 
 func denyAll(namespace string) *networkingv1.NetworkPolicy {
-	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "deny"}, Spec: networkingv1.NetworkPolicySpec{
-		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-	}}
+	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "deny"},
+		Spec: networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		}}
 }
 
 // follow applies what the watch tells until cond holds.
@@ -55,7 +59,8 @@ func TestPodsAreWatchedWhenThereIsAPolicy(t *testing.T) {
 		listed <- a.GetResource().Resource
 		return false, nil, nil
 	})
-	watches := map[string]chan struct{}{"networkpolicies": make(chan struct{}), "pods": make(chan struct{}), "namespaces": make(chan struct{})}
+	watches := map[string]chan struct{}{"networkpolicies": make(chan struct{}), "pods": make(chan struct{}),
+		"namespaces": make(chan struct{})}
 	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		w, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
 		close(watches[a.GetResource().Resource])
@@ -81,23 +86,28 @@ func TestPodsAreWatchedWhenThereIsAPolicy(t *testing.T) {
 
 	create := func(np *networkingv1.NetworkPolicy) {
 		t.Helper()
-		if _, err := client.NetworkingV1().NetworkPolicies(np.Namespace).Create(ctx, np, metav1.CreateOptions{}); err != nil {
+		if _, err := client.NetworkingV1().NetworkPolicies(np.Namespace).
+			Create(ctx, np, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var n node
 	<-watches["networkpolicies"] // the client forgets what comes between list and watch
 	create(denyAll("one"))
-	n.follow(t, w, "the pod is isolated", func() bool { return !n.off && n.pods["one/web"] != nil && len(n.pods["one/web"].Ingress) == 1 })
+	n.follow(t, w, "the pod is isolated", func() bool {
+		return !n.off && n.pods["one/web"] != nil && len(n.pods["one/web"].Ingress) == 1
+	})
 	if len(n.pods) != 1 {
 		t.Errorf("the node is told of %v", n.pods)
 	}
 	<-watches["pods"]
 	// A pod is told of when it is bound, before it has an address.
-	if _, err := client.CoreV1().Pods("one").Create(ctx, apiPod("one", "next", "n1", ""), metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods("one").
+		Create(ctx, apiPod("one", "next", "n1", ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.follow(t, w, "the pod without an address is isolated", func() bool { p := n.pods["one/next"]; return p != nil && len(p.Ingress) == 1 })
+	n.follow(t, w, "the pod without an address is isolated",
+		func() bool { p := n.pods["one/next"]; return p != nil && len(p.Ingress) == 1 })
 
 	// One that watches later is told everything at once.
 	second, _ := c.Watch("n2")
@@ -127,7 +137,9 @@ func TestPodsAreWatchedWhenThereIsAPolicy(t *testing.T) {
 // What a tenant writes means nobody else's pods, even if the edge let it pass;
 // what the system writes may mean everybody's.
 func TestPeersOfTenants(t *testing.T) {
-	everybody := []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}}}
+	everybody := []networkingv1.NetworkPolicyIngressRule{
+		{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}},
+	}
 	for _, tc := range []struct {
 		namespace string
 		want      []string
@@ -136,7 +148,8 @@ func TestPeersOfTenants(t *testing.T) {
 		{"one", []string{"10.42.0.1", "10.42.0.2", "10.42.0.3", "10.42.0.4"}},
 	} {
 		c := New(nil, interning.New(), nil)
-		for _, p := range []*corev1.Pod{apiPod("one", "a", "n1", "10.42.0.1"), apiPod("one.t1", "b", "n1", "10.42.0.2"), apiPod("two.t1", "c", "n1", "10.42.0.3"), apiPod("one.t2", "d", "n1", "10.42.0.4")} {
+		for _, p := range []*corev1.Pod{apiPod("one", "a", "n1", "10.42.0.1"), apiPod("one.t1", "b", "n1",
+			"10.42.0.2"), apiPod("two.t1", "c", "n1", "10.42.0.3"), apiPod("one.t2", "d", "n1", "10.42.0.4")} {
 			c.observe(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}}, false)
 			c.observe(p, false)
 		}
@@ -166,13 +179,17 @@ func TestMirrorPodsAndSidecars(t *testing.T) {
 		{Ports: []corev1.ContainerPort{{Name: "gone", ContainerPort: 1}}},
 		{RestartPolicy: &stays, Ports: []corev1.ContainerPort{{Name: "side", ContainerPort: 2}}},
 	}
-	o.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 3, Protocol: corev1.ProtocolUDP}}}, {}}
+	o.Spec.Containers = []corev1.Container{
+		{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 3, Protocol: corev1.ProtocolUDP}}},
+		{},
+	}
 	kept, err := trimmer(interning.New())(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := podOf(kept.(*corev1.Pod))
-	if p.uid != "of-the-node" || !slices.Equal(p.addrs, []netip.Addr{netip.MustParseAddr("10.42.0.1")}) || !slices.Equal(p.ports, []port{{"web", "UDP", 3}, {"side", "TCP", 2}}) {
+	if p.uid != "of-the-node" || !slices.Equal(p.addrs, []netip.Addr{netip.MustParseAddr("10.42.0.1")}) ||
+		!slices.Equal(p.ports, []port{{"web", "UDP", 3}, {"side", "TCP", 2}}) {
 		t.Errorf("%+v", p)
 	}
 }

@@ -27,7 +27,8 @@ func trimmer(pool *interning.Pool) func(obj any) (any, error) {
 }
 
 func trimMeta(o *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: o.Labels}
+	return metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+		ResourceVersion: o.ResourceVersion, Labels: o.Labels}
 }
 
 func trimPod(o *corev1.Pod) *corev1.Pod {
@@ -57,10 +58,12 @@ func trimPod(o *corev1.Pod) *corev1.Pod {
 // podOf returns nil for a pod without addresses of its own: it has its node's
 // network, was given no node yet, or ended.
 func podOf(o *corev1.Pod) *pod {
-	if o.Spec.HostNetwork || o.Spec.NodeName == "" || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
+	if o.Spec.HostNetwork || o.Spec.NodeName == "" || o.Status.Phase == corev1.PodSucceeded ||
+		o.Status.Phase == corev1.PodFailed {
 		return nil
 	}
-	p := &pod{namespace: o.Namespace, name: o.Name, uid: string(o.UID), node: o.Spec.NodeName, labels: labels.Set(o.Labels)}
+	p := &pod{namespace: o.Namespace, name: o.Name, uid: string(o.UID), node: o.Spec.NodeName,
+		labels: labels.Set(o.Labels)}
 	if mirrored, ok := o.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		p.uid = mirrored // the node made up its own
 	}

@@ -48,16 +48,21 @@ func (w *world) at(addr netip.Addr) *corev1.Pod {
 }
 
 // side judges one direction of the policies on a pod.
-func (w *world) side(subject *corev1.Pod, direction networkingv1.PolicyType, other *corev1.Pod, otherAddr netip.Addr, destination *corev1.Pod, c connection) bool {
+func (w *world) side(
+	subject *corev1.Pod, direction networkingv1.PolicyType, other *corev1.Pod, otherAddr netip.Addr,
+	destination *corev1.Pod, c connection,
+) bool {
 	isolated := false
 	for _, np := range w.policies {
-		if np.Namespace != subject.Namespace || !matches(&np.Spec.PodSelector, subject.Labels) || !isolates(np, direction) {
+		if np.Namespace != subject.Namespace || !matches(&np.Spec.PodSelector, subject.Labels) ||
+			!isolates(np, direction) {
 			continue
 		}
 		isolated = true
 		if direction == networkingv1.PolicyTypeIngress {
 			for _, rule := range np.Spec.Ingress {
-				if w.peersMatch(np, rule.From, other, otherAddr) && w.portsMatch(np, direction, rule.Ports, destination, c) {
+				if w.peersMatch(np, rule.From, other, otherAddr) &&
+					w.portsMatch(np, direction, rule.Ports, destination, c) {
 					return true
 				}
 			}
@@ -84,7 +89,9 @@ func isolates(np *networkingv1.NetworkPolicy, direction networkingv1.PolicyType)
 	return false
 }
 
-func (w *world) peersMatch(np *networkingv1.NetworkPolicy, peers []networkingv1.NetworkPolicyPeer, other *corev1.Pod, addr netip.Addr) bool {
+func (w *world) peersMatch(
+	np *networkingv1.NetworkPolicy, peers []networkingv1.NetworkPolicyPeer, other *corev1.Pod, addr netip.Addr,
+) bool {
 	if len(peers) == 0 {
 		return true
 	}
@@ -121,12 +128,16 @@ func (w *world) sees(np *networkingv1.NetworkPolicy, p *corev1.Pod) bool {
 	return tenant == "system" || tenant == tenantOf(p.Namespace)
 }
 
-func (w *world) portsMatch(np *networkingv1.NetworkPolicy, direction networkingv1.PolicyType, ports []networkingv1.NetworkPolicyPort, destination *corev1.Pod, c connection) bool {
+func (w *world) portsMatch(
+	np *networkingv1.NetworkPolicy, direction networkingv1.PolicyType, ports []networkingv1.NetworkPolicyPort,
+	destination *corev1.Pod, c connection,
+) bool {
 	if len(ports) == 0 {
 		return true
 	}
 	for _, p := range ports {
-		if protocol := p.Protocol; protocol == nil && c.protocol != corev1.ProtocolTCP || protocol != nil && *protocol != c.protocol {
+		if protocol := p.Protocol; protocol == nil && c.protocol != corev1.ProtocolTCP ||
+			protocol != nil && *protocol != c.protocol {
 			continue
 		}
 		switch {
@@ -189,7 +200,8 @@ func (n *node) apply(lines []netpolicy.Line) {
 			*n = node{off: true}
 			continue
 		case n.off || n.pods == nil:
-			*n = node{pods: map[string]*netpolicy.Pod{}, policies: map[string]*netpolicy.Policy{}, sets: map[string]map[netpolicy.Member]bool{}}
+			*n = node{pods: map[string]*netpolicy.Pod{}, policies: map[string]*netpolicy.Policy{},
+				sets: map[string]map[netpolicy.Member]bool{}}
 		}
 		switch {
 		case l.Pod != nil && l.Pod.Deleted:
@@ -233,10 +245,12 @@ func (n *node) allows(policies []string, ingress bool, peer netip.Addr, c connec
 			}
 			ports := r.AnyPort
 			for _, p := range r.Ports {
-				ports = ports || p.Protocol == string(c.protocol) && (p.Last == 0 || int32(p.First) <= c.port && c.port <= int32(p.Last))
+				ports = ports || p.Protocol == string(c.protocol) && (p.Last == 0 ||
+					int32(p.First) <= c.port && c.port <= int32(p.Last))
 			}
 			for _, id := range r.Named {
-				ports = ports || n.sets[id][netpolicy.Member{Addr: c.to, Protocol: string(c.protocol), Port: uint16(c.port)}]
+				ports = ports ||
+					n.sets[id][netpolicy.Member{Addr: c.to, Protocol: string(c.protocol), Port: uint16(c.port)}]
 			}
 			if peers && ports {
 				return true

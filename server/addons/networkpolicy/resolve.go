@@ -68,7 +68,8 @@ type resolver struct {
 func resolve(v view) *result {
 	r := &resolver{
 		view: v, byNamespace: map[string][]*pod{}, claims: map[netip.Addr]int{}, selected: map[string][]*pod{},
-		out: &result{nodes: map[string]map[string]*netpolicy.Pod{}, policies: map[string]*netpolicy.Policy{}, sets: map[string]*set{}},
+		out: &result{nodes: map[string]map[string]*netpolicy.Pod{}, policies: map[string]*netpolicy.Policy{},
+			sets: map[string]*set{}},
 	}
 	for _, p := range v.peers {
 		r.byNamespace[p.namespace] = append(r.byNamespace[p.namespace], p)
@@ -122,7 +123,8 @@ func directions(np *networkingv1.NetworkPolicy) (ingress, egress bool) {
 	if len(np.Spec.PolicyTypes) == 0 { // the API server's own default
 		return true, len(np.Spec.Egress) > 0
 	}
-	return slices.Contains(np.Spec.PolicyTypes, networkingv1.PolicyTypeIngress), slices.Contains(np.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+	return slices.Contains(np.Spec.PolicyTypes, networkingv1.PolicyTypeIngress),
+		slices.Contains(np.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
 }
 
 func (r *resolver) policy(np *networkingv1.NetworkPolicy, id string, ingress, egress bool) *netpolicy.Policy {
@@ -143,7 +145,10 @@ func (r *resolver) policy(np *networkingv1.NetworkPolicy, id string, ingress, eg
 
 // rule resolves one rule of a policy in namespace. Destinations are in the
 // namespace that is given, or anywhere in the view.
-func (r *resolver) rule(namespace string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, destinations string) netpolicy.Rule {
+func (r *resolver) rule(
+	namespace string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort,
+	destinations string,
+) netpolicy.Rule {
 	rule := netpolicy.Rule{AnyPeer: len(peers) == 0, AnyPort: len(ports) == 0}
 	var blocks []*networkingv1.IPBlock
 	var selections []string

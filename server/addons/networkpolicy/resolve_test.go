@@ -43,7 +43,8 @@ func (d dice) selector() *metav1.LabelSelector {
 		s.MatchLabels = map[string]string{pick(d, "app", "tier"): pick(d, "a", "b", "c")}
 	}
 	if d.chance(2) {
-		e := metav1.LabelSelectorRequirement{Key: pick(d, "app", "tier"), Operator: pick(d, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}
+		e := metav1.LabelSelectorRequirement{Key: pick(d, "app", "tier"), Operator: pick(d, metav1.LabelSelectorOpIn,
+			metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}
 		if e.Operator == metav1.LabelSelectorOpIn || e.Operator == metav1.LabelSelectorOpNotIn {
 			e.Values = []string{pick(d, "a", "b"), pick(d, "b", "c")}
 		}
@@ -54,11 +55,13 @@ func (d dice) selector() *metav1.LabelSelector {
 
 func (d dice) block() *networkingv1.IPBlock {
 	if d.chance(3) {
-		return &networkingv1.IPBlock{CIDR: pick(d, "::/0", "fd00:42::/120", "fd00:42::2/127"), Except: pick(d, nil, []string{"fd00:42::4/126"})}
+		return &networkingv1.IPBlock{CIDR: pick(d, "::/0", "fd00:42::/120", "fd00:42::2/127"),
+			Except: pick(d, nil, []string{"fd00:42::4/126"})}
 	}
 	return &networkingv1.IPBlock{
-		CIDR:   pick(d, "0.0.0.0/0", "10.42.0.0/29", "10.42.0.2/31", "255.255.255.255/32", "192.0.2.0/24"),
-		Except: pick(d, nil, nil, []string{"10.42.0.3/32"}, []string{"10.42.0.0/30", "10.42.0.2/31"}, []string{"192.0.2.1/32", "192.0.2.128/25"}),
+		CIDR: pick(d, "0.0.0.0/0", "10.42.0.0/29", "10.42.0.2/31", "255.255.255.255/32", "192.0.2.0/24"),
+		Except: pick(d, nil, nil, []string{"10.42.0.3/32"}, []string{"10.42.0.0/30", "10.42.0.2/31"},
+			[]string{"192.0.2.1/32", "192.0.2.128/25"}),
 	}
 }
 
@@ -106,27 +109,34 @@ func (d dice) policy(namespace, name string) *networkingv1.NetworkPolicy {
 	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	np.Spec.PodSelector = *d.selector()
 	np.Spec.PolicyTypes = pick(d, nil,
-		[]networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+		[]networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		[]networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 		[]networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress})
 	for range d.IntN(3) {
-		np.Spec.Ingress = append(np.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: d.peers(), Ports: d.policyPorts()})
+		np.Spec.Ingress = append(np.Spec.Ingress,
+			networkingv1.NetworkPolicyIngressRule{From: d.peers(), Ports: d.policyPorts()})
 	}
 	for range d.IntN(3) {
-		np.Spec.Egress = append(np.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: d.peers(), Ports: d.policyPorts()})
+		np.Spec.Egress = append(np.Spec.Egress,
+			networkingv1.NetworkPolicyEgressRule{To: d.peers(), Ports: d.policyPorts()})
 	}
 	return np
 }
 
 func (d dice) pod(namespace, name string, n int) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(fmt.Sprint(name, "-", n)), Labels: d.labels()},
-		Spec:       corev1.PodSpec{NodeName: pick(d, "n1", "n2"), HostNetwork: d.chance(12)},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: fmt.Sprintf("10.42.0.%d", n)}, {IP: fmt.Sprintf("fd00:42::%d", n)}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(fmt.Sprint(name, "-", n)),
+			Labels: d.labels()},
+		Spec: corev1.PodSpec{NodeName: pick(d, "n1", "n2"), HostNetwork: d.chance(12)},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			PodIPs: []corev1.PodIP{{IP: fmt.Sprintf("10.42.0.%d", n)}, {IP: fmt.Sprintf("fd00:42::%d", n)}}},
 	}
 	if d.chance(12) {
 		p.Status.Phase = pick(d, corev1.PodFailed, corev1.PodSucceeded)
 	}
-	for _, port := range []corev1.ContainerPort{{Name: "web", ContainerPort: pick(d, int32(80), 81), Protocol: corev1.ProtocolTCP}, {Name: "other", ContainerPort: 90, Protocol: pick(d, corev1.ProtocolTCP, corev1.ProtocolUDP)}} {
+	for _, port := range []corev1.ContainerPort{{Name: "web", ContainerPort: pick(d, int32(80), 81),
+		Protocol: corev1.ProtocolTCP},
+		{Name: "other", ContainerPort: 90, Protocol: pick(d, corev1.ProtocolTCP, corev1.ProtocolUDP)}} {
 		if d.chance(2) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{port}})
 		}
@@ -150,9 +160,10 @@ type simulation struct {
 
 func newSimulation(seed uint64) *simulation {
 	s := &simulation{
-		dice:  dice{rand.New(rand.NewPCG(seed, 1))},
-		world: world{namespaces: map[string]*corev1.Namespace{}, pods: map[string]*corev1.Pod{}, policies: map[string]*networkingv1.NetworkPolicy{}},
-		c:     New(nil, interning.New(), nil), watches: map[string]*Watch{}, nodes: map[string]*node{},
+		dice: dice{rand.New(rand.NewPCG(seed, 1))},
+		world: world{namespaces: map[string]*corev1.Namespace{}, pods: map[string]*corev1.Pod{},
+			policies: map[string]*networkingv1.NetworkPolicy{}},
+		c: New(nil, interning.New(), nil), watches: map[string]*Watch{}, nodes: map[string]*node{},
 	}
 	s.c.publish(map[string]*result{}, true)
 	for _, name := range testNodes {
@@ -224,7 +235,8 @@ func (s *simulation) enforced(c connection) bool {
 	}
 	if p := s.at(c.to); p != nil {
 		n := s.nodes[p.Spec.NodeName]
-		if told := n.pods[p.Namespace+"/"+p.Name]; !n.off && (told == nil || !n.allows(told.Ingress, true, c.from, c)) {
+		if told := n.pods[p.Namespace+"/"+p.Name]; !n.off &&
+			(told == nil || !n.allows(told.Ingress, true, c.from, c)) {
 			return false
 		}
 	}
@@ -238,7 +250,8 @@ func (s *simulation) check(t *testing.T) {
 		ends = append(ends, netip.MustParseAddr(a))
 	}
 	for i := range 8 {
-		ends = append(ends, netip.MustParseAddr(fmt.Sprintf("10.42.0.%d", i+1)), netip.MustParseAddr(fmt.Sprintf("fd00:42::%d", i+1)))
+		ends = append(ends, netip.MustParseAddr(fmt.Sprintf("10.42.0.%d", i+1)),
+			netip.MustParseAddr(fmt.Sprintf("fd00:42::%d", i+1)))
 	}
 	for _, from := range ends {
 		for _, to := range ends {
@@ -250,7 +263,8 @@ func (s *simulation) check(t *testing.T) {
 					c := connection{from, to, protocol, port}
 					if got, want := s.enforced(c), s.allows(c); got != want {
 						policies, _ := json.MarshalIndent(s.policies, "", " ")
-						t.Fatalf("%+v: enforced %v, the API says %v\nfrom %+v\nto %+v\n%s", c, got, want, s.at(from), s.at(to), policies)
+						t.Fatalf("%+v: enforced %v, the API says %v\nfrom %+v\nto %+v\n%s", c, got, want,
+							s.at(from), s.at(to), policies)
 					}
 				}
 			}
@@ -296,7 +310,8 @@ func TestConnectionsOfTheSimulationDiffer(t *testing.T) {
 		s.change()
 		for i := range 8 {
 			for j := range 8 {
-				c := connection{netip.MustParseAddr(fmt.Sprintf("10.42.0.%d", i+1)), netip.MustParseAddr(fmt.Sprintf("10.42.0.%d", j+1)), corev1.ProtocolTCP, 80}
+				c := connection{netip.MustParseAddr(fmt.Sprintf("10.42.0.%d", i+1)),
+					netip.MustParseAddr(fmt.Sprintf("10.42.0.%d", j+1)), corev1.ProtocolTCP, 80}
 				if s.allows(c) {
 					allowed++
 				} else {
@@ -312,13 +327,19 @@ func TestConnectionsOfTheSimulationDiffer(t *testing.T) {
 
 func TestAddressOfTwoPods(t *testing.T) {
 	mine := &pod{namespace: "one", name: "mine", node: "n1", addrs: []netip.Addr{netip.MustParseAddr("10.42.0.1")}}
-	good := &pod{namespace: "one", name: "good", node: "n2", labels: map[string]string{"app": "good"}, addrs: []netip.Addr{netip.MustParseAddr("10.42.0.2")}, ports: []port{{"web", "TCP", 80}}}
+	good := &pod{namespace: "one", name: "good", node: "n2", labels: map[string]string{"app": "good"},
+		addrs: []netip.Addr{netip.MustParseAddr("10.42.0.2")}, ports: []port{{"web", "TCP", 80}}}
 	next := &pod{namespace: "one", name: "next", node: "n2", addrs: good.addrs}
 	web := intstr.FromString("web")
-	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "np"}, Spec: networkingv1.NetworkPolicySpec{
-		Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: good.labels}}}}},
-		Egress:  []networkingv1.NetworkPolicyEgressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &web}}}},
-	}}
+	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "np"},
+		Spec: networkingv1.NetworkPolicySpec{
+			Ingress: []networkingv1.NetworkPolicyIngressRule{
+				{From: []networkingv1.NetworkPolicyPeer{
+					{PodSelector: &metav1.LabelSelector{MatchLabels: good.labels}},
+				}},
+			},
+			Egress: []networkingv1.NetworkPolicyEgressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &web}}}},
+		}}
 	for _, tc := range []struct {
 		name string
 		pods []*pod
@@ -326,9 +347,11 @@ func TestAddressOfTwoPods(t *testing.T) {
 	}{
 		{"one owner", []*pod{mine, good}, 1},
 		{"one of two is no peer and has no such port", []*pod{mine, good, next}, 0},
-		{"both are", []*pod{mine, good, {namespace: "one", name: "twin", node: "n2", labels: good.labels, addrs: good.addrs, ports: good.ports}}, 1},
+		{"both are", []*pod{mine, good, {namespace: "one", name: "twin", node: "n2", labels: good.labels,
+			addrs: good.addrs, ports: good.ports}}, 1},
 	} {
-		r := resolve(view{space: "system", policies: []*networkingv1.NetworkPolicy{np}, subjects: tc.pods, peers: tc.pods})
+		r := resolve(view{space: "system", policies: []*networkingv1.NetworkPolicy{np},
+			subjects: tc.pods, peers: tc.pods})
 		if len(r.sets) != 2 {
 			t.Fatalf("%s: sets %v", tc.name, r.sets)
 		}

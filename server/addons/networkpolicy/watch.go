@@ -35,7 +35,8 @@ func (c *Controller) Watch(node string) (*Watch, bool) {
 	if !c.known {
 		return nil, false
 	}
-	w := &Watch{c: c, node: node, wake: make(chan struct{}, 1), done: make(chan struct{}), dirty: map[string]bool{}, told: map[string]*part{}}
+	w := &Watch{c: c, node: node, wake: make(chan struct{}, 1), done: make(chan struct{}), dirty: map[string]bool{},
+		told: map[string]*part{}}
 	for name := range c.results {
 		w.dirty[name] = true
 	}
@@ -146,7 +147,8 @@ func difference(old, next *part) (lines []netpolicy.Line) {
 	}
 	for key, p := range old.pods {
 		if next.pods[key] == nil {
-			lines = append(lines, netpolicy.Line{Pod: &netpolicy.Pod{Namespace: p.Namespace, Name: p.Name, Deleted: true}})
+			lines = append(lines,
+				netpolicy.Line{Pod: &netpolicy.Pod{Namespace: p.Namespace, Name: p.Name, Deleted: true}})
 		}
 	}
 	for id := range old.policies {

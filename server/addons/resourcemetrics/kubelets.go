@@ -35,10 +35,11 @@ func newKubelets(tls rest.TLSClientConfig, runsOn func(namespace, name, node str
 			WrapTransport:   func(rt http.RoundTripper) http.RoundTripper { return bounded{rt} },
 		},
 		// As the API server reaches them for logs and exec.
-		AddressTypePriority: []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName},
-		Scheme:              "https",
-		DefaultPort:         kubeletPort,
-		UseNodeStatusPort:   true,
+		AddressTypePriority: []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP,
+			corev1.NodeHostName},
+		Scheme:            "https",
+		DefaultPort:       kubeletPort,
+		UseNodeStatusPort: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the client of kubelets: %w", err)

@@ -75,7 +75,8 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	all := openapi.GetOpenAPIDefinitions(ref)
 	own := map[string]common.OpenAPIDefinition{}
 	for _, model := range []interface{ OpenAPIModelName() string }{
-		v1beta1.ContainerMetrics{}, v1beta1.NodeMetrics{}, v1beta1.NodeMetricsList{}, v1beta1.PodMetrics{}, v1beta1.PodMetricsList{},
+		v1beta1.ContainerMetrics{}, v1beta1.NodeMetrics{}, v1beta1.NodeMetricsList{}, v1beta1.PodMetrics{},
+		v1beta1.PodMetricsList{},
 	} {
 		own[model.OpenAPIModelName()] = all[model.OpenAPIModelName()]
 	}
@@ -85,7 +86,8 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 // Install adds the API to a server that keeps what is in the informers.
 func (m *Metrics) Install(server *genericapiserver.GenericAPIServer, f informers.SharedInformerFactory) error {
 	core := f.Core().V1()
-	c := &cluster{nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), synced: []func() bool{core.Nodes().Informer().HasSynced, core.Pods().Informer().HasSynced}}
+	c := &cluster{nodes: core.Nodes().Lister(), pods: core.Pods().Lister(),
+		synced: []func() bool{core.Nodes().Informer().HasSynced, core.Pods().Informer().HasSynced}}
 	c.scrape = scraper.NewScraper(c.nodes, m.kubelets, timeout, nil)
 	info := api.Build(&podStorage{cluster: c, metrics: m.store}, &nodeStorage{cluster: c, metrics: m.store})
 	if err := server.InstallAPIGroup(&info); err != nil {

@@ -115,7 +115,8 @@ func shown(ctx context.Context, pod *corev1.Pod) bool {
 
 // identity is what metrics need of a pod.
 func identity(pod *corev1.Pod) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels}}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name,
+		Labels: pod.Labels}}
 }
 
 // nodeStorage serves what nodes use.

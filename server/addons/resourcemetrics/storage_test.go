@@ -49,7 +49,8 @@ func known(t *testing.T) *cluster {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	ended := running("default", "ended")
 	ended.Status.Phase = corev1.PodSucceeded
-	for _, pod := range []*corev1.Pod{running("default", "web"), running("default.t1", "web"), running("other.t1", "db"), running("default.t2", "web"), ended} {
+	for _, pod := range []*corev1.Pod{running("default", "web"), running("default.t1", "web"),
+		running("other.t1", "db"), running("default.t2", "web"), ended} {
 		if err := f.Core().V1().Pods().Informer().GetStore().Add(pod); err != nil {
 			t.Fatal(err)
 		}
@@ -65,13 +66,17 @@ func TestPodsOfASpace(t *testing.T) {
 		want                    string
 	}{
 		{"all", "", "", internalversion.ListOptions{}, "default/web default.t1/web default.t2/web other.t1/db"},
-		{"the view of all tenants", space.All, "", internalversion.ListOptions{}, "default/web default.t1/web default.t2/web other.t1/db"},
+		{"the view of all tenants", space.All, "", internalversion.ListOptions{},
+			"default/web default.t1/web default.t2/web other.t1/db"},
 		{"a tenant", "t1", "", internalversion.ListOptions{}, "default.t1/web other.t1/db"},
 		{"the system alone", space.System, "", internalversion.ListOptions{}, "default/web"},
 		{"a namespace", "t1", "default.t1", internalversion.ListOptions{}, "default.t1/web"},
 		{"a namespace of another tenant", "t1", "default.t2", internalversion.ListOptions{}, ""},
-		{"labels", "t1", "", internalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"app": "db"})}, "other.t1/db"},
-		{"fields", "", "", internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "db")}, "other.t1/db"},
+		{"labels", "t1", "",
+			internalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"app": "db"})},
+			"other.t1/db"},
+		{"fields", "", "", internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name",
+			"db")}, "other.t1/db"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := request.WithNamespace(t.Context(), tc.namespace)
@@ -99,7 +104,8 @@ func TestPodsOfASpace(t *testing.T) {
 		if err := get("t1", "default.t1", "web"); err != nil {
 			t.Error(err)
 		}
-		for _, err := range []error{get("t1", "default.t2", "web"), get(space.System, "default", "ended"), get(space.System, "default", "missing")} {
+		for _, err := range []error{get("t1", "default.t2", "web"), get(space.System, "default", "ended"),
+			get(space.System, "default", "missing")} {
 			if !apierrors.IsNotFound(err) {
 				t.Errorf("%v, want not found", err)
 			}

@@ -33,17 +33,18 @@ func table(object runtime.Object) (*metav1.Table, error) {
 		out.ResourceVersion, out.Continue = list.GetResourceVersion(), list.GetContinue()
 	}
 	var err error
-	out.Rows, err = metatable.MetaToTableRow(object, func(object runtime.Object, m metav1.Object, _, _ string) ([]any, error) {
-		cells := []any{m.GetName()}
-		switch o := object.(type) {
-		case *metrics.PodMetrics:
-			usage := sum(o)
-			cells = append(cells, usage.Cpu().String(), usage.Memory().String(), o.Window.Duration.String())
-		case *metrics.NodeMetrics:
-			cells = append(cells, o.Usage.Cpu().String(), o.Usage.Memory().String(), o.Window.Duration.String())
-		}
-		return cells, nil
-	})
+	out.Rows, err = metatable.MetaToTableRow(object,
+		func(object runtime.Object, m metav1.Object, _, _ string) ([]any, error) {
+			cells := []any{m.GetName()}
+			switch o := object.(type) {
+			case *metrics.PodMetrics:
+				usage := sum(o)
+				cells = append(cells, usage.Cpu().String(), usage.Memory().String(), o.Window.Duration.String())
+			case *metrics.NodeMetrics:
+				cells = append(cells, o.Usage.Cpu().String(), o.Usage.Memory().String(), o.Window.Duration.String())
+			}
+			return cells, nil
+		})
 	return out, err
 }
 

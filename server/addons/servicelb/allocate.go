@@ -92,7 +92,9 @@ func (s *state) rank(service *corev1.Service) int {
 	return 2
 }
 
-func (s *state) refuse(service *corev1.Service, nodes []*corev1.Node, ports []Port, taken map[slot]*corev1.Service) string {
+func (s *state) refuse(
+	service *corev1.Service, nodes []*corev1.Node, ports []Port, taken map[slot]*corev1.Service,
+) string {
 	for _, port := range ports {
 		if why := s.rules.Refuse(port.Number); why != "" {
 			return why
@@ -158,9 +160,10 @@ func (s *state) ingress(service *corev1.Service, nodes []*corev1.Node) []corev1.
 }
 
 func isReady(node *corev1.Node) bool {
-	return node.DeletionTimestamp == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	return node.DeletionTimestamp == nil &&
+		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
 }
 
 // addresses are those by which a node is reached, external ones first. The

@@ -16,8 +16,10 @@ type change = func(*corev1.Service)
 // svc is a Service of an age in seconds with TCP ports.
 func svc(namespace, name string, age int, ports []int32, changes ...change) *corev1.Service {
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name), CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0))},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name),
+			CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0))},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}},
 	}
 	for _, p := range ports {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: p})
@@ -53,7 +55,10 @@ func node(name, ip string, ready bool, labels map[string]string, more ...corev1.
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}},
-			Addresses:  append([]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: ip}}, more...),
+			Addresses: append([]corev1.NodeAddress{
+				{Type: corev1.NodeHostName, Address: name},
+				{Type: corev1.NodeInternalIP, Address: ip},
+			}, more...),
 		},
 	}
 }
@@ -69,46 +74,59 @@ func TestAllocate(t *testing.T) {
 		want     map[string]string // addresses, or "!" and a part of the refusal
 	}{
 		"every node that is ready": {
-			[]*corev1.Service{svc("default", "web", 1, []int32{80})}, append(both, node("c", "192.0.2.3", false, nil)), nil,
+			[]*corev1.Service{svc("default", "web", 1, []int32{80})},
+			append(both, node("c", "192.0.2.3", false, nil)), nil,
 			map[string]string{"default/web": "192.0.2.1 192.0.2.2"},
 		},
 		"the older one": {
-			[]*corev1.Service{svc("default", "a", 1, []int32{80, 81}), svc("default", "b", 2, []int32{443, 80})}, both, nil,
-			map[string]string{"default/a": "!80/TCP of the nodes is taken by Service default/b", "default/b": "192.0.2.1 192.0.2.2"},
+			[]*corev1.Service{svc("default", "a", 1, []int32{80, 81}), svc("default", "b", 2, []int32{443, 80})}, both,
+			nil,
+			map[string]string{"default/a": "!80/TCP of the nodes is taken by Service default/b",
+				"default/b": "192.0.2.1 192.0.2.2"},
 		},
 		"the one that has it already": {
-			[]*corev1.Service{svc("default", "a", 1, []int32{80}, has("192.0.2.1")), svc("default", "b", 2, []int32{80})}, both, nil,
+			[]*corev1.Service{svc("default", "a", 1, []int32{80}, has("192.0.2.1")),
+				svc("default", "b", 2, []int32{80})}, both, nil,
 			map[string]string{"default/a": "192.0.2.1 192.0.2.2", "default/b": "!default/a"},
 		},
 		"the one that got it, not the one that changed to it": {
-			[]*corev1.Service{svc("default", "a", 1, []int32{80}, has("192.0.2.1")), svc("default", "b", 2, []int32{80}, has("192.0.2.1"))}, both,
+			[]*corev1.Service{svc("default", "a", 1, []int32{80}, has("192.0.2.1")),
+				svc("default", "b", 2, []int32{80}, has("192.0.2.1"))}, both,
 			map[types.UID][]Port{"default/a": {{"TCP", 80}}, "default/b": {{"TCP", 81}}},
 			map[string]string{"default/a": "192.0.2.1 192.0.2.2", "default/b": "!default/a"},
 		},
 		"a node that is not ready keeps its Service": {
-			[]*corev1.Service{svc("default", "a", 2, []int32{80}), svc("default", "b", 1, []int32{80})}, []*corev1.Node{node("a", "192.0.2.1", false, nil)}, nil,
+			[]*corev1.Service{svc("default", "a", 2, []int32{80}), svc("default", "b", 1, []int32{80})},
+			[]*corev1.Node{node("a", "192.0.2.1", false, nil)}, nil,
 			map[string]string{"default/a": none, "default/b": "!default/a"},
 		},
 		"another protocol": {
-			[]*corev1.Service{svc("default", "a", 1, []int32{53}), svc("default", "b", 2, []int32{53}, udp)}, both, nil,
+			[]*corev1.Service{svc("default", "a", 1, []int32{53}), svc("default", "b", 2, []int32{53}, udp)}, both,
+			nil,
 			map[string]string{"default/a": "192.0.2.1 192.0.2.2", "default/b": "192.0.2.1 192.0.2.2"},
 		},
 		"other tenants are not named": {
-			[]*corev1.Service{svc("default.t1", "a", 9, []int32{80}), svc("default.t2", "b", 2, []int32{80}), svc("default.t1", "c", 2, []int32{80}), svc("default", "d", 1, []int32{80})}, both, nil,
+			[]*corev1.Service{svc("default.t1", "a", 9, []int32{80}), svc("default.t2", "b", 2, []int32{80}),
+				svc("default.t1", "c", 2, []int32{80}), svc("default", "d", 1, []int32{80})}, both, nil,
 			map[string]string{
 				"default.t1/a": "192.0.2.1 192.0.2.2", "default.t2/b": "!taken by a Service outside of this space",
 				"default.t1/c": "!taken by Service default/a", "default/d": "!taken by Service default.t1/a",
 			},
 		},
 		"ports of the node": {
-			[]*corev1.Service{svc("default", "ssh", 1, []int32{80, 22}), svc("default", "node-port", 1, []int32{30080}), svc("default", "web", 1, []int32{80})}, both, nil,
-			map[string]string{"default/ssh": "!port 22 is", "default/node-port": "!30000-32767", "default/web": "192.0.2.1 192.0.2.2"},
+			[]*corev1.Service{svc("default", "ssh", 1, []int32{80, 22}),
+				svc("default", "node-port", 1, []int32{30080}), svc("default", "web", 1, []int32{80})}, both, nil,
+			map[string]string{"default/ssh": "!port 22 is", "default/node-port": "!30000-32767",
+				"default/web": "192.0.2.1 192.0.2.2"},
 		},
 		"not wanted here": {
 			[]*corev1.Service{
-				svc("default", "other", 1, []int32{80}, func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("example.com/lb") }),
-				svc("default", "plain", 1, []int32{80}, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }),
-				svc("default", "going", 1, []int32{80}, func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(2000, 0)} }),
+				svc("default", "other", 1, []int32{80},
+					func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("example.com/lb") }),
+				svc("default", "plain", 1, []int32{80},
+					func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }),
+				svc("default", "going", 1, []int32{80},
+					func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(2000, 0)} }),
 			}, both, nil, map[string]string{},
 		},
 		"nodes with endpoints": {
@@ -116,18 +134,23 @@ func TestAllocate(t *testing.T) {
 			map[string]string{"default/web": "192.0.2.2"},
 		},
 		"chosen nodes and pools": {
-			[]*corev1.Service{svc("default", "all", 1, []int32{80}), svc("default", "blue", 1, []int32{81}, inPool("blue")), svc("default", "red", 1, []int32{81}, inPool("red"))},
+			[]*corev1.Service{svc("default", "all", 1, []int32{80}), svc("default", "blue", 1, []int32{81},
+				inPool("blue")), svc("default", "red", 1, []int32{81}, inPool("red"))},
 			[]*corev1.Node{
 				a,
 				node("blue", "192.0.2.4", true, map[string]string{EnableLabel: "true", PoolLabel: "blue"}),
 				node("red", "192.0.2.5", true, map[string]string{EnableLabel: "true", PoolLabel: "red"}),
-				node("out", "192.0.2.6", true, map[string]string{EnableLabel: "true", corev1.LabelNodeExcludeBalancers: ""}),
+				node("out", "192.0.2.6", true,
+					map[string]string{EnableLabel: "true", corev1.LabelNodeExcludeBalancers: ""}),
 			}, nil,
-			map[string]string{"default/all": "192.0.2.4 192.0.2.5", "default/blue": "192.0.2.4", "default/red": "192.0.2.5"},
+			map[string]string{"default/all": "192.0.2.4 192.0.2.5", "default/blue": "192.0.2.4",
+				"default/red": "192.0.2.5"},
 		},
 		"addresses of the family, external ones first": {
 			[]*corev1.Service{svc("default", "web", 1, []int32{80})},
-			[]*corev1.Node{node("a", "192.0.2.1", true, nil, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8::1"}, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "198.51.100.1"})}, nil,
+			[]*corev1.Node{node("a", "192.0.2.1", true, nil,
+				corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8::1"},
+				corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "198.51.100.1"})}, nil,
 			map[string]string{"default/web": "198.51.100.1 192.0.2.1"},
 		},
 	} {

@@ -60,7 +60,8 @@ func (b *balancer) decide() (map[types.UID]outcome, []*corev1.Service, error) {
 // local are the nodes that have ready endpoints of a Service.
 func (b *balancer) local(service *corev1.Service) map[string]bool {
 	out := map[string]bool{}
-	found, err := b.slices.EndpointSlices(service.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service.Name}))
+	found, err := b.slices.EndpointSlices(service.Namespace).
+		List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service.Name}))
 	if err != nil {
 		return out // the cache has no errors
 	}
@@ -75,7 +76,9 @@ func (b *balancer) local(service *corev1.Service) map[string]bool {
 }
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
-func (b *balancer) EnsureLoadBalancer(_ context.Context, _ string, service *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+func (b *balancer) EnsureLoadBalancer(
+	_ context.Context, _ string, service *corev1.Service, _ []*corev1.Node,
+) (*corev1.LoadBalancerStatus, error) {
 	decided, _, err := b.decide()
 	if err != nil {
 		return nil, err
@@ -97,7 +100,9 @@ func (b *balancer) UpdateLoadBalancer(context.Context, string, *corev1.Service, 
 }
 
 // GetLoadBalancer implements cloudprovider.LoadBalancer.
-func (b *balancer) GetLoadBalancer(_ context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+func (b *balancer) GetLoadBalancer(
+	_ context.Context, _ string, service *corev1.Service,
+) (*corev1.LoadBalancerStatus, bool, error) {
 	return &service.Status.LoadBalancer, len(service.Status.LoadBalancer.Ingress) > 0, nil
 }
 

@@ -63,7 +63,8 @@ func (o Options) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithTransform(o.trim))
 	defer factory.Shutdown()
-	services, nodes, endpoints := factory.Core().V1().Services(), factory.Core().V1().Nodes(), factory.Discovery().V1().EndpointSlices()
+	services, nodes, endpoints := factory.Core().V1().Services(), factory.Core().V1().Nodes(),
+		factory.Discovery().V1().EndpointSlices()
 	b := &balancer{services: services.Lister(), nodes: nodes.Lister(), slices: endpoints.Lister(), rules: o.Rules}
 	controller, err := servicecontroller.New(b, o.Client, services, quietNodes{nodes}, Name, nil)
 	if err != nil {
@@ -79,7 +80,8 @@ func (o Options) run(ctx context.Context) error {
 	}
 	var synced []cache.InformerSynced
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), nodes.Informer(), endpoints.Informer()} {
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: mark, UpdateFunc: func(_, obj any) { mark(obj) }, DeleteFunc: mark}); err != nil {
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: mark,
+			UpdateFunc: func(_, obj any) { mark(obj) }, DeleteFunc: mark}); err != nil {
 			cancel()
 			return fmt.Errorf("watching what load balancers depend on: %w", err)
 		}
@@ -100,7 +102,8 @@ func (o Options) run(ctx context.Context) error {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: o.Client.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
-	r := &refresher{balancer: b, client: o.Client, events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})}
+	r := &refresher{balancer: b, client: o.Client,
+		events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})}
 	for {
 		pause := gap
 		if err := r.refresh(); err != nil {
@@ -134,7 +137,9 @@ func (q quietNodes) Informer() cache.SharedIndexInformer {
 type quietInformer struct{ cache.SharedIndexInformer }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (quietInformer) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (quietInformer) AddEventHandlerWithResyncPeriod(
+	cache.ResourceEventHandler, time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return nil, nil
 }
 
@@ -155,7 +160,8 @@ func (r *refresher) refresh() error {
 		o, ok := decided[service.UID]
 		// Upstream's controller puts the finalizer on a Service before it gets
 		// anything, and is the first to act on it.
-		if !ok || !helpers.HasLBFinalizer(service) || equality.Semantic.DeepEqual(service.Status.LoadBalancer.Ingress, o.ingress) {
+		if !ok || !helpers.HasLBFinalizer(service) ||
+			equality.Semantic.DeepEqual(service.Status.LoadBalancer.Ingress, o.ingress) {
 			continue
 		}
 		updated := service.DeepCopy()
@@ -167,9 +173,11 @@ func (r *refresher) refresh() error {
 		case o.refused != "":
 			r.events.Event(service, corev1.EventTypeWarning, "LoadBalancerLost", o.refused)
 		case len(o.ingress) == 0:
-			r.events.Event(service, corev1.EventTypeWarning, "UnAvailableLoadBalancer", "no node is ready to take traffic for this Service")
+			r.events.Event(service, corev1.EventTypeWarning, "UnAvailableLoadBalancer",
+				"no node is ready to take traffic for this Service")
 		default:
-			r.events.Event(service, corev1.EventTypeNormal, "UpdatedLoadBalancer", "the addresses are those of the nodes that are ready now")
+			r.events.Event(service, corev1.EventTypeNormal, "UpdatedLoadBalancer",
+				"the addresses are those of the nodes that are ready now")
 		}
 	}
 	return errors.Join(errs...)
@@ -187,10 +195,11 @@ func (o Options) trim(obj any) (any, error) {
 			}
 		}
 		obj = &corev1.Node{
-			TypeMeta:   k.TypeMeta,
-			ObjectMeta: metav1.ObjectMeta{Name: k.Name, UID: k.UID, ResourceVersion: k.ResourceVersion, Labels: k.Labels, DeletionTimestamp: k.DeletionTimestamp},
-			Spec:       corev1.NodeSpec{ProviderID: k.Spec.ProviderID, Taints: k.Spec.Taints},
-			Status:     corev1.NodeStatus{Conditions: conditions, Addresses: k.Status.Addresses},
+			TypeMeta: k.TypeMeta,
+			ObjectMeta: metav1.ObjectMeta{Name: k.Name, UID: k.UID, ResourceVersion: k.ResourceVersion,
+				Labels: k.Labels, DeletionTimestamp: k.DeletionTimestamp},
+			Spec:   corev1.NodeSpec{ProviderID: k.Spec.ProviderID, Taints: k.Spec.Taints},
+			Status: corev1.NodeStatus{Conditions: conditions, Addresses: k.Status.Addresses},
 		}
 	case *discoveryv1.EndpointSlice:
 		kept := &discoveryv1.EndpointSlice{
@@ -202,7 +211,8 @@ func (o Options) trim(obj any) (any, error) {
 			AddressType: k.AddressType,
 		}
 		for _, e := range k.Endpoints {
-			kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{NodeName: e.NodeName, Conditions: discoveryv1.EndpointConditions{Ready: e.Conditions.Ready}})
+			kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{NodeName: e.NodeName,
+				Conditions: discoveryv1.EndpointConditions{Ready: e.Conditions.Ready}})
 		}
 		obj = kept
 	}

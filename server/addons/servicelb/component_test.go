@@ -22,11 +22,13 @@ import (
 func TestStatusFollows(t *testing.T) {
 	slice := func(node string) *discoveryv1.EndpointSlice {
 		return &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-			Endpoints:  []discoveryv1.Endpoint{{NodeName: &node}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1",
+				Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			Endpoints: []discoveryv1.Endpoint{{NodeName: &node}},
 		}
 	}
-	client := fake.NewClientset(node("a", "192.0.2.1", true, nil), node("b", "192.0.2.2", true, nil), slice("a"), svc("default", "web", 1, []int32{80}, local))
+	client := fake.NewClientset(node("a", "192.0.2.1", true, nil), node("b", "192.0.2.2", true, nil), slice("a"),
+		svc("default", "web", 1, []int32{80}, local))
 	watching := make(chan struct{}, 3)
 	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		w, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
@@ -36,7 +38,8 @@ func TestStatusFollows(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- New(Options{Client: client, Rules: &Rules{}, Pool: interning.New(), Log: logrus.WithField("component", Name)}).Run(ctx, func() {})
+		ended <- New(Options{Client: client, Rules: &Rules{}, Pool: interning.New(),
+			Log: logrus.WithField("component", Name)}).Run(ctx, func() {})
 	}()
 	for range 3 {
 		<-watching // the fake does not tell what happened before
@@ -44,7 +47,8 @@ func TestStatusFollows(t *testing.T) {
 	await := func(what string, want func(*corev1.Service) bool) {
 		t.Helper()
 		var last *corev1.Service
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(20 * time.Second); time.Now().
+			Before(deadline); time.Sleep(5 * time.Millisecond) {
 			s, err := client.CoreV1().Services("default").Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -64,16 +68,21 @@ func TestStatusFollows(t *testing.T) {
 			return fmt.Sprint(got) == fmt.Sprint(ips)
 		}
 	}
-	await("it is where its pod is", func(s *corev1.Service) bool { return len(s.Finalizers) == 1 && at("192.0.2.1")(s) })
-	if _, err := client.DiscoveryV1().EndpointSlices("default").Update(ctx, slice("b"), metav1.UpdateOptions{}); err != nil {
+	await("it is where its pod is", func(s *corev1.Service) bool {
+		return len(s.Finalizers) == 1 && at("192.0.2.1")(s)
+	})
+	if _, err := client.DiscoveryV1().EndpointSlices("default").
+		Update(ctx, slice("b"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await("it went with its pod", at("192.0.2.2"))
-	if _, err := client.CoreV1().Nodes().Update(ctx, node("b", "192.0.2.2", false, nil), metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Update(ctx, node("b", "192.0.2.2", false, nil),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await("it has lost its node", at())
-	if _, err := client.CoreV1().Nodes().Update(ctx, node("b", "192.0.2.2", true, nil), metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Update(ctx, node("b", "192.0.2.2", true, nil),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await("it has its node back", at("192.0.2.2"))

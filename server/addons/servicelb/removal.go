@@ -50,7 +50,8 @@ func (o Options) takeBack(ctx context.Context) error {
 		service := &services.Items[i]
 		// What has other addresses is somebody else's.
 		if !helpers.HasLBFinalizer(service) || service.Spec.LoadBalancerClass != nil ||
-			slices.ContainsFunc(service.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return !ours[i.IP] }) {
+			slices.ContainsFunc(service.Status.LoadBalancer.Ingress,
+				func(i corev1.LoadBalancerIngress) bool { return !ours[i.IP] }) {
 			continue
 		}
 		updated := service.DeepCopy()
@@ -60,7 +61,9 @@ func (o Options) takeBack(ctx context.Context) error {
 			continue
 		}
 		without := updated.DeepCopy()
-		without.Finalizers = slices.DeleteFunc(without.Finalizers, func(f string) bool { return f == helpers.LoadBalancerCleanupFinalizer })
+		without.Finalizers = slices.DeleteFunc(without.Finalizers, func(f string) bool {
+			return f == helpers.LoadBalancerCleanupFinalizer
+		})
 		if _, err = helpers.PatchService(o.Client.CoreV1(), updated, without); err != nil {
 			errs = append(errs, fmt.Errorf("service %s/%s: %w", service.Namespace, service.Name, err))
 		}

@@ -53,5 +53,6 @@ func PortsOf(service *corev1.Service) []Port {
 
 // Wanted tells whether a Service is to get addresses here.
 func Wanted(service *corev1.Service) bool {
-	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil && service.DeletionTimestamp == nil
+	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil &&
+		service.DeletionTimestamp == nil
 }

@@ -44,7 +44,8 @@ type server struct {
 }
 
 func (f *fleet) dial() (*clientv3.Client, error) {
-	tls, err := transport.TLSInfo{TrustedCAFile: f.there.CAFile, CertFile: f.there.CertFile, KeyFile: f.there.KeyFile}.ClientConfig()
+	tls, err := transport.TLSInfo{TrustedCAFile: f.there.CAFile, CertFile: f.there.CertFile,
+		KeyFile: f.there.KeyFile}.ClientConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +217,8 @@ func TestServersTakeNewCAs(t *testing.T) {
 	}
 
 	resp := two.replace(begin)
-	if len(resp.Replaced) != 5 || fmt.Sprint(resp.Servers) != "[one two]" || len(resp.Missing) > 0 || !one.Waiting() || !two.Waiting() {
+	if len(resp.Replaced) != 5 || fmt.Sprint(resp.Servers) != "[one two]" || len(resp.Missing) > 0 ||
+		!one.Waiting() || !two.Waiting() {
 		t.Errorf("%+v", resp)
 	}
 	value, err := f.etcd.Get(t.Context(), recordKey)

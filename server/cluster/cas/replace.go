@@ -29,7 +29,9 @@ const (
 
 // Replace issues new CAs, or ends the trust in those before, for the next start
 // of every server. Nothing is written unless all servers can follow.
-func (c *Controller) Replace(ctx context.Context, req joinapi.AuthoritiesRequest) (*joinapi.AuthoritiesResponse, map[string][]byte, error) {
+func (c *Controller) Replace(
+	ctx context.Context, req joinapi.AuthoritiesRequest,
+) (*joinapi.AuthoritiesResponse, map[string][]byte, error) {
 	c.replacing.Lock()
 	defer c.replacing.Unlock()
 	store, err := c.o.Store()
@@ -41,7 +43,8 @@ func (c *Controller) Replace(ctx context.Context, req joinapi.AuthoritiesRequest
 	if err != nil {
 		return nil, nil, err
 	}
-	done, files, err := pki.Successors(c.o.Dir, pki.RotateOptions{From: req.Path, Force: req.Force, Finish: req.Finish})
+	done, files, err := pki.Successors(c.o.Dir,
+		pki.RotateOptions{From: req.Path, Force: req.Force, Finish: req.Finish})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,9 +83,10 @@ func (c *Controller) wait(ctx context.Context, store replicated.Store, r *replic
 			return have.Next == r.Hash || have.Running == r.Hash
 		})
 	}
-	names, err := replicated.Wait(ctx, missing, func(missing []string, waited time.Duration) (time.Duration, bool, error) {
-		return fetchPoll, len(missing) == 0 || waited > fetchTimeout, nil
-	})
+	names, err := replicated.Wait(ctx, missing,
+		func(missing []string, waited time.Duration) (time.Duration, bool, error) {
+			return fetchPoll, len(missing) == 0 || waited > fetchTimeout, nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +119,8 @@ func (c *Controller) check(ctx context.Context, store replicated.Store) (*replic
 		switch have := m.Report; {
 		case m.Name == c.o.Cluster.Name:
 		case have == nil:
-			wrong = append(wrong, m.Name+" does not say which CAs it works with: it is starting, or its version cannot take new ones")
+			wrong = append(wrong,
+				m.Name+" does not say which CAs it works with: it is starting, or its version cannot take new ones")
 		case have.Running != c.running && have.Next == c.running:
 			wrong = append(wrong, m.Name+" has the CAs of this server, but was not restarted since")
 		case have.Running != c.running:
@@ -156,7 +161,8 @@ func refuse(wrong []string) error {
 	}
 	slices.Sort(wrong)
 	return &problem.Precondition{What: "servers of the cluster", Err: errors.New(strings.Join(wrong, "; ")),
-		Fix: "CAs are replaced while all servers run with the same ones: start or restart those; one that is gone for good is removed with a4s etcd-member remove"}
+		Fix: "CAs are replaced while all servers run with the same ones: start or restart those; " +
+			"one that is gone for good is removed with a4s etcd-member remove"}
 }
 
 // unfinished refuses a replacement before all servers have taken the last one.
@@ -177,7 +183,8 @@ func unfinished(r *replicated.Record, members []replicated.MemberReport[report],
 	}
 	slices.Sort(restart)
 	slices.Sort(missing)
-	text, fix := "new ones wait for the restart of "+strings.Join(restart, ", "), "restart a4s on each of these servers"
+	text, fix := "new ones wait for the restart of "+strings.Join(restart, ", "),
+		"restart a4s on each of these servers"
 	if len(missing) > 0 {
 		text += "; not yet fetched by " + strings.Join(missing, ", ")
 		fix += ", and on those that have not fetched them when they run and have"

@@ -29,7 +29,8 @@ func TakeOver(dir, path, backup string, log *logrus.Entry) error {
 		return nil
 	}
 	bad := func(err error) error {
-		return &problem.Precondition{What: "new certificate authorities in " + path, Err: err, Fix: "remove the file to start with the CAs of before; it is fetched again"}
+		return &problem.Precondition{What: "new certificate authorities in " + path, Err: err,
+			Fix: "remove the file to start with the CAs of before; it is fetched again"}
 	}
 	if err != nil {
 		return bad(err)

@@ -91,7 +91,8 @@ func (c *Controller) agree(ctx context.Context, l *clusterStorage, several bool)
 	_, opened := l.Open(r)
 	if damage == nil && hash(own) == r.Hash {
 		if errors.Is(opened, replicated.ErrSealed) {
-			c.o.Log.Warn("The service-account key was replaced: the keys of Secrets in the datastore are sealed with the new one")
+			c.o.Log.Warn("The service-account key was replaced: the keys of Secrets in the datastore are " +
+				"sealed with the new one")
 			return c.publish(ctx, l, r.Revision)
 		}
 		return l.content(r)
@@ -112,7 +113,8 @@ func (c *Controller) agree(ctx context.Context, l *clusterStorage, several bool)
 	if err != nil {
 		return nil, err
 	}
-	if need := missing(stored, shared); shared != nil && (len(need) == 0 || mine == nil || len(missing(stored, mine)) >= len(need)) {
+	if need := missing(stored, shared); shared != nil &&
+		(len(need) == 0 || mine == nil || len(missing(stored, mine)) >= len(need)) {
 		c.o.Log.Info("The file with the keys of Secrets is what the datastore has now")
 		return s, l.install(s)
 	}
@@ -126,7 +128,8 @@ func (c *Controller) agree(ctx context.Context, l *clusterStorage, several bool)
 		return nil, &problem.Precondition{What: "keys of Secrets in the datastore", Err: replicated.ErrSealed,
 			Fix: "restore server/tls/service.key, which has to be the same on all servers"}
 	}
-	return nil, &problem.Precondition{What: c.o.Path, Err: fmt.Errorf("only this server has the key %s, and Secrets are stored with it", strings.Join(missing(stored, shared), ", ")),
+	return nil, &problem.Precondition{What: c.o.Path, Err: fmt.Errorf("only this server has the key %s, "+
+		"and Secrets are stored with it", strings.Join(missing(stored, shared), ", ")),
 		Fix: "make this server the only one with --cluster-reset, and let the others join it again"}
 }
 
@@ -142,7 +145,8 @@ func (c *Controller) mayBegin(ctx context.Context, l *clusterStorage) error {
 		return err
 	}
 	if need := missing(stored, nil); len(need) > 0 {
-		return damaged(c.o.Path, fmt.Errorf("it does not exist, and Secrets are stored with %s", strings.Join(need, ", ")))
+		return damaged(c.o.Path,
+			fmt.Errorf("it does not exist, and Secrets are stored with %s", strings.Join(need, ", ")))
 	}
 	return Ensure(c.o.Path, false)
 }
@@ -166,7 +170,8 @@ func (c *Controller) publish(ctx context.Context, l *clusterStorage, revision in
 func missing(stored map[string]int, c *configuration) []string {
 	var out []string
 	for name := range stored {
-		if name == plain || name == foreign || c != nil && slices.ContainsFunc(c.keys(), func(k key) bool { return k.Name == name }) {
+		if name == plain || name == foreign ||
+			c != nil && slices.ContainsFunc(c.keys(), func(k key) bool { return k.Name == name }) {
 			continue
 		}
 		out = append(out, name)

@@ -192,7 +192,8 @@ func (c *Controller) wait(ctx context.Context, l storage, s *state) error {
 			have, err := c.o.Loaded()
 			loaded = err == nil && have == s.hash()
 			if !loaded && waited > c.pace.load {
-				return 0, false, errors.Join(fmt.Errorf("the API server has not read %s again (it works with %q)", c.o.Path, have), err)
+				return 0, false, errors.Join(fmt.Errorf("the API server has not read %s again (it works with %q)",
+					c.o.Path, have), err)
 			}
 		}
 		if loaded && len(others) == 0 {
@@ -213,7 +214,8 @@ func waiting(others []string, long bool) string {
 	if len(others) == 0 || !long {
 		return "waiting for the API server to read the keys"
 	}
-	return fmt.Sprintf("waiting for %s to read the keys: goes on when it runs again, or is no server any more (a4s etcd-member remove)", strings.Join(others, ", "))
+	return fmt.Sprintf("waiting for %s to read the keys: goes on when it runs again, "+
+		"or is no server any more (a4s etcd-member remove)", strings.Join(others, ", "))
 }
 
 // rewriteAll returns when every Secret is stored as cfg wants it.

@@ -272,7 +272,8 @@ func (l *clusterStorage) describe(ctx context.Context, s *state, out *joinapi.En
 	}
 	other, err := l.elsewhere(ctx)
 	if err == nil && other != nil {
-		out.Job = &joinapi.EncryptionJob{Action: other.Action, Running: true, Step: "in progress on server " + other.Server}
+		out.Job = &joinapi.EncryptionJob{Action: other.Action, Running: true,
+			Step: "in progress on server " + other.Server}
 	}
 	return err
 }

@@ -40,7 +40,8 @@ func TestServersChangeTheKeyTogether(t *testing.T) {
 		f.settled(step.want)
 	}
 	s, err := f.servers[0].Status(t.Context())
-	if err != nil || len(s.Servers) != 3 || slices.ContainsFunc(s.Servers, func(s joinapi.EncryptionServer) bool { return !s.Current }) {
+	if err != nil || len(s.Servers) != 3 ||
+		slices.ContainsFunc(s.Servers, func(s joinapi.EncryptionServer) bool { return !s.Current }) {
 		t.Errorf("the status is %+v, %v", s, err)
 	}
 }
@@ -55,7 +56,8 @@ func TestKilledAmongServers(t *testing.T) {
 	defer f.end()
 	for _, action := range []joinapi.EncryptionAction{joinapi.EncryptionEnable, joinapi.EncryptionRotate} {
 		// An enable has two changes of the configuration, a rotation three.
-		for step := range map[joinapi.EncryptionAction]int{joinapi.EncryptionEnable: 2, joinapi.EncryptionRotate: 3}[action] {
+		for step := range map[joinapi.EncryptionAction]int{joinapi.EncryptionEnable: 2,
+			joinapi.EncryptionRotate: 3}[action] {
 			for _, before := range []bool{true, false} {
 				for _, where := range []int{0, 1} {
 					f.reset("a", "b", "c")
@@ -90,7 +92,8 @@ func TestKilledAmongServers(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if action != joinapi.EncryptionRotate || cfg.stage() != joinapi.EncryptionEnabled || cfg.active() != want {
+					if action != joinapi.EncryptionRotate || cfg.stage() != joinapi.EncryptionEnabled ||
+						cfg.active() != want {
 						f.servers[where].run(t, action)
 					}
 					f.settled(want)
@@ -122,10 +125,12 @@ func TestMissingServer(t *testing.T) {
 		})
 		s, err := b.Status(t.Context())
 		want := []joinapi.EncryptionServer{{Name: "a", Current: true}, {Name: "b", Current: true}, {Name: "c"}}
-		if err != nil || !slices.Equal(s.Servers, want) || s.Stage != joinapi.EncryptionKeyAdded || s.Job == nil || !strings.Contains(s.Job.Step, "on server a") {
+		if err != nil || !slices.Equal(s.Servers, want) || s.Stage != joinapi.EncryptionKeyAdded || s.Job == nil ||
+			!strings.Contains(s.Job.Step, "on server a") {
 			t.Errorf("on another server the status is %+v, the job %+v, %v", s, s.Job, err)
 		}
-		if err := b.Start(t.Context(), joinapi.EncryptionRotate); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "on server a") {
+		if err := b.Start(t.Context(), joinapi.EncryptionRotate); !errors.Is(err, ErrBusy) ||
+			!strings.Contains(err.Error(), "on server a") {
 			t.Errorf("a second change: %v", err)
 		}
 		if b.Unfinished(t.Context()) {
@@ -235,7 +240,8 @@ func TestAdopt(t *testing.T) {
 	a.loaded = data
 	f.write()
 	put(a, string(data))
-	if err := a.tryStart(false); !errors.As(err, &pre) || !strings.Contains(err.Error(), "only this server has the key key3") {
+	if err := a.tryStart(false); !errors.As(err, &pre) ||
+		!strings.Contains(err.Error(), "only this server has the key key3") {
 		t.Errorf("a key that the others do not have: %v", err)
 	}
 	f.members = []string{"a"}
@@ -251,7 +257,8 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	os.Remove(a.path)
-	if err := a.tryStart(true); !errors.As(err, &pre) || !strings.Contains(err.Error(), "Secrets are stored with key") {
+	if err := a.tryStart(true); !errors.As(err, &pre) ||
+		!strings.Contains(err.Error(), "Secrets are stored with key") {
 		t.Errorf("without a file and without a copy of it: %v", err)
 	}
 	put(a, string(data))

@@ -102,7 +102,8 @@ func (c *Controller) Component() component.Component {
 					return nil
 				}
 				if err != nil {
-					c.o.Log.WithError(err).Errorf("secrets-encrypt %s stopped; the same command goes on with it", action)
+					c.o.Log.WithError(err).
+						Errorf("secrets-encrypt %s stopped; the same command goes on with it", action)
 				} else {
 					c.o.Log.Infof("secrets-encrypt %s is done", action)
 				}
@@ -154,7 +155,8 @@ func (c *Controller) mayStart(ctx context.Context, action joinapi.EncryptionActi
 // explain says what to do about what an administrator can do something about.
 func explain(err error) error {
 	if errors.Is(err, replicated.ErrSealed) {
-		return &problem.Precondition{What: "keys of Secrets in the datastore", Err: err, Fix: "server/tls/service.key has to be the same on all servers"}
+		return &problem.Precondition{What: "keys of Secrets in the datastore", Err: err,
+			Fix: "server/tls/service.key has to be the same on all servers"}
 	}
 	return err
 }
@@ -163,15 +165,18 @@ func allowed(stage joinapi.EncryptionStage, action joinapi.EncryptionAction) err
 	halfway := stage == joinapi.EncryptionKeyAdded || stage == joinapi.EncryptionKeyPromoted
 	switch {
 	case action == joinapi.EncryptionRotate && stage == joinapi.EncryptionDisabled:
-		return &problem.Input{Source: "secrets-encrypt", Value: string(action), Want: "enable first: Secrets are not encrypted"}
+		return &problem.Input{Source: "secrets-encrypt", Value: string(action),
+			Want: "enable first: Secrets are not encrypted"}
 	case (action == joinapi.EncryptionEnable || action == joinapi.EncryptionDisable) && halfway:
-		return &problem.Input{Source: "secrets-encrypt", Value: string(action), Want: "rotate, to finish the rotation that was begun"}
+		return &problem.Input{Source: "secrets-encrypt", Value: string(action),
+			Want: "rotate, to finish the rotation that was begun"}
 	}
 	switch action {
 	case joinapi.EncryptionEnable, joinapi.EncryptionDisable, joinapi.EncryptionRotate, joinapi.EncryptionReencrypt:
 		return nil
 	}
-	return &problem.Input{Source: "secrets-encrypt", Value: string(action), Want: "enable, disable, rotate or reencrypt"}
+	return &problem.Input{Source: "secrets-encrypt", Value: string(action),
+		Want: "enable, disable, rotate or reencrypt"}
 }
 
 // Status returns how Secrets are stored.

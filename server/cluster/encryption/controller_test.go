@@ -94,8 +94,12 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	k := string(t.then.KeyBytes())
 	want := t.cmp.GetCompare().GetModRevision()
 	if m.revision[k] != want {
-		now := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: []byte(k), Value: m.values[k], ModRevision: m.revision[k]}}}
-		return &clientv3.TxnResponse{Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: now}}}}, nil
+		now := &pb.RangeResponse{
+			Kvs: []*mvccpb.KeyValue{{Key: []byte(k), Value: m.values[k], ModRevision: m.revision[k]}},
+		}
+		return &clientv3.TxnResponse{
+			Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: now}}},
+		}, nil
 	}
 	m.put(k, t.then.ValueBytes())
 	return &clientv3.TxnResponse{Succeeded: true}, nil
@@ -104,7 +108,8 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 // quick is the pace of tests.
 func quick() pace {
 	const soon = 2 * time.Millisecond
-	return pace{poll: soon, startPoll: soon, load: time.Minute, drain: soon, drainAmongServers: soon, nameAfter: 10 * soon, slowPoll: soon, retry: soon}
+	return pace{poll: soon, startPoll: soon, load: time.Minute, drain: soon, drainAmongServers: soon,
+		nameAfter: 10 * soon, slowPoll: soon, retry: soon}
 }
 
 type bench struct {
@@ -174,7 +179,8 @@ func TestLifeOfKeys(t *testing.T) {
 		}
 		b.check(t, step.want)
 		s, err := b.Status(t.Context())
-		if err != nil || strings.Join(s.Keys, " ") != step.keys || s.Pending != 0 || s.Stored[step.want] != 120 || s.Hash != s.LoadedHash {
+		if err != nil || strings.Join(s.Keys, " ") != step.keys || s.Pending != 0 || s.Stored[step.want] != 120 ||
+			s.Hash != s.LoadedHash {
 			t.Errorf("after %s the status is %+v, %v", step.action, s, err)
 		}
 	}
@@ -235,7 +241,8 @@ func TestAChangedSecretIsNotOverwritten(t *testing.T) {
 	b.check(t, "key1")
 	cfg, _ := read(b.o.Path)
 	tr, _ := cfg.transformer()
-	if object, _, err := tr.TransformFromStorage(t.Context(), b.store.values[k], value.DefaultContext(k)); err != nil || !strings.HasSuffix(string(object), ", changed") {
+	if object, _, err := tr.TransformFromStorage(t.Context(), b.store.values[k],
+		value.DefaultContext(k)); err != nil || !strings.HasSuffix(string(object), ", changed") {
 		t.Errorf("the Secret is %q, %v", object, err)
 	}
 }

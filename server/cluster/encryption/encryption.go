@@ -131,7 +131,8 @@ func parse(path string, data []byte) (*configuration, error) {
 }
 
 func damaged(path string, err error) error {
-	return &problem.Precondition{What: path, Err: err, Fix: "restore it from a backup; without it the encrypted Secrets cannot be read"}
+	return &problem.Precondition{What: path, Err: err,
+		Fix: "restore it from a backup; without it the encrypted Secrets cannot be read"}
 }
 
 // hashOf identifies the content of the file as the API server does.

@@ -35,7 +35,8 @@ func TestAStartKeepsWhatIsOn(t *testing.T) {
 		if first == nil {
 			first = data
 		}
-		if !bytes.Equal(first, data) || bytes.Index(data, []byte("secretbox")) > bytes.Index(data, []byte("identity")) {
+		if !bytes.Equal(first, data) ||
+			bytes.Index(data, []byte("secretbox")) > bytes.Index(data, []byte("identity")) {
 			t.Errorf("with the flag %v the file became\n%s", flag, data)
 		}
 	}
@@ -45,7 +46,8 @@ func TestAStartKeepsWhatIsOn(t *testing.T) {
 }
 
 func TestDamagedFileIsNotReplaced(t *testing.T) {
-	for _, text := range []string{"{", "resources: []", "resources: [{providers: [{secretbox: {keys: [{name: key1, secret: c2hvcnQ=}]}}]}]"} {
+	for _, text := range []string{"{", "resources: []",
+		"resources: [{providers: [{secretbox: {keys: [{name: key1, secret: c2hvcnQ=}]}}]}]"} {
 		path := filepath.Join(t.TempDir(), "encryption.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -54,7 +54,8 @@ type server struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	there := databases.StartEtcd(t)
-	tls, err := transport.TLSInfo{TrustedCAFile: there.CAFile, CertFile: there.CertFile, KeyFile: there.KeyFile}.ClientConfig()
+	tls, err := transport.TLSInfo{TrustedCAFile: there.CAFile, CertFile: there.CertFile,
+		KeyFile: there.KeyFile}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func (f *fleet) reset(names ...string) {
 	f.members, f.servers = names, nil
 	dir := f.t.TempDir()
 	for _, name := range names {
-		f.servers = append(f.servers, &server{f: f, name: name, path: filepath.Join(dir, name, "encryption.yaml"), secret: "of all servers"})
+		f.servers = append(f.servers, &server{f: f, name: name, path: filepath.Join(dir, name, "encryption.yaml"),
+			secret: "of all servers"})
 	}
 	f.mu.Unlock()
 	for _, s := range f.servers {
@@ -112,8 +114,12 @@ func (s *server) tryStart(on bool) error {
 		Cluster: &Cluster{
 			Cluster: &replicated.Cluster{
 				Name: s.name, Several: true,
-				Members: func() []replicated.Member { s.f.mu.Lock(); defer s.f.mu.Unlock(); return named(s.f.members...) },
-				Secret:  func() ([]byte, error) { return []byte(s.secret), nil },
+				Members: func() []replicated.Member {
+					s.f.mu.Lock()
+					defer s.f.mu.Unlock()
+					return named(s.f.members...)
+				},
+				Secret: func() ([]byte, error) { return []byte(s.secret), nil },
 			},
 			Store: func() (ClusterStore, error) { return &connection{Client: s.f.etcd, s: s}, nil },
 		},
@@ -255,7 +261,8 @@ func (f *fleet) write() {
 		return
 	}
 	key := fmt.Sprintf("%s%04d", secretsPrefix, f.written%40)
-	sealed, err := f.transformer(up[rand.N(len(up))].loaded).TransformToStorage(f.t.Context(), []byte("k8s\x00secret of "+key), value.DefaultContext(key))
+	sealed, err := f.transformer(up[rand.N(len(up))].loaded).TransformToStorage(f.t.Context(),
+		[]byte("k8s\x00secret of "+key), value.DefaultContext(key))
 	if err == nil {
 		_, err = f.etcd.Put(f.t.Context(), key, string(sealed))
 	}
@@ -303,15 +310,18 @@ func (f *fleet) compare() {
 		}
 		tr := f.transformer(s.loaded)
 		for _, kv := range resp.Kvs {
-			if object, _, err := tr.TransformFromStorage(f.t.Context(), kv.Value, value.DefaultContext(kv.Key)); err != nil || string(object) != "k8s\x00secret of "+string(kv.Key) {
-				f.t.Errorf("server %s reads %s, stored with %s, as %q: %v", s.name, kv.Key, storedWith(kv.Value), object, err)
+			if object, _, err := tr.TransformFromStorage(f.t.Context(), kv.Value,
+				value.DefaultContext(kv.Key)); err != nil || string(object) != "k8s\x00secret of "+string(kv.Key) {
+				f.t.Errorf("server %s reads %s, stored with %s, as %q: %v", s.name, kv.Key,
+					storedWith(kv.Value), object, err)
 			}
 		}
 		for _, other := range f.servers {
 			if other.loaded == nil {
 				continue
 			}
-			sealed, err := f.transformer(other.loaded).TransformToStorage(f.t.Context(), []byte("k8s\x00x"), value.DefaultContext("x"))
+			sealed, err := f.transformer(other.loaded).TransformToStorage(f.t.Context(), []byte("k8s\x00x"),
+				value.DefaultContext("x"))
 			if err == nil {
 				_, _, err = tr.TransformFromStorage(f.t.Context(), sealed, value.DefaultContext("x"))
 			}

@@ -70,7 +70,10 @@ func count(ctx context.Context, store datastore) (map[string]int, error) {
 }
 
 // walk calls visit with each Secret of the datastore as it is stored.
-func walk(ctx context.Context, store datastore, visit func(ctx context.Context, key string, stored []byte, revision int64) error) error {
+func walk(
+	ctx context.Context, store datastore,
+	visit func(ctx context.Context, key string, stored []byte, revision int64) error,
+) error {
 	from, end := secretsPrefix, clientv3.GetPrefixRangeEnd(secretsPrefix)
 	for {
 		resp, err := store.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page))
@@ -124,7 +127,9 @@ func rewrite(ctx context.Context, store datastore, c *configuration, done func()
 
 // rewriteOne replaces what is stored under key unless it changes meanwhile;
 // then it looks at what is there now.
-func rewriteOne(ctx context.Context, store datastore, t value.Transformer, want, key string, stored []byte, revision int64) error {
+func rewriteOne(
+	ctx context.Context, store datastore, t value.Transformer, want, key string, stored []byte, revision int64,
+) error {
 	for range attempts {
 		object, _, err := t.TransformFromStorage(ctx, stored, value.DefaultContext(key))
 		if err != nil {
@@ -168,7 +173,8 @@ func (c *configuration) transformer() (value.Transformer, error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, value.PrefixTransformer{Prefix: []byte(boxPrefix + k.Name + ":"), Transformer: secretbox.NewSecretboxTransformer(secret)})
+			all = append(all, value.PrefixTransformer{Prefix: []byte(boxPrefix + k.Name + ":"),
+				Transformer: secretbox.NewSecretboxTransformer(secret)})
 		}
 	}
 	return value.NewPrefixTransformers(errForeign, all...), nil

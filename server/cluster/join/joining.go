@@ -103,7 +103,8 @@ func fetchFrom(ctx context.Context, url string, o Options) (*joinapi.ServerBundl
 	if err != nil {
 		return nil, err
 	}
-	data, err := get(ctx, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, url+joinapi.PathServer, o.Token.Authorization())
+	data, err := get(ctx, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, url+joinapi.PathServer,
+		o.Token.Authorization())
 	if err != nil {
 		return nil, explain(url, err)
 	}
@@ -115,7 +116,8 @@ func fetchFrom(ctx context.Context, url string, o Options) (*joinapi.ServerBundl
 		return nil, err
 	}
 	if len(bundle.Datastore) == 0 {
-		return nil, &problem.Input{Source: flagServer, Value: url, Err: errors.New("that server keeps its datastore to itself"),
+		return nil, &problem.Input{Source: flagServer, Value: url,
+			Err:  errors.New("that server keeps its datastore to itself"),
 			Want: "a server that was started with --cluster-init; start that one again with it, and its data is kept"}
 	}
 	return bundle, nil
@@ -133,7 +135,11 @@ func trust(ctx context.Context, url, hash string) (*x509.CertPool, error) {
 	}
 	pinned, err := pki.Pinned(bundle, hash)
 	if err != nil {
-		return nil, &problem.Input{Source: flagToken, Err: fmt.Errorf("%s is not a server of the cluster of this token: %w", url, err), Want: "the token and the address of the same cluster"}
+		return nil, &problem.Input{
+			Source: flagToken,
+			Err:    fmt.Errorf("%s is not a server of the cluster of this token: %w", url, err),
+			Want:   "the token and the address of the same cluster",
+		}
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pinned) // it was parsed before
@@ -152,8 +158,9 @@ func (e *answerError) Error() string {
 
 func get(ctx context.Context, config *tls.Config, url, authorization string) ([]byte, error) {
 	client := &http.Client{
-		Timeout:       requestTimeout,
-		Transport:     &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext},
+		Timeout: requestTimeout,
+		Transport: &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment,
+			DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
@@ -192,15 +199,18 @@ func explain(url string, err error) error {
 	if errors.As(err, &answer) {
 		switch answer.code {
 		case http.StatusUnauthorized, http.StatusForbidden:
-			return &problem.Input{Source: flagToken, Err: fmt.Errorf("%s refuses it: %s", url, answer.message), Want: "the token in the file server/token of a running server"}
+			return &problem.Input{Source: flagToken, Err: fmt.Errorf("%s refuses it: %s", url, answer.message),
+				Want: "the token in the file server/token of a running server"}
 		case http.StatusNotFound:
-			return &problem.Input{Source: flagServer, Value: url, Err: errors.New(answer.message), Want: "a server that others can join"}
+			return &problem.Input{Source: flagServer, Value: url, Err: errors.New(answer.message),
+				Want: "a server that others can join"}
 		}
 		return err
 	}
 	var host x509.HostnameError
 	if errors.As(err, &host) {
-		return &problem.Input{Source: flagServer, Value: url, Err: err, Want: "a name or address in the server's certificate; that server adds one with --tls-san"}
+		return &problem.Input{Source: flagServer, Value: url, Err: err,
+			Want: "a name or address in the server's certificate; that server adds one with --tls-san"}
 	}
 	return err
 }
@@ -215,7 +225,8 @@ func Agree(own, theirs []joinapi.ServerSetting, url string) error {
 	var errs []error
 	for _, s := range own {
 		if value, known := values[s.Flag]; known && value != s.Value {
-			errs = append(errs, &problem.Input{Source: s.Flag, Value: s.Value, Err: fmt.Errorf("the server %s has %q", url, value), Want: "the same on all servers"})
+			errs = append(errs, &problem.Input{Source: s.Flag, Value: s.Value,
+				Err: fmt.Errorf("the server %s has %q", url, value), Want: "the same on all servers"})
 		}
 	}
 	if len(errs) == 1 {

@@ -33,15 +33,19 @@ func TestOnlyTheCompleteServerTokenIsGoodForServers(t *testing.T) {
 		switch {
 		case says == "" && err != nil:
 			t.Errorf("%q: %v", text, err)
-		case says != "" && (!errors.As(err, &in) || in.Source != flagToken || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "pa55word")):
+		case says != "" && (!errors.As(err, &in) || in.Source != flagToken || !strings.Contains(err.Error(), says) ||
+			strings.Contains(err.Error(), "pa55word")):
 			t.Errorf("%q: error %v, want one that says %q", text, err, says)
 		}
 	}
 }
 
 func TestAgree(t *testing.T) {
-	setting := func(flag, value string) joinapi.ServerSetting { return joinapi.ServerSetting{Flag: flag, Value: value} }
-	own := []joinapi.ServerSetting{setting("--cluster-cidr", "10.42.0.0/16"), setting("--cluster-domain", "cluster.local"), setting("--newer", "x")}
+	setting := func(flag, value string) joinapi.ServerSetting {
+		return joinapi.ServerSetting{Flag: flag, Value: value}
+	}
+	own := []joinapi.ServerSetting{setting("--cluster-cidr", "10.42.0.0/16"),
+		setting("--cluster-domain", "cluster.local"), setting("--newer", "x")}
 	for _, tc := range []struct {
 		name   string
 		theirs []joinapi.ServerSetting
@@ -49,8 +53,10 @@ func TestAgree(t *testing.T) {
 	}{
 		{"the same", own, nil},
 		{"another version", []joinapi.ServerSetting{setting("--older", "y")}, nil},
-		{"one differs", []joinapi.ServerSetting{setting("--cluster-cidr", "10.52.0.0/16"), setting("--cluster-domain", "cluster.local")}, []string{"--cluster-cidr"}},
-		{"two differ", []joinapi.ServerSetting{setting("--cluster-cidr", "10.52.0.0/16"), setting("--cluster-domain", "")}, []string{"--cluster-cidr", "--cluster-domain"}},
+		{"one differs", []joinapi.ServerSetting{setting("--cluster-cidr", "10.52.0.0/16"),
+			setting("--cluster-domain", "cluster.local")}, []string{"--cluster-cidr"}},
+		{"two differ", []joinapi.ServerSetting{setting("--cluster-cidr", "10.52.0.0/16"),
+			setting("--cluster-domain", "")}, []string{"--cluster-cidr", "--cluster-domain"}},
 	} {
 		err := Agree(own, tc.theirs, "https://one:6443")
 		if (err == nil) != (len(tc.flags) == 0) {
@@ -69,7 +75,8 @@ func TestAgree(t *testing.T) {
 func TestFetch(t *testing.T) {
 	var asked int
 	answer := func(w http.ResponseWriter) {
-		_, _ = w.Write([]byte(`{"settings":[{"flag":"--cluster-cidr","value":"a"}],"datastore":["https://192.0.2.1:2379"],"serverToken":"s"}`))
+		_, _ = w.Write([]byte(`{"settings":[{"flag":"--cluster-cidr","value":"a"}],` +
+			`"datastore":["https://192.0.2.1:2379"],"serverToken":"s"}`))
 	}
 	var bundle []byte
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

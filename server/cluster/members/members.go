@@ -62,7 +62,8 @@ func (c *controller) run(ctx context.Context, ready func()) error {
 			}
 		}
 	}
-	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }}); err != nil {
+	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell,
+		UpdateFunc: func(_, obj any) { tell(obj) }}); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
 	factory.StartWithContext(ctx)
@@ -91,7 +92,8 @@ func strip(obj any) (any, error) {
 		return obj, nil
 	}
 	return &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, DeletionTimestamp: node.DeletionTimestamp, Finalizers: node.Finalizers,
+		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
+		DeletionTimestamp: node.DeletionTimestamp, Finalizers: node.Finalizers,
 	}}, nil
 }
 
@@ -114,7 +116,8 @@ func (c *controller) sweep(ctx context.Context, lister corev1listers.NodeLister)
 		if err := c.remove(ctx, node); err != nil {
 			done = false
 			if ctx.Err() == nil {
-				c.log.WithError(err).Warnf("The server %s is not removed from the datastore yet; its Node stays until it is", node.Name)
+				c.log.WithError(err).
+					Warnf("The server %s is not removed from the datastore yet; its Node stays until it is", node.Name)
 			}
 		}
 	}
@@ -149,7 +152,9 @@ func Hold(ctx context.Context, client kubernetes.Interface, name string) error {
 
 // Release takes the finalizer off.
 func Release(ctx context.Context, client kubernetes.Interface, node *corev1.Node) error {
-	err := patch(ctx, client, node, slices.DeleteFunc(slices.Clone(node.Finalizers), func(f string) bool { return f == Finalizer }))
+	err := patch(ctx, client, node, slices.DeleteFunc(slices.Clone(node.Finalizers), func(f string) bool {
+		return f == Finalizer
+	}))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -159,10 +164,12 @@ func Release(ctx context.Context, client kubernetes.Interface, node *corev1.Node
 func patch(ctx context.Context, client kubernetes.Interface, node *corev1.Node, finalizers []string) error {
 	// The list is replaced as a whole: the version makes sure that it is the
 	// one that was looked at.
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion, "finalizers": finalizers}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID,
+		"resourceVersion": node.ResourceVersion, "finalizers": finalizers}})
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "a4s"})
+	_, err = client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, body,
+		metav1.PatchOptions{FieldManager: "a4s"})
 	return err
 }

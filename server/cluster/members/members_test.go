@@ -23,7 +23,8 @@ func TestHoldTriesAgainAfterAConflict(t *testing.T) {
 			return false, nil, nil
 		}
 		conflicts--
-		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "n1", errors.New("the object has been modified"))
+		return true, nil,
+			apierrors.NewConflict(corev1.Resource("nodes"), "n1", errors.New("the object has been modified"))
 	})
 	if err := Hold(t.Context(), client, "n1"); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,8 @@ func TestSealedContent(t *testing.T) {
 	for what, try := range map[string]struct {
 		secret string
 		sealed []byte
-	}{"of another cluster": {"of another", sealed}, "changed": {"of one cluster", changed}, "cut off": {"of one cluster", sealed[:5]}} {
+	}{"of another cluster": {"of another", sealed}, "changed": {"of one cluster", changed},
+		"cut off": {"of one cluster", sealed[:5]}} {
 		if got, err := b.Open([]byte(try.secret), try.sealed); !errors.Is(err, ErrSealed) || got != nil {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}

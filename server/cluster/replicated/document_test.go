@@ -26,7 +26,8 @@ type applied struct {
 func dial(t *testing.T) *clientv3.Client {
 	t.Helper()
 	there := databases.StartEtcd(t)
-	tls, err := transport.TLSInfo{TrustedCAFile: there.CAFile, CertFile: there.CertFile, KeyFile: there.KeyFile}.ClientConfig()
+	tls, err := transport.TLSInfo{TrustedCAFile: there.CAFile, CertFile: there.CertFile,
+		KeyFile: there.KeyFile}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,8 @@ func TestReports(t *testing.T) {
 			t.Errorf("after %d looks: missing %v, %v", looks, names, err)
 		}
 		key := map[bool]string{false: "/test/servers/2", true: "/test/servers/b"}[byName]
-		if resp, err := etcd.Get(ctx, key); err != nil || len(resp.Kvs) != 1 || string(resp.Kvs[0].Value) != `{"hash":"now"}` {
+		if resp, err := etcd.Get(ctx, key); err != nil || len(resp.Kvs) != 1 ||
+			string(resp.Kvs[0].Value) != `{"hash":"now"}` {
 			t.Errorf("%s: %v, %v", key, resp, err)
 		}
 	}

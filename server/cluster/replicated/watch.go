@@ -64,7 +64,9 @@ func (w *Watch) Next(ctx context.Context, within time.Duration) (*Record, error)
 
 // Follow calls once again after each failure, until it succeeds or ctx ends. It
 // logs an error with the text, unless the last one was the same.
-func Follow(ctx context.Context, log *logrus.Entry, text string, retry time.Duration, once func(ctx context.Context) error) {
+func Follow(
+	ctx context.Context, log *logrus.Entry, text string, retry time.Duration, once func(ctx context.Context) error,
+) {
 	for last := ""; ; {
 		err := once(ctx)
 		if err == nil || ctx.Err() != nil {

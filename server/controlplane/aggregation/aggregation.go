@@ -36,10 +36,12 @@ func New(cfg *rest.Config, pool *interning.Pool) component.Component {
 		defer running.Wait()
 		defer cancel()
 		for _, selector := range []string{"!" + space.Label, space.Label} {
-			factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(pool.Transform), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-				o.LabelSelector = selector
-			}))
-			controller := clusterroleaggregation.NewClusterRoleAggregation(factory.Rbac().V1().ClusterRoles(), client.RbacV1())
+			factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+				informers.WithTransform(pool.Transform), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+					o.LabelSelector = selector
+				}))
+			controller := clusterroleaggregation.NewClusterRoleAggregation(factory.Rbac().V1().ClusterRoles(),
+				client.RbacV1())
 			factory.Start(ctx.Done())
 			running.Go(func() { controller.Run(ctx, workers) })
 		}

@@ -27,7 +27,8 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	rbac := seams.withoutRBAC(opts)
 	generic, all, storageFactory, err := controlplaneapiserver.BuildGenericConfig(
 		opts.CompletedOptions,
-		append([]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme}, seams.Schemes...),
+		append([]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
+			seams.Schemes...),
 		controlplane.DefaultAPIResourceConfigSource(),
 		seams.definitions(generatedopenapi.GetOpenAPIDefinitions),
 		nil, // a name for the metrics of informers, which a process can have once
@@ -52,15 +53,18 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	}
 	cp := kube.ControlPlane
 
-	authInfo := webhook.NewDefaultAuthenticationInfoResolverWrapper(cp.ProxyTransport, generic.EgressSelector, generic.LoopbackClientConfig, generic.TracerProvider)
+	authInfo := webhook.NewDefaultAuthenticationInfoResolverWrapper(cp.ProxyTransport, generic.EgressSelector,
+		generic.LoopbackClientConfig, generic.TracerProvider)
 	if seams.Admission != nil {
 		seams.Admission.Webhooks(serviceResolver, authInfo)
 	}
-	crds, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic, informers, admission, opts.CompletedOptions, opts.MasterCount, serviceResolver, authInfo)
+	crds, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic, informers, admission, opts.CompletedOptions,
+		opts.MasterCount, serviceResolver, authInfo)
 	if err != nil {
 		return nil, fmt.Errorf("building the configuration of the CRD server: %w", err)
 	}
-	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic, opts.CompletedOptions, informers, serviceResolver, cp.ProxyTransport, cp.Extra.PeerProxy, admission)
+	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic, opts.CompletedOptions, informers,
+		serviceResolver, cp.ProxyTransport, cp.Extra.PeerProxy, admission)
 	if err != nil {
 		return nil, fmt.Errorf("building the configuration of the aggregator: %w", err)
 	}
@@ -87,7 +91,8 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 			return nil, err
 		}
 	}
-	crdEnabled := crds.GenericConfig.MergedResourceConfig.ResourceEnabled(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
+	crdEnabled := crds.GenericConfig.MergedResourceConfig.ResourceEnabled(
+		apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
 	server, err := controlplaneapiserver.CreateAggregatorServer(aggregator.Complete(), kubeServer.GenericAPIServer,
 		crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdEnabled, seams.priorities())
 	if err != nil {
@@ -109,7 +114,8 @@ const (
 )
 
 func workloadGroups() []string {
-	return []string{"apps", "autoscaling", "batch", "networking.k8s.io", "policy", "storage.k8s.io", "scheduling.k8s.io", "node.k8s.io", "resource.k8s.io"}
+	return []string{"apps", "autoscaling", "batch", "networking.k8s.io", "policy", "storage.k8s.io",
+		"scheduling.k8s.io", "node.k8s.io", "resource.k8s.io"}
 }
 
 // priorities are those of upstream's groups, and behind them of all others

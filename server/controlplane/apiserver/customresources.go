@@ -44,15 +44,19 @@ type CRDServer struct {
 
 // newCRDServer makes upstream's CRD server for the system space and what serves
 // the others.
-func newCRDServer(crds *apiextensionsapiserver.Config, seams Seams, notFound http.Handler) (*apiextensionsapiserver.CustomResourceDefinitions, CustomResources, error) {
-	with := CRDServer{Options: crds.ExtraConfig.CRDRESTOptionsGetter, Composite: crds.GenericConfig.LoopbackClientConfig, NotFound: notFound}
+func newCRDServer(
+	crds *apiextensionsapiserver.Config, seams Seams, notFound http.Handler,
+) (*apiextensionsapiserver.CustomResourceDefinitions, CustomResources, error) {
+	with := CRDServer{Options: crds.ExtraConfig.CRDRESTOptionsGetter,
+		Composite: crds.GenericConfig.LoopbackClientConfig, NotFound: notFound}
 	if seams.Storage != nil {
 		// These two make getters of their own instead of inheriting ours.
 		crds.GenericConfig.RESTOptionsGetter = seams.Storage(crds.GenericConfig.RESTOptionsGetter)
 		crds.ExtraConfig.CRDRESTOptionsGetter = seams.Storage(crds.ExtraConfig.CRDRESTOptionsGetter)
 	}
 	if seams.CustomResources != nil {
-		crds.GenericConfig.RESTOptionsGetter = &once{inner: crds.GenericConfig.RESTOptionsGetter, made: map[schema.GroupResource]storage.Interface{}}
+		crds.GenericConfig.RESTOptionsGetter = &once{inner: crds.GenericConfig.RESTOptionsGetter,
+			made: map[schema.GroupResource]storage.Interface{}}
 		// Upstream's handler and controllers are for the system space.
 		crds.GenericConfig.LoopbackClientConfig = seams.SystemSpace
 	}
@@ -101,7 +105,8 @@ func (o *once) GetRESTOptions(resource schema.GroupResource, example runtime.Obj
 	inner := opts.Decorator
 	opts.Decorator = func(
 		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
+		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		o.mu.Lock()
 		defer o.mu.Unlock()

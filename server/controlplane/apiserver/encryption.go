@@ -26,7 +26,8 @@ const configInfo = "apiserver_encryption_config_controller_last_config_info"
 // it, such as a kubelet whose runtime hangs, may not answer.
 const gatherTimeout = 10 * time.Second
 
-var errNoMetrics = errors.New("the metrics of this process, which tell what the API server has read, cannot be had in time")
+var errNoMetrics = errors.New("the metrics of this process, which tell what the API server has read, " +
+	"cannot be had in time")
 
 // EncryptionHash returns the hash of the encryption configuration that the API
 // server of this process works with, "" if there is none.
@@ -71,7 +72,8 @@ func OwnStorage(args []string) string {
 	for _, a := range args {
 		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
 		switch name {
-		case "encryption-provider-config", "encryption-provider-config-automatic-reload", "etcd-prefix", "etcd-servers", "etcd-servers-overrides":
+		case "encryption-provider-config", "encryption-provider-config-automatic-reload", "etcd-prefix",
+			"etcd-servers", "etcd-servers-overrides":
 			return name
 		}
 	}

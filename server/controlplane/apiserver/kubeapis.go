@@ -26,7 +26,9 @@ import (
 // newKubeAPIs makes the server of the built-in APIs and, in the core group,
 // of the resources that the seam adds. A group can be installed only once, so
 // they have to be there when upstream's are.
-func newKubeAPIs(config controlplane.CompletedConfig, seams Seams, next genericapiserver.DelegationTarget) (*controlplaneapiserver.Server, error) {
+func newKubeAPIs(
+	config controlplane.CompletedConfig, seams Seams, next genericapiserver.DelegationTarget,
+) (*controlplaneapiserver.Server, error) {
 	server, err := config.ControlPlane.New(controlplaneapiserver.KubeAPIServer, next)
 	if err != nil {
 		return nil, err
@@ -47,7 +49,9 @@ func newKubeAPIs(config controlplane.CompletedConfig, seams Seams, next generica
 
 // addHooks lets the server keep what every cluster has: the default service
 // addresses and the Service of the API itself.
-func addHooks(server *genericapiserver.GenericAPIServer, config controlplane.CompletedConfig, client kubernetes.Interface) error {
+func addHooks(
+	server *genericapiserver.GenericAPIServer, config controlplane.CompletedConfig, client kubernetes.Interface,
+) error {
 	_, port, err := config.ControlPlane.Generic.SecureServing.HostPort()
 	if err != nil {
 		return fmt.Errorf("reading the address of the listener: %w", err)
@@ -77,12 +81,13 @@ func addHooks(server *genericapiserver.GenericAPIServer, config controlplane.Com
 	if !utilfeature.DefaultFeatureGate.Enabled(features.MultiCIDRServiceAllocator) {
 		return nil
 	}
-	return server.AddPostStartHook("start-kubernetes-service-cidr-controller", func(ctx genericapiserver.PostStartHookContext) error {
-		// Start returns once the range is there: no Service gets an address
-		// before that.
-		defaultservicecidr.NewController(config.ServiceIPRange, config.SecondaryServiceIPRange, client).Start(ctx)
-		return nil
-	})
+	return server.AddPostStartHook("start-kubernetes-service-cidr-controller",
+		func(ctx genericapiserver.PostStartHookContext) error {
+			// Start returns once the range is there: no Service gets an address
+			// before that.
+			defaultservicecidr.NewController(config.ServiceIPRange, config.SecondaryServiceIPRange, client).Start(ctx)
+			return nil
+		})
 }
 
 // Group changes the storage of a group of upstream, by path, before it is
@@ -97,7 +102,9 @@ type GroupConfig struct {
 }
 
 // extend puts the seam of groups into their providers.
-func (s Seams) extend(providers []controlplaneapiserver.RESTStorageProvider, config genericapiserver.CompletedConfig) []controlplaneapiserver.RESTStorageProvider {
+func (s Seams) extend(
+	providers []controlplaneapiserver.RESTStorageProvider, config genericapiserver.CompletedConfig,
+) []controlplaneapiserver.RESTStorageProvider {
 	decide := GroupConfig{
 		Authenticator: config.Authentication.Authenticator,
 		Audiences:     config.Authentication.APIAudiences,
@@ -133,7 +140,9 @@ type hookedGroup struct {
 }
 
 // NewRESTStorage implements controlplaneapiserver.RESTStorageProvider.
-func (g extendedGroup) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+func (g extendedGroup) NewRESTStorage(
+	source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter,
+) (genericapiserver.APIGroupInfo, error) {
 	info, err := g.RESTStorageProvider.NewRESTStorage(source, getter)
 	if err != nil {
 		return info, err

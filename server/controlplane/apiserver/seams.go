@@ -40,7 +40,8 @@ type Seams struct {
 	// the server that asks it, and what tells users their own rules. The
 	// informers are the server's and not started yet. Upstream's authorizer
 	// comes without RBAC, which is for the seam to add if it is wanted.
-	Access func(f informers.SharedInformerFactory, a authorizer.Authorizer, r authorizer.RuleResolver, rbac bool) (authorizer.Authorizer, authorizer.RuleResolver, error)
+	Access func(f informers.SharedInformerFactory, a authorizer.Authorizer, r authorizer.RuleResolver,
+		rbac bool) (authorizer.Authorizer, authorizer.RuleResolver, error)
 	// Admission extends the admission plugins.
 	Admission Admission
 	// CRDs gets the definitions of custom resources that the server knows.
@@ -71,7 +72,8 @@ type Seams struct {
 // this order.
 type Admission interface {
 	// Informers replaces what the plugins of upstream know the cluster by.
-	Informers(loopback *restclient.Config, authz authorizer.Authorizer, f informers.SharedInformerFactory) (informers.SharedInformerFactory, error)
+	Informers(loopback *restclient.Config, authz authorizer.Authorizer,
+		f informers.SharedInformerFactory) (informers.SharedInformerFactory, error)
 	// Decorate wraps one plugin.
 	Decorate(handler admission.Interface, name string) admission.Interface
 	// Webhooks says how webhooks are reached.
@@ -101,7 +103,8 @@ func (s Seams) applyGeneric(c *genericapiserver.Config, f informers.SharedInform
 		return nil
 	}
 	var err error
-	if c.Authorization.Authorizer, c.RuleResolver, err = s.Access(f, c.Authorization.Authorizer, c.RuleResolver, rbac); err != nil {
+	if c.Authorization.Authorizer, c.RuleResolver, err = s.Access(f, c.Authorization.Authorizer,
+		c.RuleResolver, rbac); err != nil {
 		return fmt.Errorf("setting up authorization: %w", err)
 	}
 	return nil
@@ -115,8 +118,10 @@ func (s Seams) applyKept(f informers.SharedInformerFactory) error {
 	}
 	core, rbac := f.Core().V1(), f.Rbac().V1()
 	for _, informer := range []cache.SharedIndexInformer{
-		core.Namespaces().Informer(), core.ServiceAccounts().Informer(), core.Services().Informer(), core.Pods().Informer(),
-		rbac.ClusterRoles().Informer(), rbac.ClusterRoleBindings().Informer(), rbac.Roles().Informer(), rbac.RoleBindings().Informer(),
+		core.Namespaces().Informer(), core.ServiceAccounts().Informer(), core.Services().Informer(),
+		core.Pods().Informer(),
+		rbac.ClusterRoles().Informer(), rbac.ClusterRoleBindings().Informer(), rbac.Roles().Informer(),
+		rbac.RoleBindings().Informer(),
 	} {
 		if err := informer.SetTransform(s.Kept); err != nil {
 			return fmt.Errorf("setting up the informers: %w", err)
@@ -142,7 +147,9 @@ func (s Seams) withoutRBAC(opts options.CompletedOptions) (rbac bool) {
 
 // applyAdmission puts the admission seam into the options before the plugins
 // are made from them.
-func (s Seams) applyAdmission(opts options.CompletedOptions, c *genericapiserver.Config, f informers.SharedInformerFactory) (informers.SharedInformerFactory, error) {
+func (s Seams) applyAdmission(
+	opts options.CompletedOptions, c *genericapiserver.Config, f informers.SharedInformerFactory,
+) (informers.SharedInformerFactory, error) {
 	if s.Admission == nil {
 		return f, nil
 	}
@@ -152,7 +159,8 @@ func (s Seams) applyAdmission(opts options.CompletedOptions, c *genericapiserver
 	}
 	generic := opts.Admission.GenericAdmission
 	// The first decorator is the innermost: the measuring ones stay outside.
-	generic.Decorators = append(admission.Decorators{admission.DecoratorFunc(s.Admission.Decorate)}, generic.Decorators...)
+	generic.Decorators = append(admission.Decorators{admission.DecoratorFunc(s.Admission.Decorate)},
+		generic.Decorators...)
 	return narrowed, nil
 }
 

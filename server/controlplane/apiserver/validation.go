@@ -35,7 +35,8 @@ func validateNamespaceName(name string, prefix bool) []string {
 		problems = append(problems, apimachineryvalidation.NameIsDNSLabel(native, prefix)...)
 	}
 	if room := space.Room(tenant); len(native) > room {
-		problems = append(problems, fmt.Sprintf("%q has %d characters, at most %d are possible in this space", native, len(native), room))
+		problems = append(problems,
+			fmt.Sprintf("%q has %d characters, at most %d are possible in this space", native, len(native), room))
 	}
 	return problems
 }

@@ -57,7 +57,8 @@ type Options struct {
 // New returns the supervised controller manager. It is ready when all its
 // controllers are built and running and the default service account exists.
 func New(o Options) component.Component {
-	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
+	return component.Component{Name: Name,
+		Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
 }
 
 // Validate parses the user's arguments without starting anything.
@@ -136,7 +137,8 @@ func run(ctx context.Context, o Options, ready func()) error {
 			return
 		}
 		if poll(ctx, func() error {
-			_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+			_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default",
+				metav1.GetOptions{})
 			return err
 		}) == nil {
 			ready()
@@ -146,7 +148,9 @@ func run(ctx context.Context, o Options, ready func()) error {
 	if o.Pool == nil || byUpstream(complete) {
 		// Upstream gives the API ten seconds and then fails in a way that leaves
 		// its informer name taken, so that no later run in this process succeeds.
-		if err := poll(ctx, func() error { return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() }); err != nil {
+		if err := poll(ctx, func() error {
+			return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		}); err != nil {
 			return nil // ctx ended
 		}
 		if o.Await != nil {

@@ -59,7 +59,9 @@ func byUpstream(c *config.CompletedConfig) bool {
 func (m *manager) run(ctx context.Context) (err error) {
 	m.root = clientbuilder.SimpleControllerClientBuilder{ClientConfig: m.config.Kubeconfig}
 	m.config.EventBroadcaster.StartStructuredLogging(0)
-	m.config.EventBroadcaster.StartRecordingToSink(&v1core.EventSinkImpl{Interface: m.config.Client.CoreV1().Events("")})
+	m.config.EventBroadcaster.StartRecordingToSink(&v1core.EventSinkImpl{
+		Interface: m.config.Client.CoreV1().Events(""),
+	})
 	defer m.config.EventBroadcaster.Shutdown()
 
 	cc, err := m.context(ctx)
@@ -101,7 +103,8 @@ func (m *manager) clients() clientbuilder.ControllerClientBuilder {
 	if !m.config.ComponentConfig.KubeCloudShared.UseServiceAccountCredentials {
 		return m.root
 	}
-	return clientbuilder.NewDynamicClientBuilder(restclient.AnonymousClientConfig(m.config.Kubeconfig), m.config.Client.CoreV1(), metav1.NamespaceSystem)
+	return clientbuilder.NewDynamicClientBuilder(restclient.AnonymousClientConfig(m.config.Kubeconfig),
+		m.config.Client.CoreV1(), metav1.NamespaceSystem)
 }
 
 // context is what upstream makes controllers with, and our informers in it.
@@ -140,20 +143,26 @@ func (m *manager) context(ctx context.Context) (app.ControllerContext, error) {
 	}
 	cc.InformerFactory = m.informers(client, cc, informerName)
 	cc.ObjectOrMetadataInformerFactory = informerfactory.NewInformerFactory(cc.InformerFactory,
-		metadatainformer.NewSharedInformerFactoryWithOptions(partial, cc.ResyncPeriod(), metadatainformer.WithTransform(m.transform)))
-	if gc := cc.ComponentConfig.GarbageCollectorController; gc.EnableGarbageCollector && cc.IsControllerEnabled(app.NewControllerDescriptors()[names.GarbageCollectorController]) {
+		metadatainformer.NewSharedInformerFactoryWithOptions(partial, cc.ResyncPeriod(),
+			metadatainformer.WithTransform(m.transform)))
+	if gc := cc.ComponentConfig.GarbageCollectorController; gc.EnableGarbageCollector &&
+		cc.IsControllerEnabled(app.NewControllerDescriptors()[names.GarbageCollectorController]) {
 		ignored := map[schema.GroupResource]struct{}{}
 		for _, r := range gc.GCIgnoredResources {
 			ignored[schema.GroupResource{Group: r.Group, Resource: r.Resource}] = struct{}{}
 		}
-		cc.GraphBuilder = garbagecollector.NewDependencyGraphBuilder(ctx, partial, cc.RESTMapper, ignored, cc.ObjectOrMetadataInformerFactory, cc.InformersStarted)
+		cc.GraphBuilder = garbagecollector.NewDependencyGraphBuilder(ctx, partial, cc.RESTMapper, ignored,
+			cc.ObjectOrMetadataInformerFactory, cc.InformersStarted)
 	}
 	return cc, nil
 }
 
 // informers are those of the controllers.
-func (m *manager) informers(client kubernetes.Interface, cc app.ControllerContext, name *cache.InformerName) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, cc.ResyncPeriod(), informers.WithTransform(m.transform), informers.WithInformerName(name))
+func (m *manager) informers(
+	client kubernetes.Interface, cc app.ControllerContext, name *cache.InformerName,
+) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(client, cc.ResyncPeriod(),
+		informers.WithTransform(m.transform), informers.WithInformerName(name))
 }
 
 // controllers makes all that are wanted. That of the tokens in secrets comes
@@ -197,13 +206,16 @@ func (m *manager) tokens(ctx context.Context, cc app.ControllerContext) ([]app.C
 	if err != nil {
 		return nil, fmt.Errorf("making the issuer of tokens: %w", err)
 	}
-	c, err := serviceaccount.NewTokensController(klog.FromContext(ctx), cc.InformerFactory.Core().V1().ServiceAccounts(), cc.InformerFactory.Core().V1().Secrets(), client,
+	c, err := serviceaccount.NewTokensController(klog.FromContext(ctx),
+		cc.InformerFactory.Core().V1().ServiceAccounts(), cc.InformerFactory.Core().V1().Secrets(), client,
 		serviceaccount.TokensControllerOptions{TokenGenerator: generator, RootCA: ca})
 	if err != nil {
 		return nil, fmt.Errorf("making the %s: %w", names.ServiceAccountTokenController, err)
 	}
 	workers := int(o.ConcurrentSATokenSyncs)
-	return []app.Controller{loop{names.ServiceAccountTokenController, func(ctx context.Context) { c.Run(ctx, workers) }}}, nil
+	return []app.Controller{
+		loop{names.ServiceAccountTokenController, func(ctx context.Context) { c.Run(ctx, workers) }},
+	}, nil
 }
 
 // loop is a controller of upstream's kind.

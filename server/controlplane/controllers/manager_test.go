@@ -18,9 +18,10 @@ func TestWhatOnlyUpstreamRuns(t *testing.T) {
 		set  func(*config.Config)
 		want bool
 	}{
-		"by default":       {func(*config.Config) {}, false},
-		"with a port":      {func(c *config.Config) { c.SecureServing = &server.SecureServingInfo{} }, true},
-		"with an election": {func(c *config.Config) { c.ComponentConfig.Generic.LeaderElection.LeaderElect = true }, true},
+		"by default":  {func(*config.Config) {}, false},
+		"with a port": {func(c *config.Config) { c.SecureServing = &server.SecureServingInfo{} }, true},
+		"with an election": {func(c *config.Config) { c.ComponentConfig.Generic.LeaderElection.LeaderElect = true },
+			true},
 	} {
 		cfg := &config.Config{}
 		c.set(cfg)
@@ -51,7 +52,8 @@ func TestLoopIsAController(t *testing.T) {
 
 // Clients that are no service account's are the root's.
 func TestClientsWithoutServiceAccounts(t *testing.T) {
-	cfg := &config.Config{Kubeconfig: &rest.Config{Host: "https://192.0.2.1"}, Client: kubernetes.NewForConfigOrDie(&rest.Config{})}
+	cfg := &config.Config{Kubeconfig: &rest.Config{Host: "https://192.0.2.1"},
+		Client: kubernetes.NewForConfigOrDie(&rest.Config{})}
 	m := &manager{config: cfg.Complete()}
 	if got := m.clients(); got != m.root {
 		t.Errorf("got %T", got)

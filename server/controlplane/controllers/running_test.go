@@ -16,7 +16,8 @@ import (
 func TestReadyOnlyWhenControllersRun(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`)) //nolint:errcheck // the client would fail
+		// the client would fail
+		w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`)) //nolint:errcheck // see above
 	}))
 	defer api.Close()
 	r := newRunning()
@@ -27,8 +28,14 @@ func TestReadyOnlyWhenControllersRun(t *testing.T) {
 	}
 	ctx := context.Background()
 	for name, request := range map[string]func(){
-		"health with the informers' client":   func() { client(informerClient).Discovery().RESTClient().Get().AbsPath("/healthz").Do(ctx) },
-		"service account of an earlier start": func() { client("setup").CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}) }, //nolint:errcheck // only that it was asked counts
+		"health with the informers' client": func() {
+			client(informerClient).Discovery().RESTClient().Get().AbsPath("/healthz").Do(ctx)
+		},
+		// only that it was asked counts
+		"service account of an earlier start": func() {
+			client("setup").CoreV1().ServiceAccounts("default").Get(ctx, "default", //nolint:errcheck
+				metav1.GetOptions{})
+		},
 	} {
 		request()
 		select {

@@ -145,7 +145,10 @@ func (o Options) make(ctx context.Context, p policy) error {
 	api := o.Client.RbacV1()
 	var todo []func() error
 	for _, r := range p.roles {
-		todo = append(todo, func() error { _, err := api.ClusterRoles().Create(ctx, &r, metav1.CreateOptions{}); return err })
+		todo = append(todo, func() error {
+			_, err := api.ClusterRoles().Create(ctx, &r, metav1.CreateOptions{})
+			return err
+		})
 	}
 	for _, b := range p.bindings {
 		todo = append(todo, func() error {

@@ -41,7 +41,8 @@ func (p *Pool) Transform(obj any) (any, error) {
 		p.Object(obj)
 		return obj, nil
 	}
-	hash := maphash.Comparable(p.seed, version{reflect.TypeOf(obj), string(accessor.GetUID()), accessor.GetResourceVersion()})
+	hash := maphash.Comparable(p.seed,
+		version{reflect.TypeOf(obj), string(accessor.GetUID()), accessor.GetResourceVersion()})
 	// Objects of one version can differ: spaces have their own names for the
 	// same object, and some informers keep a part of it.
 	slot := &p.objects[hash%objectSlots]

@@ -54,16 +54,19 @@ func objectMeta() metav1.ObjectMeta {
 	at := metav1.NewTime(time.Unix(1700000000, 0))
 	return metav1.ObjectMeta{
 		Name: "kube-root-ca.crt", Namespace: "default.t1", UID: "16a1f7a6-0000-4000-8000-000000000001",
-		Labels: map[string]string{"some": "label"}, Annotations: map[string]string{"kubernetes.io/description": "A description."},
+		Labels:      map[string]string{"some": "label"},
+		Annotations: map[string]string{"kubernetes.io/description": "A description."},
 		ManagedFields: []metav1.ManagedFieldsEntry{{
-			Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:ca.crt":{}}}`),
+			Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", Time: &at,
+			FieldsType: "FieldsV1",
+			FieldsV1:   metav1.NewFieldsV1(`{"f:data":{".":{},"f:ca.crt":{}}}`),
 		}},
 	}
 }
 
 func configMap() *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: objectMeta(), Data: map[string]string{"ca.crt": strings.Repeat("certificate", 100)}}
+	return &corev1.ConfigMap{ObjectMeta: objectMeta(),
+		Data: map[string]string{"ca.crt": strings.Repeat("certificate", 100)}}
 }
 
 // at is where the bytes of a string are.
@@ -78,7 +81,8 @@ func TestEqualValuesAreInterned(t *testing.T) {
 	p.Object(a)
 	p.Object(b)
 	for what, places := range map[string][2]*byte{
-		"name": {at(a.Name), at(b.Name)}, "namespace": {at(a.Namespace), at(b.Namespace)}, "UID": {at(a.UID), at(b.UID)},
+		"name": {at(a.Name), at(b.Name)}, "namespace": {at(a.Namespace), at(b.Namespace)},
+		"UID":  {at(a.UID), at(b.UID)},
 		"data": {at(a.Data["ca.crt"]), at(b.Data["ca.crt"])}, "labels": {at(a.Labels["some"]), at(b.Labels["some"])},
 		"keys":    {at(key(a.Annotations)), at(key(b.Annotations))},
 		"manager": {at(a.ManagedFields[0].Manager), at(b.ManagedFields[0].Manager)},
@@ -116,17 +120,21 @@ func TestInterningKeepsObjectsEqual(t *testing.T) {
 	for range 2 {
 		for _, example := range []kruntime.Object{
 			configMap(),
-			&corev1.Secret{ObjectMeta: objectMeta(), Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"k": []byte("v")}},
+			&corev1.Secret{ObjectMeta: objectMeta(), Type: corev1.SecretTypeOpaque,
+				Data: map[string][]byte{"k": []byte("v")}},
 			&corev1.Pod{ObjectMeta: objectMeta(), Spec: corev1.PodSpec{
 				NodeSelector: map[string]string{"a": "b"},
 				Containers: []corev1.Container{{
 					Name: "c", Image: "image", Args: []string{"x", "x", strings.Repeat("long", longLength)},
-					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}},
+					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse(
+						"1")}},
 				}},
 			}},
-			&rbacv1.ClusterRole{ObjectMeta: objectMeta(), Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Verbs: []string{"*", "get"}}}},
+			&rbacv1.ClusterRole{ObjectMeta: objectMeta(),
+				Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Verbs: []string{"*", "get"}}}},
 			&corev1.Namespace{},
-			&corev1.ConfigMap{Data: map[string]string{"1": "a", "2": "b", "3": "c", "4": "d", "5": "e", "6": "f", "7": "g", "8": "h", "9": "i"}},
+			&corev1.ConfigMap{Data: map[string]string{"1": "a", "2": "b", "3": "c", "4": "d", "5": "e", "6": "f",
+				"7": "g", "8": "h", "9": "i"}},
 			&corev1.ConfigMap{Data: map[string]string{"b": "1", "a": "2"}},
 			&corev1.ConfigMap{Data: map[string]string{"a": "1", "b": "2"}},
 		} {
@@ -287,8 +295,9 @@ func TestInformersHaveOneCopyOfAnObject(t *testing.T) {
 func BenchmarkTransform(b *testing.B) {
 	pod := &corev1.Pod{ObjectMeta: objectMeta(), Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{"a": "b"},
-		Containers:   []corev1.Container{{Name: "c", Image: "image", Args: []string{"x", "x"}, Env: make([]corev1.EnvVar, 10), VolumeMounts: make([]corev1.VolumeMount, 3)}},
-		Volumes:      make([]corev1.Volume, 3), Tolerations: make([]corev1.Toleration, 3),
+		Containers: []corev1.Container{{Name: "c", Image: "image", Args: []string{"x", "x"},
+			Env: make([]corev1.EnvVar, 10), VolumeMounts: make([]corev1.VolumeMount, 3)}},
+		Volumes: make([]corev1.Volume, 3), Tolerations: make([]corev1.Toleration, 3),
 	}}
 	for name, example := range map[string]kruntime.Object{"configmap": configMap(), "pod": pod} {
 		b.Run(name, func(b *testing.B) {

@@ -13,16 +13,21 @@ import (
 )
 
 func newCRD(description string) *apiextensionsv1.CustomResourceDefinition {
-	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: objectMeta(), Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
-			{Name: "v1", Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-				Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-					"spec": {Type: "string", Description: description, Default: &apiextensionsv1.JSON{Raw: []byte(`"x"`)}},
-				},
-			}}},
-			{Name: "v2"},
-		},
-	}}
+	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: objectMeta(),
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+				{Name: "v1",
+					Schema: &apiextensionsv1.CustomResourceValidation{
+						OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+							Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+								"spec": {Type: "string", Description: description,
+									Default: &apiextensionsv1.JSON{Raw: []byte(`"x"`)}},
+							},
+						},
+					}},
+				{Name: "v2"},
+			},
+		}}
 }
 
 func schemaOf(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.JSONSchemaProps {
@@ -47,7 +52,8 @@ func TestEqualSchemasAreOne(t *testing.T) {
 	if schemaOf(a) != schemaOf(b) {
 		t.Error("two copies")
 	}
-	if !reflect.DeepEqual(a, newCRD("same")) || !reflect.DeepEqual(b, newCRD("same")) || !reflect.DeepEqual(other, newCRD("other")) {
+	if !reflect.DeepEqual(a, newCRD("same")) || !reflect.DeepEqual(b, newCRD("same")) ||
+		!reflect.DeepEqual(other, newCRD("other")) {
 		t.Errorf("changed to %v, %v, %v", a, b, other)
 	}
 	c, d := internalCRD(), internalCRD()

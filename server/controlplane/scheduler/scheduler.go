@@ -39,7 +39,8 @@ type Options struct {
 // New returns the supervised scheduler. It is ready when its caches have
 // synced.
 func New(o Options) component.Component {
-	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
+	return component.Component{Name: Name,
+		Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
 }
 
 // Validate parses the user's arguments without starting anything.

@@ -20,13 +20,15 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	const absent, first, last = -1, 0, 1000 // one alone is the last
-	const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nclientConnection: {kubeconfig: %q}\nprofiles:\n"
+	const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
+		"clientConnection: {kubeconfig: %q}\nprofiles:\n"
 	for _, tc := range []struct {
 		name, profiles string
 		want           map[string]int // where profiles have the plugin
 	}{
 		{"no file", "", map[string]int{"default-scheduler": first}},
-		{"two profiles", "- schedulerName: default-scheduler\n- schedulerName: other\n", map[string]int{"default-scheduler": first, "other": first}},
+		{"two profiles", "- schedulerName: default-scheduler\n- schedulerName: other\n",
+			map[string]int{"default-scheduler": first, "other": first}},
 		{"own choice of plugins", `
 - schedulerName: few
   plugins:
@@ -34,8 +36,10 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
       disabled: [{name: "*"}]
       enabled: [{name: PrioritySort}, {name: DefaultBinder}]
 `, map[string]int{"few": last}},
-		{"named already", "- plugins: {multiPoint: {enabled: [{name: NodeRuntimeReadiness}]}}\n", map[string]int{"default-scheduler": last}},
-		{"disabled by name", "- plugins: {multiPoint: {disabled: [{name: NodeRuntimeReadiness}]}}\n", map[string]int{"default-scheduler": absent}},
+		{"named already", "- plugins: {multiPoint: {enabled: [{name: NodeRuntimeReadiness}]}}\n",
+			map[string]int{"default-scheduler": last}},
+		{"disabled by name", "- plugins: {multiPoint: {disabled: [{name: NodeRuntimeReadiness}]}}\n",
+			map[string]int{"default-scheduler": absent}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var args []string
@@ -60,13 +64,15 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 			}
 			for name, want := range tc.want {
 				plugins := sched.Profiles[name].ListPlugins()
-				for point, set := range map[string]config.PluginSet{"PreFilter": plugins.PreFilter, "Filter": plugins.Filter} {
+				for point, set := range map[string]config.PluginSet{"PreFilter": plugins.PreFilter,
+					"Filter": plugins.Filter} {
 					i := slices.IndexFunc(set.Enabled, func(p config.Plugin) bool { return p.Name == readiness.Name })
 					if i == len(set.Enabled)-1 {
 						i = last
 					}
 					if i != want {
-						t.Errorf("profile %s has %s plugins %v, want %s at %d", name, point, set.Enabled, readiness.Name, want)
+						t.Errorf("profile %s has %s plugins %v, want %s at %d", name, point, set.Enabled,
+							readiness.Name, want)
 					}
 				}
 			}

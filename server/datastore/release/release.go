@@ -64,7 +64,8 @@ func Read(serverDir string) (Record, error) {
 		return r, fmt.Errorf("reading which a4s has used the data: %w", err)
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return r, &problem.Precondition{What: file(serverDir), Err: fmt.Errorf("it does not say which a4s has used the data: %w", err),
+		return r, &problem.Precondition{What: file(serverDir),
+			Err: fmt.Errorf("it does not say which a4s has used the data: %w", err),
 			Fix: "remove the file if no newer a4s has run here"}
 	}
 	return r, nil
@@ -95,9 +96,11 @@ func Check(serverDir string, own Record) error {
 	fix := "start that a4s again, or restore what you saved before it was first started"
 	switch {
 	case snapshotName(last.Before) != "":
-		fix = "start that a4s again, or go back to what was here before: a4s etcd-snapshot restore " + snapshotName(last.Before)
+		fix = "start that a4s again, or go back to what was here before: a4s etcd-snapshot restore " +
+			snapshotName(last.Before)
 	case last.Before != "":
-		fix = fmt.Sprintf("start that a4s again, or go back to what was here before: move the file of the database away, %s into its place, and remove %s", last.Before, file(serverDir))
+		fix = fmt.Sprintf("start that a4s again, or go back to what was here before: "+
+			"move the file of the database away, %s into its place, and remove %s", last.Before, file(serverDir))
 	}
 	return &problem.Precondition{
 		What: "data of this server in " + serverDir,

@@ -69,7 +69,8 @@ func TestOlderReleasesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	begin(t, dir, of("36"), false)
 	begin(t, dir, of("37"), true)
-	for _, fine := range []Record{of("37"), {Version: "v9", Kubernetes: "v1.37.0"}, of("38"), {Kubernetes: "unknown"}} {
+	for _, fine := range []Record{of("37"), {Version: "v9", Kubernetes: "v1.37.0"}, of("38"),
+		{Kubernetes: "unknown"}} {
 		if err := Check(dir, fine); err != nil {
 			t.Errorf("%s: %v", fine, err)
 		}
@@ -86,7 +87,8 @@ func TestOlderReleasesAreRefused(t *testing.T) {
 		}
 		err := Check(dir, of("36"))
 		var p *problem.Precondition
-		if !errors.As(err, &p) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "v1.37.2") || !strings.Contains(err.Error(), dir) {
+		if !errors.As(err, &p) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "v1.37.2") ||
+			!strings.Contains(err.Error(), dir) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -79,7 +79,8 @@ func Restore(o RestoreOptions) (*Restored, error) {
 	if err := o.prepare(work, fresh, m); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(work))
 	}
-	kept, err := exchange(fresh, server, filepath.Join(o.DataDir, keptPrefix+time.Now().UTC().Format("20060102T150405.000Z")))
+	kept, err := exchange(fresh, server,
+		filepath.Join(o.DataDir, keptPrefix+time.Now().UTC().Format("20060102T150405.000Z")))
 	if err != nil {
 		// What was exchanged stays where it is: it could be the old one.
 		return nil, fmt.Errorf("replacing %s: %w", server, err)
@@ -90,7 +91,8 @@ func Restore(o RestoreOptions) (*Restored, error) {
 // examine reads the whole file and compares all checksums.
 func examine(path string) (m *archive.Manifest, err error) {
 	bad := func(err error) error {
-		return &problem.Input{Source: "snapshot", Value: path, Err: err, Want: `a file that "a4s etcd-snapshot save" wrote, complete`}
+		return &problem.Input{Source: "snapshot", Value: path, Err: err,
+			Want: `a file that "a4s etcd-snapshot save" wrote, complete`}
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -101,7 +103,8 @@ func examine(path string) (m *archive.Manifest, err error) {
 		return nil, bad(err)
 	}
 	if of := recordOf(m); of.NewerThan(release.Own()) {
-		return nil, &problem.Input{Source: "snapshot", Value: path, Err: fmt.Errorf("it is of %s, which is newer than %s", of, release.Own()),
+		return nil, &problem.Input{Source: "snapshot", Value: path,
+			Err:  fmt.Errorf("it is of %s, which is newer than %s", of, release.Own()),
 			Want: "that a4s or a newer one to restore it, or a snapshot of this one"}
 	}
 	return m, nil
@@ -120,7 +123,8 @@ func (o *RestoreOptions) checkTarget(server string, m *archive.Manifest) error {
 		return fmt.Errorf("looking at the datastore: %w", err)
 	}
 	if busy {
-		return &problem.Precondition{What: "datastore in " + server, Err: errors.New("a process has it open"), Fix: "stop the server first"}
+		return &problem.Precondition{What: "datastore in " + server, Err: errors.New("a process has it open"),
+			Fix: "stop the server first"}
 	}
 	if o.OtherCluster {
 		return nil
@@ -131,7 +135,9 @@ func (o *RestoreOptions) checkTarget(server string, m *archive.Manifest) error {
 	}
 	// A directory that cannot tell whose it is may be why there is a restore.
 	if err == nil && ours != m.Cluster {
-		return &problem.Input{Source: "snapshot", Value: o.Path, Err: fmt.Errorf("it is of the cluster whose CA has hash %s, but %s belongs to the one with %s", m.Cluster, o.DataDir, ours),
+		return &problem.Input{Source: "snapshot", Value: o.Path,
+			Err: fmt.Errorf("it is of the cluster whose CA has hash %s, but %s belongs to the one with %s",
+				m.Cluster, o.DataDir, ours),
 			Want: "a snapshot of this cluster, or --other-cluster to replace one by the other"}
 	}
 	return nil

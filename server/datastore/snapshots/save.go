@@ -56,7 +56,8 @@ func Save(ctx context.Context, o Options) (*archive.Entry, error) {
 	defer cancel()
 	files := pki.FilesIn(filepath.Join(o.ServerDir, "tls"))
 	return save(o, release.Own(), func(db string) (etcd.Facts, error) {
-		return etcd.SaveSnapshot(ctx, etcd.Client{URL: o.URL, CAFile: files.EtcdServerCA.Cert, CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key}, db, o.Zap)
+		return etcd.SaveSnapshot(ctx, etcd.Client{URL: o.URL, CAFile: files.EtcdServerCA.Cert,
+			CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key}, db, o.Zap)
 	})
 }
 
@@ -71,25 +72,27 @@ func SaveStopped(o Options, last release.Record) (*archive.Entry, error) {
 // save puts together what take gets from the datastore and the files of the server.
 func save(o Options, of release.Record, take func(db string) (etcd.Facts, error)) (*archive.Entry, error) {
 	files := pki.FilesIn(filepath.Join(o.ServerDir, "tls"))
-	return o.Dir.Save(archive.Request{Name: o.Name, Node: o.Node, Compress: o.Compress, Fill: func(dir string) (*archive.Manifest, []archive.Source, error) {
-		db := filepath.Join(dir, archive.Database)
-		facts, err := take(db)
-		if err != nil {
-			return nil, nil, err
-		}
-		// The files are read after the datastore: a key that was added
-		// meanwhile is one too many, one that is missing would be a loss.
-		sources, err := serverFiles(o.ServerDir)
-		if err != nil {
-			return nil, nil, err
-		}
-		cluster, err := clusterOf(files)
-		if err != nil {
-			return nil, nil, err
-		}
-		m := &archive.Manifest{Cluster: cluster, Version: of.Version, Kubernetes: of.Kubernetes, Revision: facts.Revision, Records: facts.Records}
-		return m, append([]archive.Source{{Path: archive.Database, Mode: 0o600, From: db}}, sources...), nil
-	}})
+	return o.Dir.Save(archive.Request{Name: o.Name, Node: o.Node, Compress: o.Compress,
+		Fill: func(dir string) (*archive.Manifest, []archive.Source, error) {
+			db := filepath.Join(dir, archive.Database)
+			facts, err := take(db)
+			if err != nil {
+				return nil, nil, err
+			}
+			// The files are read after the datastore: a key that was added
+			// meanwhile is one too many, one that is missing would be a loss.
+			sources, err := serverFiles(o.ServerDir)
+			if err != nil {
+				return nil, nil, err
+			}
+			cluster, err := clusterOf(files)
+			if err != nil {
+				return nil, nil, err
+			}
+			m := &archive.Manifest{Cluster: cluster, Version: of.Version, Kubernetes: of.Kubernetes,
+				Revision: facts.Revision, Records: facts.Records}
+			return m, append([]archive.Source{{Path: archive.Database, Mode: 0o600, From: db}}, sources...), nil
+		}})
 }
 
 // clusterOf identifies a cluster by what its join tokens pin.
@@ -133,7 +136,8 @@ func serverFiles(dir string) ([]archive.Source, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		out = append(out, archive.Source{Path: archive.ServerPrefix + filepath.ToSlash(rel), Mode: info.Mode().Perm(), Data: data})
+		out = append(out,
+			archive.Source{Path: archive.ServerPrefix + filepath.ToSlash(rel), Mode: info.Mode().Perm(), Data: data})
 		return err
 	})
 	if err != nil {
@@ -186,7 +190,8 @@ func saveAndPrune(ctx context.Context, o Options, keep int, log *logrus.Entry) e
 	if err != nil {
 		return err
 	}
-	log.Infof("Saved snapshot %s (%d bytes, revision %d) after %s", e.Path, e.Size, e.Manifest.Revision, time.Since(started).Round(time.Millisecond))
+	log.Infof("Saved snapshot %s (%d bytes, revision %d) after %s", e.Path, e.Size, e.Manifest.Revision,
+		time.Since(started).Round(time.Millisecond))
 	// Room is made on this machine whatever becomes of the copy.
 	err = pruneLocal(o, keep, log)
 	if o.Store == nil {

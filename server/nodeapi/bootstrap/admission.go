@@ -25,7 +25,9 @@ type seam struct {
 }
 
 // Informers implements apiserver.Admission.
-func (s *seam) Informers(loopback *rest.Config, authz authorizer.Authorizer, f informers.SharedInformerFactory) (informers.SharedInformerFactory, error) {
+func (s *seam) Informers(
+	loopback *rest.Config, authz authorizer.Authorizer, f informers.SharedInformerFactory,
+) (informers.SharedInformerFactory, error) {
 	s.pods.know(f.Core().V1().Pods())
 	return s.Admission.Informers(loopback, authz, f)
 }
@@ -68,7 +70,8 @@ func (p *plugin) Validate(ctx context.Context, attr admission.Attributes, o admi
 }
 
 func judge(ctx context.Context, attr admission.Attributes) (ours bool, err error) {
-	if attr.GetOperation() != admission.Create || attr.GetSubresource() != "" || attr.GetResource().GroupResource() != core.Resource("pods") {
+	if attr.GetOperation() != admission.Create || attr.GetSubresource() != "" ||
+		attr.GetResource().GroupResource() != core.Resource("pods") {
 		return false, nil
 	}
 	pod, ok := attr.GetObject().(*core.Pod)

@@ -51,7 +51,8 @@ func check(node, namespace string, pod *core.Pod) error {
 		return fmt.Errorf("node %q persists pods with spec.nodeName set to itself only", node)
 	}
 	if len(pod.OwnerReferences) > 0 {
-		return errors.New("a node gives the pods that it persists no owner: one whose selector matches can adopt them later")
+		return errors.New("a node gives the pods that it persists no owner: " +
+			"one whose selector matches can adopt them later")
 	}
 	references, what, err := podutil.HasAPIObjectReference(pod)
 	if err != nil {

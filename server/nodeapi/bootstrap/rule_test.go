@@ -76,15 +76,19 @@ type creation struct {
 // offer is what a node sends.
 func offer() *creation {
 	return &creation{
-		user: user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}, namespace: "kube-system", verb: "create", headers: http.Header{},
+		user:      user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}},
+		namespace: "kube-system", verb: "create", headers: http.Header{},
 		pod: &core.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "etcd-n1", Namespace: "kube-system", UID: ownUID,
-				Annotations: map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source, bootstrapapi.UIDAnnotation: uid, "keep": "me"},
+				Annotations: map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source,
+					bootstrapapi.UIDAnnotation: uid, "keep": "me"},
 			},
-			Spec: core.PodSpec{NodeName: "n1", Containers: []core.Container{{Name: "c", Image: "i"}}, Volumes: []core.Volume{
-				{Name: "data", VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: "/data"}}},
-			}},
+			Spec: core.PodSpec{NodeName: "n1", Containers: []core.Container{{Name: "c", Image: "i"}},
+				Volumes: []core.Volume{
+					{Name: "data",
+						VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: "/data"}}},
+				}},
 		},
 	}
 }
@@ -101,10 +105,14 @@ func (s *server) send(t *testing.T, c *creation) answer {
 	ctx := t.Context()
 	req := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces/x/pods", nil).WithContext(ctx)
 	req.Header = c.headers
-	Mark(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() })).ServeHTTP(httptest.NewRecorder(), req)
+	Mark(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		ctx = r.Context()
+	})).ServeHTTP(httptest.NewRecorder(), req)
 	ctx = request.WithUser(request.WithNamespace(ctx, c.namespace), &c.user)
-	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{Verb: c.verb, Resource: "pods", Namespace: c.namespace, IsResourceRequest: true})
-	attr := admission.NewAttributesRecord(c.pod, nil, core.Kind("Pod").WithVersion("v1"), c.namespace, c.pod.Name, core.Resource("pods").WithVersion("v1"), "",
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{Verb: c.verb, Resource: "pods", Namespace: c.namespace,
+		IsResourceRequest: true})
+	attr := admission.NewAttributesRecord(c.pod, nil, core.Kind("Pod").WithVersion("v1"), c.namespace, c.pod.Name,
+		core.Resource("pods").WithVersion("v1"), "",
 		admission.Create, &metav1.CreateOptions{DryRun: c.dryRun}, len(c.dryRun) > 0, &c.user)
 	a := answer{admitted: s.plugin.Admit(ctx, attr, nil)}
 	end, err := s.pods.begin(ctx, c.pod, &metav1.CreateOptions{DryRun: c.dryRun})
@@ -128,7 +136,9 @@ func TestRule(t *testing.T) {
 		return func(c *creation) { change(&c.pod.Spec) }
 	}
 	volume := func(source core.VolumeSource) func(*creation) {
-		return spec(func(s *core.PodSpec) { s.Volumes = append(s.Volumes, core.Volume{Name: "v", VolumeSource: source}) })
+		return spec(func(s *core.PodSpec) {
+			s.Volumes = append(s.Volumes, core.Volume{Name: "v", VolumeSource: source})
+		})
 	}
 	by := func(name string, groups ...string) func(*creation) {
 		return func(c *creation) { c.user.Name, c.user.Groups = name, groups }
@@ -137,59 +147,85 @@ func TestRule(t *testing.T) {
 		change func(*creation)
 		want   string
 	}{
-		"the pod of a node":                {func(*creation) {}, kept},
-		"in another namespace":             {func(c *creation) { c.namespace, c.pod.Namespace = "default", "default" }, kept},
-		"no service account token":         {spec(func(s *core.PodSpec) { no := false; s.AutomountServiceAccountToken = &no }), kept},
-		"tried only":                       {func(c *creation) { c.dryRun = []string{metav1.DryRunAll} }, kept},
-		"an administrator":                 {by("admin", user.SystemPrivilegedGroup), refused},
-		"a user called like a node":        {by("system:node:n1", user.AllAuthenticated), refused},
-		"a user in the group of nodes":     {by("n1", user.NodesGroup), refused},
-		"a node without a name":            {by("system:node:", user.NodesGroup), refused},
-		"a service account":                {by("system:serviceaccount:kube-system:x", user.NodesGroup), refused},
-		"a tenant's user called so":        {func(c *creation) { c.user.Extra = map[string][]string{space.Extra: {"t1"}} }, refused},
-		"one who impersonates a node":      {func(c *creation) { c.headers.Set("Impersonate-User", "system:node:n1") }, refused},
-		"one who impersonates by UID":      {func(c *creation) { c.headers["impersonate-uid"] = []string{"x"} }, refused},
-		"a node that is somebody else":     {by("system:node:n2", user.NodesGroup), limited},
-		"server-side apply":                {func(c *creation) { c.verb = "patch" }, refused},
-		"an update that creates":           {func(c *creation) { c.verb = "update" }, refused},
-		"the UID without the mark":         {func(c *creation) { delete(c.pod.Annotations, bootstrapapi.SourceAnnotation) }, refused},
-		"the UID with another mark":        {annotate(bootstrapapi.SourceAnnotation, "file"), refused},
-		"the mark without the UID":         {func(c *creation) { delete(c.pod.Annotations, bootstrapapi.UIDAnnotation) }, refused},
-		"a user's mark without the UID":    {func(c *creation) { by("bob")(c); delete(c.pod.Annotations, bootstrapapi.UIDAnnotation) }, ignored},
-		"no UUID":                          {annotate(bootstrapapi.UIDAnnotation, "1"), refused},
-		"an empty UID":                     {annotate(bootstrapapi.UIDAnnotation, ""), refused},
-		"a UUID in capitals":               {annotate(bootstrapapi.UIDAnnotation, strings.ToUpper(uid)), refused},
-		"a UUID and more":                  {annotate(bootstrapapi.UIDAnnotation, uid+"\n"), refused},
-		"the zero UUID":                    {annotate(bootstrapapi.UIDAnnotation, "00000000-0000-0000-0000-000000000000"), refused},
-		"the UID of another pod":           {annotate(bootstrapapi.UIDAnnotation, otherUID), refused},
-		"the UID of an owner":              {annotate(bootstrapapi.UIDAnnotation, ownerUID), refused},
-		"a mirror pod":                     {annotate(core.MirrorPodAnnotationKey, "x"), limited},
-		"on another node":                  {spec(func(s *core.PodSpec) { s.NodeName = "n2" }), limited},
-		"on no node":                       {spec(func(s *core.PodSpec) { s.NodeName = "" }), limited},
-		"in a tenant's namespace":          {func(c *creation) { c.namespace, c.pod.Namespace = "default.t1", "default.t1" }, limited},
-		"with an owner":                    {func(c *creation) { c.pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Name: "n1"}} }, limited},
-		"with a service account":           {spec(func(s *core.PodSpec) { s.ServiceAccountName = "x" }), limited},
-		"with the default service account": {spec(func(s *core.PodSpec) { s.ServiceAccountName = "default" }), limited},
-		"with a pull secret":               {spec(func(s *core.PodSpec) { s.ImagePullSecrets = []core.LocalObjectReference{{Name: "x"}} }), limited},
-		"with a resource claim":            {spec(func(s *core.PodSpec) { s.ResourceClaims = []core.PodResourceClaim{{Name: "x"}} }), limited},
+		"the pod of a node": {func(*creation) {}, kept},
+		"in another namespace": {func(c *creation) { c.namespace, c.pod.Namespace = "default", "default" },
+			kept},
+		"no service account token": {spec(func(s *core.PodSpec) { no := false; s.AutomountServiceAccountToken = &no }),
+			kept},
+		"tried only":                   {func(c *creation) { c.dryRun = []string{metav1.DryRunAll} }, kept},
+		"an administrator":             {by("admin", user.SystemPrivilegedGroup), refused},
+		"a user called like a node":    {by("system:node:n1", user.AllAuthenticated), refused},
+		"a user in the group of nodes": {by("n1", user.NodesGroup), refused},
+		"a node without a name":        {by("system:node:", user.NodesGroup), refused},
+		"a service account":            {by("system:serviceaccount:kube-system:x", user.NodesGroup), refused},
+		"a tenant's user called so": {func(c *creation) { c.user.Extra = map[string][]string{space.Extra: {"t1"}} },
+			refused},
+		"one who impersonates a node": {func(c *creation) { c.headers.Set("Impersonate-User", "system:node:n1") },
+			refused},
+		"one who impersonates by UID": {func(c *creation) { c.headers["impersonate-uid"] = []string{"x"} },
+			refused},
+		"a node that is somebody else": {by("system:node:n2", user.NodesGroup), limited},
+		"server-side apply":            {func(c *creation) { c.verb = "patch" }, refused},
+		"an update that creates":       {func(c *creation) { c.verb = "update" }, refused},
+		"the UID without the mark": {func(c *creation) { delete(c.pod.Annotations, bootstrapapi.SourceAnnotation) },
+			refused},
+		"the UID with another mark": {annotate(bootstrapapi.SourceAnnotation, "file"), refused},
+		"the mark without the UID": {func(c *creation) { delete(c.pod.Annotations, bootstrapapi.UIDAnnotation) },
+			refused},
+		"a user's mark without the UID": {
+			func(c *creation) { by("bob")(c); delete(c.pod.Annotations, bootstrapapi.UIDAnnotation) }, ignored,
+		},
+		"no UUID":            {annotate(bootstrapapi.UIDAnnotation, "1"), refused},
+		"an empty UID":       {annotate(bootstrapapi.UIDAnnotation, ""), refused},
+		"a UUID in capitals": {annotate(bootstrapapi.UIDAnnotation, strings.ToUpper(uid)), refused},
+		"a UUID and more":    {annotate(bootstrapapi.UIDAnnotation, uid+"\n"), refused},
+		"the zero UUID": {annotate(bootstrapapi.UIDAnnotation,
+			"00000000-0000-0000-0000-000000000000"), refused},
+		"the UID of another pod": {annotate(bootstrapapi.UIDAnnotation, otherUID), refused},
+		"the UID of an owner":    {annotate(bootstrapapi.UIDAnnotation, ownerUID), refused},
+		"a mirror pod":           {annotate(core.MirrorPodAnnotationKey, "x"), limited},
+		"on another node":        {spec(func(s *core.PodSpec) { s.NodeName = "n2" }), limited},
+		"on no node":             {spec(func(s *core.PodSpec) { s.NodeName = "" }), limited},
+		"in a tenant's namespace": {func(c *creation) { c.namespace, c.pod.Namespace = "default.t1", "default.t1" },
+			limited},
+		"with an owner": {
+			func(c *creation) { c.pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Name: "n1"}} }, limited,
+		},
+		"with a service account": {spec(func(s *core.PodSpec) { s.ServiceAccountName = "x" }), limited},
+		"with the default service account": {spec(func(s *core.PodSpec) { s.ServiceAccountName = "default" }),
+			limited},
+		"with a pull secret": {spec(
+			func(s *core.PodSpec) { s.ImagePullSecrets = []core.LocalObjectReference{{Name: "x"}} }), limited},
+		"with a resource claim": {spec(
+			func(s *core.PodSpec) { s.ResourceClaims = []core.PodResourceClaim{{Name: "x"}} }), limited},
 		"with a variable from a Secret": {spec(func(s *core.PodSpec) {
-			s.Containers[0].Env = []core.EnvVar{{Name: "E", ValueFrom: &core.EnvVarSource{SecretKeyRef: &core.SecretKeySelector{LocalObjectReference: core.LocalObjectReference{Name: "x"}, Key: "k"}}}}
+			s.Containers[0].Env = []core.EnvVar{{Name: "E", ValueFrom: &core.EnvVarSource{
+				SecretKeyRef: &core.SecretKeySelector{LocalObjectReference: core.LocalObjectReference{Name: "x"},
+					Key: "k"},
+			}}}
 		}), limited},
 		"with variables from a ConfigMap": {spec(func(s *core.PodSpec) {
-			s.InitContainers = []core.Container{{Name: "i", EnvFrom: []core.EnvFromSource{{ConfigMapRef: &core.ConfigMapEnvSource{LocalObjectReference: core.LocalObjectReference{Name: "x"}}}}}}
+			s.InitContainers = []core.Container{{Name: "i", EnvFrom: []core.EnvFromSource{
+				{ConfigMapRef: &core.ConfigMapEnvSource{LocalObjectReference: core.LocalObjectReference{Name: "x"}}},
+			}}}
 		}), limited},
-		"with a Secret":             {volume(core.VolumeSource{Secret: &core.SecretVolumeSource{SecretName: "x"}}), limited},
-		"with a ConfigMap":          {volume(core.VolumeSource{ConfigMap: &core.ConfigMapVolumeSource{}}), limited},
-		"with a claim":              {volume(core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{}}), limited},
-		"with an ephemeral claim":   {volume(core.VolumeSource{Ephemeral: &core.EphemeralVolumeSource{}}), limited},
-		"with a CSI volume":         {volume(core.VolumeSource{CSI: &core.CSIVolumeSource{}}), limited},
-		"with a projected token":    {volume(core.VolumeSource{Projected: &core.ProjectedVolumeSource{Sources: []core.VolumeProjection{{ServiceAccountToken: &core.ServiceAccountTokenProjection{}}}}}), limited},
+		"with a Secret": {volume(core.VolumeSource{Secret: &core.SecretVolumeSource{SecretName: "x"}}),
+			limited},
+		"with a ConfigMap": {volume(core.VolumeSource{ConfigMap: &core.ConfigMapVolumeSource{}}), limited},
+		"with a claim": {volume(core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{}}),
+			limited},
+		"with an ephemeral claim": {volume(core.VolumeSource{Ephemeral: &core.EphemeralVolumeSource{}}), limited},
+		"with a CSI volume":       {volume(core.VolumeSource{CSI: &core.CSIVolumeSource{}}), limited},
+		"with a projected token": {volume(core.VolumeSource{Projected: &core.ProjectedVolumeSource{
+			Sources: []core.VolumeProjection{{ServiceAccountToken: &core.ServiceAccountTokenProjection{}}},
+		}}), limited},
 		"with an unknown volume":    {volume(core.VolumeSource{}), limited},
 		"a user's pod without both": {func(c *creation) { by("bob")(c); c.pod.Annotations = nil }, ignored},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := newServer(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				Name: "web", Namespace: "default.t1", UID: otherUID, OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", UID: ownerUID}},
+				Name: "web", Namespace: "default.t1", UID: otherUID,
+				OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", UID: ownerUID}},
 			}})
 			c := offer()
 			tc.change(c)
@@ -219,7 +255,8 @@ func TestRule(t *testing.T) {
 			if _, left := c.pod.Annotations[bootstrapapi.UIDAnnotation]; left || marked != (got == kept) {
 				t.Errorf("stored with the annotations %v", c.pod.Annotations)
 			}
-			if got == kept && (c.pod.UID != uid || c.pod.Annotations["keep"] != "me" || c.pod.Spec.ServiceAccountName != "") {
+			if got == kept &&
+				(c.pod.UID != uid || c.pod.Annotations["keep"] != "me" || c.pod.Spec.ServiceAccountName != "") {
 				t.Errorf("stored as %+v", c.pod)
 			}
 		})
@@ -233,7 +270,8 @@ func TestMirrorPodsAreUpstreams(t *testing.T) {
 	c := offer()
 	c.pod.Annotations = nil
 	a := s.send(t, c)
-	if !apierrors.IsForbidden(a.admitted) || !strings.Contains(a.admitted.Error(), core.MirrorPodAnnotationKey) || a.begun != nil || c.pod.UID != ownUID {
+	if !apierrors.IsForbidden(a.admitted) || !strings.Contains(a.admitted.Error(), core.MirrorPodAnnotationKey) ||
+		a.begun != nil || c.pod.UID != ownUID {
 		t.Errorf("admission says %v, the storage %v, UID %s", a.admitted, a.begun, c.pod.UID)
 	}
 }
@@ -248,8 +286,10 @@ func TestValidationSeesWhatWebhooksMade(t *testing.T) {
 		c := offer()
 		delete(c.pod.Annotations, bootstrapapi.UIDAnnotation)
 		c.pod.Spec.ServiceAccountName = tc.account
-		attr := admission.NewAttributesRecord(c.pod, nil, core.Kind("Pod").WithVersion("v1"), c.namespace, c.pod.Name, core.Resource("pods").WithVersion("v1"), "", admission.Create, nil, false, &c.user)
-		if err := (&plugin{Interface: refuses{}}).Validate(t.Context(), attr, nil); (err != nil) != tc.refused || err != nil && !apierrors.IsForbidden(err) {
+		attr := admission.NewAttributesRecord(c.pod, nil, core.Kind("Pod").WithVersion("v1"), c.namespace, c.pod.Name,
+			core.Resource("pods").WithVersion("v1"), "", admission.Create, nil, false, &c.user)
+		if err := (&plugin{Interface: refuses{}}).Validate(t.Context(), attr, nil); (err != nil) != tc.refused ||
+			err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -323,7 +363,8 @@ func TestDeletedPodsAreForgotten(t *testing.T) {
 	s.pods.settle(uid, "kube-system", uid, true) // the other one is being stored
 	pods := s.client.CoreV1().Pods("kube-system")
 	for _, id := range []types.UID{uid, otherUID} {
-		if _, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: string(id), UID: id}}, metav1.CreateOptions{}); err != nil {
+		if _, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system",
+			Name: string(id), UID: id}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -372,7 +413,8 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestUnknownPods: as long as the other pods are not known, none is stored.
 func TestUnknownPods(t *testing.T) {
-	s := &server{pods: New(), plugin: &plugin{Interface: noderestriction.NewPlugin(nodeidentifier.NewDefaultNodeIdentifier())}}
+	s := &server{pods: New(),
+		plugin: &plugin{Interface: noderestriction.NewPlugin(nodeidentifier.NewDefaultNodeIdentifier())}}
 	if err := s.send(t, offer()).begun; !apierrors.IsServerTimeout(err) {
 		t.Errorf("%v", err)
 	}

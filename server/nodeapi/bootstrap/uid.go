@@ -91,7 +91,9 @@ func nothing(context.Context, bool) {}
 
 // begin sets the UID of a pod that a node persists. The annotation with it ends
 // here: a stored pod has a UID, and one that is copied from it needs another.
-func (p *Pods) begin(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+func (p *Pods) begin(
+	ctx context.Context, obj runtime.Object, options *metav1.CreateOptions,
+) (genericregistry.FinishFunc, error) {
 	pod, ok := obj.(*core.Pod)
 	if !ok {
 		return nothing, nil
@@ -104,8 +106,9 @@ func (p *Pods) begin(ctx context.Context, obj runtime.Object, options *metav1.Cr
 	}
 	if !ok {
 		if asked {
-			return nil, forbidden(pod, fmt.Errorf("only a node sets the annotation %s, on a pod that it has run with the annotation %s=%s",
-				bootstrapapi.UIDAnnotation, bootstrapapi.SourceAnnotation, bootstrapapi.Source))
+			return nil, forbidden(pod,
+				fmt.Errorf("only a node sets the annotation %s, on a pod that it has run with the annotation %s=%s",
+					bootstrapapi.UIDAnnotation, bootstrapapi.SourceAnnotation, bootstrapapi.Source))
 		}
 		if pod.Annotations[bootstrapapi.SourceAnnotation] == bootstrapapi.Source {
 			delete(pod.Annotations, bootstrapapi.SourceAnnotation)

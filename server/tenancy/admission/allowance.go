@@ -23,8 +23,9 @@ const (
 )
 
 var (
-	errBudget = errors.New("the admission webhooks of the tenant have used up the time that they have for a request of a controller")
-	errLong   = fmt.Errorf("the answer of the webhook is longer than %d bytes", maxAnswer)
+	errBudget = errors.New("the admission webhooks of the tenant have used up the time that they have for a " +
+		"request of a controller")
+	errLong = fmt.Errorf("the answer of the webhook is longer than %d bytes", maxAnswer)
 )
 
 // allowance is what the hooks of a tenant may take of one request, by all
@@ -86,7 +87,9 @@ func bounded(wrap webhook.AuthenticationInfoResolverWrapper) webhook.Authenticat
 }
 
 // wrapped has all calls of hooks go through another transport.
-func wrapped(wrap webhook.AuthenticationInfoResolverWrapper, transport func(http.RoundTripper) http.RoundTripper) webhook.AuthenticationInfoResolverWrapper {
+func wrapped(
+	wrap webhook.AuthenticationInfoResolverWrapper, transport func(http.RoundTripper) http.RoundTripper,
+) webhook.AuthenticationInfoResolverWrapper {
 	return func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		inner := wrap(r)
 		with := func(cfg *rest.Config, err error) (*rest.Config, error) {
@@ -149,7 +152,8 @@ func (c conversion) RoundTrip(req *http.Request) (*http.Response, error) {
 // judge notes how a call went. A hook that says no has answered; one that is
 // broken has not.
 func (s *standing) judge(resp *http.Response, err error) (*http.Response, error) {
-	if err != nil || resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests {
+	if err != nil || resp.StatusCode >= http.StatusInternalServerError ||
+		resp.StatusCode == http.StatusTooManyRequests {
 		s.failed(time.Now())
 		return resp, err
 	}

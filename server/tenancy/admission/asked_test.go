@@ -27,18 +27,25 @@ func TestWhoWroteIt(t *testing.T) {
 		{"a controller makes a pod", controller("replicaset-controller"), "pods", "", admission.Create, aWorkload},
 		{"a controller adopts a pod", controller("replicaset-controller"), "pods", "", admission.Update, aWorkload},
 		{"a controller deletes a pod", controller("replicaset-controller"), "pods", "", admission.Delete, theSystem},
-		{"a controller says how many pods there are", controller("replicaset-controller"), "pods", "status", admission.Update, theSystem},
-		{"a controller writes something else", controller("replicaset-controller"), "secrets", "", admission.Create, theSystem},
-		{"the provisioner", controller("persistent-volume-binder"), "persistentvolumes", "", admission.Create, theSystem},
+		{"a controller says how many pods there are", controller("replicaset-controller"), "pods", "status",
+			admission.Update, theSystem},
+		{"a controller writes something else", controller("replicaset-controller"), "secrets", "",
+			admission.Create, theSystem},
+		{"the provisioner", controller("persistent-volume-binder"), "persistentvolumes", "",
+			admission.Create, theSystem},
 		{"the garbage collector", controller("generic-garbage-collector"), "pods", "", admission.Update, theSystem},
-		{"a namespace gets its account", controller("service-account-controller"), "serviceaccounts", "", admission.Create, theSystem},
+		{"a namespace gets its account", controller("service-account-controller"), "serviceaccounts", "",
+			admission.Create, theSystem},
 		{"a node", &user.DefaultInfo{Name: "system:node:n"}, "pods", "status", admission.Update, theSystem},
 		{"a node's event", &user.DefaultInfo{Name: "system:node:n"}, "events", "", admission.Create, theSystem},
-		{"the scheduler binds", &user.DefaultInfo{Name: "system:kube-scheduler"}, "pods", "binding", admission.Create, theSystem},
-		{"an administrator of the cluster", &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}, "pods", "eviction", admission.Create, theSystem},
+		{"the scheduler binds", &user.DefaultInfo{Name: "system:kube-scheduler"}, "pods", "binding",
+			admission.Create, theSystem},
+		{"an administrator of the cluster", &user.DefaultInfo{Name: "admin",
+			Groups: []string{user.SystemPrivilegedGroup}}, "pods", "eviction", admission.Create, theSystem},
 		{"nobody", nil, "pods", "", admission.Create, theSystem},
 	} {
-		attr := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "default.t1", "x", schema.GroupVersionResource{Version: "v1", Resource: c.resource}, c.sub, c.op, nil, false, c.user)
+		attr := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "default.t1", "x",
+			schema.GroupVersionResource{Version: "v1", Resource: c.resource}, c.sub, c.op, nil, false, c.user)
 		if got := authorOf(attr); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}

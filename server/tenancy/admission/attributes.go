@@ -185,7 +185,8 @@ func nativeUser(v *wire.View, u user.Info) user.Info {
 	if u == nil {
 		return nil
 	}
-	out := &native{DefaultInfo: user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Extra: map[string][]string{}}, original: u}
+	out := &native{DefaultInfo: user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Extra: map[string][]string{}},
+		original: u}
 	if name, err := v.User(wire.Out, u.GetName()); err == nil {
 		out.Name = name
 	}

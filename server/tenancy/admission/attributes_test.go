@@ -40,7 +40,8 @@ func pod() *core.Pod {
 	return &core.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Namespace: "default.t1", UID: "1",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pv.t1.tenant", UID: "2"}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume",
+				Name: "pv.t1.tenant", UID: "2"}},
 		},
 		Spec: core.PodSpec{Containers: []core.Container{{Name: "c", Image: "i"}}},
 	}
@@ -49,7 +50,8 @@ func pod() *core.Pod {
 func native1(t *testing.T, obj *core.Pod) *attributes {
 	t.Helper()
 	who := &user.DefaultInfo{Name: "admin", Extra: map[string][]string{space.Extra: {"t1"}}}
-	attr := admission.NewAttributesRecord(obj, nil, kind, "default.t1", "web", resource, "", admission.Create, &metav1.CreateOptions{}, false, who)
+	attr := admission.NewAttributesRecord(obj, nil, kind, "default.t1", "web", resource, "", admission.Create,
+		&metav1.CreateOptions{}, false, who)
 	n, err := newAttributes(projector("t1"), kinds.New(), attr)
 	if err != nil {
 		t.Fatal(err)
@@ -73,12 +75,15 @@ func TestAttributes(t *testing.T) {
 	}
 	seen.Labels = map[string]string{"a": "b"}
 	seen.Spec.Containers[0].Image = "other"
-	seen.OwnerReferences = append(seen.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "3"})
+	seen.OwnerReferences = append(seen.OwnerReferences,
+		metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "3"})
 	if err := n.writeBack(); err != nil {
 		t.Fatal(err)
 	}
-	if composite.Namespace != "default.t1" || composite.Labels["a"] != "b" || composite.Spec.Containers[0].Image != "other" ||
-		composite.OwnerReferences[0].Name != "pv.t1.tenant" || composite.OwnerReferences[1].Name != "default.t1" || composite.UID != "1" {
+	if composite.Namespace != "default.t1" || composite.Labels["a"] != "b" ||
+		composite.Spec.Containers[0].Image != "other" ||
+		composite.OwnerReferences[0].Name != "pv.t1.tenant" || composite.OwnerReferences[1].Name != "default.t1" ||
+		composite.UID != "1" {
 		t.Errorf("written back: %+v %+v", composite.ObjectMeta, composite.Spec)
 	}
 }
@@ -87,10 +92,12 @@ func TestAttributes(t *testing.T) {
 func TestDefinitionAttributes(t *testing.T) {
 	crd := &apiextensions.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "foos.example.com.t1.tenant"},
-		Spec:       apiextensions.CustomResourceDefinitionSpec{Group: "example.com", Names: apiextensions.CustomResourceDefinitionNames{Plural: "foos", Kind: "Foo"}},
+		Spec: apiextensions.CustomResourceDefinitionSpec{Group: "example.com",
+			Names: apiextensions.CustomResourceDefinitionNames{Plural: "foos", Kind: "Foo"}},
 	}
 	gvk := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
-	attr := admission.NewAttributesRecord(crd, nil, gvk, "", crd.Name, gvk.GroupVersion().WithResource("customresourcedefinitions"), "", admission.Create, nil, false, nil)
+	attr := admission.NewAttributesRecord(crd, nil, gvk, "", crd.Name,
+		gvk.GroupVersion().WithResource("customresourcedefinitions"), "", admission.Create, nil, false, nil)
 	n, err := newAttributes(projector("t1"), kinds.New(), attr)
 	if err != nil {
 		t.Fatal(err)
@@ -108,9 +115,13 @@ func TestDefinitionAttributes(t *testing.T) {
 // TestIntegersOfCustomResources: what a webhook may have changed has the types
 // that the schema of a custom resource is checked with.
 func TestIntegersOfCustomResources(t *testing.T) {
-	foo := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Foo", "metadata": map[string]any{"name": "one", "namespace": "default.t1"}, "spec": map[string]any{"size": int64(1)}}}
+	foo := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Foo", "metadata": map[string]any{"name": "one",
+			"namespace": "default.t1"}, "spec": map[string]any{"size": int64(1)}},
+	}
 	gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Foo"}
-	attr := admission.NewAttributesRecord(foo, nil, gvk, "default.t1", "one", gvk.GroupVersion().WithResource("foos"), "", admission.Create, nil, false, nil)
+	attr := admission.NewAttributesRecord(foo, nil, gvk, "default.t1", "one", gvk.GroupVersion().WithResource("foos"),
+		"", admission.Create, nil, false, nil)
 	n, err := newAttributes(projector("t1"), kinds.New(), attr)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +130,8 @@ func TestIntegersOfCustomResources(t *testing.T) {
 	if err := n.writeBack(); err != nil {
 		t.Fatal(err)
 	}
-	if size, found, err := unstructured.NestedInt64(foo.Object, "spec", "size"); size != 1 || !found || err != nil || foo.GetLabels()["a"] != "b" || foo.GetNamespace() != "default.t1" {
+	if size, found, err := unstructured.NestedInt64(foo.Object, "spec", "size"); size != 1 || !found || err != nil ||
+		foo.GetLabels()["a"] != "b" || foo.GetNamespace() != "default.t1" {
 		t.Errorf("written back: %v, %v", foo.Object, err)
 	}
 }
@@ -128,7 +140,8 @@ func TestIntegersOfCustomResources(t *testing.T) {
 func TestForeignObject(t *testing.T) {
 	obj := pod()
 	obj.OwnerReferences[0].Name = "pv.t2.tenant"
-	attr := admission.NewAttributesRecord(obj, nil, kind, "default.t1", "web", resource, "", admission.Create, nil, false, nil)
+	attr := admission.NewAttributesRecord(obj, nil, kind, "default.t1", "web", resource, "",
+		admission.Create, nil, false, nil)
 	if n, err := newAttributes(projector("t1"), kinds.New(), attr); err == nil {
 		t.Errorf("shown: %+v", n.GetObject())
 	}
@@ -136,7 +149,8 @@ func TestForeignObject(t *testing.T) {
 
 func TestTenantOf(t *testing.T) {
 	a := &Admission{kinds: kinds.New()}
-	namespaces, volumes := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
+	namespaces, volumes := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
 	for _, c := range []struct {
 		what            string
 		resource        schema.GroupVersionResource
@@ -156,7 +170,8 @@ func TestTenantOf(t *testing.T) {
 		if c.addressed != "" {
 			ctx = space.WithTenant(ctx, c.addressed)
 		}
-		attr := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, c.namespace, c.name, c.resource, "", admission.Delete, nil, false, nil)
+		attr := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, c.namespace, c.name, c.resource, "",
+			admission.Delete, nil, false, nil)
 		if got := a.tenantOf(ctx, attr); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}

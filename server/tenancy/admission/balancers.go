@@ -45,7 +45,9 @@ func (g *guard) checkAllowed(ctx context.Context, tenant string, service, old *c
 	}
 	for _, port := range portsOf(service) {
 		if !allowed.Has(port.Number) && !slices.Contains(had, port) {
-			return fmt.Errorf("this space gets no Services of type %s with port %d: an administrator of the cluster allows ports by the annotation %s of the tenant", core.ServiceTypeLoadBalancer, port.Number, allowances.LoadBalancers)
+			return fmt.Errorf("this space gets no Services of type %s with port %d: an administrator of the cluster "+
+				"allows ports by the annotation %s of the tenant", core.ServiceTypeLoadBalancer, port.Number,
+				allowances.LoadBalancers)
 		}
 	}
 	return nil
@@ -74,7 +76,8 @@ func (g *guard) checkPorts(service, old *core.Service) error {
 		return fmt.Errorf("listing Services: %w", err)
 	}
 	for _, other := range others {
-		if other.Spec.Type != corev1.ServiceTypeLoadBalancer || len(other.Status.LoadBalancer.Ingress) == 0 || other.UID == old.UID {
+		if other.Spec.Type != corev1.ServiceTypeLoadBalancer || len(other.Status.LoadBalancer.Ingress) == 0 ||
+			other.UID == old.UID {
 			continue
 		}
 		for _, port := range servicelb.PortsOf(other) {

@@ -26,7 +26,8 @@ func TestPortsOfBalancers(t *testing.T) {
 		t.Fatal(err)
 	}
 	service := func(ingress bool, kind core.ServiceType, ports ...int32) *core.Service {
-		s := &core.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t1", Name: "web", UID: "1"}, Spec: core.ServiceSpec{Type: kind}}
+		s := &core.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t1", Name: "web", UID: "1"},
+			Spec: core.ServiceSpec{Type: kind}}
 		for _, p := range ports {
 			s.Spec.Ports = append(s.Spec.Ports, core.ServicePort{Protocol: core.ProtocolTCP, Port: p})
 		}
@@ -49,7 +50,8 @@ func TestPortsOfBalancers(t *testing.T) {
 		"another type":              {service(true, core.ServiceTypeClusterIP, 443), service(true, lb, 80), false},
 		"what it has":               {service(true, lb, 443), service(true, lb, 443), false},
 	} {
-		g := &guard{tenants: annotated{}, services: corelisters.NewServiceLister(services), balancers: &servicelb.Rules{Used: []int32{22, 6443}, First: 30000, Last: 32767}}
+		g := &guard{tenants: annotated{}, services: corelisters.NewServiceLister(services),
+			balancers: &servicelb.Rules{Used: []int32{22, 6443}, First: 30000, Last: 32767}}
 		if err := g.checkBalancer(t.Context(), "t1", true, c.service, c.old); (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -78,7 +78,8 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 	case *core.Service:
 		//lint:ignore SA1019 it is deprecated just for what is refused here
 		if byTenant && len(object.Spec.ExternalIPs) > 0 {
-			return errors.New("spec.externalIPs would catch the traffic of other tenants to these addresses; use a Service of type LoadBalancer or NodePort")
+			return errors.New("spec.externalIPs would catch the traffic of other tenants to these addresses; " +
+				"use a Service of type LoadBalancer or NodePort")
 		}
 		if sub == "" {
 			old, _ := attr.GetOldObject().(*core.Service)
@@ -87,7 +88,8 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 	case *core.Endpoints:
 		if byTenant {
 			for _, subset := range object.Subsets {
-				for _, a := range append(subset.Addresses[:len(subset.Addresses):len(subset.Addresses)], subset.NotReadyAddresses...) {
+				for _, a := range append(subset.Addresses[:len(subset.Addresses):len(subset.Addresses)],
+					subset.NotReadyAddresses...) {
 					if err := g.checkAddress(tenant, a.IP); err != nil {
 						return err
 					}
@@ -123,5 +125,6 @@ func (g *guard) checkAddress(tenant, address string) error {
 	if own, err := g.reach.KeptByPod(tenant, ip); err != nil || own {
 		return err
 	}
-	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space that runs and stays", address)
+	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space that runs and stays",
+		address)
 }

@@ -22,12 +22,15 @@ type systemOnly struct {
 }
 
 // narrow makes the factory that upstream's own plugins work with.
-func narrow(f informers.SharedInformerFactory, client kubernetes.Interface, pool *interning.Pool) informers.SharedInformerFactory {
+func narrow(
+	f informers.SharedInformerFactory, client kubernetes.Interface, pool *interning.Pool,
+) informers.SharedInformerFactory {
 	return &systemOnly{
 		SharedInformerFactory: f,
-		configurations: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(pool.Transform), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.LabelSelector = "!" + space.Label
-		})),
+		configurations: informers.NewSharedInformerFactoryWithOptions(client, 0,
+			informers.WithTransform(pool.Transform), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+				o.LabelSelector = "!" + space.Label
+			})),
 		params: informers.NewSharedInformerFactory(client, 0),
 	}
 }

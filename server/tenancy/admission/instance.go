@@ -66,7 +66,8 @@ func (a *Admission) instance(tenant string) *instance {
 	i := a.instances.byName[tenant]
 	if i == nil {
 		ctx, cancel := context.WithCancel(a.instances.ctx)
-		i = &instance{admission: a, tenant: tenant, ctx: ctx, cancel: cancel, plugins: map[string]admission.Interface{}, known: map[string]bool{}}
+		i = &instance{admission: a, tenant: tenant, ctx: ctx, cancel: cancel,
+			plugins: map[string]admission.Interface{}, known: map[string]bool{}}
 		a.instances.byName[tenant] = i
 		running.Set(float64(len(a.instances.byName)))
 	}
@@ -185,14 +186,17 @@ func (i *instance) connect() error {
 	if err != nil {
 		return err
 	}
-	i.factory = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(func(obj any) (any, error) {
-		i.admission.opts.Pool.Object(obj)
-		return obj, nil
-	}))
+	i.factory = informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTransform(func(obj any) (any, error) {
+			i.admission.opts.Pool.Object(obj)
+			return obj, nil
+		}))
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	services, authInfo := i.admission.Reach(i.tenant)
 	i.initializer = admission.PluginInitializers{
-		initializer.New(client, dyn, i.factory, authorizer.AuthorizerFunc(composing{i.admission.authz, i.tenant}.Authorize), utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), i.ctx.Done(), mapper),
+		initializer.New(client, dyn, i.factory,
+			authorizer.AuthorizerFunc(composing{i.admission.authz, i.tenant}.Authorize),
+			utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), i.ctx.Done(), mapper),
 		webhookinit.NewPluginInitializer(authInfo, services),
 		controlplaneadmission.NewPluginInitializer(nil, exclusion.Excluded()),
 	}
@@ -210,7 +214,8 @@ func (c composing) Authorize(ctx context.Context, attr authorizer.Attributes) (a
 	composed := authorizer.AttributesRecord{
 		User: composedUser(attr.GetUser(), c.tenant), Verb: attr.GetVerb(),
 		Namespace: space.Namespace(c.tenant, attr.GetNamespace()), Name: attr.GetName(),
-		APIGroup: attr.GetAPIGroup(), APIVersion: attr.GetAPIVersion(), Resource: attr.GetResource(), Subresource: attr.GetSubresource(),
+		APIGroup: attr.GetAPIGroup(), APIVersion: attr.GetAPIVersion(), Resource: attr.GetResource(),
+		Subresource:     attr.GetSubresource(),
 		ResourceRequest: attr.IsResourceRequest(), Path: attr.GetPath(),
 	}
 	return c.inner.Authorize(space.WithTenant(ctx, c.tenant), composed)

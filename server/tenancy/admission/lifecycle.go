@@ -88,11 +88,13 @@ func (l *lifecycle) check(ctx context.Context, attr admission.Attributes) error 
 // terminating is a refusal by which the controllers of the cluster know, as by
 // that of a namespace, that they need not try again.
 func terminating(attr admission.Attributes, tenant string) error {
-	err := admission.NewForbidden(attr, fmt.Errorf("unable to create new content in tenant %s because it is being terminated", tenant))
+	err := admission.NewForbidden(attr,
+		fmt.Errorf("unable to create new content in tenant %s because it is being terminated", tenant))
 	var status *apierrors.StatusError
 	if attr.GetNamespace() != "" && errors.As(err, &status) && status.ErrStatus.Details != nil {
 		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
-			Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("tenant %s is being terminated", tenant), Field: "metadata.namespace",
+			Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("tenant %s is being terminated", tenant),
+			Field: "metadata.namespace",
 		})
 	}
 	return err
@@ -107,7 +109,8 @@ func (l *lifecycle) checkDelete(attr admission.Attributes) error {
 	}
 	switch native {
 	case "default", "kube-system", "kube-public":
-		return apierrors.NewForbidden(attr.GetResource().GroupResource(), native, errors.New("this namespace may not be deleted"))
+		return apierrors.NewForbidden(attr.GetResource().GroupResource(), native,
+			errors.New("this namespace may not be deleted"))
 	}
 	return nil
 }

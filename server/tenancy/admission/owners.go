@@ -26,7 +26,8 @@ func (g *guard) checkOwners(object, old runtime.Object) error {
 	}
 	for i, owner := range now.GetOwnerReferences() {
 		same := func(o metav1.OwnerReference) bool {
-			return o.UID == owner.UID && o.Kind == owner.Kind && o.Name == owner.Name && o.APIVersion == owner.APIVersion && blocks(o) == blocks(owner)
+			return o.UID == owner.UID && o.Kind == owner.Kind && o.Name == owner.Name &&
+				o.APIVersion == owner.APIVersion && blocks(o) == blocks(owner)
 		}
 		if slices.ContainsFunc(before, same) {
 			continue
@@ -37,9 +38,11 @@ func (g *guard) checkOwners(object, old runtime.Object) error {
 		}
 		// A kind that is not built in is one of the space, or of no space.
 		k, builtIn := g.kinds.Kind(gv.Group, owner.Kind)
-		shared := builtIn && k.Class != kinds.Tenant || k.Resource == "clusterroles" && kinds.SharedClusterRole(owner.Name)
+		shared := builtIn && k.Class != kinds.Tenant ||
+			k.Resource == "clusterroles" && kinds.SharedClusterRole(owner.Name)
 		if shared {
-			return fmt.Errorf("metadata.ownerReferences[%d]: the %s %s is not in this space, so it cannot own anything here", i, owner.Kind, owner.Name)
+			return fmt.Errorf("metadata.ownerReferences[%d]: the %s %s is not in this space, "+
+				"so it cannot own anything here", i, owner.Kind, owner.Name)
 		}
 	}
 	return nil

@@ -87,7 +87,9 @@ func New(o Options) (*Admission, error) {
 // Informers narrows what upstream's plugins know to the system space. loopback
 // is the API server's client of itself, authz decides what CEL expressions of
 // tenants ask.
-func (a *Admission) Informers(loopback *rest.Config, authz authorizer.Authorizer, f informers.SharedInformerFactory) (informers.SharedInformerFactory, error) {
+func (a *Admission) Informers(
+	loopback *rest.Config, authz authorizer.Authorizer, f informers.SharedInformerFactory,
+) (informers.SharedInformerFactory, error) {
 	a.authz = authz
 	client, err := kubernetes.NewForConfig(loopback)
 	if err != nil {
@@ -109,7 +111,8 @@ func (a *Admission) Webhooks(services webhook.ServiceResolver, authInfo webhook.
 // Decorate adds the tenants' part to the plugins that have one.
 func (a *Admission) Decorate(handler admission.Interface, name string) admission.Interface {
 	switch name {
-	case mutatingwebhook.PluginName, validatingwebhook.PluginName, mutatingpolicy.PluginName, validatingpolicy.PluginName:
+	case mutatingwebhook.PluginName, validatingwebhook.PluginName, mutatingpolicy.PluginName,
+		validatingpolicy.PluginName:
 		return &plugin{Interface: handler, name: name, admission: a}
 	case "NamespaceLifecycle":
 		return &lifecycle{Interface: handler, admission: a}

@@ -28,7 +28,8 @@ func (g *guard) level(ctx context.Context, tenant string) (api.Level, error) {
 	}
 	level, err := api.ParseLevel(value)
 	if err != nil {
-		return api.LevelRestricted, fmt.Errorf("the annotation %s of tenant %s: %w", allowances.PodSecurity, tenant, err)
+		return api.LevelRestricted,
+			fmt.Errorf("the annotation %s of tenant %s: %w", allowances.PodSecurity, tenant, err)
 	}
 	return level, nil
 }
@@ -64,11 +65,15 @@ func (g *guard) checkPod(ctx context.Context, tenant string, pod, old *core.Pod)
 	if err := g.withoutAllowedPorts(ctx, tenant, &versioned.Spec); err != nil {
 		return err
 	}
-	result := policy.AggregateCheckResults(g.evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &versioned.ObjectMeta, &versioned.Spec))
+	result := policy.AggregateCheckResults(g.evaluator.EvaluatePod(api.LevelVersion{
+		Level:   level,
+		Version: api.LatestVersion(),
+	}, &versioned.ObjectMeta, &versioned.Spec))
 	if result.Allowed {
 		return nil
 	}
-	return fmt.Errorf("the pods of tenants share their nodes with others, and this one violates PodSecurity %q: %s%s", level, result.ForbiddenDetail(), debugging(level, pod, old))
+	return fmt.Errorf("the pods of tenants share their nodes with others, and this one violates PodSecurity %q: %s%s",
+		level, result.ForbiddenDetail(), debugging(level, pod, old))
 }
 
 // debugging says how to debug a pod where the default of kubectl debug is
@@ -106,7 +111,8 @@ func (g *guard) checkPlace(ctx context.Context, tenant string, pod, old *core.Po
 			return fmt.Errorf("the annotation %s of tenant %s: %w", allowances.NodeNames, tenant, err)
 		}
 		if !may {
-			return fmt.Errorf("spec.nodeName is %q: the scheduler chooses the node, which spec.nodeSelector and spec.affinity can narrow", pod.Spec.NodeName)
+			return fmt.Errorf("spec.nodeName is %q: the scheduler chooses the node, "+
+				"which spec.nodeSelector and spec.affinity can narrow", pod.Spec.NodeName)
 		}
 	}
 	tolerated, err := g.allowed(ctx, tenant, allowances.Tolerations)
@@ -119,7 +125,8 @@ func (g *guard) checkPlace(ctx context.Context, tenant string, pod, old *core.Po
 		}
 		for _, key := range protectedTaints() {
 			if t.Key == key && !tolerated.Has(key) {
-				return fmt.Errorf("spec.tolerations[%d] tolerates %s, which keeps nodes for pods of the cluster's own", i, key)
+				return fmt.Errorf("spec.tolerations[%d] tolerates %s, which keeps nodes for pods of the cluster's own",
+					i, key)
 			}
 		}
 	}
@@ -161,10 +168,12 @@ func (g *guard) checkPriority(pod *core.Pod) error {
 		}
 	}
 	if has := pod.Spec.Priority; has != nil && *has != value || has == nil && value != 0 {
-		return fmt.Errorf("spec.priority is not %d, which is that of %s: leave it out, it follows the class", value, of)
+		return fmt.Errorf("spec.priority is not %d, which is that of %s: leave it out, it follows the class", value,
+			of)
 	}
 	if has := pod.Spec.PreemptionPolicy; policy == core.PreemptNever && (has == nil || *has != policy) {
-		return fmt.Errorf("spec.preemptionPolicy is not %s, which is that of %s: leave it out, it follows the class", policy, of)
+		return fmt.Errorf("spec.preemptionPolicy is not %s, which is that of %s: leave it out, it follows the class",
+			policy, of)
 	}
 	return nil
 }
@@ -197,7 +206,8 @@ func (g *guard) priorityClass(name string) (*schedulingv1.PriorityClass, error) 
 // the one that all pods get.
 func (g *guard) checkPriorityClass(ctx context.Context, tenant, name string) error {
 	if strings.HasPrefix(name, scheduling.SystemPriorityClassPrefix) {
-		return fmt.Errorf("the priority class %s is that of the cluster's own pods, which nobody else may displace", name)
+		return fmt.Errorf("the priority class %s is that of the cluster's own pods, which nobody else may displace",
+			name)
 	}
 	classes, err := g.allowed(ctx, tenant, allowances.PriorityClasses)
 	switch {
@@ -213,7 +223,8 @@ func (g *guard) checkPriorityClass(ctx context.Context, tenant, name string) err
 		return err
 	}
 	if class.Value > 0 && !class.GlobalDefault {
-		return fmt.Errorf("pods of the priority class %s displace those of others, so an administrator of the cluster has to allow it by the annotation %s of the tenant", name, allowances.PriorityClasses)
+		return fmt.Errorf("pods of the priority class %s displace those of others, so an administrator of the "+
+			"cluster has to allow it by the annotation %s of the tenant", name, allowances.PriorityClasses)
 	}
 	return nil
 }

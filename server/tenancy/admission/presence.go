@@ -104,9 +104,10 @@ func (p *presence) run(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("making the client that watches admission configurations: %w", err)
 	}
-	factory := metadatainformer.NewFilteredSharedInformerFactory(client, 0, metav1.NamespaceAll, func(o *metav1.ListOptions) {
-		o.LabelSelector = space.Label
-	})
+	factory := metadatainformer.NewFilteredSharedInformerFactory(client, 0, metav1.NamespaceAll,
+		func(o *metav1.ListOptions) {
+			o.LabelSelector = space.Label
+		})
 	var handlers []cache.InformerSynced
 	for plugin, gvr := range configurations() {
 		informer := factory.ForResource(gvr).Informer()

@@ -48,7 +48,8 @@ func (p *plugin) question(ctx context.Context, attr admission.Attributes) (*ques
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	q := &question{attr: attr, native: native, own: func(ctx context.Context) (admission.Interface, error) { return p.own(ctx, tenant, attr) }}
+	q := &question{attr: attr, native: native,
+		own: func(ctx context.Context) (admission.Interface, error) { return p.own(ctx, tenant, attr) }}
 	if who == aWorkload {
 		q.standing = a.standing(tenant)
 	}

@@ -24,7 +24,9 @@ func (a *Admission) Reach(tenant string) (webhook.ServiceResolver, webhook.Authe
 // ReachConversions is Reach for conversion webhooks. Controllers that empty
 // namespaces wait for them as users do, so after failures in a row nobody does
 // for a while.
-func (a *Admission) ReachConversions(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper) {
+func (a *Admission) ReachConversions(
+	tenant string,
+) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper) {
 	resolver, auth := a.Reach(tenant)
 	s := &standing{changed: func(open bool) { a.conversionsChanged(tenant, open) }}
 	return resolver, wrapped(auth, func(rt http.RoundTripper) http.RoundTripper { return conversion{rt, s} })
@@ -51,7 +53,9 @@ func (s services) ResolveEndpoint(namespace, name string, port int32) (*url.URL,
 // anonymous has the webhooks of a tenant called without credentials. Upstream
 // calls a webhook at default/kubernetes as the API server itself, with all
 // rights; in native names that would be a Service of the tenant.
-func anonymous(wrap webhook.AuthenticationInfoResolverWrapper, tenant string, rules *reach.Rules) webhook.AuthenticationInfoResolverWrapper {
+func anonymous(
+	wrap webhook.AuthenticationInfoResolverWrapper, tenant string, rules *reach.Rules,
+) webhook.AuthenticationInfoResolverWrapper {
 	return func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		var inner webhook.AuthenticationInfoResolver = nobody{}
 		if wrap != nil {

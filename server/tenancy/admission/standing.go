@@ -22,7 +22,8 @@ const (
 
 var (
 	errOpen = errors.New("webhooks of the tenant failed several times, so they are not asked for a while")
-	errBusy = errors.New("the admission webhooks of the tenant are slow, so controllers ask them about one object at a time")
+	errBusy = errors.New("the admission webhooks of the tenant are slow, " +
+		"so controllers ask them about one object at a time")
 )
 
 // standing is what controllers know about the hooks of one tenant: a circuit

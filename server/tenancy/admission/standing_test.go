@@ -124,7 +124,8 @@ func TestWallV8AllowanceOfARequest(t *testing.T) {
 	}
 	answers := func(code int, body io.Reader) roundTrip {
 		return func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: code, Header: http.Header{"Retry-After": {"30"}}, Body: io.NopCloser(body)}, nil
+			return &http.Response{StatusCode: code, Header: http.Header{"Retry-After": {"30"}},
+				Body: io.NopCloser(body)}, nil
 		}
 	}
 	resp, err := call(t.Context(), answers(http.StatusTooManyRequests, strings.NewReader("")))
@@ -170,7 +171,9 @@ func TestWallV8ConversionsOfASilentHook(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := broken.RoundTrip(req); !errors.Is(err, errOpen) || calls != failuresToOpen || len(changes) != 1 { //nolint:bodyclose // there is none
+	// there is none
+	if _, err := broken.RoundTrip(req); !errors.Is(err, errOpen) || //nolint:bodyclose
+		calls != failuresToOpen || len(changes) != 1 {
 		t.Errorf("after %d failures: %v, %d calls, changes %v", failuresToOpen, err, calls, changes)
 	}
 }

@@ -18,8 +18,9 @@ import (
 // which one.
 var breakers = func() *metrics.CounterVec {
 	c := metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "a4s_admission_breaker_changes_total",
-		Help:           "Times that controllers stopped (open) and began again (closed) to ask the admission webhooks of a tenant.",
+		Name: "a4s_admission_breaker_changes_total",
+		Help: "Times that controllers stopped (open) and began again (closed) " +
+			"to ask the admission webhooks of a tenant.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"to"})
 	legacyregistry.MustRegister(c)
@@ -60,7 +61,8 @@ func (a *Admission) breakerChanged(tenant string, open bool) {
 	message := "Admission webhooks of this space answer again: controllers ask them about what they create and update."
 	if open {
 		to, kind, reason = "open", corev1.EventTypeWarning, "AdmissionWebhooksNotAsked"
-		message = fmt.Sprintf("Admission webhooks of this space did not answer %d times: controllers do not ask them for a while, so that the failurePolicy of each applies.", failuresToOpen)
+		message = fmt.Sprintf("Admission webhooks of this space did not answer %d times: "+
+			"controllers do not ask them for a while, so that the failurePolicy of each applies.", failuresToOpen)
 	}
 	breakers.WithLabelValues(to).Inc()
 	a.say(tenant, kind, reason, message)
@@ -69,11 +71,13 @@ func (a *Admission) breakerChanged(tenant string, open bool) {
 // conversionsChanged is breakerChanged for conversion webhooks.
 func (a *Admission) conversionsChanged(tenant string, open bool) {
 	if !open {
-		a.say(tenant, corev1.EventTypeNormal, "ConversionWebhooksAsked", "Conversion webhooks of this space answer again.")
+		a.say(tenant, corev1.EventTypeNormal, "ConversionWebhooksAsked",
+			"Conversion webhooks of this space answer again.")
 		return
 	}
 	a.say(tenant, corev1.EventTypeWarning, "ConversionWebhooksNotAsked",
-		fmt.Sprintf("Conversion webhooks of this space did not answer %d times: they are not asked for a while, so that custom resources which need them cannot be read.", failuresToOpen))
+		fmt.Sprintf("Conversion webhooks of this space did not answer %d times: they are not asked for a while, "+
+			"so that custom resources which need them cannot be read.", failuresToOpen))
 }
 
 // say logs it and writes the event, later.
@@ -87,7 +91,8 @@ func (a *Admission) say(tenant, kind, reason, message string) {
 	}
 	go func() {
 		if err := a.tell(ctx, tenant, kind, reason, message); err != nil {
-			a.opts.Log.WithError(err).WithField("tenant", tenant).Warn("could not write the event about the admission webhooks of a tenant")
+			a.opts.Log.WithError(err).WithField("tenant", tenant).
+				Warn("could not write the event about the admission webhooks of a tenant")
 		}
 	}()
 }
@@ -102,9 +107,10 @@ func (a *Admission) tell(ctx context.Context, tenant, kind, reason, message stri
 	}
 	now := metav1.Now()
 	_, err = client.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{GenerateName: "admission-", Namespace: metav1.NamespaceDefault},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceDefault, Namespace: metav1.NamespaceDefault},
-		Type:           kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "admission-", Namespace: metav1.NamespaceDefault},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceDefault,
+			Namespace: metav1.NamespaceDefault},
+		Type: kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: "a4s-admission"},
 	}, metav1.CreateOptions{})
 	return err

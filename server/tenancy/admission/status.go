@@ -72,7 +72,8 @@ func checkFields(kind string, now, was any) error {
 		if !known {
 			reason = "nothing is known of it"
 		}
-		return fmt.Errorf("status.%s is written by the system only, because %s; change %s", field, reason, strings.Join(own, ", "))
+		return fmt.Errorf("status.%s is written by the system only, because %s; change %s", field, reason,
+			strings.Join(own, ", "))
 	}
 	return nil
 }
@@ -96,7 +97,8 @@ func checkConditions(now, was []corev1.PodCondition) error {
 	}
 	for of := range n {
 		if !equality.Semantic.DeepEqual(n[of], w[of]) {
-			return fmt.Errorf("the condition %s in status.conditions is written by the system only; change Ready, ContainersReady, Initialized, or one whose type has a domain, as example.com/checked", of)
+			return fmt.Errorf("the condition %s in status.conditions is written by the system only; change Ready, "+
+				"ContainersReady, Initialized, or one whose type has a domain, as example.com/checked", of)
 		}
 	}
 	return nil

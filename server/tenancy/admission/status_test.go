@@ -56,7 +56,9 @@ func TestTenantsWriteTheirPartOfAStatus(t *testing.T) {
 			if !known {
 				t.Errorf("%s is not in the table", name)
 			}
-			for direction, err := range map[string]error{"added": checkStatus(changed, example), "removed": checkStatus(example, changed), "left alone": checkStatus(changed, changed.DeepCopyObject())} {
+			for direction, err := range map[string]error{"added": checkStatus(changed, example),
+				"removed": checkStatus(example, changed), "left alone": checkStatus(changed,
+					changed.DeepCopyObject())} {
 				if refused := err != nil; refused == (own || direction == "left alone") {
 					t.Errorf("%s, %s: %v", name, direction, err)
 				}

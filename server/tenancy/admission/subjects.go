@@ -39,7 +39,8 @@ func (s subjects) Validate(ctx context.Context, attr admission.Attributes, o adm
 		return nil // so does whoever is shown the certificate
 	}
 	if space.IsSystem(who.Tenant) && slices.Contains(who.Groups, space.Admins) {
-		return admission.NewForbidden(attr, fmt.Errorf("the signer %s makes no administrator of the cluster: the subject is one of the group %s", csr.Spec.SignerName, space.Admins))
+		return admission.NewForbidden(attr, fmt.Errorf("the signer %s makes no administrator of the cluster: "+
+			"the subject is one of the group %s", csr.Spec.SignerName, space.Admins))
 	}
 	return nil
 }

@@ -16,19 +16,23 @@ func TestNamespaceOfTokens(t *testing.T) {
 	}{
 		{core.SecretTypeServiceAccountToken, "default.t1", "default.t1", "default"},
 		{core.SecretTypeServiceAccountToken, "default.t1", "default", "default"},
-		{core.SecretTypeServiceAccountToken, "default.t1", "default.t2", "default.t2"}, // not what the controller writes
+		// not what the controller writes
+		{core.SecretTypeServiceAccountToken, "default.t1", "default.t2", "default.t2"},
 		{core.SecretTypeServiceAccountToken, "default", "default", "default"},
 		{core.SecretTypeOpaque, "default.t1", "default.t1", "default.t1"},
 	} {
-		secret := &core.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: c.namespace}, Type: c.kind, Data: map[string][]byte{"namespace": []byte(c.said)}}
-		nativeToken(admission.NewAttributesRecord(secret, nil, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, c.namespace, "s",
+		secret := &core.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: c.namespace}, Type: c.kind,
+			Data: map[string][]byte{"namespace": []byte(c.said)}}
+		nativeToken(admission.NewAttributesRecord(secret, nil,
+			schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, c.namespace, "s",
 			schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "", admission.Update, nil, false, nil))
 		if got := string(secret.Data["namespace"]); got != c.want {
 			t.Errorf("%s in %s that says %s: %s", c.kind, c.namespace, c.said, got)
 		}
 	}
 	empty := &core.Secret{Type: core.SecretTypeServiceAccountToken}
-	nativeToken(admission.NewAttributesRecord(empty, nil, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "default.t1", "s",
+	nativeToken(admission.NewAttributesRecord(empty, nil,
+		schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "default.t1", "s",
 		schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "", admission.Create, nil, false, nil))
 	if empty.Data != nil {
 		t.Errorf("a new Secret has %v", empty.Data)

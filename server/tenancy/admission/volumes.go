@@ -22,7 +22,8 @@ import (
 // openTypes are the volumes that lead nowhere but into the space: those of the
 // level restricted.
 func openTypes() []string {
-	return []string{"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
+	return []string{"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim",
+		"projected", "secret"}
 }
 
 // checkVolumeTypes keeps pods from mounting what their nodes reach: disks of the
@@ -38,7 +39,9 @@ func (g *guard) checkVolumeTypes(ctx context.Context, tenant string, volumes []c
 			if source == "hostPath" || slices.Contains(openTypes(), source) || types.Has(source) {
 				continue
 			}
-			return fmt.Errorf("spec.volumes[%d] is of the type %s, by which a pod reaches what its node reaches: claim a volume of a StorageClass, or have an administrator of the cluster allow the type by the annotation %s of the tenant", i, source, allowances.VolumeTypes)
+			return fmt.Errorf("spec.volumes[%d] is of the type %s, by which a pod reaches what its node reaches: "+
+				"claim a volume of a StorageClass, or have an administrator of the cluster allow the type by the "+
+				"annotation %s of the tenant", i, source, allowances.VolumeTypes)
 		}
 	}
 	return nil
@@ -47,9 +50,12 @@ func (g *guard) checkVolumeTypes(ctx context.Context, tenant string, volumes []c
 // checkVolume looks at a persistent volume. One that a tenant writes is what an
 // inline volume is: whatever its source names is mounted by the node. Old is nil
 // for a new volume, and upstream lets nobody change what a volume is.
-func (g *guard) checkVolume(ctx context.Context, tenant string, byTenant bool, volume, old *core.PersistentVolume) error {
+func (g *guard) checkVolume(
+	ctx context.Context, tenant string, byTenant bool, volume, old *core.PersistentVolume,
+) error {
 	if byTenant && provisioned(volume) && (old == nil || !provisioned(old)) {
-		return fmt.Errorf("the annotation %s is the cluster's: only what it provisions has it", localstorage.ProvisionedBy)
+		return fmt.Errorf("the annotation %s is the cluster's: only what it provisions has it",
+			localstorage.ProvisionedBy)
 	}
 	if old != nil {
 		if byTenant && provisioned(old) {
@@ -67,7 +73,8 @@ func (g *guard) checkVolume(ctx context.Context, tenant string, byTenant bool, v
 		if volume.Spec.Local != nil && !byTenant && provisioned(volume) {
 			return nil // the tenant's admission is not asked about it
 		}
-		return errors.New("hostPath and local volumes are directories of nodes, which tenants share; claim a volume of a StorageClass")
+		return errors.New("hostPath and local volumes are directories of nodes, which tenants share; " +
+			"claim a volume of a StorageClass")
 	}
 	if !byTenant {
 		return nil
@@ -82,13 +89,17 @@ func (g *guard) checkVolume(ctx context.Context, tenant string, byTenant bool, v
 			return err
 		}
 		if !drivers.Has(csi.Driver) {
-			return fmt.Errorf("a volume of the driver %s can be anybody's: claim one of a StorageClass, or have an administrator of the cluster allow the driver by the annotation %s of the tenant", csi.Driver, allowances.CSIDrivers)
+			return fmt.Errorf("a volume of the driver %s can be anybody's: claim one of a StorageClass, "+
+				"or have an administrator of the cluster allow the driver by the annotation %s of the tenant",
+				csi.Driver, allowances.CSIDrivers)
 		}
 		return nil
 	}
 	for _, source := range allowances.SourcesOf(externalSource(volume)) {
 		if !types.Has(source) {
-			return fmt.Errorf("a volume of the type %s can be anybody's: claim one of a StorageClass, or have an administrator of the cluster allow the type by the annotation %s of the tenant", source, allowances.VolumeTypes)
+			return fmt.Errorf("a volume of the type %s can be anybody's: claim one of a StorageClass, "+
+				"or have an administrator of the cluster allow the type by the annotation %s of the tenant", source,
+				allowances.VolumeTypes)
 		}
 	}
 	return nil
@@ -116,8 +127,10 @@ func keepsState(volume, old *core.PersistentVolume) error {
 			return fmt.Errorf("the annotation %s is the cluster's", key)
 		}
 	}
-	if slices.Contains(old.Finalizers, localstorage.Finalizer) && !slices.Contains(volume.Finalizers, localstorage.Finalizer) && volume.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimDelete {
-		return fmt.Errorf("the finalizer %s is the cluster's; it goes when the node has removed the directory", localstorage.Finalizer)
+	if slices.Contains(old.Finalizers, localstorage.Finalizer) && !slices.Contains(volume.Finalizers,
+		localstorage.Finalizer) && volume.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimDelete {
+		return fmt.Errorf("the finalizer %s is the cluster's; it goes when the node has removed the directory",
+			localstorage.Finalizer)
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ type tenanted struct {
 
 // AuthenticateRequest implements authenticator.Request.
 func (t *tenanted) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
-	if m := rememberedIn(req.Context()); m != nil && m.by == t && m.tls == req.TLS && m.taken.CompareAndSwap(false, true) {
+	if m := rememberedIn(req.Context()); m != nil && m.by == t && m.tls == req.TLS &&
+		m.taken.CompareAndSwap(false, true) {
 		return m.response, m.ok, m.err
 	}
 	response, of, ok, err := t.authenticate(req)
@@ -75,7 +76,8 @@ func (t *tenanted) authenticate(req *http.Request) (*authenticator.Response, lif
 	}
 	who, err := t.identify(req, token, response.User)
 	if err != nil {
-		t.opts.Log.WithError(err).WithField("user", response.User.GetName()).Error("Refusing a user whose tenant is not clear")
+		t.opts.Log.WithError(err).WithField("user", response.User.GetName()).
+			Error("Refusing a user whose tenant is not clear")
 		return nil, life{}, false, err
 	}
 	of, err := t.life(req.Context(), TenantOf(who), certificateOf(req, response.User))

@@ -42,30 +42,47 @@ func TestTenantOfUsers(t *testing.T) {
 		tenant string // "" when refused
 		named  string // the user's name inside, if another
 	}{
-		"service account of a tenant":          {user: user.DefaultInfo{Name: account + "default.t1:web", Groups: []string{"system:serviceaccounts:default.t1"}}, dflt: "t9", tenant: "t1"},
-		"service account of the system":        {user: user.DefaultInfo{Name: account + "kube-system:dns"}, dflt: "t9", tenant: "system"},
-		"service account, tenant said too":     {user: user.DefaultInfo{Name: account + "default.t1:web", Extra: tenantExtra("t1")}, tenant: "t1"},
-		"service account, another tenant said": {user: user.DefaultInfo{Name: account + "default.t1:web", Extra: tenantExtra("t2")}},
-		"service account, system said":         {user: user.DefaultInfo{Name: account + "default.t1:web", Extra: tenantExtra("system")}},
-		"native service account of a webhook":  {user: user.DefaultInfo{Name: account + "default:web", Extra: tenantExtra("t1")}, tenant: "t1", named: account + "default.t1:web"},
-		"group of another tenant":              {user: user.DefaultInfo{Name: "alice", Groups: []string{"system:serviceaccounts:default.t2"}, Extra: tenantExtra("t1")}},
-		"extra":                                {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("t1")}, dflt: "t9", tenant: "t1"},
-		"extra, system":                        {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("system")}, dflt: "t9", tenant: "system"},
-		"extra, two values":                    {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("t1", "t2")}},
-		"extra, twice the same":                {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("t1", "t1")}},
-		"extra, empty":                         {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("")}},
-		"extra, invalid":                       {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("t1.t2")}},
-		"extra, reserved":                      {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("all")}},
-		"nothing":                              {user: user.DefaultInfo{Name: "alice", Groups: []string{"system:masters"}}, tenant: "system"},
-		"nothing, default tenant":              {user: user.DefaultInfo{Name: "alice", Groups: []string{"system:masters"}}, dflt: "t9", tenant: "t9"},
-		"bootstrap token":                      {user: user.DefaultInfo{Name: "system:bootstrap:abcdef", Groups: []string{"system:bootstrappers"}}, dflt: "t9", tenant: "system"},
-		"name like a bootstrap token":          {user: user.DefaultInfo{Name: "system:bootstrap:abcdef"}, dflt: "t9", tenant: "t9"},
-		"anonymous":                            {user: user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}, dflt: "t9", tenant: "system"},
+		"service account of a tenant": {user: user.DefaultInfo{Name: account + "default.t1:web",
+			Groups: []string{"system:serviceaccounts:default.t1"}}, dflt: "t9", tenant: "t1"},
+		"service account of the system": {user: user.DefaultInfo{Name: account + "kube-system:dns"},
+			dflt: "t9", tenant: "system"},
+		"service account, tenant said too": {user: user.DefaultInfo{Name: account + "default.t1:web",
+			Extra: tenantExtra("t1")}, tenant: "t1"},
+		"service account, another tenant said": {user: user.DefaultInfo{Name: account + "default.t1:web",
+			Extra: tenantExtra("t2")}},
+		"service account, system said": {user: user.DefaultInfo{Name: account + "default.t1:web",
+			Extra: tenantExtra("system")}},
+		"native service account of a webhook": {user: user.DefaultInfo{Name: account + "default:web",
+			Extra: tenantExtra("t1")}, tenant: "t1", named: account + "default.t1:web"},
+		"group of another tenant": {user: user.DefaultInfo{Name: "alice",
+			Groups: []string{"system:serviceaccounts:default.t2"}, Extra: tenantExtra("t1")}},
+		"extra": {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("t1")},
+			dflt: "t9", tenant: "t1"},
+		"extra, system": {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("system")},
+			dflt: "t9", tenant: "system"},
+		"extra, two values": {user: user.DefaultInfo{Name: "alice",
+			Extra: tenantExtra("t1", "t2")}},
+		"extra, twice the same": {user: user.DefaultInfo{Name: "alice",
+			Extra: tenantExtra("t1", "t1")}},
+		"extra, empty":    {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("")}},
+		"extra, invalid":  {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("t1.t2")}},
+		"extra, reserved": {user: user.DefaultInfo{Name: "alice", Extra: tenantExtra("all")}},
+		"nothing": {user: user.DefaultInfo{Name: "alice",
+			Groups: []string{"system:masters"}}, tenant: "system"},
+		"nothing, default tenant": {user: user.DefaultInfo{Name: "alice", Groups: []string{"system:masters"}},
+			dflt: "t9", tenant: "t9"},
+		"bootstrap token": {user: user.DefaultInfo{Name: "system:bootstrap:abcdef",
+			Groups: []string{"system:bootstrappers"}}, dflt: "t9", tenant: "system"},
+		"name like a bootstrap token": {user: user.DefaultInfo{Name: "system:bootstrap:abcdef"},
+			dflt: "t9", tenant: "t9"},
+		"anonymous": {user: user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}},
+			dflt: "t9", tenant: "system"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given, cached := c.user, c.user
 			cached.Extra, cached.Groups = maps.Clone(given.Extra), slices.Clone(given.Groups)
-			response, ok, err := Wrap(fixed(&cached), Options{DefaultTenant: c.dflt}).AuthenticateRequest(&http.Request{})
+			response, ok, err := Wrap(fixed(&cached), Options{DefaultTenant: c.dflt}).
+				AuthenticateRequest(&http.Request{})
 			if !reflect.DeepEqual(cached, given) {
 				t.Errorf("the user of the inner authenticator was changed to %v", cached)
 			}
@@ -121,7 +138,8 @@ func TestTokenFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(`a,alice,1,"g1,g2",t1`, `b,bob,2,,t2`, `c,carol,3,"g1",,t3`, `d,dora,4,"g1"`, `e,eve,5`, `f,fred,6,,system`, `,nobody,7,,t1`)
+	write(`a,alice,1,"g1,g2",t1`, `b,bob,2,,t2`, `c,carol,3,"g1",,t3`, `d,dora,4,"g1"`, `e,eve,5`,
+		`f,fred,6,,system`, `,nobody,7,,t1`)
 	tokens, err := NewTokenFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -131,18 +149,23 @@ func TestTokenFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := Wrap(group.NewAuthenticatedGroupAdder(bearertoken.New(upstream)), Options{DefaultTenant: "t9", TokenFile: tokens})
+	request := Wrap(group.NewAuthenticatedGroupAdder(bearertoken.New(upstream)),
+		Options{DefaultTenant: "t9", TokenFile: tokens})
 	socket := Wrap(websocket.NewProtocolAuthenticator(upstream), Options{DefaultTenant: "t9", TokenFile: tokens})
 	for token, want := range map[string]struct {
 		tenant string
 		groups []string
-	}{"a": {"t1", []string{"g1", "g2"}}, "b": {"t2", nil}, "c": {"t3", []string{"g1"}}, "d": {"t9", []string{"g1"}}, "e": {"t9", nil}, "f": {"system", nil}} {
-		response, ok, err := request.AuthenticateRequest(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+	}{"a": {"t1", []string{"g1", "g2"}}, "b": {"t2", nil}, "c": {"t3", []string{"g1"}}, "d": {"t9", []string{"g1"}},
+		"e": {"t9", nil}, "f": {"system", nil}} {
+		response, ok, err := request.AuthenticateRequest(&http.Request{
+			Header: http.Header{"Authorization": {"Bearer " + token}},
+		})
 		if err != nil || !ok || TenantOf(response.User) != want.tenant {
 			t.Errorf("%s: got %v, %v, %v, want %s", token, response, ok, err, want.tenant)
 			continue
 		}
-		if got := response.User.GetGroups(); want.tenant != space.System && !slices.Equal(got, append(want.groups, user.AllAuthenticated)) {
+		if got := response.User.GetGroups(); want.tenant != space.System &&
+			!slices.Equal(got, append(want.groups, user.AllAuthenticated)) {
 			t.Errorf("%s: got groups %q", token, got)
 		}
 	}
@@ -161,7 +184,8 @@ func TestTokenFile(t *testing.T) {
 		t.Errorf("got %v, %v", response, err)
 	}
 
-	for _, line := range []string{`a,alice,1,,`, `a,alice,1,"g1",Bad`, `a,alice,1,"g1",all`, `a,alice,1,g1,,`, `a,alice,1,g1,t1,t2`, `a,alice`, `a,"alice`} {
+	for _, line := range []string{`a,alice,1,,`, `a,alice,1,"g1",Bad`, `a,alice,1,"g1",all`, `a,alice,1,g1,,`,
+		`a,alice,1,g1,t1,t2`, `a,alice`, `a,"alice`} {
 		write(`x,ok,1`, line)
 		_, err := NewTokenFile(path)
 		var input *problem.Input
@@ -198,7 +222,8 @@ func TestEarlyAnswersOnce(t *testing.T) {
 		t.Errorf("the answer was given to another request")
 	}
 	// Another server of the chain has another authenticator.
-	if _, _, _ = Wrap(a, Options{}).AuthenticateRequest(req.Clone(authenticator.WithAudiences(req.Context(), authenticator.Audiences{"api"}))); calls != 2 {
+	if _, _, _ = Wrap(a, Options{}).AuthenticateRequest(req.Clone(authenticator.WithAudiences(req.Context(),
+		authenticator.Audiences{"api"}))); calls != 2 {
 		t.Errorf("the chain authenticated again")
 	}
 	if _, _, _ = a.AuthenticateRequest(req); calls != 3 {

@@ -39,7 +39,8 @@ func FromCertificate(cert *x509.Certificate) (Identity, error) {
 		return oldForm(cert)
 	}
 	if len(others) > 0 {
-		return Identity{}, fmt.Errorf("%w: a certificate with the organization %s%s has its groups in organizational units, not in the organizations %q", ErrTenant, CertificatePrefix, tenants[0], others)
+		return Identity{}, fmt.Errorf("%w: a certificate with the organization %s%s has its groups in "+
+			"organizational units, not in the organizations %q", ErrTenant, CertificatePrefix, tenants[0], others)
 	}
 	groups := slices.Clone(cert.Subject.OrganizationalUnit)
 	for _, g := range groups {
@@ -57,7 +58,8 @@ func FromCertificate(cert *x509.Certificate) (Identity, error) {
 	// The signers of the cluster refuse this group as an organization; a
 	// second way to name it would be a way around them.
 	if tenant == space.System && slices.Contains(groups, user.SystemPrivilegedGroup) {
-		return Identity{}, fmt.Errorf("%w: the group %s of the system must be an organization", ErrTenant, user.SystemPrivilegedGroup)
+		return Identity{},
+			fmt.Errorf("%w: the group %s of the system must be an organization", ErrTenant, user.SystemPrivilegedGroup)
 	}
 	if tenant == space.System && cert.Subject.CommonName == space.Admin {
 		groups = append(groups, space.Admins)
@@ -98,7 +100,9 @@ func OfTenantElsewhere(u user.Info) bool {
 	if slices.ContainsFunc(u.GetGroups(), func(g string) bool { return strings.HasPrefix(g, CertificatePrefix) }) {
 		return true
 	}
-	byCertificate := slices.ContainsFunc(u.GetExtra()[user.CredentialIDKey], func(id string) bool { return strings.HasPrefix(id, certificateID) })
+	byCertificate := slices.ContainsFunc(u.GetExtra()[user.CredentialIDKey], func(id string) bool {
+		return strings.HasPrefix(id, certificateID)
+	})
 	tenant, err := tenantInName(u.GetName())
 	return byCertificate && (err != nil || tenant != space.System)
 }

@@ -21,7 +21,8 @@ func IsController(u user.Info) bool {
 		return name == user.KubeControllerManager
 	}
 	switch name {
-	case "generic-garbage-collector", "resourcequota-controller", "namespace-controller", "horizontal-pod-autoscaler", "disruption-controller":
+	case "generic-garbage-collector", "resourcequota-controller", "namespace-controller", "horizontal-pod-autoscaler",
+		"disruption-controller":
 		return true
 	}
 	return false

@@ -68,7 +68,8 @@ func (t *tenanted) identify(req *http.Request, token string, u user.Info) (user.
 	}
 	claims := slices.Clone(u.GetExtra()[space.Extra])
 	if len(claims) > 1 {
-		return nil, fmt.Errorf("%w: the extra attribute %s has %d values, it must have one", ErrTenant, space.Extra, len(claims))
+		return nil, fmt.Errorf("%w: the extra attribute %s has %d values, it must have one", ErrTenant,
+			space.Extra, len(claims))
 	}
 	if column, ok := t.tokenFile(req, token, u); ok {
 		claims = append(claims, column)
@@ -147,7 +148,8 @@ func member(u user.Info, tenant string, groups []string) (user.Info, error) {
 	if space.IsSystem(tenant) && !extra && slices.Equal(groups, u.GetGroups()) {
 		return u, nil
 	}
-	out := &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: slices.Clone(groups), Extra: maps.Clone(u.GetExtra())}
+	out := &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: slices.Clone(groups),
+		Extra: maps.Clone(u.GetExtra())}
 	if space.IsSystem(tenant) {
 		delete(out.Extra, space.Extra)
 		return out, nil

@@ -119,7 +119,8 @@ func tenantHeaders(h http.Header) []string {
 	var found []string
 	for header := range h {
 		if len(header) < len(authenticationv1.ImpersonateUserExtraHeaderPrefix) ||
-			!strings.EqualFold(header[:len(authenticationv1.ImpersonateUserExtraHeaderPrefix)], authenticationv1.ImpersonateUserExtraHeaderPrefix) {
+			!strings.EqualFold(header[:len(authenticationv1.ImpersonateUserExtraHeaderPrefix)],
+				authenticationv1.ImpersonateUserExtraHeaderPrefix) {
 			continue
 		}
 		key := header[len(authenticationv1.ImpersonateUserExtraHeaderPrefix):]

@@ -48,7 +48,8 @@ func NewTokenFile(path string) (authenticator.Token, error) {
 		line, _ := reader.FieldPos(0)
 		token, u, err := parseToken(record)
 		if err != nil {
-			return nil, &problem.Input{Source: fmt.Sprintf("%s: %s: line %d", tokenFileFlag, path, line), Err: err, Want: `token,user,uid,"group1,group2",tenant`}
+			return nil, &problem.Input{Source: fmt.Sprintf("%s: %s: line %d", tokenFileFlag, path, line), Err: err,
+				Want: `token,user,uid,"group1,group2",tenant`}
 		}
 		if token != "" {
 			tokens[token] = u
@@ -103,7 +104,8 @@ func (t *tenanted) tokenFile(req *http.Request, token string, u user.Info) (stri
 
 // bearerToken is the token of a request, from where upstream takes it.
 func bearerToken(h http.Header) string {
-	if kind, token, ok := strings.Cut(strings.TrimSpace(h.Get("Authorization")), " "); ok && strings.EqualFold(kind, "bearer") {
+	if kind, token, ok := strings.Cut(strings.TrimSpace(h.Get("Authorization")), " "); ok &&
+		strings.EqualFold(kind, "bearer") {
 		token, _, _ = strings.Cut(token, " ")
 		return token
 	}

@@ -18,7 +18,10 @@ func TestCertificatesAreVerifiedOnceInAWhile(t *testing.T) {
 	ca := newAuthority(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
-	upstream := x509request.New(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, x509request.CommonNameUserConversion)
+	upstream := x509request.New(x509.VerifyOptions{
+		Roots:     pool,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, x509request.CommonNameUserConversion)
 	asked, revoked := 0, false
 	inner := authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		if asked++; revoked {
@@ -35,7 +38,8 @@ func TestCertificatesAreVerifiedOnceInAWhile(t *testing.T) {
 
 	ask := func(cert *x509.Certificate, header ...string) (name string, verified bool) {
 		t.Helper()
-		req := &http.Request{Header: http.Header{}, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}}
+		req := &http.Request{Header: http.Header{},
+			TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}}
 		for _, h := range header {
 			req.Header.Set(h, "someone")
 		}
@@ -46,7 +50,8 @@ func TestCertificatesAreVerifiedOnceInAWhile(t *testing.T) {
 		}
 		return response.User.GetName(), asked > before
 	}
-	alice, bob := ca.issue(t, pkix.Name{CommonName: "alice", Organization: []string{"tenant:t1"}}), ca.issue(t, pkix.Name{CommonName: "bob", Organization: []string{"tenant:t1"}})
+	alice, bob := ca.issue(t, pkix.Name{CommonName: "alice", Organization: []string{"tenant:t1"}}),
+		ca.issue(t, pkix.Name{CommonName: "bob", Organization: []string{"tenant:t1"}})
 	system := ca.issue(t, pkix.Name{CommonName: "root"})
 	stranger := newAuthority(t).issue(t, pkix.Name{CommonName: "alice", Organization: []string{"tenant:t1"}})
 	for i, c := range []struct {
@@ -66,13 +71,18 @@ func TestCertificatesAreVerifiedOnceInAWhile(t *testing.T) {
 		{what: "of the system again", cert: system, user: "root", verified: true},
 		{what: "not signed by the authority", cert: stranger, verified: true},
 		{what: "not signed by it, again", cert: stranger, verified: true},
-		{what: "after a while", before: func() { clock.SetTime(clock.Now().Add(verifiedFor + time.Second)) }, cert: alice, user: "alice", verified: true},
+		{what: "after a while", before: func() { clock.SetTime(clock.Now().Add(verifiedFor + time.Second)) },
+			cert: alice, user: "alice", verified: true},
 		{what: "after that", cert: alice, user: "alice"},
 		{what: "shortly after the authority changed", before: func() { revoked = true }, cert: alice, user: "alice"},
-		{what: "later", before: func() { clock.SetTime(clock.Now().Add(verifiedFor + time.Second)) }, cert: alice, verified: true},
+		{what: "later", before: func() { clock.SetTime(clock.Now().Add(verifiedFor + time.Second)) },
+			cert: alice, verified: true},
 		{what: "later again", cert: alice, verified: true},
-		{what: "the authority is back", before: func() { revoked = false }, cert: alice, user: "alice", verified: true},
-		{what: "what was remembered is of a certificate that is over", before: func() { alice.NotAfter = clock.Now().Add(-time.Second) }, cert: alice, user: "alice", verified: true},
+		{what: "the authority is back", before: func() { revoked = false }, cert: alice,
+			user: "alice", verified: true},
+		{what: "what was remembered is of a certificate that is over",
+			before: func() { alice.NotAfter = clock.Now().Add(-time.Second) }, cert: alice,
+			user: "alice", verified: true},
 	} {
 		if c.before != nil {
 			c.before()

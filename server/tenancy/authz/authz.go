@@ -89,12 +89,14 @@ func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 		}
 		return b.roles(ctx, tenant, a)
 	}
-	if of, _ := space.SplitNamespace(a.GetNamespace()); a.GetNamespace() != "" && a.GetNamespace() != everything && of != tenant {
+	if of, _ := space.SplitNamespace(a.GetNamespace()); a.GetNamespace() != "" &&
+		a.GetNamespace() != everything && of != tenant {
 		return authorizer.DecisionDeny, foreignNamespace(tenant), nil
 	}
 	if isOwnExtra(a) {
 		if a.GetName() != tenant {
-			return authorizer.DecisionDeny, fmt.Sprintf("users of tenant %q can be impersonated, nobody else", tenant), nil
+			return authorizer.DecisionDeny,
+				fmt.Sprintf("users of tenant %q can be impersonated, nobody else", tenant), nil
 		}
 		return authorizer.DecisionAllow, "the impersonated user is of the same tenant", nil
 	}
@@ -140,7 +142,9 @@ func foreignNamespace(tenant string) string {
 }
 
 // roles judges by the RBAC of tenant, in native words.
-func (b *bordered) roles(ctx context.Context, tenant string, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (b *bordered) roles(
+	ctx context.Context, tenant string, a authorizer.Attributes,
+) (authorizer.Decision, string, error) {
 	decision, reason, err := b.rbac.Authorize(space.WithTenant(ctx, tenant), a)
 	return decision, nativeText(tenant, reason), err
 }
@@ -153,7 +157,9 @@ func nativeText(tenant, text string) string {
 }
 
 // byKind decides what the class of a resource decides: the rest is for roles.
-func (b *bordered) byKind(ctx context.Context, tenant string, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (b *bordered) byKind(
+	ctx context.Context, tenant string, a authorizer.Attributes,
+) (authorizer.Decision, string, error) {
 	resource := a.GetResource()
 	if a.GetAPIGroup() == "" && resource == "pods" && a.GetSubresource() == "binding" {
 		resource = "bindings" // the other way to the same
@@ -174,7 +180,8 @@ func (b *bordered) byKind(ctx context.Context, tenant string, a authorizer.Attri
 			return authorizer.DecisionDeny, kind.Why, err
 		}
 		if !reads || a.GetSubresource() != "" {
-			return authorizer.DecisionDeny, "nodes belong to the cluster, this tenant can get, list and watch them", nil
+			return authorizer.DecisionDeny,
+				"nodes belong to the cluster, this tenant can get, list and watch them", nil
 		}
 	case kind.Announced && reads && a.GetSubresource() == "" && a.GetName() != everything:
 		// There are none in the space, which is for its roles to let be seen.
@@ -182,11 +189,13 @@ func (b *bordered) byKind(ctx context.Context, tenant string, a authorizer.Attri
 	case kind.Class == kinds.System:
 		return authorizer.DecisionDeny, kind.Why, nil
 	case kind.Class == kinds.Shared && (!reads || a.GetSubresource() != ""):
-		return authorizer.DecisionDeny, fmt.Sprintf("%s are made by the administrators of the cluster, tenants can get, list and watch them", resource), nil
+		return authorizer.DecisionDeny, fmt.Sprintf("%s are made by the administrators of the cluster, "+
+			"tenants can get, list and watch them", resource), nil
 	case kind.Class == kinds.Shared && !impersonated:
 		return authorizer.DecisionAllow, fmt.Sprintf("every tenant can read %s", resource), nil
 	case isClusterRole(a) && sharedRole(a.GetName()) && !reads && verb != "bind":
-		return authorizer.DecisionDeny, "the default roles are the same in all spaces and are changed by the administrators of the cluster", nil
+		return authorizer.DecisionDeny,
+			"the default roles are the same in all spaces and are changed by the administrators of the cluster", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
 }

@@ -29,7 +29,8 @@ func clusterRole(name string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
 }
 
 func rule(verbs, group, resources string, names ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{group}, Resources: strings.Split(resources, ","), ResourceNames: names}
+	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{group},
+		Resources: strings.Split(resources, ","), ResourceNames: names}
 }
 
 func subject(name string) []rbacv1.Subject {
@@ -41,11 +42,14 @@ func subject(name string) []rbacv1.Subject {
 }
 
 func clusterBinding(name, to, who string) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: to}, Subjects: subject(who)}
+	return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: to}, Subjects: subject(who)}
 }
 
 func binding(namespace, kind, to, who string) *rbacv1.RoleBinding {
-	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: to + "-" + strings.NewReplacer(":", "-", "/", "-").Replace(who)}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: to}, Subjects: subject(who)}
+	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: to + "-" + strings.NewReplacer(":", "-", "/", "-").Replace(who)},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: to}, Subjects: subject(who)}
 }
 
 // objects are the roles of the system and of two tenants.
@@ -71,12 +75,16 @@ func objects() []runtime.Object {
 		)
 	}
 	return append(out,
-		clusterRole("pv."+"t1.tenant", rule("get", "", "persistentvolumes", "pv1"), rule("get,delete", "", "namespaces", "default"),
+		clusterRole("pv."+"t1.tenant", rule("get", "", "persistentvolumes", "pv1"),
+			rule("get,delete", "", "namespaces", "default"),
 			rule("get", "example.com", "widgets", "w1"), rule("bind", rbacv1.GroupName, "clusterroles", "pv")),
 		clusterBinding("pv.t1.tenant", "pv.t1.tenant", "User:alice"),
-		clusterRole("as.t1.tenant", rule("impersonate", "", "users", "bob"), rule("impersonate", "", "groups", "devs", "system:serviceaccounts:default"),
-			rule("impersonate", "", "serviceaccounts", "web"), rule("impersonate:user-info", "authentication.k8s.io", "users", "bob"),
-			rule("impersonate-on:user-info:get", "", "pods"), rule("impersonate-on:user-info:get", "storage.k8s.io", "storageclasses")),
+		clusterRole("as.t1.tenant", rule("impersonate", "", "users", "bob"),
+			rule("impersonate", "", "groups", "devs", "system:serviceaccounts:default"),
+			rule("impersonate", "", "serviceaccounts", "web"),
+			rule("impersonate:user-info", "authentication.k8s.io", "users", "bob"),
+			rule("impersonate-on:user-info:get", "", "pods"),
+			rule("impersonate-on:user-info:get", "storage.k8s.io", "storageclasses")),
 		clusterBinding("as.t1.tenant", "as.t1.tenant", "User:lead"),
 		nsRole("default.t1", "readers", rule("get,list", "", "pods", "web-0"), rule("get", "", "pods/log")),
 		binding("default.t1", "Role", "readers", "User:alice"),
@@ -159,7 +167,8 @@ func TestAuthorize(t *testing.T) {
 	admin, alice, lead, mallory := in("t1", "admin"), in("t1", "alice"), in("t1", "lead"), in("t1", "mallory")
 	masters := in("t1", "boss", "system:masters.t1")
 	foreign := in("t1", "boss", "system:masters.t2")
-	account := in("t1", "system:serviceaccount:default.t1:web", "system:serviceaccounts", "system:serviceaccounts:default.t1")
+	account := in("t1", "system:serviceaccount:default.t1:web", "system:serviceaccounts",
+		"system:serviceaccounts:default.t1")
 	sysop, root := in("", "sysop"), in("", "root", user.SystemPrivilegedGroup)
 
 	for _, c := range []struct {
@@ -180,7 +189,8 @@ func TestAuthorize(t *testing.T) {
 		{"admin by a foreign name", admin, "t1", "get persistentvolumes pv1.t2.tenant", false, "other spaces"},
 		{"admin by a name of the system", admin, "t1", "get persistentvolumes pv1", false, "other spaces"},
 		{"admin by a foreign Namespace", admin, "t1", "get namespaces default.t2=default.t2", false, "other spaces"},
-		{"admin by a foreign custom resource", admin, "t1", "get example.com|widgets w1.t2.tenant", false, "other spaces"},
+		{"admin by a foreign custom resource", admin, "t1", "get example.com|widgets w1.t2.tenant",
+			false, "other spaces"},
 		{"admin, custom resource", admin, "t1", "create example.com|widgets w1.t1.tenant", true, ""},
 		{"masters in his space", masters, "t1", "delete namespaces default.t1=default.t1", true, "cluster-admin"},
 		{"masters of another space", foreign, "t1", "get pods default.t1=web", false, ""},
@@ -188,7 +198,8 @@ func TestAuthorize(t *testing.T) {
 		{"masters, of the system", masters, "t1", "list nodes", false, "nodes belong to the cluster"},
 		{"masters, paths", masters, "t1", "get /metrics", false, "belongs to the cluster"},
 
-		{"role, right name", alice, "t1", "get pods default.t1=web-0", true, `RoleBinding "readers-User-alice/default"`},
+		{"role, right name", alice, "t1", "get pods default.t1=web-0", true,
+			`RoleBinding "readers-User-alice/default"`},
 		{"role, wrong name", alice, "t1", "get pods default.t1=web-1", false, ""},
 		{"admin, all objects", admin, "t1", "get configmaps *=*", true, ""},
 		{"admin, all cluster-scoped objects", admin, "t1", "get persistentvolumes *", true, ""},
@@ -198,21 +209,26 @@ func TestAuthorize(t *testing.T) {
 		{"role, another namespace", alice, "t1", "get pods kube-system.t1=web-0", false, ""},
 		{"role, subresource", alice, "t1", "get pods/log default.t1=web-1", true, ""},
 		{"role, no subresource", alice, "t1", "create pods/exec default.t1=web-0", false, ""},
-		{"native name of a cluster-scoped object", alice, "t1", "get persistentvolumes pv1.t1.tenant", true, `ClusterRoleBinding "pv" of ClusterRole "pv" to User "alice"`},
+		{"native name of a cluster-scoped object", alice, "t1", "get persistentvolumes pv1.t1.tenant", true,
+			`ClusterRoleBinding "pv" of ClusterRole "pv" to User "alice"`},
 		{"another native name", alice, "t1", "get persistentvolumes pv2.t1.tenant", false, ""},
 		{"native name of a Namespace", alice, "t1", "delete namespaces default.t1=default.t1", true, ""},
 		{"another Namespace", alice, "t1", "delete namespaces prod.t1=prod.t1", false, ""},
 		{"native name of a custom resource", alice, "t1", "get example.com|widgets w1.t1.tenant", true, ""},
-		{"native name of a namespaced custom resource", alice, "t1", "get example.com|widgets default.t1=w1", true, ""},
+		{"native name of a namespaced custom resource", alice, "t1",
+			"get example.com|widgets default.t1=w1", true, ""},
 		{"same user of another tenant", in("t2", "alice"), "t2", "get persistentvolumes pv1.t2.tenant", false, ""},
 		{"binding of a role", alice, "t1", "bind rbac.authorization.k8s.io|clusterroles pv.t1.tenant", true, ""},
 		{"group in a namespace", in("t1", "dave", "devs"), "t1", "get namespaces default.t1=default.t1", true, ""},
 		{"group elsewhere", in("t1", "dave", "devs"), "t1", "get persistentvolumes pv1.t1.tenant", false, ""},
 		{"service account", account, "t1", "list pods default.t1=", true, ""},
 		{"service account in another namespace", account, "t1", "list pods kube-system.t1=", false, ""},
-		{"service account without extra attributes", &user.DefaultInfo{Name: account.Name}, "t1", "list pods default.t1=", true, ""},
-		{"service account of another tenant", &user.DefaultInfo{Name: "system:serviceaccount:default.t2:web"}, "t1", "list pods default.t1=", false, "cannot reach"},
-		{"user of two tenants", &user.DefaultInfo{Name: "x", Extra: map[string][]string{space.Extra: {"t1", "t2"}}}, "t1", "list pods", false, "cannot reach"},
+		{"service account without extra attributes", &user.DefaultInfo{Name: account.Name}, "t1",
+			"list pods default.t1=", true, ""},
+		{"service account of another tenant", &user.DefaultInfo{Name: "system:serviceaccount:default.t2:web"}, "t1",
+			"list pods default.t1=", false, "cannot reach"},
+		{"user of two tenants", &user.DefaultInfo{Name: "x", Extra: map[string][]string{space.Extra: {"t1", "t2"}}},
+			"t1", "list pods", false, "cannot reach"},
 		{"role of another tenant", mallory, "t1", "list secrets", false, `"all.t2.tenant" not found`},
 		{"no user", nil, "t1", "list pods", false, "no user"},
 
@@ -227,16 +243,22 @@ func TestAuthorize(t *testing.T) {
 		{"shared", mallory, "t1", "list storage.k8s.io|storageclasses", true, "every tenant can read"},
 		{"shared by name", mallory, "t1", "get scheduling.k8s.io|priorityclasses system-node-critical", true, ""},
 		{"shared, in another space", mallory, "t2", "list storage.k8s.io|storageclasses", false, "cannot reach"},
-		{"shared, written", admin, "t1", "create storage.k8s.io|storageclasses", false, "made by the administrators of the cluster"},
-		{"shared, all deleted", admin, "t1", "deletecollection node.k8s.io|runtimeclasses", false, "can get, list and watch"},
+		{"shared, written", admin, "t1", "create storage.k8s.io|storageclasses", false,
+			"made by the administrators of the cluster"},
+		{"shared, all deleted", admin, "t1", "deletecollection node.k8s.io|runtimeclasses", false,
+			"can get, list and watch"},
 		{"default role, read", admin, "t1", "get rbac.authorization.k8s.io|clusterroles view", true, ""},
 		{"default role, bound", admin, "t1", "bind rbac.authorization.k8s.io|clusterroles view", true, ""},
-		{"default role, written", masters, "t1", "update rbac.authorization.k8s.io|clusterroles cluster-admin", false, "the same in all spaces"},
-		{"default role, escalated", masters, "t1", "escalate rbac.authorization.k8s.io|clusterroles system:basic-user", false, "the same in all spaces"},
+		{"default role, written", masters, "t1", "update rbac.authorization.k8s.io|clusterroles cluster-admin", false,
+			"the same in all spaces"},
+		{"default role, escalated", masters, "t1", "escalate rbac.authorization.k8s.io|clusterroles system:basic-user",
+			false, "the same in all spaces"},
 
-		{"everybody: who am I", mallory, "t1", "create authentication.k8s.io|selfsubjectreviews", true, "system:basic-user"},
+		{"everybody: who am I", mallory, "t1", "create authentication.k8s.io|selfsubjectreviews", true,
+			"system:basic-user"},
 		{"everybody: what may I", mallory, "t1", "create authorization.k8s.io|selfsubjectaccessreviews", true, ""},
-		{"not everybody: what may others", mallory, "t1", "create authorization.k8s.io|subjectaccessreviews", false, ""},
+		{"not everybody: what may others", mallory, "t1",
+			"create authorization.k8s.io|subjectaccessreviews", false, ""},
 		{"everybody: discovery", mallory, "t1", "get /apis/apps/v1", true, "system:discovery"},
 		{"everybody: OpenAPI", mallory, "t1", "get /openapi/v3", true, ""},
 		{"everybody: version", mallory, "t1", "get /version", true, ""},
@@ -253,24 +275,35 @@ func TestAuthorize(t *testing.T) {
 		{"impersonates a user", lead, "t1", "impersonate users bob", true, ""},
 		{"impersonates another user", lead, "t1", "impersonate users root", false, ""},
 		{"impersonates a group", lead, "t1", "impersonate groups devs", true, ""},
-		{"impersonates a group of accounts", lead, "t1", "impersonate groups system:serviceaccounts:default.t1", true, ""},
-		{"impersonates accounts of another", admin, "t1", "impersonate groups system:serviceaccounts:default.t2", false, "other spaces"},
+		{"impersonates a group of accounts", lead, "t1",
+			"impersonate groups system:serviceaccounts:default.t1", true, ""},
+		{"impersonates accounts of another", admin, "t1", "impersonate groups system:serviceaccounts:default.t2",
+			false, "other spaces"},
 		{"impersonates an account", lead, "t1", "impersonate serviceaccounts default.t1=web", true, ""},
-		{"impersonates an account of another", admin, "t1", "impersonate serviceaccounts default.t2=web", false, "other spaces"},
+		{"impersonates an account of another", admin, "t1", "impersonate serviceaccounts default.t2=web",
+			false, "other spaces"},
 		{"names his tenant", mallory, "t1", "impersonate authentication.k8s.io|userextras/a4s.io/tenant t1", true, ""},
-		{"names another tenant", admin, "t1", "impersonate authentication.k8s.io|userextras/a4s.io/tenant t2", false, "nobody else"},
-		{"names the system", masters, "t1", "impersonate authentication.k8s.io|userextras/a4s.io/tenant system", false, "nobody else"},
+		{"names another tenant", admin, "t1", "impersonate authentication.k8s.io|userextras/a4s.io/tenant t2",
+			false, "nobody else"},
+		{"names the system", masters, "t1", "impersonate authentication.k8s.io|userextras/a4s.io/tenant system",
+			false, "nobody else"},
 		{"other extras by role", lead, "t1", "impersonate authentication.k8s.io|userextras/scopes x", false, ""},
 		{"constrained, user", lead, "t1", "impersonate:user-info authentication.k8s.io|users bob", true, ""},
-		{"constrained, masters", masters, "t1", "impersonate:user-info authentication.k8s.io|groups system:masters.t1", false, "cannot be taken on"},
-		{"constrained, all groups at once", masters, "t1", "impersonate:user-info authentication.k8s.io|groups *", false, "cannot be taken on"},
+		{"constrained, masters", masters, "t1", "impersonate:user-info authentication.k8s.io|groups system:masters.t1",
+			false, "cannot be taken on"},
+		{"constrained, all groups at once", masters, "t1", "impersonate:user-info authentication.k8s.io|groups *",
+			false, "cannot be taken on"},
 		{"constrained, a group", masters, "t1", "impersonate:user-info authentication.k8s.io|groups devs", true, ""},
 		{"masters by the old form", masters, "t1", "impersonate groups system:masters.t1", true, ""},
-		{"constrained, tenant", lead, "t1", "impersonate:user-info authentication.k8s.io|userextras/a4s.io/tenant t1", true, ""},
-		{"constrained, another tenant", lead, "t1", "impersonate:user-info authentication.k8s.io|userextras/a4s.io/tenant t2", false, ""},
+		{"constrained, tenant", lead, "t1",
+			"impersonate:user-info authentication.k8s.io|userextras/a4s.io/tenant t1", true, ""},
+		{"constrained, another tenant", lead, "t1",
+			"impersonate:user-info authentication.k8s.io|userextras/a4s.io/tenant t2", false, ""},
 		{"constrained, on pods", lead, "t1", "impersonate-on:user-info:get pods default.t1=web", true, ""},
-		{"constrained, on shared", lead, "t1", "impersonate-on:user-info:get storage.k8s.io|storageclasses fast", true, ""},
-		{"constrained, on shared without role", mallory, "t1", "impersonate-on:user-info:get storage.k8s.io|storageclasses fast", false, ""},
+		{"constrained, on shared", lead, "t1",
+			"impersonate-on:user-info:get storage.k8s.io|storageclasses fast", true, ""},
+		{"constrained, on shared without role", mallory, "t1",
+			"impersonate-on:user-info:get storage.k8s.io|storageclasses fast", false, ""},
 		{"constrained, on nodes", admin, "t1", "impersonate-on:user-info:get nodes n1", false, "nodes belong"},
 
 		{"system user, cluster", sysop, "", "list nodes", true, ""},
@@ -278,13 +311,20 @@ func TestAuthorize(t *testing.T) {
 		{"system user, another space", sysop, "t2", "get pods default.t2=web", true, ""},
 		{"system user, bound by tenants only", sysop, "", "list secrets", false, ""},
 		{"system user, bound in a namespace of a tenant", sysop, "t1", "create pods default.t1=", false, ""},
-		{"system group, bound by tenants only", in("", "node", "system:bootstrappers"), "t1", "list secrets default.t1=", false, ""},
+		{"system group, bound by tenants only", in("", "node", "system:bootstrappers"), "t1",
+			"list secrets default.t1=", false, ""},
 		{"system masters", root, "t1", "delete persistentvolumes pv1.t1.tenant", true, "masters"},
 		{"system masters, cluster", root, "", "get /metrics", true, "masters"},
-		{"system user names a tenant", root, "t1", "impersonate authentication.k8s.io|userextras/a4s.io/tenant t1", true, "masters"},
-		{"system user names a tenant without role", sysop, "t1", "impersonate authentication.k8s.io|userextras/a4s.io/tenant t1", false, ""},
-		{"certificate of a tenant at a kubelet", &user.DefaultInfo{Name: "sysop", Groups: []string{"tenant:t1"}}, "", "list nodes", false, "the API server only"},
-		{"old certificate of a tenant at a kubelet", &user.DefaultInfo{Name: "t1:x", Groups: []string{user.SystemPrivilegedGroup}, Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=00"}}}, "", "get nodes/proxy n1", false, "the API server only"},
+		{"system user names a tenant", root, "t1",
+			"impersonate authentication.k8s.io|userextras/a4s.io/tenant t1", true, "masters"},
+		{"system user names a tenant without role", sysop, "t1",
+			"impersonate authentication.k8s.io|userextras/a4s.io/tenant t1", false, ""},
+		{"certificate of a tenant at a kubelet", &user.DefaultInfo{Name: "sysop", Groups: []string{"tenant:t1"}}, "",
+			"list nodes", false, "the API server only"},
+		{"old certificate of a tenant at a kubelet",
+			&user.DefaultInfo{Name: "t1:x", Groups: []string{user.SystemPrivilegedGroup},
+				Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=00"}}},
+			"", "get nodes/proxy n1", false, "the API server only"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := t.Context()
@@ -307,7 +347,8 @@ func TestAuthorize(t *testing.T) {
 func TestQuestions(t *testing.T) {
 	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
 	alice, root := in("t1", "alice"), in("", "root", user.SystemPrivilegedGroup)
-	review := &request.RequestInfo{IsResourceRequest: true, APIGroup: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"}
+	review := &request.RequestInfo{IsResourceRequest: true, APIGroup: "authorization.k8s.io",
+		Resource: "subjectaccessreviews", Verb: "create"}
 	for _, c := range []struct {
 		name    string
 		asker   user.Info
@@ -347,7 +388,8 @@ func TestQuestions(t *testing.T) {
 func TestParameters(t *testing.T) {
 	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
 	bind := func(resource string) *request.RequestInfo {
-		return &request.RequestInfo{IsResourceRequest: true, APIGroup: "admissionregistration.k8s.io", Resource: resource, Verb: "create"}
+		return &request.RequestInfo{IsResourceRequest: true, APIGroup: "admissionregistration.k8s.io",
+			Resource: resource, Verb: "create"}
 	}
 	for _, c := range []struct {
 		name    string
@@ -357,9 +399,11 @@ func TestParameters(t *testing.T) {
 	}{
 		{"of a binding", bind("validatingadmissionpolicybindings"), "get persistentvolumes pv1", true},
 		{"of a binding, refused", bind("mutatingadmissionpolicybindings"), "get persistentvolumes pv2", false},
-		{"of a binding, of another tenant", bind("validatingadmissionpolicybindings"), "get persistentvolumes pv1.t2.tenant", false},
+		{"of a binding, of another tenant", bind("validatingadmissionpolicybindings"),
+			"get persistentvolumes pv1.t2.tenant", false},
 		{"not of a binding", bind("validatingadmissionpolicies"), "get persistentvolumes pv1", false},
-		{"of another request", &request.RequestInfo{IsResourceRequest: true, Resource: "persistentvolumes", Verb: "get"}, "get persistentvolumes pv1", false},
+		{"of another request", &request.RequestInfo{IsResourceRequest: true, Resource: "persistentvolumes",
+			Verb: "get"}, "get persistentvolumes pv1", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			alice := in("t1", "alice")

@@ -28,14 +28,19 @@ func (conditional) Authorize(context.Context, authorizer.Attributes) (authorizer
 	return authorizer.DecisionNoOpinion, "", nil // as one must who has conditions
 }
 
-func (conditional) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	always := authorizer.GenericCondition{ID: "always", EvaluateFunc: func(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
-		return authorizer.ConditionEvaluationResultBoolean(true)
-	}}
+func (conditional) ConditionsAwareAuthorize(
+	context.Context, authorizer.Attributes,
+) authorizer.ConditionsAwareDecision {
+	always := authorizer.GenericCondition{ID: "always",
+		EvaluateFunc: func(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
+			return authorizer.ConditionEvaluationResultBoolean(true)
+		}}
 	return authorizer.ConditionsAwareDecisionConditionsMap(nil, nil, []authorizer.Condition{always})
 }
 
-func (conditional) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (conditional) EvaluateConditions(
+	context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	return authorizer.DecisionAllow, "all conditions are met", nil
 }
 
@@ -76,8 +81,10 @@ func TestConditionsNeverWidenTheBorder(t *testing.T) {
 				t.Errorf("%s: %v of who knows conditions", c.name, aware)
 			}
 			// Whoever makes up a decision gets nothing for it.
-			for _, made := range []authorizer.ConditionsAwareDecision{aware, inner.ConditionsAwareAuthorize(ctx, attributes)} {
-				if later, _, err := a.EvaluateConditions(ctx, made, nil); later != authorizer.DecisionDeny || err == nil {
+			for _, made := range []authorizer.ConditionsAwareDecision{aware,
+				inner.ConditionsAwareAuthorize(ctx, attributes)} {
+				if later, _, err := a.EvaluateConditions(ctx, made, nil); later != authorizer.DecisionDeny ||
+					err == nil {
 					t.Errorf("%s: conditions are evaluated to %v, %v", c.name, later, err)
 				}
 			}

@@ -36,8 +36,12 @@ func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, role
 	}
 	held := validation.NewDefaultRuleResolver(roles, roles, roles, roles)
 	rules := &grantable{
-		held:    held,
-		granted: validation.NewDefaultRuleResolver(role.AuthorizerAdapter{Registry: role.NewRegistry(r.StandardStorage)}, nil, storedClusterRoles{clusterrole.AuthorizerAdapter{Registry: clusterrole.NewRegistry(cr.StandardStorage)}}, nil),
+		held: held,
+		granted: validation.NewDefaultRuleResolver(role.AuthorizerAdapter{
+			Registry: role.NewRegistry(r.StandardStorage),
+		}, nil, storedClusterRoles{
+			clusterrole.AuthorizerAdapter{Registry: clusterrole.NewRegistry(cr.StandardStorage)},
+		}, nil),
 	}
 	storage["roles"] = roleguard.NewStorage(r.StandardStorage, a, rules)
 	storage["rolebindings"] = rolebindingguard.NewStorage(rb.StandardStorage, a, rules)
@@ -55,7 +59,9 @@ type grantable struct {
 }
 
 // GetRoleReferenceRules implements validation.AuthorizationRuleResolver.
-func (g *grantable) GetRoleReferenceRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+func (g *grantable) GetRoleReferenceRules(
+	ctx context.Context, ref rbacv1.RoleRef, namespace string,
+) ([]rbacv1.PolicyRule, error) {
 	return g.granted.GetRoleReferenceRules(ctx, ref, namespace)
 }
 
@@ -69,7 +75,9 @@ func (g *grantable) RulesFor(ctx context.Context, u user.Info, namespace string)
 }
 
 // VisitRulesFor implements validation.AuthorizationRuleResolver.
-func (g *grantable) VisitRulesFor(ctx context.Context, u user.Info, namespace string, visitor func(fmt.Stringer, *rbacv1.PolicyRule, error) bool) {
+func (g *grantable) VisitRulesFor(
+	ctx context.Context, u user.Info, namespace string, visitor func(fmt.Stringer, *rbacv1.PolicyRule, error) bool,
+) {
 	tenant, refusal := border(ctx, u)
 	if refusal != "" {
 		visitor(nil, nil, errors.New(refusal))

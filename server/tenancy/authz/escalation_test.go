@@ -29,7 +29,9 @@ type stored struct {
 	roles map[string]*rbac.ClusterRole
 }
 
-func (s stored) Create(_ context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (s stored) Create(
+	_ context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions,
+) (runtime.Object, error) {
 	return obj, nil
 }
 
@@ -45,7 +47,8 @@ func (s stored) Get(ctx context.Context, name string, _ *metav1.GetOptions) (run
 func TestGuardStorage(t *testing.T) {
 	roles := stored{roles: map[string]*rbac.ClusterRole{}}
 	objs := append(objects(),
-		clusterRole("granter.t1.tenant", rule("create", rbacv1.GroupName, "roles,clusterroles,rolebindings,clusterrolebindings"), rule("get", "", "pods")),
+		clusterRole("granter.t1.tenant", rule("create", rbacv1.GroupName,
+			"roles,clusterroles,rolebindings,clusterrolebindings"), rule("get", "", "pods")),
 		clusterBinding("granter.t1.tenant", "granter.t1.tenant", "User:gina"),
 	)
 	for _, o := range append(objs, clusterRole("new.t1.tenant", rule("get", "", "pods"))) {
@@ -69,10 +72,13 @@ func TestGuardStorage(t *testing.T) {
 		t.Fatal(err)
 	}
 	bind := func(to string) runtime.Object {
-		return &rbac.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "new"}, RoleRef: rbac.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: to}}
+		return &rbac.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "new"},
+			RoleRef: rbac.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: to}}
 	}
 	create := func(verb, group, resource string) runtime.Object {
-		return &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Rules: []rbac.PolicyRule{{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}}}}
+		return &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Rules: []rbac.PolicyRule{
+			{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}},
+		}}
 	}
 	gina := in("t1", "gina")
 	for _, c := range []struct {
@@ -85,15 +91,19 @@ func TestGuardStorage(t *testing.T) {
 	}{
 		{"what he has", gina, "t1", "clusterroles", create("get", "", "pods"), true},
 		{"what he has not", gina, "t1", "clusterroles", create("get", "", "secrets"), false},
-		{"what everybody has", gina, "t1", "clusterroles", create("create", "authentication.k8s.io", "selfsubjectreviews"), true},
+		{"what everybody has", gina, "t1", "clusterroles",
+			create("create", "authentication.k8s.io", "selfsubjectreviews"), true},
 		{"a role that was just made", gina, "t1", "clusterrolebindings", bind("new.t1.tenant"), true},
 		{"a default role he has", gina, "t1", "clusterrolebindings", bind("system:basic-user"), true},
 		{"a default role he has not", gina, "t1", "clusterrolebindings", bind("cluster-admin"), false},
 		{"administrator, default role", in("t1", "admin"), "t1", "clusterrolebindings", bind("cluster-admin"), true},
-		{"masters, default role", in("t1", "boss", user.SystemPrivilegedGroup), "t1", "clusterrolebindings", bind("cluster-admin"), true},
+		{"masters, default role", in("t1", "boss", user.SystemPrivilegedGroup), "t1", "clusterrolebindings",
+			bind("cluster-admin"), true},
 		{"administrator of another tenant", in("t2", "admin"), "t1", "clusterroles", create("get", "", "pods"), false},
-		{"system user, what a tenant gave him", in("", "sysop"), "", "clusterrolebindings", bind("cluster-admin"), false},
-		{"system user, what a tenant gave him in his space", in("", "sysop"), "t1", "clusterroles", create("get", "", "secrets"), false},
+		{"system user, what a tenant gave him", in("", "sysop"), "", "clusterrolebindings",
+			bind("cluster-admin"), false},
+		{"system user, what a tenant gave him in his space", in("", "sysop"), "t1", "clusterroles",
+			create("get", "", "secrets"), false},
 		{"system user, what he has", in("", "sysop"), "", "clusterroles", create("get", "", "pods"), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -101,7 +111,8 @@ func TestGuardStorage(t *testing.T) {
 			if c.space != "" {
 				ctx = space.WithTenant(ctx, c.space)
 			}
-			ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "create", APIGroup: rbacv1.GroupName, Resource: c.resource})
+			ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "create",
+				APIGroup: rbacv1.GroupName, Resource: c.resource})
 			_, err := storage[c.resource].(rest.Creater).Create(ctx, c.obj, nil, nil)
 			if (err == nil) != c.allowed || (err != nil && !apierrors.IsForbidden(err)) {
 				t.Errorf("got %v", err)

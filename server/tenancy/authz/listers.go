@@ -80,7 +80,8 @@ func (l *Listers) Has(roles, bindings sets.Set[string]) bool {
 // bindingOfGroups binds groups to the ClusterRole of the same name, as upstream
 // names its default bindings.
 func bindingOfGroups(name string, groups ...string) *rbacv1.ClusterRoleBinding {
-	b := &rbacv1.ClusterRoleBinding{RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}}
+	b := &rbacv1.ClusterRoleBinding{RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName,
+		Kind: "ClusterRole", Name: name}}
 	b.Name = name
 	for _, g := range groups {
 		b.Subjects = append(b.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: g})

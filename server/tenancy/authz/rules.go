@@ -17,7 +17,8 @@ import (
 // WrapRules answers what a user may do (SelfSubjectRulesReview) by the same
 // rules as Wrap decides.
 func WrapRules(inner authorizer.RuleResolver, o Options) authorizer.RuleResolver {
-	return &borderedRules{inner: inner, rbac: rbac.New(o.Roles, o.Roles, o.Roles, o.Roles), opts: o, shared: sharedRules(), system: systemResources()}
+	return &borderedRules{inner: inner, rbac: rbac.New(o.Roles, o.Roles, o.Roles, o.Roles), opts: o,
+		shared: sharedRules(), system: systemResources()}
 }
 
 type borderedRules struct {
@@ -30,7 +31,9 @@ type borderedRules struct {
 }
 
 // RulesFor implements authorizer.RuleResolver.
-func (b *borderedRules) RulesFor(ctx context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+func (b *borderedRules) RulesFor(
+	ctx context.Context, u user.Info, namespace string,
+) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	if u == nil {
 		return nil, nil, false, errors.New("the request has no user")
 	}
@@ -44,7 +47,8 @@ func (b *borderedRules) RulesFor(ctx context.Context, u user.Info, namespace str
 		}
 		resources, paths, incomplete, err := b.inner.RulesFor(ctx, u, namespace)
 		ours, oursPaths, _, oursErr := b.rbac.RulesFor(space.WithTenant(ctx, space.System), u, namespace)
-		return append(slices.Clip(resources), ours...), append(slices.Clip(paths), oursPaths...), incomplete, errors.Join(err, oursErr)
+		return append(slices.Clip(resources), ours...), append(slices.Clip(paths), oursPaths...), incomplete,
+			errors.Join(err, oursErr)
 	}
 	if of, _ := space.SplitNamespace(namespace); namespace != "" && of != tenant {
 		return nil, nil, false, errors.New(foreignNamespace(tenant))
@@ -63,10 +67,12 @@ func (b *borderedRules) ofTenants(rules []authorizer.ResourceRuleInfo, nodes boo
 	var out []authorizer.ResourceRuleInfo
 	for _, r := range rules {
 		kept := slices.DeleteFunc(slices.Clone(r.GetResources()), func(resource string) bool {
-			return b.isSystem(r.GetAPIGroups(), resource) && !(nodes && resource == "nodes" && slices.Contains(r.GetAPIGroups(), ""))
+			return b.isSystem(r.GetAPIGroups(), resource) &&
+				!(nodes && resource == "nodes" && slices.Contains(r.GetAPIGroups(), ""))
 		})
 		if len(kept) > 0 {
-			out = append(out, &authorizer.DefaultResourceRuleInfo{Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: kept, ResourceNames: r.GetResourceNames()})
+			out = append(out, &authorizer.DefaultResourceRuleInfo{Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(),
+				Resources: kept, ResourceNames: r.GetResourceNames()})
 		}
 	}
 	return out
@@ -126,7 +132,8 @@ func sharedRules() []authorizer.ResourceRuleInfo {
 	}
 	var out []authorizer.ResourceRuleInfo
 	for _, g := range groups {
-		out = append(out, &authorizer.DefaultResourceRuleInfo{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{g}, Resources: resources[g]})
+		out = append(out, &authorizer.DefaultResourceRuleInfo{Verbs: []string{"get", "list", "watch"},
+			APIGroups: []string{g}, Resources: resources[g]})
 	}
 	return out
 }

@@ -24,15 +24,19 @@ import (
 
 type noRules struct{}
 
-func (noRules) RulesFor(context.Context, user.Info, string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+func (noRules) RulesFor(
+	context.Context, user.Info, string,
+) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	return nil, nil, false, nil
 }
 
 func TestRulesFor(t *testing.T) {
 	objs := append(objects(),
-		nsRole("default.t1", "mixed", rule("get", "apps", "deployments,daemonsets"), rule("create", "", "pods/binding,nodes")),
+		nsRole("default.t1", "mixed", rule("get", "apps", "deployments,daemonsets"),
+			rule("create", "", "pods/binding,nodes")),
 		binding("default.t1", "Role", "mixed", "User:alice"),
-		clusterRole("paths.t1.tenant", rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/livez", "/logs/*"}}),
+		clusterRole("paths.t1.tenant",
+			rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/livez", "/logs/*"}}),
 		clusterBinding("paths.t1.tenant", "paths.t1.tenant", "User:alice"),
 	)
 	r := WrapRules(noRules{}, Options{Roles: listers(t, objs...), SystemRBAC: true})
@@ -62,7 +66,9 @@ func TestRulesFor(t *testing.T) {
 	}{
 		"of a tenant": {
 			in("t1", "alice"), "t1", "default.t1",
-			[]string{"[get list] [] [pods] [web-0]", "[get] [] [persistentvolumes] [pv1]", "[get] [apps] [deployments] []", "[selfsubjectreviews]", "[/api /api/*", "[get list watch] [storage.k8s.io] [csidrivers storageclasses", "[get] [/livez]"},
+			[]string{"[get list] [] [pods] [web-0]", "[get] [] [persistentvolumes] [pv1]",
+				"[get] [apps] [deployments] []", "[selfsubjectreviews]", "[/api /api/*",
+				"[get list watch] [storage.k8s.io] [csidrivers storageclasses", "[get] [/livez]"},
 			[]string{"daemonsets", "binding", "nodes", "metrics", "logs", "t1"}, false,
 		},
 		"of a tenant's administrator": {
@@ -71,7 +77,8 @@ func TestRulesFor(t *testing.T) {
 		},
 		"of another tenant's namespace": {in("t1", "admin"), "t1", "default.t2", nil, nil, true},
 		"in another space":              {in("t1", "admin"), "t2", "default.t2", nil, nil, true},
-		"of the system":                 {in("", "sysop"), "", "default.t1", []string{"[get list] [] [pods nodes] []"}, []string{"[*]", "web-0"}, false},
+		"of the system": {in("", "sysop"), "", "default.t1", []string{"[get list] [] [pods nodes] []"},
+			[]string{"[*]", "web-0"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := list(c.user, c.tenant, c.namespace)
@@ -118,7 +125,8 @@ func TestImpersonatedSystemUser(t *testing.T) {
 func TestInnerRBACIsLeftAlone(t *testing.T) {
 	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...)})
 	sysop := in("", "sysop")
-	if decision, _, err := a.Authorize(t.Context(), want(sysop, "list nodes")); decision == authorizer.DecisionAllow || err != nil {
+	if decision, _, err := a.Authorize(t.Context(), want(sysop, "list nodes")); decision == authorizer.DecisionAllow ||
+		err != nil {
 		t.Errorf("roles of the system count although the cluster has no RBAC: %v, %v", decision, err)
 	}
 }
@@ -133,7 +141,8 @@ func TestBindingsOfOneTenant(t *testing.T) {
 	objs = append(objs, clusterBinding("b.t1", "view", "User:x"), clusterBinding("t1.tenants", "view", "User:x"))
 	l := listers(t, objs...)
 	for tenant, want := range map[string][]string{
-		"t1":     {"b.t1.tenant", "cluster-admin", "system:basic-user", "system:discovery", "system:public-info-viewer"},
+		"t1": {"b.t1.tenant", "cluster-admin", "system:basic-user", "system:discovery",
+			"system:public-info-viewer"},
 		"new":    {"cluster-admin", "system:basic-user", "system:discovery", "system:public-info-viewer"},
 		"system": {"b.t1", "t1.tenants"},
 	} {
@@ -176,7 +185,8 @@ func TestListersFollowChanges(t *testing.T) {
 	if _, err := synced.AddEventHandler(notify(seen)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, clusterBinding("a.t1.tenant", "cluster-admin", "User:admin"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx,
+		clusterBinding("a.t1.tenant", "cluster-admin", "User:admin"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	<-seen

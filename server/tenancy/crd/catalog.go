@@ -152,7 +152,10 @@ func (c *Catalog) WatchAPIServices(informer apiserviceinformers.APIServiceInform
 	})
 }
 
-func handle(informer crdinformers.CustomResourceDefinitionInformer, set func(crd *apiextensionsv1.CustomResourceDefinition, there bool)) {
+func handle(
+	informer crdinformers.CustomResourceDefinitionInformer,
+	set func(crd *apiextensionsv1.CustomResourceDefinition, there bool),
+) {
 	tell := func(obj any, there bool) {
 		if late, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = late.Obj
@@ -225,7 +228,8 @@ func (c *Catalog) setLocal(composite *apiextensionsv1.CustomResourceDefinition, 
 	c.mu.Lock()
 	defs := c.local[tenant]
 	if defs == nil {
-		defs = &own{byResource: map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{}, sizes: map[string]Size{}}
+		defs = &own{byResource: map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{},
+			sizes: map[string]Size{}}
 		c.local[tenant] = defs
 	}
 	old := defs.byResource[r]
@@ -320,7 +324,9 @@ func (c *served) Defines(tenant string) func(schema.GroupResource, schema.GroupV
 	return func(r schema.GroupResource, kind schema.GroupVersionKind) bool {
 		crd := c.own(tenant, r)
 		return crd != nil && kind.Group == crd.Spec.Group && kind.Kind == crd.Spec.Names.Kind &&
-			slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == kind.Version })
+			slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+				return v.Name == kind.Version
+			})
 	}
 }
 

@@ -27,20 +27,26 @@ func (t tenants) Known(name string) *tenantapi.Tenant { return t[name] }
 var foos = schema.GroupResource{Group: "example.com", Resource: "foos"}
 
 // definition is one of foos that is established, of a tenant or of the system.
-func definition(tenant string, annotations map[string]string, scope apiextensionsv1.ResourceScope, versions ...string) *apiextensionsv1.CustomResourceDefinition {
-	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: "foos", Singular: "foo", Kind: "Foo", ListKind: "FooList"}
+func definition(
+	tenant string, annotations map[string]string, scope apiextensionsv1.ResourceScope, versions ...string,
+) *apiextensionsv1.CustomResourceDefinition {
+	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: "foos", Singular: "foo", Kind: "Foo",
+		ListKind: "FooList"}
 	crd := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: space.ClusterName(tenant, "foos.example.com"), UID: types.UID("of " + tenant), Annotations: annotations},
-		Spec:       apiextensionsv1.CustomResourceDefinitionSpec{Group: "example.com", Names: names, Scope: scope},
-		Status: apiextensionsv1.CustomResourceDefinitionStatus{AcceptedNames: names, Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
-			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
-		}},
+		ObjectMeta: metav1.ObjectMeta{Name: space.ClusterName(tenant, "foos.example.com"),
+			UID: types.UID("of " + tenant), Annotations: annotations},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "example.com", Names: names, Scope: scope},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{AcceptedNames: names,
+			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
+				{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
+			}},
 	}
 	if tenant != space.System {
 		crd.Labels = map[string]string{space.Label: tenant}
 	}
 	for i, v := range versions {
-		crd.Spec.Versions = append(crd.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: v, Served: true, Storage: i == 0})
+		crd.Spec.Versions = append(crd.Spec.Versions,
+			apiextensionsv1.CustomResourceDefinitionVersion{Name: v, Served: true, Storage: i == 0})
 	}
 	return crd
 }
@@ -85,7 +91,8 @@ func TestCatalogFollows(t *testing.T) {
 		t.Errorf("kind of a: %+v, %t", k, ok)
 	}
 	before := of["a"]
-	of["a"] = &tenantapi.Tenant{ObjectMeta: before.ObjectMeta, Spec: tenantapi.TenantSpec{CRDPolicy: tenantapi.SystemCRDFirst}}
+	of["a"] = &tenantapi.Tenant{ObjectMeta: before.ObjectMeta,
+		Spec: tenantapi.TenantSpec{CRDPolicy: tenantapi.SystemCRDFirst}}
 	c.TenantChanged(before, of["a"])
 	check("its policy", System, Nobody, "a ")
 	c.TenantChanged(of["a"], of["a"])
@@ -131,12 +138,15 @@ func TestCatalogHandsOutNativeDefinitions(t *testing.T) {
 	c := newCatalog(nil)
 	in := definition("a", nil, "Namespaced", "v1")
 	in.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Webhook: &apiextensionsv1.WebhookConversion{
-		ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "default.a", Name: "converts"}},
+		ClientConfig: &apiextensionsv1.WebhookClientConfig{
+			Service: &apiextensionsv1.ServiceReference{Namespace: "default.a", Name: "converts"},
+		},
 	}}
 	kept := in.DeepCopy()
 	c.setLocal(in, true)
 	out := c.CRDs("a")
-	if len(out) != 1 || out[0].Name != "foos.example.com" || len(out[0].Labels) > 0 || out[0].Spec.Conversion.Webhook.ClientConfig.Service.Namespace != "default" {
+	if len(out) != 1 || out[0].Name != "foos.example.com" || len(out[0].Labels) > 0 ||
+		out[0].Spec.Conversion.Webhook.ClientConfig.Service.Namespace != "default" {
 		t.Errorf("handed out: %+v", out)
 	}
 	if fmt.Sprint(in) != fmt.Sprint(kept) {

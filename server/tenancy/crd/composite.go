@@ -141,7 +141,8 @@ func (c *resources) composite() []*apiextensionsv1.CustomResourceDefinition {
 			}
 			add(resources, key, key, crd)
 			gk := schema.GroupKind{Group: r.Group, Kind: crd.Status.AcceptedNames.Kind}
-			add(kinds, gk, named{group: gk.Group, plural: resourceOfKind(gk.Kind), kind: gk.Kind, scope: crd.Spec.Scope}, crd)
+			add(kinds, gk,
+				named{group: gk.Group, plural: resourceOfKind(gk.Kind), kind: gk.Kind, scope: crd.Spec.Scope}, crd)
 			if crd.Spec.Scope == apiextensionsv1.NamespaceScoped {
 				// An owner is looked for in the namespace of what it owns: that
 				// tells the space, whatever the scope is there.
@@ -156,7 +157,9 @@ func (c *resources) composite() []*apiextensionsv1.CustomResourceDefinition {
 	for _, k := range kinds {
 		out = append(out, k.definition(true))
 	}
-	slices.SortFunc(out, func(a, b *apiextensionsv1.CustomResourceDefinition) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b *apiextensionsv1.CustomResourceDefinition) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	return out
 }
 
@@ -180,7 +183,9 @@ func (d *composed) definition(asked bool) *apiextensionsv1.CustomResourceDefinit
 			}
 			if v.Subresources != nil && v.Subresources.Scale != nil && asked {
 				// Whose it is, is asked for in its space, too.
-				versions[v.Name].Subresources = &apiextensionsv1.CustomResourceSubresources{Scale: &apiextensionsv1.CustomResourceSubresourceScale{}}
+				versions[v.Name].Subresources = &apiextensionsv1.CustomResourceSubresources{
+					Scale: &apiextensionsv1.CustomResourceSubresourceScale{},
+				}
 			}
 		}
 	}
@@ -197,7 +202,9 @@ func (d *composed) definition(asked bool) *apiextensionsv1.CustomResourceDefinit
 	for _, v := range versions {
 		out.Spec.Versions = append(out.Spec.Versions, *v)
 	}
-	slices.SortFunc(out.Spec.Versions, func(a, b apiextensionsv1.CustomResourceDefinitionVersion) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.Spec.Versions, func(a, b apiextensionsv1.CustomResourceDefinitionVersion) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	return out
 }
 

@@ -15,10 +15,13 @@ import (
 )
 
 // defines is an established definition.
-func defines(tenant, plural, group, kind string, scope apiextensionsv1.ResourceScope, versions ...string) *apiextensionsv1.CustomResourceDefinition {
+func defines(
+	tenant, plural, group, kind string, scope apiextensionsv1.ResourceScope, versions ...string,
+) *apiextensionsv1.CustomResourceDefinition {
 	crd := definition(tenant, nil, scope, versions...)
 	crd.Name, crd.Spec.Group = space.ClusterName(tenant, plural+"."+group), group
-	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: "widgets", Kind: kind, ListKind: kind + "List"}
+	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: "widgets", Kind: kind,
+		ListKind: kind + "List"}
 	crd.Status.AcceptedNames = crd.Spec.Names
 	return crd
 }
@@ -56,21 +59,26 @@ func TestWallV2CompositeIsUnambiguous(t *testing.T) {
 		t.Fatalf("groups: %v", groups)
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
-	for kind, scope := range map[string]string{"Widget": "namespace", "widget": "namespace", "WidgetList": "namespace", "Foo": "namespace", "Evil": "root"} {
+	for kind, scope := range map[string]string{"Widget": "namespace", "widget": "namespace", "WidgetList": "namespace",
+		"Foo": "namespace", "Evil": "root"} {
 		m, err := mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, "v1")
-		if err != nil || ParseComposite(m.Resource.Resource) != (Composite{Kind: kind}) || string(m.Scope.Name()) != scope {
+		if err != nil || ParseComposite(m.Resource.Resource) != (Composite{Kind: kind}) ||
+			string(m.Scope.Name()) != scope {
 			t.Errorf("%s is %+v, %v", kind, m, err)
 		}
 		if m == nil {
 			continue
 		}
-		if full, err := mapper.ResourceFor(schema.GroupVersionResource{Group: group, Resource: m.Resource.Resource}); err != nil || full.Resource != m.Resource.Resource {
+		if full, err := mapper.ResourceFor(schema.GroupVersionResource{Group: group,
+			Resource: m.Resource.Resource}); err != nil || full.Resource != m.Resource.Resource {
 			t.Errorf("%s is %v, %v", m.Resource, full, err)
 		}
 	}
 	for resource, want := range map[string]string{
-		"widgets": "widgets/false/namespace", "widgets~cluster": "widgets/true/root", "zwidgets": "zwidgets/false/namespace", "awidgets": "awidgets/false/namespace",
-		"foos": "foos/false/namespace", "widgetlists": "widgetlists/false/namespace", "things~cluster": "things/true/root",
+		"widgets": "widgets/false/namespace", "widgets~cluster": "widgets/true/root",
+		"zwidgets": "zwidgets/false/namespace", "awidgets": "awidgets/false/namespace",
+		"foos": "foos/false/namespace", "widgetlists": "widgetlists/false/namespace",
+		"things~cluster": "things/true/root",
 	} {
 		gvr := schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
 		kind, err := mapper.KindFor(gvr)

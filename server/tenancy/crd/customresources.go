@@ -147,7 +147,9 @@ func (c *resources) CRDs(tenant string) []*apiextensionsv1.CustomResourceDefinit
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *apiextensionsv1.CustomResourceDefinition) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b *apiextensionsv1.CustomResourceDefinition) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	return out
 }
 

@@ -61,7 +61,8 @@ func ParseSharing(meta *metav1.ObjectMeta) (Sharing, error) {
 	case Optional:
 	case "":
 		if hasNames || hasSelector {
-			return Sharing{}, fmt.Errorf("%s and %s say with whom a definition is shared that is not: set %s to %q", RangeNames, RangeSelector, SharingPolicy, Optional)
+			return Sharing{}, fmt.Errorf("%s and %s say with whom a definition is shared that is not: set %s to %q",
+				RangeNames, RangeSelector, SharingPolicy, Optional)
 		}
 		return Sharing{}, nil
 	default:

@@ -86,7 +86,8 @@ func (c *served) shows(tenant string, s *shared, own bool) bool {
 	if t := c.tenants.Known(tenant); t != nil {
 		policy, labels = t.Spec.CRDPolicy, t.Labels
 	}
-	return Match(policy, Candidates{Local: own, Forced: s.sharing.Forced, Applicable: s.sharing.Covers(tenant, labels)}) == System
+	return Match(policy,
+		Candidates{Local: own, Forced: s.sharing.Forced, Applicable: s.sharing.Covers(tenant, labels)}) == System
 }
 
 // Shown are the names of the CRDs of the system that a tenant sees if it has no CRD of

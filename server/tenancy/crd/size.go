@@ -56,7 +56,8 @@ func schemasIn(s *apiextensionsv1.JSONSchemaProps) int64 {
 			n += schemasIn(&list[i])
 		}
 	}
-	for _, named := range []map[string]apiextensionsv1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
+	for _, named := range []map[string]apiextensionsv1.JSONSchemaProps{s.Properties,
+		s.PatternProperties, s.Definitions} {
 		for _, of := range named {
 			n += schemasIn(&of)
 		}

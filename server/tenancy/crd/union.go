@@ -23,7 +23,9 @@ import (
 
 // setUnion updates the union after a change in one space. It returns the union of the
 // resource before and now, nil for none.
-func (c *Catalog) setUnion(tenant string, r schema.GroupResource, crd *apiextensionsv1.CustomResourceDefinition, there bool) (old, union *apiextensionsv1.CustomResourceDefinition) {
+func (c *Catalog) setUnion(
+	tenant string, r schema.GroupResource, crd *apiextensionsv1.CustomResourceDefinition, there bool,
+) (old, union *apiextensionsv1.CustomResourceDefinition) {
 	old = c.union[r]
 	definers := c.definers[r]
 	if definers == nil {
@@ -60,9 +62,11 @@ func sameResource(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 		return a == b
 	}
 	return a.Spec.Scope == b.Spec.Scope && a.Status.AcceptedNames.Kind == b.Status.AcceptedNames.Kind &&
-		slices.EqualFunc(a.Spec.Versions, b.Spec.Versions, func(a, b apiextensionsv1.CustomResourceDefinitionVersion) bool {
-			return a.Name == b.Name && a.Served == b.Served && equality.Semantic.DeepEqual(a.Subresources, b.Subresources)
-		})
+		slices.EqualFunc(a.Spec.Versions, b.Spec.Versions,
+			func(a, b apiextensionsv1.CustomResourceDefinitionVersion) bool {
+				return a.Name == b.Name && a.Served == b.Served &&
+					equality.Semantic.DeepEqual(a.Subresources, b.Subresources)
+			})
 }
 
 // unite builds one CRD from those of some spaces.
@@ -100,7 +104,9 @@ func unite(definers map[string]*apiextensionsv1.CustomResourceDefinition) *apiex
 		},
 		Status: apiextensionsv1.CustomResourceDefinitionStatus{AcceptedNames: names},
 	}
-	versions := slices.SortedFunc(maps.Keys(known), func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+	versions := slices.SortedFunc(maps.Keys(known), func(a, b string) int {
+		return version.CompareKubeAwareVersionStrings(b, a)
+	})
 	for i, v := range versions {
 		anything := true
 		out.Spec.Versions = append(out.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
@@ -110,8 +116,10 @@ func unite(definers map[string]*apiextensionsv1.CustomResourceDefinition) *apiex
 			}},
 		})
 	}
-	for _, condition := range []apiextensionsv1.CustomResourceDefinitionConditionType{apiextensionsv1.NamesAccepted, apiextensionsv1.Established} {
-		out.Status.Conditions = append(out.Status.Conditions, apiextensionsv1.CustomResourceDefinitionCondition{Type: condition, Status: apiextensionsv1.ConditionTrue})
+	for _, condition := range []apiextensionsv1.CustomResourceDefinitionConditionType{apiextensionsv1.NamesAccepted,
+		apiextensionsv1.Established} {
+		out.Status.Conditions = append(out.Status.Conditions,
+			apiextensionsv1.CustomResourceDefinitionCondition{Type: condition, Status: apiextensionsv1.ConditionTrue})
 	}
 	return out
 }

@@ -49,7 +49,8 @@ func (s Set) Resources(gv schema.GroupVersion) []metav1.APIResource {
 		})
 		status, hasScale := subresources(crd, gv.Version)
 		if status {
-			out = append(out, metav1.APIResource{Name: names.Plural + "/status", Namespaced: namespaced, Kind: names.Kind, Verbs: subresourceVerbs()})
+			out = append(out, metav1.APIResource{Name: names.Plural + "/status", Namespaced: namespaced,
+				Kind: names.Kind, Verbs: subresourceVerbs()})
 		}
 		if hasScale {
 			out = append(out, metav1.APIResource{
@@ -91,11 +92,13 @@ func (s Set) aggregated(gv schema.GroupVersion) []apidiscovery.APIResourceDiscov
 		}
 		status, hasScale := subresources(crd, gv.Version)
 		if status {
-			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{Subresource: "status", ResponseKind: &kind, Verbs: subresourceVerbs()})
+			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{Subresource: "status",
+				ResponseKind: &kind, Verbs: subresourceVerbs()})
 		}
 		if hasScale {
 			of := metav1.GroupVersionKind(scale)
-			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{Subresource: "scale", ResponseKind: &of, Verbs: subresourceVerbs()})
+			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{Subresource: "scale",
+				ResponseKind: &of, Verbs: subresourceVerbs()})
 		}
 		out = append(out, r)
 	}

@@ -16,7 +16,9 @@ import (
 
 // definition is a namespaced one of example.com: v1beta1, v1 (stored, with
 // both subresources) and v2 that is not served.
-func definition(plural, kind string, change ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+func definition(
+	plural, kind string, change ...func(*apiextensionsv1.CustomResourceDefinition),
+) *apiextensionsv1.CustomResourceDefinition {
 	names := apiextensionsv1.CustomResourceDefinitionNames{
 		Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List",
 		ShortNames: []string{plural[:2]}, Categories: []string{"all"},
@@ -39,7 +41,8 @@ func definition(plural, kind string, change ...func(*apiextensionsv1.CustomResou
 	crd.Spec.Versions[1].Storage = true
 	crd.Spec.Versions[1].Subresources = &apiextensionsv1.CustomResourceSubresources{
 		Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
-		Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.count", StatusReplicasPath: ".status.count"},
+		Scale: &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.count",
+			StatusReplicasPath: ".status.count"},
 	}
 	crd.Spec.Versions[1].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.size"}}
 	crd.Spec.Versions[2].Served = false
@@ -52,7 +55,8 @@ func definition(plural, kind string, change ...func(*apiextensionsv1.CustomResou
 func versionOf(name string, fields ...string) apiextensionsv1.CustomResourceDefinitionVersion {
 	of := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
 	for _, f := range fields {
-		of.Properties[f] = apiextensionsv1.JSONSchemaProps{Type: "integer", Description: f + " of " + name, Default: &apiextensionsv1.JSON{Raw: []byte("1")}}
+		of.Properties[f] = apiextensionsv1.JSONSchemaProps{Type: "integer", Description: f + " of " + name,
+			Default: &apiextensionsv1.JSON{Raw: []byte("1")}}
 	}
 	return apiextensionsv1.CustomResourceDefinitionVersion{
 		Name: name, Served: true,
@@ -67,7 +71,10 @@ func clusterScoped(crd *apiextensionsv1.CustomResourceDefinition) {
 }
 
 func terminating(crd *apiextensionsv1.CustomResourceDefinition) {
-	crd.Status.Conditions = append(crd.Status.Conditions, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue})
+	crd.Status.Conditions = append(crd.Status.Conditions, apiextensionsv1.CustomResourceDefinitionCondition{
+		Type:   apiextensionsv1.Terminating,
+		Status: apiextensionsv1.ConditionTrue,
+	})
 }
 
 // takenNames is a definition that asks for names which are another's.
@@ -75,7 +82,9 @@ func takenNames(crd *apiextensionsv1.CustomResourceDefinition) {
 	crd.Status.AcceptedNames.ShortNames, crd.Status.AcceptedNames.Singular = nil, "accepted"
 }
 
-func only(versions ...apiextensionsv1.CustomResourceDefinitionVersion) func(*apiextensionsv1.CustomResourceDefinition) {
+func only(
+	versions ...apiextensionsv1.CustomResourceDefinitionVersion,
+) func(*apiextensionsv1.CustomResourceDefinition) {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Versions = versions }
 }
 
@@ -86,19 +95,35 @@ func v1() schema.GroupVersion { return schema.GroupVersion{Group: "example.com",
 func TestDiscoveryOfDefinitions(t *testing.T) {
 	for _, c := range []struct{ name, want, legacy string }{
 		{
-			name:   "whole",
-			want:   `{"resource":"widgets","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},"scope":"Namespaced","singularResource":"widget","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"shortNames":["wi"],"categories":["all"],"subresources":[{"subresource":"status","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},"verbs":["get","patch","update"]},{"subresource":"scale","responseKind":{"group":"autoscaling","version":"v1","kind":"Scale"},"verbs":["get","patch","update"]}]}`,
-			legacy: `[{"name":"widgets","singularName":"widget","namespaced":true,"kind":"Widget","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"shortNames":["wi"],"categories":["all"],"storageVersionHash":"gIwvi5rymmg="},{"name":"widgets/status","singularName":"","namespaced":true,"kind":"Widget","verbs":["get","patch","update"]},{"name":"widgets/scale","singularName":"","namespaced":true,"group":"autoscaling","version":"v1","kind":"Scale","verbs":["get","patch","update"]}]`,
+			name: "whole",
+			want: `{"resource":"widgets","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},` +
+				`"scope":"Namespaced","singularResource":"widget","verbs":["delete","deletecollection","get","list",` +
+				`"patch","create","update","watch"],"shortNames":["wi"],"categories":["all"],"subresources":[{` +
+				`"subresource":"status","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},` +
+				`"verbs":["get","patch","update"]},{"subresource":"scale","responseKind":{"group":"autoscaling",` +
+				`"version":"v1","kind":"Scale"},"verbs":["get","patch","update"]}]}`,
+			legacy: `[{"name":"widgets","singularName":"widget","namespaced":true,"kind":"Widget","verbs":["delete",` +
+				`"deletecollection","get","list","patch","create","update","watch"],"shortNames":["wi"],` +
+				`"categories":["all"],"storageVersionHash":"gIwvi5rymmg="},{"name":"widgets/status",` +
+				`"singularName":"","namespaced":true,"kind":"Widget","verbs":["get","patch","update"]},` +
+				`{"name":"widgets/scale","singularName":"","namespaced":true,"group":"autoscaling","version":"v1",` +
+				`"kind":"Scale","verbs":["get","patch","update"]}]`,
 		},
 		{
-			name:   "terminating",
-			want:   `{"resource":"widgets","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},"scope":"Cluster","singularResource":"widget","verbs":["delete","deletecollection","get","list","watch"],"shortNames":["wi"],"categories":["all"]}`,
-			legacy: `[{"name":"widgets","singularName":"widget","namespaced":false,"kind":"Widget","verbs":["delete","deletecollection","get","list","watch"],"shortNames":["wi"],"categories":["all"]}]`,
+			name: "terminating",
+			want: `{"resource":"widgets","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},` +
+				`"scope":"Cluster","singularResource":"widget","verbs":["delete","deletecollection","get","list",` +
+				`"watch"],"shortNames":["wi"],"categories":["all"]}`,
+			legacy: `[{"name":"widgets","singularName":"widget","namespaced":false,"kind":"Widget","verbs":[` +
+				`"delete","deletecollection","get","list","watch"],"shortNames":["wi"],"categories":["all"]}]`,
 		},
 		{
-			name:   "taken names",
-			want:   `{"resource":"widgets","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},"scope":"Namespaced","singularResource":"accepted","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"categories":["all"]}`,
-			legacy: `[{"name":"widgets","singularName":"accepted","namespaced":true,"kind":"Widget","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"categories":["all"]}]`,
+			name: "taken names",
+			want: `{"resource":"widgets","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},` +
+				`"scope":"Namespaced","singularResource":"accepted","verbs":["delete","deletecollection","get",` +
+				`"list","patch","create","update","watch"],"categories":["all"]}`,
+			legacy: `[{"name":"widgets","singularName":"accepted","namespaced":true,"kind":"Widget","verbs":[` +
+				`"delete","deletecollection","get","list","patch","create","update","watch"],"categories":["all"]}]`,
 		},
 	} {
 		var crd *apiextensionsv1.CustomResourceDefinition
@@ -138,7 +163,8 @@ func TestServedVersionsAreInOrder(t *testing.T) {
 	for _, v := range s.Aggregated()[0].Versions {
 		aggregated = append(aggregated, v.Version)
 	}
-	if !slices.Equal(got, want) || !slices.Equal(aggregated, want) || group.PreferredVersion.GroupVersion != "example.com/v10" {
+	if !slices.Equal(got, want) || !slices.Equal(aggregated, want) ||
+		group.PreferredVersion.GroupVersion != "example.com/v10" {
 		t.Errorf("legacy %v, aggregated %v, preferred %v", got, aggregated, group.PreferredVersion)
 	}
 	if r := s.Resources(schema.GroupVersion{Group: "example.com", Version: "v2"}); r != nil {
@@ -158,14 +184,17 @@ func TestOpenAPIOfDefinitions(t *testing.T) {
 	s := Set{definition("gadgets", "Gadget", clusterScoped), definition("widgets", "Widget")}
 	three := encode(t, s.OpenAPI3(v1()))
 	for _, part := range []string{
-		`"/apis/example.com/v1/gadgets/{name}/scale"`, `"/apis/example.com/v1/namespaces/{namespace}/widgets/{name}/status"`,
-		`"com.example.v1.WidgetList"`, `"count of v1"`, `"x-kubernetes-selectable-fields":[{"fieldPath":"spec.size"}]`, `"default":1`,
+		`"/apis/example.com/v1/gadgets/{name}/scale"`,
+		`"/apis/example.com/v1/namespaces/{namespace}/widgets/{name}/status"`,
+		`"com.example.v1.WidgetList"`, `"count of v1"`,
+		`"x-kubernetes-selectable-fields":[{"fieldPath":"spec.size"}]`, `"default":1`,
 	} {
 		if !strings.Contains(three, part) {
 			t.Errorf("version 3 has no %s", part)
 		}
 	}
-	if strings.Contains(three, "v1beta1.Widget") || s.OpenAPI3(schema.GroupVersion{Group: "example.com", Version: "v2"}) != nil {
+	if strings.Contains(three, "v1beta1.Widget") ||
+		s.OpenAPI3(schema.GroupVersion{Group: "example.com", Version: "v2"}) != nil {
 		t.Error("version 3 tells about another version")
 	}
 
@@ -187,7 +216,8 @@ func TestOpenAPIOfDefinitions(t *testing.T) {
 		t.Error("a model of upstream was replaced")
 	}
 	two := encode(t, merged.Paths)
-	for _, part := range []string{`"/apis/example.com/v1beta1/gadgets/{name}"`, `"/apis/example.com/v1/namespaces/{namespace}/widgets"`, `#/definitions/` + status + `_v2"`} {
+	for _, part := range []string{`"/apis/example.com/v1beta1/gadgets/{name}"`,
+		`"/apis/example.com/v1/namespaces/{namespace}/widgets"`, `#/definitions/` + status + `_v2"`} {
 		if !strings.Contains(two, part) {
 			t.Errorf("version 2 has no %s", part)
 		}
@@ -195,7 +225,8 @@ func TestOpenAPIOfDefinitions(t *testing.T) {
 	if _, ok := merged.Definitions[status+"_v3"]; ok {
 		t.Error("an equal model was renamed")
 	}
-	if model := encode(t, merged.Definitions["com.example.v1.Widget"]); strings.Contains(model, `"default"`) || !strings.Contains(model, "count of v1") {
+	if model := encode(t, merged.Definitions["com.example.v1.Widget"]); strings.Contains(model, `"default"`) ||
+		!strings.Contains(model, "count of v1") {
 		t.Errorf("the model of version 2: %s", model)
 	}
 }
@@ -219,7 +250,8 @@ func TestDigestsTellSetsApart(t *testing.T) {
 		return d
 	}
 	whole := of(Set{definition("widgets", "Widget")})
-	if len(whole) != 2 || !reflect.DeepEqual(whole, of(Set{definition("widgets", "Widget", func(crd *apiextensionsv1.CustomResourceDefinition) { crd.UID, crd.ResourceVersion = "other", "2" })})) {
+	if len(whole) != 2 || !reflect.DeepEqual(whole, of(Set{definition("widgets", "Widget",
+		func(crd *apiextensionsv1.CustomResourceDefinition) { crd.UID, crd.ResourceVersion = "other", "2" })})) {
 		t.Error("two definitions that say the same have other digests")
 	}
 	for name, other := range map[string]Set{
@@ -240,23 +272,27 @@ func TestMergeKeepsWhatIsThere(t *testing.T) {
 	own := Set{definition("widgets", "Widget"), definition("gadgets", "Gadget")}
 	there := apidiscovery.APIResourceDiscovery{Resource: "widgets", SingularResource: "upstream's"}
 	group := func(name string) apidiscovery.APIGroupDiscovery {
-		return apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: name}, Versions: []apidiscovery.APIVersionDiscovery{
-			{Version: "v1beta1", Resources: []apidiscovery.APIResourceDiscovery{there}},
-		}}
+		return apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Versions: []apidiscovery.APIVersionDiscovery{
+				{Version: "v1beta1", Resources: []apidiscovery.APIResourceDiscovery{there}},
+			}}
 	}
 	for _, c := range []struct {
 		sorts Order
 		want  string
 	}{
 		{KeepOrder, "apps/v1beta1 example.com/v1beta1 example.com/v1 "},
-		{func(group string) bool { return group == "example.com" }, "apps/v1beta1 example.com/v1 example.com/v1beta1 "},
+		{func(group string) bool { return group == "example.com" },
+			"apps/v1beta1 example.com/v1 example.com/v1beta1 "},
 	} {
-		merged := MergeAggregated([]apidiscovery.APIGroupDiscovery{group("apps"), group("example.com")}, own.Aggregated(), c.sorts)
+		merged := MergeAggregated([]apidiscovery.APIGroupDiscovery{group("apps"), group("example.com")},
+			own.Aggregated(), c.sorts)
 		versions := ""
 		for _, g := range merged {
 			for _, v := range g.Versions {
 				versions += g.Name + "/" + v.Version + " "
-				if g.Name == "example.com" && v.Version == "v1beta1" && (len(v.Resources) != 2 || v.Resources[0].SingularResource != "upstream's" || v.Resources[1].Resource != "gadgets") {
+				if g.Name == "example.com" && v.Version == "v1beta1" && (len(v.Resources) != 2 ||
+					v.Resources[0].SingularResource != "upstream's" || v.Resources[1].Resource != "gadgets") {
 					t.Errorf("resources %+v", v.Resources)
 				}
 			}
@@ -264,8 +300,12 @@ func TestMergeKeepsWhatIsThere(t *testing.T) {
 		if versions != c.want {
 			t.Errorf("versions %q, want %q", versions, c.want)
 		}
-		groups := MergeGroups([]metav1.APIGroup{{Name: "example.com", Versions: []metav1.GroupVersionForDiscovery{forDiscovery("example.com", "v1beta1")}, PreferredVersion: forDiscovery("example.com", "v1beta1")}}, own.Groups(), c.sorts)
-		if len(groups) != 1 || len(groups[0].Versions) != 2 || strings.Contains(c.want, "example.com/v1 example") != (groups[0].PreferredVersion.Version == "v1") {
+		groups := MergeGroups([]metav1.APIGroup{
+			{Name: "example.com", Versions: []metav1.GroupVersionForDiscovery{forDiscovery("example.com", "v1beta1")},
+				PreferredVersion: forDiscovery("example.com", "v1beta1")},
+		}, own.Groups(), c.sorts)
+		if len(groups) != 1 || len(groups[0].Versions) != 2 ||
+			strings.Contains(c.want, "example.com/v1 example") != (groups[0].PreferredVersion.Version == "v1") {
 			t.Errorf("groups %+v", groups)
 		}
 	}

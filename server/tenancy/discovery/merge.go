@@ -25,21 +25,26 @@ func MergeAggregated(list, more []apidiscovery.APIGroupDiscovery, sorts Order) [
 		}
 		into := &list[at]
 		for _, v := range group.Versions {
-			in := slices.IndexFunc(into.Versions, func(has apidiscovery.APIVersionDiscovery) bool { return has.Version == v.Version })
+			in := slices.IndexFunc(into.Versions, func(has apidiscovery.APIVersionDiscovery) bool {
+				return has.Version == v.Version
+			})
 			if in < 0 {
 				into.Versions = append(into.Versions, v)
 				continue
 			}
 			has := into.Versions[in].Resources
 			for _, r := range v.Resources {
-				if !slices.ContainsFunc(has, func(there apidiscovery.APIResourceDiscovery) bool { return there.Resource == r.Resource }) {
+				if !slices.ContainsFunc(has,
+					func(there apidiscovery.APIResourceDiscovery) bool { return there.Resource == r.Resource }) {
 					has = append(has, r)
 				}
 			}
 			into.Versions[in].Resources = has
 		}
 		if sorts(group.Name) {
-			slices.SortStableFunc(into.Versions, func(a, b apidiscovery.APIVersionDiscovery) int { return preferred(a.Version, b.Version) })
+			slices.SortStableFunc(into.Versions, func(a, b apidiscovery.APIVersionDiscovery) int {
+				return preferred(a.Version, b.Version)
+			})
 		}
 	}
 	return list
@@ -60,7 +65,9 @@ func MergeGroups(list, more []metav1.APIGroup, sorts Order) []metav1.APIGroup {
 			}
 		}
 		if sorts(group.Name) {
-			slices.SortStableFunc(into.Versions, func(a, b metav1.GroupVersionForDiscovery) int { return preferred(a.Version, b.Version) })
+			slices.SortStableFunc(into.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+				return preferred(a.Version, b.Version)
+			})
 			into.PreferredVersion = into.Versions[0]
 		}
 	}

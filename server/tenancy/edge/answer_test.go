@@ -18,8 +18,10 @@ import (
 // TestForeignObjectEndsTheAnswer: what was not sent yet becomes an error, and
 // an answer that has begun is cut, so that nobody takes the part for the whole.
 func TestForeignObjectEndsTheAnswer(t *testing.T) {
-	own := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default.a"},"data":{"k":"` + strings.Repeat("v", wholeUpTo) + `"}}`
-	foreign := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default.b"},"data":{"k":"secret"}}`
+	own := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default.a"},"data":{"k":"` +
+		strings.Repeat("v", wholeUpTo) + `"}}`
+	foreign := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default.b"},` +
+		`"data":{"k":"secret"}}`
 	list := func(items ...string) string {
 		return `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[` + strings.Join(items, ",") + `]}`
 	}
@@ -37,7 +39,8 @@ func TestForeignObjectEndsTheAnswer(t *testing.T) {
 		{"a small list", list(foreign), false, false, http.StatusInternalServerError},
 		{"one object", foreign, false, false, http.StatusInternalServerError},
 		{"a long list", list(own, own, foreign), false, true, http.StatusOK},
-		{"a watch", `{"type":"ADDED","object":` + own + "}\n" + `{"type":"ADDED","object":` + foreign + "}\n", true, true, http.StatusOK},
+		{"a watch", `{"type":"ADDED","object":` + own + "}\n" + `{"type":"ADDED","object":` + foreign + "}\n", true,
+			true, http.StatusOK},
 		{"a long list of his own", list(own, own), false, false, http.StatusOK},
 	} {
 		for _, http2 := range []bool{false, true} {
@@ -56,7 +59,8 @@ func TestForeignObjectEndsTheAnswer(t *testing.T) {
 						body = body[n:]
 					}
 				})
-				if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
+				if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table},
+					&r, nil); err != nil {
 					writeError(w, err)
 				}
 			}))
@@ -89,10 +93,13 @@ func TestCompressedAnswersAreWhole(t *testing.T) {
 		value := strings.Repeat(string(rune('a'+i)), size)
 		next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"x","namespace":"default.a"},"data":{"k":"`+value+`"}}]}`) //nolint:errcheck // the recorder takes everything
+			// the recorder takes everything
+			io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},`+ //nolint:errcheck
+				`"items":[{"metadata":{"name":"x","namespace":"default.a"},"data":{"k":"`+value+`"}}]}`)
 		})
 		w := httptest.NewRecorder()
-		req := httptest.NewRequestWithContext(context.WithValue(t.Context(), encodingKey{}, "gzip"), http.MethodGet, "/api/v1/configmaps", nil)
+		req := httptest.NewRequestWithContext(context.WithValue(t.Context(), encodingKey{}, "gzip"), http.MethodGet,
+			"/api/v1/configmaps", nil)
 		if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -121,16 +128,20 @@ func TestAnswersDoNotShareBytes(t *testing.T) {
 				value := strings.Repeat(tenant, 1+n*97%wholeUpTo/16)
 				next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "application/json")
-					io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default.`+tenant+`"},"data":{"k":"`+value+`"}}`) //nolint:errcheck // the recorder takes everything
+					// the recorder takes everything
+					io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1",`+ //nolint:errcheck
+						`"metadata":{"name":"x","namespace":"default.`+tenant+`"},"data":{"k":"`+value+`"}}`)
 				})
 				w := httptest.NewRecorder()
 				req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
-				if err := serveAnswer(w, req, next, &wire.Projector{View: e.view(tenant), Table: e.table}, &r, nil); err != nil {
+				if err := serveAnswer(w, req, next, &wire.Projector{View: e.view(tenant), Table: e.table},
+					&r, nil); err != nil {
 					t.Error(err)
 					return
 				}
 				body := w.Body.String()
-				if !strings.Contains(body, `"namespace":"default","tenant":"`+tenant+`"`) || !strings.HasSuffix(body, `},"data":{"k":"`+value+`"}}`) {
+				if !strings.Contains(body, `"namespace":"default","tenant":"`+tenant+`"`) ||
+					!strings.HasSuffix(body, `},"data":{"k":"`+value+`"}}`) {
 					t.Errorf("tenant %s, %d: %.200s", tenant, n, body)
 					return
 				}

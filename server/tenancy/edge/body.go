@@ -62,13 +62,15 @@ func composeBody(req *http.Request, p *wire.Projector, r *resourceRequest, ofUse
 	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) {
 		return nil
 	}
-	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"), projector: p, resource: r.wire()}
+	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"),
+		projector: p, resource: r.wire()}
 	if !space.IsSystem(ofUser) {
 		own := *p
 		own.Named = b.ignoreTenant
 		b.projector = &own
 	}
-	b.mayGenerate = req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced && !kinds.IsReview(r.group)
+	b.mayGenerate = req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced &&
+		!kinds.IsReview(r.group)
 	b.replaceBody(req)
 	return b
 }

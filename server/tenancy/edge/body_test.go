@@ -37,24 +37,31 @@ func TestWallV7BodiesAreReadLate(t *testing.T) {
 		writeError(w, apierrors.NewForbidden(r.groupResource(), "", nil))
 	})
 	w := httptest.NewRecorder()
-	if err := serveAnswer(w, req, refuse, p, &r, composeBody(req, p, &r, space.System)); err != nil || w.Code != http.StatusForbidden || sent.read {
+	if err := serveAnswer(w, req, refuse, p, &r, composeBody(req, p, &r, space.System)); err != nil ||
+		w.Code != http.StatusForbidden || sent.read {
 		t.Errorf("%d, %v, the body was read: %v", w.Code, err, sent.read)
 	}
 	for _, c := range []struct {
 		name, method, media, body, want string
 		code                            int
 	}{
-		{"an object", http.MethodPost, "application/json", `{"metadata":{"name":"x"}}`, `{"metadata":{"name":"x.t1"}}`, 200},
+		{"an object", http.MethodPost, "application/json", `{"metadata":{"name":"x"}}`,
+			`{"metadata":{"name":"x.t1"}}`, 200},
 		{"no media type", http.MethodPost, "", `{"metadata":{"name":"x"}}`, `{"metadata":{"name":"x.t1"}}`, 200},
-		{"YAML", http.MethodPost, "application/yaml; charset=utf-8", "metadata: {name: x}", `{"metadata":{"name":"x.t1"}}`, 200},
+		{"YAML", http.MethodPost, "application/yaml; charset=utf-8", "metadata: {name: x}",
+			`{"metadata":{"name":"x.t1"}}`, 200},
 		{"nothing", http.MethodPost, "application/json", "", "", 200},
 		{"nothing of another type", http.MethodDelete, "application/cbor", "", "", 200},
-		{"a list", http.MethodPost, "application/json", `{"kind":"NamespaceList","apiVersion":"v1","items":[]}`, "", 400},
-		{"too deep", http.MethodPost, "application/json", strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1000), "", 400},
-		{"too wide", http.MethodPost, "application/json", `{"data":{"a":""` + strings.Repeat(`,"b":""`, 10_000) + `}}`, "", 413},
+		{"a list", http.MethodPost, "application/json",
+			`{"kind":"NamespaceList","apiVersion":"v1","items":[]}`, "", 400},
+		{"too deep", http.MethodPost, "application/json",
+			strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1000), "", 400},
+		{"too wide", http.MethodPost, "application/json",
+			`{"data":{"a":""` + strings.Repeat(`,"b":""`, 10_000) + `}}`, "", 413},
 		{"half an object", http.MethodPost, "application/json", `{"metadata":`, "", 400},
 		{"another tenant's", http.MethodPost, "application/json", `{"metadata":{"tenant":"t2"}}`, "", 400},
-		{"too many operations", http.MethodPatch, "application/json-patch+json", "[" + strings.Repeat("{},", 20_000) + "{}]", "", 413},
+		{"too many operations", http.MethodPatch, "application/json-patch+json",
+			"[" + strings.Repeat("{},", 20_000) + "{}]", "", 413},
 		{"too much YAML", http.MethodPost, "application/yaml", strings.Repeat("a:\n", 1_000_000), "", 413},
 		{"too long", http.MethodPost, "application/json", strings.Repeat(" ", maxBody+1), "", 413},
 		{"another type", http.MethodPost, "application/cbor", "x", "", 415},
@@ -102,7 +109,8 @@ func TestNamesAreMadeUpForWhatHasNone(t *testing.T) {
 		if err != nil || b.generates() != (want != "") {
 			t.Fatalf("%s: %s, %v", body, out, err)
 		}
-		if name := object.Metadata.Name; want != "" && (!strings.HasPrefix(name, want) || !strings.HasSuffix(name, ".t1") || len(name) != len(want)+len("12345.t1")) {
+		if name := object.Metadata.Name; want != "" && (!strings.HasPrefix(name, want) ||
+			!strings.HasSuffix(name, ".t1") || len(name) != len(want)+len("12345.t1")) {
 			t.Errorf("%s: %s", body, out)
 		}
 	}
@@ -126,14 +134,17 @@ func TestTenantInBody(t *testing.T) {
 		{inJSON, `{"spec":{"metadata":{"tenant":"a"}}}`, ""},
 		{inJSON, `{"metadata":{"tenant":"b"},"metadata":{"tenant":"a"}}`, "a"},
 		{inJSON, strings.Repeat("{", 1_000_000) + "tenant", ""},
-		{inJSON, `{"tenant":` + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000) + `,"metadata":{"tenant":"a"}}`, "a"},
+		{inJSON, `{"tenant":` + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000) +
+			`,"metadata":{"tenant":"a"}}`, "a"},
 		{"application/merge-patch+json", `{"metadata":{"tenant":"a"}}`, "a"},
 		{"application/json-patch+json", `[{"op":"add","path":"/metadata/tenant","value":"a"}]`, "a"},
-		{"application/json-patch+json", `[1,{"value":{"tenant":"a"},"op":"add","path":"/metadata"},{"op":"remove","path":"/spec"}]`, "a"},
+		{"application/json-patch+json",
+			`[1,{"value":{"tenant":"a"},"op":"add","path":"/metadata"},{"op":"remove","path":"/spec"}]`, "a"},
 		{"application/json-patch+json", `[{"op":"add","path":"","value":{"metadata":{"tenant":"a"}}}]`, "a"},
 		{"application/json-patch+json", `[{"op":"add","path":"/spec","value":{"metadata":{"tenant":"a"}}}]`, ""},
 		{"application/json-patch+json", `{"metadata":{"tenant":"a"}}`, ""},
-		{inCBOR, encodeCBOR(t, map[string]any{"metadata": map[string]any{"tenant": "a", "name": "x"}, "data": 1}), "a"},
+		{inCBOR,
+			encodeCBOR(t, map[string]any{"metadata": map[string]any{"tenant": "a", "name": "x"}, "data": 1}), "a"},
 		{"application/apply-patch+cbor", encodeCBOR(t, map[string]any{"metadata": map[string]any{"tenant": 3}}), ""},
 		{inCBOR, "tenant", ""},
 	} {

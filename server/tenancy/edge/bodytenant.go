@@ -26,7 +26,8 @@ const inCBOR = "application/cbor"
 // read: if it names a space, it must be the space of the system, because the path
 // is. Bodies that are proxied to pods and nodes are not objects.
 func (e *Edge) watchBody(req *http.Request, r *resourceRequest) *http.Request {
-	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) || req.Method == http.MethodDelete || r.streams() {
+	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) ||
+		req.Method == http.MethodDelete || r.streams() {
 		return req
 	}
 	// Protobuf has no such field, and the components of the cluster send protobuf.
@@ -35,7 +36,8 @@ func (e *Edge) watchBody(req *http.Request, r *resourceRequest) *http.Request {
 	}
 	out := req.WithContext(req.Context())
 	out.Header = req.Header.Clone()
-	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"), projector: e.Projector(space.System), resource: r.wire(), shortPath: req.URL.Path, asked: r}
+	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"),
+		projector: e.Projector(space.System), resource: r.wire(), shortPath: req.URL.Path, asked: r}
 	b.replaceBody(out)
 	return out
 }
@@ -45,9 +47,12 @@ func (e *Edge) watchBody(req *http.Request, r *resourceRequest) *http.Request {
 // not be about another object.
 func (b *body) refuseTenant(tenant string) error {
 	if space.ValidateTenant(tenant) != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("metadata.tenant is %.64q, which is the name of no tenant; the path %s is of the space of the system", tenant, b.shortPath))
+		return apierrors.NewBadRequest(fmt.Sprintf("metadata.tenant is %.64q, which is the name of no tenant; "+
+			"the path %s is of the space of the system", tenant, b.shortPath))
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("metadata.tenant is %q, but the path %s is of the space of the system: write to %s, or below the path /tenants/%s of the server, as \"a4s kubectl --tenant %s\" and the kubeconfig of \"a4s tenant kubeconfig %s\" do",
+	return apierrors.NewBadRequest(fmt.Sprintf("metadata.tenant is %q, "+
+		"but the path %s is of the space of the system: write to %s, or below the path /tenants/%s of the server, "+
+		"as \"a4s kubectl --tenant %s\" and the kubeconfig of \"a4s tenant kubeconfig %s\" do",
 		tenant, b.shortPath, b.asked.fullPath(tenant), tenant, tenant, tenant))
 }
 
@@ -77,7 +82,8 @@ func (b *body) ignoreTenant(field, value string) error {
 		}
 	}
 	if b.warning == "" {
-		b.warning = fmt.Sprintf("metadata.%s: the space %.64q is ignored, the request is for the space %q", field, named, b.projector.View.Tenant)
+		b.warning = fmt.Sprintf("metadata.%s: the space %.64q is ignored, the request is for the space %q", field,
+			named, b.projector.View.Tenant)
 	}
 	return nil
 }

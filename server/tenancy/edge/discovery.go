@@ -132,7 +132,8 @@ func (e *discoveryServer) rootPaths(view *discoveryView, own discovery.Set, body
 				return kinds.OpenPath(path)
 			}
 			group, version, versioned := strings.Cut(of, "/")
-			return e.hasGroup(view, group) && (!versioned || view.hasVersion(&e.discoveryViews, schema.GroupVersion{Group: group, Version: version}))
+			return e.hasGroup(view, group) &&
+				(!versioned || view.hasVersion(&e.discoveryViews, schema.GroupVersion{Group: group, Version: version}))
 		})
 		for _, gv := range own.GroupVersions() {
 			root.Paths = append(root.Paths, "/apis/"+gv.Group, "/apis/"+gv.String())
@@ -213,7 +214,9 @@ func (e *discoveryServer) filterAggregated(view *discoveryView, list *apidiscove
 		g := &list.Items[i]
 		for j := range g.Versions {
 			v := &g.Versions[j]
-			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return e.has(view, g.Name, r.Resource) })
+			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool {
+				return e.has(view, g.Name, r.Resource)
+			})
 			for k := range v.Resources {
 				if r := &v.Resources[k]; e.announced(view, g.Name, r.Resource) {
 					r.Verbs, r.Categories, r.ShortNames, r.Subresources = append(reading(), "create"), nil, nil, nil
@@ -223,7 +226,9 @@ func (e *discoveryServer) filterAggregated(view *discoveryView, list *apidiscove
 					r.Verbs, r.Subresources = reading(), nil
 				}
 			}
-			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool { return !view.lists || len(r.Verbs) > 0 })
+			v.Resources = keep(v.Resources, func(r apidiscovery.APIResourceDiscovery) bool {
+				return !view.lists || len(r.Verbs) > 0
+			})
 		}
 		g.Versions = keep(g.Versions, func(v apidiscovery.APIVersionDiscovery) bool { return len(v.Resources) > 0 })
 	}

@@ -66,7 +66,8 @@ func (e *discoveryViews) index(req *http.Request, next http.Handler) (*index, *c
 	if err := json.Unmarshal(answer.body.Bytes(), &list); err != nil {
 		return nil, nil, fmt.Errorf("reading a discovery document: %w", err)
 	}
-	idx := &index{etag: answer.header.Get("Etag"), customResources: map[schema.GroupVersion][]customResource{}, builtIn: map[schema.GroupVersion]bool{}}
+	idx := &index{etag: answer.header.Get("Etag"), customResources: map[schema.GroupVersion][]customResource{},
+		builtIn: map[schema.GroupVersion]bool{}}
 	for _, g := range list.Items {
 		for _, v := range g.Versions {
 			gv := schema.GroupVersion{Group: g.Name, Version: v.Version}
@@ -130,7 +131,8 @@ func (e *discoveryViews) viewOf(tenant string, nodes bool, idx *index) (*discove
 		return view, nil
 	}
 	generation := e.crds.Generation(tenant)
-	if view, ok := e.discoveryCache.views.get(tenant); ok && view.generation == generation && view.index == idx && view.nodes == nodes {
+	if view, ok := e.discoveryCache.views.get(tenant); ok && view.generation == generation && view.index == idx &&
+		view.nodes == nodes {
 		return view, nil
 	}
 	view, err := e.newDiscoveryView(tenant, idx, discovery.Set(e.crds.CRDs(tenant)))
@@ -185,7 +187,8 @@ func (e *discoveryViews) ownCRDs(tenant string, view *discoveryView) (set discov
 }
 
 func (e *discoveryViews) newDiscoveryView(tenant string, idx *index, set discovery.Set) (*discoveryView, error) {
-	view := &discoveryView{index: idx, kept: map[schema.GroupResource]bool{}, hidden: map[schema.GroupKind]bool{}, groups: map[string]bool{}}
+	view := &discoveryView{index: idx, kept: map[schema.GroupResource]bool{}, hidden: map[schema.GroupKind]bool{},
+		groups: map[string]bool{}}
 	var err error
 	if view.versions, err = set.Digests(); err != nil {
 		return nil, err

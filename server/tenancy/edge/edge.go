@@ -86,7 +86,8 @@ func New(o Options) *Edge {
 
 // Authenticator gives every user their tenant. The edge authenticates with it, too.
 func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request {
-	e.auth = authn.Wrap(inner, authn.Options{DefaultTenant: e.opts.DefaultTenant, TokenFile: e.opts.TokenFile, Tenants: e.opts.Tenants, Log: e.opts.Log})
+	e.auth = authn.Wrap(inner, authn.Options{DefaultTenant: e.opts.DefaultTenant, TokenFile: e.opts.TokenFile,
+		Tenants: e.opts.Tenants, Log: e.opts.Log})
 	return e.auth
 }
 

@@ -137,7 +137,8 @@ func (e *discoveryServer) serveNonResource(
 	}
 	if !reads(req) {
 		// Upstream answers some with the document, whatever the method.
-		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method, schema.GroupResource{}, "", "", 0, false)
+		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method,
+			schema.GroupResource{}, "", "", 0, false)
 	}
 	d := *asked.document
 	relay := func(c *capture) error {
@@ -191,15 +192,18 @@ func (e *discoveryServer) serveCompositeDiscovery(
 	if err != nil {
 		return true, err
 	}
-	return true, e.answerDocument(w, withoutEncoding(req), next, space.All, view, *asked.document, func(c *capture) error {
-		c.sendTo(w, "")
-		return nil
-	})
+	return true, e.answerDocument(w, withoutEncoding(req), next, space.All, view, *asked.document,
+		func(c *capture) error {
+			c.sendTo(w, "")
+			return nil
+		})
 }
 
 // serveSystemOpenAPI serves the OpenAPI documents of the system: upstream's, with the
 // field metadata.tenant.
-func (e *discoveryServer) serveSystemOpenAPI(w http.ResponseWriter, req *http.Request, next http.Handler, d documentRequest) error {
+func (e *discoveryServer) serveSystemOpenAPI(
+	w http.ResponseWriter, req *http.Request, next http.Handler, d documentRequest,
+) error {
 	view := &discoveryView{index: &index{}, unfiltered: true, fingerprint: space.System}
 	return e.answerDocument(w, withoutEncoding(req), next, space.System, view, d, func(c *capture) error {
 		c.sendTo(w, d.prefix)
@@ -244,7 +248,8 @@ func (e *discoveryServer) answerDocument(
 		}
 	}
 	maps.Copy(w.Header(), answer.header)
-	for _, name := range []string{"Content-Length", "Content-Type", "Last-Modified", "Accept-Ranges", "Etag", "Warning"} {
+	for _, name := range []string{"Content-Length", "Content-Type", "Last-Modified", "Accept-Ranges",
+		"Etag", "Warning"} {
 		w.Header().Del(name)
 	}
 	if !m.exists {
@@ -339,7 +344,9 @@ func (e *discoveryServer) produce(
 }
 
 // transform builds a document of upstream's; body is nil if upstream has none.
-func (e *discoveryServer) transform(view *discoveryView, own discovery.Set, d documentRequest, body []byte) ([]byte, error) {
+func (e *discoveryServer) transform(
+	view *discoveryView, own discovery.Set, d documentRequest, body []byte,
+) ([]byte, error) {
 	switch {
 	case d.path == "/":
 		return e.rootPaths(view, own, body)
@@ -431,7 +438,8 @@ func ask(req *http.Request, next http.Handler, path, query, accept, etag string)
 	out.Method = http.MethodGet
 	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = path, "", query
 	out.RequestURI = out.URL.RequestURI()
-	for _, name := range []string{"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since", "If-Range", "Range"} {
+	for _, name := range []string{"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since",
+		"If-Range", "Range"} {
 		out.Header.Del(name)
 	}
 	out.Header.Set("Accept", accept)

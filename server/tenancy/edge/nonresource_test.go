@@ -27,7 +27,8 @@ import (
 
 // define is a served v1 with one field, in whose name it can be told apart.
 func define(plural, group, kind, field string) *apiextensionsv1.CustomResourceDefinition {
-	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"}
+	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind,
+		ListKind: kind + "List"}
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -87,37 +88,64 @@ type upstream struct {
 func (u *upstream) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	u.asked = append(u.asked, req.URL.RequestURI())
 	media, body := "application/json", []byte(nil)
-	deployments := apidiscovery.APIResourceDiscovery{Resource: "deployments", ResponseKind: &metav1.GroupVersionKind{Kind: "Deployment"}, Verbs: []string{"list"}}
-	nodes := apidiscovery.APIResourceDiscovery{Resource: "nodes", ResponseKind: &metav1.GroupVersionKind{Kind: "NodeMetrics"}, Verbs: []string{"list"}}
+	deployments := apidiscovery.APIResourceDiscovery{Resource: "deployments",
+		ResponseKind: &metav1.GroupVersionKind{Kind: "Deployment"}, Verbs: []string{"list"}}
+	nodes := apidiscovery.APIResourceDiscovery{Resource: "nodes",
+		ResponseKind: &metav1.GroupVersionKind{Kind: "NodeMetrics"}, Verbs: []string{"list"}}
 	builtIn := func(group, version string, r apidiscovery.APIResourceDiscovery) apidiscovery.APIGroupDiscovery {
-		return apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: group}, Versions: []apidiscovery.APIVersionDiscovery{{Version: version, Resources: []apidiscovery.APIResourceDiscovery{r}}}}
+		return apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: group},
+			Versions: []apidiscovery.APIVersionDiscovery{{Version: version,
+				Resources: []apidiscovery.APIResourceDiscovery{r}}}}
 	}
-	list := append([]apidiscovery.APIGroupDiscovery{builtIn("apps", "v1", deployments), builtIn("custom.metrics.k8s.io", "v1beta1", nodes)}, u.crds.Aggregated()...)
+	list := append([]apidiscovery.APIGroupDiscovery{
+		builtIn("apps", "v1", deployments), builtIn("custom.metrics.k8s.io", "v1beta1", nodes),
+	}, u.crds.Aggregated()...)
 	gv := groupVersion(strings.TrimPrefix(strings.TrimPrefix(req.URL.Path, "/openapi/v3"), "/apis/"))
 	set := func(v any) { body, _ = json.Marshal(v) }
 	switch {
 	case req.URL.Path == "/apis" && strings.Contains(req.Header.Get("Accept"), "v=v2;as=APIGroupDiscoveryList"):
 		media = aggregatedJSON
-		set(apidiscovery.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}, Items: list})
+		set(apidiscovery.APIGroupDiscoveryList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"},
+			Items:    list,
+		})
 	case req.URL.Path == "/apis":
-		set(metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList"}, Groups: append([]metav1.APIGroup{{Name: "apps", Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: "apps/v1", Version: "v1"}}}}, u.crds.Groups()...)})
+		set(metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList"}, Groups: append([]metav1.APIGroup{
+			{Name: "apps", Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: "apps/v1", Version: "v1"}}},
+		}, u.crds.Groups()...)})
 	case req.URL.Path == "/openapi/v2":
 		set(map[string]any{"paths": map[string]any{
-			"/apis/apps/v1/deployments":                         map[string]any{},
-			"/apis/example.com/v1/secrets":                      map[string]any{"get": map[string]any{"$ref": "#/definitions/Hidden"}},
-			"/apis/example.com/v1/foos":                         map[string]any{"get": map[string]any{"$ref": "#/definitions/Foo"}},
+			"/apis/apps/v1/deployments": map[string]any{},
+			"/apis/example.com/v1/secrets": map[string]any{
+				"get": map[string]any{"$ref": "#/definitions/Hidden"},
+			},
+			"/apis/example.com/v1/foos": map[string]any{
+				"get": map[string]any{"$ref": "#/definitions/Foo"},
+			},
 			"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas": map[string]any{},
 		}, "definitions": map[string]any{
-			"Hidden":     map[string]any{"x-kubernetes-group-version-kind": []any{map[string]any{"group": "example.com", "kind": "Secret"}}},
-			"Foo":        map[string]any{"x-kubernetes-group-version-kind": []any{map[string]any{"group": "example.com", "kind": "Foo"}}},
-			"Deployment": map[string]any{"x-kubernetes-group-version-kind": []any{map[string]any{"group": "apps", "kind": "Deployment"}}},
-			"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": map[string]any{"properties": map[string]any{"name": map[string]any{"type": "string"}}},
+			"Hidden": map[string]any{
+				"x-kubernetes-group-version-kind": []any{map[string]any{"group": "example.com", "kind": "Secret"}},
+			},
+			"Foo": map[string]any{
+				"x-kubernetes-group-version-kind": []any{map[string]any{"group": "example.com", "kind": "Foo"}},
+			},
+			"Deployment": map[string]any{
+				"x-kubernetes-group-version-kind": []any{map[string]any{"group": "apps", "kind": "Deployment"}},
+			},
+			"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": map[string]any{
+				"properties": map[string]any{"name": map[string]any{"type": "string"}},
+			},
 			"Filler": map[string]any{"description": strings.Repeat("many words ", gzipFrom/10)},
 		}})
 	case req.URL.Path == "/openapi/v3":
-		paths := map[string]handler3.OpenAPIV3DiscoveryGroupVersion{"apis/apps/v1": {ServerRelativeURL: "/openapi/v3/apis/apps/v1?hash=DEPLOYMENTS"}}
+		paths := map[string]handler3.OpenAPIV3DiscoveryGroupVersion{
+			"apis/apps/v1": {ServerRelativeURL: "/openapi/v3/apis/apps/v1?hash=DEPLOYMENTS"},
+		}
 		for _, gv := range u.crds.GroupVersions() {
-			paths["apis/"+gv.String()] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: "/openapi/v3/apis/" + gv.String() + "?hash=UPSTREAM"}
+			paths["apis/"+gv.String()] = handler3.OpenAPIV3DiscoveryGroupVersion{
+				ServerRelativeURL: "/openapi/v3/apis/" + gv.String() + "?hash=UPSTREAM",
+			}
 		}
 		set(handler3.OpenAPIV3Discovery{Paths: paths})
 	case strings.HasPrefix(req.URL.Path, "/openapi/v3/"):
@@ -134,7 +162,8 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	default:
 		if r := u.crds.Resources(gv); r != nil {
-			set(metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: gv.String(), APIResources: r})
+			set(metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"},
+				GroupVersion: gv.String(), APIResources: r})
 		}
 	}
 	if body == nil {
@@ -171,8 +200,9 @@ func cluster() (*Edge, *upstream, *fakeCatalog) {
 	f := &fakeCatalog{
 		shared: []*apiextensionsv1.CustomResourceDefinition{foos},
 		own: map[string][]*apiextensionsv1.CustomResourceDefinition{
-			"a":       {define("bars", "own.io", "Bar", "ofA"), define("foos", "example.com", "Foo", "ofA")},
-			space.All: {define("bars", "own.io", "Bar", "x"), define("foos", "example.com", "Foo", "x"), define("bazs", "example.com", "Baz", "x")},
+			"a": {define("bars", "own.io", "Bar", "ofA"), define("foos", "example.com", "Foo", "ofA")},
+			space.All: {define("bars", "own.io", "Bar", "x"), define("foos", "example.com", "Foo", "x"),
+				define("bazs", "example.com", "Baz", "x")},
 		},
 	}
 	return New(Options{CustomResources: f, Tenants: plainTenants{}}), u, f
@@ -213,8 +243,10 @@ func fetch(t *testing.T, e *Edge, u *upstream, tenant, path string, header ...st
 // TestDocumentsAreOnlyRead: upstream's handlers of custom groups answer other
 // methods with the document as well, and not with that of the space.
 func TestDocumentsAreOnlyRead(t *testing.T) {
-	for _, method := range []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodOptions} {
-		for _, path := range []string{"/apis", "/apis/own.io", "/apis/own.io/v1", "/openapi/v2", "/openapi/v3/apis/own.io/v1", "/api/v1"} {
+	for _, method := range []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodOptions} {
+		for _, path := range []string{"/apis", "/apis/own.io", "/apis/own.io/v1", "/openapi/v2",
+			"/openapi/v3/apis/own.io/v1", "/api/v1"} {
 			e, w := New(Options{}), httptest.NewRecorder()
 			req := httptest.NewRequest(method, path, nil)
 			asked := read(req)
@@ -236,24 +268,32 @@ func TestDocumentsOfSpaces(t *testing.T) {
 		code                 int
 		has, hasNot          []string
 	}{
-		{"a", "/apis", v2, 200, []string{`"deployments"`, `"foos"`, `"bars"`, `"own.io"`}, []string{"secrets", "custom.metrics.k8s.io"}},
-		{"b", "/apis", v2, 200, []string{`"deployments"`, `"foos"`}, []string{"secrets", "bars", "own.io", "custom.metrics.k8s.io"}},
+		{"a", "/apis", v2, 200, []string{`"deployments"`, `"foos"`, `"bars"`, `"own.io"`},
+			[]string{"secrets", "custom.metrics.k8s.io"}},
+		{"b", "/apis", v2, 200, []string{`"deployments"`, `"foos"`},
+			[]string{"secrets", "bars", "own.io", "custom.metrics.k8s.io"}},
 		{"a", "/apis", "", 200, []string{`"apps/v1"`, `"example.com/v1"`, `"own.io/v1"`}, nil},
 		{"b", "/apis", "", 200, []string{`"apps/v1"`, `"example.com/v1"`}, []string{"own.io"}},
 		{"a", "/apis/own.io", "", 200, []string{`"kind":"APIGroup"`, `"own.io/v1"`}, nil},
 		{"b", "/apis/own.io", "", 404, nil, nil},
 		{"a", "/apis/example.com/", "", 200, []string{`"kind":"APIGroup"`, `"example.com/v1"`}, nil},
-		{"a", "/apis/own.io/v1", "", 200, []string{`"kind":"APIResourceList"`, `"groupVersion":"own.io/v1"`, `"bars"`}, nil},
+		{"a", "/apis/own.io/v1", "", 200,
+			[]string{`"kind":"APIResourceList"`, `"groupVersion":"own.io/v1"`, `"bars"`}, nil},
 		{"b", "/apis/own.io/v1", "", 404, nil, nil},
 		{"b", "/apis/example.com/v1", "", 200, []string{`"foos"`}, []string{"secrets"}},
-		{"a", "/openapi/v2", "", 200, []string{`"ofA"`, `/apis/own.io/v1/bars"`, `"Deployment"`, `/deployments"`}, []string{"ofSystem", `"Hidden"`, "secrets", `"Foo":`}},
+		{"a", "/openapi/v2", "", 200, []string{`"ofA"`, `/apis/own.io/v1/bars"`, `"Deployment"`, `/deployments"`},
+			[]string{"ofSystem", `"Hidden"`, "secrets", `"Foo":`}},
 		{"b", "/openapi/v2", "", 200, []string{`"Foo"`, `/foos"`}, []string{"ofA", "bars", `"Hidden"`, "secrets"}},
-		{"a", "/openapi/v3/apis/example.com/v1", "", 200, []string{`"ofA"`, "/foos"}, []string{"ofSystem", "ofNobody", "/secrets"}},
-		{"b", "/openapi/v3/apis/example.com/v1", "", 200, []string{`"ofSystem"`, "/foos"}, []string{"ofA", "ofNobody", "/secrets"}},
+		{"a", "/openapi/v3/apis/example.com/v1", "", 200, []string{`"ofA"`, "/foos"},
+			[]string{"ofSystem", "ofNobody", "/secrets"}},
+		{"b", "/openapi/v3/apis/example.com/v1", "", 200, []string{`"ofSystem"`, "/foos"},
+			[]string{"ofA", "ofNobody", "/secrets"}},
 		{"a", "/openapi/v3/apis/own.io/v1", "", 200, []string{`"ofA"`, "/bars"}, nil},
 		{"b", "/openapi/v3/apis/own.io/v1", "", 404, nil, nil},
-		{"a", "/openapi/v3", "", 200, []string{`/tenants/a/openapi/v3/apis/apps/v1?hash=`, `/tenants/a/openapi/v3/apis/own.io/v1?hash=`}, []string{"UPSTREAM"}},
-		{"b", "/openapi/v3", "", 200, []string{`/tenants/b/openapi/v3/apis/example.com/v1?hash=`}, []string{"UPSTREAM", "own.io"}},
+		{"a", "/openapi/v3", "", 200, []string{`/tenants/a/openapi/v3/apis/apps/v1?hash=`,
+			`/tenants/a/openapi/v3/apis/own.io/v1?hash=`}, []string{"UPSTREAM"}},
+		{"b", "/openapi/v3", "", 200, []string{`/tenants/b/openapi/v3/apis/example.com/v1?hash=`},
+			[]string{"UPSTREAM", "own.io"}},
 
 		// The system sees its own as they are, and no others.
 		{"", "/apis", v2, 200, []string{`"secrets"`, `"custom.metrics.k8s.io"`}, []string{"bars", "bazs"}},
@@ -262,7 +302,8 @@ func TestDocumentsOfSpaces(t *testing.T) {
 		{"", "/apis/example.com/v1", "", 200, []string{`"secrets"`}, []string{"bazs"}},
 		// Controllers see those of all, under other names, and what is no
 		// custom resource.
-		{space.All, "/apis", v2, 200, []string{`"deployments"`, `"custom.metrics.k8s.io"`, `"bars"`, `"bazs"`}, []string{"secrets"}},
+		{space.All, "/apis", v2, 200, []string{`"deployments"`, `"custom.metrics.k8s.io"`, `"bars"`, `"bazs"`},
+			[]string{"secrets"}},
 		{space.All, "/apis", "", 200, []string{`"own.io/v1"`, `"apps/v1"`}, nil},
 		{space.All, "/apis/own.io", "", 200, []string{`"own.io/v1"`}, nil},
 		{space.All, "/apis/own.io/v1", "", 200, []string{`"bars"`}, nil},
@@ -301,7 +342,8 @@ func TestDocumentsOfSpaces(t *testing.T) {
 // TestCompositeDocumentsAreDiscovery: nothing else is made up.
 func TestCompositeDocumentsAreDiscovery(t *testing.T) {
 	e, u, _ := cluster()
-	for _, path := range []string{"/apis/example.com/v1/foos", "/apis/example.com/v1/namespaces/x/foos/y", "/openapi/v2", "/api/v1", "/version"} {
+	for _, path := range []string{"/apis/example.com/v1/foos", "/apis/example.com/v1/namespaces/x/foos/y",
+		"/openapi/v2", "/api/v1", "/version"} {
 		req := httptest.NewRequest(http.MethodGet, path, nil)
 		if done, _ := e.serveCompositeDiscovery(httptest.NewRecorder(), req, u, read(req)); done {
 			t.Errorf("%s was answered", path)
@@ -324,14 +366,17 @@ func TestDocumentsAreValidatedByClients(t *testing.T) {
 	if plain := fetch(t, e, u, "a", "/openapi/v2").Body.Bytes(); err != nil || !bytes.Equal(unzipped, plain) {
 		t.Errorf("compressed it is another document: %v", err)
 	}
-	if w := fetch(t, e, u, "a", "/openapi/v2", "If-None-Match", etag); w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+	if w := fetch(t, e, u, "a", "/openapi/v2", "If-None-Match", etag); w.Code != http.StatusNotModified ||
+		w.Body.Len() > 0 {
 		t.Errorf("not modified: %d", w.Code)
 	}
-	if w := fetch(t, e, u, "a", "HEAD /openapi/v2"); w.Code != http.StatusOK || w.Body.Len() > 0 || w.Header().Get("Etag") != etag || w.Header().Get("Content-Length") != fmt.Sprint(len(unzipped)) {
+	if w := fetch(t, e, u, "a", "HEAD /openapi/v2"); w.Code != http.StatusOK || w.Body.Len() > 0 ||
+		w.Header().Get("Etag") != etag || w.Header().Get("Content-Length") != fmt.Sprint(len(unzipped)) {
 		t.Errorf("HEAD: %d %v", w.Code, w.Header())
 	}
 	f.own["a"], f.generation = f.own["a"][:1], f.generation+1
-	if w := fetch(t, e, u, "a", "/openapi/v2", "If-None-Match", etag); w.Code != http.StatusOK || w.Header().Get("Etag") == etag {
+	if w := fetch(t, e, u, "a", "/openapi/v2", "If-None-Match", etag); w.Code != http.StatusOK ||
+		w.Header().Get("Etag") == etag {
 		t.Errorf("after a change: %d", w.Code)
 	}
 }
@@ -351,7 +396,8 @@ func TestHashesFollowTheContent(t *testing.T) {
 	}
 	for _, gv := range []string{"example.com/v1", "own.io/v1"} {
 		at := address("a", gv)
-		if w := fetch(t, e, u, "a", at); w.Code != http.StatusOK || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
+		if w := fetch(t, e, u, "a", at); w.Code != http.StatusOK ||
+			!strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
 			t.Errorf("%s: %d %v", at, w.Code, w.Header())
 		}
 		w := fetch(t, e, u, "a", "/openapi/v3/apis/"+gv+"?hash=OLD")
@@ -423,8 +469,10 @@ func TestForeignGroupsLookLikeNoGroups(t *testing.T) {
 	e, u, f := cluster()
 	f.shared = nil
 	for _, path := range []string{"/apis/%s", "/apis/%s/v1", "/openapi/v3/apis/%s/v1"} {
-		there, none := fetch(t, e, u, "b", fmt.Sprintf(path, "example.com")), fetch(t, e, u, "b", fmt.Sprintf(path, "none.com"))
-		if there.Code != http.StatusNotFound || there.Body.String() != none.Body.String() || there.Header().Get("Etag") != "" {
+		there, none := fetch(t, e, u, "b", fmt.Sprintf(path, "example.com")),
+			fetch(t, e, u, "b", fmt.Sprintf(path, "none.com"))
+		if there.Code != http.StatusNotFound || there.Body.String() != none.Body.String() ||
+			there.Header().Get("Etag") != "" {
 			t.Errorf("%s: %d %q, and %d %q", path, there.Code, there.Body, none.Code, none.Body)
 		}
 	}
@@ -445,18 +493,22 @@ func TestDocumentsDeclareTheTenant(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
 				t.Fatalf("%s for %q: %d %v", path, tenant, w.Code, err)
 			}
-			meta, _, err := unstructured.NestedMap(doc, append(keys, "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "properties")...)
-			if field, ok := meta["tenant"].(map[string]any); err != nil || !ok || field["type"] != "string" || meta["name"] == nil {
+			meta, _, err := unstructured.NestedMap(doc,
+				append(keys, "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "properties")...)
+			if field, ok := meta["tenant"].(map[string]any); err != nil || !ok || field["type"] != "string" ||
+				meta["name"] == nil {
 				t.Errorf("%s for %q: the metadata are %v, %v", path, tenant, meta, err)
 			}
 		}
 		for _, known := range []string{"DEPLOYMENTS", "UPSTREAM"} {
-			if w := fetch(t, e, u, tenant, "/openapi/v3"); w.Code != http.StatusOK || strings.Contains(w.Body.String(), known) || !strings.Contains(w.Body.String(), "apps/v1?hash=") {
+			if w := fetch(t, e, u, tenant, "/openapi/v3"); w.Code != http.StatusOK ||
+				strings.Contains(w.Body.String(), known) || !strings.Contains(w.Body.String(), "apps/v1?hash=") {
 				t.Errorf("the index for %q has the hash %s: %s", tenant, known, w.Body)
 			}
 		}
 		w := fetch(t, e, u, tenant, "/openapi/v3/apis/example.com/v1?hash=UPSTREAM")
-		if at := w.Header().Get("Location"); w.Code != http.StatusMovedPermanently || strings.Contains(at, "UPSTREAM") {
+		if at := w.Header().Get("Location"); w.Code != http.StatusMovedPermanently ||
+			strings.Contains(at, "UPSTREAM") {
 			t.Errorf("a lruEntry document for %q: %d %s", tenant, w.Code, at)
 		}
 	}

@@ -106,7 +106,9 @@ func mergeOpenAPI2(doc, models map[string]json.RawMessage, own discovery.Set) er
 
 // openAPI3 makes the document of version 3 of a group version: of upstream's,
 // or alone of the space's own definitions. It is nil if nothing is left.
-func (e *discoveryServer) openAPI3(view *discoveryView, own discovery.Set, gv schema.GroupVersion, body []byte) ([]byte, error) {
+func (e *discoveryServer) openAPI3(
+	view *discoveryView, own discovery.Set, gv schema.GroupVersion, body []byte,
+) ([]byte, error) {
 	mine := own.OpenAPI3(gv)
 	if body == nil {
 		if mine == nil {
@@ -185,7 +187,8 @@ func (e *discoveryServer) openAPIIndex(view *discoveryView, prefix string, body 
 		if gv, ok := strings.CutPrefix(path, "apis/"); ok {
 			group, version, _ := strings.Cut(gv, "/")
 			of := schema.GroupVersion{Group: group, Version: version}
-			if !view.unfiltered && (!e.hasGroup(view, group) || version != "" && view.versions[of] == "" && !view.hasVersion(&e.discoveryViews, of)) {
+			if !view.unfiltered && (!e.hasGroup(view, group) ||
+				version != "" && view.versions[of] == "" && !view.hasVersion(&e.discoveryViews, of)) {
 				continue
 			}
 			address.RawQuery = hashQuery(view.hash(of, address.Query().Get("hash")))
@@ -197,7 +200,8 @@ func (e *discoveryServer) openAPIIndex(view *discoveryView, prefix string, body 
 	for gv := range view.versions {
 		path := "apis/" + gv.String()
 		if _, ok := out.Paths[path]; !ok {
-			out.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: prefix + "/openapi/v3/" + path + "?" + hashQuery(view.hash(gv, ""))}
+			out.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: prefix + "/openapi/v3/" +
+				path + "?" + hashQuery(view.hash(gv, ""))}
 		}
 	}
 	return json.Marshal(out)
@@ -210,7 +214,9 @@ var models = regexp.MustCompile(`"\$ref":\s*"#/(?:definitions|components/schemas
 
 // filterPaths removes the paths of resources that a space does not have from a
 // document. It returns the models of the custom resources that remain.
-func (e *discoveryServer) filterPaths(view *discoveryView, doc map[string]json.RawMessage) (shown map[string]bool, err error) {
+func (e *discoveryServer) filterPaths(
+	view *discoveryView, doc map[string]json.RawMessage,
+) (shown map[string]bool, err error) {
 	paths, err := members(doc["paths"])
 	if err != nil || len(paths) == 0 {
 		return nil, err

@@ -34,7 +34,8 @@ type resourceRequest struct {
 
 // requests reads requests as the API server behind the edge does, which takes
 // these prefixes for those of APIs.
-var requests = endpoints.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+var requests = endpoints.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api")}
 
 // parsePath is parse for a path of an OpenAPI document, which is no request.
 func parsePath(path string) (r resourceRequest, ok bool) {

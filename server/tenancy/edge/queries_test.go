@@ -95,12 +95,16 @@ func (r *recorder) Watch(ctx context.Context, options *internalversion.ListOptio
 	return w, nil
 }
 
-func (r *recorder) Delete(ctx context.Context, name string, _ rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (r *recorder) Delete(
+	ctx context.Context, name string, _ rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
 	note(ctx, asking{Call: "delete", Name: name, Deletes: *options})
 	return r.object(), true, nil
 }
 
-func (r *recorder) DeleteCollection(ctx context.Context, _ rest.ValidateObjectFunc, options *metav1.DeleteOptions, of *internalversion.ListOptions) (runtime.Object, error) {
+func (r *recorder) DeleteCollection(
+	ctx context.Context, _ rest.ValidateObjectFunc, options *metav1.DeleteOptions, of *internalversion.ListOptions,
+) (runtime.Object, error) {
 	note(ctx, asking{Call: "deletecollection", Lists: *of, Deletes: *options})
 	list := r.list()
 	return list, meta.SetList(list, []runtime.Object{r.object()})
@@ -116,22 +120,33 @@ func newUpstreamAPI(t testing.TB) http.Handler {
 	version := corev1.SchemeGroupVersion
 	group := upstreamapi.APIGroupVersion{
 		Storage: map[string]rest.Storage{
-			"configmaps": &recorder{TableConvertor: rest.NewDefaultTableConvertor(corev1.Resource("configmaps")), kind: "configmap",
-				one: func() runtime.Object { return &corev1.ConfigMap{} }, list: func() runtime.Object { return &corev1.ConfigMapList{} }},
-			"namespaces": &recorder{TableConvertor: rest.NewDefaultTableConvertor(corev1.Resource("namespaces")), kind: "namespace",
-				one: func() runtime.Object { return &corev1.Namespace{} }, list: func() runtime.Object { return &corev1.NamespaceList{} }},
+			"configmaps": &recorder{TableConvertor: rest.NewDefaultTableConvertor(corev1.Resource("configmaps")),
+				kind: "configmap",
+				one: func() runtime.Object {
+					return &corev1.ConfigMap{}
+				}, list: func() runtime.Object { return &corev1.ConfigMapList{} }},
+			"namespaces": &recorder{TableConvertor: rest.NewDefaultTableConvertor(corev1.Resource("namespaces")),
+				kind: "namespace",
+				one: func() runtime.Object {
+					return &corev1.Namespace{}
+				}, list: func() runtime.Object { return &corev1.NamespaceList{} }},
 		},
 		Root: "/api", GroupVersion: version, OptionsExternalVersion: &version,
 		Serializer: scheme.Codecs, ParameterCodec: scheme.ParameterCodec,
-		Typer: scheme.Scheme, Creater: scheme.Scheme, Convertor: scheme.Scheme, Defaulter: scheme.Scheme, ConvertabilityChecker: scheme.Scheme,
-		Namer: runtime.Namer(meta.NewAccessor()), UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme.Scheme),
-		TypeConverter: managedfields.NewDeducedTypeConverter(), EquivalentResourceRegistry: runtime.NewEquivalentResourceRegistry(),
-		MinRequestTimeout: time.Hour, Admit: admit.NewChainHandler(),
+		Typer: scheme.Scheme, Creater: scheme.Scheme, Convertor: scheme.Scheme, Defaulter: scheme.Scheme,
+		ConvertabilityChecker:      scheme.Scheme,
+		Namer:                      runtime.Namer(meta.NewAccessor()),
+		UnsafeConvertor:            runtime.UnsafeObjectConvertor(scheme.Scheme),
+		TypeConverter:              managedfields.NewDeducedTypeConverter(),
+		EquivalentResourceRegistry: runtime.NewEquivalentResourceRegistry(),
+		MinRequestTimeout:          time.Hour, Admit: admit.NewChainHandler(),
 	}
 	if _, _, err := group.InstallREST(container); err != nil {
 		t.Fatal(err)
 	}
-	resolver := genericapiserver.NewRequestInfoResolver(&genericapiserver.Config{LegacyAPIGroupPrefixes: sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)})
+	resolver := genericapiserver.NewRequestInfoResolver(&genericapiserver.Config{
+		LegacyAPIGroupPrefixes: sets.NewString(genericapiserver.DefaultLegacyAPIPrefix),
+	})
 	return filters.WithRequestInfo(container, resolver)
 }
 
@@ -141,7 +156,9 @@ type connection struct{ *httptest.ResponseRecorder }
 func (connection) CloseNotify() <-chan bool { return nil }
 
 // run sends a request and tells what upstream's storage was asked for.
-func run(t testing.TB, method, path, query string, serve func(http.ResponseWriter, *http.Request) error) (*httptest.ResponseRecorder, []asking) {
+func run(
+	t testing.TB, method, path, query string, serve func(http.ResponseWriter, *http.Request) error,
+) (*httptest.ResponseRecorder, []asking) {
 	t.Helper()
 	var calls []asking
 	req := httptest.NewRequestWithContext(context.WithValue(t.Context(), askingKey{}, &calls), method, path, nil)
@@ -167,12 +184,13 @@ func (a asking) composite(t testing.TB, namespaces bool) asking {
 	}
 	if a.Lists.FieldSelector != nil {
 		var err error
-		a.Lists.FieldSelector, err = a.Lists.FieldSelector.Transform(func(field, value string) (string, string, error) {
-			if field == "metadata.namespace" || namespaces && field == "metadata.name" {
-				value = of(value)
-			}
-			return field, value, nil
-		})
+		a.Lists.FieldSelector, err = a.Lists.FieldSelector.Transform(
+			func(field, value string) (string, string, error) {
+				if field == "metadata.namespace" || namespaces && field == "metadata.name" {
+					value = of(value)
+				}
+				return field, value, nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,14 +236,19 @@ var queried = []struct {
 	path       string
 	namespaces bool
 }{
-	{"/api/v1/configmaps", false}, {"/api/v1/namespaces/default/configmaps", false}, {"/api/v1/namespaces/default/configmaps/x", false},
-	{"/api/v1/watch/configmaps", false}, {"/api/v1/watch/namespaces/default/configmaps", false}, {"/api/v1/watch/namespaces/default/configmaps/x", false},
-	{"/api/v1/namespaces", true}, {"/api/v1/namespaces/default", true}, {"/api/v1/watch/namespaces", true}, {"/api/v1/watch/namespaces/default", true},
+	{"/api/v1/configmaps", false}, {"/api/v1/namespaces/default/configmaps", false},
+	{"/api/v1/namespaces/default/configmaps/x", false},
+	{"/api/v1/watch/configmaps", false}, {"/api/v1/watch/namespaces/default/configmaps", false},
+	{"/api/v1/watch/namespaces/default/configmaps/x", false},
+	{"/api/v1/namespaces", true}, {"/api/v1/namespaces/default", true}, {"/api/v1/watch/namespaces", true},
+	{"/api/v1/watch/namespaces/default", true},
 }
 
 // checkQuery compares what upstream's handlers make of a query with what they
 // make of it behind the edge, and looks at how the answer is shown.
-func checkQuery(t testing.TB, e *Edge, upstream http.Handler, method, path string, namespaces bool, query string) (call string) {
+func checkQuery(
+	t testing.TB, e *Edge, upstream http.Handler, method, path string, namespaces bool, query string,
+) (call string) {
 	t.Helper()
 	direct, want := run(t, method, path, query, func(w http.ResponseWriter, req *http.Request) error {
 		upstream.ServeHTTP(w, req)
@@ -242,7 +265,8 @@ func checkQuery(t testing.TB, e *Edge, upstream http.Handler, method, path strin
 		return e.serveSpace(w, req, upstream, r)
 	})
 	if direct.Code != edge.Code {
-		t.Errorf("%s: upstream answers %d, behind the edge %d\n%s\n%s", at(), direct.Code, edge.Code, direct.Body, edge.Body)
+		t.Errorf("%s: upstream answers %d, behind the edge %d\n%s\n%s", at(), direct.Code, edge.Code,
+			direct.Body, edge.Body)
 	}
 	if len(want) != len(got) {
 		t.Fatalf("%s: upstream asks for %v, behind the edge for %v", at(), want, got)
@@ -286,7 +310,8 @@ func checkQuery(t testing.TB, e *Edge, upstream http.Handler, method, path strin
 		}
 	}
 	// A watch that must end at once may end before its events.
-	if wanted := map[string]int{"watch": 2, "list": 1, "get": 1}[call]; items != wanted && (call != "watch" || items > wanted || !strings.Contains(query, "timeout")) {
+	if wanted := map[string]int{"watch": 2, "list": 1, "get": 1}[call]; items != wanted &&
+		(call != "watch" || items > wanted || !strings.Contains(query, "timeout")) {
 		t.Errorf("%s: a %s shows %d objects", at(), call, items)
 	}
 	return call
@@ -294,11 +319,30 @@ func checkQuery(t testing.TB, e *Edge, upstream http.Handler, method, path strin
 
 // Queries as clients of all sorts write them, and as nobody should.
 var queries = []string{
-	"", "watch", "watch=", "watch=true", "watch=True", "watch=TRUE", "watch=1", "watch=yes", "watch=0", "watch=false", "watch=False", "watch=FALSE", "watch=no", "watch=%20", "watch=00",
-	"watch=0&watch=1", "watch=1&watch=0", "Watch=1", "WATCH=true", "watch[]=1", "w%61tch=1", "watch=%74rue", "%77%61%74%63%68", "watch%3D1", "watch=%zz", "watch=1;limit=1", ";watch=1", "a=b;watch=1&watch=1", "&&watch=1&&", "watch=1#", "+watch=1", "watch+=1", "watch=1%00",
-	"watch=1&limit=x", "watch=0&limit=x", "limit=x", "watch=1&timeoutSeconds=1", "watch=1&timeoutSeconds=-1", "watch=1&resourceVersion=0", "watch=1&allowWatchBookmarks=", "watch=1&sendInitialEvents", "watch=True&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=True", "sendInitialEvents=true", "resourceVersionMatch=Exact&resourceVersion=1", "resourceVersionMatch=&resourceVersionMatch=Exact", "ResourceVersionMatch=Exact", "limit=1&continue=x", "limit=1&limit=2", "dryRun=All", "dryRun", "dryRun=All&dryRun=x",
-	"fieldSelector=metadata.namespace=default", "fieldSelector=metadata.namespace%3Ddefault", "fieldSelector=metadata.namespace!=default,metadata.name==x", "fieldSelector=&fieldSelector=metadata.namespace=default", "fieldSelector=metadata.namespace=default&fieldSelector=metadata.namespace=other", "FieldSelector=metadata.namespace=default", "fieldSelector=metadata.name=default", "fieldSelector=metadata.name=default&watch=", "fieldSelector=metadata.namespace", "fieldSelector=,,", "fieldSelector=metadata.namespace%3D%5C%2C", "fieldSelector=metadata.name=a/b&watch=yes",
-	"labelSelector=kubernetes.io/metadata.name=default", "labelSelector=kubernetes.io/metadata.name+in+(default,x)&watch=True", "labelSelector=kubernetes.io/metadata.name!=default", "labelSelector=a&labelSelector=kubernetes.io/metadata.name=default", "labelSelector=%21", "labelSelector=kubernetes.io%2Fmetadata.name", "labelselector=app", "labelSelector=app=x%2Ckubernetes.io/metadata.name+notin+(default)",
+	"", "watch", "watch=", "watch=true", "watch=True", "watch=TRUE", "watch=1", "watch=yes", "watch=0", "watch=false",
+	"watch=False", "watch=FALSE", "watch=no", "watch=%20", "watch=00",
+	"watch=0&watch=1", "watch=1&watch=0", "Watch=1", "WATCH=true", "watch[]=1", "w%61tch=1", "watch=%74rue",
+	"%77%61%74%63%68", "watch%3D1", "watch=%zz", "watch=1;limit=1", ";watch=1", "a=b;watch=1&watch=1", "&&watch=1&&",
+	"watch=1#", "+watch=1", "watch+=1", "watch=1%00",
+	"watch=1&limit=x", "watch=0&limit=x", "limit=x", "watch=1&timeoutSeconds=1", "watch=1&timeoutSeconds=-1",
+	"watch=1&resourceVersion=0", "watch=1&allowWatchBookmarks=", "watch=1&sendInitialEvents",
+	"watch=True&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=True",
+	"sendInitialEvents=true", "resourceVersionMatch=Exact&resourceVersion=1",
+	"resourceVersionMatch=&resourceVersionMatch=Exact", "ResourceVersionMatch=Exact", "limit=1&continue=x",
+	"limit=1&limit=2", "dryRun=All", "dryRun", "dryRun=All&dryRun=x",
+	"fieldSelector=metadata.namespace=default", "fieldSelector=metadata.namespace%3Ddefault",
+	"fieldSelector=metadata.namespace!=default,metadata.name==x",
+	"fieldSelector=&fieldSelector=metadata.namespace=default",
+	"fieldSelector=metadata.namespace=default&fieldSelector=metadata.namespace=other",
+	"FieldSelector=metadata.namespace=default", "fieldSelector=metadata.name=default",
+	"fieldSelector=metadata.name=default&watch=", "fieldSelector=metadata.namespace", "fieldSelector=,,",
+	"fieldSelector=metadata.namespace%3D%5C%2C", "fieldSelector=metadata.name=a/b&watch=yes",
+	"labelSelector=kubernetes.io/metadata.name=default",
+	"labelSelector=kubernetes.io/metadata.name+in+(default,x)&watch=True",
+	"labelSelector=kubernetes.io/metadata.name!=default",
+	"labelSelector=a&labelSelector=kubernetes.io/metadata.name=default", "labelSelector=%21",
+	"labelSelector=kubernetes.io%2Fmetadata.name", "labelselector=app",
+	"labelSelector=app=x%2Ckubernetes.io/metadata.name+notin+(default)",
 }
 
 // TestQueriesAsUpstream: behind the edge upstream's handlers make of a query

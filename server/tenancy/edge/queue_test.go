@@ -29,18 +29,23 @@ func TestFlowsOfRequests(t *testing.T) {
 		first, second string    // flows of the first and of the second request
 		waits         bool      // at last
 	}{
-		{"a tenant's user by token", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, of("a"), from, "tenant:a", true},
+		{"a tenant's user by token", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, of("a"),
+			from, "tenant:a", true},
 		{"a tenant's user by certificate", func(r *http.Request) {
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Raw: []byte("x")}}}
 		}, of("a"), from, "tenant:a", true},
-		{"the system's user", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, &user.DefaultInfo{Name: "kubelet"}, from, "", false},
+		{"the system's user", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") },
+			&user.DefaultInfo{Name: "kubelet"}, from, "", false},
 		{"a wrong token", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, nil, from, from, true},
 		{"nobody", func(*http.Request) {}, anonymous, from, from, true},
-		{"nobody with a token", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, anonymous, from, from, true},
+		{"nobody with a token", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") },
+			anonymous, from, from, true},
 		{"the server itself", func(r *http.Request) {
 			r.TLS, r.RemoteAddr = &tls.ConnectionState{ServerName: loopbackServerName}, "127.0.0.1:1"
 		}, nil, "", "", false},
-		{"who pretends to be the server", func(r *http.Request) { r.TLS = &tls.ConnectionState{ServerName: loopbackServerName} }, nil, from, from, true},
+		{"who pretends to be the server",
+			func(r *http.Request) { r.TLS = &tls.ConnectionState{ServerName: loopbackServerName} },
+			nil, from, from, true},
 	} {
 		q := newQueue(fairqueue.New(fairqueue.ForProcessors(2)))
 		for i, want := range []string{c.first, c.second} {

@@ -35,7 +35,9 @@ type refusalKey struct{}
 
 // refuser answers requests that the edge refuses. Those that did not get to the
 // chain go through audited.
-func (e *Edge) refuser(audited func(http.Handler) http.Handler) func(http.ResponseWriter, *http.Request, *chain, *request, error) {
+func (e *Edge) refuser(
+	audited func(http.Handler) http.Handler,
+) func(http.ResponseWriter, *http.Request, *chain, *request, error) {
 	answer := audited(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r, _ := req.Context().Value(refusalKey{}).(refusal)
 		if !space.IsSystem(r.space) {

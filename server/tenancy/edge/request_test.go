@@ -47,7 +47,8 @@ func TestRequestIsIdentified(t *testing.T) {
 		r := read(req)
 		r.identify(userOf(c.user), req.Header)
 		if r.userTenant != c.userTenant || r.ofTenant != c.ofTenant || r.space != c.wantSpace || r.prefix() != c.pre {
-			t.Errorf("%+v: user of %q, acts as one of %q, space %q, prefix %q", c, r.userTenant, r.ofTenant, r.space, r.prefix())
+			t.Errorf("%+v: user of %q, acts as one of %q, space %q, prefix %q", c, r.userTenant, r.ofTenant,
+				r.space, r.prefix())
 		}
 		if r.path != "/api/v1/pods" || r.sent != c.path || r.resource == nil || r.document != nil {
 			t.Errorf("%+v: path %q of %q", c, r.path, r.sent)
@@ -60,9 +61,12 @@ func TestRequestIsIdentified(t *testing.T) {
 func TestRefusedIsRecordedAsServed(t *testing.T) {
 	e := New(Options{})
 	for _, path := range []string{
-		"/api/v1/namespaces/default/pods/web", "/api/v1/namespaces/default.t2/pods/web/log", "/api/v1/namespaces/default",
-		"/api/v1/persistentvolumes/pv1", "/api/v1/watch/namespaces/default/pods", "/api/v1/tenants/t1/namespaces/default/pods/",
-		"/tenants/t1/apis/rbac.authorization.k8s.io/v1/clusterroles/admin", "/tenants/t1/version", "/healthz", "/api/v1/nodes/n1",
+		"/api/v1/namespaces/default/pods/web", "/api/v1/namespaces/default.t2/pods/web/log",
+		"/api/v1/namespaces/default",
+		"/api/v1/persistentvolumes/pv1", "/api/v1/watch/namespaces/default/pods",
+		"/api/v1/tenants/t1/namespaces/default/pods/",
+		"/tenants/t1/apis/rbac.authorization.k8s.io/v1/clusterroles/admin", "/tenants/t1/version",
+		"/healthz", "/api/v1/nodes/n1",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
 			for _, query := range []string{"", "?watch=1", "?fieldSelector=metadata.name%3Dx"} {

@@ -39,7 +39,8 @@ func TestTenantIsTakenOutOfThePath(t *testing.T) {
 		{"/api/v1/tenants/system/namespaces/default/pods/pod1", "system", "/api/v1/namespaces/default/pods/pod1"},
 		{"/api/v1/tenants/all/pods", "all", "/api/v1/pods"},
 		{"/api/v1/watch/tenants/t1/pods", "t1", "/api/v1/watch/pods"},
-		{"/apis/apps/v1/tenants/t1/namespaces/default/deployments", "t1", "/apis/apps/v1/namespaces/default/deployments"},
+		{"/apis/apps/v1/tenants/t1/namespaces/default/deployments", "t1",
+			"/apis/apps/v1/namespaces/default/deployments"},
 		{"/apis/apps/v1/tenants/t1/deployments/", "t1", "/apis/apps/v1/deployments/"},
 		{"/api/v1/tenants/t1/namespaces/default/pods/web/proxy/", "t1", "/api/v1/namespaces/default/pods/web/proxy/"},
 		{"/tenants/t1/api/v1/pods", "t1", "/api/v1/pods"},
@@ -56,10 +57,13 @@ func TestTenantIsTakenOutOfThePath(t *testing.T) {
 		// Custom resources that are called tenants.
 		{"/apis/example.com/v2/tenants", "", "/apis/example.com/v2/tenants"},
 		{"/apis/example.com/v2/tenants/big", "", "/apis/example.com/v2/tenants/big"},
-		{"/apis/example.com/v2/namespaces/x/tenants/y/status", "", "/apis/example.com/v2/namespaces/x/tenants/y/status"},
-		{"/tenants/t1/apis/example.com/v2/namespaces/x/tenants/y", "t1", "/apis/example.com/v2/namespaces/x/tenants/y"},
+		{"/apis/example.com/v2/namespaces/x/tenants/y/status", "",
+			"/apis/example.com/v2/namespaces/x/tenants/y/status"},
+		{"/tenants/t1/apis/example.com/v2/namespaces/x/tenants/y", "t1",
+			"/apis/example.com/v2/namespaces/x/tenants/y"},
 		// No tenant at all.
-		{"/api", "", "/api"}, {"/apis/apps/v1", "", "/apis/apps/v1"}, {"/", "", "/"}, {"/tenants/", "", "/tenants/"}, {"/healthz", "", "/healthz"},
+		{"/api", "", "/api"}, {"/apis/apps/v1", "", "/apis/apps/v1"}, {"/", "", "/"}, {"/tenants/", "", "/tenants/"},
+		{"/healthz", "", "/healthz"},
 	} {
 		a := splitAddress(c.path)
 		if a.tenant != c.tenant || a.path != c.short {
@@ -81,9 +85,12 @@ func TestPathIsComposed(t *testing.T) {
 		{"/api/v1/watch/namespaces/default/pods", "/api/v1/watch/namespaces/default.t1/pods"},
 		{"/api/v1/persistentvolumes/pv1", "/api/v1/persistentvolumes/pv1.t1.tenant"},
 		{"/api/v1/persistentvolumes/pv1/status", "/api/v1/persistentvolumes/pv1.t1.tenant/status"},
-		{"/apis/rbac.authorization.k8s.io/v1/clusterroles/reader", "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader.t1.tenant"},
-		{"/apis/rbac.authorization.k8s.io/v1/clusterroles/admin", "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin"},
-		{"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/admin", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/admin.t1.tenant"},
+		{"/apis/rbac.authorization.k8s.io/v1/clusterroles/reader",
+			"/apis/rbac.authorization.k8s.io/v1/clusterroles/reader.t1.tenant"},
+		{"/apis/rbac.authorization.k8s.io/v1/clusterroles/admin",
+			"/apis/rbac.authorization.k8s.io/v1/clusterroles/admin"},
+		{"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/admin",
+			"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/admin.t1.tenant"},
 		{"/apis/storage.k8s.io/v1/storageclasses/fast", "/apis/storage.k8s.io/v1/storageclasses/fast"},
 		{"/api/v1/nodes/n1", "/api/v1/nodes/n1"},
 		// A dot in a namespace never leads into another space.
@@ -103,7 +110,8 @@ func TestPathIsComposed(t *testing.T) {
 			t.Errorf("%s: changed for the system space: %s", c.path, got)
 		}
 	}
-	for _, path := range []string{"/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/openapi/v3/apis/apps/v1", "/healthz/etcd"} {
+	for _, path := range []string{"/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version",
+		"/openapi/v3/apis/apps/v1", "/healthz/etcd"} {
 		if r, ok := parsePath(path); ok {
 			t.Errorf("%s: taken for a resource: %+v", path, r)
 		}

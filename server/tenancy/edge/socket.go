@@ -47,7 +47,8 @@ func overHTTP(w http.ResponseWriter, req *http.Request) (_ *http.Request, s *soc
 	s = &socket{w: w, req: req, end: end}
 	req = req.WithContext(ctx)
 	req.Header = req.Header.Clone()
-	for _, name := range []string{"Connection", "Upgrade", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions"} {
+	for _, name := range []string{"Connection", "Upgrade", "Sec-WebSocket-Key", "Sec-WebSocket-Version",
+		"Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions"} {
 		req.Header.Del(name)
 	}
 	return req, s

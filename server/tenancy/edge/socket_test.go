@@ -51,7 +51,9 @@ var messages = websocket.Codec{Unmarshal: func(data []byte, payload byte, v any)
 }}
 
 // listen is what comes over a WebSocket until its end.
-func listen(t *testing.T, server *httptest.Server, path string, change func(*websocket.Config)) (got []message, protocols []string, err error) {
+func listen(
+	t *testing.T, server *httptest.Server, path string, change func(*websocket.Config),
+) (got []message, protocols []string, err error) {
 	t.Helper()
 	cfg, err := websocket.NewConfig(strings.Replace(server.URL, "http", "ws", 1)+path, "http://example.com")
 	if err != nil {
@@ -81,8 +83,11 @@ func listen(t *testing.T, server *httptest.Server, path string, change func(*web
 // as the tenant sees the objects in them.
 func TestWatchesOverWebSocket(t *testing.T) {
 	direct, edge := watched(t, newUpstreamAPI(t))
-	for _, accept := range []string{"", "application/json", "application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"} {
-		for _, path := range []string{"/api/v1/configmaps?watch=True", "/api/v1/namespaces/default/configmaps?watch=", "/api/v1/watch/namespaces/default/configmaps/x", "/api/v1/namespaces?watch=1"} {
+	for _, accept := range []string{"", "application/json", "application/vnd.kubernetes.protobuf",
+		"application/json;as=Table;v=v1;g=meta.k8s.io",
+		"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"} {
+		for _, path := range []string{"/api/v1/configmaps?watch=True", "/api/v1/namespaces/default/configmaps?watch=",
+			"/api/v1/watch/namespaces/default/configmaps/x", "/api/v1/namespaces?watch=1"} {
 			as := func(c *websocket.Config) {
 				c.Header = http.Header{}
 				if accept != "" {
@@ -101,10 +106,12 @@ func TestWatchesOverWebSocket(t *testing.T) {
 			}
 			for i := range got {
 				w, g := want[i], got[i]
-				if !strings.Contains(w.body, "default.t1") || strings.Contains(g.body, "default.t1") || !strings.Contains(g.body, "default") {
+				if !strings.Contains(w.body, "default.t1") || strings.Contains(g.body, "default.t1") ||
+					!strings.Contains(g.body, "default") {
 					t.Errorf("%s as %s: %q, of upstream's %q", path, accept, g.body, w.body)
 				}
-				if w.text != g.text || w.text && (strings.HasSuffix(w.body, "\n") != strings.HasSuffix(g.body, "\n") || strings.Count(g.body, "\n") > 1) {
+				if w.text != g.text || w.text && (strings.HasSuffix(w.body, "\n") != strings.HasSuffix(g.body, "\n") ||
+					strings.Count(g.body, "\n") > 1) {
 					t.Errorf("%s as %s: the message has another form: %+v, of upstream's %+v", path, accept, g, w)
 				}
 				if g.text && (!strings.Contains(g.body, `"tenant":"t1"`) || strings.Count(g.body, `"type":"`) < 1) {
@@ -125,7 +132,8 @@ func TestHandshakesAsUpstream(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close() //nolint:errcheck // it was read to its end
-		lines := append([]string{"GET " + path + " HTTP/1.1", "Host: x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="}, headers...)
+		lines := append([]string{"GET " + path + " HTTP/1.1", "Host: x", "Connection: Upgrade", "Upgrade: websocket",
+			"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="}, headers...)
 		if _, err := io.WriteString(conn, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +193,8 @@ func TestSocketEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		defer context.AfterFunc(served, cancel)()
-		if err := serveAnswer(w, req.WithContext(ctx), next, &wire.Projector{View: e.view("a"), Table: e.table}, &r, nil); err != nil {
+		if err := serveAnswer(w, req.WithContext(ctx), next, &wire.Projector{View: e.view("a"), Table: e.table},
+			&r, nil); err != nil {
 			writeError(w, err)
 		}
 	}))
@@ -223,7 +232,8 @@ func TestSocketEnds(t *testing.T) {
 
 	served = t.Context()
 	event := func(ns string) string {
-		return `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"` + ns + `"}}}` + "\n"
+		return `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"` +
+			ns + `"}}}` + "\n"
 	}
 	body = event("default.a") + event("default.b") + event("default.a")
 	var got []message

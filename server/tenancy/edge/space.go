@@ -40,10 +40,12 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, req.Method, r.groupResource(), "", "", 0, false)
 	}
 	if writes(req.Method) && r.sharedRole() && tenant != space.System {
-		return apierrors.NewForbidden(r.groupResource(), r.name, errors.New("the default roles are the same in all spaces and are changed by the administrators of the cluster"))
+		return apierrors.NewForbidden(r.groupResource(), r.name, errors.New("the default roles are the same in all "+
+			"spaces and are changed by the administrators of the cluster"))
 	}
 	if writes(req.Method) && r.apiObject() && !r.streams() && tenant != space.System {
-		return apierrors.NewForbidden(r.groupResource(), r.name, errors.New("it is where the API is found, which is the same in all spaces and kept by the cluster"))
+		return apierrors.NewForbidden(r.groupResource(), r.name,
+			errors.New("it is where the API is found, which is the same in all spaces and kept by the cluster"))
 	}
 	composeName := r.ownName() && tenant != space.System
 	req = withPath(req, r.composed(tenant, composeName))
@@ -82,7 +84,8 @@ func (e *Edge) serveAll(w http.ResponseWriter, req *http.Request, next http.Hand
 		return e.serveNonResource(w, withoutEncoding(req), next, p, asked)
 	}
 	if req.Method != http.MethodGet || r.name != "" || r.namespace != "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("tenants/%s can be listed and watched across namespaces, nothing else: address one tenant", space.All))
+		return apierrors.NewBadRequest(fmt.Sprintf("tenants/%s can be listed and watched across namespaces, "+
+			"nothing else: address one tenant", space.All))
 	}
 	return serveAnswer(w, withoutEncoding(req), next, p, r, nil)
 }

@@ -19,8 +19,10 @@ func TestOnlyWhatHasASpaceIsServedInOne(t *testing.T) {
 		{"/apis/customResource.metrics.k8s.io/v1beta1/nodes/n1", nil, false},
 		{"/apis/customResource.metrics.k8s.io/v1beta1/pods", nil, false},
 		{"/apis/customResource.metrics.k8s.io/v1beta1/namespaces/default/pods", nil, true},
-		{"/apis/example.com/v1/foos", fakeCustomResources{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.Tenant}}, true},
-		{"/apis/example.com/v1/namespaces/default/foos", fakeCustomResources{kinds.Kind{Group: "example.com", Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.System}}, false},
+		{"/apis/example.com/v1/foos", fakeCustomResources{kinds.Kind{Group: "example.com", Resource: "foos",
+			Kind: "Foo", Namespaced: true, Class: kinds.Tenant}}, true},
+		{"/apis/example.com/v1/namespaces/default/foos", fakeCustomResources{kinds.Kind{Group: "example.com",
+			Resource: "foos", Kind: "Foo", Namespaced: true, Class: kinds.System}}, false},
 	} {
 		e := New(Options{CustomResources: c.customResources})
 		r, ok := parsePath(c.path)

@@ -14,7 +14,8 @@ const tenantField = "tenant"
 var objectMeta = regexp.MustCompile(`^io\.k8s\.apimachinery\.pkg\.apis\.meta\.v1\.ObjectMeta(_v\d+)?$`)
 
 // tenantSchema is what documents say of the field, in all versions of OpenAPI.
-var tenantSchema = json.RawMessage(`{"description":"Tenant is the space that the object is in. It is set by the API server from the address of the request and the identity of the user, and cannot be changed.","type":"string"}`)
+var tenantSchema = json.RawMessage(`{"description":"Tenant is the space that the object is in. It is set by the API ` +
+	`server from the address of the request and the identity of the user, and cannot be changed.","type":"string"}`)
 
 // declareTenant adds the field to the models that are found in an OpenAPI document
 // under some keys: clients check and merge by them what the API server sends.

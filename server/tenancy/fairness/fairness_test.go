@@ -19,7 +19,8 @@ type seen struct {
 	user user.Info
 }
 
-func (s *seen) Handle(_ context.Context, d utilflowcontrol.RequestDigest, _ func(*flowcontrol.FlowSchema, *flowcontrol.PriorityLevelConfiguration, string),
+func (s *seen) Handle(_ context.Context, d utilflowcontrol.RequestDigest,
+	_ func(*flowcontrol.FlowSchema, *flowcontrol.PriorityLevelConfiguration, string),
 	_ func() fcrequest.WorkEstimate, _ fq.QueueNoteFn, _ func(),
 ) {
 	s.user = d.User
@@ -35,13 +36,18 @@ func TestFlowOfUsers(t *testing.T) {
 		{"a tenant's user", &user.DefaultInfo{Name: "alice", Groups: []string{"dev"}, Extra: of("t1")}, "tenant:t1"},
 		{"another user of his", &user.DefaultInfo{Name: "bob", Extra: of("t1")}, "tenant:t1"},
 		{"a user of another tenant", &user.DefaultInfo{Name: "alice", Extra: of("t2")}, "tenant:t2"},
-		{"a tenant's master", &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}, Extra: of("t1")}, "tenant:t1"},
-		{"a tenant's user called like a node", &user.DefaultInfo{Name: "system:node:n", Groups: []string{user.NodesGroup}, Extra: of("t1")}, "tenant:t1"},
-		{"a tenant's service account", &user.DefaultInfo{Name: "system:serviceaccount:default.t1:b", Groups: []string{"system:serviceaccounts"}}, "tenant:t1"},
-		{"a user of two tenants", &user.DefaultInfo{Name: "eve", Groups: []string{user.SystemPrivilegedGroup}, Extra: map[string][]string{space.Extra: {"t1", "t2"}}}, "tenant:all"},
+		{"a tenant's master", &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup},
+			Extra: of("t1")}, "tenant:t1"},
+		{"a tenant's user called like a node",
+			&user.DefaultInfo{Name: "system:node:n", Groups: []string{user.NodesGroup}, Extra: of("t1")}, "tenant:t1"},
+		{"a tenant's service account", &user.DefaultInfo{Name: "system:serviceaccount:default.t1:b",
+			Groups: []string{"system:serviceaccounts"}}, "tenant:t1"},
+		{"a user of two tenants", &user.DefaultInfo{Name: "eve", Groups: []string{user.SystemPrivilegedGroup},
+			Extra: map[string][]string{space.Extra: {"t1", "t2"}}}, "tenant:all"},
 		{"the system's master", &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}, ""},
 		{"a node", &user.DefaultInfo{Name: "system:node:n", Groups: []string{user.NodesGroup}}, ""},
-		{"the system's service account", &user.DefaultInfo{Name: "system:serviceaccount:kube-system:job-controller"}, ""},
+		{"the system's service account",
+			&user.DefaultInfo{Name: "system:serviceaccount:kube-system:job-controller"}, ""},
 	} {
 		inner := &seen{}
 		Wrap(inner).Handle(t.Context(), utilflowcontrol.RequestDigest{User: c.user}, nil, nil, nil, nil)

@@ -11,5 +11,6 @@ func OpenPath(path string) bool {
 		"/.well-known/openid-configuration", "/openid/v1/jwks":
 		return true
 	}
-	return strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/") || strings.HasPrefix(path, "/openapi/")
+	return strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/") ||
+		strings.HasPrefix(path, "/openapi/")
 }

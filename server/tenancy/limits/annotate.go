@@ -41,7 +41,9 @@ func tenantOf(ctx context.Context) string {
 // Authorizer names the tenant in the audit event of every request that gets
 // as far as to be judged, whatever the judgement is.
 func Authorizer(inner authorizer.Authorizer) authorizer.Authorizer {
-	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.AuthorizerFunc(func(
+		ctx context.Context, a authorizer.Attributes,
+	) (authorizer.Decision, string, error) {
 		annotate(ctx)
 		return inner.Authorize(ctx, a)
 	})

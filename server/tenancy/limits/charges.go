@@ -13,7 +13,8 @@ const most = 1 << 50
 // charged are the resources whose objects cost more than their keys say.
 func charged(r schema.GroupResource) bool {
 	switch r {
-	case schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "services"}, schema.GroupResource{Resource: "persistentvolumeclaims"}:
+	case schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "services"},
+		schema.GroupResource{Resource: "persistentvolumeclaims"}:
 		return true
 	}
 	return false
@@ -32,7 +33,8 @@ func chargeOf(obj runtime.Object) charge {
 		}
 	case *core.PersistentVolumeClaim:
 		// What a larger volume has is not given back when less is asked for.
-		return charge{volumes: max(amount(core.ResourceStorage, o.Spec.Resources.Requests), amount(core.ResourceStorage, o.Status.AllocatedResources))}
+		return charge{volumes: max(amount(core.ResourceStorage, o.Spec.Resources.Requests),
+			amount(core.ResourceStorage, o.Status.AllocatedResources))}
 	}
 	return charge{}
 }
@@ -49,7 +51,8 @@ func amount(of core.ResourceName, list core.ResourceList) int64 {
 	if !ok || q.Sign() <= 0 {
 		return 0
 	}
-	if q.Cmp(*resource.NewQuantity(most/1000, resource.DecimalSI)) > 0 && of == core.ResourceCPU || q.Cmp(*resource.NewQuantity(most, resource.DecimalSI)) > 0 {
+	if q.Cmp(*resource.NewQuantity(most/1000, resource.DecimalSI)) > 0 && of == core.ResourceCPU ||
+		q.Cmp(*resource.NewQuantity(most, resource.DecimalSI)) > 0 {
 		return most
 	}
 	if of == core.ResourceCPU {

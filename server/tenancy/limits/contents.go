@@ -87,7 +87,8 @@ func (l *Limits) Watch(informer crdinformers.CustomResourceDefinitionInformer) {
 			layout = space.Namespaced
 		}
 		known[crd.Name] = l.keys.know(stored{
-			resource: schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}, layout: layout, counts: true, belongs: true, custom: true,
+			resource: schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}, layout: layout,
+			counts: true, belongs: true, custom: true,
 		}, crd.Spec.Group+"/"+crd.Spec.Names.Plural)
 	}
 	//nolint:errcheck // it fails for an informer that has stopped only
@@ -132,7 +133,8 @@ func (k *keys) contents(ctx context.Context, tenant string) ([]contents.Resource
 	// begun to serve them.
 	var own []place
 	for _, r := range found {
-		if r.GroupResource != (schema.GroupResource{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}) {
+		if r.GroupResource != (schema.GroupResource{Group: apiextensionsv1.GroupName,
+			Resource: "customresourcedefinitions"}) {
 			continue
 		}
 		for _, o := range r.Objects {
@@ -212,9 +214,12 @@ func read(ctx context.Context, client *clientv3.Client, tenant string, places []
 
 // read makes objects of a page of keys. Where a namespace of the system has the
 // tenant's name, pages with nothing but its keys are read over.
-func (p place) read(ctx context.Context, client *clientv3.Client, tenant string, page *clientv3.GetResponse) ([]contents.Resource, error) {
+func (p place) read(
+	ctx context.Context, client *clientv3.Client, tenant string, page *clientv3.GetResponse,
+) ([]contents.Resource, error) {
 	of := space.TenantPrefix(p.prefix, tenant)
-	namespaced, others := contents.Resource{GroupResource: p.resource, Namespaced: true}, contents.Resource{GroupResource: p.resource}
+	namespaced, others := contents.Resource{GroupResource: p.resource, Namespaced: true},
+		contents.Resource{GroupResource: p.resource}
 	var foreign bool
 	for len(page.Kvs) > 0 {
 		for _, kv := range page.Kvs {
@@ -232,7 +237,8 @@ func (p place) read(ctx context.Context, client *clientv3.Client, tenant string,
 		}
 		next := string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 		var err error
-		if page, err = client.Get(ctx, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(of)), clientv3.WithKeysOnly(), clientv3.WithLimit(perPage)); err != nil {
+		if page, err = client.Get(ctx, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(of)),
+			clientv3.WithKeysOnly(), clientv3.WithLimit(perPage)); err != nil {
 			return nil, err
 		}
 	}

@@ -56,7 +56,8 @@ func (l *Limits) follow(ctx context.Context) error {
 		return fmt.Errorf("reading what tenants use: %w", err)
 	}
 	l.ledger.end(revision)
-	for answer := range client.Watch(ctx, root, clientv3.WithPrefix(), clientv3.WithRev(revision+1), clientv3.WithFragment()) {
+	for answer := range client.Watch(ctx, root, clientv3.WithPrefix(), clientv3.WithRev(revision+1),
+		clientv3.WithFragment()) {
 		if err := answer.Err(); err != nil {
 			return fmt.Errorf("watching what tenants use: %w", err)
 		}
@@ -67,7 +68,8 @@ func (l *Limits) follow(ctx context.Context) error {
 			case e.Type == clientv3.EventTypeDelete:
 				l.ledger.remove(tenant, key, e.Kv.ModRevision)
 			default:
-				l.ledger.put(tenant, key, e.Kv.ModRevision, sizeOf(key, len(e.Kv.Value)), s.class(), s.charge(ctx, key, e.Kv.Value))
+				l.ledger.put(tenant, key, e.Kv.ModRevision, sizeOf(key, len(e.Kv.Value)), s.class(),
+					s.charge(ctx, key, e.Kv.Value))
 			}
 		}
 	}
@@ -93,7 +95,8 @@ func (l *Limits) readAll(ctx context.Context, client *clientv3.Client, root stri
 			size += len(kv.Value)
 			key := string(kv.Key)
 			if s, tenant, ok := l.keys.owner(root, key); ok {
-				l.ledger.put(tenant, key, kv.ModRevision, sizeOf(key, len(kv.Value)), s.class(), s.charge(ctx, key, kv.Value))
+				l.ledger.put(tenant, key, kv.ModRevision, sizeOf(key, len(kv.Value)), s.class(),
+					s.charge(ctx, key, kv.Value))
 			}
 		}
 		if !page.More || len(page.Kvs) == 0 {
@@ -131,7 +134,8 @@ func (k *keys) owner(root, key string) (s stored, tenant string, ok bool) {
 	switch {
 	case found == nil && deeper && strings.Contains(first, ".") && !kinds.Groups()[first]:
 		// Of a definition that nothing serves yet, or no more.
-		s = stored{resource: schema.GroupResource{Group: first, Resource: second}, layout: anyLayout, counts: true, belongs: true, custom: true}
+		s = stored{resource: schema.GroupResource{Group: first, Resource: second}, layout: anyLayout, counts: true,
+			belongs: true, custom: true}
 	case found == nil || !s.belongs:
 		return s, "", false
 	}
@@ -143,7 +147,8 @@ func (k *keys) owner(root, key string) (s stored, tenant string, ok bool) {
 	// that name. Of a custom resource it can be of a tenant, too, whose own
 	// definition has another scope than the system's.
 	segments := strings.Count(below, "/")
-	if s.layout == space.Namespaced && !s.custom && segments != 2 || s.layout != space.Namespaced && !s.custom && segments != 1 {
+	if s.layout == space.Namespaced && !s.custom && segments != 2 ||
+		s.layout != space.Namespaced && !s.custom && segments != 1 {
 		return s, "", false
 	}
 	return s, tenant, true

@@ -104,7 +104,8 @@ func (k *keys) connect() (*clientv3.Client, error) {
 	t := k.config
 	config := clientv3.Config{Endpoints: t.ServerList, DialTimeout: countTimeout}
 	if t.CertFile != "" || t.TrustedCAFile != "" {
-		secure, err := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.TrustedCAFile}.ClientConfig()
+		secure, err := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile,
+			TrustedCAFile: t.TrustedCAFile}.ClientConfig()
 		if err != nil {
 			return nil, fmt.Errorf("reading the certificates of the datastore: %w", err)
 		}

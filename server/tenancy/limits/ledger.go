@@ -48,7 +48,8 @@ const (
 
 // amounts of one object of that class.
 func (c class) amounts(size int64, extra charge) amounts {
-	a := amounts{bytes: size, loadBalancers: extra.loadBalancers, pods: extra.pods, cpu: extra.cpu, memory: extra.memory, volumes: extra.volumes}
+	a := amounts{bytes: size, loadBalancers: extra.loadBalancers, pods: extra.pods, cpu: extra.cpu,
+		memory: extra.memory, volumes: extra.volumes}
 	if c&isObject != 0 {
 		a[objects] = 1
 	}

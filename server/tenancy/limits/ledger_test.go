@@ -184,23 +184,29 @@ func TestCharges(t *testing.T) {
 		"two containers": {pod(nil), charge{pods: 1, cpu: 1500, memory: 3 << 20}},
 		"ended":          {pod(func(p *core.Pod) { p.Status.Phase = core.PodSucceeded }), charge{}},
 		"one that initializes": {pod(func(p *core.Pod) {
-			p.Spec.InitContainers = []core.Container{{Name: "i", Resources: core.ResourceRequirements{Requests: list("4", "1Ki")}}}
+			p.Spec.InitContainers = []core.Container{{Name: "i",
+				Resources: core.ResourceRequirements{Requests: list("4", "1Ki")}}}
 		}), charge{pods: 1, cpu: 4000, memory: 3 << 20}},
 		"a sidecar": {pod(func(p *core.Pod) {
-			p.Spec.InitContainers = []core.Container{{Name: "i", RestartPolicy: &always, Resources: core.ResourceRequirements{Requests: list("1", "")}}}
+			p.Spec.InitContainers = []core.Container{{Name: "i", RestartPolicy: &always,
+				Resources: core.ResourceRequirements{Requests: list("1", "")}}}
 		}), charge{pods: 1, cpu: 2500, memory: 3 << 20}},
-		"overhead": {pod(func(p *core.Pod) { p.Spec.Overhead = list("100m", "1Mi") }), charge{pods: 1, cpu: 1600, memory: 4 << 20}},
+		"overhead": {pod(func(p *core.Pod) { p.Spec.Overhead = list("100m", "1Mi") }),
+			charge{pods: 1, cpu: 1600, memory: 4 << 20}},
 		"set aside": {pod(func(p *core.Pod) {
 			p.Status.ContainerStatuses = []core.ContainerStatus{{Name: "a", AllocatedResources: list("2", "")}}
 		}), charge{pods: 1, cpu: 3000, memory: 3 << 20}},
-		"for the whole pod": {pod(func(p *core.Pod) { p.Spec.Resources = &core.ResourceRequirements{Requests: list("7", "")} }), charge{pods: 1, cpu: 7000, memory: 3 << 20}},
+		"for the whole pod": {pod(
+			func(p *core.Pod) { p.Spec.Resources = &core.ResourceRequirements{Requests: list("7", "")} }),
+			charge{pods: 1, cpu: 7000, memory: 3 << 20}},
 		"beyond measure": {pod(func(p *core.Pod) {
 			p.Spec.Containers[0].Resources.Requests = list("9E", "9E")
 			p.Spec.Containers[1].Resources.Requests = list("9E", "9E")
 		}), charge{pods: 1, cpu: most, memory: most}},
-		"claim":         {claim, charge{volumes: 3 << 30}},
-		"load balancer": {&core.Service{Spec: core.ServiceSpec{Type: core.ServiceTypeLoadBalancer}}, charge{loadBalancers: 1}},
-		"service":       {&core.Service{}, charge{}},
+		"claim": {claim, charge{volumes: 3 << 30}},
+		"load balancer": {&core.Service{Spec: core.ServiceSpec{Type: core.ServiceTypeLoadBalancer}},
+			charge{loadBalancers: 1}},
+		"service": {&core.Service{}, charge{}},
 	} {
 		if got := chargeOf(c.obj); got != c.want {
 			t.Errorf("%s costs %+v, want %+v", name, got, c.want)

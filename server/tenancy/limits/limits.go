@@ -77,7 +77,9 @@ type Request struct {
 
 // Serve runs a request within the limits of its tenant, and measures it. The
 // error is that of serve, or the refusal.
-func (l *Limits) Serve(ctx context.Context, w http.ResponseWriter, r Request, serve func(http.ResponseWriter) error) (err error) {
+func (l *Limits) Serve(
+	ctx context.Context, w http.ResponseWriter, r Request, serve func(http.ResponseWriter) error,
+) (err error) {
 	t, err := l.tenants.Get(ctx, r.Tenant)
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
@@ -98,7 +100,8 @@ func (l *Limits) Serve(ctx context.Context, w http.ResponseWriter, r Request, se
 		ended()
 	}()
 	if limits := t.Spec.Limits.Over(l.defaults); limits.RequestsInFlight != nil && now > *limits.RequestsInFlight {
-		return apierrors.NewTooManyRequests(fmt.Sprintf("the tenant has %d requests in flight, which is its limit: try again later", *limits.RequestsInFlight), retryAfter)
+		return apierrors.NewTooManyRequests(fmt.Sprintf("the tenant has %d requests in flight, which is its limit: "+
+			"try again later", *limits.RequestsInFlight), retryAfter)
 	}
 	return serve(responsewriter.WrapForHTTP1Or2(c))
 }

@@ -56,11 +56,12 @@ func TestRequestsInFlight(t *testing.T) {
 	l := New(Options{Tenants: &oneTenant{tenant}})
 	defer l.Forget(tenant.Name)
 	serve := func(name string, long bool, during func()) error {
-		return l.Serve(t.Context(), httptest.NewRecorder(), Request{Tenant: name, Verb: "get", LongRunning: long}, func(w http.ResponseWriter) error {
-			w.WriteHeader(http.StatusNoContent)
-			during()
-			return nil
-		})
+		return l.Serve(t.Context(), httptest.NewRecorder(), Request{Tenant: name, Verb: "get", LongRunning: long},
+			func(w http.ResponseWriter) error {
+				w.WriteHeader(http.StatusNoContent)
+				during()
+				return nil
+			})
 	}
 	check := func(what string, err error, refused bool) {
 		t.Helper()

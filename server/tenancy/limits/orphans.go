@@ -80,7 +80,8 @@ func (k *keys) survey(ctx context.Context, client *clientv3.Client, root string)
 	var found []string
 	for _, gap := range between(root, defined) {
 		for from := gap.from; from < gap.end; {
-			answer, err := client.Get(ctx, from, clientv3.WithRange(gap.end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+			answer, err := client.Get(ctx, from, clientv3.WithRange(gap.end), clientv3.WithKeysOnly(),
+				clientv3.WithLimit(1))
 			if err != nil {
 				return nil, err
 			}

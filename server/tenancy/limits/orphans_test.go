@@ -36,7 +36,8 @@ func TestUndefinedPlacesAreLookedForBetweenTheDefinedOnes(t *testing.T) {
 		"/registry.example.com/things/t-1/": false,
 		"/a":                                false,
 	} {
-		if got := slices.ContainsFunc(gaps, func(g keyRange) bool { return g.from <= key && key < g.end }); got != want {
+		if got := slices.ContainsFunc(gaps,
+			func(g keyRange) bool { return g.from <= key && key < g.end }); got != want {
 			t.Errorf("%s is looked at: %v, want %v (%s)", key, got, want, fmt.Sprint(gaps))
 		}
 	}

@@ -70,7 +70,8 @@ func (w *write) slow(t *tenantapi.Tenant, was before, limits *amounts) error {
 	burst := int(max(limits[bytes], leastHistory))
 	per := rate.Limit(float64(burst) / historyTime.Seconds())
 	if !w.limits.rates.history(w.tenant, per, burst).AllowN(time.Now(), int(min(w.size, int64(burst)))) {
-		return apierrors.NewTooManyRequests(fmt.Sprintf("the tenant has written more than %d bytes in too short a time: try again later", burst), retryAfter)
+		return apierrors.NewTooManyRequests(fmt.Sprintf("the tenant has written more than %d bytes in too short a "+
+			"time: try again later", burst), retryAfter)
 	}
 	return nil
 }
@@ -87,7 +88,8 @@ func (w *write) events(t *tenantapi.Tenant) error {
 	if w.limits.rates.events(w.tenant, rate.Limit(n), n*eventBurst).Allow() {
 		return nil
 	}
-	text := fmt.Sprintf("exceeded limit of the tenant: %s, limited: %d; an administrator of the cluster can raise spec.limits.%[1]s of the Tenant", tenantapi.LimitEventsPerSecond, n)
+	text := fmt.Sprintf("exceeded limit of the tenant: %s, limited: %d; an administrator of the cluster can raise "+
+		"spec.limits.%[1]s of the Tenant", tenantapi.LimitEventsPerSecond, n)
 	if w.system || n == 0 {
 		return apierrors.NewForbidden(w.resource, w.name, fmt.Errorf("%s", text))
 	}
@@ -104,7 +106,9 @@ func (l *rateLimits) history(tenant string, per rate.Limit, burst int) *rate.Lim
 	return l.limiter(tenant, func(r *rates) **rate.Limiter { return &r.written }, per, burst)
 }
 
-func (l *rateLimits) limiter(tenant string, which func(*rates) **rate.Limiter, per rate.Limit, burst int) *rate.Limiter {
+func (l *rateLimits) limiter(
+	tenant string, which func(*rates) **rate.Limiter, per rate.Limit, burst int,
+) *rate.Limiter {
 	r := l.of(tenant)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +153,8 @@ func (w *write) crowded(was before) error {
 	if used < quota/100*reserved && own <= quota/100*crowded/int64(max(1, tenants)) {
 		return nil
 	}
-	return apierrors.NewTooManyRequests(fmt.Sprintf("the datastore of the cluster is almost full (%d of %d bytes), and the tenant has %d of it: delete something, or try again later", used, quota, own), comeBack)
+	return apierrors.NewTooManyRequests(fmt.Sprintf("the datastore of the cluster is almost full (%d of %d bytes), "+
+		"and the tenant has %d of it: delete something, or try again later", used, quota, own), comeBack)
 }
 
 // showAll has metrics say what is used, until the context ends.

@@ -46,7 +46,8 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	inner := opts.Decorator
 	opts.Decorator = func(
 		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
+		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		layout, err := tenantstorage.LayoutOf(resource, keyFunc, newFunc)
 		if err != nil {
@@ -56,13 +57,15 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		if err != nil {
 			return s, destroy, err
 		}
-		of := stored{resource: resource, layout: layout, counts: belongs && !exempt(resource), belongs: belongs, custom: !builtin, decode: decoder(config)}
+		of := stored{resource: resource, layout: layout, counts: belongs && !exempt(resource), belongs: belongs,
+			custom: !builtin, decode: decoder(config)}
 		remove := g.limits.keys.add(config, prefix, of)
 		gone := func() { remove(); destroy() }
 		if !belongs {
 			return s, gone, nil
 		}
-		return &limited{Interface: s, limits: g.limits, stored: of, prefix: prefix, root: path.Join("/", config.Prefix), codec: config.Codec}, gone, nil
+		return &limited{Interface: s, limits: g.limits, stored: of, prefix: prefix,
+			root: path.Join("/", config.Prefix), codec: config.Codec}, gone, nil
 	}
 	return opts, nil
 }
@@ -72,7 +75,8 @@ func decoder(config *storagebackend.ConfigForResource) func(context.Context, str
 	return func(ctx context.Context, key string, data []byte) (runtime.Object, error) {
 		if config.Transformer != nil {
 			var err error
-			if data, _, err = config.Transformer.TransformFromStorage(ctx, data, value.DefaultContext(key)); err != nil {
+			if data, _, err = config.Transformer.TransformFromStorage(ctx, data,
+				value.DefaultContext(key)); err != nil {
 				return nil, err
 			}
 		}
@@ -89,7 +93,8 @@ func exempt(r schema.GroupResource) bool {
 
 // isEvents tells Kubernetes' events from what a tenant may call so.
 func isEvents(r schema.GroupResource) bool {
-	return r == schema.GroupResource{Resource: "events"} || r == schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
+	return r == schema.GroupResource{Resource: "events"} ||
+		r == schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 }
 
 // limited is the storage of one resource.
@@ -141,22 +146,23 @@ func (s *limited) GuaranteedUpdate(ctx context.Context, key string, destination 
 	if w == nil {
 		return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
 	}
-	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		// Another attempt: admission is asked again and takes its time.
-		w.release()
-		was := before{}
-		if meta.ResourceVersion != 0 {
-			was = lookAt(input) // now: tryUpdate may change it
-		}
-		out, ttl, err := tryUpdate(input, meta)
-		if err != nil {
-			return out, ttl, err
-		}
-		if err := w.reserve(ctx, was, out); err != nil {
-			return nil, nil, err
-		}
-		return out, ttl, nil
-	}, cached)
+	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions,
+		func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			// Another attempt: admission is asked again and takes its time.
+			w.release()
+			was := before{}
+			if meta.ResourceVersion != 0 {
+				was = lookAt(input) // now: tryUpdate may change it
+			}
+			out, ttl, err := tryUpdate(input, meta)
+			if err != nil {
+				return out, ttl, err
+			}
+			if err := w.reserve(ctx, was, out); err != nil {
+				return nil, nil, err
+			}
+			return out, ttl, nil
+		}, cached)
 	w.done(destination, err)
 	return err
 }

@@ -185,7 +185,8 @@ func (w *write) exceeded(d dimension, used, limit int64) error {
 	if d == eventBytes {
 		part = fmt.Sprintf(" (events have a part in %d of them)", eventShare)
 	}
-	return apierrors.NewForbidden(w.resource, w.name, fmt.Errorf("exceeded limit of the tenant: %s%s, requested: %s, used: %s, limited: %s; an administrator of the cluster can raise spec.limits.%s of the Tenant",
+	return apierrors.NewForbidden(w.resource, w.name, fmt.Errorf("exceeded limit of the tenant: %s%s, requested: "+
+		"%s, used: %s, limited: %s; an administrator of the cluster can raise spec.limits.%s of the Tenant",
 		name, part, d.text(w.need[d]), d.text(used), d.text(limit), name))
 }
 

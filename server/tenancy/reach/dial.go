@@ -18,7 +18,8 @@ const dialTimeout = 30 * time.Second
 var (
 	// ErrRefused is an address that a tenant cannot have connections to. It
 	// says the same of all, so that nobody maps the cluster with it.
-	ErrRefused = errors.New("tenants have the API server connect to their own pods and to hosts outside of the cluster only")
+	ErrRefused = errors.New("tenants have the API server connect to their own pods and to hosts outside " +
+		"of the cluster only")
 	// ErrRedirect is an answer that would send the API server elsewhere.
 	ErrRedirect = errors.New("redirects are not followed")
 

@@ -17,7 +17,8 @@ const maxPage = 4 << 20
 
 // errPage is a page that is too long.
 func errPage() error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("the links of a page are rewritten when it is proxied, so it must not be longer than %d MiB, unpacked: forward a port to read this one", maxPage>>20))
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("the links of a page are rewritten when it is proxied, "+
+		"so it must not be longer than %d MiB, unpacked: forward a port to read this one", maxPage>>20))
 }
 
 // pages bounds the pages of proxied servers, who belong to tenants. A small one

@@ -37,7 +37,8 @@ func TestPagesAreBounded(t *testing.T) {
 			length int
 			kind   string
 			ok     bool
-		}{{10, "text/html; charset=utf-8", true}, {maxPage - 100, "text/html", true}, {maxPage, "text/html", false}, {3 * maxPage, " text/html ;x", false}, {3 * maxPage, "text/plain", true}} {
+		}{{10, "text/html; charset=utf-8", true}, {maxPage - 100, "text/html", true}, {maxPage, "text/html", false},
+			{3 * maxPage, " text/html ;x", false}, {3 * maxPage, "text/plain", true}} {
 			var body bytes.Buffer
 			z := packer(&body)
 			if _, err := io.WriteString(z, link+strings.Repeat(" ", c.length)); err != nil {
@@ -47,9 +48,11 @@ func TestPagesAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent := body.Len()
-			rt := &proxy.Transport{PathPrepend: "/root", RoundTripper: pages{roundTripper(func(*http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {c.kind}, "Content-Encoding": {encoding}}, Body: io.NopCloser(&body)}, nil
-			})}}
+			rt := &proxy.Transport{PathPrepend: "/root",
+				RoundTripper: pages{roundTripper(func(*http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {c.kind},
+						"Content-Encoding": {encoding}}, Body: io.NopCloser(&body)}, nil
+				})}}
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://10.42.0.5/", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -66,7 +69,8 @@ func TestPagesAreBounded(t *testing.T) {
 				continue
 			}
 			got, err := io.ReadAll(resp.Body)
-			if rewritten := strings.HasPrefix(string(got), `<a href="/root/x">x</a>`); err != nil || rewritten != strings.Contains(c.kind, "html") || !rewritten && len(got) != sent {
+			if rewritten := strings.HasPrefix(string(got), `<a href="/root/x">x</a>`); err != nil ||
+				rewritten != strings.Contains(c.kind, "html") || !rewritten && len(got) != sent {
 				t.Errorf("%q, %d bytes of %s: %d came, %v", encoding, c.length, c.kind, len(got), err)
 			}
 		}

@@ -30,7 +30,8 @@ func (r *Rules) GuardProxies(storage map[string]rest.Storage) error {
 	services, ok2 := storage["services/proxy"].(*servicerest.ProxyREST)
 	nodes, ok3 := storage["nodes/proxy"].(*noderest.ProxyREST)
 	if !ok1 || !ok2 || !ok3 {
-		return fmt.Errorf("the proxies are %T, %T and %T, which cannot be guarded", storage["pods/proxy"], storage["services/proxy"], storage["nodes/proxy"])
+		return fmt.Errorf("the proxies are %T, %T and %T, which cannot be guarded", storage["pods/proxy"],
+			storage["services/proxy"], storage["nodes/proxy"])
 	}
 	storage["pods/proxy"] = &podProxy{pods, r}
 	storage["services/proxy"] = &serviceProxy{services, r}
@@ -44,7 +45,9 @@ type podProxy struct {
 }
 
 // Connect implements rest.Connecter.
-func (p *podProxy) Connect(ctx context.Context, id string, opts runtime.Object, responder rest.Responder) (http.Handler, error) {
+func (p *podProxy) Connect(
+	ctx context.Context, id string, opts runtime.Object, responder rest.Responder,
+) (http.Handler, error) {
 	own := &podrest.ProxyREST{Store: p.Store, ProxyTransport: p.rules.proxies(ctx, p.ProxyTransport)}
 	return shown(ctx)(own.Connect(ctx, id, opts, responder))
 }
@@ -55,7 +58,9 @@ type serviceProxy struct {
 }
 
 // Connect implements rest.Connecter.
-func (p *serviceProxy) Connect(ctx context.Context, id string, opts runtime.Object, responder rest.Responder) (http.Handler, error) {
+func (p *serviceProxy) Connect(
+	ctx context.Context, id string, opts runtime.Object, responder rest.Responder,
+) (http.Handler, error) {
 	own := &servicerest.ProxyREST{Redirector: &redirector{p.Redirector, p.rules}}
 	return shown(ctx)(own.Connect(ctx, id, opts, responder))
 }
@@ -63,7 +68,9 @@ func (p *serviceProxy) Connect(ctx context.Context, id string, opts runtime.Obje
 type nodeProxy struct{ *noderest.ProxyREST }
 
 // Connect implements rest.Connecter.
-func (p *nodeProxy) Connect(ctx context.Context, id string, opts runtime.Object, responder rest.Responder) (http.Handler, error) {
+func (p *nodeProxy) Connect(
+	ctx context.Context, id string, opts runtime.Object, responder rest.Responder,
+) (http.Handler, error) {
 	return shown(ctx)(p.ProxyREST.Connect(ctx, id, opts, responder))
 }
 
@@ -83,7 +90,8 @@ func shown(ctx context.Context) func(http.Handler, error) (http.Handler, error) 
 			u := *req.URL
 			// Upstream takes what comes before the path at the proxied server
 			// for the proxy's, so it ends with that, however the client wrote it.
-			if u.Path, u.RawPath = asked.Root+upstream.Location.Path, ""; strings.HasSuffix(req.URL.Path, "/") && !strings.HasSuffix(u.Path, "/") {
+			if u.Path, u.RawPath = asked.Root+upstream.Location.Path, ""; strings.HasSuffix(req.URL.Path, "/") &&
+				!strings.HasSuffix(u.Path, "/") {
 				u.Path += "/"
 			}
 			as := *req

@@ -148,7 +148,8 @@ func (r *Rules) ofMachine(ip netip.Addr) (bool, error) {
 // what is reserved, and forms of IPv6 in which every IPv4 address can be said.
 var refused = func() []netip.Prefix {
 	var out []netip.Prefix
-	for _, p := range []string{"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "2002::/16", "fd00:ec2::254/128"} {
+	for _, p := range []string{"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/96", "::ffff:0:0:0/96",
+		"64:ff9b:1::/48", "2002::/16", "fd00:ec2::254/128"} {
 		out = append(out, netip.MustParsePrefix(p))
 	}
 	return out

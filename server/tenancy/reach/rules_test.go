@@ -20,7 +20,8 @@ import (
 
 func pod(name, ip string, change ...func(*corev1.Pod)) *corev1.Pod {
 	namespace, name, _ := strings.Cut(name, "/")
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: ip}}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: ip}}}}
 	for _, f := range change {
 		f(p)
 	}
@@ -35,9 +36,10 @@ func phase(phase corev1.PodPhase) func(*corev1.Pod) {
 func newRules(t *testing.T) *Rules {
 	t.Helper()
 	r := &Rules{
-		ranges: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.43.0.0/16"), netip.MustParsePrefix("2001:db8:42::/56")},
-		pods:   cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{podIPs: addressesOf}),
-		nodes:  cache.NewStore(cache.MetaNamespaceKeyFunc), servers: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		ranges: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.43.0.0/16"),
+			netip.MustParsePrefix("2001:db8:42::/56")},
+		pods:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{podIPs: addressesOf}),
+		nodes: cache.NewStore(cache.MetaNamespaceKeyFunc), servers: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		synced: []cache.InformerSynced{func() bool { return true }},
 		own: func() ([]net.Addr, error) {
 			return []net.Addr{&net.IPNet{IP: net.ParseIP("203.0.113.7"), Mask: net.CIDRMask(24, 32)}}, nil
@@ -45,7 +47,8 @@ func newRules(t *testing.T) *Rules {
 	}
 	for _, p := range []*corev1.Pod{
 		pod("default.t1/web", "10.42.0.5"), pod("default.t2/web", "10.42.0.6"), pod("kube-system/dns", "10.42.0.7"),
-		pod("default.t1/done", "10.42.0.6", phase(corev1.PodSucceeded)), pod("default.t1/failed", "10.42.0.8", phase(corev1.PodFailed)),
+		pod("default.t1/done", "10.42.0.6", phase(corev1.PodSucceeded)),
+		pod("default.t1/failed", "10.42.0.8", phase(corev1.PodFailed)),
 		pod("default.t1/forged", "10.42.0.9"), pod("default.t2/real", "10.42.0.9"),
 		pod("default.t1/host", "203.0.113.8", func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
 		pod("default.t1/six", "2001:db8:42:0:0::5"), pod("default.t1/lo", "127.0.0.1"),
@@ -54,9 +57,14 @@ func newRules(t *testing.T) *Rules {
 			t.Fatal(err)
 		}
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-		{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: "203.0.113.8"}, {Type: corev1.NodeExternalIP, Address: "2001:db8::8"}}}}
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.9"}}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: "n"}, {
+				Type:    corev1.NodeInternalIP,
+				Address: "203.0.113.8",
+			}, {Type: corev1.NodeExternalIP, Address: "2001:db8::8"}}}}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.9"}}}}
 	if err := errors.Join(r.nodes.Add(node), r.servers.Add(slice)); err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +85,14 @@ func TestAddresses(t *testing.T) {
 		{"what had ended", []string{"10.42.0.8"}, false},
 		{"what two claim", []string{"10.42.0.9"}, false},
 		{"nobody's, and Services", []string{"10.42.0.1", "10.43.0.1", "2001:db8:42::1"}, false},
-		{"nodes and servers", []string{"203.0.113.7", "203.0.113.8", "203.0.113.9", "2001:db8::8", "::ffff:203.0.113.8"}, false},
-		{"the machine", []string{"127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "0.0.0.0", "0.1.2.3", "::", "::7f00:1", "64:ff9b::7f00:1", "::ffff:0:7f00:1", "2002:7f00:1::"}, false},
-		{"the link", []string{"169.254.169.254", "fe80::1", "fe80::1%lo", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"}, false},
-		{"many, and nothing", []string{"224.0.0.1", "239.1.2.3", "240.0.0.1", "255.255.255.255", "ff02::1", "64:ff9b:1::7f00:1"}, false},
+		{"nodes and servers",
+			[]string{"203.0.113.7", "203.0.113.8", "203.0.113.9", "2001:db8::8", "::ffff:203.0.113.8"}, false},
+		{"the machine", []string{"127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "0.0.0.0", "0.1.2.3", "::",
+			"::7f00:1", "64:ff9b::7f00:1", "::ffff:0:7f00:1", "2002:7f00:1::"}, false},
+		{"the link",
+			[]string{"169.254.169.254", "fe80::1", "fe80::1%lo", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"}, false},
+		{"many, and nothing",
+			[]string{"224.0.0.1", "239.1.2.3", "240.0.0.1", "255.255.255.255", "ff02::1", "64:ff9b:1::7f00:1"}, false},
 	} {
 		for _, a := range c.addresses {
 			ip := netip.MustParseAddr(a)
@@ -132,7 +144,9 @@ func TestStraight(t *testing.T) {
 	defer srv.Close()
 	client := &http.Client{Transport: Straight(http.DefaultTransport)}
 	for _, code := range []int{301, 302, 303, 304, 307, 308} {
-		if _, err := client.Get(srv.URL + "?code=" + strconv.Itoa(code)); !errors.Is(err, ErrRedirect) || followed { //nolint:bodyclose // there is none
+		// there is none
+		if _, err := client.Get(srv.URL + "?code=" + strconv.Itoa(code)); !errors.Is(err, //nolint:bodyclose
+			ErrRedirect) || followed {
 			t.Errorf("%d: %v, followed: %t", code, err, followed)
 		}
 	}

@@ -158,7 +158,8 @@ type apiOnly struct {
 
 // Matches implements fields.Selector.
 func (s apiOnly) Matches(f fields.Fields) bool {
-	return f.Get(tenantField) == space.System && f.Get(nameField) == kinds.APIObject && f.Get(namespaceField) == metav1.NamespaceDefault &&
+	return f.Get(tenantField) == space.System && f.Get(nameField) == kinds.APIObject &&
+		f.Get(namespaceField) == metav1.NamespaceDefault &&
 		s.Selector.Matches(elsewhere{f, s.namespace})
 }
 
@@ -196,7 +197,9 @@ func (e elsewhere) Get(field string) string {
 }
 
 // withAPI makes one watch of that of a space and one of the stored object.
-func (m *mapped) withAPI(ctx context.Context, tenant string, asked storage.ListOptions, own watch.Interface) (watch.Interface, error) {
+func (m *mapped) withAPI(
+	ctx context.Context, tenant string, asked storage.ListOptions, own watch.Interface,
+) (watch.Interface, error) {
 	initial := asked.SendInitialEvents != nil && *asked.SendInitialEvents
 	opts := asked
 	p := &opts.Predicate

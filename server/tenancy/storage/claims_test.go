@@ -17,7 +17,8 @@ import (
 )
 
 func claim(namespace string, selector *metav1.LabelSelector) *core.PersistentVolumeClaim {
-	return &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data"}, Spec: core.PersistentVolumeClaimSpec{Selector: selector}}
+	return &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data"},
+		Spec: core.PersistentVolumeClaimSpec{Selector: selector}}
 }
 
 // TestClaimsChooseVolumesOfTheirSpace: what those who bind see selects the
@@ -56,14 +57,16 @@ func TestClaimsChooseVolumesOfTheirSpace(t *testing.T) {
 				t.Errorf("%s: %s claims %v: %t", how, c.claim.Namespace, c.volume, got)
 			}
 		}
-		if s := c.claim.Spec.Selector; (s == nil) != (before.Spec.Selector == nil) || s != nil && len(s.MatchExpressions) > 0 {
+		if s := c.claim.Spec.Selector; (s == nil) != (before.Spec.Selector == nil) ||
+			s != nil && len(s.MatchExpressions) > 0 {
 			t.Errorf("the shared object was changed: %v", s)
 		}
 	}
 }
 
 func TestOnlyThoseWhoBindSeeTheSelector(t *testing.T) {
-	claims, volumes := schema.GroupResource{Resource: "persistentvolumeclaims"}, schema.GroupResource{Resource: "persistentvolumes"}
+	claims, volumes := schema.GroupResource{Resource: "persistentvolumeclaims"},
+		schema.GroupResource{Resource: "persistentvolumes"}
 	as := func(name string) context.Context {
 		return request.WithUser(t.Context(), &user.DefaultInfo{Name: name})
 	}

@@ -40,7 +40,9 @@ func (m *objectKeys) sharedRoles() bool {
 // confine narrows a list or watch to the space that the request is addressed
 // to. The tenant it returns is the one that everything found must have, "" for
 // anything.
-func (m *confinement) confine(ctx context.Context, key string, opts *storage.ListOptions) (stored, tenant string, err error) {
+func (m *confinement) confine(
+	ctx context.Context, key string, opts *storage.ListOptions,
+) (stored, tenant string, err error) {
 	addressed, ok := m.addressed(ctx)
 	if m.below(key) != "" {
 		// One namespace or one object. What a prefix of the system space finds
@@ -140,7 +142,8 @@ func (m *confinement) checkList(tenant string, list runtime.Object) error {
 
 func (m *objectKeys) crossing() error {
 	crossings.WithLabelValues(m.resource.Resource).Inc()
-	return apierrors.NewInternalError(fmt.Errorf("an object of another space was found among the %s", m.resource.Resource))
+	return apierrors.NewInternalError(fmt.Errorf("an object of another space was found among the %s",
+		m.resource.Resource))
 }
 
 // checkRead refuses the objects of other tenants, and those of the system
@@ -181,7 +184,8 @@ func (m *confinement) checkName(key string) error {
 		tenant, native = space.SplitClusterName(native)
 	}
 	if err := space.CheckClusterName(tenant, native); err != nil {
-		return apierrors.NewInvalid(m.kind(), native, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), native, err.Error())})
+		return apierrors.NewInvalid(m.kind(), native,
+			field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), native, err.Error())})
 	}
 	return nil
 }

@@ -48,8 +48,10 @@ func TestSystemNamespaceCalledLikeATenant(t *testing.T) {
 		s.create(t, "other.a", "x")
 		s.create(t, "default.ab", "x")
 		version := s.create(t, "a.b", "x")
-		same(t, "keys", s.keys(t), "/registry/configmaps/a/default", "/registry/configmaps/a/default/default", "/registry/configmaps/a/other/x",
-			"/registry/configmaps/a/own", "/registry/configmaps/ab/default/x", "/registry/configmaps/b/a/x", "/registry/configmaps/default/plain")
+		same(t, "keys", s.keys(t), "/registry/configmaps/a/default", "/registry/configmaps/a/default/default",
+			"/registry/configmaps/a/other/x",
+			"/registry/configmaps/a/own", "/registry/configmaps/ab/default/x", "/registry/configmaps/b/a/x",
+			"/registry/configmaps/default/plain")
 		for name, read := range reads(version) {
 			for _, c := range []struct {
 				what, tenant, namespace string
@@ -63,7 +65,8 @@ func TestSystemNamespaceCalledLikeATenant(t *testing.T) {
 				{"namespace a of the system", space.System, "a", []string{"a/default", "a/own"}},
 				{"namespace a of the system, composite", "", "a", []string{"a/default", "a/own"}},
 				{"namespace of a tenant, composite", "", "default.a", []string{"default.a/default"}},
-				{"the whole cluster", "", "", []string{"a.b/x", "a/default", "a/own", "default.a/default", "default.ab/x", "default/plain", "other.a/x"}},
+				{"the whole cluster", "", "", []string{"a.b/x", "a/default", "a/own", "default.a/default",
+					"default.ab/x", "default/plain", "other.a/x"}},
 			} {
 				ctx := t.Context()
 				if c.tenant != "" {
@@ -127,7 +130,8 @@ func TestPagesOfOneSpace(t *testing.T) {
 					}
 				})
 				left := int64(len(want) - len(got) - len(page))
-				if remaining := list.GetRemainingItemCount(); (remaining == nil) != (left == 0) || remaining != nil && *remaining != left {
+				if remaining := list.GetRemainingItemCount(); (remaining == nil) != (left == 0) ||
+					remaining != nil && *remaining != left {
 					t.Errorf("%v are said to remain after %v, not %d", remaining, page, left)
 				}
 				got, token, pages = append(got, page...), list.GetContinue(), pages+1
@@ -141,7 +145,8 @@ func TestPagesOfOneSpace(t *testing.T) {
 				s.create(t, "zz.a", fmt.Sprint("late", match, pages))
 			}
 			for i := 1; i < pages; i++ {
-				if err := s.Delete(t.Context(), s.key("zz.a", fmt.Sprint("late", match, i)), s.newObject(), nil, apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
+				if err := s.Delete(t.Context(), s.key("zz.a", fmt.Sprint("late", match, i)), s.newObject(), nil,
+					apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -179,7 +184,9 @@ func TestRemaining(t *testing.T) {
 				if c.tenant != "" {
 					ctx = in(t, c.tenant)
 				}
-				_, list := s.list(t, ctx, s.key(c.namespace, ""), func(o *apistorage.ListOptions) { o.Predicate.Limit = 2 })
+				_, list := s.list(t, ctx, s.key(c.namespace, ""), func(o *apistorage.ListOptions) {
+					o.Predicate.Limit = 2
+				})
 				if got := list.GetRemainingItemCount(); got == nil || *got != c.want {
 					t.Errorf("%s of %s: %v remain, want %d", r.Resource, c.what, got, c.want)
 				}
@@ -203,26 +210,33 @@ func TestAnotherSpacesObjects(t *testing.T) {
 			s.create(t, ns, "x")
 		}
 		before := s.keys(t)
-		for _, c := range []struct{ tenant, namespace string }{{"a", "default.b"}, {"a", "default"}, {space.System, "default.a"}} {
+		for _, c := range []struct{ tenant, namespace string }{{"a", "default.b"}, {"a", "default"},
+			{space.System, "default.a"}} {
 			key := s.key(c.namespace, "x")
-			if err := s.Get(in(t, c.tenant), key, apistorage.GetOptions{}, s.newObject()); !apierrors.IsInternalError(err) {
+			if err := s.Get(in(t, c.tenant), key, apistorage.GetOptions{},
+				s.newObject()); !apierrors.IsInternalError(err) {
 				t.Errorf("%s reads %s: %v", c.tenant, key, err)
 			}
-			if err := s.GetList(in(t, c.tenant), s.key(c.namespace, ""), s.options(nil), s.newList()); !apierrors.IsInternalError(err) {
+			if err := s.GetList(in(t, c.tenant), s.key(c.namespace, ""), s.options(nil),
+				s.newList()); !apierrors.IsInternalError(err) {
 				t.Errorf("%s lists %s: %v", c.tenant, key, err)
 			}
-			if w, err := s.Watch(in(t, c.tenant), s.key(c.namespace, ""), s.options(nil)); !apierrors.IsInternalError(err) {
+			if w, err := s.Watch(in(t, c.tenant), s.key(c.namespace, ""),
+				s.options(nil)); !apierrors.IsInternalError(err) {
 				t.Errorf("%s watches %s: %v, %v", c.tenant, key, w, err)
 			}
-			if err := s.Create(in(t, c.tenant), s.key(c.namespace, "y"), s.object(c.namespace, "y"), nil, 0); !apierrors.IsForbidden(err) {
+			if err := s.Create(in(t, c.tenant), s.key(c.namespace, "y"), s.object(c.namespace, "y"), nil,
+				0); !apierrors.IsForbidden(err) {
 				t.Errorf("%s creates in %s: %v", c.tenant, c.namespace, err)
 			}
-			if err := s.GuaranteedUpdate(in(t, c.tenant), key, s.newObject(), false, nil, apistorage.SimpleUpdate(func(o runtime.Object) (runtime.Object, error) {
-				return o, nil
-			}), nil); !apierrors.IsForbidden(err) {
+			if err := s.GuaranteedUpdate(in(t, c.tenant), key, s.newObject(), false, nil,
+				apistorage.SimpleUpdate(func(o runtime.Object) (runtime.Object, error) {
+					return o, nil
+				}), nil); !apierrors.IsForbidden(err) {
 				t.Errorf("%s updates %s: %v", c.tenant, key, err)
 			}
-			if err := s.Delete(in(t, c.tenant), key, s.newObject(), nil, apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			if err := s.Delete(in(t, c.tenant), key, s.newObject(), nil, apistorage.ValidateAllObjectFunc, nil,
+				apistorage.DeleteOptions{}); !apierrors.IsForbidden(err) {
 				t.Errorf("%s deletes %s: %v", c.tenant, key, err)
 			}
 		}
@@ -232,14 +246,17 @@ func TestAnotherSpacesObjects(t *testing.T) {
 		for _, name := range []string{"view", "system:basic-user", "secret", "own.a.tenant", "own.b.tenant"} {
 			roles.create(t, "", name)
 		}
-		for name, want := range map[string]bool{"view": true, "system:basic-user": true, "own.a.tenant": true, "secret": false, "own.b.tenant": false} {
-			if err := roles.Get(in(t, "a"), roles.key("", name), apistorage.GetOptions{}, roles.newObject()); (err == nil) != want {
+		for name, want := range map[string]bool{"view": true, "system:basic-user": true, "own.a.tenant": true,
+			"secret": false, "own.b.tenant": false} {
+			if err := roles.Get(in(t, "a"), roles.key("", name), apistorage.GetOptions{},
+				roles.newObject()); (err == nil) != want {
 				t.Errorf("role %s: %v", name, err)
 			}
 		}
 		got, _ := roles.list(t, in(t, "a"), "/clusterroles", nil)
 		same(t, "roles", got, "own.a.tenant", "system:basic-user", "view")
-		if err := roles.Delete(in(t, "a"), roles.key("", "view"), roles.newObject(), nil, apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		if err := roles.Delete(in(t, "a"), roles.key("", "view"), roles.newObject(), nil,
+			apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("a tenant deletes a shared role: %v", err)
 		}
 	})
@@ -265,23 +282,33 @@ func TestWatchOfOneSpace(t *testing.T) {
 		}
 		initial := func(o *apistorage.ListOptions) {
 			yes := true
-			o.SendInitialEvents, o.ResourceVersionMatch, o.Predicate.AllowWatchBookmarks = &yes, metav1.ResourceVersionMatchNotOlderThan, true
+			o.SendInitialEvents, o.ResourceVersionMatch, o.Predicate.AllowWatchBookmarks = &yes,
+				metav1.ResourceVersionMatchNotOlderThan, true
 		}
 		cases := []struct {
 			what, tenant, key, last string
 			change                  func(*apistorage.ListOptions)
 			want                    []string
 		}{
-			{"tenant from a version", "a", "/configmaps", "end.a/end", from(first), []string{"default.a/default", "default.a/mine", "end.a/end"}},
-			{"tenant with what is there", "a", "/configmaps", "end.a/end", initial, []string{"default.a/default", "default.a/first", "default.a/mine", "end.a/end"}},
-			{"tenant from 0", "a", "/configmaps", "end.a/end", from("0"), []string{"default.a/default", "default.a/first", "default.a/mine", "end.a/end"}},
-			{"namespace of the tenant", "a", "/configmaps/default.a", "default.a/mine", from(first), []string{"default.a/default", "default.a/mine"}},
-			{"other tenant", "b", "/configmaps", "end.b/end", from(first), []string{"default.b/before", "default.b/mine", "end.b/end"}},
+			{"tenant from a version", "a", "/configmaps", "end.a/end", from(first),
+				[]string{"default.a/default", "default.a/mine", "end.a/end"}},
+			{"tenant with what is there", "a", "/configmaps", "end.a/end", initial,
+				[]string{"default.a/default", "default.a/first", "default.a/mine", "end.a/end"}},
+			{"tenant from 0", "a", "/configmaps", "end.a/end", from("0"),
+				[]string{"default.a/default", "default.a/first", "default.a/mine", "end.a/end"}},
+			{"namespace of the tenant", "a", "/configmaps/default.a", "default.a/mine", from(first),
+				[]string{"default.a/default", "default.a/mine"}},
+			{"other tenant", "b", "/configmaps", "end.b/end", from(first),
+				[]string{"default.b/before", "default.b/mine", "end.b/end"}},
 			{"system", space.System, "/configmaps", "z/end", from(first), []string{"a/default", "a/mine", "z/end"}},
-			{"system's namespace a", space.System, "/configmaps/a", "a/mine", from(first), []string{"a/default", "a/mine"}},
-			{"system's namespace a, composite", "", "/configmaps/a", "a/mine", initial, []string{"a/default", "a/mine"}},
-			{"one object of the system", space.System, "/configmaps/a/default", "a/default", one(first, "default"), []string{"a/default"}},
-			{"one object of the tenant", "a", "/configmaps/default.a/default", "default.a/default", one(first, "default"), []string{"default.a/default"}},
+			{"system's namespace a", space.System, "/configmaps/a", "a/mine", from(first),
+				[]string{"a/default", "a/mine"}},
+			{"system's namespace a, composite", "", "/configmaps/a", "a/mine", initial,
+				[]string{"a/default", "a/mine"}},
+			{"one object of the system", space.System, "/configmaps/a/default", "a/default", one(first, "default"),
+				[]string{"a/default"}},
+			{"one object of the tenant", "a", "/configmaps/default.a/default", "default.a/default",
+				one(first, "default"), []string{"default.a/default"}},
 		}
 		var watches []func() []string
 		for _, c := range cases {
@@ -295,13 +322,16 @@ func TestWatchOfOneSpace(t *testing.T) {
 		// The first thing after all others that the watch of one object of the
 		// system could mistake for it.
 		lone := s.watch(t, in(t, space.System), "/configmaps/a/default", one(first, "default"))
-		for _, o := range [][2]string{{"default.b", "mine"}, {"default.a", "mine"}, {"a", "mine"}, {"end.a", "end"}, {"end.b", "end"}, {"z", "end"}} {
+		for _, o := range [][2]string{{"default.b", "mine"}, {"default.a", "mine"}, {"a", "mine"}, {"end.a", "end"},
+			{"end.b", "end"}, {"z", "end"}} {
 			s.create(t, o[0], o[1])
 		}
-		if err := s.Delete(t.Context(), s.key("default.a", "default"), s.newObject(), nil, apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
+		if err := s.Delete(t.Context(), s.key("default.a", "default"), s.newObject(), nil,
+			apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Delete(t.Context(), s.key("a", "default"), s.newObject(), nil, apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
+		if err := s.Delete(t.Context(), s.key("a", "default"), s.newObject(), nil, apistorage.ValidateAllObjectFunc,
+			nil, apistorage.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for i, c := range cases {

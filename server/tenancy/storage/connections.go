@@ -121,7 +121,8 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 	inner := opts.Decorator
 	opts.Decorator = func(
 		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
+		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		elsewhere := g.builtin && g.connections.local(config.Transport.ServerList) == nil
 		if elsewhere || config.Transport.EgressLookup != nil {
@@ -132,8 +133,10 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 			return nil, nil, err
 		}
 		cached, err := cacher.NewCacherFromConfig(cacher.Config{
-			Storage: raw, Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow,
-			ResourcePrefix: prefix, KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attrs,
+			Storage: raw, Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource,
+			EventsHistoryWindow: config.EventsHistoryWindow,
+			ResourcePrefix:      prefix, KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc,
+			GetAttrsFunc: attrs,
 			IndexerFuncs: trigger, Indexers: indexers, Codec: config.Codec,
 		})
 		if err != nil {
@@ -151,7 +154,9 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 }
 
 // storage is one without a cache.
-func (c *Connections) storage(config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object) (storage.Interface, func(), error) {
+func (c *Connections) storage(
+	config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object,
+) (storage.Interface, func(), error) {
 	conn, release, err := c.acquire(config.Transport)
 	if err != nil {
 		return nil, nil, err
@@ -173,7 +178,8 @@ func (c *Connections) storage(config *storagebackend.ConfigForResource, prefix s
 		transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
 		decoder = etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
 	}
-	store, err := etcd3.New(client, conn.compacted, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+	store, err := etcd3.New(client, conn.compacted, config.Codec, newFunc, newListFunc, config.Prefix, prefix,
+		config.GroupResource,
 		transformer, config.LeaseManagerConfig, decoder, versioner)
 	if err != nil {
 		own.Close() //nolint:errcheck // the error is that it was closed
@@ -203,7 +209,8 @@ func (c *Connections) acquire(t storagebackend.TransportConfig) (*connection, fu
 		i = len(c.open)
 		c.open = append(c.open, &connection{
 			Client: client, local: local, servers: t.ServerList,
-			compacted: etcd3.NewCompactor(client, 0, clock.RealClock{}, nil), // without an interval it compacts nothing
+			// without an interval it compacts nothing
+			compacted: etcd3.NewCompactor(client, 0, clock.RealClock{}, nil),
 		})
 	}
 	conn := c.open[i]
@@ -247,10 +254,12 @@ func open(t storagebackend.TransportConfig, local *Local) (*clientv3.Client, err
 // dial does not wait for the datastore: what asks it does.
 func dial(t storagebackend.TransportConfig) (*clientv3.Client, error) {
 	config := clientv3.Config{
-		Endpoints: t.ServerList, DialTimeout: dialTimeout, DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAliveTimeout, Logger: zap.NewNop(),
+		Endpoints: t.ServerList, DialTimeout: dialTimeout, DialKeepAliveTime: keepAlive,
+		DialKeepAliveTimeout: keepAliveTimeout, Logger: zap.NewNop(),
 	}
 	if t.CertFile != "" || t.KeyFile != "" || t.TrustedCAFile != "" {
-		secure, err := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.TrustedCAFile}.ClientConfig()
+		secure, err := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile,
+			TrustedCAFile: t.TrustedCAFile}.ClientConfig()
 		if err != nil {
 			return nil, fmt.Errorf("reading the certificates of the datastore: %w", err)
 		}

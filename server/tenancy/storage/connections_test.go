@@ -100,7 +100,9 @@ func TestStoragesShareConnections(t *testing.T) {
 		await("one storage after others", 1)
 		first.create(t, "default", "a")
 		until(t, w, "default/a")
-		got, _ := first.list(t, t.Context(), "/configmaps-0", func(o *apistorage.ListOptions) { o.ResourceVersion = "" })
+		got, _ := first.list(t, t.Context(), "/configmaps-0", func(o *apistorage.ListOptions) {
+			o.ResourceVersion = ""
+		})
 		same(t, "a consistent list", got, "default/a")
 	})
 	await("none", 0)
@@ -108,7 +110,8 @@ func TestStoragesShareConnections(t *testing.T) {
 
 // localStorage calls a server as embedded etcd lets others of its process do.
 func localStorage(server *embed.Etcd, servers []string) *storage.Local {
-	return &storage.Local{Servers: servers, Client: func(context.Context) *clientv3.Client { return v3client.New(server.Server) }}
+	return &storage.Local{Servers: servers,
+		Client: func(context.Context) *clientv3.Client { return v3client.New(server.Server) }}
 }
 
 // With the datastore in the process, storages work and connect to nothing:
@@ -122,7 +125,8 @@ func TestStoragesCallALocalDatastore(t *testing.T) {
 		etcdOptions.WatchCacheSizes = cacheSizes
 		etcdOptions.StorageConfig.Transport.ServerList = front.Endpoints()
 		return &options.StorageFactoryRestOptionsFactory{
-			Options: *etcdOptions, StorageFactory: &options.SimpleStorageFactory{StorageConfig: etcdOptions.StorageConfig},
+			Options:        *etcdOptions,
+			StorageFactory: &options.SimpleStorageFactory{StorageConfig: etcdOptions.StorageConfig},
 		}
 	}
 	for name, c := range map[string]struct {
@@ -130,14 +134,18 @@ func TestStoragesCallALocalDatastore(t *testing.T) {
 		options   func(c *storage.Connections, front *clientv3.Client) generic.RESTOptionsGetter
 		connects  bool
 	}{
-		"custom": {false, func(c *storage.Connections, _ *clientv3.Client) generic.RESTOptionsGetter { return c.Shared(cached) }, false},
+		"custom": {false,
+			func(c *storage.Connections, _ *clientv3.Client) generic.RESTOptionsGetter { return c.Shared(cached) },
+			false},
 		"built-in": {false, func(c *storage.Connections, front *clientv3.Client) generic.RESTOptionsGetter {
 			return c.Builtin(upstreams(front))
 		}, false},
 		"without a cache": {false, func(c *storage.Connections, front *clientv3.Client) generic.RESTOptionsGetter {
 			return c.Builtin(upstreams(front, "configmaps#0"))
 		}, true},
-		"custom, elsewhere": {true, func(c *storage.Connections, _ *clientv3.Client) generic.RESTOptionsGetter { return c.Shared(cached) }, true},
+		"custom, elsewhere": {true,
+			func(c *storage.Connections, _ *clientv3.Client) generic.RESTOptionsGetter { return c.Shared(cached) },
+			true},
 		"built-in, elsewhere": {true, func(c *storage.Connections, front *clientv3.Client) generic.RESTOptionsGetter {
 			return c.Builtin(upstreams(front))
 		}, true},
@@ -166,7 +174,8 @@ func TestStoragesCallALocalDatastore(t *testing.T) {
 // Without the datastore in the process, and for what is not upstream's, the
 // options are those that were there.
 func TestBuiltinLeavesOthersAlone(t *testing.T) {
-	upstream, other := &options.StorageFactoryRestOptionsFactory{Options: options.EtcdOptions{EnableWatchCache: true}}, getter{genericregistry.StorageWithCacher()}
+	upstream, other := &options.StorageFactoryRestOptionsFactory{Options: options.EtcdOptions{EnableWatchCache: true}},
+		getter{genericregistry.StorageWithCacher()}
 	if got := (&storage.Connections{}).Builtin(upstream); got != generic.RESTOptionsGetter(upstream) {
 		t.Errorf("with a datastore elsewhere: %T", got)
 	}

@@ -45,16 +45,19 @@ func (u uncached) GetRESTOptions(resource schema.GroupResource, example runtime.
 
 // customize makes m one for custom resources if that is what newFunc makes. It
 // returns what the storage within is configured with.
-func (m *objectKeys) customize(config *storagebackend.ConfigForResource, tenant string, defines Defines) (*storagebackend.ConfigForResource, string) {
+func (m *objectKeys) customize(
+	config *storagebackend.ConfigForResource, tenant string, defines Defines,
+) (*storagebackend.ConfigForResource, string) {
 	example, ok := m.newFunc().(*unstructured.Unstructured)
 	if !ok {
 		return config, m.prefix
 	}
 	m.custom, m.bound = true, tenant
 	lenient := *config
-	lenient.Codec = &adopting{Codec: config.Codec, as: example.GroupVersionKind(), defined: func(k schema.GroupVersionKind) bool {
-		return defines != nil && defines(m.resource, k)
-	}}
+	lenient.Codec = &adopting{Codec: config.Codec, as: example.GroupVersionKind(),
+		defined: func(k schema.GroupVersionKind) bool {
+			return defines != nil && defines(m.resource, k)
+		}}
 	if tenant == "" {
 		return &lenient, m.prefix
 	}
@@ -109,7 +112,9 @@ type adopting struct {
 }
 
 // Decode implements runtime.Decoder.
-func (a *adopting) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (a *adopting) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := a.Codec.Decode(data, defaults, into)
 	if err != nil {
 		adopted, ok := a.adopt(data)

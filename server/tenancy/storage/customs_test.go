@@ -20,7 +20,9 @@ type strict struct {
 	version string
 }
 
-func (s strict) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s strict) Decode(
+	data []byte, _ *schema.GroupVersionKind, _ runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil)
 	if err == nil && gvk.Version != s.version {
 		err = errors.New("no such version")
@@ -51,7 +53,8 @@ func TestObjectsOfAnotherDefinitionAreTakenOver(t *testing.T) {
 			continue
 		}
 		u := obj.(*unstructured.Unstructured) //nolint:errcheck // the test fails
-		if n, _, _ := unstructured.NestedInt64(u.Object, "spec", "n"); n != 1 || u.GetAPIVersion()+" "+u.GetKind() != want {
+		if n, _, _ := unstructured.NestedInt64(u.Object, "spec", "n"); n != 1 ||
+			u.GetAPIVersion()+" "+u.GetKind() != want {
 			t.Errorf("%s: %v", in, u)
 		}
 	}

@@ -53,7 +53,8 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	inner := opts.Decorator
 	opts.Decorator = func(
 		config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
+		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		layout, err := layoutOf(resource, keyFunc, newFunc)
 		if err != nil {
@@ -100,7 +101,9 @@ func (g *getter) shared(attrs storage.AttrFunc) storage.AttrFunc {
 }
 
 // layoutOf asks the resource's own key function how its keys are built.
-func layoutOf(resource schema.GroupResource, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object) (space.Layout, error) {
+func layoutOf(
+	resource schema.GroupResource, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object,
+) (space.Layout, error) {
 	if resource == (schema.GroupResource{Resource: "namespaces"}) {
 		return space.Namespaces, nil
 	}

@@ -47,43 +47,54 @@ type resource struct {
 
 func configMaps() resource {
 	return resource{
-		GroupResource: schema.GroupResource{Resource: "configmaps"}, prefix: "/configmaps", namespaced: true, version: corev1.SchemeGroupVersion,
-		newObject: func() runtime.Object { return &corev1.ConfigMap{} }, newList: func() runtime.Object { return &corev1.ConfigMapList{} },
+		GroupResource: schema.GroupResource{Resource: "configmaps"}, prefix: "/configmaps", namespaced: true,
+		version:   corev1.SchemeGroupVersion,
+		newObject: func() runtime.Object { return &corev1.ConfigMap{} },
+		newList:   func() runtime.Object { return &corev1.ConfigMapList{} },
 	}
 }
 
 func serviceAccounts() resource {
 	return resource{
-		GroupResource: schema.GroupResource{Resource: "serviceaccounts"}, prefix: "/serviceaccounts", namespaced: true, version: corev1.SchemeGroupVersion,
-		newObject: func() runtime.Object { return &corev1.ServiceAccount{} }, newList: func() runtime.Object { return &corev1.ServiceAccountList{} },
+		GroupResource: schema.GroupResource{Resource: "serviceaccounts"}, prefix: "/serviceaccounts", namespaced: true,
+		version:   corev1.SchemeGroupVersion,
+		newObject: func() runtime.Object { return &corev1.ServiceAccount{} },
+		newList:   func() runtime.Object { return &corev1.ServiceAccountList{} },
 	}
 }
 
 func volumes() resource {
 	return resource{
-		GroupResource: schema.GroupResource{Resource: "persistentvolumes"}, prefix: "/persistentvolumes", version: corev1.SchemeGroupVersion,
-		newObject: func() runtime.Object { return &corev1.PersistentVolume{} }, newList: func() runtime.Object { return &corev1.PersistentVolumeList{} },
+		GroupResource: schema.GroupResource{Resource: "persistentvolumes"}, prefix: "/persistentvolumes",
+		version:   corev1.SchemeGroupVersion,
+		newObject: func() runtime.Object { return &corev1.PersistentVolume{} },
+		newList:   func() runtime.Object { return &corev1.PersistentVolumeList{} },
 	}
 }
 
 func namespaces() resource {
 	return resource{
-		GroupResource: schema.GroupResource{Resource: "namespaces"}, prefix: "/namespaces", version: corev1.SchemeGroupVersion,
-		newObject: func() runtime.Object { return &corev1.Namespace{} }, newList: func() runtime.Object { return &corev1.NamespaceList{} },
+		GroupResource: schema.GroupResource{Resource: "namespaces"}, prefix: "/namespaces",
+		version:   corev1.SchemeGroupVersion,
+		newObject: func() runtime.Object { return &corev1.Namespace{} },
+		newList:   func() runtime.Object { return &corev1.NamespaceList{} },
 	}
 }
 
 func nodes() resource {
 	return resource{
 		GroupResource: schema.GroupResource{Resource: "nodes"}, prefix: "/minions", version: corev1.SchemeGroupVersion,
-		newObject: func() runtime.Object { return &corev1.Node{} }, newList: func() runtime.Object { return &corev1.NodeList{} },
+		newObject: func() runtime.Object { return &corev1.Node{} },
+		newList:   func() runtime.Object { return &corev1.NodeList{} },
 	}
 }
 
 func clusterRoles() resource {
 	return resource{
-		GroupResource: schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterroles"}, prefix: "/clusterroles", version: rbacv1.SchemeGroupVersion,
-		newObject: func() runtime.Object { return &rbacv1.ClusterRole{} }, newList: func() runtime.Object { return &rbacv1.ClusterRoleList{} },
+		GroupResource: schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterroles"},
+		prefix:        "/clusterroles", version: rbacv1.SchemeGroupVersion,
+		newObject: func() runtime.Object { return &rbacv1.ClusterRole{} },
+		newList:   func() runtime.Object { return &rbacv1.ClusterRoleList{} },
 	}
 }
 
@@ -134,7 +145,8 @@ func runLocalEtcd(t *testing.T) (*clientv3.Client, *embed.Etcd) {
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.UnsafeNoFsync, cfg.LogLevel = t.TempDir(), true, "fatal"
 	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls, cfg.ListenClientUrls, cfg.AdvertiseClientUrls = local, local, local, local
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls, cfg.ListenClientUrls, cfg.AdvertiseClientUrls = local, local,
+		local, local
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
@@ -165,27 +177,30 @@ func open(t *testing.T, etcd *clientv3.Client, r resource, options generic.RESTO
 	if !ok {
 		t.Fatal("there is no JSON")
 	}
-	config := storagebackend.NewDefaultConfig(root, scheme.Codecs.CodecForVersions(format.Serializer, scheme.Codecs.UniversalDeserializer(), r.version, r.version))
+	config := storagebackend.NewDefaultConfig(root,
+		scheme.Codecs.CodecForVersions(format.Serializer, scheme.Codecs.UniversalDeserializer(), r.version, r.version))
 	config.Transport.ServerList = etcd.Endpoints()
 	attrs := apistorage.AttrFunc(apistorage.DefaultClusterScopedAttr)
 	if r.namespaced {
 		attrs = apistorage.DefaultNamespaceScopedAttr
 	}
-	s, destroy, err := opts.Decorator(config.ForResource(r.GroupResource), r.prefix, func(obj runtime.Object) (string, error) {
-		accessor, err := meta.Accessor(obj)
-		if err != nil {
-			return "", err
-		}
-		return r.key(accessor.GetNamespace(), accessor.GetName()), nil
-	}, r.newObject, r.newList, attrs, r.triggers, nil)
+	s, destroy, err := opts.Decorator(config.ForResource(r.GroupResource), r.prefix,
+		func(obj runtime.Object) (string, error) {
+			accessor, err := meta.Accessor(obj)
+			if err != nil {
+				return "", err
+			}
+			return r.key(accessor.GetNamespace(), accessor.GetName()), nil
+		}, r.newObject, r.newList, attrs, r.triggers, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(destroy)
 	out := &store{Interface: s, resource: r, etcd: etcd}
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		return s.ReadinessCheck() == nil, nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true,
+		func(context.Context) (bool, error) {
+			return s.ReadinessCheck() == nil, nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -241,7 +256,9 @@ func (s *store) options(change func(*apistorage.ListOptions)) apistorage.ListOpt
 }
 
 // list returns what a list has, as namespace/name, and its metadata.
-func (s *store) list(t *testing.T, ctx context.Context, key string, change func(*apistorage.ListOptions)) ([]string, metav1.ListInterface) {
+func (s *store) list(
+	t *testing.T, ctx context.Context, key string, change func(*apistorage.ListOptions),
+) ([]string, metav1.ListInterface) {
 	t.Helper()
 	found := s.newList()
 	if err := s.GetList(ctx, key, s.options(change), found); err != nil {
@@ -263,7 +280,9 @@ func (s *store) list(t *testing.T, ctx context.Context, key string, change func(
 }
 
 // watch opens a watch that ends with the test.
-func (s *store) watch(t *testing.T, ctx context.Context, key string, change func(*apistorage.ListOptions)) watch.Interface {
+func (s *store) watch(
+	t *testing.T, ctx context.Context, key string, change func(*apistorage.ListOptions),
+) watch.Interface {
 	t.Helper()
 	w, err := s.Watch(ctx, key, s.options(change))
 	if err != nil {

@@ -39,7 +39,8 @@ func TestSeedETCDKeyPathsTenantComesFirst(t *testing.T) {
 			resource
 			namespace, name, key string
 		}{
-			{serviceAccounts(), "kube-system.tenant-a", "job-controller", "/registry/serviceaccounts/tenant-a/kube-system/job-controller"},
+			{serviceAccounts(), "kube-system.tenant-a", "job-controller",
+				"/registry/serviceaccounts/tenant-a/kube-system/job-controller"},
 			{namespaces(), "", "kube-public.tenant-a", "/registry/namespaces/tenant-a/kube-public"},
 			{volumes(), "", "pv.1.tenant-a.tenant", "/registry/persistentvolumes/tenant-a/pv.1"},
 			{clusterRoles(), "", "own.tenant-a.tenant", "/registry/clusterroles/tenant-a/own"},
@@ -49,13 +50,15 @@ func TestSeedETCDKeyPathsTenantComesFirst(t *testing.T) {
 			same(t, c.Resource, s.keys(t), c.key)
 			for _, atLeast := range []string{"", "0", version} {
 				got := s.newObject()
-				if err := s.Get(in(t, "tenant-a"), s.key(c.namespace, c.name), apistorage.GetOptions{ResourceVersion: atLeast}, got); err != nil && atLeast != "0" {
+				if err := s.Get(in(t, "tenant-a"), s.key(c.namespace, c.name),
+					apistorage.GetOptions{ResourceVersion: atLeast}, got); err != nil && atLeast != "0" {
 					t.Fatalf("%s at %q: %v", c.Resource, atLeast, err)
 				} else if want := nameOf(t, s.object(c.namespace, c.name)); err == nil && nameOf(t, got) != want {
 					t.Errorf("%s at %q is %s", want, atLeast, nameOf(t, got))
 				}
 			}
-			if err := s.Delete(in(t, "tenant-a"), s.key(c.namespace, c.name), s.newObject(), nil, apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
+			if err := s.Delete(in(t, "tenant-a"), s.key(c.namespace, c.name), s.newObject(), nil,
+				apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			same(t, c.Resource, s.keys(t))
@@ -68,7 +71,8 @@ func TestSeedETCDKeyPathsTenantComesFirst(t *testing.T) {
 func TestSystemOnlyKindsAreTheSystems(t *testing.T) {
 	everyway(t, func(t *testing.T, open func(resource) *store) {
 		machines := open(nodes())
-		if err := machines.Create(t.Context(), "/minions/n.t1.tenant", machines.object("", "n.t1.tenant"), nil, 0); !apierrors.IsInvalid(err) {
+		if err := machines.Create(t.Context(), "/minions/n.t1.tenant", machines.object("", "n.t1.tenant"), nil,
+			0); !apierrors.IsInvalid(err) {
 			t.Errorf("a node with a reserved name: %v", err)
 		}
 		// As plain Kubernetes may have left it.
@@ -83,7 +87,8 @@ func TestSystemOnlyKindsAreTheSystems(t *testing.T) {
 		}
 		got, _ := machines.list(t, in(t, space.System), "/minions", nil)
 		same(t, "nodes", got, "n.t1.tenant", "n1")
-		if err := machines.Get(t.Context(), "/minions/n.t1.tenant", apistorage.GetOptions{}, machines.newObject()); err != nil {
+		if err := machines.Get(t.Context(), "/minions/n.t1.tenant", apistorage.GetOptions{},
+			machines.newObject()); err != nil {
 			t.Errorf("reading what plain Kubernetes left: %v", err)
 		}
 
@@ -95,7 +100,8 @@ func TestSystemOnlyKindsAreTheSystems(t *testing.T) {
 		same(t, "daemonsets", daemons.keys(t), "/registry/daemonsets/t1/default/x")
 		got, _ = daemons.list(t, t.Context(), daemons.key("default.t1", ""), nil)
 		same(t, "those of a tenant's namespace", got, "default.t1/x")
-		if err := daemons.Create(in(t, "t1"), daemons.key("default.t1", "y"), daemons.object("default.t1", "y"), nil, 0); !apierrors.IsForbidden(err) {
+		if err := daemons.Create(in(t, "t1"), daemons.key("default.t1", "y"), daemons.object("default.t1", "y"), nil,
+			0); !apierrors.IsForbidden(err) {
 			t.Errorf("a tenant makes a DaemonSet: %v", err)
 		}
 	})
@@ -107,7 +113,9 @@ func TestNamesThatCannotBeComposed(t *testing.T) {
 		s := open(volumes())
 		upsert := func(name string) error {
 			return s.GuaranteedUpdate(t.Context(), s.key("", name), s.newObject(), true, nil,
-				apistorage.SimpleUpdate(func(runtime.Object) (runtime.Object, error) { return s.object("", name), nil }), nil)
+				apistorage.SimpleUpdate(func(runtime.Object) (runtime.Object, error) {
+					return s.object("", name), nil
+				}), nil)
 		}
 		create := func(name string) error {
 			return s.Create(t.Context(), s.key("", name), s.object("", name), s.newObject(), 0)
@@ -187,9 +195,10 @@ func TestLabelOfTheTenant(t *testing.T) {
 				t.Errorf("%s %s is created with %q", c.Resource, c.name, got)
 			}
 			out = s.newObject()
-			if err := s.GuaranteedUpdate(t.Context(), s.key("", c.name), out, false, nil, apistorage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
-				return forge(obj), nil
-			}), nil); err != nil {
+			if err := s.GuaranteedUpdate(t.Context(), s.key("", c.name), out, false, nil,
+				apistorage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+					return forge(obj), nil
+				}), nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := labelOf(out); got != c.want {

@@ -8,6 +8,8 @@ import (
 )
 
 // LayoutOf is how the keys of a resource are built, as its key function shows.
-func LayoutOf(resource schema.GroupResource, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object) (space.Layout, error) {
+func LayoutOf(
+	resource schema.GroupResource, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object,
+) (space.Layout, error) {
 	return layoutOf(resource, keyFunc, newFunc)
 }

@@ -65,8 +65,10 @@ func shownNode(n *core.Node) *core.Node {
 		Status: core.NodeStatus{
 			Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable,
 			NodeInfo: core.NodeSystemInfo{
-				KernelVersion: info.KernelVersion, OSImage: info.OSImage, ContainerRuntimeVersion: info.ContainerRuntimeVersion,
-				KubeletVersion: info.KubeletVersion, OperatingSystem: info.OperatingSystem, Architecture: info.Architecture,
+				KernelVersion: info.KernelVersion, OSImage: info.OSImage,
+				ContainerRuntimeVersion: info.ContainerRuntimeVersion,
+				KubeletVersion:          info.KubeletVersion, OperatingSystem: info.OperatingSystem,
+				Architecture: info.Architecture,
 			},
 		},
 	}

@@ -16,13 +16,16 @@ import (
 // so only where nothing was selected, and confine selects. The system space as
 // a whole, of which tenants' objects are not a small part, goes without, and so
 // does a page after which nothing can be counted: clients have to live with it.
-func (m *mapped) countRemaining(ctx context.Context, key, tenant string, whole bool, asked storage.ListOptions, list runtime.Object) {
+func (m *mapped) countRemaining(
+	ctx context.Context, key, tenant string, whole bool, asked storage.ListOptions, list runtime.Object,
+) {
 	accessor, err := meta.ListAccessor(list)
 	if err != nil {
 		return
 	}
 	next := accessor.GetContinue()
-	if tenant == "" || whole && tenant == space.System || next == "" || accessor.GetRemainingItemCount() != nil || !asked.Predicate.Empty() {
+	if tenant == "" || whole && tenant == space.System || next == "" || accessor.GetRemainingItemCount() != nil ||
+		!asked.Predicate.Empty() {
 		return
 	}
 	all, err := m.countAfter(ctx, key, next, asked, fields.Everything(), 1)
@@ -41,10 +44,13 @@ func (m *mapped) countRemaining(ctx context.Context, key, tenant string, whole b
 
 // countAfter counts what a selector finds from the place of a continue token
 // on; with a limit, what that left out included.
-func (m *mapped) countAfter(ctx context.Context, key, from string, asked storage.ListOptions, selector fields.Selector, limit int64) (int64, error) {
+func (m *mapped) countAfter(
+	ctx context.Context, key, from string, asked storage.ListOptions, selector fields.Selector, limit int64,
+) (int64, error) {
 	list := m.newList()
 	opts := storage.ListOptions{Recursive: asked.Recursive, Predicate: storage.SelectionPredicate{
-		Label: labels.Everything(), Field: selector, GetAttrs: m.withTenant(asked.Predicate.GetAttrs), Limit: limit, Continue: from,
+		Label: labels.Everything(), Field: selector, GetAttrs: m.withTenant(asked.Predicate.GetAttrs),
+		Limit: limit, Continue: from,
 	}}
 	m.scopeList(&opts)
 	if err := m.Interface.GetList(ctx, key, opts, list); err != nil {

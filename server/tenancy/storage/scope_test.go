@@ -47,11 +47,13 @@ func TestWatchesOfTriggeredResource(t *testing.T) {
 		all := func(o *apistorage.ListOptions) { o.ResourceVersion = version }
 		initial := func(o *apistorage.ListOptions) {
 			yes := true
-			o.SendInitialEvents, o.ResourceVersionMatch, o.Predicate.AllowWatchBookmarks = &yes, metav1.ResourceVersionMatchNotOlderThan, true
+			o.SendInitialEvents, o.ResourceVersionMatch, o.Predicate.AllowWatchBookmarks = &yes,
+				metav1.ResourceVersionMatchNotOlderThan, true
 		}
 		about := func(ctx context.Context, namespace, name string) context.Context {
 			ctx = request.WithNamespace(ctx, namespace)
-			return request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "watch", Namespace: namespace, Name: name})
+			return request.WithRequestInfo(ctx,
+				&request.RequestInfo{IsResourceRequest: true, Verb: "watch", Namespace: namespace, Name: name})
 		}
 		system := in(t, space.System)
 		cases := []struct {
@@ -61,17 +63,23 @@ func TestWatchesOfTriggeredResource(t *testing.T) {
 			change func(*apistorage.ListOptions)
 			want   []string
 		}{
-			{"tenant", in(t, "a"), "/pods", all, []string{"default.a/x", "default.a/y", "other.a/x", "default.a/end", "other.a/end"}},
-			{"tenant with what is there", in(t, "a"), "/pods", initial, []string{"default.a/old", "default.a/x", "default.a/y", "other.a/x", "default.a/end", "other.a/end"}},
+			{"tenant", in(t, "a"), "/pods", all,
+				[]string{"default.a/x", "default.a/y", "other.a/x", "default.a/end", "other.a/end"}},
+			{"tenant with what is there", in(t, "a"), "/pods", initial,
+				[]string{"default.a/old", "default.a/x", "default.a/y", "other.a/x", "default.a/end", "other.a/end"}},
 			{"tenant, by name", about(in(t, "a"), "", "x"), "/pods", named("x"), []string{"default.a/x", "other.a/x"}},
 			{"tenant, by the name of itself", about(in(t, "a"), "", "a"), "/pods", named("a"), nil},
-			{"namespace of a tenant", about(in(t, "a"), "default.a", ""), "/pods/default.a", all, []string{"default.a/x", "default.a/y", "default.a/end"}},
-			{"one object of a tenant", about(in(t, "a"), "default.a", "y"), "/pods/default.a/y", object("y"), []string{"default.a/y"}},
+			{"namespace of a tenant", about(in(t, "a"), "default.a", ""), "/pods/default.a", all,
+				[]string{"default.a/x", "default.a/y", "default.a/end"}},
+			{"one object of a tenant", about(in(t, "a"), "default.a", "y"), "/pods/default.a/y", object("y"),
+				[]string{"default.a/y"}},
 			{"system", system, "/pods", all, []string{"a/a", "a/end"}},
 			{"system's namespace a", about(system, "a", ""), "/pods/a", all, []string{"a/a", "a/end"}},
 			{"one object of the system", about(system, "a", "a"), "/pods/a/a", object("a"), []string{"a/a"}},
-			{"everything", t.Context(), "/pods", all, []string{"default.a/x", "default.b/x", "a/a", "default.a/y", "other.a/x", "default.a/end", "other.a/end", "a/end"}},
-			{"everything of a name", about(t.Context(), "", "x"), "/pods", named("x"), []string{"default.a/x", "default.b/x", "other.a/x"}},
+			{"everything", t.Context(), "/pods", all, []string{"default.a/x", "default.b/x", "a/a", "default.a/y",
+				"other.a/x", "default.a/end", "other.a/end", "a/end"}},
+			{"everything of a name", about(t.Context(), "", "x"), "/pods", named("x"),
+				[]string{"default.a/x", "default.b/x", "other.a/x"}},
 		}
 		watches := make([]watch.Interface, len(cases))
 		for i, c := range cases {
@@ -141,7 +149,8 @@ func TestWatchByTrigger(t *testing.T) {
 		o.Predicate.Field, o.Predicate.IndexFields = onNode{fields.Everything()}, []string{"spec.nodeName"}
 	})
 	for _, o := range []struct{ namespace, name, node string }{
-		{"default.a", "x", "n1"}, {"default.a", "y", "n2"}, {"default", "n1", ""}, {"default.b", "x", "n1"}, {"default", "end", "n1"},
+		{"default.a", "x", "n1"}, {"default.a", "y", "n2"}, {"default", "n1", ""}, {"default.b", "x", "n1"},
+		{"default", "end", "n1"},
 	} {
 		obj := s.object(o.namespace, o.name).(*corev1.ConfigMap)
 		obj.Data = map[string]string{"node": o.node}

@@ -70,8 +70,11 @@ func TestWhatLiesInTheWrongPlaceIsNotHandedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := crossings(t)
-	w := s.watch(t, in(t, "a"), "/configmaps/default.a", func(o *apistorage.ListOptions) { o.ResourceVersion = version })
-	if _, err := s.etcd.Put(t.Context(), "/registry/configmaps/a/default/canary", string(misplaced.Kvs[0].Value)); err != nil {
+	w := s.watch(t, in(t, "a"), "/configmaps/default.a", func(o *apistorage.ListOptions) {
+		o.ResourceVersion = version
+	})
+	if _, err := s.etcd.Put(t.Context(), "/registry/configmaps/a/default/canary",
+		string(misplaced.Kvs[0].Value)); err != nil {
 		t.Fatal(err)
 	}
 	s.create(t, "default.a", "mine")

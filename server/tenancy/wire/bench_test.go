@@ -32,8 +32,10 @@ func BenchmarkPods(b *testing.B) {
 			items = append(items, []byte(","))
 		}
 		items = append(items, asJSON)
-		events = append(events, []byte(`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",`+string(asJSON[1:])+"}\n"))
-		framed := frames(b, metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(b, "v1", "Pod", pod)}})
+		events = append(events,
+			[]byte(`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",`+string(asJSON[1:])+"}\n"))
+		framed := frames(b,
+			metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(b, "v1", "Pod", pod)}})
 		frame = append(frame, framed[:4], framed[4:])
 	}
 	items = append(items, []byte("]}\n"))

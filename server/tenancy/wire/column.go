@@ -13,7 +13,8 @@ const (
 )
 
 // tenantColumn is the definition of the column.
-const tenantColumn = `{"name":"Tenant","type":"string","format":"","description":"The tenant whose object it is; system is the cluster itself.","priority":0}`
+const tenantColumn = `{"name":"Tenant","type":"string","format":"","description":"The tenant whose object it is; ` +
+	`system is the cluster itself.","priority":0}`
 
 // columns adds the definition of the column to those of a Table, which the
 // scanner stands before. Of a watch only the first Table has any.

@@ -14,11 +14,17 @@ import (
 // The column is where it is asked for, in whole answers and in those that come
 // in pieces of any size, and the composite view has nothing else changed.
 func TestTenantColumn(t *testing.T) {
-	const table = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"","priority":0},{"name":"Age","type":"string","format":"","description":"","priority":0}],` +
-		`"rows":[{"cells":["web","5m"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"web","namespace":"default.t1"}}},` +
-		`{"cells":["dns","1d"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"dns","namespace":"kube-system"}}},` +
+	const table = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},` +
+		`"columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"","priority":0},` +
+		`{"name":"Age","type":"string","format":"","description":"","priority":0}],` +
+		`"rows":[{"cells":["web","5m"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",` +
+		`"metadata":{"name":"web","namespace":"default.t1"}}},` +
+		`{"cells":["dns","1d"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",` +
+		`"metadata":{"name":"dns","namespace":"kube-system"}}},` +
 		`{"cells":[],"object":null}]}`
-	const later = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":null,"rows":[{"cells":["web","6m"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"web","namespace":"default.t2"}}}]}`
+	const later = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":null,` +
+		`"rows":[{"cells":["web","6m"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",` +
+		`"metadata":{"name":"web","namespace":"default.t2"}}}]}`
 	pods := Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
 	for _, c := range []struct {
 		name      string
@@ -36,7 +42,8 @@ func TestTenantColumn(t *testing.T) {
 				if err := json.Unmarshal(body, &got); err != nil {
 					t.Fatalf("%s: %v: %s", what, err, body)
 				}
-				if n := len(got.ColumnDefinitions); n > 0 && (n != 3 || got.ColumnDefinitions[c.at].Name != "Tenant" || got.ColumnDefinitions[c.at].Priority != 0) {
+				if n := len(got.ColumnDefinitions); n > 0 && (n != 3 || got.ColumnDefinitions[c.at].Name != "Tenant" ||
+					got.ColumnDefinitions[c.at].Priority != 0) {
 					t.Errorf("%s: columns %v", what, got.ColumnDefinitions)
 				}
 				var said []string
@@ -53,7 +60,8 @@ func TestTenantColumn(t *testing.T) {
 				t.Fatal(err)
 			}
 			check("whole", whole, "t1", "system", "")
-			if !bytes.Contains(whole, []byte(`"namespace":"`+c.namespace+`"`)) || c.composite && bytes.Contains(whole, []byte("selfLink")) {
+			if !bytes.Contains(whole, []byte(`"namespace":"`+c.namespace+`"`)) ||
+				c.composite && bytes.Contains(whole, []byte("selfLink")) {
 				t.Errorf("objects: %s", whole)
 			}
 			for size := 1; size < len(table); size += 7 {
@@ -96,8 +104,10 @@ func TestTenantColumn(t *testing.T) {
 				check("an event", event.Object.Raw, tenants...)
 			}
 			// What is no Table is no business of the column.
-			const list = `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web","namespace":"default.t1"}}]}`
-			if got, err := p.JSON(Out, pods, []byte(list)); err != nil || c.composite && string(got) != list || bytes.Contains(got, []byte("Tenant")) {
+			const list = `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web",` +
+				`"namespace":"default.t1"}}]}`
+			if got, err := p.JSON(Out, pods, []byte(list)); err != nil || c.composite && string(got) != list ||
+				bytes.Contains(got, []byte("Tenant")) {
 				t.Errorf("a list: %s, %v", got, err)
 			}
 		})

@@ -14,7 +14,8 @@ import (
 // FuzzProtoSkip: going over fields gives those that are looked for, as reading
 // every field does.
 func FuzzProtoSkip(f *testing.F) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "d.t1", Generation: 300, Labels: map[string]string{"a": "b"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "d.t1", Generation: 300,
+		Labels: map[string]string{"a": "b"}}}
 	b, err := pod.Marshal()
 	if err != nil {
 		f.Fatal(err)
@@ -49,13 +50,19 @@ func FuzzProtoSkip(f *testing.F) {
 // FuzzStream: an answer is translated the same, or refused, in whatever pieces
 // it comes.
 func FuzzStream(f *testing.F) {
-	const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a\"}","namespace":"d.t1","labels":{"a4s.io/tenant":"t1"}}}`
+	const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a\"}","namespace":"d.t1",` +
+		`"labels":{"a4s.io/tenant":"t1"}}}`
 	composite, _ := podList(3, "t1")
-	f.Add([]byte(`{"kind":"PodList","apiVersion":"v1","items":[ `+pod+` , `+pod+`],"x":[1]}`), uint8(0), uint16(60), uint16(7))
-	f.Add([]byte(`{"type":"ADDED","object":`+pod+"}\n"+`{"type":"ADDED","object":`+pod+`} {"type":"BOOKMARK"`), uint8(1), uint16(60), uint16(7))
+	f.Add([]byte(`{"kind":"PodList","apiVersion":"v1","items":[ `+pod+` , `+pod+`],"x":[1]}`), uint8(0),
+		uint16(60), uint16(7))
+	f.Add([]byte(`{"type":"ADDED","object":`+pod+"}\n"+`{"type":"ADDED","object":`+pod+`} {"type":"BOOKMARK"`),
+		uint8(1), uint16(60), uint16(7))
 	f.Add([]byte(`{"items":[1,"a",null,12]}`), uint8(0), uint16(11), uint16(1))
 	f.Add(seal(f, "v1", "PodList", composite), uint8(2), uint16(60), uint16(7))
-	f.Add(frames(f, metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(f, "v1", "Pod", &composite.Items[0])}}), uint8(3), uint16(9), uint16(7))
+	f.Add(frames(f, metav1.WatchEvent{
+		Type:   "ADDED",
+		Object: runtime.RawExtension{Raw: seal(f, "v1", "Pod", &composite.Items[0])},
+	}), uint8(3), uint16(9), uint16(7))
 	p := protoProjector("t1")
 	f.Fuzz(func(t *testing.T, b []byte, form uint8, first, second uint16) {
 		media := []string{"application/json", protoMedia}[form/2%2]

@@ -12,10 +12,13 @@ import (
 
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{
-		`{}`, `[]`, `"x"`, `{"metadata":{"name":"a","namespace":"b.t1"}}`, `{"items":[{"metadata":{}}],"kind":"XList"}`,
-		`{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[{"cells":["a.t1"],"object":{"metadata":{"name":"a","namespace":"d.t1"}}}]}`,
+		`{}`, `[]`, `"x"`, `{"metadata":{"name":"a","namespace":"b.t1"}}`,
+		`{"items":[{"metadata":{}}],"kind":"XList"}`,
+		`{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[{"cells":["a.t1"],"object":{"metadata":{"name":"a",` +
+			`"namespace":"d.t1"}}}]}`,
 		`{"roleRef":{"kind":"ClusterRole","name":"x"},"subjects":[{"kind":"User","name":"\u0061"}]}`,
-		`{"kind":"NetworkPolicy","apiVersion":"networking.k8s.io/v1","spec":{"ingress":[{"from":[{"namespaceSelector":{"matchLabels":{"a4s.io/tenant":"t1"}}}]}]}}`,
+		`{"kind":"NetworkPolicy","apiVersion":"networking.k8s.io/v1",` +
+			`"spec":{"ingress":[{"from":[{"namespaceSelector":{"matchLabels":{"a4s.io/tenant":"t1"}}}]}]}}`,
 		`{"metadata":{"labels":{"a4s.io/tenant":"t1"},"ownerReferences":[{"kind":"Namespace","name":"\""}]}}`,
 	} {
 		for n := range byte(6) {
@@ -38,7 +41,8 @@ func FuzzJSON(f *testing.F) {
 				if err == nil && json.Valid(b) && !json.Valid(out) {
 					t.Fatalf("%s made of %s", out, b)
 				}
-				if err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrForeign) && !errors.Is(err, ErrTenant) {
+				if err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrForeign) &&
+					!errors.Is(err, ErrTenant) {
 					t.Fatal(err)
 				}
 				if tenant == space.System || err != nil || d == Out || !json.Valid(b) {
@@ -67,7 +71,8 @@ func FuzzJSON(f *testing.F) {
 		}
 		whole, err := projectors["t1"].JSON(Out, r, b)
 		var out bytes.Buffer
-		s, _ := projectors["t1"].Stream("application/json", r, false, &out) //nolint:errcheck // the media type is right
+		// the media type is right
+		s, _ := projectors["t1"].Stream("application/json", r, false, &out) //nolint:errcheck // see above
 		_, serr := s.Write(b[:cut])
 		if serr == nil {
 			_, serr = s.Write(b[cut:])

@@ -60,7 +60,8 @@ func sameEnds(t *testing.T, b []byte) {
 
 // TestSkippingLikeByteByByte puts what is difficult at every place of a block.
 func TestSkippingLikeByteByByte(t *testing.T) {
-	parts := []string{`{`, `}`, `[`, `]`, `"`, `\`, `\\`, `\"`, `\u0022`, `a`, `:`, `,`, ` `, "\n", "\x00", "é", `"}{]["`, strings.Repeat(`\`, 63), strings.Repeat("x", 60)}
+	parts := []string{`{`, `}`, `[`, `]`, `"`, `\`, `\\`, `\"`, `\u0022`, `a`, `:`, `,`, ` `, "\n", "\x00", "é",
+		`"}{]["`, strings.Repeat(`\`, 63), strings.Repeat("x", 60)}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
 		var b strings.Builder

@@ -12,7 +12,8 @@ import (
 // server takes it for, or refused.
 func TestKindIsWhatUpstreamReads(t *testing.T) {
 	r := Resource{Group: rbacName, Version: "v1", Resource: "rolebindings", Kind: "RoleBinding", Namespaced: true}
-	const rest = `"metadata":{"name":"x","namespace":"default"},"subjects":[{"kind":"ServiceAccount","name":"s","namespace":"default"}]`
+	const rest = `"metadata":{"name":"x","namespace":"default"},"subjects":[{"kind":"ServiceAccount","name":"s",` +
+		`"namespace":"default"}]`
 	for _, c := range []struct{ before, after string }{
 		{`"kind":"RoleBinding","apiVersion":"rbac.authorization.k8s.io/v1",`, ``},
 		{``, ``},
@@ -26,8 +27,10 @@ func TestKindIsWhatUpstreamReads(t *testing.T) {
 		{`"kind":"R\u006fleBinding","apiVersion":"rbac.authorization.k8s\u002eio/v1",`, ``},
 		{`"KIND":"RoleBinding","APIVERSION":"rbac.authorization.k8s.io/v1",`, ``},
 		{`"kind":"Foo","apiVersion":"foo/v1",`, `,"KIND":"RoleBinding","APIVERSION":"rbac.authorization.k8s.io/v1"`},
-		{`"kind":"Foo","apiVersion":"foo/v1",`, `,"` + "\u212A" + `ind":"RoleBinding","apiVer` + "\u017F" + `ion":"rbac.authorization.k8s.io/v1"`},
-		{`"kind":"Foo","apiVersion":"foo/v1",`, `,"\u212Aind":"RoleBinding","apiverSION":"rbac.authorization.k8s.io/v1"`},
+		{`"kind":"Foo","apiVersion":"foo/v1",`,
+			`,"` + "\u212A" + `ind":"RoleBinding","apiVer` + "\u017F" + `ion":"rbac.authorization.k8s.io/v1"`},
+		{`"kind":"Foo","apiVersion":"foo/v1",`,
+			`,"\u212Aind":"RoleBinding","apiverSION":"rbac.authorization.k8s.io/v1"`},
 	} {
 		body := "{" + c.before + rest + c.after + "}"
 		read, err := serializer.DefaultMetaFactory.Interpret([]byte(body))

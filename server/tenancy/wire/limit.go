@@ -30,7 +30,8 @@ func Limit(body []byte) error {
 // limitLists refuses a strategic merge patch that would be too much work.
 func limitLists(body []byte) error {
 	if _, elements := membersOf(body); elements > maxElements {
-		return fmt.Errorf("%w: the lists of a strategic merge patch have more than %d elements: send a merge patch, or apply", ErrTooLarge, maxElements)
+		return fmt.Errorf("%w: the lists of a strategic merge patch have more than %d elements: "+
+			"send a merge patch, or apply", ErrTooLarge, maxElements)
 	}
 	return nil
 }

@@ -282,7 +282,9 @@ func (j *jsonPatch) operation(o map[string]json.RawMessage) (keep bool, err erro
 		}
 		source := locate(j.root, from)
 		if source.within != nil || at.within != nil || source.node != at.node {
-			return false, fmt.Errorf("%w: %s between %q and %q is not possible in the space of a tenant, set the value instead", ErrMalformed, op, from, path)
+			return false,
+				fmt.Errorf("%w: %s between %q and %q is not possible in the space of a tenant, set the value instead",
+					ErrMalformed, op, from, path)
 		}
 		return true, nil
 	case "add", "replace", "test":
@@ -296,7 +298,8 @@ func (j *jsonPatch) operation(o map[string]json.RawMessage) (keep bool, err erro
 	if at.within != nil && (at.within.Op == Ref || at.within.Op == Subject) && op != "test" {
 		switch at.field[0] {
 		case "kind", "apiGroup", "apiVersion":
-			return false, fmt.Errorf("%w: the %s of a reference cannot be changed alone in the space of a tenant, replace the whole reference", ErrMalformed, at.field[0])
+			return false, fmt.Errorf("%w: the %s of a reference cannot be changed alone in the space of a tenant, "+
+				"replace the whole reference", ErrMalformed, at.field[0])
 		}
 	}
 	composed, err := j.value(path, value)
@@ -325,7 +328,8 @@ func (j *jsonPatch) removal(o map[string]json.RawMessage, path []string, at targ
 	if last == space.Label && (at.within != nil || len(path) == 3 && path[0] == "metadata") {
 		return false
 	}
-	if at.within != nil && at.within.Op == NamespaceSelector && len(at.field) == 1 && last == "matchLabels" && !space.IsSystem(j.p.View.Tenant) {
+	if at.within != nil && at.within.Op == NamespaceSelector && len(at.field) == 1 && last == "matchLabels" &&
+		!space.IsSystem(j.p.View.Tenant) {
 		label, err := json.Marshal(map[string]string{space.Label: j.p.View.Tenant})
 		if err == nil {
 			o["op"], o["value"] = json.RawMessage(`"replace"`), label
@@ -344,10 +348,12 @@ func pointer(o map[string]json.RawMessage, key string) ([]string, error) {
 		return nil, nil
 	}
 	if path[0] != '/' {
-		return nil, fmt.Errorf("%w: the %s %q does not begin with a slash", ErrMalformed, key, path[:min(len(path), 100)])
+		return nil, fmt.Errorf("%w: the %s %q does not begin with a slash", ErrMalformed, key,
+			path[:min(len(path), 100)])
 	}
 	if len(path) > maxPath || strings.Count(path, "/") > maxSegments {
-		return nil, fmt.Errorf("%w: the %s is longer than %d segments or %d bytes", ErrMalformed, key, maxSegments, maxPath)
+		return nil, fmt.Errorf("%w: the %s is longer than %d segments or %d bytes", ErrMalformed, key,
+			maxSegments, maxPath)
 	}
 	segments := strings.Split(path[1:], "/")
 	for i, s := range segments {

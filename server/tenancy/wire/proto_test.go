@@ -96,7 +96,8 @@ func unseal[M protoMessage](t testing.TB, b []byte, into M) M {
 // protoFiller makes up objects, in native form.
 func protoFiller(seed int64) *randfill.Filler {
 	words := []string{
-		"web", "default", "admin", "pv1", "Namespace", "PersistentVolume", "ClusterRole", "ServiceAccount", "User", "Group",
+		"web", "default", "admin", "pv1", "Namespace", "PersistentVolume", "ClusterRole",
+		"ServiceAccount", "User", "Group",
 		"v1", "rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1", "kubernetes.io/metadata.name",
 		"system:serviceaccount:default:builder", "system:serviceaccounts:default",
 	}
@@ -166,14 +167,16 @@ func TestProtoLikeReferenceAndBack(t *testing.T) {
 				back := unseal(t, outwards, reflect.New(typ).Interface().(protoMessage))
 				sameAsJSON(t, p, Out, r, gvk, composite, back)
 				meta := metaOf(back)
-				if !strings.Contains(meta.GetSelfLink(), "/tenants/t1/") || !strings.HasSuffix(meta.GetSelfLink(), "/"+r.Resource+"/web") {
+				if !strings.Contains(meta.GetSelfLink(), "/tenants/t1/") ||
+					!strings.HasSuffix(meta.GetSelfLink(), "/"+r.Resource+"/web") {
 					t.Errorf("selfLink %q", meta.GetSelfLink())
 				}
 				meta.SetSelfLink("")
 				same(t, "projected", back, reference{Out, p, r}.object(t, composite, typ))
 				same(t, "round trip", back, native)
 
-				if _, err := protoProjector("t2").Proto(Out, r, inwards); (r.Namespaced || p.View.ClusterScoped(gvk.Group, gvk.Kind)) && !errors.Is(err, ErrForeign) {
+				if _, err := protoProjector("t2").Proto(Out, r, inwards); (r.Namespaced ||
+					p.View.ClusterScoped(gvk.Group, gvk.Kind)) && !errors.Is(err, ErrForeign) {
 					t.Errorf("shown to another tenant: %v", err)
 				}
 				if r.Namespaced || p.View.ClusterScoped(gvk.Group, gvk.Kind) {
@@ -192,7 +195,9 @@ func metaOf(object any) *metav1.ObjectMeta {
 }
 
 // sameAsJSON holds the two engines to the same result.
-func sameAsJSON(t *testing.T, p *Projector, d Direction, r Resource, gvk schema.GroupVersionKind, from, got protoMessage) {
+func sameAsJSON(
+	t *testing.T, p *Projector, d Direction, r Resource, gvk schema.GroupVersionKind, from, got protoMessage,
+) {
 	t.Helper()
 	tree := map[string]any{}
 	b, err := json.Marshal(from)

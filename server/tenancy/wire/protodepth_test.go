@@ -12,7 +12,8 @@ import (
 // TestWallV7Protobuf: no list is taken, and schemas in schemas not without end:
 // upstream's readers have no limit but that of the stack.
 func TestWallV7Protobuf(t *testing.T) {
-	r := Resource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition"}
+	r := Resource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+		Kind: "CustomResourceDefinition"}
 	p := protoProjector("t1")
 	below := map[string]func(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps{
 		"not": func(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
@@ -22,10 +23,14 @@ func TestWallV7Protobuf(t *testing.T) {
 			return apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": s}}
 		},
 		"items": func(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
-			return apiextensionsv1.JSONSchemaProps{Items: &apiextensionsv1.JSONSchemaPropsOrArray{JSONSchemas: []apiextensionsv1.JSONSchemaProps{s}}}
+			return apiextensionsv1.JSONSchemaProps{
+				Items: &apiextensionsv1.JSONSchemaPropsOrArray{JSONSchemas: []apiextensionsv1.JSONSchemaProps{s}},
+			}
 		},
 		"dependencies": func(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
-			return apiextensionsv1.JSONSchemaProps{Dependencies: apiextensionsv1.JSONSchemaDependencies{"a": {Schema: &s}}}
+			return apiextensionsv1.JSONSchemaProps{
+				Dependencies: apiextensionsv1.JSONSchemaDependencies{"a": {Schema: &s}},
+			}
 		},
 	}
 	for name, under := range below {
@@ -35,7 +40,8 @@ func TestWallV7Protobuf(t *testing.T) {
 				schema = under(schema)
 			}
 			d := &apiextensionsv1.CustomResourceDefinition{}
-			d.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &schema}}}
+			d.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1",
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &schema}}}
 			if _, err := p.Proto(In, r, seal(t, "apiextensions.k8s.io/v1", r.Kind, d)); !errors.Is(err, want) {
 				t.Errorf("%d levels of %s: %v", levels, name, err)
 			}

@@ -207,15 +207,16 @@ func (t *protoTranslator) appendRef(dst []byte, f protoValue, ref *protoRef) ([]
 	if group == "" && kind == "ClusterRole" && t.r.Group == rbacGroup {
 		group = rbacGroup // the API server fills it in
 	}
-	return t.appendStrings(dst, f, 1<<ref.name|1<<ref.namespace, func(number protowire.Number, s string) (string, error) {
-		switch number {
-		case ref.name:
-			return t.v.Name(t.d, group, kind, s)
-		case ref.namespace:
-			return t.v.Namespace(t.d, s)
-		}
-		return s, nil
-	})
+	return t.appendStrings(dst, f, 1<<ref.name|1<<ref.namespace,
+		func(number protowire.Number, s string) (string, error) {
+			switch number {
+			case ref.name:
+				return t.v.Name(t.d, group, kind, s)
+			case ref.namespace:
+				return t.v.Namespace(t.d, s)
+			}
+			return s, nil
+		})
 }
 
 // appendSubject appends an RBAC subject.
@@ -224,17 +225,18 @@ func (t *protoTranslator) appendSubject(dst []byte, f protoValue, ref *protoRef)
 	if err != nil {
 		return nil, err
 	}
-	return t.appendStrings(dst, f, 1<<ref.name|1<<ref.namespace, func(number protowire.Number, s string) (string, error) {
-		switch {
-		case number == ref.namespace:
-			return t.v.Namespace(t.d, s)
-		case number == ref.name && kind == "User":
-			return t.v.User(t.d, s)
-		case number == ref.name && kind == "Group":
-			return t.v.Group(t.d, s)
-		}
-		return s, nil
-	})
+	return t.appendStrings(dst, f, 1<<ref.name|1<<ref.namespace,
+		func(number protowire.Number, s string) (string, error) {
+			switch {
+			case number == ref.namespace:
+				return t.v.Namespace(t.d, s)
+			case number == ref.name && kind == "User":
+				return t.v.User(t.d, s)
+			case number == ref.name && kind == "Group":
+				return t.v.Group(t.d, s)
+			}
+			return s, nil
+		})
 }
 
 // readRef finds out what a reference is to.
@@ -296,7 +298,9 @@ func (t *protoTranslator) appendDetails(dst []byte, f protoValue, p *protoField)
 }
 
 // appendStrings appends a message with its strings of some numbers translated.
-func (t *protoTranslator) appendStrings(dst []byte, f protoValue, numbers uint64, translate func(protowire.Number, string) (string, error)) ([]byte, error) {
+func (t *protoTranslator) appendStrings(
+	dst []byte, f protoValue, numbers uint64, translate func(protowire.Number, string) (string, error),
+) ([]byte, error) {
 	dst, n := nest(dst, f)
 	for s := newScanner(f.value, f.at); ; {
 		start := s.position

@@ -406,7 +406,9 @@ func typeOf(gvk schema.GroupVersionKind) reflect.Type {
 // not in the scheme of client-go.
 func definitionTypes() map[schema.GroupVersionKind]reflect.Type {
 	return map[schema.GroupVersionKind]reflect.Type{
-		apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"):     reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](),
-		apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"): reflect.TypeFor[apiextensionsv1.CustomResourceDefinitionList](),
+		apiextensionsv1.SchemeGroupVersion.WithKind(
+			"CustomResourceDefinition"): reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](),
+		apiextensionsv1.SchemeGroupVersion.WithKind(
+			"CustomResourceDefinitionList"): reflect.TypeFor[apiextensionsv1.CustomResourceDefinitionList](),
 	}
 }

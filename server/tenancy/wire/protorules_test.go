@@ -23,7 +23,8 @@ const rbacV1 = "rbac.authorization.k8s.io/v1"
 
 func TestProtoOwners(t *testing.T) {
 	role := Resource{Group: rbacGroup, Version: "v1", Resource: "clusterroles", Kind: "ClusterRole", MayBeSystem: true}
-	class := Resource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses", Kind: "StorageClass", MayBeSystem: true}
+	class := Resource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses",
+		Kind: "StorageClass", MayBeSystem: true}
 	namespace := Resource{Version: "v1", Resource: "namespaces", Kind: "Namespace"}
 	volume := Resource{Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume"}
 	for name, c := range map[string]struct {
@@ -33,22 +34,31 @@ func TestProtoOwners(t *testing.T) {
 		want, link      string
 		err             error
 	}{
-		"own pod":             {"t1", podResource, "default.t1", "web", "web", "/api/v1/tenants/t1/namespaces/default/pods/web", nil},
-		"foreign pod":         {"t1", podResource, "default.t2", "web", "", "", ErrForeign},
-		"system pod":          {"t1", podResource, "default", "web", "", "", ErrForeign},
-		"system's own pod":    {space.System, podResource, "default", "web", "web", "/api/v1/tenants/system/namespaces/default/pods/web", nil},
+		"own pod": {"t1", podResource, "default.t1", "web", "web",
+			"/api/v1/tenants/t1/namespaces/default/pods/web", nil},
+		"foreign pod": {"t1", podResource, "default.t2", "web", "", "", ErrForeign},
+		"system pod":  {"t1", podResource, "default", "web", "", "", ErrForeign},
+		"system's own pod": {space.System, podResource, "default", "web", "web",
+			"/api/v1/tenants/system/namespaces/default/pods/web", nil},
 		"tenant's for system": {space.System, podResource, "default.t1", "web", "", "", ErrForeign},
-		"any pod":             {space.All, podResource, "default.t1", "web", "web", "/api/v1/tenants/t1/namespaces/default/pods/web", nil},
-		"any system pod":      {space.All, podResource, "default", "web", "web", "/api/v1/tenants/system/namespaces/default/pods/web", nil},
-		"own role":            {"t1", role, "", "r.t1.tenant", "r", "/apis/rbac.authorization.k8s.io/v1/tenants/t1/clusterroles/r", nil},
-		"foreign role":        {"t1", role, "", "r.t2.tenant", "", "", ErrForeign},
-		"default role":        {"t1", role, "", "admin", "admin", "/apis/rbac.authorization.k8s.io/v1/tenants/system/clusterroles/admin", nil},
-		"shared class":        {"t1", class, "", "fast.t1", "fast.t1", "/apis/storage.k8s.io/v1/tenants/system/storageclasses/fast.t1", nil},
-		"own namespace":       {"t1", namespace, "", "default.t1", "default", "/api/v1/tenants/t1/namespaces/default", nil},
-		"system namespace":    {"t1", namespace, "", "kube-system", "", "", ErrForeign},
-		"foreign namespace":   {"t1", namespace, "", "default.t2", "", "", ErrForeign},
-		"own volume":          {"t1", volume, "", "pv.1.t1.tenant", "pv.1", "/api/v1/tenants/t1/persistentvolumes/pv.1", nil},
-		"system volume":       {"t1", volume, "", "pv1", "", "", ErrForeign},
+		"any pod": {space.All, podResource, "default.t1", "web", "web",
+			"/api/v1/tenants/t1/namespaces/default/pods/web", nil},
+		"any system pod": {space.All, podResource, "default", "web", "web",
+			"/api/v1/tenants/system/namespaces/default/pods/web", nil},
+		"own role": {"t1", role, "", "r.t1.tenant", "r",
+			"/apis/rbac.authorization.k8s.io/v1/tenants/t1/clusterroles/r", nil},
+		"foreign role": {"t1", role, "", "r.t2.tenant", "", "", ErrForeign},
+		"default role": {"t1", role, "", "admin", "admin",
+			"/apis/rbac.authorization.k8s.io/v1/tenants/system/clusterroles/admin", nil},
+		"shared class": {"t1", class, "", "fast.t1", "fast.t1",
+			"/apis/storage.k8s.io/v1/tenants/system/storageclasses/fast.t1", nil},
+		"own namespace": {"t1", namespace, "", "default.t1", "default",
+			"/api/v1/tenants/t1/namespaces/default", nil},
+		"system namespace":  {"t1", namespace, "", "kube-system", "", "", ErrForeign},
+		"foreign namespace": {"t1", namespace, "", "default.t2", "", "", ErrForeign},
+		"own volume": {"t1", volume, "", "pv.1.t1.tenant", "pv.1",
+			"/api/v1/tenants/t1/persistentvolumes/pv.1", nil},
+		"system volume": {"t1", volume, "", "pv1", "", "", ErrForeign},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -72,7 +82,8 @@ func TestProtoOwners(t *testing.T) {
 				t.Errorf("got %v", got.ObjectMeta)
 			}
 			items := unseal(t, listed, &metav1.PartialObjectMetadataList{}).Items
-			if len(items) != 1 || items[0].Name != c.want || items[0].GetSelfLink() != "" || len(items[0].Labels) != 1 {
+			if len(items) != 1 || items[0].Name != c.want || items[0].GetSelfLink() != "" ||
+				len(items[0].Labels) != 1 {
 				t.Errorf("listed %v", items)
 			}
 		})
@@ -82,28 +93,39 @@ func TestProtoOwners(t *testing.T) {
 // Whatever a tenant writes, what decides about his borders is set for him.
 func TestProtoInwardsHasTheLastWord(t *testing.T) {
 	p := protoProjector("t1")
-	reviews := Resource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews", Kind: "SubjectAccessReview"}
-	for _, extra := range []map[string]authorizationv1.ExtraValue{nil, {space.Extra: {"t2"}}, {space.Extra: {}, "scopes": {"a", "b"}}} {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "u", Extra: extra}}
-		got := unseal(t, must(p.Proto(In, reviews, seal(t, "authorization.k8s.io/v1", "SubjectAccessReview", review)))(t), &authorizationv1.SubjectAccessReview{})
-		if v := got.Spec.Extra[space.Extra]; len(v) != 1 || v[0] != "t1" || len(got.Spec.Extra["scopes"]) != len(extra["scopes"]) {
+	reviews := Resource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews",
+		Kind: "SubjectAccessReview"}
+	for _, extra := range []map[string]authorizationv1.ExtraValue{nil, {space.Extra: {"t2"}},
+		{space.Extra: {}, "scopes": {"a", "b"}}} {
+		review := &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: "u", Extra: extra},
+		}
+		got := unseal(t, must(p.Proto(In, reviews, seal(t, "authorization.k8s.io/v1", "SubjectAccessReview",
+			review)))(t), &authorizationv1.SubjectAccessReview{})
+		if v := got.Spec.Extra[space.Extra]; len(v) != 1 || v[0] != "t1" ||
+			len(got.Spec.Extra["scopes"]) != len(extra["scopes"]) {
 			t.Errorf("%v became %v", extra, got.Spec.Extra)
 		}
 	}
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "web", Labels: map[string]string{space.Label: "t2", "app": "web"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pv1"}, {APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs"}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pv1"},
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs"}},
 	}}
 	pod.SetSelfLink("/x")
 	got := unseal(t, must(p.Proto(In, podResource, seal(t, "v1", "Pod", pod)))(t), &corev1.Pod{})
-	if len(got.Labels) != 1 || got.GetSelfLink() != "" || got.OwnerReferences[0].Name != "pv1.t1.tenant" || got.OwnerReferences[1].Name != "rs" {
+	if len(got.Labels) != 1 || got.GetSelfLink() != "" || got.OwnerReferences[0].Name != "pv1.t1.tenant" ||
+		got.OwnerReferences[1].Name != "rs" {
 		t.Errorf("pod became %v", got.ObjectMeta)
 	}
 
-	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
-	deployments := Resource{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true}
-	if got := unseal(t, must(p.Proto(In, deployments, seal(t, "autoscaling/v1", "Scale", scale)))(t), &autoscalingv1.Scale{}); got.Namespace != "default.t1" || got.Spec.Replicas != 3 {
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+		Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
+	deployments := Resource{Group: "apps", Version: "v1", Resource: "deployments",
+		Kind: "Deployment", Namespaced: true}
+	if got := unseal(t, must(p.Proto(In, deployments, seal(t, "autoscaling/v1", "Scale", scale)))(t),
+		&autoscalingv1.Scale{}); got.Namespace != "default.t1" || got.Spec.Replicas != 3 {
 		t.Errorf("scale became %v", got)
 	}
 
@@ -125,7 +147,8 @@ func TestProtoRefusesWhatReadersMerge(t *testing.T) {
 		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), b)
 	}
 	envelope := func(apiVersion, kind string, raw ...[]byte) []byte {
-		unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind}, Raw: bytes.Join(raw, nil)}
+		unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind},
+			Raw: bytes.Join(raw, nil)}
 		b, err := unknown.Marshal()
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +161,8 @@ func TestProtoRefusesWhatReadersMerge(t *testing.T) {
 		protowire.AppendString(protowire.AppendTag(nil, 3, protowire.BytesType), "r.t2.tenant"))
 	pod := seal(t, "v1", "Pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
 	smuggled := []byte{1 << 3, 1, 'x'} // a key that is said to be a number
-	bindings := Resource{Group: rbacGroup, Version: "v1", Resource: "rolebindings", Kind: "RoleBinding", Namespaced: true}
+	bindings := Resource{Group: rbacGroup, Version: "v1", Resource: "rolebindings",
+		Kind: "RoleBinding", Namespaced: true}
 	for what, c := range map[string]struct {
 		r    Resource
 		body []byte
@@ -149,8 +173,9 @@ func TestProtoRefusesWhatReadersMerge(t *testing.T) {
 		"no kind":   {podResource, envelope("", "", meta)},
 		"a list of anything": {podResource, envelope("v1", "List",
 			part(2, &runtime.RawExtension{Raw: pod}))},
-		"map entry": {podResource, envelope("v1", "Pod", protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType),
-			protowire.AppendBytes(protowire.AppendTag(nil, 11, protowire.BytesType), smuggled)))},
+		"map entry": {podResource,
+			envelope("v1", "Pod", protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType),
+				protowire.AppendBytes(protowire.AppendTag(nil, 11, protowire.BytesType), smuggled)))},
 		"wrong type": {podResource, envelope("v1", "Pod", []byte{1 << 3, 1})},
 		"group":      {podResource, envelope("v1", "Pod", []byte{50<<3&0x7f | 3, 3})},
 		"no prefix":  {podResource, pod[1:]},
@@ -203,7 +228,8 @@ func TestProtoStatus(t *testing.T) {
 				Name: c.name, Kind: c.kind, Causes: []metav1.StatusCause{{Message: "default.t1 is gone", Field: "a"}},
 			}}
 			got := unseal(t, must(p.Proto(Out, podResource, seal(t, "v1", "Status", status)))(t), &metav1.Status{})
-			if got.Message != "no default" || got.Code != 404 || got.Details.Name != c.want || got.Details.Kind != c.kind ||
+			if got.Message != "no default" || got.Code != 404 || got.Details.Name != c.want ||
+				got.Details.Kind != c.kind ||
 				got.Details.Causes[0].Message != "default is gone" || got.Details.Causes[0].Field != "a" {
 				t.Errorf("got %v", got)
 			}
@@ -212,20 +238,22 @@ func TestProtoStatus(t *testing.T) {
 }
 
 func TestProtoReferences(t *testing.T) {
-	bindings := Resource{Group: rbacGroup, Version: "v1", Resource: "rolebindings", Kind: "RoleBinding", Namespaced: true}
+	bindings := Resource{Group: rbacGroup, Version: "v1", Resource: "rolebindings",
+		Kind: "RoleBinding", Namespaced: true}
 	for name, c := range map[string]struct {
 		d                            Direction
 		tenant, group, role, subject string
 		wantRole, wantSubject        string
 		err                          error
 	}{
-		"inwards":             {In, "t1", rbacGroup, "r", "default", "r.t1.tenant", "default.t1", nil},
-		"default role":        {In, "t1", rbacGroup, "admin", "default", "admin", "default.t1", nil},
-		"group to fill in":    {In, "t1", "", "r.t2.tenant", "default", "r.t2.tenant.t1.tenant", "default.t1", nil},
-		"outwards":            {Out, "t1", rbacGroup, "r.t1.tenant", "default.t1", "r", "default", nil},
-		"foreign role":        {Out, "t1", rbacGroup, "r.t2.tenant", "default.t1", "", "", ErrForeign},
-		"foreign subject":     {Out, "t1", rbacGroup, "r.t1.tenant", "default.t2", "", "", ErrForeign},
-		"system sees through": {Out, space.System, rbacGroup, "r.t2.tenant", "default.t2", "r.t2.tenant", "default.t2", nil},
+		"inwards":          {In, "t1", rbacGroup, "r", "default", "r.t1.tenant", "default.t1", nil},
+		"default role":     {In, "t1", rbacGroup, "admin", "default", "admin", "default.t1", nil},
+		"group to fill in": {In, "t1", "", "r.t2.tenant", "default", "r.t2.tenant.t1.tenant", "default.t1", nil},
+		"outwards":         {Out, "t1", rbacGroup, "r.t1.tenant", "default.t1", "r", "default", nil},
+		"foreign role":     {Out, "t1", rbacGroup, "r.t2.tenant", "default.t1", "", "", ErrForeign},
+		"foreign subject":  {Out, "t1", rbacGroup, "r.t1.tenant", "default.t2", "", "", ErrForeign},
+		"system sees through": {Out, space.System, rbacGroup, "r.t2.tenant", "default.t2",
+			"r.t2.tenant", "default.t2", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &rbacv1.RoleBinding{
@@ -243,7 +271,8 @@ func TestProtoReferences(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if got := unseal(t, out, &rbacv1.RoleBinding{}); got.RoleRef.Name != c.wantRole || got.Subjects[0].Namespace != c.wantSubject || got.Subjects[0].Name != "builder" {
+			if got := unseal(t, out, &rbacv1.RoleBinding{}); got.RoleRef.Name != c.wantRole ||
+				got.Subjects[0].Namespace != c.wantSubject || got.Subjects[0].Name != "builder" {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -259,7 +288,10 @@ func FuzzProto(f *testing.F) {
 	}
 	f.Add(seal(f, "v1", "PodList", composite), uint16(3))
 	f.Add(seal(f, rbacV1, "RoleBinding", binding), uint16(9))
-	f.Add(frames(f, metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(f, rbacV1, "RoleBinding", binding)}}), uint16(5))
+	f.Add(frames(f, metav1.WatchEvent{
+		Type:   "ADDED",
+		Object: runtime.RawExtension{Raw: seal(f, rbacV1, "RoleBinding", binding)},
+	}), uint16(5))
 	f.Fuzz(func(t *testing.T, body []byte, at uint16) {
 		p := protoProjector("t1")
 		for _, d := range []Direction{In, Out} {
@@ -297,9 +329,11 @@ func FuzzProto(f *testing.F) {
 // Whatever bytes are sent, what the API server reads of them is composed.
 func FuzzProtoInwards(f *testing.F) {
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "default", Labels: map[string]string{space.Label: "t2", "a": "b"}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacGroup, Kind: "ClusterRole", Name: "r"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "builder"}, {Kind: "User", Name: "u"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "default",
+			Labels: map[string]string{space.Label: "t2", "a": "b"}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacGroup, Kind: "ClusterRole", Name: "r"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "builder"},
+			{Kind: "User", Name: "u"}},
 	}
 	raw, err := binding.Marshal()
 	if err != nil {
@@ -307,7 +341,8 @@ func FuzzProtoInwards(f *testing.F) {
 	}
 	f.Add(raw)
 	p := protoProjector("t1")
-	bindings := Resource{Group: rbacGroup, Version: "v1", Resource: "rolebindings", Kind: "RoleBinding", Namespaced: true}
+	bindings := Resource{Group: rbacGroup, Version: "v1", Resource: "rolebindings",
+		Kind: "RoleBinding", Namespaced: true}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: rbacV1, Kind: "RoleBinding"}, Raw: raw}
 		b, err := unknown.Marshal()

@@ -140,7 +140,9 @@ func (c *protoEnvelopes) appendEvent(dst, b []byte, at int) ([]byte, error) {
 
 // appendOnly appends a message with one field, that must not come twice,
 // translated.
-func appendOnly(dst, b []byte, at int, number protowire.Number, value func([]byte, protoValue) ([]byte, error)) ([]byte, error) {
+func appendOnly(
+	dst, b []byte, at int, number protowire.Number, value func([]byte, protoValue) ([]byte, error),
+) ([]byte, error) {
 	seen := false
 	for s := newScanner(b, at); ; {
 		f, ok, err := s.next()

@@ -24,8 +24,10 @@ func podList(n int, tenant string) (composite, native *corev1.PodList) {
 	for i := range n {
 		composite.Items = append(composite.Items, corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("web-%d", i), Namespace: "default." + tenant, UID: "0d1ee3b5-5c2c-4a5f-8c0a-3a4c6d2f8e11",
-				Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": strings.Repeat("x", i%300)},
+				Name: fmt.Sprintf("web-%d", i), Namespace: "default." + tenant,
+				UID:         "0d1ee3b5-5c2c-4a5f-8c0a-3a4c6d2f8e11",
+				Labels:      map[string]string{"app": "web"},
+				Annotations: map[string]string{"note": strings.Repeat("x", i%300)},
 			},
 			Spec: corev1.PodSpec{
 				NodeName: "node-1",
@@ -59,7 +61,8 @@ func TestProtoListOfAnyLength(t *testing.T) {
 				t.Errorf("%d pods: %d bytes became %d, which contradicts the length up front", n, len(body), out.Len())
 			}
 		}
-		if got := unseal(t, must(p.Proto(Out, podResource, body))(t), &corev1.PodList{}); !apiequality.Semantic.DeepEqual(got, native) {
+		if got := unseal(t, must(p.Proto(Out, podResource, body))(t),
+			&corev1.PodList{}); !apiequality.Semantic.DeepEqual(got, native) {
 			t.Errorf("%d pods as a whole: another list came out", n)
 		}
 	}
@@ -142,7 +145,8 @@ func TestProtoListWithHiddenNames(t *testing.T) {
 	var out bytes.Buffer
 	copyChunks(t, newProtoStream(protoProjector("t1"), events, false, &out), body, 4096)
 	got := unseal(t, out.Bytes(), &corev1.EventList{})
-	if len(got.Items) != 3000 || strings.Contains(got.Items[0].Message, "a.b") || !strings.HasPrefix(got.Items[0].Message, "system:serviceaccount:<") {
+	if len(got.Items) != 3000 || strings.Contains(got.Items[0].Message, "a.b") ||
+		!strings.HasPrefix(got.Items[0].Message, "system:serviceaccount:<") {
 		t.Errorf("%d items, message %q", len(got.Items), got.Items[0].Message)
 	}
 }
@@ -243,10 +247,12 @@ func TestProtoWatchSplitAnywhere(t *testing.T) {
 		if shown.Namespace != "default" || shown.GetSelfLink() != "/api/v1/tenants/t1/namespaces/default/pods/web" {
 			t.Fatalf("split at %d: pod %v", split, shown.ObjectMeta)
 		}
-		if bookmark := unseal(t, got[1].Object.Raw, &corev1.Pod{}); bookmark.ResourceVersion != "9" || bookmark.GetSelfLink() != "" {
+		if bookmark := unseal(t, got[1].Object.Raw, &corev1.Pod{}); bookmark.ResourceVersion != "9" ||
+			bookmark.GetSelfLink() != "" {
 			t.Fatalf("split at %d: bookmark %v", split, bookmark.ObjectMeta)
 		}
-		if s := unseal(t, got[2].Object.Raw, &metav1.Status{}); strings.Contains(s.String(), "t1") || s.Details.Name != "web" {
+		if s := unseal(t, got[2].Object.Raw, &metav1.Status{}); strings.Contains(s.String(), "t1") ||
+			s.Details.Name != "web" {
 			t.Fatalf("split at %d: status %v", split, s)
 		}
 	}

@@ -23,7 +23,8 @@ func Rows() []Row {
 
 	add("", one("Namespace"), NamespaceLabels, "metadata.labels")
 	add("", one("Namespace"), Text, "status.conditions.message")
-	add("", one("Pod"), Text, "status.message", "status.conditions.message", "status.volumeHealth.healthConditions.message")
+	add("", one("Pod"), Text, "status.message", "status.conditions.message",
+		"status.volumeHealth.healthConditions.message")
 	add("", one("Pod"), Text, containerTexts()...)
 	add("", one("ReplicationController"), Text, "status.conditions.message")
 	add("", one("Service"), Text, "status.conditions.message")
@@ -36,7 +37,8 @@ func Rows() []Row {
 	add("", one("Binding"), Ref, "target")
 	add("", one("PersistentVolumeClaim"), ClusterName, "spec.volumeName")
 	add("", one("PersistentVolumeClaim"), Ref, "spec.dataSource", "spec.dataSourceRef")
-	add("", one("PersistentVolumeClaim"), Text, "status.conditions.message", "status.healthStatus.healthConditions.message")
+	add("", one("PersistentVolumeClaim"), Text, "status.conditions.message",
+		"status.healthStatus.healthConditions.message")
 	add("", one("PersistentVolume"), Ref, "spec.claimRef")
 	add("", one("PersistentVolume"), Text, "status.message")
 	add("", one("PersistentVolume"), Namespace, "spec.azureFile.secretNamespace",
@@ -44,14 +46,19 @@ func Rows() []Row {
 		"spec.iscsi.secretRef.namespace", "spec.rbd.secretRef.namespace", "spec.scaleIO.secretRef.namespace",
 		"spec.storageos.secretRef.namespace", "spec.glusterfs.endpointsNamespace",
 		"spec.csi.controllerPublishSecretRef.namespace", "spec.csi.controllerExpandSecretRef.namespace",
-		"spec.csi.nodeStageSecretRef.namespace", "spec.csi.nodePublishSecretRef.namespace", "spec.csi.nodeExpandSecretRef.namespace")
+		"spec.csi.nodeStageSecretRef.namespace", "spec.csi.nodePublishSecretRef.namespace",
+		"spec.csi.nodeExpandSecretRef.namespace")
 
-	add("admissionregistration.k8s.io", []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}, Namespace, "webhooks.clientConfig.service.namespace")
-	add("admissionregistration.k8s.io", []string{"ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"}, Namespace, "spec.paramRef.namespace")
-	add("admissionregistration.k8s.io", []string{"ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"}, ClusterName, "spec.policyName")
+	add("admissionregistration.k8s.io", []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
+		Namespace, "webhooks.clientConfig.service.namespace")
+	add("admissionregistration.k8s.io", []string{"ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"},
+		Namespace, "spec.paramRef.namespace")
+	add("admissionregistration.k8s.io", []string{"ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"},
+		ClusterName, "spec.policyName")
 	add("admissionregistration.k8s.io", one("ValidatingAdmissionPolicy"), Text, "status.conditions.message")
 
-	add("apiextensions.k8s.io", one("CustomResourceDefinition"), Namespace, "spec.conversion.webhook.clientConfig.service.namespace")
+	add("apiextensions.k8s.io", one("CustomResourceDefinition"), Namespace,
+		"spec.conversion.webhook.clientConfig.service.namespace")
 	add("apiextensions.k8s.io", one("CustomResourceDefinition"), Text, "status.conditions.message")
 
 	add("apps", []string{"Deployment", "ReplicaSet", "StatefulSet"}, Text, "status.conditions.message")
@@ -78,15 +85,19 @@ func Rows() []Row {
 	add(authz, one("SelfSubjectRulesReview"), Namespace, "spec.namespace")
 	add(authz, one("SelfSubjectRulesReview"), Text, "status.evaluationError")
 
-	add("autoscaling", one("HorizontalPodAutoscaler"), Ref, "spec.scaleTargetRef", "spec.metrics.object.describedObject", "status.currentMetrics.object.describedObject")
+	add("autoscaling", one("HorizontalPodAutoscaler"), Ref, "spec.scaleTargetRef",
+		"spec.metrics.object.describedObject", "status.currentMetrics.object.describedObject")
 	add("autoscaling", one("HorizontalPodAutoscaler"), Text, "status.conditions.message")
 	// v1 has no conditions and shows them there.
-	add("autoscaling", one("HorizontalPodAutoscaler"), Text, "metadata.annotations[autoscaling.alpha.kubernetes.io/conditions]")
+	add("autoscaling", one("HorizontalPodAutoscaler"), Text,
+		"metadata.annotations[autoscaling.alpha.kubernetes.io/conditions]")
 	add("batch", one("Job"), Text, "status.conditions.message")
 	add("batch", one("CronJob"), Ref, "status.active")
 	add("discovery.k8s.io", one("EndpointSlice"), Ref, "endpoints.targetRef")
-	add("networking.k8s.io", one("Ingress"), Ref, "spec.defaultBackend.resource", "spec.rules.http.paths.backend.resource")
-	add("networking.k8s.io", one("NetworkPolicy"), NamespaceSelector, "spec.ingress.from.namespaceSelector", "spec.egress.to.namespaceSelector")
+	add("networking.k8s.io", one("Ingress"), Ref, "spec.defaultBackend.resource",
+		"spec.rules.http.paths.backend.resource")
+	add("networking.k8s.io", one("NetworkPolicy"), NamespaceSelector, "spec.ingress.from.namespaceSelector",
+		"spec.egress.to.namespaceSelector")
 	add("policy", one("PodDisruptionBudget"), Text, "status.conditions.message")
 
 	const rbac = "rbac.authorization.k8s.io"
@@ -122,7 +133,8 @@ func podSpecs() []Row {
 func podSpec() []Row {
 	var rows []Row
 	for _, affinity := range []string{"podAffinity", "podAntiAffinity"} {
-		for _, term := range []string{"requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution.podAffinityTerm"} {
+		for _, term := range []string{"requiredDuringSchedulingIgnoredDuringExecution",
+			"preferredDuringSchedulingIgnoredDuringExecution.podAffinityTerm"} {
 			at := "affinity." + affinity + "." + term
 			rows = append(rows,
 				Row{Path: at + ".namespaces", Op: Namespace},

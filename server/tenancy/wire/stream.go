@@ -239,7 +239,9 @@ func (s *jsonWatch) events(src []byte) (from int, err error) {
 			}
 			s.split, s.scanned = splitter{}, from
 		}
-		end, ok := s.split.scan(src, s.scanned, func(c byte, depth int) bool { return depth <= 1 && (c == '}' || c == ']') })
+		end, ok := s.split.scan(src, s.scanned, func(c byte, depth int) bool {
+			return depth <= 1 && (c == '}' || c == ']')
+		})
 		if !ok {
 			s.scanned = len(src) - from
 			return from, nil

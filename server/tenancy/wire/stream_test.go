@@ -13,10 +13,16 @@ import (
 )
 
 func TestStreamSplitAnywhere(t *testing.T) {
-	const list = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"\"],}{[7"},"items":[ {"metadata":{"name":"a\\\"]}","namespace":"d.t1"}} , {"metadata":{"name":"b","namespace":"d.t1"},"spec":{"containers":[{"args":["]","}",","]}]}}],"x":[1,[2]]}` + "\n"
-	const custom = `{"apiVersion":"example.com/v1","items":[{"metadata":{"name":"w"}},{"metadata":{"name":"v"}}],"kind":"WidgetList","metadata":{"continue":"x"}}` + "\n"
-	const table = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":[{"name":"A"}],"rows":[{"cells":["a"],"object":{"metadata":{"name":"a","namespace":"d.t1"}}},{"cells":["b"],"object":null}]}` + "\n"
-	const events = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a\"}","namespace":"d.t1"}}}` + "\n" +
+	const list = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"\"],}{[7"},` +
+		`"items":[ {"metadata":{"name":"a\\\"]}","namespace":"d.t1"}} , {"metadata":{"name":"b","namespace":"d.t1"},` +
+		`"spec":{"containers":[{"args":["]","}",","]}]}}],"x":[1,[2]]}` + "\n"
+	const custom = `{"apiVersion":"example.com/v1","items":[{"metadata":{"name":"w"}},{"metadata":{"name":"v"}}],` +
+		`"kind":"WidgetList","metadata":{"continue":"x"}}` + "\n"
+	const table = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":[{"name":"A"}],` +
+		`"rows":[{"cells":["a"],"object":{"metadata":{"name":"a","namespace":"d.t1"}}},{"cells":["b"],` +
+		`"object":null}]}` + "\n"
+	const events = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a\"}",` +
+		`"namespace":"d.t1"}}}` + "\n" +
 		`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}` + "\n" +
 		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","message":"d.t1 is gone"}}` + "\n"
 	tests := []struct {
@@ -26,13 +32,17 @@ func TestStreamSplitAnywhere(t *testing.T) {
 		in    string
 		want  []string
 	}{
-		{"list", podKind(), false, list, []string{`"namespace":"d","tenant":"t1"`, `"selfLink":"/api/v1/tenants/t1/pods"},"items":[{`}},
-		{"custom resources", customKind(false), false, custom, []string{`"kind":"WidgetList","metadata":{"continue":"x","selfLink":`, `{"name":"v","tenant":"t1"`}},
+		{"list", podKind(), false, list,
+			[]string{`"namespace":"d","tenant":"t1"`, `"selfLink":"/api/v1/tenants/t1/pods"},"items":[{`}},
+		{"custom resources", customKind(false), false, custom,
+			[]string{`"kind":"WidgetList","metadata":{"continue":"x","selfLink":`, `{"name":"v","tenant":"t1"`}},
 		{"table", podKind(), false, table, []string{`"rows":[{"cells":["a"]`, `"tenant":"t1"`}},
-		{"object", podKind(), false, `{"metadata":{"name":"a","namespace":"d.t1"},"list":[[{}]]}`, []string{`"tenant":"t1"`}},
+		{"object", podKind(), false, `{"metadata":{"name":"a","namespace":"d.t1"},"list":[[{}]]}`,
+			[]string{`"tenant":"t1"`}},
 		{"empty list", podKind(), false, `{"kind":"PodList","items":[ ]}`, []string{`"items":[`}},
 		{"no items", podKind(), false, `{"kind":"PodList","items":null}`, []string{`"items":null}`}},
-		{"watch", podKind(), true, events, []string{`"tenant":"t1"`, `{"resourceVersion":"9"}}}` + "\n", `"message":"d is gone"}}` + "\n"}},
+		{"watch", podKind(), true, events,
+			[]string{`"tenant":"t1"`, `{"resourceVersion":"9"}}}` + "\n", `"message":"d is gone"}}` + "\n"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -131,7 +141,8 @@ func TestStreamHoldsOneItem(t *testing.T) {
 }
 
 func TestStreamErrors(t *testing.T) {
-	const good, foreign = `{"metadata":{"name":"a","namespace":"d.t1"}}`, `{"metadata":{"name":"secret","namespace":"d.t2"}}`
+	const good, foreign = `{"metadata":{"name":"a","namespace":"d.t1"}}`,
+		`{"metadata":{"name":"secret","namespace":"d.t2"}}`
 	tests := []struct {
 		name  string
 		watch bool
@@ -140,7 +151,8 @@ func TestStreamErrors(t *testing.T) {
 		has   string
 	}{
 		{"foreign item", false, `{"kind":"PodList","items":[` + good + "," + foreign + "]}", ErrForeign, ""},
-		{"foreign event", true, `{"type":"ADDED","object":` + good + `}{"type":"ADDED","object":` + foreign + "}", ErrForeign, `"name":"a"`},
+		{"foreign event", true, `{"type":"ADDED","object":` + good + `}{"type":"ADDED","object":` + foreign + "}",
+			ErrForeign, `"name":"a"`},
 		{"list cut off", false, `{"kind":"PodList","items":[` + good + ",", ErrMalformed, ""},
 		{"event cut off", true, `{"type":"ADDED","object":` + good, ErrMalformed, ""},
 		{"missing item", false, `{"kind":"PodList","items":[,` + good + "]}", ErrMalformed, ""},
@@ -180,8 +192,11 @@ func TestStreamErrors(t *testing.T) {
 func TestWatchIsFlushed(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "d.t1"}}
 	for media, event := range map[string][]byte{
-		"application/json;stream=watch": []byte(`{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"d.t1"}}}`), // without the newline
-		protoMedia + ";stream=watch":    frames(t, metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(t, "v1", "Pod", pod)}}),
+		// without the newline
+		"application/json;stream=watch": []byte(
+			`{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"d.t1"}}}`),
+		protoMedia + ";stream=watch": frames(t,
+			metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(t, "v1", "Pod", pod)}}),
 	} {
 		t.Run(media, func(t *testing.T) {
 			var out bytes.Buffer
@@ -231,7 +246,8 @@ func TestWatchIsFlushed(t *testing.T) {
 }
 
 func TestStreamMedia(t *testing.T) {
-	for _, media := range []string{"application/json;as=Table;v=v1;g=meta.k8s.io", "application/yaml", "application/vnd.kubernetes.protobuf"} {
+	for _, media := range []string{"application/json;as=Table;v=v1;g=meta.k8s.io", "application/yaml",
+		"application/vnd.kubernetes.protobuf"} {
 		if _, err := protoProjector("t1").Stream(media, podKind(), false, io.Discard); err != nil {
 			t.Errorf("%s: %v", media, err)
 		}
@@ -249,7 +265,8 @@ func TestStreamMedia(t *testing.T) {
 	if _, err = io.WriteString(s, "metadata:\n  name: a\n  namespace: d.t1\n"); err == nil {
 		err = s.Close()
 	}
-	const want = "metadata:\n  name: a\n  namespace: d\n  selfLink: /api/v1/tenants/t1/namespaces/d/pods/a\n  tenant: t1\n"
+	const want = "metadata:\n  name: a\n  namespace: d\n" +
+		"  selfLink: /api/v1/tenants/t1/namespaces/d/pods/a\n  tenant: t1\n"
 	if err != nil || out.String() != want {
 		t.Errorf("%v\n%s", err, &out)
 	}

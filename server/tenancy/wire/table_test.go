@@ -57,8 +57,9 @@ func eachField(t reflect.Type, path string, above []reflect.Type, visit func(pat
 	}
 }
 
-var nameOfReference = regexp.MustCompile(`(?i:namespace|message|subject|user|group|tenant|selector|extra|owner|error)|` +
-	`^note$|^secrets$|(Ref|Refs|Reference|References|Name|Names)$`)
+var nameOfReference = regexp.MustCompile(
+	`(?i:namespace|message|subject|user|group|tenant|selector|extra|owner|error)|` +
+		`^note$|^secrets$|(Ref|Refs|Reference|References|Name|Names)$`)
 
 // looksLikeReference tells the fields that must be in the table or reviewed.
 func looksLikeReference(path string, t reflect.Type) bool {
@@ -67,7 +68,8 @@ func looksLikeReference(path string, t reflect.Type) bool {
 	case reflect.Bool, reflect.Int32, reflect.Int64:
 		return false
 	case reflect.Struct:
-		return strings.HasSuffix(t.Name(), "Reference") || t.Name() == "RawExtension" || t == reflect.TypeFor[metav1.LabelSelector]() ||
+		return strings.HasSuffix(t.Name(), "Reference") || t.Name() == "RawExtension" ||
+			t == reflect.TypeFor[metav1.LabelSelector]() ||
 			nameOfReference.MatchString(path[strings.LastIndexByte(path, '.')+1:])
 	}
 	return nameOfReference.MatchString(path[strings.LastIndexByte(path, '.')+1:])
@@ -87,7 +89,8 @@ func ofTheTable(visit func(gvk schema.GroupVersionKind, k kinds.Kind, t reflect.
 	for gvk, t := range knownTypes() {
 		k, ok := table.Kind(gvk.Group, gvk.Kind)
 		switch gvk.GroupKind() {
-		case schema.GroupKind{Group: "policy", Kind: "Eviction"}, schema.GroupKind{Group: "autoscaling", Kind: "Scale"},
+		case schema.GroupKind{Group: "policy", Kind: "Eviction"},
+			schema.GroupKind{Group: "autoscaling", Kind: "Scale"},
 			schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}:
 			ok = true
 		}
@@ -175,7 +178,8 @@ func fits(op Op, t reflect.Type) bool {
 	case NamespaceLabels:
 		return t == reflect.TypeFor[map[string]string]()
 	case Extra:
-		return t.Kind() == reflect.Map && t.Key().Kind() == reflect.String && t.Elem().Kind() == reflect.Slice && t.Elem().Elem().Kind() == reflect.String
+		return t.Kind() == reflect.Map && t.Key().Kind() == reflect.String && t.Elem().Kind() == reflect.Slice &&
+			t.Elem().Elem().Kind() == reflect.String
 	default:
 		return false
 	}
@@ -246,7 +250,8 @@ func TestTableNode(t *testing.T) {
 		t.Errorf("apps/Pod has %v", n)
 	}
 	n := table.Node("apps", "Deployment")
-	for _, name := range strings.Split("spec.template.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.namespaces", ".") {
+	for _, name := range strings.Split(
+		"spec.template.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.namespaces", ".") {
 		if n == nil || n.Op != None {
 			t.Fatalf("before %s there is %v", name, n)
 		}

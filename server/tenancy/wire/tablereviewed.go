@@ -161,7 +161,8 @@ func Reviewed() map[string]string {
 		"ports.error":                    code,
 		"networkData.interfaceName":      "a device in the network of the pod",
 		"spec.externalName":              "a name of DNS, which answers each tenant in the native form",
-		"volumeClaimTemplates.status.healthStatus.healthConditions.message": "nobody sets the status of a template, besides whoever wrote the template",
+		"volumeClaimTemplates.status.healthStatus.healthConditions.message": "nobody sets the status of a template, " +
+			"besides whoever wrote the template",
 		"podGroupTemplates":          inObject,
 		"compositePodGroupTemplates": inObject,
 	}

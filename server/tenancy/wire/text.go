@@ -53,7 +53,8 @@ func nameByte(c byte) bool {
 // word translates one word of a text, before is what comes before it.
 func (v *View) word(word, before string) string {
 	dot := strings.IndexByte(word, '.')
-	if dot == 0 && before != "" && !strings.ContainsAny(before[len(before)-1:], " \"'([,;=\n") && (word == "."+v.Tenant || word == "."+v.Tenant+space.Suffix) {
+	if dot == 0 && before != "" && !strings.ContainsAny(before[len(before)-1:], " \"'([,;=\n") &&
+		(word == "."+v.Tenant || word == "."+v.Tenant+space.Suffix) {
 		return "" // the name before it is none of letters
 	}
 	if dot <= 0 {

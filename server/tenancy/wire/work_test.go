@@ -75,9 +75,11 @@ func TestWallV7NestedDocuments(t *testing.T) {
 		}
 	}
 	for _, body := range []string{
-		`{"items":[],"kind":"PodList","apiVersion":"v1"}`, `{"kind":"List"}`, `{"kind":"Table","apiVersion":"meta.k8s.io/v1"}`,
+		`{"items":[],"kind":"PodList","apiVersion":"v1"}`, `{"kind":"List"}`,
+		`{"kind":"Table","apiVersion":"meta.k8s.io/v1"}`,
 	} {
-		if _, err := protoProjector("t1").JSON(In, podKind(), []byte(body)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "is no object of the kind Pod") {
+		if _, err := protoProjector("t1").JSON(In, podKind(), []byte(body)); !errors.Is(err, ErrMalformed) ||
+			!strings.Contains(err.Error(), "is no object of the kind Pod") {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -87,7 +89,8 @@ func TestWallV7NestedDocuments(t *testing.T) {
 // items of its own.
 func TestListsThatAreObjects(t *testing.T) {
 	r := Resource{Group: "example.com", Version: "v1", Resource: "allowlists", Kind: "AllowList", Namespaced: true}
-	in := `{"apiVersion":"example.com/v1","items":[{"metadata":{"name":"x","namespace":"y"}},[]],"kind":"AllowList","metadata":{"name":"a","namespace":"d"}}`
+	in := `{"apiVersion":"example.com/v1","items":[{"metadata":{"name":"x","namespace":"y"}},[]],` +
+		`"kind":"AllowList","metadata":{"name":"a","namespace":"d"}}`
 	inside := strings.Replace(in, `"namespace":"d"`, `"namespace":"d.t1"`, 1)
 	p := protoProjector("t1")
 	if out, err := p.JSON(In, r, []byte(in)); err != nil || string(out) != inside {
@@ -96,7 +99,8 @@ func TestListsThatAreObjects(t *testing.T) {
 	list := `{"apiVersion":"example.com/v1","items":[` + inside + `],"kind":"AllowListList","metadata":{}}`
 	for _, body := range []string{inside, list} {
 		out, err := p.JSON(Out, r, []byte(body))
-		if err != nil || !bytes.Contains(out, []byte(`{"name":"x","namespace":"y"}}`)) || !bytes.Contains(out, []byte(`"namespace":"d","tenant":"t1"`)) {
+		if err != nil || !bytes.Contains(out, []byte(`{"name":"x","namespace":"y"}}`)) ||
+			!bytes.Contains(out, []byte(`"namespace":"d","tenant":"t1"`)) {
 			t.Errorf("%s: %s, %v", body, out, err)
 		}
 		if _, err := p.JSON(In, r, []byte(list)); !errors.Is(err, ErrMalformed) {
@@ -109,7 +113,8 @@ func TestListsThatAreObjects(t *testing.T) {
 func TestWallV7Depth(t *testing.T) {
 	p := protoProjector("t1")
 	at := func(levels int) string {
-		return strings.Repeat(`{"a":`, levels/2) + strings.Repeat("[", levels-levels/2) + `"[[{{"` + strings.Repeat("]", levels-levels/2) + strings.Repeat("}", levels/2)
+		return strings.Repeat(`{"a":`, levels/2) + strings.Repeat("[", levels-levels/2) + `"[[{{"` +
+			strings.Repeat("]", levels-levels/2) + strings.Repeat("}", levels/2)
 	}
 	for _, c := range []struct {
 		levels int
@@ -119,13 +124,15 @@ func TestWallV7Depth(t *testing.T) {
 		if err := Limit(body); errors.Is(err, ErrMalformed) != c.deep {
 			t.Errorf("%d levels: %v", c.levels, err)
 		}
-		for _, media := range []string{"application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml"} {
+		for _, media := range []string{"application/merge-patch+json", "application/strategic-merge-patch+json",
+			"application/apply-patch+yaml"} {
 			if _, err := p.Patch(media, customKind(true), body); errors.Is(err, ErrMalformed) != c.deep {
 				t.Errorf("%d levels, %s: %v", c.levels, media, err)
 			}
 		}
 		ops := []byte(`[{"op":"add","path":"/spec","value":` + at(max(0, c.levels-2)) + `}]`)
-		if _, err := p.Patch("application/json-patch+json", customKind(true), ops); errors.Is(err, ErrMalformed) != c.deep {
+		if _, err := p.Patch("application/json-patch+json", customKind(true),
+			ops); errors.Is(err, ErrMalformed) != c.deep {
 			t.Errorf("%d levels in an operation: %v", c.levels, err)
 		}
 		if out, err := p.JSON(Out, customKind(true), body); err != nil || !json.Valid(out) && c.levels < 10_000 {
@@ -148,7 +155,8 @@ func TestWallV7Width(t *testing.T) {
 			if err := Limit([]byte(body)); !errors.Is(err, want) {
 				t.Errorf("%s of %d: %v", name, n, err)
 			}
-			if _, err := p.Patch("application/merge-patch+json", customKind(true), []byte(body)); !errors.Is(err, want) {
+			if _, err := p.Patch("application/merge-patch+json", customKind(true),
+				[]byte(body)); !errors.Is(err, want) {
 				t.Errorf("a patch with %s of %d: %v", name, n, err)
 			}
 		}
@@ -158,7 +166,8 @@ func TestWallV7Width(t *testing.T) {
 // TestDeeper compares with counting byte by byte.
 func TestDeeper(t *testing.T) {
 	for _, s := range []string{
-		"", "[]", `{"a":"}]\"["}`, `[[[` + strings.Repeat(" ", 70) + `]]]`, strings.Repeat("[]", 200), strings.Repeat("[", 63) + strings.Repeat("]", 63) + "[]",
+		"", "[]", `{"a":"}]\"["}`, `[[[` + strings.Repeat(" ", 70) + `]]]`, strings.Repeat("[]", 200),
+		strings.Repeat("[", 63) + strings.Repeat("]", 63) + "[]",
 		`["` + strings.Repeat(`[\\`, 40) + `"]`, strings.Repeat(`[{"a":"`+strings.Repeat("x", 61)+`\"[`+`"},`, 30),
 	} {
 		for _, before := range []int{0, 1, 62, 63, 64} {

@@ -65,7 +65,8 @@ func FromYAML(body []byte) ([]byte, error) {
 			return nil, fmt.Errorf("%w: YAML: %w", ErrMalformed, err)
 		}
 		if left := maxExpanded; !takes(v, &left) {
-			return nil, fmt.Errorf("%w: the aliases in the YAML stand for more than %d bytes", ErrTooLarge, maxExpanded)
+			return nil, fmt.Errorf("%w: the aliases in the YAML stand for more than %d bytes",
+				ErrTooLarge, maxExpanded)
 		}
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(body)

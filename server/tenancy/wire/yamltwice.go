@@ -134,7 +134,8 @@ func printable(asJSON []byte) []byte {
 			continue
 		}
 		r, n := utf8.DecodeRune(asJSON[i:])
-		if r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff {
+		if r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff ||
+			r == 0xfffe || r == 0xffff {
 			out = fmt.Appendf(append(out, asJSON[from:i]...), `\u%04x`, r)
 			from = i + n
 		}

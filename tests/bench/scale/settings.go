@@ -42,7 +42,8 @@ func parse(args []string) (*settings, error) {
 	}
 	whole := flag.NewFlagSet("scale", flag.ContinueOnError)
 	small := whole.Bool("smoke", false, "try everything at a small size: what the numbers mean is nothing")
-	names := whole.String("sides", "", "what to measure, with commas, of "+strings.Join(sideNames(), ", ")+" (default all)")
+	names := whole.String("sides", "",
+		"what to measure, with commas, of "+strings.Join(sideNames(), ", ")+" (default all)")
 	whole.IntVar(&s.rounds, "rounds", 3, "rounds, each with all sides")
 	whole.IntVar(&s.nodes, "nodes", 1000, "hollow nodes")
 	whole.IntVar(&s.spaces, "spaces", 100, "tenants or namespaces, made before the load and again during it")

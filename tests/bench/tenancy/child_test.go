@@ -53,7 +53,8 @@ const (
 const compaction = 10 * time.Second
 
 // fewControllers are those without which no pod can be made.
-const fewControllers = "controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller"
+const fewControllers = "controllers=serviceaccount-controller,root-ca-certificate-publisher-controller," +
+	"namespace-controller"
 
 // TestMain lets the test binary be a server.
 func TestMain(m *testing.M) {
@@ -204,8 +205,10 @@ func resident() (own, files int64, err error) {
 func writeHeap(path string) error {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	err := os.WriteFile(path+".memory", fmt.Appendf(nil, "heap %d objects %d in use %d idle %d released %d stacks %d spans %d other %d\n",
-		m.HeapAlloc>>10, m.HeapObjects, m.HeapInuse>>10, m.HeapIdle>>10, m.HeapReleased>>10, m.StackInuse>>10, m.MSpanInuse>>10, (m.GCSys+m.OtherSys+m.BuckHashSys)>>10), 0o600)
+	err := os.WriteFile(path+".memory",
+		fmt.Appendf(nil, "heap %d objects %d in use %d idle %d released %d stacks %d spans %d other %d\n",
+			m.HeapAlloc>>10, m.HeapObjects, m.HeapInuse>>10, m.HeapIdle>>10, m.HeapReleased>>10, m.StackInuse>>10,
+			m.MSpanInuse>>10, (m.GCSys+m.OtherSys+m.BuckHashSys)>>10), 0o600)
 	for suffix, name := range map[string]string{"": "heap", ".goroutines": "goroutine"} {
 		err = errors.Join(err, writeProfile(path+suffix, name))
 	}
@@ -247,7 +250,8 @@ func startUpstream(ctx context.Context, group *component.Group, dir string) erro
 	if err := os.MkdirAll(filepath.Dir(f.Dir), 0o700); err != nil {
 		return err
 	}
-	if _, err := pki.Ensure(f.Dir, pki.Options{SANs: []string{"localhost", "127.0.0.1", address, "10.43.0.1"}}); err != nil {
+	if _, err := pki.Ensure(f.Dir,
+		pki.Options{SANs: []string{"localhost", "127.0.0.1", address, "10.43.0.1"}}); err != nil {
 		return err
 	}
 	store, err := etcd.New(etcd.Options{
@@ -266,11 +270,14 @@ func startUpstream(ctx context.Context, group *component.Group, dir string) erro
 	if err := group.StartAndWait(ctx, apiserver.New(apiserver.Options{
 		Port: cfg.HTTPSListenPort, AdvertiseAddress: net.ParseIP(address),
 		ServiceCIDR: cfg.ServiceCIDR, ServiceNodePortRange: cfg.ServiceNodePortRange, ClusterDomain: cfg.ClusterDomain,
-		Datastore: datastore.Endpoint{URLs: []string{store.ClientURL()}, CAFile: f.EtcdServerCA.Cert, CertFile: f.EtcdClient.Cert, KeyFile: f.EtcdClient.Key},
+		Datastore: datastore.Endpoint{URLs: []string{store.ClientURL()}, CAFile: f.EtcdServerCA.Cert,
+			CertFile: f.EtcdClient.Cert, KeyFile: f.EtcdClient.Key},
 		Files: apiserver.Files{
 			ClientCA: f.ClientCA.Cert, ServingCert: f.ServingAPIServer.Cert, ServingKey: f.ServingAPIServer.Key,
-			KubeletCA: f.ServerCA.Cert, KubeletClientCert: f.APIServerKubeletClient.Cert, KubeletKey: f.APIServerKubeletClient.Key,
-			RequestHeaderCA: f.RequestHeaderCA.Cert, ProxyClientCert: f.AuthProxy.Cert, ProxyClientKey: f.AuthProxy.Key,
+			KubeletCA: f.ServerCA.Cert, KubeletClientCert: f.APIServerKubeletClient.Cert,
+			KubeletKey:      f.APIServerKubeletClient.Key,
+			RequestHeaderCA: f.RequestHeaderCA.Cert, ProxyClientCert: f.AuthProxy.Cert,
+			ProxyClientKey:    f.AuthProxy.Key,
 			ServiceAccountKey: f.ServiceAccountKey, CertDir: filepath.Join(dir, "server", "tls", "upstream"),
 		},
 		Log: log,
@@ -279,13 +286,16 @@ func startUpstream(ctx context.Context, group *component.Group, dir string) erro
 	}
 	path := filepath.Join(dir, "controller.kubeconfig")
 	if err := kubeconfig.Write(kubeconfig.Options{
-		Path: path, Server: "https://127.0.0.1:6443", CAFile: f.ServerCA.Cert, CertFile: f.ControllerManager.Cert, KeyFile: f.ControllerManager.Key,
+		Path: path, Server: "https://127.0.0.1:6443", CAFile: f.ServerCA.Cert, CertFile: f.ControllerManager.Cert,
+		KeyFile: f.ControllerManager.Key,
 	}); err != nil {
 		return err
 	}
 	return group.StartAndWait(ctx, controllers.New(controllers.Options{
-		Kubeconfig: path, ClusterCIDR: cfg.ClusterCIDR, ServiceCIDR: cfg.ServiceCIDR, ServiceAccountKey: f.ServiceAccountKey, RootCA: f.ServerCA.Cert,
-		ClientCACert: f.ClientCA.Cert, ClientCAKey: f.ClientCA.Key, ServerCACert: f.ServerCA.Cert, ServerCAKey: f.ServerCA.Key,
-		Args: []string{fewControllers}, Log: log,
+		Kubeconfig: path, ClusterCIDR: cfg.ClusterCIDR, ServiceCIDR: cfg.ServiceCIDR,
+		ServiceAccountKey: f.ServiceAccountKey, RootCA: f.ServerCA.Cert,
+		ClientCACert: f.ClientCA.Cert, ClientCAKey: f.ClientCA.Key, ServerCACert: f.ServerCA.Cert,
+		ServerCAKey: f.ServerCA.Key,
+		Args:        []string{fewControllers}, Log: log,
 	}))
 }

@@ -119,7 +119,8 @@ func defineThing(b *testing.B, client *http.Client, url, name string) {
 
 func define(b *testing.B, client *http.Client, url, name string) {
 	b.Helper()
-	if code, answer := exchange(b, client, http.MethodPost, url+definitionsPath, thingDefinition(name)); code != http.StatusCreated {
+	if code, answer := exchange(b, client, http.MethodPost, url+definitionsPath,
+		thingDefinition(name)); code != http.StatusCreated {
 		b.Errorf("defining %s: %d %.300s", name, code, answer)
 	}
 }
@@ -182,8 +183,10 @@ func exchange(b *testing.B, client *http.Client, method, url, body string) (int,
 // thingDefinition has what definitions usually have: a schema with defaults
 // and rules, columns, and the subresources.
 func thingDefinition(name string) string {
-	return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.` + name + `.example.com"},
-"spec":{"group":"` + name + `.example.com","scope":"Namespaced","names":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"},
+	return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.` +
+		name + `.example.com"},
+"spec":{"group":"` + name +
+		`.example.com","scope":"Namespaced","names":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"},
 "versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}},
 "additionalPrinterColumns":[{"name":"Image","type":"string","jsonPath":".spec.image"},{"name":"Replicas","type":"integer","jsonPath":".spec.replicas"}],
 "schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{
@@ -199,8 +202,10 @@ func thingDefinition(name string) string {
 
 // thingOf is a custom resource of a definition.
 func thingOf(definition, name string) string {
-	return `{"apiVersion":"` + definition + `.example.com/v1","kind":"Thing","metadata":{"name":"` + name + `","labels":{"app":"web","pod-template-hash":"5d4f8c"}},` +
-		`"spec":{"image":"registry/web:1","env":[{"name":"A","value":"b"},{"name":"C","value":"d"}],"resources":{"limits":{"cpu":"1","memory":"128Mi"}}}}`
+	return `{"apiVersion":"` + definition + `.example.com/v1","kind":"Thing","metadata":{"name":"` + name +
+		`","labels":{"app":"web","pod-template-hash":"5d4f8c"}},` +
+		`"spec":{"image":"registry/web:1","env":[{"name":"A","value":"b"},{"name":"C","value":"d"}],` +
+		`"resources":{"limits":{"cpu":"1","memory":"128Mi"}}}}`
 }
 
 // BenchmarkCustomResources asks of custom resources what BenchmarkPaths asks of
@@ -223,7 +228,8 @@ func BenchmarkCustomResources(b *testing.B) {
 		}
 		s.http = httpClient(b, s.config)
 		s.things = things{
-			listed: path + "list/things", worked: path + "work/things", patched: "application/merge-patch+json", fill: mediaJSON,
+			listed: path + "list/things", worked: path + "work/things",
+			patched: "application/merge-patch+json", fill: mediaJSON,
 			body: func(_, _ string, n int64) []byte { return []byte(thingOf(definition, fmt.Sprintf("pod-%06d", n))) },
 		}
 		for _, ns := range []string{"list", "work"} {

@@ -28,7 +28,8 @@ func BenchmarkEvent(b *testing.B) {
 		{"services", `{"metadata":{"name":"pod-000001"},"spec":{"ports":[{"port":80}]}}`},
 	}
 	for _, k := range kinds {
-		if err := s.request(b.Context(), http.MethodPost, "/api/v1/namespaces/default/"+k.resource, mediaJSON, []byte(k.body), "Content-Type", mediaJSON); err != nil {
+		if err := s.request(b.Context(), http.MethodPost, "/api/v1/namespaces/default/"+k.resource, mediaJSON,
+			[]byte(k.body), "Content-Type", mediaJSON); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -86,8 +87,10 @@ func (s *side) changes(b *testing.B, resource string, own *stream) time.Duration
 		before, _, _ := s.server.command(b, "usage")
 		for range of {
 			n := s.serial.Add(1)
-			if err := s.request(b.Context(), http.MethodPatch, "/api/v1/namespaces/default/"+resource+"/pod-000001", mediaJSON,
-				fmt.Appendf(nil, `{"metadata":{"annotations":{"bench":"%d"}}}`, n), "Content-Type", "application/merge-patch+json"); err != nil {
+			if err := s.request(b.Context(), http.MethodPatch,
+				"/api/v1/namespaces/default/"+resource+"/pod-000001", mediaJSON,
+				fmt.Appendf(nil, `{"metadata":{"annotations":{"bench":"%d"}}}`, n), "Content-Type",
+				"application/merge-patch+json"); err != nil {
 				b.Fatal(err)
 			}
 			if _, err := own.next(); err != nil {

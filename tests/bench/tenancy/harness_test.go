@@ -94,7 +94,8 @@ func startChildIn(b *testing.B, mode, dir string) *child {
 		close(ended)
 	})
 	b.Cleanup(stop)
-	c := &child{stop: stop, mode: mode, files: pki.FilesIn(filepath.Join(dir, "server", "tls")), in: in, out: bufio.NewReader(out)}
+	c := &child{stop: stop, mode: mode, files: pki.FilesIn(filepath.Join(dir, "server", "tls")), in: in,
+		out: bufio.NewReader(out)}
 	if line, err := c.out.ReadString('\n'); err != nil || line != "ready\n" {
 		b.Fatalf("the server %s said %q: %v", mode, line, err)
 	}
@@ -224,7 +225,8 @@ func httpClient(b *testing.B, cfg *rest.Config) *http.Client {
 	if err != nil {
 		b.Fatal(err)
 	}
-	t := &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, DialContext: cfg.Dial, DisableCompression: true}
+	t := &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, DialContext: cfg.Dial,
+		DisableCompression: true}
 	b.Cleanup(t.CloseIdleConnections)
 	return &http.Client{Transport: t}
 }

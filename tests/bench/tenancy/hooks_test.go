@@ -46,7 +46,8 @@ func BenchmarkSilentHook(b *testing.B) {
 	if err := link.LinkSetUp(bridge); err != nil {
 		b.Fatal(err)
 	}
-	if err := link.NeighAdd(&netlink.Neigh{LinkIndex: bridge.Attrs().Index, State: netlink.NUD_PERMANENT, IP: net.IPv4(198, 18, 0, 2), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 2}}); err != nil {
+	if err := link.NeighAdd(&netlink.Neigh{LinkIndex: bridge.Attrs().Index, State: netlink.NUD_PERMANENT,
+		IP: net.IPv4(198, 18, 0, 2), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 2}}); err != nil {
 		b.Fatal(err)
 	}
 	client := func(name string) *kubernetes.Clientset {
@@ -66,7 +67,8 @@ func BenchmarkSilentHook(b *testing.B) {
 		stop := churn(b, noisy, "without")
 		without = append(without, measure(b, quiet, system, rounds)...)
 		stop()
-		_, err := noisy.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(b.Context(), silentHook(), metav1.CreateOptions{})
+		_, err := noisy.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(b.Context(), silentHook(),
+			metav1.CreateOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -90,13 +92,16 @@ func silentHook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "silent"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "silent.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url}, SideEffects: &none, FailurePolicy: &fail,
+			Name: "silent.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
+			SideEffects: &none, FailurePolicy: &fail,
 			TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"},
+					Resources: []string{"*/*"}},
 			}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "others", Expression: "request.userInfo.username != 'admin'"}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "others",
+				Expression: "request.userInfo.username != 'admin'"}},
 		}},
 	}
 }
@@ -105,7 +110,8 @@ func oneOf(name string, replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
 		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/none"}}}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/none"}}}},
 	}}
 }
 
@@ -119,16 +125,19 @@ func churn(b *testing.B, client kubernetes.Interface, name string) (stop func())
 		defer close(ended)
 		for n := 0; ctx.Err() == nil; n++ {
 			at := fmt.Sprintf("%s-%d", name, n)
-			_, _ = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at}}, metav1.CreateOptions{})
+			_, _ = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at}},
+				metav1.CreateOptions{})
 			for i := range 10 {
-				_, _ = client.AppsV1().Deployments("default").Create(ctx, oneOf(fmt.Sprintf("%s-%d", at, i), 5), metav1.CreateOptions{})
+				_, _ = client.AppsV1().Deployments("default").Create(ctx, oneOf(fmt.Sprintf("%s-%d", at, i), 5),
+					metav1.CreateOptions{})
 			}
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
 			}
 			for i := range 10 {
-				_ = client.AppsV1().Deployments("default").Delete(ctx, fmt.Sprintf("%s-%d", at, i), metav1.DeleteOptions{})
+				_ = client.AppsV1().Deployments("default").Delete(ctx, fmt.Sprintf("%s-%d", at, i),
+					metav1.DeleteOptions{})
 			}
 			_ = client.CoreV1().Namespaces().Delete(ctx, at, metav1.DeleteOptions{})
 		}
@@ -162,7 +171,8 @@ func measure(b *testing.B, client, system kubernetes.Interface, rounds int) []wa
 			}
 		}
 		ctx := b.Context()
-		if _, err := client.AppsV1().Deployments("default").Create(ctx, oneOf(name, 1), metav1.CreateOptions{}); err != nil {
+		if _, err := client.AppsV1().Deployments("default").
+			Create(ctx, oneOf(name, 1), metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		pod := ""
@@ -174,7 +184,8 @@ func measure(b *testing.B, client, system kubernetes.Interface, rounds int) []wa
 			pod = pods.Items[0].Name
 			return true, nil
 		})
-		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		timed(1, func() (bool, error) {
@@ -182,11 +193,15 @@ func measure(b *testing.B, client, system kubernetes.Interface, rounds int) []wa
 			return err == nil, err
 		})
 		timed(2, func() (bool, error) {
-			_, err := system.CoreV1().Pods("default.quiet").Patch(ctx, pod, types.MergePatchType, []byte(`{"status":{"message":"seen"}}`), metav1.PatchOptions{}, "status")
+			_, err := system.CoreV1().Pods("default.quiet").Patch(ctx, pod, types.MergePatchType,
+				[]byte(`{"status":{"message":"seen"}}`), metav1.PatchOptions{}, "status")
 			return err == nil, err
 		})
 		timed(3, func() (bool, error) {
-			err := system.CoreV1().Pods("default.quiet").Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: "default.quiet"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}, metav1.CreateOptions{})
+			err := system.CoreV1().Pods("default.quiet").Bind(ctx, &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: "default.quiet"},
+				Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"},
+			}, metav1.CreateOptions{})
 			return err == nil, err
 		})
 		out = append(out, w)

@@ -24,7 +24,8 @@ func account() (accounts, error) {
 	all := metrics.All()
 	var samples []metrics.Sample
 	for _, d := range all {
-		if strings.HasPrefix(d.Name, "/memory/classes/") || strings.HasPrefix(d.Name, "/gc/cycles/") || strings.HasPrefix(d.Name, "/sched/goroutines:") || strings.HasPrefix(d.Name, "/gc/heap/allocs:") {
+		if strings.HasPrefix(d.Name, "/memory/classes/") || strings.HasPrefix(d.Name, "/gc/cycles/") ||
+			strings.HasPrefix(d.Name, "/sched/goroutines:") || strings.HasPrefix(d.Name, "/gc/heap/allocs:") {
 			samples = append(samples, metrics.Sample{Name: d.Name})
 		}
 	}
@@ -45,7 +46,8 @@ func account() (accounts, error) {
 	for line := range strings.Lines(string(rollup) + string(status)) {
 		var name string
 		var n int64
-		if _, err := fmt.Sscanf(line, "%s %d kB", &name, &n); err == nil && strings.HasSuffix(strings.TrimSpace(line), "kB") {
+		if _, err := fmt.Sscanf(line, "%s %d kB", &name, &n); err == nil &&
+			strings.HasSuffix(strings.TrimSpace(line), "kB") {
 			a[name] = n << 10
 		}
 	}
@@ -174,7 +176,8 @@ func (a accounts) compare(b *testing.B, after accounts, tenants int) {
 	for _, name := range names {
 		slope := float64(after[name]-a[name]) / float64(tenants)
 		if !strings.HasPrefix(name, "size ") {
-			fmt.Printf("%-45s %9.2f KiB/tenant %8.1f MiB -> %8.1f MiB\n", name, slope/1024, float64(a[name])/(1<<20), float64(after[name])/(1<<20))
+			fmt.Printf("%-45s %9.2f KiB/tenant %8.1f MiB -> %8.1f MiB\n", name, slope/1024, float64(a[name])/(1<<20),
+				float64(after[name])/(1<<20))
 			continue
 		}
 		var size int

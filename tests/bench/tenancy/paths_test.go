@@ -120,7 +120,8 @@ func operations(media string) []operation {
 		{"list-gzip", read("", "Accept-Encoding", "gzip")},
 		{"create", func(ctx context.Context, s *side) (int, error) {
 			return concurrently(ctx, func(ctx context.Context) error {
-				return s.request(ctx, http.MethodPost, s.things.worked, media, s.things.body(media, "work", s.serial.Add(1)), "Content-Type", media)
+				return s.request(ctx, http.MethodPost, s.things.worked, media,
+					s.things.body(media, "work", s.serial.Add(1)), "Content-Type", media)
 			})
 		}},
 		{"patch", func(ctx context.Context, s *side) (int, error) {
@@ -189,7 +190,8 @@ func (s *side) fill(b *testing.B) {
 	for range 8 {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < listed && b.Context().Err() == nil; i = next.Add(1) - 1 {
-				if err := s.request(b.Context(), http.MethodPost, s.things.listed, s.things.fill, s.things.body(s.things.fill, "list", i), "Content-Type", s.things.fill); err != nil {
+				if err := s.request(b.Context(), http.MethodPost, s.things.listed, s.things.fill,
+					s.things.body(s.things.fill, "list", i), "Content-Type", s.things.fill); err != nil {
 					b.Error(err)
 					return
 				}
@@ -222,19 +224,24 @@ func podBody(media, namespace string, n int64) []byte {
 func encodePod(media, namespace string) []byte {
 	no := false
 	pod := &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
-		ObjectMeta: metav1.ObjectMeta{Name: placeholder, Namespace: namespace, Labels: map[string]string{"app": "web", "pod-template-hash": "5d4f8c"}},
+		TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: placeholder, Namespace: namespace,
+			Labels: map[string]string{"app": "web", "pod-template-hash": "5d4f8c"}},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: &no,
 			Containers: []corev1.Container{{
 				Name: "web", Image: "registry/web:1", Command: []string{"/web", "--verbose"},
-				Env: []corev1.EnvVar{{Name: "A", Value: "b"}, {Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}},
+				Env: []corev1.EnvVar{{Name: "A", Value: "b"}, {
+					Name:      "POD",
+					ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+				}},
 			}},
 		},
 	}
 	for _, info := range scheme.Codecs.SupportedMediaTypes() {
 		if info.MediaType == media {
-			if body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), pod); err == nil {
+			if body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer,
+				corev1.SchemeGroupVersion), pod); err == nil {
 				return body
 			}
 		}
@@ -248,7 +255,8 @@ func namespace(b *testing.B, cfg *rest.Config, name string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := client.CoreV1().Namespaces().Create(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(b.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	planes.AwaitAccount(b, cfg, name)
@@ -260,7 +268,8 @@ func (s *side) watchList(ctx context.Context, media string) (int, error) {
 	_, err := concurrently(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		w, err := s.watch(ctx, media, "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
+		w, err := s.watch(ctx, media,
+			"&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
 		if err != nil {
 			return err
 		}
@@ -360,7 +369,8 @@ func (s *side) watch(ctx context.Context, media, query string) (*stream, error) 
 }
 
 func newStream(resp *http.Response) *stream {
-	return &stream{Closer: resp.Body, framed: strings.Contains(resp.Header.Get("Content-Type"), "protobuf"), in: bufio.NewReaderSize(resp.Body, 16*1024)}
+	return &stream{Closer: resp.Body, framed: strings.Contains(resp.Header.Get("Content-Type"), "protobuf"),
+		in: bufio.NewReaderSize(resp.Body, 16*1024)}
 }
 
 // next is one event; it is valid until the next one.

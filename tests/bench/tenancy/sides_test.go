@@ -63,7 +63,8 @@ func compare(b *testing.B, sides []*side, name string, do func(context.Context, 
 		cpu := middle(s.rounds, func(r round, i int) float64 { return r.cpu / base.rounds[i].cpu })
 		b.ReportMetric(rate.median, s.name+"-ratio")
 		b.ReportMetric(cpu.median, s.name+"-cpu-ratio")
-		b.Logf("%-8s throughput %.2f (%.2f to %.2f)  processor %.2f (%.2f to %.2f)", s.name, rate.median, rate.low, rate.high, cpu.median, cpu.low, cpu.high)
+		b.Logf("%-8s throughput %.2f (%.2f to %.2f)  processor %.2f (%.2f to %.2f)", s.name, rate.median, rate.low,
+			rate.high, cpu.median, cpu.low, cpu.high)
 	}
 }
 

@@ -165,7 +165,9 @@ func waitSpace(ctx context.Context, b *testing.B, server *child, name string, ev
 	token := ""
 	ask := func() error {
 		if token == "" {
-			body, err := send(ctx, admin, server.admin.Host+"/tenants/"+name+"/api/v1/namespaces/default/serviceaccounts/default/token", "", `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1"}`)
+			body, err := send(ctx, admin,
+				server.admin.Host+"/tenants/"+name+"/api/v1/namespaces/default/serviceaccounts/default/token", "",
+				`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1"}`)
 			if err != nil {
 				return err
 			}
@@ -175,7 +177,8 @@ func waitSpace(ctx context.Context, b *testing.B, server *child, name string, ev
 			}
 			token = answer.Status.Token
 		}
-		_, err := send(ctx, anyone, server.admin.Host+"/apis/authentication.k8s.io/v1/selfsubjectreviews", token, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}`)
+		_, err := send(ctx, anyone, server.admin.Host+"/apis/authentication.k8s.io/v1/selfsubjectreviews", token,
+			`{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}`)
 		return err
 	}
 	for end := time.Now().Add(deadline); ; time.Sleep(every) {

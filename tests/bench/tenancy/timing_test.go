@@ -58,11 +58,14 @@ func BenchmarkForeignGet(b *testing.B) {
 	for i := range names {
 		name := fmt.Sprintf("canary-%d", i)
 		for path, body := range map[string]string{
-			"namespaces":                    `{"metadata":{"name":"` + name + `"}}`,
-			"namespaces/default/configmaps": `{"metadata":{"name":"` + name + `"},"data":{"x":"` + strings.Repeat("x", 4096) + `"}}`,
-			"persistentvolumes":             `{"metadata":{"name":"` + name + `"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"nfs":{"server":"192.0.2.9","path":"/"}}}`,
+			"namespaces": `{"metadata":{"name":"` + name + `"}}`,
+			"namespaces/default/configmaps": `{"metadata":{"name":"` + name + `"},"data":{"x":"` +
+				strings.Repeat("x", 4096) + `"}}`,
+			"persistentvolumes": `{"metadata":{"name":"` + name + `"},"spec":{"capacity":{"storage":"1Gi"},` +
+				`"accessModes":["ReadWriteOnce"],"nfs":{"server":"192.0.2.9","path":"/"}}}`,
 		} {
-			if err := other.request(b.Context(), http.MethodPost, "/api/v1/"+path, mediaJSON, []byte(body), "Content-Type", mediaJSON); err != nil {
+			if err := other.request(b.Context(), http.MethodPost, "/api/v1/"+path, mediaJSON, []byte(body),
+				"Content-Type", mediaJSON); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -92,7 +95,8 @@ func BenchmarkForeignGet(b *testing.B) {
 						name = "canary"
 					}
 					var err error
-					if codes[j], took[j], err = asker.timed(b.Context(), fmt.Sprintf(g.path, fmt.Sprintf("%s-%d", name, n))); err != nil {
+					if codes[j], took[j], err = asker.timed(b.Context(),
+						fmt.Sprintf(g.path, fmt.Sprintf("%s-%d", name, n))); err != nil {
 						b.Fatal(err)
 					}
 				}

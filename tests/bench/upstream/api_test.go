@@ -170,7 +170,8 @@ func newRequester(b *testing.B, c *cluster) *requester {
 		r.clients = append(r.clients, &http.Client{Transport: t})
 	}
 	for _, name := range []string{"read", "write", "watch"} {
-		if _, err := c.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		c.awaitAccount(b, name)
@@ -180,7 +181,8 @@ func newRequester(b *testing.B, c *cluster) *requester {
 			b.Fatal(err)
 		}
 	}
-	if err := r.request(ctx, r.clients[0], http.MethodPost, watchPath, []byte(`{"metadata":{"name":"changing"}}`)); err != nil {
+	if err := r.request(ctx, r.clients[0], http.MethodPost, watchPath,
+		[]byte(`{"metadata":{"name":"changing"}}`)); err != nil {
 		b.Fatal(err)
 	}
 	return r
@@ -188,9 +190,12 @@ func newRequester(b *testing.B, c *cluster) *requester {
 
 // podBody is a pod that no scheduler feels responsible for.
 func podBody(n int64) []byte {
-	return fmt.Appendf(nil, `{"metadata":{"name":"pod-%05d","labels":{"app":"web","tier":"front"},"annotations":{"note":"some words about this pod"}},`+
-		`"spec":{"schedulerName":"nobody","containers":[{"name":"web","image":"example.com/web:1","ports":[{"containerPort":8080}],`+
-		`"env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],"resources":{"requests":{"cpu":"10m","memory":"16Mi"}}}]}}`, n)
+	return fmt.Appendf(nil, `{"metadata":{"name":"pod-%05d","labels":{"app":"web","tier":"front"},`+
+		`"annotations":{"note":"some words about this pod"}},`+
+		`"spec":{"schedulerName":"nobody","containers":[{"name":"web","image":"example.com/web:1",`+
+		`"ports":[{"containerPort":8080}],`+
+		`"env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],"resources":{"requests":{"cpu":"10m",`+
+		`"memory":"16Mi"}}}]}}`, n)
 }
 
 // request sends a request and reads the answer to its end.
@@ -279,7 +284,8 @@ func watch(b *testing.B, r *requester) result {
 	}
 	change := func() (took []time.Duration) {
 		n, began := r.made.Add(1), time.Now()
-		if err := r.request(ctx, r.clients[0], http.MethodPatch, watchPath+"/changing", fmt.Appendf(nil, `{"data":{"change":"%d"}}`, n)); err != nil {
+		if err := r.request(ctx, r.clients[0], http.MethodPatch, watchPath+"/changing",
+			fmt.Appendf(nil, `{"data":{"change":"%d"}}`, n)); err != nil {
 			b.Fatalf("%s: %v", r.side, err)
 		}
 		for len(took) < len(r.clients) {
@@ -305,7 +311,8 @@ func watch(b *testing.B, r *requester) result {
 
 // follow watches and tells of every change that it sees.
 func (r *requester) follow(ctx context.Context, client *http.Client, seen chan<- int64) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Config.Host+watchPath+"?watch=1&resourceVersion=0&fieldSelector=metadata.name%3Dchanging", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		r.Config.Host+watchPath+"?watch=1&resourceVersion=0&fieldSelector=metadata.name%3Dchanging", nil)
 	if err != nil {
 		return err
 	}

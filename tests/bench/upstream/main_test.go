@@ -47,7 +47,8 @@ type discard struct{}
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 func run(m *testing.M) (code int, err error) {
-	for name, path := range map[string]*string{"A4S_BINARY": &env.binary, "A4S_UPSTREAM": &env.programs, "A4S_BENCH_OUT": &env.out} {
+	for name, path := range map[string]*string{"A4S_BINARY": &env.binary, "A4S_UPSTREAM": &env.programs,
+		"A4S_BENCH_OUT": &env.out} {
 		given := os.Getenv(name)
 		if given == "" {
 			return 0, fmt.Errorf("%s is not set: run this with `make bench`", name)

@@ -103,7 +103,10 @@ func (c *cluster) podStart(b *testing.B, name string) (up, down time.Duration) {
 		b.Fatal(err)
 	}
 	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
-	w, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), ResourceVersion: "0"})
+	w, err := pods.Watch(ctx, metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector("metadata.name", name).String(),
+		ResourceVersion: "0",
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -25,13 +25,15 @@ type picture struct {
 func pictures() map[string]picture {
 	return map[string]picture{
 		"start": {title: "From the start of the programs", unit: "seconds", quantities: []string{
-			"empty: API ready", "empty: node ready", "empty: takes pods", "existing: API ready", "existing: node ready", "existing: takes pods",
+			"empty: API ready", "empty: node ready", "empty: takes pods", "existing: API ready",
+			"existing: node ready", "existing: takes pods",
 		}},
 		"idle": {title: "Memory of all programs of an idle server with its node", unit: "MiB", quantities: []string{
 			"idle: RSS, MiB", "idle: PSS, MiB", "idle: own pages, MiB",
 		}},
 		"api": {
-			title: "The API with 64 clients, relative to upstream: medians of the rounds' ratios, lines: 95 % confidence", unit: "ratio", relative: true,
+			title: "The API with 64 clients, relative to upstream: medians of the rounds' ratios, lines: " +
+				"95 % confidence", unit: "ratio", relative: true,
 			quantities: []string{
 				"get: throughput, 1/s", "list: throughput, 1/s", "create: throughput, 1/s", "watch: throughput, 1/s",
 				"get: p50, ms", "list: p50, ms", "create: p50, ms", "watch: p50, ms",
@@ -39,7 +41,8 @@ func pictures() map[string]picture {
 			},
 		},
 		"pods": {
-			title: "A pod", unit: "seconds", quantities: []string{"created to ready, s", "slowest of its turn, s", "deleted to gone, s"},
+			title: "A pod", unit: "seconds",
+			quantities: []string{"created to ready, s", "slowest of its turn, s", "deleted to gone, s"},
 		},
 	}
 }
@@ -104,5 +107,6 @@ func table(rounds measure.Rounds) string {
 		}
 	}
 	delete(sides, sideUpstream)
-	return rounds.Table(slices.Sorted(maps.Keys(quantities)), append([]string{sideUpstream}, slices.Sorted(maps.Keys(sides))...))
+	return rounds.Table(slices.Sorted(maps.Keys(quantities)),
+		append([]string{sideUpstream}, slices.Sorted(maps.Keys(sides))...))
 }

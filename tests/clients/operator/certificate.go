@@ -43,7 +43,8 @@ func secure(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, conve
 	if err != nil {
 		return err
 	}
-	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}
 	err = errors.Join(
 		trust(ctx, c, configuration, mutating, func() {
 			for i := range mutating.Webhooks {
@@ -84,7 +85,8 @@ func writeCertificate() (bundle []byte, err error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: service}, DNSNames: []string{service},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: service},
+		DNSNames:  []string{service},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().AddDate(1, 0, 0),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

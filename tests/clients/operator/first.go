@@ -14,7 +14,8 @@ import (
 const releaseLabel = "example.com/release"
 
 func firstRelease(mgr ctrl.Manager, image string) error {
-	if err := ctrl.NewWebhookManagedBy(mgr, &v1alpha1.Widget{}).WithDefaulter(first{}).WithValidator(first{}).Complete(); err != nil {
+	if err := ctrl.NewWebhookManagedBy(mgr, &v1alpha1.Widget{}).WithDefaulter(first{}).WithValidator(first{}).
+		Complete(); err != nil {
 		return err
 	}
 	return control(mgr, &reconciler{new: func() widget { return &v1alpha1.Widget{} }, release: "first", image: image})

@@ -79,5 +79,6 @@ func run(second bool, image string) error {
 // control runs the reconciler of a kind of widgets.
 func control(mgr ctrl.Manager, r *reconciler) error {
 	r.Client = mgr.GetClient()
-	return ctrl.NewControllerManagedBy(mgr).Named("widget").For(r.new()).Owns(&appsv1.Deployment{}).Owns(&corev1.ConfigMap{}).Complete(r)
+	return ctrl.NewControllerManagedBy(mgr).Named("widget").For(r.new()).Owns(&appsv1.Deployment{}).
+		Owns(&corev1.ConfigMap{}).Complete(r)
 }

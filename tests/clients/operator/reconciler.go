@@ -73,5 +73,7 @@ func (r *reconciler) deploy(d *appsv1.Deployment, pods int32) {
 	}
 	c := &d.Spec.Template.Spec.Containers[0]
 	c.Name, c.Image, c.Args, c.ImagePullPolicy = "widget", r.image, []string{"serve"}, corev1.PullNever
-	c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: d.Name}}}}
+	c.EnvFrom = []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: d.Name}}},
+	}
 }

@@ -17,8 +17,10 @@ import (
 const coatsAnnotation = "example.com/coats"
 
 func secondRelease(mgr ctrl.Manager, image string) error {
-	converter := conversion.NewHubSpokeConverter(&v1.Widget{}, conversion.NewSpokeConverter(&v1alpha1.Widget{}, down, up))
-	if err := ctrl.NewWebhookManagedBy(mgr, &v1.Widget{}).WithDefaulter(second{}).WithValidator(second{}).WithConverter(converter).Complete(); err != nil {
+	converter := conversion.NewHubSpokeConverter(&v1.Widget{},
+		conversion.NewSpokeConverter(&v1alpha1.Widget{}, down, up))
+	if err := ctrl.NewWebhookManagedBy(mgr, &v1.Widget{}).WithDefaulter(second{}).WithValidator(second{}).
+		WithConverter(converter).Complete(); err != nil {
 		return err
 	}
 	return control(mgr, &reconciler{new: func() widget { return &v1.Widget{} }, release: "second", image: image})

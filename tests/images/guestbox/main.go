@@ -124,7 +124,8 @@ func id() error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_CORE, &files); err != nil {
 		return err
 	}
-	fmt.Printf("uid=%d gid=%d groups=%v host=%s dir=%s pid=%d core=%d\n", os.Getuid(), os.Getgid(), groups, host, dir, os.Getpid(), files.Max)
+	fmt.Printf("uid=%d gid=%d groups=%v host=%s dir=%s pid=%d core=%d\n", os.Getuid(), os.Getgid(), groups, host, dir,
+		os.Getpid(), files.Max)
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return err

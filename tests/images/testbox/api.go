@@ -34,7 +34,8 @@ func api(ctx context.Context, out io.Writer, _ []string) error {
 		} `json:"status"`
 	}
 	body := `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
-	if err := caller.call(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", body, &review); err != nil {
+	if err := caller.call(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", body,
+		&review); err != nil {
 		return fmt.Errorf("asking who I am: %w", err)
 	}
 	fmt.Fprintln(out, "user", review.Status.UserInfo.Username)
@@ -92,7 +93,8 @@ func newAPICaller() (*apiCaller, error) {
 }
 
 func (c *apiCaller) call(ctx context.Context, method, path, body string, result any) error {
-	req, err := http.NewRequestWithContext(ctx, method, "https://kubernetes.default.svc"+path, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(ctx, method, "https://kubernetes.default.svc"+path,
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		return err
 	}

@@ -166,7 +166,8 @@ func TestPodsSurvive(t *testing.T) {
 			states := n.group.States()
 			return states[0].Ready && states[0].Restarts == 1 && n.containerdPid() != old
 		})
-		if reason := n.group.States()[0].LastError; !strings.Contains(reason, "signal: killed") || !strings.Contains(reason, "msg=") {
+		if reason := n.group.States()[0].LastError; !strings.Contains(reason, "signal: killed") ||
+			!strings.Contains(reason, "msg=") {
 			t.Errorf("the reason %q does not tell the signal and the last lines of the log", reason)
 		}
 		n.checkRunning(t, container)
@@ -214,7 +215,8 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{pauseImage, dockerImage} {
-		status, err := n.images.ImageStatus(n.ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+		status, err := n.images.ImageStatus(n.ctx,
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +225,8 @@ func TestImport(t *testing.T) {
 			t.Errorf("%s: CRI says %v", name, image)
 		}
 	}
-	if got, want := files(hook, logrus.ErrorLevel), []string{"garbage.tar", "truncated.tar.gz"}; !slices.Equal(got, want) {
+	if got, want := files(hook, logrus.ErrorLevel),
+		[]string{"garbage.tar", "truncated.tar.gz"}; !slices.Equal(got, want) {
 		t.Errorf("broken archives in the log: %v, want %v", got, want)
 	}
 	if got, want := files(hook, logrus.InfoLevel), []string{"docker.tgz", "pause.tar"}; !slices.Equal(got, want) {
@@ -238,7 +241,8 @@ func TestImport(t *testing.T) {
 		t.Errorf("unchanged archives were imported again: %v", got)
 	}
 
-	if _, err := n.images.RemoveImage(n.ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: dockerImage}}); err != nil {
+	if _, err := n.images.RemoveImage(n.ctx,
+		&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: dockerImage}}); err != nil {
 		t.Fatal(err)
 	}
 	hook.Reset()
@@ -278,7 +282,8 @@ func (n *node) startAgent(t *testing.T) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{nameAgent, string(encoded)}, Env: os.Environ(), Stderr: os.Stderr}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{nameAgent, string(encoded)},
+		Env: os.Environ(), Stderr: os.Stderr}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

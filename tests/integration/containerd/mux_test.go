@@ -48,9 +48,11 @@ func (n *node) startMux(dir string) *behindMux {
 	n.t.Helper()
 	log := logrus.WithField("test", n.t.Name())
 	m, err := mux.New(mux.Options{
-		Socket: filepath.Join(dir, "cri.sock"), File: filepath.Join(dir, "runtimes.json"), MemoryDir: filepath.Join(dir, "memory"),
-		Runtimes: []noderuntime.Runtime{{Name: "one", Type: workload.Container, Endpoint: "unix://" + n.socket(), Primary: true}},
-		Log:      log,
+		Socket: filepath.Join(dir, "cri.sock"), File: filepath.Join(dir, "runtimes.json"),
+		MemoryDir: filepath.Join(dir, "memory"),
+		Runtimes: []noderuntime.Runtime{{Name: "one", Type: workload.Container,
+			Endpoint: "unix://" + n.socket(), Primary: true}},
+		Log: log,
 	})
 	if err != nil {
 		n.t.Fatal(err)
@@ -69,7 +71,8 @@ func (n *node) startMux(dir string) *behindMux {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { conn.Close() })
-	return &behindMux{Mux: m, RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), images: runtimeapi.NewImageServiceClient(conn)}
+	return &behindMux{Mux: m, RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn),
+		images: runtimeapi.NewImageServiceClient(conn)}
 }
 
 // await waits for the state of a runtime and returns how long that took.
@@ -119,7 +122,8 @@ func (m *behindMux) run(t *testing.T, dir, testbox, handler, name string) pod {
 			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
 		}},
 	}}
-	ran, err := m.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: p.config, RuntimeHandler: handler})
+	ran, err := m.RunPodSandbox(t.Context(),
+		&runtimeapi.RunPodSandboxRequest{Config: p.config, RuntimeHandler: handler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,16 +165,19 @@ func (m *behindMux) remove(t *testing.T, p pod) {
 func (m *behindMux) use(t *testing.T, p pod) {
 	t.Helper()
 	ctx := t.Context()
-	synced, err := m.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: p.container, Cmd: []string{"/testbox", "echo", "hello"}})
+	synced, err := m.ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{ContainerId: p.container, Cmd: []string{"/testbox", "echo", "hello"}})
 	if err != nil || strings.TrimSpace(string(synced.Stdout)) != "hello" {
 		t.Errorf("exec of a probe: %v, %v", synced, err)
 	}
-	exec, err := m.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: p.container, Cmd: []string{"/testbox", "echo", p.config.Metadata.Name}, Stdout: true})
+	exec, err := m.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: p.container,
+		Cmd: []string{"/testbox", "echo", p.config.Metadata.Name}, Stdout: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := stream(ctx, exec.Url, remotecommand.StreamOptions{Stdout: &out}); err != nil || strings.TrimSpace(out.String()) != p.config.Metadata.Name {
+	if err := stream(ctx, exec.Url, remotecommand.StreamOptions{Stdout: &out}); err != nil ||
+		strings.TrimSpace(out.String()) != p.config.Metadata.Name {
 		t.Errorf("exec: %q, %v", &out, err)
 	}
 
@@ -216,7 +223,8 @@ func (m *behindMux) use(t *testing.T, p pod) {
 	if err := os.Rename(p.log, p.log+".1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: p.container}); err != nil {
+	if _, err := m.ReopenContainerLog(ctx,
+		&runtimeapi.ReopenContainerLogRequest{ContainerId: p.container}); err != nil {
 		t.Errorf("rotating the log: %v", err)
 	}
 	if _, err := os.Stat(p.log); err != nil {
@@ -259,7 +267,8 @@ func throughPort(to string) (string, error) {
 	}
 	stop, ready := make(chan struct{}), make(chan struct{})
 	port := server.Addr().(*net.TCPAddr).Port
-	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u),
+	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport},
+		http.MethodPost, u),
 		[]string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		return "", err
@@ -329,7 +338,8 @@ func TestTwoRuntimesBehindOneEndpoint(t *testing.T) {
 
 	first := m.run(t, dir, testbox, "", "first")
 	defer m.remove(t, first)
-	if _, err := m.Add(noderuntime.Runtime{Name: "two", Type: workload.Container, Endpoint: "unix://" + two.socket()}); err != nil {
+	if _, err := m.Add(noderuntime.Runtime{Name: "two", Type: workload.Container,
+		Endpoint: "unix://" + two.socket()}); err != nil {
 		t.Fatal(err)
 	}
 	m.await(t, "two", corev1.ConditionTrue)
@@ -342,7 +352,8 @@ func TestTwoRuntimesBehindOneEndpoint(t *testing.T) {
 	}()
 	// Each is where it belongs, and both are there for the kubelet.
 	for n, p := range map[*node]pod{one: first, two: second} {
-		if r, err := n.runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}); err != nil || len(r.Items) != 1 || r.Items[0].Id != p.sandbox {
+		if r, err := n.runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}); err != nil ||
+			len(r.Items) != 1 || r.Items[0].Id != p.sandbox {
 			t.Errorf("a runtime has %v, %v, want %s", r, err, p.sandbox)
 		}
 	}
@@ -423,7 +434,8 @@ func TestTwoRuntimesBehindOneEndpoint(t *testing.T) {
 	if err := m.Remove(t.Context(), "two", false); err != nil {
 		t.Errorf("removing an empty runtime: %v", err)
 	}
-	if _, err := m.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: second.config, RuntimeHandler: "two"}); err == nil || !strings.Contains(err.Error(), `"two"`) {
+	if _, err := m.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: second.config,
+		RuntimeHandler: "two"}); err == nil || !strings.Contains(err.Error(), `"two"`) {
 		t.Errorf("a pod for a runtime that was removed: %v", err)
 	}
 	m.use(t, first)

@@ -23,7 +23,8 @@ import (
 func (n *node) writeCNI() {
 	n.t.Helper()
 	conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "a4stest", "plugins": [{"type": "bridge", "bridge": %q,
-		"ipam": {"type": "host-local", "subnet": "10.199.199.0/24", "dataDir": %q}}]}`, bridge, filepath.Join(n.State, "ipam"))
+		"ipam": {"type": "host-local", "subnet": "10.199.199.0/24", "dataDir": %q}}]}`, bridge, filepath.Join(n.State,
+		"ipam"))
 	dir := containerd.CNIConfDir(n.Data)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		n.t.Fatal(err)
@@ -79,7 +80,8 @@ func (n *node) runPod() (sandbox, container string) {
 		n.t.Fatal(err)
 	}
 	container = created.GetContainerId()
-	if _, err := n.runtime.StartContainer(n.ctx, &runtimeapi.StartContainerRequest{ContainerId: container}); err != nil {
+	if _, err := n.runtime.StartContainer(n.ctx,
+		&runtimeapi.StartContainerRequest{ContainerId: container}); err != nil {
 		n.t.Fatal(err)
 	}
 	n.checkRunning(n.t, container)
@@ -99,10 +101,12 @@ func (n *node) checkRunning(t *testing.T, container string) {
 
 func (n *node) removePod(sandbox string) {
 	n.t.Helper()
-	if _, err := n.runtime.StopPodSandbox(n.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
+	if _, err := n.runtime.StopPodSandbox(n.ctx,
+		&runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 		n.t.Error(err)
 	}
-	if _, err := n.runtime.RemovePodSandbox(n.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}); err != nil {
+	if _, err := n.runtime.RemovePodSandbox(n.ctx,
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 		n.t.Error(err)
 	}
 }
@@ -182,7 +186,8 @@ func dockerArchive(t *testing.T, oci, name string) []byte {
 	zip := gzip.NewWriter(&b)
 	writer := tar.NewWriter(zip)
 	for file, data := range content {
-		if err := writer.WriteHeader(&tar.Header{Name: file, Size: int64(len(data)), Mode: 0o644, Typeflag: tar.TypeReg}); err != nil {
+		if err := writer.WriteHeader(&tar.Header{Name: file, Size: int64(len(data)), Mode: 0o644,
+			Typeflag: tar.TypeReg}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := writer.Write(data); err != nil {

@@ -74,7 +74,8 @@ func TestDisksOfImages(t *testing.T) {
 	// The CRI service makes it known by its id too.
 	var id string
 	n.waitFor("the image is known", func() bool {
-		status, err := n.images.ImageStatus(n.ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: diskImage}})
+		status, err := n.images.ImageStatus(n.ctx,
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: diskImage}})
 		id = status.GetImage().GetId()
 		return err == nil && id != ""
 	})

@@ -43,7 +43,8 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 	node := func(name, token string) join.Options {
 		return join.Options{
 			ServerURL: "https://127.0.0.1:6443", Token: token, NodeName: name, NodeIPs: []string{"192.0.2.10"},
-			Dir: filepath.Join(dir, name), NodePasswordFile: filepath.Join(dir, name, "password"), Log: logrus.WithField("component", name),
+			Dir: filepath.Join(dir, name), NodePasswordFile: filepath.Join(dir, name, "password"),
+			Log: logrus.WithField("component", name),
 		}
 	}
 	rotate := func(o pki.RotateOptions) {
@@ -90,7 +91,8 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		works(t, "the old kubeconfig", old)
-		works(t, "a service account that knows the old CA", &rest.Config{Host: p.URL, BearerToken: account, TLSClientConfig: rest.TLSClientConfig{CAData: oldCA}})
+		works(t, "a service account that knows the old CA",
+			&rest.Config{Host: p.URL, BearerToken: account, TLSClientConfig: rest.TLSClientConfig{CAData: oldCA}})
 		now, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +105,8 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 		if err := join.Renew(t.Context(), renewal); err != nil {
 			t.Fatal(err)
 		}
-		if string(read(t, files.ServerCA)) != string(read(t, p.Files.ServerCA.Cert)) || string(read(t, files.ClientCA)) != string(read(t, p.Files.ClientCA.Cert)) {
+		if string(read(t, files.ServerCA)) != string(read(t, p.Files.ServerCA.Cert)) ||
+			string(read(t, files.ClientCA)) != string(read(t, p.Files.ClientCA.Cert)) {
 			t.Error("a renewal does not bring the new CAs")
 		}
 		works(t, "a node with a new certificate", nodeConfig(t, p.URL, files))
@@ -136,7 +139,8 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 		if err := list(t, old); !apierrors.IsUnauthorized(err) {
 			t.Errorf("an old client certificate: %v", err)
 		}
-		works(t, "a service account", &rest.Config{Host: p.URL, BearerToken: account, TLSClientConfig: rest.TLSClientConfig{CAData: old.CAData}})
+		works(t, "a service account",
+			&rest.Config{Host: p.URL, BearerToken: account, TLSClientConfig: rest.TLSClientConfig{CAData: old.CAData}})
 		// Agents start with the token that they are set up with.
 		for name, token := range map[string]string{"worker": oldToken, "second": oldToken, "third": newToken} {
 			joinAs(t, node(name, token))
@@ -176,7 +180,8 @@ func joinAs(t *testing.T, opts join.Options) {
 
 func nodeConfig(t *testing.T, url string, files pki.NodeFiles) *rest.Config {
 	t.Helper()
-	return &rest.Config{Host: url, TLSClientConfig: rest.TLSClientConfig{CAData: read(t, files.ServerCA), CertData: read(t, files.Client.Cert), KeyData: read(t, files.Client.Key)}}
+	return &rest.Config{Host: url, TLSClientConfig: rest.TLSClientConfig{CAData: read(t, files.ServerCA),
+		CertData: read(t, files.Client.Cert), KeyData: read(t, files.Client.Key)}}
 }
 
 func list(t *testing.T, cfg *rest.Config) error {
@@ -208,7 +213,8 @@ func signed(t *testing.T, p *planes.Plane, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,14 +222,19 @@ func signed(t *testing.T, p *planes.Plane, name string) {
 	csr, err := requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: certificatesv1.KubeAPIServerClientSignerName,
-			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"})
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type:   certificatesv1.CertificateApproved,
+		Status: corev1.ConditionTrue,
+		Reason: "Test",
+	})
 	if _, err := requests.UpdateApproval(t.Context(), name, csr, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +254,8 @@ func signed(t *testing.T, p *planes.Plane, name string) {
 		if n := strings.Count(string(got.Status.Certificate), "BEGIN CERTIFICATE"); n != 1 {
 			t.Errorf("%d certificates", n)
 		}
-		last = list(t, &rest.Config{Host: p.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: p.Files.ServerCA.Cert, CertData: got.Status.Certificate, KeyData: keyPEM}})
+		last = list(t, &rest.Config{Host: p.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: p.Files.ServerCA.Cert,
+			CertData: got.Status.Certificate, KeyData: keyPEM}})
 		return last == nil, nil
 	})
 	if last != nil {

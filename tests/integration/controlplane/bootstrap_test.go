@@ -30,13 +30,16 @@ func (p *plane) nodeConfig(t *testing.T, name, ip string) *rest.Config {
 	defer cancel()
 	dir := t.TempDir()
 	got, err := join.Join(ctx, join.Options{
-		ServerURL: p.URL, Token: p.Token, NodeName: name, NodeIPs: []string{ip}, Dir: dir, NodePasswordFile: filepath.Join(dir, "password"),
+		ServerURL: p.URL, Token: p.Token, NodeName: name, NodeIPs: []string{ip}, Dir: dir,
+		NodePasswordFile: filepath.Join(dir, "password"),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := &rest.Config{Host: p.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: got.ServerCA, CertFile: got.ClientCert, KeyFile: got.ClientKey}}
-	if _, err := clientFor(t, cfg).CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	cfg := &rest.Config{Host: p.URL, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: got.ServerCA, CertFile: got.ClientCert, KeyFile: got.ClientKey}}
+	if _, err := clientFor(t, cfg).CoreV1().Nodes().Create(ctx,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return cfg
@@ -56,11 +59,13 @@ func bootstrapPod(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: bootstrapapi.PodName(name, node), Namespace: "kube-system", Labels: map[string]string{"app": name},
-			Annotations: map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source, bootstrapapi.UIDAnnotation: string(uuid.NewUUID())},
+			Annotations: map[string]string{bootstrapapi.SourceAnnotation: bootstrapapi.Source,
+				bootstrapapi.UIDAnnotation: string(uuid.NewUUID())},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: node, HostNetwork: true, Containers: []corev1.Container{{Name: "c", Image: "i"}},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}},
+			Volumes: []corev1.Volume{{Name: "data",
+				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}},
 		},
 	}
 	for _, c := range change {
@@ -85,7 +90,9 @@ func TestBootstrapPods(t *testing.T) {
 
 	t.Run("the UID is kept", func(t *testing.T) { p.testUIDIsKept(t, clientFor(t, n1)) })
 	t.Run("everything else is refused", func(t *testing.T) { p.testRefusedPods(t, n1, n2, tenant) })
-	t.Run("other admission is not left out", func(t *testing.T) { p.testAdmissionOfBootstrapPods(t, clientFor(t, n1)) })
+	t.Run("other admission is not left out", func(t *testing.T) {
+		p.testAdmissionOfBootstrapPods(t, clientFor(t, n1))
+	})
 	t.Run("controllers adopt and replace it", func(t *testing.T) { p.testAdoption(t, clientFor(t, n1)) })
 }
 
@@ -110,15 +117,18 @@ func (p *plane) testUIDIsKept(t *testing.T, node kubernetes.Interface) {
 				t.Errorf("%s with the annotations %v", what, got.Annotations)
 			}
 			// What runs already must not get another container, mount or account.
-			if len(got.Spec.Volumes) != 1 || len(got.Spec.Containers[0].VolumeMounts) != 0 || got.Spec.ServiceAccountName != "" {
+			if len(got.Spec.Volumes) != 1 || len(got.Spec.Containers[0].VolumeMounts) != 0 ||
+				got.Spec.ServiceAccountName != "" {
 				t.Errorf("%s with %+v", what, got.Spec)
 			}
 		}
-		if _, err := node.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		if _, err := node.CoreV1().Pods(namespace).Create(ctx, pod,
+			metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 			t.Errorf("offered again: %v", err)
 		}
 		// A kubelet ends a pod like this.
-		options := metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(want))}
+		options := metav1.DeleteOptions{GracePeriodSeconds: new(int64),
+			Preconditions: metav1.NewUIDPreconditions(string(want))}
 		if err := node.CoreV1().Pods(namespace).Delete(ctx, pod.Name, options); err != nil {
 			t.Errorf("the node deletes it: %v", err)
 		}
@@ -136,7 +146,8 @@ func (p *plane) testRefusedPods(t *testing.T, n1, n2, tenant *rest.Config) {
 	throughPrefix := rest.CopyConfig(n1)
 	throughPrefix.Host += "/tenants/t1"
 	taken, err := clientFor(t, tenant).CoreV1().Pods("default").Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "theirs"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -150,28 +161,36 @@ func (p *plane) testRefusedPods(t *testing.T, n1, n2, tenant *rest.Config) {
 		by     *rest.Config
 		change []func(*corev1.Pod)
 	}{
-		"another node":                   {n2, nil},
-		"a node for another":             {n1, []func(*corev1.Pod){func(pod *corev1.Pod) { pod.Spec.NodeName = "n2" }}},
-		"a node in a tenant's space":     {throughPrefix, []func(*corev1.Pod){inDefault}},
-		"a node in a tenant's namespace": {n1, []func(*corev1.Pod){func(pod *corev1.Pod) { pod.Namespace = "default.t1" }}},
-		"a node with a service account":  {n1, []func(*corev1.Pod){inDefault, func(pod *corev1.Pod) { pod.Spec.ServiceAccountName = "default" }}},
+		"another node": {n2, nil},
+		"a node for another": {n1,
+			[]func(*corev1.Pod){func(pod *corev1.Pod) { pod.Spec.NodeName = "n2" }}},
+		"a node in a tenant's space": {throughPrefix, []func(*corev1.Pod){inDefault}},
+		"a node in a tenant's namespace": {n1,
+			[]func(*corev1.Pod){func(pod *corev1.Pod) { pod.Namespace = "default.t1" }}},
+		"a node with a service account": {n1,
+			[]func(*corev1.Pod){inDefault, func(pod *corev1.Pod) { pod.Spec.ServiceAccountName = "default" }}},
 		"a node with a Secret": {n1, []func(*corev1.Pod){func(pod *corev1.Pod) {
 			pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "x"}}
 		}}},
 		"a node with an owner": {n1, []func(*corev1.Pod){func(pod *corev1.Pod) {
 			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n1", UID: "x"}}
 		}}},
-		"a node without the mark":                     {n1, []func(*corev1.Pod){func(pod *corev1.Pod) { delete(pod.Annotations, bootstrapapi.SourceAnnotation) }}},
-		"a node without the UID":                      {n1, []func(*corev1.Pod){func(pod *corev1.Pod) { delete(pod.Annotations, bootstrapapi.UIDAnnotation) }}},
+		"a node without the mark": {n1,
+			[]func(*corev1.Pod){func(pod *corev1.Pod) { delete(pod.Annotations, bootstrapapi.SourceAnnotation) }}},
+		"a node without the UID": {n1,
+			[]func(*corev1.Pod){func(pod *corev1.Pod) { delete(pod.Annotations, bootstrapapi.UIDAnnotation) }}},
 		"a node with no UUID":                         {n1, []func(*corev1.Pod){uid("../../../x")}},
 		"a node with the UID of a tenant's pod":       {n1, []func(*corev1.Pod){uid(string(taken.UID))}},
 		"the administrator":                           {p.Admin, []func(*corev1.Pod){inDefault, plain}},
 		"the administrator for a node":                {as("system:node:n1", "system:nodes"), nil},
 		"the administrator for a node and the master": {as("system:node:n1", "system:nodes", "system:masters"), nil},
-		"a service account":                           {as("system:serviceaccount:default:default", "system:masters"), []func(*corev1.Pod){inDefault, plain}},
-		"a tenant":                                    {tenant, []func(*corev1.Pod){inDefault, plain}},
-		"a tenant called like a node":                 {p.User(t, "system:node:n1", []string{"tenant:t1"}, []string{"system:nodes", "system:masters"}), []func(*corev1.Pod){inDefault, plain}},
-		"a user called like a node":                   {p.User(t, "system:node:n1", []string{"system:masters"}, nil), nil},
+		"a service account": {as("system:serviceaccount:default:default", "system:masters"),
+			[]func(*corev1.Pod){inDefault, plain}},
+		"a tenant": {tenant, []func(*corev1.Pod){inDefault, plain}},
+		"a tenant called like a node": {p.User(t, "system:node:n1", []string{"tenant:t1"},
+			[]string{"system:nodes", "system:masters"}), []func(*corev1.Pod){inDefault, plain}},
+		"a user called like a node": {p.User(t, "system:node:n1", []string{"system:masters"}, nil),
+			nil},
 	} {
 		pod := bootstrapPod("n1", "refused", tc.change...)
 		for _, options := range []metav1.CreateOptions{{}, {DryRun: []string{metav1.DryRunAll}}} {
@@ -189,9 +208,13 @@ func (p *plane) testRefusedPods(t *testing.T, n1, n2, tenant *rest.Config) {
 	}
 
 	t.Run("by server-side apply", func(t *testing.T) {
-		body := []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"applied","annotations":{"kubernetes.io/config.source":"kubelet-api","a4s.io/bootstrap-uid":"6f0b1c9e-3d1c-4b1e-9a52-0d5f2f6f7a01"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
-		for who, cfg := range map[string]*rest.Config{"administrator": p.Admin, "node": n1, "tenant": tenant, "another's": as("system:node:n1", "system:nodes", "system:masters")} {
-			if got, err := clientFor(t, cfg).CoreV1().Pods("default").Patch(ctx, "applied", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "x"}); !apierrors.IsForbidden(err) {
+		body := []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"applied","annotations":{"kubernetes.io/` +
+			`config.source":"kubelet-api","a4s.io/bootstrap-uid":"6f0b1c9e-3d1c-4b1e-9a52-0d5f2f6f7a01"}},` +
+			`"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+		for who, cfg := range map[string]*rest.Config{"administrator": p.Admin, "node": n1, "tenant": tenant,
+			"another's": as("system:node:n1", "system:nodes", "system:masters")} {
+			if got, err := clientFor(t, cfg).CoreV1().Pods("default").Patch(ctx, "applied", types.ApplyPatchType, body,
+				metav1.PatchOptions{FieldManager: "x"}); !apierrors.IsForbidden(err) {
 				t.Errorf("%s: %+v, %v", who, got, err)
 			}
 		}
@@ -209,11 +232,15 @@ func (p *plane) testRefusedPods(t *testing.T, n1, n2, tenant *rest.Config) {
 		if created.UID == chosen || bootstrapapi.IsBootstrap(created) {
 			t.Errorf("UID %s, annotations %v", created.UID, created.Annotations)
 		}
-		patched, err := admin.CoreV1().Pods("default").Patch(ctx, created.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"kubernetes.io/config.source":"kubelet-api","a4s.io/bootstrap-uid":"`+chosen+`"}}}`), metav1.PatchOptions{})
+		patched, err := admin.CoreV1().Pods("default").Patch(ctx, created.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"kubernetes.io/config.source":"kubelet-api","a4s.io/bootstrap-uid":"`+
+				chosen+`"}}}`), metav1.PatchOptions{})
 		if err != nil || patched.UID != created.UID {
 			t.Errorf("after an update the UID is %s, not %s: %v", patched.UID, created.UID, err)
 		}
-		if _, err := admin.CoreV1().Pods("default").Patch(ctx, created.Name, types.MergePatchType, []byte(`{"metadata":{"uid":"`+chosen+`"}}`), metav1.PatchOptions{}); !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+		if _, err := admin.CoreV1().Pods("default").Patch(ctx, created.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"uid":"`+chosen+`"}}`), metav1.PatchOptions{}); !apierrors.IsConflict(err) &&
+			!apierrors.IsInvalid(err) {
 			t.Errorf("an update of the UID: %v", err)
 		}
 	})
@@ -222,12 +249,18 @@ func (p *plane) testRefusedPods(t *testing.T, n1, n2, tenant *rest.Config) {
 // testAdmissionOfBootstrapPods: quota and Pod Security see them as any pod.
 func (p *plane) testAdmissionOfBootstrapPods(t *testing.T, node kubernetes.Interface) {
 	ctx := t.Context()
-	for name, labels := range map[string]map[string]string{"restricted": {"pod-security.kubernetes.io/enforce": "restricted"}, "full": nil} {
-		if _, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}); err != nil {
+	for name, labels := range map[string]map[string]string{
+		"restricted": {"pod-security.kubernetes.io/enforce": "restricted"},
+		"full":       nil,
+	} {
+		if _, err := p.client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}}
 	quota.Spec.Hard[corev1.ResourcePods] = resource.MustParse("0")
 	if _, err := p.client.CoreV1().ResourceQuotas("full").Create(ctx, quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -237,9 +270,11 @@ func (p *plane) testAdmissionOfBootstrapPods(t *testing.T, node kubernetes.Inter
 		_, err := node.CoreV1().Pods("full").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), "exceeded quota"), nil
 	})
-	for namespace, why := range map[string]string{"restricted": "violates PodSecurity", "full": "exceeded quota", "missing": "not found"} {
+	for namespace, why := range map[string]string{"restricted": "violates PodSecurity", "full": "exceeded quota",
+		"missing": "not found"} {
 		pod := bootstrapPod("n1", "limited", func(pod *corev1.Pod) { pod.Namespace = namespace })
-		if _, err := node.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := node.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err == nil ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("in namespace %s: %v, want %q", namespace, err, why)
 		}
 	}
@@ -258,7 +293,8 @@ func (p *plane) testAdoption(t *testing.T, node kubernetes.Interface) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "plane"}}
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: selector.MatchLabels},
-		Spec:       corev1.PodSpec{NodeName: "n1", HostNetwork: true, Containers: pod.Spec.Containers, Volumes: pod.Spec.Volumes},
+		Spec: corev1.PodSpec{NodeName: "n1", HostNetwork: true, Containers: pod.Spec.Containers,
+			Volumes: pod.Spec.Volumes},
 	}
 	set, err := p.client.AppsV1().ReplicaSets("kube-system").Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "plane", Labels: selector.MatchLabels},
@@ -279,7 +315,8 @@ func (p *plane) testAdoption(t *testing.T, node kubernetes.Interface) {
 	})
 	deployment, err := p.client.AppsV1().Deployments("kube-system").Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "plane"},
-		Spec:       appsv1.DeploymentSpec{Replicas: &one, Selector: selector, Template: template, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
+		Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: selector, Template: template,
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -290,19 +327,22 @@ func (p *plane) testAdoption(t *testing.T, node kubernetes.Interface) {
 			return false, err
 		}
 		d, err := p.client.AppsV1().Deployments("kube-system").Get(ctx, deployment.Name, metav1.GetOptions{})
-		return err == nil && owner(got) == deployment.UID && d.Status.ObservedGeneration == d.Generation && d.Status.Replicas == 1, err
+		return err == nil && owner(got) == deployment.UID && d.Status.ObservedGeneration == d.Generation &&
+			d.Status.Replicas == 1, err
 	})
 	pods, err := p.client.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "app=plane"})
 	if err != nil || len(pods.Items) != 1 || pods.Items[0].UID != want || pods.Items[0].DeletionTimestamp != nil {
 		t.Fatalf("after the adoption there are %+v, %v", pods.Items, err)
 	}
 	if err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
-		return p.client.CoreV1().Pods("kube-system").Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		return p.client.CoreV1().Pods("kube-system").Delete(ctx, pod.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "another pod instead", func(ctx context.Context) (bool, error) {
 		pods, err := p.client.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "app=plane"})
-		return err == nil && len(pods.Items) == 1 && pods.Items[0].UID != want && owner(&pods.Items[0]) == set.UID && !bootstrapapi.IsBootstrap(&pods.Items[0]), err
+		return err == nil && len(pods.Items) == 1 && pods.Items[0].UID != want && owner(&pods.Items[0]) == set.UID &&
+			!bootstrapapi.IsBootstrap(&pods.Items[0]), err
 	})
 }

@@ -42,7 +42,8 @@ func TestCertificatesOfAServerAreRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := rootToken(t, admin)
-	kept, anew := load.WithToken(t, p.URL, p.Files.ServerCA.Cert, token, true), load.WithToken(t, p.URL, p.Files.ServerCA.Cert, token, false)
+	kept, anew := load.WithToken(t, p.URL, p.Files.ServerCA.Cert, token, true),
+		load.WithToken(t, p.URL, p.Files.ServerCA.Cert, token, false)
 	first := ends(t, p.Files)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*renewal.MinLife+5*time.Second)
@@ -51,12 +52,14 @@ func TestCertificatesOfAServerAreRenewed(t *testing.T) {
 	work.Run(ctx, "objects, by certificate", func(ctx context.Context, n int) error {
 		maps := admin.CoreV1().ConfigMaps("default")
 		name := fmt.Sprintf("load-%d", n)
-		if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		return maps.Delete(ctx, name, metav1.DeleteOptions{})
 	})
-	for what, client := range map[string]kubernetes.Interface{"by token on one connection": kept, "by token on new connections": anew} {
+	for what, client := range map[string]kubernetes.Interface{"by token on one connection": kept,
+		"by token on new connections": anew} {
 		work.Run(ctx, what, func(ctx context.Context, _ int) error {
 			_, err := client.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
 			return err
@@ -64,7 +67,8 @@ func TestCertificatesOfAServerAreRenewed(t *testing.T) {
 	}
 	work.Run(ctx, "namespaces", func(ctx context.Context, n int) error {
 		name := fmt.Sprintf("load-%d", n)
-		if _, err := kept.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := kept.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		// The controller manager does this, with a certificate of its own.
@@ -109,7 +113,8 @@ func joinedNode(ctx context.Context, t *testing.T, p *planes.Plane) kubernetes.I
 	dir := t.TempDir()
 	opts := join.Options{
 		ServerURL: p.URL, Token: p.Token, NodeName: "worker", NodeIPs: []string{"192.0.2.10"},
-		Dir: filepath.Join(dir, "agent"), NodePasswordFile: filepath.Join(dir, "node", "password"), Log: logrus.WithField("component", "node"),
+		Dir: filepath.Join(dir, "agent"), NodePasswordFile: filepath.Join(dir, "node", "password"),
+		Log: logrus.WithField("component", "node"),
 	}
 	joined, err := join.Join(ctx, opts)
 	if err != nil {
@@ -129,7 +134,8 @@ func joinedNode(ctx context.Context, t *testing.T, p *planes.Plane) kubernetes.I
 	})
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: p.URL, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAFile: joined.ServerCA, CertFile: joined.ClientCert, KeyFile: joined.ClientKey},
+		TLSClientConfig: rest.TLSClientConfig{CAFile: joined.ServerCA, CertFile: joined.ClientCert,
+			KeyFile: joined.ClientKey},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +155,8 @@ func rootToken(t *testing.T, client kubernetes.Interface) string {
 	}
 	var token string
 	eventually(t, "a token of the service account", func(ctx context.Context) (bool, error) {
-		request, err := client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		request, err := client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default",
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			return false, nil //nolint:nilerr // the account comes soon
 		}

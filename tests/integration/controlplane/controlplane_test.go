@@ -90,7 +90,8 @@ func testControlPlane(t *testing.T, use func(*config.Server)) {
 	t.Run("a second server says which port is taken", func(t *testing.T) {
 		_, err := planes.Run(t.Context(), planes.NewGroup(), settings(t.TempDir()))
 		var pre *problem.Precondition
-		if !errors.As(err, &pre) || !strings.Contains(err.Error(), "6443") || !strings.Contains(err.Error(), "--https-listen-port") {
+		if !errors.As(err, &pre) || !strings.Contains(err.Error(), "6443") ||
+			!strings.Contains(err.Error(), "--https-listen-port") {
 			t.Errorf("Start = %v, want a precondition that names port and flag", err)
 		}
 	})
@@ -103,7 +104,8 @@ func testControlPlane(t *testing.T, use func(*config.Server)) {
 		if again.FirstStart {
 			t.Error("the second start made a new PKI")
 		}
-		if _, err := again.client.CoreV1().Secrets("default").Get(t.Context(), "hidden", metav1.GetOptions{}); err != nil {
+		if _, err := again.client.CoreV1().Secrets("default").
+			Get(t.Context(), "hidden", metav1.GetOptions{}); err != nil {
 			t.Errorf("an object of the first run is gone: %v", err)
 		}
 		again.testControllersAct(t)
@@ -135,7 +137,8 @@ func (p *plane) testControllersAct(t *testing.T) {
 		}
 		return false, nil
 	})
-	ns, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}, metav1.CreateOptions{})
+	ns, err := p.client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,14 +177,16 @@ func (p *plane) testSecretsAreEncrypted(t *testing.T) {
 	if err != nil || len(got.Kvs) != 1 {
 		t.Fatalf("reading the stored Secret: %v, %v", got, err)
 	}
-	if v := string(got.Kvs[0].Value); !strings.HasPrefix(v, "k8s:enc:secretbox:v1:") || strings.Contains(v, "in-clear") {
+	if v := string(got.Kvs[0].Value); !strings.HasPrefix(v, "k8s:enc:secretbox:v1:") ||
+		strings.Contains(v, "in-clear") {
 		t.Errorf("the stored Secret begins %.40q, want an encrypted value", v)
 	}
 
 	if p.cfg.DatastoreEndpoint != "" {
 		return
 	}
-	anonymous, err := tls.Dial("tcp", "127.0.0.1:2379", &tls.Config{RootCAs: p.EtcdTLS(t).RootCAs, ServerName: "127.0.0.1"})
+	anonymous, err := tls.Dial("tcp", "127.0.0.1:2379",
+		&tls.Config{RootCAs: p.EtcdTLS(t).RootCAs, ServerName: "127.0.0.1"})
 	if err == nil {
 		// TLS 1.3 reports a missing client certificate on the first read.
 		_, err = anonymous.Read(make([]byte, 1))
@@ -195,7 +200,8 @@ func (p *plane) testSecretsAreEncrypted(t *testing.T) {
 func testAudit(t *testing.T, path string) {
 	eventually(t, "an audit line", func(context.Context) (bool, error) {
 		data, err := os.ReadFile(path)
-		return strings.Contains(string(data), `"resource":"secrets"`) && !strings.Contains(string(data), "in-clear"), err
+		return strings.Contains(string(data), `"resource":"secrets"`) &&
+			!strings.Contains(string(data), "in-clear"), err
 	})
 }
 
@@ -212,7 +218,8 @@ func (p *plane) testNodeIsConfined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := kubernetes.NewForConfig(&rest.Config{Host: p.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: got.ServerCA, CertFile: got.ClientCert, KeyFile: got.ClientKey}})
+	node, err := kubernetes.NewForConfig(&rest.Config{Host: p.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: got.ServerCA, CertFile: got.ClientCert, KeyFile: got.ClientKey}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,12 +228,14 @@ func (p *plane) testNodeIsConfined(t *testing.T) {
 		if name == "n2" {
 			client = p.client.(*kubernetes.Clientset)
 		}
-		if _, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatalf("creating node %s: %v", name, err)
 		}
 	}
 	label := []byte(`{"metadata":{"annotations":{"x":"y"}}}`)
-	if _, err := node.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+	if _, err := node.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, label,
+		metav1.PatchOptions{}); err != nil {
 		t.Errorf("a node cannot annotate itself: %v", err)
 	}
 	for what, try := range map[string]func() error{

@@ -55,7 +55,8 @@ func TestControlPlaneOnAnEtcdOfOthers(t *testing.T) {
 	if nstest.Isolate(t) {
 		e := databases.StartEtcd(t)
 		testControlPlane(t, func(cfg *config.Server) {
-			cfg.DatastoreEndpoint, cfg.DatastoreCAFile, cfg.DatastoreCertFile, cfg.DatastoreKeyFile = e.Endpoint, e.CAFile, e.CertFile, e.KeyFile
+			cfg.DatastoreEndpoint, cfg.DatastoreCAFile, cfg.DatastoreCertFile, cfg.DatastoreKeyFile = e.Endpoint,
+				e.CAFile, e.CertFile, e.KeyFile
 		})
 	}
 }
@@ -66,11 +67,13 @@ func (p *plane) store(t *testing.T) *clientv3.Client {
 	if !strings.HasPrefix(p.cfg.DatastoreEndpoint, "https:") {
 		return p.Etcd(t)
 	}
-	secure, err := transport.TLSInfo{CertFile: p.cfg.DatastoreCertFile, KeyFile: p.cfg.DatastoreKeyFile, TrustedCAFile: p.cfg.DatastoreCAFile}.ClientConfig()
+	secure, err := transport.TLSInfo{CertFile: p.cfg.DatastoreCertFile, KeyFile: p.cfg.DatastoreKeyFile,
+		TrustedCAFile: p.cfg.DatastoreCAFile}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(p.cfg.DatastoreEndpoint, ","), TLS: secure, DialTimeout: deadline})
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(p.cfg.DatastoreEndpoint, ","), TLS: secure,
+		DialTimeout: deadline})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +109,15 @@ func (p *plane) testTenants(t *testing.T) {
 	defer events.Stop()
 	for tenant, client := range clients {
 		for _, name := range []string{"a", "b", "c"} {
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"of": tenant}}
-			if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Data: map[string]string{"of": tenant}}
+			if _, err := client.CoreV1().ConfigMaps("default").
+				Create(ctx, object, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 		if _, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +215,8 @@ func TestDatastoreOfAnotherServerIsRefused(t *testing.T) {
 			t.Errorf("%s: the password is in %v", what, err)
 		}
 	}
-	refused("another kind", with(dir, "sqlite"), "it has been PostgreSQL at ", "it is to be SQLite", "database one", "move "+dir)
+	refused("another kind", with(dir, "sqlite"), "it has been PostgreSQL at ", "it is to be SQLite",
+		"database one", "move "+dir)
 	refused("embedded etcd", with(dir, ""), "it has been PostgreSQL at ", "it is to be embedded etcd")
 	refused("an empty database", with(dir, postgres.Endpoint("two")), "it is empty or another one")
 	refused("a new server", with(t.TempDir(), postgres.Endpoint("one")), "it is that of another server")

@@ -52,7 +52,8 @@ func TestSecretsEncryptionOfARunningServer(t *testing.T) {
 		}
 		group.Go(func() error {
 			_, err := client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i)}, StringData: map[string]string{"word": hiddenWord},
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i)},
+				StringData: map[string]string{"word": hiddenWord},
 			}, metav1.CreateOptions{})
 			return err
 		})
@@ -68,13 +69,15 @@ func TestSecretsEncryptionOfARunningServer(t *testing.T) {
 			t.Fatalf("%d Secrets in the datastore, %v", len(resp.Kvs), err)
 		}
 		for _, kv := range resp.Kvs {
-			if !bytes.HasPrefix(kv.Value, []byte(prefix)) || bytes.HasPrefix(kv.Value, []byte("k8s:enc:")) && bytes.Contains(kv.Value, []byte(hiddenWord)) {
+			if !bytes.HasPrefix(kv.Value, []byte(prefix)) ||
+				bytes.HasPrefix(kv.Value, []byte("k8s:enc:")) && bytes.Contains(kv.Value, []byte(hiddenWord)) {
 				t.Errorf("%s is stored as %q..., want %q", kv.Key, kv.Value[:min(30, len(kv.Value))], prefix)
 			}
 		}
 		for client, first := range map[kubernetes.Interface]int{p.client: 0, tenant: 1} {
 			for i := first; i < 2*each; i += 2 {
-				s, err := client.CoreV1().Secrets("default").Get(t.Context(), fmt.Sprintf("s%d", i), metav1.GetOptions{})
+				s, err := client.CoreV1().Secrets("default").Get(t.Context(), fmt.Sprintf("s%d", i),
+					metav1.GetOptions{})
 				if err != nil || string(s.Data["word"]) != hiddenWord {
 					t.Errorf("s%d says %q, %v", i, s.Data["word"], err)
 				}
@@ -92,7 +95,8 @@ func TestSecretsEncryptionOfARunningServer(t *testing.T) {
 		{joinapi.EncryptionRotate, "k8s:enc:secretbox:v1:key2:"},
 		{joinapi.EncryptionDisable, "k8s\x00"},
 	} {
-		if code, body := admin(http.MethodPost, joinapi.PathEncryptionStart, joinapi.EncryptionRequest{Action: step.action}, nil); code != http.StatusOK {
+		if code, body := admin(http.MethodPost, joinapi.PathEncryptionStart,
+			joinapi.EncryptionRequest{Action: step.action}, nil); code != http.StatusOK {
 			t.Fatalf("%s: %d %s", step.action, code, body)
 		}
 		var s joinapi.EncryptionStatus
@@ -109,10 +113,13 @@ func TestSecretsEncryptionOfARunningServer(t *testing.T) {
 		check(step.prefix)
 	}
 
-	if code, body := admin(http.MethodPost, joinapi.PathEncryptionStart, joinapi.EncryptionRequest{Action: joinapi.EncryptionRotate}, nil); code != http.StatusBadRequest || !strings.Contains(body, "enable first") {
+	if code, body := admin(http.MethodPost, joinapi.PathEncryptionStart,
+		joinapi.EncryptionRequest{Action: joinapi.EncryptionRotate}, nil); code != http.StatusBadRequest ||
+		!strings.Contains(body, "enable first") {
 		t.Errorf("rotating what is not encrypted: %d %s", code, body)
 	}
-	if code, _ := p.supervised(t, user.TLSClientConfig)(http.MethodGet, joinapi.PathEncryption, nil, nil); code != http.StatusForbidden {
+	if code, _ := p.supervised(t, user.TLSClientConfig)(http.MethodGet, joinapi.PathEncryption, nil,
+		nil); code != http.StatusForbidden {
 		t.Errorf("a tenant asks for the status: %d", code)
 	}
 }
@@ -125,14 +132,16 @@ func (p *plane) testProfiles(t *testing.T, user *rest.Config) {
 	}
 	anyPath := []rbacv1.PolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}}
 	// Whether that is granted or refused, it must not help.
-	_, _ = client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "paths"}, Rules: anyPath}, metav1.CreateOptions{})
+	_, _ = client.RbacV1().ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "paths"}, Rules: anyPath}, metav1.CreateOptions{})
 	_, _ = client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "paths"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "paths"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "admin"}},
 	}, metav1.CreateOptions{})
 	nobody := rest.TLSClientConfig{CAFile: p.Admin.CAFile}
-	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/heap", "/debug/flags/v"} {
+	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/goroutine",
+		"/debug/pprof/heap", "/debug/flags/v"} {
 		for who, tc := range map[string]struct {
 			identity rest.TLSClientConfig
 			want     int
@@ -149,14 +158,17 @@ func (p *plane) testProfiles(t *testing.T, user *rest.Config) {
 				t.Errorf("%s by %s: %d %.80s, want %d", path, who, code, body, tc.want)
 			}
 		}
-		if code, _ := p.supervised(t, user.TLSClientConfig)(http.MethodGet, "/api/v1/tenants/t1"+path, nil, nil); code == http.StatusOK {
+		if code, _ := p.supervised(t, user.TLSClientConfig)(http.MethodGet, "/api/v1/tenants/t1"+path, nil,
+			nil); code == http.StatusOK {
 			t.Errorf("%s by way of the tenant's own paths: %d", path, code)
 		}
 	}
 }
 
 // supervised sends requests to the supervisor with a client certificate.
-func (p *plane) supervised(t *testing.T, identity rest.TLSClientConfig) func(method, path string, in, out any) (int, string) {
+func (p *plane) supervised(
+	t *testing.T, identity rest.TLSClientConfig,
+) func(method, path string, in, out any) (int, string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: identity})
 	if err != nil {

@@ -40,7 +40,8 @@ func (d manifestDir) write(t *testing.T, name, text string) {
 
 // configMap is the text of a manifest of one.
 func configMap(namespace, name, value string) string {
-	return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace + "}\ndata: {key: " + value + "}\n"
+	return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace +
+		"}\ndata: {key: " + value + "}\n"
 }
 
 // expect waits until ConfigMaps of namespace default are there, or gone where
@@ -113,7 +114,8 @@ func TestManifestsHaveADirectoryBeforeTheAPI(t *testing.T) {
 	if err := s.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(filepath.Join(cfg.Agent.DataDir, "server", "manifests")); err != nil || info.Mode() != os.ModeDir|0o700 {
+	if info, err := os.Stat(filepath.Join(cfg.Agent.DataDir, "server", "manifests")); err != nil ||
+		info.Mode() != os.ModeDir|0o700 {
 		t.Errorf("the directory of manifests: %v, %v", info, err)
 	}
 }
@@ -135,17 +137,23 @@ func TestManifests(t *testing.T) {
 	t.Run("what somebody has made his own stays", d.testTakenOver)
 	t.Run("an object moves from file to file", d.testMove)
 	t.Run("kinds come later", d.testLaterKinds)
-	t.Run("objects of tenants", func(t *testing.T) { d.testTenants(t, manifestDir{plane: &plane{client: clientFor(t, tenant)}}) })
+	t.Run("objects of tenants", func(t *testing.T) {
+		d.testTenants(t, manifestDir{plane: &plane{client: clientFor(t, tenant)}})
+	})
 	t.Run("carried manifests", d.testDisabled)
 }
 
 func (d manifestDir) testPrune(t *testing.T) {
-	d.write(t, "sub/prune.yaml", configMap("default", "p1", "a")+configMap("default", "p2", "a")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: pruned}\n")
-	d.write(t, "prune.json", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"p3"},"data":{"key":"a"}},{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"p4"},"data":{"key":"a"}}]}`)
+	d.write(t, "sub/prune.yaml", configMap("default", "p1", "a")+configMap("default", "p2", "a")+
+		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: pruned}\n")
+	d.write(t, "prune.json",
+		`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"p3"},`+
+			`"data":{"key":"a"}},{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"p4"},"data":{"key":"a"}}]}`)
 	d.expect(t, "both files to be applied", map[string]string{"p1": "a", "p2": "a", "p3": "a", "p4": "a"})
 	d.event(t, "AppliedManifest", "sub/prune.yaml: applied 3 objects")
 	d.write(t, "sub/prune.yaml", configMap("default", "p1", "b"))
-	d.write(t, "prune.json", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"p4","namespace":"default"},"data":{"key":"b"}}`)
+	d.write(t, "prune.json",
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"p4","namespace":"default"},"data":{"key":"b"}}`)
 	d.expect(t, "the changes", map[string]string{"p1": "b", "p2": "", "p3": "", "p4": "b"})
 	var last *corev1.Namespace
 	defer func() {
@@ -187,7 +195,8 @@ func (d manifestDir) testMistakes(t *testing.T) {
 	d.event(t, "ParseManifestFailed", "mistakes.yaml: the file is empty")
 	d.expect(t, "nothing to change", map[string]string{"m1": "a", "m2": "a"})
 	// What the API refuses holds back nothing else, but nothing is deleted.
-	d.write(t, "mistakes.yaml", configMap("default", "m1", "c")+"---\napiVersion: v1\nkind: Service\nmetadata: {name: wrong}\nspec: {ports: [{port: 99999999}]}\n")
+	d.write(t, "mistakes.yaml", configMap("default", "m1", "c")+
+		"---\napiVersion: v1\nkind: Service\nmetadata: {name: wrong}\nspec: {ports: [{port: 99999999}]}\n")
 	d.event(t, "ApplyManifestFailed", "document 2: Service default/wrong")
 	d.expect(t, "the rest", map[string]string{"m1": "c", "m2": "a"})
 	d.write(t, "mistakes.yaml", configMap("default", "m1", "d"))
@@ -202,7 +211,8 @@ func (d manifestDir) testTakenOver(t *testing.T) {
 	if err := maps.Delete(ctx, "t1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "t1"}, Data: map[string]string{"key": "mine"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "t1"},
+		Data: map[string]string{"key": "mine"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	d.write(t, "taken.yaml", "# nothing\n")
@@ -247,15 +257,19 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	lates := client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "lates"}).Namespace("default")
+	lates := client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "lates"}).
+		Namespace("default")
 	eventually(t, "the custom resource", func(ctx context.Context) (bool, error) {
 		_, err := lates.Get(ctx, "one", metav1.GetOptions{})
 		return err == nil, nil
 	})
 	// In one file, with what lives in a namespace before it.
-	d.write(t, "whole.yaml", "apiVersion: example.net/v1\nkind: Late\nmetadata: {name: two, namespace: whole}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: whole}\n"+strings.ReplaceAll(crd, "example.com", "example.net"))
+	d.write(t, "whole.yaml",
+		"apiVersion: example.net/v1\nkind: Late\nmetadata: {name: two, namespace: whole}\n---\napiVersion: v1\n"+
+			"kind: Namespace\nmetadata: {name: whole}\n"+strings.ReplaceAll(crd, "example.com", "example.net"))
 	d.event(t, "AppliedManifest", "whole.yaml: applied 3 objects")
-	events, err := d.client.CoreV1().Events("kube-system").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=ApplyManifestFailed"})
+	events, err := d.client.CoreV1().Events("kube-system").List(t.Context(),
+		metav1.ListOptions{FieldSelector: "reason=ApplyManifestFailed"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,16 +282,20 @@ spec:
 
 func (d manifestDir) testTenants(t *testing.T, tenant manifestDir) {
 	inTenant := func(name, value string) string {
-		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", tenant: t1}\ndata: {key: " + value + "}\n"
+		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name +
+			", tenant: t1}\ndata: {key: " + value + "}\n"
 	}
-	d.write(t, "tenant.yaml", inTenant("same", "theirs")+configMap("default", "same", "ours")+inTenant("other", "theirs")+configMap("default.t1", "composite", "theirs"))
-	tenant.expect(t, "the tenant's objects", map[string]string{"same": "theirs", "other": "theirs", "composite": "theirs"})
+	d.write(t, "tenant.yaml", inTenant("same", "theirs")+configMap("default", "same", "ours")+
+		inTenant("other", "theirs")+configMap("default.t1", "composite", "theirs"))
+	tenant.expect(t, "the tenant's objects",
+		map[string]string{"same": "theirs", "other": "theirs", "composite": "theirs"})
 	d.expect(t, "the system's", map[string]string{"same": "ours", "other": "", "composite": ""})
 	d.write(t, "tenant.yaml", inTenant("other", "theirs"))
 	tenant.expect(t, "the tenant's to be deleted", map[string]string{"same": "", "other": "theirs", "composite": ""})
 	d.expect(t, "the system's to be deleted", map[string]string{"same": ""})
 	// A tenant and what is in its space.
-	d.write(t, "made.yaml", "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: welcome, tenant: t2}\n---\napiVersion: v1\nkind: Tenant\nmetadata: {name: t2}\n")
+	d.write(t, "made.yaml", "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: welcome, tenant: t2}\n---\n"+
+		"apiVersion: v1\nkind: Tenant\nmetadata: {name: t2}\n")
 	eventually(t, "an object in a tenant that the file makes", func(ctx context.Context) (bool, error) {
 		_, err := d.client.CoreV1().ConfigMaps("default.t2").Get(ctx, "welcome", metav1.GetOptions{})
 		return err == nil, nil
@@ -303,14 +321,16 @@ func (d manifestDir) testDisabled(t *testing.T) {
 		d.plane = start(t, d.cfg)
 	}
 	// A field that somebody has changed is as the manifest says after a start.
-	if _, err := d.client.CoreV1().Services("kube-system").Patch(t.Context(), "kube-dns", types.MergePatchType, []byte(`{"metadata":{"labels":{"k8s-app":"mine"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := d.client.CoreV1().Services("kube-system").Patch(t.Context(), "kube-dns", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"k8s-app":"mine"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	restart("runtimeclasses", "metrics-server")
 	if err := class(); !apierrors.IsNotFound(err) {
 		t.Errorf("a disabled class is there: %v", err)
 	}
-	if service, err := d.client.CoreV1().Services("kube-system").Get(t.Context(), "kube-dns", metav1.GetOptions{}); err != nil || service.Labels["k8s-app"] != "kube-dns" {
+	if service, err := d.client.CoreV1().Services("kube-system").
+		Get(t.Context(), "kube-dns", metav1.GetOptions{}); err != nil || service.Labels["k8s-app"] != "kube-dns" {
 		t.Errorf("the DNS service: %v, %v", service.Labels, err)
 	}
 	if groups, err := d.client.Discovery().ServerGroups(); err != nil {
@@ -323,7 +343,8 @@ func (d manifestDir) testDisabled(t *testing.T) {
 		}
 	}
 	eventually(t, "the APIService of metrics to go", func(ctx context.Context) (bool, error) {
-		err := d.client.Discovery().RESTClient().Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io").Do(ctx).Error()
+		err := d.client.Discovery().RESTClient().Get().
+			AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io").Do(ctx).Error()
 		return apierrors.IsNotFound(err), nil
 	})
 	restart()

@@ -29,8 +29,10 @@ func newMachine(t *testing.T, server *objectstore.Server, folder string) *machin
 	data := t.TempDir()
 	m := &machine{config: filepath.Join(data, "config.yaml"), dir: archive.Dir(filepath.Join(data, "snapshots"))}
 	s := server.Settings(folder)
-	text := fmt.Sprintf("data-dir: %s\nnode-name: n\netcd-snapshot-retention: 3\netcd-s3: true\netcd-s3-endpoint: %s\netcd-s3-endpoint-ca: %s\n"+
-		"etcd-s3-access-key: %s\netcd-s3-secret-key: %s\netcd-s3-bucket: %s\netcd-s3-folder: %s\netcd-s3-retention: 1\n",
+	text := fmt.Sprintf("data-dir: %s\nnode-name: n\netcd-snapshot-retention: 3\netcd-s3: true\n"+
+		"etcd-s3-endpoint: %s\netcd-s3-endpoint-ca: %s\n"+
+		"etcd-s3-access-key: %s\netcd-s3-secret-key: %s\netcd-s3-bucket: %s\netcd-s3-folder: %s\n"+
+		"etcd-s3-retention: 1\n",
 		data, s.Endpoint, s.EndpointCA, s.AccessKey, s.SecretKey, s.Bucket, s.Folder)
 	if err := os.WriteFile(m.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -57,7 +59,8 @@ func (m *machine) run(t *testing.T, args ...string) (string, error) {
 		},
 	})
 	app.Stdout, app.Stderr = &out, &out
-	err := app.RunContext(t.Context(), append([]string{"a4s", "etcd-snapshot", args[0], "--config", m.config}, args[1:]...))
+	err := app.RunContext(t.Context(),
+		append([]string{"a4s", "etcd-snapshot", args[0], "--config", m.config}, args[1:]...))
 	text := out.String()
 	if err != nil {
 		text += err.Error()
@@ -97,11 +100,13 @@ func TestCommandsWorkInBothPlaces(t *testing.T) {
 	}
 	first, second := save(), save()
 
-	if out := m.must(t, "list"); !strings.Contains(out, "LOCATION") || strings.Count(out, first) != 2 || strings.Count(out, location) != 2 {
+	if out := m.must(t, "list"); !strings.Contains(out, "LOCATION") || strings.Count(out, first) != 2 ||
+		strings.Count(out, location) != 2 {
 		t.Errorf("listed\n%s", out)
 	}
 	list := entries(t, m.must(t, "list", "-o", "json"))
-	if len(list) != 4 || list[0].Location != "local" || list[2].Location != location || list[2].Path != location+"/"+first || list[2].Manifest.Revision != 42 {
+	if len(list) != 4 || list[0].Location != "local" || list[2].Location != location ||
+		list[2].Path != location+"/"+first || list[2].Manifest.Revision != 42 {
 		t.Errorf("listed %+v", list)
 	}
 	if out := m.must(t, "list", "--etcd-s3=false"); strings.Contains(out, location) {
@@ -137,12 +142,14 @@ func TestCommandsWorkInBothPlaces(t *testing.T) {
 	}
 	flipped := append([]byte(nil), whole...)
 	flipped[bytes.Index(flipped, []byte("xxxx"))] ^= 1
-	for name, data := range map[string][]byte{"a wrong bit": flipped, "half of it": whole[:len(whole)/2], "something else": []byte("hello world")} {
+	for name, data := range map[string][]byte{"a wrong bit": flipped, "half of it": whole[:len(whole)/2],
+		"something else": []byte("hello world")} {
 		if err := os.WriteFile(object, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var in *problem.Input
-		if _, err := m.run(t, "restore", second); !errors.As(err, &in) || in.Value != location+"/"+second || m.path != "" || !strings.Contains(err.Error(), "--etcd-s3=false") {
+		if _, err := m.run(t, "restore", second); !errors.As(err, &in) || in.Value != location+"/"+second ||
+			m.path != "" || !strings.Contains(err.Error(), "--etcd-s3=false") {
 			t.Errorf("restoring %s: %v", name, err)
 		}
 		m.left(t)
@@ -154,7 +161,9 @@ func TestCommandsWorkInBothPlaces(t *testing.T) {
 	if out := m.must(t, "delete", first); out != "deleted "+first+"\n" {
 		t.Errorf("deleted %q", out)
 	}
-	for _, bad := range []string{"delete " + first, "restore " + first, "restore s3://b", "restore s3:///f/x.tar", "restore s3://b/f/", "restore " + location + "/absent.tar", "prune --etcd-s3-retention 0", "save --s3-timeout x"} {
+	for _, bad := range []string{"delete " + first, "restore " + first, "restore s3://b", "restore s3:///f/x.tar",
+		"restore s3://b/f/", "restore " + location + "/absent.tar", "prune --etcd-s3-retention 0",
+		"save --s3-timeout x"} {
 		var in *problem.Input
 		if _, err := m.run(t, strings.Fields(bad)...); !errors.As(err, &in) || m.path != "" {
 			t.Errorf("%s: %v, want a problem of the input", bad, err)
@@ -166,7 +175,8 @@ func TestAFailedCopyKeepsTheFile(t *testing.T) {
 	server := objectstore.Start(t, program)
 	m := newMachine(t, server, "f")
 	out, err := m.run(t, "save", "--s3-bucket", "none")
-	if problem.ExitCode(err) != 1 || !strings.Contains(err.Error(), "--etcd-s3-bucket") || !strings.Contains(err.Error(), "is kept as "+strings.TrimSpace(out)) {
+	if problem.ExitCode(err) != 1 || !strings.Contains(err.Error(), "--etcd-s3-bucket") ||
+		!strings.Contains(err.Error(), "is kept as "+strings.TrimSpace(out)) {
 		t.Fatalf("%q, %v", out, err)
 	}
 	if err := archive.Verify(strings.TrimSpace(out)); err != nil {

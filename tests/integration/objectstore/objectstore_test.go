@@ -52,9 +52,11 @@ func TestMain(m *testing.M) {
 // take writes a snapshot with content of that size.
 func take(t *testing.T, dir archive.Dir, name string, size int) *archive.Entry {
 	t.Helper()
-	e, err := dir.Save(archive.Request{Name: name, Node: "n", Fill: func(string) (*archive.Manifest, []archive.Source, error) {
-		return &archive.Manifest{Revision: 42}, []archive.Source{{Path: "server/token", Data: bytes.Repeat([]byte("x"), size)}}, nil
-	}})
+	e, err := dir.Save(archive.Request{Name: name, Node: "n",
+		Fill: func(string) (*archive.Manifest, []archive.Source, error) {
+			return &archive.Manifest{Revision: 42},
+				[]archive.Source{{Path: "server/token", Data: bytes.Repeat([]byte("x"), size)}}, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,8 @@ func TestAStoreHasWholeSnapshots(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, err := os.ReadFile(server.Object(filepath.Join(folder, e.Name))); err != nil || !bytes.Equal(got, want) {
+				if got, err := os.ReadFile(server.Object(filepath.Join(folder, e.Name))); err != nil ||
+					!bytes.Equal(got, want) {
 					t.Errorf("the server has %d bytes of %d, %v", len(got), len(want), err)
 				}
 				names = append(names, e.Name)
@@ -100,7 +103,8 @@ func TestAStoreHasWholeSnapshots(t *testing.T) {
 			if _, err := s.Upload(t.Context(), other.Path); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(server.Object(filepath.Join(folder, "notes.txt")), []byte("mine"), 0o600); err != nil {
+			if err := os.WriteFile(server.Object(filepath.Join(folder, "notes.txt")), []byte("mine"),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			list, err := s.List(t.Context())
@@ -108,7 +112,8 @@ func TestAStoreHasWholeSnapshots(t *testing.T) {
 				t.Fatalf("%+v, %v", list, err)
 			}
 			for _, e := range list {
-				if e.Err != nil || e.Manifest.Revision != 42 || e.Location != s.Location() || e.Path != s.URL(e.Name) || e.Size == 0 {
+				if e.Err != nil || e.Manifest.Revision != 42 || e.Location != s.Location() ||
+					e.Path != s.URL(e.Name) || e.Size == 0 {
 					t.Errorf("listed: %+v", e)
 				}
 			}
@@ -164,7 +169,8 @@ func plain(c *config.EtcdS3, endpoint string) {
 }
 
 func s3Error(code string) string {
-	return `<?xml version="1.0"?><Error><Code>` + code + `</Code><Message>text with a4s-test-s3cret</Message><Region>eu-north-1</Region></Error>`
+	return `<?xml version="1.0"?><Error><Code>` + code +
+		`</Code><Message>text with a4s-test-s3cret</Message><Region>eu-north-1</Region></Error>`
 }
 
 func TestFailuresNameFlagAndCure(t *testing.T) {
@@ -174,25 +180,40 @@ func TestFailuresNameFlagAndCure(t *testing.T) {
 		source string // of the problem
 		text   string // in the error
 	}{
-		"access key":        {func(c *config.EtcdS3) { c.AccessKey = "nobody" }, "--etcd-s3-access-key", "AWS_ACCESS_KEY_ID"},
-		"secret key":        {func(c *config.EtcdS3) { c.SecretKey = "wrong-s3cret" }, "--etcd-s3-secret-key", "AWS_SECRET_ACCESS_KEY"},
-		"bucket":            {func(c *config.EtcdS3) { c.Bucket = "none" }, "--etcd-s3-bucket", "no such bucket"},
-		"bucket name":       {func(c *config.EtcdS3) { c.Bucket = "A_B" }, "--etcd-s3-bucket", "no bucket can have this name"},
-		"region":            {func(c *config.EtcdS3) { c.Region = "eu-west-1" }, "--etcd-s3-region", "another region"},
-		"nobody listens":    {func(c *config.EtcdS3) { c.Endpoint = "127.0.0.1:1" }, "--etcd-s3-endpoint", "connection refused"},
-		"no such host":      {func(c *config.EtcdS3) { c.Endpoint = "s3.invalid" }, "--etcd-s3-endpoint", "the connection to s3.invalid failed"},
-		"unknown CA":        {func(c *config.EtcdS3) { c.EndpointCA = "" }, "--etcd-s3-endpoint-ca", "the CA that signed"},
-		"no TLS there":      {func(c *config.EtcdS3) { c.Endpoint = answer(t, 200, "hello") }, "--etcd-s3-insecure", "does not speak TLS"},
-		"TLS there":         {func(c *config.EtcdS3) { plain(c, server.Endpoint) }, "--etcd-s3-endpoint", ""},
-		"no S3 there":       {func(c *config.EtcdS3) { plain(c, answer(t, 418, "tea")) }, "--etcd-s3-endpoint", "not an S3 server"},
-		"silence":           {func(c *config.EtcdS3) { plain(c, silent(t)); c.Timeout = "1s" }, "--etcd-s3-timeout", "did not end in time"},
-		"denied":            {func(c *config.EtcdS3) { plain(c, answer(t, 403, s3Error("AccessDenied"))) }, "--etcd-s3-access-key", "permission to list"},
-		"expired token":     {func(c *config.EtcdS3) { plain(c, answer(t, 400, s3Error("ExpiredToken"))) }, "--etcd-s3-session-token", "token"},
-		"moved":             {func(c *config.EtcdS3) { plain(c, answer(t, 301, s3Error("PermanentRedirect"))) }, "--etcd-s3-region", "eu-north-1"},
-		"key of AWS":        {func(c *config.EtcdS3) { plain(c, answer(t, 403, s3Error("InvalidAccessKeyId"))) }, "--etcd-s3-access-key", "not known"},
-		"clock":             {func(c *config.EtcdS3) { plain(c, answer(t, 403, s3Error("RequestTimeTooSkewed"))) }, "clock of this machine", "the right time"},
-		"CA that is none":   {func(c *config.EtcdS3) { c.EndpointCA = os.Args[0] }, "--etcd-s3-endpoint-ca", "PEM"},
-		"CA that is absent": {func(c *config.EtcdS3) { c.EndpointCA = "/nonexistent" }, "--etcd-s3-endpoint-ca", "no such file"},
+		"access key": {func(c *config.EtcdS3) { c.AccessKey = "nobody" },
+			"--etcd-s3-access-key", "AWS_ACCESS_KEY_ID"},
+		"secret key": {func(c *config.EtcdS3) { c.SecretKey = "wrong-s3cret" },
+			"--etcd-s3-secret-key", "AWS_SECRET_ACCESS_KEY"},
+		"bucket": {func(c *config.EtcdS3) { c.Bucket = "none" }, "--etcd-s3-bucket", "no such bucket"},
+		"bucket name": {func(c *config.EtcdS3) { c.Bucket = "A_B" },
+			"--etcd-s3-bucket", "no bucket can have this name"},
+		"region": {func(c *config.EtcdS3) { c.Region = "eu-west-1" }, "--etcd-s3-region", "another region"},
+		"nobody listens": {func(c *config.EtcdS3) { c.Endpoint = "127.0.0.1:1" },
+			"--etcd-s3-endpoint", "connection refused"},
+		"no such host": {func(c *config.EtcdS3) { c.Endpoint = "s3.invalid" },
+			"--etcd-s3-endpoint", "the connection to s3.invalid failed"},
+		"unknown CA": {func(c *config.EtcdS3) { c.EndpointCA = "" },
+			"--etcd-s3-endpoint-ca", "the CA that signed"},
+		"no TLS there": {func(c *config.EtcdS3) { c.Endpoint = answer(t, 200, "hello") },
+			"--etcd-s3-insecure", "does not speak TLS"},
+		"TLS there": {func(c *config.EtcdS3) { plain(c, server.Endpoint) }, "--etcd-s3-endpoint", ""},
+		"no S3 there": {func(c *config.EtcdS3) { plain(c, answer(t, 418, "tea")) },
+			"--etcd-s3-endpoint", "not an S3 server"},
+		"silence": {func(c *config.EtcdS3) { plain(c, silent(t)); c.Timeout = "1s" },
+			"--etcd-s3-timeout", "did not end in time"},
+		"denied": {func(c *config.EtcdS3) { plain(c, answer(t, 403, s3Error("AccessDenied"))) },
+			"--etcd-s3-access-key", "permission to list"},
+		"expired token": {func(c *config.EtcdS3) { plain(c, answer(t, 400, s3Error("ExpiredToken"))) },
+			"--etcd-s3-session-token", "token"},
+		"moved": {func(c *config.EtcdS3) { plain(c, answer(t, 301, s3Error("PermanentRedirect"))) },
+			"--etcd-s3-region", "eu-north-1"},
+		"key of AWS": {func(c *config.EtcdS3) { plain(c, answer(t, 403, s3Error("InvalidAccessKeyId"))) },
+			"--etcd-s3-access-key", "not known"},
+		"clock": {func(c *config.EtcdS3) { plain(c, answer(t, 403, s3Error("RequestTimeTooSkewed"))) },
+			"clock of this machine", "the right time"},
+		"CA that is none": {func(c *config.EtcdS3) { c.EndpointCA = os.Args[0] }, "--etcd-s3-endpoint-ca", "PEM"},
+		"CA that is absent": {func(c *config.EtcdS3) { c.EndpointCA = "/nonexistent" },
+			"--etcd-s3-endpoint-ca", "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +224,8 @@ func TestFailuresNameFlagAndCure(t *testing.T) {
 				err = s.Check(t.Context())
 			}
 			var in *problem.Input
-			if !errors.As(err, &in) || in.Source != tc.source || in.Want == "" || !strings.Contains(err.Error(), tc.text) {
+			if !errors.As(err, &in) || in.Source != tc.source || in.Want == "" ||
+				!strings.Contains(err.Error(), tc.text) {
 				t.Fatalf("%v\nwant a problem of %s with %q", err, tc.source, tc.text)
 			}
 			if strings.Contains(err.Error(), "s3cret") {
@@ -216,7 +238,8 @@ func TestFailuresNameFlagAndCure(t *testing.T) {
 			e := take(t, archive.Dir(t.TempDir()), "s", 10)
 			_, err = s.Upload(t.Context(), e.Path)
 			var lost *archive.NotCopiedError
-			if !errors.As(err, &lost) || !strings.Contains(err.Error(), "kept as "+e.Path) || problem.ExitCode(err) != 1 || strings.Contains(err.Error(), "s3cret") {
+			if !errors.As(err, &lost) || !strings.Contains(err.Error(), "kept as "+e.Path) ||
+				problem.ExitCode(err) != 1 || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("uploading: %v", err)
 			}
 			if err := archive.Verify(e.Path); err != nil {
@@ -342,7 +365,9 @@ func TestProxiesOfTheEnvironment(t *testing.T) {
 	if out := check(proxy.URL); out != "<nil>" {
 		t.Errorf("through a proxy: %s", out)
 	}
-	if out := check("http://user:pr0xy-s3cret@127.0.0.1:1"); !strings.Contains(out, "--etcd-s3-endpoint") || !strings.Contains(out, "127.0.0.1:1") || !strings.Contains(out, "NO_PROXY") || strings.Contains(out, "s3cret") {
+	if out := check("http://user:pr0xy-s3cret@127.0.0.1:1"); !strings.Contains(out, "--etcd-s3-endpoint") ||
+		!strings.Contains(out, "127.0.0.1:1") || !strings.Contains(out, "NO_PROXY") ||
+		strings.Contains(out, "s3cret") {
 		t.Errorf("without the proxy: %s", out)
 	}
 }

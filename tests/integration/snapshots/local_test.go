@@ -35,7 +35,8 @@ func TestLocalClients(t *testing.T) {
 		if err != nil || got.Count != 2 {
 			t.Errorf("%s: %v, %v", who, got, err)
 		}
-		if _, err := client.Put(t.Context(), "/large", strings.Repeat("x", 1<<21-1<<10)); !errors.Is(err, rpctypes.ErrRequestTooLarge) {
+		if _, err := client.Put(t.Context(), "/large", strings.Repeat("x", 1<<21-1<<10)); !errors.Is(err,
+			rpctypes.ErrRequestTooLarge) {
 			t.Errorf("%s: a value of 2 MiB: %v", who, err)
 		}
 		if _, err := client.Get(t.Context(), "/", clientv3.WithRev(1000)); !errors.Is(err, rpctypes.ErrFutureRev) {
@@ -71,7 +72,8 @@ func TestLocalClients(t *testing.T) {
 		if keys != many || parts < 2 {
 			t.Errorf("%s: %d keys in %d chunks", who, keys, parts)
 		}
-		if chunks, err = client.GetStream(t.Context(), "/stream/", clientv3.WithPrefix(), clientv3.WithRev(1_000_000)); err != nil {
+		if chunks, err = client.GetStream(t.Context(), "/stream/", clientv3.WithPrefix(),
+			clientv3.WithRev(1_000_000)); err != nil {
 			t.Fatalf("%s: %v", who, err)
 		}
 		if chunk := <-chunks; !errors.Is(chunk.Err(), rpctypes.ErrFutureRev) {
@@ -98,7 +100,8 @@ func TestLocalClients(t *testing.T) {
 					return
 				}
 				got, err := near.Get(t.Context(), "/own/"+strconv.Itoa(i))
-				if err != nil || len(got.Kvs) != 1 || got.Kvs[0].ModRevision < wrote.Header.Revision || got.Header.Revision < wrote.Header.Revision {
+				if err != nil || len(got.Kvs) != 1 || got.Kvs[0].ModRevision < wrote.Header.Revision ||
+					got.Header.Revision < wrote.Header.Revision {
 					t.Errorf("written as %d, read %v, %v", wrote.Header.Revision, got, err)
 					return
 				}

@@ -82,11 +82,13 @@ func (c *controlPlane) start(t *testing.T) {
 	if err := group.StartAndWait(ctx, server.Component()); err != nil {
 		t.Fatal(err)
 	}
-	tls, err := transport.TLSInfo{CertFile: f.EtcdClient.Cert, KeyFile: f.EtcdClient.Key, TrustedCAFile: f.EtcdServerCA.Cert}.ClientConfig()
+	tls, err := transport.TLSInfo{CertFile: f.EtcdClient.Cert, KeyFile: f.EtcdClient.Key,
+		TrustedCAFile: f.EtcdServerCA.Cert}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.client, err = clientv3.New(clientv3.Config{Endpoints: []string{server.ClientURL()}, TLS: tls, Logger: zap.NewNop()}); err != nil {
+	if c.client, err = clientv3.New(clientv3.Config{Endpoints: []string{server.ClientURL()}, TLS: tls,
+		Logger: zap.NewNop()}); err != nil {
 		t.Fatal(err)
 	}
 	stopped := false
@@ -105,13 +107,15 @@ func (c *controlPlane) start(t *testing.T) {
 
 func (c *controlPlane) options() snapshots.Options {
 	return snapshots.Options{
-		ServerDir: filepath.Join(c.dataDir, "server"), Dir: archive.Dir(filepath.Join(c.dataDir, "snapshots")), Name: "test", Node: "n",
+		ServerDir: filepath.Join(c.dataDir, "server"), Dir: archive.Dir(filepath.Join(c.dataDir, "snapshots")),
+		Name: "test", Node: "n",
 		URL: fmt.Sprintf("https://127.0.0.1:%d", etcd.ClientPort), Zap: zap.NewNop(),
 	}
 }
 
 func (c *controlPlane) restore(path string) (*snapshots.Restored, error) {
-	return snapshots.Restore(snapshots.RestoreOptions{Path: path, DataDir: c.dataDir, Member: etcd.LocalMember, Zap: zap.NewNop()})
+	return snapshots.Restore(snapshots.RestoreOptions{Path: path, DataDir: c.dataDir,
+		Member: etcd.LocalMember, Zap: zap.NewNop()})
 }
 
 func (c *controlPlane) put(t *testing.T, key, value string) int64 {
@@ -156,7 +160,8 @@ func TestRestoreBringsEverythingBackAsANewCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.Manifest.Revision != first+1 || e.Manifest.Records != 2 || strings.HasSuffix(e.Name, ".zst") != compress {
+			if e.Manifest.Revision != first+1 || e.Manifest.Records != 2 ||
+				strings.HasSuffix(e.Name, ".zst") != compress {
 				t.Errorf("%s: %+v, want revision %d and 2 records", e.Name, e.Manifest, first+1)
 			}
 
@@ -245,7 +250,8 @@ func TestWhatIsNoGoodSnapshotChangesNothing(t *testing.T) {
 	}
 	raw := filepath.Join(t.TempDir(), "raw.db")
 	f := c.files
-	if _, err := etcd.SaveSnapshot(t.Context(), etcd.Client{URL: c.options().URL, CAFile: f.EtcdServerCA.Cert, CertFile: f.EtcdClient.Cert, KeyFile: f.EtcdClient.Key}, raw, zap.NewNop()); err != nil {
+	if _, err := etcd.SaveSnapshot(t.Context(), etcd.Client{URL: c.options().URL, CAFile: f.EtcdServerCA.Cert,
+		CertFile: f.EtcdClient.Cert, KeyFile: f.EtcdClient.Key}, raw, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	c.stop()
@@ -291,7 +297,8 @@ func TestWhatIsNoGoodSnapshotChangesNothing(t *testing.T) {
 	if !same(before, tree(t, other.dataDir)) {
 		t.Error("the refused snapshot changed the data directory")
 	}
-	if _, err := snapshots.Restore(snapshots.RestoreOptions{Path: e.Path, DataDir: other.dataDir, Member: etcd.LocalMember, OtherCluster: true, Zap: zap.NewNop()}); err != nil {
+	if _, err := snapshots.Restore(snapshots.RestoreOptions{Path: e.Path, DataDir: other.dataDir,
+		Member: etcd.LocalMember, OtherCluster: true, Zap: zap.NewNop()}); err != nil {
 		t.Error(err)
 	}
 

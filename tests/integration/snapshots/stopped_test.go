@@ -31,7 +31,8 @@ func TestSnapshotOfAStoppedServer(t *testing.T) {
 	if !same(before, tree(t, server)) {
 		t.Error("the save changed the directory of the server")
 	}
-	if e.Manifest.Revision != last || e.Manifest.Kubernetes != older.Kubernetes || e.Manifest.Version != older.Version {
+	if e.Manifest.Revision != last || e.Manifest.Kubernetes != older.Kubernetes ||
+		e.Manifest.Version != older.Version {
 		t.Errorf("%+v, want revision %d of %s", e.Manifest, last, older)
 	}
 

@@ -75,7 +75,8 @@ func simplePod(name string) *corev1.Pod {
 // allNative finds what a tenant must not see in what a webhook was sent.
 func allNative(t *testing.T, r review) {
 	t.Helper()
-	for _, composite := range []string{"default.a", "default.b", "team.a", ".tenant", "a4s.io/tenant", `"tenant":`, "selfLink"} {
+	for _, composite := range []string{"default.a", "default.b", "team.a", ".tenant", "a4s.io/tenant",
+		`"tenant":`, "selfLink"} {
 		if strings.Contains(r.raw, composite) {
 			t.Errorf("%s in the review %s", composite, r.raw)
 		}
@@ -87,16 +88,19 @@ func (h *hooks) serviceFor(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	ctx := t.Context()
 	if _, err := client.CoreV1().Services("default").Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "hook"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "hook"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ready := true
 	if _, err := client.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: "hook-1", Labels: map[string]string{discoveryv1.LabelServiceName: "hook"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "hook-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "hook"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{h.address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
-		Ports:       []discoveryv1.EndpointPort{{Port: &h.port}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{h.address},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		Ports: []discoveryv1.EndpointPort{{Port: &h.port}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -104,44 +108,52 @@ func (h *hooks) serviceFor(t *testing.T, client kubernetes.Interface) {
 
 func (s *space) mutate(t *testing.T, name string, webhooks ...admissionregistrationv1.MutatingWebhook) {
 	t.Helper()
-	if _, err := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: webhooks,
-	}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(),
+		&admissionregistrationv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: webhooks,
+		}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (s *space) validate(t *testing.T, name string, webhooks ...admissionregistrationv1.ValidatingWebhook) {
 	t.Helper()
-	if _, err := s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: webhooks,
-	}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(),
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: webhooks,
+		}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // tried creates a ConfigMap without keeping it.
 func (s *space) tried(ctx context.Context, name string) (*corev1.ConfigMap, error) {
-	return s.client.CoreV1().ConfigMaps("default").Create(ctx, configMap(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return s.client.CoreV1().ConfigMaps("default").Create(ctx, configMap(name),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
 func testMutatingWebhooks(t *testing.T, p *plane, h *hooks, a, b *space) {
 	ctx := t.Context()
-	const ops = `[{"op":"add","path":"/metadata/annotations","value":{"seen":"yes"}},{"op":"add","path":"/metadata/labels/mutated","value":"%s"}`
+	const ops = `[{"op":"add","path":"/metadata/annotations","value":{"seen":"yes"}},` +
+		`{"op":"add","path":"/metadata/labels/mutated","value":"%s"}`
 	for _, s := range []*space{a, b} {
 		h.serviceFor(t, s.client)
 		h.respond("/m/"+s.name, func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			if r.Operation != admissionv1.Create || r.Kind.Kind != "Pod" {
 				return &admissionv1.AdmissionResponse{Allowed: true}
 			}
-			return patch(fmt.Sprintf(ops, s.name) + `,{"op":"replace","path":"/spec/containers/0/image","value":"example.com/` + s.name + `"}]`)(r)
+			return patch(fmt.Sprintf(ops, s.name) +
+				`,{"op":"replace","path":"/spec/containers/0/image","value":"example.com/` + s.name + `"}]`)(r)
 		})
 		inDefault := mutating("m", h.byService("/m/"+s.name), "pods", "namespaces", "persistentvolumes")
-		inDefault.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "default"}}
+		inDefault.NamespaceSelector = &metav1.LabelSelector{
+			MatchLabels: map[string]string{"kubernetes.io/metadata.name": "default"},
+		}
 		s.mutate(t, "hooks", inDefault)
 	}
 	trial := func(s *space) string {
-		pod, err := s.client.CoreV1().Pods("default").Create(ctx, simplePod("trial"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod, err := s.client.CoreV1().Pods("default").Create(ctx, simplePod("trial"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,28 +176,35 @@ func testMutatingWebhooks(t *testing.T, p *plane, h *hooks, a, b *space) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pod.Namespace != "default" || pod.Labels["mutated"] != s.name || pod.Annotations["seen"] != "yes" || pod.Spec.Containers[0].Image != "example.com/"+s.name {
+		if pod.Namespace != "default" || pod.Labels["mutated"] != s.name || pod.Annotations["seen"] != "yes" ||
+			pod.Spec.Containers[0].Image != "example.com/"+s.name {
 			t.Errorf("mutated: %+v", pod)
 		}
-		if stored, err := p.admin.CoreV1().Pods("default."+s.name).Get(ctx, "web", metav1.GetOptions{}); err != nil || stored.Labels["mutated"] != s.name {
+		if stored, err := p.admin.CoreV1().Pods("default."+s.name).Get(ctx, "web", metav1.GetOptions{}); err != nil ||
+			stored.Labels["mutated"] != s.name {
 			t.Errorf("stored: %v", err)
 		}
-		if _, err := s.client.CoreV1().PersistentVolumes().Create(ctx, netVolume("pv-"+s.name), metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.CoreV1().PersistentVolumes().Create(ctx, netVolume("pv-"+s.name),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		// What controllers make is the tenant's too.
-		if _, err := s.client.AppsV1().Deployments("default").Create(ctx, deployment("deployed"), metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.AppsV1().Deployments("default").
+			Create(ctx, deployment("deployed"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the pod of the deployment", func(ctx context.Context) (bool, error) {
-			pods, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=deployed,mutated=" + s.name})
+			pods, err := s.client.CoreV1().Pods("default").List(ctx,
+				metav1.ListOptions{LabelSelector: "app=deployed,mutated=" + s.name})
 			return err == nil && len(pods.Items) == 1, err
 		})
 	}
-	if _, err := p.admin.CoreV1().ConfigMaps("default").Create(ctx, configMap("of-the-system"), metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().ConfigMaps("default").
+		Create(ctx, configMap("of-the-system"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.client.CoreV1().Pods("default").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
@@ -214,10 +233,13 @@ func testMutatingWebhooks(t *testing.T, p *plane, h *hooks, a, b *space) {
 		t.Error("called for a namespace that its selector leaves out")
 	}
 	for _, s := range []*space{a, b} {
-		if err := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, "hooks", metav1.DeleteOptions{}); err != nil {
+		if err := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, "hooks",
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the webhook of "+s.name+" to go", func(context.Context) (bool, error) { return trial(s) == "", nil })
+		eventually(t, "the webhook of "+s.name+" to go", func(context.Context) (bool, error) {
+			return trial(s) == "", nil
+		})
 	}
 }
 
@@ -237,27 +259,32 @@ func testValidatingWebhooks(t *testing.T, p *plane, h *hooks, a, b *space) {
 		})
 	}
 	_, err := a.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("bad-a"), metav1.CreateOptions{})
-	if want := `admission webhook "v.example.com" denied the request: no bad-a in default`; err == nil || err.Error() != want {
+	if want := `admission webhook "v.example.com" denied the request: no bad-a in default`; err == nil ||
+		err.Error() != want {
 		t.Errorf("refused with %v, want %s", err, want)
 	}
 	if _, err := a.tried(ctx, "bad-b"); err != nil {
 		t.Errorf("refused by another tenant's: %v", err)
 	}
-	if _, err := p.admin.CoreV1().ConfigMaps("default").Create(ctx, configMap("bad-a"), metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().ConfigMaps("default").
+		Create(ctx, configMap("bad-a"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("the system refused by a tenant's: %v", err)
 	}
 	// What the system writes in the space is none of the tenant's business.
-	if _, err := p.admin.CoreV1().ConfigMaps("default.a").Create(ctx, configMap("bad-a-by-system"), metav1.CreateOptions{}); err != nil || len(h.calls("/v/a", "bad-a-by-system")) > 0 {
+	if _, err := p.admin.CoreV1().ConfigMaps("default.a").Create(ctx, configMap("bad-a-by-system"),
+		metav1.CreateOptions{}); err != nil || len(h.calls("/v/a", "bad-a-by-system")) > 0 {
 		t.Errorf("called for what the system makes in the space: %v", err)
 	}
-	if _, err := a.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "seen"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "seen"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	calls := h.calls("/v/a", "seen")
 	if len(calls) == 0 {
 		t.Fatal("not called for a namespace")
 	}
-	if r := calls[0]; r.Name != "seen" || r.Namespace != "seen" || !strings.Contains(r.raw, `"kubernetes.io/metadata.name":"seen"`) {
+	if r := calls[0]; r.Name != "seen" || r.Namespace != "seen" ||
+		!strings.Contains(r.raw, `"kubernetes.io/metadata.name":"seen"`) {
 		t.Errorf("a namespace: %s", r.raw)
 	}
 	// A service account of the tenant.
@@ -275,7 +302,8 @@ func testValidatingWebhooks(t *testing.T, p *plane, h *hooks, a, b *space) {
 	})
 	for _, r := range h.calls("/v/a", "by-account") {
 		allNative(t, r)
-		if r.UserInfo.Username != "system:serviceaccount:default:default" || !strings.Contains(r.raw, `"system:serviceaccounts:default"`) {
+		if r.UserInfo.Username != "system:serviceaccount:default:default" ||
+			!strings.Contains(r.raw, `"system:serviceaccounts:default"`) {
 			t.Errorf("service account: %+v", r.UserInfo)
 		}
 	}
@@ -283,7 +311,8 @@ func testValidatingWebhooks(t *testing.T, p *plane, h *hooks, a, b *space) {
 		for _, r := range h.calls("/v/"+s.name, "") {
 			allNative(t, r)
 		}
-		if err := s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, "hooks", metav1.DeleteOptions{}); err != nil {
+		if err := s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, "hooks",
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -309,10 +338,12 @@ func testReinvocation(t *testing.T, h *hooks, a *space) {
 		t.Fatal(err)
 	}
 	calls := h.calls("/r/first", "once")
-	if before != 0 || len(calls) != 2 || !strings.Contains(calls[1].raw, `"by":"second"`) || len(h.calls("/r/second", "once")) != 1 {
+	if before != 0 || len(calls) != 2 || !strings.Contains(calls[1].raw, `"by":"second"`) ||
+		len(h.calls("/r/second", "once")) != 1 {
 		t.Errorf("the first was called %d times, the second %d times", len(calls), len(h.calls("/r/second", "once")))
 	}
-	if err := a.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(t.Context(), "rounds", metav1.DeleteOptions{}); err != nil {
+	if err := a.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(t.Context(), "rounds",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -326,10 +357,12 @@ func testFailurePolicy(t *testing.T, a *space) {
 		_, err = a.tried(ctx, "x")
 		return err != nil, nil
 	})
-	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), `failed calling webhook "nowhere.example.com"`) {
+	if !apierrors.IsInternalError(err) ||
+		!strings.Contains(err.Error(), `failed calling webhook "nowhere.example.com"`) {
 		t.Errorf("failed with %v", err)
 	}
-	_, err = a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), "nowhere", "application/json-patch+json",
+	_, err = a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), "nowhere",
+		"application/json-patch+json",
 		[]byte(`[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +371,8 @@ func testFailurePolicy(t *testing.T, a *space) {
 		_, err := a.tried(ctx, "x")
 		return err == nil, nil
 	})
-	if err := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "nowhere", metav1.DeleteOptions{}); err != nil {
+	if err := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "nowhere",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -363,22 +397,26 @@ func testSystemWebhooks(t *testing.T, p *plane, h *hooks, a, b *space) {
 			t.Errorf("%s is refused with %v, want %s", s.name, err, want)
 		}
 	}
-	if _, err := a.client.CoreV1().PersistentVolumes().Create(ctx, netVolume("seen"), metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.CoreV1().PersistentVolumes().Create(ctx, netVolume("seen"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]bool{}
 	for _, r := range h.calls("/s", "") {
 		found[r.Namespace+"/"+r.Name] = true
 	}
-	for _, want := range []string{"default/forbidden", "default.a/forbidden", "default.b/forbidden", "/seen.a.tenant"} {
+	for _, want := range []string{"default/forbidden", "default.a/forbidden",
+		"default.b/forbidden", "/seen.a.tenant"} {
 		if !found[want] {
 			t.Errorf("not called for %s, but for %v", want, found)
 		}
 	}
-	if _, err := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "system", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "system",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a tenant sees the webhook of the system: %v", err)
 	}
-	if err := system.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, "system", metav1.DeleteOptions{}); err != nil {
+	if err := system.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, "system",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,7 +31,9 @@ func TestAll(t *testing.T) {
 	p := start(t, nil)
 	a, b := p.stranger(t, "a"), p.stranger(t, "b")
 	for _, s := range []*space{a, b} {
-		if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shared-name"}}, metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shared-name"}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +41,8 @@ func TestAll(t *testing.T) {
 	all := rest.CopyConfig(p.Admin)
 	all.Host += "/tenants/all"
 	eventually(t, "the definition to be in discovery", func(context.Context) (bool, error) {
-		_, v2 := do(t, p.Admin, http.MethodGet, "/apis", "", []string{"Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"})
+		_, v2 := do(t, p.Admin, http.MethodGet, "/apis", "",
+			[]string{"Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"})
 		_, v3 := get(t, p.Admin, "/openapi/v3")
 		return strings.Contains(v2, "system.example.com") && strings.Contains(v3, "system.example.com/v1"), nil
 	})
@@ -52,10 +55,12 @@ func TestAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		paths, err := client.OpenAPIV3().Paths()
-		if err != nil || paths["api/v1"] == nil || paths["apis/apps/v1"] == nil || paths["apis/system.example.com/v1"] == nil {
+		if err != nil || paths["api/v1"] == nil || paths["apis/apps/v1"] == nil ||
+			paths["apis/system.example.com/v1"] == nil {
 			t.Fatalf("OpenAPI v3: %v, %v", paths, err)
 		}
-		if doc, err := paths["apis/apps/v1"].Schema("application/json"); err != nil || !strings.Contains(string(doc), "DeploymentSpec") {
+		if doc, err := paths["apis/apps/v1"].Schema("application/json"); err != nil ||
+			!strings.Contains(string(doc), "DeploymentSpec") {
 			t.Errorf("of apps: %v", err)
 		}
 		if doc, err := client.OpenAPISchema(); err != nil || len(doc.GetPaths().GetPath()) < 100 {
@@ -67,16 +72,19 @@ func TestAll(t *testing.T) {
 	})
 	t.Run("tables", func(t *testing.T) { testTablesOfAll(t, p) })
 	t.Run("others", func(t *testing.T) {
-		for _, path := range []string{"/tenants/all/api", "/tenants/all/apis", "/tenants/all/openapi/v3", "/tenants/all/api/v1/configmaps"} {
+		for _, path := range []string{"/tenants/all/api", "/tenants/all/apis", "/tenants/all/openapi/v3",
+			"/tenants/all/api/v1/configmaps"} {
 			if code, body := get(t, a.config, path); code != http.StatusForbidden {
 				t.Errorf("%s by a tenant: %d %.200s", path, code, body)
 			}
 		}
 		for _, c := range []struct{ method, path string }{
-			{http.MethodGet, "/tenants/all/api/v1/namespaces/default/pods"}, {http.MethodGet, "/tenants/all/api/v1/namespaces/default"},
+			{http.MethodGet, "/tenants/all/api/v1/namespaces/default/pods"},
+			{http.MethodGet, "/tenants/all/api/v1/namespaces/default"},
 			{http.MethodDelete, "/tenants/all/api/v1/configmaps"}, {http.MethodPost, "/tenants/all/api/v1/namespaces"},
 		} {
-			if code, body := do(t, p.Admin, c.method, c.path, "", nil); code != http.StatusBadRequest || !strings.Contains(body, "address one tenant") {
+			if code, body := do(t, p.Admin, c.method, c.path, "", nil); code != http.StatusBadRequest ||
+				!strings.Contains(body, "address one tenant") {
 				t.Errorf("%s %s: %d %.200s", c.method, c.path, code, body)
 			}
 		}
@@ -97,17 +105,21 @@ func testDiscoveryOfAll(t *testing.T, all *rest.Config, legacy bool) {
 	for _, list := range lists {
 		for _, r := range list.APIResources {
 			found[list.GroupVersion+"/"+r.Name] = true
-			if strings.Contains(r.Name, "/") || len(r.Verbs) == 0 || slices.ContainsFunc(r.Verbs, func(v string) bool { return v != "list" && v != "watch" }) {
+			if strings.Contains(r.Name, "/") || len(r.Verbs) == 0 ||
+				slices.ContainsFunc(r.Verbs, func(v string) bool { return v != "list" && v != "watch" }) {
 				t.Errorf("%s %s: %v", list.GroupVersion, r.Name, r.Verbs)
 			}
 		}
 	}
-	for name, want := range map[string]bool{"v1/pods": true, "v1/nodes": true, "v1/tenants": true, "apps/v1/daemonsets": true, "system.example.com/v1/foos": true, "authentication.k8s.io/v1/tokenreviews": false, "v1/bindings": false} {
+	for name, want := range map[string]bool{"v1/pods": true, "v1/nodes": true, "v1/tenants": true,
+		"apps/v1/daemonsets": true, "system.example.com/v1/foos": true, "authentication.k8s.io/v1/tokenreviews": false,
+		"v1/bindings": false} {
 		if found[name] != want {
 			t.Errorf("%s: %t", name, !want)
 		}
 	}
-	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)), client, nil)
+	mapper := restmapper.NewShortcutExpander(
+		restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)), client, nil)
 	gvr, err := mapper.ResourceFor(schema.GroupVersionResource{Resource: "cm"})
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +128,8 @@ func testDiscoveryOfAll(t *testing.T, all *rest.Config, legacy bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := objects.Resource(gvr).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=shared-name"})
+	list, err := objects.Resource(gvr).List(t.Context(),
+		metav1.ListOptions{FieldSelector: "metadata.name=shared-name"})
 	if err != nil || len(list.Items) != 2 {
 		t.Errorf("what is found by it: %v, %v", list, err)
 	}
@@ -130,7 +143,8 @@ func testTablesOfAll(t *testing.T, p *plane) {
 		{"/tenants/all/api/v1/configmaps?fieldSelector=metadata.name%3Dshared-name", "default", 0},
 		{"/api/v1/tenants/all/configmaps?fieldSelector=metadata.name%3Dshared-name", "default", 0},
 		{"/api/v1/configmaps?fieldSelector=metadata.name%3Dshared-name", "default.a", -1},
-		{"/tenants/all/api/v1/configmaps?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Dshared-name", "default", 0},
+		{"/tenants/all/api/v1/configmaps?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Dshared-name",
+			"default", 0},
 		{"/api/v1/configmaps?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Dshared-name", "default.a", -1},
 	} {
 		code, body := do(t, p.Admin, http.MethodGet, c.path, "", []string{asTable})
@@ -162,12 +176,15 @@ func testTablesOfAll(t *testing.T, p *plane) {
 			t.Errorf("%s: tenants %v, columns %v", c.path, tenants, columns)
 		}
 	}
-	for _, path := range []string{"/api/v1/namespaces/default/configmaps", "/api/v1/tenants/system/configmaps", "/tenants/a/api/v1/configmaps", "/api/v1/nodes", "/api/v1/namespaces"} {
-		if code, body := do(t, p.Admin, http.MethodGet, path, "", []string{asTable}); code != http.StatusOK || strings.Contains(body, `"name":"Tenant"`) {
+	for _, path := range []string{"/api/v1/namespaces/default/configmaps", "/api/v1/tenants/system/configmaps",
+		"/tenants/a/api/v1/configmaps", "/api/v1/nodes", "/api/v1/namespaces"} {
+		if code, body := do(t, p.Admin, http.MethodGet, path, "", []string{asTable}); code != http.StatusOK ||
+			strings.Contains(body, `"name":"Tenant"`) {
 			t.Errorf("%s has the column: %d %.300s", path, code, body)
 		}
 	}
-	if code, body := get(t, p.Admin, "/api/v1/configmaps"); code != http.StatusOK || strings.Contains(body, `"tenant":`) {
+	if code, body := get(t, p.Admin, "/api/v1/configmaps"); code != http.StatusOK ||
+		strings.Contains(body, `"tenant":`) {
 		t.Errorf("a list is not as it was: %d %.300s", code, body)
 	}
 }

@@ -70,7 +70,8 @@ func TestAnnouncedKinds(t *testing.T) {
 				t.Fatal("the test has no object of it")
 			}
 			obj := &unstructured.Unstructured{Object: map[string]any{}}
-			if err := obj.UnmarshalJSON([]byte(`{"apiVersion":"` + gvr.GroupVersion().String() + `","kind":"` + k.Kind + `",` + content + `}`)); err != nil {
+			if err := obj.UnmarshalJSON([]byte(`{"apiVersion":"` + gvr.GroupVersion().String() + `","kind":"` +
+				k.Kind + `",` + content + `}`)); err != nil {
 				t.Fatal(err)
 			}
 			name, namespace := obj.GetName(), ""
@@ -82,17 +83,21 @@ func TestAnnouncedKinds(t *testing.T) {
 				obj.SetName(name)
 			}
 			obj.SetLabels(map[string]string{"planted": word})
-			if _, err := system.Resource(gvr).Namespace(namespace).Create(ctx, obj, metav1.CreateOptions{}); err != nil {
+			if _, err := system.Resource(gvr).Namespace(namespace).
+				Create(ctx, obj, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			mine := own.Resource(gvr).Namespace(namespace)
-			for _, o := range []metav1.ListOptions{{}, {Limit: 1}, {ResourceVersion: "0"}, {LabelSelector: "planted=" + word}, {FieldSelector: "metadata.name=" + name}} {
+			for _, o := range []metav1.ListOptions{{}, {Limit: 1}, {ResourceVersion: "0"},
+				{LabelSelector: "planted=" + word}, {FieldSelector: "metadata.name=" + name}} {
 				list, err := mine.List(ctx, o)
-				if err != nil || len(list.Items) != 0 || list.GetContinue() != "" || list.GetRemainingItemCount() != nil {
+				if err != nil || len(list.Items) != 0 || list.GetContinue() != "" ||
+					list.GetRemainingItemCount() != nil {
 					t.Errorf("list %v: %v, %v", o, list, err)
 				}
 			}
-			if list, err := heads.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+			if list, err := heads.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{}); err != nil ||
+				len(list.Items) != 0 {
 				t.Errorf("list of heads: %v, %v", list, err)
 			}
 			if got, err := mine.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -104,15 +109,20 @@ func TestAnnouncedKinds(t *testing.T) {
 				path += "namespaces/" + namespace + "/"
 			}
 			for _, method := range []string{http.MethodPost, http.MethodDelete} {
-				if code, body := do(t, a.config, method, path+gvr.Resource, `{"metadata":{"name":"x"}}`, nil); code != http.StatusForbidden || !strings.Contains(body, k.Why) {
+				if code, body := do(t, a.config, method, path+gvr.Resource, `{"metadata":{"name":"x"}}`,
+					nil); code != http.StatusForbidden || !strings.Contains(body, k.Why) {
 					t.Errorf("%s: %d %s", method, code, body)
 				}
 			}
-			if code, body := do(t, a.config, http.MethodDelete, path+gvr.Resource+"/"+name, "", nil); code != http.StatusForbidden || !strings.Contains(body, k.Why) {
+			if code, body := do(t, a.config, http.MethodDelete, path+gvr.Resource+"/"+name, "",
+				nil); code != http.StatusForbidden || !strings.Contains(body, k.Why) {
 				t.Errorf("delete: %d %s", code, body)
 			}
-			for _, q := range []string{"?watch=1&timeoutSeconds=1", "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D" + name, "?sendInitialEvents=true&watch=1&timeoutSeconds=1&allowWatchBookmarks=1&resourceVersionMatch=NotOlderThan"} {
-				if code, body := get(t, a.config, path+gvr.Resource+q); code != http.StatusOK || strings.Contains(body, "planted") {
+			for _, q := range []string{"?watch=1&timeoutSeconds=1",
+				"?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D" + name, "?sendInitialEvents=true&watch=1&" +
+					"timeoutSeconds=1&allowWatchBookmarks=1&resourceVersionMatch=NotOlderThan"} {
+				if code, body := get(t, a.config, path+gvr.Resource+q); code != http.StatusOK ||
+					strings.Contains(body, "planted") {
 					t.Errorf("%s: %d %.300s", q, code, body)
 				}
 			}
@@ -155,15 +165,21 @@ func announcedAs(lists []*metav1.APIResourceList, k kinds.Kind) (gvr schema.Grou
 // announcedSpecs is, by resource, what an object of it has besides its type.
 func announcedSpecs(t *testing.T, word string) map[string]string {
 	return map[string]string{
-		"certificatesigningrequests":  `"spec":{"signerName":"example.com/` + word + `","usages":["digital signature"],"request":"` + signingRequest(t, word) + `"}`,
-		"flowschemas":                 `"spec":{"priorityLevelConfiguration":{"name":"exempt"},"matchingPrecedence":9000}`,
-		"prioritylevelconfigurations": `"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1,"limitResponse":{"type":"Reject"}}}`,
-		"ipaddresses":                 `"metadata":{"name":"192.0.2.77"},"spec":{"parentRef":{"resource":"services","namespace":"default","name":"` + word + `"}}`,
-		"servicecidrs":                `"spec":{"cidrs":["192.0.2.0/24"]}`,
-		"resourceslices":              `"spec":{"driver":"` + word + `.example.com","nodeName":"` + word + `","pool":{"name":"p","generation":1,"resourceSliceCount":1}}`,
-		"csinodes":                    `"spec":{"drivers":[{"name":"` + word + `.example.com","nodeID":"x"}]}`,
-		"csistoragecapacities":        `"storageClassName":"` + word + `"`,
-		"volumeattachments":           `"spec":{"attacher":"` + word + `.example.com","nodeName":"x","source":{"persistentVolumeName":"x"}}`,
+		"certificatesigningrequests": `"spec":{"signerName":"example.com/` + word +
+			`","usages":["digital signature"],"request":"` + signingRequest(t, word) + `"}`,
+		"flowschemas": `"spec":{"priorityLevelConfiguration":{"name":"exempt"},` +
+			`"matchingPrecedence":9000}`,
+		"prioritylevelconfigurations": `"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1,` +
+			`"limitResponse":{"type":"Reject"}}}`,
+		"ipaddresses": `"metadata":{"name":"192.0.2.77"},"spec":{"parentRef":{"resource":"services",` +
+			`"namespace":"default","name":"` + word + `"}}`,
+		"servicecidrs": `"spec":{"cidrs":["192.0.2.0/24"]}`,
+		"resourceslices": `"spec":{"driver":"` + word + `.example.com","nodeName":"` + word +
+			`","pool":{"name":"p","generation":1,"resourceSliceCount":1}}`,
+		"csinodes":             `"spec":{"drivers":[{"name":"` + word + `.example.com","nodeID":"x"}]}`,
+		"csistoragecapacities": `"storageClassName":"` + word + `"`,
+		"volumeattachments": `"spec":{"attacher":"` + word +
+			`.example.com","nodeName":"x","source":{"persistentVolumeName":"x"}}`,
 	}
 }
 
@@ -174,7 +190,8 @@ func signingRequest(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
 	if err != nil {
 		t.Fatal(err)
 	}

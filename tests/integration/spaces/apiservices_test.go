@@ -55,16 +55,22 @@ func TestAPIServices(t *testing.T) {
 	t.Run("writes", func(t *testing.T) { testWritesAPIServices(t, a, foreign.Name) })
 	t.Run("raw", func(t *testing.T) {
 		const at = "/apis/apiregistration.k8s.io/v1/apiservices"
-		for _, path := range []string{at, at + "?limit=3", at + "?watch=1&timeoutSeconds=1", at + "?fieldSelector=metadata.name%3D" + foreign.Name,
-			at + "?fieldSelector=metadata.name%3D" + foreign.Name + "&watch=1&timeoutSeconds=1", "/apis/apiregistration.k8s.io/v1/watch/apiservices?timeoutSeconds=1",
-			at + "?resourceVersion=0", at + "?sendInitialEvents=true&watch=1&timeoutSeconds=1&allowWatchBookmarks=1&resourceVersionMatch=NotOlderThan"} {
+		for _, path := range []string{at, at + "?limit=3", at + "?watch=1&timeoutSeconds=1",
+			at + "?fieldSelector=metadata.name%3D" + foreign.Name,
+			at + "?fieldSelector=metadata.name%3D" + foreign.Name + "&watch=1&timeoutSeconds=1",
+			"/apis/apiregistration.k8s.io/v1/watch/apiservices?timeoutSeconds=1",
+			at + "?resourceVersion=0", at + "?sendInitialEvents=true&watch=1&timeoutSeconds=1&allowWatchBookmarks=1&" +
+				"resourceVersionMatch=NotOlderThan"} {
 			code, body := get(t, a.config, path)
-			if code != http.StatusOK || strings.Contains(body, word) && !strings.Contains(path, word) || strings.Contains(body, "a4s.open") {
+			if code != http.StatusOK || strings.Contains(body, word) && !strings.Contains(path, word) ||
+				strings.Contains(body, "a4s.open") {
 				t.Errorf("%s: %d %.300s", path, code, body)
 			}
 		}
-		code, body := do(t, a.config, http.MethodGet, at, "", []string{"Accept: application/json;as=Table;v=v1;g=meta.k8s.io"})
-		if code != http.StatusOK || strings.Contains(body, word) || !strings.Contains(body, `"v1.apps","Local","True"`) {
+		code, body := do(t, a.config, http.MethodGet, at, "",
+			[]string{"Accept: application/json;as=Table;v=v1;g=meta.k8s.io"})
+		if code != http.StatusOK || strings.Contains(body, word) ||
+			!strings.Contains(body, `"v1.apps","Local","True"`) {
 			t.Errorf("as a Table: %d %.300s", code, body)
 		}
 	})
@@ -73,7 +79,8 @@ func TestAPIServices(t *testing.T) {
 func apiService(version, group string) *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: version + "." + group},
-		Spec:       apiregistrationv1.APIServiceSpec{Group: group, Version: version, GroupPriorityMinimum: 10, VersionPriority: 1},
+		Spec: apiregistrationv1.APIServiceSpec{Group: group, Version: version, GroupPriorityMinimum: 10,
+			VersionPriority: 1},
 	}
 }
 
@@ -94,12 +101,15 @@ func plantAPIServer(t *testing.T, p *plane, word string) {
 	foreign.Annotations = map[string]string{"note": word}
 	foreign.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: word}
 	foreign.Spec.InsecureSkipTLSVerify = true
-	if _, err := aggregator(t, p.Admin).ApiregistrationV1().APIServices().Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
+	if _, err := aggregator(t, p.Admin).ApiregistrationV1().APIServices().Create(t.Context(), foreign,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func testReadsAPIServices(t *testing.T, cfg *rest.Config, system apiserviceclient.APIServiceInterface, hidden ...string) {
+func testReadsAPIServices(
+	t *testing.T, cfg *rest.Config, system apiserviceclient.APIServiceInterface, hidden ...string,
+) {
 	ctx := t.Context()
 	client := aggregator(t, cfg)
 	own := client.ApiregistrationV1().APIServices()
@@ -118,7 +128,8 @@ func testReadsAPIServices(t *testing.T, cfg *rest.Config, system apiserviceclien
 		}
 		next = page.Continue
 	}
-	for _, want := range []string{"v1.", "v1.apps", "v1.apiextensions.k8s.io", "v1.rbac.authorization.k8s.io", "v1.flowcontrol.apiserver.k8s.io"} {
+	for _, want := range []string{"v1.", "v1.apps", "v1.apiextensions.k8s.io", "v1.rbac.authorization.k8s.io",
+		"v1.flowcontrol.apiserver.k8s.io"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is missing: %v", want, names)
 		}
@@ -138,7 +149,8 @@ func testReadsAPIServices(t *testing.T, cfg *rest.Config, system apiserviceclien
 	if err != nil {
 		t.Fatal(err)
 	}
-	partial, err := heads.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")).List(ctx, metav1.ListOptions{})
+	partial, err := heads.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")).List(ctx,
+		metav1.ListOptions{})
 	if err != nil || len(partial.Items) != len(names) {
 		t.Errorf("heads: %v, %v", partial, err)
 	}
@@ -166,7 +178,8 @@ func testReadsAPIServices(t *testing.T, cfg *rest.Config, system apiserviceclien
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := system.Delete(context.Background(), "v9.policy", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := system.Delete(context.Background(), "v9.policy", metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	})
@@ -190,7 +203,8 @@ func testReadsAPIServices(t *testing.T, cfg *rest.Config, system apiserviceclien
 		_, err := lister.Get("v9.policy")
 		return err == nil, nil
 	})
-	if _, err := system.Patch(ctx, "v9.policy", types.MergePatchType, []byte(`{"spec":{"insecureSkipTLSVerify":true,"service":{"namespace":"kube-system","name":"zqcanaryzq"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := system.Patch(ctx, "v9.policy", types.MergePatchType, []byte(`{"spec":{"insecureSkipTLSVerify":true,`+
+		`"service":{"namespace":"kube-system","name":"zqcanaryzq"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	event(watch.Deleted)
@@ -207,8 +221,10 @@ func testWritesAPIServices(t *testing.T, a *space, foreign string) {
 	ctx := t.Context()
 	own := aggregator(t, a.config).ApiregistrationV1().APIServices()
 	_, created := own.Create(ctx, apiService("v1", "mine.example.com"), metav1.CreateOptions{})
-	_, patched := own.Patch(ctx, "v1.apps", types.MergePatchType, []byte(`{"spec":{"caBundle":"eA=="}}`), metav1.PatchOptions{})
-	_, elsewhere := own.Patch(ctx, foreign, types.MergePatchType, []byte(`{"spec":{"caBundle":"eA=="}}`), metav1.PatchOptions{})
+	_, patched := own.Patch(ctx, "v1.apps", types.MergePatchType, []byte(`{"spec":{"caBundle":"eA=="}}`),
+		metav1.PatchOptions{})
+	_, elsewhere := own.Patch(ctx, foreign, types.MergePatchType, []byte(`{"spec":{"caBundle":"eA=="}}`),
+		metav1.PatchOptions{})
 	_, updated := own.Update(ctx, apiService("v1", "apps"), metav1.UpdateOptions{})
 	_, status := own.UpdateStatus(ctx, apiService("v1", "apps"), metav1.UpdateOptions{})
 	for what, err := range map[string]error{

@@ -41,10 +41,14 @@ func testRevisions(t *testing.T, s *space) {
 		Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "db",
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "c", Image: "one"}},
-			Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
-				Namespaces: []string{"other"}, NamespaceSelector: &metav1.LabelSelector{},
-			}}}},
+			Affinity: &corev1.Affinity{
+				PodAntiAffinity: &corev1.PodAntiAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+						TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
+						Namespaces: []string{"other"}, NamespaceSelector: &metav1.LabelSelector{},
+					}},
+				},
+			},
 		}},
 	}}
 	set, err := s.client.AppsV1().StatefulSets("default").Create(ctx, set, metav1.CreateOptions{})
@@ -72,19 +76,23 @@ func testRevisions(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	for form, r := range map[string]*appsv1.ControllerRevision{"JSON": first, "protobuf": inProtobuf} {
-		if data := string(r.Data.Raw); strings.Contains(data, "other.a") || strings.Contains(data, "a4s.io") || !strings.Contains(data, `"other"`) {
+		if data := string(r.Data.Raw); strings.Contains(data, "other.a") || strings.Contains(data, "a4s.io") ||
+			!strings.Contains(data, `"other"`) {
 			t.Errorf("the revision in %s: %s", form, data)
 		}
 	}
 	if _, err := s.client.AppsV1().StatefulSets("default").Patch(ctx, "db", types.StrategicMergePatchType,
-		[]byte(`{"spec":{"template":{"spec":{"affinity":null,"containers":[{"name":"c","image":"two"}]}}}}`), metav1.PatchOptions{}); err != nil {
+		[]byte(`{"spec":{"template":{"spec":{"affinity":null,"containers":[{"name":"c","image":"two"}]}}}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	back, err := s.client.AppsV1().StatefulSets("default").Patch(ctx, "db", types.StrategicMergePatchType, first.Data.Raw, metav1.PatchOptions{})
+	back, err := s.client.AppsV1().StatefulSets("default").Patch(ctx, "db", types.StrategicMergePatchType,
+		first.Data.Raw, metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := back.Spec.Template; got.Spec.Containers[0].Image != "one" || got.Spec.Affinity.String() != want.Spec.Affinity.String() {
+	if got := back.Spec.Template; got.Spec.Containers[0].Image != "one" ||
+		got.Spec.Affinity.String() != want.Spec.Affinity.String() {
 		t.Errorf("rolled back to %v, not %v", got.Spec, want.Spec)
 	}
 }
@@ -93,8 +101,9 @@ func testRevisions(t *testing.T, s *space) {
 // and the token is good.
 func testTokenSecret(t *testing.T, p *plane, s *space) {
 	if _, err := s.client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
-		Type:       corev1.SecretTypeServiceAccountToken,
+		ObjectMeta: metav1.ObjectMeta{Name: "token",
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type: corev1.SecretTypeServiceAccountToken,
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +120,8 @@ func testTokenSecret(t *testing.T, p *plane, s *space) {
 	}
 	cfg := rest.AnonymousClientConfig(s.config)
 	cfg.BearerToken = string(secret.Data["token"])
-	if code, body := do(t, cfg, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`, nil); code != http.StatusCreated || !strings.Contains(body, `"system:serviceaccount:default:default"`) {
+	if code, body := do(t, cfg, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`,
+		nil); code != http.StatusCreated || !strings.Contains(body, `"system:serviceaccount:default:default"`) {
 		t.Errorf("who has the token: %d %s", code, body)
 	}
 }
@@ -120,8 +130,10 @@ func testTokenSecret(t *testing.T, p *plane, s *space) {
 func testPages(t *testing.T, p *plane, s *space) {
 	for _, name := range []string{"p1", "p2", "p3"} {
 		for _, client := range []kubernetes.Interface{s.client, p.admin} {
-			if _, err := client.CoreV1().PodTemplates("default").Create(t.Context(), &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}, Template: corev1.PodTemplateSpec{
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}, metav1.CreateOptions{}); err != nil {
+			if _, err := client.CoreV1().PodTemplates("default").Create(t.Context(),
+				&corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}, Template: corev1.PodTemplateSpec{
+					Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}},
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -152,11 +164,13 @@ func testParameters(t *testing.T, spaces ...*space) {
 		if _, err := s.client.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		post(t, s.config, registration+"validatingadmissionpolicies", `{"metadata":{"name":"parameter"},"spec":{`+configMapConstraints+`,
+		post(t, s.config, registration+"validatingadmissionpolicies",
+			`{"metadata":{"name":"parameter"},"spec":{`+configMapConstraints+`,
 			"paramKind":{"apiVersion":"v1","kind":"PersistentVolume"},
 			"validations":[{"expression":"!has(object.data) || !object.data.exists(k, object.data[k] == params.metadata.labels.word)",
 				"messageExpression":"'no ' + params.metadata.labels.word + ' by ' + params.metadata.name"}]}}`)
-		post(t, s.config, registration+"validatingadmissionpolicybindings", `{"metadata":{"name":"parameter"},"spec":{"policyName":"parameter",
+		post(t, s.config, registration+"validatingadmissionpolicybindings",
+			`{"metadata":{"name":"parameter"},"spec":{"policyName":"parameter",
 			"validationActions":["Deny"],"paramRef":{"name":"parameter","parameterNotFoundAction":"Deny"}}}`)
 	}
 	for _, s := range spaces {

@@ -25,21 +25,31 @@ const documented = "docs.example.com"
 
 // documentedDefinition uses all that shows in documents: several versions, one
 // of them not served, subresources, names, defaults and selectable fields.
-func documentedDefinition(plural, kind string, scope apiextensionsv1.ResourceScope, field string) *apiextensionsv1.CustomResourceDefinition {
+func documentedDefinition(
+	plural, kind string, scope apiextensionsv1.ResourceScope, field string,
+) *apiextensionsv1.CustomResourceDefinition {
 	version := func(name string) apiextensionsv1.CustomResourceDefinitionVersion {
 		yes := true
 		return apiextensionsv1.CustomResourceDefinitionVersion{
 			Name: name, Served: true, Deprecated: name == "v1beta1",
 			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-				Type: "object", Description: kind + " of " + name, Properties: map[string]apiextensionsv1.JSONSchemaProps{
-					"spec": {Type: "object", Required: []string{field}, Properties: map[string]apiextensionsv1.JSONSchemaProps{
-						field:      {Type: "string", Description: field + " of " + name, Enum: []apiextensionsv1.JSON{{Raw: []byte(`"x"`)}, {Raw: []byte(`"y"`)}}},
-						"replicas": {Type: "integer", Format: "int32", Default: &apiextensionsv1.JSON{Raw: []byte("1")}},
-						"anything": {XIntOrString: true},
-						"open":     {Type: "object", XPreserveUnknownFields: &yes},
-						"inner":    {Type: "object", XEmbeddedResource: true, XPreserveUnknownFields: &yes},
-					}, XValidations: apiextensionsv1.ValidationRules{{Rule: "self.replicas < 10", Message: "too many"}}},
-					"status": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"replicas": {Type: "integer", Nullable: true}}},
+				Type: "object", Description: kind + " of " + name,
+				Properties: map[string]apiextensionsv1.JSONSchemaProps{
+					"spec": {Type: "object", Required: []string{field},
+						Properties: map[string]apiextensionsv1.JSONSchemaProps{
+							field: {Type: "string", Description: field + " of " + name,
+								Enum: []apiextensionsv1.JSON{{Raw: []byte(`"x"`)}, {Raw: []byte(`"y"`)}}},
+							"replicas": {Type: "integer", Format: "int32",
+								Default: &apiextensionsv1.JSON{Raw: []byte("1")}},
+							"anything": {XIntOrString: true},
+							"open":     {Type: "object", XPreserveUnknownFields: &yes},
+							"inner":    {Type: "object", XEmbeddedResource: true, XPreserveUnknownFields: &yes},
+						}, XValidations: apiextensionsv1.ValidationRules{
+							{Rule: "self.replicas < 10", Message: "too many"},
+						}},
+					"status": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+						"replicas": {Type: "integer", Nullable: true},
+					}},
 				},
 			}},
 		}
@@ -49,16 +59,19 @@ func documentedDefinition(plural, kind string, scope apiextensionsv1.ResourceSco
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: documented, Scope: scope,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ShortNames: []string{plural[:3]}, Categories: []string{"all", "docs"},
+				Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ShortNames: []string{plural[:3]},
+				Categories: []string{"all", "docs"},
 			},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version("v1beta1"), version("v1"), version("v2alpha1"), version("v3")},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version("v1beta1"), version("v1"),
+				version("v2alpha1"), version("v3")},
 		},
 	}
 	v1, hidden := &crd.Spec.Versions[1], &crd.Spec.Versions[3]
 	v1.Storage, hidden.Served = true, false
 	v1.Subresources = &apiextensionsv1.CustomResourceSubresources{
 		Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
-		Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas"},
+		Scale: &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas",
+			StatusReplicasPath: ".status.replicas"},
 	}
 	v1.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec." + field}}
 	return crd
@@ -83,9 +96,10 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 		}
 		eventually(t, crd.Name+" to be established", func(ctx context.Context) (bool, error) {
 			crd, err := client.CustomResourceDefinitions().Get(ctx, crd.Name, metav1.GetOptions{})
-			return err == nil && slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-			}), nil
+			return err == nil && slices.ContainsFunc(crd.Status.Conditions,
+				func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+					return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+				}), nil
 		})
 	}
 	none := documentsOf(t, b.config, "")
@@ -106,7 +120,8 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 			d = differences(documentsOf(t, p.Admin, "/tenants/system"), documentsOf(t, a.config, ""))
 			return len(d) == 0, nil
 		})
-		if of := documentsOf(t, a.config, ""); len(of) < 12 || !strings.Contains(of["/openapi/v2 models"], "color of v1") {
+		if of := documentsOf(t, a.config, ""); len(of) < 12 ||
+			!strings.Contains(of["/openapi/v2 models"], "color of v1") {
 			t.Errorf("there is less to compare than there should be: %v", slices.Sorted(maps.Keys(of)))
 		}
 	})
@@ -124,11 +139,13 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 	})
 	t.Run("tell apart what has one name", func(t *testing.T) {
 		define(b.config, documentedDefinition("widgets", "Widget", apiextensionsv1.NamespaceScoped, "weight"))
-		for s, fields := range map[*space][2]string{a: {"color of v1", "weight of v1"}, b: {"weight of v1", "color of v1"}} {
+		for s, fields := range map[*space][2]string{a: {"color of v1", "weight of v1"},
+			b: {"weight of v1", "color of v1"}} {
 			for _, path := range []string{"/openapi/v2", "/openapi/v3/apis/" + documented + "/v1"} {
 				code, body := get(t, s.config, path)
 				if code != http.StatusOK || !strings.Contains(body, fields[0]) || strings.Contains(body, fields[1]) {
-					t.Errorf("%s in %s: %d, its own %v, the other's %v", path, s.name, code, strings.Contains(body, fields[0]), strings.Contains(body, fields[1]))
+					t.Errorf("%s in %s: %d, its own %v, the other's %v", path, s.name, code,
+						strings.Contains(body, fields[0]), strings.Contains(body, fields[1]))
 				}
 			}
 			// This is how kubectl explain reads.
@@ -136,12 +153,14 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			doc, err := openapi3.NewRoot(client.OpenAPIV3()).GVSpec(schema.GroupVersion{Group: documented, Version: "v1"})
+			doc, err := openapi3.NewRoot(client.OpenAPIV3()).
+				GVSpec(schema.GroupVersion{Group: documented, Version: "v1"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			field, _, _ := strings.Cut(fields[0], " ")
-			if spec := doc.Components.Schemas["com.example.docs.v1.Widget"].Properties["spec"]; spec.Properties[field].Description != fields[0] {
+			if spec := doc.Components.Schemas["com.example.docs.v1.Widget"].Properties["spec"]; spec.Properties[field].
+				Description != fields[0] {
 				t.Errorf("explaining %s in %s: %+v", field, s.name, spec.Properties)
 			}
 		}
@@ -162,8 +181,10 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.CustomResourceDefinitions().Patch(t.Context(), "widgets."+documented, "application/json-patch+json",
-			[]byte(`[{"op":"add","path":"/spec/versions/1/schema/openAPIV3Schema/properties/more","value":{"type":"string","description":"more of v1"}}]`), metav1.PatchOptions{}); err != nil {
+		if _, err := client.CustomResourceDefinitions().Patch(t.Context(), "widgets."+documented,
+			"application/json-patch+json",
+			[]byte(`[{"op":"add","path":"/spec/versions/1/schema/openAPIV3Schema/properties/more",`+
+				`"value":{"type":"string","description":"more of v1"}}]`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the change to be told", func(context.Context) (bool, error) {
@@ -174,7 +195,8 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 			code, body := get(t, b.config, now)
 			return code == http.StatusOK && strings.Contains(body, "more of v1"), nil
 		})
-		if err := client.CustomResourceDefinitions().Delete(t.Context(), "widgets."+documented, metav1.DeleteOptions{}); err != nil {
+		if err := client.CustomResourceDefinitions().Delete(t.Context(), "widgets."+documented,
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		var d []string
@@ -200,7 +222,8 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 			client.UseLegacyDiscovery = legacy
 			lists, err := client.ServerPreferredResources()
 			return slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool {
-				return l.GroupVersion == documented+"/v1" && slices.ContainsFunc(l.APIResources, func(r metav1.APIResource) bool { return r.Name == "sprockets" })
+				return l.GroupVersion == documented+"/v1" && slices.ContainsFunc(l.APIResources,
+					func(r metav1.APIResource) bool { return r.Name == "sprockets" })
 			}), err
 		}
 		for _, legacy := range []bool{false, true} {
@@ -255,7 +278,9 @@ func documentsOf(t *testing.T, cfg *rest.Config, prefix string) map[string]strin
 		return nil
 	}
 	list := decode("/apis", "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
-	keep("/apis v2", group(list, "items", func(g map[string]any) any { return g["metadata"].(map[string]any)["name"] }))
+	keep("/apis v2", group(list, "items", func(g map[string]any) any {
+		return g["metadata"].(map[string]any)["name"]
+	}))
 	keep("/apis", group(decode("/apis"), "groups", func(g map[string]any) any { return g["name"] }))
 	keep("/apis/group", decode("/apis/"+documented))
 	for _, version := range []string{"v1", "v1beta1", "v2alpha1", "v3"} {

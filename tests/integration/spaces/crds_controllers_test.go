@@ -30,11 +30,15 @@ func testCustomOwners(t *testing.T, _ *plane, s *space, namespace, group string)
 	kind := map[schema.GroupVersionResource]string{foos: "Foo", bars: "Bar", maps: "ConfigMap", roles: "ClusterRole"}
 	where := map[schema.GroupVersionResource]string{foos: namespace, maps: namespace}
 	blocks := true
-	makes := func(gvr schema.GroupVersionResource, name string, owner *unstructured.Unstructured) *unstructured.Unstructured {
+	makes := func(
+		gvr schema.GroupVersionResource, name string, owner *unstructured.Unstructured,
+	) *unstructured.Unstructured {
 		t.Helper()
-		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": kind[gvr], "metadata": map[string]any{"name": name}}}
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(),
+			"kind": kind[gvr], "metadata": map[string]any{"name": name}}}
 		if owner != nil {
-			object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), BlockOwnerDeletion: &blocks}})
+			object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(),
+				Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), BlockOwnerDeletion: &blocks}})
 		}
 		made := s.makes(t, gvr, where[gvr], object)
 		if owner != nil && made.GetOwnerReferences()[0].Name != owner.GetName() {
@@ -48,10 +52,11 @@ func testCustomOwners(t *testing.T, _ *plane, s *space, namespace, group string)
 	}
 	collected := func(o object) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%s %s to be collected", o.gvr.Resource, o.name), func(ctx context.Context) (bool, error) {
-			_, err := s.in(o.gvr, where[o.gvr]).Get(ctx, o.name, metav1.GetOptions{})
-			return apierrors.IsNotFound(err), nil
-		})
+		eventually(t, fmt.Sprintf("%s %s to be collected", o.gvr.Resource, o.name),
+			func(ctx context.Context) (bool, error) {
+				_, err := s.in(o.gvr, where[o.gvr]).Get(ctx, o.name, metav1.GetOptions{})
+				return apierrors.IsNotFound(err), nil
+			})
 	}
 	// What is owned by what never was goes, and shows that the collector knows
 	// the definitions: before, it would not know whom to orphan.
@@ -62,7 +67,8 @@ func testCustomOwners(t *testing.T, _ *plane, s *space, namespace, group string)
 		collected(object{gvr, makes(gvr, "of-nobody", nobody).GetName()})
 	}
 	var goes, stays []object
-	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationForeground, metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan} {
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationForeground,
+		metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan} {
 		for i, c := range []struct {
 			owner      schema.GroupVersionResource
 			dependents []schema.GroupVersionResource
@@ -87,11 +93,13 @@ func testCustomOwners(t *testing.T, _ *plane, s *space, namespace, group string)
 			stays = append(stays, object{foos, name + "-kept"})
 			goes = append(goes, object{c.owner, owner.GetName()})
 			defer func() {
-				if err := s.in(c.owner, where[c.owner]).Delete(ctx, name+"-keeper", metav1.DeleteOptions{}); err != nil {
+				if err := s.in(c.owner, where[c.owner]).
+					Delete(ctx, name+"-keeper", metav1.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}
 			}()
-			if err := s.in(c.owner, where[c.owner]).Delete(ctx, owner.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+			if err := s.in(c.owner, where[c.owner]).
+				Delete(ctx, owner.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,7 +139,8 @@ func testCustomNamespace(t *testing.T, p *plane, s *space, namespace, group stri
 		}
 		return strings.Contains(said, "foos."+group+" has 1 resource instances"), nil
 	})
-	if _, err := s.in(gvr, namespace).Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := s.in(gvr, namespace).Patch(ctx, "held", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the namespace to go", func(ctx context.Context) (bool, error) {
@@ -151,7 +160,8 @@ func testCustomQuota(t *testing.T, _ *plane, s *space, namespace, group string) 
 	gvr := s.define(t, definition(group))
 	counted := corev1.ResourceName("count/foos." + group)
 	if _, err := s.client.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: quantity("0")}},
+		ObjectMeta: metav1.ObjectMeta{Name: "few"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: quantity("0")}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +179,8 @@ func testCustomQuota(t *testing.T, _ *plane, s *space, namespace, group string) 
 				// at what it could not count only when that changes.
 				changes++
 				change := fmt.Sprintf(`{"spec":{"hard":{"count/configmaps":"%d"}}}`, 10+changes)
-				_, err = s.client.CoreV1().ResourceQuotas(namespace).Patch(ctx, "few", types.MergePatchType, []byte(change), metav1.PatchOptions{})
+				_, err = s.client.CoreV1().ResourceQuotas(namespace).Patch(ctx, "few", types.MergePatchType,
+					[]byte(change), metav1.PatchOptions{})
 			}
 			return ok && n.String() == want, err
 		})
@@ -188,13 +199,17 @@ func testCustomQuota(t *testing.T, _ *plane, s *space, namespace, group string) 
 		return !passes, err
 	})
 	more := fmt.Sprintf(`{"spec":{"hard":{%q:"2"}}}`, counted)
-	if _, err := s.client.CoreV1().ResourceQuotas(namespace).Patch(ctx, "few", types.MergePatchType, []byte(more), metav1.PatchOptions{}); err != nil {
+	if _, err := s.client.CoreV1().ResourceQuotas(namespace).Patch(ctx, "few", types.MergePatchType, []byte(more),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the quota to allow more", func(context.Context) (bool, error) { return allowed("one", metav1.CreateOptions{}) })
+	eventually(t, "the quota to allow more", func(context.Context) (bool, error) {
+		return allowed("one", metav1.CreateOptions{})
+	})
 	s.makes(t, gvr, namespace, foo(gvr, "two", nil))
 	_, err := s.in(gvr, namespace).Create(ctx, foo(gvr, "three", nil), metav1.CreateOptions{})
-	if want := fmt.Sprintf(`foos.%[1]s "three" is forbidden: exceeded quota: few, requested: %[2]s=1, used: %[2]s=2, limited: %[2]s=2`, group, counted); !apierrors.IsForbidden(err) || err.Error() != want {
+	if want := fmt.Sprintf(`foos.%[1]s "three" is forbidden: exceeded quota: few, requested: %[2]s=1, used: `+
+		`%[2]s=2, limited: %[2]s=2`, group, counted); !apierrors.IsForbidden(err) || err.Error() != want {
 		t.Errorf("over the quota: %v", err)
 	}
 	used("2")
@@ -209,7 +224,8 @@ func testCustomScaling(t *testing.T, _ *plane, s *space, namespace, group string
 	if _, err := autoscalers.Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: group + "/v1", Kind: "Foo", Name: "web"}, MinReplicas: new(int32(1)), MaxReplicas: 2,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: group + "/v1", Kind: "Foo",
+				Name: "web"}, MinReplicas: new(int32(1)), MaxReplicas: 2,
 		},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -250,7 +266,8 @@ func testCustomBudget(t *testing.T, p *plane, s *space, namespace, group string)
 	half := intstr.FromString("50%")
 	if _, err := s.client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "half"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &half, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &half,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +289,8 @@ func testCustomBudget(t *testing.T, p *plane, s *space, namespace, group string)
 				// The controller looks at definitions now and then, and again
 				// at a budget only when something about it changes.
 				change := fmt.Sprintf(`{"metadata":{"annotations":{"at":"%s"}}}`, time.Now())
-				_, err = s.client.PolicyV1().PodDisruptionBudgets(namespace).Patch(ctx, "half", types.MergePatchType, []byte(change), metav1.PatchOptions{})
+				_, err = s.client.PolicyV1().PodDisruptionBudgets(namespace).Patch(ctx, "half", types.MergePatchType,
+					[]byte(change), metav1.PatchOptions{})
 			}
 		}
 		return last.ExpectedPods == 4 && last.DesiredHealthy == 2 && last.CurrentHealthy == 2, err
@@ -285,7 +303,8 @@ func testCustomRights(t *testing.T, p *plane, s *space, namespace, group string)
 	gvr := s.define(t, definition(group))
 	s.makes(t, gvr, namespace, foo(gvr, "one", nil))
 	if _, err := s.client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{group}, Resources: []string{"foos"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"},
+			APIGroups: []string{group}, Resources: []string{"foos"}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -294,8 +313,9 @@ func testCustomRights(t *testing.T, p *plane, s *space, namespace, group string)
 		t.Errorf("without a role: %v", err)
 	}
 	if _, err := s.client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "default", Namespace: namespace}},
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "default", Namespace: namespace}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +324,9 @@ func testCustomRights(t *testing.T, p *plane, s *space, namespace, group string)
 		return err == nil && len(list.Items) == 1, nil
 	})
 	_, err := account.in(gvr, namespace).Create(ctx, foo(gvr, "two", nil), metav1.CreateOptions{})
-	if want := fmt.Sprintf(`foos.%[1]s is forbidden: User "system:serviceaccount:%[2]s:default" cannot create resource "foos" in API group "%[1]s" in the namespace "%[2]s"`, group, namespace); !apierrors.IsForbidden(err) || err.Error() != want {
+	if want := fmt.Sprintf(`foos.%[1]s is forbidden: User "system:serviceaccount:%[2]s:default" cannot create `+
+		`resource "foos" in API group "%[1]s" in the namespace "%[2]s"`, group,
+		namespace); !apierrors.IsForbidden(err) || err.Error() != want {
 		t.Errorf("making one: %v", err)
 	}
 	if _, err := account.in(gvr, "").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {

@@ -137,7 +137,8 @@ func testRange(t *testing.T, p *plane, system, a, b *space, group string) {
 	if _, err := tenants.Update(ctx, tenant, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := system.share(t, name, map[string]any{rangeNames: nil, rangeSelector: "tier in (gold, silver)"}); err != nil {
+	if err := system.share(t, name,
+		map[string]any{rangeNames: nil, rangeSelector: "tier in (gold, silver)"}); err != nil {
 		t.Fatal(err)
 	}
 	expires(t, whole)
@@ -151,7 +152,8 @@ func testRange(t *testing.T, p *plane, system, a, b *space, group string) {
 		t.Fatal(err)
 	}
 	a.served(t, gvr, true)
-	if kept, err := a.in(gvr, "default").Get(ctx, "kept", metav1.GetOptions{}); err != nil || field(kept, "spec", "of") != "a" {
+	if kept, err := a.in(gvr, "default").Get(ctx, "kept", metav1.GetOptions{}); err != nil ||
+		field(kept, "spec", "of") != "a" {
 		t.Errorf("what was made before: %v, %v", kept, err)
 	}
 }
@@ -164,7 +166,9 @@ func testPolicy(t *testing.T, p *plane, system, a, b *space, group string) {
 		return specified(map[string]apiextensionsv1.JSONSchemaProps{name: {Type: "string"}, "both": {Type: "string"}})
 	}
 	// They have no version in common.
-	own := a.define(t, definition(group, with("own"), func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Versions[0].Name = "v1beta1" }))
+	own := a.define(t, definition(group, with("own"), func(crd *apiextensionsv1.CustomResourceDefinition) {
+		crd.Spec.Versions[0].Name = "v1beta1"
+	}))
 	a.makes(t, own, "default", foo(own, "old", map[string]any{"own": "yes", "both": "yes"}))
 	shared := system.define(t, definition(group, with("shared"), func(crd *apiextensionsv1.CustomResourceDefinition) {
 		crd.Annotations = map[string]string{sharingPolicy: "optional"}
@@ -175,7 +179,8 @@ func testPolicy(t *testing.T, p *plane, system, a, b *space, group string) {
 	}
 	wants := func(policy string, now, not schema.GroupVersionResource) {
 		t.Helper()
-		if _, err := tenants.Patch(ctx, "a", types.MergePatchType, []byte(`{"spec":{"crdPolicy":"`+policy+`"}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := tenants.Patch(ctx, "a", types.MergePatchType, []byte(`{"spec":{"crdPolicy":"`+policy+`"}}`),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		a.served(t, now, true)
@@ -206,13 +211,17 @@ func testPolicy(t *testing.T, p *plane, system, a, b *space, group string) {
 	if err != nil || len(list.Items) != 2 {
 		t.Errorf("after the own definition: %v, %v", list, err)
 	}
-	if _, err := tenants.Patch(ctx, "a", types.MergePatchType, []byte(`{"spec":{"crdPolicy":"NeverUseSystemCRDUnlessForced"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := tenants.Patch(ctx, "a", types.MergePatchType,
+		[]byte(`{"spec":{"crdPolicy":"NeverUseSystemCRDUnlessForced"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a.served(t, shared, false)
-	a.define(t, definition(group, with("own"), func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Versions[0].Name = "v1beta1" }))
+	a.define(t, definition(group, with("own"), func(crd *apiextensionsv1.CustomResourceDefinition) {
+		crd.Spec.Versions[0].Name = "v1beta1"
+	}))
 	for name, want := range map[string]string{"old": "yes", "new": "<none>"} {
-		if old, err := a.in(own, "default").Get(ctx, name, metav1.GetOptions{}); err != nil || field(old, "spec", "own") != want {
+		if old, err := a.in(own, "default").Get(ctx, name, metav1.GetOptions{}); err != nil ||
+			field(old, "spec", "own") != want {
 			t.Errorf("%s: %v, %v", name, old, err)
 		}
 	}
@@ -254,7 +263,8 @@ func testRecall(t *testing.T, p *plane, system, a, _ *space, group string) {
 	// Nobody can ask for what c has, and it goes with c.
 	testDeletion(t, p, c)
 	a.define(t, definition(group))
-	if one, err := a.in(gvr, "default").Get(ctx, "one", metav1.GetOptions{}); err != nil || field(one, "spec", "of") != "a" {
+	if one, err := a.in(gvr, "default").Get(ctx, "one", metav1.GetOptions{}); err != nil ||
+		field(one, "spec", "of") != "a" {
 		t.Errorf("after it was defined again: %v, %v", one, err)
 	}
 }

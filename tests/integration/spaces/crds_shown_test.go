@@ -29,7 +29,8 @@ const atDefinitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 // tenants that it serves.
 func secretive(word, policy string) func(*apiextensionsv1.CustomResourceDefinition) {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Annotations = map[string]string{sharingPolicy: policy, "note": word, "kubectl.kubernetes.io/last-applied-configuration": word, "meta.helm.sh/release-name": word}
+		crd.Annotations = map[string]string{sharingPolicy: policy, "note": word,
+			"kubectl.kubernetes.io/last-applied-configuration": word, "meta.helm.sh/release-name": word}
 		crd.Labels = map[string]string{"app": word}
 		if policy == "optional" {
 			crd.Annotations[rangeNames] = "a," + word
@@ -37,10 +38,13 @@ func secretive(word, policy string) func(*apiextensionsv1.CustomResourceDefiniti
 		old := crd.Spec.Versions[0].DeepCopy()
 		old.Name, old.Storage = "v1alpha1", false
 		crd.Spec.Versions = append(crd.Spec.Versions, *old)
-		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
-			ConversionReviewVersions: []string{"v1"},
-			ClientConfig:             &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "kube-system", Name: word}},
-		}}
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{
+				ConversionReviewVersions: []string{"v1"},
+				ClientConfig: &apiextensionsv1.WebhookClientConfig{
+					Service: &apiextensionsv1.ServiceReference{Namespace: "kube-system", Name: word},
+				},
+			}}
 	}
 }
 
@@ -55,7 +59,8 @@ func TestShownDefinitions(t *testing.T) {
 	system := p.as(t, "system", p.Admin)
 	const word = "zqcanaryzq"
 	forced := system.define(t, definition("forced.example.com", secretive(word, "forced"))).GroupResource().String()
-	optional := system.define(t, definition("optional.example.com", secretive(word, "optional"))).GroupResource().String()
+	optional := system.define(t, definition("optional.example.com", secretive(word, "optional"))).
+		GroupResource().String()
 	private := system.define(t, definition("private.example.com")).GroupResource().String()
 	a.shows(t, forced, true)
 	a.shows(t, optional, true)
@@ -85,18 +90,24 @@ func (s *space) shows(t *testing.T, name string, want bool) {
 func testShownFields(t *testing.T, a, system *space, word, name string) {
 	ctx := t.Context()
 	for _, path := range []string{
-		atDefinitions + "/" + name, atDefinitions + "/" + name + "/status", atDefinitions, atDefinitions + "?limit=1", atDefinitions + "?resourceVersion=0",
-		atDefinitions + "?watch=1&timeoutSeconds=1", atDefinitions + "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D" + name,
-		atDefinitions + "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+		atDefinitions + "/" + name, atDefinitions + "/" + name + "/status", atDefinitions, atDefinitions + "?limit=1",
+		atDefinitions + "?resourceVersion=0",
+		atDefinitions + "?watch=1&timeoutSeconds=1",
+		atDefinitions + "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D" + name,
+		atDefinitions + "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&" +
+			"allowWatchBookmarks=true",
 		"/apis/apiextensions.k8s.io/v1/watch/customresourcedefinitions?timeoutSeconds=1",
 	} {
-		for _, accept := range []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v1;g=meta.k8s.io",
-			"application/json;as=PartialObjectMetadata" + map[bool]string{true: "List"}[path == atDefinitions] + ";v=v1;g=meta.k8s.io"} {
+		for _, accept := range []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf",
+			"application/json;as=Table;v=v1;g=meta.k8s.io",
+			"application/json;as=PartialObjectMetadata" + map[bool]string{true: "List"}[path == atDefinitions] +
+				";v=v1;g=meta.k8s.io"} {
 			code, body := do(t, a.config, http.MethodGet, path, "", []string{"Accept: " + accept})
 			if code != http.StatusOK && code != http.StatusNotAcceptable {
 				t.Errorf("%s as %s: %d %.300s", path, accept, code, body)
 			}
-			if strings.Contains(body, word) || strings.Contains(body, ".a.tenant") || strings.Contains(body, "managedFields") {
+			if strings.Contains(body, word) || strings.Contains(body, ".a.tenant") ||
+				strings.Contains(body, "managedFields") {
 				t.Errorf("%s as %s tells too much: %s", path, accept, body)
 			}
 			if code == http.StatusOK && strings.Contains(path, name) && !strings.Contains(body, name) {
@@ -109,18 +120,24 @@ func testShownFields(t *testing.T, a, system *space, word, name string) {
 	}
 	// Nor does what goes wrong with them.
 	group := strings.TrimPrefix(name, "foos.")
-	for _, body := range []string{`{"apiVersion":"` + group + `/v1alpha1","kind":"Foo","metadata":{"name":"old"},"spec":{"x":"y"}}`, `{"apiVersion":"` + group + `/v1","kind":"Foo","metadata":{"name":"new"},"spec":{"x":"y"}}`} {
+	for _, body := range []string{`{"apiVersion":"` + group +
+		`/v1alpha1","kind":"Foo","metadata":{"name":"old"},"spec":{"x":"y"}}`,
+		`{"apiVersion":"` + group + `/v1","kind":"Foo","metadata":{"name":"new"},"spec":{"x":"y"}}`} {
 		version := "v1"
 		if strings.Contains(body, "v1alpha1") {
 			version = "v1alpha1"
 		}
-		code, answer := do(t, a.config, http.MethodPost, "/apis/"+group+"/"+version+"/namespaces/default/foos", body, nil)
-		if version == "v1" && code != http.StatusCreated || version != "v1" && (code != http.StatusInternalServerError || !strings.Contains(answer, "its administrators")) || strings.Contains(answer, word) {
+		code, answer := do(t, a.config, http.MethodPost,
+			"/apis/"+group+"/"+version+"/namespaces/default/foos", body, nil)
+		if version == "v1" && code != http.StatusCreated || version != "v1" &&
+			(code != http.StatusInternalServerError || !strings.Contains(answer, "its administrators")) ||
+			strings.Contains(answer, word) {
 			t.Errorf("%s: %d %s", body, code, answer)
 		}
 	}
 	for _, path := range []string{"/foos", "/foos/new", "/foos?watch=1&timeoutSeconds=1"} {
-		if code, answer := get(t, a.config, "/apis/"+group+"/v1alpha1/namespaces/default"+path); strings.Contains(answer, word) {
+		if code, answer := get(t, a.config,
+			"/apis/"+group+"/v1alpha1/namespaces/default"+path); strings.Contains(answer, word) {
 			t.Errorf("%s: %d %s", path, code, answer)
 		}
 	}
@@ -135,13 +152,16 @@ func testShownFields(t *testing.T, a, system *space, word, name string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if crd.Annotations[sharingPolicy] != "optional" || len(crd.Annotations) != 1 || len(crd.Labels) > 0 || len(crd.Finalizers) > 0 || crd.UID == theirs.UID || crd.UID == "" {
+		if crd.Annotations[sharingPolicy] != "optional" || len(crd.Annotations) != 1 || len(crd.Labels) > 0 ||
+			len(crd.Finalizers) > 0 || crd.UID == theirs.UID || crd.UID == "" {
 			t.Errorf("its head: %v", crd.ObjectMeta)
 		}
-		if crd.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter || crd.Spec.Conversion.Webhook.ClientConfig != nil {
+		if crd.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter ||
+			crd.Spec.Conversion.Webhook.ClientConfig != nil {
 			t.Errorf("its conversion: %v", crd.Spec.Conversion)
 		}
-		if !slices.EqualFunc(crd.Spec.Versions, theirs.Spec.Versions, func(a, b apiextensionsv1.CustomResourceDefinitionVersion) bool { return a.String() == b.String() }) ||
+		if !slices.EqualFunc(crd.Spec.Versions, theirs.Spec.Versions,
+			func(a, b apiextensionsv1.CustomResourceDefinitionVersion) bool { return a.String() == b.String() }) ||
 			crd.Status.AcceptedNames.Kind != "Foo" || !slices.Contains(crd.Status.StoredVersions, "v1") {
 			t.Errorf("what it defines: %v", crd)
 		}
@@ -217,9 +237,12 @@ func testShownWrites(t *testing.T, a *space, forced, optional string) {
 		}
 		_, updated := definitions.Update(ctx, crd, metav1.UpdateOptions{})
 		_, status := definitions.UpdateStatus(ctx, crd, metav1.UpdateOptions{})
-		_, patched := definitions.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"mine":"yes"}}}`), metav1.PatchOptions{})
-		for what, err := range map[string]error{"update": updated, "status": status, "patch": patched, "delete": definitions.Delete(ctx, name, metav1.DeleteOptions{})} {
-			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the administrators of the cluster") || strings.Contains(err.Error(), ".tenant") {
+		_, patched := definitions.Patch(ctx, name, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"mine":"yes"}}}`), metav1.PatchOptions{})
+		for what, err := range map[string]error{"update": updated, "status": status, "patch": patched,
+			"delete": definitions.Delete(ctx, name, metav1.DeleteOptions{})} {
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the administrators of the cluster") ||
+				strings.Contains(err.Error(), ".tenant") {
 				t.Errorf("%s of %s: %v", what, name, err)
 			}
 		}
@@ -236,10 +259,12 @@ func testShownWrites(t *testing.T, a *space, forced, optional string) {
 		t.Fatal(err)
 	}
 	// As clients do that know nothing of what is there.
-	if _, err := definitions.Patch(ctx, optional, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "test"}); err != nil {
+	if _, err := definitions.Patch(ctx, optional, types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: "test"}); err != nil {
 		t.Errorf("one of the tenant's own: %v", err)
 	}
-	if crd, err := definitions.Get(ctx, optional, metav1.GetOptions{}); err != nil || crd.Labels["mine"] != "yes" || len(crd.ManagedFields) == 0 {
+	if crd, err := definitions.Get(ctx, optional, metav1.GetOptions{}); err != nil || crd.Labels["mine"] != "yes" ||
+		len(crd.ManagedFields) == 0 {
 		t.Errorf("the own one is not shown: %v, %v", crd, err)
 	}
 	if list, err := definitions.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 5 {
@@ -262,9 +287,10 @@ func testShownOwners(t *testing.T, a *space, name string) {
 		t.Fatal(err)
 	}
 	for owned, uid := range map[string]types.UID{"kept": crd.UID, "orphaned": "0e0e0e0e-0000-0000-0000-000000000000"} {
-		_, err := a.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: owned, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: name, UID: uid},
-		}}}, metav1.CreateOptions{})
+		_, err := a.client.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: owned, OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: name, UID: uid},
+			}}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +377,8 @@ func testShownEvents(t *testing.T, p *plane, system, a *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := definitions.Watch(ctx, metav1.ListOptions{ResourceVersion: begin.ResourceVersion, FieldSelector: "metadata.name=" + crd.Name, AllowWatchBookmarks: true})
+	w, err := definitions.Watch(ctx, metav1.ListOptions{ResourceVersion: begin.ResourceVersion,
+		FieldSelector: "metadata.name=" + crd.Name, AllowWatchBookmarks: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,14 +412,17 @@ func testShownEvents(t *testing.T, p *plane, system, a *space) {
 	}
 	prefers := func(policy string) {
 		t.Helper()
-		if _, err := tenants.Patch(ctx, "a", types.MergePatchType, []byte(`{"spec":{"crdPolicy":`+policy+`}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := tenants.Patch(ctx, "a", types.MergePatchType, []byte(`{"spec":{"crdPolicy":`+policy+`}}`),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	prefers(`"SystemCRDFirst"`)
 	next(watch.Deleted, true)
 	next(watch.Added, false)
-	if _, err := definitions.Patch(ctx, crd.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"mine":"too"}}}`), metav1.PatchOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "can be deleted") {
+	if _, err := definitions.Patch(ctx, crd.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"mine":"too"}}}`), metav1.PatchOptions{}); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "can be deleted") {
 		t.Errorf("a patch of what does not serve: %v", err)
 	}
 	prefers("null")
@@ -415,7 +445,8 @@ func testShownEvents(t *testing.T, p *plane, system, a *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err = definitions.Watch(ctx, metav1.ListOptions{ResourceVersion: again.ResourceVersion, FieldSelector: "metadata.name=" + crd.Name})
+	w, err = definitions.Watch(ctx,
+		metav1.ListOptions{ResourceVersion: again.ResourceVersion, FieldSelector: "metadata.name=" + crd.Name})
 	if err != nil {
 		t.Fatal(err)
 	}

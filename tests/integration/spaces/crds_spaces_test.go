@@ -23,35 +23,44 @@ func testDefinedTwice(t *testing.T, _ *plane, a, b *space, group string) {
 	inA := a.define(t, definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{
 		"size": {Type: "integer", Default: &apiextensionsv1.JSON{Raw: []byte("1")}},
 		"kind": {Type: "string", Enum: []apiextensionsv1.JSON{{Raw: []byte(`"small"`)}}},
-	}, apiextensionsv1.ValidationRule{Rule: "self.size <= 3", Message: "too big for A"}), func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Spec.Names.ShortNames, crd.Spec.Names.Categories = []string{"fa"}, []string{"ours", "all"}
-		v := &crd.Spec.Versions[0]
-		v.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}}
-		v.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.size"}}
-	}))
+	}, apiextensionsv1.ValidationRule{Rule: "self.size <= 3", Message: "too big for A"}),
+		func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Spec.Names.ShortNames, crd.Spec.Names.Categories = []string{"fa"}, []string{"ours", "all"}
+			v := &crd.Spec.Versions[0]
+			v.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size",
+				Type:     "integer",
+				JSONPath: ".spec.size"}}
+			v.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.size"}}
+		}))
 	inB := b.define(t, definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{
 		"size":   {Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"huge"`)}},
 		"colour": {Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"red"`)}},
-	}, apiextensionsv1.ValidationRule{Rule: "self.colour != 'pink'", Message: "not for B"}, apiextensionsv1.ValidationRule{Rule: "self.size == oldSelf.size", Message: "B stays as it is"}), func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Spec.Names.ShortNames, crd.Spec.Names.Categories = []string{"fb"}, []string{"theirs"}
-		v := &crd.Spec.Versions[0]
-		v.Name = "v2"
-		v.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Colour", Type: "string", JSONPath: ".spec.colour"}}
-		v.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.colour"}}
-		old := v.DeepCopy()
-		old.Name, old.Storage, old.Served = "v1", false, false
-		crd.Spec.Versions = append(crd.Spec.Versions, *old)
-	}))
+	}, apiextensionsv1.ValidationRule{Rule: "self.colour != 'pink'", Message: "not for B"},
+		apiextensionsv1.ValidationRule{Rule: "self.size == oldSelf.size", Message: "B stays as it is"}),
+		func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Spec.Names.ShortNames, crd.Spec.Names.Categories = []string{"fb"}, []string{"theirs"}
+			v := &crd.Spec.Versions[0]
+			v.Name = "v2"
+			v.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Colour",
+				Type:     "string",
+				JSONPath: ".spec.colour"}}
+			v.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.colour"}}
+			old := v.DeepCopy()
+			old.Name, old.Storage, old.Served = "v1", false, false
+			crd.Spec.Versions = append(crd.Spec.Versions, *old)
+		}))
 	nonsense := map[string]any{"colour": "green", "nonsense": "x"}
 	if made := a.makes(t, inA, "default", foo(inA, "one", nonsense)); field(made, "spec") != "map[size:1]" {
 		t.Errorf("of a: %s", field(made, "spec"))
 	}
-	if made := b.makes(t, inB, "default", foo(inB, "one", map[string]any{"nonsense": "x"})); field(made, "spec") != "map[colour:red size:huge]" {
+	if made := b.makes(t, inB, "default", foo(inB, "one", map[string]any{"nonsense": "x"})); field(made,
+		"spec") != "map[colour:red size:huge]" {
 		t.Errorf("of b: %s", field(made, "spec"))
 	}
 	a1, b2 := "/apis/"+group+"/v1/namespaces/default/foos", "/apis/"+group+"/v2/namespaces/default/foos"
 	body := func(version, spec string) string {
-		return `{"apiVersion":"` + group + `/` + version + `","kind":"Foo","metadata":{"name":"tried"},"spec":` + spec + `}`
+		return `{"apiVersion":"` + group + `/` + version +
+			`","kind":"Foo","metadata":{"name":"tried"},"spec":` + spec + `}`
 	}
 	const no, yes = http.StatusUnprocessableEntity, http.StatusCreated
 	for _, c := range []struct {
@@ -85,13 +94,15 @@ func testDefinedTwice(t *testing.T, _ *plane, a, b *space, group string) {
 		path := map[*space]string{a: a1, b: b2}[s]
 		_, answer := s.asks(t, http.MethodGet, path, "", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io")
 		var table metav1.Table
-		if err := json.Unmarshal([]byte(answer), &table); err != nil || len(table.Rows) != 1 || len(table.ColumnDefinitions) != 2 {
+		if err := json.Unmarshal([]byte(answer), &table); err != nil || len(table.Rows) != 1 ||
+			len(table.ColumnDefinitions) != 2 {
 			t.Fatalf("table of %s: %s, %v", s.name, answer, err)
 		}
 		if got := table.ColumnDefinitions[0].Name + " " + table.ColumnDefinitions[1].Name; got != want[0] {
 			t.Errorf("columns of %s: %s", s.name, got)
 		}
-		if cells, _ := json.Marshal(table.Rows[0].Cells); strings.Join(strings.Fields(strings.NewReplacer("[", "", "]", "", `"`, "", ",", " ").Replace(string(cells))), " ") != want[1] {
+		if cells, _ := json.Marshal(table.Rows[0].Cells); strings.Join(strings.Fields(strings.NewReplacer("[", "", "]",
+			"", `"`, "", ",", " ").Replace(string(cells))), " ") != want[1] {
 			t.Errorf("cells of %s: %s", s.name, cells)
 		}
 	}
@@ -103,7 +114,8 @@ func testDefinedTwice(t *testing.T, _ *plane, a, b *space, group string) {
 		}
 		r := list.APIResources[0]
 		slices.Sort(r.Categories)
-		if got := version + " " + strings.Join(r.ShortNames, ",") + " " + strings.Join(r.Categories, ","); got != want {
+		if got := version + " " + strings.Join(r.ShortNames, ",") + " " +
+			strings.Join(r.Categories, ","); got != want {
 			t.Errorf("%s has %s", s.name, got)
 		}
 	}
@@ -125,34 +137,51 @@ func testTwoScopes(t *testing.T, p *plane, a, b *space, group string) {
 		"/registry/" + group + "/foos/b/one",
 		"/registry/" + group + "/foos/b/two.b.tenant",
 	}
-	keys := slices.DeleteFunc(p.keys(t, group), func(key string) bool { return strings.Contains(key, "/apiregistration.k8s.io/") })
+	keys := slices.DeleteFunc(p.keys(t, group), func(key string) bool {
+		return strings.Contains(key, "/apiregistration.k8s.io/")
+	})
 	if slices.Sort(keys); !slices.Equal(keys, want) {
 		t.Errorf("keys: %v, want %v", keys, want)
 	}
 	for path, codes := range map[string][2]int{
-		"/apis/" + group + "/v1/namespaces/default/foos/one":                              {http.StatusOK, http.StatusNotFound},
-		"/apis/" + group + "/v1/foos/one":                                                 {http.StatusNotFound, http.StatusOK},
-		"/apis/" + group + "/v1/foos":                                                     {http.StatusOK, http.StatusOK},
-		"/apis/" + group + "/v1/foos/two.b.tenant":                                        {http.StatusForbidden, http.StatusOK},
-		"/apis/" + group + "/v1/tenants/a/namespaces/default/foos/one":                    {http.StatusOK, http.StatusForbidden},
-		"/tenants/a/apis/" + group + "/v1/namespaces/default/foos/one":                    {http.StatusOK, http.StatusForbidden},
-		"/apis/" + group + "/v1/tenants/b/foos/one":                                       {http.StatusForbidden, http.StatusOK},
-		"/tenants/b/apis/" + group + "/v1/foos":                                           {http.StatusForbidden, http.StatusOK},
-		"/apis/" + group + "/v1/tenants/system/namespaces/default/foos":                   {http.StatusForbidden, http.StatusForbidden},
-		"/apis/" + group + "/v1/namespaces/default.a/foos/one":                            {http.StatusNotFound, http.StatusNotFound},
-		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions":                         {http.StatusOK, http.StatusOK},
-		"/apis/apiextensions.k8s.io/v1/tenants/a/customresourcedefinitions/foos." + group: {http.StatusOK, http.StatusForbidden},
+		"/apis/" + group + "/v1/namespaces/default/foos/one": {http.StatusOK,
+			http.StatusNotFound},
+		"/apis/" + group +
+			"/v1/foos/one": {http.StatusNotFound, http.StatusOK},
+		"/apis/" + group +
+			"/v1/foos": {http.StatusOK, http.StatusOK},
+		"/apis/" + group +
+			"/v1/foos/two.b.tenant": {http.StatusForbidden, http.StatusOK},
+		"/apis/" + group + "/v1/tenants/a/namespaces/default/foos/one": {http.StatusOK,
+			http.StatusForbidden},
+		"/tenants/a/apis/" + group + "/v1/namespaces/default/foos/one": {http.StatusOK,
+			http.StatusForbidden},
+		"/apis/" + group +
+			"/v1/tenants/b/foos/one": {http.StatusForbidden, http.StatusOK},
+		"/tenants/b/apis/" + group +
+			"/v1/foos": {http.StatusForbidden, http.StatusOK},
+		"/apis/" + group + "/v1/tenants/system/namespaces/default/foos": {http.StatusForbidden,
+			http.StatusForbidden},
+		"/apis/" + group + "/v1/namespaces/default.a/foos/one": {http.StatusNotFound,
+			http.StatusNotFound},
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": {http.StatusOK,
+			http.StatusOK},
+		"/apis/apiextensions.k8s.io/v1/tenants/a/customresourcedefinitions/foos." + group: {http.StatusOK,
+			http.StatusForbidden},
 	} {
 		for i, s := range []*space{a, b} {
 			// No namespace has a dot, which can be said in more than one way.
-			if code, answer := do(t, s.config, http.MethodGet, path, "", nil); code != codes[i] && (codes[i] != http.StatusNotFound || code != http.StatusBadRequest) {
+			if code, answer := do(t, s.config, http.MethodGet, path, "", nil); code != codes[i] &&
+				(codes[i] != http.StatusNotFound || code != http.StatusBadRequest) {
 				t.Errorf("%s in %s: %d, want %d: %s", path, s.name, code, codes[i], answer)
 			}
 		}
 	}
 	// An administrator of the cluster gets to each as it is there.
-	for _, path := range []string{"/apis/" + group + "/v1/tenants/a/namespaces/default/foos/one", "/apis/" + group + "/v1/tenants/b/foos/one", "/tenants/b/apis/" + group + "/v1/foos/one"} {
-		if code, answer := get(t, p.Admin, path); code != http.StatusOK || !strings.Contains(answer, `"name":"one"`) || !strings.Contains(answer, `"tenant":`) {
+	for _, path := range []string{"/apis/" + group + "/v1/tenants/a/namespaces/default/foos/one",
+		"/apis/" + group + "/v1/tenants/b/foos/one", "/tenants/b/apis/" + group + "/v1/foos/one"} {
+		if code, answer := get(t, p.Admin, path); code != http.StatusOK || !strings.Contains(answer, `"name":"one"`) ||
+			!strings.Contains(answer, `"tenant":`) {
 			t.Errorf("%s: %d %s", path, code, answer)
 		}
 	}
@@ -164,17 +193,21 @@ func testForcedDefinition(t *testing.T, p *plane, a, b *space, group string) {
 	ctx := t.Context()
 	name := "foos." + group
 	// The tenant was first.
-	gvr := b.define(t, definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{"own": {Type: "string"}})))
+	gvr := b.define(t,
+		definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{"own": {Type: "string"}})))
 	b.makes(t, gvr, "default", foo(gvr, "before", map[string]any{"own": "yes", "shared": "yes"}))
 	system := p.as(t, "system", p.Admin)
-	if _, err := system.definitions(t).Create(ctx, definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{"shared": {Type: "string"}}), func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Annotations = map[string]string{"arktos.futurewei.com/crd-sharing-policy": "forced"}
-	}), metav1.CreateOptions{}); err != nil {
+	if _, err := system.definitions(t).Create(ctx,
+		definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{"shared": {Type: "string"}}),
+			func(crd *apiextensionsv1.CustomResourceDefinition) {
+				crd.Annotations = map[string]string{"arktos.futurewei.com/crd-sharing-policy": "forced"}
+			}), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []*space{a, b} {
 		eventually(t, "the definition to be forced on "+s.name, func(ctx context.Context) (bool, error) {
-			made, err := s.in(gvr, "default").Create(ctx, foo(gvr, "tried", map[string]any{"shared": "yes"}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			made, err := s.in(gvr, "default").Create(ctx, foo(gvr, "tried", map[string]any{"shared": "yes"}),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err == nil && field(made, "spec", "shared") == "yes", nil
 		})
 		s.makes(t, gvr, "default", foo(gvr, "one", map[string]any{"own": "yes", "shared": "yes"}))
@@ -190,8 +223,10 @@ func testForcedDefinition(t *testing.T, p *plane, a, b *space, group string) {
 			{http.MethodPost, crds, string(own), "application/json"},
 			{http.MethodPut, crds + "/" + name, string(own), "application/json"},
 			{http.MethodPatch, crds + "/" + name, `{"metadata":{"labels":{"x":"y"}}}`, "application/merge-patch+json"},
-			{http.MethodPatch, crds + "/" + name, `[{"op":"remove","path":"/spec/versions"}]`, "application/json-patch+json"},
-			{http.MethodPatch, crds + "/" + name + "?fieldManager=x&force=true", apply, "application/apply-patch+yaml"},
+			{http.MethodPatch, crds + "/" + name, `[{"op":"remove","path":"/spec/versions"}]`,
+				"application/json-patch+json"},
+			{http.MethodPatch, crds + "/" + name + "?fieldManager=x&force=true", apply,
+				"application/apply-patch+yaml"},
 			{http.MethodDelete, crds + "/" + name, "", ""},
 		} {
 			var headers []string
@@ -205,17 +240,20 @@ func testForcedDefinition(t *testing.T, p *plane, a, b *space, group string) {
 		}
 	}
 	// What was made by the own definition is there, and comes back with it.
-	if old, err := b.in(gvr, "default").Get(ctx, "before", metav1.GetOptions{}); err != nil || field(old, "spec", "own") != "<none>" {
+	if old, err := b.in(gvr, "default").Get(ctx, "before", metav1.GetOptions{}); err != nil ||
+		field(old, "spec", "own") != "<none>" {
 		t.Errorf("seen by the forced definition: %v, %v", old, err)
 	}
 	if err := system.definitions(t).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the own definition to be back", func(ctx context.Context) (bool, error) {
-		made, err := b.in(gvr, "default").Create(ctx, foo(gvr, "tried", map[string]any{"own": "yes"}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		made, err := b.in(gvr, "default").Create(ctx, foo(gvr, "tried", map[string]any{"own": "yes"}),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil && field(made, "spec", "own") == "yes", nil
 	})
-	if old, err := b.in(gvr, "default").Get(ctx, "before", metav1.GetOptions{}); err != nil || field(old, "spec", "own") != "yes" {
+	if old, err := b.in(gvr, "default").Get(ctx, "before", metav1.GetOptions{}); err != nil ||
+		field(old, "spec", "own") != "yes" {
 		t.Errorf("what was made before: %v, %v", old, err)
 	}
 	eventually(t, "the definition not to serve any more", func(ctx context.Context) (bool, error) {
@@ -297,10 +335,12 @@ func testCustomDiscovery(t *testing.T, _ *plane, a, b *space, group string) {
 			crd.Spec.Names.ShortNames, crd.Spec.Names.Categories = []string{word}, []string{word}
 		}
 	}
-	a.define(t, definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{"quagga": {Type: "string"}}), described("quagga")))
-	b.define(t, definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{"okapi": {Type: "string"}}), described("okapi"), clusterWide, func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Spec.Versions[0].Name = "v7"
-	}))
+	a.define(t, definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{"quagga": {Type: "string"}}),
+		described("quagga")))
+	b.define(t, definition(group, specified(map[string]apiextensionsv1.JSONSchemaProps{"okapi": {Type: "string"}}),
+		described("okapi"), clusterWide, func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Spec.Versions[0].Name = "v7"
+		}))
 	b.define(t, definition("okapi."+group))
 	a7 := "/apis/" + group + "/v7"
 	for _, c := range []struct {
@@ -312,8 +352,10 @@ func testCustomDiscovery(t *testing.T, _ *plane, a, b *space, group string) {
 		{b, []string{"okapi"}, []string{"quagga", `"` + group + `/v1"`, `"apis/` + group + `/v1"`}, "v7"},
 	} {
 		for path, accept := range map[string]string{
-			"/apis": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "/apis/": "", "/apis/" + group: "", "/apis/" + group + "/" + c.version: "",
-			"/openapi/v2": "", "/openapi/v3": "", "/openapi/v3/apis/" + group + "/" + c.version: "", "/openapi/v2?": "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+			"/apis": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "/apis/": "",
+			"/apis/" + group: "", "/apis/" + group + "/" + c.version: "",
+			"/openapi/v2": "", "/openapi/v3": "", "/openapi/v3/apis/" + group + "/" + c.version: "",
+			"/openapi/v2?": "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 		} {
 			var headers []string
 			if accept != "" {
@@ -332,7 +374,8 @@ func testCustomDiscovery(t *testing.T, _ *plane, a, b *space, group string) {
 				}
 			}
 			for _, word := range c.own {
-				if (strings.HasPrefix(path, "/openapi/v2") || strings.HasPrefix(path, "/openapi/v3/") || strings.HasSuffix(path, c.version)) && !strings.Contains(answer, word) {
+				if (strings.HasPrefix(path, "/openapi/v2") || strings.HasPrefix(path, "/openapi/v3/") ||
+					strings.HasSuffix(path, c.version)) && !strings.Contains(answer, word) {
 					t.Errorf("%s (%s) of %s has no %q", path, accept, c.s.name, word)
 				}
 			}
@@ -348,7 +391,9 @@ func testCustomDiscovery(t *testing.T, _ *plane, a, b *space, group string) {
 func testCustomWatches(t *testing.T, p *plane, a, b *space, group string) {
 	ctx := t.Context()
 	gvr := a.define(t, definition(group))
-	b.define(t, definition(group, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Names.ShortNames = []string{"other"} }))
+	b.define(t, definition(group, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		crd.Spec.Names.ShortNames = []string{"other"}
+	}))
 	b.makes(t, gvr, "default", foo(gvr, "before", nil))
 	opened := map[*space]watch.Interface{}
 	for _, s := range []*space{a, b} {
@@ -361,14 +406,16 @@ func testCustomWatches(t *testing.T, p *plane, a, b *space, group string) {
 	}
 	for _, s := range []*space{b, a} { // a's comes after b's
 		s.makes(t, gvr, "default", foo(gvr, "of-"+s.name, nil))
-		if _, err := s.in(gvr, "default").Patch(ctx, "of-"+s.name, types.MergePatchType, []byte(`{"spec":{"x":"y"}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := s.in(gvr, "default").Patch(ctx, "of-"+s.name, types.MergePatchType, []byte(`{"spec":{"x":"y"}}`),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.in(gvr, "default").Delete(ctx, "of-"+s.name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for s, want := range map[*space]string{a: "ADDED of-a, MODIFIED of-a, DELETED of-a", b: "ADDED before, ADDED of-b, MODIFIED of-b, DELETED of-b"} {
+	for s, want := range map[*space]string{a: "ADDED of-a, MODIFIED of-a, DELETED of-a",
+		b: "ADDED before, ADDED of-b, MODIFIED of-b, DELETED of-b"} {
 		var got []string
 		for end := time.After(deadline); len(got) < strings.Count(want, ",")+1; {
 			select {
@@ -389,7 +436,8 @@ func testCustomWatches(t *testing.T, p *plane, a, b *space, group string) {
 	a.makes(t, gvr, "default", foo(gvr, "after", nil))
 	var all metav1.PartialObjectMetadataList
 	eventually(t, "the system to see what both have", func(context.Context) (bool, error) {
-		code, answer := do(t, p.Admin, http.MethodGet, "/apis/"+group+"/v1/foos", "", []string{"Accept: application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"})
+		code, answer := do(t, p.Admin, http.MethodGet, "/apis/"+group+"/v1/foos", "",
+			[]string{"Accept: application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"})
 		if code != http.StatusOK {
 			return false, nil
 		}
@@ -410,13 +458,16 @@ func testCompositeDefinitions(t *testing.T, p *plane, a, b *space, group string)
 	bars := b.define(t, definition("b.tenant", named("bars", "Bar"), clusterWide))
 	b.makes(t, bars, "", foo(bars, "one", nil))
 	const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
-	for _, name := range []string{"foos." + group, "foos." + group + ".b.tenant", "foos." + group + ".b", "bars.b.tenant", "bars.b.tenant.b.tenant", "..%2Fb%2Ffoos." + group} {
-		for method, body := range map[string]string{http.MethodGet: "", http.MethodDelete: "", http.MethodPatch: `{"metadata":{"labels":{"x":"y"}}}`} {
+	for _, name := range []string{"foos." + group, "foos." + group + ".b.tenant", "foos." + group + ".b",
+		"bars.b.tenant", "bars.b.tenant.b.tenant", "..%2Fb%2Ffoos." + group} {
+		for method, body := range map[string]string{http.MethodGet: "", http.MethodDelete: "",
+			http.MethodPatch: `{"metadata":{"labels":{"x":"y"}}}`} {
 			var headers []string
 			if body != "" {
 				headers = append(headers, "Content-Type: application/merge-patch+json")
 			}
-			if code, answer := do(t, a.config, method, crds+name, body, headers); code != http.StatusNotFound && code != http.StatusBadRequest || strings.Contains(answer, `"spec"`) {
+			if code, answer := do(t, a.config, method, crds+name, body, headers); code != http.StatusNotFound &&
+				code != http.StatusBadRequest || strings.Contains(answer, `"spec"`) {
 				t.Errorf("%s %s: %d %s", method, name, code, answer)
 			}
 		}
@@ -424,12 +475,14 @@ func testCompositeDefinitions(t *testing.T, p *plane, a, b *space, group string)
 	// A definition of that name is one like others.
 	same := a.define(t, definition("b.tenant", named("bars", "Bar"), clusterWide))
 	a.makes(t, same, "", foo(same, "one.b.tenant", nil))
-	for _, key := range []string{"/registry/apiextensions.k8s.io/customresourcedefinitions/a/bars.b.tenant", "/registry/b.tenant/bars/a/one.b.tenant", "/registry/b.tenant/bars/b/one"} {
+	for _, key := range []string{"/registry/apiextensions.k8s.io/customresourcedefinitions/a/bars.b.tenant",
+		"/registry/b.tenant/bars/a/one.b.tenant", "/registry/b.tenant/bars/b/one"} {
 		if !slices.Contains(p.keys(t, "b.tenant"), key) {
 			t.Errorf("no key %s in %v", key, p.keys(t, "b.tenant"))
 		}
 	}
-	if list, err := b.in(bars, "").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].GetName() != "one" {
+	if list, err := b.in(bars, "").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 ||
+		list.Items[0].GetName() != "one" {
 		t.Errorf("of the other: %v, %v", list, err)
 	}
 	if err := a.in(same, "").Delete(t.Context(), "one", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
@@ -437,7 +490,8 @@ func testCompositeDefinitions(t *testing.T, p *plane, a, b *space, group string)
 	}
 	// In the system space such a name belongs to tenants.
 	system := p.as(t, "system", p.Admin)
-	if _, err := system.definitions(t).Create(t.Context(), definition("z.tenant"), metav1.CreateOptions{}); err == nil {
+	if _, err := system.definitions(t).
+		Create(t.Context(), definition("z.tenant"), metav1.CreateOptions{}); err == nil {
 		t.Error("a definition of the system has the name of a tenant's")
 	}
 }

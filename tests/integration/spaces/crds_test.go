@@ -79,15 +79,21 @@ func TestDefinitionsOfTenants(t *testing.T) {
 
 // definition is one of foos in a group, namespaced, of version v1 that takes
 // everything.
-func definition(group string, change ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+func definition(
+	group string, change ...func(*apiextensionsv1.CustomResourceDefinition),
+) *apiextensionsv1.CustomResourceDefinition {
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "foos." + group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "foos", Singular: "foo", Kind: "Foo", ListKind: "FooList"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "foos", Singular: "foo", Kind: "Foo",
+				ListKind: "FooList"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}},
+				Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object",
+						XPreserveUnknownFields: new(true)},
+				},
 			}},
 		},
 	}
@@ -101,7 +107,8 @@ func definition(group string, change ...func(*apiextensionsv1.CustomResourceDefi
 func named(plural, kind string) func(*apiextensionsv1.CustomResourceDefinition) {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) {
 		crd.Name = plural + "." + crd.Spec.Group
-		crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"}
+		crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind),
+			Kind: kind, ListKind: kind + "List"}
 	}
 }
 
@@ -115,17 +122,21 @@ func withScale(crd *apiextensionsv1.CustomResourceDefinition) {
 	crd.Spec.Versions[0].Subresources = &apiextensionsv1.CustomResourceSubresources{
 		Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
 		Scale: &apiextensionsv1.CustomResourceSubresourceScale{
-			SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", LabelSelectorPath: new(".status.selector"),
+			SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas",
+			LabelSelectorPath: new(".status.selector"),
 		},
 	}
 }
 
 // specified gives the spec a schema, and drops what is not in it.
-func specified(properties map[string]apiextensionsv1.JSONSchemaProps, rules ...apiextensionsv1.ValidationRule) func(*apiextensionsv1.CustomResourceDefinition) {
+func specified(
+	properties map[string]apiextensionsv1.JSONSchemaProps, rules ...apiextensionsv1.ValidationRule,
+) func(*apiextensionsv1.CustomResourceDefinition) {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-			"spec": {Type: "object", Properties: properties, XValidations: rules},
-		}}
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object",
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{
+				"spec": {Type: "object", Properties: properties, XValidations: rules},
+			}}
 	}
 }
 
@@ -181,12 +192,15 @@ func (s *space) serves(t *testing.T, gvr schema.GroupVersionResource) {
 func foo(gvr schema.GroupVersionResource, name string, spec map[string]any) *unstructured.Unstructured {
 	kind := strings.ToUpper(gvr.Resource[:1]) + strings.TrimSuffix(gvr.Resource[1:], "s")
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": gvr.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+		"apiVersion": gvr.GroupVersion().String(), "kind": kind,
+		"metadata": map[string]any{"name": name}, "spec": spec,
 	}}
 }
 
 // makes creates a custom resource, "" is no namespace.
-func (s *space) makes(t *testing.T, gvr schema.GroupVersionResource, namespace string, object *unstructured.Unstructured) *unstructured.Unstructured {
+func (s *space) makes(
+	t *testing.T, gvr schema.GroupVersionResource, namespace string, object *unstructured.Unstructured,
+) *unstructured.Unstructured {
 	t.Helper()
 	made, err := s.in(gvr, namespace).Create(t.Context(), object, metav1.CreateOptions{})
 	if err != nil {

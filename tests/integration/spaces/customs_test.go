@@ -28,7 +28,8 @@ func TestSystemDefinitionsInSpaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crds := system.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := system.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	define := func(plural, kind, scope string, annotations map[string]any) schema.GroupVersionResource {
 		gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: plural}
 		_, err := crds.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
@@ -37,7 +38,8 @@ func TestSystemDefinitionsInSpaces(t *testing.T) {
 			"spec": map[string]any{
 				"group": "example.com", "scope": scope, "names": map[string]any{"plural": plural, "kind": kind},
 				"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
-					"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+					"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object",
+						"x-kubernetes-preserve-unknown-fields": true}}}},
 			},
 		}}, metav1.CreateOptions{})
 		if err != nil {
@@ -50,11 +52,13 @@ func TestSystemDefinitionsInSpaces(t *testing.T) {
 	clusterScoped := define("bars", "Bar", "Cluster", forced)
 	define("secretfoos", "SecretFoo", "Namespaced", nil)
 	object := func(kind, owner string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": kind, "metadata": map[string]any{"name": "one"}, "spec": map[string]any{"owner": owner}}}
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": kind,
+			"metadata": map[string]any{"name": "one"}, "spec": map[string]any{"owner": owner}}}
 	}
 	for _, s := range []*space{a, b} {
 		eventually(t, "custom resources in "+s.name, func(ctx context.Context) (bool, error) {
-			_, err := s.dynamic.Resource(namespaced).Namespace("default").Create(ctx, object("Foo", s.name), metav1.CreateOptions{})
+			_, err := s.dynamic.Resource(namespaced).Namespace("default").Create(ctx, object("Foo", s.name),
+				metav1.CreateOptions{})
 			return err == nil, nil
 		})
 		eventually(t, "cluster-scoped custom resources in "+s.name, func(ctx context.Context) (bool, error) {
@@ -79,13 +83,15 @@ func TestSystemDefinitionsInSpaces(t *testing.T) {
 	if _, err := a.dynamic.Resource(clusterScoped).Get(t.Context(), "one", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	if code, body := get(t, a.config, "/apis/example.com/v1/namespaces/default/secretfoos"); code != http.StatusNotFound {
+	if code, body := get(t, a.config,
+		"/apis/example.com/v1/namespaces/default/secretfoos"); code != http.StatusNotFound {
 		t.Errorf("a definition that is not shared: %d %s", code, body)
 	}
 	for _, path := range []string{"/apis/example.com/v1", "/openapi/v2", "/openapi/v3/apis/example.com/v1"} {
 		code, body := get(t, a.config, path)
 		if code != http.StatusOK || !strings.Contains(body, "foos") || strings.Contains(body, "secretfoos") {
-			t.Errorf("%s: %d, has it %v, has what it must not %v", path, code, strings.Contains(body, "foos"), strings.Contains(body, "secretfoos"))
+			t.Errorf("%s: %d, has it %v, has what it must not %v", path, code, strings.Contains(body, "foos"),
+				strings.Contains(body, "secretfoos"))
 		}
 	}
 	// The space with its custom resources can be deleted.

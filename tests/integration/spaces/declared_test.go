@@ -59,7 +59,8 @@ func TestTenantIsDeclared(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, gvr := range []schema.GroupVersionResource{maps, c.custom} {
-				object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"k": "v"}}}
+				object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+					"data": map[string]any{"k": "v"}}}
 				if gvr != maps {
 					object = foo(gvr, "", map[string]any{"size": int64(1)})
 				}
@@ -76,15 +77,20 @@ func TestTenantIsDeclared(t *testing.T) {
 					t.Fatal(err)
 				}
 				force := true
-				got, err := objects.Resource(gvr).Namespace("default").Patch(t.Context(), object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "applier", Force: &force, FieldValidation: "Strict"})
+				got, err := objects.Resource(gvr).Namespace("default").Patch(t.Context(), object.GetName(),
+					types.ApplyPatchType, body,
+					metav1.PatchOptions{FieldManager: "applier", Force: &force, FieldValidation: "Strict"})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if says, _, _ := unstructured.NestedString(got.Object, "metadata", "tenant"); says != c.tenant { //nolint:errcheck // "" then
+				// "" then
+				if says, _, _ := unstructured.NestedString(got.Object, "metadata", //nolint:errcheck
+					"tenant"); says != c.tenant {
 					t.Fatalf("the object is of %q", says)
 				}
 				for _, entry := range got.GetManagedFields() {
-					if fields := entry.FieldsV1.String(); strings.Contains(fields, "f:tenant") || strings.Contains(fields, "f:selfLink") {
+					if fields := entry.FieldsV1.String(); strings.Contains(fields, "f:tenant") ||
+						strings.Contains(fields, "f:selfLink") {
 						t.Errorf("somebody has the field: %s", fields)
 					}
 				}
@@ -123,7 +129,8 @@ func TestTenantIsDeclared(t *testing.T) {
 				if err := unstructured.SetNestedField(strange.Object, "x", "metadata", "stranger"); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := schemas.ObjectToTyped(strange); err == nil || !strings.Contains(err.Error(), "field not declared in schema") {
+				if _, err := schemas.ObjectToTyped(strange); err == nil ||
+					!strings.Contains(err.Error(), "field not declared in schema") {
 					t.Errorf("the schema of %s declares everything: %v", gvr, err)
 				}
 			}

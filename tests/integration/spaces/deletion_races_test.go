@@ -40,11 +40,14 @@ func TestNothingIsMadeBehindADeletion(t *testing.T) {
 					var err error
 					switch i % 3 {
 					case 0: // of no namespace
-						_, err = s.client.CoreV1().PersistentVolumes().Create(ctx, volume(word), metav1.CreateOptions{})
+						_, err = s.client.CoreV1().PersistentVolumes().Create(ctx, volume(word),
+							metav1.CreateOptions{})
 					case 1:
-						_, err = s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: word}}, metav1.CreateOptions{})
+						_, err = s.client.CoreV1().Namespaces().Create(ctx,
+							&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: word}}, metav1.CreateOptions{})
 					case 2: // past the edge
-						_, err = p.admin.CoreV1().ConfigMaps("default."+name).Create(ctx, configMap(word), metav1.CreateOptions{})
+						_, err = p.admin.CoreV1().ConfigMaps("default."+name).Create(ctx, configMap(word),
+							metav1.CreateOptions{})
 					}
 					if err == nil {
 						made.Add(1)

@@ -71,7 +71,8 @@ func TestDeletions(t *testing.T) {
 		}
 		c := meta.FindStatusCondition(got.Status.Conditions, tenantapi.SpaceEmpty)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "ObjectsRemain" &&
-			strings.Contains(c.Message, "1 configmaps, 1 namespaces: configmaps default/held is held by example.com/hold"), nil
+			strings.Contains(c.Message,
+				"1 configmaps, 1 namespaces: configmaps default/held is held by example.com/hold"), nil
 	})
 	_, err = p.admin.CoreV1().ConfigMaps("default.held-0").Create(ctx, configMap("late"), metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -91,7 +92,8 @@ func TestDeletions(t *testing.T) {
 	}
 
 	for _, s := range held {
-		if _, err := p.admin.CoreV1().ConfigMaps("default."+s.name).Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := p.admin.CoreV1().ConfigMaps("default."+s.name).Patch(ctx, "held", types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +107,8 @@ func TestDeletions(t *testing.T) {
 // testPodsEndFirst: pods get their time to end, and keep what they use for it.
 func testPodsEndFirst(t *testing.T, p *plane, tenants *tenantapi.Client) {
 	s := p.tenant(t, "running")
-	ctx, pods, maps := t.Context(), p.admin.CoreV1().Pods("default.running"), p.admin.CoreV1().ConfigMaps("default.running")
+	ctx, pods, maps := t.Context(), p.admin.CoreV1().Pods("default.running"),
+		p.admin.CoreV1().ConfigMaps("default.running")
 	if _, err := maps.Create(ctx, configMap("used"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +128,8 @@ func testPodsEndFirst(t *testing.T, p *plane, tenants *tenantapi.Client) {
 			return false, err
 		}
 		c := meta.FindStatusCondition(got.Status.Conditions, tenantapi.SpaceEmpty)
-		return c != nil && strings.Contains(c.Message, "1 pods") && strings.Contains(c.Message, "pods default/web has 30 seconds to end"), nil
+		return c != nil && strings.Contains(c.Message, "1 pods") &&
+			strings.Contains(c.Message, "pods default/web has 30 seconds to end"), nil
 	})
 	if _, err := maps.Get(ctx, "used", metav1.GetOptions{}); err != nil {
 		t.Errorf("what the pod uses: %v", err)
@@ -146,12 +150,14 @@ func testPodsEndFirst(t *testing.T, p *plane, tenants *tenantapi.Client) {
 // testUnserved: objects of a definition that serves no version any more can be
 // deleted by nobody, and do not hold their tenant.
 func testUnserved(t *testing.T, p *plane, tenants *tenantapi.Client) {
-	post(t, p.Admin, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"olds.unserved.example.com"},
+	post(t, p.Admin, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+		`{"metadata":{"name":"olds.unserved.example.com"},
 		"spec":{"group":"unserved.example.com","scope":"Namespaced","names":{"plural":"olds","singular":"old","kind":"Old","listKind":"OldList"},
 		"versions":[{"name":"v1","served":false,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
 	s := p.tenant(t, "unserved")
 	key := "/registry/unserved.example.com/olds/unserved/default/one"
-	if _, err := p.etcd.Put(t.Context(), key, `{"apiVersion":"unserved.example.com/v1","kind":"Old","metadata":{"name":"one","namespace":"default.unserved"}}`); err != nil {
+	if _, err := p.etcd.Put(t.Context(), key, `{"apiVersion":"unserved.example.com/v1","kind":"Old",`+
+		`"metadata":{"name":"one","namespace":"default.unserved"}}`); err != nil {
 		t.Fatal(err)
 	}
 	if err := tenants.Delete(t.Context(), s.name, metav1.DeleteOptions{}); err != nil {
@@ -171,7 +177,8 @@ func testUnserved(t *testing.T, p *plane, tenants *tenantapi.Client) {
 func (p *plane) likeTenant(t *testing.T, name string) string {
 	t.Helper()
 	ctx := t.Context()
-	if _, err := p.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 600 { // before and after the tenant's in their order
@@ -192,7 +199,8 @@ func (p *plane) keysOf(t *testing.T, tenant string) []string {
 	t.Helper()
 	return slices.DeleteFunc(p.keys(t, "/"+tenant+"/"), func(key string) bool {
 		_, rest, _ := strings.Cut(key, "/"+tenant+"/")
-		return !strings.Contains(rest, "/") && (strings.HasPrefix(key, "/registry/configmaps/") || strings.HasPrefix(key, "/registry/serviceaccounts/"))
+		return !strings.Contains(rest, "/") &&
+			(strings.HasPrefix(key, "/registry/configmaps/") || strings.HasPrefix(key, "/registry/serviceaccounts/"))
 	})
 }
 
@@ -202,25 +210,31 @@ func fill(t *testing.T, s *space) {
 	t.Helper()
 	ctx := t.Context()
 	labels := map[string]string{"app": "web"}
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
 	if _, err := s.client.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "own"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "own"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 50 {
-		if _, err := s.client.CoreV1().ConfigMaps("own").Create(ctx, configMap(fmt.Sprintf("cm-%d", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.CoreV1().ConfigMaps("own").
+			Create(ctx, configMap(fmt.Sprintf("cm-%d", i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := s.client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv"},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{"storage": quantity("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "192.0.2.9", Path: "/"}},
+			Capacity:    corev1.ResourceList{"storage": quantity("1Gi")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "192.0.2.9",
+				Path: "/"}},
 		},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

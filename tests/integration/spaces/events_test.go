@@ -32,7 +32,8 @@ func TestEventsAboutObjectsWithoutANamespace(t *testing.T) {
 			{"default", "default", true, true, true},
 			{"default", "kube-system", false, true, true},
 		} {
-			object := corev1.ObjectReference{Kind: "ClusterIssuer", APIVersion: "cert-manager.io/v1", Name: "letsencrypt", Namespace: c.about}
+			object := corev1.ObjectReference{Kind: "ClusterIssuer", APIVersion: "cert-manager.io/v1",
+				Name: "letsencrypt", Namespace: c.about}
 			if c.about != "" {
 				object = corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Name: "web", Namespace: c.about}
 			}
@@ -44,23 +45,31 @@ func TestEventsAboutObjectsWithoutANamespace(t *testing.T) {
 					t.Errorf("%s, %s in %s about an object in %q: %v", space.name, form, c.namespace, c.about, err)
 				}
 			}
-			made, err := space.client.CoreV1().Events(c.namespace).Create(t.Context(), &corev1.Event{ObjectMeta: meta, InvolvedObject: object, Reason: "Ready"}, metav1.CreateOptions{})
+			made, err := space.client.CoreV1().Events(c.namespace).Create(t.Context(),
+				&corev1.Event{ObjectMeta: meta, InvolvedObject: object, Reason: "Ready"}, metav1.CreateOptions{})
 			check("core/v1", err, c.old)
 			if err == nil {
 				made.Count = 2
-				if made, err = space.client.CoreV1().Events(c.namespace).Update(t.Context(), made, metav1.UpdateOptions{}); err != nil || made.InvolvedObject.Name != object.Name || made.InvolvedObject.Namespace != c.about || made.Namespace != c.namespace {
+				if made, err = space.client.CoreV1().Events(c.namespace).Update(t.Context(), made,
+					metav1.UpdateOptions{}); err != nil || made.InvolvedObject.Name != object.Name ||
+					made.InvolvedObject.Namespace != c.about || made.Namespace != c.namespace {
 					t.Errorf("%s, again: %+v, %v", space.name, made, err)
 				}
 			}
-			_, err = space.client.CoreV1().Events(c.namespace).Create(t.Context(), &corev1.Event{ObjectMeta: meta, InvolvedObject: object, Reason: "Ready",
-				EventTime: now, ReportingController: "example.com/x", ReportingInstance: "x-0", Action: "Checking", Type: corev1.EventTypeNormal}, metav1.CreateOptions{})
+			_, err = space.client.CoreV1().Events(c.namespace).Create(t.Context(),
+				&corev1.Event{ObjectMeta: meta, InvolvedObject: object, Reason: "Ready",
+					EventTime: now, ReportingController: "example.com/x", ReportingInstance: "x-0", Action: "Checking",
+					Type: corev1.EventTypeNormal}, metav1.CreateOptions{})
 			check("core/v1 with its time", err, c.series)
-			event, err := space.client.EventsV1().Events(c.namespace).Create(t.Context(), &eventsv1.Event{ObjectMeta: meta, Regarding: object, Reason: "Ready",
-				EventTime: now, ReportingController: "example.com/x", ReportingInstance: "x-0", Action: "Checking", Type: corev1.EventTypeNormal}, metav1.CreateOptions{})
+			event, err := space.client.EventsV1().Events(c.namespace).Create(t.Context(),
+				&eventsv1.Event{ObjectMeta: meta, Regarding: object, Reason: "Ready",
+					EventTime: now, ReportingController: "example.com/x", ReportingInstance: "x-0", Action: "Checking",
+					Type: corev1.EventTypeNormal}, metav1.CreateOptions{})
 			check("events.k8s.io/v1", err, c.new)
 			if err == nil {
 				event.Series = &eventsv1.EventSeries{Count: 2, LastObservedTime: now}
-				if _, err := space.client.EventsV1().Events(c.namespace).Update(t.Context(), event, metav1.UpdateOptions{}); err != nil {
+				if _, err := space.client.EventsV1().Events(c.namespace).
+					Update(t.Context(), event, metav1.UpdateOptions{}); err != nil {
 					t.Errorf("%s, a series: %v", space.name, err)
 				}
 			}

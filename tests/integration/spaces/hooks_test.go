@@ -169,21 +169,29 @@ func (h *hooks) byService(path string) admissionregistrationv1.WebhookClientConf
 // rules are about every operation on these core resources.
 func rules(resources ...string) []admissionregistrationv1.RuleWithOperations {
 	return []admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources},
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create,
+			admissionregistrationv1.Update, admissionregistrationv1.Delete},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+			Resources: resources},
 	}}
 }
 
-func mutating(name string, cc admissionregistrationv1.WebhookClientConfig, resources ...string) admissionregistrationv1.MutatingWebhook {
+func mutating(
+	name string, cc admissionregistrationv1.WebhookClientConfig, resources ...string,
+) admissionregistrationv1.MutatingWebhook {
 	none := admissionregistrationv1.SideEffectClassNone
 	return admissionregistrationv1.MutatingWebhook{
-		Name: name + ".example.com", ClientConfig: cc, Rules: rules(resources...), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		Name: name + ".example.com", ClientConfig: cc, Rules: rules(resources...), SideEffects: &none,
+		AdmissionReviewVersions: []string{"v1"},
 	}
 }
 
-func validating(name string, cc admissionregistrationv1.WebhookClientConfig, resources ...string) admissionregistrationv1.ValidatingWebhook {
+func validating(
+	name string, cc admissionregistrationv1.WebhookClientConfig, resources ...string,
+) admissionregistrationv1.ValidatingWebhook {
 	none := admissionregistrationv1.SideEffectClassNone
 	return admissionregistrationv1.ValidatingWebhook{
-		Name: name + ".example.com", ClientConfig: cc, Rules: rules(resources...), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		Name: name + ".example.com", ClientConfig: cc, Rules: rules(resources...), SideEffects: &none,
+		AdmissionReviewVersions: []string{"v1"},
 	}
 }

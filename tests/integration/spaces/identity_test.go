@@ -24,7 +24,8 @@ func TestSeedDefaultTenant(t *testing.T) {
 		return
 	}
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	if err := os.WriteFile(tokens, []byte("token-nobody,nora,1,\"system:masters\"\ntoken-of-b,bert,2,\"devs,system:masters\",b\ntoken-of-system,root,3,\"system:masters\",system\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte("token-nobody,nora,1,\"system:masters\"\ntoken-of-b,bert,2,\"devs,"+
+		"system:masters\",b\ntoken-of-system,root,3,\"system:masters\",system\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := start(t, func(cfg *config.Server) {
@@ -43,11 +44,13 @@ func TestSeedDefaultTenant(t *testing.T) {
 		return err == nil, nil
 	})
 	for who, c := range map[*space]struct{ name, tenant string }{nora: {"nora", "dev"}, bert: {"bert", "b"}} {
-		me, err := who.client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		me, err := who.client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+			&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil || me.Status.UserInfo.Username != c.name {
 			t.Errorf("%s: %+v, %v", c.name, me, err)
 		}
-		if code, body := get(t, who.config, "/api/v1/namespaces/default"); code != http.StatusOK || !strings.Contains(body, `"tenant":"`+c.tenant+`"`) {
+		if code, body := get(t, who.config, "/api/v1/namespaces/default"); code != http.StatusOK ||
+			!strings.Contains(body, `"tenant":"`+c.tenant+`"`) {
 			t.Errorf("%s: %d %.300s", c.name, code, body)
 		}
 		if code, _ := get(t, who.config, "/api/v1/nodes"); code != http.StatusForbidden {

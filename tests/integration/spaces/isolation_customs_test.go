@@ -45,24 +45,31 @@ func plantCustoms(t *testing.T, p *plane, b *space, word string) {
 		crd.Annotations = map[string]string{"note": word}
 		crd.Spec.Names.ShortNames, crd.Spec.Names.Categories = []string{word}, []string{word}
 		v := &crd.Spec.Versions[0]
-		v.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: word, Type: "string", JSONPath: ".spec.secret"}}
-		v.Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", Description: word, Properties: map[string]apiextensionsv1.JSONSchemaProps{
-			"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-				"secret": {Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"` + word + `"`)}}, word: {Type: "string"},
-				"size": {Type: "integer"},
-			}, XValidations: apiextensionsv1.ValidationRules{{Rule: "!has(self.size) || self.size < 3", Message: word}}},
-		}}
+		v.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: word, Type: "string",
+			JSONPath: ".spec.secret"}}
+		v.Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", Description: word,
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{
+				"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+					"secret": {Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"` + word + `"`)}},
+					word:     {Type: "string"},
+					"size":   {Type: "integer"},
+				}, XValidations: apiextensionsv1.ValidationRules{
+					{Rule: "!has(self.size) || self.size < 3", Message: word},
+				}},
+			}}
 		old := v.DeepCopy()
 		old.Name, old.Storage = "v2", false
 		crd.Spec.Versions = append(crd.Spec.Versions, *old)
 	}
 	withoutShortName := func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Names.ShortNames = nil }
 	system := p.as(t, "system", p.Admin)
-	forced := system.define(t, definition(isolationGroup, named("shareds", "Shared"), withScale, secretive(word, "forced")))
+	forced := system.define(t,
+		definition(isolationGroup, named("shareds", "Shared"), withScale, secretive(word, "forced")))
 	private := system.define(t, definition(isolationGroup, named("privates", "Private"), canaried, withoutShortName))
 	foos := b.define(t, definition(isolationGroup, clusterWide, withScale, canaried))
 	bars := b.define(t, definition(isolationGroup, named("bars", "Bar"), withScale, canaried, withoutShortName))
-	others := b.define(t, definition(isolationGroup, named("others", "Other"), clusterWide, canaried, withoutShortName))
+	others := b.define(t,
+		definition(isolationGroup, named("others", "Other"), clusterWide, canaried, withoutShortName))
 	b.define(t, definition(word+".example.com", canaried))
 	for _, name := range []string{"web", "x-" + word} {
 		secret := func(s *space, gvr schema.GroupVersionResource, namespace string) {
@@ -86,12 +93,15 @@ func plantCustoms(t *testing.T, p *plane, b *space, word string) {
 // keepsCustoms tells whether everything that was planted in b is there.
 func keepsCustoms(t *testing.T, p *plane, b *space, c canary) {
 	t.Helper()
-	for _, path := range []string{"foos", "foos/web", "others/web", "namespaces/default/bars/web", "bars", "namespaces/kube-system/shareds/web", "namespaces/default/bars/web/status"} {
-		if code, body := get(t, p.Admin, "/apis/"+isolationGroup+"/v1/tenants/b/"+path); code != http.StatusOK || !c.in([]byte(body)) {
+	for _, path := range []string{"foos", "foos/web", "others/web", "namespaces/default/bars/web", "bars",
+		"namespaces/kube-system/shareds/web", "namespaces/default/bars/web/status"} {
+		if code, body := get(t, p.Admin, "/apis/"+isolationGroup+"/v1/tenants/b/"+path); code != http.StatusOK ||
+			!c.in([]byte(body)) {
 			t.Errorf("%s of the other tenant: %d", path, code)
 		}
 	}
-	if code, body := get(t, p.Admin, "/apis/"+isolationGroup+"/v1/tenants/system/namespaces/default/privates/web"); code != http.StatusOK || !c.in([]byte(body)) {
+	if code, body := get(t, p.Admin, "/apis/"+isolationGroup+
+		"/v1/tenants/system/namespaces/default/privates/web"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Errorf("of the system: %d", code)
 	}
 	if list, err := b.definitions(t).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 5 {
@@ -110,9 +120,12 @@ func ownCustoms(t *testing.T, a *space, done <-chan struct{}) {
 	ctx := t.Context()
 	again := func() {
 		_, _ = definitions.Create(ctx, definition(isolationGroup, withScale), metav1.CreateOptions{})
-		_, _ = definitions.Create(ctx, definition(isolationGroup, named("bars", "Bar"), clusterWide), metav1.CreateOptions{})
-		_, _ = a.in(foos, "default").Create(ctx, foo(foos, "web", map[string]any{"replicas": int64(1)}), metav1.CreateOptions{})
-		_, _ = a.in(bars, "").Create(ctx, foo(bars, "web", map[string]any{"replicas": int64(1)}), metav1.CreateOptions{})
+		_, _ = definitions.Create(ctx, definition(isolationGroup, named("bars", "Bar"), clusterWide),
+			metav1.CreateOptions{})
+		_, _ = a.in(foos, "default").Create(ctx, foo(foos, "web", map[string]any{"replicas": int64(1)}),
+			metav1.CreateOptions{})
+		_, _ = a.in(bars, "").Create(ctx, foo(bars, "web", map[string]any{"replicas": int64(1)}),
+			metav1.CreateOptions{})
 	}
 	again()
 	go func() {
@@ -131,23 +144,29 @@ func ownCustoms(t *testing.T, a *space, done <-chan struct{}) {
 func (g *attacker) definition() (name, spec string) {
 	plural := pick(g, "foos", "foos", "bars", "others", "privates", "shareds", "foos.b", "mines")
 	kind := strings.ToUpper(plural[:1]) + strings.TrimSuffix(plural[1:], "s")
-	conversion := pick(g, "", "", "", `,"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"`+pick(g, "default", "default.b", "b")+`","name":"web"}}}}`)
-	group := pick(g, isolationGroup, isolationGroup, isolationGroup, isolationGroup, isolationGroup+".b.tenant", "example.com")
+	conversion := pick(g, "", "", "", `,"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":[`+
+		`"v1"],"clientConfig":{"service":{"namespace":"`+pick(g, "default", "default.b", "b")+`","name":"web"}}}}`)
+	group := pick(g, isolationGroup, isolationGroup, isolationGroup, isolationGroup,
+		isolationGroup+".b.tenant", "example.com")
 	if name = plural + "." + group; g.chance(20) {
 		name = strings.ReplaceAll(g.definitionName(), "%", "")
 	}
 	return name, `,"spec":{"group":"` + group + `","scope":"` + pick(g, "Namespaced", "Cluster") + `"` +
 		`,"names":{"plural":"` + plural + `","kind":"` + kind + `"}` + conversion +
-		`,"versions":[{"name":"` + pick(g, "v1", "v1", "v2") + `","served":true,"storage":true` + pick(g, "", `,"subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}}`) +
+		`,"versions":[{"name":"` + pick(g, "v1", "v1", "v2") + `","served":true,"storage":true` +
+		pick(g, "", `,"subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas",`+
+			`"statusReplicasPath":".status.replicas"}}`) +
 		`,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}`
 }
 
 // definitionName is one that is defined by him, by others, or not at all.
 func (g *attacker) definitionName() string {
-	return pick(g, "foos", "foos", "bars", "bars", "others", "privates", "shareds", "mines", "..%2Fb%2Ffoos") + "." + isolationGroup + pick(g, "", "", "", ".b.tenant", ".a.tenant", ".tenant", ".b", ".system.tenant")
+	return pick(g, "foos", "foos", "bars", "bars", "others", "privates", "shareds", "mines", "..%2Fb%2Ffoos") + "." +
+		isolationGroup + pick(g, "", "", "", ".b.tenant", ".a.tenant", ".tenant", ".b", ".system.tenant")
 }
 
 // customName is a name of a custom resource.
 func (g *attacker) customName() string {
-	return pick(g, "web", "web", "web", "web.b.tenant", "x.b.tenant", "web.a.tenant", "b/web", "default/web", "../b/web", "..%2F..%2Fb%2Fweb", "web%2Fstatus", "default.b", "n1")
+	return pick(g, "web", "web", "web", "web.b.tenant", "x.b.tenant", "web.a.tenant", "b/web", "default/web",
+		"../b/web", "..%2F..%2Fb%2Fweb", "web%2Fstatus", "default.b", "n1")
 }

@@ -84,7 +84,8 @@ func TestIsolation(t *testing.T) {
 	plant(t, p.admin, "default", word)
 	plant(t, p.admin, "kube-system", word)
 	// A system namespace that is called like the tenant of the attacker.
-	if _, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	plant(t, p.admin, "a", word)
@@ -142,14 +143,17 @@ func TestIsolation(t *testing.T) {
 					sockets.Add(1)
 				}
 				// Nor is anything of a's own shown by the name that others know.
-				if at := composite.FindIndex(answer); at != nil && code < http.StatusBadRequest && !r.mentions("default.a") {
-					t.Errorf("%s %s\n%s\n%s\nanswered %d with a composite name:\n%s", r.method, r.url, r.header, r.body, code, answer[max(0, at[0]-300):min(len(answer), at[1]+300)])
+				if at := composite.FindIndex(answer); at != nil && code < http.StatusBadRequest &&
+					!r.mentions("default.a") {
+					t.Errorf("%s %s\n%s\n%s\nanswered %d with a composite name:\n%s", r.method, r.url, r.header,
+						r.body, code, answer[max(0, at[0]-300):min(len(answer), at[1]+300)])
 				}
 				if code == http.StatusInternalServerError && failures.Add(1) <= 10 {
 					t.Logf("%s %s\n%s\nfailed: %.500s", r.method, r.url, r.body, answer)
 				}
 				if c.in(answer) && !r.mentions(word) {
-					t.Errorf("%s %s\n%s\n%s\nanswered %d with a canary:\n%s", r.method, r.url, r.header, r.body, code, clip(answer, c))
+					t.Errorf("%s %s\n%s\n%s\nanswered %d with a canary:\n%s", r.method, r.url, r.header, r.body,
+						code, clip(answer, c))
 				}
 			}
 		})
@@ -202,21 +206,25 @@ func clip(answer []byte, c canary) []byte {
 func plant(t *testing.T, client kubernetes.Interface, ns, word string) {
 	t.Helper()
 	ctx := t.Context()
-	meta := metav1.ObjectMeta{Name: "x-" + word, Labels: map[string]string{"app": word}, Annotations: map[string]string{"note": word}}
+	meta := metav1.ObjectMeta{Name: "x-" + word, Labels: map[string]string{"app": word},
+		Annotations: map[string]string{"note": word}}
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := client.CoreV1().Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"k": word}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Secrets(ns).Create(ctx,
+		&corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"k": word}}, metav1.CreateOptions{})
 	check(err)
-	_, err = client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": word}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().ConfigMaps(ns).Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": word}}, metav1.CreateOptions{})
 	check(err)
 	// Under a name that the attacker guesses.
 	plain := *meta.DeepCopy()
 	plain.Name = "web"
-	_, err = client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: plain, Data: map[string]string{"k": word}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().ConfigMaps(ns).Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: plain, Data: map[string]string{"k": word}}, metav1.CreateOptions{})
 	check(err)
 	d := deployment("web")
 	d.Annotations = map[string]string{"note": word}
@@ -224,12 +232,19 @@ func plant(t *testing.T, client kubernetes.Interface, ns, word string) {
 	d.Spec.Template.Spec.Containers[0].Image = "example.com/" + word
 	_, err = client.AppsV1().Deployments(ns).Create(ctx, d, metav1.CreateOptions{})
 	check(err)
-	_, err = client.CoreV1().Services(ns).Create(ctx, &corev1.Service{ObjectMeta: plain, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: word, Port: 80}}}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
+		ObjectMeta: plain,
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: word, Port: 80}}},
+	}, metav1.CreateOptions{})
 	check(err)
-	_, err = client.AppsV1().StatefulSets(ns).Create(ctx, &appsv1.StatefulSet{ObjectMeta: plain, Spec: appsv1.StatefulSetSpec{
-		Selector: d.Spec.Selector, Template: d.Spec.Template, ServiceName: word}}, metav1.CreateOptions{})
+	_, err = client.AppsV1().StatefulSets(ns).Create(ctx,
+		&appsv1.StatefulSet{ObjectMeta: plain, Spec: appsv1.StatefulSetSpec{
+			Selector: d.Spec.Selector, Template: d.Spec.Template, ServiceName: word}}, metav1.CreateOptions{})
 	check(err)
-	_, err = client.RbacV1().Roles(ns).Create(ctx, &rbacv1.Role{ObjectMeta: plain, Rules: []rbacv1.PolicyRule{{Verbs: []string{word}, APIGroups: []string{word}, Resources: []string{word}}}}, metav1.CreateOptions{})
+	_, err = client.RbacV1().Roles(ns).Create(ctx, &rbacv1.Role{
+		ObjectMeta: plain,
+		Rules:      []rbacv1.PolicyRule{{Verbs: []string{word}, APIGroups: []string{word}, Resources: []string{word}}},
+	}, metav1.CreateOptions{})
 	check(err)
 	for _, name := range []string{"web", "x-" + word} {
 		name = name + "-" + ns
@@ -239,7 +254,8 @@ func plant(t *testing.T, client kubernetes.Interface, ns, word string) {
 		v.ObjectMeta = cluster
 		_, err = client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
 		check(err)
-		_, err = client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: cluster}, metav1.CreateOptions{})
+		_, err = client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: cluster},
+			metav1.CreateOptions{})
 		check(err)
 	}
 	_, err = client.CoreV1().Events(ns).Create(ctx, &corev1.Event{ObjectMeta: plain, Message: word, Reason: "Canary",
@@ -304,12 +320,15 @@ func (g *attacker) chance(percent int) bool { return g.rand.IntN(100) < percent 
 
 // name is one that exists in the attacker's space, in others, or in none.
 func (g *attacker) name() string {
-	return pick(g, "web", "web", "default", "admin", "view", "cluster-admin", "system:node", "kube-root-ca.crt", "web-default", "web.b.tenant", "web-default.b.tenant",
-		"default.b", "../default.b", "..%2Fdefault.b", "b", "system", "all", "web%00", "kubernetes", strconv.Itoa(g.rand.IntN(50)))
+	return pick(g, "web", "web", "default", "admin", "view", "cluster-admin", "system:node", "kube-root-ca.crt",
+		"web-default", "web.b.tenant", "web-default.b.tenant",
+		"default.b", "../default.b", "..%2Fdefault.b", "b", "system", "all", "web%00", "kubernetes",
+		strconv.Itoa(g.rand.IntN(50)))
 }
 
 func (g *attacker) namespace() string {
-	return pick(g, "default", "default", "default", "kube-system", "kube-public", "default.b", "default.b.a", "b", "a", "a.a", "..", ".", "", "default%2Fb", "default.system", "kube-system.b")
+	return pick(g, "default", "default", "default", "kube-system", "kube-public", "default.b", "default.b.a", "b", "a",
+		"a.a", "..", ".", "", "default%2Fb", "default.system", "kube-system.b")
 }
 
 func (g *attacker) request() *attack {
@@ -349,22 +368,29 @@ func (g *attacker) request() *attack {
 		}
 		path += "/" + name
 		if g.chance(25) {
-			path += "/" + pick(g, "status", "scale", "log", "exec", "proxy", "finalize", "eviction", "token", "binding", "attach", "portforward", "ephemeralcontainers", "approval", "resize")
+			path += "/" + pick(g, "status", "scale", "log", "exec", "proxy", "finalize", "eviction", "token",
+				"binding", "attach", "portforward", "ephemeralcontainers", "approval", "resize")
 		}
 	}
 	switch g.rand.IntN(20) {
 	case 0:
 		path = pick(g, "/tenants/a", "/tenants/b", "/tenants/system", "/tenants/all", "/tenants/") + path
 	case 1:
-		path = pick(g, "/", "/api", "/apis", root, "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3"+root, "/apis/"+isolationGroup, "/apis/"+isolationGroup+"/v1", "/apis/"+isolationGroup+"/v2", "/openapi/v3/apis/"+isolationGroup+"/v1", "/openapi/v3/apis/"+isolationGroup+"/v2", "/version", "/metrics", "/healthz", "/livez?verbose", "/readyz", "/logs", "/logs/", "/debug/pprof/heap",
-			"/configz", "/.well-known/openid-configuration", "/openid/v1/jwks", "/v1-a4s/status", "/v1-a4s/config", "/cacerts", "/v1-a4s/podaddresses", "/statusz", "/flagz", "/debug/api_priority_and_fairness/dump_requests", "/metrics/slis")
+		path = pick(g, "/", "/api", "/apis", root, "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1",
+			"/openapi/v3"+root, "/apis/"+isolationGroup, "/apis/"+isolationGroup+"/v1", "/apis/"+isolationGroup+"/v2",
+			"/openapi/v3/apis/"+isolationGroup+"/v1", "/openapi/v3/apis/"+isolationGroup+"/v2", "/version", "/metrics",
+			"/healthz", "/livez?verbose", "/readyz", "/logs", "/logs/", "/debug/pprof/heap",
+			"/configz", "/.well-known/openid-configuration", "/openid/v1/jwks", "/v1-a4s/status", "/v1-a4s/config",
+			"/cacerts", "/v1-a4s/podaddresses", "/statusz", "/flagz",
+			"/debug/api_priority_and_fairness/dump_requests", "/metrics/slis")
 	case 2:
 		path = strings.Replace(path, "/", pick(g, "//", "/./", "/%2e%2e/", "/tenants/b/"), 1+g.rand.IntN(2))
 	}
 	query := url.Values{}
 	r.method = pick(g, "GET", "GET", "GET", "GET", "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 	if g.chance(12) && r.method == "GET" && (!named || g.chance(20)) {
-		query["watch"] = pick(g, []string{"true"}, []string{"True"}, []string{""}, []string{"yes"}, []string{"1", "0"}, []string{"0", "1"})
+		query["watch"] = pick(g, []string{"true"}, []string{"True"}, []string{""}, []string{"yes"},
+			[]string{"1", "0"}, []string{"0", "1"})
 		r.watch = true
 		if g.chance(50) {
 			query.Set("resourceVersion", pick(g, "0", "1", ""))
@@ -377,17 +403,24 @@ func (g *attacker) request() *attack {
 	}
 	r.watch = r.watch || strings.Contains(path, "/watch/")
 	if g.chance(20) {
-		query.Set("fieldSelector", pick(g, "metadata.namespace=default.b", "metadata.namespace=default", "metadata.name=web", "metadata.name!=web", "metadata.namespace!=default", "involvedObject.namespace=default.b",
-			"spec.nodeName=", "a4s.tenant=b", "a4s.tenant=system", "a4s.tenant!=a", "metadata.namespace=", "status.phase=Pending", "spec.secret=x"))
+		query.Set("fieldSelector",
+			pick(g, "metadata.namespace=default.b", "metadata.namespace=default", "metadata.name=web",
+				"metadata.name!=web", "metadata.namespace!=default", "involvedObject.namespace=default.b",
+				"spec.nodeName=", "a4s.tenant=b", "a4s.tenant=system", "a4s.tenant!=a", "metadata.namespace=",
+				"status.phase=Pending", "spec.secret=x"))
 	}
 	if g.chance(20) {
-		query.Set("labelSelector", pick(g, "app", "!app", "a4s.io/tenant=b", "a4s.io/tenant", "!a4s.io/tenant", "kubernetes.io/metadata.name=default.b", "kubernetes.io/metadata.name in (default,default.b)", "app notin (x)", "a4s.io/tenant!=a"))
+		query.Set("labelSelector", pick(g, "app", "!app", "a4s.io/tenant=b", "a4s.io/tenant", "!a4s.io/tenant",
+			"kubernetes.io/metadata.name=default.b", "kubernetes.io/metadata.name in (default,default.b)",
+			"app notin (x)", "a4s.io/tenant!=a"))
 	}
 	if g.chance(10) {
 		query.Set("limit", strconv.Itoa(1+g.rand.IntN(3)))
 	}
 	if g.chance(5) {
-		token := pick(g, `{"v":"meta.k8s.io/v1","rv":-1,"start":"../b/default/web\u0000"}`, `{"v":"meta.k8s.io/v1","rv":-1,"start":"/b/default/"}`, `{"v":"meta.k8s.io/v1","rv":2,"start":"default/a\u0000"}`, "garbage")
+		token := pick(g, `{"v":"meta.k8s.io/v1","rv":-1,"start":"../b/default/web\u0000"}`,
+			`{"v":"meta.k8s.io/v1","rv":-1,"start":"/b/default/"}`,
+			`{"v":"meta.k8s.io/v1","rv":2,"start":"default/a\u0000"}`, "garbage")
 		query.Set("continue", base64.RawURLEncoding.EncodeToString([]byte(token)))
 	}
 	if g.chance(8) {
@@ -412,26 +445,36 @@ func (g *attacker) request() *attack {
 }
 
 func (g *attacker) headers(r *attack) {
-	const table, partial = "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	const table, partial = "application/json;as=Table;v=v1;g=meta.k8s.io",
+		"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 	if g.chance(60) {
-		r.header.Set("Accept", pick(g, "application/json", table, table+",application/json", partial, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", "application/yaml",
-			"application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "application/cbor", "*/*", "text/html",
-			"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"))
+		r.header.Set("Accept", pick(g, "application/json", table, table+",application/json", partial,
+			"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", "application/yaml",
+			"application/vnd.kubernetes.protobuf",
+			"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+			"application/cbor", "*/*", "text/html",
+			"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+			"application/com.github.proto-openapi.spec.v2.v1.0+protobuf"))
 	}
 	if g.chance(10) {
 		r.header.Set("Accept-Encoding", pick(g, "gzip", "gzip;q=0", "br", "deflate"))
 	}
 	if g.chance(10) {
-		r.header.Set("Impersonate-User", pick(g, "alice", "admin", "system:admin", "system:serviceaccount:default:default", "system:serviceaccount:default.b:default", "system:serviceaccount:kube-system:default", "system:node:x"))
+		r.header.Set("Impersonate-User", pick(g, "alice", "admin", "system:admin",
+			"system:serviceaccount:default:default", "system:serviceaccount:default.b:default",
+			"system:serviceaccount:kube-system:default", "system:node:x"))
 		if g.chance(50) {
-			r.header.Set("Impersonate-Group", pick(g, "system:masters", "system:nodes", "system:serviceaccounts:default.b", "tenant:b"))
+			r.header.Set("Impersonate-Group",
+				pick(g, "system:masters", "system:nodes", "system:serviceaccounts:default.b", "tenant:b"))
 		}
 		if g.chance(30) {
-			r.header.Set("Impersonate-Extra-"+pick(g, "a4s.io%2Ftenant", "a4s.io/tenant", "A4s.io%2ftenant", "scopes"), pick(g, "a", "b", "system", ""))
+			r.header.Set("Impersonate-Extra-"+pick(g, "a4s.io%2Ftenant", "a4s.io/tenant", "A4s.io%2ftenant", "scopes"),
+				pick(g, "a", "b", "system", ""))
 		}
 	}
 	if g.chance(3) {
-		r.header.Set(pick(g, "X-Remote-User", "X-Remote-Group", "X-Forwarded-For", "X-Remote-Extra-A4s.io%2ftenant"), pick(g, "admin", "system:masters", "b"))
+		r.header.Set(pick(g, "X-Remote-User", "X-Remote-Group", "X-Forwarded-For", "X-Remote-Extra-A4s.io%2ftenant"),
+			pick(g, "admin", "system:masters", "b"))
 	}
 	if g.chance(2) || r.watch && g.chance(30) {
 		r.header.Set("Connection", "Upgrade")
@@ -451,21 +494,36 @@ func (g *attacker) body(r *attack, k kinds.Kind, version string, query url.Value
 		apiVersion = k.Group + "/" + version
 	}
 	ns := pick(g, `"namespace":"default",`, "", `"namespace":"default.b",`, `"namespace":"`+g.namespace()+`",`)
-	tenant := pick(g, "", "", "", "", `"tenant":"a",`, `"tenant":"b",`, `"tenant":"system",`, `"tenant":"b","tenant":"a",`, `"tenant":null,"tenant":"b",`,
-		`"selfLink":"/api/v1/tenants/b/namespaces/default/configmaps/web",`, `"namespace":"default.b","namespace":"default",`)
-	name := pick(g, `"name":"`+strings.ReplaceAll(g.name(), "%", "")+`"`, `"name":"n`+strconv.Itoa(g.rand.IntN(50))+`"`, `"generateName":"g-"`)
+	tenant := pick(g, "", "", "", "", `"tenant":"a",`, `"tenant":"b",`, `"tenant":"system",`,
+		`"tenant":"b","tenant":"a",`, `"tenant":null,"tenant":"b",`,
+		`"selfLink":"/api/v1/tenants/b/namespaces/default/configmaps/web",`,
+		`"namespace":"default.b","namespace":"default",`)
+	name := pick(g, `"name":"`+strings.ReplaceAll(g.name(), "%", "")+`"`,
+		`"name":"n`+strconv.Itoa(g.rand.IntN(50))+`"`, `"generateName":"g-"`)
 	labels := pick(g, "", `,"labels":{"a4s.io/tenant":"b"}`, `,"labels":{"app":"x"}`)
-	owner := pick(g, "", "", "", `,"ownerReferences":[{"apiVersion":"v1","kind":"PersistentVolume","name":"web-default.b.tenant","uid":"1"}]`)
-	spec := pick(g, "", "", `,"data":{"k":"v"}`, `,"spec":{}`, `,"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"`+pick(g, "view", "web-default.b.tenant", "cluster-admin")+`"},"subjects":[{"kind":"ServiceAccount","name":"default","namespace":"`+pick(g, "default", "default.b")+`"}]`,
-		`,"spec":{"containers":[{"name":"c","image":"x"}],"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"x","namespaceSelector":{},"namespaces":["default.b"]}]}}}`,
-		`,"spec":{"volumeName":"web-default.b.tenant","storageClassName":"by-hand","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}`,
+	owner := pick(g, "", "", "",
+		`,"ownerReferences":[{"apiVersion":"v1","kind":"PersistentVolume","name":"web-default.b.tenant","uid":"1"}]`)
+	spec := pick(g, "", "", `,"data":{"k":"v"}`, `,"spec":{}`, `,"roleRef":{"apiGroup":"rbac.authorization.k8s.io",`+
+		`"kind":"ClusterRole","name":"`+pick(g, "view", "web-default.b.tenant", "cluster-admin")+
+		`"},"subjects":[{"kind":"ServiceAccount","name":"default","namespace":"`+pick(g, "default", "default.b")+`"}]`,
+		`,"spec":{"containers":[{"name":"c","image":"x"}],`+
+			`"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"x",`+
+			`"namespaceSelector":{},"namespaces":["default.b"]}]}}}`,
+		`,"spec":{"volumeName":"web-default.b.tenant","storageClassName":"by-hand","accessModes":["ReadWriteOnce"],`+
+			`"resources":{"requests":{"storage":"1Gi"}}}`,
 		`,"spec":{"resourceAttributes":{"namespace":"default.b","verb":"get","resource":"secrets"},"user":"admin"}`,
-		`,"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"},"claimRef":{"namespace":"default.b","name":"web"}}`,
-		`,"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}],"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"app":"x"}},{}]}`,
-		`,"webhooks":[{"name":"x.example.com","clientConfig":{"service":{"name":"web","namespace":"default.b"}},"rules":[{"operations":["*"],"apiGroups":[""],"apiVersions":["*"],"resources":["nothing"]}],"sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Ignore"}]`)
+		`,"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"},`+
+			`"claimRef":{"namespace":"default.b","name":"web"}}`,
+		`,"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}],`+
+			`"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"app":"x"}},{}]}`,
+		`,"webhooks":[{"name":"x.example.com","clientConfig":{"service":{"name":"web","namespace":"default.b"}},`+
+			`"rules":[{"operations":["*"],"apiGroups":[""],"apiVersions":["*"],"resources":["nothing"]}],`+
+			`"sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Ignore"}]`)
 	if g.chance(5) { // what is translated comes twice
-		spec += pick(g, `,"roleRef":{"kind":"ClusterRole"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","name":"web-default.b.tenant"}`, `,"metadata":{"namespace":"default.b"}`, `,"metadata":null`,
-			`,"spec":{"claimRef":{"namespace":"default.b"},"claimRef":{"name":"web"},"claimRef":null}`, `,"kind":"Status","kind":"`+k.Kind+`"`)
+		spec += pick(g, `,"roleRef":{"kind":"ClusterRole"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io",`+
+			`"name":"web-default.b.tenant"}`, `,"metadata":{"namespace":"default.b"}`, `,"metadata":null`,
+			`,"spec":{"claimRef":{"namespace":"default.b"},"claimRef":{"name":"web"},"claimRef":null}`,
+			`,"kind":"Status","kind":"`+k.Kind+`"`)
 	}
 	switch {
 	case k.Resource == "customresourcedefinitions":
@@ -474,18 +532,23 @@ func (g *attacker) body(r *attack, k kinds.Kind, version string, query url.Value
 		}
 		name = `"name":"` + name + `"`
 	case k.Group == isolationGroup:
-		spec = pick(g, `,"spec":{"size":9}`, `,"spec":{"replicas":2}`, `,"spec":{"secret":1}`, `,"status":{"replicas":1}`, `,"spec":"x"`, "")
+		spec = pick(g, `,"spec":{"size":9}`, `,"spec":{"replicas":2}`, `,"spec":{"secret":1}`,
+			`,"status":{"replicas":1}`, `,"spec":"x"`, "")
 		if g.chance(60) {
 			name, tenant = `"name":"`+pick(g, "web", "web", "x", "web.b.tenant")+`"`, ""
 		}
 	}
-	r.body = `{"apiVersion":"` + apiVersion + `","kind":"` + k.Kind + `","metadata":{` + ns + tenant + name + labels + owner + `}` + spec + `}`
+	r.body = `{"apiVersion":"` + apiVersion + `","kind":"` + k.Kind + `","metadata":{` + ns + tenant + name + labels +
+		owner + `}` + spec + `}`
 	if g.chance(5) {
 		// Kinds that the API server may read otherwise than the edge.
-		r.body = strings.Replace(r.body, `"apiVersion":"`+apiVersion+`","kind"`, pick(g, `"apiVersion":"","kind"`, `"apiVersion":"/","kind"`, `"APIVersion":"`+apiVersion+`","kind"`,
-			`"KIND":"`+k.Kind+`","APIVERSION":"`+apiVersion+`","apiVersion":"x/v1","kind":"X","was"`, `"apiVersion":null,"kind"`), 1)
+		r.body = strings.Replace(r.body, `"apiVersion":"`+apiVersion+`","kind"`,
+			pick(g, `"apiVersion":"","kind"`, `"apiVersion":"/","kind"`, `"APIVersion":"`+apiVersion+`","kind"`,
+				`"KIND":"`+k.Kind+`","APIVERSION":"`+apiVersion+`","apiVersion":"x/v1","kind":"X","was"`,
+				`"apiVersion":null,"kind"`), 1)
 	}
-	r.header.Set("Content-Type", pick(g, "application/json", "application/json", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor", "text/plain"))
+	r.header.Set("Content-Type", pick(g, "application/json", "application/json", "application/json",
+		"application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor", "text/plain"))
 	if r.method != "PATCH" {
 		if g.chance(20) {
 			r.body = "# YAML\n" + strings.ReplaceAll(r.body, "{", "{\n")
@@ -493,12 +556,15 @@ func (g *attacker) body(r *attack, k kinds.Kind, version string, query url.Value
 		}
 		return
 	}
-	switch media := pick(g, "application/merge-patch+json", "application/strategic-merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"); media {
+	switch media := pick(g, "application/merge-patch+json", "application/strategic-merge-patch+json",
+		"application/json-patch+json", "application/apply-patch+yaml"); media {
 	case "application/json-patch+json":
 		r.header.Set("Content-Type", media)
 		r.body = `[{"op":"` + pick(g, "add", "replace", "remove", "test", "copy", "move") + `","path":"` +
-			pick(g, "/metadata/namespace", "/metadata/name", "/metadata/labels/a4s.io~1tenant", "/metadata/tenant", "/metadata/annotations", "/spec", "/spec/conversion", "/spec/names", "/metadata", "") +
-			`",` + pick(g, "", "", `"path":"/metadata/namespace","value":"b",`, `"other":"default.b",`) + `"from":"/metadata/name","value":` + pick(g, `"default.b"`, `"b"`, `{}`, `{"x":"y"}`, `null`) + `}]`
+			pick(g, "/metadata/namespace", "/metadata/name", "/metadata/labels/a4s.io~1tenant", "/metadata/tenant",
+				"/metadata/annotations", "/spec", "/spec/conversion", "/spec/names", "/metadata", "") +
+			`",` + pick(g, "", "", `"path":"/metadata/namespace","value":"b",`, `"other":"default.b",`) +
+			`"from":"/metadata/name","value":` + pick(g, `"default.b"`, `"b"`, `{}`, `{"x":"y"}`, `null`) + `}]`
 	case "application/apply-patch+yaml":
 		r.header.Set("Content-Type", media)
 		query.Set("fieldManager", "attacker")

@@ -31,15 +31,18 @@ func keyName(r schema.GroupResource) string {
 func bodies() map[string]string {
 	const template = `"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 	const selected = `{"selector":{"matchLabels":{"a":"b"}},` + template + `}`
-	const rules = `"matchConstraints":{"resourceRules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],"apiVersions":["v1"],"resources":["nothing"]}]}`
+	const rules = `"matchConstraints":{"resourceRules":[{"operations":["CREATE"],"apiGroups":["none.example.com"],` +
+		`"apiVersions":["v1"],"resources":["nothing"]}]}`
 	return map[string]string{
-		"configmaps":             `{}`,
-		"endpoints":              `{}`,
-		"events":                 `{"involvedObject":{"namespace":"default","name":"x"}}`,
-		"limitranges":            `{"spec":{"limits":[]}}`,
-		"namespaces":             `{}`,
-		"persistentvolumeclaims": `{"spec":{"storageClassName":"none","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`,
-		"persistentvolumes":      `{"spec":{"storageClassName":"none","accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"nfs":{"server":"192.0.2.9","path":"/x"}}}`,
+		"configmaps":  `{}`,
+		"endpoints":   `{}`,
+		"events":      `{"involvedObject":{"namespace":"default","name":"x"}}`,
+		"limitranges": `{"spec":{"limits":[]}}`,
+		"namespaces":  `{}`,
+		"persistentvolumeclaims": `{"spec":{"storageClassName":"none","accessModes":["ReadWriteOnce"],` +
+			`"resources":{"requests":{"storage":"1Gi"}}}}`,
+		"persistentvolumes": `{"spec":{"storageClassName":"none","accessModes":["ReadWriteOnce"],` +
+			`"capacity":{"storage":"1Gi"},"nfs":{"server":"192.0.2.9","path":"/x"}}}`,
 		"pods":                   `{"spec":{"containers":[{"name":"c","image":"i"}]}}`,
 		"podtemplates":           `{` + template + `}`,
 		"replicationcontrollers": `{"spec":{"replicas":0,"selector":{"a":"b"},` + template + `}}`,
@@ -47,34 +50,49 @@ func bodies() map[string]string {
 		"secrets":                `{}`,
 		"serviceaccounts":        `{}`,
 		"services":               `{"spec":{"clusterIP":"None"}}`,
-		"mutatingadmissionpolicies.admissionregistration.k8s.io":         `{"spec":{` + rules + `,"reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: \"test\", path: \"/x\", value: \"y\"}]"}}]}}`,
-		"mutatingadmissionpolicybindings.admissionregistration.k8s.io":   `{"spec":{"policyName":"none"}}`,
-		"mutatingwebhookconfigurations.admissionregistration.k8s.io":     `{}`,
-		"validatingadmissionpolicies.admissionregistration.k8s.io":       `{"spec":{` + rules + `,"validations":[{"expression":"true"}]}}`,
-		"validatingadmissionpolicybindings.admissionregistration.k8s.io": `{"spec":{"policyName":"none","validationActions":["Deny"]}}`,
-		"validatingwebhookconfigurations.admissionregistration.k8s.io":   `{}`,
-		"customresourcedefinitions.apiextensions.k8s.io":                 `{"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"zz-keys","kind":"ZZKey"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
-		"controllerrevisions.apps":                                       `{"revision":1,"data":{"x":"y"}}`,
-		"deployments.apps":                                               `{"spec":` + selected + `}`,
-		"replicasets.apps":                                               `{"spec":` + selected + `}`,
-		"statefulsets.apps":                                              `{"spec":` + selected + `}`,
-		"horizontalpodautoscalers.autoscaling":                           `{"spec":{"maxReplicas":1,"scaleTargetRef":{"kind":"Deployment","name":"x","apiVersion":"apps/v1"}}}`,
-		"cronjobs.batch":                                                 `{"spec":{"schedule":"0 0 1 1 *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}`,
-		"jobs.batch":                                                     `{"spec":{"suspend":true,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`,
-		"leases.coordination.k8s.io":                                     `{}`,
-		"leasecandidates.coordination.k8s.io":                            `{"spec":{"leaseName":"x","binaryVersion":"1.0.0","emulationVersion":"1.0.0","strategy":"OldestEmulationVersion"}}`,
-		"endpointslices.discovery.k8s.io":                                `{"addressType":"IPv4","endpoints":[]}`,
-		"ingresses.networking.k8s.io":                                    `{"spec":{"defaultBackend":{"service":{"name":"x","port":{"number":80}}}}}`,
-		"networkpolicies.networking.k8s.io":                              `{"spec":{"podSelector":{}}}`,
-		"poddisruptionbudgets.policy":                                    `{"spec":{"minAvailable":1,"selector":{"matchLabels":{"a":"b"}}}}`,
-		"clusterrolebindings.rbac.authorization.k8s.io":                  `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"}}`,
-		"clusterroles.rbac.authorization.k8s.io":                         `{}`,
-		"rolebindings.rbac.authorization.k8s.io":                         `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"}}`,
-		"roles.rbac.authorization.k8s.io":                                `{}`,
-		"resourceclaims.resource.k8s.io":                                 `{"spec":{}}`,
-		"resourceclaimtemplates.resource.k8s.io":                         `{"spec":{"spec":{}}}`,
-		"podgroups.scheduling.k8s.io":                                    `{"spec":{"schedulingPolicy":{"basic":{}}}}`,
-		"workloads.scheduling.k8s.io":                                    `{"spec":{"podGroupTemplates":[{"name":"x","schedulingPolicy":{"basic":{}}}]}}`,
+		"mutatingadmissionpolicies.admissionregistration.k8s.io": `{"spec":{` + rules +
+			`,"reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch",` +
+			`"jsonPatch":{"expression":"[JSONPatch{op: \"test\", path: \"/x\", value: \"y\"}]"}}]}}`,
+		"mutatingadmissionpolicybindings.admissionregistration.k8s.io": `{"spec":{"policyName":"none"}}`,
+		"mutatingwebhookconfigurations.admissionregistration.k8s.io":   `{}`,
+		"validatingadmissionpolicies.admissionregistration.k8s.io": `{"spec":{` + rules +
+			`,"validations":[{"expression":"true"}]}}`,
+		"validatingadmissionpolicybindings.admissionregistration.k8s.io": `{"spec":{"policyName":"none",` +
+			`"validationActions":["Deny"]}}`,
+		"validatingwebhookconfigurations.admissionregistration.k8s.io": `{}`,
+		"customresourcedefinitions.apiextensions.k8s.io": `{"spec":{"group":"example.com","scope":"Cluster",` +
+			`"names":{"plural":"zz-keys","kind":"ZZKey"},"versions":[{"name":"v1","served":true,"storage":true,` +
+			`"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
+		"controllerrevisions.apps": `{"revision":1,"data":{"x":"y"}}`,
+		"deployments.apps":         `{"spec":` + selected + `}`,
+		"replicasets.apps":         `{"spec":` + selected + `}`,
+		"statefulsets.apps":        `{"spec":` + selected + `}`,
+		"horizontalpodautoscalers.autoscaling": `{"spec":{"maxReplicas":1,"scaleTargetRef":{"kind":"Deployment",` +
+			`"name":"x","apiVersion":"apps/v1"}}}`,
+		"cronjobs.batch": `{"spec":{"schedule":"0 0 1 1 *","jobTemplate":{"spec":{"template":{"spec":{` +
+			`"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}`,
+		"jobs.batch": `{"spec":{"suspend":true,"template":{"spec":{"restartPolicy":"Never",` +
+			`"containers":[{"name":"c","image":"i"}]}}}}`,
+		"leases.coordination.k8s.io": `{}`,
+		"leasecandidates.coordination.k8s.io": `{"spec":{"leaseName":"x","binaryVersion":"1.0.0",` +
+			`"emulationVersion":"1.0.0","strategy":"OldestEmulationVersion"}}`,
+		"endpointslices.discovery.k8s.io": `{"addressType":"IPv4","endpoints":[]}`,
+		"ingresses.networking.k8s.io": `{"spec":{"defaultBackend":{"service":{` +
+			`"name":"x","port":{"number":80}}}}}`,
+		"networkpolicies.networking.k8s.io": `{"spec":{"podSelector":{}}}`,
+		"poddisruptionbudgets.policy": `{"spec":{"minAvailable":1,` +
+			`"selector":{"matchLabels":{"a":"b"}}}}`,
+		"clusterrolebindings.rbac.authorization.k8s.io": `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io",` +
+			`"kind":"ClusterRole","name":"view"}}`,
+		"clusterroles.rbac.authorization.k8s.io": `{}`,
+		"rolebindings.rbac.authorization.k8s.io": `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io",` +
+			`"kind":"ClusterRole","name":"view"}}`,
+		"roles.rbac.authorization.k8s.io":        `{}`,
+		"resourceclaims.resource.k8s.io":         `{"spec":{}}`,
+		"resourceclaimtemplates.resource.k8s.io": `{"spec":{"spec":{}}}`,
+		"podgroups.scheduling.k8s.io":            `{"spec":{"schedulingPolicy":{"basic":{}}}}`,
+		"workloads.scheduling.k8s.io": `{"spec":{"podGroupTemplates":[{` +
+			`"name":"x","schedulingPolicy":{"basic":{}}}]}}`,
 	}
 }
 
@@ -142,20 +160,24 @@ func TestSeedETCDKeyPathsOfEveryResource(t *testing.T) {
 }
 
 // keyOf makes an object and returns its key.
-func (p *plane) keyOf(t *testing.T, client dynamic.Interface, gvr schema.GroupVersionResource, k kinds.Kind, body string) string {
+func (p *plane) keyOf(
+	t *testing.T, client dynamic.Interface, gvr schema.GroupVersionResource, k kinds.Kind, body string,
+) string {
 	t.Helper()
 	name := keyName(gvr.GroupResource())
 	object := map[string]any{}
 	if err := json.Unmarshal([]byte(body), &object); err != nil {
 		t.Fatal(err)
 	}
-	maps.Copy(object, map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": k.Kind, "metadata": map[string]any{"name": name}})
+	maps.Copy(object, map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": k.Kind,
+		"metadata": map[string]any{"name": name}})
 	var target dynamic.ResourceInterface = client.Resource(gvr)
 	if k.Namespaced {
 		target = client.Resource(gvr).Namespace("default")
 	}
 	before := p.keys(t, "/"+name)
-	if _, err := target.Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
+	if _, err := target.Create(t.Context(), &unstructured.Unstructured{Object: object},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = target.Delete(context.Background(), name, metav1.DeleteOptions{}) })

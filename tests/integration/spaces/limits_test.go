@@ -52,7 +52,8 @@ func (p *plane) limit(t *testing.T, tenant, limits string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tenants.Patch(t.Context(), tenant, types.MergePatchType, []byte(`{"spec":{"limits":`+limits+`}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := tenants.Patch(t.Context(), tenant, types.MergePatchType, []byte(`{"spec":{"limits":`+limits+`}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,7 +78,8 @@ func refused(t *testing.T, what string, err error, parts ...string) {
 func testNamespaceLimit(t *testing.T, p *plane, a, b *space) {
 	ctx := t.Context()
 	make := func(s *space, name string) error {
-		_, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := s.client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return err
 	}
 	p.limit(t, "a", `{"namespaces":4}`)
@@ -96,7 +98,8 @@ func testNamespaceLimit(t *testing.T, p *plane, a, b *space) {
 		_, err := a.client.CoreV1().Namespaces().Get(ctx, "two", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
-	refused(t, "a namespace too many", make(a, "two"), `namespaces "two" is forbidden`, "namespaces, requested: 1, used: 4, limited: 4")
+	refused(t, "a namespace too many", make(a, "two"), `namespaces "two" is forbidden`,
+		"namespaces, requested: 1, used: 4, limited: 4")
 	if err := make(b, "one"); err != nil {
 		t.Errorf("the limit is that of another tenant: %v", err)
 	}
@@ -122,7 +125,8 @@ func (p *plane) counted(t *testing.T, tenant string) int {
 func testObjectLimit(t *testing.T, p *plane, a *space) {
 	ctx := t.Context()
 	create := func(name string) error {
-		_, err := a.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := a.client.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return err
 	}
 	eventually(t, "what Kubernetes puts into namespaces", func(context.Context) (bool, error) {
@@ -134,15 +138,18 @@ func testObjectLimit(t *testing.T, p *plane, a *space) {
 		if err != nil {
 			return false, err
 		}
-		certificates, err := a.client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=kube-root-ca.crt"})
+		certificates, err := a.client.CoreV1().ConfigMaps("").List(ctx,
+			metav1.ListOptions{FieldSelector: "metadata.name=kube-root-ca.crt"})
 		return len(accounts.Items) == len(namespaces.Items) && len(certificates.Items) == len(namespaces.Items), err
 	})
 	most := p.counted(t, "a") + 5
 	// A namespace of the system with the name of the tenant does not count.
-	if _, err := p.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.admin.CoreV1().ConfigMaps("a").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-the-system"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().ConfigMaps("a").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-the-system"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p.limit(t, "a", fmt.Sprintf(`{"objects":%d}`, most))
@@ -166,22 +173,28 @@ func testObjectLimit(t *testing.T, p *plane, a *space) {
 	}
 	used := fmt.Sprintf("objects, requested: 1, used: %d, limited: %d", most, most)
 	refused(t, "one too many", create("more"), `configmaps "more" is forbidden`, "exceeded", used)
-	if _, err := a.client.CoreV1().ConfigMaps("default").Apply(ctx, coreapply.ConfigMap("applied", "default"), metav1.ApplyOptions{FieldManager: "test"}); err == nil {
+	if _, err := a.client.CoreV1().ConfigMaps("default").Apply(ctx, coreapply.ConfigMap("applied", "default"),
+		metav1.ApplyOptions{FieldManager: "test"}); err == nil {
 		t.Error("apply makes objects past the limit")
 	} else {
 		refused(t, "applying one too many", err, used)
 	}
-	if _, err := p.admin.CoreV1().ConfigMaps("default.a").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "by-the-system"}}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := p.admin.CoreV1().ConfigMaps("default.a").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "by-the-system"}},
+		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("made by the system: %v", err)
 	}
-	if _, err := a.client.CoreV1().ConfigMaps("default").Apply(ctx, coreapply.ConfigMap("kube-root-ca.crt", "default").WithLabels(map[string]string{"x": "y"}), metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
+	if _, err := a.client.CoreV1().ConfigMaps("default").Apply(ctx, coreapply.ConfigMap("kube-root-ca.crt", "default").
+		WithLabels(map[string]string{"x": "y"}), metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
 		t.Errorf("changing what is there: %v", err)
 	}
-	if _, err := a.client.CoordinationV1().Leases("default").Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "leader"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.CoordinationV1().Leases("default").Create(ctx,
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "leader"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("a lease: %v", err)
 	}
 	if _, err := a.client.CoreV1().Events("default").Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: "default", Name: "more"},
+		ObjectMeta:     metav1.ObjectMeta{Name: "e"},
+		InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: "default", Name: "more"},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("an event: %v", err)
 	}
@@ -246,7 +259,8 @@ func testTightSpace(t *testing.T, p *plane) {
 		_, err := s.client.CoreV1().ServiceAccounts("kube-public").Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, nil
 	})
-	_, err = s.client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+	_, err = s.client.CoreV1().Secrets("default").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 	refused(t, "a secret", err, "limited: 0")
 }
 
@@ -303,7 +317,8 @@ func testRequestsInFlight(t *testing.T, p *plane, a, b *space) {
 		r, w := io.Pipe()
 		bodies = append(bodies, w)
 		group.Go(func() {
-			if resp, text := answer(t, a.config, http.MethodPost, "/api/v1/namespaces/default/configmaps", r); resp.StatusCode != http.StatusCreated {
+			if resp, text := answer(t, a.config, http.MethodPost, "/api/v1/namespaces/default/configmaps",
+				r); resp.StatusCode != http.StatusCreated {
 				t.Errorf("the slow request %d: %d %s", i, resp.StatusCode, text)
 			}
 		})
@@ -320,7 +335,8 @@ func testRequestsInFlight(t *testing.T, p *plane, a, b *space) {
 		if err := json.Unmarshal([]byte(text), &status); err != nil {
 			return false, err
 		}
-		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || status.Kind != "Status" || status.Reason != metav1.StatusReasonTooManyRequests {
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" ||
+			status.Kind != "Status" || status.Reason != metav1.StatusReasonTooManyRequests {
 			t.Errorf("past the limit: %d, %v, %s", resp.StatusCode, resp.Header, text)
 		}
 		return true, nil
@@ -363,7 +379,8 @@ func testFlowSchema(t *testing.T, p *plane, a *space) {
 		resp, _ := answer(t, cfg, http.MethodGet, "/api/v1/namespaces/default/pods", nil)
 		return resp.Header.Get("X-Kubernetes-Pf-Flowschema-Uid")
 	}
-	token, err := a.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := a.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +392,9 @@ func testFlowSchema(t *testing.T, p *plane, a *space) {
 		"a master":          p.user(t, "m", []string{"tenant:a"}, []string{"system:masters"}),
 		"who has no rights": p.user(t, "nobody", []string{"tenant:a"}, nil),
 	} {
-		eventually(t, "the flow schema to match "+who, func(context.Context) (bool, error) { return flow(cfg) == schema, nil })
+		eventually(t, "the flow schema to match "+who, func(context.Context) (bool, error) {
+			return flow(cfg) == schema, nil
+		})
 	}
 	if flow(p.Admin) == schema {
 		t.Error("an administrator of the cluster is taken for a tenant")
@@ -401,10 +420,14 @@ func testAudit(t *testing.T, p *plane, a *space, log string) {
 	}{
 		{"a tenant's user", a.config, "/api/v1/namespaces/default/configmaps/audit1", http.StatusNotFound, "a"},
 		{"a tenant's user who is refused", a.config, "/api/v1/nodes/audit2", http.StatusForbidden, "a"},
-		{"a tenant's user in another's space", a.config, "/api/v1/tenants/b/namespaces/default/configmaps/audit3", http.StatusForbidden, "b"},
-		{"an administrator in a space", p.Admin, "/api/v1/tenants/a/namespaces/default/configmaps/audit4", http.StatusNotFound, "a"},
-		{"an administrator by composite names", p.Admin, "/api/v1/namespaces/default.a/configmaps/audit5", http.StatusNotFound, "a"},
-		{"an administrator in the system", p.Admin, "/api/v1/namespaces/default/configmaps/audit6", http.StatusNotFound, ""},
+		{"a tenant's user in another's space", a.config, "/api/v1/tenants/b/namespaces/default/configmaps/audit3",
+			http.StatusForbidden, "b"},
+		{"an administrator in a space", p.Admin, "/api/v1/tenants/a/namespaces/default/configmaps/audit4",
+			http.StatusNotFound, "a"},
+		{"an administrator by composite names", p.Admin, "/api/v1/namespaces/default.a/configmaps/audit5",
+			http.StatusNotFound, "a"},
+		{"an administrator in the system", p.Admin, "/api/v1/namespaces/default/configmaps/audit6",
+			http.StatusNotFound, ""},
 	} {
 		if code, text := get(t, c.cfg, c.path); code != c.code {
 			t.Errorf("%s: %d %s", c.what, code, text)

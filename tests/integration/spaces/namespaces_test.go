@@ -40,14 +40,17 @@ func testNamespaceLifecycle(t *testing.T, _ *plane, s *space, namespace string) 
 			s.native(t, string(c.Type), c.Message)
 		}
 		return slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-			return c.Type == corev1.NamespaceFinalizersRemaining && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "example.com/hold")
+			return c.Type == corev1.NamespaceFinalizersRemaining && c.Status == corev1.ConditionTrue &&
+				strings.Contains(c.Message, "example.com/hold")
 		}), nil
 	})
 	_, err := s.client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap("late"), metav1.CreateOptions{})
-	if want := fmt.Sprintf(`configmaps "late" is forbidden: unable to create new content in namespace %s because it is being terminated`, namespace); err == nil || err.Error() != want {
+	if want := fmt.Sprintf(`configmaps "late" is forbidden: unable to create new content in namespace %s because it `+
+		`is being terminated`, namespace); err == nil || err.Error() != want {
 		t.Errorf("made in a namespace that is being deleted: %v", err)
 	}
-	if _, err := s.client.CoreV1().ConfigMaps(namespace).Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := s.client.CoreV1().ConfigMaps(namespace).Patch(ctx, "held", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the namespace to go", func(ctx context.Context) (bool, error) {
@@ -76,7 +79,8 @@ func testQuota(t *testing.T, _ *plane, s *space, namespace string) {
 	}
 	eventually(t, "the quota to be counted", used("few", "0"))
 	secret := func(name string, dryRun ...string) error {
-		_, err := s.client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{DryRun: dryRun})
+		_, err := s.client.CoreV1().Secrets(namespace).Create(ctx,
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{DryRun: dryRun})
 		return err
 	}
 	// Admission knows of the quota a moment later; until then all would pass.
@@ -84,12 +88,14 @@ func testQuota(t *testing.T, _ *plane, s *space, namespace string) {
 		return apierrors.IsForbidden(secret("none", metav1.DryRunAll)), nil
 	})
 	more := []byte(`{"spec":{"hard":{"count/secrets":"1"}}}`)
-	if _, err := s.client.CoreV1().ResourceQuotas(namespace).Patch(ctx, "few", types.MergePatchType, more, metav1.PatchOptions{}); err != nil {
+	if _, err := s.client.CoreV1().ResourceQuotas(namespace).
+		Patch(ctx, "few", types.MergePatchType, more, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the first secret", func(context.Context) (bool, error) { return secret("first") == nil, nil })
 	err := secret("second")
-	if want := `secrets "second" is forbidden: exceeded quota: few, requested: count/secrets=1, used: count/secrets=1, limited: count/secrets=1`; !apierrors.IsForbidden(err) || err.Error() != want {
+	if want := `secrets "second" is forbidden: exceeded quota: few, requested: count/secrets=1, used: ` +
+		`count/secrets=1, limited: count/secrets=1`; !apierrors.IsForbidden(err) || err.Error() != want {
 		t.Errorf("over the quota: %v", err)
 	}
 	// Upstream's controller writes no count that equals the one it remembers.
@@ -115,13 +121,15 @@ func testLimits(t *testing.T, _ *plane, s *space, namespace string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "limits"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 			Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{"cpu": quantity("200m")},
-			DefaultRequest: corev1.ResourceList{"cpu": quantity("100m")}, Max: corev1.ResourceList{"cpu": quantity("1")},
+			DefaultRequest: corev1.ResourceList{"cpu": quantity("100m")},
+			Max:            corev1.ResourceList{"cpu": quantity("1")},
 		}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the defaults", func(ctx context.Context) (bool, error) {
-		pod, err := s.client.CoreV1().Pods(namespace).Create(ctx, simplePod("x"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod, err := s.client.CoreV1().Pods(namespace).Create(ctx, simplePod("x"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return false, err
 		}
@@ -130,7 +138,9 @@ func testLimits(t *testing.T, _ *plane, s *space, namespace string) {
 	})
 	big := simplePod("big")
 	big.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": quantity("2")}
-	if _, err := s.client.CoreV1().Pods(namespace).Create(ctx, big, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "maximum cpu usage per Container is 1") {
+	if _, err := s.client.CoreV1().Pods(namespace).Create(ctx, big,
+		metav1.CreateOptions{}); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "maximum cpu usage per Container is 1") {
 		t.Errorf("over the limit: %v", err)
 	}
 }
@@ -169,20 +179,26 @@ func testPodSecurity(t *testing.T, _ *plane, s *space, namespace string) {
 	eventually(t, "a warning about the pod that is there", func(ctx context.Context) (bool, error) {
 		for _, level := range []string{"privileged", "restricted"} {
 			if _, err := client.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType,
-				[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"`+level+`","pod-security.kubernetes.io/warn":"`+level+`"}}}`), metav1.PatchOptions{}); err != nil {
+				[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"`+level+
+					`","pod-security.kubernetes.io/warn":"`+level+`"}}}`), metav1.PatchOptions{}); err != nil {
 				return false, err
 			}
 		}
-		return heard.has(`existing pods in namespace "` + namespace + `" violate the new PodSecurity enforce level "restricted:latest"`), nil
+		return heard.has(`existing pods in namespace "` + namespace +
+			`" violate the new PodSecurity enforce level "restricted:latest"`), nil
 	})
 	eventually(t, "the level to be enforced", func(ctx context.Context) (bool, error) {
-		_, err = client.CoreV1().Pods(namespace).Create(ctx, simplePod("looser"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err = client.CoreV1().Pods(namespace).Create(ctx, simplePod("looser"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil, nil
 	})
-	if !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), `pods "looser" is forbidden: violates PodSecurity "restricted:latest"`) {
+	if !apierrors.IsForbidden(err) ||
+		!strings.HasPrefix(err.Error(), `pods "looser" is forbidden: violates PodSecurity "restricted:latest"`) {
 		t.Errorf("refused with %v", err)
 	}
-	if _, err := client.AppsV1().Deployments(namespace).Create(ctx, deployment("web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil || !heard.has(`would violate PodSecurity "restricted:latest"`) {
+	if _, err := client.AppsV1().Deployments(namespace).
+		Create(ctx, deployment("web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil ||
+		!heard.has(`would violate PodSecurity "restricted:latest"`) {
 		t.Errorf("warnings: %q, %v", heard.texts, err)
 	}
 	for _, text := range heard.texts {
@@ -195,7 +211,8 @@ func testEviction(t *testing.T, p *plane, s *space, namespace string) {
 	one := intstr.FromInt32(1)
 	if _, err := s.client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "keep"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "one"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "one"}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +256,8 @@ func testBulk(t *testing.T, _ *plane, s *space, namespace string) {
 			}
 		}
 	}
-	if err := s.client.CoreV1().ConfigMaps(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "bulk"}); err != nil {
+	if err := s.client.CoreV1().ConfigMaps(namespace).
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "bulk"}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := s.client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{LabelSelector: "bulk"})
@@ -250,10 +268,12 @@ func testBulk(t *testing.T, _ *plane, s *space, namespace string) {
 	for _, path := range []string{"/api/v1/persistentvolumes", "/apis/rbac.authorization.k8s.io/v1/clusterroles"} {
 		body := `{"metadata":{"generateName":"made-"}`
 		if strings.HasSuffix(path, "volumes") {
-			body += `,"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadOnlyMany"],"storageClassName":"made","nfs":{"server":"nfs.example.com","path":"/"}}`
+			body += `,"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadOnlyMany"],"storageClassName":"made",` +
+				`"nfs":{"server":"nfs.example.com","path":"/"}}`
 		}
 		code, answer := do(t, s.config, http.MethodPost, path, body+"}", nil)
-		if code != http.StatusCreated || !strings.Contains(answer, `"name":"made-`) || strings.Contains(answer, ".tenant") {
+		if code != http.StatusCreated || !strings.Contains(answer, `"name":"made-`) ||
+			strings.Contains(answer, ".tenant") {
 			t.Errorf("POST %s: %d %s", path, code, answer)
 		}
 	}

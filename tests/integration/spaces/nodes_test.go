@@ -25,17 +25,21 @@ import (
 func plantNode(t *testing.T, p *plane, name, word string) {
 	t.Helper()
 	_, err := p.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "here"}, Annotations: map[string]string{"note": word}},
-		Spec:       corev1.NodeSpec{ProviderID: word, Taints: []corev1.Taint{{Key: "example.com/kept", Effect: corev1.TaintEffectNoSchedule}}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "here"},
+			Annotations: map[string]string{"note": word}},
+		Spec: corev1.NodeSpec{ProviderID: word,
+			Taints: []corev1.Taint{{Key: "example.com/kept", Effect: corev1.TaintEffectNoSchedule}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	status := corev1.NodeStatus{
-		Capacity:        corev1.ResourceList{"cpu": quantity("4")},
-		Conditions:      []corev1.NodeCondition{{Type: "Noted", Status: corev1.ConditionTrue, Reason: "Noted", Message: word}},
-		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: word}},
-		NodeInfo:        corev1.NodeSystemInfo{MachineID: word, SystemUUID: word, BootID: word, KubeletVersion: "v1.2.3", Architecture: "amd64"},
+		Capacity: corev1.ResourceList{"cpu": quantity("4")},
+		Conditions: []corev1.NodeCondition{{Type: "Noted", Status: corev1.ConditionTrue,
+			Reason: "Noted", Message: word}},
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: word}},
+		NodeInfo: corev1.NodeSystemInfo{MachineID: word, SystemUUID: word, BootID: word, KubeletVersion: "v1.2.3",
+			Architecture: "amd64"},
 		Images:          []corev1.ContainerImage{{Names: []string{"example.com/" + word}}},
 		VolumesInUse:    []corev1.UniqueVolumeName{corev1.UniqueVolumeName(word)},
 		VolumesAttached: []corev1.AttachedVolume{{Name: corev1.UniqueVolumeName(word), DevicePath: word}},
@@ -82,10 +86,12 @@ func TestNodesOfATenant(t *testing.T) {
 	a, b := p.stranger(t, "a"), p.stranger(t, "b")
 	ctx := t.Context()
 	plantNode(t, p, "n1", word)
-	if code, body := get(t, a.config, "/api/v1/nodes"); code != http.StatusForbidden || !strings.Contains(body, "spec.nodes") {
+	if code, body := get(t, a.config, "/api/v1/nodes"); code != http.StatusForbidden ||
+		!strings.Contains(body, "spec.nodes") {
 		t.Errorf("without the field: %d %s", code, body)
 	}
-	if err := p.showNodes(t, "a", "Everything"); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "ReadOnly") {
+	if err := p.showNodes(t, "a", "Everything"); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "ReadOnly") {
 		t.Errorf("a value that is none: %v", err)
 	}
 	if err := p.showNodes(t, "a", "ReadOnly"); err != nil {
@@ -96,20 +102,27 @@ func TestNodesOfATenant(t *testing.T) {
 		return err == nil, nil
 	})
 	node, err := a.client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
-	if err != nil || node.Labels["zone"] != "here" || node.Status.NodeInfo.KubeletVersion != "v1.2.3" || node.Status.Capacity.Cpu().Value() != 4 ||
+	if err != nil || node.Labels["zone"] != "here" || node.Status.NodeInfo.KubeletVersion != "v1.2.3" ||
+		node.Status.Capacity.Cpu().Value() != 4 ||
 		!slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/kept" }) ||
-		!slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "Noted" && c.Reason == "Noted" }) {
+		!slices.ContainsFunc(node.Status.Conditions,
+			func(c corev1.NodeCondition) bool { return c.Type == "Noted" && c.Reason == "Noted" }) {
 		t.Errorf("the node is %+v, %v", node, err)
 	}
 	// Every form, every way.
 	forms := []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}
 	for _, as := range []string{"Table", "PartialObjectMetadataList", "PartialObjectMetadata"} {
-		forms = append(forms, "application/json;as="+as+";v=v1;g=meta.k8s.io", "application/vnd.kubernetes.protobuf;as="+as+";v=v1;g=meta.k8s.io")
+		forms = append(forms, "application/json;as="+as+";v=v1;g=meta.k8s.io",
+			"application/vnd.kubernetes.protobuf;as="+as+";v=v1;g=meta.k8s.io")
 	}
 	seen := 0
 	for _, form := range forms {
-		for _, path := range []string{"/api/v1/nodes", "/api/v1/nodes/n1", "/api/v1/tenants/a/nodes", "/tenants/a/api/v1/nodes/n1", "/api/v1/nodes?watch=true&timeoutSeconds=1", "/api/v1/watch/nodes/n1?timeoutSeconds=1",
-			"/api/v1/nodes?watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "/api/v1/nodes?fieldSelector=metadata.name%3Dn1", "/api/v1/nodes?limit=1"} {
+		for _, path := range []string{"/api/v1/nodes", "/api/v1/nodes/n1", "/api/v1/tenants/a/nodes",
+			"/tenants/a/api/v1/nodes/n1", "/api/v1/nodes?watch=true&timeoutSeconds=1",
+			"/api/v1/watch/nodes/n1?timeoutSeconds=1",
+			"/api/v1/nodes?watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&" +
+				"allowWatchBookmarks=true", "/api/v1/nodes?fieldSelector=metadata.name%3Dn1",
+			"/api/v1/nodes?limit=1"} {
 			code, body := do(t, a.config, http.MethodGet, path, "", []string{"Accept: " + form})
 			if code == http.StatusOK && strings.Contains(body, "n1") {
 				seen++
@@ -124,16 +137,21 @@ func TestNodesOfATenant(t *testing.T) {
 	}
 	// Nothing more.
 	for _, r := range []struct{ method, path, body string }{
-		{http.MethodGet, "/api/v1/nodes/n1/status", ""}, {http.MethodGet, "/api/v1/nodes/n1/proxy/", ""}, {http.MethodGet, "/api/v1/nodes/n1:10250/proxy/pods", ""},
-		{http.MethodPost, "/api/v1/nodes", `{"metadata":{"name":"x"}}`}, {http.MethodPut, "/api/v1/nodes/n1", `{"metadata":{"name":"n1"}}`},
-		{http.MethodDelete, "/api/v1/nodes/n1", ""}, {http.MethodDelete, "/api/v1/nodes", ""}, {http.MethodPatch, "/api/v1/nodes/n1/status", `{}`}, {http.MethodPatch, "/api/v1/nodes/n1", `{}`},
-		{http.MethodGet, "/apis/metrics.k8s.io/v1beta1/nodes", ""}, {http.MethodGet, "/api/v1/tenants/system/nodes", ""}, {http.MethodGet, "/api/v1/tenants/b/nodes", ""},
+		{http.MethodGet, "/api/v1/nodes/n1/status", ""}, {http.MethodGet, "/api/v1/nodes/n1/proxy/", ""},
+		{http.MethodGet, "/api/v1/nodes/n1:10250/proxy/pods", ""},
+		{http.MethodPost, "/api/v1/nodes", `{"metadata":{"name":"x"}}`},
+		{http.MethodPut, "/api/v1/nodes/n1", `{"metadata":{"name":"n1"}}`},
+		{http.MethodDelete, "/api/v1/nodes/n1", ""}, {http.MethodDelete, "/api/v1/nodes", ""},
+		{http.MethodPatch, "/api/v1/nodes/n1/status", `{}`}, {http.MethodPatch, "/api/v1/nodes/n1", `{}`},
+		{http.MethodGet, "/apis/metrics.k8s.io/v1beta1/nodes", ""},
+		{http.MethodGet, "/api/v1/tenants/system/nodes", ""}, {http.MethodGet, "/api/v1/tenants/b/nodes", ""},
 	} {
 		var headers []string
 		if r.method == http.MethodPatch {
 			headers = []string{"Content-Type: application/merge-patch+json"}
 		}
-		if code, body := do(t, a.config, r.method, r.path, r.body, headers); code != http.StatusForbidden || strings.Contains(body, word) {
+		if code, body := do(t, a.config, r.method, r.path, r.body, headers); code != http.StatusForbidden ||
+			strings.Contains(body, word) {
 			t.Errorf("%s %s: %d %s", r.method, r.path, code, body)
 		}
 	}
@@ -145,11 +163,17 @@ func TestNodesOfATenant(t *testing.T) {
 	if _, err := alice.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a user without a role: %v", err)
 	}
-	if _, err := a.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"nodes"}}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.RbacV1().ClusterRoles().Create(ctx,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodes"},
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""},
+				Resources: []string{"nodes"}}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nodes"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "alice"}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.RbacV1().ClusterRoleBindings().Create(ctx,
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "nodes"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nodes"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "alice"}}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a user with a role lists nodes", func(ctx context.Context) (bool, error) {
@@ -178,14 +202,18 @@ func TestNodesOfATenant(t *testing.T) {
 	if got := discovered(b); got != nil {
 		t.Errorf("of another tenant: %v", got)
 	}
-	systems := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{Selector: deployment("agent").Spec.Selector, Template: deployment("agent").Spec.Template}}
+	systems := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"},
+		Spec: appsv1.DaemonSetSpec{Selector: deployment("agent").Spec.Selector,
+			Template: deployment("agent").Spec.Template}}
 	if _, err := p.admin.AppsV1().DaemonSets("kube-system").Create(ctx, systems, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if code, _ := do(t, a.config, http.MethodPost, "/apis/apps/v1/namespaces/default/daemonsets", `{"metadata":{"name":"x"}}`, nil); code != http.StatusForbidden {
+	if code, _ := do(t, a.config, http.MethodPost, "/apis/apps/v1/namespaces/default/daemonsets",
+		`{"metadata":{"name":"x"}}`, nil); code != http.StatusForbidden {
 		t.Errorf("making a DaemonSet: %d", code)
 	}
-	if sets, err := a.client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{}); err != nil || len(sets.Items) > 0 {
+	if sets, err := a.client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{}); err != nil ||
+		len(sets.Items) > 0 {
 		t.Errorf("DaemonSets: %+v, %v", sets, err)
 	}
 
@@ -249,14 +277,16 @@ func TestPathsAndDebuggingOfATenant(t *testing.T) {
 		t.Errorf("a user without a role: %d", code)
 	}
 
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	if _, err := a.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const trace = `,"securityContext":{"capabilities":{"add":["SYS_PTRACE"]}}`
 	debug := func(security string) (int, string) {
 		return do(t, a.config, http.MethodPatch, "/api/v1/namespaces/default/pods/web/ephemeralcontainers",
-			`{"spec":{"ephemeralContainers":[{"name":"debugger","image":"i"`+security+`}]}}`, []string{"Content-Type: application/strategic-merge-patch+json"})
+			`{"spec":{"ephemeralContainers":[{"name":"debugger","image":"i"`+security+`}]}}`,
+			[]string{"Content-Type: application/strategic-merge-patch+json"})
 	}
 	if code, body := debug(trace); code != http.StatusForbidden || !strings.Contains(body, "--profile=baseline") {
 		t.Errorf("the default of kubectl debug: %d %s", code, body)
@@ -264,10 +294,14 @@ func TestPathsAndDebuggingOfATenant(t *testing.T) {
 	if code, body := debug(""); code != http.StatusOK {
 		t.Errorf("with --profile=baseline: %d %s", code, body)
 	}
-	if code, body := do(t, a.config, http.MethodPost, "/api/v1/namespaces/default/pods", `{"metadata":{"name":"copy"},"spec":{"containers":[{"name":"debugger","image":"i"`+trace+`}]}}`, nil); code != http.StatusForbidden || !strings.Contains(body, "--profile=baseline") {
+	if code, body := do(t, a.config, http.MethodPost, "/api/v1/namespaces/default/pods",
+		`{"metadata":{"name":"copy"},"spec":{"containers":[{"name":"debugger","image":"i"`+trace+`}]}}`,
+		nil); code != http.StatusForbidden || !strings.Contains(body, "--profile=baseline") {
 		t.Errorf("a copy: %d %s", code, body)
 	}
-	if code, body := do(t, a.config, http.MethodPost, "/api/v1/namespaces/default/pods", `{"metadata":{"name":"other"},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}`, nil); code != http.StatusForbidden || strings.Contains(body, "--profile") {
+	if code, body := do(t, a.config, http.MethodPost, "/api/v1/namespaces/default/pods",
+		`{"metadata":{"name":"other"},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}`,
+		nil); code != http.StatusForbidden || strings.Contains(body, "--profile") {
 		t.Errorf("something else: %d %s", code, body)
 	}
 }

@@ -69,7 +69,8 @@ func listenBehindLink(address string, port int) (net.Listener, error) {
 	if err := here.LinkSetUp(near); err != nil {
 		return nil, err
 	}
-	route := &netlink.Route{LinkIndex: near.Attrs().Index, Dst: far.IPNet, Scope: netlink.SCOPE_LINK, Src: net.ParseIP(planes.Address)}
+	route := &netlink.Route{LinkIndex: near.Attrs().Index, Dst: far.IPNet, Scope: netlink.SCOPE_LINK,
+		Src: net.ParseIP(planes.Address)}
 	if err := here.RouteReplace(route); err != nil {
 		return nil, fmt.Errorf("making a route to %s: %w", address, err)
 	}
@@ -92,7 +93,8 @@ func listenBehindLink(address string, port int) (net.Listener, error) {
 	if err := netlink.LinkSetUp(peer); err != nil {
 		return nil, err
 	}
-	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: peer.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}); err != nil {
+	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: peer.Attrs().Index, Scope: netlink.SCOPE_LINK,
+		Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}); err != nil {
 		return nil, fmt.Errorf("making the way back: %w", err)
 	}
 	return net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))

@@ -97,7 +97,8 @@ func (w *overloadWork) probe(ctx context.Context) (*probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &probe{conn: tls.Client(stamps, secure), authority: to.Host, stamps: stamps, sent: map[uint32]time.Time{}, report: overloadReport{Codes: map[int]int{}}}
+	p := &probe{conn: tls.Client(stamps, secure), authority: to.Host, stamps: stamps, sent: map[uint32]time.Time{},
+		report: overloadReport{Codes: map[int]int{}}}
 	if err := p.conn.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
@@ -139,14 +140,16 @@ func (p *probe) request(w overloadWork, stream uint32) error {
 	defer p.mu.Unlock()
 	p.block.Reset()
 	for _, f := range []hpack.HeaderField{
-		{Name: ":method", Value: w.Method}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: p.authority}, {Name: ":path", Value: w.Path},
+		{Name: ":method", Value: w.Method}, {Name: ":scheme", Value: "https"},
+		{Name: ":authority", Value: p.authority}, {Name: ":path", Value: w.Path},
 	} {
 		if err := p.headers.WriteField(f); err != nil {
 			return err
 		}
 	}
 	p.sent[stream] = time.Now()
-	return p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: p.block.Bytes(), EndStream: true, EndHeaders: true})
+	return p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: p.block.Bytes(),
+		EndStream: true, EndHeaders: true})
 }
 
 // receive reads so many answers.
@@ -209,7 +212,8 @@ func newStamped(c *net.TCPConn) (*stamped, error) {
 	}
 	var failed error
 	if err := raw.Control(func(fd uintptr) {
-		failed = errors.Join(unix.SetNonblock(int(fd), false), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1))
+		failed = errors.Join(unix.SetNonblock(int(fd), false),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1))
 	}); err != nil {
 		return nil, err
 	}
@@ -254,7 +258,8 @@ func (s *stamped) stamp(with []byte) error {
 	}
 	for _, m := range messages {
 		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_TIMESTAMPNS && len(m.Data) >= 16 {
-			s.last = time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
+			s.last = time.Unix(int64(binary.NativeEndian.Uint64(m.Data)),
+				int64(binary.NativeEndian.Uint64(m.Data[8:])))
 		}
 	}
 	return nil

@@ -113,7 +113,8 @@ func TestOverload(t *testing.T) {
 			for i, latencies := range [][]time.Duration{same, other, shy} {
 				d := distributionOf(latencies)
 				t.Logf("  %s: %s, ratio of %s, to the last line's of p99 %.2f; answers a second %s", []string{
-					"overloaded", "another server overloaded", "another server overloaded, with the processors that nobody wants",
+					"overloaded", "another server overloaded",
+					"another server overloaded, with the processors that nobody wants",
 				}[i], d, d.ratio(base), d.p99.Seconds()/best.p99.Seconds(), perSecond(sums[i]))
 			}
 		})
@@ -138,7 +139,8 @@ func (p *plane) overloaded(t *testing.T) map[string]overloadWork {
 	unknown.Cert, unknown.Key, unknown.Token = nil, nil, "nobody's"
 	anew := gets
 	anew.Anew = true
-	return map[string]overloadWork{"lists": lists, "gets": gets, "patches": patches, "connections": anew, "unauthorized": unknown}
+	return map[string]overloadWork{"lists": lists, "gets": gets, "patches": patches, "connections": anew,
+		"unauthorized": unknown}
 }
 
 // overloadObjects gives a tenant something to ask for.
@@ -146,7 +148,8 @@ func overloadObjects(t *testing.T, s *space) {
 	t.Helper()
 	for i := range 100 {
 		if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)}, Data: map[string]string{"x": strings.Repeat("x", 500)},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)},
+			Data:       map[string]string{"x": strings.Repeat("x", 500)},
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +223,8 @@ func TestOverloadElsewhere(t *testing.T) {
 		if o.Shy {
 			policy = "--idle"
 		}
-		if out, err := exec.Command("chrt", "--all-tasks", policy, "--pid", "0", strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
+		if out, err := exec.Command("chrt", "--all-tasks", policy, "--pid", "0", strconv.Itoa(os.Getpid())).
+			CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		r = measure(t, here[o.Kind].by(o.Clients), overloadFor+overloadMargin)()
@@ -258,13 +262,15 @@ type distribution struct {
 }
 
 func (d distribution) String() string {
-	return fmt.Sprintf("n %d, p50 %.2f ms, p90 %.2f ms, p99 %.2f ms", d.n, d.p50.Seconds()*1e3, d.p90.Seconds()*1e3, d.p99.Seconds()*1e3)
+	return fmt.Sprintf("n %d, p50 %.2f ms, p90 %.2f ms, p99 %.2f ms", d.n, d.p50.Seconds()*1e3, d.p90.Seconds()*1e3,
+		d.p99.Seconds()*1e3)
 }
 
 // ratio says how much longer it took than alone.
 func (d distribution) ratio(alone distribution) string {
 	of := func(a, b time.Duration) float64 { return float64(a) / float64(b) }
-	return fmt.Sprintf("p50 %.2f, of p90 %.2f, of p99 %.2f", of(d.p50, alone.p50), of(d.p90, alone.p90), of(d.p99, alone.p99))
+	return fmt.Sprintf("p50 %.2f, of p90 %.2f, of p99 %.2f", of(d.p50, alone.p50), of(d.p90, alone.p90),
+		of(d.p99, alone.p99))
 }
 
 func distributionOf(all []time.Duration) distribution {
@@ -365,11 +371,13 @@ func TestOverloadClients(t *testing.T) {
 }
 
 func (w *overloadWork) secure() (*tls.Config, error) {
-	return rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: w.CA, CertData: w.Cert, KeyData: w.Key}})
+	return rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: w.CA,
+		CertData: w.Cert, KeyData: w.Key}})
 }
 
 func (w *overloadWork) client(secure *tls.Config) *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, DisableKeepAlives: w.Anew}}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true,
+		DisableKeepAlives: w.Anew}}
 }
 
 // ask is the code of an answer, 0 when it was cut short.

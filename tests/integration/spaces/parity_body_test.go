@@ -47,7 +47,10 @@ func (g *parityMaker) subBody(r *parityRequest, sub string) string {
 	case "/binding":
 		return `{"apiVersion":"v1","kind":"Binding",` + meta + `,"target":{"kind":"Node","name":"nothing"}}`
 	case "/token":
-		return `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":["` + g.one("x", "https://kubernetes.default.svc") + `"],"expirationSeconds":` + g.one("600", "3600", "1", "-1", "99999999999") + g.one("", "", `,"boundObjectRef":{"kind":"Secret","apiVersion":"v1","name":"par-1"}`) + `}}`
+		return `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":["` +
+			g.one("x", "https://kubernetes.default.svc") + `"],"expirationSeconds":` +
+			g.one("600", "3600", "1", "-1", "99999999999") +
+			g.one("", "", `,"boundObjectRef":{"kind":"Secret","apiVersion":"v1","name":"par-1"}`) + `}}`
 	}
 	return `{"apiVersion":"v1","kind":"Nothing",` + meta + `}`
 }
@@ -98,7 +101,10 @@ func (g *parityMaker) encoded(text string) (string, [][2]string) {
 	if g.chance(15) {
 		return body, nil
 	}
-	return body, [][2]string{{"Content-Type", g.one("text/plain", media+"; charset=utf-8", strings.ToUpper(media), "application/json", "application/yaml", parityProtobuf, "application/cbor", "application/x-www-form-urlencoded", "*/*", media+";;", media+", text/plain", "", "x", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/strategic-merge-patch+json")}}
+	return body, [][2]string{{"Content-Type", g.one("text/plain", media+"; charset=utf-8", strings.ToUpper(media),
+		"application/json", "application/yaml", parityProtobuf, "application/cbor",
+		"application/x-www-form-urlencoded", "*/*", media+";;", media+", text/plain", "", "x",
+		"application/json;as=Table;v=v1;g=meta.k8s.io", "application/strategic-merge-patch+json")}}
 }
 
 // toParityProtobuf encodes an object of a kind that is built in.
@@ -160,21 +166,27 @@ func (g *parityMaker) spoilt(r *parityRequest, base string) string {
 	case 8:
 		return top("metadata", g.wrong())
 	case 9:
-		return set(g.one("name", "labels", "annotations", "namespace", "finalizers", "ownerReferences", "resourceVersion", "creationTimestamp", "managedFields", "uid", "generation"), g.wrong())
+		return set(g.one("name", "labels", "annotations", "namespace", "finalizers", "ownerReferences",
+			"resourceVersion", "creationTimestamp", "managedFields", "uid", "generation"), g.wrong())
 	case 10:
 		return base[:g.rand.IntN(len(base))]
 	case 11:
 		return base + g.one("x", base, "}", " ", "\n", "null", "\x00")
 	case 12:
-		return top("kind", g.one("Nothing", "Pod", "", "Secret", strings.ToLower(r.resource.kind), "List", "Status", "DeleteOptions"))
+		return top("kind", g.one("Nothing", "Pod", "", "Secret", strings.ToLower(r.resource.kind), "List",
+			"Status", "DeleteOptions"))
 	case 13:
 		return top("apiVersion", g.one("v1", "apps/v1", "", "v9", "none/v1", "a/b/c", parityGroup+"/v1"))
 	case 14:
-		return change(func(object, _ map[string]any) { delete(object, g.one("kind", "apiVersion", "metadata", "spec")) })
+		return change(func(object, _ map[string]any) {
+			delete(object, g.one("kind", "apiVersion", "metadata", "spec"))
+		})
 	case 15:
 		return set("namespace", g.one("par-b", "default", "nothing", "", "a.b", "PAR-A", "..", "par-a "))
 	case 16:
-		return set("name", g.one("other", "", "Name", "a.b", "a/b", "..", "%2e", strings.Repeat("n", 253), strings.Repeat("n", 254), "a_b", "ä", "par-1.tenant", "-a", "a b", strings.Repeat("n", 63), strings.Repeat("n", 64)))
+		return set("name",
+			g.one("other", "", "Name", "a.b", "a/b", "..", "%2e", strings.Repeat("n", 253), strings.Repeat("n", 254),
+				"a_b", "ä", "par-1.tenant", "-a", "a b", strings.Repeat("n", 63), strings.Repeat("n", 64)))
 	case 17, 18:
 		return change(func(_, meta map[string]any) {
 			delete(meta, "name")
@@ -183,19 +195,34 @@ func (g *parityMaker) spoilt(r *parityRequest, base string) string {
 	case 19:
 		return g.one("", " ", "null", "[]", "1", `"x"`, "{}", "[{}]", "{", "true", "\xff\xfe", "{\"a\":\"\xff\"}")
 	case 20:
-		return set("labels", map[string]any{g.one("a", "a/b", "a/b/c", "", "-", strings.Repeat("l", 64), "app.kubernetes.io/name"): g.one("b", "", "b c", strings.Repeat("v", 64), "ä")})
+		return set("labels", map[string]any{g.one("a", "a/b", "a/b/c", "", "-", strings.Repeat("l", 64),
+			"app.kubernetes.io/name"): g.one("b", "", "b c", strings.Repeat("v", 64), "ä")})
 	case 21:
-		return set("annotations", map[string]any{g.one("a", "a/b", "a b", ""): g.one("b", "ä", strings.Repeat("v", 300_000), "{}", "par-a")})
+		return set("annotations",
+			map[string]any{g.one("a", "a/b", "a b", ""): g.one("b", "ä", strings.Repeat("v", 300_000), "{}", "par-a")})
 	case 22:
 		return set("finalizers", []any{g.one("example.com/x", "x", "", "foregroundDeletion", "orphan", "kubernetes")})
 	case 23:
-		return set("ownerReferences", []any{map[string]any{"apiVersion": g.one("v1", "apps/v1", "", "rbac.authorization.k8s.io/v1"), "kind": g.one("ConfigMap", "Deployment", "ClusterRole", "PersistentVolume", ""), "name": g.one("par-1", "par-1-par-a", "view", ""), "uid": g.one("00000000-0000-0000-0000-000000000001", "x", ""), "controller": g.chance(50), "blockOwnerDeletion": g.chance(50)}})
+		return set("ownerReferences", []any{map[string]any{
+			"apiVersion":         g.one("v1", "apps/v1", "", "rbac.authorization.k8s.io/v1"),
+			"kind":               g.one("ConfigMap", "Deployment", "ClusterRole", "PersistentVolume", ""),
+			"name":               g.one("par-1", "par-1-par-a", "view", ""),
+			"uid":                g.one("00000000-0000-0000-0000-000000000001", "x", ""),
+			"controller":         g.chance(50),
+			"blockOwnerDeletion": g.chance(50),
+		}})
 	case 24:
 		return set("resourceVersion", g.one("1", "0", "x", "", "999999999"))
 	case 25:
 		return set("deletionTimestamp", g.one("2026-01-01T00:00:00Z", "x", ""))
 	case 26:
-		return set("managedFields", []any{map[string]any{"manager": "x", "operation": g.one("Update", "Apply", "x"), "apiVersion": r.resource.apiVersion(), "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:metadata": map[string]any{"f:labels": map[string]any{}}}}})
+		return set("managedFields", []any{map[string]any{
+			"manager":    "x",
+			"operation":  g.one("Update", "Apply", "x"),
+			"apiVersion": r.resource.apiVersion(),
+			"fieldsType": "FieldsV1",
+			"fieldsV1":   map[string]any{"f:metadata": map[string]any{"f:labels": map[string]any{}}},
+		}})
 	case 27:
 		return set("selfLink", g.one("/x", "", "/api/v1/namespaces/par-a/pods/x"))
 	case 28:
@@ -211,16 +238,19 @@ func (g *parityMaker) spoilt(r *parityRequest, base string) string {
 	case 33:
 		return top("apiVersion", g.one("", "/", "/v1", "v1/"))
 	case 34: // before and after what counts
-		return strings.Replace(base, `{`, `{"`+g.one("Kind", "KIND", "\u212Aind", "ki\u006ed")+`":"`+g.one("Nothing", r.resource.kind)+`",`, 1)
+		return strings.Replace(base, `{`,
+			`{"`+g.one("Kind", "KIND", "\u212Aind", "ki\u006ed")+`":"`+g.one("Nothing", r.resource.kind)+`",`, 1)
 	case 35:
-		return base[:len(base)-1] + `,"` + g.one("APIVersion", "apiversion", "ap\u0069Version") + `":"` + g.one("v1", "", "none/v1", r.resource.apiVersion()) + `"}`
+		return base[:len(base)-1] + `,"` + g.one("APIVersion", "apiversion", "ap\u0069Version") + `":"` +
+			g.one("v1", "", "none/v1", r.resource.apiVersion()) + `"}`
 	default:
 		return strings.ReplaceAll(base, `,`, g.one(" ,\n\t", " , ", ",\r\n"))
 	}
 }
 
 func (g *parityMaker) wrong() any {
-	return []any{nil, 1, "x", true, []any{}, map[string]any{}, []any{1}, map[string]any{"a": 1}, 1.5, -1, "", []any{nil}, []any{map[string]any{}}}[g.rand.IntN(13)]
+	return []any{nil, 1, "x", true, []any{}, map[string]any{}, []any{1}, map[string]any{"a": 1}, 1.5, -1, "",
+		[]any{nil}, []any{map[string]any{}}}[g.rand.IntN(13)]
 }
 
 func (g *parityMaker) update(r *parityRequest) {
@@ -237,7 +267,8 @@ func (g *parityMaker) update(r *parityRequest) {
 	} else {
 		base := parityBody(r.resource, r.namespace, r.name, map[string]string{"app": "web"})
 		if sub == "/scale" {
-			base = `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"` + r.name + `","namespace":"` + r.namespace + `"},"spec":{"replicas":` + g.one("1", "2", "-1", `"x"`) + `}}`
+			base = `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"` + r.name + `","namespace":"` +
+				r.namespace + `"},"spec":{"replicas":` + g.one("1", "2", "-1", `"x"`) + `}}`
 		}
 		g.body(r, base)
 	}
@@ -280,7 +311,8 @@ func (g *parityMaker) patch(r *parityRequest) {
 	g.existing(r)
 	g.target(r)
 	r.path = r.resource.path(r.namespace, r.name) + g.sub(r, "patch", 20)
-	media := g.one("application/merge-patch+json", "application/strategic-merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml")
+	media := g.one("application/merge-patch+json", "application/strategic-merge-patch+json",
+		"application/json-patch+json", "application/apply-patch+yaml")
 	switch media {
 	case "application/json-patch+json":
 		r.body = g.jsonPatch()
@@ -296,7 +328,9 @@ func (g *parityMaker) patch(r *parityRequest) {
 		r.body = g.merge()
 	}
 	if g.chance(6) {
-		media = g.one("application/json", "", "application/apply-patch+cbor", "text/plain", "application/merge-patch+json;charset=utf-8", "application/patch", "application/apply-patch", "application/yaml")
+		media = g.one("application/json", "", "application/apply-patch+cbor", "text/plain",
+			"application/merge-patch+json;charset=utf-8", "application/patch",
+			"application/apply-patch", "application/yaml")
 	}
 	if media != "" {
 		r.header = [][2]string{{"Content-Type", media}}
@@ -306,21 +340,61 @@ func (g *parityMaker) patch(r *parityRequest) {
 }
 
 func (g *parityMaker) merge() string {
-	return g.one(`{"metadata":{"labels":{"patched":"x"}}}`, `{"metadata":{"labels":{"app":null}}}`, `{"metadata":{"labels":null}}`, `{"metadata":{"annotations":{"patched":"x"}}}`, `{"spec":{"unknown":1}}`, `{"unknown":1}`, `{"metadata":{"labels":{"a":"b","a":"c"}}}`,
-		`{"unknown":1,"unknown":2}`, `{"metadata":{"name":"other"}}`, `{"metadata":{"namespace":"par-b"}}`, `{"metadata":{"resourceVersion":"1"}}`, `{"metadata":{"uid":"x"}}`, `{"metadata":{"finalizers":["example.com/x"]}}`, `{"metadata":{"$patch":"replace","labels":{"a":"b"}}}`,
-		`{"$patch":"delete"}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["x"],"finalizers":[]}}`, `{"spec":{"replicas":1}}`, `{"spec":{"replicas":"x"}}`, `{"spec":{"size":7}}`, `{"spec":{"size":10}}`, `{"data":{"k":"patched"}}`, `{"data":{"k":null}}`, `{"data":null}`,
-		`{"spec":{"containers":[{"name":"c","image":"j"}]}}`, `{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}`, `{"spec":{"$setElementOrder/containers":[{"name":"c"}],"containers":[{"name":"c","image":"k"}]}}`, `{"spec":{"containers":[{"image":"j"}]}}`, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"j"}]}}}}`,
-		`{"spec":{"ports":[{"port":80,"name":"renamed"}]}}`, `{"spec":{"type":"NodePort"}}`, `{"rules":[]}`, `{"subjects":[{"kind":"ServiceAccount","name":"x","namespace":"par-b"}]}`, `{"kind":"Nothing"}`, `{"apiVersion":"v9"}`, `{"metadata":null}`, `{"metadata":1}`, `[]`, `null`, ``, `{`, `1`, `x: y`, `{"a":"\xff"}`,
-		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"par-1","uid":"00000000-0000-0000-0000-000000000001"}]}}`, `{"status":{"phase":"Running"}}`, `{"status":{"size":2}}`, `{"metadata":{"managedFields":[]}}`, `{"metadata":{"managedFields":null}}`, `{"metadata":{"managedFields":[{}]}}`, `{"metadata":{"generateName":"x"}}`, `{"metadata":{"creationTimestamp":null}}`, `{}`)
+	return g.one(`{"metadata":{"labels":{"patched":"x"}}}`, `{"metadata":{"labels":{"app":null}}}`,
+		`{"metadata":{"labels":null}}`, `{"metadata":{"annotations":{"patched":"x"}}}`, `{"spec":{"unknown":1}}`,
+		`{"unknown":1}`, `{"metadata":{"labels":{"a":"b","a":"c"}}}`,
+		`{"unknown":1,"unknown":2}`, `{"metadata":{"name":"other"}}`, `{"metadata":{"namespace":"par-b"}}`,
+		`{"metadata":{"resourceVersion":"1"}}`, `{"metadata":{"uid":"x"}}`,
+		`{"metadata":{"finalizers":["example.com/x"]}}`, `{"metadata":{"$patch":"replace","labels":{"a":"b"}}}`,
+		`{"$patch":"delete"}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["x"],"finalizers":[]}}`,
+		`{"spec":{"replicas":1}}`, `{"spec":{"replicas":"x"}}`, `{"spec":{"size":7}}`, `{"spec":{"size":10}}`,
+		`{"data":{"k":"patched"}}`, `{"data":{"k":null}}`, `{"data":null}`,
+		`{"spec":{"containers":[{"name":"c","image":"j"}]}}`,
+		`{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}`,
+		`{"spec":{"$setElementOrder/containers":[{"name":"c"}],"containers":[{"name":"c","image":"k"}]}}`,
+		`{"spec":{"containers":[{"image":"j"}]}}`,
+		`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"j"}]}}}}`,
+		`{"spec":{"ports":[{"port":80,"name":"renamed"}]}}`, `{"spec":{"type":"NodePort"}}`, `{"rules":[]}`,
+		`{"subjects":[{"kind":"ServiceAccount","name":"x","namespace":"par-b"}]}`, `{"kind":"Nothing"}`,
+		`{"apiVersion":"v9"}`, `{"metadata":null}`, `{"metadata":1}`, `[]`, `null`, ``, `{`, `1`,
+		`x: y`, `{"a":"\xff"}`,
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"par-1",`+
+			`"uid":"00000000-0000-0000-0000-000000000001"}]}}`, `{"status":{"phase":"Running"}}`,
+		`{"status":{"size":2}}`, `{"metadata":{"managedFields":[]}}`, `{"metadata":{"managedFields":null}}`,
+		`{"metadata":{"managedFields":[{}]}}`, `{"metadata":{"generateName":"x"}}`,
+		`{"metadata":{"creationTimestamp":null}}`, `{}`)
 }
 
 func (g *parityMaker) jsonPatch() string {
 	op := func() string {
-		return g.one(`{"op":"add","path":"/metadata/labels/patched","value":"x"}`, `{"op":"remove","path":"/metadata/labels/app"}`, `{"op":"remove","path":"/metadata/labels/nothing"}`, `{"op":"replace","path":"/metadata/labels/app","value":"y"}`, `{"op":"test","path":"/metadata/labels/app","value":"web"}`,
-			`{"op":"test","path":"/metadata/namespace","value":"par-a"}`, `{"op":"test","path":"/metadata/name","value":"par-1"}`, `{"op":"test","path":"/metadata/namespace","value":"x"}`, `{"op":"copy","from":"/metadata/name","path":"/metadata/labels/copied"}`, `{"op":"copy","from":"/metadata/namespace","path":"/metadata/labels/copied"}`, `{"op":"move","from":"/metadata/labels/app","path":"/metadata/labels/moved"}`,
-			`{"op":"add","path":"/unknown","value":1}`, `{"op":"add","path":"/spec/unknown","value":{"a":1}}`, `{"op":"add","path":"/metadata/labels","value":{"a":"b","a":"c"}}`, `{"op":"x","path":"/a"}`, `{"op":"add"}`, `{"path":"/a"}`, `{"op":"add","path":"a","value":1}`, `{"op":"add","path":"/metadata/finalizers/-","value":"example.com/x"}`,
-			`{"op":"replace","path":"/metadata/name","value":"other"}`, `{"op":"replace","path":"/metadata/namespace","value":"par-b"}`, `{"op":"replace","path":"/metadata/namespace","value":"par-a"}`, `{"op":"remove","path":"/metadata/namespace"}`, `{"op":"replace","path":"","value":{}}`, `{"op":"remove","path":""}`, `{"op":"add","path":"/metadata/annotations","value":{"a":"b"}}`, `{"op":"add","path":"/metadata/annotations/a~1b","value":"c"}`, `{"op":"add","path":"/metadata/labels/x~2","value":"c"}`,
-			`{"op":"replace","path":"/spec/containers/0/image","value":"j"}`, `{"op":"replace","path":"/spec/containers/9/image","value":"j"}`, `{"op":"replace","path":"/spec/size","value":"x"}`, `{"op":"replace","path":"/subjects/0/namespace","value":"par-b"}`, `{"op":"test","path":"/subjects/0/namespace","value":"par-a"}`, `{"op":"add","op":"remove","path":"/metadata/labels/app"}`, `{"op":"add","path":"/metadata/labels/z","value":"1","unknown":1}`, `{}`, `null`, `1`)
+		return g.one(`{"op":"add","path":"/metadata/labels/patched","value":"x"}`,
+			`{"op":"remove","path":"/metadata/labels/app"}`, `{"op":"remove","path":"/metadata/labels/nothing"}`,
+			`{"op":"replace","path":"/metadata/labels/app","value":"y"}`,
+			`{"op":"test","path":"/metadata/labels/app","value":"web"}`,
+			`{"op":"test","path":"/metadata/namespace","value":"par-a"}`,
+			`{"op":"test","path":"/metadata/name","value":"par-1"}`,
+			`{"op":"test","path":"/metadata/namespace","value":"x"}`,
+			`{"op":"copy","from":"/metadata/name","path":"/metadata/labels/copied"}`,
+			`{"op":"copy","from":"/metadata/namespace","path":"/metadata/labels/copied"}`,
+			`{"op":"move","from":"/metadata/labels/app","path":"/metadata/labels/moved"}`,
+			`{"op":"add","path":"/unknown","value":1}`, `{"op":"add","path":"/spec/unknown","value":{"a":1}}`,
+			`{"op":"add","path":"/metadata/labels","value":{"a":"b","a":"c"}}`, `{"op":"x","path":"/a"}`,
+			`{"op":"add"}`, `{"path":"/a"}`, `{"op":"add","path":"a","value":1}`,
+			`{"op":"add","path":"/metadata/finalizers/-","value":"example.com/x"}`,
+			`{"op":"replace","path":"/metadata/name","value":"other"}`,
+			`{"op":"replace","path":"/metadata/namespace","value":"par-b"}`,
+			`{"op":"replace","path":"/metadata/namespace","value":"par-a"}`,
+			`{"op":"remove","path":"/metadata/namespace"}`, `{"op":"replace","path":"","value":{}}`,
+			`{"op":"remove","path":""}`, `{"op":"add","path":"/metadata/annotations","value":{"a":"b"}}`,
+			`{"op":"add","path":"/metadata/annotations/a~1b","value":"c"}`,
+			`{"op":"add","path":"/metadata/labels/x~2","value":"c"}`,
+			`{"op":"replace","path":"/spec/containers/0/image","value":"j"}`,
+			`{"op":"replace","path":"/spec/containers/9/image","value":"j"}`,
+			`{"op":"replace","path":"/spec/size","value":"x"}`,
+			`{"op":"replace","path":"/subjects/0/namespace","value":"par-b"}`,
+			`{"op":"test","path":"/subjects/0/namespace","value":"par-a"}`,
+			`{"op":"add","op":"remove","path":"/metadata/labels/app"}`,
+			`{"op":"add","path":"/metadata/labels/z","value":"1","unknown":1}`, `{}`, `null`, `1`)
 	}
 	switch g.rand.IntN(12) {
 	case 0:
@@ -375,19 +449,30 @@ func (g *parityMaker) deleteCollection(r *parityRequest) {
 // in the query.
 func (g *parityMaker) deletion(r *parityRequest) {
 	if g.chance(50) {
-		r.query = append(r.query, g.one("propagationPolicy=Foreground", "propagationPolicy=Background", "propagationPolicy=Orphan", "propagationPolicy=x", "PropagationPolicy=Orphan", "gracePeriodSeconds=0", "gracePeriodSeconds="+g.number(), "orphanDependents="+g.truth(), "propagationPolicy=Orphan&orphanDependents=true", "ignoreStoreReadErrorWithClusterBreakingPotential="+g.truth(), "unknown=1"))
+		r.query = append(r.query, g.one("propagationPolicy=Foreground", "propagationPolicy=Background",
+			"propagationPolicy=Orphan", "propagationPolicy=x", "PropagationPolicy=Orphan", "gracePeriodSeconds=0",
+			"gracePeriodSeconds="+g.number(), "orphanDependents="+g.truth(),
+			"propagationPolicy=Orphan&orphanDependents=true",
+			"ignoreStoreReadErrorWithClusterBreakingPotential="+g.truth(), "unknown=1"))
 	}
 	if g.chance(45) {
 		dry := `,"dryRun":["All"]`
 		if r.changes {
 			dry = g.one("", "", dry, `,"dryRun":["x"]`, `,"dryRun":[]`)
 		}
-		r.body = `{"kind":"DeleteOptions","apiVersion":"v1"` + dry + g.one("", "", `,"gracePeriodSeconds":0`, `,"gracePeriodSeconds":-5`, `,"gracePeriodSeconds":"x"`, `,"preconditions":{"uid":"00000000-0000-0000-0000-000000000001"}`, `,"preconditions":{"resourceVersion":"1"}`, `,"propagationPolicy":"Foreground"`, `,"propagationPolicy":"x"`,
-			`,"unknown":1`, `,"orphanDependents":true,"propagationPolicy":"Orphan"`, `,"gracePeriodSeconds":1,"gracePeriodSeconds":2`) + `}`
+		r.body = `{"kind":"DeleteOptions","apiVersion":"v1"` + dry +
+			g.one("", "", `,"gracePeriodSeconds":0`, `,"gracePeriodSeconds":-5`, `,"gracePeriodSeconds":"x"`,
+				`,"preconditions":{"uid":"00000000-0000-0000-0000-000000000001"}`,
+				`,"preconditions":{"resourceVersion":"1"}`, `,"propagationPolicy":"Foreground"`,
+				`,"propagationPolicy":"x"`,
+				`,"unknown":1`, `,"orphanDependents":true,"propagationPolicy":"Orphan"`,
+				`,"gracePeriodSeconds":1,"gracePeriodSeconds":2`) + `}`
 		if g.chance(10) {
-			r.body = g.one(`{`, `[]`, `{"kind":"Pod","apiVersion":"v1"}`, `x: [`, `{"kind":"DeleteOptions","apiVersion":"v9","dryRun":["All"]}`)
+			r.body = g.one(`{`, `[]`, `{"kind":"Pod","apiVersion":"v1"}`, `x: [`,
+				`{"kind":"DeleteOptions","apiVersion":"v9","dryRun":["All"]}`)
 		}
-		r.header = [][2]string{{"Content-Type", g.one("application/json", "application/json", "application/yaml", "text/plain", "application/cbor")}}
+		r.header = [][2]string{{"Content-Type",
+			g.one("application/json", "application/json", "application/yaml", "text/plain", "application/cbor")}}
 	}
 	if g.chance(15) {
 		r.query = append(r.query, "fieldValidation=Strict")

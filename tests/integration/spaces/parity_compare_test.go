@@ -26,7 +26,8 @@ const parityProtobuf = "application/vnd.kubernetes.protobuf"
 // parityScheme has what the API speaks in protobuf.
 func parityScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsscheme.AddToScheme, metav1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsscheme.AddToScheme,
+		metav1.AddMetaToScheme} {
 		if err := add(s); err != nil {
 			panic(err) // the types do not change while the test runs
 		}
@@ -117,7 +118,8 @@ func (d *parityDecoder) document(media string, b []byte) any {
 			if err := unknown.Unmarshal(b[4:]); err != nil {
 				return "unreadable protobuf"
 			}
-			return map[string]any{"apiVersion": unknown.APIVersion, "kind": unknown.Kind, "raw": strconv.Quote(string(unknown.Raw))}
+			return map[string]any{"apiVersion": unknown.APIVersion, "kind": unknown.Kind,
+				"raw": strconv.Quote(string(unknown.Raw))}
 		}
 		if b, err = json.Marshal(object); err != nil {
 			return "unreadable protobuf"
@@ -174,7 +176,8 @@ func (d *parityDecoder) protoEvent(b []byte) any {
 	if err := event.Unmarshal(b); err != nil {
 		// It is wrapped like other objects.
 		var unknown runtime.Unknown
-		if !bytes.HasPrefix(b, []byte("k8s\x00")) || unknown.Unmarshal(b[4:]) != nil || event.Unmarshal(unknown.Raw) != nil {
+		if !bytes.HasPrefix(b, []byte("k8s\x00")) || unknown.Unmarshal(b[4:]) != nil ||
+			event.Unmarshal(unknown.Raw) != nil {
 			return "unreadable event"
 		}
 	}
@@ -182,14 +185,16 @@ func (d *parityDecoder) protoEvent(b []byte) any {
 }
 
 var (
-	uuids      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	times      = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?(Z|[+-]\d\d:?\d\d)( [A-Z]+)?)?( m=[+-][\d.]+)?`)
-	volumes    = regexp.MustCompile(`\bkube-api-access-[a-z0-9]{5}\b`)
-	certs      = regexp.MustCompile(`X509SHA256=[0-9a-f]{64}`)
-	generated  = regexp.MustCompile(`\b(gen(?:\.x)?-|g{50,})[bcdfghjklmnpqrstvwxz2456789]{5,10}\b`)
-	addresses  = regexp.MustCompile(`\b10\.43\.\d+\.\d+\b`)
-	nodePorts  = regexp.MustCompile(`:3[0-2]\d{3}/`)
-	revisions  = regexp.MustCompile(`((current: |in object meta: |resourceVersion: |resource version: |\()|resourceVersion\\*":\\*")\d+\b`)
+	uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	times = regexp.MustCompile(
+		`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?(Z|[+-]\d\d:?\d\d)( [A-Z]+)?)?( m=[+-][\d.]+)?`)
+	volumes   = regexp.MustCompile(`\bkube-api-access-[a-z0-9]{5}\b`)
+	certs     = regexp.MustCompile(`X509SHA256=[0-9a-f]{64}`)
+	generated = regexp.MustCompile(`\b(gen(?:\.x)?-|g{50,})[bcdfghjklmnpqrstvwxz2456789]{5,10}\b`)
+	addresses = regexp.MustCompile(`\b10\.43\.\d+\.\d+\b`)
+	nodePorts = regexp.MustCompile(`:3[0-2]\d{3}/`)
+	revisions = regexp.MustCompile(`((current: |in object meta: |resourceVersion: |resource version: ` +
+		`|\()|resourceVersion\\*":\\*")\d+\b`)
 	ages       = regexp.MustCompile(`^((\d+[smhdy])+|<unknown>|<invalid>)( ago)?$`)
 	tokens     = regexp.MustCompile(`^eyJ[\w-]+\.(eyJ[\w-]+)\.[\w-]+$`)
 	pointers   = regexp.MustCompile(`0x[0-9a-f]{6,}`)

@@ -11,8 +11,9 @@ var updateParity = flag.Bool("update", false, "rewrite the differences in docs/t
 
 // The table stands between these lines.
 const (
-	parityBegin = "<!-- parity: made of the intentions of TestParity by go test ./tests/integration/spaces -run TestParityIsDocumented -update -->\n"
-	parityEnd   = "<!-- /parity -->\n"
+	parityBegin = "<!-- parity: made of the intentions of TestParity by go test ./tests/integration/spaces -run " +
+		"TestParityIsDocumented -update -->\n"
+	parityEnd = "<!-- /parity -->\n"
 )
 
 // TestParityIsDocumented compares the table of intended differences with that

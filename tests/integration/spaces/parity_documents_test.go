@@ -13,24 +13,31 @@ import (
 func parityDocuments() []*parityIntention {
 	return []*parityIntention{{
 		name: "reading of documents",
-		what: "405 for other methods than GET and HEAD on the paths of discovery and OpenAPI, and HEAD wherever there is GET",
-		why:  "some of them answer every method with the document, and that would be the cluster's",
+		what: "405 for other methods than GET and HEAD on the paths of discovery and OpenAPI, " +
+			"and HEAD wherever there is GET",
+		why: "some of them answer every method with the document, and that would be the cluster's",
 		examples: func(*parityRun) []*parityRequest {
-			return []*parityRequest{{method: "POST", path: "/apis/" + parityGroup + "/v1"}, {method: "OPTIONS", path: "/openapi/v2"}}
+			return []*parityRequest{{method: "POST", path: "/apis/" + parityGroup + "/v1"},
+				{method: "OPTIONS", path: "/openapi/v2"}}
 		},
 		explain: func(p *parityPair) bool {
-			if p.request.resource == nil && p.request.method == http.MethodHead && p.code(0) == "405" && p.code(1) == "200" {
+			if p.request.resource == nil && p.request.method == http.MethodHead && p.code(0) == "405" &&
+				p.code(1) == "200" {
 				return p.accept()
 			}
-			return p.request.method != http.MethodGet && p.request.method != http.MethodHead && p.refused("405", "the server does not allow this method on the requested resource") && p.accept()
+			return p.request.method != http.MethodGet && p.request.method != http.MethodHead &&
+				p.refused("405", "the server does not allow this method on the requested resource") && p.accept()
 		},
 	}, {
 		name: "forms of documents",
-		what: "discovery and OpenAPI v3 are answered in JSON whatever else was asked for, where a cluster has YAML and protobuf or says 406; groups of a tenant's own definitions are the last; `/api/` and `/apis/` are answered as without the slash",
-		why:  "it is made of what the API server has and of what the tenant has defined",
+		what: "discovery and OpenAPI v3 are answered in JSON whatever else was asked for, " +
+			"where a cluster has YAML and protobuf or says 406; groups of a tenant's own definitions are the last; " +
+			"`/api/` and `/apis/` are answered as without the slash",
+		why: "it is made of what the API server has and of what the tenant has defined",
 		examples: func(*parityRun) []*parityRequest {
 			out := reads("/apis", "/api/v1", "/apis/")
-			out[2].header = [][2]string{{"Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}}
+			out[2].header = [][2]string{{"Accept",
+				"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}}
 			out[1].header = [][2]string{{"Accept", parityProtobuf}}
 			return out
 		},
@@ -45,26 +52,34 @@ func parityDocuments() []*parityIntention {
 				body, _ := p.trees[i]["body"].(map[string]any)
 				for _, key := range []string{"groups", "items"} {
 					if list, ok := body[key].([]any); ok {
-						slices.SortStableFunc(list, func(a, b any) int { return strings.Compare(nameOf(a), nameOf(b)) })
+						slices.SortStableFunc(list, func(a, b any) int {
+							return strings.Compare(nameOf(a), nameOf(b))
+						})
 					}
 				}
 			}
 			header := func(i int) map[string]any { h, _ := p.trees[i]["header"].(map[string]any); return h }
 			asked, _ := header(0)["Content-Type"].(string)
-			if answered, _ := header(1)["Content-Type"].(string); strings.HasPrefix(answered, "application/json") && (p.code(0) == "406" || !strings.HasPrefix(asked, "application/json") && strings.HasPrefix(asked, "application/")) {
+			if answered, _ := header(1)["Content-Type"].(string); strings.HasPrefix(answered, "application/json") &&
+				(p.code(0) == "406" ||
+					!strings.HasPrefix(asked, "application/json") && strings.HasPrefix(asked, "application/")) {
 				return p.accept()
 			}
 			return true
 		},
 	}, {
 		name: "what is served",
-		what: "discovery and OpenAPI leave out the kinds that belong to the cluster and that a tenant cannot read; those of the stable APIs are announced ([the table](tenancy-tables.md#kinds)): lists of them are empty, and what a tenant writes is refused with the reason",
-		why:  "tools list what discovery announces",
+		what: "discovery and OpenAPI leave out the kinds that belong to the cluster and that a tenant cannot read; " +
+			"those of the stable APIs are announced ([the table](tenancy-tables.md#kinds)): " +
+			"lists of them are empty, and what a tenant writes is refused with the reason",
+		why: "tools list what discovery announces",
 		examples: func(*parityRun) []*parityRequest {
-			out := reads("/api/v1", "/apis", "/apis/storage.k8s.io/v1", "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/openapi/v2")
+			out := reads("/api/v1", "/apis", "/apis/storage.k8s.io/v1", "/openapi/v3", "/openapi/v3/api/v1",
+				"/openapi/v3/apis/apps/v1", "/openapi/v2")
 			aggregated := reads("/api", "/apis")
 			for _, r := range aggregated {
-				r.header = [][2]string{{"Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}}
+				r.header = [][2]string{{"Accept",
+					"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}}
 			}
 			return append(out, aggregated...)
 		},
@@ -75,12 +90,14 @@ func parityDocuments() []*parityIntention {
 			return leaveOut(p)
 		},
 	}, {
-		name:     "headers of documents",
-		what:     "documents of discovery and OpenAPI have an `Etag` in all forms, and no `Last-Modified` and `Accept-Ranges`",
+		name: "headers of documents",
+		what: "documents of discovery and OpenAPI have an `Etag` in all forms, " +
+			"and no `Last-Modified` and `Accept-Ranges`",
 		why:      "they are made for each space and kept by their hash",
 		examples: func(*parityRun) []*parityRequest { return reads("/apis/apps", "/openapi/v3/apis/apps/v1") },
 		explain: func(p *parityPair) bool {
-			if p.request.resource != nil || p.code(0) != p.code(1) || p.request.path != "/" && !strings.HasPrefix(p.request.path, "/api") && !strings.HasPrefix(p.request.path, "/openapi") {
+			if p.request.resource != nil || p.code(0) != p.code(1) || p.request.path != "/" &&
+				!strings.HasPrefix(p.request.path, "/api") && !strings.HasPrefix(p.request.path, "/openapi") {
 				return false
 			}
 			met := false
@@ -152,7 +169,10 @@ func leaveOutOf(p *parityPair, side int) bool {
 				keep(v, "resources", func(r map[string]any) bool { return !clusterKind(name, text(r, "resource")) })
 				return true
 			})
-			keep(g, "versions", func(v map[string]any) bool { list, _ := v["resources"].([]any); return len(list) > 0 })
+			keep(g, "versions", func(v map[string]any) bool {
+				list, _ := v["resources"].([]any)
+				return len(list) > 0
+			})
 			list, _ := g["versions"].([]any)
 			return len(list) > 0
 		})
@@ -167,7 +187,8 @@ func leaveOutOf(p *parityPair, side int) bool {
 			for _, path := range all {
 				if m, ok := path.(map[string]any); ok && m["serverRelativeURL"] != nil {
 					url, _, _ := strings.Cut(text(m, "serverRelativeURL"), "?")
-					m["serverRelativeURL"] = strings.TrimPrefix(url, "/tenants/"+[]string{"system", parityTenant}[other])
+					m["serverRelativeURL"] = strings.TrimPrefix(url,
+						"/tenants/"+[]string{"system", parityTenant}[other])
 				}
 			}
 		}
@@ -176,7 +197,8 @@ func leaveOutOf(p *parityPair, side int) bool {
 			if pathOfCluster(path) {
 				delete(paths, path)
 				// That of a group itself is left in OpenAPI v2.
-				if all, ok := theirs["paths"].(map[string]any); ok && strings.Count(path, "/") < 5 && strings.HasSuffix(path, "/") {
+				if all, ok := theirs["paths"].(map[string]any); ok && strings.Count(path, "/") < 5 &&
+					strings.HasSuffix(path, "/") {
 					delete(all, path)
 				}
 			}

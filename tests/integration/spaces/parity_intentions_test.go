@@ -45,7 +45,9 @@ func (p *parityPair) refused(code string, texts ...string) bool {
 	if p.request.method == http.MethodHead {
 		return true
 	}
-	return slices.ContainsFunc(texts, func(text string) bool { return text != "" && strings.Contains(p.message(1), text) })
+	return slices.ContainsFunc(texts, func(text string) bool {
+		return text != "" && strings.Contains(p.message(1), text)
+	})
 }
 
 // asks makes requests about one resource.
@@ -84,12 +86,14 @@ func parityIntentions() []*parityIntention {
 func parityRefusals() []*parityIntention {
 	return []*parityIntention{{
 		name: "kinds of the cluster",
-		what: "403 for the kinds that belong to the cluster ([the table](tenancy-tables.md#kinds)), among them nodes and DaemonSets, whatever else is wrong with the request",
-		why:  "all tenants share the nodes and the control plane",
+		what: "403 for the kinds that belong to the cluster ([the table](tenancy-tables.md#kinds)), " +
+			"among them nodes and DaemonSets, whatever else is wrong with the request",
+		why: "all tenants share the nodes and the control plane",
 		examples: func(run *parityRun) []*parityRequest {
 			return slices.Concat(
 				asks(run, "nodes", parityRequest{method: "GET"}, parityRequest{method: "GET", name: "par-1"}),
-				asks(run, "daemonsets.apps", parityRequest{method: "GET"}, parityRequest{method: "POST", body: `{}`, query: []string{"dryRun=All"}}),
+				asks(run, "daemonsets.apps", parityRequest{method: "GET"},
+					parityRequest{method: "POST", body: `{}`, query: []string{"dryRun=All"}}),
 			)
 		},
 		explain: func(p *parityPair) bool {
@@ -106,17 +110,24 @@ func parityRefusals() []*parityIntention {
 		},
 	}, {
 		name: "kinds that all share",
-		what: "403 for writing to the kinds that every space reads (the same table), such as StorageClasses; every user of a tenant reads them, without a role",
-		why:  "they are the same for all",
+		what: "403 for writing to the kinds that every space reads (the same table), such as StorageClasses; " +
+			"every user of a tenant reads them, without a role",
+		why: "they are the same for all",
 		examples: func(run *parityRun) []*parityRequest {
-			return asks(run, "storageclasses.storage.k8s.io", parityRequest{method: "DELETE", name: "par-1", query: []string{"dryRun=All"}}, parityRequest{method: "GET", header: [][2]string{{"Impersonate-User", "bob"}}})
+			return asks(run, "storageclasses.storage.k8s.io", parityRequest{
+				method: "DELETE",
+				name:   "par-1",
+				query:  []string{"dryRun=All"},
+			}, parityRequest{method: "GET", header: [][2]string{{"Impersonate-User", "bob"}}})
 		},
 		explain: func(p *parityPair) bool {
 			r := p.request.resource
-			if r != nil && r.class == kinds.Shared && p.code(0) == "403" && strings.Contains(fmt.Sprint(p.request.header), "Impersonate-User") {
+			if r != nil && r.class == kinds.Shared && p.code(0) == "403" &&
+				strings.Contains(fmt.Sprint(p.request.header), "Impersonate-User") {
 				return p.accept()
 			}
-			return r != nil && r.class == kinds.Shared && p.refused("403", "are made by the administrators of the cluster, tenants can get, list and watch them") && p.accept()
+			return r != nil && r.class == kinds.Shared && p.refused("403",
+				"are made by the administrators of the cluster, tenants can get, list and watch them") && p.accept()
 		},
 	}, {
 		name: "API services",
@@ -127,21 +138,25 @@ func parityRefusals() []*parityIntention {
 		},
 		explain: func(p *parityPair) bool {
 			r := p.request.resource
-			return r != nil && r.name == "apiservices" && p.request.name == "" && p.code(0) == "200" && p.code(1) == "200" && p.accept()
+			return r != nil && r.name == "apiservices" && p.request.name == "" && p.code(0) == "200" &&
+				p.code(1) == "200" && p.accept()
 		},
 	}, {
 		name: "default roles",
 		what: "403 for writing to the ClusterRoles `cluster-admin`, `admin`, `edit`, `view` and `system:...`",
 		why:  "they are the same for all",
 		examples: func(run *parityRun) []*parityRequest {
-			return asks(run, "clusterroles.rbac.authorization.k8s.io", parityRequest{method: "DELETE", name: "view", query: []string{"dryRun=All"}})
+			return asks(run, "clusterroles.rbac.authorization.k8s.io",
+				parityRequest{method: "DELETE", name: "view", query: []string{"dryRun=All"}})
 		},
 		explain: func(p *parityPair) bool {
-			return p.refused("403", "the default roles are the same in all spaces and are changed by the administrators of the cluster") && p.accept()
+			return p.refused("403", "the default roles are the same in all spaces and are changed by the "+
+				"administrators of the cluster") && p.accept()
 		},
 	}, {
-		name:     "paths of the cluster",
-		what:     "403 for `/metrics`, `/logs`, `/debug`, the single checks of `/livez` and `/readyz`, and every path that is neither discovery, OpenAPI, version nor health; `/` lists the others",
+		name: "paths of the cluster",
+		what: "403 for `/metrics`, `/logs`, `/debug`, the single checks of `/livez` and `/readyz`, " +
+			"and every path that is neither discovery, OpenAPI, version nor health; `/` lists the others",
 		why:      "what they tell is about all tenants",
 		examples: func(*parityRun) []*parityRequest { return reads("/metrics", "/readyz/ping", "/nothing", "/") },
 		explain: func(p *parityPair) bool {
@@ -161,10 +176,12 @@ func parityRefusals() []*parityIntention {
 func parityContents() []*parityIntention {
 	return []*parityIntention{{
 		name: "whose it is",
-		what: "`metadata` has the fields `tenant` and `selfLink`, whatever a patch says of them; the tenant of what all share is `system`",
-		why:  "an object says whose it is, wherever it is taken",
+		what: "`metadata` has the fields `tenant` and `selfLink`, whatever a patch says of them; " +
+			"the tenant of what all share is `system`",
+		why: "an object says whose it is, wherever it is taken",
 		examples: func(run *parityRun) []*parityRequest {
-			return slices.Concat(asks(run, "pods", parityRequest{method: "GET", name: "par-1"}), asks(run, "clusterroles.rbac.authorization.k8s.io", parityRequest{method: "GET", name: "view"}))
+			return slices.Concat(asks(run, "pods", parityRequest{method: "GET", name: "par-1"}),
+				asks(run, "clusterroles.rbac.authorization.k8s.io", parityRequest{method: "GET", name: "view"}))
 		},
 		explain: func(p *parityPair) bool {
 			met := false
@@ -181,7 +198,8 @@ func parityContents() []*parityIntention {
 						met = true
 					}
 					link, _ := meta["selfLink"].(string)
-					if link != "" && i == 0 && strings.Contains(p.request.body, link) || strings.Contains(link, "/tenants/"+own+"/") || strings.Contains(link, "/tenants/system/") && p.mayBeShared() {
+					if link != "" && i == 0 && strings.Contains(p.request.body, link) || strings.Contains(link,
+						"/tenants/"+own+"/") || strings.Contains(link, "/tenants/system/") && p.mayBeShared() {
 						delete(meta, "selfLink")
 						met = true
 					}
@@ -194,7 +212,8 @@ func parityContents() []*parityIntention {
 		what: "where an error shows the key of an object in the datastore, the tenant is in it",
 		why:  "that is where it is",
 		examples: func(run *parityRun) []*parityRequest {
-			return asks(run, "configmaps", parityRequest{method: "PUT", name: "par-1", body: `{"metadata":{"name":"par-1","uid":"00000000-0000-0000-0000-000000000001"}}`})
+			return asks(run, "configmaps", parityRequest{method: "PUT", name: "par-1",
+				body: `{"metadata":{"name":"par-1","uid":"00000000-0000-0000-0000-000000000001"}}`})
 		},
 		explain: func(p *parityPair) bool {
 			body, _ := p.trees[1]["body"].(map[string]any)
@@ -207,13 +226,18 @@ func parityContents() []*parityIntention {
 		},
 	}, {
 		name: "the label of the space",
-		what: "an error that shows a whole object shows its label `a4s.io/tenant`, where it has one, `managedFields` has an empty `f:labels` of it, or an entry without fields, and nobody who made `labels`, and a JSON patch finds `labels`",
-		why:  "selectors of all spaces are confined by it",
+		what: "an error that shows a whole object shows its label `a4s.io/tenant`, where it has one, " +
+			"`managedFields` has an empty `f:labels` of it, or an entry without fields, " +
+			"and nobody who made `labels`, and a JSON patch finds `labels`",
+		why: "selectors of all spaces are confined by it",
 		examples: func(run *parityRun) []*parityRequest {
-			return asks(run, "mutatingadmissionpolicies.admissionregistration.k8s.io", parityRequest{method: "PATCH", name: "par-1-par-a", query: []string{"dryRun=All"}, header: [][2]string{{"Content-Type", "application/merge-patch+json"}}, body: `{"kind":"Nothing"}`})
+			return asks(run, "mutatingadmissionpolicies.admissionregistration.k8s.io",
+				parityRequest{method: "PATCH", name: "par-1-par-a", query: []string{"dryRun=All"},
+					header: [][2]string{{"Content-Type", "application/merge-patch+json"}}, body: `{"kind":"Nothing"}`})
 		},
 		explain: func(p *parityPair) bool {
-			if p.request.method == http.MethodPatch && strings.Contains(p.request.body, `"/metadata/labels/`) && p.code(0) == "422" && p.code(1) == "200" {
+			if p.request.method == http.MethodPatch && strings.Contains(p.request.body, `"/metadata/labels/`) &&
+				p.code(0) == "422" && p.code(1) == "200" {
 				return p.accept()
 			}
 			met := p.labelsWereThere()
@@ -251,10 +275,12 @@ func parityContents() []*parityIntention {
 		},
 	}, {
 		name: "tokens",
-		what: "the claims of a service account's token have the tenant in the namespace and in the subject ([users and groups](#users-and-groups))",
-		why:  "a verifier outside of the cluster has to tell the accounts of two tenants apart",
+		what: "the claims of a service account's token have the tenant in the namespace and in the subject ([users " +
+			"and groups](#users-and-groups))",
+		why: "a verifier outside of the cluster has to tell the accounts of two tenants apart",
 		examples: func(run *parityRun) []*parityRequest {
-			return asks(run, "serviceaccounts", parityRequest{method: "POST", name: "par-1", path: "/token", body: `{"spec":{"audiences":["x"]}}`})
+			return asks(run, "serviceaccounts",
+				parityRequest{method: "POST", name: "par-1", path: "/token", body: `{"spec":{"audiences":["x"]}}`})
 		},
 		explain: func(p *parityPair) bool {
 			met := false
@@ -269,7 +295,8 @@ func parityContents() []*parityIntention {
 				if of == nil || !strings.HasSuffix(namespace, "."+parityTenant) {
 					return
 				}
-				claims["sub"], of["namespace"], met = strings.Replace(subject, "."+parityTenant+":", ":", 1), strings.TrimSuffix(namespace, "."+parityTenant), true
+				claims["sub"], of["namespace"], met = strings.Replace(subject, "."+parityTenant+":", ":", 1),
+					strings.TrimSuffix(namespace, "."+parityTenant), true
 			})
 			return met
 		},
@@ -278,10 +305,12 @@ func parityContents() []*parityIntention {
 		what: "a SelfSubjectRulesReview lists the paths and the kinds by what the tenant may be allowed, `*` for none",
 		why:  "the roles of a tenant give nothing of the cluster",
 		examples: func(run *parityRun) []*parityRequest {
-			return asks(run, "selfsubjectrulesreviews.authorization.k8s.io", parityRequest{method: "POST", body: `{"spec":{"namespace":"par-a"}}`})
+			return asks(run, "selfsubjectrulesreviews.authorization.k8s.io",
+				parityRequest{method: "POST", body: `{"spec":{"namespace":"par-a"}}`})
 		},
 		explain: func(p *parityPair) bool {
-			if p.request.resource == nil || p.request.resource.name != "selfsubjectrulesreviews" || p.code(0) != p.code(1) {
+			if p.request.resource == nil || p.request.resource.name != "selfsubjectrulesreviews" ||
+				p.code(0) != p.code(1) {
 				return false
 			}
 			met := false
@@ -300,7 +329,11 @@ func parityContents() []*parityIntention {
 		what: "`managedFields` of reviews, which dry runs and errors show, name the user's attribute `a4s.io/tenant`",
 		why:  "it says inside whose user is asked about",
 		examples: func(run *parityRun) []*parityRequest {
-			return asks(run, "localsubjectaccessreviews.authorization.k8s.io", parityRequest{method: "POST", body: `{"metadata":{"namespace":"par-a","labels":{"a":"b"}},"spec":{"user":"bob","resourceAttributes":{"namespace":"par-a","verb":"get","resource":"pods"}}}`})
+			return asks(run, "localsubjectaccessreviews.authorization.k8s.io", parityRequest{
+				method: "POST",
+				body: `{"metadata":{"namespace":"par-a","labels":{"a":"b"}},` +
+					`"spec":{"user":"bob","resourceAttributes":{"namespace":"par-a","verb":"get","resource":"pods"}}}`,
+			})
 		},
 		explain: func(p *parityPair) bool {
 			if r := p.request.resource; r == nil || !kinds.IsReview(r.group) || p.code(0) != p.code(1) {
@@ -317,7 +350,8 @@ func parityContents() []*parityIntention {
 						node[key] = without
 					case map[string]any:
 						// The attribute, and what has nothing else in it.
-						if key == "f:extra" && v["f:a4s.io/tenant"] != nil || len(v) == 1 && v["f:user"] != nil && key == "f:status" {
+						if key == "f:extra" && v["f:a4s.io/tenant"] != nil ||
+							len(v) == 1 && v["f:user"] != nil && key == "f:status" {
 							delete(node, key)
 							met = true
 						}
@@ -328,8 +362,10 @@ func parityContents() []*parityIntention {
 		},
 	}, {
 		name: "bodies that cannot be read",
-		what: "a body that is not JSON, YAML or protobuf is refused with other words, and before other mistakes of the request; which of several fields that a patch cannot have is named can differ; an error that shows a whole body of YAML shows it as JSON",
-		why:  "names in a body are translated before the API server reads it",
+		what: "a body that is not JSON, YAML or protobuf is refused with other words, and before other mistakes of " +
+			"the request; which of several fields that a patch cannot have is named can differ; " +
+			"an error that shows a whole body of YAML shows it as JSON",
+		why: "names in a body are translated before the API server reads it",
 		examples: func(run *parityRun) []*parityRequest {
 			return asks(run, "configmaps", parityRequest{method: "POST", body: `{"metadata":`})
 		},
@@ -342,7 +378,8 @@ func parityContents() []*parityIntention {
 				}
 				return true
 			}
-			if at := showsBody.FindStringIndex(p.message(0)); at != nil && p.code(0) == p.code(1) && strings.HasPrefix(p.message(1), p.message(0)[:at[1]]) {
+			if at := showsBody.FindStringIndex(p.message(0)); at != nil && p.code(0) == p.code(1) &&
+				strings.HasPrefix(p.message(1), p.message(0)[:at[1]]) {
 				before := p.message(0)[:at[1]]
 				for i := range p.trees {
 					if body, ok := p.trees[i]["body"].(map[string]any); ok {
@@ -358,17 +395,20 @@ func parityContents() []*parityIntention {
 		what: "400 for a body with the keys `kind` or `apiVersion` in upper case",
 		why:  "the API server takes them for the same key, so that a body could say two kinds",
 		examples: func(run *parityRun) []*parityRequest {
-			return asks(run, "configmaps", parityRequest{method: "POST", query: []string{"dryRun=All"}, body: `{"metadata":{"name":"x"},"KIND":"ConfigMap"}`})
+			return asks(run, "configmaps", parityRequest{method: "POST", query: []string{"dryRun=All"},
+				body: `{"metadata":{"name":"x"},"KIND":"ConfigMap"}`})
 		},
 		explain: func(p *parityPair) bool {
 			return p.refused("400", "is the key kind", "is the key apiVersion") && p.accept()
 		},
 	}, {
 		name: "namespaces with made-up names",
-		what: "`managedFields` of a namespace that was made with `generateName` has the label `kubernetes.io/metadata.name`",
-		why:  "its name is made up before the API server sees it, because the tenant is part of it",
+		what: "`managedFields` of a namespace that was made with `generateName` has the label " +
+			"`kubernetes.io/metadata.name`",
+		why: "its name is made up before the API server sees it, because the tenant is part of it",
 		examples: func(run *parityRun) []*parityRequest {
-			return asks(run, "namespaces", parityRequest{method: "POST", query: []string{"dryRun=All"}, body: `{"metadata":{"generateName":"gen-","labels":{"a":"b"}}}`})
+			return asks(run, "namespaces", parityRequest{method: "POST", query: []string{"dryRun=All"},
+				body: `{"metadata":{"generateName":"gen-","labels":{"a":"b"}}}`})
 		},
 		explain: func(p *parityPair) bool {
 			r, met := p.request.resource, false
@@ -376,7 +416,8 @@ func parityContents() []*parityIntention {
 				return false
 			}
 			walk(p.trees[1]["body"], func(node map[string]any) {
-				if labels, ok := node["f:labels"].(map[string]any); ok && labels["f:kubernetes.io/metadata.name"] != nil {
+				if labels, ok := node["f:labels"].(map[string]any); ok &&
+					labels["f:kubernetes.io/metadata.name"] != nil {
 					delete(labels, "f:kubernetes.io/metadata.name")
 					met = true
 				}
@@ -385,10 +426,12 @@ func parityContents() []*parityIntention {
 		},
 	}, {
 		name: "what is not there",
-		what: "404 for a resource that the space has not is a Status that names it; a path that begins with `//` is read as if it had one, and one with `.` or `..` for a name gets 400",
-		why:  "the space has other resources than the API server behind it",
+		what: "404 for a resource that the space has not is a Status that names it; " +
+			"a path that begins with `//` is read as if it had one, and one with `.` or `..` for a name gets 400",
+		why: "the space has other resources than the API server behind it",
 		examples: func(*parityRun) []*parityRequest {
-			return reads("/apis/"+parityGroup+"/v1/nothings", "/apis/none.example.com/v1/nothings", "//api/v1/namespaces/par-a", "/api/v1/namespaces/par-a/pods/..")
+			return reads("/apis/"+parityGroup+"/v1/nothings", "/apis/none.example.com/v1/nothings",
+				"//api/v1/namespaces/par-a", "/api/v1/namespaces/par-a/pods/..")
 		},
 		explain: func(p *parityPair) bool {
 			if strings.HasPrefix(p.request.path, "//") && p.code(0) == "404" {
@@ -398,7 +441,8 @@ func parityContents() []*parityIntention {
 				return p.accept()
 			}
 			// Upstream asks for the rights of an impersonated user first.
-			return (p.code(0) == "404" || p.code(0) == "403") && p.refused("404", "the server could not find the requested resource") && p.accept()
+			return (p.code(0) == "404" || p.code(0) == "403") &&
+				p.refused("404", "the server could not find the requested resource") && p.accept()
 		},
 	}}
 }

@@ -25,7 +25,8 @@ func newParityMaker(seed uint64, resources []*parityResource) *parityMaker {
 		switch {
 		case r.class == kinds.System || r.class == kinds.Shared:
 			weight = 1
-		case r.custom, r.group == "" && slices.Contains([]string{"pods", "services", "configmaps", "namespaces", "secrets"}, r.name):
+		case r.custom, r.group == "" &&
+			slices.Contains([]string{"pods", "services", "configmaps", "namespaces", "secrets"}, r.name):
 			weight = 16
 		case r.group == "", r.group == "apps", strings.HasPrefix(r.group, "rbac"):
 			weight = 8
@@ -81,19 +82,31 @@ func (g *parityMaker) form() int {
 func (g *parityMaker) document() *parityRequest {
 	resource := g.resources[g.rand.IntN(len(g.resources))]
 	r := &parityRequest{method: g.one("GET", "GET", "GET", "GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE")}
-	r.path = g.one("/", "/api", "/apis", "/api/v1", "/apis", "/api/v1", resource.root(), resource.root(), "/apis/"+resource.group, "/apis/"+parityGroup, "/apis/"+parityGroup+"/v1", "/apis/"+parityGroup+"/v9", "/apis/none.example.com",
-		"/version", "/version/", "/healthz", "/livez", "/readyz", "/healthz/ping", "/readyz/ping", "/openapi/v3", "/openapi/v3"+resource.root(), "/openapi/v3/nothing", "/openapi", "/nothing", "/api/", "/apis/", "/api/v2", "/favicon.ico", "/robots.txt",
+	r.path = g.one("/", "/api", "/apis", "/api/v1", "/apis", "/api/v1", resource.root(), resource.root(),
+		"/apis/"+resource.group, "/apis/"+parityGroup, "/apis/"+parityGroup+"/v1", "/apis/"+parityGroup+"/v9",
+		"/apis/none.example.com",
+		"/version", "/version/", "/healthz", "/livez", "/readyz", "/healthz/ping", "/readyz/ping", "/openapi/v3",
+		"/openapi/v3"+resource.root(), "/openapi/v3/nothing", "/openapi", "/nothing", "/api/", "/apis/", "/api/v2",
+		"/favicon.ico", "/robots.txt",
 		"/.well-known/openid-configuration", "/openid/v1/jwks")
 	if g.chance(60) {
 		const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-		r.header = append(r.header, [2]string{"Accept", g.one("application/json", "*/*", aggregated, aggregated+",application/json", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json", "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList",
-			"application/yaml", parityProtobuf, parityProtobuf+",application/json", "text/html", "application/cbor", "", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")})
+		r.header = append(r.header,
+			[2]string{"Accept", g.one("application/json", "*/*", aggregated, aggregated+",application/json",
+				"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json",
+				"application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList",
+				"application/yaml", parityProtobuf, parityProtobuf+",application/json",
+				"text/html", "application/cbor",
+				"", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+				"application/json;as=Table;v=v1;g=meta.k8s.io",
+				"application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")})
 	}
 	if g.chance(10) {
 		r.header = append(r.header, [2]string{"If-None-Match", g.one(`"x"`, `*`, `W/"x"`)})
 	}
 	if g.chance(15) {
-		r.query = append(r.query, g.one("pretty=true", "timeout=32s", "timeout=x", "hash=x", "verbose", "exclude=ping", "watch=true", "profile=nopeer"))
+		r.query = append(r.query, g.one("pretty=true", "timeout=32s", "timeout=x", "hash=x", "verbose", "exclude=ping",
+			"watch=true", "profile=nopeer"))
 	}
 	return r
 }
@@ -107,15 +120,18 @@ func (g *parityMaker) oddPath(r *parityRequest) {
 	case 0:
 		r.path += "/"
 	case 1:
-		r.path += "/" + g.one("nothing", "status", "scale", "log", "proxy", "x/y", "status/x", "..", ".", "%2e%2e", "a%2Fb", "a%20b", "%00")
+		r.path += "/" + g.one("nothing", "status", "scale", "log", "proxy", "x/y", "status/x", "..", ".", "%2e%2e",
+			"a%2Fb", "a%20b", "%00")
 	case 2:
 		r.path = strings.Replace(r.path, "/v1", "/"+g.one("v9", "V1", "v1alpha1", "v1beta1", ""), 1)
 	case 3:
 		r.path = strings.Replace(r.path, "/", "//", g.rand.IntN(4))
 	case 4:
-		r.path = strings.Replace(r.path, r.resource.name, g.one(strings.ToUpper(r.resource.name), strings.TrimSuffix(r.resource.name, "s"), "nothings", r.resource.kind), 1)
+		r.path = strings.Replace(r.path, r.resource.name, g.one(strings.ToUpper(r.resource.name),
+			strings.TrimSuffix(r.resource.name, "s"), "nothings", r.resource.kind), 1)
 	case 5:
-		r.path = strings.Replace(r.path, "/namespaces/", g.one("/namespaces//", "/Namespaces/", "/namespace/", "/namespaces/%20", "/namespaces/-"), 1)
+		r.path = strings.Replace(r.path, "/namespaces/",
+			g.one("/namespaces//", "/Namespaces/", "/namespace/", "/namespaces/%20", "/namespaces/-"), 1)
 	case 6:
 		r.path = r.resource.root() + "/watch" + strings.TrimPrefix(r.path, r.resource.root())
 		r.stream = true
@@ -187,7 +203,9 @@ func (g *parityMaker) safely(r *parityResource) bool {
 	if r.class != kinds.Tenant || r.group == "admissionregistration.k8s.io" {
 		return false
 	}
-	return !slices.Contains([]string{"customresourcedefinitions", "namespaces", "resourcequotas", "limitranges"}, r.name)
+	return !slices.Contains([]string{
+		"customresourcedefinitions", "namespaces", "resourcequotas", "limitranges",
+	}, r.name)
 }
 
 // target chooses whether a request writes for good, to the objects that are
@@ -211,7 +229,8 @@ func (g *parityMaker) sub(r *parityRequest, verb string, percent int) string {
 	}
 	var subs []string
 	for _, s := range r.resource.subs {
-		if slices.Contains(r.resource.subVerbs[s], verb) && s != "proxy" && s != "exec" && s != "attach" && s != "portforward" {
+		if slices.Contains(r.resource.subVerbs[s], verb) && s != "proxy" && s != "exec" && s != "attach" &&
+			s != "portforward" {
 			subs = append(subs, s)
 		}
 	}
@@ -277,7 +296,8 @@ func (g *parityMaker) watch(r *parityRequest) {
 	case 1:
 		r.query = append(r.query, "resourceVersion="+g.one("1", "@NOW@", "@BEFORE@", "x", "999999999999"))
 	case 2, 3:
-		r.query = append(r.query, "sendInitialEvents="+g.truth(), "resourceVersionMatch="+g.one("NotOlderThan", "NotOlderThan", "NotOlderThan", "Exact", "x"), "allowWatchBookmarks="+g.truth())
+		r.query = append(r.query, "sendInitialEvents="+g.truth(), "resourceVersionMatch="+
+			g.one("NotOlderThan", "NotOlderThan", "NotOlderThan", "Exact", "x"), "allowWatchBookmarks="+g.truth())
 		if g.chance(30) {
 			r.query = append(r.query, "resourceVersion="+g.one("0", "1", "@NOW@"))
 		}
@@ -285,7 +305,8 @@ func (g *parityMaker) watch(r *parityRequest) {
 	g.selectors(r, 25)
 	g.accept(r)
 	if g.chance(15) {
-		r.websocket = slices.Clone([][]string{{}, {"binary.k8s.io"}, {"base64.binary.k8s.io"}, {"x"}, {"base64.binary.k8s.io", "binary.k8s.io"}}[g.rand.IntN(5)])
+		r.websocket = slices.Clone([][]string{{}, {"binary.k8s.io"}, {"base64.binary.k8s.io"}, {"x"},
+			{"base64.binary.k8s.io", "binary.k8s.io"}}[g.rand.IntN(5)])
 	}
 }
 
@@ -310,13 +331,16 @@ func (g *parityMaker) connect(r *parityRequest) {
 		r.path = r.resource.path(r.namespace, name) + "/proxy" + g.one("", "/", "/x", "/x/")
 	case 1:
 		r.path = r.resource.path(r.namespace, r.name) + "/log"
-		r.query = append(r.query, g.one("container=c", "container=x", "follow=true", "tailLines=x", "tailLines=-1", "previous=1", "sinceSeconds=0", "stream=Stdout", "limitBytes=0"))
+		r.query = append(r.query, g.one("container=c", "container=x", "follow=true", "tailLines=x", "tailLines=-1",
+			"previous=1", "sinceSeconds=0", "stream=Stdout", "limitBytes=0"))
 	default:
 		r.path = r.resource.path(r.namespace, r.name) + g.one("/exec", "/attach", "/portforward")
-		r.query = append(r.query, g.one("command=ls", "command=ls&stdout=true", "stdout=1", "stdin=yes&stdout=true", "container=x&command=ls&stderr=true", "ports=80", "ports=x", "stdout=true&tty=true&stdin=true"))
+		r.query = append(r.query, g.one("command=ls", "command=ls&stdout=true", "stdout=1", "stdin=yes&stdout=true",
+			"container=x&command=ls&stderr=true", "ports=80", "ports=x", "stdout=true&tty=true&stdin=true"))
 		if g.chance(60) {
 			r.method = "GET"
-			r.websocket = slices.Clone([][]string{{}, {"v5.channel.k8s.io"}, {"v4.channel.k8s.io", "x"}, {"x"}, {"SPDY/3.1+portforward.k8s.io"}}[g.rand.IntN(5)])
+			r.websocket = slices.Clone([][]string{{}, {"v5.channel.k8s.io"}, {"v4.channel.k8s.io", "x"}, {"x"},
+				{"SPDY/3.1+portforward.k8s.io"}}[g.rand.IntN(5)])
 		} else if g.chance(50) {
 			r.header = append(r.header, [2]string{"X-Stream-Protocol-Version", "v4.channel.k8s.io"})
 		}

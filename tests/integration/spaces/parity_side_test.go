@@ -118,7 +118,8 @@ func (r *parityRequest) cutVersion() (head, tail string, ok bool) {
 	case "", "status", "scale":
 		return "", "", false
 	}
-	return head, tail, !strings.HasSuffix(tail, "/") && !strings.Contains(r.path, "//") && !strings.Contains(r.path, "/.")
+	return head, tail,
+		!strings.HasSuffix(tail, "/") && !strings.Contains(r.path, "//") && !strings.Contains(r.path, "/.")
 }
 
 // curl is the request in a form for a shell.
@@ -129,7 +130,8 @@ func (r *parityRequest) curl(s *paritySide, form int, body string) string {
 		out += " -H " + quote(h[0]+": "+h[1])
 	}
 	if r.websocket != nil {
-		out += " --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=='"
+		out += " --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: " +
+			"13' -H 'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=='"
 		if len(r.websocket) > 0 {
 			out += " -H " + quote("Sec-WebSocket-Protocol: "+strings.Join(r.websocket, ", "))
 		}
@@ -137,7 +139,8 @@ func (r *parityRequest) curl(s *paritySide, form int, body string) string {
 	switch {
 	case body == "":
 	case strings.ContainsFunc(body, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' || c == '\uFFFD' }):
-		out += fmt.Sprintf(" --data-binary @<(printf '%%b' %s)", quote(strings.NewReplacer(`"`, `\x22`, "%", `\x25`).Replace(strings.Trim(fmt.Sprintf("%+q", body), `"`))))
+		out += fmt.Sprintf(" --data-binary @<(printf '%%b' %s)",
+			quote(strings.NewReplacer(`"`, `\x22`, "%", `\x25`).Replace(strings.Trim(fmt.Sprintf("%+q", body), `"`))))
 	default:
 		out += " --data-binary " + quote(body)
 	}
@@ -215,7 +218,8 @@ func (s *paritySide) upgrade(ctx context.Context, r *parityRequest, form int) (*
 	address := "wss://" + strings.TrimPrefix(r.url(s, form), "https://")
 	secure := s.tls.Clone()
 	secure.NextProtos = []string{"http/1.1"}
-	conn, resp, err := (&websocket.Dialer{TLSClientConfig: secure, Subprotocols: r.websocket}).DialContext(ctx, address, header)
+	conn, resp, err := (&websocket.Dialer{TLSClientConfig: secure, Subprotocols: r.websocket}).DialContext(ctx,
+		address, header)
 	if resp == nil && isTimeout(err) {
 		return &parityAnswer{header: http.Header{}}, nil // as long as it was waited for
 	}

@@ -105,17 +105,22 @@ func newParityRun(t *testing.T) *parityRun {
 	p := start(t, func(cfg *config.Server) {
 		// Nothing may change but what the requests change.
 		cfg.DisableScheduler = true
-		cfg.KubeControllerManagerArgs = []string{"controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller"}
+		cfg.KubeControllerManagerArgs = []string{
+			"controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller",
+		}
 	})
 	p.stranger(t, parityTenant)
 	stranger := p.stranger(t, parityStranger)
 	for _, name := range []string{parityTenant, parityStranger} {
 		p.allow(t, name, allowances.VolumeTypes, "nfs") // without it there is no volume to compare
 	}
-	run := &parityRun{t: t, decoder: newParityDecoder(), codes: map[int]int{}, met: map[string]int{}, byExample: map[string]int{}, found: map[string]*finding{}}
+	run := &parityRun{t: t, decoder: newParityDecoder(), codes: map[int]int{}, met: map[string]int{},
+		byExample: map[string]int{}, found: map[string]*finding{}}
 	run.intentions = parityIntentions()
 	// One user of each space, of the same name and with the same rights.
-	binding := `{"metadata":{"name":"par-administrator"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"parity"}]}`
+	binding := `{"metadata":{"name":"par-administrator"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io",` +
+		`"kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io",` +
+		`"kind":"User","name":"parity"}]}`
 	const bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 	post(t, p.Admin, bindings, binding)
 	post(t, p.Admin, strings.Replace(bindings, "/v1/", "/v1/tenants/"+parityTenant+"/", 1), binding)
@@ -187,7 +192,8 @@ func (run *parityRun) flush() {
 
 // look takes note of the revision of the datastore.
 func (run *parityRun) look() {
-	a, err := run.sides[1].send(run.t.Context(), &parityRequest{method: http.MethodGet, path: "/api/v1/namespaces/par-a/configmaps?limit=1"}, prefixForm)
+	a, err := run.sides[1].send(run.t.Context(),
+		&parityRequest{method: http.MethodGet, path: "/api/v1/namespaces/par-a/configmaps?limit=1"}, prefixForm)
 	if err != nil {
 		run.t.Fatal(err)
 	}
@@ -216,7 +222,8 @@ func (run *parityRun) compare(r *parityRequest) {
 		if pair, err = run.both(ctx, r); err != nil {
 			run.mu.Lock()
 			defer run.mu.Unlock()
-			run.take(r.method+" without an answer", err.Error()+"\n\tsystem: "+r.curl(run.sides[0], r.forms[0], r.body)+"\n\ttenant: "+r.curl(run.sides[1], r.forms[1], r.body))
+			run.take(r.method+" without an answer", err.Error()+"\n\tsystem: "+
+				r.curl(run.sides[0], r.forms[0], r.body)+"\n\ttenant: "+r.curl(run.sides[1], r.forms[1], r.body))
 			return
 		}
 		differences, met = run.explain(pair)
@@ -248,7 +255,8 @@ func (run *parityRun) compare(r *parityRequest) {
 		signature = "custom " + signature
 	}
 	signature = r.method + " " + signature
-	text := "system: " + r.curl(run.sides[0], r.forms[0], pair.answers[0].sent) + "\ntenant: " + r.curl(run.sides[1], r.forms[1], pair.answers[1].sent)
+	text := "system: " + r.curl(run.sides[0], r.forms[0], pair.answers[0].sent) + "\ntenant: " +
+		r.curl(run.sides[1], r.forms[1], pair.answers[1].sent)
 	for _, d := range differences {
 		text += "\n\t" + d.String()
 	}
@@ -292,7 +300,9 @@ func (run *parityRun) both(ctx context.Context, r *parityRequest) (*parityPair, 
 
 // allPages follows a list in parts to its end. Where both spaces have the same,
 // the parts are compared, else what they are together.
-func (run *parityRun) allPages(ctx context.Context, s *paritySide, r *parityRequest) (*parityAnswer, map[string]any, error) {
+func (run *parityRun) allPages(
+	ctx context.Context, s *paritySide, r *parityRequest,
+) (*parityAnswer, map[string]any, error) {
 	form := r.forms[0]
 	if s == run.sides[1] {
 		form = r.forms[1]
@@ -365,7 +375,8 @@ func (run *parityRun) explain(pair *parityPair) (left []difference, met []string
 	}
 	for _, word := range []string{parityStranger, "." + parityTenant, parityTenant + "."} {
 		if at := strings.Index(said, word); at >= 0 {
-			left = append(left, difference{"a name that the tenant must not see", nil, said[max(0, at-200):min(len(said), at+200)]})
+			left = append(left,
+				difference{"a name that the tenant must not see", nil, said[max(0, at-200):min(len(said), at+200)]})
 		}
 	}
 	return left, met
@@ -377,7 +388,8 @@ func (run *parityRun) repair(r *parityRequest) {
 	ctx := run.t.Context()
 	names := map[string]bool{}
 	for _, s := range run.sides {
-		list := &parityRequest{method: http.MethodGet, path: r.resource.path(r.namespace, ""), resource: r.resource, namespace: r.namespace}
+		list := &parityRequest{method: http.MethodGet, path: r.resource.path(r.namespace, ""), resource: r.resource,
+			namespace: r.namespace}
 		a, err := s.send(ctx, list, prefixForm)
 		if err != nil {
 			run.t.Error(err)
@@ -389,7 +401,9 @@ func (run *parityRun) repair(r *parityRequest) {
 			object, _ := item.(map[string]any)
 			meta, _ := object["metadata"].(map[string]any)
 			name, _ := meta["name"].(string)
-			if ofParity(meta) && !strings.HasPrefix(name, "par-1-") && !strings.HasPrefix(name, "par-2-") && !strings.HasPrefix(name, "par-3-") && name != "par-administrator" && name != "kube-root-ca.crt" && name != "default" {
+			if ofParity(meta) && !strings.HasPrefix(name, "par-1-") && !strings.HasPrefix(name, "par-2-") &&
+				!strings.HasPrefix(name, "par-3-") && name != "par-administrator" &&
+				name != "kube-root-ca.crt" && name != "default" {
 				names[name] = true
 			}
 		}
@@ -398,9 +412,12 @@ func (run *parityRun) repair(r *parityRequest) {
 		for _, s := range run.sides {
 			path := r.resource.path(r.namespace, name)
 			for _, step := range []*parityRequest{
-				{method: http.MethodPatch, path: path, body: `{"metadata":{"finalizers":null}}`, header: [][2]string{{"Content-Type", "application/merge-patch+json"}}},
-				{method: http.MethodDelete, path: path, query: []string{"gracePeriodSeconds=0", "propagationPolicy=Background"}},
-				{method: http.MethodPatch, path: path, body: `{"metadata":{"finalizers":null}}`, header: [][2]string{{"Content-Type", "application/merge-patch+json"}}},
+				{method: http.MethodPatch, path: path, body: `{"metadata":{"finalizers":null}}`,
+					header: [][2]string{{"Content-Type", "application/merge-patch+json"}}},
+				{method: http.MethodDelete, path: path,
+					query: []string{"gracePeriodSeconds=0", "propagationPolicy=Background"}},
+				{method: http.MethodPatch, path: path, body: `{"metadata":{"finalizers":null}}`,
+					header: [][2]string{{"Content-Type", "application/merge-patch+json"}}},
 			} {
 				if _, err := s.send(ctx, step, prefixForm); err != nil {
 					run.t.Error(err)
@@ -418,7 +435,8 @@ func (run *parityRun) report() {
 	for _, i := range run.intentions {
 		t.Logf("%6d  %s", run.met[i.name], i.name)
 		if run.byExample[i.name] == 0 {
-			t.Errorf("no example meets the intention %q: if nothing differs any more, take it out of the table", i.name)
+			t.Errorf("no example meets the intention %q: if nothing differs any more, take it out of the table",
+				i.name)
 		}
 	}
 	// Where most is refused, little is compared.

@@ -97,7 +97,8 @@ func parityResources(t *testing.T, p *plane) []*parityResource {
 				}
 				continue
 			}
-			one := &parityResource{group: group, version: version, name: r.Name, kind: r.Kind, namespaced: r.Namespaced, verbs: r.Verbs, subVerbs: map[string][]string{}}
+			one := &parityResource{group: group, version: version, name: r.Name, kind: r.Kind,
+				namespaced: r.Namespaced, verbs: r.Verbs, subVerbs: map[string][]string{}}
 			if k, ok := table.Resource(group, r.Name); ok {
 				one.class = k.Class
 			} else {
@@ -119,11 +120,16 @@ func parityBody(r *parityResource, namespace, name string, labels map[string]str
 		body = more
 	}
 	if r.group == "events.k8s.io" {
-		body = `{"eventTime":"2026-01-01T00:00:00.000000Z","regarding":{"namespace":"` + namespace + `","name":"x"},"reportingController":"x.example.com/y","reportingInstance":"z","action":"a","reason":"r","type":"Normal"}`
+		body = `{"eventTime":"2026-01-01T00:00:00.000000Z","regarding":{"namespace":"` + namespace +
+			`","name":"x"},"reportingController":"x.example.com/y","reportingInstance":"z","action":"a",` +
+			`"reason":"r","type":"Normal"}`
 	}
 	if r.name == "customresourcedefinitions" {
 		plural, group, _ := strings.Cut(name, ".")
-		body = fmt.Sprintf(`{"spec":{"group":%q,"scope":"Namespaced","names":{"plural":%q,"kind":%q},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"n":{"type":"integer"}}}}}}}]}}`, group, plural, strings.ToUpper(plural[:1])+plural[1:])
+		body = fmt.Sprintf(`{"spec":{"group":%q,"scope":"Namespaced","names":{"plural":%q,"kind":%q},`+
+			`"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",`+
+			`"properties":{"spec":{"type":"object","properties":{"n":{"type":"integer"}}}}}}}]}}`, group, plural,
+			strings.ToUpper(plural[:1])+plural[1:])
 	}
 	if body != "" {
 		body = strings.ReplaceAll(body, `"namespace":"default"`, `"namespace":"`+namespace+`"`)
@@ -151,52 +157,83 @@ func parityBody(r *parityResource, namespace, name string, labels map[string]str
 
 // parityBodies are richer than the smallest valid objects.
 func parityBodies() map[string]string {
-	const pod = `"spec":{"schedulerName":"nobody","serviceAccountName":"default","containers":[{"name":"c","image":"i","ports":[{"containerPort":80,"name":"http"}],"env":[{"name":"A","value":"b"}],"resources":{"requests":{"cpu":"1m"}}}],"volumes":[{"name":"v","emptyDir":{}}]}`
+	const pod = `"spec":{"schedulerName":"nobody","serviceAccountName":"default","containers":[{"name":"c",` +
+		`"image":"i","ports":[{"containerPort":80,"name":"http"}],"env":[{"name":"A","value":"b"}],` +
+		`"resources":{"requests":{"cpu":"1m"}}}],"volumes":[{"name":"v","emptyDir":{}}]}`
 	return map[string]string{
-		"pods":                                   `{` + pod + `}`,
-		"configmaps":                             `{"data":{"k":"v","other":"w"}}`,
-		"secrets":                                `{"data":{"k":"dg=="},"type":"Opaque"}`,
-		"services":                               `{"spec":{"selector":{"app":"web"},"ports":[{"name":"http","port":80,"targetPort":"http"}]}}`,
-		"endpoints":                              `{"subsets":[{"addresses":[{"ip":"192.0.2.77"}],"ports":[{"port":80}]}]}`,
-		"events":                                 `{"involvedObject":{"kind":"Pod","namespace":"default","name":"par-1"},"reason":"R","message":"m","type":"Normal"}`,
-		"endpointslices.discovery.k8s.io":        `{"addressType":"IPv4","endpoints":[{"addresses":["192.0.2.77"]}],"ports":[{"port":80}]}`,
-		"roles.rbac.authorization.k8s.io":        `{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}`,
-		"clusterroles.rbac.authorization.k8s.io": `{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}`,
-		"rolebindings.rbac.authorization.k8s.io": `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":[{"kind":"ServiceAccount","name":"par-1","namespace":"default"},{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"bob"}]}`,
-		"clusterrolebindings.rbac.authorization.k8s.io": `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":[{"kind":"ServiceAccount","name":"par-1","namespace":"par-a"}]}`,
-		"deployments.apps":                               `{"spec":{"replicas":2,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},` + pod + `}}}`,
-		"statefulsets.apps":                              `{"spec":{"serviceName":"par-1","replicas":1,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},` + pod + `}}}`,
-		"pars." + parityGroup:                            `{"spec":{"size":1,"note":"x"}}`,
-		"parcs." + parityGroup:                           `{"spec":{"anything":{"goes":true}}}`,
-		"leases.coordination.k8s.io":                     `{"spec":{"holderIdentity":"x","leaseDurationSeconds":10}}`,
-		"subjectaccessreviews.authorization.k8s.io":      `{"spec":{"user":"bob","groups":["system:authenticated"],"resourceAttributes":{"namespace":"par-a","verb":"get","resource":"pods"}}}`,
-		"localsubjectaccessreviews.authorization.k8s.io": `{"spec":{"user":"bob","resourceAttributes":{"namespace":"default","verb":"get","resource":"pods"}}}`,
-		"selfsubjectaccessreviews.authorization.k8s.io":  `{"spec":{"resourceAttributes":{"namespace":"par-a","verb":"get","resource":"pods"}}}`,
-		"selfsubjectrulesreviews.authorization.k8s.io":   `{"spec":{"namespace":"par-a"}}`,
-		"selfsubjectreviews.authentication.k8s.io":       `{}`,
-		"tokenreviews.authentication.k8s.io":             `{"spec":{"token":"nobody's"}}`,
-		"priorityclasses.scheduling.k8s.io":              `{"value":1000}`,
-		"storageclasses.storage.k8s.io":                  `{"provisioner":"none.example.com"}`,
-		"ingressclasses.networking.k8s.io":               `{"spec":{"controller":"example.com/x"}}`,
-		"runtimeclasses.node.k8s.io":                     `{"handler":"x"}`,
-		"daemonsets.apps":                                `{"spec":{"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},` + pod + `}}}`,
+		"pods":       `{` + pod + `}`,
+		"configmaps": `{"data":{"k":"v","other":"w"}}`,
+		"secrets":    `{"data":{"k":"dg=="},"type":"Opaque"}`,
+		"services": `{"spec":{"selector":{"app":"web"},` +
+			`"ports":[{"name":"http","port":80,"targetPort":"http"}]}}`,
+		"endpoints": `{"subsets":[{"addresses":[{"ip":"192.0.2.77"}],` +
+			`"ports":[{"port":80}]}]}`,
+		"events": `{"involvedObject":{"kind":"Pod","namespace":"default","name":"par-1"},` +
+			`"reason":"R","message":"m","type":"Normal"}`,
+		"endpointslices.discovery.k8s.io": `{"addressType":"IPv4","endpoints":[{"addresses":["192.0.2.77"]}],` +
+			`"ports":[{"port":80}]}`,
+		"roles.rbac.authorization.k8s.io": `{"rules":[{"verbs":["get"],"apiGroups":[""],` +
+			`"resources":["pods"]}]}`,
+		"clusterroles.rbac.authorization.k8s.io": `{"rules":[{"verbs":["get"],"apiGroups":[""],` +
+			`"resources":["pods"]}]}`,
+		"rolebindings.rbac.authorization.k8s.io": `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io",` +
+			`"kind":"ClusterRole","name":"view"},"subjects":[{"kind":"ServiceAccount","name":"par-1",` +
+			`"namespace":"default"},{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"bob"}]}`,
+		"clusterrolebindings.rbac.authorization.k8s.io": `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io",` +
+			`"kind":"ClusterRole","name":"view"},"subjects":[{"kind":"ServiceAccount","name":"par-1",` +
+			`"namespace":"par-a"}]}`,
+		"deployments.apps": `{"spec":{"replicas":2,"selector":{"matchLabels":{"app":"web"}},` +
+			`"template":{"metadata":{"labels":{"app":"web"}},` + pod + `}}}`,
+		"statefulsets.apps": `{"spec":{"serviceName":"par-1","replicas":1,"selector":{"matchLabels":{"app":"web"}},` +
+			`"template":{"metadata":{"labels":{"app":"web"}},` + pod + `}}}`,
+		"pars." + parityGroup:        `{"spec":{"size":1,"note":"x"}}`,
+		"parcs." + parityGroup:       `{"spec":{"anything":{"goes":true}}}`,
+		"leases.coordination.k8s.io": `{"spec":{"holderIdentity":"x","leaseDurationSeconds":10}}`,
+		"subjectaccessreviews.authorization.k8s.io": `{"spec":{"user":"bob","groups":["system:authenticated"],` +
+			`"resourceAttributes":{"namespace":"par-a","verb":"get","resource":"pods"}}}`,
+		"localsubjectaccessreviews.authorization.k8s.io": `{"spec":{"user":"bob",` +
+			`"resourceAttributes":{"namespace":"default","verb":"get","resource":"pods"}}}`,
+		"selfsubjectaccessreviews.authorization.k8s.io": `{"spec":{"resourceAttributes":{"namespace":"par-a",` +
+			`"verb":"get","resource":"pods"}}}`,
+		"selfsubjectrulesreviews.authorization.k8s.io": `{"spec":{"namespace":"par-a"}}`,
+		"selfsubjectreviews.authentication.k8s.io":     `{}`,
+		"tokenreviews.authentication.k8s.io":           `{"spec":{"token":"nobody's"}}`,
+		"priorityclasses.scheduling.k8s.io":            `{"value":1000}`,
+		"storageclasses.storage.k8s.io":                `{"provisioner":"none.example.com"}`,
+		"ingressclasses.networking.k8s.io":             `{"spec":{"controller":"example.com/x"}}`,
+		"runtimeclasses.node.k8s.io":                   `{"handler":"x"}`,
+		"daemonsets.apps": `{"spec":{"selector":{"matchLabels":{"app":"web"}},` +
+			`"template":{"metadata":{"labels":{"app":"web"}},` + pod + `}}}`,
 	}
 }
 
 // parityDefinitions are those that both spaces make.
 func parityDefinitions() []string {
 	const names = `"names":{"plural":"pars","singular":"par","kind":"Par","shortNames":["pr"],"categories":["all"]}`
-	const schema = `"schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{"spec":{"type":"object","properties":{"size":{"type":"integer","minimum":0,"maximum":9},"note":{"type":"string","default":"none"},"ref":{"type":"object","properties":{"namespace":{"type":"string"}}}},"x-kubernetes-validations":[{"rule":"!has(self.size) || self.size < 9","message":"too large"}]},"status":{"type":"object","properties":{"size":{"type":"integer"}}}}}},"additionalPrinterColumns":[{"name":"Size","type":"integer","jsonPath":".spec.size"}],"selectableFields":[{"jsonPath":".spec.note"}],"subresources":{"status":{},"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size"}}`
+	const schema = `"schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{"spec":{` +
+		`"type":"object","properties":{"size":{"type":"integer","minimum":0,"maximum":9},"note":{"type":"string",` +
+		`"default":"none"},"ref":{"type":"object","properties":{"namespace":{"type":"string"}}}},` +
+		`"x-kubernetes-validations":[{"rule":"!has(self.size) || self.size < 9","message":"too large"}]},` +
+		`"status":{"type":"object","properties":{"size":{"type":"integer"}}}}}},"additionalPrinterColumns":[{` +
+		`"name":"Size","type":"integer","jsonPath":".spec.size"}],"selectableFields":[{"jsonPath":".spec.note"}],` +
+		`"subresources":{"status":{},"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size"}}`
 	return []string{
-		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"pars.` + parityGroup + `"},"spec":{"group":"` + parityGroup + `","scope":"Namespaced",` + names + `,"versions":[{"name":"v1","served":true,"storage":true,` + schema + `},{"name":"v1beta1","served":true,"storage":false,"deprecated":true,` + schema + `}]}}`,
-		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"parcs.` + parityGroup + `"},"spec":{"group":"` + parityGroup + `","scope":"Cluster","names":{"plural":"parcs","kind":"Parc"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`,
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"pars.` +
+			parityGroup + `"},"spec":{"group":"` + parityGroup + `","scope":"Namespaced",` + names +
+			`,"versions":[{"name":"v1","served":true,"storage":true,` + schema +
+			`},{"name":"v1beta1","served":true,"storage":false,"deprecated":true,` + schema + `}]}}`,
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"parcs.` +
+			parityGroup + `"},"spec":{"group":"` + parityGroup + `","scope":"Cluster","names":{"plural":"parcs",` +
+			`"kind":"Parc"},"versions":[{"name":"v1","served":true,"storage":true,` +
+			`"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`,
 	}
 }
 
 // must sends a request of the setup.
 func (s *paritySide) must(t *testing.T, method, path, body string) {
 	t.Helper()
-	a, err := s.send(t.Context(), &parityRequest{method: method, path: path, body: body, header: [][2]string{{"Content-Type", "application/json"}}}, prefixForm)
+	a, err := s.send(t.Context(), &parityRequest{method: method, path: path, body: body,
+		header: [][2]string{{"Content-Type", "application/json"}}}, prefixForm)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +251,8 @@ func fillParity(t *testing.T, s *paritySide, resources []*parityResource) {
 	eventually(t, "the service accounts of "+s.space, func(ctx context.Context) (bool, error) {
 		for _, ns := range parityNamespaces() {
 			for _, path := range []string{"/serviceaccounts/default", "/configmaps/kube-root-ca.crt"} {
-				a, err := s.send(ctx, &parityRequest{method: http.MethodGet, path: "/api/v1/namespaces/" + ns + path}, prefixForm)
+				a, err := s.send(ctx,
+					&parityRequest{method: http.MethodGet, path: "/api/v1/namespaces/" + ns + path}, prefixForm)
 				if err != nil || a.code != http.StatusOK {
 					return false, err
 				}
@@ -224,7 +262,8 @@ func fillParity(t *testing.T, s *paritySide, resources []*parityResource) {
 	})
 	made := map[string]bool{}
 	for _, r := range resources {
-		if r.class != kinds.Tenant || !slices.Contains(r.verbs, "create") || !slices.Contains(r.verbs, "list") || made[r.groupResource()] {
+		if r.class != kinds.Tenant || !slices.Contains(r.verbs, "create") || !slices.Contains(r.verbs, "list") ||
+			made[r.groupResource()] {
 			continue
 		}
 		if r.name == "namespaces" || r.name == "customresourcedefinitions" || r.group == "events.k8s.io" {
@@ -251,13 +290,15 @@ func defineParity(t *testing.T, s *paritySide) {
 	}
 	eventually(t, "the custom resources of "+s.space, func(ctx context.Context) (bool, error) {
 		for _, path := range []string{"/v1/pars", "/v1beta1/pars", "/v1/parcs"} {
-			a, err := s.send(ctx, &parityRequest{method: http.MethodGet, path: "/apis/" + parityGroup + path}, prefixForm)
+			a, err := s.send(ctx,
+				&parityRequest{method: http.MethodGet, path: "/apis/" + parityGroup + path}, prefixForm)
 			if err != nil || a.code != http.StatusOK {
 				return false, err
 			}
 		}
 		a, err := s.send(ctx, &parityRequest{method: http.MethodGet, path: "/apis/" + parityGroup + "/v1"}, prefixForm)
-		return err == nil && strings.Contains(string(a.body), "parcs") && strings.Contains(string(a.body), "pars/scale"), err
+		return err == nil && strings.Contains(string(a.body), "parcs") &&
+			strings.Contains(string(a.body), "pars/scale"), err
 	})
 }
 
@@ -267,10 +308,12 @@ func ofParity(meta map[string]any) bool {
 		return slices.Contains(parityNamespaces(), ns)
 	}
 	name, _ := meta["name"].(string)
-	if _, composite := strings.CutSuffix(name, ".tenant"); composite || strings.HasSuffix(name, "."+parityTenant) || strings.HasSuffix(name, "."+parityStranger) {
+	if _, composite := strings.CutSuffix(name, ".tenant"); composite || strings.HasSuffix(name, "."+parityTenant) ||
+		strings.HasSuffix(name, "."+parityStranger) {
 		return false
 	}
-	return strings.HasPrefix(name, "par-") || strings.HasPrefix(name, "gen-") || strings.HasSuffix(name, "."+parityGroup)
+	return strings.HasPrefix(name, "par-") || strings.HasPrefix(name, "gen-") ||
+		strings.HasSuffix(name, "."+parityGroup)
 }
 
 // parityRepair is the reason of an event that the cluster writes about a Service if it
@@ -306,7 +349,8 @@ func onlyParity(tree any, r *parityRequest) (any, bool) {
 				continue
 			}
 			object, _ := of(item).(map[string]any)
-			if meta, ok := object["metadata"].(map[string]any); ok && (meta["name"] != nil || meta["namespace"] != nil) && !ofParity(meta) {
+			if meta, ok := object["metadata"].(map[string]any); ok &&
+				(meta["name"] != nil || meta["namespace"] != nil) && !ofParity(meta) {
 				left = true
 				continue
 			}

@@ -29,7 +29,8 @@ func remove(t *testing.T, cfg *rest.Config, path string) {
 	}
 }
 
-const configMapConstraints = `"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]}`
+const configMapConstraints = `"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],` +
+	`"operations":["CREATE"],"resources":["configmaps"]}]}`
 
 // validatingPolicy refuses ConfigMaps whose data has the word of the
 // parameter. Every other condition is about names, and has to hold.
@@ -53,7 +54,8 @@ const validatingBinding = `{"metadata":{"name":"words"},"spec":{"policyName":"wo
 func (s *space) say(ctx context.Context, word string) (*corev1.ConfigMap, error) {
 	cm := configMap("said")
 	cm.Data = map[string]string{"said": word}
-	return s.client.CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return s.client.CoreV1().ConfigMaps("default").Create(ctx, cm,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
 func testValidatingPolicies(t *testing.T, p *plane, a, b *space) {
@@ -62,7 +64,8 @@ func testValidatingPolicies(t *testing.T, p *plane, a, b *space) {
 	for _, s := range []*space{a, b} {
 		parameter := configMap("word")
 		parameter.Data = map[string]string{"word": "word-" + s.name}
-		if _, err := s.client.CoreV1().ConfigMaps("default").Create(ctx, parameter, metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.CoreV1().ConfigMaps("default").
+			Create(ctx, parameter, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		post(t, s.config, registration+"validatingadmissionpolicies", validatingPolicy)
@@ -74,7 +77,8 @@ func testValidatingPolicies(t *testing.T, p *plane, a, b *space) {
 			_, err = s.say(ctx, "word-"+s.name)
 			return err != nil, nil
 		})
-		if want := fmt.Sprintf(`configmaps "said" is forbidden: ValidatingAdmissionPolicy 'words' with binding 'words' denied request: no word-%s in default`, s.name); err.Error() != want {
+		if want := fmt.Sprintf(`configmaps "said" is forbidden: ValidatingAdmissionPolicy 'words' with binding `+
+			`'words' denied request: no word-%s in default`, s.name); err.Error() != want {
 			t.Errorf("refused with %v, want %s", err, want)
 		}
 		if _, err := s.say(ctx, "another"); err != nil {
@@ -114,7 +118,8 @@ func testMutatingPolicies(t *testing.T, p *plane, a, b *space) {
 			if err != nil || cm.Labels["where"] == "" {
 				return false, nil // the schema is not loaded yet
 			}
-			if cm.Labels["where"] != "default" || cm.Labels["who"] != "admin" || cm.Labels["policy"] != s.name || cm.Namespace != "default" || cm.Data["said"] != "x" {
+			if cm.Labels["where"] != "default" || cm.Labels["who"] != "admin" || cm.Labels["policy"] != s.name ||
+				cm.Namespace != "default" || cm.Data["said"] != "x" {
 				return false, fmt.Errorf("mutated: %+v", cm)
 			}
 			return true, nil
@@ -131,9 +136,11 @@ func testMutatingPolicies(t *testing.T, p *plane, a, b *space) {
 }
 
 func testSystemPolicies(t *testing.T, p *plane, a, b *space) {
-	post(t, p.Admin, registration+"validatingadmissionpolicies", `{"metadata":{"name":"system"},"spec":{`+configMapConstraints+`,
+	post(t, p.Admin, registration+"validatingadmissionpolicies",
+		`{"metadata":{"name":"system"},"spec":{`+configMapConstraints+`,
 		"validations":[{"expression":"!has(object.data) || object.data.?said.orValue('') != 'never'","messageExpression":"'not in ' + request.namespace"}]}}`)
-	post(t, p.Admin, registration+"validatingadmissionpolicybindings", `{"metadata":{"name":"system"},"spec":{"policyName":"system","validationActions":["Deny"]}}`)
+	post(t, p.Admin, registration+"validatingadmissionpolicybindings",
+		`{"metadata":{"name":"system"},"spec":{"policyName":"system","validationActions":["Deny"]}}`)
 	for _, s := range []*space{p.as(t, "system", p.Admin), a, b} {
 		var err error
 		eventually(t, "the policy of the system for "+s.name, func(ctx context.Context) (bool, error) {

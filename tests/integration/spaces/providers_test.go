@@ -39,11 +39,13 @@ func TestTenantFromIdentityProviders(t *testing.T) {
 	var issuer string
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, map[string]any{"issuer": issuer, "jwks_uri": issuer + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"}})
+		writeJSON(w, map[string]any{"issuer": issuer, "jwks_uri": issuer + "/keys",
+			"id_token_signing_alg_values_supported": []string{"RS256"}})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1",
-			"n": segment(key.N.Bytes()), "e": segment(big.NewInt(int64(key.E)).Bytes())}}})
+		writeJSON(w,
+			map[string]any{"keys": []any{map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1",
+				"n": segment(key.N.Bytes()), "e": segment(big.NewInt(int64(key.E)).Bytes())}}})
 	})
 	mux.HandleFunc("/review", func(w http.ResponseWriter, r *http.Request) {
 		var review authenticationv1.TokenReview
@@ -53,7 +55,8 @@ func TestTenantFromIdentityProviders(t *testing.T) {
 		}
 		name, tenants, ok := strings.Cut(strings.TrimPrefix(review.Spec.Token, "hook-"), "@")
 		review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok && name != ""}
-		review.Status.User = authenticationv1.UserInfo{Username: name, Groups: []string{"system:masters"}, Extra: map[string]authenticationv1.ExtraValue{}}
+		review.Status.User = authenticationv1.UserInfo{Username: name, Groups: []string{"system:masters"},
+			Extra: map[string]authenticationv1.ExtraValue{}}
 		if tenants != "" {
 			review.Status.User.Extra["a4s.io/tenant"] = strings.Split(tenants, ",")
 		}
@@ -94,7 +97,8 @@ contexts: [{name: hook, context: {cluster: hook, user: a4s}}]
 current-context: hook
 `, issuer, write("ca.pem", ca)))
 	p := start(t, func(cfg *config.Server) {
-		cfg.KubeAPIServerArgs = []string{"authentication-config=" + structured, "authentication-token-webhook-config-file=" + webhook, "authentication-token-webhook-version=v1"}
+		cfg.KubeAPIServerArgs = []string{"authentication-config=" + structured,
+			"authentication-token-webhook-config-file=" + webhook, "authentication-token-webhook-version=v1"}
 	})
 	p.tenant(t, "a")
 	token := func(claims map[string]any) string {
@@ -124,7 +128,8 @@ current-context: hook
 			t.Errorf("%s lists nodes: %d", c.name, code)
 		}
 		if code, body := do(t, cfg, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-			`{"spec":{"nonResourceAttributes":{"path":"/version","verb":"get"}}}`, nil); code != http.StatusCreated || !strings.Contains(body, `"tenant":"a"`) && !strings.Contains(body, `"allowed":true`) {
+			`{"spec":{"nonResourceAttributes":{"path":"/version","verb":"get"}}}`, nil); code != http.StatusCreated ||
+			!strings.Contains(body, `"tenant":"a"`) && !strings.Contains(body, `"allowed":true`) {
 			t.Errorf("%s asks for his rights: %d %.300s", c.name, code, body)
 		}
 	}

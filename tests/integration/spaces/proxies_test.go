@@ -36,7 +36,8 @@ func page(w http.ResponseWriter, req *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "text/html")
 		http.SetCookie(w, &http.Cookie{Name: "c", Value: "v", Path: "/there"})
-		io.WriteString(w, `<a href="/there/">there</a><a href="here">here</a>`) //nolint:errcheck // the test sees what comes
+		// the test sees what comes
+		io.WriteString(w, `<a href="/there/">there</a><a href="here">here</a>`) //nolint:errcheck // see above
 	}
 }
 
@@ -49,7 +50,8 @@ func TestProxiesShowTheClientsPath(t *testing.T) {
 	}
 	p := start(t, nil)
 	a := p.tenant(t, "a")
-	if _, err := p.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: otherNode}}, metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: otherNode}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	listener := listenOutside(t, "10.42.0.5", 0)
@@ -62,7 +64,9 @@ func TestProxiesShowTheClientsPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.running(t, a, "own", "10.42.0.5", corev1.PodRunning)
-	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "own"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt(number)}}}}
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "own"},
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt(number)}}}}
 	if _, err := a.client.CoreV1().Services("default").Create(t.Context(), svc, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +101,8 @@ func TestProxiesShowTheClientsPath(t *testing.T) {
 		as   *rest.Config
 		root string
 	}{
-		{a.config, "/api/v1/namespaces/default"}, {a.config, "/tenants/a/api/v1/namespaces/default"}, {a.config, "/api/v1/tenants/a/namespaces/default"},
+		{a.config, "/api/v1/namespaces/default"}, {a.config, "/tenants/a/api/v1/namespaces/default"},
+		{a.config, "/api/v1/tenants/a/namespaces/default"},
 		{p.Admin, "/tenants/a/api/v1/namespaces/default"}, {p.Admin, "/api/v1/tenants/a/namespaces/default"},
 		{p.Admin, "/api/v1/namespaces/default.a"}, // the view of the cluster
 	} {
@@ -107,7 +112,8 @@ func TestProxiesShowTheClientsPath(t *testing.T) {
 			check := func(path string, code int, header, body string) {
 				t.Helper()
 				gotCode, gotHeader, gotBody := ask(form.as, at+path)
-				got := fmt.Sprintf("%s %s %s", gotHeader.Get("Location"), gotHeader.Get("X-Told"), gotHeader.Get("Set-Cookie"))
+				got := fmt.Sprintf("%s %s %s", gotHeader.Get("Location"), gotHeader.Get("X-Told"),
+					gotHeader.Get("Set-Cookie"))
 				if gotCode != code || !strings.Contains(got, header) || gotBody != body {
 					t.Errorf("%s: %d %q\n%s\nwant %d %q\n%s", at+path, gotCode, got, gotBody, code, header, body)
 				}
@@ -122,14 +128,16 @@ func TestProxiesShowTheClientsPath(t *testing.T) {
 			check("/deep/a%20b", http.StatusOK, "/deep/a%20b "+at+"/deep/a%20b ", links)
 			check("/away", http.StatusFound, at+"/there/?x=y /away "+at+"/away ", "")
 			check("/missing", http.StatusNotFound, "/missing "+at+"/missing ", `["default.b",1]`)
-			check("/gone", http.StatusNotFound, "/gone "+at+"/gone ", `{"kind":"Thing","metadata":{"namespace":"default.b","name":"x"}}`)
+			check("/gone", http.StatusNotFound, "/gone "+at+"/gone ",
+				`{"kind":"Thing","metadata":{"namespace":"default.b","name":"x"}}`)
 			if !strings.Contains(form.root, "default.a") && strings.Contains(seen, "default.a") {
 				t.Errorf("%s shows composite names: %s", at, seen)
 			}
 		}
 	}
 	// What the API server says itself is shown as everything else.
-	if code, _, body := ask(a.config, "/tenants/a/api/v1/namespaces/default/pods/nobody/proxy/"); code != http.StatusNotFound || strings.Contains(body, "default.a") {
+	if code, _, body := ask(a.config, "/tenants/a/api/v1/namespaces/default/pods/nobody/proxy/"); code !=
+		http.StatusNotFound || strings.Contains(body, "default.a") {
 		t.Errorf("no such pod: %d %s", code, body)
 	}
 }

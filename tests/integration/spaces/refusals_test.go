@@ -41,19 +41,25 @@ func TestRefusalsAreAudited(t *testing.T) {
 		resource     string
 		inNamespace  string
 	}{
-		{"a user of a tenant that does not exist", ghost.config, http.MethodGet, "/api/v1/namespaces/default/configmaps/refused1", "",
+		{"a user of a tenant that does not exist", ghost.config, http.MethodGet,
+			"/api/v1/namespaces/default/configmaps/refused1", "",
 			http.StatusNotFound, "casper", "ghost", "get", "configmaps", "default.ghost"},
-		{"an administrator in a tenant that does not exist", p.Admin, http.MethodGet, "/api/v1/tenants/nobody/namespaces/default/configmaps/refused2", "",
+		{"an administrator in a tenant that does not exist", p.Admin, http.MethodGet,
+			"/api/v1/tenants/nobody/namespaces/default/configmaps/refused2", "",
 			http.StatusNotFound, "system:admin", "nobody", "get", "configmaps", "default.nobody"},
-		{"an object of another tenant", p.Admin, http.MethodPost, "/api/v1/tenants/a/namespaces/default/configmaps?fieldManager=refused3", `{"metadata":{"name":"x","tenant":"b"}}`,
+		{"an object of another tenant", p.Admin, http.MethodPost,
+			"/api/v1/tenants/a/namespaces/default/configmaps?fieldManager=refused3",
+			`{"metadata":{"name":"x","tenant":"b"}}`,
 			http.StatusBadRequest, "system:admin", "a", "create", "configmaps", "default.a"},
-		{"a default role", a.config, http.MethodDelete, "/apis/rbac.authorization.k8s.io/v1/clusterroles/view?fieldManager=refused4", "",
+		{"a default role", a.config, http.MethodDelete,
+			"/apis/rbac.authorization.k8s.io/v1/clusterroles/view?fieldManager=refused4", "",
 			http.StatusForbidden, "admin", "a", "delete", "clusterroles", ""},
 		{"what tenants do not have", a.config, http.MethodGet, "/apis/refused5.example.com/v1/things/x", "",
 			http.StatusNotFound, "admin", "a", "get", "things", ""},
 		{"too many at once", busy.config, http.MethodGet, "/api/v1/persistentvolumes/refused6", "",
 			http.StatusTooManyRequests, "admin", "busy", "get", "persistentvolumes", ""},
-		{"all tenants at once, changed", p.Admin, http.MethodDelete, "/tenants/all/api/v1/pods?fieldManager=refused7", "",
+		{"all tenants at once, changed", p.Admin, http.MethodDelete,
+			"/tenants/all/api/v1/pods?fieldManager=refused7", "",
 			http.StatusBadRequest, "system:admin", "all", "deletecollection", "pods", ""},
 	} {
 		code, text := do(t, c.cfg, c.method, c.path, c.body, nil)
@@ -67,8 +73,10 @@ func TestRefusalsAreAudited(t *testing.T) {
 				return false, err
 			}
 			e := events[0]
-			if len(events) != 1 || int(e.ResponseStatus.Code) != c.code || e.User.Username != c.user || e.Verb != c.verb ||
-				e.ObjectRef.Resource != c.resource || e.ObjectRef.Namespace != c.inNamespace || e.Annotations["a4s.io/tenant"] != c.tenant {
+			if len(events) != 1 || int(e.ResponseStatus.Code) != c.code ||
+				e.User.Username != c.user || e.Verb != c.verb ||
+				e.ObjectRef.Resource != c.resource || e.ObjectRef.Namespace != c.inNamespace ||
+				e.Annotations["a4s.io/tenant"] != c.tenant {
 				t.Errorf("%s: audited as %+v", c.what, events)
 			}
 			return true, nil

@@ -18,23 +18,29 @@ import (
 
 func testIdentity(t *testing.T, p *plane, a, b *space) {
 	ctx := t.Context()
-	me, err := a.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	me, err := a.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil || me.Status.UserInfo.Username != "admin" || len(me.Status.UserInfo.Extra["a4s.io/tenant"]) > 0 {
 		t.Errorf("whoami: %+v, %v", me.Status.UserInfo, err)
 	}
-	token, err := a.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := a.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	asAccount := rest.AnonymousClientConfig(a.config)
 	asAccount.BearerToken = token.Status.Token
 	account := p.as(t, "a", asAccount)
-	me, err = account.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil || me.Status.UserInfo.Username != "system:serviceaccount:default:default" || !slices.Contains(me.Status.UserInfo.Groups, "system:serviceaccounts:default") {
+	me, err = account.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
+	if err != nil || me.Status.UserInfo.Username != "system:serviceaccount:default:default" ||
+		!slices.Contains(me.Status.UserInfo.Groups, "system:serviceaccounts:default") {
 		t.Errorf("service account: %+v, %v", me.Status.UserInfo, err)
 	}
 	review := func(s *space, token string) bool {
-		r, err := s.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		r, err := s.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: token},
+		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +50,8 @@ func testIdentity(t *testing.T, p *plane, a, b *space) {
 		t.Error("a token is known in the space of its account and nowhere else")
 	}
 	old := p.as(t, "a", p.user(t, "tenant:a", []string{"admins"}, nil))
-	if _, err := old.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err != nil {
+	if _, err := old.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{}); err != nil {
 		t.Errorf("old form of certificate: %v", err)
 	}
 	// A group of masters is one of the tenant.
@@ -61,7 +68,8 @@ func testIdentity(t *testing.T, p *plane, a, b *space) {
 	// Impersonation stays within the tenant.
 	asAlice := rest.CopyConfig(a.config)
 	asAlice.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"devs"}}
-	me, err = p.as(t, "a", asAlice).client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	me, err = p.as(t, "a", asAlice).client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil || me.Status.UserInfo.Username != "alice" {
 		t.Errorf("impersonation: %+v, %v", me.Status.UserInfo, err)
 	}
@@ -75,13 +83,20 @@ func testIdentity(t *testing.T, p *plane, a, b *space) {
 			t.Errorf("%v: %d %.200s", headers, code, body)
 		}
 	}
-	sar, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Resource: "pods"}},
-	}, metav1.CreateOptions{})
+	sar, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default",
+					Verb: "create", Resource: "pods"},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil || !sar.Status.Allowed {
 		t.Errorf("can-i create pods: %+v, %v", sar.Status, err)
 	}
-	rules, err := a.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}, metav1.CreateOptions{})
+	rules, err := a.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx,
+		&authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"},
+		}, metav1.CreateOptions{})
 	if err != nil || len(rules.Status.ResourceRules) == 0 {
 		t.Errorf("can-i --list: %v, %v", rules.Status, err)
 	}
@@ -95,8 +110,10 @@ func testRoles(t *testing.T, p *plane, a, b *space) {
 	}
 	for _, s := range []*space{a, b} {
 		if _, err := s.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: "reader", Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
-			Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"secrets"}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "reader",
+				Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""},
+				Resources: []string{"secrets"}}},
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +121,8 @@ func testRoles(t *testing.T, p *plane, a, b *space) {
 	if _, err := a.client.RbacV1().RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "readers"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "reader"},
-		Subjects:   []rbacv1.Subject{{Kind: "Group", APIGroup: "rbac.authorization.k8s.io", Name: "readers"}, {Kind: "ServiceAccount", Namespace: "default", Name: "default"}},
+		Subjects: []rbacv1.Subject{{Kind: "Group", APIGroup: "rbac.authorization.k8s.io", Name: "readers"},
+			{Kind: "ServiceAccount", Namespace: "default", Name: "default"}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +130,8 @@ func testRoles(t *testing.T, p *plane, a, b *space) {
 		_, err := bob.client.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
 		return err == nil, nil
 	})
-	if _, err := bob.client.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := bob.client.CoreV1().Secrets("kube-system").List(ctx,
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("bob in another namespace: %v", err)
 	}
 	binding, err := a.client.RbacV1().RoleBindings("default").Get(ctx, "readers", metav1.GetOptions{})
@@ -121,13 +140,15 @@ func testRoles(t *testing.T, p *plane, a, b *space) {
 	}
 	// Nobody gives what he does not have.
 	if _, err := bob.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "escalate"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "bob"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "escalate"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "bob"}},
 	}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("escalation: %v", err)
 	}
 	// The default roles are there, and nobody's to change.
-	if role, err := a.client.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{}); err != nil || len(role.Rules) == 0 {
+	if role, err := a.client.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{}); err != nil ||
+		len(role.Rules) == 0 {
 		t.Errorf("role view: %v", err)
 	}
 	roles, err := a.client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
@@ -142,7 +163,8 @@ func testRoles(t *testing.T, p *plane, a, b *space) {
 		t.Errorf("roles in the list: %v", names)
 	}
 	for _, name := range []string{"view", "system:mine"} {
-		if _, err := a.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err == nil {
+		if _, err := a.client.RbacV1().ClusterRoles().Create(ctx,
+			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err == nil {
 			t.Errorf("a tenant could make the role %s", name)
 		}
 		if err := a.client.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{}); err == nil {
@@ -163,21 +185,28 @@ func testRoles(t *testing.T, p *plane, a, b *space) {
 
 func testSystemKinds(t *testing.T, a *space) {
 	ctx := t.Context()
-	_, err := a.client.AppsV1().DaemonSets("default").Create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+	_, err := a.client.AppsV1().DaemonSets("default").Create(ctx,
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Deployment") {
 		t.Errorf("a DaemonSet: %v", err)
 	}
-	for _, path := range []string{"/api/v1/nodes", "/api/v1/tenants", "/api/v1/componentstatuses", "/apis/metrics.k8s.io/v1beta1/nodes"} {
+	for _, path := range []string{"/api/v1/nodes", "/api/v1/tenants", "/api/v1/componentstatuses",
+		"/apis/metrics.k8s.io/v1beta1/nodes"} {
 		if code, body := get(t, a.config, path); code != http.StatusForbidden {
 			t.Errorf("GET %s: %d %.200s", path, code, body)
 		}
 	}
-	for _, path := range []string{"/apis/storage.k8s.io/v1/storageclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical"} {
-		if code, body := get(t, a.config, path); code != http.StatusOK || !strings.Contains(path+body, "system-node-critical") && strings.Contains(path, "priority") {
+	for _, path := range []string{"/apis/storage.k8s.io/v1/storageclasses",
+		"/apis/scheduling.k8s.io/v1/priorityclasses",
+		"/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical"} {
+		if code, body := get(t, a.config, path); code != http.StatusOK ||
+			!strings.Contains(path+body, "system-node-critical") && strings.Contains(path, "priority") {
 			t.Errorf("GET %s: %d %.200s", path, code, body)
 		}
 	}
-	if code, body := do(t, a.config, http.MethodPost, "/apis/scheduling.k8s.io/v1/priorityclasses", `{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"mine"},"value":1}`, nil); code != http.StatusForbidden {
+	if code, body := do(t, a.config, http.MethodPost, "/apis/scheduling.k8s.io/v1/priorityclasses",
+		`{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"mine"},"value":1}`,
+		nil); code != http.StatusForbidden {
 		t.Errorf("making a PriorityClass: %d %.200s", code, body)
 	}
 }

@@ -28,11 +28,13 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 	defer cancel()
 	s.seesRuntimeClasses(t)
 
-	node, err := p.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
+	node, err := p.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	capacity := corev1.ResourceList{corev1.ResourceCPU: quantity("4"), corev1.ResourceMemory: quantity("8Gi"), corev1.ResourcePods: quantity("10")}
+	capacity := corev1.ResourceList{corev1.ResourceCPU: quantity("4"), corev1.ResourceMemory: quantity("8Gi"),
+		corev1.ResourcePods: quantity("10")}
 	node.Status.Capacity, node.Status.Allocatable = capacity, capacity
 	say := func(what corev1.NodeConditionType, status corev1.ConditionStatus) {
 		t.Helper()
@@ -43,7 +45,8 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 				kept = append(kept, c)
 			}
 		}
-		node.Status.Conditions = append(kept, corev1.NodeCondition{Type: what, Status: status, Reason: "Test", LastHeartbeatTime: now, LastTransitionTime: now})
+		node.Status.Conditions = append(kept, corev1.NodeCondition{Type: what, Status: status, Reason: "Test",
+			LastHeartbeatTime: now, LastTransitionTime: now})
 		node.ResourceVersion = ""
 		if node, err = p.admin.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
@@ -72,7 +75,8 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 	// The primary is away: no virtual machine.
 	say(workload.VMRuntimeReady, corev1.ConditionTrue)
 	s.makePod(t, "without-primary", "vm", "")
-	s.waitsFor(t, "without-primary", "1 node(s) had no ready primary runtime for a pod of type vm (none is registered)")
+	s.waitsFor(t, "without-primary",
+		"1 node(s) had no ready primary runtime for a pod of type vm (none is registered)")
 	say(workload.VMRuntimeReady, corev1.ConditionUnknown)
 	say(workload.ContainerRuntimeReady, corev1.ConditionTrue)
 	s.isPlaced(t, "plain")
@@ -86,7 +90,8 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 	// A pod that is put right is tried again.
 	patch := []byte(`{"metadata":{"annotations":{"` + workload.Annotation + `":"vm"}}}`)
 	for _, name := range []string{"unknown", "contradiction"} {
-		if _, err := s.client.CoreV1().Pods("default").Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := s.client.CoreV1().Pods("default").
+			Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s.isPlaced(t, name)
@@ -106,7 +111,9 @@ func (s *space) seesRuntimeClasses(t *testing.T) {
 	if !names["vm"] || !names["container"] {
 		t.Errorf("a tenant sees the runtime classes %v", names)
 	}
-	if _, err := s.client.NodeV1().RuntimeClasses().Create(t.Context(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Handler: "vm"}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := s.client.NodeV1().RuntimeClasses().Create(t.Context(),
+		&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Handler: "vm"},
+		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a tenant that makes a runtime class gets %v, want forbidden", err)
 	}
 }
@@ -114,7 +121,8 @@ func (s *space) seesRuntimeClasses(t *testing.T) {
 // makePod makes a pod of a class and with an annotation, if they are not empty.
 func (s *space) makePod(t *testing.T, name, class, annotation string) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
 	if class != "" {
 		pod.Spec.RuntimeClassName = &class
 	}
@@ -139,7 +147,8 @@ func (s *space) waitsFor(t *testing.T, pod, reason string) {
 		if got.Spec.NodeName != "" {
 			t.Fatalf("pod %s was placed on %s", pod, got.Spec.NodeName)
 		}
-		events, err := s.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedScheduling,involvedObject.name=" + pod})
+		events, err := s.client.CoreV1().Events("default").List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=FailedScheduling,involvedObject.name=" + pod})
 		if err != nil {
 			return false, err
 		}

@@ -65,10 +65,12 @@ func deployment(name string) *appsv1.Deployment {
 // testSameNames runs upstream's controllers in two spaces at once.
 func testSameNames(t *testing.T, p *plane, spaces ...*space) {
 	for _, s := range spaces {
-		if _, err := s.client.AppsV1().Deployments("default").Create(t.Context(), deployment("web"), metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.AppsV1().Deployments("default").
+			Create(t.Context(), deployment("web"), metav1.CreateOptions{}); err != nil {
 			t.Fatalf("tenant %s: %v", s.name, err)
 		}
-		if _, err := s.client.CoreV1().PersistentVolumes().Create(t.Context(), volume("pv1"), metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.CoreV1().PersistentVolumes().Create(t.Context(), volume("pv1"),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatalf("tenant %s: %v", s.name, err)
 		}
 	}
@@ -79,7 +81,8 @@ func testSameNames(t *testing.T, p *plane, spaces ...*space) {
 				return false, err
 			}
 			pod := pods.Items[0]
-			if pod.Namespace != "default" || len(pod.OwnerReferences) != 1 || !strings.HasPrefix(pod.OwnerReferences[0].Name, "web-") {
+			if pod.Namespace != "default" || len(pod.OwnerReferences) != 1 ||
+				!strings.HasPrefix(pod.OwnerReferences[0].Name, "web-") {
 				return false, fmt.Errorf("pod %s/%s, owners %v", pod.Namespace, pod.Name, pod.OwnerReferences)
 			}
 			return true, nil
@@ -102,10 +105,11 @@ func volume(name string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity:               corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
-			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "192.0.2.9", Path: "/nonexistent"}},
-			StorageClassName:       "by-hand",
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "192.0.2.9",
+				Path: "/nonexistent"}},
+			StorageClassName: "by-hand",
 		},
 	}
 }
@@ -185,15 +189,18 @@ func testConfined(t *testing.T, a, b *space) {
 	defer events.Stop()
 	for _, s := range []*space{b, a} {
 		for i := range 5 {
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i), Labels: map[string]string{"confined": s.name}}}
-			if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i),
+				Labels: map[string]string{"confined": s.name}}}
+			if _, err := s.client.CoreV1().ConfigMaps("default").
+				Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	for range 5 {
 		e := <-events.ResultChan()
-		if cm, ok := e.Object.(*corev1.ConfigMap); !ok || e.Type != watch.Added || cm.Namespace != "default" || cm.Labels["confined"] != "a" {
+		if cm, ok := e.Object.(*corev1.ConfigMap); !ok || e.Type != watch.Added || cm.Namespace != "default" ||
+			cm.Labels["confined"] != "a" {
 			t.Fatalf("watched %s %+v", e.Type, e.Object)
 		}
 	}
@@ -211,22 +218,27 @@ func testConfined(t *testing.T, a, b *space) {
 			break
 		}
 	}
-	if want := []string{"a/default/c0", "a/default/c1", "a/default/c2", "a/default/c3", "a/default/c4"}; !slices.Equal(names, want) {
+	if want := []string{"a/default/c0", "a/default/c1", "a/default/c2", "a/default/c3",
+		"a/default/c4"}; !slices.Equal(names, want) {
 		t.Errorf("pages: %v", names)
 	}
-	byField, err := a.client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.namespace=default,metadata.name=c1"})
+	byField, err := a.client.CoreV1().ConfigMaps("").List(t.Context(),
+		metav1.ListOptions{FieldSelector: "metadata.namespace=default,metadata.name=c1"})
 	if err != nil || len(byField.Items) != 1 {
 		t.Errorf("by field: %d items, %v", len(byField.Items), err)
 	}
-	if err := a.client.CoreV1().ConfigMaps("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "confined"}); err != nil {
+	if err := a.client.CoreV1().ConfigMaps("default").DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "confined"}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := b.client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{LabelSelector: "confined"})
 	if err != nil || len(left.Items) != 5 {
 		t.Errorf("of the other tenant %d are left, %v", len(left.Items), err)
 	}
-	spaces, err := a.client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/metadata.name=default"})
-	if err != nil || len(spaces.Items) != 1 || spaces.Items[0].Name != "default" || spaces.Items[0].Labels["kubernetes.io/metadata.name"] != "default" {
+	spaces, err := a.client.CoreV1().Namespaces().List(t.Context(),
+		metav1.ListOptions{LabelSelector: "kubernetes.io/metadata.name=default"})
+	if err != nil || len(spaces.Items) != 1 || spaces.Items[0].Name != "default" ||
+		spaces.Items[0].Labels["kubernetes.io/metadata.name"] != "default" {
 		t.Errorf("namespaces by label: %+v, %v", spaces.Items, err)
 	}
 	if _, ok := spaces.Items[0].Labels["a4s.io/tenant"]; ok {
@@ -238,13 +250,18 @@ func testConfined(t *testing.T, a, b *space) {
 // that of tenant "a".
 func testNamespaceLikeTenant(t *testing.T, p *plane, a *space) {
 	ctx := t.Context()
-	if _, err := p.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.admin.CoreV1().ConfigMaps("a").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-the-system", Labels: map[string]string{"like": "x"}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().ConfigMaps("a").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-the-system",
+			Labels: map[string]string{"like": "x"}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-the-tenant", Labels: map[string]string{"like": "x"}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-the-tenant",
+			Labels: map[string]string{"like": "x"}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, version := range []string{"", "0"} {
@@ -257,7 +274,8 @@ func testNamespaceLikeTenant(t *testing.T, p *plane, a *space) {
 			{"tenant", a.client, "", "of-the-tenant"},
 			{"system namespace", p.admin, "a", "of-the-system"},
 		} {
-			list, err := c.client.CoreV1().ConfigMaps(c.ns).List(ctx, metav1.ListOptions{LabelSelector: "like", ResourceVersion: version})
+			list, err := c.client.CoreV1().ConfigMaps(c.ns).List(ctx,
+				metav1.ListOptions{LabelSelector: "like", ResourceVersion: version})
 			if err != nil || len(list.Items) != 1 || list.Items[0].Name != c.want {
 				t.Errorf("%s, version %q: %v, %v", c.who, version, list.Items, err)
 			}
@@ -269,7 +287,8 @@ func testPatches(t *testing.T, a *space) {
 	ctx := t.Context()
 	deployments := a.client.AppsV1().Deployments("default")
 	for media, patch := range map[types.PatchType]string{
-		types.JSONPatchType:           `[{"op":"test","path":"/metadata/namespace","value":"default"},{"op":"add","path":"/metadata/annotations","value":{"json":"1"}}]`,
+		types.JSONPatchType: `[{"op":"test","path":"/metadata/namespace","value":"default"},` +
+			`{"op":"add","path":"/metadata/annotations","value":{"json":"1"}}]`,
 		types.MergePatchType:          `{"metadata":{"namespace":"default","annotations":{"merge":"1"}}}`,
 		types.StrategicMergePatchType: `{"metadata":{"annotations":{"strategic":"1"}}}`,
 	} {
@@ -278,7 +297,8 @@ func testPatches(t *testing.T, a *space) {
 			t.Errorf("%s: %v", media, err)
 		}
 	}
-	applied, err := deployments.Apply(ctx, appsapply.Deployment("web", "default").WithLabels(map[string]string{"applied": "yes"}), metav1.ApplyOptions{FieldManager: "test"})
+	applied, err := deployments.Apply(ctx, appsapply.Deployment("web", "default").
+		WithLabels(map[string]string{"applied": "yes"}), metav1.ApplyOptions{FieldManager: "test"})
 	if err != nil || applied.Labels["applied"] != "yes" {
 		t.Fatalf("apply: %v", err)
 	}
@@ -287,14 +307,16 @@ func testPatches(t *testing.T, a *space) {
 	}) {
 		t.Errorf("managed fields: %v", applied.ManagedFields)
 	}
-	if _, err := a.client.CoreV1().Namespaces().Apply(ctx, coreapply.Namespace("applied").WithLabels(map[string]string{"x": "y"}), metav1.ApplyOptions{FieldManager: "test"}); err != nil {
+	if _, err := a.client.CoreV1().Namespaces().Apply(ctx, coreapply.Namespace("applied").
+		WithLabels(map[string]string{"x": "y"}), metav1.ApplyOptions{FieldManager: "test"}); err != nil {
 		t.Errorf("applying a namespace: %v", err)
 	}
 	dry, err := deployments.Create(ctx, deployment("dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil || dry.Namespace != "default" {
 		t.Errorf("dry run: %v", err)
 	}
-	generated, err := a.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "gen-"}}, metav1.CreateOptions{})
+	generated, err := a.client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "gen-"}}, metav1.CreateOptions{})
 	if err != nil || !strings.HasPrefix(generated.Name, "gen-") || len(generated.Name) != len("gen-")+5 {
 		t.Errorf("generated name %q, %v", generated.Name, err)
 	}
@@ -306,25 +328,34 @@ func testBadInput(t *testing.T, p *plane, a *space) {
 		code             int
 		contains         string
 	}{
-		{"no tenant in the body", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"x","tenant":1}}`, http.StatusBadRequest, "metadata.tenant must be a string"},
-		{"a namespace that is too long", "/api/v1/namespaces", `{"metadata":{"name":"` + strings.Repeat("n", 62) + `"}}`, http.StatusUnprocessableEntity, "61"},
-		{"a namespace with a dot", "/api/v1/namespaces", `{"metadata":{"name":"x.y"}}`, http.StatusUnprocessableEntity, ""},
+		{"no tenant in the body", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"x","tenant":1}}`,
+			http.StatusBadRequest, "metadata.tenant must be a string"},
+		{"a namespace that is too long", "/api/v1/namespaces",
+			`{"metadata":{"name":"` + strings.Repeat("n", 62) + `"}}`, http.StatusUnprocessableEntity, "61"},
+		{"a namespace with a dot", "/api/v1/namespaces", `{"metadata":{"name":"x.y"}}`,
+			http.StatusUnprocessableEntity, ""},
 		{"a body that is no JSON", "/api/v1/namespaces/default/configmaps", `{"metadata":`, http.StatusBadRequest, ""},
-		{"the wrong namespace in the body", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"x","namespace":"other"}}`, http.StatusBadRequest, "namespace of the provided object does not match"},
-		{"a namespace that is not there", "/api/v1/namespaces/nowhere/configmaps", `{"metadata":{"name":"x"}}`, http.StatusNotFound, `namespaces "nowhere" not found`},
+		{"the wrong namespace in the body", "/api/v1/namespaces/default/configmaps",
+			`{"metadata":{"name":"x","namespace":"other"}}`, http.StatusBadRequest,
+			"namespace of the provided object does not match"},
+		{"a namespace that is not there", "/api/v1/namespaces/nowhere/configmaps", `{"metadata":{"name":"x"}}`,
+			http.StatusNotFound, `namespaces "nowhere" not found`},
 	} {
 		code, body := do(t, a.config, http.MethodPost, c.path, c.body, nil)
-		if code != c.code || !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), c.contains) || !strings.Contains(body, `"kind":"Status"`) {
+		if code != c.code || !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), c.contains) ||
+			!strings.Contains(body, `"kind":"Status"`) {
 			t.Errorf("%s: %d, want %d: %s", c.what, code, c.code, body)
 		}
 		if strings.Contains(body, `.a\"`) || strings.Contains(body, `.a"`) {
 			t.Errorf("%s: composite name in %s", c.what, body)
 		}
 	}
-	if code, body := do(t, p.Admin, http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"x.nobody"}}`, nil); code != http.StatusNotFound {
+	if code, body := do(t, p.Admin, http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"x.nobody"}}`,
+		nil); code != http.StatusNotFound {
 		t.Errorf("a namespace of an unknown tenant: %d %.300s", code, body)
 	}
-	if code, body := do(t, p.Admin, http.MethodPost, "/api/v1/persistentvolumes", `{"metadata":{"name":"x.tenant"}}`, nil); code != http.StatusUnprocessableEntity {
+	if code, body := do(t, p.Admin, http.MethodPost, "/api/v1/persistentvolumes", `{"metadata":{"name":"x.tenant"}}`,
+		nil); code != http.StatusUnprocessableEntity {
 		t.Errorf("a name with the reserved suffix: %d %.300s", code, body)
 	}
 	_, err := a.client.CoreV1().Pods("default").Get(t.Context(), "none", metav1.GetOptions{})
@@ -353,14 +384,17 @@ func testDiscovery(t *testing.T, a *space) {
 	}
 	for name, want := range map[string]bool{
 		"v1/pods": true, "v1/namespaces": true, "apps/v1/deployments": true, "storage.k8s.io/v1/storageclasses": true,
-		"v1/nodes": false, "v1/tenants": false, "apps/v1/daemonsets": true, "apps/v1/daemonsets list": true, "apiregistration.k8s.io/v1/apiservices": true, "apiregistration.k8s.io/v1/apiservices list": true, "flowcontrol.apiserver.k8s.io/v1/flowschemas": true,
+		"v1/nodes": false, "v1/tenants": false, "apps/v1/daemonsets": true, "apps/v1/daemonsets list": true,
+		"apiregistration.k8s.io/v1/apiservices": true, "apiregistration.k8s.io/v1/apiservices list": true,
+		"flowcontrol.apiserver.k8s.io/v1/flowschemas": true,
 	} {
 		if all[name] != want {
 			t.Errorf("%s in discovery: %v", name, !want)
 		}
 	}
 	v3, err := a.client.Discovery().OpenAPIV3().Paths()
-	if err != nil || v3["api/v1"] == nil || v3["apis/flowcontrol.apiserver.k8s.io/v1"] == nil || v3["apis/internal.apiserver.k8s.io/v1alpha1"] != nil {
+	if err != nil || v3["api/v1"] == nil || v3["apis/flowcontrol.apiserver.k8s.io/v1"] == nil ||
+		v3["apis/internal.apiserver.k8s.io/v1alpha1"] != nil {
 		t.Errorf("OpenAPI v3: %v, %v", v3, err)
 	}
 	if _, err := v3["api/v1"].Schema("application/com.github.proto-openapi.spec.v3@v1.0+protobuf"); err != nil {
@@ -405,11 +439,14 @@ func testProtobuf(t *testing.T, a *space) {
 	if err != nil || len(list.Items) != 1 || list.Items[0].Namespace != "default" {
 		t.Errorf("list: %+v, %v", list, err)
 	}
-	generated, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pgen-"}}, metav1.CreateOptions{})
+	generated, err := client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pgen-"}}, metav1.CreateOptions{})
 	if err != nil || !strings.HasPrefix(generated.Name, "pgen-") || strings.Contains(generated.Name, ".") {
 		t.Errorf("generated name %q, %v", generated.GetName(), err)
 	}
-	if _, err := client.CoreV1().Services("default").Get(ctx, "none", metav1.GetOptions{}); !apierrors.IsNotFound(err) || err.Error() != `services "none" not found` {
+	if _, err := client.CoreV1().Services("default").
+		Get(ctx, "none", metav1.GetOptions{}); !apierrors.IsNotFound(err) ||
+		err.Error() != `services "none" not found` {
 		t.Errorf("a missing service: %v", err)
 	}
 }

@@ -61,9 +61,10 @@ func TestTheSystemSpaceHasAnAdmin(t *testing.T) {
 		subject pkix.Name
 		refused bool
 	}{
-		"admin":  {pkix.Name{CommonName: "admin", Organization: []string{"tenant:system"}}, true},
-		"group":  {pkix.Name{CommonName: "alice", Organization: []string{"a4s:cluster-admins"}}, true},
-		"unit":   {pkix.Name{CommonName: "alice", Organization: []string{"tenant:system"}, OrganizationalUnit: []string{"a4s:cluster-admins"}}, true},
+		"admin": {pkix.Name{CommonName: "admin", Organization: []string{"tenant:system"}}, true},
+		"group": {pkix.Name{CommonName: "alice", Organization: []string{"a4s:cluster-admins"}}, true},
+		"unit": {pkix.Name{CommonName: "alice", Organization: []string{"tenant:system"},
+			OrganizationalUnit: []string{"a4s:cluster-admins"}}, true},
 		"tenant": {pkix.Name{CommonName: "admin", Organization: []string{"tenant:a"}}, false},
 		"alice":  {pkix.Name{CommonName: "alice", Organization: []string{"tenant:system"}}, false},
 	} {
@@ -71,20 +72,22 @@ func TestTheSystemSpaceHasAnAdmin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = p.admin.CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: certificatesv1.CertificateSigningRequestSpec{
-				Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-				SignerName: certificatesv1.KubeAPIServerClientSignerName,
-				Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
-			},
-		}, metav1.CreateOptions{})
+		_, err = p.admin.CertificatesV1().CertificateSigningRequests().Create(t.Context(),
+			&certificatesv1.CertificateSigningRequest{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: certificatesv1.CertificateSigningRequestSpec{
+					Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+					SignerName: certificatesv1.KubeAPIServerClientSignerName,
+					Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+				},
+			}, metav1.CreateOptions{})
 		if c.refused && !apierrors.IsForbidden(err) || !c.refused && err != nil {
 			t.Errorf("signing %s: %v", name, err)
 		}
 	}
 
-	if err := p.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), "admin-role-binding", metav1.DeleteOptions{}); err != nil {
+	if err := p.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), "admin-role-binding",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "without the binding there is none", func(context.Context) (bool, error) {

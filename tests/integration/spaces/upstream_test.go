@@ -68,18 +68,23 @@ func TestUpstream(t *testing.T) {
 func (p *plane) shared(t *testing.T) {
 	t.Helper()
 	post(t, p.Admin, "/apis/scheduling.k8s.io/v1/priorityclasses", `{"metadata":{"name":"high"},"value":1000}`)
-	post(t, p.Admin, "/apis/node.k8s.io/v1/runtimeclasses", `{"metadata":{"name":"boxed"},"handler":"boxed","overhead":{"podFixed":{"memory":"8Mi"}}}`)
+	post(t, p.Admin, "/apis/node.k8s.io/v1/runtimeclasses",
+		`{"metadata":{"name":"boxed"},"handler":"boxed","overhead":{"podFixed":{"memory":"8Mi"}}}`)
 	// Of two default classes the newer one counts, or the first by name.
-	post(t, p.Admin, "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"basic","annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},"provisioner":"example.com/none"}`)
+	post(t, p.Admin, "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"basic",`+
+		`"annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},"provisioner":"example.com/none"}`)
 	// Nothing is scheduled to it, so that pods are deleted at once.
 	post(t, p.Admin, "/api/v1/nodes", `{"metadata":{"name":"machine"},"spec":{"unschedulable":true}}`)
-	post(t, p.Admin, "/apis/networking.k8s.io/v1/ingressclasses", `{"metadata":{"name":"web"},"spec":{"controller":"example.com/web"}}`)
+	post(t, p.Admin, "/apis/networking.k8s.io/v1/ingressclasses",
+		`{"metadata":{"name":"web"},"spec":{"controller":"example.com/web"}}`)
 }
 
 // namespace makes one that pods can be made in.
 func (s *space) namespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
-	if _, err := s.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the service account of namespace "+name, func(ctx context.Context) (bool, error) {
@@ -89,10 +94,13 @@ func (s *space) namespace(t *testing.T, name string, labels map[string]string) {
 }
 
 // account is a client with a token of a service account.
-func (p *plane) account(t *testing.T, s *space, namespace, name string, bound *authenticationv1.BoundObjectReference) *space {
+func (p *plane) account(
+	t *testing.T, s *space, namespace, name string, bound *authenticationv1.BoundObjectReference,
+) *space {
 	t.Helper()
 	token, err := s.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +112,10 @@ func (p *plane) account(t *testing.T, s *space, namespace, name string, bound *a
 // runs says of a pod what its kubelet would.
 func (p *plane) runs(t *testing.T, s *space, namespace, name, ip string) {
 	t.Helper()
-	patch := `{"status":{"phase":"Running","podIP":"` + ip + `","podIPs":[{"ip":"` + ip + `"}],"conditions":[{"type":"Ready","status":"True"}]}}`
-	if _, err := p.admin.CoreV1().Pods(namespace+"."+s.name).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+	patch := `{"status":{"phase":"Running","podIP":"` + ip + `","podIPs":[{"ip":"` + ip +
+		`"}],"conditions":[{"type":"Ready","status":"True"}]}}`
+	if _, err := p.admin.CoreV1().Pods(namespace+"."+s.name).Patch(t.Context(), name, types.StrategicMergePatchType,
+		[]byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -113,7 +123,8 @@ func (p *plane) runs(t *testing.T, s *space, namespace, name, ip string) {
 // native fails if text has the name of the tenant in it, as part of another.
 func (s *space) native(t *testing.T, what, text string) {
 	t.Helper()
-	for _, composite := range []string{"." + s.name + `"`, "." + s.name + "/", "." + s.name + " ", "." + s.name + ":", "." + s.name + ".tenant"} {
+	for _, composite := range []string{"." + s.name + `"`, "." + s.name + "/", "." + s.name + " ", "." + s.name + ":",
+		"." + s.name + ".tenant"} {
 		if strings.Contains(text+" ", composite) {
 			t.Errorf("%s: %s in %q", what, composite, text)
 		}
@@ -123,7 +134,9 @@ func (s *space) native(t *testing.T, what, text string) {
 // netVolume is one that is not of a node.
 func netVolume(name string) *corev1.PersistentVolume {
 	v := volume(name)
-	v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nfs.example.com", Path: "/"}}
+	v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+		NFS: &corev1.NFSVolumeSource{Server: "nfs.example.com", Path: "/"},
+	}
 	return v
 }
 
@@ -134,7 +147,9 @@ func (s *space) claim(t *testing.T, namespace, name, class string) {
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: &class,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
+			},
 		},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -165,10 +180,12 @@ func testVolumes(t *testing.T, _ *plane, s *space, namespace string) {
 		return err == nil && claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == "disk", err
 	})
 	bound, err := s.client.CoreV1().PersistentVolumes().Get(ctx, "disk", metav1.GetOptions{})
-	if err != nil || bound.Spec.ClaimRef == nil || bound.Spec.ClaimRef.Namespace != namespace || bound.Spec.ClaimRef.Name != "data" {
+	if err != nil || bound.Spec.ClaimRef == nil || bound.Spec.ClaimRef.Namespace != namespace ||
+		bound.Spec.ClaimRef.Name != "data" {
 		t.Errorf("bound volume: %+v, %v", bound.Spec.ClaimRef, err)
 	}
-	if err := s.client.CoreV1().PersistentVolumeClaims(namespace).Delete(ctx, "data", metav1.DeleteOptions{}); err != nil {
+	if err := s.client.CoreV1().PersistentVolumeClaims(namespace).
+		Delete(ctx, "data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the volume to be released", func(ctx context.Context) (bool, error) {
@@ -198,7 +215,8 @@ func testForeignVolumes(t *testing.T, a, b *space) {
 	if err != nil || v.Spec.ClaimRef != nil {
 		t.Fatalf("the volume of another tenant is claimed: %+v, %v", v, err)
 	}
-	if err := b.client.CoreV1().PersistentVolumes().Delete(ctx, "theirs", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := b.client.CoreV1().PersistentVolumes().Delete(ctx, "theirs", metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 }

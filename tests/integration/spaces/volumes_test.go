@@ -23,8 +23,10 @@ func TestVolumesOfSpaces(t *testing.T) {
 	p := start(t, nil)
 	system := p.as(t, "system", p.Admin)
 	a, b := p.tenant(t, "a"), p.tenant(t, "b")
-	post(t, p.Admin, "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"late"},"provisioner":"kubernetes.io/no-provisioner","volumeBindingMode":"WaitForFirstConsumer"}`)
-	post(t, p.Admin, "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"made"},"provisioner":"example.com/maker"}`)
+	post(t, p.Admin, "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"late"},`+
+		`"provisioner":"kubernetes.io/no-provisioner","volumeBindingMode":"WaitForFirstConsumer"}`)
+	post(t, p.Admin, "/apis/storage.k8s.io/v1/storageclasses",
+		`{"metadata":{"name":"made"},"provisioner":"example.com/maker"}`)
 	p.machine(t, "machine")
 	refused := p.refusedWrites(t)
 
@@ -55,23 +57,29 @@ func TestVolumesOfSpaces(t *testing.T) {
 					claim.Spec.Selector, claim.Spec.VolumeName = c.selector, c.volume
 				})
 				c.space.consumes(t, c.name+"-"+class)
-				eventually(t, c.description+" to be bound to the claim "+c.name+" of "+c.space.name, func(ctx context.Context) (bool, error) {
-					claim, err := c.space.client.CoreV1().PersistentVolumeClaims("default").Get(ctx, c.name+"-"+class, metav1.GetOptions{})
-					if err != nil || claim.Status.Phase != corev1.ClaimBound {
-						return false, err
-					}
-					if claim.Spec.VolumeName != c.wantVolume {
-						t.Fatalf("bound to %s", claim.Spec.VolumeName)
-					}
-					if got := claim.Spec.Selector; (got == nil) != (c.selector == nil) || got != nil && (len(got.MatchExpressions) > 0 || !maps.Equal(got.MatchLabels, c.selector.MatchLabels)) {
-						t.Errorf("the selector became %v", got)
-					}
-					return true, nil
-				})
-				eventually(t, "the pod with the claim "+c.name+" to be scheduled", func(ctx context.Context) (bool, error) {
-					pod, err := c.space.client.CoreV1().Pods("default").Get(ctx, c.name+"-"+class, metav1.GetOptions{})
-					return err == nil && pod.Spec.NodeName == "machine", err
-				})
+				eventually(t, c.description+" to be bound to the claim "+c.name+" of "+c.space.name,
+					func(ctx context.Context) (bool, error) {
+						claim, err := c.space.client.CoreV1().PersistentVolumeClaims("default").
+							Get(ctx, c.name+"-"+class,
+								metav1.GetOptions{})
+						if err != nil || claim.Status.Phase != corev1.ClaimBound {
+							return false, err
+						}
+						if claim.Spec.VolumeName != c.wantVolume {
+							t.Fatalf("bound to %s", claim.Spec.VolumeName)
+						}
+						if got := claim.Spec.Selector; (got == nil) != (c.selector == nil) || got != nil &&
+							(len(got.MatchExpressions) > 0 || !maps.Equal(got.MatchLabels, c.selector.MatchLabels)) {
+							t.Errorf("the selector became %v", got)
+						}
+						return true, nil
+					})
+				eventually(t, "the pod with the claim "+c.name+" to be scheduled",
+					func(ctx context.Context) (bool, error) {
+						pod, err := c.space.client.CoreV1().Pods("default").Get(ctx, c.name+"-"+class,
+							metav1.GetOptions{})
+						return err == nil && pod.Spec.NodeName == "machine", err
+					})
 			}
 			// There is nothing left for it but what is not a's.
 			a.claims(t, "none-"+class, class, nil)
@@ -85,12 +93,14 @@ func TestVolumesOfSpaces(t *testing.T) {
 				pod, err := a.client.CoreV1().Pods("default").Get(ctx, "later-"+class, metav1.GetOptions{})
 				return err == nil && pod.Spec.NodeName != "", err
 			})
-			claim, err := a.client.CoreV1().PersistentVolumeClaims("default").Get(t.Context(), "none-"+class, metav1.GetOptions{})
+			claim, err := a.client.CoreV1().PersistentVolumeClaims("default").Get(t.Context(), "none-"+class,
+				metav1.GetOptions{})
 			if err != nil || claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" {
 				t.Errorf("a claim without a volume in its space: %+v, %v", claim.Spec, err)
 			}
 			theirs, err := b.client.CoreV1().PersistentVolumes().Get(t.Context(), "theirs-"+class, metav1.GetOptions{})
-			if err != nil || theirs.Status.Phase != corev1.VolumeAvailable || theirs.Spec.ClaimRef != nil || len(theirs.Labels) > 0 {
+			if err != nil || theirs.Status.Phase != corev1.VolumeAvailable || theirs.Spec.ClaimRef != nil ||
+				len(theirs.Labels) > 0 {
 				t.Errorf("the volume of another tenant: %+v, %v", theirs, err)
 			}
 		})
@@ -109,7 +119,8 @@ func testProvisioned(t *testing.T, p *plane, s *space) {
 	var claim *corev1.PersistentVolumeClaim
 	eventually(t, "the claim to be handed to the provisioner", func(ctx context.Context) (bool, error) {
 		var err error
-		claim, err = p.admin.CoreV1().PersistentVolumeClaims("default."+s.name).Get(ctx, "provisioned", metav1.GetOptions{})
+		claim, err = p.admin.CoreV1().PersistentVolumeClaims("default."+s.name).Get(ctx, "provisioned",
+			metav1.GetOptions{})
 		return err == nil && claim.Annotations["volume.kubernetes.io/storage-provisioner"] == "example.com/maker", err
 	})
 	if claim.Spec.Selector != nil {
@@ -117,7 +128,8 @@ func testProvisioned(t *testing.T, p *plane, s *space) {
 	}
 	v := sized("pvc-"+string(claim.UID), "made", "1Gi", nil)
 	v.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": "example.com/maker"}
-	v.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion}
+	v.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim",
+		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion}
 	if _, err := p.admin.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +141,8 @@ func testProvisioned(t *testing.T, p *plane, s *space) {
 	})
 	// A client that writes back what it read changes nothing else.
 	own.Labels = map[string]string{"changed": "yes"}
-	if _, err := s.client.CoreV1().PersistentVolumeClaims("default").Update(ctx, own, metav1.UpdateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().PersistentVolumeClaims("default").
+		Update(ctx, own, metav1.UpdateOptions{}); err != nil {
 		t.Errorf("updating the bound claim: %v", err)
 	}
 	now, err := p.admin.CoreV1().PersistentVolumeClaims("default."+s.name).Get(ctx, "provisioned", metav1.GetOptions{})
@@ -148,8 +161,10 @@ func (p *plane) refusedWrites(t *testing.T) string {
 	}
 	var out []string
 	for line := range strings.Lines(body) {
-		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="persistentvolume`) && !strings.Contains(line, `verb="GET"`) &&
-			!strings.Contains(line, `code="409"`) && (strings.Contains(line, `code="4`) || strings.Contains(line, `code="5`)) {
+		if strings.HasPrefix(line, "apiserver_request_total{") &&
+			strings.Contains(line, `resource="persistentvolume`) && !strings.Contains(line, `verb="GET"`) &&
+			!strings.Contains(line, `code="409"`) &&
+			(strings.Contains(line, `code="4`) || strings.Contains(line, `code="5`)) {
 			out = append(out, line)
 		}
 	}
@@ -163,7 +178,8 @@ func (p *plane) machine(t *testing.T, name string) {
 	code, body := do(t, p.Admin, http.MethodPatch, "/api/v1/nodes/"+name+"/status", `{"status":{
 		"capacity":{"cpu":"8","memory":"8Gi","pods":"110"},"allocatable":{"cpu":"8","memory":"8Gi","pods":"110"},
 		"conditions":[{"type":"Ready","status":"True","reason":"Test","lastHeartbeatTime":"2099-01-01T00:00:00Z"},
-			{"type":"ContainerRuntimeReady","status":"True","reason":"Test"}]}}`, []string{"Content-Type: application/merge-patch+json"})
+			{"type":"ContainerRuntimeReady","status":"True","reason":"Test"}]}}`, []string{"Content-Type: " +
+		"application/merge-patch+json"})
 	if code != http.StatusOK {
 		t.Fatalf("the status of the node: %d %s", code, body)
 	}
@@ -186,13 +202,16 @@ func (s *space) claims(t *testing.T, name, class string, change func(*corev1.Per
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: &class,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: quantity("1Gi")},
+			},
 		},
 	}
 	if change != nil {
 		change(claim)
 	}
-	if _, err := s.client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().PersistentVolumeClaims("default").
+		Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -203,7 +222,8 @@ func (s *space) consumes(t *testing.T, name string) {
 	if _, err := s.client.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "c", Image: "i", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+			Containers: []corev1.Container{{Name: "c", Image: "i",
+				VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}},
 		},

@@ -52,20 +52,26 @@ func TestWall(t *testing.T) {
 func (s *space) changes(t *testing.T, resources, expression string) {
 	t.Helper()
 	group, resource, _ := strings.Cut(resources, ":")
-	post(t, s.config, registration+"mutatingadmissionpolicies", `{"metadata":{"name":"m"},"spec":{"failurePolicy":"Fail","reinvocationPolicy":"IfNeeded",
-		"matchConstraints":{"resourceRules":[{"apiGroups":["`+group+`"],"apiVersions":["*"],"operations":["CREATE","UPDATE"],"resources":["`+resource+`"]}]},
+	post(t, s.config, registration+"mutatingadmissionpolicies",
+		`{"metadata":{"name":"m"},"spec":{"failurePolicy":"Fail","reinvocationPolicy":"IfNeeded",
+		"matchConstraints":{"resourceRules":[{"apiGroups":["`+group+`"],"apiVersions":["*"],"operations":["CREATE",`+
+			`"UPDATE"],"resources":["`+resource+`"]}]},
 		"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"`+expression+`"}}]}}`)
-	post(t, s.config, registration+"mutatingadmissionpolicybindings", `{"metadata":{"name":"m"},"spec":{"policyName":"m"}}`)
+	post(t, s.config, registration+"mutatingadmissionpolicybindings",
+		`{"metadata":{"name":"m"},"spec":{"policyName":"m"}}`)
 }
 
 // marker tells that the configurations of a space that were made before are
 // known: a policy made after them is.
 func (s *space) marker(t *testing.T) {
 	t.Helper()
-	post(t, s.config, registration+"validatingadmissionpolicies", `{"metadata":{"name":"marker"},"spec":{`+configMapConstraints+`,"validations":[{"expression":"object.metadata.name != 'marker'"}]}}`)
-	post(t, s.config, registration+"validatingadmissionpolicybindings", `{"metadata":{"name":"marker"},"spec":{"policyName":"marker","validationActions":["Deny"]}}`)
+	post(t, s.config, registration+"validatingadmissionpolicies", `{"metadata":{"name":"marker"},"spec":{`+
+		configMapConstraints+`,"validations":[{"expression":"object.metadata.name != 'marker'"}]}}`)
+	post(t, s.config, registration+"validatingadmissionpolicybindings",
+		`{"metadata":{"name":"marker"},"spec":{"policyName":"marker","validationActions":["Deny"]}}`)
 	eventually(t, "the policies of the space", func(ctx context.Context) (bool, error) {
-		_, err := s.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("marker"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := s.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("marker"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err), nil
 	})
 }
@@ -81,18 +87,28 @@ func testWallV1(t *testing.T, p *plane, s *space) {
 		}
 	}()
 	eventually(t, "the policy to be asked about the tenant's own volumes", func(context.Context) (bool, error) {
-		code, body := do(t, s.config, http.MethodPost, "/api/v1/persistentvolumes?dryRun=All", `{"metadata":{"name":"own"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"csi":{"driver":"d","volumeHandle":"h"}}}`, nil)
+		code, body := do(t, s.config, http.MethodPost, "/api/v1/persistentvolumes?dryRun=All",
+			`{"metadata":{"name":"own"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],`+
+				`"csi":{"driver":"d","volumeHandle":"h"}}}`, nil)
 		last = body
 		return code != http.StatusCreated && strings.Contains(body, "node affinity"), nil
 	})
 	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1." + s.name + ".tenant", Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "a4s.io/local-path"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1." + s.name + ".tenant",
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "a4s.io/local-path"}},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/var/lib/a4s/storage/x"}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}},
-			}}}}},
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				Local: &corev1.LocalVolumeSource{Path: "/var/lib/a4s/storage/x"},
+			},
+			NodeAffinity: &corev1.VolumeNodeAffinity{
+				Required: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}},
+					}}},
+				},
+			},
 		},
 	}
 	got, err := p.admin.CoreV1().PersistentVolumes().Create(t.Context(), volume, metav1.CreateOptions{})
@@ -102,30 +118,41 @@ func testWallV1(t *testing.T, p *plane, s *space) {
 }
 
 func testWallV4(t *testing.T, p *plane, s *space) {
-	s.changes(t, ":pods/status", "Object{status: Object.status{podIP: '10.42.0.8', podIPs: [Object.status.podIPs{ip: '10.42.0.8'}]}}")
+	s.changes(t, ":pods/status",
+		"Object{status: Object.status{podIP: '10.42.0.8', podIPs: [Object.status.podIPs{ip: '10.42.0.8'}]}}")
 	s.marker(t)
 	pods := p.admin.CoreV1().Pods(s.composite("default"))
-	if _, err := s.client.CoreV1().Pods("default").Create(t.Context(), simplePod("evil"), metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().Pods("default").
+		Create(t.Context(), simplePod("evil"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := pods.Patch(t.Context(), "evil", types.MergePatchType, []byte(`{"status":{"podIP":"10.42.0.7","podIPs":[{"ip":"10.42.0.7"}]}}`), metav1.PatchOptions{}, "status")
+	got, err := pods.Patch(t.Context(), "evil", types.MergePatchType,
+		[]byte(`{"status":{"podIP":"10.42.0.7","podIPs":[{"ip":"10.42.0.7"}]}}`), metav1.PatchOptions{}, "status")
 	if err != nil || got.Status.PodIP != "10.42.0.7" {
 		t.Errorf("the node writes the address 10.42.0.7, and it is %s: %v", got.Status.PodIP, err)
 	}
-	if code, body := do(t, s.config, http.MethodPatch, "/api/v1/namespaces/default/pods/evil/status", `{"status":{"podIP":"10.42.0.9"}}`, []string{"Content-Type: application/merge-patch+json"}); code != http.StatusForbidden {
+	if code, body := do(t, s.config, http.MethodPatch, "/api/v1/namespaces/default/pods/evil/status",
+		`{"status":{"podIP":"10.42.0.9"}}`,
+		[]string{"Content-Type: application/merge-patch+json"}); code != http.StatusForbidden {
 		t.Errorf("a user of the tenant writes the status of a pod: %d %.200s", code, body)
 	}
 }
 
 func testWallV5(t *testing.T, p *plane, s *space) {
-	s.changes(t, ":services/status", "Object{status: Object.status{loadBalancer: Object.status.loadBalancer{ingress: [Object.status.loadBalancer.ingress{ip: '192.0.2.1'}]}}}")
+	s.changes(t, ":services/status", "Object{status: Object.status{loadBalancer: "+
+		"Object.status.loadBalancer{ingress: [Object.status.loadBalancer.ingress{ip: '192.0.2.1'}]}}}")
 	s.marker(t)
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("example.com/x"), Ports: []corev1.ServicePort{{Port: 80}}}}
-	if _, err := s.client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("example.com/x"),
+			Ports: []corev1.ServicePort{{Port: 80}}}}
+	if _, err := s.client.CoreV1().Services("default").
+		Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.admin.CoreV1().Services(s.composite("default")).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}`), metav1.PatchOptions{}, "status")
-	if err != nil || len(got.Status.LoadBalancer.Ingress) != 1 || got.Status.LoadBalancer.Ingress[0].IP != "192.0.2.7" {
+	got, err := p.admin.CoreV1().Services(s.composite("default")).Patch(t.Context(), "web", types.MergePatchType,
+		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}`), metav1.PatchOptions{}, "status")
+	if err != nil || len(got.Status.LoadBalancer.Ingress) != 1 ||
+		got.Status.LoadBalancer.Ingress[0].IP != "192.0.2.7" {
 		t.Errorf("the system gives the address 192.0.2.7, and the Service has %+v: %v", got.Status.LoadBalancer, err)
 	}
 }
@@ -133,10 +160,12 @@ func testWallV5(t *testing.T, p *plane, s *space) {
 func testWallV6(t *testing.T, p *plane, s *space) {
 	s.changes(t, ":pods", "Object{spec: Object.spec{priority: 2000000000}}")
 	eventually(t, "the policy to be asked, and what it says refused", func(ctx context.Context) (bool, error) {
-		_, err := s.client.CoreV1().Pods("default").Create(ctx, simplePod("own"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := s.client.CoreV1().Pods("default").Create(ctx, simplePod("own"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "priority"), nil
 	})
-	if _, err := s.client.AppsV1().Deployments("default").Create(t.Context(), deployment("web"), metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.AppsV1().Deployments("default").
+		Create(t.Context(), deployment("web"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the controller to say that it may not make pods", func(ctx context.Context) (bool, error) {
@@ -188,15 +217,18 @@ func testWallV8(t *testing.T, p *plane, s *space) {
 	hook := mutating("silent", h.byURL("/silent"))
 	hook.Rules = []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"},
+			Resources: []string{"*/*"}},
 	}}
 	hook.TimeoutSeconds = new(int32(30))
 	// The tenant's own users make what the controllers then serve.
-	hook.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "others", Expression: "request.userInfo.username != 'admin'"}}
+	hook.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "others",
+		Expression: "request.userInfo.username != 'admin'"}}
 	s.mutate(t, "silent", hook)
 	ctx := t.Context()
 	for i := range 20 {
-		if _, err := s.client.AppsV1().Deployments("default").Create(ctx, deployment(fmt.Sprintf("d%d", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.AppsV1().Deployments("default").
+			Create(ctx, deployment(fmt.Sprintf("d%d", i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -205,10 +237,13 @@ func testWallV8(t *testing.T, p *plane, s *space) {
 		if err != nil {
 			return false, err
 		}
-		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.Reason == "AdmissionWebhooksNotAsked" }), nil
+		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.Reason == "AdmissionWebhooksNotAsked"
+		}), nil
 	})
 	b := p.stranger(t, "v8b") // whose service account the controllers make meanwhile
-	if _, err := b.client.AppsV1().Deployments("default").Create(ctx, deployment("web"), metav1.CreateOptions{}); err != nil {
+	if _, err := b.client.AppsV1().Deployments("default").
+		Create(ctx, deployment("web"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a pod of the other tenant", func(ctx context.Context) (bool, error) {
@@ -216,7 +251,8 @@ func testWallV8(t *testing.T, p *plane, s *space) {
 		return err == nil && len(pods.Items) == 1, err
 	})
 	// What the system writes in the tenant's own space goes on as well.
-	if _, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the service account of a new namespace", func(ctx context.Context) (bool, error) {
@@ -232,7 +268,9 @@ func testWallV8(t *testing.T, p *plane, s *space) {
 		t.Errorf("%d workers waited for the hook at a time", silent.most)
 	}
 	for _, asked := range silent.asked {
-		if !slices.Contains([]string{"CREATE replicasets by " + controllerAccount + "deployment-controller", "UPDATE replicasets by " + controllerAccount + "deployment-controller", "CREATE pods by " + controllerAccount + "replicaset-controller"}, asked) {
+		if !slices.Contains([]string{"CREATE replicasets by " + controllerAccount + "deployment-controller",
+			"UPDATE replicasets by " + controllerAccount + "deployment-controller",
+			"CREATE pods by " + controllerAccount + "replicaset-controller"}, asked) {
 			t.Errorf("the hook was asked about %s", asked)
 		}
 	}
@@ -245,11 +283,13 @@ func testWallV15(t *testing.T, p *plane, s *space) {
 	if _, err := s.client.CoreV1().Pods("default").Create(ctx, simplePod("web"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	post(t, s.config, registration+"validatingadmissionpolicies", `{"metadata":{"name":"no"},"spec":{"failurePolicy":"Fail",
+	post(t, s.config, registration+"validatingadmissionpolicies",
+		`{"metadata":{"name":"no"},"spec":{"failurePolicy":"Fail",
 		"matchConditions":[{"name":"others","expression":"request.userInfo.username != 'admin' || request.name == 'own'"}],
 		"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"]}]},
 		"validations":[{"expression":"false","message":"no"}]}}`)
-	post(t, s.config, registration+"validatingadmissionpolicybindings", `{"metadata":{"name":"no"},"spec":{"policyName":"no","validationActions":["Deny"]}}`)
+	post(t, s.config, registration+"validatingadmissionpolicybindings",
+		`{"metadata":{"name":"no"},"spec":{"policyName":"no","validationActions":["Deny"]}}`)
 	eventually(t, "the policy", func(ctx context.Context) (bool, error) {
 		_, err := s.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("own"), metav1.CreateOptions{})
 		return err != nil, nil

@@ -24,7 +24,9 @@ import (
 // approved lets a definition into a group of Kubernetes, as far as Kubernetes
 // is concerned.
 func approved(crd *apiextensionsv1.CustomResourceDefinition) {
-	crd.Annotations = map[string]string{"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1"}
+	crd.Annotations = map[string]string{
+		"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1",
+	}
 }
 
 // owned makes a config map in the namespace default that a custom resource owns.
@@ -32,7 +34,8 @@ func (s *space) owned(t *testing.T, name string, owner *unstructured.Unstructure
 	t.Helper()
 	blocks := true
 	cm := configMap(name)
-	cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), BlockOwnerDeletion: &blocks}}
+	cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(),
+		Name: owner.GetName(), UID: owner.GetUID(), BlockOwnerDeletion: &blocks}}
 	if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("%s in %s: %v", name, s.name, err)
 	}
@@ -66,12 +69,15 @@ func TestWallV2OwnersOfCollidingKinds(t *testing.T) {
 	const group = "victim.io"
 	evil := t1.define(t, definition(group, named("widgets", "Evil"), clusterWide))
 	fake := t1.define(t, definition(group, named("zwidgets", "Widget")))
-	t1.define(t, definition(group, named("gadgets", "Widgets"), clusterWide, func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Spec.Names.Singular = "bars"
-	}))
+	t1.define(t, definition(group, named("gadgets", "Widgets"), clusterWide,
+		func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Spec.Names.Singular = "bars"
+		}))
 	t1.define(t, definition(group, named("zprivates", "Private")))
 	t1.define(t, definition(group, named("privates", "Evil2"), clusterWide))
-	t1.define(t, definition(group, named("zbars", "Bar"), func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Versions[0].Name = "v9" }))
+	t1.define(t, definition(group, named("zbars", "Bar"), func(crd *apiextensionsv1.CustomResourceDefinition) {
+		crd.Spec.Versions[0].Name = "v9"
+	}))
 	// The collector knows all that: it collects what no such thing owns.
 	for _, kind := range []string{"Widget", "Evil", "Private"} {
 		t1.owned(t, "of-no-"+strings.ToLower(kind), nobody(evil, kind))
@@ -98,7 +104,8 @@ func TestWallV2OwnersOfCollidingKinds(t *testing.T) {
 		victim(system, "of-private-"+round, private)
 		// A custom resource that is owned.
 		dependent := foo(widgets, "dependent-"+round, nil)
-		dependent.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: group + "/v1", Kind: "Bar", Name: bar.GetName(), UID: bar.GetUID()}})
+		dependent.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: group + "/v1", Kind: "Bar",
+			Name: bar.GetName(), UID: bar.GetUID()}})
 		t2.makes(t, widgets, "default", dependent)
 
 		// The same of owners that go, in all ways, and of owners that never were.
@@ -108,7 +115,8 @@ func TestWallV2OwnersOfCollidingKinds(t *testing.T) {
 			gvr   schema.GroupVersionResource
 			where string
 			kind  string
-		}{{t2, widgets, "default", "Widget"}, {t2, bars, "", "Bar"}, {system, privates, "default", "Private"}, {t1, fake, "default", "Widget"}} {
+		}{{t2, widgets, "default", "Widget"}, {t2, bars, "", "Bar"}, {system, privates, "default", "Private"},
+			{t1, fake, "default", "Widget"}} {
 			name := o.gvr.Resource + "-" + round
 			for _, policy := range []*metav1.DeletionPropagation{nil, &foreground} {
 				goes := name + "-back"
@@ -118,7 +126,8 @@ func TestWallV2OwnersOfCollidingKinds(t *testing.T) {
 				object := foo(o.gvr, goes, nil)
 				object.SetKind(o.kind)
 				o.s.owned(t, "of-"+goes, o.s.makes(t, o.gvr, o.where, object))
-				if err := o.s.in(o.gvr, o.where).Delete(ctx, goes, metav1.DeleteOptions{PropagationPolicy: policy}); err != nil {
+				if err := o.s.in(o.gvr, o.where).
+					Delete(ctx, goes, metav1.DeleteOptions{PropagationPolicy: policy}); err != nil {
 					t.Fatal(err)
 				}
 				o.s.collected(t, "of-"+goes)
@@ -158,7 +167,8 @@ func TestWallV2OwnersOfCollidingKinds(t *testing.T) {
 	t2.namespace(t, "emptied", nil)
 	counted := corev1.ResourceName("count/widgets." + group)
 	if _, err := t2.client.CoreV1().ResourceQuotas("emptied").Create(ctx, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: quantity("5")}},
+		ObjectMeta: metav1.ObjectMeta{Name: "few"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: quantity("5")}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +245,8 @@ func TestWallV2OwnersOfCollidingKinds(t *testing.T) {
 		if strings.Count(path, "/")%2 == 1 {
 			accept = "Accept: application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 		}
-		if code, answer := do(t, controller, http.MethodGet, "/apis/"+group+"/v1"+path, "", []string{accept}); code != want {
+		if code, answer := do(t, controller, http.MethodGet, "/apis/"+group+"/v1"+path, "",
+			[]string{accept}); code != want {
 			t.Errorf("%s: %d, want %d: %.300s", path, code, want, answer)
 		}
 	}
@@ -285,7 +296,8 @@ func TestWallV3BuiltInGroups(t *testing.T) {
 		{"foos", "Foo", "policy"},
 		{"deployments", "Deployment", "apps"},
 	} {
-		_, err := t1.definitions(t).Create(ctx, definition(c.group, named(c.plural, c.kind), approved), metav1.CreateOptions{})
+		_, err := t1.definitions(t).Create(ctx, definition(c.group, named(c.plural, c.kind), approved),
+			metav1.CreateOptions{})
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.group") {
 			t.Errorf("%s in %s: %v", c.plural, c.group, err)
 		}
@@ -294,7 +306,8 @@ func TestWallV3BuiltInGroups(t *testing.T) {
 	t2.define(t, definition("gateway.networking.k8s.io", named("httproutes", "HTTPRoute"), approved))
 	t1.define(t, definition("gateway.networking.k8s.io", named("zhttproutes", "HTTPRoute"), approved, clusterWide))
 	t1.define(t, definition("shared.io", named("zfoos", "Foo"), clusterWide))
-	t1.define(t, definition("shared.io", named("foos", "Evil"), clusterWide, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Versions[0].Name = "v99" }))
+	t1.define(t, definition("shared.io", named("foos", "Evil"), clusterWide,
+		func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Versions[0].Name = "v99" }))
 	t1.define(t, definition("evil.io", named("pods", "Pod")))
 	controller, err := discovery.NewDiscoveryClientForConfig(p.user(t, "system:kube-controller-manager", nil, nil))
 	if err != nil {
@@ -309,7 +322,8 @@ func TestWallV3BuiltInGroups(t *testing.T) {
 		t.Errorf("the administrator of the cluster sees what tenants define: %s, before %s", after, before)
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
-	for kind, resource := range map[string]string{"ClusterRole.rbac.authorization.k8s.io": "clusterroles", "NetworkPolicy.networking.k8s.io": "networkpolicies", "Foo.shared.io": "foos"} {
+	for kind, resource := range map[string]string{"ClusterRole.rbac.authorization.k8s.io": "clusterroles",
+		"NetworkPolicy.networking.k8s.io": "networkpolicies", "Foo.shared.io": "foos"} {
 		gk := schema.ParseGroupKind(kind)
 		if m, err := mapper.RESTMapping(gk, "v1"); err != nil || m.Resource.Resource != resource {
 			t.Errorf("%s is %v, %v", kind, m, err)
@@ -320,7 +334,9 @@ func TestWallV3BuiltInGroups(t *testing.T) {
 	}
 	routes := corev1.ResourceName("count/httproutes.gateway.networking.k8s.io")
 	if _, err := t2.client.CoreV1().ResourceQuotas("default").Create(ctx, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/configmaps": quantity("5"), routes: quantity("5")}},
+		ObjectMeta: metav1.ObjectMeta{Name: "few"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/configmaps": quantity("5"),
+			routes: quantity("5")}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +351,8 @@ func TestWallV3BuiltInGroups(t *testing.T) {
 		if !custom {
 			changes++
 			change := fmt.Sprintf(`{"spec":{"hard":{"count/secrets":"%d"}}}`, 100+changes)
-			_, err = t2.client.CoreV1().ResourceQuotas("default").Patch(ctx, "few", types.MergePatchType, []byte(change), metav1.PatchOptions{})
+			_, err = t2.client.CoreV1().ResourceQuotas("default").Patch(ctx, "few", types.MergePatchType,
+				[]byte(change), metav1.PatchOptions{})
 		}
 		return maps && custom, err
 	})
@@ -355,16 +372,20 @@ func TestWallDefinitionsAreBounded(t *testing.T) {
 		for i := range n {
 			group := fmt.Sprint("g", i/5000) // a body has at most 10,000 members in one object
 			if i%5000 == 0 {
-				properties[group] = apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
+				properties[group] = apiextensionsv1.JSONSchemaProps{Type: "object",
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
 			}
-			properties[group].Properties[fmt.Sprint("f", i)] = apiextensionsv1.JSONSchemaProps{Type: "string", Description: strings.Repeat("x", text)}
+			properties[group].Properties[fmt.Sprint("f", i)] = apiextensionsv1.JSONSchemaProps{Type: "string",
+				Description: strings.Repeat("x", text)}
 		}
 		return specified(properties)
 	}
 	for name, crd := range map[string]*apiextensionsv1.CustomResourceDefinition{
-		"20000 fields": definition("a.io", fields(20_001, 0)), "1048576 bytes": definition("a.io", fields(100, 11_000)),
+		"20000 fields":  definition("a.io", fields(20_001, 0)),
+		"1048576 bytes": definition("a.io", fields(100, 11_000)),
 	} {
-		if _, err := t1.definitions(t).Create(ctx, crd, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), name) {
+		if _, err := t1.definitions(t).Create(ctx, crd, metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("more than %s: %.300v", name, err)
 		}
 	}
@@ -377,7 +398,8 @@ func TestWallDefinitionsAreBounded(t *testing.T) {
 	for worker := range 10 {
 		running.Go(func() {
 			for i := range 22 {
-				_, err := definitions.Create(ctx, definition(fmt.Sprintf("g%d-%d.io", worker, i)), metav1.CreateOptions{})
+				_, err := definitions.Create(ctx, definition(fmt.Sprintf("g%d-%d.io", worker, i)),
+					metav1.CreateOptions{})
 				mu.Lock()
 				switch {
 				case err == nil:
@@ -408,7 +430,8 @@ func TestWallDefinitionsAreBounded(t *testing.T) {
 	}
 	p.bounded(t, "t1", `{"definitions":201}`)
 	t1.define(t, definition("more.io"))
-	if _, err := definitions.Create(ctx, definition("most.io"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "can have 201 definitions") {
+	if _, err := definitions.Create(ctx, definition("most.io"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "can have 201 definitions") {
 		t.Errorf("one more than the limit of the tenant: %v", err)
 	}
 }

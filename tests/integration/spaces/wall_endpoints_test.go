@@ -21,7 +21,8 @@ func wallSlice(name, labels string, addresses ...string) string {
 	for i, a := range addresses {
 		endpoints[i] = `{"addresses":["` + a + `"]}`
 	}
-	return `{"metadata":{"name":"` + name + `","labels":{"kubernetes.io/service-name":"` + name + `"` + labels + `}},"addressType":"IPv4","ports":[{"port":80}],"endpoints":[` + strings.Join(endpoints, ",") + `]}`
+	return `{"metadata":{"name":"` + name + `","labels":{"kubernetes.io/service-name":"` + name + `"` + labels +
+		`}},"addressType":"IPv4","ports":[{"port":80}],"endpoints":[` + strings.Join(endpoints, ",") + `]}`
 }
 
 // TestWallV12EndpointsOfAPodThatIsGone: an address that a tenant's pod had is
@@ -34,7 +35,8 @@ func TestWallV12EndpointsOfAPodThatIsGone(t *testing.T) {
 	p := start(t, nil)
 	a, b := p.tenant(t, "a"), p.tenant(t, "b")
 	// Upstream's slices have pods of nodes that there are.
-	if _, err := p.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	run := func(s *space, name, ip, phase string, finalizers ...string) {
@@ -46,13 +48,16 @@ func TestWallV12EndpointsOfAPodThatIsGone(t *testing.T) {
 		if _, err := s.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
-		if err := p.admin.CoreV1().Pods("default."+s.name).Bind(t.Context(), bind, metav1.CreateOptions{}); err != nil {
+		bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
+		if err := p.admin.CoreV1().Pods("default."+s.name).
+			Bind(t.Context(), bind, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		p.podIs(t, s, name, ip, phase)
 	}
-	const slices, olds = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", "/api/v1/namespaces/default/endpoints"
+	const slices, olds = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+		"/api/v1/namespaces/default/endpoints"
 	create := func(s *space, path, body string) {
 		t.Helper()
 		eventually(t, "it is created: "+body, func(context.Context) (bool, error) {
@@ -74,7 +79,8 @@ func TestWallV12EndpointsOfAPodThatIsGone(t *testing.T) {
 	const merge = "Content-Type: application/merge-patch+json"
 	forged := `,"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"`
 	service := func(name, selector string) {
-		create(a, "/api/v1/namespaces/default/services", `{"metadata":{"name":"`+name+`"},"spec":{"ports":[{"port":80}]`+selector+`}}`)
+		create(a, "/api/v1/namespaces/default/services",
+			`{"metadata":{"name":"`+name+`"},"spec":{"ports":[{"port":80}]`+selector+`}}`)
 	}
 
 	run(a, "stays", "10.42.0.6", "Running")
@@ -83,7 +89,8 @@ func TestWallV12EndpointsOfAPodThatIsGone(t *testing.T) {
 		end  func(pod, ip string)
 	}{
 		{"deleted at once", func(pod, _ string) {
-			if err := a.client.CoreV1().Pods("default").Delete(t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+			if err := a.client.CoreV1().Pods("default").
+				Delete(t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -102,17 +109,21 @@ func TestWallV12EndpointsOfAPodThatIsGone(t *testing.T) {
 			name := fmt.Sprintf("own-%d", i)
 			create(a, slices, wallSlice(name, "", ip, "10.42.0.6", "192.0.2.7"))
 			create(a, slices, wallSlice(name+"-forged", forged, ip))
-			create(a, olds, `{"metadata":{"name":"`+name+`-old"},"subsets":[{"addresses":[{"ip":"`+ip+`"},{"ip":"192.0.2.7"}],"ports":[{"port":80}]},{"notReadyAddresses":[{"ip":"`+ip+`"}],"ports":[{"port":81}]}]}`)
+			create(a, olds, `{"metadata":{"name":"`+name+`-old"},"subsets":[{"addresses":[{"ip":"`+ip+
+				`"},{"ip":"192.0.2.7"}],"ports":[{"port":80}]},{"notReadyAddresses":[{"ip":"`+ip+
+				`"}],"ports":[{"port":81}]}]}`)
 			c.end(pod, ip)
 			noneLeft(c.name, ip)
 			_, left := get(t, a.config, slices+"/"+name)
 			_, old := get(t, a.config, olds+"/"+name+"-old")
-			if !strings.Contains(left, "10.42.0.6") || !strings.Contains(left, "192.0.2.7") || !strings.Contains(old, "192.0.2.7") {
+			if !strings.Contains(left, "10.42.0.6") || !strings.Contains(left, "192.0.2.7") ||
+				!strings.Contains(old, "192.0.2.7") {
 				t.Errorf("what is the tenant's or outside is gone too: %.500s\n%.500s", left, old)
 			}
 			// Nor does it come back.
 			eventually(t, "the address is refused", func(context.Context) (bool, error) {
-				code, _ := do(t, a.config, http.MethodPatch, slices+"/"+name, `{"endpoints":[{"addresses":["`+ip+`"]}]}`, []string{merge})
+				code, _ := do(t, a.config, http.MethodPatch, slices+"/"+name,
+					`{"endpoints":[{"addresses":["`+ip+`"]}]}`, []string{merge})
 				return code == http.StatusForbidden, nil
 			})
 			if c.name == "being deleted" { // the object stays, by its finalizer and its grace
@@ -135,13 +146,18 @@ func TestWallV12EndpointsOfAPodThatIsGone(t *testing.T) {
 	service("mine", "")
 	create(a, slices, wallSlice("mine", "", "10.42.0.40"))
 	const admission = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
-	create(a, admission+"ies", `{"metadata":{"name":"no"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["discovery.k8s.io",""],"apiVersions":["v1"],"operations":["UPDATE","DELETE"],"resources":["endpointslices","endpoints"]}]},"validations":[{"expression":"false","message":"not mine"}]}}`)
-	create(a, admission+"ybindings", `{"metadata":{"name":"no"},"spec":{"policyName":"no","validationActions":["Deny"]}}`)
+	create(a, admission+"ies", `{"metadata":{"name":"no"},"spec":{"matchConstraints":{"resourceRules":[{`+
+		`"apiGroups":["discovery.k8s.io",""],"apiVersions":["v1"],"operations":["UPDATE","DELETE"],`+
+		`"resources":["endpointslices","endpoints"]}]},"validations":[{"expression":"false","message":"not mine"}]}}`)
+	create(a, admission+"ybindings",
+		`{"metadata":{"name":"no"},"spec":{"policyName":"no","validationActions":["Deny"]}}`)
 	eventually(t, "the tenant's policy refuses updates", func(context.Context) (bool, error) {
-		_, answer := do(t, a.config, http.MethodPatch, slices+"/mine", `{"metadata":{"annotations":{"x":"y"}}}`, []string{merge})
+		_, answer := do(t, a.config, http.MethodPatch, slices+"/mine",
+			`{"metadata":{"annotations":{"x":"y"}}}`, []string{merge})
 		return strings.Contains(answer, "not mine"), nil
 	})
-	if err := a.client.CoreV1().Pods("default").Delete(t.Context(), "chosen", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+	if err := a.client.CoreV1().Pods("default").
+		Delete(t.Context(), "chosen", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 		t.Fatal(err)
 	}
 	noneLeft("the admission of the tenant refuses it", "10.42.0.40")
@@ -159,14 +175,17 @@ func TestWallV12ProxyOfAPodThatEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "whoever is there") })}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, "whoever is there")
+	})}
 	defer server.Close()
 	go func() { _ = server.Serve(listener) }()
 	p := start(t, nil)
 	a, b := p.tenant(t, "a"), p.tenant(t, "b")
 	create := func(s *space, name string) {
 		t.Helper()
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 		if _, err := s.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -196,8 +215,10 @@ func TestWallV12ProxyOfAPodThatEnded(t *testing.T) {
 // podIs sets the status of a pod as its kubelet does.
 func (p *plane) podIs(t *testing.T, s *space, name, ip, phase string) {
 	t.Helper()
-	status := `{"status":{"phase":"` + phase + `","podIP":"` + ip + `","podIPs":[{"ip":"` + ip + `"}],"conditions":[{"type":"Ready","status":"True"}]}}`
-	if _, err := p.admin.CoreV1().Pods("default."+s.name).Patch(t.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+	status := `{"status":{"phase":"` + phase + `","podIP":"` + ip + `","podIPs":[{"ip":"` + ip +
+		`"}],"conditions":[{"type":"Ready","status":"True"}]}}`
+	if _, err := p.admin.CoreV1().Pods("default."+s.name).
+		Patch(t.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -85,7 +85,8 @@ func TestWallV11KubeconfigOfADeletedTenant(t *testing.T) {
 	}
 	// Without the tenant in the certificate its age decides, in both forms.
 	aged := func(name string, organizations ...string) *rest.Config {
-		return &rest.Config{Host: p.URL, QPS: -1, TLSClientConfig: planes.CertificateSince(t, p.Files, time.Now().Add(-time.Hour), name, organizations, nil)}
+		return &rest.Config{Host: p.URL, QPS: -1,
+			TLSClientConfig: planes.CertificateSince(t, p.Files, time.Now().Add(-time.Hour), name, organizations, nil)}
 	}
 	// These begin before the tenant is gone, and last.
 	timeout := int64(3600)
@@ -97,21 +98,26 @@ func TestWallV11KubeconfigOfADeletedTenant(t *testing.T) {
 	slow := slowly(t, old, "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"planted"}}`)
 
 	p.end(t, "t1")
-	if code, text := get(t, old, "/api/v1/namespaces/default/secrets"); code != http.StatusNotFound || !strings.Contains(text, "tenants") {
+	if code, text := get(t, old, "/api/v1/namespaces/default/secrets"); code != http.StatusNotFound ||
+		!strings.Contains(text, "tenants") {
 		t.Errorf("without a tenant: %d %s", code, text)
 	}
 	planes.CreateTenant(t, p.Admin, "t1")
 	fresh := p.kubeconfig(t, "t1")
 	planes.AwaitAccount(t, fresh, "default")
 	now := p.as(t, "t1", fresh)
-	if _, err := now.client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := now.client.CoreV1().Secrets("default").
+		Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("a new kubeconfig: %v", err)
 	}
 	for what, cfg := range map[string]*rest.Config{
-		"the kubeconfig": old, "a certificate that does not say of which": aged("admin", "tenant:t1"), "one in the old form": aged("tenant:t1:admin", "system:masters"),
+		"the kubeconfig": old, "a certificate that does not say of which": aged("admin", "tenant:t1"),
+		"one in the old form": aged("tenant:t1:admin", "system:masters"),
 	} {
-		for _, path := range []string{"/api/v1/namespaces/default/secrets", "/tenants/t1/api/v1/secrets", "/api", "/version"} {
-			if code, text := get(t, &rest.Config{Host: p.URL, TLSClientConfig: cfg.TLSClientConfig}, path); code != http.StatusUnauthorized {
+		for _, path := range []string{"/api/v1/namespaces/default/secrets", "/tenants/t1/api/v1/secrets",
+			"/api", "/version"} {
+			if code, text := get(t, &rest.Config{Host: p.URL, TLSClientConfig: cfg.TLSClientConfig},
+				path); code != http.StatusUnauthorized {
 				t.Errorf("%s at %s: %d %s", what, path, code, text)
 			}
 		}
@@ -119,7 +125,8 @@ func TestWallV11KubeconfigOfADeletedTenant(t *testing.T) {
 	if code, text := slow(); code == http.StatusCreated {
 		t.Errorf("a request of the former tenant ended in the new one: %d %s", code, text)
 	}
-	if _, err := now.client.CoreV1().Secrets("default").Get(ctx, "planted", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := now.client.CoreV1().Secrets("default").Get(ctx, "planted",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what the former tenant planted: %v", err)
 	}
 	for e := range watched.ResultChan() { // ends with the former tenant
@@ -145,7 +152,8 @@ func slowly(t *testing.T, cfg *rest.Config, path, body string) func() (int, stri
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // the test is over
-	whole, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+"/"+prefix+path, strings.NewReader(body))
+	whole, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+"/"+prefix+path,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,11 +186,14 @@ func TestWallV11TokensOfADeletedTenant(t *testing.T) {
 	p := start(t, nil)
 	ctx := t.Context()
 	s := p.tenant(t, "t1")
-	asked, err := s.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	asked, err := s.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}, Type: corev1.SecretTypeServiceAccountToken}
+	kept := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kept",
+		Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type: corev1.SecretTypeServiceAccountToken}
 	if _, err := s.client.CoreV1().Secrets("default").Create(ctx, kept, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -190,9 +201,11 @@ func TestWallV11TokensOfADeletedTenant(t *testing.T) {
 		kept, err = s.client.CoreV1().Secrets("default").Get(ctx, "kept", metav1.GetOptions{})
 		return err == nil && len(kept.Data["token"]) > 0, err
 	})
-	tokens := map[string]string{"a token that was asked for": asked.Status.Token, "that of a Secret": string(kept.Data["token"])}
+	tokens := map[string]string{"a token that was asked for": asked.Status.Token,
+		"that of a Secret": string(kept.Data["token"])}
 	bearer := func(token string) *rest.Config {
-		return &rest.Config{Host: p.URL, QPS: -1, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: p.Files.ServerCA.Cert}}
+		return &rest.Config{Host: p.URL, QPS: -1, BearerToken: token,
+			TLSClientConfig: rest.TLSClientConfig{CAFile: p.Files.ServerCA.Cert}}
 	}
 	for what, token := range tokens {
 		if code, text := get(t, bearer(token), "/api"); code != http.StatusOK {
@@ -203,7 +216,9 @@ func TestWallV11TokensOfADeletedTenant(t *testing.T) {
 	fresh := p.as(t, "t1", p.kubeconfig(t, "t1"))
 	planes.AwaitAccount(t, fresh.config, "default")
 	// Also with a Secret of the same name.
-	kept = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}, Type: corev1.SecretTypeServiceAccountToken}
+	kept = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kept",
+		Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type: corev1.SecretTypeServiceAccountToken}
 	if _, err := fresh.client.CoreV1().Secrets("default").Create(ctx, kept, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +245,9 @@ func TestWallV17MastersInsideATenant(t *testing.T) {
 
 	// What users expect of it.
 	for _, s := range []*space{masters} {
-		if code, text := do(t, s.config, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`, nil); code != http.StatusCreated || !strings.Contains(text, `"system:masters"`) || strings.Contains(text, "system:masters.") {
+		if code, text := do(t, s.config, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`,
+			nil); code != http.StatusCreated || !strings.Contains(text, `"system:masters"`) ||
+			strings.Contains(text, "system:masters.") {
 			t.Errorf("who am I: %d %s", code, text)
 		}
 		if _, err := s.client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); err != nil {
@@ -238,15 +255,22 @@ func TestWallV17MastersInsideATenant(t *testing.T) {
 		}
 	}
 	role := `{"metadata":{"name":"all"},"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}`
-	if code, text := do(t, masters.config, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role, nil); code != http.StatusCreated {
+	if code, text := do(t, masters.config, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role,
+		nil); code != http.StatusCreated {
 		t.Errorf("a role with all rights: %d %s", code, text)
 	}
 	// What is named in bindings is the group of the space, as everybody reads it.
-	const named = `{"metadata":{"name":"masters"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"all"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"system:masters"},{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"system:masters.t2"}]}`
-	if code, text := do(t, masters.config, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", named, nil); code != http.StatusCreated {
+	const named = `{"metadata":{"name":"masters"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io",` +
+		`"kind":"ClusterRole","name":"all"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group",` +
+		`"name":"system:masters"},{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"system:masters.t2"}]}`
+	if code, text := do(t, masters.config, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+		named, nil); code != http.StatusCreated {
 		t.Errorf("a binding: %d %s", code, text)
 	}
-	if code, text := get(t, masters.config, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/masters"); code != http.StatusOK || !strings.Contains(text, `"system:masters"`) || !strings.Contains(text, `"system:masters.t2"`) || strings.Contains(text, ".t1") {
+	if code, text := get(t, masters.config,
+		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/masters"); code != http.StatusOK ||
+		!strings.Contains(text, `"system:masters"`) || !strings.Contains(text, `"system:masters.t2"`) ||
+		strings.Contains(text, ".t1") {
 		t.Errorf("the binding: %d %s", code, text)
 	}
 
@@ -257,19 +281,24 @@ func TestWallV17MastersInsideATenant(t *testing.T) {
 		headers []string
 	}{{"a master", masters.config, nil}, {"who takes on the group", admin.config, impersonating}} {
 		for _, kind := range []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"} {
-			resource := map[string]string{"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "MutatingAdmissionPolicy": "mutatingadmissionpolicies"}[kind]
+			resource := map[string]string{"ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+				"MutatingAdmissionPolicy": "mutatingadmissionpolicies"}[kind]
 			for _, param := range []struct {
 				apiVersion, kind string
 				code             int
 			}{
 				{"v1", "ConfigMap", http.StatusCreated}, {"v1", "Node", 0}, {"v1", "Tenant", 0},
-				{"certificates.k8s.io/v1", "CertificateSigningRequest", 0}, {"flowcontrol.apiserver.k8s.io/v1", "FlowSchema", 0},
+				{"certificates.k8s.io/v1", "CertificateSigningRequest", 0},
+				{"flowcontrol.apiserver.k8s.io/v1", "FlowSchema", 0},
 			} {
 				policy := map[string]any{
 					"metadata": map[string]any{"name": "p-" + strings.ToLower(param.kind)},
 					"spec": map[string]any{
-						"paramKind":        map[string]any{"apiVersion": param.apiVersion, "kind": param.kind},
-						"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "operations": []string{"CREATE"}, "resources": []string{"configmaps"}}}},
+						"paramKind": map[string]any{"apiVersion": param.apiVersion, "kind": param.kind},
+						"matchConstraints": map[string]any{"resourceRules": []any{
+							map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"},
+								"operations": []string{"CREATE"}, "resources": []string{"configmaps"}},
+						}},
 					},
 				}
 				spec := policy["spec"].(map[string]any)
@@ -277,27 +306,33 @@ func TestWallV17MastersInsideATenant(t *testing.T) {
 					spec["validations"] = []any{map[string]any{"expression": "true"}}
 				} else {
 					spec["reinvocationPolicy"] = "Never"
-					spec["mutations"] = []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{"expression": `[JSONPatch{op: "add", path: "/data", value: {"x": "y"}}]`}}}
+					spec["mutations"] = []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{
+						"expression": `[JSONPatch{op: "add", path: "/data", value: {"x": "y"}}]`,
+					}}}
 				}
 				body, err := json.Marshal(policy)
 				if err != nil {
 					t.Fatal(err)
 				}
-				code, text := do(t, c.cfg, http.MethodPost, "/apis/admissionregistration.k8s.io/v1/"+resource+"?dryRun=All", string(body), c.headers)
+				code, text := do(t, c.cfg, http.MethodPost,
+					"/apis/admissionregistration.k8s.io/v1/"+resource+"?dryRun=All", string(body), c.headers)
 				switch {
 				case param.code != 0 && code != param.code:
 					t.Errorf("%s, %s of %s: %d %s", c.what, kind, param.kind, code, text)
-				case param.code == 0 && (code < http.StatusBadRequest || !strings.Contains(text, "permission on all objects")):
+				case param.code == 0 &&
+					(code < http.StatusBadRequest || !strings.Contains(text, "permission on all objects")):
 					t.Errorf("%s, %s of %s is not refused: %d %s", c.what, kind, param.kind, code, text)
 				}
 			}
 		}
 	}
 	// The group of another space is nobody's here.
-	if code, text := do(t, admin.config, http.MethodGet, "/api/v1/secrets", "", []string{"Impersonate-User: x", "Impersonate-Group: system:masters.t2"}); code != http.StatusForbidden && code != http.StatusBadRequest {
+	if code, text := do(t, admin.config, http.MethodGet, "/api/v1/secrets", "", []string{"Impersonate-User: x",
+		"Impersonate-Group: system:masters.t2"}); code != http.StatusForbidden && code != http.StatusBadRequest {
 		t.Errorf("the masters of another tenant: %d %s", code, text)
 	}
-	if code, text := get(t, &rest.Config{Host: other.config.Host, TLSClientConfig: masters.config.TLSClientConfig}, "/tenants/t2/api/v1/secrets"); code != http.StatusForbidden {
+	if code, text := get(t, &rest.Config{Host: other.config.Host, TLSClientConfig: masters.config.TLSClientConfig},
+		"/tenants/t2/api/v1/secrets"); code != http.StatusForbidden {
 		t.Errorf("another space: %d %s", code, text)
 	}
 }

@@ -76,16 +76,20 @@ func (p *plane) bounded(t *testing.T, tenant, limits string) {
 		return false, nil
 	})
 	// What lists from a cache is as new as what limits are read from, about.
-	eventually(t, "the limits to be seen", func(context.Context) (bool, error) { return p.usage(t, tenant, "bytes").Limit != nil, nil })
+	eventually(t, "the limits to be seen", func(context.Context) (bool, error) {
+		return p.usage(t, tenant, "bytes").Limit != nil, nil
+	})
 }
 
 func lease(name string, size int) *coordinationv1.Lease {
 	holder := strings.Repeat("x", size)
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
 }
 
 func eventIn(namespace, name string, size int) *corev1.Event {
-	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, Message: strings.Repeat("x", size), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "x"}}
+	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, Message: strings.Repeat("x", size),
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "x"}}
 }
 
 // TestWallV9BytesOfATenant: what a tenant has in the datastore is bounded, of
@@ -114,9 +118,11 @@ func TestWallV9BytesOfATenant(t *testing.T) {
 	// Events have a part of it, and leases the rest, also when all come at once.
 	events := 0
 	for ; events < 20 && err == nil; events++ {
-		_, err = a.client.CoreV1().Events("default").Create(ctx, eventIn("default", fmt.Sprintf("e%d", events), large), metav1.CreateOptions{})
+		_, err = a.client.CoreV1().Events("default").Create(ctx, eventIn("default", fmt.Sprintf("e%d", events), large),
+			metav1.CreateOptions{})
 	}
-	refused(t, "events of a quarter of the bytes", err, "exceeded limit of the tenant: bytes", "spec.limits.bytes", "administrator of the cluster")
+	refused(t, "events of a quarter of the bytes", err, "exceeded limit of the tenant: bytes", "spec.limits.bytes",
+		"administrator of the cluster")
 	if events > 4 {
 		t.Errorf("%d large events were made", events-1)
 	}
@@ -147,34 +153,42 @@ func TestWallV9BytesOfATenant(t *testing.T) {
 	}
 
 	// At the limit: what grows is refused, what shrinks or goes is not.
-	_, err = a.client.CoreV1().ConfigMaps("default").Patch(ctx, "held", types.MergePatchType, []byte(`{"data":{"x":"`+strings.Repeat("x", 100_000)+`"}}`), metav1.PatchOptions{})
+	_, err = a.client.CoreV1().ConfigMaps("default").Patch(ctx, "held", types.MergePatchType,
+		[]byte(`{"data":{"x":"`+strings.Repeat("x", 100_000)+`"}}`), metav1.PatchOptions{})
 	refused(t, "an update that grows", err, "bytes")
 	if err := a.client.CoreV1().ConfigMaps("default").Delete(ctx, "held", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("deleting what waits: %v", err)
 	}
-	_, err = a.client.CoreV1().ConfigMaps("default").Patch(ctx, "held", types.MergePatchType, []byte(`{"data":{"x":"`+strings.Repeat("x", 100_000)+`"}}`), metav1.PatchOptions{})
+	_, err = a.client.CoreV1().ConfigMaps("default").Patch(ctx, "held", types.MergePatchType,
+		[]byte(`{"data":{"x":"`+strings.Repeat("x", 100_000)+`"}}`), metav1.PatchOptions{})
 	refused(t, "an update of what waits", err, "bytes")
-	if _, err := a.client.CoreV1().ConfigMaps("default").Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := a.client.CoreV1().ConfigMaps("default").Patch(ctx, "held", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("letting go of what waits: %v", err)
 	}
 
 	// The system can say how things are, and others do not notice.
 	pods := p.admin.CoreV1().Pods("default.a")
 	status := `{"status":{"message":"` + strings.Repeat("x", 50_000) + `"}}`
-	if _, err := pods.Patch(ctx, "small", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := pods.Patch(ctx, "small", types.MergePatchType, []byte(status), metav1.PatchOptions{},
+		"status"); err != nil {
 		t.Errorf("the system reports of a pod: %v", err)
 	}
 	status = `{"metadata":{"annotations":{"x":"` + strings.Repeat("x", 200_000) + `"}}}`
-	if _, err := p.admin.CoreV1().ConfigMaps("default.a").Patch(ctx, "kube-root-ca.crt", types.MergePatchType, []byte(status), metav1.PatchOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().ConfigMaps("default.a").Patch(ctx, "kube-root-ca.crt", types.MergePatchType,
+		[]byte(status), metav1.PatchOptions{}); err != nil {
 		t.Errorf("the system says a little more of an object: %v", err)
 	}
-	if _, err := p.admin.CoreV1().Events("default.a").Create(ctx, eventIn("default.a", "of-the-system", 100_000), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := p.admin.CoreV1().Events("default.a").Create(ctx, eventIn("default.a", "of-the-system", 100_000),
+		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("an event of the system past the limit: %v", err)
 	}
-	if _, err := b.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("b"), metav1.CreateOptions{}); err != nil {
+	if _, err := b.client.CoreV1().ConfigMaps("default").
+		Create(ctx, configMap("b"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
-	if _, err := p.admin.CoreV1().ConfigMaps("default").Create(ctx, configMap("system"), metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().ConfigMaps("default").
+		Create(ctx, configMap("system"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("the system: %v", err)
 	}
 
@@ -217,12 +231,14 @@ func TestWallV9EventsOfATenant(t *testing.T) {
 	}
 	var err error
 	for i := 0; i < 200 && err == nil; i++ {
-		_, err = p.admin.CoreV1().Events("default.a").Create(t.Context(), eventIn("default.a", fmt.Sprintf("s%d", i), 1), metav1.CreateOptions{})
+		_, err = p.admin.CoreV1().Events("default.a").Create(t.Context(),
+			eventIn("default.a", fmt.Sprintf("s%d", i), 1), metav1.CreateOptions{})
 	}
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the last of many events of the system: %v", err)
 	}
-	if _, err := p.admin.CoreV1().Events("default").Create(t.Context(), eventIn("default", "system", 1), metav1.CreateOptions{}); err != nil {
+	if _, err := p.admin.CoreV1().Events("default").Create(t.Context(), eventIn("default", "system", 1),
+		metav1.CreateOptions{}); err != nil {
 		t.Errorf("an event in the system's space: %v", err)
 	}
 }
@@ -270,10 +286,14 @@ func TestWallLimitsOfATenant(t *testing.T) {
 	now := int64(0)
 	clear := func() {
 		t.Helper()
-		if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
+		if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now},
+			metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "no pods", func(context.Context) (bool, error) { u := p.usage(t, "a", "pods"); return u.Used.IsZero(), nil })
+		eventually(t, "no pods", func(context.Context) (bool, error) {
+			u := p.usage(t, "a", "pods")
+			return u.Used.IsZero(), nil
+		})
 	}
 	p.bounded(t, "a", `{"pods":3}`)
 	if n := all(pod("p", nil)); n != 3 {
@@ -287,17 +307,23 @@ func TestWallLimitsOfATenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := list.Items[0].Name
-	if err := p.admin.CoreV1().Pods("default.a").Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default.a"}, Target: corev1.ObjectReference{Kind: "Node", Name: "ghost"}}, metav1.CreateOptions{}); err != nil {
+	if err := p.admin.CoreV1().Pods("default.a").Bind(ctx,
+		&corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default.a"},
+			Target: corev1.ObjectReference{Kind: "Node", Name: "ghost"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	end := []byte(`{"status":{"phase":"Succeeded"}}`)
-	if _, err := pods.Patch(ctx, name, types.MergePatchType, end, metav1.PatchOptions{}, "status"); !apierrors.IsForbidden(err) {
+	if _, err := pods.Patch(ctx, name, types.MergePatchType, end, metav1.PatchOptions{},
+		"status"); !apierrors.IsForbidden(err) {
 		t.Errorf("a tenant ends a pod that runs: %v", err)
 	}
-	if _, err := p.admin.CoreV1().Pods("default.a").Patch(ctx, name, types.MergePatchType, end, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := p.admin.CoreV1().Pods("default.a").Patch(ctx, name, types.MergePatchType, end, metav1.PatchOptions{},
+		"status"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a pod to have ended", func(context.Context) (bool, error) { return pod("p", nil)("next") == nil, nil })
+	eventually(t, "a pod to have ended", func(context.Context) (bool, error) {
+		return pod("p", nil)("next") == nil, nil
+	})
 	clear()
 
 	for what, c := range map[string]struct {
@@ -321,24 +347,29 @@ func TestWallLimitsOfATenant(t *testing.T) {
 	p.bounded(t, "a", `{"storage":"6Gi"}`)
 	claims := a.client.CoreV1().PersistentVolumeClaims("default")
 	claim := func(name string) error {
-		_, err := claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": quantity("2Gi")}},
-		}}, metav1.CreateOptions{})
+		_, err := claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{"storage": quantity("2Gi")},
+				},
+			}}, metav1.CreateOptions{})
 		return err
 	}
 	if n := all(claim); n != 3 {
 		t.Errorf("%d claims of 2 GiB in 6", n)
 	}
-	refused(t, "a claim too many", claim("more"), "storage, requested: 2147483648, used: 6442450944", "spec.limits.storage")
+	refused(t, "a claim too many", claim("more"), "storage, requested: 2147483648, used: 6442450944",
+		"spec.limits.storage")
 
 	p.bounded(t, "a", `{"loadBalancers":2}`)
 	services := a.client.CoreV1().Services("default")
 	service := func(kind corev1.ServiceType) func(string) error {
 		return func(name string) error {
-			_, err := services.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
-				Type: kind, Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 80}},
-			}}, metav1.CreateOptions{})
+			_, err := services.Create(ctx,
+				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
+					Type: kind, Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 80}},
+				}}, metav1.CreateOptions{})
 			return err
 		}
 	}
@@ -348,14 +379,16 @@ func TestWallLimitsOfATenant(t *testing.T) {
 	if err := service(corev1.ServiceTypeClusterIP)("plain"); err != nil {
 		t.Errorf("another service: %v", err)
 	}
-	_, err = services.Patch(ctx, "plain", types.MergePatchType, []byte(`{"spec":{"type":"LoadBalancer"}}`), metav1.PatchOptions{})
+	_, err = services.Patch(ctx, "plain", types.MergePatchType, []byte(`{"spec":{"type":"LoadBalancer"}}`),
+		metav1.PatchOptions{})
 	refused(t, "a service that becomes a load balancer", err, "loadBalancers, requested: 1, used: 2, limited: 2")
 
 	p.bounded(t, "a", `{"definitions":2}`)
 	if n := all(func(name string) error { return tryDefine(ctx, a, name+"s.example.com") }); n != 2 {
 		t.Errorf("%d definitions of 2", n)
 	}
-	if err := tryDefine(ctx, a, "mores.example.com"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "definitions, requested: 1, used: 2, limited: 2") {
+	if err := tryDefine(ctx, a, "mores.example.com"); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "definitions, requested: 1, used: 2, limited: 2") {
 		t.Errorf("a definition too many: %v", err)
 	}
 
@@ -363,14 +396,17 @@ func TestWallLimitsOfATenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = tenants.Patch(ctx, "a", types.MergePatchType, []byte(`{"spec":{"limits":{"memory":"-1Gi"}}}`), metav1.PatchOptions{})
+	_, err = tenants.Patch(ctx, "a", types.MergePatchType, []byte(`{"spec":{"limits":{"memory":"-1Gi"}}}`),
+		metav1.PatchOptions{})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.limits.memory") {
 		t.Errorf("a negative limit: %v", err)
 	}
-	if _, err := tenants.Patch(ctx, "a", types.MergePatchType, []byte(`{"status":{"usage":[{"name":"pods","used":"0"}]}}`), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := tenants.Patch(ctx, "a", types.MergePatchType,
+		[]byte(`{"status":{"usage":[{"name":"pods","used":"0"}]}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	if kv, err := p.etcd.Get(ctx, "/registry/tenants/a"); err != nil || strings.Contains(fmt.Sprintf("%s", kv.Kvs), "usage") {
+	if kv, err := p.etcd.Get(ctx, "/registry/tenants/a"); err != nil ||
+		strings.Contains(fmt.Sprintf("%s", kv.Kvs), "usage") {
 		t.Errorf("what is counted is stored: %v", err)
 	}
 	if u := p.usage(t, "a", "definitions"); u.Used.Value() != 2 || u.Limit == nil || u.Limit.Value() != 2 {
@@ -383,13 +419,15 @@ func TestWallLimitsOfATenant(t *testing.T) {
 func tryDefine(ctx context.Context, s *space, name string) error {
 	plural, group, _ := strings.Cut(name, ".")
 	kind := strings.ToUpper(plural[:1]) + strings.TrimSuffix(plural[1:], "s")
-	crds := s.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := s.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	_, err := crds.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": name},
 		"spec": map[string]any{
 			"group": group, "scope": "Namespaced",
-			"names": map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind, "listKind": kind + "List"},
+			"names": map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind,
+				"listKind": kind + "List"},
 			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{
 				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
 			}}},
@@ -406,10 +444,12 @@ func testUsageIsWhatThereIs(t *testing.T, p *plane, a *space) {
 	if err := tryDefine(ctx, a, "things.example.net"); err != nil {
 		t.Fatal(err)
 	}
-	things := a.dynamic.Resource(schema.GroupVersionResource{Group: "example.net", Version: "v1", Resource: "things"}).Namespace("default")
+	things := a.dynamic.Resource(schema.GroupVersionResource{Group: "example.net", Version: "v1", Resource: "things"}).
+		Namespace("default")
 	thing := func(i int) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "example.net/v1", "kind": "Thing", "metadata": map[string]any{"name": fmt.Sprintf("t%d", i)}, "x": strings.Repeat("x", 1000*i),
+			"apiVersion": "example.net/v1", "kind": "Thing", "metadata": map[string]any{"name": fmt.Sprintf("t%d", i)},
+			"x": strings.Repeat("x", 1000*i),
 		}}
 	}
 	for i := range 10 {
@@ -417,7 +457,8 @@ func testUsageIsWhatThereIs(t *testing.T, p *plane, a *space) {
 			_, err := things.Create(ctx, thing(i), metav1.CreateOptions{})
 			return err == nil || apierrors.IsAlreadyExists(err), nil
 		})
-		if _, err := a.client.CoreV1().ConfigMaps("default").Create(ctx, configMap(fmt.Sprintf("c%d", i)), metav1.CreateOptions{}); err != nil {
+		if _, err := a.client.CoreV1().ConfigMaps("default").
+			Create(ctx, configMap(fmt.Sprintf("c%d", i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -425,7 +466,8 @@ func testUsageIsWhatThereIs(t *testing.T, p *plane, a *space) {
 		if err := things.Delete(ctx, fmt.Sprintf("t%d", i), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.client.CoreV1().ConfigMaps("default").Patch(ctx, fmt.Sprintf("c%d", i), types.MergePatchType, []byte(`{"data":{"x":"`+strings.Repeat("x", 500)+`"}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := a.client.CoreV1().ConfigMaps("default").Patch(ctx, fmt.Sprintf("c%d", i), types.MergePatchType,
+			[]byte(`{"data":{"x":"`+strings.Repeat("x", 500)+`"}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -448,7 +490,8 @@ func testUsageIsWhatThereIs(t *testing.T, p *plane, a *space) {
 		}
 		objects, bytes := p.usage(t, "a", "objects"), p.usage(t, "a", "bytes")
 		count := int64(p.counted(t, "a"))
-		said = fmt.Sprintf("%d bytes and %d objects, the status says %d and %d", size, count, bytes.Used.Value(), objects.Used.Value())
+		said = fmt.Sprintf("%d bytes and %d objects, the status says %d and %d", size, count, bytes.Used.Value(),
+			objects.Used.Value())
 		return bytes.Used.Value() == size && objects.Used.Value() == count, nil
 	})
 }
@@ -481,7 +524,9 @@ func TestWallV9WayBackFromAFullDatastore(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if code, text := do(t, a.config, http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/default/leases", string(body), nil); code != http.StatusCreated {
+				if code, text := do(t, a.config, http.MethodPost,
+					"/apis/coordination.k8s.io/v1/namespaces/default/leases", string(body),
+					nil); code != http.StatusCreated {
 					if code != http.StatusTooManyRequests || !strings.Contains(text, "almost full") {
 						t.Errorf("the overload is told: %d %.200s", code, text)
 					}
@@ -498,10 +543,12 @@ func TestWallV9WayBackFromAFullDatastore(t *testing.T) {
 	if err := write("beside-the-overload"); err != nil {
 		t.Errorf("the system beside an overload: %v", err)
 	}
-	if _, err := b.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("b"), metav1.CreateOptions{}); err != nil {
+	if _, err := b.client.CoreV1().ConfigMaps("default").
+		Create(ctx, configMap("b"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("another tenant beside an overload: %v", err)
 	}
-	if err := a.client.CoordinationV1().Leases("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := a.client.CoordinationV1().Leases("default").
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -520,7 +567,9 @@ func TestWallV9WayBackFromAFullDatastore(t *testing.T) {
 	}
 	// Full of versions that nobody needs: it finds room by itself.
 	fill(func(int) string { return "/fill/one" })
-	eventually(t, "room after a history", func(context.Context) (bool, error) { return write("after-history") == nil, nil })
+	eventually(t, "room after a history", func(context.Context) (bool, error) {
+		return write("after-history") == nil, nil
+	})
 
 	// Full of what is there: deletions go, and then everything does.
 	fill(func(i int) string { return fmt.Sprintf("/fill/%d", i) })
@@ -533,8 +582,11 @@ func TestWallV9WayBackFromAFullDatastore(t *testing.T) {
 	if _, err := p.etcd.Delete(ctx, "/fill/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "room after deletions", func(context.Context) (bool, error) { return write("after-deletions") == nil, nil })
-	if _, err := a.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("a"), metav1.CreateOptions{}); err != nil {
+	eventually(t, "room after deletions", func(context.Context) (bool, error) {
+		return write("after-deletions") == nil, nil
+	})
+	if _, err := a.client.CoreV1().ConfigMaps("default").
+		Create(ctx, configMap("a"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("a tenant after that: %v", err)
 	}
 }

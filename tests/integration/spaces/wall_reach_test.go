@@ -91,11 +91,13 @@ func TestWallV13HooksRedirected(t *testing.T) {
 	h.serviceFor(t, s.client)
 	hookNames := 0
 	for _, path := range []string{"/away/301", "/away/302", "/away/307", "/away/308", "/self/307"} {
-		for what, at := range map[string]admissionregistrationv1.WebhookClientConfig{"URL": h.byURL(path), "Service": h.byService(path)} {
+		for what, at := range map[string]admissionregistrationv1.WebhookClientConfig{"URL": h.byURL(path),
+			"Service": h.byService(path)} {
 			hookNames++
 			name, before := fmt.Sprintf("hook%d", hookNames), asked.Load()
 			remove := func() error {
-				return s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), name, metav1.DeleteOptions{})
+				return s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), name,
+					metav1.DeleteOptions{})
 			}
 			s.validate(t, name, validating(name, at, "configmaps"))
 			var err error
@@ -117,7 +119,8 @@ func TestWallV13HooksRedirected(t *testing.T) {
 	}
 	before := asked.Load()
 	convertedBy(t, s, h.URL+"/away/307", h.ca)
-	if err := converted(t, s); err == nil || asked.Load() == before || !strings.Contains(err.Error(), "redirects are not followed") {
+	if err := converted(t, s); err == nil || asked.Load() == before ||
+		!strings.Contains(err.Error(), "redirects are not followed") {
 		t.Errorf("a conversion: %v", err)
 	}
 	if n := machine.n.Load(); n != 0 {
@@ -130,7 +133,8 @@ const conversions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 // convertedBy makes a definition whose versions are converted at a URL.
 func convertedBy(t *testing.T, s *space, url string, ca []byte) {
 	t.Helper()
-	body := fmt.Sprintf(`{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},
+	body := fmt.Sprintf(
+		`{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},
 		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q}}},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},{"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, url, base64.StdEncoding.EncodeToString(ca))
 	if code, text := do(t, s.config, http.MethodPost, conversions, body, nil); code != http.StatusCreated {
@@ -145,7 +149,8 @@ func convertedBy(t *testing.T, s *space, url string, ca []byte) {
 // converted has an object converted.
 func converted(t *testing.T, s *space) error {
 	t.Helper()
-	code, text := do(t, s.config, http.MethodPost, "/apis/example.com/v2/namespaces/default/things", `{"apiVersion":"example.com/v2","kind":"Thing","metadata":{"name":"x"}}`, nil)
+	code, text := do(t, s.config, http.MethodPost, "/apis/example.com/v2/namespaces/default/things",
+		`{"apiVersion":"example.com/v2","kind":"Thing","metadata":{"name":"x"}}`, nil)
 	if code != http.StatusCreated {
 		return fmt.Errorf("%d %s", code, text)
 	}
@@ -158,15 +163,19 @@ const otherNode = "other"
 // running makes a pod that has an address and is ready, as a node would say.
 func (p *plane) running(t *testing.T, s *space, name, ip string, phase corev1.PodPhase) {
 	t.Helper()
-	if _, err := s.client.CoreV1().Pods("default").Create(t.Context(), simplePod(name), metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().Pods("default").
+		Create(t.Context(), simplePod(name), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	bound := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: otherNode}}
+	bound := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Target: corev1.ObjectReference{Kind: "Node", Name: otherNode}}
 	if err := p.admin.CoreV1().Pods("default."+s.name).Bind(t.Context(), bound, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	status := fmt.Sprintf(`{"status":{"phase":%q,"podIP":%q,"podIPs":[{"ip":%q}],"conditions":[{"type":"Ready","status":"True"}]}}`, phase, ip, ip)
-	if _, err := p.admin.CoreV1().Pods("default."+s.name).Patch(t.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+	status := fmt.Sprintf(`{"status":{"phase":%q,"podIP":%q,"podIPs":[{"ip":%q}],"conditions":[{"type":"Ready",`+
+		`"status":"True"}]}}`, phase, ip, ip)
+	if _, err := p.admin.CoreV1().Pods("default."+s.name).
+		Patch(t.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -190,7 +199,8 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	hostNames(t, "127.0.0.1 lo.example.org\n::1 lo6.example.org\n10.42.0.6 pod.example.org\n"+address+" node.example.org\n")
+	hostNames(t, "127.0.0.1 lo.example.org\n::1 lo6.example.org\n10.42.0.6 pod.example.org\n"+address+
+		" node.example.org\n")
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +221,8 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"203.0.113.8"}]}}`)
-	if _, err := p.admin.CoreV1().Nodes().Patch(t.Context(), otherNode, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := p.admin.CoreV1().Nodes().Patch(t.Context(), otherNode, types.MergePatchType, status,
+		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	machine := everywhere(t)
@@ -233,7 +244,8 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 			_, err = a.tried(ctx, name)
 			return err != nil || len(own.calls("/", name))+len(out.calls("/", name)) > 0, nil
 		})
-		if e := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), name, metav1.DeleteOptions{}); e != nil {
+		if e := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), name,
+			metav1.DeleteOptions{}); e != nil {
 			t.Fatal(e)
 		}
 		eventually(t, "the webhook to be gone", func(ctx context.Context) (bool, error) {
@@ -244,12 +256,17 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 	}
 	service := func(name string, selector map[string]string, port int) admissionregistrationv1.WebhookClientConfig {
 		t.Helper()
-		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromInt(port)}}}}
-		if _, err := a.client.CoreV1().Services("default").Create(t.Context(), svc, metav1.CreateOptions{}); err != nil {
+		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Selector: selector,
+			Ports: []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromInt(port)}}}}
+		if _, err := a.client.CoreV1().Services("default").
+			Create(t.Context(), svc, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		path := "/"
-		return admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: name, Path: &path}, CABundle: own.ca}
+		return admissionregistrationv1.WebhookClientConfig{
+			Service:  &admissionregistrationv1.ServiceReference{Namespace: "default", Name: name, Path: &path},
+			CABundle: own.ca,
+		}
 	}
 	byURL := func(host string) admissionregistrationv1.WebhookClientConfig {
 		url := "https://" + net.JoinHostPort(host, strconv.Itoa(machine.port)) + "/"
@@ -257,8 +274,10 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 	}
 	const refusal = "to their own pods and to hosts outside of the cluster only"
 	for _, host := range []string{
-		"127.0.0.1", "127.1.2.3", "localhost", "::1", "::ffff:127.0.0.1", "0.0.0.0", "lo.example.org", "lo6.example.org",
-		"169.254.169.254", address, "node.example.org", "203.0.113.5", "203.0.113.8", "10.42.0.1", "10.42.0.6", "pod.example.org", "10.43.0.1", "fe80::1", "224.0.0.1",
+		"127.0.0.1", "127.1.2.3", "localhost", "::1", "::ffff:127.0.0.1", "0.0.0.0",
+		"lo.example.org", "lo6.example.org",
+		"169.254.169.254", address, "node.example.org", "203.0.113.5", "203.0.113.8", "10.42.0.1", "10.42.0.6",
+		"pod.example.org", "10.43.0.1", "fe80::1", "224.0.0.1",
 	} {
 		if err := hook(byURL(host)); err == nil || !strings.Contains(err.Error(), refusal) {
 			t.Errorf("a webhook at %s: %v", host, err)
@@ -272,8 +291,10 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 	// cluster is not written at all.
 	for i, ip := range []string{address, "203.0.113.8"} {
 		at := service("to"+strconv.Itoa(i), nil, machine.port)
-		slice := fmt.Sprintf(`{"metadata":{"name":"to%[1]d","labels":{"kubernetes.io/service-name":"to%[1]d"}},"addressType":"IPv4","endpoints":[{"addresses":[%[2]q]}],"ports":[{"port":%[3]d}]}`, i, ip, machine.port)
-		if code, text := do(t, a.config, http.MethodPost, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice, nil); code != http.StatusCreated {
+		slice := fmt.Sprintf(`{"metadata":{"name":"to%[1]d","labels":{"kubernetes.io/service-name":"to%[1]d"}},`+
+			`"addressType":"IPv4","endpoints":[{"addresses":[%[2]q]}],"ports":[{"port":%[3]d}]}`, i, ip, machine.port)
+		if code, text := do(t, a.config, http.MethodPost,
+			"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice, nil); code != http.StatusCreated {
 			t.Fatalf("writing endpoints: %d %s", code, text)
 		}
 		if err := hook(at); err == nil || !strings.Contains(err.Error(), refusal) {
@@ -290,17 +311,21 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 	}
 	mine := service("hook", map[string]string{"app": "own"}, int(own.port))
 	eventually(t, "the endpoint of the Service", func(ctx context.Context) (bool, error) {
-		slices, err := a.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=hook"})
+		slices, err := a.client.DiscoveryV1().EndpointSlices("default").List(ctx,
+			metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=hook"})
 		return err == nil && len(slices.Items) > 0 && len(slices.Items[0].Endpoints) > 0, err
 	})
-	eventually(t, "a webhook in a pod, by its Service", func(context.Context) (bool, error) { return hook(mine) == nil, nil })
+	eventually(t, "a webhook in a pod, by its Service", func(context.Context) (bool, error) {
+		return hook(mine) == nil, nil
+	})
 
 	// A status that says the address of another's pod, as of a pod that ended.
 	p.running(t, a, "forged", "10.42.0.6", corev1.PodRunning)
 	p.running(t, a, "ended", "10.42.0.6", corev1.PodSucceeded)
 	port := strconv.Itoa(machine.port)
 	for _, path := range []string{"pods/forged:" + port, "pods/ended:" + port, "pods/https:forged:" + port} {
-		if code, text := get(t, a.config, "/api/v1/namespaces/default/"+path+"/proxy/"); code < http.StatusInternalServerError || strings.Contains(text, "a page of b") {
+		if code, text := get(t, a.config, "/api/v1/namespaces/default/"+path+
+			"/proxy/"); code < http.StatusInternalServerError || strings.Contains(text, "a page of b") {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
@@ -310,7 +335,8 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 			return code == http.StatusBadRequest && strings.Contains(text, "not a review"), nil
 		})
 	}
-	for what, r := range map[string]*reached{"its own machine": machine, "a pod of another tenant": foreign, "another node": far} {
+	for what, r := range map[string]*reached{"its own machine": machine, "a pod of another tenant": foreign,
+		"another node": far} {
 		if n := r.n.Load(); n != 0 {
 			t.Errorf("the API server connected to %s %d times", what, n)
 		}

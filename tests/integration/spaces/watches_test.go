@@ -82,10 +82,12 @@ func TestWatchesAsUpstreamTakesThem(t *testing.T) {
 	}
 	p := start(t, nil)
 	a := p.tenant(t, "a")
-	if _, err := a.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.RbacV1().ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const maps, roles = "/api/v1/namespaces/default/configmaps", "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -100,10 +102,14 @@ func TestWatchesAsUpstreamTakesThem(t *testing.T) {
 			t.Errorf("%s shows composite names: %.500s", what, shown)
 		}
 	}
-	for _, watch := range []string{"watch", "watch=", "watch=true", "watch=True", "watch=1", "watch=yes", "watch=1&watch=0", "%77atch=%54rue", "watch=True&limit=500", "watch=True&sendInitialEvents=True&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=True"} {
+	for _, watch := range []string{"watch", "watch=", "watch=true", "watch=True", "watch=1", "watch=yes",
+		"watch=1&watch=0", "%77atch=%54rue", "watch=True&limit=500",
+		"watch=True&sendInitialEvents=True&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=True"} {
 		for path, want := range map[string]string{
-			maps: `"name"`, "/tenants/a/api/v1/configmaps": `"name"`, "/api/v1/tenants/a/namespaces/default/configmaps": `"name"`, "/api/v1/namespaces": `"name":"`,
-			maps + "?fieldSelector=metadata.name=one,metadata.namespace=default": `"name":"one"`, roles + "?fieldSelector=metadata.name=one": `"name":"one"`,
+			maps: `"name"`, "/tenants/a/api/v1/configmaps": `"name"`,
+			"/api/v1/tenants/a/namespaces/default/configmaps": `"name"`, "/api/v1/namespaces": `"name":"`,
+			maps + "?fieldSelector=metadata.name=one,metadata.namespace=default": `"name":"one"`,
+			roles + "?fieldSelector=metadata.name=one":                           `"name":"one"`,
 		} {
 			sep := "?"
 			if strings.Contains(path, "?") {
@@ -113,28 +119,37 @@ func TestWatchesAsUpstreamTakesThem(t *testing.T) {
 				continue // it begins with one of all objects, which the other paths show
 			}
 			native(path+sep+watch, firstEvent(t, a.config, path+sep+watch), "200 ", `{"type":"ADDED"`, want)
-			native("the WebSocket of "+path+sep+watch, firstMessage(t, a.config, path+sep+watch, ""), `{"type":"ADDED"`, want)
+			native("the WebSocket of "+path+sep+watch, firstMessage(t, a.config, path+sep+watch, ""),
+				`{"type":"ADDED"`, want)
 		}
 		native(maps+"/one?"+watch, firstEvent(t, a.config, maps+"/one?"+watch), "200 ", `{"kind":"ConfigMap"`)
 	}
 	for _, list := range []string{"watch=0", "watch=False", "watch=0&watch=1", "Watch=1", "watch=1;", "watch=%zz"} {
 		native(list, firstEvent(t, a.config, maps+"?"+list), "200 ", `{"kind":"ConfigMapList"`)
 	}
-	native("the old path", firstEvent(t, a.config, "/api/v1/watch/namespaces/default/configmaps/one"), "200 ", `{"type":"ADDED"`)
+	native("the old path", firstEvent(t, a.config, "/api/v1/watch/namespaces/default/configmaps/one"),
+		"200 ", `{"type":"ADDED"`)
 
 	// Over WebSocket, in other forms, and as the system's administrators see it.
-	native("a table", firstMessage(t, a.config, maps+"?watch=true", "application/json;as=Table;v=v1;g=meta.k8s.io"), `"kind":"Table"`)
-	native("metadata", firstMessage(t, a.config, maps+"?watch=true", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"), `"kind":"PartialObjectMetadata"`)
+	native("a table", firstMessage(t, a.config, maps+"?watch=true", "application/json;as=Table;v=v1;g=meta.k8s.io"),
+		`"kind":"Table"`)
+	native("metadata", firstMessage(t, a.config, maps+"?watch=true",
+		"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"), `"kind":"PartialObjectMetadata"`)
 	native("a protocol", firstMessage(t, a.config, maps+"?watch=true", "", "base64.binary.k8s.io"), `"ADDED"`)
 	native("a tenant, as the administrator", firstMessage(t, p.Admin, "/tenants/a"+maps+"?watch=true", ""), `"ADDED"`)
-	native("all tenants", firstMessage(t, p.Admin, "/api/v1/tenants/all/configmaps?watch=true&fieldSelector="+url.QueryEscape("metadata.name=one"), ""), `"ADDED"`)
-	if shown := firstMessage(t, a.config, maps+"?watch=true", "application/vnd.kubernetes.protobuf"); strings.Contains(shown, "default.a") || !strings.Contains(shown, "/api/v1/tenants/a/namespaces/default/configmaps/") {
+	native("all tenants", firstMessage(t, p.Admin, "/api/v1/tenants/all/configmaps?watch=true&fieldSelector="+
+		url.QueryEscape("metadata.name=one"), ""), `"ADDED"`)
+	if shown := firstMessage(t, a.config, maps+"?watch=true",
+		"application/vnd.kubernetes.protobuf"); strings.Contains(shown, "default.a") ||
+		!strings.Contains(shown, "/api/v1/tenants/a/namespaces/default/configmaps/") {
 		t.Errorf("protobuf: %q", shown)
 	}
-	if shown := firstMessage(t, p.Admin, "/api/v1/configmaps?watch=true&fieldSelector="+url.QueryEscape("metadata.name=one"), ""); !strings.Contains(shown, `"namespace":"default.a"`) {
+	if shown := firstMessage(t, p.Admin, "/api/v1/configmaps?watch=true&fieldSelector="+
+		url.QueryEscape("metadata.name=one"), ""); !strings.Contains(shown, `"namespace":"default.a"`) {
 		t.Errorf("the view of the cluster: %.500s", shown)
 	}
-	for path, want := range map[string]string{"/tenants/b" + maps + "?watch=true": "bad status", "/api/v1/nodes?watch=true": "bad status", maps + "?watch=true&limit=x": "bad status"} {
+	for path, want := range map[string]string{"/tenants/b" + maps + "?watch=true": "bad status",
+		"/api/v1/nodes?watch=true": "bad status", maps + "?watch=true&limit=x": "bad status"} {
 		if shown := firstMessage(t, a.config, path, ""); !strings.Contains(shown, want) {
 			t.Errorf("%s: %.500s", path, shown)
 		}

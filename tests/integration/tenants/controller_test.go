@@ -85,7 +85,8 @@ func TestSpacesAreMade(t *testing.T) {
 	t.Run("many at a time", s.testMany)
 	t.Run("a space that cannot be seen stays", s.testSilence)
 	t.Run("a deletion goes on after a restart", func(t *testing.T) { s.testRestart(t, stop) })
-	if err := s.client.RbacV1().ClusterRoles().Delete(t.Context(), "admin-role.acme.tenant", metav1.DeleteOptions{}); err != nil {
+	if err := s.client.RbacV1().ClusterRoles().Delete(t.Context(), "admin-role.acme.tenant",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.dropNamespace(t, "default.many-3")
@@ -99,7 +100,8 @@ func TestSpacesAreMade(t *testing.T) {
 			return err == nil, err
 		})
 		s.ready(t, "many-3")
-		if _, err := s.client.RbacV1().ClusterRoles().Get(t.Context(), "admin-role.acme.tenant", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := s.client.RbacV1().ClusterRoles().Get(t.Context(), "admin-role.acme.tenant",
+			metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("a role that was deleted: %v, want not found", err)
 		}
 	})
@@ -149,12 +151,15 @@ func (s *spaces) testDefaultTenant(t *testing.T) {
 	if err != nil || len(role.Rules) != 2 {
 		t.Errorf("the administrator's role is %+v, %v", role, err)
 	}
-	binding, err := s.client.RbacV1().ClusterRoleBindings().Get(ctx, "admin-role-binding.acme.tenant", metav1.GetOptions{})
-	if err != nil || binding.RoleRef.Name != role.Name || len(binding.Subjects) != 2 || binding.Subjects[0].Kind != rbacv1.UserKind || binding.Subjects[0].Name != "admin" {
+	binding, err := s.client.RbacV1().ClusterRoleBindings().Get(ctx, "admin-role-binding.acme.tenant",
+		metav1.GetOptions{})
+	if err != nil || binding.RoleRef.Name != role.Name || len(binding.Subjects) != 2 ||
+		binding.Subjects[0].Kind != rbacv1.UserKind || binding.Subjects[0].Name != "admin" {
 		t.Errorf("its binding is %+v, %v", binding, err)
 	}
 	// Where the API is found is shown in the space and stored in the system's.
-	if _, err := s.client.CoreV1().Services("default.acme").Get(ctx, "kubernetes", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := s.client.CoreV1().Services("default.acme").Get(ctx, "kubernetes",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the service of the API is stored: %v", err)
 	}
 }
@@ -187,10 +192,12 @@ func (s *spaces) testSilence(t *testing.T) {
 func (s *spaces) testRestart(t *testing.T, stop func()) {
 	ctx := t.Context()
 	maps, pods := s.client.CoreV1().ConfigMaps("default.many-1"), s.client.CoreV1().Pods("default.many-1")
-	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "used"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "used"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.CoreV1().ServiceAccounts("default.many-1").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().ServiceAccounts("default.many-1").Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pods.Create(ctx, &corev1.Pod{
@@ -210,7 +217,8 @@ func (s *spaces) testRestart(t *testing.T, stop func()) {
 		}
 	}
 	stop()
-	if _, err := pods.Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := pods.Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	stop = s.control(t, "acme")
@@ -234,7 +242,8 @@ func (s *spaces) waits(t *testing.T, tenant, reason, message string) {
 			return false, err
 		}
 		c := meta.FindStatusCondition(got.Status.Conditions, tenantapi.SpaceEmpty)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, message), nil
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason &&
+			strings.Contains(c.Message, message), nil
 	})
 }
 

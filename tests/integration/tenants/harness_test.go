@@ -43,7 +43,8 @@ type api struct {
 // serve starts the API. The group ends with the test.
 func serve(t *testing.T) *api {
 	t.Helper()
-	return serveIn(t, t.TempDir(), apiserver.Seams{Groups: map[string]apiserver.Group{"": addTenants}, Definitions: registry.Definitions})
+	return serveIn(t, t.TempDir(),
+		apiserver.Seams{Groups: map[string]apiserver.Group{"": addTenants}, Definitions: registry.Definitions})
 }
 
 // serveIn starts the API with its data in dir. Without seams it is that of
@@ -92,9 +93,10 @@ func serveIn(t *testing.T, dir string, seams apiserver.Seams) *api {
 	if err := a.group.StartAndWait(ctx, apiserver.New(apiserver.Options{
 		BindAddress: "0.0.0.0", Port: port, AdvertiseAddress: net.ParseIP(address),
 		ServiceCIDR: "10.43.0.0/16", ServiceNodePortRange: "30000-32767", ClusterDomain: "cluster.local",
-		Datastore: datastore.Endpoint{URLs: []string{store.ClientURL()}, CAFile: files.EtcdServerCA.Cert, CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key},
-		Seams:     seams,
-		Log:       log,
+		Datastore: datastore.Endpoint{URLs: []string{store.ClientURL()}, CAFile: files.EtcdServerCA.Cert,
+			CertFile: files.EtcdClient.Cert, KeyFile: files.EtcdClient.Key},
+		Seams: seams,
+		Log:   log,
 		Files: apiserver.Files{
 			ClientCA:    files.ClientCA.Cert,
 			ServingCert: files.ServingAPIServer.Cert, ServingKey: files.ServingAPIServer.Key,
@@ -114,9 +116,10 @@ func serveIn(t *testing.T, dir string, seams apiserver.Seams) *api {
 // config is a client of the API with one of the identities of the PKI.
 func (a *api) config(pair pki.Pair) *restclient.Config {
 	return &restclient.Config{
-		Host:            "https://127.0.0.1:6443",
-		TLSClientConfig: restclient.TLSClientConfig{CAFile: a.files.ServerCA.Cert, CertFile: pair.Cert, KeyFile: pair.Key},
-		QPS:             -1,
+		Host: "https://127.0.0.1:6443",
+		TLSClientConfig: restclient.TLSClientConfig{CAFile: a.files.ServerCA.Cert,
+			CertFile: pair.Cert, KeyFile: pair.Key},
+		QPS: -1,
 	}
 }
 

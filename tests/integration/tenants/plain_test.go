@@ -38,19 +38,25 @@ func TestPlainDatastoreOpensAsTheSystemSpace(t *testing.T) {
 		{"", "v1", "namespaces", "Namespace", "", "apps", `{}`},
 		{"", "v1", "configmaps", "ConfigMap", "apps", "one.two", `{"data":{"k":"v"}}`},
 		{"", "v1", "services", "Service", "apps", "web", `{"spec":{"ports":[{"port":80}]}}`},
-		{"", "v1", "persistentvolumes", "PersistentVolume", "", "pv.with.dots", `{"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/x"}}}`},
-		{"apps", "v1", "deployments", "Deployment", "apps", "web", `{"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`},
+		{"", "v1", "persistentvolumes", "PersistentVolume", "", "pv.with.dots",
+			`{"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/x"}}}`},
+		{"apps", "v1", "deployments", "Deployment", "apps", "web", `{"spec":{"selector":{"matchLabels":{"a":"b"}},` +
+			`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`},
 		{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", "", "reader", `{}`},
 		{"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "", "foos.example.com",
-			`{"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`},
+			`{"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"foos","kind":"Foo"},` +
+				`"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",` +
+				`"x-kubernetes-preserve-unknown-fields":true}}}]}}`},
 	} {
 		object := map[string]any{}
 		if err := json.Unmarshal([]byte(o.rest), &object); err != nil {
 			t.Fatal(err)
 		}
 		gvr := schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource}
-		maps.Copy(object, map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": o.kind, "metadata": map[string]any{"name": o.name}})
-		if _, err := client.Resource(gvr).Namespace(o.namespace).Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
+		maps.Copy(object, map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": o.kind,
+			"metadata": map[string]any{"name": o.name}})
+		if _, err := client.Resource(gvr).Namespace(o.namespace).
+			Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
 			t.Fatalf("%s: %v", o.resource, err)
 		}
 		written[gvr] = append(written[gvr], o.namespace+"/"+o.name)
@@ -88,7 +94,8 @@ func TestPlainDatastoreOpensAsTheSystemSpace(t *testing.T) {
 			t.Errorf("the key %s is gone", key)
 		}
 	}
-	for _, key := range []string{"/registry/configmaps/apps/one.two", "/registry/persistentvolumes/pv.with.dots", "/registry/services/specs/apps/web"} {
+	for _, key := range []string{"/registry/configmaps/apps/one.two", "/registry/persistentvolumes/pv.with.dots",
+		"/registry/services/specs/apps/web"} {
 		if before[key] == "" || after[key] != before[key] {
 			t.Errorf("the value of %s has changed", key)
 		}
@@ -98,11 +105,13 @@ func TestPlainDatastoreOpensAsTheSystemSpace(t *testing.T) {
 // dump is what etcd holds.
 func dump(t *testing.T, a *api) map[string]string {
 	t.Helper()
-	secure, err := transport.TLSInfo{TrustedCAFile: a.files.EtcdServerCA.Cert, CertFile: a.files.EtcdClient.Cert, KeyFile: a.files.EtcdClient.Key}.ClientConfig()
+	secure, err := transport.TLSInfo{TrustedCAFile: a.files.EtcdServerCA.Cert, CertFile: a.files.EtcdClient.Cert,
+		KeyFile: a.files.EtcdClient.Key}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://127.0.0.1:2379"}, TLS: secure, DialTimeout: deadline})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://127.0.0.1:2379"}, TLS: secure,
+		DialTimeout: deadline})
 	if err != nil {
 		t.Fatal(err)
 	}

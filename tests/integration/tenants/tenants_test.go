@@ -87,13 +87,17 @@ func (s *suite) testLifeCycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Status.Phase != tenantapi.Active || made.Generation != 1 || made.Spec.CRDPolicy != tenantapi.LocalCRDFirst || len(made.Finalizers) != 1 || made.Finalizers[0] != tenantapi.Finalizer {
+	if made.Status.Phase != tenantapi.Active || made.Generation != 1 ||
+		made.Spec.CRDPolicy != tenantapi.LocalCRDFirst || len(made.Finalizers) != 1 ||
+		made.Finalizers[0] != tenantapi.Finalizer {
 		t.Errorf("created %+v", made)
 	}
-	if resp, body := s.raw(t, "/api/v1/tenants/t1", "application/vnd.kubernetes.protobuf"); resp.StatusCode != http.StatusOK || !strings.HasPrefix(string(body), "k8s\x00") {
+	if resp, body := s.raw(t, "/api/v1/tenants/t1", "application/vnd.kubernetes.protobuf"); resp.StatusCode !=
+		http.StatusOK || !strings.HasPrefix(string(body), "k8s\x00") {
 		t.Errorf("in protobuf: %d %q", resp.StatusCode, body)
 	}
-	w, err := s.typed.Watch(ctx, metav1.ListOptions{ResourceVersion: made.ResourceVersion, FieldSelector: "metadata.name=t1"})
+	w, err := s.typed.Watch(ctx,
+		metav1.ListOptions{ResourceVersion: made.ResourceVersion, FieldSelector: "metadata.name=t1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,13 +110,17 @@ func (s *suite) testLifeCycle(t *testing.T) {
 		t.Errorf("spec.limits.namespaces = %d, want %d", v, n)
 	}
 
-	made.Status.Conditions = []metav1.Condition{{Type: tenantapi.SpaceReady, Status: metav1.ConditionTrue, Reason: "Made", LastTransitionTime: metav1.Now()}}
+	made.Status.Conditions = []metav1.Condition{{Type: tenantapi.SpaceReady, Status: metav1.ConditionTrue,
+		Reason: "Made", LastTransitionTime: metav1.Now()}}
 	made.Status.Phase = tenantapi.Terminating
 	made.Labels = map[string]string{"a": "b"}
-	if made, err = s.typed.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil || len(made.Labels) > 0 || made.Status.Phase != tenantapi.Active || len(made.Status.Conditions) != 1 {
+	if made, err = s.typed.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil || len(made.Labels) > 0 ||
+		made.Status.Phase != tenantapi.Active || len(made.Status.Conditions) != 1 {
 		t.Errorf("update of the status = %+v, %v", made, err)
 	}
-	merged, err := s.typed.Patch(ctx, "t1", types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"SpaceEmpty","status":"False","reason":"X","message":"","lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`), metav1.PatchOptions{}, "status")
+	merged, err := s.typed.Patch(ctx, "t1", types.StrategicMergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"SpaceEmpty","status":"False","reason":"X","message":"",`+
+			`"lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`), metav1.PatchOptions{}, "status")
 	if err != nil || len(merged.Status.Conditions) != 2 {
 		t.Errorf("strategic merge patch of the conditions = %+v, %v", merged, err)
 	}
@@ -124,7 +132,8 @@ func (s *suite) testLifeCycle(t *testing.T) {
 	if err != nil || got.DeletionTimestamp.IsZero() || got.Status.Phase != tenantapi.Terminating {
 		t.Errorf("after deletion: %+v, %v, want a terminating tenant", got, err)
 	}
-	if _, err := s.dynamic.Patch(ctx, "t1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := s.dynamic.Patch(ctx, "t1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.typed.Get(ctx, "t1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -145,7 +154,8 @@ func (s *suite) testApply(t *testing.T) {
 	ctx := t.Context()
 	apply := func(manager, spec string) (*unstructured.Unstructured, error) {
 		u := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(`{"apiVersion":"v1","kind":"Tenant","metadata":{"name":"applied"},"spec":`+spec+`}`), u); err != nil {
+		if err := json.Unmarshal([]byte(`{"apiVersion":"v1","kind":"Tenant","metadata":{"name":"applied"},"spec":`+
+			spec+`}`), u); err != nil {
 			t.Fatal(err)
 		}
 		return s.dynamic.Apply(ctx, "applied", u, metav1.ApplyOptions{FieldManager: manager})
@@ -167,7 +177,8 @@ func (s *suite) testApply(t *testing.T) {
 	if g := got.GetGeneration(); g != 2 {
 		t.Errorf("generation %d, want 2", g)
 	}
-	if _, err := apply("one", `{"limits":{"object":1}}`); err == nil || !strings.Contains(err.Error(), ".spec.limits.object") {
+	if _, err := apply("one", `{"limits":{"object":1}}`); err == nil ||
+		!strings.Contains(err.Error(), ".spec.limits.object") {
 		t.Errorf("an unknown field: %v, want an error that names it", err)
 	}
 }
@@ -179,19 +190,22 @@ func (s *suite) testRefusals(t *testing.T) {
 		"all":                       "cannot be the name of a tenant",
 		"abcdefghijklmnopqrstuvwxy": "at most 24",
 	} {
-		_, err := s.typed.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := s.typed.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), says) {
 			t.Errorf("a tenant %q: %v, want invalid and %q", name, err, says)
 		}
 	}
 	// The administrator is what the server itself is.
-	if _, err := s.typed.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "system"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.typed.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "system"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.typed.Delete(ctx, "system", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("deleting system: %v, want forbidden", err)
 	}
-	if err := s.typed.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
+	if err := s.typed.DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("deleting all tenants at once: %v, want method not supported", err)
 	}
 	node := s.config(s.files.Scheduler)
@@ -214,7 +228,8 @@ func (s *suite) testTable(t *testing.T) {
 	for _, c := range table.ColumnDefinitions {
 		columns = append(columns, c.Name)
 	}
-	if strings.Join(columns, " ") != "Name Status Age" || len(table.Rows) != 1 || table.Rows[0].Cells[0] != "system" || table.Rows[0].Cells[1] != "Active" {
+	if strings.Join(columns, " ") != "Name Status Age" || len(table.Rows) != 1 || table.Rows[0].Cells[0] != "system" ||
+		table.Rows[0].Cells[1] != "Active" {
 		t.Errorf("table = %s", body)
 	}
 }
@@ -250,7 +265,8 @@ func (s *suite) testDiscovery(t *testing.T) {
 			}
 			r, ok := found["tenants"]
 			_, status := found["tenants/status"]
-			return ok && status && r.Kind == "Tenant" && r.SingularName == "tenant" && !r.Namespaced && len(r.ShortNames) == 1 && r.ShortNames[0] == "te" &&
+			return ok && status && r.Kind == "Tenant" && r.SingularName == "tenant" && !r.Namespaced &&
+				len(r.ShortNames) == 1 && r.ShortNames[0] == "te" &&
 				len(found["namespaces"].ShortNames) == 1, nil
 		})
 	}
@@ -282,10 +298,12 @@ func (s *suite) testOpenAPI(t *testing.T) {
 	})
 	for version, schemas := range map[string]map[string]schema{"v2": v2.Definitions, "v3": v3.Components.Schemas} {
 		tenant := schemas[tenantapi.Tenant{}.OpenAPIModelName()]
-		if len(tenant.Kinds) != 1 || tenant.Kinds[0] != struct{ Group, Version, Kind string }{"", "v1", "Tenant"} || tenant.Properties["spec"].Description == "" {
+		if len(tenant.Kinds) != 1 || tenant.Kinds[0] != struct{ Group, Version, Kind string }{"", "v1", "Tenant"} ||
+			tenant.Properties["spec"].Description == "" {
 			t.Errorf("%s: the model of tenants is %+v", version, tenant)
 		}
-		if policy := schemas[tenantapi.TenantSpec{}.OpenAPIModelName()].Properties["crdPolicy"]; len(policy.Enum) != 3 {
+		if policy := schemas[tenantapi.TenantSpec{}.OpenAPIModelName()].
+			Properties["crdPolicy"]; len(policy.Enum) != 3 {
 			t.Errorf("%s: the policy is %+v", version, policy)
 		}
 		for name := range schemas {

@@ -17,8 +17,10 @@ import (
 // wakes a pod that this plugin refused.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeCondition | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.afterNode},
-		{Event: fwk.ClusterEvent{Resource: runtimeClasses, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: afterClass},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node,
+			ActionType: fwk.Add | fwk.UpdateNodeCondition | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.afterNode},
+		{Event: fwk.ClusterEvent{Resource: runtimeClasses, ActionType: fwk.Add | fwk.Update},
+			QueueingHintFn: afterClass},
 		// There is no finer event for annotations.
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update}, QueueingHintFn: afterPod},
 	}, nil

@@ -78,7 +78,9 @@ func typeOf(pod *corev1.Pod, find func(name string) (*nodev1.RuntimeClass, error
 }
 
 // PreFilter finds out which type the pod is of.
-func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (p *Plugin) PreFilter(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	t, err := typeOf(pod, func(name string) (*nodev1.RuntimeClass, error) {
 		class, err := p.cached(name)
 		if apierrors.IsNotFound(err) {

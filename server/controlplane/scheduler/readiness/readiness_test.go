@@ -45,14 +45,16 @@ func plugin() *Plugin {
 		return func(name string) (*nodev1.RuntimeClass, error) {
 			for _, k := range known {
 				if k == name {
-					return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: strings.TrimSuffix(name, "-late")}, nil
+					return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name},
+						Handler: strings.TrimSuffix(name, "-late")}, nil
 				}
 			}
 			return nil, apierrors.NewNotFound(nodev1.Resource("runtimeclasses"), name)
 		}
 	}
 	live := find("vm", "container", "vm-late")
-	return &Plugin{cached: find("vm", "container"), live: func(_ context.Context, name string) (*nodev1.RuntimeClass, error) { return live(name) }}
+	return &Plugin{cached: find("vm", "container"),
+		live: func(_ context.Context, name string) (*nodev1.RuntimeClass, error) { return live(name) }}
 }
 
 // pod is of a tenant: what the scheduler sees are composite names.
@@ -72,7 +74,8 @@ func node(conditions ...string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	for _, c := range conditions {
 		name, status, _ := strings.Cut(c, "=")
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(name), Status: corev1.ConditionStatus(status)})
+		n.Status.Conditions = append(n.Status.Conditions,
+			corev1.NodeCondition{Type: corev1.NodeConditionType(name), Status: corev1.ConditionStatus(status)})
 	}
 	return n
 }
@@ -93,14 +96,18 @@ func TestSeedCheckNodeRuntimeReadiness(t *testing.T) {
 		{"container", pod("", ""), node(ready, containers), ""},
 		{"container by class", pod("container", ""), node(ready, containers), ""},
 		{"the condition does not exist", pod("", ""), node(ready), "node(s) had no ready container runtime"},
-		{"the condition is False", pod("", ""), node(ready, "ContainerRuntimeReady=False"), "node(s) had no ready container runtime (ContainerRuntimeReady is False)"},
-		{"the condition is Unknown", pod("", ""), node(ready, "ContainerRuntimeReady=Unknown"), "ContainerRuntimeReady is Unknown"},
+		{"the condition is False", pod("", ""), node(ready, "ContainerRuntimeReady=False"),
+			"node(s) had no ready container runtime (ContainerRuntimeReady is False)"},
+		{"the condition is Unknown", pod("", ""), node(ready, "ContainerRuntimeReady=Unknown"),
+			"ContainerRuntimeReady is Unknown"},
 		{"vm by class", pod("vm", ""), node(ready, containers, vms), ""},
 		{"vm by annotation", pod("", "vm"), node(ready, containers, vms), ""},
 		{"no vm runtime", pod("vm", ""), node(ready, containers), "node(s) had no ready vm runtime"},
-		{"vm runtime not ready", pod("", "vm"), node(ready, containers, "VmRuntimeReady=False"), "VmRuntimeReady is False"},
+		{"vm runtime not ready", pod("", "vm"), node(ready, containers, "VmRuntimeReady=False"),
+			"VmRuntimeReady is False"},
 		{"a container does not need the vm runtime", pod("", ""), node(ready, containers, "VmRuntimeReady=False"), ""},
-		{"vm without the primary", pod("vm", ""), node(ready, "ContainerRuntimeReady=False", vms), "no ready primary runtime"},
+		{"vm without the primary", pod("vm", ""), node(ready, "ContainerRuntimeReady=False", vms),
+			"no ready primary runtime"},
 		{"vm on a node that is not ready", pod("vm", ""), node("Ready=False", containers, vms), "not become ready"},
 		{"vm on a node that never reported", pod("vm", ""), node(containers, vms), "not become ready"},
 		{"a container may make its node ready", pod("", ""), node("Ready=False", containers), ""},
@@ -114,7 +121,8 @@ func TestSeedCheckNodeRuntimeReadiness(t *testing.T) {
 			switch {
 			case tc.want == "" && !status.IsSuccess():
 				t.Errorf("Filter: %v, want success", status)
-			case tc.want != "" && (status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), tc.want)):
+			case tc.want != "" &&
+				(status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), tc.want)):
 				t.Errorf("Filter: %v %q, want %q", status.Code(), status.Message(), tc.want)
 			}
 		})
@@ -166,14 +174,20 @@ func TestQueueingHints(t *testing.T) {
 		old, new any
 		want     fwk.QueueingHint
 	}{
-		{"runtime becomes ready", p.afterNode, pod("vm", ""), node(ready, containers, "VmRuntimeReady=False"), node(ready, containers, vms), fwk.Queue},
-		{"node becomes ready", p.afterNode, pod("vm", ""), node("Ready=False", containers, vms), node(ready, containers, vms), fwk.Queue},
+		{"runtime becomes ready", p.afterNode, pod("vm", ""), node(ready, containers, "VmRuntimeReady=False"),
+			node(ready, containers, vms), fwk.Queue},
+		{"node becomes ready", p.afterNode, pod("vm", ""), node("Ready=False", containers, vms),
+			node(ready, containers, vms), fwk.Queue},
 		{"new node", p.afterNode, pod("vm", ""), nil, node(ready, containers, vms), fwk.Queue},
-		{"runtime gets lost", p.afterNode, pod("vm", ""), node(ready, containers, vms), node(ready, containers, "VmRuntimeReady=False"), fwk.QueueSkip},
-		{"another condition", p.afterNode, pod("vm", ""), node(ready, containers, vms), node(ready, containers, vms, "MemoryPressure=True"), fwk.QueueSkip},
+		{"runtime gets lost", p.afterNode, pod("vm", ""), node(ready, containers, vms),
+			node(ready, containers, "VmRuntimeReady=False"), fwk.QueueSkip},
+		{"another condition", p.afterNode, pod("vm", ""), node(ready, containers, vms),
+			node(ready, containers, vms, "MemoryPressure=True"), fwk.QueueSkip},
 		{"the other runtime", p.afterNode, pod("vm", ""), node(ready), node(ready, containers), fwk.QueueSkip},
-		{"the pod itself is wrong", p.afterNode, pod("vm", "container"), nil, node(ready, containers, vms), fwk.QueueSkip},
-		{"a class that is not known yet", p.afterNode, pod("vm-late", ""), nil, node(ready, containers, vms), fwk.Queue},
+		{"the pod itself is wrong", p.afterNode, pod("vm", "container"), nil,
+			node(ready, containers, vms), fwk.QueueSkip},
+		{"a class that is not known yet", p.afterNode, pod("vm-late", ""), nil,
+			node(ready, containers, vms), fwk.Queue},
 		{"its class comes", afterClass, pod("vm", ""), nil, class("vm"), fwk.Queue},
 		{"another class comes", afterClass, pod("vm", ""), nil, class("x"), fwk.QueueSkip},
 		{"a pod without a class", afterClass, pod("", ""), nil, class("x"), fwk.QueueSkip},

@@ -135,7 +135,8 @@ func write(w io.Writer, m *Manifest, sources []Source, compress bool) error {
 	}
 	tw := tar.NewWriter(out)
 	sum := sha256.Sum256(text)
-	head := []Source{{Path: manifestName, Mode: 0o600, Data: text}, {Path: sumName, Mode: 0o600, Data: []byte(hex.EncodeToString(sum[:]) + "\n")}}
+	head := []Source{{Path: manifestName, Mode: 0o600, Data: text},
+		{Path: sumName, Mode: 0o600, Data: []byte(hex.EncodeToString(sum[:]) + "\n")}}
 	for _, s := range append(head, sources...) {
 		if err := s.writeTo(tw, m.Created); err != nil {
 			return errors.Join(fmt.Errorf("saving %s: %w", s.Path, err), out.Close())
@@ -158,7 +159,8 @@ func (s *Source) writeTo(tw *tar.Writer, at time.Time) (err error) {
 		}
 		size = info.Size()
 	}
-	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: s.Path, Mode: int64(s.Mode.Perm()), Size: size, ModTime: at, Format: tar.FormatPAX}); err != nil {
+	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: s.Path, Mode: int64(s.Mode.Perm()), Size: size,
+		ModTime: at, Format: tar.FormatPAX}); err != nil {
 		return err
 	}
 	_, err = io.Copy(tw, r)

@@ -61,12 +61,15 @@ func NewBucket(cfg *config.EtcdS3) (*Bucket, error) {
 		creds = credentials.NewIAM("")
 		s.role = creds
 	}
-	lookup := map[string]minio.BucketLookupType{"dns": minio.BucketLookupDNS, "path": minio.BucketLookupPath}[cfg.BucketLookup]
+	lookup := map[string]minio.BucketLookupType{"dns": minio.BucketLookupDNS,
+		"path": minio.BucketLookupPath}[cfg.BucketLookup]
 	client, err := minio.New(cfg.Endpoint, &minio.Options{
-		Creds: creds, Secure: !cfg.Insecure, Transport: transport, Region: cfg.Region, BucketLookup: lookup, MaxRetries: tries,
+		Creds: creds, Secure: !cfg.Insecure, Transport: transport, Region: cfg.Region,
+		BucketLookup: lookup, MaxRetries: tries,
 	})
 	if err != nil {
-		return nil, &problem.Input{Source: flagEndpoint, Value: cfg.Endpoint, Err: err, Want: "a host such as s3.example.com or 192.0.2.10:9000"}
+		return nil, &problem.Input{Source: flagEndpoint, Value: cfg.Endpoint, Err: err,
+			Want: "a host such as s3.example.com or 192.0.2.10:9000"}
 	}
 	client.SetAppInfo("a4s", version.Version)
 	s.core = minio.Core{Client: client}
@@ -79,7 +82,9 @@ func newTransport(cfg *config.EtcdS3) (*http.Transport, error) {
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout:     time.Minute,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: cfg.SkipSSLVerify}, //nolint:gosec // the operator said so
+		// the operator said so
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12,
+			InsecureSkipVerify: cfg.SkipSSLVerify}, //nolint:gosec
 		// The file has its own compression.
 		DisableCompression: true,
 	}
@@ -87,7 +92,8 @@ func newTransport(cfg *config.EtcdS3) (*http.Transport, error) {
 		return t, nil
 	}
 	bad := func(err error) error {
-		return &problem.Input{Source: flagCA, Value: cfg.EndpointCA, Err: err, Want: "a file of certificates in PEM form"}
+		return &problem.Input{Source: flagCA, Value: cfg.EndpointCA, Err: err,
+			Want: "a file of certificates in PEM form"}
 	}
 	pem, err := os.ReadFile(cfg.EndpointCA)
 	if err != nil {
@@ -112,7 +118,8 @@ func (s *Bucket) URL(name string) string { return s.Location() + "/" + name }
 func (s *Bucket) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if s.role != nil {
 		if _, err := s.role.GetWithContext(s.core.CredContext()); err != nil {
-			return nil, nil, &problem.Input{Source: flagAccessKey, Err: fmt.Errorf("the machine has no role: %w", err), Want: "it and --etcd-s3-secret-key, or a machine on AWS with a role"}
+			return nil, nil, &problem.Input{Source: flagAccessKey, Err: fmt.Errorf("the machine has no role: %w", err),
+				Want: "it and --etcd-s3-secret-key, or a machine on AWS with a role"}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
@@ -126,7 +133,8 @@ func (s *Bucket) Check(ctx context.Context) error {
 		return err
 	}
 	defer cancel()
-	for o := range s.core.Client.ListObjects(ctx, s.cfg.Bucket, minio.ListObjectsOptions{Prefix: s.prefix, MaxKeys: 1}) {
+	for o := range s.core.Client.ListObjects(ctx, s.cfg.Bucket,
+		minio.ListObjectsOptions{Prefix: s.prefix, MaxKeys: 1}) {
 		return s.explain("list objects", o.Err)
 	}
 	return nil
@@ -177,7 +185,8 @@ func (s *Bucket) upload(ctx context.Context, path string) (url string, err error
 		return "", err
 	}
 	name := filepath.Base(path)
-	if _, err := s.core.Client.PutObject(ctx, s.cfg.Bucket, s.prefix+name, f, size, minio.PutObjectOptions{ContentType: mediaType, PartSize: partSize, NumThreads: 1}); err != nil {
+	if _, err := s.core.Client.PutObject(ctx, s.cfg.Bucket, s.prefix+name, f, size,
+		minio.PutObjectOptions{ContentType: mediaType, PartSize: partSize, NumThreads: 1}); err != nil {
 		return "", s.explain("write objects", err)
 	}
 	back := sha256.New()
@@ -185,7 +194,11 @@ func (s *Bucket) upload(ctx context.Context, path string) (url string, err error
 		return "", fmt.Errorf("reading back what was uploaded: %w", err)
 	}
 	if !bytes.Equal(sum.Sum(nil), back.Sum(nil)) {
-		err := &problem.Input{Source: flagEndpoint, Err: fmt.Errorf("%s returns another content for %s than it was given", s.cfg.Endpoint, s.URL(name)), Want: "storage that keeps what it is given"}
+		err := &problem.Input{
+			Source: flagEndpoint,
+			Err:    fmt.Errorf("%s returns another content for %s than it was given", s.cfg.Endpoint, s.URL(name)),
+			Want:   "storage that keeps what it is given",
+		}
 		return "", errors.Join(err, s.remove(ctx, name))
 	}
 	return s.URL(name), nil
@@ -215,7 +228,8 @@ func (s *Bucket) download(ctx context.Context, name string, w io.Writer) (err er
 	case err != nil:
 		return s.explain("read objects", err)
 	case n != info.Size:
-		return s.explain("read objects", fmt.Errorf("%s ends after %d of %d bytes: %w", s.URL(name), n, info.Size, io.ErrUnexpectedEOF))
+		return s.explain("read objects",
+			fmt.Errorf("%s ends after %d of %d bytes: %w", s.URL(name), n, info.Size, io.ErrUnexpectedEOF))
 	}
 	return nil
 }
@@ -300,7 +314,8 @@ func (s *Bucket) Delete(ctx context.Context, name string) (bool, error) {
 }
 
 func (s *Bucket) remove(ctx context.Context, name string) error {
-	return s.explain("delete objects", s.core.Client.RemoveObject(ctx, s.cfg.Bucket, s.prefix+name, minio.RemoveObjectOptions{}))
+	return s.explain("delete objects",
+		s.core.Client.RemoveObject(ctx, s.cfg.Bucket, s.prefix+name, minio.RemoveObjectOptions{}))
 }
 
 // Prune removes the oldest snapshots whose names are prefix and a number,

@@ -33,7 +33,8 @@ const (
 func (s *Bucket) explainObject(name, doing string, err error) error {
 	var r minio.ErrorResponse
 	if errors.As(err, &r) && r.Code == minio.NoSuchKey {
-		return &problem.Input{Source: "snapshot", Value: s.URL(name), Err: errors.New("there is no such object"), Want: `a name that "a4s etcd-snapshot list" prints`}
+		return &problem.Input{Source: "snapshot", Value: s.URL(name), Err: errors.New("there is no such object"),
+			Want: `a name that "a4s etcd-snapshot list" prints`}
 	}
 	return s.explain(doing, err)
 }
@@ -45,7 +46,8 @@ func (s *Bucket) explain(doing string, err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &problem.Input{Source: flagTimeout, Value: s.cfg.Timeout, Err: fmt.Errorf("%s did not end in time: %w", s.cfg.Endpoint, err), Want: "a longer time, or a faster connection"}
+		return &problem.Input{Source: flagTimeout, Value: s.cfg.Timeout, Err: fmt.Errorf("%s did not end in time: %w",
+			s.cfg.Endpoint, err), Want: "a longer time, or a faster connection"}
 	}
 	var r minio.ErrorResponse
 	if errors.As(err, &r) {
@@ -62,7 +64,8 @@ func (s *Bucket) explain(doing string, err error) error {
 		if proxy := s.proxy(); proxy != "" {
 			want += ", through the proxy " + proxy + " or, with NO_PROXY, without"
 		}
-		return &problem.Input{Source: flagEndpoint, Err: fmt.Errorf("the connection to %s failed: %w", s.cfg.Endpoint, err), Want: want}
+		return &problem.Input{Source: flagEndpoint,
+			Err: fmt.Errorf("the connection to %s failed: %w", s.cfg.Endpoint, err), Want: want}
 	}
 	return fmt.Errorf("S3 storage %s at %s: %w", s.Location(), s.cfg.Endpoint, err)
 }
@@ -87,7 +90,8 @@ func (s *Bucket) explainTLS(err error) *problem.Input {
 	case errors.As(err, &unknown):
 		in.Want = "the file of the CA that signed the certificate of the S3 server"
 	case errors.As(err, &host):
-		in.Source, in.Want = flagEndpoint, "a name or address that the certificate of the S3 server has; with --etcd-s3-bucket-lookup-type=path the bucket is not part of it"
+		in.Source, in.Want = flagEndpoint, "a name or address that the certificate of the S3 server has; "+
+			"with --etcd-s3-bucket-lookup-type=path the bucket is not part of it"
 	case errors.As(err, &invalid):
 		in.Want = "a certificate of the S3 server that is valid"
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &record):
@@ -107,25 +111,34 @@ func (s *Bucket) explainAnswer(doing string, r *minio.ErrorResponse) error {
 	said := func(text string) error { return fmt.Errorf("%s: %s (%s)", at, text, r.Code) }
 	switch r.Code {
 	case minio.NoSuchBucket:
-		return &problem.Input{Source: flagBucket, Value: s.cfg.Bucket, Err: said("there is no such bucket"), Want: "one that exists"}
+		return &problem.Input{Source: flagBucket, Value: s.cfg.Bucket, Err: said("there is no such bucket"),
+			Want: "one that exists"}
 	case minio.InvalidBucketName:
-		return &problem.Input{Source: flagBucket, Value: s.cfg.Bucket, Err: said("no bucket can have this name"), Want: "one that exists"}
+		return &problem.Input{Source: flagBucket, Value: s.cfg.Bucket, Err: said("no bucket can have this name"),
+			Want: "one that exists"}
 	case minio.InvalidAccessKeyID, "XAdminUserNotFound": // the latter is Versity's
-		return &problem.Input{Source: flagAccessKey, Err: said("the access key is not known"), Want: "an access key of this server, or AWS_ACCESS_KEY_ID in the environment"}
+		return &problem.Input{Source: flagAccessKey, Err: said("the access key is not known"),
+			Want: "an access key of this server, or AWS_ACCESS_KEY_ID in the environment"}
 	case "SignatureDoesNotMatch":
-		return &problem.Input{Source: flagSecretKey, Err: said("it does not belong to the access key"), Want: "the secret of --etcd-s3-access-key, or AWS_SECRET_ACCESS_KEY in the environment"}
+		return &problem.Input{Source: flagSecretKey, Err: said("it does not belong to the access key"),
+			Want: "the secret of --etcd-s3-access-key, or AWS_SECRET_ACCESS_KEY in the environment"}
 	case "ExpiredToken", "InvalidToken", "InvalidTokenId":
-		return &problem.Input{Source: flagToken, Err: said("the token is not valid, or no longer"), Want: "the token that came with the keys, or none"}
+		return &problem.Input{Source: flagToken, Err: said("the token is not valid, or no longer"),
+			Want: "the token that came with the keys, or none"}
 	case minio.AccessDenied:
-		return &problem.Input{Source: flagAccessKey, Err: said("it may not " + doing + " in " + s.Location()), Want: "one with the permission to list, read, write and delete objects there"}
+		return &problem.Input{Source: flagAccessKey, Err: said("it may not " + doing + " in " + s.Location()),
+			Want: "one with the permission to list, read, write and delete objects there"}
 	case "RequestTimeTooSkewed":
-		return &problem.Input{Source: "clock of this machine", Err: said("it differs too much from that of the server"), Want: "the right time"}
-	case "AuthorizationHeaderMalformed", minio.InvalidRegion, "PermanentRedirect", "MovedPermanently", "TemporaryRedirect", "IllegalLocationConstraintException":
+		return &problem.Input{Source: "clock of this machine",
+			Err: said("it differs too much from that of the server"), Want: "the right time"}
+	case "AuthorizationHeaderMalformed", minio.InvalidRegion, "PermanentRedirect", "MovedPermanently",
+		"TemporaryRedirect", "IllegalLocationConstraintException":
 		want := "the region of the bucket"
 		if r.Region != "" {
 			want = r.Region
 		}
-		return &problem.Input{Source: flagRegion, Value: s.cfg.Region, Err: said("the bucket is in another region"), Want: want}
+		return &problem.Input{Source: flagRegion, Value: s.cfg.Region,
+			Err: said("the bucket is in another region"), Want: want}
 	case fmt.Sprintf("%d %s", r.StatusCode, http.StatusText(r.StatusCode)):
 		// Not an answer in the form of S3.
 		want := "an S3 server"

@@ -74,7 +74,8 @@ func (d Dir) lock() (unlock func(), err error) {
 }
 
 func (d Dir) unusable(err error) error {
-	p := &problem.Precondition{What: "snapshot directory " + string(d), Err: err, Fix: "make sure that it is writable, or give another one in --etcd-snapshot-dir"}
+	p := &problem.Precondition{What: "snapshot directory " + string(d), Err: err,
+		Fix: "make sure that it is writable, or give another one in --etcd-snapshot-dir"}
 	if errors.Is(err, syscall.ENOSPC) {
 		p.Fix = "free some disk space; a save needs twice the size of the datastore for a moment"
 	}
@@ -107,7 +108,8 @@ func (d Dir) Save(r Request) (e *Entry, err error) {
 		return nil, d.unusable(err)
 	}
 	if err := Verify(temp); err != nil {
-		return nil, &problem.Precondition{What: "snapshot just written", Err: err, Fix: "check the disk of " + string(d)}
+		return nil, &problem.Precondition{What: "snapshot just written", Err: err,
+			Fix: "check the disk of " + string(d)}
 	}
 	name, err := d.freeName(r, m.Created)
 	if err != nil {
@@ -214,7 +216,8 @@ func Sort(list []Entry) {
 
 // IsSnapshot reports whether a file of this name is taken for a snapshot.
 func IsSnapshot(name string) bool {
-	return config.ValidSnapshotName(name) && (strings.HasSuffix(name, suffixPlain) || strings.HasSuffix(name, suffixCompressed))
+	return config.ValidSnapshotName(name) &&
+		(strings.HasSuffix(name, suffixPlain) || strings.HasSuffix(name, suffixCompressed))
 }
 
 func (d Dir) entry(name string) *Entry {
@@ -235,7 +238,8 @@ func (d Dir) entry(name string) *Entry {
 // Delete removes one snapshot by its name.
 func (d Dir) Delete(name string) error {
 	bad := func(err error) error {
-		return &problem.Input{Source: "snapshot", Value: name, Err: err, Want: `a name that "a4s etcd-snapshot list" prints`}
+		return &problem.Input{Source: "snapshot", Value: name, Err: err,
+			Want: `a name that "a4s etcd-snapshot list" prints`}
 	}
 	if !IsSnapshot(name) {
 		return bad(nil)
@@ -351,7 +355,8 @@ func (d Dir) Find(nameOrPath string) (string, error) {
 		if err == nil {
 			err = errors.New("it is not a file")
 		}
-		return "", &problem.Input{Source: "snapshot", Value: nameOrPath, Err: err, Want: `a name that "a4s etcd-snapshot list" prints, or the path of a file`}
+		return "", &problem.Input{Source: "snapshot", Value: nameOrPath, Err: err,
+			Want: `a name that "a4s etcd-snapshot list" prints, or the path of a file`}
 	}
 	return path, nil
 }

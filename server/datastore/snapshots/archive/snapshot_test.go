@@ -27,7 +27,8 @@ func sources() []Source {
 func archive(t *testing.T, compress bool, s []Source) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := write(&b, &Manifest{Node: "n", Revision: 7, Created: time.Unix(1000, 0).UTC()}, s, compress); err != nil {
+	if err := write(&b, &Manifest{Node: "n", Revision: 7, Created: time.Unix(1000, 0).UTC()}, s,
+		compress); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -113,7 +114,8 @@ func TestForeignFilesAreRefused(t *testing.T) {
 }
 
 func TestPathsStayBelowTheDirectory(t *testing.T) {
-	for _, path := range []string{"server/../x", "/etc/passwd", "server//x", "server/", "other", "server/a/../../../x", "../etcd.db"} {
+	for _, path := range []string{"server/../x", "/etc/passwd", "server//x", "server/", "other",
+		"server/a/../../../x", "../etcd.db"} {
 		err := write(io.Discard, &Manifest{}, []Source{{Path: path}}, false)
 		if err == nil || validPath(path) {
 			t.Errorf("%q is accepted", path)
@@ -123,7 +125,8 @@ func TestPathsStayBelowTheDirectory(t *testing.T) {
 
 func save(t *testing.T, d Dir, name string) *Entry {
 	t.Helper()
-	e, err := d.Save(Request{Name: name, Node: "n", Fill: func(string) (*Manifest, []Source, error) { return &Manifest{}, sources(), nil }})
+	e, err := d.Save(Request{Name: name, Node: "n",
+		Fill: func(string) (*Manifest, []Source, error) { return &Manifest{}, sources(), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

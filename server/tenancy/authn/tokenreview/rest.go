@@ -28,7 +28,9 @@ func New(inner authenticator.Request, audiences []string) *REST {
 }
 
 // Create implements rest.Creater.
-func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *v1.CreateOptions) (runtime.Object, error) {
+func (r *REST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *v1.CreateOptions,
+) (runtime.Object, error) {
 	tenant, ok := space.FromContext(ctx)
 	if !ok || r.inner == nil {
 		return r.REST.Create(ctx, obj, validate, options)

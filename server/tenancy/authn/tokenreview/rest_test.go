@@ -21,7 +21,8 @@ func TestCreate(t *testing.T) {
 		case "Bearer sys":
 			name = "system:serviceaccount:kube-system:dns"
 		}
-		return &authenticator.Response{User: &user.DefaultInfo{Name: name}, Audiences: authenticator.Audiences{"api"}}, true, nil
+		return &authenticator.Response{User: &user.DefaultInfo{Name: name}, Audiences: authenticator.Audiences{"api"}},
+			true, nil
 	}), authn.Options{})
 	r := New(inner, []string{"api"})
 	for _, c := range []struct {

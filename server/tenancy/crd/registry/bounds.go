@@ -73,7 +73,8 @@ func (b *bounded) checkSize(obj, old runtime.Object) field.ErrorList {
 	}
 	spec := field.NewPath("spec")
 	if n := int64(len(known)) + 1; n > bounds.Definitions && !there && old == nil {
-		refuse(field.NewPath("metadata", "name"), "a tenant can have %d definitions of custom resources, and this would be the %dth", bounds.Definitions, n)
+		refuse(field.NewPath("metadata", "name"),
+			"a tenant can have %d definitions of custom resources, and this would be the %dth", bounds.Definitions, n)
 	}
 	for _, of := range []struct {
 		what        string
@@ -83,7 +84,8 @@ func (b *bounded) checkSize(obj, old runtime.Object) field.ErrorList {
 			refuse(spec, "%s can have %d bytes, and this would be %d", of.what, of.bound.Bytes, of.size.Bytes)
 		}
 		if of.size.Schemas > of.bound.Schemas {
-			refuse(spec.Child("versions"), "%s can have %d fields and other schemas in all versions, and this would be %d", of.what, of.bound.Schemas, of.size.Schemas)
+			refuse(spec.Child("versions"), "%s can have %d fields and other schemas in all versions, "+
+				"and this would be %d", of.what, of.bound.Schemas, of.size.Schemas)
 		}
 	}
 	if len(errs) == 0 {
@@ -116,7 +118,8 @@ func (b *bounded) known(tenant string) map[string]crd.Size {
 
 func sizeOf(object *apiextensions.CustomResourceDefinition) (crd.Size, error) {
 	var out apiextensionsv1.CustomResourceDefinition
-	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(object, &out, nil); err != nil {
+	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(object,
+		&out, nil); err != nil {
 		return crd.Size{}, fmt.Errorf("measuring the definition: %w", err)
 	}
 	return crd.SizeOf(&out), nil

@@ -13,15 +13,18 @@ import (
 )
 
 func sized(tenant, name string, fields, text int) *apiextensions.CustomResourceDefinition {
-	schema := &apiextensions.JSONSchemaProps{Type: "object", Description: strings.Repeat("x", text), Properties: map[string]apiextensions.JSONSchemaProps{}}
+	schema := &apiextensions.JSONSchemaProps{Type: "object", Description: strings.Repeat("x", text),
+		Properties: map[string]apiextensions.JSONSchemaProps{}}
 	for i := range fields {
 		schema.Properties[fmt.Sprint("f", i)] = apiextensions.JSONSchemaProps{Type: "string"}
 	}
 	return &apiextensions.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: space.ClusterName(tenant, name+".example.com")},
-		Spec: apiextensions.CustomResourceDefinitionSpec{Group: "example.com", Versions: []apiextensions.CustomResourceDefinitionVersion{
-			{Name: "v1", Served: true, Storage: true, Schema: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: schema}},
-		}},
+		Spec: apiextensions.CustomResourceDefinitionSpec{Group: "example.com",
+			Versions: []apiextensions.CustomResourceDefinitionVersion{
+				{Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: schema}},
+			}},
 	}
 }
 
@@ -30,7 +33,8 @@ func sized(tenant, name string, fields, text int) *apiextensions.CustomResourceD
 func TestDefinitionsAreBounded(t *testing.T) {
 	b := &bounded{
 		bounds: func(string) crd.Bounds {
-			return crd.Bounds{Definitions: 3, All: crd.Size{Bytes: 2000, Schemas: 20}, One: crd.Size{Bytes: 1000, Schemas: 11}}
+			return crd.Bounds{Definitions: 3, All: crd.Size{Bytes: 2000, Schemas: 20},
+				One: crd.Size{Bytes: 1000, Schemas: 11}}
 		},
 		sizes:  func(string) map[string]crd.Size { return nil },
 		recent: map[string]map[string]recent{},

@@ -19,7 +19,8 @@ import (
 func carried(key string) bool {
 	switch key {
 	case crd.SharingPolicy, apiextensionsv1.KubeAPIApprovedAnnotation,
-		"gateway.networking.k8s.io/bundle-version", "gateway.networking.k8s.io/channel", "controller-gen.kubebuilder.io/version":
+		"gateway.networking.k8s.io/bundle-version", "gateway.networking.k8s.io/channel",
+		"controller-gen.kubebuilder.io/version":
 		return true
 	}
 	return false
@@ -45,12 +46,14 @@ func project(tenant string, crd *apiextensions.CustomResourceDefinition) *apiext
 	out := *crd
 	out.ObjectMeta = metav1.ObjectMeta{
 		Name: crd.Name, UID: uidIn(tenant, crd.UID), ResourceVersion: crd.ResourceVersion, Generation: crd.Generation,
-		CreationTimestamp: crd.CreationTimestamp, DeletionTimestamp: crd.DeletionTimestamp, DeletionGracePeriodSeconds: crd.DeletionGracePeriodSeconds,
-		Labels: carry(crd.Labels), Annotations: carry(crd.Annotations),
+		CreationTimestamp: crd.CreationTimestamp, DeletionTimestamp: crd.DeletionTimestamp,
+		DeletionGracePeriodSeconds: crd.DeletionGracePeriodSeconds,
+		Labels:                     carry(crd.Labels), Annotations: carry(crd.Annotations),
 	}
 	if c := crd.Spec.Conversion; c != nil {
 		// Who converts, and by whose certificate, is the cluster's business.
-		out.Spec.Conversion = &apiextensions.CustomResourceConversion{Strategy: c.Strategy, ConversionReviewVersions: c.ConversionReviewVersions}
+		out.Spec.Conversion = &apiextensions.CustomResourceConversion{Strategy: c.Strategy,
+			ConversionReviewVersions: c.ConversionReviewVersions}
 	}
 	out.Status.Conditions = nil
 	for _, c := range crd.Status.Conditions {

@@ -45,12 +45,16 @@ func Storage(o Options) (map[string]rest.Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the storage of definitions: %w", err)
 	}
-	rules := native{customresourcedefinition.NewStrategy(o.Scheme), o.Taken, &bounded{bounds: o.Bounds, sizes: o.Sizes, recent: map[string]map[string]recent{}}}
+	rules := native{customresourcedefinition.NewStrategy(o.Scheme), o.Taken,
+		&bounded{bounds: o.Bounds, sizes: o.Sizes, recent: map[string]map[string]recent{}}}
 	inner.CreateStrategy, inner.UpdateStrategy = rules, rules
 	d := &store{REST: inner, forced: o.Forced, shown: o.Shown}
 	return map[string]rest.Storage{
-		"customresourcedefinitions":        d,
-		"customresourcedefinitions/status": &status{StatusREST: customresourcedefinition.NewStatusREST(o.Scheme, inner), of: d},
+		"customresourcedefinitions": d,
+		"customresourcedefinitions/status": &status{
+			StatusREST: customresourcedefinition.NewStatusREST(o.Scheme, inner),
+			of:         d,
+		},
 	}, nil
 }
 
@@ -70,26 +74,33 @@ func (d *store) taken(composite string) (native string, taken bool) {
 
 func (d *store) forbid(composite string) error {
 	return apierrors.NewForbidden(apiextensions.Resource("customresourcedefinitions"), composite,
-		errors.New("the administrators of the cluster have made a definition of this name that serves every tenant (its sharing policy is forced), and only they can change it"))
+		errors.New("the administrators of the cluster have made a definition of this name that serves every tenant "+
+			"(its sharing policy is forced), and only they can change it"))
 }
 
 // Create implements rest.Creater. Clients that bring definitions along take
 // the answer for what it is: there is one already.
-func (d *store) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (d *store) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	accessor, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err
 	}
 	if native, taken := d.taken(accessor.GetName()); taken {
 		err := apierrors.NewAlreadyExists(apiextensions.Resource("customresourcedefinitions"), native)
-		err.ErrStatus.Message += ": the administrators of the cluster have made a definition of this name that serves every tenant (its sharing policy is forced)"
+		err.ErrStatus.Message += ": the administrators of the cluster have made a definition of this name that " +
+			"serves every tenant (its sharing policy is forced)"
 		return nil, err
 	}
 	return d.REST.Create(ctx, obj, validate, options)
 }
 
 // Update implements rest.Updater.
-func (d *store) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (d *store) Update(
+	ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+	update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
 	if err := d.refuse(ctx, name, forceAllowCreate, false); err != nil {
 		return nil, false, err
 	}
@@ -108,7 +119,10 @@ func (s *status) Get(ctx context.Context, name string, options *metav1.GetOption
 }
 
 // Update implements rest.Updater.
-func (s *status) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (s *status) Update(
+	ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+	update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
 	if err := s.of.refuse(ctx, name, false, false); err != nil {
 		return nil, false, err
 	}
@@ -117,7 +131,9 @@ func (s *status) Update(ctx context.Context, name string, info rest.UpdatedObjec
 
 // Delete implements rest.GracefulDeleter. A tenant that is being deleted gives
 // up what it had defined before the name was taken.
-func (d *store) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (d *store) Delete(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
 	if err := d.refuse(ctx, name, false, true); err != nil {
 		return nil, false, err
 	}
@@ -127,7 +143,10 @@ func (d *store) Delete(ctx context.Context, name string, validate rest.ValidateO
 // DeleteCollection implements rest.CollectionDeleter. Upstream's takes the
 // definitions away and leaves their objects behind; here each is deleted as it
 // would be by its name.
-func (d *store) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *internalversion.ListOptions) (runtime.Object, error) {
+func (d *store) DeleteCollection(
+	ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+	list *internalversion.ListOptions,
+) (runtime.Object, error) {
 	found, err := d.REST.List(ctx, list)
 	if err != nil {
 		return nil, err

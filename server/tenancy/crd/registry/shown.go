@@ -139,7 +139,9 @@ func asked(options *internalversion.ListOptions) storage.SelectionPredicate {
 
 // selects tells whether a definition that is shown to a tenant is asked for: in
 // requests of the tenant it has a composite name.
-func selects(p storage.SelectionPredicate, tenant string, shown *apiextensions.CustomResourceDefinition) (bool, error) {
+func selects(
+	p storage.SelectionPredicate, tenant string, shown *apiextensions.CustomResourceDefinition,
+) (bool, error) {
 	composite := *shown
 	composite.Name = space.ClusterName(tenant, shown.Name)
 	return p.Matches(&composite)
@@ -192,12 +194,16 @@ func (d *store) List(ctx context.Context, options *internalversion.ListOptions) 
 
 // listOwn lists a tenant's own definitions, without those in whose place it is
 // shown the system's.
-func (d *store) listOwn(ctx context.Context, tenant string, options *internalversion.ListOptions) (*apiextensions.CustomResourceDefinitionList, error) {
+func (d *store) listOwn(
+	ctx context.Context, tenant string, options *internalversion.ListOptions,
+) (*apiextensions.CustomResourceDefinitionList, error) {
 	list, err := d.listStored(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	if options != nil && options.ResourceVersion != "" && options.ResourceVersionMatch != metav1.ResourceVersionMatchExact && d.shown.of.Misses(tenant, list.ResourceVersion) {
+	if options != nil && options.ResourceVersion != "" &&
+		options.ResourceVersionMatch != metav1.ResourceVersionMatchExact &&
+		d.shown.of.Misses(tenant, list.ResourceVersion) {
 		// A watch could not begin there: what has changed since is of another
 		// resource, and this one stands still.
 		latest := options.DeepCopy()
@@ -216,7 +222,9 @@ func (d *store) listOwn(ctx context.Context, tenant string, options *internalver
 	return list, nil
 }
 
-func (d *store) listStored(ctx context.Context, options *internalversion.ListOptions) (*apiextensions.CustomResourceDefinitionList, error) {
+func (d *store) listStored(
+	ctx context.Context, options *internalversion.ListOptions,
+) (*apiextensions.CustomResourceDefinitionList, error) {
 	obj, err := d.REST.List(ctx, options)
 	if err != nil {
 		return nil, err

@@ -50,7 +50,8 @@ func (n native) checkGroup(obj runtime.Object) field.ErrorList {
 	if tenant, _ := space.SplitClusterName(crd.Name); tenant == space.System {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec", "group"), crd.Spec.Group, "the API of the cluster serves this group itself: define custom resources in another one")}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "group"), crd.Spec.Group,
+		"the API of the cluster serves this group itself: define custom resources in another one")}
 }
 
 func nativeForm(obj runtime.Object) runtime.Object {
@@ -79,9 +80,12 @@ func checkSharing(obj, old runtime.Object) field.ErrorList {
 		return nil
 	}
 	if before, ok := old.(*apiextensions.CustomResourceDefinition); ok {
-		if _, wrong := server.ParseSharing(&metav1.ObjectMeta{Annotations: before.Annotations, Labels: before.Labels}); wrong != nil {
+		if _, wrong := server.ParseSharing(&metav1.ObjectMeta{Annotations: before.Annotations,
+			Labels: before.Labels}); wrong != nil {
 			return nil
 		}
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations"), crd.Annotations[server.SharingPolicy], err.Error())}
+	return field.ErrorList{
+		field.Invalid(field.NewPath("metadata", "annotations"), crd.Annotations[server.SharingPolicy], err.Error()),
+	}
 }

@@ -23,7 +23,9 @@ import (
 
 // serveController serves upstream's controllers, who see all spaces at once and
 // know resources by the names that definitions.Catalog makes up for them.
-func (s *Server) serveController(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, next http.Handler) {
+func (s *Server) serveController(
+	w http.ResponseWriter, req *http.Request, info *request.RequestInfo, next http.Handler,
+) {
 	of := crd.ParseComposite(info.Resource)
 	if of.Kind == "" && !namesOne(info) {
 		s.serveAcross(w, req, info, of, next)
@@ -65,7 +67,9 @@ func (s *Server) serveController(w http.ResponseWriter, req *http.Request, info 
 }
 
 // serveAcross serves what is listed and watched in all spaces.
-func (s *Server) serveAcross(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, of crd.Composite, next http.Handler) {
+func (s *Server) serveAcross(
+	w http.ResponseWriter, req *http.Request, info *request.RequestInfo, of crd.Composite, next http.Handler,
+) {
 	r := schema.GroupResource{Group: info.APIGroup, Resource: of.Plural}
 	adapted := *info
 	adapted.Resource = of.Plural
@@ -106,5 +110,6 @@ func (s *Server) notFound(w http.ResponseWriter, req *http.Request) {
 		gv = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 		message = fmt.Sprintf("the space of %s %q does not define such a resource now", info.Resource, info.Name)
 	}
-	responsewriters.ErrorNegotiated(apierrors.NewServiceUnavailable(message), apiextensionsapiserver.Codecs, gv, w, req)
+	responsewriters.ErrorNegotiated(apierrors.NewServiceUnavailable(message),
+		apiextensionsapiserver.Codecs, gv, w, req)
 }

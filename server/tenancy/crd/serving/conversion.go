@@ -22,7 +22,9 @@ import (
 const maxReview = 128 << 20
 
 // translating has the conversion webhooks of a tenant see native objects.
-func translating(wrap webhook.AuthenticationInfoResolverWrapper, p *wire.Projector) webhook.AuthenticationInfoResolverWrapper {
+func translating(
+	wrap webhook.AuthenticationInfoResolverWrapper, p *wire.Projector,
+) webhook.AuthenticationInfoResolverWrapper {
 	return func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		inner := wrap(r)
 		with := func(cfg *rest.Config, err error) (*rest.Config, error) {
@@ -120,7 +122,9 @@ func (t *translator) translate(object []byte, d wire.Direction) ([]byte, error) 
 }
 
 // review changes the objects that are in a member of a review.
-func (t *translator) review(body []byte, member, list string, change func(i int, object []byte) ([]byte, error)) ([]byte, error) {
+func (t *translator) review(
+	body []byte, member, list string, change func(i int, object []byte) ([]byte, error),
+) ([]byte, error) {
 	var review, part map[string]json.RawMessage
 	if err := json.Unmarshal(body, &review); err != nil {
 		return nil, err

@@ -22,10 +22,13 @@ func ofCluster(w http.ResponseWriter, req *http.Request, info *request.RequestIn
 	if !f.failed {
 		return
 	}
-	klog.FromContext(req.Context()).Info("A definition of the system could not serve a tenant", "path", req.URL.Path, "answer", string(f.said))
+	klog.FromContext(req.Context()).Info("A definition of the system could not serve a tenant", "path", req.URL.Path,
+		"answer", string(f.said))
 	w.Header().Del("Content-Length")
-	err := apierrors.NewInternalError(errors.New("the cluster could not serve this resource, which its administrators have defined; they find the reason in the log of the server"))
-	responsewriters.ErrorNegotiated(err, apiextensionsapiserver.Codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+	err := apierrors.NewInternalError(errors.New("the cluster could not serve this resource, " +
+		"which its administrators have defined; they find the reason in the log of the server"))
+	responsewriters.ErrorNegotiated(err, apiextensionsapiserver.Codecs,
+		schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
 }
 
 // maxSaid is how much is kept of the reason.

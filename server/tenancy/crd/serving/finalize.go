@@ -20,7 +20,9 @@ import (
 // GetCustomResourceListerCollectionDeleter implements finalizer.CRClientGetter:
 // it finds what goes with a tenant's definition when that is deleted. Objects
 // that a definition of the system serves stay: they are not of this one.
-func (s *Server) GetCustomResourceListerCollectionDeleter(d *apiextensionsv1.CustomResourceDefinition) (finalizer.ListerCollectionDeleter, error) {
+func (s *Server) GetCustomResourceListerCollectionDeleter(
+	d *apiextensionsv1.CustomResourceDefinition,
+) (finalizer.ListerCollectionDeleter, error) {
 	tenant, name := space.SplitClusterName(d.Name)
 	r := schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}
 	if source, _ := s.o.Catalog.Serving(tenant, r); source == crd.System {
@@ -46,6 +48,8 @@ func (nothing) List(context.Context, *internalversion.ListOptions) (runtime.Obje
 }
 
 // DeleteCollection implements rest.CollectionDeleter.
-func (nothing) DeleteCollection(context.Context, rest.ValidateObjectFunc, *metav1.DeleteOptions, *internalversion.ListOptions) (runtime.Object, error) {
+func (nothing) DeleteCollection(
+	context.Context, rest.ValidateObjectFunc, *metav1.DeleteOptions, *internalversion.ListOptions,
+) (runtime.Object, error) {
 	return &unstructured.UnstructuredList{}, nil
 }

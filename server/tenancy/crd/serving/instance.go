@@ -32,10 +32,15 @@ type instance struct {
 
 // newHandler makes upstream's handler over a view of definitions. Discovery and
 // OpenAPI are not its business here.
-func (s *Server) newHandler(v *view, options generic.RESTOptionsGetter, services webhook.ServiceResolver, auth webhook.AuthenticationInfoResolverWrapper) (handler, error) {
+func (s *Server) newHandler(
+	v *view, options generic.RESTOptionsGetter, services webhook.ServiceResolver,
+	auth webhook.AuthenticationInfoResolverWrapper,
+) (handler, error) {
 	g := s.o.Generic
-	return apiextensionsapiserver.NewCustomResourceDefinitionHandler(nil, nil, v, http.HandlerFunc(s.notFound), options, g.AdmissionControl, s.establishing,
-		services, auth, s.o.MasterCount, g.Authorization.Authorizer, g.RequestTimeout, time.Duration(g.MinRequestTimeout)*time.Second, s.openAPI, g.MaxRequestBodyBytes)
+	return apiextensionsapiserver.NewCustomResourceDefinitionHandler(nil, nil, v, http.HandlerFunc(s.notFound),
+		options, g.AdmissionControl, s.establishing,
+		services, auth, s.o.MasterCount, g.Authorization.Authorizer, g.RequestTimeout,
+		time.Duration(g.MinRequestTimeout)*time.Second, s.openAPI, g.MaxRequestBodyBytes)
 }
 
 // newInstance makes the instance of a tenant.

@@ -24,7 +24,8 @@ func (s *Server) Wrap(next http.Handler) http.Handler {
 		switch {
 		case !ok || !info.IsResourceRequest:
 			next.ServeHTTP(w, req)
-		case info.APIGroup == "apiextensions.k8s.io" && info.APIVersion == "v1" && info.Resource == "customresourcedefinitions":
+		case info.APIGroup == "apiextensions.k8s.io" && info.APIVersion == "v1" &&
+			info.Resource == "customresourcedefinitions":
 			s.definitions.ServeHTTP(w, req)
 		case builtIn[info.APIGroup]:
 			next.ServeHTTP(w, req)
@@ -39,14 +40,16 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, info *request.R
 	r := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 	tenant, addressed := space.FromContext(req.Context())
 	if !addressed {
-		if u, ok := request.UserFrom(req.Context()); ok && authn.IsController(u) && !s.o.Catalog.Excluded(info.APIGroup) {
+		if u, ok := request.UserFrom(req.Context()); ok && authn.IsController(u) &&
+			!s.o.Catalog.Excluded(info.APIGroup) {
 			s.serveController(w, req, info, next)
 			return
 		}
 		tenant = tenantIn(info)
 	}
 	if space.IsSystem(tenant) {
-		if addressed || namesOne(info) || s.o.Catalog.SystemServes(r.WithVersion(info.APIVersion)) || !s.o.Catalog.Unites(r) {
+		if addressed || namesOne(info) || s.o.Catalog.SystemServes(r.WithVersion(info.APIVersion)) ||
+			!s.o.Catalog.Unites(r) {
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -97,11 +100,14 @@ func tenantIn(info *request.RequestInfo) (tenant string) {
 // resource for all spaces, reach objects in a space that has other versions.
 // What they read and write is metadata or a scale, which is the same in all of
 // them.
-func adaptVersion(req *http.Request, info *request.RequestInfo, d *apiextensionsv1.CustomResourceDefinition) *http.Request {
+func adaptVersion(
+	req *http.Request, info *request.RequestInfo, d *apiextensionsv1.CustomResourceDefinition,
+) *http.Request {
 	if apihelpers.HasServedCRDVersion(d, info.APIVersion) || info.Subresource != "" && info.Subresource != "scale" {
 		return req
 	}
-	if info.Subresource == "" && !strings.HasPrefix(info.Verb, "delete") && !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
+	if info.Subresource == "" && !strings.HasPrefix(info.Verb, "delete") &&
+		!strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		return req
 	}
 	for _, v := range d.Spec.Versions {

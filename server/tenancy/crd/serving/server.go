@@ -110,7 +110,8 @@ func New(o Options) (*Server, error) {
 		externalversions.WithTransform(o.Pool.Transform))
 	informer := s.Informer()
 	s.establishing = establish.NewEstablishingController(informer, client.ApiextensionsV1())
-	s.approval = apiapproval.NewKubernetesAPIApprovalPolicyConformantConditionController(informer, client.ApiextensionsV1())
+	s.approval = apiapproval.NewKubernetesAPIApprovalPolicyConformantConditionController(informer,
+		client.ApiextensionsV1())
 	s.structure = nonstructuralschema.NewConditionController(informer, client.ApiextensionsV1())
 	s.finalizing = finalizer.NewCRDFinalizer(informer, client.ApiextensionsV1(), s)
 	if err := s.establish(informer); err != nil {
@@ -142,7 +143,8 @@ func (s *Server) Informer() crdinformers.CustomResourceDefinitionInformer {
 func (s *Server) serveDefinitions() error {
 	s.shown = registry.NewShown(s.o.Catalog)
 	storage, err := registry.Storage(registry.Options{
-		Scheme: apiextensionsapiserver.Scheme, Getter: s.o.Definitions, Forced: s.o.Catalog.ForcedByName, Shown: s.shown,
+		Scheme: apiextensionsapiserver.Scheme, Getter: s.o.Definitions,
+		Forced: s.o.Catalog.ForcedByName, Shown: s.shown,
 		Taken: s.o.Catalog.Excluded, Bounds: s.o.Bounds, Sizes: s.o.Catalog.Sizes,
 	})
 	if err != nil {
@@ -156,7 +158,8 @@ func (s *Server) serveDefinitions() error {
 	if err != nil {
 		return fmt.Errorf("making the server of definitions: %w", err)
 	}
-	group := genericapiserver.NewDefaultAPIGroupInfo(apiextensions.GroupName, apiextensionsapiserver.Scheme, metav1.ParameterCodec, apiextensionsapiserver.Codecs)
+	group := genericapiserver.NewDefaultAPIGroupInfo(apiextensions.GroupName, apiextensionsapiserver.Scheme,
+		metav1.ParameterCodec, apiextensionsapiserver.Codecs)
 	group.VersionedResourcesStorageMap[apiextensionsv1.SchemeGroupVersion.Version] = storage
 	if err := server.InstallAPIGroup(&group); err != nil {
 		return fmt.Errorf("installing the definitions: %w", err)
@@ -184,7 +187,8 @@ func (s *Server) establish(informer crdinformers.CustomResourceDefinitionInforme
 
 // accepted tells whether a definition has its names and is not served yet.
 func accepted(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) && !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
+	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) &&
+		!apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
 }
 
 // Run serves until ctx ends. synced is called when all definitions are known.

@@ -52,7 +52,9 @@ func (v *view) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEven
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (v *view) AddEventHandlerWithOptions(h cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (v *view) AddEventHandlerWithOptions(
+	h cache.ResourceEventHandler, _ cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return v.AddEventHandler(h)
 }
 

@@ -52,7 +52,10 @@ func (w *watches) now(by watchedBy) serving {
 }
 
 // serve serves a watch until it ends or another definition serves the tenant.
-func (w *watches) serve(rw http.ResponseWriter, req *http.Request, tenant string, r schema.GroupResource, serve func(http.ResponseWriter, *http.Request)) {
+func (w *watches) serve(
+	rw http.ResponseWriter, req *http.Request, tenant string, r schema.GroupResource,
+	serve func(http.ResponseWriter, *http.Request),
+) {
 	by := watchedBy{tenant, r}
 	ctx, cut := context.WithCancel(req.Context())
 	defer cut()
@@ -117,7 +120,8 @@ func expire(w http.ResponseWriter) {
 		if err != nil {
 			return
 		}
-		if event, err = json.Marshal(&metav1.WatchEvent{Type: string(watch.Error), Object: runtime.RawExtension{Raw: raw}}); err != nil {
+		if event, err = json.Marshal(&metav1.WatchEvent{Type: string(watch.Error),
+			Object: runtime.RawExtension{Raw: raw}}); err != nil {
 			return
 		}
 		event = append(event, '\n')
@@ -126,15 +130,18 @@ func expire(w http.ResponseWriter) {
 		if err != nil {
 			return
 		}
-		object, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}, Raw: raw}).Marshal()
+		object, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Raw: raw}).Marshal()
 		if err != nil {
 			return
 		}
-		encoded, err := (&metav1.WatchEvent{Type: string(watch.Error), Object: runtime.RawExtension{Raw: append([]byte("k8s\x00"), object...)}}).Marshal()
+		encoded, err := (&metav1.WatchEvent{Type: string(watch.Error),
+			Object: runtime.RawExtension{Raw: append([]byte("k8s\x00"), object...)}}).Marshal()
 		if err != nil {
 			return
 		}
-		event = append(binary.BigEndian.AppendUint32(nil, uint32(len(encoded))), encoded...) //nolint:gosec // it is short
+		// it is short
+		event = append(binary.BigEndian.AppendUint32(nil, uint32(len(encoded))), encoded...) //nolint:gosec
 	default:
 		return // it had not begun
 	}

@@ -22,7 +22,8 @@ func TestWatchesEndWhenAnotherDefinitionServes(t *testing.T) {
 	foos := schema.GroupResource{Group: "example.com", Resource: "foos"}
 	var uid atomic.Value
 	uid.Store("one")
-	w := watches{serving: func(tenant string, _ schema.GroupResource) (crd.Source, *apiextensionsv1.CustomResourceDefinition) {
+	w := watches{serving: func(tenant string, _ schema.GroupResource) (crd.Source,
+		*apiextensionsv1.CustomResourceDefinition) {
 		of := &apiextensionsv1.CustomResourceDefinition{}
 		if of.UID = "always"; tenant == "a" {
 			of.UID = types.UID(uid.Load().(string)) //nolint:errcheck // nothing else is in it
@@ -34,14 +35,15 @@ func TestWatchesEndWhenAnotherDefinitionServes(t *testing.T) {
 		begun := make(chan struct{})
 		go func() {
 			defer close(ended)
-			w.serve(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), tenant, foos, func(rw http.ResponseWriter, req *http.Request) {
-				if media != "" {
-					rw.Header().Set("Content-Type", media)
-					rw.WriteHeader(http.StatusOK)
-				}
-				close(begun)
-				<-req.Context().Done()
-			})
+			w.serve(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), tenant, foos,
+				func(rw http.ResponseWriter, req *http.Request) {
+					if media != "" {
+						rw.Header().Set("Content-Type", media)
+						rw.WriteHeader(http.StatusOK)
+					}
+					close(begun)
+					<-req.Context().Done()
+				})
 		}()
 		<-begun
 		return answer, ended
@@ -65,10 +67,12 @@ func TestWatchesEndWhenAnotherDefinitionServes(t *testing.T) {
 		Type   string
 		Object metav1.Status
 	}
-	if err := json.Unmarshal(inJSON.Body.Bytes(), &event); err != nil || event.Type != "ERROR" || event.Object.Code != http.StatusGone || event.Object.Reason != metav1.StatusReasonExpired {
+	if err := json.Unmarshal(inJSON.Body.Bytes(), &event); err != nil || event.Type != "ERROR" ||
+		event.Object.Code != http.StatusGone || event.Object.Reason != metav1.StatusReasonExpired {
 		t.Errorf("JSON: %v, %s", err, inJSON.Body)
 	}
-	if body := inProto.Body.String(); len(body) < 4 || int(body[3]) != len(body)-4 || !strings.Contains(body, "k8s\x00") || !strings.Contains(body, "Expired") {
+	if body := inProto.Body.String(); len(body) < 4 || int(body[3]) != len(body)-4 ||
+		!strings.Contains(body, "k8s\x00") || !strings.Contains(body, "Expired") {
 		t.Errorf("protobuf: %q", inProto.Body)
 	}
 	if unbegun.Body.Len() > 0 {

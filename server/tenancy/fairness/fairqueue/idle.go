@@ -8,7 +8,8 @@ import (
 // IdleProcessors is how many of Go's processors have nothing to do, the
 // caller's own not counted. Less than 0: goroutines wait for one.
 func IdleProcessors() int {
-	samples := [...]metrics.Sample{{Name: "/sched/goroutines/running:goroutines"}, {Name: "/sched/goroutines/runnable:goroutines"}}
+	samples := [...]metrics.Sample{{Name: "/sched/goroutines/running:goroutines"},
+		{Name: "/sched/goroutines/runnable:goroutines"}}
 	metrics.Read(samples[:])
 	busy := 0
 	for _, s := range samples {

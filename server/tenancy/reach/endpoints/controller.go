@@ -93,7 +93,8 @@ func New(o Options) component.Component {
 
 func (o Options) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithTransform(trimmer(o.Ranges, o.Pool)))
+	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0,
+		informers.WithTransform(trimmer(o.Ranges, o.Pool)))
 	defer factory.Shutdown()
 	defer cancel() // before Shutdown, which waits
 	c := &controller{
@@ -103,7 +104,8 @@ func (o Options) run(ctx context.Context) error {
 
 		services: factory.Core().V1().Services().Lister(),
 	}
-	pods, slices, olds := factory.Core().V1().Pods().Informer(), factory.Discovery().V1().EndpointSlices().Informer(), factory.Core().V1().Endpoints().Informer()
+	pods, slices, olds := factory.Core().V1().Pods().Informer(), factory.Discovery().V1().EndpointSlices().Informer(),
+		factory.Core().V1().Endpoints().Informer()
 	c.pods, c.kinds[slice], c.kinds[old] = pods.GetIndexer(), slices.GetIndexer(), olds.GetIndexer()
 	synced := []cache.InformerSynced{factory.Core().V1().Services().Informer().HasSynced}
 	for _, w := range []struct {
@@ -209,7 +211,8 @@ func (c *controller) work(ctx context.Context) {
 		switch again, err := c.look(ctx, k); {
 		case err != nil && ctx.Err() == nil:
 			if !apierrors.IsConflict(err) {
-				c.Log.WithError(err).Warnf("%s may have addresses that are no longer its tenant's; this is tried again", k)
+				c.Log.WithError(err).
+					Warnf("%s may have addresses that are no longer its tenant's; this is tried again", k)
 			}
 			c.queue.AddRateLimited(k)
 		case again > 0:
@@ -247,7 +250,8 @@ func (c *controller) look(ctx context.Context, k key) (again time.Duration, err 
 	}
 	gone := map[string]bool{}
 	for _, address := range suspect {
-		pods, err := c.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("status.podIP", address).String()})
+		pods, err := c.Client.CoreV1().Pods("").List(ctx,
+			metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("status.podIP", address).String()})
 		if err != nil {
 			return 0, fmt.Errorf("looking for the pod at %s: %w", address, err)
 		}
@@ -268,7 +272,8 @@ func (c *controller) look(ctx context.Context, k key) (again time.Duration, err 
 	case err != nil:
 		return 0, err
 	}
-	c.Log.WithField("tenant", tenant).Infof("took %s off %s: the pod of the tenant that had it has gone", strings.Join(slices.Sorted(maps.Keys(gone)), ", "), k)
+	c.Log.WithField("tenant", tenant).Infof("took %s off %s: the pod of the tenant that had it has gone",
+		strings.Join(slices.Sorted(maps.Keys(gone)), ", "), k)
 	return 0, nil
 }
 

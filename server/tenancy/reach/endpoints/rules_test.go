@@ -10,7 +10,8 @@ import (
 
 func TestWallV12Holds(t *testing.T) {
 	pod := func(namespace string, change ...func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		for _, c := range change {
 			c(p)
 		}
@@ -33,7 +34,8 @@ func TestWallV12Holds(t *testing.T) {
 		{"another tenant's", []*corev1.Pod{pod("default.b")}, false, false},
 		{"the system's", []*corev1.Pod{pod("default")}, false, false},
 		{"of both", []*corev1.Pod{pod("default.a"), pod("default.b")}, false, false},
-		{"of both, the other one being deleted", []*corev1.Pod{pod("default.a"), pod("default.b", deleted)}, false, false},
+		{"of both, the other one being deleted",
+			[]*corev1.Pod{pod("default.a"), pod("default.b", deleted)}, false, false},
 		{"own after another's that ended", []*corev1.Pod{pod("default.b", ended), pod("default.a")}, true, true},
 		{"own before and now", []*corev1.Pod{pod("default.a", ended), pod("default.a")}, true, true},
 	} {

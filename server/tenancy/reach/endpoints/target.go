@@ -59,9 +59,12 @@ func (c *controller) oldWithout(ctx context.Context, k key, isGone func(string) 
 	at := func(a corev1.EndpointAddress) bool { return isGone(a.IP) }
 	for i := range o.Subsets {
 		s := &o.Subsets[i]
-		s.Addresses, s.NotReadyAddresses = slices.DeleteFunc(s.Addresses, at), slices.DeleteFunc(s.NotReadyAddresses, at)
+		s.Addresses, s.NotReadyAddresses = slices.DeleteFunc(s.Addresses, at),
+			slices.DeleteFunc(s.NotReadyAddresses, at)
 	}
-	o.Subsets = slices.DeleteFunc(o.Subsets, func(s corev1.EndpointSubset) bool { return len(s.Addresses)+len(s.NotReadyAddresses) == 0 })
+	o.Subsets = slices.DeleteFunc(o.Subsets, func(s corev1.EndpointSubset) bool {
+		return len(s.Addresses)+len(s.NotReadyAddresses) == 0
+	})
 	if _, err = client.Update(ctx, o, metav1.UpdateOptions{}); cannotStay(err) {
 		o.Subsets = nil
 		shrink(&o.ObjectMeta)
@@ -74,7 +77,8 @@ func (c *controller) oldWithout(ctx context.Context, k key, isGone func(string) 
 // as large as can be, and who wrote it last is told in it, too. A datastore that
 // finds a request too large says so in text alone (500 over the API).
 func cannotStay(err error) bool {
-	return err != nil && (apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) || strings.Contains(err.Error(), "too large"))
+	return err != nil && (apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) ||
+		strings.Contains(err.Error(), "too large"))
 }
 
 // shrink takes off what can be large.

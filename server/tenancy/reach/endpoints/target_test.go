@@ -26,21 +26,27 @@ func TestWallV12AddressesAreTakenOffWhateverTheObject(t *testing.T) {
 	} {
 		meta := metav1.ObjectMeta{Namespace: "default.a", Name: "x", Annotations: map[string]string{"big": "..."}}
 		client := fake.NewClientset(
-			&discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{
-				{Addresses: []string{"10.42.0.5", "10.42.0.6"}}, {Addresses: []string{"10.42.0.5"}}, {Addresses: []string{"192.0.2.7"}},
-			}},
+			&discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4,
+				Endpoints: []discoveryv1.Endpoint{
+					{Addresses: []string{"10.42.0.5", "10.42.0.6"}}, {Addresses: []string{"10.42.0.5"}},
+					{Addresses: []string{"192.0.2.7"}},
+				}},
 			&corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{
-				{Addresses: []corev1.EndpointAddress{{IP: "10.42.0.5"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.42.0.5"}}},
-				{Addresses: []corev1.EndpointAddress{{IP: "10.42.0.6"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.42.0.5"}}},
+				{Addresses: []corev1.EndpointAddress{{IP: "10.42.0.5"}},
+					NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.42.0.5"}}},
+				{Addresses: []corev1.EndpointAddress{{IP: "10.42.0.6"}},
+					NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.42.0.5"}}},
 			}},
 		)
 		client.PrependReactor("update", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			o, ok := action.(clienttesting.UpdateAction).GetObject().(metav1.Object)
 			return refusal != nil && ok && len(o.GetAnnotations()) > 0, nil, refusal
 		})
-		c := &controller{Options: Options{Client: client, Ranges: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}}}
+		c := &controller{Options: Options{Client: client,
+			Ranges: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}}}
 		for _, k := range []kind{slice, old} {
-			if err := c.without(t.Context(), key{kind: k, namespace: "default.a", name: "x"}, map[string]bool{"10.42.0.5": true}); err != nil {
+			if err := c.without(t.Context(), key{kind: k, namespace: "default.a", name: "x"},
+				map[string]bool{"10.42.0.5": true}); err != nil {
 				t.Errorf("refused %s: %v", name, err)
 			}
 		}

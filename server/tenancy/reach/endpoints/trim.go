@@ -65,7 +65,8 @@ const managedBy = "endpointslice-controller.k8s.io"
 func samePod(before, after any) bool {
 	a, isPod := before.(*corev1.Pod)
 	b, both := after.(*corev1.Pod)
-	return isPod && both && a.UID == b.UID && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && slices.Equal(a.Status.PodIPs, b.Status.PodIPs)
+	return isPod && both && a.UID == b.UID && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+		slices.Equal(a.Status.PodIPs, b.Status.PodIPs)
 }
 
 func trimMeta(o *metav1.ObjectMeta) metav1.ObjectMeta {

@@ -113,7 +113,8 @@ func ParseFlag(value string) (bool, error) {
 // Sources are all sources of volumes by their names in the API.
 func Sources() []string {
 	var out []string
-	for _, t := range []reflect.Type{reflect.TypeFor[corev1.VolumeSource](), reflect.TypeFor[corev1.PersistentVolumeSource]()} {
+	for _, t := range []reflect.Type{reflect.TypeFor[corev1.VolumeSource](),
+		reflect.TypeFor[corev1.PersistentVolumeSource]()} {
 		for i := range t.NumField() {
 			if name := sourceName(t.Field(i)); !slices.Contains(out, name) {
 				out = append(out, name)
@@ -147,13 +148,15 @@ func SourcesOf(source any) []string {
 func Validate(annotations map[string]string) error {
 	var errs []error
 	for _, key := range lists() {
-		if value, ok := annotations[key]; ok && slices.Contains(append(ParseList(value).Items, strings.TrimSpace(value)), "") {
+		if value, ok := annotations[key]; ok &&
+			slices.Contains(append(ParseList(value).Items, strings.TrimSpace(value)), "") {
 			errs = append(errs, fmt.Errorf("%s: %q is not a list of names with commas between them", key, value))
 		}
 	}
 	for _, name := range ParseList(annotations[VolumeTypes]).Items {
 		if name != "" && name != "*" && !slices.Contains(Sources(), name) {
-			errs = append(errs, fmt.Errorf("%s: there are no volumes of the type %q, only %s", VolumeTypes, name, strings.Join(Sources(), ", ")))
+			errs = append(errs, fmt.Errorf("%s: there are no volumes of the type %q, only %s", VolumeTypes, name,
+				strings.Join(Sources(), ", ")))
 		}
 	}
 	for _, key := range []string{HostPorts, LoadBalancers} {
@@ -164,7 +167,8 @@ func Validate(annotations map[string]string) error {
 	if value := annotations[NodeNames]; value != "" && value != "true" && value != "false" {
 		errs = append(errs, fmt.Errorf("%s: %q is neither true nor false", NodeNames, value))
 	}
-	if value, levels := annotations[PodSecurity], []string{"privileged", "baseline", "restricted"}; value != "" && !slices.Contains(levels, value) {
+	if value, levels := annotations[PodSecurity], []string{"privileged", "baseline", "restricted"}; value != "" &&
+		!slices.Contains(levels, value) {
 		errs = append(errs, fmt.Errorf("%s: %q is none of %s", PodSecurity, value, strings.Join(levels, ", ")))
 	}
 	return errors.Join(errs...)

@@ -104,7 +104,8 @@ func (a *apis) refresh(ctx context.Context, age time.Duration) error {
 	for _, service := range services {
 		resources, found := byVersion[service.String()]
 		// Who does not answer may have anything.
-		if !found || slices.ContainsFunc(resources, func(r metav1.APIResource) bool { return r.Namespaced && deletable(r) }) {
+		if !found || slices.ContainsFunc(resources,
+			func(r metav1.APIResource) bool { return r.Namespaced && deletable(r) }) {
 			a.foreign = true
 		}
 	}

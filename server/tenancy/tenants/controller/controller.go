@@ -82,7 +82,8 @@ type Options struct {
 // New returns the supervised controller. It is ready when the tenants exist
 // that every server has.
 func New(o Options) component.Component {
-	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
+	return component.Component{Name: Name,
+		Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
 }
 
 // roomy waits for room, too.
@@ -121,7 +122,8 @@ func newController(o Options) (*controller, error) {
 	if o.Room != nil {
 		c.config.RateLimiter = roomy{c.config.RateLimiter, o.Room}
 	}
-	c.config.ContentType, c.config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	c.config.ContentType, c.config.AcceptContentTypes = runtime.ContentTypeProtobuf,
+		runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	var err error
 	if c.http, err = restclient.HTTPClientFor(c.config); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -207,7 +209,8 @@ func (c *controller) ensureTenants(ctx context.Context, names ...string) error {
 		if name == "" {
 			continue
 		}
-		_, err := c.tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := c.tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		switch {
 		case err == nil:
 			c.log.WithField("tenant", name).Info("tenant made because every server has it")
@@ -285,7 +288,8 @@ func (c *controller) reconcile(ctx context.Context, name string) (done bool, err
 		}))
 	}
 	err = c.report(ctx, t, metav1.Condition{
-		Type: tenantapi.SpaceReady, Status: metav1.ConditionTrue, Reason: "Made", Message: "the default objects of the space exist",
+		Type: tenantapi.SpaceReady, Status: metav1.ConditionTrue, Reason: "Made",
+		Message: "the default objects of the space exist",
 	})
 	if err != nil {
 		return false, err

@@ -63,7 +63,8 @@ func (c *controller) terminate(ctx context.Context, t *tenantapi.Tenant, log *lo
 		return false, err
 	}
 	if undefined > 0 {
-		log.WithField("objects", undefined).Info("custom resources that nobody defines any more are deleted with their tenant")
+		log.WithField("objects", undefined).
+			Info("custom resources that nobody defines any more are deleted with their tenant")
 	}
 	t.Finalizers = slices.DeleteFunc(t.Finalizers, func(f string) bool { return f == tenantapi.Finalizer })
 	if _, err := c.tenants.Update(ctx, t, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -198,7 +199,8 @@ func (e *emptying) mark(ctx context.Context, resources []contents.Resource) (mar
 	}
 	var mu sync.Mutex
 	err = inParallel(names, func(name string) error {
-		answer, err := e.client.CoreV1().RESTClient().Delete().Resource("namespaces").Name(name).Body(inBackground()).Do(ctx).Get()
+		answer, err := e.client.CoreV1().RESTClient().Delete().Resource("namespaces").Name(name).
+			Body(inBackground()).Do(ctx).Get()
 		if err := ignoreGone(err); err != nil {
 			return fmt.Errorf("deleting the namespace %s: %w", name, err)
 		}
@@ -236,7 +238,9 @@ func (e *emptying) finalize(ctx context.Context, closed []string, left []content
 	}
 	return inParallel(closed, func(name string) error {
 		ns := e.marked[name]
-		ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+		ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool {
+			return f == corev1.FinalizerKubernetes
+		})
 		if _, err := e.client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{}); ignoreGone(err) != nil {
 			return fmt.Errorf("letting the namespace %s go: %w", name, err)
 		}
@@ -260,7 +264,9 @@ func definedBy(definitions []contents.Resource) map[schema.GroupResource]bool {
 
 // delete asks for the end of objects. Those that nothing serves go with their
 // definition, or are lost anyway.
-func (e *emptying) delete(ctx context.Context, resources []contents.Resource, defined map[schema.GroupResource]bool) error {
+func (e *emptying) delete(
+	ctx context.Context, resources []contents.Resource, defined map[schema.GroupResource]bool,
+) error {
 	type request struct {
 		api
 		contents.Object // all of a namespace, if it has no name

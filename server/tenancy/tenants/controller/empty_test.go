@@ -37,10 +37,13 @@ type fakeCluster struct {
 }
 
 func newFakeCluster(t *testing.T, objects ...string) (*fakeCluster, *emptying) {
-	f := &fakeCluster{t: t, objects: objects, held: map[string]bool{}, marked: map[string]bool{}, verbs: map[string][]string{}}
+	f := &fakeCluster{t: t, objects: objects, held: map[string]bool{}, marked: map[string]bool{},
+		verbs: map[string][]string{}}
 	for _, r := range []string{
-		"v1 namespaces", "v1 configmaps", "v1 pods", "v1 persistentvolumes", "apps/v1 deployments", "example.com/v1 widgets",
-		"apiextensions.k8s.io/v1 customresourcedefinitions", "admissionregistration.k8s.io/v1 validatingwebhookconfigurations",
+		"v1 namespaces", "v1 configmaps", "v1 pods", "v1 persistentvolumes", "apps/v1 deployments",
+		"example.com/v1 widgets",
+		"apiextensions.k8s.io/v1 customresourcedefinitions",
+		"admissionregistration.k8s.io/v1 validatingwebhookconfigurations",
 	} {
 		f.verbs[r] = []string{"get", "list", "delete", "deletecollection"}
 	}
@@ -48,7 +51,8 @@ func newFakeCluster(t *testing.T, objects ...string) (*fakeCluster, *emptying) {
 	t.Cleanup(server.Close)
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
-	c, err := newController(Options{Config: &restclient.Config{Host: server.URL}, Contents: f, Log: logrus.NewEntry(quiet)})
+	c, err := newController(Options{Config: &restclient.Config{Host: server.URL}, Contents: f,
+		Log: logrus.NewEntry(quiet)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +139,8 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.marked[path] = true
 	if namespace && !finalizes {
-		ns := corev1.Namespace{TypeMeta: metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
+		ns := corev1.Namespace{TypeMeta: metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"},
+			ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
 		ns.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
 		answer(w, ns)
 		return
@@ -158,11 +163,13 @@ func (f *fakeCluster) discover(w http.ResponseWriter, path string) {
 		gv, name, _ := strings.Cut(r, " ")
 		if group, version, ok := strings.Cut(gv, "/"); ok {
 			v := metav1.GroupVersionForDiscovery{GroupVersion: gv, Version: version}
-			groups.Groups = append(groups.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+			groups.Groups = append(groups.Groups,
+				metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
 		}
 		if strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/") == gv {
 			list.GroupVersion = gv
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: name, Verbs: verbs, Namespaced: slices.Contains([]string{"configmaps", "pods", "deployments", "widgets", "things"}, name)})
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: name, Verbs: verbs,
+				Namespaced: slices.Contains([]string{"configmaps", "pods", "deployments", "widgets", "things"}, name)})
 		}
 	}
 	switch {
@@ -175,7 +182,8 @@ func (f *fakeCluster) discover(w http.ResponseWriter, path string) {
 		local := map[string]any{"spec": map[string]string{"group": "apps", "version": "v1"}}
 		items := []any{local}
 		if group != "" {
-			items = append(items, map[string]any{"spec": map[string]any{"group": group, "version": version, "service": map[string]string{"name": "x"}}})
+			items = append(items, map[string]any{"spec": map[string]any{"group": group, "version": version,
+				"service": map[string]string{"name": "x"}}})
 		}
 		answer(w, map[string]any{"items": items})
 	case list.GroupVersion != "":
@@ -203,7 +211,8 @@ func TestSpaceIsEmptiedInOrder(t *testing.T) {
 	if left, err := e.run(t.Context()); err != nil || len(left) > 0 {
 		t.Fatalf("left %s, %v", describe(left), err)
 	}
-	order := [][]string{{ns, other}, {hook}, {pod, deploy}, {volume, widget, config, another}, {crd}, {ns + "/finalize"}}
+	order := [][]string{{ns, other}, {hook}, {pod, deploy}, {volume, widget, config, another},
+		{crd}, {ns + "/finalize"}}
 	at := map[string]int{}
 	for i, path := range f.paths {
 		at[path] = i
@@ -227,10 +236,14 @@ func TestWhatIsHeldHoldsWhatComesAfterIt(t *testing.T) {
 		name, held, left string
 		there, asked     []string
 	}{
-		{"an object", config, "1 configmaps, 1 namespaces", []string{config, ns}, []string{ns, config, other, another, other + "/finalize", volume}},
-		{"a pod", pod, "2 configmaps, 2 namespaces, 1 persistentvolumes, 1 pods", []string{config, another, ns, other, pod, volume}, []string{ns, other, pod}},
-		{"an instance", widget, "1 customresourcedefinitions.apiextensions.k8s.io, 1 namespaces, 1 widgets.example.com", []string{crd, ns, widget}, []string{widget, config, volume, crd}},
-		{"a hook", hook, "1 validatingwebhookconfigurations.admissionregistration.k8s.io", []string{hook}, []string{hook, config, ns + "/finalize"}},
+		{"an object", config, "1 configmaps, 1 namespaces", []string{config, ns},
+			[]string{ns, config, other, another, other + "/finalize", volume}},
+		{"a pod", pod, "2 configmaps, 2 namespaces, 1 persistentvolumes, 1 pods",
+			[]string{config, another, ns, other, pod, volume}, []string{ns, other, pod}},
+		{"an instance", widget, "1 customresourcedefinitions.apiextensions.k8s.io, 1 namespaces, " +
+			"1 widgets.example.com", []string{crd, ns, widget}, []string{widget, config, volume, crd}},
+		{"a hook", hook, "1 validatingwebhookconfigurations.admissionregistration.k8s.io", []string{hook},
+			[]string{hook, config, ns + "/finalize"}},
 		{"a namespace", ns, "1 namespaces", []string{ns}, []string{config, ns + "/finalize"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -270,7 +283,8 @@ func TestManyObjectsGoByNamespace(t *testing.T) {
 		t.Fatalf("left %s, %v", describe(left), err)
 	}
 	slices.Sort(f.paths)
-	if want := []string{ns, ns + "/configmaps", ns + "/finalize", other, another, other + "/finalize"}; !slices.Equal(f.paths, want) {
+	if want := []string{ns, ns + "/configmaps", ns + "/finalize", other, another,
+		other + "/finalize"}; !slices.Equal(f.paths, want) {
 		t.Errorf("requests %v, want %v", f.paths, want)
 	}
 }
@@ -278,7 +292,8 @@ func TestManyObjectsGoByNamespace(t *testing.T) {
 // TestNamespacesWithObjectsElsewhere: the controller of the cluster knows how
 // to ask other API servers.
 func TestNamespacesWithObjectsElsewhere(t *testing.T) {
-	for foreign, verbs := range map[string][]string{"other.com/v1": {"get", "delete"}, "metrics.k8s.io/v1": {"get", "list"}, "silent.com/v1": nil} {
+	for foreign, verbs := range map[string][]string{"other.com/v1": {"get", "delete"},
+		"metrics.k8s.io/v1": {"get", "list"}, "silent.com/v1": nil} {
 		f, e := newFakeCluster(t, ns)
 		f.foreign = foreign
 		if verbs != nil {

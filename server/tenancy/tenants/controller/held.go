@@ -29,7 +29,8 @@ func (e *emptying) held(ctx context.Context, left []contents.Resource) string {
 				if len(out) == examples {
 					break
 				}
-				m, err := e.metadata.Resource(a.GroupVersionResource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
+				m, err := e.metadata.Resource(a.GroupVersionResource).Namespace(o.Namespace).Get(ctx, o.Name,
+					metav1.GetOptions{})
 				if err != nil {
 					continue
 				}

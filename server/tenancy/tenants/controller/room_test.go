@@ -18,14 +18,17 @@ func TestEveryRequestWaitsForRoom(t *testing.T) {
 			t.Error("a request that did not wait")
 		}
 		w.WriteHeader(http.StatusConflict)
-		w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`)) //nolint:errcheck // the test fails without it
+		// the test fails without it
+		w.Write([]byte( //nolint:errcheck
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`))
 	}))
 	defer server.Close()
-	c, err := newController(Options{Config: &restclient.Config{Host: server.URL}, Log: logrus.NewEntry(logrus.New()), Room: func(context.Context) {
-		if rooms.Add(1) != requests.Load()+1 {
-			t.Error("a wait that no request followed")
-		}
-	}})
+	c, err := newController(Options{Config: &restclient.Config{Host: server.URL}, Log: logrus.NewEntry(logrus.New()),
+		Room: func(context.Context) {
+			if rooms.Add(1) != requests.Load()+1 {
+				t.Error("a wait that no request followed")
+			}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,8 @@ func (c *controller) makeSpace(ctx context.Context, tenant string) error {
 	if _, err := c.client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); ignoreExists(err) != nil {
 		return fmt.Errorf("making the cluster role %s: %w", adminRole, err)
 	}
-	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(ctx, adminClusterRoleBinding(tenant), metav1.CreateOptions{}); ignoreExists(err) != nil {
+	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(ctx, adminClusterRoleBinding(tenant),
+		metav1.CreateOptions{}); ignoreExists(err) != nil {
 		return fmt.Errorf("making the cluster role binding %s: %w", adminBinding, err)
 	}
 	return nil
@@ -57,7 +58,8 @@ func (c *controller) makeSystem(ctx context.Context) error {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: space.Admins}},
 	}
-	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); ignoreExists(err) != nil {
+	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(ctx, binding,
+		metav1.CreateOptions{}); ignoreExists(err) != nil {
 		return fmt.Errorf("making the cluster role binding %s: %w", adminBinding, err)
 	}
 	return nil
@@ -77,7 +79,8 @@ func adminClusterRole(tenant string) *rbacv1.ClusterRole {
 func adminClusterRoleBinding(tenant string) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: space.ClusterName(tenant, adminBinding)},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: space.ClusterName(tenant, adminRole)},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: space.ClusterName(tenant, adminRole)},
 		Subjects: []rbacv1.Subject{
 			{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: adminUser},
 			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: adminGroup},
@@ -99,7 +102,8 @@ func (c *controller) findDamaged(ctx context.Context) error {
 	var ready []*tenantapi.Tenant
 	for _, obj := range c.store.List() {
 		t := obj.(*tenantapi.Tenant)
-		if t.Name != space.System && t.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(t.Status.Conditions, tenantapi.SpaceReady) {
+		if t.Name != space.System && t.DeletionTimestamp.IsZero() &&
+			meta.IsStatusConditionTrue(t.Status.Conditions, tenantapi.SpaceReady) {
 			ready = append(ready, t)
 		}
 	}
@@ -107,13 +111,14 @@ func (c *controller) findDamaged(ctx context.Context) error {
 		return nil
 	}
 	whole := map[string]bool{}
-	err := eachPage(ctx, c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), func(page []metav1.PartialObjectMetadata) {
-		for i := range page {
-			if tenant, native := space.SplitNamespace(page[i].Name); native == metav1.NamespaceDefault {
-				whole[tenant] = true
+	err := eachPage(ctx, c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")),
+		func(page []metav1.PartialObjectMetadata) {
+			for i := range page {
+				if tenant, native := space.SplitNamespace(page[i].Name); native == metav1.NamespaceDefault {
+					whole[tenant] = true
+				}
 			}
-		}
-	})
+		})
 	if err != nil {
 		return err
 	}
@@ -123,7 +128,8 @@ func (c *controller) findDamaged(ctx context.Context) error {
 		}
 		c.log.WithField("tenant", t.Name).Warn("the space has no namespace called default and is made again")
 		err := c.report(ctx, t.DeepCopy(), metav1.Condition{
-			Type: tenantapi.SpaceReady, Status: metav1.ConditionFalse, Reason: "Damaged", Message: "the namespace default was missing",
+			Type: tenantapi.SpaceReady, Status: metav1.ConditionFalse, Reason: "Damaged",
+			Message: "the namespace default was missing",
 		})
 		if err != nil && !apierrors.IsConflict(err) {
 			return err

@@ -23,17 +23,24 @@ func TestValidate(t *testing.T) {
 		ctx    context.Context
 		field  string // of the one error that is wanted
 	}{
-		"valid":            {change: func(*tenantapi.Tenant) {}},
-		"no name":          {func(t *tenantapi.Tenant) { t.Name = "" }, as(), "metadata.name"},
-		"a dot":            {func(t *tenantapi.Tenant) { t.Name = "a.b" }, as(), "metadata.name"},
-		"too long":         {func(t *tenantapi.Tenant) { t.Name = "abcdefghijklmnopqrstuvwxy" }, as(), "metadata.name"},
-		"all":              {func(t *tenantapi.Tenant) { t.Name = "all" }, as(user.SystemPrivilegedGroup), "metadata.name"},
+		"valid":   {change: func(*tenantapi.Tenant) {}},
+		"no name": {func(t *tenantapi.Tenant) { t.Name = "" }, as(), "metadata.name"},
+		"a dot":   {func(t *tenantapi.Tenant) { t.Name = "a.b" }, as(), "metadata.name"},
+		"too long": {func(t *tenantapi.Tenant) { t.Name = "abcdefghijklmnopqrstuvwxy" },
+			as(), "metadata.name"},
+		"all": {func(t *tenantapi.Tenant) { t.Name = "all" },
+			as(user.SystemPrivilegedGroup), "metadata.name"},
 		"system by a user": {func(t *tenantapi.Tenant) { t.Name = "system" }, as("admins"), "metadata.name"},
 		"system by itself": {func(t *tenantapi.Tenant) { t.Name = "system" }, as(user.SystemPrivilegedGroup), ""},
 		"policy":           {func(t *tenantapi.Tenant) { t.Spec.CRDPolicy = "Mine" }, as(), "spec.crdPolicy"},
-		"no level":         {func(t *tenantapi.Tenant) { t.Annotations = map[string]string{"a4s.io/pod-security": "none"} }, as(), "metadata.annotations"},
-		"negative limit":   {func(t *tenantapi.Tenant) { t.Spec.Limits = &tenantapi.TenantLimits{Objects: limit(-1)} }, as(), "spec.limits.objects"},
-		"no request":       {func(t *tenantapi.Tenant) { t.Spec.Limits = &tenantapi.TenantLimits{RequestsInFlight: limit(0)} }, as(), "spec.limits.requestsInFlight"},
+		"no level": {func(t *tenantapi.Tenant) { t.Annotations = map[string]string{"a4s.io/pod-security": "none"} },
+			as(), "metadata.annotations"},
+		"negative limit": {func(t *tenantapi.Tenant) { t.Spec.Limits = &tenantapi.TenantLimits{Objects: limit(-1)} },
+			as(), "spec.limits.objects"},
+		"no request": {
+			func(t *tenantapi.Tenant) { t.Spec.Limits = &tenantapi.TenantLimits{RequestsInFlight: limit(0)} }, as(),
+			"spec.limits.requestsInFlight",
+		},
 		"limits": {func(t *tenantapi.Tenant) {
 			t.Spec.Limits = &tenantapi.TenantLimits{Namespaces: limit(0), RequestsInFlight: limit(1)}
 		}, as(), ""},
@@ -69,13 +76,16 @@ func TestUpdatesKeepToTheirPart(t *testing.T) {
 
 	spec := changed.DeepCopy()
 	newStrategy().PrepareForUpdate(as(), spec, old)
-	if spec.Status.Phase != tenantapi.Active || spec.Generation != 2 || spec.Spec.CRDPolicy != tenantapi.SystemCRDFirst || spec.Labels["a"] != "b" {
+	if spec.Status.Phase != tenantapi.Active || spec.Generation != 2 ||
+		spec.Spec.CRDPolicy != tenantapi.SystemCRDFirst || spec.Labels["a"] != "b" {
 		t.Errorf("update of the tenant made %+v", spec)
 	}
 	status := changed.DeepCopy()
 	status.Status.Conditions = append(status.Status.Conditions, metav1.Condition{Type: tenantapi.SpaceEmpty})
 	statusStrategy{newStrategy()}.PrepareForUpdate(as(), status, old)
-	if status.Status.Phase != tenantapi.Active || status.Generation != 1 || status.Spec.CRDPolicy != tenantapi.LocalCRDFirst || len(status.Labels) > 0 || len(status.Status.Conditions) != 1 {
+	if status.Status.Phase != tenantapi.Active || status.Generation != 1 ||
+		status.Spec.CRDPolicy != tenantapi.LocalCRDFirst || len(status.Labels) > 0 ||
+		len(status.Status.Conditions) != 1 {
 		t.Errorf("update of the status made %+v", status)
 	}
 }

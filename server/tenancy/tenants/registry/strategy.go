@@ -130,7 +130,8 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 		errs = append(errs, field.NotSupported(spec.Child("crdPolicy"), p, tenantapi.CRDPolicies()))
 	}
 	if n := t.Spec.Nodes; n != "" && n != tenantapi.NodesReadOnly {
-		errs = append(errs, field.NotSupported(spec.Child("nodes"), n, []tenantapi.NodeAccess{tenantapi.NodesReadOnly}))
+		errs = append(errs,
+			field.NotSupported(spec.Child("nodes"), n, []tenantapi.NodeAccess{tenantapi.NodesReadOnly}))
 	}
 	l := t.Spec.Limits
 	if l == nil {
@@ -151,7 +152,8 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 }
 
 func (statusStrategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
-	return metav1validation.ValidateConditions(obj.(*tenantapi.Tenant).Status.Conditions, field.NewPath("status", "conditions"))
+	return metav1validation.ValidateConditions(obj.(*tenantapi.Tenant).Status.Conditions,
+		field.NewPath("status", "conditions"))
 }
 
 func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
@@ -172,6 +174,7 @@ func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("got a %T, want a Tenant", obj)
 	}
-	set := generic.AddObjectMetaFieldsSet(fields.Set{tenantapi.SelectPhase: string(t.Status.Phase)}, &t.ObjectMeta, false)
+	set := generic.AddObjectMetaFieldsSet(fields.Set{tenantapi.SelectPhase: string(t.Status.Phase)},
+		&t.ObjectMeta, false)
 	return t.Labels, set, nil
 }

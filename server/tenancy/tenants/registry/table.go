@@ -31,8 +31,9 @@ func (table) ConvertToTable(_ context.Context, obj, options runtime.Object) (*me
 		}
 	}
 	var err error
-	t.Rows, err = metatable.MetaToTableRow(obj, func(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
-		return []any{name, string(obj.(*tenantapi.Tenant).Status.Phase), age}, nil
-	})
+	t.Rows, err = metatable.MetaToTableRow(obj,
+		func(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
+			return []any{name, string(obj.(*tenantapi.Tenant).Status.Phase), age}, nil
+		})
 	return &t, err
 }
