@@ -189,7 +189,7 @@ func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined 
 func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined *join.Result, pods *bootstrapPods) {
 	n.runtimes.mux.SetClusterDomain(joined.Config.ClusterDomain)
 	o := n.kubelet.options(joined, n.access.credential(), resolvConf(n.cfg, n.log))
-	o.Obstacle = n.runtimes.obstacle
+	o.NotReadyReason = n.runtimes.notReadyReason
 	if pods != nil {
 		o.Bootstrap = pods.origin
 		o.Connection = &kubelet.Connection{Server: pods.server, Transport: pods.uplink}

@@ -111,9 +111,9 @@ func (r *runtimeSet) report(ctx context.Context, group *component.Group, a *acce
 	return nil
 }
 
-// obstacle says why a pod that was placed on this node cannot start here.
-func (r *runtimeSet) obstacle(t workload.Type, hostNetwork bool) string {
-	return readiness.Gate{Runtimes: r.mux, Told: &r.reported, Grace: r.grace}.Obstacle(t, hostNetwork)
+// notReadyReason says why a pod that was placed on this node cannot start here.
+func (r *runtimeSet) notReadyReason(t workload.Type, hostNetwork bool) string {
+	return readiness.Gate{Runtimes: r.mux, Told: &r.reported, Grace: r.grace}.NotReadyReason(t, hostNetwork)
 }
 
 // check completes the runtimes of the settings and refuses what this machine or

@@ -111,9 +111,9 @@ func rotateCAsLive(c *cli.Context, r *CARotation, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	var done joinapi.AuthoritiesResponse
-	if err := cl.do(c.Context, http.MethodPost, joinapi.PathAuthorities,
-		joinapi.AuthoritiesRequest{Path: r.Path, Force: r.Force, Finish: r.Finish}, &done); err != nil {
+	var done joinapi.CAsResponse
+	if err := cl.do(c.Context, http.MethodPost, joinapi.PathCAs,
+		joinapi.CAsRequest{Path: r.Path, Force: r.Force, Finish: r.Finish}, &done); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("replaced %s, for the next start of each server", strings.Join(done.Replaced, ", "))

@@ -163,17 +163,17 @@ func TestRotateCA(t *testing.T) {
 
 // Beside a server that runs, that one is asked.
 func TestRotateCAOfRunningServers(t *testing.T) {
-	var asked joinapi.AuthoritiesRequest
+	var asked joinapi.CAsRequest
 	var missing []string
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.URL.Path != joinapi.PathAuthorities {
+		if r.Method != http.MethodPost || r.URL.Path != joinapi.PathCAs {
 			t.Errorf("unexpected %s %s", r.Method, r.URL.Path)
 		}
-		asked = joinapi.AuthoritiesRequest{}
+		asked = joinapi.CAsRequest{}
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 			t.Error(err)
 		}
-		_ = json.NewEncoder(w).Encode(joinapi.AuthoritiesResponse{Replaced: []string{"server-ca", "client-ca"},
+		_ = json.NewEncoder(w).Encode(joinapi.CAsResponse{Replaced: []string{"server-ca", "client-ca"},
 			Servers: []string{"one", "two"}, Missing: missing, Token: "K10token"})
 	}))
 	t.Cleanup(srv.Close)
@@ -190,15 +190,15 @@ func TestRotateCAOfRunningServers(t *testing.T) {
 	for _, tc := range []struct {
 		args    string
 		missing []string
-		want    joinapi.AuthoritiesRequest
+		want    joinapi.CAsRequest
 		say     string
 	}{
-		{"", nil, joinapi.AuthoritiesRequest{}, "rotate-ca --finish"},
-		{"--path new", nil, joinapi.AuthoritiesRequest{Path: filepath.Join(here, "new")},
+		{"", nil, joinapi.CAsRequest{}, "rotate-ca --finish"},
+		{"--path new", nil, joinapi.CAsRequest{Path: filepath.Join(here, "new")},
 			"restart a4s on each server"},
-		{"--force", nil, joinapi.AuthoritiesRequest{Force: true}, "restart all servers at once"},
-		{"--finish", nil, joinapi.AuthoritiesRequest{Finish: true}, "only the new CAs"},
-		{"", []string{"two"}, joinapi.AuthoritiesRequest{}, "not yet fetched by two:"},
+		{"--force", nil, joinapi.CAsRequest{Force: true}, "restart all servers at once"},
+		{"--finish", nil, joinapi.CAsRequest{Finish: true}, "only the new CAs"},
+		{"", []string{"two"}, joinapi.CAsRequest{}, "not yet fetched by two:"},
 	} {
 		missing = tc.missing
 		var out bytes.Buffer

@@ -91,7 +91,7 @@ func TestKubectlInATenant(t *testing.T) {
 		err != nil || !slices.Contains(f.requested, asked) {
 		t.Errorf("%v, %v, requested %q", failed, err, f.requested)
 	}
-	// The kubeconfig of a tenant's user knows the space already, and he may
+	// The kubeconfig of a tenant's user knows the space already, and they may
 	// not look at tenants.
 	writeKubeconfig(t, f.kubeconfig+".t", f.url+"/tenants/team-a", caOf(t, f.kubeconfig))
 	f.requested = nil

@@ -62,8 +62,8 @@ func newCAs(f *files, s *store, log *logrus.Entry) (*cas.Controller, error) {
 
 // replaceCAs is `a4s certificate rotate-ca` beside a running server.
 func replaceCAs(
-	ctx context.Context, controller *cas.Controller, tokens *jointoken.ServerTokens, req joinapi.AuthoritiesRequest,
-) (*joinapi.AuthoritiesResponse, error) {
+	ctx context.Context, controller *cas.Controller, tokens *jointoken.ServerTokens, req joinapi.CAsRequest,
+) (*joinapi.CAsResponse, error) {
 	if controller == nil {
 		return nil, &problem.Precondition{What: "certificate authorities",
 			Err: errors.New("with this datastore they are replaced on a stopped server"),

@@ -28,7 +28,7 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 		Projector:   m.edge.Projector,
 		Bounds: func(tenant string) crd.Bounds {
 			b := crd.DefaultBounds()
-			// A lower limit is for the ledger to refuse, which knows the use.
+			// A lower limit is for the accounting to refuse, which knows the use.
 			b.Definitions = max(b.Definitions, m.limits.Definitions(m.directory.Known(tenant)))
 			return b
 		},

@@ -183,7 +183,7 @@ func (h *serverHealth) checkCAs(_ context.Context, r *health.Registry) {
 	h.mu.Lock()
 	c := h.cas
 	h.mu.Unlock()
-	r.Report(c != nil && c.Waiting(), health.AuthoritiesWaiting, "", "")
+	r.Report(c != nil && c.Waiting(), health.CAsWaiting, "", "")
 }
 
 // problems are those of this process.

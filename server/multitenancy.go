@@ -185,7 +185,7 @@ func (m *multitenancy) components() []component.Component {
 	return list
 }
 
-// access judges every user by the roles of his space.
+// access judges every user by the roles of their space.
 func (m *multitenancy) access(
 	f informers.SharedInformerFactory, a authorizer.Authorizer, r authorizer.RuleResolver, rbac bool,
 ) (authorizer.Authorizer, authorizer.RuleResolver, error) {

@@ -35,11 +35,11 @@ func (s *Server) nodeAPI(
 	client kubernetes.Interface, n nodes, extra *addons, keys *secretsEncryption, controller *cas.Controller,
 	group *component.Group,
 ) (*nodeapi.Supervisor, error) {
-	serverCA, err := pki.LoadAuthority(s.files.pki.ServerCA)
+	serverCA, err := pki.LoadCA(s.files.pki.ServerCA)
 	if err != nil {
 		return nil, err
 	}
-	clientCA, err := pki.LoadAuthority(s.files.pki.ClientCA)
+	clientCA, err := pki.LoadCA(s.files.pki.ClientCA)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (s *Server) nodeAPI(
 		ServerCA: serverCA.WithLife(s.renewal.life()),
 		ClientCA: clientCA.WithLife(s.renewal.life()),
 		Renew:    s.renewal.renewAll,
-		Authorities: func(ctx context.Context, req joinapi.AuthoritiesRequest) (*joinapi.AuthoritiesResponse, error) {
+		CAs: func(ctx context.Context, req joinapi.CAsRequest) (*joinapi.CAsResponse, error) {
 			return replaceCAs(ctx, controller, s.tokens, req)
 		},
 		Bundle:     func() (*joinapi.ServerBundle, error) { return bundleOf(s.cfg, s.files, s.store, s.tokens) },

@@ -73,9 +73,9 @@ type Options struct {
 	// Connection is used in place of the one that Kubeconfig describes,
 	// which may not exist yet; nil uses Kubeconfig.
 	Connection *Connection
-	// Obstacle says why a pod of a type of workload cannot start on this
+	// NotReadyReason says why a pod of a type of workload cannot start on this
 	// node; nil leaves the types of pods alone.
-	Obstacle func(t workload.Type, hostNetwork bool) string
+	NotReadyReason func(t workload.Type, hostNetwork bool) string
 	// Log is where progress goes; nil means the standard logger.
 	Log *logrus.Entry
 }
@@ -184,7 +184,7 @@ func (o Options) origin(ctx context.Context, server *options.KubeletServer) (ori
 
 // workloads are what decides on the types of pods, nil if nothing does.
 func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (*origin.Workloads, error) {
-	if o.Obstacle == nil {
+	if o.NotReadyReason == nil {
 		return nil, nil
 	}
 	config, err := restConfig(server.KubeConfig, o.Connection)
@@ -199,7 +199,7 @@ func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (
 		return nil, fmt.Errorf("making the client of the types of pods: %w", err)
 	}
 	return origin.NewWorkloads(ctx,
-		origin.WorkloadOptions{Client: client, NodeName: o.NodeName, Obstacle: o.Obstacle, Log: o.Log}), nil
+		origin.WorkloadOptions{Client: client, NodeName: o.NodeName, NotReadyReason: o.NotReadyReason, Log: o.Log}), nil
 }
 
 // announce calls ready once the kubelet is healthy and registered.

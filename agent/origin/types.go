@@ -38,9 +38,9 @@ type WorkloadOptions struct {
 	Client kubernetes.Interface
 	// NodeName is the name of this node.
 	NodeName string
-	// Obstacle says why a pod of type t cannot start here; empty means that
+	// NotReadyReason says why a pod of type t cannot start here; empty means that
 	// it can.
-	Obstacle func(t workload.Type, hostNetwork bool) string
+	NotReadyReason func(t workload.Type, hostNetwork bool) string
 	// Log may be nil.
 	Log *logrus.Entry
 }
@@ -130,7 +130,7 @@ func (w *Workloads) judge(ctx context.Context, pod *corev1.Pod) (*verdict, error
 	}
 	fresh := untouched(pod)
 	if problem == "" && fresh {
-		problem = w.o.Obstacle(t, pod.Spec.HostNetwork)
+		problem = w.o.NotReadyReason(t, pod.Spec.HostNetwork)
 	}
 	if problem != "" && !fresh {
 		return nil, nil

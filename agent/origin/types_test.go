@@ -47,7 +47,7 @@ func (r *runtimesOfTest) set(down bool) {
 	r.down = down
 }
 
-func (r *runtimesOfTest) obstacle(t workload.Type, _ bool) string {
+func (r *runtimesOfTest) notReadyReason(t workload.Type, _ bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down && t == workload.VM {
@@ -73,7 +73,7 @@ func apiServer(pods ...*corev1.Pod) *fake.Clientset {
 
 func newWorkloads(t *testing.T, client kubernetes.Interface, r *runtimesOfTest) *Workloads {
 	t.Helper()
-	return NewWorkloads(t.Context(), WorkloadOptions{Client: client, NodeName: "n1", Obstacle: r.obstacle})
+	return NewWorkloads(t.Context(), WorkloadOptions{Client: client, NodeName: "n1", NotReadyReason: r.notReadyReason})
 }
 
 func podList(pods ...*corev1.Pod) *corev1.PodList {

@@ -162,7 +162,7 @@ func (s *containers) create(ctx context.Context, c *container, image *disks.Imag
 	return s.store.updateContainer(c, func(r *containerRecord) { r.State, r.Process = stateCreated, inGuest.Process })
 }
 
-// guestMachine returns the pod's machine with the carried guest. A pod that
+// guestMachine returns the pod's machine with the embedded guest. A pod that
 // was to boot a disk, or did, gets one now.
 func (s *sandboxes) guestMachine(ctx context.Context, p *sandbox) (*machine, error) {
 	record := p.get()

@@ -70,7 +70,7 @@ func (s *diskMachines) create(ctx context.Context, c *container, image *disks.Im
 	if err := s.store.updateSandbox(p, func(r *sandboxRecord) { r.BootsDisk = true }); err != nil {
 		return err
 	}
-	// The carried guest is not what this pod runs.
+	// The embedded guest is not what this pod runs.
 	if m := p.running(); m != nil {
 		p.mu.Lock()
 		p.machine = nil
@@ -93,7 +93,7 @@ func (s *diskMachines) create(ctx context.Context, c *container, image *disks.Im
 	return nil
 }
 
-// endBoot ends the carried guest of a pod that boots a disk instead.
+// endBoot ends the embedded guest of a pod that boots a disk instead.
 func (s *diskMachines) endBoot(ctx context.Context, p *sandbox, m *machine) error {
 	err := s.machines.end(ctx, m.dir, m)
 	if err == nil {

@@ -61,7 +61,7 @@ type machine struct {
 	// share serves the volumes; nil if it has none.
 	share *shares.Server
 	// exec runs commands in the guest. guest is the same if the machine runs
-	// the carried guest, and nil if it boots a disk.
+	// the embedded guest, and nil if it boots a disk.
 	exec  guest.Executor
 	guest *guest.Client
 }
@@ -127,7 +127,7 @@ func cgroupOf(r *sandboxRecord, outside bool) (*process.Cgroup, error) {
 	return process.NewCgroup(parent, r.ID, systemd, process.Limits{CPUQuota: quota, CPUPeriod: period})
 }
 
-// boot starts the machine of a pod with the carried guest, and returns when
+// boot starts the machine of a pod with the embedded guest, and returns when
 // that is set up.
 func (s *machines) boot(ctx context.Context, r *sandboxRecord, att *network.Attachment) (_ *machine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)

@@ -68,7 +68,7 @@ type sandboxRecord struct {
 	// IPs are the pod's addresses.
 	IPs []string `json:"ips,omitempty"`
 	// BootsDisk says that its machine is, or will be, booted from the disk of
-	// its container's image, and not with the carried guest.
+	// its container's image, and not with the embedded guest.
 	BootsDisk bool `json:"bootsDisk,omitempty"`
 	// CleanedUp says that nothing of it is left on the machine.
 	CleanedUp bool `json:"cleanedUp,omitempty"`

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// AdminUser administers every space: its tenant's controller binds him.
+	// AdminUser administers every space: its tenant's controller binds them.
 	AdminUser = "admin"
 	// AdminRole is the ClusterRole with all rights in a space.
 	AdminRole = "cluster-admin"

@@ -69,7 +69,7 @@ func clusterDefaults() map[string]string {
 }
 
 // soleDefaults are what differs for a member without others, unless the user
-// has times of his own. It elects itself after up to an election timeout, which
+// has times of their own. It elects itself after up to an election timeout, which
 // is most of its start, and has nobody to be patient with.
 func soleDefaults(args []string) map[string]string {
 	if slices.ContainsFunc(args, isTiming) {

@@ -212,7 +212,7 @@ func or(value, otherwise string) string {
 	return value
 }
 
-// hideUser remembers the password of a user, or the user if he has none and is
+// hideUser remembers the password of a user, or the user if they have none and is
 // a token then.
 func (e *Endpoint) hideUser(u *url.Userinfo, token bool) {
 	if u == nil {

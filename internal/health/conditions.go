@@ -19,7 +19,7 @@ const (
 	DatastoreAlmost      Code = "datastore-almost-full"
 	SnapshotFailed       Code = "snapshot-failed"
 	EncryptionUnfinished Code = "secrets-encryption-unfinished"
-	AuthoritiesWaiting   Code = "authorities-waiting"
+	CAsWaiting   Code = "authorities-waiting"
 
 	DiskFull      Code = "disk-full"
 	DiskAlmost    Code = "disk-almost-full"
@@ -160,7 +160,7 @@ func Conditions() []Condition {
 		{Code: EncryptionUnfinished, Severity: Warning, Title: "A rotation of the key of Secrets was interrupted",
 			Cause: "the server stopped in the middle, or a Secret could not be rewritten",
 			Fix:   "a4s secrets-encrypt rotate goes on with it", TimeToVisible: 5 * time.Second},
-		{Code: AuthoritiesWaiting, Severity: Warning, Title: "New CAs wait for a restart of this server",
+		{Code: CAsWaiting, Severity: Warning, Title: "New CAs wait for a restart of this server",
 			Cause: "a4s certificate rotate-ca was run, and a server takes what it makes at its start",
 			Fix:   "restart a4s on this machine"},
 	}

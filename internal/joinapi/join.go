@@ -48,10 +48,10 @@ const (
 	// they are still valid, and returns CertificatesResponse. POST; admin
 	// certificate.
 	PathCertificates = Prefix + "certificates"
-	// PathAuthorities replaces the CAs of all servers, which take the new ones
-	// at their next start. POST AuthoritiesRequest, returns
-	// AuthoritiesResponse; admin certificate.
-	PathAuthorities = Prefix + "authorities"
+	// PathCAs replaces the CAs of all servers, which take the new ones
+	// at their next start. POST CAsRequest, returns
+	// CAsResponse; admin certificate.
+	PathCAs = Prefix + "authorities"
 	// PathEncryption returns EncryptionStatus. GET; admin certificate.
 	PathEncryption = Prefix + "secrets-encryption"
 	// PathEncryptionStart begins a change of how Secrets are stored. POST
@@ -207,8 +207,8 @@ type Member struct {
 	Learner bool `json:"learner,omitempty"`
 }
 
-// AuthoritiesRequest asks for new CAs.
-type AuthoritiesRequest struct {
+// CAsRequest asks for new CAs.
+type CAsRequest struct {
 	// Path is a directory of the server's machine with the CAs; empty means
 	// to make them.
 	Path string `json:"path,omitempty"`
@@ -218,8 +218,8 @@ type AuthoritiesRequest struct {
 	Finish bool `json:"finish,omitempty"`
 }
 
-// AuthoritiesResponse says what was replaced, for the next start of servers.
-type AuthoritiesResponse struct {
+// CAsResponse says what was replaced, for the next start of servers.
+type CAsResponse struct {
 	// Replaced are the names of the CAs.
 	Replaced []string `json:"replaced"`
 	// Servers are all servers, Missing those of them that have not fetched

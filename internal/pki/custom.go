@@ -60,7 +60,7 @@ func ensureAuthorities(f *Files, opts Options) error {
 	for _, ca := range s.authorities() {
 		a := found[ca.name]
 		if a == nil {
-			if a, err = makeAuthority(ca.name, opts.Now()); err != nil {
+			if a, err = makeCA(ca.name, opts.Now()); err != nil {
 				return fmt.Errorf("making %s: %w", ca.name, err)
 			}
 		} else {
@@ -109,8 +109,8 @@ func (f *Files) used(opts Options) (bool, error) {
 
 // given returns the CAs that somebody made elsewhere and put at the places of
 // f, by their names, after strict checks.
-func (f *Files) given(now time.Time) (map[string]*Authority, error) {
-	out := map[string]*Authority{}
+func (f *Files) given(now time.Time) (map[string]*CA, error) {
+	out := map[string]*CA{}
 	for _, ca := range f.authorities() {
 		cert, err := exists(ca.pair.Cert)
 		if err != nil {
@@ -129,7 +129,7 @@ func (f *Files) given(now time.Time) (map[string]*Authority, error) {
 			return nil, badGiven(ca.pair.Key, fmt.Errorf("does not exist, although its certificate %s does",
 				ca.pair.Cert), "put the key of the CA there, or remove the certificate to have a CA made")
 		}
-		a, err := checkAuthority(ca.pair, now)
+		a, err := checkCA(ca.pair, now)
 		if err != nil {
 			return nil, err
 		}
@@ -149,9 +149,9 @@ func badGiven(file string, err error, fix string) error {
 	return &problem.Precondition{What: "certificate authority file " + file, Err: err, Fix: fix}
 }
 
-// checkAuthority reads a CA that was made elsewhere. Its certificates come in
+// checkCA reads a CA that was made elsewhere. Its certificates come in
 // the order in which one signed the other, the root last.
-func checkAuthority(p Pair, now time.Time) (*Authority, error) {
+func checkCA(p Pair, now time.Time) (*CA, error) {
 	data, err := os.ReadFile(p.Cert)
 	if err != nil {
 		return nil, badGiven(p.Cert, err, "make the file readable")
@@ -208,7 +208,7 @@ func checkAuthority(p Pair, now time.Time) (*Authority, error) {
 				certs[i+1].Subject.String()), wantCerts)
 		}
 	}
-	a := &Authority{certs: certs, pem: encode(certs...), key: key,
+	a := &CA{certs: certs, pem: encode(certs...), key: key,
 		now: func() time.Time { return now }, life: time.Hour}
 	// What the certificates say about themselves may not fit together.
 	if err := a.prove(a.certs[len(certs)-1:]); err != nil {
@@ -220,7 +220,7 @@ func checkAuthority(p Pair, now time.Time) (*Authority, error) {
 
 // prove signs certificates and verifies that they are good for those who trust
 // these roots alone.
-func (a *Authority) prove(roots []*x509.Certificate) error {
+func (a *CA) prove(roots []*x509.Certificate) error {
 	key, _, err := NewKey()
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func checkServiceKey(path string) error {
 }
 
 // write puts certificates and key into their files.
-func (a *Authority) write(p Pair) error {
+func (a *CA) write(p Pair) error {
 	if err := os.MkdirAll(filepath.Dir(p.Cert), 0o700); err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func TestGivenAuthorities(t *testing.T) {
 	if !readCert(t, f.ClientCA.Cert).Equal(clientCA.cert) || !readCert(t, f.EtcdServerCA.Cert).Equal(etcdCA.cert) {
 		t.Fatal("another CA is used than the given one")
 	}
-	etcd, err := LoadAuthority(f.EtcdServerCA)
+	etcd, err := LoadCA(f.EtcdServerCA)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,9 +75,9 @@ func Renew(dir string, opts Options) ([]string, error) {
 }
 
 func (f *Files) renew(opts Options) ([]string, error) {
-	authorities := map[Pair]*Authority{}
+	authorities := map[Pair]*CA{}
 	for _, ca := range f.authorities() {
-		a, err := loadAuthority(ca.pair, opts.Now)
+		a, err := loadCA(ca.pair, opts.Now)
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +172,7 @@ func loadKey(path string) (crypto.Signer, error) {
 
 // ensureLeaf keeps the key of a leaf and renews the certificate if needed. A
 // damaged leaf is not replaced silently: it tells of a damaged disk.
-func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) (replaced bool, err error) {
+func ensureLeaf(p Pair, ca *CA, want Leaf, opts Options) (replaced bool, err error) {
 	bad := func(file string, err error) (bool, error) {
 		return false, &problem.Precondition{What: "certificate file " + file, Err: err,
 			Fix: fmt.Sprintf("check the disk, then remove %s and %s; they are made again at the next start",
@@ -224,7 +224,7 @@ func ensureLeaf(p Pair, ca *Authority, want Leaf, opts Options) (replaced bool, 
 }
 
 // renewReason says why cert has to be replaced, or "" if it is good.
-func renewReason(cert *x509.Certificate, ca *Authority, want Leaf, now time.Time) string {
+func renewReason(cert *x509.Certificate, ca *CA, want Leaf, now time.Time) string {
 	switch {
 	// One that ends with its CA cannot be made to last any longer.
 	case !now.Before(RenewAt(cert)) && cert.NotAfter.Before(ca.certs[0].NotAfter):

@@ -23,7 +23,7 @@ func (e *HashMismatchError) Error() string {
 // SHA-256 of the PEM bytes if the CA is one certificate, of the DER root if it
 // is a chain, so that intermediates can change under one root. Every
 // certificate must lead to that one root; otherwise somebody could smuggle a
-// CA of his own into a bundle whose hash is right.
+// CA of their own into a bundle whose hash is right.
 //
 // A bundle may also have the CA before the present one, which comes first, if
 // that has signed the present one; the hash is that of the present one. See

@@ -287,11 +287,11 @@ func mustRSA(t *testing.T) *rsa.PrivateKey {
 
 func TestNodeCertificates(t *testing.T) {
 	f := ensure(t, filepath.Join(t.TempDir(), "tls"), time.Now())
-	clientCA, err := LoadAuthority(f.ClientCA)
+	clientCA, err := LoadCA(f.ClientCA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	serverCA, err := LoadAuthority(f.ServerCA)
+	serverCA, err := LoadCA(f.ServerCA)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestNodeCertificates(t *testing.T) {
 // chain returns the PEM of a root and of an intermediate CA below it.
 func chain(t *testing.T) (rootPEM, interPEM []byte) {
 	t.Helper()
-	rootPEM, rootKey, err := newAuthority("root", time.Now())
+	rootPEM, rootKey, err := newCA("root", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func Successors(dir string, o RotateOptions) (*Rotation, map[string][]byte, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	files, err := ReadAuthorities(staging)
+	files, err := ReadCAs(staging)
 	return r, files, errors.Join(err, os.RemoveAll(staging))
 }
 
@@ -88,7 +88,7 @@ func stageRotation(dir string, o RotateOptions) (staging string, r *Rotation, er
 	if err != nil {
 		return "", nil, err
 	}
-	var bundles map[string]*Authority
+	var bundles map[string]*CA
 	switch {
 	case o.Finish && len(pending) == 0:
 		return "", nil, &problem.Precondition{
@@ -97,7 +97,7 @@ func stageRotation(dir string, o RotateOptions) (staging string, r *Rotation, er
 			Fix:  "run the command without --finish first",
 		}
 	case o.Finish:
-		bundles = map[string]*Authority{}
+		bundles = map[string]*CA{}
 	case len(pending) > 0 && !o.Force:
 		return "", nil, &problem.Precondition{What: "certificate authorities in " + dir,
 			Err: fmt.Errorf("the replacement of %s is not finished", strings.Join(pending, ", ")),
@@ -170,8 +170,8 @@ func (f *Files) pending() ([]string, error) {
 
 // successors makes or reads the new CAs. Their bundles also have their own
 // certificates once more, signed by the CAs that they follow, and those.
-func (f *Files) successors(o RotateOptions) (map[string]*Authority, error) {
-	given := map[string]*Authority{}
+func (f *Files) successors(o RotateOptions) (map[string]*CA, error) {
+	given := map[string]*CA{}
 	if o.From != "" {
 		var err error
 		if given, err = FilesIn(o.From).given(o.Now()); err != nil {
@@ -183,7 +183,7 @@ func (f *Files) successors(o RotateOptions) (map[string]*Authority, error) {
 					"named as in the directory server/tls"}
 		}
 	}
-	out := map[string]*Authority{}
+	out := map[string]*CA{}
 	for _, ca := range f.authorities() {
 		next := given[ca.name]
 		if o.From != "" && next == nil {
@@ -191,11 +191,11 @@ func (f *Files) successors(o RotateOptions) (map[string]*Authority, error) {
 		}
 		if next == nil {
 			var err error
-			if next, err = makeAuthority(ca.name, o.Now()); err != nil {
+			if next, err = makeCA(ca.name, o.Now()); err != nil {
 				return nil, fmt.Errorf("making %s: %w", ca.name, err)
 			}
 		}
-		old, err := loadAuthority(ca.pair, o.Now)
+		old, err := loadCA(ca.pair, o.Now)
 		if err == nil && old.certs[0].Equal(next.certs[0]) {
 			return nil, &problem.Input{Source: "--path", Value: o.From, Err: fmt.Errorf("its %s is the one in use",
 				ca.name), Want: "new CAs; files of CAs that shall stay can be removed"}
@@ -215,7 +215,7 @@ func (f *Files) successors(o RotateOptions) (map[string]*Authority, error) {
 
 // follow adds the old CA to the bundle of the new one a, in a way that those
 // who trust either accept what a signs.
-func (a *Authority) follow(old *Authority, p Pair, now time.Time) error {
+func (a *CA) follow(old *CA, p Pair, now time.Time) error {
 	before := old.certs
 	if data, err := os.ReadFile(finalFile(p)); err == nil { // --force in the middle of a rotation
 		if before, err = ParseCerts(data); err != nil {
@@ -258,7 +258,7 @@ func (a *Authority) follow(old *Authority, p Pair, now time.Time) error {
 
 // replace writes new CAs, or ends the trust in the old ones. It works in a
 // copy, so it may stop at any moment.
-func (f *Files) replace(bundles map[string]*Authority, finish bool) (*Rotation, error) {
+func (f *Files) replace(bundles map[string]*CA, finish bool) (*Rotation, error) {
 	r := &Rotation{}
 	for _, ca := range f.authorities() {
 		final := finalFile(ca.pair)
@@ -300,7 +300,7 @@ func (f *Files) replace(bundles map[string]*Authority, finish bool) (*Rotation, 
 // start with the files.
 func (f *Files) settle(old []byte, now time.Time) error {
 	for _, ca := range f.authorities() {
-		if _, err := loadAuthority(ca.pair, func() time.Time { return now }); err != nil {
+		if _, err := loadCA(ca.pair, func() time.Time { return now }); err != nil {
 			return err
 		}
 	}

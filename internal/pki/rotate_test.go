@@ -118,7 +118,7 @@ func TestRotate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			clients, err := LoadAuthority(f.ClientCA)
+			clients, err := LoadCA(f.ClientCA)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestRotate(t *testing.T) {
 			if err := verify(t, f.ServingAPIServer.Cert, x509.ExtKeyUsageServerAuth, now[len(now)-1]); err != nil {
 				t.Errorf("a client with the new CA: %v", err)
 			}
-			if clients, err = LoadAuthority(f.ClientCA); err != nil {
+			if clients, err = LoadCA(f.ClientCA); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := clients.VerifyClient(client); (err == nil) != (from != "" && tc.replaced == 1) {

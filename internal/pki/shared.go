@@ -18,9 +18,9 @@ import (
 
 // shared are the files that all servers of a cluster have in common, as paths
 // below the directory: the authorities and the service-account key.
-func (f *Files) shared() []string { return append(f.authorityFiles(), f.below(f.ServiceAccountKey)) }
+func (f *Files) shared() []string { return append(f.caFiles(), f.below(f.ServiceAccountKey)) }
 
-func (f *Files) authorityFiles() []string {
+func (f *Files) caFiles() []string {
 	var out []string
 	for _, ca := range f.authorities() {
 		out = append(out, f.below(ca.pair.Cert), f.below(ca.pair.Key))
@@ -50,15 +50,15 @@ func ReadShared(dir string) (map[string][]byte, error) {
 	return readFiles(dir, f.shared(), f.history())
 }
 
-// ReadAuthorities returns the content of the CAs in dir and of what tells of
+// ReadCAs returns the content of the CAs in dir and of what tells of
 // those that they replaced, by path below dir.
-func ReadAuthorities(dir string) (map[string][]byte, error) {
+func ReadCAs(dir string) (map[string][]byte, error) {
 	f := FilesIn(dir)
-	return readFiles(dir, f.authorityFiles(), f.history())
+	return readFiles(dir, f.caFiles(), f.history())
 }
 
-// HashAuthorities identifies what ReadAuthorities returned.
-func HashAuthorities(files map[string][]byte) string {
+// HashCAs identifies what ReadCAs returned.
+func HashCAs(files map[string][]byte) string {
 	f, sum := FilesIn("."), sha256.New()
 	for _, ca := range f.authorities() {
 		name := filepath.ToSlash(ca.pair.Cert)
@@ -67,7 +67,7 @@ func HashAuthorities(files map[string][]byte) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// ServerCAHash is the hash in join tokens of servers with what ReadAuthorities
+// ServerCAHash is the hash in join tokens of servers with what ReadCAs
 // returned.
 func ServerCAHash(files map[string][]byte) (string, error) {
 	return HashBundle(files[FilesIn(".").ServerCA.Cert])
@@ -90,7 +90,7 @@ func readFiles(dir string, needed, optional []string) (map[string][]byte, error)
 
 // take writes the CAs of another server, and what it says of former ones.
 func (f *Files) take(files map[string][]byte) error {
-	for _, name := range f.authorityFiles() {
+	for _, name := range f.caFiles() {
 		if len(files[name]) == 0 {
 			return fmt.Errorf("the file %s is missing in what the other server sent", name)
 		}

@@ -18,7 +18,7 @@ const (
 	// Label is on every tenant object that upstream selects by label across
 	// namespaces; its value is the tenant. Only the storage layer sets it.
 	Label = "a4s.io/tenant"
-	// Extra is the key of a user's extra attributes that names his tenant.
+	// Extra is the key of a user's extra attributes that names their tenant.
 	Extra = "a4s.io/tenant"
 	// MaxTenant is the longest tenant name, in characters.
 	MaxTenant = 24

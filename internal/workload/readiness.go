@@ -23,10 +23,10 @@ func PrimaryOf(node *corev1.Node) Type {
 	return Container
 }
 
-// Obstacle says why a node with these conditions and this primary runtime
+// NotReadyReason says why a node with these conditions and this primary runtime
 // cannot run a pod of type t; it is empty if the node can. The text is the same
-// for all nodes with the same obstacle.
-func Obstacle(t Type, hostNetwork bool, primary Type, conditions []corev1.NodeCondition) string {
+// for all nodes with the same reason.
+func NotReadyReason(t Type, hostNetwork bool, primary Type, conditions []corev1.NodeCondition) string {
 	if missing := unready(t, hostNetwork, conditions); missing != "" {
 		return fmt.Sprintf("no ready %s runtime (%s)", t, missing)
 	}

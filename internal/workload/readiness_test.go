@@ -49,8 +49,8 @@ func TestObstacle(t *testing.T) {
 			corev1.ConditionFalse, "Down")}, "no ready container runtime (ContainerRuntimeReady is False: Down)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Obstacle(tc.t, tc.host, tc.primary, tc.conditions); got != tc.want {
-				t.Errorf("Obstacle = %q, want %q", got, tc.want)
+			if got := NotReadyReason(tc.t, tc.host, tc.primary, tc.conditions); got != tc.want {
+				t.Errorf("NotReadyReason = %q, want %q", got, tc.want)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 // Package datastore is the interface between the control plane and whatever
 // keeps its objects: embedded etcd (embedded/etcd), a database behind kine
 // (embedded/kine), or an etcd that somebody else runs (External). It remembers
-// which one a server has, so that nobody loses sight of his objects by starting
+// which one a server has, so that nobody loses sight of their objects by starting
 // it with another.
 //
 // Invariants: the control plane reaches its datastore only as an etcd client,

@@ -49,7 +49,7 @@ func errDenied(cause error) *statusError {
 // authenticator finds out who sends requests.
 type authenticator struct {
 	tokens   *jointoken.ServerTokens
-	clientCA *pki.Authority
+	clientCA *pki.CA
 	secrets  Secrets
 	now      func() time.Time
 }
@@ -87,7 +87,7 @@ func (a *authenticator) authenticateCert(r *http.Request) (identity, error) {
 		return identity{}, unauthorized("the client certificate is not valid for this cluster", err)
 	}
 	id := identity{name: cert.Subject.CommonName}
-	// The groups of a tenant's certificate mean nothing outside his space.
+	// The groups of a tenant's certificate mean nothing outside their space.
 	if who, err := authn.FromCertificate(cert); err != nil || !space.IsSystem(who.Tenant) {
 		return identity{}, refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
 			id.name+" is neither a node nor an administrator")

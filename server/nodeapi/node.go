@@ -26,7 +26,7 @@ const (
 
 // nodes gives nodes their certificates and keeps their names.
 type nodes struct {
-	serverCA, clientCA *pki.Authority
+	serverCA, clientCA *pki.CA
 	secrets            Secrets
 	localNode          string
 	reservedSANs       []string

@@ -30,8 +30,8 @@ const (
 // needed.
 type Options struct {
 	// ServerCA and ClientCA sign the certificates of nodes.
-	ServerCA *pki.Authority
-	ClientCA *pki.Authority
+	ServerCA *pki.CA
+	ClientCA *pki.CA
 	// Tokens are the server and agent token.
 	Tokens *jointoken.ServerTokens
 	// Secrets reaches the Secrets of kube-system, see NewSecrets.
@@ -44,8 +44,8 @@ type Options struct {
 	// Renew renews all certificates of this server.
 	Renew func(ctx context.Context) ([]string, error)
 
-	// Authorities replaces the CAs of all servers.
-	Authorities func(ctx context.Context, req joinapi.AuthoritiesRequest) (*joinapi.AuthoritiesResponse, error)
+	// CAs replaces the CAs of all servers.
+	CAs func(ctx context.Context, req joinapi.CAsRequest) (*joinapi.CAsResponse, error)
 
 	// Encryption changes how Secrets are stored.
 	Encryption Encryption
@@ -142,7 +142,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.streams.podAddresses},
 		joinapi.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.streams.networkPolicies},
 		joinapi.PathCertificates:    {method: http.MethodPost, admin: true, serve: s.certificates},
-		joinapi.PathAuthorities:     {method: http.MethodPost, admin: true, serve: s.authorities},
+		joinapi.PathCAs:     {method: http.MethodPost, admin: true, serve: s.authorities},
 		joinapi.PathToken:           {method: http.MethodPut, admin: true, serve: s.token},
 
 		joinapi.PathEncryption:      {method: http.MethodGet, admin: true, serve: s.encryption},
@@ -301,12 +301,12 @@ func (s *Supervisor) certificates(w http.ResponseWriter, r *http.Request, who id
 }
 
 func (s *Supervisor) authorities(w http.ResponseWriter, r *http.Request, who identity) error {
-	var req joinapi.AuthoritiesRequest
+	var req joinapi.CAsRequest
 	if err := readBody(w, r, &req); err != nil {
 		return err
 	}
 	// Every server follows what was written, whether the client waits or not.
-	resp, err := s.opts.Authorities(context.WithoutCancel(r.Context()), req)
+	resp, err := s.opts.CAs(context.WithoutCancel(r.Context()), req)
 	if err != nil {
 		return explained(err)
 	}

@@ -151,7 +151,7 @@ func autoscaler(of string) *autoscalingv2.HorizontalPodAutoscaler {
 }
 
 // plain is a client of the tenant's user whose paths name no tenant by
-// themselves, as those of his kubeconfig do.
+// themselves, as those of their kubeconfig do.
 func (c *cluster) plain(t *testing.T, tenant *cluster) kubernetes.Interface {
 	t.Helper()
 	config := rest.CopyConfig(tenant.config)

@@ -130,11 +130,11 @@ func newCluster(t *testing.T) *cluster {
 		pki.Options{SANs: []string{"127.0.0.1", "192.0.2.1", "api.example"}, Log: quiet()}); err != nil {
 		t.Fatal(err)
 	}
-	serverCA, err := pki.LoadAuthority(c.files.ServerCA)
+	serverCA, err := pki.LoadCA(c.files.ServerCA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clientCA, err := pki.LoadAuthority(c.files.ClientCA)
+	clientCA, err := pki.LoadCA(c.files.ClientCA)
 	if err != nil {
 		t.Fatal(err)
 	}

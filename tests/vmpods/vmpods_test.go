@@ -166,7 +166,7 @@ func bootSector(line string) []byte {
 }
 
 // TestDiskImage boots the disk that an image carries, with and without the
-// annotation that spares the boot of the carried guest.
+// annotation that spares the boot of the embedded guest.
 func TestDiskImage(t *testing.T) {
 	const image = registry + "/cloud:1"
 	n := startNode(t, ociarchive.Image{Ref: image, Files: []ociarchive.File{

@@ -83,7 +83,7 @@ func (j *joiner) fetchCerts(ctx context.Context, conn *connection, ca *authority
 	}
 	// The server proved to belong to the CA that this node trusts, so it may
 	// name the one that follows it.
-	next, err := newAuthority(resp.ServerCA, false)
+	next, err := newCA(resp.ServerCA, false)
 	if err == nil {
 		err = checkCert(resp.ServingCert, servingKey, next.pool, x509.ExtKeyUsageServerAuth,
 			pki.NodeUserPrefix+j.NodeName)

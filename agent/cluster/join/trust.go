@@ -54,7 +54,7 @@ func (j *joiner) trust(ctx context.Context) (*authority, error) {
 			return nil, &problem.Precondition{What: "file " + j.formerCAs(), Err: err}
 		}
 		if hash == "" || hash == got || slices.Contains(former, hash) {
-			return newAuthority(data, true)
+			return newCA(data, true)
 		}
 		// The token is newer than the pin: the cluster was set up anew.
 	}
@@ -77,7 +77,7 @@ func (j *joiner) trust(ctx context.Context) (*authority, error) {
 				Warn("the token has no CA hash, so the server is trusted on first use; the complete token (K10…) " +
 					"in its file server/token avoids that")
 		}
-		return newAuthority(data, false)
+		return newCA(data, false)
 	}
 	var mismatch *pki.HashMismatchError
 	// A bundle in the middle of a change of CAs has two. The token vouches for
@@ -92,7 +92,7 @@ func (j *joiner) trust(ctx context.Context) (*authority, error) {
 	case err != nil:
 		return nil, badBundle(j.url.String(), err)
 	}
-	return newAuthority(pinned, false)
+	return newCA(pinned, false)
 }
 
 // formerCAs is the file with the hashes of the CAs that this node trusted
@@ -108,7 +108,7 @@ func badBundle(server string, err error) error {
 		Want: "the URL of an a4s server"}}
 }
 
-func newAuthority(data []byte, pinned bool) (*authority, error) {
+func newCA(data []byte, pinned bool) (*authority, error) {
 	certs, err := pki.ParseCerts(data)
 	if err != nil {
 		return nil, err

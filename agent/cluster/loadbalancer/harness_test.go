@@ -59,7 +59,7 @@ func newCluster(t *testing.T) *cluster {
 	if err := os.MkdirAll(filepath.Join(dir, "node"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.LoadAuthority(made.ClientCA)
+	ca, err := pki.LoadCA(made.ClientCA)
 	if err != nil {
 		t.Fatal(err)
 	}

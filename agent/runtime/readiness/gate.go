@@ -26,8 +26,8 @@ type Gate struct {
 	Grace time.Duration
 }
 
-// Obstacle says why a pod of type t cannot start, as workload.Obstacle does.
-func (g Gate) Obstacle(t workload.Type, hostNetwork bool) string {
+// NotReadyReason says why a pod of type t cannot start, as workload.NotReadyReason does.
+func (g Gate) NotReadyReason(t workload.Type, hostNetwork bool) string {
 	states := g.Runtimes.States()
 	primary := primaryOf(states)
 	conditions := Conditions(states)
@@ -46,7 +46,7 @@ func (g Gate) Obstacle(t workload.Type, hostNetwork bool) string {
 			conditions = append(conditions, corev1.NodeCondition{Type: of.Condition(), Status: corev1.ConditionTrue})
 		}
 	}
-	return workload.Obstacle(t, hostNetwork, primary, conditions)
+	return workload.NotReadyReason(t, hostNetwork, primary, conditions)
 }
 
 // Told is since when the cluster knows that runtimes are not ready. Its zero

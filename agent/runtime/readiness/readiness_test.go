@@ -363,9 +363,9 @@ func TestGate(t *testing.T) {
 				told.note(Conditions(tc.states), ago(tc.told))
 				told.note(Conditions(tc.states), now) // said again, it is no news
 			}
-			got := Gate{Runtimes: &known{states: tc.states}, Told: told, Grace: grace}.Obstacle(tc.t, false)
+			got := Gate{Runtimes: &known{states: tc.states}, Told: told, Grace: grace}.NotReadyReason(tc.t, false)
 			if (got == "") != (tc.want == "") || !strings.HasPrefix(got, tc.want) {
-				t.Errorf("Obstacle = %q, want %q", got, tc.want)
+				t.Errorf("NotReadyReason = %q, want %q", got, tc.want)
 			}
 			told.note([]corev1.NodeCondition{
 				{Type: workload.VMRuntimeReady, Status: "True"},

@@ -9,7 +9,7 @@ import (
 	"github.com/a4s-io/a4s/embedded/guest/protocol"
 )
 
-// Client talks to the carried guest.
+// Client talks to the embedded guest.
 //
 // Calls wait for a guest that does not answer until their context ends; a
 // socket that cannot be dialed is ErrDisconnected at once, except for Ready,

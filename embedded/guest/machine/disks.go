@@ -47,7 +47,7 @@ func findDisk(ctx context.Context, serial string) (string, error) {
 	return dev, err
 }
 
-// The file systems that a disk may have: those of the carried guest.
+// The file systems that a disk may have: those of the embedded guest.
 var diskTypes = []string{"ext2", "ext3", "ext4"}
 
 // mountDisk mounts a disk at target.

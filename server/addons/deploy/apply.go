@@ -163,7 +163,7 @@ func (s *spaces) removeOne(ctx context.Context, r ref, manager string) (bool, er
 	if !slices.ContainsFunc(got.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply
 	}) {
-		return false, nil // somebody has made it his own
+		return false, nil // somebody has made it their own
 	}
 	background := metav1.DeletePropagationBackground
 	uid := got.GetUID()

@@ -51,11 +51,11 @@ type Controller struct {
 
 // New returns a controller of a server that has its CAs already.
 func New(o Options) (*Controller, error) {
-	files, err := pki.ReadAuthorities(o.Dir)
+	files, err := pki.ReadCAs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate authorities: %w", err)
 	}
-	return &Controller{o: o, document: document(o.Cluster), running: pki.HashAuthorities(files)}, nil
+	return &Controller{o: o, document: document(o.Cluster), running: pki.HashCAs(files)}, nil
 }
 
 // Waiting reports whether new CAs wait for the next start of this server.

@@ -157,7 +157,7 @@ func (s *server) until(what string, ok func() bool) {
 	}
 }
 
-func (s *server) replace(req joinapi.AuthoritiesRequest) *joinapi.AuthoritiesResponse {
+func (s *server) replace(req joinapi.CAsRequest) *joinapi.CAsResponse {
 	s.f.t.Helper()
 	resp, _, err := s.Replace(s.f.t.Context(), req)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *server) replace(req joinapi.AuthoritiesRequest) *joinapi.AuthoritiesRes
 	return resp
 }
 
-func (s *server) refuses(says string, req joinapi.AuthoritiesRequest) {
+func (s *server) refuses(says string, req joinapi.CAsRequest) {
 	s.f.t.Helper()
 	_, _, err := s.Replace(s.f.t.Context(), req)
 	var pre *problem.Precondition
@@ -182,11 +182,11 @@ func (f *fleet) same() int {
 	seen := map[string]bool{}
 	n := 0
 	for _, s := range f.servers {
-		files, err := pki.ReadAuthorities(s.tls())
+		files, err := pki.ReadCAs(s.tls())
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		seen[pki.HashAuthorities(files)] = true
+		seen[pki.HashCAs(files)] = true
 		n = strings.Count(string(files["etcd/peer-ca.crt"]), "BEGIN")
 	}
 	if len(seen) != 1 {
@@ -201,7 +201,7 @@ func TestServersTakeNewCAs(t *testing.T) {
 	}
 	f := newFleet(t, "one", "two")
 	one, two := f.servers[0], f.servers[1]
-	begin, finish := joinapi.AuthoritiesRequest{}, joinapi.AuthoritiesRequest{Finish: true}
+	begin, finish := joinapi.CAsRequest{}, joinapi.CAsRequest{Finish: true}
 
 	two.stop()
 	one.refuses("two does not answer", begin)
@@ -309,7 +309,7 @@ func TestOneReplacementAtATime(t *testing.T) {
 	errs := make(chan error)
 	for _, s := range f.servers {
 		go func() {
-			_, _, err := s.Replace(t.Context(), joinapi.AuthoritiesRequest{})
+			_, _, err := s.Replace(t.Context(), joinapi.CAsRequest{})
 			errs <- err
 		}()
 	}

@@ -34,7 +34,7 @@ func document(c *replicated.Cluster) *replicated.Document[report] {
 			if err != nil {
 				return ""
 			}
-			return pki.HashAuthorities(files)
+			return pki.HashCAs(files)
 		},
 	}
 }

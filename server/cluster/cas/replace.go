@@ -30,8 +30,8 @@ const (
 // Replace issues new CAs, or ends the trust in those before, for the next start
 // of every server. Nothing is written unless all servers can follow.
 func (c *Controller) Replace(
-	ctx context.Context, req joinapi.AuthoritiesRequest,
-) (*joinapi.AuthoritiesResponse, map[string][]byte, error) {
+	ctx context.Context, req joinapi.CAsRequest,
+) (*joinapi.CAsResponse, map[string][]byte, error) {
 	c.replacing.Lock()
 	defer c.replacing.Unlock()
 	store, err := c.o.Store()
@@ -65,7 +65,7 @@ func (c *Controller) Replace(
 		return nil, nil, fmt.Errorf("the new certificate authorities are in the datastore, "+
 			"but not yet on this server, which tries again: %w", err)
 	}
-	out := &joinapi.AuthoritiesResponse{Replaced: done.Replaced}
+	out := &joinapi.CAsResponse{Replaced: done.Replaced}
 	for _, m := range c.o.Cluster.Members() {
 		out.Servers = append(out.Servers, m.Name)
 	}

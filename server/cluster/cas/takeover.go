@@ -35,7 +35,7 @@ func TakeOver(dir, path, backup string, log *logrus.Entry) error {
 	if err != nil {
 		return bad(err)
 	}
-	have, err := pki.ReadAuthorities(dir)
+	have, err := pki.ReadCAs(dir)
 	if err != nil {
 		return bad(err)
 	}
@@ -44,7 +44,7 @@ func TakeOver(dir, path, backup string, log *logrus.Entry) error {
 		log.WithError(err).Warnf("%s is damaged, so the new certificate authorities have to be fetched again", path)
 		return os.Remove(path)
 	}
-	switch now := pki.HashAuthorities(have); {
+	switch now := pki.HashCAs(have); {
 	case now == next.Hash: // the last start ended here
 	case now != next.From:
 		log.Warnf("%s is not taken: the certificate authorities have been changed since", path)

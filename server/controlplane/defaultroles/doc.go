@@ -2,7 +2,7 @@
 // its API answers.
 //
 // Upstream's own hook makes them a second later and one after another, and
-// whoever has his rights by them, as the controllers and the scheduler do, would
+// whoever has their rights by them, as the controllers and the scheduler do, would
 // wait for it at the first start. The hook stays what decides: it runs in any
 // case and brings the roles to what this version wants.
 //

@@ -166,7 +166,7 @@ func (o *RestoreOptions) prepare(work, fresh string, m *archive.Manifest) error 
 	}
 	files := pki.FilesIn(filepath.Join(fresh, "tls"))
 	for _, pair := range []pki.Pair{files.ServerCA, files.ClientCA, files.EtcdServerCA, files.EtcdPeerCA} {
-		if _, err := pki.LoadAuthority(pair); err != nil {
+		if _, err := pki.LoadCA(pair); err != nil {
 			return unfit(err)
 		}
 	}

@@ -78,7 +78,7 @@ func readUID(value string) (types.UID, error) {
 type impersonation struct{}
 
 // Mark makes requests say whether they impersonate somebody, which upstream
-// forgets: afterwards such a user looks as if he were that one. It has to see
+// forgets: afterwards such a user looks as if they were that one. It has to see
 // requests before authentication does.
 func Mark(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

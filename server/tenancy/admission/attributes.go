@@ -173,13 +173,13 @@ func (n *attributes) decode(body []byte, like runtime.Object) (runtime.Object, e
 	return out, nil
 }
 
-// native is a user under his native name, who remembers who he is.
+// native is a user under their native name, who remembers who they are.
 type native struct {
 	user.DefaultInfo
 	original user.Info
 }
 
-// nativeUser shows a user as the tenant knows him. A service account of
+// nativeUser shows a user as the tenant knows them. A service account of
 // another space keeps its name, which says nothing but that it is another.
 func nativeUser(v *wire.View, u user.Info) user.Info {
 	if u == nil {

@@ -88,7 +88,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestDefinitionAttributes: definitions have a scheme of their own.
+// TestDefinitionAttributes: CRDs have a scheme of their own.
 func TestDefinitionAttributes(t *testing.T) {
 	crd := &apiextensions.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "foos.example.com.t1.tenant"},

@@ -19,7 +19,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/reach"
 )
 
-// guard refuses what would let a tenant reach past his space through the
+// guard refuses what would let a tenant reach past their space through the
 // machines and the network that all tenants share. In a cluster of one's own
 // these are matters of trust; here they are not.
 type guard struct {

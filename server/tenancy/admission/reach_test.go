@@ -76,7 +76,7 @@ func TestUsers(t *testing.T) {
 	if composedUser(seen, "t1") != user.Info(account) {
 		t.Error("a user of the request is not recognized")
 	}
-	// One whom an expression makes up is the tenant's, whoever he says he is.
+	// One whom an expression makes up is the tenant's, whoever they say they are.
 	made := composedUser(&user.DefaultInfo{Name: "system:serviceaccount:default:x", Groups: []string{"system:masters"},
 		Extra: map[string][]string{space.Extra: {"t2"}}}, "t1")
 	if made.GetName() != "system:serviceaccount:default.t1:x" || made.GetExtra()[space.Extra][0] != "t1" {

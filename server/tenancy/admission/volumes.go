@@ -135,7 +135,7 @@ func keepsState(volume, old *core.PersistentVolume) error {
 	return nil
 }
 
-// checkBinding keeps the volumes of a tenant to his claims, whoever binds them.
+// checkBinding keeps the volumes of a tenant to their claims, whoever binds them.
 func checkBinding(attr admission.Attributes) error {
 	if op := attr.GetOperation(); op != admission.Create && op != admission.Update {
 		return nil
@@ -156,7 +156,7 @@ func checkBinding(attr admission.Attributes) error {
 // Those who bind claims see a selector for the volumes of the claim's space
 // (server/tenancy/storage) and write back what they saw. And a volume that was made for
 // a tenant's claim is one of the system, whose name the tenant sees as it is:
-// what he writes back was composed as if it were one of his own.
+// what they write back was composed as if it were one of their own.
 func restoreClaim(attr admission.Attributes) {
 	claim, ok := attr.GetObject().(*core.PersistentVolumeClaim)
 	if !ok {

@@ -25,7 +25,7 @@ type Options struct {
 	Log *logrus.Entry
 }
 
-// Wrap gives every user his tenant and answers a request from what Early
+// Wrap gives every user their tenant and answers a request from what Early
 // already found out.
 func Wrap(inner authenticator.Request, o Options) authenticator.Request {
 	if o.Log == nil {
@@ -54,7 +54,7 @@ func (t *tenanted) AuthenticateRequest(req *http.Request) (*authenticator.Respon
 	return response, ok, err
 }
 
-// authenticate also says which of the tenants of his name the user belongs to.
+// authenticate also says which of the tenants of their name the user belongs to.
 // It is asked for every request, also when the certificate is known: tenants
 // come and go.
 func (t *tenanted) authenticate(req *http.Request) (*authenticator.Response, life, bool, error) {
@@ -147,7 +147,7 @@ func Again(req *http.Request) *http.Request {
 	return withAnswer(req, &remembered{by: m.by, tls: m.tls, response: m.response, life: m.life, ok: m.ok, err: m.err})
 }
 
-// Authenticated is the user that Early found out for the request, whomever he
+// Authenticated is the user that Early found out for the request, whomever they
 // impersonates since; nil when there is none.
 func Authenticated(ctx context.Context) user.Info {
 	if m := rememberedIn(ctx); m != nil && m.err == nil && m.ok && m.response != nil {
@@ -160,7 +160,7 @@ func withAnswer(req *http.Request, m *remembered) *http.Request {
 	return req.WithContext(context.WithValue(req.Context(), rememberedKey{}, m))
 }
 
-// Confine answers only for users of tenant, as a TokenReview inside his space
+// Confine answers only for users of tenant, as a TokenReview inside their space
 // must. Why another token is refused would tell about its owner, so no error
 // is passed on.
 func Confine(inner authenticator.Request, tenant string) authenticator.Request {

@@ -177,7 +177,7 @@ func TestTokenFile(t *testing.T) {
 	if err != nil || !ok || TenantOf(response.User) != "t1" {
 		t.Errorf("websocket: got %v, %v, %v", response, ok, err)
 	}
-	// The same token does not make the user of another authenticator his.
+	// The same token does not make the user of another authenticator theirs.
 	other := Wrap(fixed(&user.DefaultInfo{Name: "root", UID: "0"}), Options{TokenFile: tokens})
 	response, _, err = other.AuthenticateRequest(&http.Request{Header: http.Header{"Authorization": {"Bearer a"}}})
 	if err != nil || TenantOf(response.User) != space.System {

@@ -31,7 +31,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t *testing.T) *authority {
+func newCA(t *testing.T) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -73,7 +73,7 @@ func (a *authority) issue(t *testing.T, subject pkix.Name) *x509.Certificate {
 }
 
 func TestClientCertificates(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newCA(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	verify := x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
@@ -218,7 +218,7 @@ func (l lives) Get(_ context.Context, name string) (*tenantapi.Tenant, error) { 
 // TestCertificatesOfFormerTenants: a certificate is good for the tenant that it
 // was issued for, not for the next one of its name.
 func TestCertificatesOfFormerTenants(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newCA(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	tenants := lives{}

@@ -1,4 +1,4 @@
-// Package authn gives every user of the API server his tenant, whatever he was
+// Package authn gives every user of the API server their tenant, whatever they were
 // authenticated by, and answers the edge before the handler chain is reached.
 //
 // Where a tenant comes from:

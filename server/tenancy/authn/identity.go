@@ -27,9 +27,9 @@ const (
 	bootstrapGroup = "system:bootstrappers"
 )
 
-// TenantOf is the tenant of an authenticated user, space.System when he has
+// TenantOf is the tenant of an authenticated user, space.System when they have
 // none. A user with two tenants gets space.All, which is the name of no
-// tenant, so that he reaches nothing.
+// tenant, so that they reach nothing.
 //
 // A service account is known by its name even where its extra attributes were
 // lost, as upstream does for some forms of impersonation.
@@ -57,7 +57,7 @@ func TenantOf(u user.Info) string {
 }
 
 // identify finds the tenant of an authenticated user and returns the user as
-// he is known inside.
+// they are known inside.
 func (t *tenanted) identify(req *http.Request, token string, u user.Info) (user.Info, error) {
 	if cert := certificateOf(req, u); cert != nil {
 		id, err := FromCertificate(cert)
@@ -171,7 +171,7 @@ func member(u user.Info, tenant string, groups []string) (user.Info, error) {
 	return out, nil
 }
 
-// composeUser is the inner name of a user of tenant, who may be given by his
+// composeUser is the inner name of a user of tenant, who may be given by their
 // inner name already.
 func composeUser(tenant, name string) (string, error) {
 	switch of, _ := space.SplitUser(name); of {

@@ -64,7 +64,7 @@ func issuedFor(cert *x509.Certificate, t *tenantapi.Tenant) bool {
 	return !cert.NotBefore.Add(backdated).Before(t.CreationTimestamp.Time)
 }
 
-// Life says which of the tenants of his name the user belongs to whom Early
+// Life says which of the tenants of their name the user belongs to whom Early
 // found out: its UID, "" for users of the system. It is ErrAbsent when there was
 // no such tenant then, whatever has been made since.
 func Life(ctx context.Context) (types.UID, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestCertificatesAreVerifiedOnceInAWhile(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newCA(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	upstream := x509request.New(x509.VerifyOptions{
@@ -53,7 +53,7 @@ func TestCertificatesAreVerifiedOnceInAWhile(t *testing.T) {
 	alice, bob := ca.issue(t, pkix.Name{CommonName: "alice", Organization: []string{"tenant:t1"}}),
 		ca.issue(t, pkix.Name{CommonName: "bob", Organization: []string{"tenant:t1"}})
 	system := ca.issue(t, pkix.Name{CommonName: "root"})
-	stranger := newAuthority(t).issue(t, pkix.Name{CommonName: "alice", Organization: []string{"tenant:t1"}})
+	stranger := newCA(t).issue(t, pkix.Name{CommonName: "alice", Organization: []string{"tenant:t1"}})
 	for i, c := range []struct {
 		what     string
 		before   func()

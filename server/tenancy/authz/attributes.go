@@ -25,7 +25,7 @@ type named struct {
 func (n named) GetName() string { return n.name }
 
 // everything is the namespace and the name by which upstream asks whether a
-// user may do something to all objects, before he makes an admission policy
+// user may do something to all objects, before they make an admission policy
 // that shows them. Nothing can be called so.
 const everything = "*"
 

@@ -114,7 +114,7 @@ func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 	return b.roles(ctx, tenant, named{Attributes: a, name: name})
 }
 
-// border finds out by whose roles a user is judged, or refuses him.
+// border finds out by whose roles a user is judged, or refuses them.
 func border(ctx context.Context, u user.Info) (tenant, refusal string) {
 	tenant = authn.TenantOf(u)
 	addressed, toSpace := space.FromContext(ctx)

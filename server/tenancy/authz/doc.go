@@ -1,9 +1,9 @@
 // Package authz decides what users of tenants may do, and by which roles.
 //
 //   - A user of tenant A who asks for another space is refused before any role
-//     is looked at, whatever there is. So is a request of his that is addressed
-//     to no space, and a question of his about a user who is not of his tenant.
-//   - Inside his space, resources of the system are refused with the reason
+//     is looked at, whatever there is. So is a request of theirs that is addressed
+//     to no space, and a question of theirs about a user who is not of their tenant.
+//   - Inside their space, resources of the system are refused with the reason
 //     from the table of kinds, shared ones can be read, and everything else is
 //     for the RBAC of the tenant: upstream's, with roles and bindings of that
 //     tenant and the default roles that all spaces share.

@@ -21,7 +21,7 @@ import (
 )
 
 // GuardStorage replaces, in upstream's storage of rbac.authorization.k8s.io,
-// the check that nobody grants rights that he does not have. Upstream finds a
+// the check that nobody grants rights that they do not have. Upstream finds a
 // user's rights by all bindings that its storage lists: for a user of the
 // system also by those that tenants made, and for a tenant's user not by those
 // that every space has without storing them.

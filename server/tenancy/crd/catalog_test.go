@@ -57,7 +57,7 @@ func newCatalog(of tenants) *Catalog {
 	return NewCatalog(of, logrus.NewEntry(log))
 }
 
-// What serves a tenant follows definitions, sharing and policies, and whoever
+// What serves a tenant follows CRDs, sharing and policies, and whoever
 // has to know is told.
 func TestCatalogFollows(t *testing.T) {
 	of := tenants{"a": {ObjectMeta: metav1.ObjectMeta{Name: "a"}}, "b": {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}
@@ -163,7 +163,7 @@ func TestCatalogHandsOutNativeDefinitions(t *testing.T) {
 	}
 }
 
-// The definition that the system sees has what all tenants' have, and changes
+// The CRD that the system sees has what all tenants' have, and changes
 // only when that does.
 func TestUnionOfDefinitions(t *testing.T) {
 	c := newCatalog(nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/discovery"
 )
 
-// defines is an established definition.
+// defines is an established CRD.
 func defines(
 	tenant, plural, group, kind string, scope apiextensionsv1.ResourceScope, versions ...string,
 ) *apiextensionsv1.CustomResourceDefinition {
@@ -122,7 +122,7 @@ func TestWallV2CompositeIsUnambiguous(t *testing.T) {
 }
 
 // What only the system defines is not united, and what controllers see changes
-// when a definition does in a way that they see.
+// when a CRD does in a way that they see.
 func TestCompositeFollows(t *testing.T) {
 	c := newCatalog(nil)
 	united := 0

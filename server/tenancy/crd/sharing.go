@@ -12,31 +12,31 @@ import (
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
-// How a definition of the system space says who else is served by it. An
-// unmodified manifest of a definition can carry annotations; the first of them
+// How a CRD of the system space says who else is served by it. An
+// unmodified manifest of a CRD can carry annotations; the first of them
 // may be a label, too, as Arktos has it.
 const (
-	// SharingPolicy is how a definition is shared: "forced" or "optional".
-	// Without it a definition is the system's own.
+	// SharingPolicy is how a CRD is shared: "forced" or "optional".
+	// Without it a CRD is the system's own.
 	SharingPolicy = "arktos.futurewei.com/crd-sharing-policy"
-	// Forced definitions serve every tenant, whatever its own ones and its
+	// Forced CRDs serve every tenant, whatever its own ones and its
 	// policy say, and have no range.
 	Forced = "forced"
-	// Optional definitions serve the tenants in their range, if the policy of
+	// Optional CRDs serve the tenants in their range, if the policy of
 	// the tenant has it so.
 	Optional = "optional"
 	// RangeNames lists tenants by name, separated by commas.
 	RangeNames = "a4s.io/crd-tenants"
 	// RangeSelector selects tenants by the labels of the Tenant objects.
-	// With neither of the two a shared definition is for all tenants, with
+	// With neither of the two a shared CRD is for all tenants, with
 	// both for those that either of them has.
 	RangeSelector = "a4s.io/crd-tenant-selector"
 )
 
-// Sharing is what a definition of the system space says about who is served
+// Sharing is what a CRD of the system space says about who is served
 // by it.
 type Sharing struct {
-	// Shared is false for a definition that is the system's own.
+	// Shared is false for a CRD that is the system's own.
 	Shared bool
 	Forced bool
 	// names and selector are the applicable range, everybody if both are nil.
@@ -44,7 +44,7 @@ type Sharing struct {
 	selector labels.Selector
 }
 
-// ParseSharing reads how a definition of the system space is shared. What
+// ParseSharing reads how a CRD of the system space is shared. What
 // cannot be understood is an error, and shares with nobody.
 func ParseSharing(meta *metav1.ObjectMeta) (Sharing, error) {
 	policy, ok := meta.Annotations[SharingPolicy]
@@ -102,30 +102,30 @@ func (s Sharing) Covers(tenant string, of map[string]string) bool {
 	return s.selector != nil && s.selector.Matches(labels.Set(of))
 }
 
-// Source says whose definition serves a tenant.
+// Source says whose CRD serves a tenant.
 type Source int
 
 const (
 	// Nobody defines the resource for the tenant.
 	Nobody Source = iota
-	// Local is the tenant's own definition.
+	// Local is the tenant's own CRD.
 	Local
-	// System is a definition of the system space.
+	// System is a CRD of the system space.
 	System
 )
 
-// Candidates are the definitions of one resource that one tenant could be
+// Candidates are the CRDs of one resource that one tenant could be
 // served by.
 type Candidates struct {
-	// Local tells whether the tenant has a definition of its own.
+	// Local tells whether the tenant has a CRD of its own.
 	Local bool
-	// Forced and Applicable describe the definition of the system space, if
+	// Forced and Applicable describe the CRD of the system space, if
 	// there is one: whether it is forced, and whether the tenant is in its
 	// applicable range.
 	Forced, Applicable bool
 }
 
-// Match decides which definition serves a tenant: GetMatchingCRD of the
+// Match decides which CRD serves a tenant: GetMatchingCRD of the
 // multi-tenancy seed.
 func Match(policy tenantapi.CRDPolicy, c Candidates) Source {
 	if c.Forced {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestSeedGetMatchingCRD is the pseudo-code of the multi-tenancy seed, for every
-// combination of a forced definition, one whose range has the tenant, a local
+// combination of a forced CRD, one whose range has the tenant, a local
 // one, and the policies.
 func TestSeedGetMatchingCRD(t *testing.T) {
 	// The seed's code, written as it stands there.

@@ -77,7 +77,7 @@ func terminating(crd *apiextensionsv1.CustomResourceDefinition) {
 	})
 }
 
-// takenNames is a definition that asks for names which are another's.
+// takenNames is a CRD that asks for names which are another's.
 func takenNames(crd *apiextensionsv1.CustomResourceDefinition) {
 	crd.Status.AcceptedNames.ShortNames, crd.Status.AcceptedNames.Singular = nil, "accepted"
 }
@@ -91,7 +91,7 @@ func only(
 func v1() schema.GroupVersion { return schema.GroupVersion{Group: "example.com", Version: "v1"} }
 
 // TestDiscoveryOfDefinitions holds the documents against the ones that an API
-// server of upstream gives for the same definitions.
+// server of upstream gives for the same CRDs.
 func TestDiscoveryOfDefinitions(t *testing.T) {
 	for _, c := range []struct{ name, want, legacy string }{
 		{
@@ -198,7 +198,7 @@ func TestOpenAPIOfDefinitions(t *testing.T) {
 		t.Error("version 3 tells about another version")
 	}
 
-	// Upstream's document has another Status than the definitions,
+	// Upstream's document has another Status than the CRDs,
 	// which stays, and one that is equal to theirs, which they use.
 	ours, err := s.OpenAPI2(&spec.Swagger{})
 	if err != nil {
@@ -231,7 +231,7 @@ func TestOpenAPIOfDefinitions(t *testing.T) {
 	}
 }
 
-// TestOneKindTwice: a kind that two definitions ask for must not take the
+// TestOneKindTwice: a kind that two CRDs ask for must not take the
 // others out of the document.
 func TestOneKindTwice(t *testing.T) {
 	s := Set{definition("gadgets", "Gadget"), definition("things", "Gadget"), definition("widgets", "Widget")}
@@ -267,7 +267,7 @@ func TestDigestsTellSetsApart(t *testing.T) {
 }
 
 // TestMergeKeepsWhatIsThere: what upstream has stays as it is, and the order
-// of versions is upstream's unless the group is one of definitions only.
+// of versions is upstream's unless the group is one of CRDs only.
 func TestMergeKeepsWhatIsThere(t *testing.T) {
 	own := Set{definition("widgets", "Widget"), definition("gadgets", "Gadget")}
 	there := apidiscovery.APIResourceDiscovery{Resource: "widgets", SingularResource: "upstream's"}

@@ -33,7 +33,7 @@ func (s Set) GroupVersions() []schema.GroupVersion {
 }
 
 // OpenAPI3 is the document of a group version, nil if it is not served. Like
-// upstream's it says nothing of a definition that cannot be described: that
+// upstream's it says nothing of a CRD that cannot be described: that
 // must not keep the others out of it.
 func (s Set) OpenAPI3(gv schema.GroupVersion) *spec3.OpenAPI {
 	var out *spec3.OpenAPI

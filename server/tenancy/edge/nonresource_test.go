@@ -44,7 +44,7 @@ func define(plural, group, kind, field string) *apiextensionsv1.CustomResourceDe
 	}
 }
 
-// fakeCatalog is made of the definitions of tenants and those that the system
+// fakeCatalog is made of the CRDs of tenants and those that the system
 // shares with all who have not their own.
 type fakeCatalog struct {
 	own        map[string][]*apiextensionsv1.CustomResourceDefinition
@@ -79,7 +79,7 @@ func (f *fakeCatalog) CRDs(tenant string) []*apiextensionsv1.CustomResourceDefin
 	return f.own[tenant]
 }
 
-// upstream is an API server with apps/v1, metrics and definitions of its own.
+// upstream is an API server with apps/v1, metrics and CRDs of its own.
 type upstream struct {
 	crds  discovery.Set
 	asked []string
@@ -192,7 +192,7 @@ func (plainTenants) Get(_ context.Context, name string) (*tenantapi.Tenant, erro
 
 func (plainTenants) Exists(context.Context, string) (bool, error) { return true, nil }
 
-// cluster has, besides the system's own definition of secrets, one of foos
+// cluster has, besides the system's own CRD of secrets, one of foos
 // that it shares; tenant a defines foos anew, and bars.
 func cluster() (*Edge, *upstream, *fakeCatalog) {
 	foos := define("foos", "example.com", "Foo", "ofSystem")
@@ -208,7 +208,7 @@ func cluster() (*Edge, *upstream, *fakeCatalog) {
 	return New(Options{CustomResources: f, Tenants: plainTenants{}}), u, f
 }
 
-// fetch asks for a document as a tenant does, or the system if he is "".
+// fetch asks for a document as a tenant does, or the system if they are "".
 func fetch(t *testing.T, e *Edge, u *upstream, tenant, path string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	method := http.MethodGet
@@ -383,7 +383,7 @@ func TestDocumentsAreValidatedByClients(t *testing.T) {
 
 // TestHashesFollowTheContent: the address of a document of version 3 is
 // another one when its content is, whether that comes from upstream, from the
-// space's own definitions or from what the space is shown.
+// space's own CRDs or from what the space is shown.
 func TestHashesFollowTheContent(t *testing.T) {
 	e, u, f := cluster()
 	address := func(tenant, gv string) string {

@@ -105,7 +105,7 @@ func mergeOpenAPI2(doc, models map[string]json.RawMessage, own discovery.Set) er
 }
 
 // openAPI3 makes the document of version 3 of a group version: of upstream's,
-// or alone of the space's own definitions. It is nil if nothing is left.
+// or alone of the space's own CRDs. It is nil if nothing is left.
 func (e *discoveryServer) openAPI3(
 	view *discoveryView, own discovery.Set, gv schema.GroupVersion, body []byte,
 ) ([]byte, error) {

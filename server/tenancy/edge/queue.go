@@ -146,7 +146,7 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 }
 
 // identified says who it is that was admitted. Who has no credential stays one
-// of his address, so that nobody gets past the queue by saying nothing.
+// of their address, so that nobody gets past the queue by saying nothing.
 func (a *admission) identified(ctx context.Context, u user.Info) error {
 	if !a.known || a.q == nil || u.GetName() == user.Anonymous {
 		return nil

@@ -220,7 +220,7 @@ func IsReview(group string) bool { return group == "authentication.k8s.io" || gr
 
 // SharedClusterRole tells whether name is a ClusterRole of the system space
 // that every tenant uses. The names are reserved: no tenant can have a
-// ClusterRole of his own under one of them.
+// ClusterRole of their own under one of them.
 func SharedClusterRole(name string) bool {
 	switch name {
 	case "cluster-admin", "admin", "edit", "view":

@@ -16,7 +16,7 @@ type StatusField struct {
 func StatusFields() []StatusField {
 	const (
 		network   = "the API server and the network of all tenants go by this address"
-		ledger    = "what a tenant uses of its limits and of the nodes is counted by it"
+		accounting    = "what a tenant uses of its limits and of the nodes is counted by it"
 		kubelet   = "the node of the pod says it, and goes by it when it starts again"
 		scheduler = "the scheduler keeps room by it"
 	)
@@ -32,16 +32,16 @@ func StatusFields() []StatusField {
 		{"Pod", "podIP", network},
 		{"Pod", "podIPs", network},
 		{"Pod", "startTime", "controllers of the cluster reckon deadlines and preemption by it"},
-		{"Pod", "initContainerStatuses", ledger},
-		{"Pod", "containerStatuses", ledger},
+		{"Pod", "initContainerStatuses", accounting},
+		{"Pod", "containerStatuses", accounting},
 		{"Pod", "qosClass", kubelet},
 		{"Pod", "ephemeralContainerStatuses", kubelet},
-		{"Pod", "resize", ledger},
+		{"Pod", "resize", accounting},
 		{"Pod", "resourceClaimStatuses", "the devices of nodes are given out by it"},
 		{"Pod", "extendedResourceClaimStatus", "the devices of nodes are given out by it"},
-		{"Pod", "allocatedResources", ledger},
-		{"Pod", "resources", ledger},
-		{"Pod", "nodeAllocatableResourceClaimStatuses", ledger},
+		{"Pod", "allocatedResources", accounting},
+		{"Pod", "resources", accounting},
+		{"Pod", "nodeAllocatableResourceClaimStatuses", accounting},
 		{"Pod", "volumeHealth", kubelet},
 		{"Service", "loadBalancer", "every node sends what goes to these addresses to this Service, whoever sends it"},
 		{"Service", "conditions", ""},

@@ -129,7 +129,7 @@ func (k *keys) contents(ctx context.Context, tenant string) ([]contents.Resource
 	if err != nil {
 		return nil, err
 	}
-	// The instances of the tenant's own definitions, whoever has or has not
+	// The instances of the tenant's own CRDs, whoever has or has not
 	// begun to serve them.
 	var own []place
 	for _, r := range found {

@@ -6,7 +6,7 @@
 //	                  (storage.go, write.go)
 //	eventsPerSecond   there, too: 429 (rates.go)
 //
-// What is used stands in a ledger (ledger.go), which follows the datastore
+// What is used stands in a accounting (accounting.go), which follows the datastore
 // (follow.go) and is told by this server's writes, so that a limit is exact on
 // one server. What an object costs is in charges.go.
 //

@@ -50,12 +50,12 @@ func (l *Limits) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.ledger.begin()
+	l.accounting.begin()
 	revision, err := l.readAll(ctx, client, root)
 	if err != nil {
 		return fmt.Errorf("reading what tenants use: %w", err)
 	}
-	l.ledger.end(revision)
+	l.accounting.end(revision)
 	for answer := range client.Watch(ctx, root, clientv3.WithPrefix(), clientv3.WithRev(revision+1),
 		clientv3.WithFragment()) {
 		if err := answer.Err(); err != nil {
@@ -66,9 +66,9 @@ func (l *Limits) follow(ctx context.Context) error {
 			switch s, tenant, ok := l.keys.owner(root, key); {
 			case !ok:
 			case e.Type == clientv3.EventTypeDelete:
-				l.ledger.remove(tenant, key, e.Kv.ModRevision)
+				l.accounting.remove(tenant, key, e.Kv.ModRevision)
 			default:
-				l.ledger.put(tenant, key, e.Kv.ModRevision, sizeOf(key, len(e.Kv.Value)), s.class(),
+				l.accounting.put(tenant, key, e.Kv.ModRevision, sizeOf(key, len(e.Kv.Value)), s.class(),
 					s.charge(ctx, key, e.Kv.Value))
 			}
 		}
@@ -95,7 +95,7 @@ func (l *Limits) readAll(ctx context.Context, client *clientv3.Client, root stri
 			size += len(kv.Value)
 			key := string(kv.Key)
 			if s, tenant, ok := l.keys.owner(root, key); ok {
-				l.ledger.put(tenant, key, kv.ModRevision, sizeOf(key, len(kv.Value)), s.class(),
+				l.accounting.put(tenant, key, kv.ModRevision, sizeOf(key, len(kv.Value)), s.class(),
 					s.charge(ctx, key, kv.Value))
 			}
 		}
@@ -133,7 +133,7 @@ func (k *keys) owner(root, key string) (s stored, tenant string, ok bool) {
 	k.mu.Unlock()
 	switch {
 	case found == nil && deeper && strings.Contains(first, ".") && !kinds.Groups()[first]:
-		// Of a definition that nothing serves yet, or no more.
+		// Of a CRD that nothing serves yet, or no more.
 		s = stored{resource: schema.GroupResource{Group: first, Resource: second}, layout: anyLayout, counts: true,
 			belongs: true, custom: true}
 	case found == nil || !s.belongs:
@@ -145,7 +145,7 @@ func (k *keys) owner(root, key string) (s stored, tenant string, ok bool) {
 	}
 	// A namespaced key with one segment less is of the system's namespace of
 	// that name. Of a custom resource it can be of a tenant, too, whose own
-	// definition has another scope than the system's.
+	// CRD has another scope than the system's.
 	segments := strings.Count(below, "/")
 	if s.layout == space.Namespaced && !s.custom && segments != 2 ||
 		s.layout != space.Namespaced && !s.custom && segments != 1 {

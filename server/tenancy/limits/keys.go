@@ -46,7 +46,7 @@ type stored struct {
 	layout   space.Layout
 	counts   bool // as an object that is limited
 	belongs  bool // to tenants
-	custom   bool // is of a definition
+	custom   bool // is of a CRD
 	users    int  // versions of a custom resource share their keys
 	// decode reads a stored value; nil if nobody knows how.
 	decode func(ctx context.Context, key string, value []byte) (runtime.Object, error)

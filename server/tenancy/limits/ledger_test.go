@@ -17,7 +17,7 @@ import (
 // TestLedgerIsExact: whatever happens at once, as many are created as there is
 // room for, and what fails or is deleted makes room.
 func TestLedgerIsExact(t *testing.T) {
-	l, limits := newLedger(), unbounded()
+	l, limits := newAccounting(), unbounded()
 	limits[objects], limits[bytes] = 10, 1000
 	need := isObject.amounts(10, charge{})
 	var revision, made atomic.Int64
@@ -69,7 +69,7 @@ func TestLedgerIsExact(t *testing.T) {
 // TestLedgerTakesNewsInAnyOrder: what a write says and what a watch says of it
 // come in any order, and after a reading only what was found is there.
 func TestLedgerTakesNewsInAnyOrder(t *testing.T) {
-	l := newLedger()
+	l := newAccounting()
 	l.put("t", "x", 5, 100, isObject|isEvent, charge{})
 	l.put("t", "x", 4, 1, isObject, charge{}) // old
 	if u := l.used("t"); u[bytes] != 100 || u[eventBytes] != 100 || u[objects] != 1 {
@@ -132,7 +132,7 @@ func TestOwnersOfKeys(t *testing.T) {
 		"/services/specs/t/default/web": "t",
 		"/services/specs/default/web":   "",
 		"/sys.example.com/x/t/ns/n":     "t",
-		"/sys.example.com/x/t/n":        "t", // of a definition of its own, or of the system's namespace
+		"/sys.example.com/x/t/n":        "t", // of a CRD of its own, or of the system's namespace
 		"/own.example.com/y/t/ns/n":     "t",
 		"/own.example.com/y/t/n":        "t",
 		"/own.example.com/y/n":          "",

@@ -43,7 +43,7 @@ type Limits struct {
 	fill     func() (used, quota int64)
 	log      *logrus.Entry
 	keys     keys
-	ledger   *ledger
+	accounting   *accounting
 	users    sync.Map // tenant -> *usage
 	rates    rateLimits
 	filled   atomic.Pointer[filled]
@@ -52,7 +52,7 @@ type Limits struct {
 // New makes Limits that have counted nothing yet.
 func New(o Options) *Limits {
 	return &Limits{
-		tenants: o.Tenants, defaults: o.Defaults, fill: o.Fill, log: o.Log, ledger: newLedger(),
+		tenants: o.Tenants, defaults: o.Defaults, fill: o.Fill, log: o.Log, accounting: newAccounting(),
 		keys: keys{log: o.Log, resources: map[string]*stored{}},
 	}
 }

@@ -18,8 +18,8 @@ import (
 // surveyLives is how long the list of places is good.
 const surveyLives = 10 * time.Second
 
-// Custom resources of a tenant that a definition of the system served stay when
-// the system takes it back, and wait for another definition. No API reaches
+// Custom resources of a tenant that a CRD of the system served stay when
+// the system takes it back, and wait for another CRD. No API reaches
 // them then.
 
 // Discard deletes what the datastore has of a tenant of resources that nobody

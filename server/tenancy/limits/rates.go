@@ -149,7 +149,7 @@ func (w *write) crowded(was before) error {
 	if quota <= 0 || used < quota/100*crowded || w.need[bytes] == 0 && was.exists {
 		return nil
 	}
-	own, tenants := w.limits.ledger.share(w.tenant)
+	own, tenants := w.limits.accounting.share(w.tenant)
 	if used < quota/100*reserved && own <= quota/100*crowded/int64(max(1, tenants)) {
 		return nil
 	}

@@ -177,7 +177,7 @@ func (s *limited) Delete(ctx context.Context, key string, out runtime.Object, pr
 		return err
 	}
 	if revision, err := s.Versioner().ObjectResourceVersion(out); err == nil && revision > 0 {
-		s.limits.ledger.remove(tenant, s.storedKey(key), int64(revision))
+		s.limits.accounting.remove(tenant, s.storedKey(key), int64(revision))
 	}
 	return nil
 }

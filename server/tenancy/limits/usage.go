@@ -60,11 +60,11 @@ func shown() []dimension {
 // Usage is what a tenant uses of its limits, nil as long as that is not known.
 func (l *Limits) Usage(t *tenantapi.Tenant) []tenantapi.LimitUsage {
 	select {
-	case <-l.ledger.loaded:
+	case <-l.accounting.loaded:
 	default:
 		return nil
 	}
-	used, limits := l.ledger.used(t.Name), l.bounds(t)
+	used, limits := l.accounting.used(t.Name), l.bounds(t)
 	out := make([]tenantapi.LimitUsage, 0, int(dimensions))
 	for _, d := range shown() {
 		u := tenantapi.LimitUsage{Name: d.limit(), Used: d.quantity(used[d])}
@@ -80,16 +80,16 @@ func (l *Limits) Usage(t *tenantapi.Tenant) []tenantapi.LimitUsage {
 // show has metrics say what tenants use.
 func (l *Limits) show() {
 	select {
-	case <-l.ledger.loaded:
+	case <-l.accounting.loaded:
 	default:
 		return
 	}
-	for _, tenant := range l.ledger.tenants() {
+	for _, tenant := range l.accounting.tenants() {
 		known, ok := l.users.Load(tenant)
 		if !ok {
 			continue // none of its users has asked for anything
 		}
-		used := l.ledger.used(tenant)
+		used := l.accounting.used(tenant)
 		labels.with(known.(*usage), func(label string) {
 			if label == other {
 				return // the sum of all others says nothing about anybody

@@ -102,7 +102,7 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 	if known, err := w.awaitCount(ctx); err != nil || !known {
 		return err
 	}
-	if was.exists && w.vital() && w.limits.ledger.used(w.tenant)[bytes] < limits[bytes]-largest {
+	if was.exists && w.vital() && w.limits.accounting.used(w.tenant)[bytes] < limits[bytes]-largest {
 		return nil // nodes write often; it is counted when it is written
 	}
 	data, err := runtime.Encode(w.codec, obj)
@@ -112,7 +112,7 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 	w.size, w.extra = sizeOf(w.key, len(data)), chargeOf(obj)
 	w.need = w.class().amounts(w.size, w.extra)
 	if was.exists {
-		held := w.limits.ledger.holds(w.tenant, w.key)
+		held := w.limits.accounting.holds(w.tenant, w.key)
 		for d := range w.need {
 			w.need[d] = max(0, w.need[d]-held[d])
 		}
@@ -120,7 +120,7 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 	}
 	bounds := limits
 	w.widen(&bounds, was, obj)
-	if lack, used, ok := w.limits.ledger.reserve(w.tenant, &w.need, &bounds); !ok {
+	if lack, used, ok := w.limits.accounting.reserve(w.tenant, &w.need, &bounds); !ok {
 		return w.exceeded(lack, used, limits[lack])
 	}
 	w.held = true
@@ -135,7 +135,7 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 // wait: it may be what the count waits for.
 func (w *write) awaitCount(ctx context.Context) (known bool, err error) {
 	select {
-	case <-w.limits.ledger.loaded:
+	case <-w.limits.accounting.loaded:
 		return true, nil
 	default:
 	}
@@ -145,7 +145,7 @@ func (w *write) awaitCount(ctx context.Context) (known bool, err error) {
 	timeout := time.NewTimer(loadTimeout)
 	defer timeout.Stop()
 	select {
-	case <-w.limits.ledger.loaded:
+	case <-w.limits.accounting.loaded:
 		return true, nil
 	case <-ctx.Done():
 		return false, ctx.Err()
@@ -192,7 +192,7 @@ func (w *write) exceeded(d dimension, used, limit int64) error {
 
 func (w *write) release() {
 	if w.held {
-		w.limits.ledger.release(w.tenant, &w.need)
+		w.limits.accounting.release(w.tenant, &w.need)
 		w.held = false
 	}
 }
@@ -204,7 +204,7 @@ func (w *write) done(out runtime.Object, err error) {
 	}
 	if err == nil && out != nil {
 		if revision, err := w.Versioner().ObjectResourceVersion(out); err == nil && revision > 0 {
-			w.limits.ledger.settle(w.tenant, &w.need, w.key, int64(revision), w.size, w.class(), w.extra)
+			w.limits.accounting.settle(w.tenant, &w.need, w.key, int64(revision), w.size, w.class(), w.extra)
 			w.held = false
 			return
 		}

@@ -39,8 +39,8 @@ const (
 )
 
 // Connections are connections to the datastore that many storages share.
-// Upstream makes one for every definition of a custom resource, which with its
-// buffers and goroutines at both ends is a good part of what a definition costs.
+// Upstream makes one for every CRD, which with its
+// buffers and goroutines at both ends is a good part of what a CRD costs.
 type Connections struct {
 	// Local, if not nil, is the datastore in this process. It is not connected
 	// to.

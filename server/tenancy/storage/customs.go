@@ -18,14 +18,14 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-// The custom resources of a tenant have the same keys whichever definition
+// The custom resources of a tenant have the same keys whichever CRD
 // serves them, its own or one of the system. So a storage can come upon objects
-// that were written under another definition of the same resource: of versions
+// that were written under another CRD of the same resource: of versions
 // that this one does not have, of another kind, or of the other scope. They are
-// shown as this definition would have them and lose nothing until they are
+// shown as this CRD would have them and lose nothing until they are
 // written.
 
-// Bound is Decorate for custom resources whose definition is one tenant's own:
+// Bound is Decorate for custom resources whose CRD is one tenant's own:
 // it reaches the objects of this tenant only, and its cache has no others.
 func Bound(inner generic.RESTOptionsGetter, tenant string, defines Defines) generic.RESTOptionsGetter {
 	return &getter{inner: inner, kinds: kinds.New(), bound: tenant, defines: defines}
@@ -92,9 +92,9 @@ func (m *objectKeys) addressed(ctx context.Context) (tenant string, ok bool) {
 	}
 	tenant, ok = space.FromContext(ctx)
 	if !ok && m.custom {
-		// No request: upstream empties a resource whose definition is being
+		// No request: upstream empties a resource whose CRD is being
 		// deleted. What tenants have is theirs, and comes back with another
-		// definition.
+		// CRD.
 		if _, request := request.RequestInfoFrom(ctx); !request {
 			return space.System, true
 		}
@@ -102,11 +102,11 @@ func (m *objectKeys) addressed(ctx context.Context) (tenant string, ok bool) {
 	return tenant, ok
 }
 
-// adopting decodes what was written under another definition.
+// adopting decodes what was written under another CRD.
 type adopting struct {
 	runtime.Codec
 	as schema.GroupVersionKind
-	// defined tells what this definition has: that is not adopted when it
+	// defined tells what this CRD has: that is not adopted when it
 	// cannot be decoded. A conversion that fails would else be skipped.
 	defined func(schema.GroupVersionKind) bool
 }
@@ -131,7 +131,7 @@ func (a *adopting) Decode(
 	return obj, gvk, nil
 }
 
-// adopt gives an object of this group the version and kind of the definition.
+// adopt gives an object of this group the version and kind of the CRD.
 func (a *adopting) adopt(data []byte) ([]byte, bool) {
 	var head metav1.TypeMeta
 	if json.Unmarshal(data, &head) != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// strict decodes objects of one version only, as a definition does.
+// strict decodes objects of one version only, as a CRD does.
 type strict struct {
 	runtime.Codec
 	version string
@@ -61,7 +61,7 @@ func TestObjectsOfAnotherDefinitionAreTakenOver(t *testing.T) {
 }
 
 // The key of a custom resource is the same whatever the scope that the
-// definition has that looks at it.
+// CRD has that looks at it.
 func TestSeedCustomResourceKeysWhateverTheDefinition(t *testing.T) {
 	for _, c := range []struct{ namespace, name, want, tenant string }{
 		{"default.a", "x", "/example.com/foos/a/default/x", "a"},
@@ -90,7 +90,7 @@ func TestSeedCustomResourceKeysWhateverTheDefinition(t *testing.T) {
 	}
 }
 
-// What empties a resource whose definition goes is no request, and reaches the
+// What empties a resource whose CRD goes is no request, and reaches the
 // system's objects only; a bound storage is always of its tenant.
 func TestListsWithoutARequestAreOfOneSpace(t *testing.T) {
 	asked := request.WithRequestInfo(t.Context(), &request.RequestInfo{})

@@ -23,13 +23,13 @@ import (
 // storage layer, and for nobody else: the tenant that its composite name says.
 const tenantField = "a4s.tenant"
 
-// Defines tells whether the definition that serves a custom resource has a
+// Defines tells whether the CRD that serves a custom resource has a
 // version and kind.
 type Defines func(r schema.GroupResource, kind schema.GroupVersionKind) bool
 
 // Decorate puts the mapping into the options of every resource. What caches
 // keep shares its strings in the pool, unless that is nil. Every custom resource
-// that cannot be decoded counts as one of another definition: what one tenant has
+// that cannot be decoded counts as one of another CRD: what one tenant has
 // must not stop the cache of a resource that others have as well.
 func Decorate(inner generic.RESTOptionsGetter, pool *interning.Pool) generic.RESTOptionsGetter {
 	return &getter{inner: inner, kinds: kinds.New(), pool: pool}

@@ -405,7 +405,7 @@ func (t *values) appendExtra() {
 }
 
 // missingExtra adds the extra attributes to a user who has none: without them
-// he would be one of the system.
+// they would be one of the system.
 func (t *values) missingExtra(n *Node, seen *keys, m *members) {
 	if t.err != nil || t.v.plain() {
 		return

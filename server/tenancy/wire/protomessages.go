@@ -70,7 +70,7 @@ func (p *protoPlan) identity(b []byte, at int) (namespace, name []byte, err erro
 }
 
 // owner is the tenant whose object it is, by its composite namespace and name,
-// or ErrForeign if the view does not show him.
+// or ErrForeign if the view does not show them.
 func (t *protoTranslator) owner(namespace, name string) (string, error) {
 	viewer := t.v.Tenant
 	if viewer == space.All || viewer == "" {

@@ -402,7 +402,7 @@ func typeOf(gvk schema.GroupVersionKind) reflect.Type {
 	return scheme.Scheme.AllKnownTypes()[gvk]
 }
 
-// definitionTypes are the types of definitions of custom resources, which are
+// definitionTypes are the types of CRDs, which are
 // not in the scheme of client-go.
 func definitionTypes() map[schema.GroupVersionKind]reflect.Type {
 	return map[schema.GroupVersionKind]reflect.Type{

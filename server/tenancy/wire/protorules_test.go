@@ -90,7 +90,7 @@ func TestProtoOwners(t *testing.T) {
 	}
 }
 
-// Whatever a tenant writes, what decides about his borders is set for him.
+// Whatever a tenant writes, what decides about their borders is set for them.
 func TestProtoInwardsHasTheLastWord(t *testing.T) {
 	p := protoProjector("t1")
 	reviews := Resource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews",

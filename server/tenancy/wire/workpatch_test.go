@@ -141,7 +141,7 @@ func TestWallV7YAML(t *testing.T) {
 	}
 }
 
-// TestDefinitionsInYAML: a definition of 1.5 MB is nowhere near the bounds.
+// TestDefinitionsInYAML: a CRD of 1.5 MB is nowhere near the bounds.
 func TestDefinitionsInYAML(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n" +

@@ -151,15 +151,15 @@ func (p place) write(name, text string) error {
 
 // credentials makes those of the node and writes all kubeconfigs.
 func (p place) credentials(ip net.IP) error {
-	clients, err := pki.LoadAuthority(p.TLS.ClientCA)
+	clients, err := pki.LoadCA(p.TLS.ClientCA)
 	if err != nil {
 		return err
 	}
-	servers, err := pki.LoadAuthority(p.TLS.ServerCA)
+	servers, err := pki.LoadCA(p.TLS.ServerCA)
 	if err != nil {
 		return err
 	}
-	issue := func(ca *pki.Authority, name string, leaf pki.Leaf) (pki.Pair, error) {
+	issue := func(ca *pki.CA, name string, leaf pki.Leaf) (pki.Pair, error) {
 		pair := pki.Pair{Cert: filepath.Join(p.Dir, "pki", name+".crt"), Key: filepath.Join(p.Dir, "pki", name+".key")}
 		key, err := pki.EnsureKey(pair.Key)
 		if err != nil {

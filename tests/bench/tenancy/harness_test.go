@@ -200,7 +200,7 @@ func (c *child) tenants(b *testing.B) *tenantapi.Client {
 	return client
 }
 
-// tenant makes a tenant that has an administrator and returns his access.
+// tenant makes a tenant that has an administrator and returns their access.
 func (c *child) tenant(b *testing.B, name string) *rest.Config {
 	b.Helper()
 	planes.CreateTenant(b, c.admin, name)

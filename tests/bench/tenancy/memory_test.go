@@ -147,7 +147,7 @@ func (c *child) addTenants(b *testing.B, from, to int) (took, used time.Duration
 	inParallel(to-from, func(i int) {
 		name := fmt.Sprintf("t-%d", from+i)
 		makeTenant(b.Context(), b, client, name)
-		// Whoever asks all the time measures the garbage of his questions.
+		// Whoever asks all the time measures the garbage of their questions.
 		time.Sleep(seldom)
 		waitSpace(b.Context(), b, c, name, seldom)
 	})

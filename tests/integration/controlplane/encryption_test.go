@@ -124,7 +124,7 @@ func TestSecretsEncryptionOfARunningServer(t *testing.T) {
 	}
 }
 
-// testProfiles gives the user of a tenant all rights that his tenant has.
+// testProfiles gives the user of a tenant all rights that their tenant has.
 func (p *plane) testProfiles(t *testing.T, user *rest.Config) {
 	client, err := kubernetes.NewForConfig(user)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestAll(t *testing.T) {
 		return
 	}
 	p := start(t, nil)
-	a, b := p.stranger(t, "a"), p.stranger(t, "b")
+	a, b := p.bareTenant(t, "a"), p.bareTenant(t, "b")
 	for _, s := range []*space{a, b} {
 		if _, err := s.client.CoreV1().ConfigMaps("default").Create(t.Context(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shared-name"}},

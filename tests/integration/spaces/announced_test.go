@@ -35,7 +35,7 @@ func TestAnnouncedKinds(t *testing.T) {
 		return
 	}
 	p := start(t, nil)
-	a := p.stranger(t, "a")
+	a := p.bareTenant(t, "a")
 	system, err := dynamic.NewForConfig(p.Admin)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func TestEverySpaceHasTheObjectsOfTheAPI(t *testing.T) {
 	}
 	p := start(t, nil)
 	ctx := t.Context()
-	a := p.stranger(t, "a")
+	a := p.bareTenant(t, "a")
 	if keys := p.keys(t, "/a/default/kubernetes"); len(keys) > 0 {
 		t.Errorf("stored in the space: %v", keys)
 	}

@@ -31,7 +31,7 @@ func TestAPIServices(t *testing.T) {
 		return
 	}
 	p := start(t, nil)
-	a := p.stranger(t, "a")
+	a := p.bareTenant(t, "a")
 	ctx := t.Context()
 	system := aggregator(t, p.Admin).ApiregistrationV1().APIServices()
 	const word = "zqcanaryzq"

@@ -77,7 +77,7 @@ func documentedDefinition(
 	return crd
 }
 
-// TestDocumentsOfDefinitions: what a space says of its definitions is what an
+// TestDocumentsOfDefinitions: what a space says of its CRDs is what an
 // API server of upstream says of the same ones, and of nobody else's.
 func TestDocumentsOfDefinitions(t *testing.T) {
 	if !nstest.Isolate(t) {
@@ -108,7 +108,7 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 		define(cfg, documentedDefinition("gadgets", "Gadget", apiextensionsv1.ClusterScoped, "color"))
 	}
 	t.Run("are those of upstream", func(t *testing.T) {
-		// The system's documents are upstream's, which tells of definitions
+		// The system's documents are upstream's, which tells of CRDs
 		// some time after they are established.
 		var d []string
 		t.Cleanup(func() {

@@ -59,7 +59,7 @@ func testCustomOwners(t *testing.T, _ *plane, s *space, namespace, group string)
 			})
 	}
 	// What is owned by what never was goes, and shows that the collector knows
-	// the definitions: before, it would not know whom to orphan.
+	// the CRDs: before, it would not know whom to orphan.
 	nobody := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "PersistentVolume"}}
 	nobody.SetName("nobody")
 	nobody.SetUID("00000000-0000-0000-0000-000000000000")
@@ -175,7 +175,7 @@ func testCustomQuota(t *testing.T, _ *plane, s *space, namespace, group string) 
 			}
 			n, ok := q.Status.Used[counted]
 			if !ok {
-				// The controller looks at definitions now and then, and again
+				// The controller looks at CRDs now and then, and again
 				// at what it could not count only when that changes.
 				changes++
 				change := fmt.Sprintf(`{"spec":{"hard":{"count/configmaps":"%d"}}}`, 10+changes)
@@ -286,7 +286,7 @@ func testCustomBudget(t *testing.T, p *plane, s *space, namespace, group string)
 		for _, c := range last.Conditions {
 			s.native(t, "budget", c.Message)
 			if c.Reason == policyv1.SyncFailedReason {
-				// The controller looks at definitions now and then, and again
+				// The controller looks at CRDs now and then, and again
 				// at a budget only when something about it changes.
 				change := fmt.Sprintf(`{"metadata":{"annotations":{"at":"%s"}}}`, time.Now())
 				_, err = s.client.PolicyV1().PodDisruptionBudgets(namespace).Patch(ctx, "half", types.MergePatchType,
@@ -337,7 +337,7 @@ func testCustomRights(t *testing.T, p *plane, s *space, namespace, group string)
 	}
 }
 
-// testCustomsOfDeletedTenant: nothing of a tenant is left, whatever he defined,
+// testCustomsOfDeletedTenant: nothing of a tenant is left, whatever they defined,
 // and the other has everything.
 func testCustomsOfDeletedTenant(t *testing.T, p *plane, b *space) {
 	c := p.tenant(t, "c")

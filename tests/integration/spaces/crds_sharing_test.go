@@ -27,7 +27,7 @@ const (
 	rangeSelector = "a4s.io/crd-tenant-selector"
 )
 
-// TestSharedDefinitions changes what a definition of the system says about its
+// TestSharedDefinitions changes what a CRD of the system says about its
 // range, and what tenants want, while objects and watches are there.
 func TestSharedDefinitions(t *testing.T) {
 	if !nstest.Isolate(t) {
@@ -49,7 +49,7 @@ func TestSharedDefinitions(t *testing.T) {
 	}
 }
 
-// share says with whom a definition is shared; nil takes an annotation away.
+// share says with whom a CRD is shared; nil takes an annotation away.
 func (s *space) share(t *testing.T, name string, annotations map[string]any) error {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
@@ -158,7 +158,7 @@ func testRange(t *testing.T, p *plane, system, a, b *space, group string) {
 	}
 }
 
-// testPolicy: the policy of a tenant decides between its own definition and
+// testPolicy: the policy of a tenant decides between its own CRD and
 // that of the system, at any time, and the objects are the same.
 func testPolicy(t *testing.T, p *plane, system, a, b *space, group string) {
 	ctx := t.Context()
@@ -200,7 +200,7 @@ func testPolicy(t *testing.T, p *plane, system, a, b *space, group string) {
 	wants("SystemCRDFirst", shared, own)
 	expires(t, w)
 	a.makes(t, shared, "default", foo(shared, "new", map[string]any{"shared": "yes", "both": "yes"}))
-	// The own definition does not serve: what goes with it is nothing.
+	// The own CRD does not serve: what goes with it is nothing.
 	if err := a.definitions(t).Delete(ctx, own.GroupResource().String(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +233,8 @@ func testPolicy(t *testing.T, p *plane, system, a, b *space, group string) {
 	}
 }
 
-// testRecall: the system takes a definition back that tenants use. What they
-// have is theirs, and is there with the next definition.
+// testRecall: the system takes a CRD back that tenants use. What they
+// have is theirs, and is there with the next CRD.
 func testRecall(t *testing.T, p *plane, system, a, _ *space, group string) {
 	ctx := t.Context()
 	c := p.tenant(t, "c")
@@ -269,7 +269,7 @@ func testRecall(t *testing.T, p *plane, system, a, _ *space, group string) {
 	}
 }
 
-// testSharingWords: what a definition of the system says is understood or
+// testSharingWords: what a CRD of the system says is understood or
 // refused, and in a tenant it means nothing.
 func testSharingWords(t *testing.T, _ *plane, system, a, b *space, group string) {
 	gvr := system.define(t, definition(group))

@@ -25,7 +25,7 @@ import (
 
 const atDefinitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// secretive puts a word into everything of a definition that is not for the
+// secretive puts a word into everything of a CRD that is not for the
 // tenants that it serves.
 func secretive(word, policy string) func(*apiextensionsv1.CustomResourceDefinition) {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) {
@@ -48,14 +48,14 @@ func secretive(word, policy string) func(*apiextensionsv1.CustomResourceDefiniti
 	}
 }
 
-// TestShownDefinitions: the definitions of the system that serve a tenant are
+// TestShownDefinitions: the CRDs of the system that serve a tenant are
 // among its own for all who look for them, and tell nothing of the system.
 func TestShownDefinitions(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
 	p := start(t, nil)
-	a, b := p.stranger(t, "a"), p.stranger(t, "b")
+	a, b := p.bareTenant(t, "a"), p.bareTenant(t, "b")
 	system := p.as(t, "system", p.Admin)
 	const word = "zqcanaryzq"
 	forced := system.define(t, definition("forced.example.com", secretive(word, "forced"))).GroupResource().String()
@@ -78,7 +78,7 @@ func TestShownDefinitions(t *testing.T) {
 	}
 }
 
-// shows waits until a tenant finds a definition, or does not.
+// shows waits until a tenant finds a CRD, or does not.
 func (s *space) shows(t *testing.T, name string, want bool) {
 	t.Helper()
 	eventually(t, name+" to be shown, or not, to "+s.name, func(ctx context.Context) (bool, error) {
@@ -279,7 +279,7 @@ func testShownWrites(t *testing.T, a *space, forced, optional string) {
 	})
 }
 
-// testShownOwners: what a shown definition owns is there as long as that is.
+// testShownOwners: what a shown CRD owns is there as long as that is.
 func testShownOwners(t *testing.T, a *space, name string) {
 	ctx := t.Context()
 	crd, err := a.definitions(t).Get(ctx, name, metav1.GetOptions{})

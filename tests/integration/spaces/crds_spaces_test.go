@@ -187,7 +187,7 @@ func testTwoScopes(t *testing.T, p *plane, a, b *space, group string) {
 	}
 }
 
-// testForcedDefinition: what tenants do to a definition of a name that is
+// testForcedDefinition: what tenants do to a CRD of a name that is
 // forced is refused with a reason, and custom resources are the system's kind.
 func testForcedDefinition(t *testing.T, p *plane, a, b *space, group string) {
 	ctx := t.Context()
@@ -239,7 +239,7 @@ func testForcedDefinition(t *testing.T, p *plane, a, b *space, group string) {
 			}
 		}
 	}
-	// What was made by the own definition is there, and comes back with it.
+	// What was made by the own CRD is there, and comes back with it.
 	if old, err := b.in(gvr, "default").Get(ctx, "before", metav1.GetOptions{}); err != nil ||
 		field(old, "spec", "own") != "<none>" {
 		t.Errorf("seen by the forced definition: %v, %v", old, err)
@@ -262,7 +262,7 @@ func testForcedDefinition(t *testing.T, p *plane, a, b *space, group string) {
 	})
 }
 
-// testDefinitionDeletion: the objects of a definition go with it, and only
+// testDefinitionDeletion: the objects of a CRD go with it, and only
 // those of its tenant.
 func testDefinitionDeletion(t *testing.T, p *plane, a, b *space, group string) {
 	ctx := t.Context()
@@ -386,7 +386,7 @@ func testCustomDiscovery(t *testing.T, _ *plane, a, b *space, group string) {
 	a.wants(t, http.StatusNotFound, http.MethodGet, a7, "")
 }
 
-// testCustomWatches: who watches sees what his space has, and the system all
+// testCustomWatches: who watches sees what their space has, and the system all
 // of it.
 func testCustomWatches(t *testing.T, p *plane, a, b *space, group string) {
 	ctx := t.Context()
@@ -472,7 +472,7 @@ func testCompositeDefinitions(t *testing.T, p *plane, a, b *space, group string)
 			}
 		}
 	}
-	// A definition of that name is one like others.
+	// A CRD of that name is one like others.
 	same := a.define(t, definition("b.tenant", named("bars", "Bar"), clusterWide))
 	a.makes(t, same, "", foo(same, "one.b.tenant", nil))
 	for _, key := range []string{"/registry/apiextensions.k8s.io/customresourcedefinitions/a/bars.b.tenant",

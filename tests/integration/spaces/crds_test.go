@@ -149,7 +149,7 @@ func (s *space) definitions(t *testing.T) crdclient.CustomResourceDefinitionInte
 	return client.CustomResourceDefinitions()
 }
 
-// define makes a definition and waits until it serves; it returns its storage
+// define makes a CRD and waits until it serves; it returns its storage
 // version's resource.
 func (s *space) define(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) schema.GroupVersionResource {
 	t.Helper()

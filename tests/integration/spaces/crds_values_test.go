@@ -216,7 +216,7 @@ func testCustomLists(t *testing.T, _ *plane, s *space, namespace, group string) 
 	}
 }
 
-// testDefinitionStatus: a definition says of itself what one of a whole cluster
+// testDefinitionStatus: a CRD says of itself what one of a whole cluster
 // says, in native names.
 func testDefinitionStatus(t *testing.T, _ *plane, s *space, namespace, group string) {
 	ctx := t.Context()
@@ -269,7 +269,7 @@ func testDefinitionStatus(t *testing.T, _ *plane, s *space, namespace, group str
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil && field(made, "spec", "size") == "5", nil
 	})
-	// What has finalizers holds the definition until they go.
+	// What has finalizers holds the CRD until they go.
 	held := foo(gvr, "held", nil)
 	held.SetFinalizers([]string{"example.com/hold"})
 	s.makes(t, gvr, namespace, held)

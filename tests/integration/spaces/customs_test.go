@@ -15,7 +15,7 @@ import (
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
-// TestSystemDefinitionsInSpaces: a definition of the system serves every
+// TestSystemDefinitionsInSpaces: a CRD of the system serves every
 // tenant if it is forced, with custom resources of their own, and is not there
 // for them otherwise.
 func TestSystemDefinitionsInSpaces(t *testing.T) {

@@ -147,7 +147,7 @@ func testPodsEndFirst(t *testing.T, p *plane, tenants *tenantapi.Client) {
 	}
 }
 
-// testUnserved: objects of a definition that serves no version any more can be
+// testUnserved: objects of a CRD that serves no version any more can be
 // deleted by nobody, and do not hold their tenant.
 func testUnserved(t *testing.T, p *plane, tenants *tenantapi.Client) {
 	post(t, p.Admin, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",

@@ -20,7 +20,7 @@ func TestEventsAboutObjectsWithoutANamespace(t *testing.T) {
 		return
 	}
 	p := start(t, nil)
-	a := p.stranger(t, "a")
+	a := p.bareTenant(t, "a")
 	for _, space := range []*space{{name: "the system", client: p.admin}, a} {
 		for _, c := range []struct {
 			namespace, about string // the namespace of the object

@@ -15,7 +15,7 @@ import (
 )
 
 // TestTenantsCannotReachPastTheirSpaceThroughMachinesAndNetwork: what a tenant
-// may do in a cluster of his own, he may not do to what all tenants share.
+// may do in a cluster of their own, they may not do to what all tenants share.
 func TestTenantsCannotReachPastTheirSpaceThroughMachinesAndNetwork(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
@@ -102,7 +102,7 @@ func TestTenantsCannotReachPastTheirSpaceThroughMachinesAndNetwork(t *testing.T)
 			t.Errorf("%s: %d, want %d: %.400s", c.name, code, want, body)
 		}
 	}
-	// Administrators may trust a tenant with his pods.
+	// Administrators may trust a tenant with their pods.
 	tenants, err := tenantapi.NewClient(p.Admin, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ type space struct {
 // volumes.
 func (p *plane) tenant(t *testing.T, name string) *space {
 	t.Helper()
-	s := p.stranger(t, name)
+	s := p.bareTenant(t, name)
 	p.allow(t, name, allowances.VolumeTypes, "nfs")
 	p.allow(t, name, allowances.NodeNames, "true")
 	p.allow(t, name, allowances.PriorityClasses, "high")
@@ -117,9 +117,9 @@ func (p *plane) annotate(t *testing.T, tenant string, annotations map[string]*st
 	}
 }
 
-// stranger makes a tenant as it is by default and waits until it can be used. The
+// bareTenant makes a tenant as it is by default and waits until it can be used. The
 // client is that of its user admin, on short paths.
-func (p *plane) stranger(t *testing.T, name string) *space {
+func (p *plane) bareTenant(t *testing.T, name string) *space {
 	t.Helper()
 	planes.CreateTenant(t, p.Admin, name)
 	user, organizations := planes.AdminOf(name)

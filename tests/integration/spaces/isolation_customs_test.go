@@ -37,7 +37,7 @@ func customKinds() []kinds.Kind {
 	return all
 }
 
-// plantCustoms makes definitions and custom resources: those of the tenant b
+// plantCustoms makes CRDs and custom resources: those of the tenant b
 // and of the system have the canary in names, schemas and contents.
 func plantCustoms(t *testing.T, p *plane, b *space, word string) {
 	t.Helper()
@@ -109,8 +109,8 @@ func keepsCustoms(t *testing.T, p *plane, b *space, c canary) {
 	}
 }
 
-// ownCustoms gives the attacker custom resources of his own, and again and
-// again until the test ends, as he deletes them. What is asked for in an
+// ownCustoms gives the attacker custom resources of their own, and again and
+// again until the test ends, as they delete them. What is asked for in an
 // unlucky moment is not there, which is no failure.
 func ownCustoms(t *testing.T, a *space, done <-chan struct{}) {
 	t.Helper()
@@ -139,8 +139,8 @@ func ownCustoms(t *testing.T, a *space, done <-chan struct{}) {
 	}()
 }
 
-// definition is the name and the spec of a definition that may well be valid:
-// what he has deleted comes back.
+// definition is the name and the spec of a CRD that may well be valid:
+// what they have deleted comes back.
 func (g *attacker) definition() (name, spec string) {
 	plural := pick(g, "foos", "foos", "bars", "others", "privates", "shareds", "foos.b", "mines")
 	kind := strings.ToUpper(plural[:1]) + strings.TrimSuffix(plural[1:], "s")
@@ -159,7 +159,7 @@ func (g *attacker) definition() (name, spec string) {
 		`,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}`
 }
 
-// definitionName is one that is defined by him, by others, or not at all.
+// definitionName is one that is defined by them, by others, or not at all.
 func (g *attacker) definitionName() string {
 	return pick(g, "foos", "foos", "bars", "bars", "others", "privates", "shareds", "mines", "..%2Fb%2Ffoos") + "." +
 		isolationGroup + pick(g, "", "", "", ".b.tenant", ".a.tenant", ".tenant", ".b", ".system.tenant")

@@ -76,7 +76,7 @@ func TestIsolation(t *testing.T) {
 		total = n
 	}
 	p := start(t, nil)
-	p.stranger(t, "a")
+	p.bareTenant(t, "a")
 	b := p.tenant(t, "b")
 	const word = "zqcanaryzq"
 	c := newCanary(word)
@@ -105,8 +105,8 @@ func TestIsolation(t *testing.T) {
 		seed, _ = strconv.ParseUint(s, 10, 64) //nolint:errcheck // 0 is a seed too
 	}
 	t.Logf("%d requests, A4S_ISOLATION_SEED=%d", total, seed)
-	// As one of the masters of his space: he cannot lose his rights by
-	// deleting what binds him.
+	// As one of the masters of their space: they cannot lose their rights by
+	// deleting what binds them.
 	a := p.as(t, "a", p.user(t, "mallory", []string{"tenant:a"}, []string{"system:masters"}))
 	done := make(chan struct{})
 	defer close(done)

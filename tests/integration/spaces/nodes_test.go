@@ -83,7 +83,7 @@ func TestNodesOfATenant(t *testing.T) {
 	}
 	const word = "zqhiddenzq"
 	p := start(t, nil)
-	a, b := p.stranger(t, "a"), p.stranger(t, "b")
+	a, b := p.bareTenant(t, "a"), p.bareTenant(t, "b")
 	ctx := t.Context()
 	plantNode(t, p, "n1", word)
 	if code, body := get(t, a.config, "/api/v1/nodes"); code != http.StatusForbidden ||
@@ -249,7 +249,7 @@ func TestPathsAndDebuggingOfATenant(t *testing.T) {
 		return
 	}
 	p := start(t, nil)
-	a := p.stranger(t, "a")
+	a := p.bareTenant(t, "a")
 	code, body := get(t, a.config, "/")
 	var root metav1.RootPaths
 	if err := json.Unmarshal([]byte(body), &root); code != http.StatusOK || err != nil {

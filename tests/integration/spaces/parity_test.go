@@ -109,8 +109,8 @@ func newParityRun(t *testing.T) *parityRun {
 			"controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller",
 		}
 	})
-	p.stranger(t, parityTenant)
-	stranger := p.stranger(t, parityStranger)
+	p.bareTenant(t, parityTenant)
+	stranger := p.bareTenant(t, parityStranger)
 	for _, name := range []string{parityTenant, parityStranger} {
 		p.allow(t, name, allowances.VolumeTypes, "nfs") // without it there is no volume to compare
 	}

@@ -282,7 +282,7 @@ func fillParity(t *testing.T, s *paritySide, resources []*parityResource) {
 	}
 }
 
-// defineParity makes the definitions and waits until they serve.
+// defineParity makes the CRDs and waits until they serve.
 func defineParity(t *testing.T, s *paritySide) {
 	t.Helper()
 	for _, crd := range parityDefinitions() {

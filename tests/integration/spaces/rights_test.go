@@ -138,7 +138,7 @@ func testRoles(t *testing.T, p *plane, a, b *space) {
 	if err != nil || binding.RoleRef.Name != "reader" || binding.Subjects[1].Namespace != "default" {
 		t.Errorf("binding: %+v, %v", binding, err)
 	}
-	// Nobody gives what he does not have.
+	// Nobody gives what they do not have.
 	if _, err := bob.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "escalate"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "cluster-admin"},

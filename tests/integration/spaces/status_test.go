@@ -20,7 +20,7 @@ func TestTenantsWriteTheStatusThatNobodyElseGoesBy(t *testing.T) {
 		return
 	}
 	p := start(t, nil)
-	a := p.stranger(t, "a")
+	a := p.bareTenant(t, "a")
 	ctx := t.Context()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "mine"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}

@@ -43,7 +43,7 @@ func TestWall(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			name, _, _ := strings.Cut(strings.ToLower(c.name), " ")
-			c.test(t, p, p.stranger(t, name))
+			c.test(t, p, p.bareTenant(t, name))
 		})
 	}
 }
@@ -241,7 +241,7 @@ func testWallV8(t *testing.T, p *plane, s *space) {
 			return e.Reason == "AdmissionWebhooksNotAsked"
 		}), nil
 	})
-	b := p.stranger(t, "v8b") // whose service account the controllers make meanwhile
+	b := p.bareTenant(t, "v8b") // whose service account the controllers make meanwhile
 	if _, err := b.client.AppsV1().Deployments("default").
 		Create(ctx, deployment("web"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
-// approved lets a definition into a group of Kubernetes, as far as Kubernetes
+// approved lets a CRD into a group of Kubernetes, as far as Kubernetes
 // is concerned.
 func approved(crd *apiextensionsv1.CustomResourceDefinition) {
 	crd.Annotations = map[string]string{
@@ -358,7 +358,7 @@ func TestWallV3BuiltInGroups(t *testing.T) {
 	})
 }
 
-// TestWallDefinitionsAreBounded: a tenant has no more definitions, and no larger
+// TestWallDefinitionsAreBounded: a tenant has no more CRDs, and no larger
 // ones, than a server can hold.
 func TestWallDefinitionsAreBounded(t *testing.T) {
 	if !nstest.Isolate(t) {

@@ -70,7 +70,7 @@ func (p *plane) end(t *testing.T, name string) {
 }
 
 // TestWallV11KubeconfigOfADeletedTenant: who administered a tenant that is gone
-// is nobody in a later one of its name, whatever he kept of the former.
+// is nobody in a later one of its name, whatever they kept of the former.
 func TestWallV11KubeconfigOfADeletedTenant(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return

@@ -415,7 +415,7 @@ func TestWallLimitsOfATenant(t *testing.T) {
 	testUsageIsWhatThereIs(t, p, a)
 }
 
-// tryDefine makes a definition of namespaced custom resources of any content.
+// tryDefine makes a CRD of namespaced custom resources of any content.
 func tryDefine(ctx context.Context, s *space, name string) error {
 	plural, group, _ := strings.Cut(name, ".")
 	kind := strings.ToUpper(plural[:1]) + strings.TrimSuffix(plural[1:], "s")

@@ -29,7 +29,7 @@ func TestWallPods(t *testing.T) {
 			`{"metadata":{"name":"`+class+`"},"provisioner":"example.com/x"}`)
 		post(t, p.Admin, "/apis/node.k8s.io/v1/runtimeclasses", `{"metadata":{"name":"`+class+`"},"handler":"runc"}`)
 	}
-	s := p.stranger(t, "t1")
+	s := p.bareTenant(t, "t1")
 	const pods, volumes, claims = "/api/v1/namespaces/default/pods", "/api/v1/persistentvolumes",
 		"/api/v1/namespaces/default/persistentvolumeclaims"
 	pod := func(spec string) string {

@@ -130,7 +130,7 @@ func TestWallV13HooksRedirected(t *testing.T) {
 
 const conversions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// convertedBy makes a definition whose versions are converted at a URL.
+// convertedBy makes a CRD whose versions are converted at a URL.
 func convertedBy(t *testing.T, s *space, url string, ca []byte) {
 	t.Helper()
 	body := fmt.Sprintf(

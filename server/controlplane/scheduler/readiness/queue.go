@@ -39,10 +39,10 @@ func (p *Plugin) afterNode(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if obstacle(t, pod, node) != "" {
+	if notReadyReason(t, pod, node) != "" {
 		return fwk.QueueSkip, nil
 	}
-	if old, ok := oldObj.(*corev1.Node); ok && old != nil && obstacle(t, pod, old) == "" {
+	if old, ok := oldObj.(*corev1.Node); ok && old != nil && notReadyReason(t, pod, old) == "" {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

@@ -114,17 +114,17 @@ func (*Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, 
 	if !ok {
 		return fwk.AsStatus(fmt.Errorf("PreFilter left a %T", data))
 	}
-	if obstacle := obstacle(workload.Type(t), pod, info.Node()); obstacle != "" {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) had "+obstacle)
+	if reason := notReadyReason(workload.Type(t), pod, info.Node()); reason != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) had "+reason)
 	}
 	return nil
 }
 
-// obstacle is why pod, which is of type t, cannot run on node. The scheduler
+// notReadyReason is why pod, which is of type t, cannot run on node. The scheduler
 // counts the nodes that have the same one.
-func obstacle(t workload.Type, pod *corev1.Pod, node *corev1.Node) string {
+func notReadyReason(t workload.Type, pod *corev1.Pod, node *corev1.Node) string {
 	primary := workload.PrimaryOf(node)
-	if missing := workload.Obstacle(t, pod.Spec.HostNetwork, primary, node.Status.Conditions); missing != "" {
+	if missing := workload.NotReadyReason(t, pod.Spec.HostNetwork, primary, node.Status.Conditions); missing != "" {
 		return missing
 	}
 	if t == primary {

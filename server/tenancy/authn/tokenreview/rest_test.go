@@ -32,7 +32,7 @@ func TestCreate(t *testing.T) {
 		{"t1", "one", "", "system:serviceaccount:default.t1:web"},
 		{"t1", "two", "", ""},
 		{"t1", "sys", "", ""},
-		{"t1", "two", "other", ""}, // would be an error for a token of his own
+		{"t1", "two", "other", ""}, // would be an error for a token of their own
 		{"system", "sys", "", "system:serviceaccount:kube-system:dns"},
 		{"", "two", "", "system:serviceaccount:default.t2:web"},
 	} {

@@ -14,12 +14,12 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/crd"
 )
 
-// forgotten is how long it takes at most until a definition that is written is
+// forgotten is how long it takes at most until a CRD that is written is
 // known.
 const forgotten = 10 * time.Second
 
-// bounded keeps the definitions of a tenant to their bounds: what a server makes
-// of a definition is much larger than the definition, and is made for whoever
+// bounded keeps the CRDs of a tenant to their bounds: what a server makes
+// of a CRD is much larger than the CRD, and is made for whoever
 // writes one.
 type bounded struct {
 	bounds func(tenant string) crd.Bounds

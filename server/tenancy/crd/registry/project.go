@@ -12,7 +12,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/crd"
 )
 
-// carried are the labels and annotations that a tenant sees of a definition of
+// carried are the labels and annotations that a tenant sees of a CRD of
 // the system: whose it is, and what clients look for to know which release of an
 // API they have before them. All others are the administrators' own: the range
 // names other tenants, and what was applied last is the whole of it.
@@ -39,7 +39,7 @@ func carry(all map[string]string) map[string]string {
 	return out
 }
 
-// project is a definition of the system as a tenant that it serves sees it: what
+// project is a CRD of the system as a tenant that it serves sees it: what
 // the API is, and not how the cluster has it. It shares what is below with the
 // original, which the watch cache has.
 func project(tenant string, crd *apiextensions.CustomResourceDefinition) *apiextensions.CustomResourceDefinition {
@@ -65,9 +65,9 @@ func project(tenant string, crd *apiextensions.CustomResourceDefinition) *apiext
 	return &out
 }
 
-// uidIn is the UID of a definition of the system in the space of a tenant. It is
+// uidIn is the UID of a CRD of the system in the space of a tenant. It is
 // not that of the system: what names an owner by it would hold up the deletion
-// of the system's definition.
+// of the system's CRD.
 func uidIn(tenant string, uid types.UID) types.UID {
 	sum := sha256.Sum256([]byte(string(uid) + "/" + tenant))
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))

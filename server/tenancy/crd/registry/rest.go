@@ -24,22 +24,22 @@ import (
 // Options configures the storage.
 type Options struct {
 	Scheme *runtime.Scheme
-	// Getter is where definitions are stored, tenants' ones under their keys.
+	// Getter is where CRDs are stored, tenants' ones under their keys.
 	Getter generic.RESTOptionsGetter
-	// Forced tells whether the system forces a definition of this native name
+	// Forced tells whether the system forces a CRD of this native name
 	// on every tenant.
 	Forced func(name string) bool
 	// Shown adds what tenants are shown of the system's.
 	Shown *Shown
 	// Taken tells the groups that API servers serve, and tenants cannot define.
 	Taken func(group string) bool
-	// Bounds are what the definitions of a tenant can be, and Sizes what they
+	// Bounds are what the CRDs of a tenant can be, and Sizes what they
 	// are, by native name.
 	Bounds func(tenant string) crd.Bounds
 	Sizes  func(tenant string) map[string]crd.Size
 }
 
-// Storage is the storage of definitions and of their status.
+// Storage is the storage of CRDs and of their status.
 func Storage(o Options) (map[string]rest.Storage, error) {
 	inner, err := customresourcedefinition.NewREST(o.Scheme, o.Getter)
 	if err != nil {
@@ -58,7 +58,7 @@ func Storage(o Options) (map[string]rest.Storage, error) {
 	}, nil
 }
 
-// store keeps the names of forced definitions from tenants, and shows them those
+// store keeps the names of forced CRDs from tenants, and shows them those
 // of the system that serve them.
 type store struct {
 	*customresourcedefinition.REST
@@ -66,7 +66,7 @@ type store struct {
 	shown  *Shown
 }
 
-// taken tells whether a tenant meets the name of a forced definition.
+// taken tells whether a tenant meets the name of a forced CRD.
 func (d *store) taken(composite string) (native string, taken bool) {
 	tenant, native := space.SplitClusterName(composite)
 	return native, tenant != space.System && d.forced(native)
@@ -78,7 +78,7 @@ func (d *store) forbid(composite string) error {
 			"(its sharing policy is forced), and only they can change it"))
 }
 
-// Create implements rest.Creater. Clients that bring definitions along take
+// Create implements rest.Creater. Clients that bring CRDs along take
 // the answer for what it is: there is one already.
 func (d *store) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
@@ -107,7 +107,7 @@ func (d *store) Update(
 	return d.REST.Update(ctx, name, info, create, update, forceAllowCreate, options)
 }
 
-// status is the status of definitions.
+// status is the status of CRDs.
 type status struct {
 	*customresourcedefinition.StatusREST
 	of *store
@@ -141,7 +141,7 @@ func (d *store) Delete(
 }
 
 // DeleteCollection implements rest.CollectionDeleter. Upstream's takes the
-// definitions away and leaves their objects behind; here each is deleted as it
+// CRDs away and leaves their objects behind; here each is deleted as it
 // would be by its name.
 func (d *store) DeleteCollection(
 	ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,

@@ -25,7 +25,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
-// Definitions knows which definitions of the system tenants are shown.
+// Definitions knows which CRDs of the system tenants are shown.
 type Definitions interface {
 	// Shown are the names of those that a tenant is shown if it has none of its
 	// own of the name, Shows whether it is shown the system's in any case.
@@ -37,7 +37,7 @@ type Definitions interface {
 	Misses(tenant, resourceVersion string) bool
 }
 
-// Shown adds the definitions of the system that serve a tenant to what the
+// Shown adds the CRDs of the system that serve a tenant to what the
 // tenant reads. They are read as they are stored, and shown as project says.
 type Shown struct {
 	of Definitions
@@ -46,13 +46,13 @@ type Shown struct {
 	watches map[*shownWatch]struct{}
 }
 
-// NewShown is for one storage of definitions.
+// NewShown is for one storage of CRDs.
 func NewShown(of Definitions) *Shown {
 	return &Shown{of: of, watches: map[*shownWatch]struct{}{}}
 }
 
 // Changed tells watches that something else may be shown: to one tenant, or to
-// all if it is "", and of one definition, or of all if that is empty. What a
+// all if it is "", and of one CRD, or of all if that is empty. What a
 // tenant changes in its own they see themselves.
 func (s *Shown) Changed(tenant string, r schema.GroupResource) {
 	if tenant != "" && !r.Empty() {
@@ -82,7 +82,7 @@ func viewer(ctx context.Context, name string) string {
 	return tenant
 }
 
-// shared reads a definition of the system as it is shown to a tenant.
+// shared reads a CRD of the system as it is shown to a tenant.
 func (d *store) shared(ctx context.Context, tenant, name string) (*apiextensions.CustomResourceDefinition, error) {
 	obj, err := d.REST.Get(space.WithTenant(ctx, space.System), name, &metav1.GetOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *store) shared(ctx context.Context, tenant, name string) (*apiextensions
 	return project(tenant, crd), nil
 }
 
-// own reads a tenant's own definition from the cache, nil if there is none.
+// own reads a tenant's own CRD from the cache, nil if there is none.
 func (d *store) own(ctx context.Context, tenant, name string) (runtime.Object, error) {
 	obj, err := d.REST.Get(ctx, space.ClusterName(tenant, name), &metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
@@ -137,7 +137,7 @@ func asked(options *internalversion.ListOptions) storage.SelectionPredicate {
 	return customresourcedefinition.MatchCustomResourceDefinition(label, field)
 }
 
-// selects tells whether a definition that is shown to a tenant is asked for: in
+// selects tells whether a CRD that is shown to a tenant is asked for: in
 // requests of the tenant it has a composite name.
 func selects(
 	p storage.SelectionPredicate, tenant string, shown *apiextensions.CustomResourceDefinition,
@@ -192,7 +192,7 @@ func (d *store) List(ctx context.Context, options *internalversion.ListOptions) 
 	return list, nil
 }
 
-// listOwn lists a tenant's own definitions, without those in whose place it is
+// listOwn lists a tenant's own CRDs, without those in whose place it is
 // shown the system's.
 func (d *store) listOwn(
 	ctx context.Context, tenant string, options *internalversion.ListOptions,
@@ -236,7 +236,7 @@ func (d *store) listStored(
 	return list, nil
 }
 
-// page is what a client wants of a list at once. Its own definitions come first,
+// page is what a client wants of a list at once. Its own CRDs come first,
 // in upstream's pages; the token of a page behind them says where it begins.
 type page struct {
 	limit          int64
@@ -323,7 +323,7 @@ func (d *store) refuse(ctx context.Context, composite string, makes, deletes boo
 	return apierrors.NewForbidden(apiextensions.Resource("customresourcedefinitions"), composite, errors.New(why))
 }
 
-// nameOf is the native name of a definition in an event.
+// nameOf is the native name of a CRD in an event.
 func nameOf(obj runtime.Object) (string, error) {
 	accessor, err := meta.Accessor(obj)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	server "github.com/a4s-io/a4s/server/tenancy/crd"
 )
 
-// strategies are upstream's rules for definitions.
+// strategies are upstream's rules for CRDs.
 type strategies interface {
 	rest.RESTCreateStrategy
 	rest.RESTUpdateStrategy
 }
 
-// native has upstream's rules see definitions under their native names: the
-// name of a definition has to be made of its group and its plural.
+// native has upstream's rules see CRDs under their native names: the
+// name of a CRD has to be made of its group and its plural.
 type native struct {
 	strategies
 	taken func(group string) bool
@@ -39,7 +39,7 @@ func (n native) ValidateUpdate(ctx context.Context, obj, old runtime.Object) fie
 	return append(errs, n.checkSize(obj, old)...)
 }
 
-// checkGroup refuses tenants' new definitions in groups that are somebody's: of
+// checkGroup refuses tenants' new CRDs in groups that are somebody's: of
 // what such a group has, those who serve it have the say. Groups that only look
 // like Kubernetes' own are free, for a chart brings along what is in them.
 func (n native) checkGroup(obj runtime.Object) field.ErrorList {
@@ -64,7 +64,7 @@ func nativeForm(obj runtime.Object) runtime.Object {
 	return &out
 }
 
-// checkSharing refuses a definition of the system that does not say clearly
+// checkSharing refuses a CRD of the system that does not say clearly
 // who is served by it. In the space of a tenant the words mean nothing. What
 // was there before stays writable.
 func checkSharing(obj, old runtime.Object) field.ErrorList {

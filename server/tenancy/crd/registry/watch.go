@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// shownWatch is the watch of a tenant's definitions with those of the system
+// shownWatch is the watch of a tenant's CRDs with those of the system
 // that it is shown. What changes in the latter goes by the objects of several
 // resources and has no version of its own: its events have the version that the
 // tenant's own events have got to, so that a client that goes on from there
@@ -98,7 +98,7 @@ func (s *Shown) remove(w *shownWatch) {
 	delete(s.watches, w)
 }
 
-// wakes tells the watch that a definition has changed, or what serves its tenant.
+// wakes tells the watch that a CRD has changed, or what serves its tenant.
 func (w *shownWatch) wakes(r schema.GroupResource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +148,7 @@ func (w *shownWatch) run(initial bool) {
 	}
 }
 
-// begin finds out what the client has, or gives it to him.
+// begin finds out what the client has, or gives it to them.
 func (w *shownWatch) begin(initial bool) bool {
 	for _, name := range w.d.shown.of.Shown(w.tenant) {
 		own, err := w.d.own(w.ctx, w.tenant, name)
@@ -186,7 +186,7 @@ func (w *shownWatch) changed() map[string]struct{} {
 	return maps.Clone(names)
 }
 
-// read is a definition of the system as it is shown, nil if it is not asked for.
+// read is a CRD of the system as it is shown, nil if it is not asked for.
 func (w *shownWatch) read(name string) (crd *apiextensions.CustomResourceDefinition, ok bool) {
 	crd, err := w.d.shared(w.ctx, w.tenant, name)
 	if apierrors.IsNotFound(err) {
@@ -234,14 +234,14 @@ func (w *shownWatch) look(name string) bool {
 	return w.send(watch.Modified, now)
 }
 
-// hide tells that a definition of the system is not shown any more.
+// hide tells that a CRD of the system is not shown any more.
 func (w *shownWatch) hide(name string) bool {
 	crd := w.shown[name]
 	delete(w.shown, name)
 	return crd == nil || w.send(watch.Deleted, crd)
 }
 
-// ownEvent passes an event of the tenant's own definitions on, unless it is one
+// ownEvent passes an event of the tenant's own CRDs on, unless it is one
 // in whose place the system's is shown.
 func (w *shownWatch) ownEvent(event watch.Event) bool {
 	if event.Type == watch.Error {
@@ -273,7 +273,7 @@ func (w *shownWatch) ownEvent(event watch.Event) bool {
 	return w.emit(event)
 }
 
-// send tells of a definition of the system.
+// send tells of a CRD of the system.
 func (w *shownWatch) send(event watch.EventType, crd *apiextensions.CustomResourceDefinition) bool {
 	if w.version != "" {
 		told := *crd
@@ -283,7 +283,7 @@ func (w *shownWatch) send(event watch.EventType, crd *apiextensions.CustomResour
 	return w.emit(watch.Event{Type: event, Object: crd})
 }
 
-// sendOwn tells of an own definition that is shown again, or not any more.
+// sendOwn tells of an own CRD that is shown again, or not any more.
 func (w *shownWatch) sendOwn(event watch.EventType, obj runtime.Object) bool {
 	own, ok := obj.(*apiextensions.CustomResourceDefinition)
 	if !ok {

@@ -22,7 +22,7 @@ import (
 // that this cannot be said now, and it asks again.
 
 // serveController serves upstream's controllers, who see all spaces at once and
-// know resources by the names that definitions.Catalog makes up for them.
+// know resources by the names that crd.Catalog makes up for them.
 func (s *Server) serveController(
 	w http.ResponseWriter, req *http.Request, info *request.RequestInfo, next http.Handler,
 ) {

@@ -1,19 +1,19 @@
-// Package serving serves custom resources, each space by the definitions that
+// Package serving serves custom resources, each space by the CRDs that
 // the catalog says are its.
 //
 // Upstream's CRD server serves those of the system space, shared ones included.
-// Beside it stands, for every tenant that has definitions, an instance of
-// upstream's handler for custom resources with the tenant's definitions under
+// Beside it stands, for every tenant that has CRDs, an instance of
+// upstream's handler for custom resources with the tenant's CRDs under
 // their native names and a storage that reaches the tenant's objects only; for
 // system users, who see all spaces at once, one more stands for what tenants
-// have defined. The controllers that look after definitions run once for all
+// have defined. The controllers that look after CRDs run once for all
 // tenants, but for the one that gives out names, which runs per tenant.
 //
 // Invariants: a request reaches an instance after authentication,
 // authorization and audit, with composite names; which instance is decided
 // once, by the catalog; when that decision changes, the tenant's watches of the
 // resource end with 410, so that clients list again; a tenant without
-// definitions has nothing here.
+// CRDs has nothing here.
 //
 // It may be imported by server/ only.
 package serving

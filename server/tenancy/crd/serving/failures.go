@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ofCluster serves a tenant what a definition of the system defines. Why that
+// ofCluster serves a tenant what a CRD of the system defines. Why that
 // fails is for the administrators of the cluster: upstream tells where their
 // conversion webhook is, and what it has said.
 func ofCluster(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, next http.Handler) {

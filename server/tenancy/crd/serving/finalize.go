@@ -18,8 +18,8 @@ import (
 )
 
 // GetCustomResourceListerCollectionDeleter implements finalizer.CRClientGetter:
-// it finds what goes with a tenant's definition when that is deleted. Objects
-// that a definition of the system serves stay: they are not of this one.
+// it finds what goes with a tenant's CRD when that is deleted. Objects
+// that a CRD of the system serves stay: they are not of this one.
 func (s *Server) GetCustomResourceListerCollectionDeleter(
 	d *apiextensionsv1.CustomResourceDefinition,
 ) (finalizer.ListerCollectionDeleter, error) {

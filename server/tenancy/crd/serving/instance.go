@@ -23,14 +23,14 @@ type handler interface {
 	finalizer.CRClientGetter
 }
 
-// instance serves the custom resources of some definitions.
+// instance serves the custom resources of some CRDs.
 type instance struct {
 	handler
 	view *view
 	stop context.CancelFunc
 }
 
-// newHandler makes upstream's handler over a view of definitions. Discovery and
+// newHandler makes upstream's handler over a view of CRDs. Discovery and
 // OpenAPI are not its business here.
 func (s *Server) newHandler(
 	v *view, options generic.RESTOptionsGetter, services webhook.ServiceResolver,
@@ -61,7 +61,7 @@ func (s *Server) newInstance(tenant string) (*instance, error) {
 	return &instance{handler: h, view: v, stop: stop}, nil
 }
 
-// clientOf is a client of the definitions of one space, by their native names.
+// clientOf is a client of the CRDs of one space, by their native names.
 func (s *Server) clientOf(tenant string) (clientset.ApiextensionsV1Interface, error) {
 	cfg := tenantapi.InSpace(s.o.Client, tenant)
 	cfg.QPS = -1
@@ -72,7 +72,7 @@ func (s *Server) clientOf(tenant string) (clientset.ApiextensionsV1Interface, er
 	return client, nil
 }
 
-// local keeps the instance of a tenant up with the tenant's definitions.
+// local keeps the instance of a tenant up with the tenant's CRDs.
 func (s *Server) local(tenant string, old, crd *apiextensionsv1.CustomResourceDefinition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,10 +36,10 @@ import (
 )
 
 const (
-	// resync is how often controllers look at every definition again, as
+	// resync is how often controllers look at every CRD again, as
 	// upstream's do.
 	resync = 5 * time.Minute
-	// workers is how many definitions a controller looks at at a time.
+	// workers is how many CRDs a controller looks at at a time.
 	workers = 5
 )
 
@@ -53,12 +53,12 @@ type Options struct {
 	Options generic.RESTOptionsGetter
 	Bound   func(inner generic.RESTOptionsGetter, tenant string) generic.RESTOptionsGetter
 	Mapped  func(inner generic.RESTOptionsGetter) generic.RESTOptionsGetter
-	// Definitions is the storage of definitions, keys mapped.
+	// Definitions is the storage of CRDs, keys mapped.
 	Definitions generic.RESTOptionsGetter
 	// Reach says how conversion webhooks of a tenant are reached.
 	Reach     func(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper)
 	Projector func(tenant string) *wire.Projector
-	// Bounds are what the definitions of a tenant can be.
+	// Bounds are what the CRDs of a tenant can be.
 	Bounds      func(tenant string) crd.Bounds
 	MasterCount int
 	// NotFound answers for what nobody serves.
@@ -74,7 +74,7 @@ type Options struct {
 // Server serves custom resources of tenants.
 type Server struct {
 	o Options
-	// definitions serves the definitions of all spaces.
+	// definitions serves the CRDs of all spaces.
 	definitions http.Handler
 	shown       *registry.Shown
 	openAPI     map[string]*spec.Schema
@@ -134,12 +134,12 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Informer knows the definitions of tenants, in composite form.
+// Informer knows the CRDs of tenants, in composite form.
 func (s *Server) Informer() crdinformers.CustomResourceDefinitionInformer {
 	return s.informers.Apiextensions().V1().CustomResourceDefinitions()
 }
 
-// serveDefinitions makes the handler for the definitions of all spaces.
+// serveDefinitions makes the handler for the CRDs of all spaces.
 func (s *Server) serveDefinitions() error {
 	s.shown = registry.NewShown(s.o.Catalog)
 	storage, err := registry.Storage(registry.Options{
@@ -168,7 +168,7 @@ func (s *Server) serveDefinitions() error {
 	return nil
 }
 
-// establish has definitions served once their names are accepted.
+// establish has CRDs served once their names are accepted.
 func (s *Server) establish(informer crdinformers.CustomResourceDefinitionInformer) error {
 	check := func(obj any) {
 		if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok && accepted(crd) {
@@ -185,13 +185,13 @@ func (s *Server) establish(informer crdinformers.CustomResourceDefinitionInforme
 	return nil
 }
 
-// accepted tells whether a definition has its names and is not served yet.
+// accepted tells whether a CRD has its names and is not served yet.
 func accepted(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) &&
 		!apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
 }
 
-// Run serves until ctx ends. synced is called when all definitions are known.
+// Run serves until ctx ends. synced is called when all CRDs are known.
 func (s *Server) Run(ctx context.Context, synced func()) {
 	stop := context.AfterFunc(ctx, s.cancel)
 	defer stop()

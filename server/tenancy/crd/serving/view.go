@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// view is an informer of a few definitions that are given to it, for parts of
+// view is an informer of a few CRDs that are given to it, for parts of
 // upstream that take an informer. It costs nothing but what it holds.
 type view struct {
 	cache.SharedIndexInformer // nil: upstream asks for nothing but what is below
@@ -61,7 +61,7 @@ func (v *view) AddEventHandlerWithOptions(
 // HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
 func (v *view) HasSyncedChecker() cache.DoneChecker { return nil }
 
-// set puts a definition into the view, or takes it away. Who looks sees it at
+// set puts a CRD into the view, or takes it away. Who looks sees it at
 // once; the handlers, which may block, are called in order behind it.
 func (v *view) set(name string, crd *apiextensionsv1.CustomResourceDefinition) {
 	old, _, _ := v.indexer.GetByKey(name) //nolint:errcheck // it has none to return
@@ -108,5 +108,5 @@ func (v *view) deliver() {
 	}
 }
 
-// size is how many definitions are in it.
+// size is how many CRDs are in it.
 func (v *view) size() int { return len(v.indexer.ListKeys()) }

@@ -51,7 +51,7 @@ func (w *watches) now(by watchedBy) serving {
 	return serving{source, crd.UID}
 }
 
-// serve serves a watch until it ends or another definition serves the tenant.
+// serve serves a watch until it ends or another CRD serves the tenant.
 func (w *watches) serve(
 	rw http.ResponseWriter, req *http.Request, tenant string, r schema.GroupResource,
 	serve func(http.ResponseWriter, *http.Request),
@@ -92,7 +92,7 @@ func (w *watches) remove(by watchedBy, this *running) {
 	}
 }
 
-// changed cuts the watches that another definition would serve now.
+// changed cuts the watches that another CRD would serve now.
 func (w *watches) changed(tenant string, r schema.GroupResource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

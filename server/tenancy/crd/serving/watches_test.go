@@ -16,7 +16,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/crd"
 )
 
-// A watch ends with 410 when another definition serves its tenant, and no other
+// A watch ends with 410 when another CRD serves its tenant, and no other
 // watch does.
 func TestWatchesEndWhenAnotherDefinitionServes(t *testing.T) {
 	foos := schema.GroupResource{Group: "example.com", Resource: "foos"}

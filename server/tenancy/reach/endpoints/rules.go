@@ -22,7 +22,7 @@ func Running(pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// Holds tells whether an address that pods claim is the tenant's: one of his
+// Holds tells whether an address that pods claim is the tenant's: one of theirs
 // that counts has it, and nobody else's does.
 func Holds(tenant string, pods []*corev1.Pod, counts func(*corev1.Pod) bool) bool {
 	own := false

@@ -127,9 +127,9 @@ func (e *emptying) run(ctx context.Context) (left []contents.Resource, err error
 	}
 }
 
-// What goes when. Who could refuse or fail to answer goes before what he is
+// What goes when. Who could refuse or fail to answer goes before what they are
 // asked about. Pods go before what protects them and what they use, and those
-// that would replace them go with them; without its definition an instance of
+// that would replace them go with them; without its CRD an instance of
 // a custom resource could not be deleted.
 const (
 	hooks = iota
@@ -178,7 +178,7 @@ func (e *emptying) step(ctx context.Context, left []contents.Resource) (marked b
 		if err := e.delete(ctx, turns[t], defined); err != nil {
 			return marked, err
 		}
-		// A definition that is deleted takes its instances with it, those too
+		// A CRD that is deleted takes its instances with it, those too
 		// that nothing else reaches, and waits for them.
 		if slices.ContainsFunc(turns[t], func(r contents.Resource) bool { return !defined[r.GroupResource] }) {
 			break
@@ -248,7 +248,7 @@ func (e *emptying) finalize(ctx context.Context, closed []string, left []content
 	})
 }
 
-// definedBy are the custom resources that definitions define.
+// definedBy are the custom resources that CRDs define.
 func definedBy(definitions []contents.Resource) map[schema.GroupResource]bool {
 	out := map[schema.GroupResource]bool{}
 	for _, r := range definitions {
@@ -263,7 +263,7 @@ func definedBy(definitions []contents.Resource) map[schema.GroupResource]bool {
 }
 
 // delete asks for the end of objects. Those that nothing serves go with their
-// definition, or are lost anyway.
+// CRD, or are lost anyway.
 func (e *emptying) delete(
 	ctx context.Context, resources []contents.Resource, defined map[schema.GroupResource]bool,
 ) error {

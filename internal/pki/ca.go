@@ -34,8 +34,8 @@ const (
 const fixCA = "restore the file from a backup; only if there is none, stop a4s and remove the whole directory, " +
 	"after which a new PKI is made, every node has to join again and existing service-account tokens are invalid"
 
-// Authority is a CA that can sign. It is safe for concurrent use.
-type Authority struct {
+// CA is a CA that can sign. It is safe for concurrent use.
+type CA struct {
 	certs []*x509.Certificate // the signing certificate first
 	pem   []byte
 	key   crypto.Signer
@@ -43,11 +43,11 @@ type Authority struct {
 	life  time.Duration // of what it signs
 }
 
-// LoadAuthority reads a CA. A file that is missing, damaged, expired or does
+// LoadCA reads a CA. A file that is missing, damaged, expired or does
 // not belong to the other one is a *problem.Precondition that names it.
-func LoadAuthority(p Pair) (*Authority, error) { return loadAuthority(p, time.Now) }
+func LoadCA(p Pair) (*CA, error) { return loadCA(p, time.Now) }
 
-func loadAuthority(p Pair, now func() time.Time) (*Authority, error) {
+func loadCA(p Pair, now func() time.Time) (*CA, error) {
 	bad := func(file string, err error) error {
 		return &problem.Precondition{What: "certificate authority file " + file, Err: err, Fix: fixCA}
 	}
@@ -75,22 +75,22 @@ func loadAuthority(p Pair, now func() time.Time) (*Authority, error) {
 	case now().After(ca.NotAfter):
 		return nil, bad(p.Cert, fmt.Errorf("expired on %s", ca.NotAfter.Format(time.RFC3339)))
 	}
-	return &Authority{certs: certs, pem: bundle, key: key, now: now, life: LeafLife}, nil
+	return &CA{certs: certs, pem: bundle, key: key, now: now, life: LeafLife}, nil
 }
 
 // WithLife returns the same CA that signs certificates for another time than
 // LeafLife.
-func (a *Authority) WithLife(life time.Duration) *Authority {
+func (a *CA) WithLife(life time.Duration) *CA {
 	b := *a
 	b.life = life
 	return &b
 }
 
 // CertPEM returns the CA bundle as its file holds it.
-func (a *Authority) CertPEM() []byte { return append([]byte(nil), a.pem...) }
+func (a *CA) CertPEM() []byte { return append([]byte(nil), a.pem...) }
 
 // Pool returns the CA bundle as a pool to verify against.
-func (a *Authority) Pool() *x509.CertPool {
+func (a *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, c := range a.certs {
 		pool.AddCert(c)
@@ -110,7 +110,7 @@ type Leaf struct {
 
 // Sign signs pub as leaf and returns PEM: the certificate, followed by the
 // intermediate CAs, if there are any.
-func (a *Authority) Sign(pub crypto.PublicKey, leaf Leaf) ([]byte, error) {
+func (a *CA) Sign(pub crypto.PublicKey, leaf Leaf) ([]byte, error) {
 	now := a.now()
 	t := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Organization},
@@ -140,7 +140,7 @@ func (a *Authority) Sign(pub crypto.PublicKey, leaf Leaf) ([]byte, error) {
 
 // intermediates are the certificates of the bundle that are not roots. They
 // go with each certificate, for those who trust the roots alone.
-func (a *Authority) intermediates() []*x509.Certificate {
+func (a *CA) intermediates() []*x509.Certificate {
 	var out []*x509.Certificate
 	for _, c := range a.certs {
 		if !SelfSigned(c) {
@@ -151,20 +151,20 @@ func (a *Authority) intermediates() []*x509.Certificate {
 }
 
 // SignNodeClient signs the client certificate of the named node.
-func (a *Authority) SignNodeClient(pub crypto.PublicKey, node string) ([]byte, error) {
+func (a *CA) SignNodeClient(pub crypto.PublicKey, node string) ([]byte, error) {
 	return a.Sign(pub, Leaf{CommonName: NodeUserPrefix + node, Organization: []string{GroupNodes}, Client: true})
 }
 
 // SignNodeServing signs the certificate of the kubelet's port on the named
 // node, valid for its name and addresses.
-func (a *Authority) SignNodeServing(pub crypto.PublicKey, node string, ips []net.IP) ([]byte, error) {
+func (a *CA) SignNodeServing(pub crypto.PublicKey, node string, ips []net.IP) ([]byte, error) {
 	return a.Sign(pub, Leaf{CommonName: NodeUserPrefix + node, Organization: []string{GroupNodes},
 		DNSNames: []string{node}, IPs: ips, Server: true})
 }
 
 // VerifyClient checks the chain that a TLS client presented, the leaf first,
 // against the CA and returns the leaf.
-func (a *Authority) VerifyClient(chain []*x509.Certificate) (*x509.Certificate, error) {
+func (a *CA) VerifyClient(chain []*x509.Certificate) (*x509.Certificate, error) {
 	if len(chain) == 0 {
 		return nil, errors.New("no client certificate")
 	}
@@ -189,9 +189,9 @@ func SelfSigned(c *x509.Certificate) bool {
 	return c.CheckSignatureFrom(c) == nil
 }
 
-// makeAuthority makes a self-signed CA.
-func makeAuthority(name string, now time.Time) (*Authority, error) {
-	certPEM, keyPEM, err := newAuthority(name, now)
+// makeCA makes a self-signed CA.
+func makeCA(name string, now time.Time) (*CA, error) {
+	certPEM, keyPEM, err := newCA(name, now)
 	if err != nil {
 		return nil, err
 	}
@@ -203,11 +203,11 @@ func makeAuthority(name string, now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authority{certs: certs, pem: certPEM, key: key, now: func() time.Time { return now }, life: LeafLife}, nil
+	return &CA{certs: certs, pem: certPEM, key: key, now: func() time.Time { return now }, life: LeafLife}, nil
 }
 
-// newAuthority makes a self-signed CA and returns it and its key in PEM.
-func newAuthority(name string, now time.Time) (certPEM, keyPEM []byte, err error) {
+// newCA makes a self-signed CA and returns it and its key in PEM.
+func newCA(name string, now time.Time) (certPEM, keyPEM []byte, err error) {
 	key, keyPEM, err := NewKey()
 	if err != nil {
 		return nil, nil, err

@@ -65,10 +65,10 @@ func (c class) amounts(size int64, extra charge) amounts {
 	return a
 }
 
-// ledger knows what tenants use. It is told by this server's writes as soon as
+// accounting knows what tenants use. It is told by this server's writes as soon as
 // they are done, and of everything, in order, by a watch of the datastore. It
 // keeps no keys, only hashes of them: there can be very many.
-type ledger struct {
+type accounting struct {
 	seed maphash.Seed
 
 	mu         sync.Mutex
@@ -94,11 +94,11 @@ type entry struct {
 	generation uint8
 }
 
-func newLedger() *ledger {
-	return &ledger{seed: maphash.MakeSeed(), accounts: map[string]*account{}, loaded: make(chan struct{})}
+func newAccounting() *accounting {
+	return &accounting{seed: maphash.MakeSeed(), accounts: map[string]*account{}, loaded: make(chan struct{})}
 }
 
-func (l *ledger) of(tenant string) *account {
+func (l *accounting) of(tenant string) *account {
 	a := l.accounts[tenant]
 	if a == nil {
 		a = &account{entries: map[uint64]entry{}}
@@ -114,13 +114,13 @@ func (a *account) take(id uint64, e entry, times int64) {
 
 // put says what a key holds since a revision. What is older than what is known
 // already is passed over; a watch says again, and better, what a write said.
-func (l *ledger) put(tenant, key string, revision, size int64, c class, extra charge) {
+func (l *accounting) put(tenant, key string, revision, size int64, c class, extra charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.set(tenant, key, revision, size, c, extra)
 }
 
-func (l *ledger) set(tenant, key string, revision, size int64, c class, extra charge) {
+func (l *accounting) set(tenant, key string, revision, size int64, c class, extra charge) {
 	a, id := l.of(tenant), maphash.String(l.seed, key)
 	old, known := a.entries[id]
 	if known && old.revision > revision {
@@ -145,7 +145,7 @@ func (l *ledger) set(tenant, key string, revision, size int64, c class, extra ch
 }
 
 // remove says that a key is gone since a revision.
-func (l *ledger) remove(tenant, key string, revision int64) {
+func (l *accounting) remove(tenant, key string, revision int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
@@ -163,14 +163,14 @@ func (a *account) drop(id uint64, e entry) {
 	delete(a.charges, id)
 }
 
-func (l *ledger) forgetEmpty(tenant string, a *account) {
+func (l *accounting) forgetEmpty(tenant string, a *account) {
 	if len(a.entries) == 0 && a.reserved == (amounts{}) {
 		delete(l.accounts, tenant)
 	}
 }
 
 // holds is what is known of a key.
-func (l *ledger) holds(tenant, key string) amounts {
+func (l *accounting) holds(tenant, key string) amounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
@@ -183,7 +183,7 @@ func (l *ledger) holds(tenant, key string) amounts {
 }
 
 // begin begins a reading of everything.
-func (l *ledger) begin() {
+func (l *accounting) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.generation++
@@ -191,7 +191,7 @@ func (l *ledger) begin() {
 
 // end ends a reading of everything there was at a revision: what it did not
 // find is gone.
-func (l *ledger) end(revision int64) {
+func (l *accounting) end(revision int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for tenant, a := range l.accounts {
@@ -211,7 +211,7 @@ func (l *ledger) end(revision int64) {
 // reserve takes what a write needs more than there was, unless that is more than
 // the limits leave; then it says of what there is too little, and how much of it
 // is used. What is reserved is given back by release.
-func (l *ledger) reserve(tenant string, need, limits *amounts) (lack dimension, used int64, ok bool) {
+func (l *accounting) reserve(tenant string, need, limits *amounts) (lack dimension, used int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.of(tenant)
@@ -226,7 +226,7 @@ func (l *ledger) reserve(tenant string, need, limits *amounts) (lack dimension, 
 	return 0, 0, true
 }
 
-func (l *ledger) release(tenant string, need *amounts) {
+func (l *accounting) release(tenant string, need *amounts) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.of(tenant)
@@ -235,7 +235,7 @@ func (l *ledger) release(tenant string, need *amounts) {
 }
 
 // settle is put and release in one: nobody sees the one without the other.
-func (l *ledger) settle(tenant string, need *amounts, key string, revision, size int64, c class, extra charge) {
+func (l *accounting) settle(tenant string, need *amounts, key string, revision, size int64, c class, extra charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.of(tenant)
@@ -246,7 +246,7 @@ func (l *ledger) settle(tenant string, need *amounts, key string, revision, size
 }
 
 // used is what a tenant uses.
-func (l *ledger) used(tenant string) amounts {
+func (l *accounting) used(tenant string) amounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
@@ -256,7 +256,7 @@ func (l *ledger) used(tenant string) amounts {
 }
 
 // share is how many bytes a tenant uses, and how many tenants use any.
-func (l *ledger) share(tenant string) (used int64, tenants int) {
+func (l *accounting) share(tenant string) (used int64, tenants int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[tenant]; a != nil {
@@ -266,7 +266,7 @@ func (l *ledger) share(tenant string) (used int64, tenants int) {
 }
 
 // tenants are all that use anything.
-func (l *ledger) tenants() []string {
+func (l *accounting) tenants() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.accounts))
