@@ -3,35 +3,27 @@ package cmd
 import (
 	"errors"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/config"
 )
 
-func agentCommand(m Modes) *cli.Command {
-	table := config.AgentSettings(&config.Agent{})
-	c := &cli.Command{
-		Name:      "agent",
-		Usage:     "run a node that joins a server",
-		ArgsUsage: "--server URL --token TOKEN [FLAGS]",
-		Description: "Every flag is also a key of the configuration file, without its dashes.\n" +
-			"Precedence: flag, environment variable, file, default.",
-		SkipFlagParsing:    true, // config reads them, together with files and environment
-		Flags:              config.Flags(table),
-		CustomHelpTemplate: config.Help(table),
-	}
-	c.Action = func(cCtx *cli.Context) error {
-		cfg, warnings, err := config.LoadAgent(source(cCtx.Args().Slice()))
-		if errors.Is(err, config.ErrHelp) {
-			return commandHelp(cCtx.App.Writer, []*cli.Command{c})
-		}
-		if err != nil {
-			return err
-		}
-		if err := warn(cCtx.App.ErrWriter, warnings); err != nil {
-			return err
-		}
-		return m.Agent(cCtx.Context, cfg)
-	}
-	return leaf(c)
+func agentCommand(m Modes) *cobra.Command {
+	return configured(&cobra.Command{
+		Use:   "agent --server URL --token TOKEN [FLAGS]",
+		Short: "run a node that joins a server",
+		RunE: action(func(c *call) error {
+			cfg, warnings, err := config.LoadAgent(source(c.args))
+			if errors.Is(err, config.ErrHelp) {
+				return c.Help()
+			}
+			if err != nil {
+				return err
+			}
+			if err := warn(c.errOut, warnings); err != nil {
+				return err
+			}
+			return m.Agent(c.ctx, cfg)
+		}),
+	}, config.AgentSettings(&config.Agent{}))
 }

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 )
@@ -40,73 +38,77 @@ type Modes struct {
 
 // App is the a4s command.
 type App struct {
-	cli *cli.App
+	root *cobra.Command
 	// Stdout and Stderr can be replaced before RunContext.
 	Stdout, Stderr io.Writer
 }
 
 // NewApp returns the a4s command with all its subcommands.
 func NewApp(m Modes) *App {
-	return &App{
-		cli: &cli.App{
-			Name:  "a4s",
-			Usage: "multi-tenant, scale-out Kubernetes in one binary",
-			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "version", Aliases: []string{"v"},
-					Usage: "print the versions of a4s and of what it carries"},
-			},
-			Commands: []*cli.Command{
-				serverCommand(m),
-				agentCommand(m),
-				kubectlCommand(m),
-				ctrCommand(m),
-				vmRuntimeCommand(m),
-				tokenCommand(),
-				certificateCommand(m),
-				etcdSnapshotCommand(m),
-				secretsEncryptCommand(),
-				etcdMemberCommand(),
-				tenantCommand(),
-				runtimeCommand(),
-				statusCommand(),
-				bootstrapCommand(),
-				checkConfigCommand(),
-				versionCommand(),
-				doctorCommand(),
-				killallCommand(m),
-				completionCommand(),
-			},
-			HideHelp:    true, // help and version are ours, see dispatch.go
-			HideVersion: true,
-			// Values such as "feature-gates=A=true,B=true" hold commas.
-			DisableSliceFlagSeparator: true,
-			// Exit codes are the business of main.
-			ExitErrHandler: func(*cli.Context, error) {},
-		},
-		Stdout: os.Stdout,
-		Stderr: os.Stderr,
+	root := group(&cobra.Command{
+		Use:   "a4s",
+		Short: "multi-tenant, scale-out Kubernetes in one binary",
+		// What went wrong is the business of main.
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	},
+		serverCommand(m),
+		agentCommand(m),
+		kubectlCommand(m),
+		ctrCommand(m),
+		vmRuntimeCommand(m),
+		tokenCommand(),
+		certificateCommand(m),
+		etcdSnapshotCommand(m),
+		secretsEncryptCommand(),
+		etcdMemberCommand(),
+		tenantCommand(),
+		runtimeCommand(),
+		statusCommand(),
+		bootstrapCommand(),
+		checkConfigCommand(),
+		versionCommand(),
+		doctorCommand(),
+		killallCommand(m),
+		completionCommand(),
+	)
+	root.Flags().BoolP("version", "v", false, "print the versions of a4s and of what it is made of")
+	root.PersistentFlags().BoolP("help", "h", false, "print this help")
+	root.RunE = func(c *cobra.Command, args []string) error {
+		if c.Flags().Changed("version") {
+			return printVersion(c.OutOrStdout())
+		}
+		return helpOf(c, args)
 	}
+	root.SetHelpCommand(&cobra.Command{
+		Use: "help [COMMAND]", Short: "print the help of a command", DisableFlagsInUseLine: true,
+		RunE: func(_ *cobra.Command, args []string) error { return helpOf(root, args) },
+	})
+	root.SetHelpTemplate(helpHead + helpCommands + helpFlags)
+	root.SetFlagErrorFunc(flagMistake)
+	root.CompletionOptions.DisableDefaultCmd = true // ours has other words
+	completeFlags(root)
+	return &App{root: root, Stdout: os.Stdout, Stderr: os.Stderr}
 }
+
+// Templates of help; a command whose flags config reads has others than helpFlags.
+const (
+	helpHead = "{{.CommandPath}}: {{.Short}}\n\nUsage: {{.UseLine}}\n{{with .Long}}\n{{.}}\n{{end}}"
+
+	helpCommands = "{{if .HasAvailableSubCommands}}\nCommands:\n{{range .Commands}}{{if .IsAvailableCommand}}" +
+		"  {{rpad .Name .NamePadding}} {{.Short}}\n{{end}}{{end}}{{end}}"
+
+	helpFlags = "\nFlags:\n{{.LocalFlags.FlagUsagesWrapped 100}}{{.InheritedFlags.FlagUsages}}" +
+		"{{if .HasAvailableSubCommands}}\n\"{{.CommandPath}} COMMAND --help\" says more about a command.\n{{end}}"
+)
 
 // RunContext runs the command line args, whose first element is the name of
 // the program.
 func (a *App) RunContext(ctx context.Context, args []string) error {
-	a.cli.Writer, a.cli.ErrWriter = a.Stdout, a.Stderr
-	var rest []string
-	if len(args) > 0 {
-		rest = args[1:]
-	}
-	inv, err := resolve(a.cli, rest)
-	if err != nil {
-		return err
-	}
-	switch {
-	case inv.version:
-		return printVersion(a.Stdout)
-	case inv.help:
-		return a.printHelp(inv.path)
-	}
-	return a.cli.RunContext(ctx, slices.Concat([]string{a.cli.Name}, inv.args))
+	a.root.SetOut(a.Stdout)
+	a.root.SetErr(a.Stderr)
+	a.root.SetArgs(kubectlCompletes(args[min(1, len(args)):]))
+	return a.root.ExecuteContext(ctx)
 }
 
 func printVersion(w io.Writer) error {
@@ -121,28 +123,7 @@ func printVersion(w io.Writer) error {
 	return nil
 }
 
-// leaf completes a command without subcommands.
-func leaf(c *cli.Command) *cli.Command {
-	c.HideHelp = true
-	return c
-}
-
 // source is where the settings of the process that runs a command come from.
 func source(args []string) config.Source {
 	return config.Source{Args: args, LookupEnv: os.LookupEnv}
-}
-
-// wantArgs checks the number of arguments of a command; most is -1 for any.
-func wantArgs(c *cli.Context, least, most int, want string) error {
-	n := c.NArg()
-	if n >= least && (most < 0 || n <= most) {
-		return nil
-	}
-	in := &problem.Input{Source: "arguments of " + c.Command.HelpName, Want: want}
-	if n > most && most >= 0 {
-		in.Value = c.Args().Get(most)
-	} else {
-		in.Err = config.ErrNoValue
-	}
-	return in
 }

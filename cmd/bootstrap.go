@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,67 +23,61 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func bootstrapCommand() *cli.Command {
-	return leaf(&cli.Command{
-		Name:  "bootstrap",
-		Usage: "run pods on this node without an API server",
-		Description: "Talks to the node on this machine, which has to run with --bootstrap-pod-api.\n" +
+func bootstrapCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "bootstrap",
+		Short: "run pods on this node without an API server",
+		Long: "Talks to the node on this machine, which has to run with --bootstrap-pod-api.\n" +
 			"The pods run at once and are handed over to the API server when there is one.",
-		Subcommands: []*cli.Command{
-			leaf(&cli.Command{
-				Name:      "apply",
-				Usage:     "run the pods in a file",
-				ArgsUsage: "-f FILE [FLAGS]",
-				Description: "The file holds pods in YAML or JSON; - is standard input. The name of the node is\n" +
-					"appended to the name of each.",
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "filename", Aliases: []string{"f"},
-						Usage: "`FILE` with pods; - is standard input"},
-					outputFlag(), socketFlag(),
-				},
-				Action: applyBootstrapPods,
-			}),
-			leaf(&cli.Command{
-				Name:      "list",
-				Usage:     "list the pods, also those that the API server has",
-				ArgsUsage: "[FLAGS]",
-				Flags:     []cli.Flag{outputFlag(), socketFlag()},
-				Action:    listBootstrapPods,
-			}),
-			leaf(&cli.Command{
-				Name:        "delete",
-				Usage:       "end a pod that the API server does not have yet",
-				ArgsUsage:   "UID|NAME [FLAGS]",
-				Description: "NAME is with or without the name of the node at its end.",
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "namespace", Aliases: []string{"n"},
-						Usage: "`NAMESPACE` of the pod, if others have the same name"},
-					socketFlag(),
-				},
-				Action: deleteBootstrapPod,
-			}),
+	},
+		leaf(&cobra.Command{
+			Use:   "apply -f FILE [FLAGS]",
+			Short: "run the pods in a file",
+			Long: "The file holds pods in YAML or JSON; - is standard input. The name of the node is\n" +
+				"appended to the name of each.",
+			RunE: action(applyBootstrapPods),
 		},
-	})
+			text("filename", "f", "", "`FILE` with pods; - is standard input"),
+			outputFlag(),
+			socketFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "list [FLAGS]",
+			Short: "list the pods, also those that the API server has",
+			RunE:  action(listBootstrapPods),
+		},
+			outputFlag(),
+			socketFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "delete UID|NAME [FLAGS]",
+			Short: "end a pod that the API server does not have yet",
+			Long:  "NAME is with or without the name of the node at its end.",
+			RunE:  action(deleteBootstrapPod),
+		},
+			text("namespace", "n", "", "`NAMESPACE` of the pod, if others have the same name"),
+			socketFlag(),
+		),
+	)
 }
 
-func socketFlag() cli.Flag {
-	return &cli.StringFlag{Name: "socket", Usage: "socket of the API at `PATH`",
-		Value: bootstrapapi.Socket(instance.RunDir)}
+func socketFlag() flag {
+	return text("socket", "", bootstrapapi.Socket(instance.RunDir), "socket of the API at `PATH`")
 }
 
 // bootstrapFormat returns what writes pods in the format of --output.
-func bootstrapFormat(c *cli.Context) (func(*corev1.PodList) error, error) {
+func bootstrapFormat(c *call) (func(*corev1.PodList) error, error) {
 	format, err := outputFormat(c)
 	if err != nil {
 		return nil, err
 	}
 	if format == "json" {
-		return func(list *corev1.PodList) error { return encode(c.App.Writer, list) }, nil
+		return func(list *corev1.PodList) error { return encode(c.out, list) }, nil
 	}
-	return func(list *corev1.PodList) error { return writePods(c.App.Writer, list.Items, time.Now()) }, nil
+	return func(list *corev1.PodList) error { return writePods(c.out, list.Items, time.Now()) }, nil
 }
 
-func applyBootstrapPods(c *cli.Context) error {
+func applyBootstrapPods(c *call) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -101,7 +95,7 @@ func applyBootstrapPods(c *cli.Context) error {
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	var errs []error
 	for i, doc := range docs {
-		pod, err := client.Create(c.Context, doc.data, doc.contentType)
+		pod, err := client.Create(c.ctx, doc.data, doc.contentType)
 		if err != nil {
 			if len(docs) > 1 {
 				err = fmt.Errorf("document %d of %s: %w", i+1, name, err)
@@ -173,7 +167,7 @@ func isBlank(doc []byte) bool {
 	return true
 }
 
-func listBootstrapPods(c *cli.Context) error {
+func listBootstrapPods(c *call) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -181,34 +175,34 @@ func listBootstrapPods(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := bootstrapapi.NewClient(c.String("socket")).List(c.Context)
+	list, err := bootstrapapi.NewClient(c.String("socket")).List(c.ctx)
 	if err != nil {
 		return err
 	}
 	return write(list)
 }
 
-func deleteBootstrapPod(c *cli.Context) error {
+func deleteBootstrapPod(c *call) error {
 	if err := wantArgs(c, 1, 1, "the UID or the name of a pod"); err != nil {
 		return err
 	}
 	client := bootstrapapi.NewClient(c.String("socket"))
-	list, err := client.List(c.Context)
+	list, err := client.List(c.ctx)
 	if err != nil {
 		return err
 	}
-	uid, err := findPod(list.Items, c.String("namespace"), c.Args().First())
+	uid, err := findPod(list.Items, c.String("namespace"), c.arg(0))
 	if err != nil {
 		return err
 	}
-	pod, err := client.Delete(c.Context, uid)
+	pod, err := client.Delete(c.ctx, uid)
 	if err != nil {
 		return err
 	}
 	if pod.DeletionTimestamp != nil {
-		_, err = fmt.Fprintf(c.App.Writer, "pod %s/%s is being ended\n", pod.Namespace, pod.Name)
+		_, err = fmt.Fprintf(c.out, "pod %s/%s is being ended\n", pod.Namespace, pod.Name)
 	} else {
-		_, err = fmt.Fprintf(c.App.Writer, "pod %s/%s is gone\n", pod.Namespace, pod.Name)
+		_, err = fmt.Fprintf(c.out, "pod %s/%s is gone\n", pod.Namespace, pod.Name)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -49,37 +49,34 @@ type certificate struct {
 	RenewAt time.Time `json:"renewAt,omitzero"`
 }
 
-func certificateCommand(m Modes) *cli.Command {
+func certificateCommand(m Modes) *cobra.Command {
 	output := outputFlag()
-	return leaf(&cli.Command{
-		Name:        "certificate",
-		Usage:       "show and renew the certificates of this machine",
-		Description: "A running server or agent renews its certificates in time by itself.",
-		Subcommands: []*cli.Command{
-			leaf(&cli.Command{
-				Name:        "check",
-				Usage:       "show the certificates of this machine, when they expire and who uses them",
-				ArgsUsage:   "[FLAGS]",
-				Description: "The exit code is 1 if one has expired, is about to, or cannot be read.",
-				Flags:       append(localFlags(), output),
-				Action:      func(c *cli.Context) error { return checkCertificates(c, time.Now()) },
-			}),
-			leaf(&cli.Command{
-				Name:      "rotate",
-				Usage:     "renew all certificates of this machine now",
-				ArgsUsage: "[FLAGS]",
-				Description: "Needs a server that runs: the one of this machine, or the one that its node\n" +
-					"joined. Nothing is restarted; keys and CAs stay.",
-				Flags:  append(localFlags(), output, kubeconfigFlag()),
-				Action: func(c *cli.Context) error { return rotateCertificates(c, m) },
-			}),
-			rotateCACommand(m),
+	return group(&cobra.Command{
+		Use:   "certificate",
+		Short: "show and renew the certificates of this machine",
+		Long:  "A running server or agent renews its certificates in time by itself.",
+	},
+		leaf(&cobra.Command{
+			Use:   "check [FLAGS]",
+			Short: "show the certificates of this machine, when they expire and who uses them",
+			Long:  "The exit code is 1 if one has expired, is about to, or cannot be read.",
+			RunE:  action(func(c *call) error { return checkCertificates(c, time.Now()) }),
 		},
-	})
+			append(localFlags(), output)...),
+		leaf(&cobra.Command{
+			Use:   "rotate [FLAGS]",
+			Short: "renew all certificates of this machine now",
+			Long: "Needs a server that runs: the one of this machine, or the one that its node\n" +
+				"joined. Nothing is restarted; keys and CAs stay.",
+			RunE: action(func(c *call) error { return rotateCertificates(c, m) }),
+		},
+			append(localFlags(), output, kubeconfigFlag())...),
+		rotateCACommand(m),
+	)
 }
 
 // certificateArgs are the settings of this machine and the format of the output.
-func certificateArgs(c *cli.Context) (*config.Local, string, error) {
+func certificateArgs(c *call) (*config.Local, string, error) {
 	format, err := outputFormat(c)
 	if err != nil {
 		return nil, "", err
@@ -113,7 +110,7 @@ func roles(dataDir string) (server *pki.Files, node *pki.NodeFiles, err error) {
 	return server, node, err
 }
 
-func checkCertificates(c *cli.Context, now time.Time) error {
+func checkCertificates(c *call, now time.Time) error {
 	l, format, err := certificateArgs(c)
 	if err != nil {
 		return err
@@ -141,7 +138,7 @@ func checkCertificates(c *cli.Context, now time.Time) error {
 			bad++
 		}
 	}
-	if err := writeCertificates(c.App.Writer, rows, format, now); err != nil {
+	if err := writeCertificates(c.out, rows, format, now); err != nil {
 		return err
 	}
 	if bad > 0 {
@@ -150,7 +147,7 @@ func checkCertificates(c *cli.Context, now time.Time) error {
 	return nil
 }
 
-func rotateCertificates(c *cli.Context, m Modes) error {
+func rotateCertificates(c *call, m Modes) error {
 	l, format, err := certificateArgs(c)
 	if err != nil {
 		return err
@@ -165,21 +162,21 @@ func rotateCertificates(c *cli.Context, m Modes) error {
 		if err != nil {
 			return err
 		}
-		if err := cl.do(c.Context, http.MethodPost, joinapi.PathCertificates, nil, &resp); err != nil {
+		if err := cl.do(c.ctx, http.MethodPost, joinapi.PathCertificates, nil, &resp); err != nil {
 			return err
 		}
 	}
 	if node != nil {
-		if err := m.RenewNode(c.Context, l.DataDir); err != nil {
+		if err := m.RenewNode(c.ctx, l.DataDir); err != nil {
 			return err
 		}
 		resp.Renewed = append(resp.Renewed, node.Serving.Cert, node.Client.Cert)
 	}
 	if format == "json" {
-		return encode(c.App.Writer, resp)
+		return encode(c.out, resp)
 	}
 	for _, file := range resp.Renewed {
-		if _, err := fmt.Fprintf(c.App.Writer, "renewed %s\n", file); err != nil {
+		if _, err := fmt.Fprintf(c.out, "renewed %s\n", file); err != nil {
 			return err
 		}
 	}

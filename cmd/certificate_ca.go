@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -39,30 +39,26 @@ const (
 	finish       = "run\n  a4s certificate rotate-ca --finish\n"
 )
 
-func rotateCACommand(m Modes) *cli.Command {
-	return leaf(&cli.Command{
-		Name:      "rotate-ca",
-		Usage:     "replace the certificate authorities of the cluster",
-		ArgsUsage: "[FLAGS]",
-		Description: "Run it on one server while all of them run, then restart a4s on each server and on\n" +
+func rotateCACommand(m Modes) *cobra.Command {
+	return leaf(&cobra.Command{
+		Use:   "rotate-ca [FLAGS]",
+		Short: "replace the certificate authorities of the cluster",
+		Long: "Run it on one server while all of them run, then restart a4s on each server and on\n" +
 			"the agents; pods keep running. Until the same is done again with --finish, old and new\n" +
 			"CAs are trusted. A single server may be stopped, and has to be unless its datastore is\n" +
 			"embedded etcd.",
-		Flags: append(localFlags(),
-			&cli.StringFlag{
-				Name:        "path",
-				Usage:       "`DIR` with new CAs, named as in server/tls; those that it lacks stay",
-				DefaultText: "make new ones",
-			},
-			&cli.BoolFlag{Name: "finish", Usage: "end the trust in the CAs that were replaced before"},
-			&cli.BoolFlag{Name: "force", Usage: "go on where the old CAs cannot vouch for the new ones: " +
-				"nodes then join again, with the new token"},
-		),
-		Action: func(c *cli.Context) error { return rotateCAs(c, m) },
-	})
+		RunE: action(func(c *call) error { return rotateCAs(c, m) }),
+	},
+		append(localFlags(),
+			text("path", "", "",
+				"`DIR` with new CAs, named as in server/tls; those that it lacks stay", "make new ones"),
+			toggle("finish", "", "end the trust in the CAs that were replaced before"),
+			toggle("force", "", "go on where the old CAs cannot vouch for the new ones: "+
+				"nodes then join again, with the new token"),
+		)...)
 }
 
-func rotateCAs(c *cli.Context, m Modes) error {
+func rotateCAs(c *call, m Modes) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -83,7 +79,7 @@ func rotateCAs(c *cli.Context, m Modes) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(c.App.Writer, "replaced %s\nthe files before are in %s; keep them safe or remove them\n",
+	if _, err := fmt.Fprintf(c.out, "replaced %s\nthe files before are in %s; keep them safe or remove them\n",
 		strings.Join(done.Replaced, ", "), done.Backup); err != nil {
 		return err
 	}
@@ -95,12 +91,12 @@ func rotateCAs(c *cli.Context, m Modes) error {
 	case r.Force:
 		next = "start a4s on this machine; where a node does not come back, start a4s there with this token:"
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "%s\n%s\n", next, done.Token)
+	_, err = fmt.Fprintf(c.out, "%s\n%s\n", next, done.Token)
 	return err
 }
 
 // rotateCAsLive asks the server that runs on this machine.
-func rotateCAsLive(c *cli.Context, r *CARotation, kubeconfig string) error {
+func rotateCAsLive(c *call, r *CARotation, kubeconfig string) error {
 	if r.Path != "" {
 		var err error
 		if r.Path, err = filepath.Abs(r.Path); err != nil {
@@ -112,7 +108,7 @@ func rotateCAsLive(c *cli.Context, r *CARotation, kubeconfig string) error {
 		return err
 	}
 	var done joinapi.CAsResponse
-	if err := cl.do(c.Context, http.MethodPost, joinapi.PathCAs,
+	if err := cl.do(c.ctx, http.MethodPost, joinapi.PathCAs,
 		joinapi.CAsRequest{Path: r.Path, Force: r.Force, Finish: r.Finish}, &done); err != nil {
 		return err
 	}
@@ -136,6 +132,6 @@ func rotateCAsLive(c *cli.Context, r *CARotation, kubeconfig string) error {
 	default:
 		text += "then " + beforeFinish + finish + "nodes join with this token when the servers were restarted:"
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "%s\n%s\n", text, done.Token)
+	_, err = fmt.Fprintf(c.out, "%s\n%s\n", text, done.Token)
 	return err
 }

@@ -4,27 +4,26 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/cmd/checkconfig"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func checkConfigCommand() *cli.Command {
-	return leaf(&cli.Command{
-		Name:        "check-config",
-		Usage:       "check whether this machine can run a4s",
-		ArgsUsage:   "[FLAGS]",
-		Description: "Changes nothing. The exit code is 2 if a check fails; warnings do not count.",
-		Flags:       localFlags(),
-		Action: func(cCtx *cli.Context) error {
-			l, err := local(cCtx)
+func checkConfigCommand() *cobra.Command {
+	return leaf(&cobra.Command{
+		Use:   "check-config [FLAGS]",
+		Short: "check whether this machine can run a4s",
+		Long:  "Changes nothing. The exit code is 2 if a check fails; warnings do not count.",
+		RunE: action(func(c *call) error {
+			l, err := local(c)
 			if err != nil {
 				return err
 			}
-			return report(cCtx.App.Writer, checkconfig.Run(checkconfig.ThisHost(l.DataDir)))
-		},
-	})
+			return report(c.out, checkconfig.Run(checkconfig.ThisHost(l.DataDir)))
+		}),
+	},
+		localFlags()...)
 }
 
 // report prints results and returns a problem if one of them is a failure.

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/urfave/cli/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,9 +27,8 @@ const requestTimeout = 15 * time.Second
 // maxBody bounds a response of the supervisor.
 const maxBody = 1 << 20
 
-func kubeconfigFlag() cli.Flag {
-	return &cli.StringFlag{Name: "kubeconfig", Usage: "admin kubeconfig at `PATH`",
-		DefaultText: "the one that the server of this machine writes"}
+func kubeconfigFlag() flag {
+	return text("kubeconfig", "", "", "admin kubeconfig at `PATH`", "the one that the server of this machine writes")
 }
 
 // client talks to a server as its administrator.
@@ -42,7 +40,7 @@ type client struct {
 }
 
 // newClient makes a client from --kubeconfig of a command.
-func newClient(c *cli.Context) (*client, error) {
+func newClient(c *call) (*client, error) {
 	path, source := c.String("kubeconfig"), "--kubeconfig"
 	if path == "" {
 		path, source = adminKubeconfig(), "admin kubeconfig"

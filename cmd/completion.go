@@ -1,73 +1,44 @@
 package cmd
 
 import (
-	"fmt"
+	"context"
 	"io"
-	"maps"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func completionCommand() *cli.Command {
-	const shells = "bash, zsh or fish"
-	return leaf(&cli.Command{
-		Name:      "completion",
-		Usage:     "print the completion script of a shell",
-		ArgsUsage: "bash|zsh|fish",
-		Description: "bash:  source <(a4s completion bash)\n" +
+func completionCommand() *cobra.Command {
+	const want = "bash, zsh or fish"
+	shells := map[string]func(*cobra.Command, io.Writer) error{
+		"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+		"zsh":  func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) },
+		"fish": func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+	}
+	return leaf(&cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "print the completion script of a shell",
+		Long: "bash:  source <(a4s completion bash)\n" +
 			"zsh:   source <(a4s completion zsh)\n" +
 			"fish:  a4s completion fish | source",
-		Action: func(c *cli.Context) error {
-			if err := wantArgs(c, 1, 1, shells); err != nil {
+		ValidArgsFunction: cobra.FixedCompletions([]string{"bash", "zsh", "fish"}, cobra.ShellCompDirectiveNoFileComp),
+		RunE: action(func(c *call) error {
+			if err := wantArgs(c, 1, 1, want); err != nil {
 				return err
 			}
-			switch shell := c.Args().First(); shell {
-			case "bash":
-				return bashCompletion(c.App.Writer, c.App)
-			case "zsh":
-				if _, err := io.WriteString(c.App.Writer,
-					"autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"); err != nil {
-					return err
-				}
-				return bashCompletion(c.App.Writer, c.App)
-			case "fish":
-				return fishCompletion(c.App.Writer, c.App)
-			default:
-				return &problem.Input{Source: "shell", Value: shell, Want: shells}
+			generate := shells[c.arg(0)]
+			if generate == nil {
+				return &problem.Input{Source: "shell", Value: c.arg(0), Want: want}
 			}
-		},
+			return generate(c.Root(), c.out)
+		}),
 	})
-}
-
-// node is a command as completion sees it.
-type node struct {
-	path  string // "token create", "" for a4s itself
-	words []string
-	flags []cli.Flag
-}
-
-func completionTree(app *cli.App) []node {
-	root := node{flags: app.Flags}
-	nodes := []node{}
-	var walk func(prefix string, parent *node, commands []*cli.Command)
-	walk = func(prefix string, parent *node, commands []*cli.Command) {
-		for _, c := range commands {
-			parent.words = append(parent.words, c.Name)
-			n := node{path: strings.TrimSpace(prefix + " " + c.Name), flags: c.Flags}
-			if c.Name == "completion" {
-				n.words = []string{"bash", "zsh", "fish"}
-			}
-			walk(n.path, &n, c.Subcommands)
-			nodes = append(nodes, n)
-		}
-	}
-	walk("", &root, app.Commands)
-	return append(nodes, root)
 }
 
 // choices are the values of enumerations by flag, with the command in front
@@ -104,147 +75,86 @@ func choicesFor(all map[string][]string, path, flag string) []string {
 	return all[flag]
 }
 
-func dashes(name string) string {
-	if len(name) == 1 {
-		return "-" + name
+// completeFlags gives the flags of all commands the values of their enumerations.
+func completeFlags(root *cobra.Command) {
+	all := choices()
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		path := strings.TrimPrefix(c.CommandPath(), root.Name()+" ")
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if values := choicesFor(all, path, f.Name); values != nil {
+				// It fails for a flag that has a function already, and none has.
+				_ = c.RegisterFlagCompletionFunc(f.Name,
+					cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+			}
+		})
+		for _, below := range c.Commands() {
+			walk(below)
+		}
 	}
-	return "--" + name
+	walk(root)
 }
 
-func bashCompletion(w io.Writer, app *cli.App) error {
-	nodes := completionTree(app)
-	var paths, words, values strings.Builder
-	enums := choices()
-	var withValue []string
-	for _, n := range nodes {
-		list := slices.Clone(n.words)
-		for _, f := range n.flags {
-			for _, name := range f.Names() {
-				list = append(list, dashes(name))
-			}
-			doc, ok := f.(cli.DocGenerationFlag)
-			if !ok || !doc.TakesValue() {
-				continue
-			}
-			name := f.Names()[0]
-			for _, alias := range f.Names() {
-				// -v has a value in some commands and none in a4s itself.
-				if n.path != "" && choicesFor(enums, n.path, name) == nil &&
-					!slices.Contains(withValue, dashes(alias)) {
-					withValue = append(withValue, dashes(alias))
+// completeSettings completes the flags of a command that config reads.
+func completeSettings(table []config.Setting) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			before := strings.TrimLeft(args[len(args)-1], "-")
+			for i := range table {
+				s := &table[i]
+				switch {
+				case !strings.HasPrefix(args[len(args)-1], "-") || !slices.Contains(s.Names(), before):
+				case len(s.Choices) > 0:
+					return s.Choices, cobra.ShellCompDirectiveNoFileComp
+				case s.Kind() != config.Bool:
+					return nil, cobra.ShellCompDirectiveDefault // often a file
 				}
 			}
 		}
-		if n.path != "kubectl" && n.path != "ctr" {
-			list = append(list, "--help")
+		var out []string
+		if strings.HasPrefix("--help", toComplete) {
+			out = append(out, "--help")
 		}
-		if n.path != "" {
-			fmt.Fprintf(&paths, "%q|", n.path)
-		}
-		fmt.Fprintf(&words, "\t\t%q) words=%q ;;\n", n.path, strings.Join(list, " "))
-	}
-	for _, key := range slices.Sorted(maps.Keys(enums)) {
-		pattern := `*" --` + key + `"`
-		if i := strings.LastIndexByte(key, ' '); i >= 0 {
-			pattern = `"` + key[:i] + ` --` + key[i+1:] + `"`
-		}
-		fmt.Fprintf(&values, "\t\t%s) words=%q; COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n",
-			pattern, strings.Join(enums[key], " "))
-	}
-	slices.Sort(withValue)
-	_, err := fmt.Fprintf(w, bashTemplate, strings.TrimSuffix(paths.String(), "|"), values.String(),
-		strings.Join(withValue, "|"), words.String())
-	return err
-}
-
-// bashTemplate takes the command paths, the cases of enumerations, the flags
-// with other values, and the words by command. kubectl completes itself.
-const bashTemplate = `_a4s() {
-	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path= words= i next
-	COMPREPLY=()
-	for ((i = 1; i < COMP_CWORD; i++)); do
-		next="${path:+$path }${COMP_WORDS[i]}"
-		case $next in
-		%s) path=$next ;;
-		esac
-	done
-	if [ "$path" = kubectl ]; then
-		words=$(a4s kubectl __complete "${COMP_WORDS[@]:2:COMP_CWORD-2}" "$cur" 2>/dev/null | grep -v '^:' | cut -f1)
-		COMPREPLY=($(compgen -W "$words" -- "$cur"))
-		return
-	fi
-	case "$path $prev" in
-%s	esac
-	if [ -n "$path" ]; then
-		case $prev in
-		%s) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-		esac
-	fi
-	case $path in
-%s	esac
-	case "$path $cur" in
-	"tenant delete -"* | "tenant kubeconfig -"*) ;;
-	"tenant delete "* | "tenant kubeconfig "*) words="$words $(_a4s_tenants)" ;;
-	esac
-	COMPREPLY=($(compgen -W "$words" -- "$cur"))
-}
-_a4s_tenants() {
-	timeout 2 a4s tenant list --output name 2>/dev/null | cut -d/ -f2
-}
-complete -F _a4s a4s
-`
-
-func fishCompletion(w io.Writer, app *cli.App) error {
-	var b strings.Builder
-	b.WriteString("complete -c a4s -f\n")
-	enums := choices()
-	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'" }
-	var walk func(path, condition string, commands []*cli.Command, flags []cli.Flag)
-	walk = func(path, condition string, commands []*cli.Command, flags []cli.Flag) {
-		for _, f := range flags {
-			fmt.Fprintf(&b, "complete -c a4s -n %s", quote(condition))
-			for _, name := range f.Names() {
-				if len(name) == 1 {
-					fmt.Fprintf(&b, " -s %s", name)
-				} else {
-					fmt.Fprintf(&b, " -l %s", name)
+		for i := range table {
+			for _, name := range table[i].Names() {
+				if strings.HasPrefix(dashes(name), toComplete) {
+					out = append(out, dashes(name)+"\t"+table[i].Usage)
 				}
 			}
-			doc, ok := f.(cli.DocGenerationFlag)
-			if !ok {
-				b.WriteString("\n")
-				continue
-			}
-			switch values := choicesFor(enums, path, f.Names()[0]); {
-			case values != nil:
-				fmt.Fprintf(&b, " -x -a %s", quote(strings.Join(values, " ")))
-			case doc.TakesValue():
-				b.WriteString(" -r -F")
-			}
-			fmt.Fprintf(&b, " -d %s\n", quote(strings.ReplaceAll(doc.GetUsage(), "`", "")))
 		}
-		var names []string
-		for _, c := range commands {
-			names = append(names, c.Name)
-		}
-		for _, c := range commands {
-			fmt.Fprintf(&b, "complete -c a4s -n %s -a %s -d %s\n",
-				quote(condition+"; and not __fish_seen_subcommand_from "+strings.Join(names, " ")),
-				c.Name, quote(c.Usage))
-			sub := "__fish_seen_subcommand_from " + c.Name
-			if condition != "true" {
-				sub = condition + "; and " + sub
-			}
-			walk(strings.TrimSpace(path+" "+c.Name), sub, c.Subcommands, c.Flags)
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeTenants completes the name of a tenant.
+func completeTenants(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	if len(args) > 0 {
+		return nil, none
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
+	defer cancel()
+	admin, _, err := newAdmin(&call{Command: c, ctx: ctx})
+	if err != nil {
+		return nil, none // there is nobody to tell
+	}
+	list, err := admin.List(ctx)
+	if err != nil {
+		return nil, none
+	}
+	var names []string
+	for i := range list.Items {
+		if name := list.Items[i].Name; strings.HasPrefix(name, toComplete) {
+			names = append(names, name)
 		}
 	}
-	walk("", "true", app.Commands, nil)
-	for _, name := range []string{"delete", "kubeconfig"} {
-		fmt.Fprintf(&b,
-			"complete -c a4s -n %s -a '(timeout 2 a4s tenant list --output name 2>/dev/null | cut -d/ -f2)'\n",
-			quote("__fish_seen_subcommand_from tenant; and __fish_seen_subcommand_from "+name))
+	return names, none
+}
+
+// kubectlCompletes hands the completion of kubectl's command line to kubectl.
+func kubectlCompletes(args []string) []string {
+	if len(args) > 1 && args[1] == "kubectl" && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		return slices.Concat([]string{"kubectl", args[0]}, args[2:])
 	}
-	fmt.Fprintf(&b, "complete -c a4s -n %s -a 'bash zsh fish'\n", quote("__fish_seen_subcommand_from completion"))
-	_, err := io.WriteString(w, b.String())
-	return err
+	return args
 }

@@ -2,85 +2,87 @@ package cmd
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/cmd/checkconfig"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func TestBashCompletion(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("no bash")
-	}
-	_, script, _, err := run(t, "completion", "bash")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "s"), []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	fake := "#!/bin/sh\n[ \"$*\" = 'tenant list --output name' ] && printf 'tenant/team-a\ntenant/b\n'\n" +
-		"[ \"$*\" = 'kubectl __complete get po' ] && printf 'pods\\tthe pods\\npodtemplates\\n:4\\n'\n" +
-		"[ \"$*\" = 'kubectl __complete get --ten' ] && printf -- '--tenant\tthe space\\n:4\\n'\n" +
-		"[ \"$*\" = 'kubectl __complete --tenant t' ] && printf 'team-a\\n:4\\n'\n"
-	if err := os.WriteFile(filepath.Join(dir, "a4s"), []byte(fake), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "x.yaml"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+// TestCompletion asks as the scripts of the shells do.
+func TestCompletion(t *testing.T) {
+	noConfig(t)
 	for _, tc := range []struct {
 		words []string
-		want  string
+		want  string // and a colon if the shell completes files
 	}{
-		{[]string{"a4s", "se"}, "server secrets-encrypt"},
-		{[]string{"a4s", "secrets-encrypt", "ro"}, "rotate"},
-		{[]string{"a4s", "token", "de"}, "delete"},
-		{[]string{"a4s", "token", "create", "--tt"}, "--ttl"},
-		{[]string{"a4s", "etcd-m"}, "etcd-member"},
-		{[]string{"a4s", "etcd-member", "r"}, "remove"},
-		{[]string{"a4s", "server", "--cluster-i"}, "--cluster-init"},
-		{[]string{"a4s", "server", "--cluster-c"}, "--cluster-cidr"},
-		{[]string{"a4s", "server", "--flannel-backend", ""}, "vxlan host-gw none"},
-		{[]string{"a4s", "server", "--debug", "-c", "x"}, "x.yaml"},
-		{[]string{"a4s", "completion", ""}, "bash zsh fish --help"},
-		{[]string{"a4s", "kubectl", "get", "po"}, "pods podtemplates"},
-		{[]string{"a4s", "kubectl", "get", "--ten"}, "--tenant"},
-		{[]string{"a4s", "kubectl", "--tenant", "t"}, "team-a"},
-		{[]string{"a4s", "tenant", "delete", "t"}, "team-a"},
-		{[]string{"a4s", "tenant", "delete", "--adm"}, "--admin-kubeconfig"},
-		{[]string{"a4s", "tenant", "list", "--output", ""}, "table wide json yaml name"},
-		{[]string{"a4s", "tenant", "kubeconfig", "b", "--output", "x"}, "x.yaml"},
-		{[]string{"a4s", "status", "--output", ""}, "table json"},
-		{[]string{"a4s", "doctor", "--output", ""}, "table json"},
+		{[]string{"se"}, "secrets-encrypt server"},
+		{[]string{"secrets-encrypt", "ro"}, "rotate"},
+		{[]string{"token", "de"}, "delete"},
+		{[]string{"token", "create", "--tt"}, "--ttl"},
+		{[]string{"etcd-m"}, "etcd-member"},
+		{[]string{"etcd-member", "r"}, "remove"},
+		{[]string{"server", "--cluster-i"}, "--cluster-init"},
+		{[]string{"server", "--cluster-c"}, "--cluster-cidr"},
+		{[]string{"server", "--flannel-backend", ""}, "vxlan host-gw none"},
+		{[]string{"server", "--debug", "-c", "x"}, ":"},
+		{[]string{"completion", ""}, "bash zsh fish"},
+		{[]string{"tenant", "delete", "--adm"}, "--admin-kubeconfig"},
+		{[]string{"tenant", "list", "--output", ""}, "table wide json yaml name"},
+		{[]string{"tenant", "kubeconfig", "b", "--output", "x"}, ":"},
+		{[]string{"status", "--output", ""}, "table json"},
+		{[]string{"doctor", "--output", ""}, "table json"},
 	} {
-		quoted := make([]string, len(tc.words))
-		for i, w := range tc.words {
-			quoted[i] = fmt.Sprintf("%q", w)
+		_, out, _, err := run(t, append([]string{cobra.ShellCompNoDescRequestCmd}, tc.words...)...)
+		lines := strings.Fields(out)
+		if err != nil || len(lines) == 0 {
+			t.Fatalf("%q: %v\n%s", tc.words, err, out)
 		}
-		c := exec.Command(bash, "--norc", "-c", fmt.Sprintf(`PATH=%s:$PATH; source ./s && COMP_WORDS=(%s) `+
-			`COMP_CWORD=%d && _a4s && echo "${COMPREPLY[@]}"`, dir, strings.Join(quoted, " "), len(tc.words)-1))
-		c.Dir = dir
-		out, err := c.CombinedOutput()
-		if got := strings.TrimSpace(string(out)); err != nil || got != tc.want {
-			t.Errorf("%q completes to %q, %v; want %q", tc.words, got, err, tc.want)
+		got := strings.Join(lines[:len(lines)-1], " ")
+		if lines[len(lines)-1] == fmt.Sprintf(":%d", cobra.ShellCompDirectiveDefault) {
+			got += ":"
+		}
+		if got != tc.want {
+			t.Errorf("%q completes to %q, want %q", tc.words, got, tc.want)
 		}
 	}
 }
 
-func TestOtherShells(t *testing.T) {
-	for shell, want := range map[string]string{
-		"zsh":  "bashcompinit\n_a4s()",
-		"fish": "complete -c a4s -n '__fish_seen_subcommand_from server' -l data-dir -s d -r -F -d ",
-	} {
-		if _, out, _, err := run(t, "completion", shell); err != nil || !strings.Contains(out, want) {
-			t.Errorf("%s: %v, lacks %q:\n%s", shell, err, want, out)
+func TestKubectlCompletesItself(t *testing.T) {
+	noConfig(t)
+	c, _, _, err := run(t, cobra.ShellCompRequestCmd, "kubectl", "get", "--ten")
+	if err != nil || c.what != "kubectl" || strings.Join(c.args, " ") != "__complete get --ten" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestTenantsAreCompleted(t *testing.T) {
+	f := newFakeTenants(t, "team-a", "b")
+	t.Setenv("KUBECONFIG", f.kubeconfig)
+	_, out, _, err := run(t, cobra.ShellCompNoDescRequestCmd, "tenant", "delete", "t")
+	if err != nil || !strings.HasPrefix(out, "team-a\n:") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestScriptsOfShells(t *testing.T) {
+	for shell, want := range map[string]string{"bash": "__start_a4s", "zsh": "#compdef a4s",
+		"fish": "complete -c a4s"} {
+		_, script, _, err := run(t, "completion", shell)
+		if err != nil || !strings.Contains(script, want) {
+			t.Errorf("%s: %v, lacks %q:\n%.300s", shell, err, want, script)
+		}
+		program, err := exec.LookPath(shell)
+		if err != nil {
+			continue
+		}
+		check := exec.Command(program, "-n")
+		check.Stdin = strings.NewReader(script)
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("%s does not read its script: %v\n%s", shell, err, out)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package cmd
 import (
 	"os"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 )
 
 // Where the containerd carried in a4s is, for ctr.
@@ -12,13 +12,12 @@ const (
 	containerdNamespace = "k8s.io"
 )
 
-func ctrCommand(m Modes) *cli.Command {
-	return leaf(&cli.Command{
-		Name:            "ctr",
-		Usage:           "run ctr against the containerd carried in a4s",
-		ArgsUsage:       "[ARGUMENTS OF CTR]",
-		SkipFlagParsing: true,
-		Action: func(cCtx *cli.Context) error {
+func ctrCommand(m Modes) *cobra.Command {
+	return leaf(&cobra.Command{
+		Use:                "ctr [ARGUMENTS OF CTR]",
+		Short:              "run ctr against the containerd carried in a4s",
+		DisableFlagParsing: true,
+		RunE: action(func(c *call) error {
 			// ctr's own flags win over these variables.
 			for name, value := range map[string]string{
 				"CONTAINERD_ADDRESS":   containerdAddress,
@@ -31,7 +30,7 @@ func ctrCommand(m Modes) *cli.Command {
 					return err
 				}
 			}
-			return m.Ctr(cCtx.Context, cCtx.Args().Slice())
-		},
+			return m.Ctr(c.ctx, c.args)
+		}),
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/a4s-io/a4s/cmd/checkconfig"
@@ -40,16 +40,13 @@ type doctor struct {
 	now    time.Time
 }
 
-func doctorCommand() *cli.Command {
-	return leaf(&cli.Command{
-		Name:      "doctor",
-		Usage:     "look for problems of this machine and of the a4s on it, and say what to do",
-		ArgsUsage: "[FLAGS]",
-		Description: "Changes nothing. Asks a running server or agent, and checks machine, files and\n" +
+func doctorCommand() *cobra.Command {
+	return leaf(&cobra.Command{
+		Use:   "doctor [FLAGS]",
+		Short: "look for problems of this machine and of the a4s on it, and say what to do",
+		Long: "Changes nothing. Asks a running server or agent, and checks machine, files and\n" +
 			"time. The exit code is 1 if there is an error; warnings do not count.",
-		Flags: append(localFlags(),
-			outputFlag()),
-		Action: func(c *cli.Context) error {
+		RunE: action(func(c *call) error {
 			l, err := local(c)
 			if err != nil {
 				return err
@@ -60,13 +57,15 @@ func doctorCommand() *cli.Command {
 			}
 			d := doctor{socket: health.Socket(instance.RunDir), proc: "/proc", host: checkconfig.ThisHost(l.DataDir),
 				local: l, now: time.Now()}
-			found, err := d.examine(c.Context)
+			found, err := d.examine(c.ctx)
 			if err != nil {
 				return err
 			}
-			return found.report(c.App.Writer, format)
-		},
-	})
+			return found.report(c.out, format)
+		}),
+	},
+		append(localFlags(),
+			outputFlag())...)
 }
 
 func (d doctor) examine(ctx context.Context) (*diagnosis, error) {

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/instance"
@@ -52,83 +52,74 @@ const (
 	onDemand = "on-demand"
 )
 
-func etcdSnapshotCommand(m Modes) *cli.Command {
-	return leaf(&cli.Command{
-		Name:  "etcd-snapshot",
-		Usage: "save and restore the control plane",
-		Description: "A snapshot holds the datastore and what else a server needs to start: certificates,\n" +
+func etcdSnapshotCommand(m Modes) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "etcd-snapshot",
+		Short: "save and restore the control plane",
+		Long: "A snapshot holds the datastore and what else a server needs to start: certificates,\n" +
 			"tokens, keys. Keep it as safe as the server itself. Settings of S3 storage are those of the\n" +
 			"server of this machine unless flags say otherwise; --etcd-s3=false leaves it out. Their flags\n" +
 			"have shorter names as well, --s3, --s3-bucket and so on.",
-		Subcommands: []*cli.Command{
-			leaf(&cli.Command{
-				Name:      "save",
-				Usage:     "take a snapshot of the running server of this machine",
-				ArgsUsage: "[FLAGS]",
-				Description: "The file is read back before it gets its name, " +
-					"and a copy in S3 storage before it counts.\n" +
-					"If the copy fails the file is kept and the exit code is 1.",
-				Flags: append(snapshotFlags(),
-					&cli.StringFlag{Name: "name",
-						Usage: "beginning of the `NAME`; node and time follow", Value: onDemand},
-					&cli.BoolFlag{Name: snapshotCompressFlag, Aliases: []string{"snapshot-compress"},
-						Usage: "compress the snapshot"}),
-				Action: func(c *cli.Context) error { return saveSnapshot(c, m) },
-			}),
-			leaf(&cli.Command{
-				Name:      "list",
-				Aliases:   []string{"ls"},
-				Usage:     "list snapshots",
-				ArgsUsage: "[FLAGS]",
-				Flags: append(snapshotFlags(),
-					outputFlag()),
-				Action: listSnapshots,
-			}),
-			leaf(&cli.Command{
-				Name:      "delete",
-				Usage:     "delete snapshots",
-				ArgsUsage: "NAME... [FLAGS]",
-				Flags:     snapshotFlags(),
-				Action:    deleteSnapshots,
-			}),
-			leaf(&cli.Command{
-				Name:      "prune",
-				Usage:     "delete the oldest snapshots of a name",
-				ArgsUsage: "[FLAGS]",
-				Description: "Works on the snapshots of one name and of this node, " +
-					"and keeps the newest ones in each place.",
-				Flags: append(snapshotFlags(),
-					&cli.StringFlag{Name: "name", Usage: "beginning of the `NAME`", Value: onDemand},
-					&cli.IntFlag{Name: snapshotRetentionFlag, Aliases: []string{"snapshot-retention"},
-						Usage: "`NUMBER` of snapshots to keep", DefaultText: "that of the server"},
-					&cli.IntFlag{Name: s3RetentionFlag, Aliases: []string{"s3-retention"},
-						Usage: "`NUMBER` of snapshots to keep in S3", DefaultText: "that of the server"}),
-				Action: pruneSnapshots,
-			}),
-			leaf(&cli.Command{
-				Name:      "restore",
-				Usage:     "replace the control plane of this machine, whose server is stopped",
-				ArgsUsage: "NAME|PATH|s3://BUCKET/FOLDER/NAME [FLAGS]",
-				Description: "The whole file is checked before anything is changed, and the server directory that\n" +
-					"is replaced is kept beside the new one. Start the server afterwards. With --etcd-s3 a NAME\n" +
-					"is downloaded first.",
-				Flags: append(snapshotFlags(),
-					&cli.BoolFlag{Name: "other-cluster",
-						Usage: "allow a snapshot of another cluster than the one that is here"}),
-				Action: func(c *cli.Context) error { return restoreSnapshot(c, m) },
-			}),
+	},
+		leaf(&cobra.Command{
+			Use:   "save [FLAGS]",
+			Short: "take a snapshot of the running server of this machine",
+			Long: "The file is read back before it gets its name, " +
+				"and a copy in S3 storage before it counts.\n" +
+				"If the copy fails the file is kept and the exit code is 1.",
+			RunE: action(func(c *call) error { return saveSnapshot(c, m) }),
 		},
-	})
+			append(snapshotFlags(),
+				text("name", "", onDemand, "beginning of the `NAME`; node and time follow"),
+				toggle(snapshotCompressFlag, "snapshot-compress", "compress the snapshot"))...),
+		leaf(&cobra.Command{
+			Use:     "list [FLAGS]",
+			Short:   "list snapshots",
+			Aliases: []string{"ls"},
+			RunE:    action(listSnapshots),
+		},
+			append(snapshotFlags(),
+				outputFlag())...),
+		leaf(&cobra.Command{
+			Use:   "delete NAME... [FLAGS]",
+			Short: "delete snapshots",
+			RunE:  action(deleteSnapshots),
+		},
+			snapshotFlags()...),
+		leaf(&cobra.Command{
+			Use:   "prune [FLAGS]",
+			Short: "delete the oldest snapshots of a name",
+			Long: "Works on the snapshots of one name and of this node, " +
+				"and keeps the newest ones in each place.",
+			RunE: action(pruneSnapshots),
+		},
+			append(snapshotFlags(),
+				text("name", "", onDemand, "beginning of the `NAME`"),
+				count(snapshotRetentionFlag, "snapshot-retention", 0, "`NUMBER` of snapshots to keep",
+					"that of the server"),
+				count(s3RetentionFlag, "s3-retention", 0, "`NUMBER` of snapshots to keep in S3",
+					"that of the server"))...),
+		leaf(&cobra.Command{
+			Use:   "restore NAME|PATH|s3://BUCKET/FOLDER/NAME [FLAGS]",
+			Short: "replace the control plane of this machine, whose server is stopped",
+			Long: "The whole file is checked before anything is changed, and the server directory that\n" +
+				"is replaced is kept beside the new one. Start the server afterwards. With --etcd-s3 a NAME\n" +
+				"is downloaded first.",
+			RunE: action(func(c *call) error { return restoreSnapshot(c, m) }),
+		},
+			append(snapshotFlags(),
+				toggle("other-cluster", "", "allow a snapshot of another cluster than the one that is here"))...),
+	)
 }
 
-func snapshotFlags() []cli.Flag {
-	flags := append(localFlags(), &cli.StringFlag{Name: snapshotDirFlag, Aliases: []string{"dir"},
-		Usage: "directory of snapshots at `PATH`", DefaultText: "that of the server"})
+func snapshotFlags() []flag {
+	flags := append(localFlags(),
+		text(snapshotDirFlag, "dir", "", "directory of snapshots at `PATH`", "that of the server"))
 	return append(flags, s3Flags()...)
 }
 
 // snapshotName reads --name.
-func snapshotName(c *cli.Context) (string, error) {
+func snapshotName(c *call) (string, error) {
 	name := c.String("name")
 	if !config.ValidSnapshotName(name) {
 		return "", &problem.Input{Source: "--name", Value: name, Want: "letters, digits, dots, dashes and underscores"}
@@ -136,7 +127,7 @@ func snapshotName(c *cli.Context) (string, error) {
 	return name, nil
 }
 
-func saveSnapshot(c *cli.Context, m Modes) error {
+func saveSnapshot(c *call, m Modes) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -149,18 +140,18 @@ func saveSnapshot(c *cli.Context, m Modes) error {
 		return err
 	}
 	l := p.local
-	e, err := m.SaveSnapshot(c.Context, &SnapshotSave{DataDir: l.DataDir, Dir: p.dir, Name: name, Node: l.NodeName,
+	e, err := m.SaveSnapshot(c.ctx, &SnapshotSave{DataDir: l.DataDir, Dir: p.dir, Name: name, Node: l.NodeName,
 		Compress: l.SnapshotCompress})
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(c.App.Writer, "%s\n", e.Path); err != nil {
+	if _, err := fmt.Fprintf(c.out, "%s\n", e.Path); err != nil {
 		return err
 	}
-	return p.upload(c.Context, c.App.Writer, e.Path)
+	return p.upload(c.ctx, c.out, e.Path)
 }
 
-func listSnapshots(c *cli.Context) error {
+func listSnapshots(c *call) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -173,11 +164,11 @@ func listSnapshots(c *cli.Context) error {
 		return err
 	}
 	// What is here is printed even if the storage elsewhere fails.
-	list, err := p.list(c.Context)
+	list, err := p.list(c.ctx)
 	if format == "json" {
-		return errors.Join(err, encode(c.App.Writer, append([]archive.Entry{}, list...)))
+		return errors.Join(err, encode(c.out, append([]archive.Entry{}, list...)))
 	}
-	return errors.Join(err, writeSnapshots(c.App.Writer, list))
+	return errors.Join(err, writeSnapshots(c.out, list))
 }
 
 func writeSnapshots(out io.Writer, list []archive.Entry) error {
@@ -195,7 +186,7 @@ func writeSnapshots(out io.Writer, list []archive.Entry) error {
 	return w.Flush()
 }
 
-func deleteSnapshots(c *cli.Context) error {
+func deleteSnapshots(c *call) error {
 	if err := wantArgs(c, 1, -1, `the names of snapshots, as "a4s etcd-snapshot list" prints them`); err != nil {
 		return err
 	}
@@ -203,15 +194,15 @@ func deleteSnapshots(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range c.Args().Slice() {
-		if err := p.remove(c.Context, c.App.Writer, name); err != nil {
+	for _, name := range c.args {
+		if err := p.remove(c.ctx, c.out, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func pruneSnapshots(c *cli.Context) error {
+func pruneSnapshots(c *call) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -239,26 +230,26 @@ func pruneSnapshots(c *cli.Context) error {
 	prefix := archive.Prefix(name, node)
 	pruned, err := p.dir.Prune(prefix, l.SnapshotRetention)
 	if p.store != nil {
-		remote, remoteErr := p.store.Prune(c.Context, prefix, l.S3.Retention)
+		remote, remoteErr := p.store.Prune(c.ctx, prefix, l.S3.Retention)
 		for _, name := range remote {
 			pruned = append(pruned, p.store.URL(name))
 		}
 		err = errors.Join(err, remoteErr)
 	}
 	for _, name := range pruned {
-		if _, err := fmt.Fprintf(c.App.Writer, "deleted %s\n", name); err != nil {
+		if _, err := fmt.Fprintf(c.out, "deleted %s\n", name); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-func restoreSnapshot(c *cli.Context, m Modes) (err error) {
+func restoreSnapshot(c *call, m Modes) (err error) {
 	if err := wantArgs(c, 1, 1, `one snapshot, by the name that "a4s etcd-snapshot list" prints, `+
 		`by its path or by its s3:// URL`); err != nil {
 		return err
 	}
-	snap := c.Args().First()
+	snap := c.arg(0)
 	var overrides []string
 	remote := strings.HasPrefix(snap, s3Scheme)
 	if remote {
@@ -276,28 +267,28 @@ func restoreSnapshot(c *cli.Context, m Modes) (err error) {
 	var path string
 	if remote || p.store != nil && !strings.ContainsRune(snap, filepath.Separator) {
 		var release func() error
-		if path, release, err = p.fetch(c.Context, snap); err != nil {
+		if path, release, err = p.fetch(c.ctx, snap); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, release()) }()
 	} else if path, err = p.dir.Find(snap); err != nil {
 		return err
 	}
-	done, err := m.RestoreSnapshot(c.Context,
+	done, err := m.RestoreSnapshot(c.ctx,
 		&SnapshotRestore{DataDir: l.DataDir, Path: path, OtherCluster: c.Bool("other-cluster")})
 	if err != nil {
 		return err
 	}
 	s := done.Manifest
-	if _, err := fmt.Fprintf(c.App.Writer, "restored %s into %s: taken on %s at %s, revision %d, Kubernetes %s\n",
+	if _, err := fmt.Fprintf(c.out, "restored %s into %s: taken on %s at %s, revision %d, Kubernetes %s\n",
 		filepath.Base(path), l.DataDir, s.Node, s.Created.Format(time.RFC3339), s.Revision, s.Kubernetes); err != nil {
 		return err
 	}
 	if done.Kept != "" {
-		if _, err := fmt.Fprintf(c.App.Writer, "what was there is kept in %s\n", done.Kept); err != nil {
+		if _, err := fmt.Fprintf(c.out, "what was there is kept in %s\n", done.Kept); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(c.App.Writer, "start the server now")
+	_, err = fmt.Fprintln(c.out, "start the server now")
 	return err
 }

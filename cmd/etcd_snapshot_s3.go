@@ -8,7 +8,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/pflag"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -22,19 +22,20 @@ const (
 
 // s3Flags are the flags of S3 storage but for that of retention, with the
 // aliases that k3s has.
-func s3Flags() []cli.Flag {
-	var out []cli.Flag
+func s3Flags() []flag {
+	var out []flag
 	for _, s := range config.S3Settings() {
 		if s.Name == s3RetentionFlag {
 			continue
 		}
-		aliases := []string{strings.TrimPrefix(s.Name, "etcd-")}
+		alias := strings.TrimPrefix(s.Name, "etcd-")
 		if s.Kind() == config.Bool {
-			out = append(out, &cli.BoolFlag{Name: s.Name, Aliases: aliases, Usage: s.Usage})
+			out = append(out, toggle(s.Name, alias, s.Usage))
 			continue
 		}
-		out = append(out,
-			placeholderFlag{&cli.StringFlag{Name: s.Name, Aliases: aliases, Usage: s.Usage}, s.Placeholder})
+		out = append(out, flag{s.Name, alias, func(fs *pflag.FlagSet, name, short string) {
+			fs.VarP(&textValue{"", s.Placeholder}, name, short, s.Usage)
+		}, ""})
 	}
 	return out
 }
@@ -43,7 +44,7 @@ func s3Flags() []cli.Flag {
 func s3Names() []string {
 	var out []string
 	for _, f := range s3Flags() {
-		out = append(out, f.Names()[0])
+		out = append(out, f.name)
 	}
 	return out
 }
@@ -134,7 +135,7 @@ type snapshotPlaces struct {
 
 // places reads the settings of a command with snapshotFlags. Overrides are
 // flags that come last.
-func places(c *cli.Context, overrides []string, more ...string) (*snapshotPlaces, error) {
+func places(c *call, overrides []string, more ...string) (*snapshotPlaces, error) {
 	args := givenFlags(c, append(append([]string{"config", "data-dir", snapshotDirFlag}, s3Names()...), more...)...)
 	src := source(append(args, overrides...))
 	src.CheckS3 = true

@@ -1,59 +1,57 @@
 package cmd
 
 import (
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/config"
 )
 
-func killallCommand(m Modes) *cli.Command {
-	return leaf(&cli.Command{
-		Name:      "killall",
-		Usage:     "end all pods and undo what a4s changed on this machine",
-		ArgsUsage: "[FLAGS]",
-		Description: "Stops the server or agent, pods and containerd, and removes mounts, network\n" +
+func killallCommand(m Modes) *cobra.Command {
+	return leaf(&cobra.Command{
+		Use:   "killall [FLAGS]",
+		Short: "end all pods and undo what a4s changed on this machine",
+		Long: "Stops the server or agent, pods and containerd, and removes mounts, network\n" +
 			"namespaces, links, packet filter rules and cgroups. Data is kept.",
-		Flags: localFlags(),
-		Action: func(cCtx *cli.Context) error {
-			l, err := local(cCtx)
+		RunE: action(func(c *call) error {
+			l, err := local(c)
 			if err != nil {
 				return err
 			}
-			return m.Killall(cCtx.Context, l.DataDir)
-		},
-	})
+			return m.Killall(c.ctx, l.DataDir)
+		}),
+	},
+		localFlags()...)
 }
 
 // localFlags are the flags of commands that work on the data directory.
-func localFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration file at `PATH`",
-			DefaultText: config.DefaultConfigFile},
-		&cli.StringFlag{Name: "data-dir", Aliases: []string{"d"}, Usage: "data directory at `PATH`",
-			DefaultText: "that of the configuration file, or " + config.DefaultDataDir},
+func localFlags() []flag {
+	return []flag{
+		text("config", "c", "", "configuration file at `PATH`", config.DefaultConfigFile),
+		text("data-dir", "d", "", "data directory at `PATH`",
+			"that of the configuration file, or "+config.DefaultDataDir),
 	}
 }
 
 // local reads the settings of this machine for a command with localFlags.
-func local(cCtx *cli.Context) (*config.Local, error) {
-	if err := wantArgs(cCtx, 0, 0, "none"); err != nil {
+func local(c *call) (*config.Local, error) {
+	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return nil, err
 	}
-	return localSettings(cCtx, "config", "data-dir")
+	return localSettings(c, "config", "data-dir")
 }
 
 // localSettings reads the settings of this machine, where the flags of these
 // names come first.
-func localSettings(cCtx *cli.Context, names ...string) (*config.Local, error) {
-	return config.LoadLocal(source(givenFlags(cCtx, names...)))
+func localSettings(c *call, names ...string) (*config.Local, error) {
+	return config.LoadLocal(source(givenFlags(c, names...)))
 }
 
 // givenFlags are those of the flags of these names that were given.
-func givenFlags(cCtx *cli.Context, names ...string) []string {
+func givenFlags(c *call, names ...string) []string {
 	var args []string
 	for _, name := range names {
-		if cCtx.IsSet(name) {
-			args = append(args, "--"+name+"="+cCtx.String(name))
+		if c.IsSet(name) {
+			args = append(args, "--"+name+"="+c.String(name))
 		}
 	}
 	return args

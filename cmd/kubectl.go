@@ -6,30 +6,21 @@ import (
 	"os"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func kubectlCommand(m Modes) *cli.Command {
-	return leaf(&cli.Command{
-		Name:      "kubectl",
-		Usage:     "run kubectl, by default with the admin kubeconfig",
-		ArgsUsage: "[--tenant NAME] [ARGUMENTS OF KUBECTL]",
-		Description: "The space is that of --tenant, else the one that manifests (-f, -k) name in\n" +
+func kubectlCommand(m Modes) *cobra.Command {
+	return leaf(&cobra.Command{
+		Use:   "kubectl [--tenant NAME] [ARGUMENTS OF KUBECTL]",
+		Short: "run kubectl, by default with the admin kubeconfig",
+		Long: "The space is that of --tenant, else the one that manifests (-f, -k) name in\n" +
 			"metadata.tenant, else that of the kubeconfig.",
-		SkipFlagParsing: true,
-		// For help and completion: kubectl reads its flags itself.
-		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name:        tenantFlag,
-				Usage:       "work in the space of the tenant `NAME`, with the rights of the kubeconfig",
-				DefaultText: "$" + tenantEnv,
-			},
-		},
-		Action: func(cCtx *cli.Context) error {
-			run, err := newKubectlRun(cCtx.Args().Slice(), os.Getenv(tenantEnv))
+		DisableFlagParsing: true,
+		RunE: action(func(c *call) error {
+			run, err := newKubectlRun(c.args, os.Getenv(tenantEnv))
 			if err != nil {
 				return err
 			}
@@ -44,9 +35,12 @@ func kubectlCommand(m Modes) *cli.Command {
 					return err
 				}
 			}
-			return m.Kubectl(cCtx.Context, run)
-		},
-	})
+			return m.Kubectl(c.ctx, run)
+		}),
+	},
+		text(tenantFlag, "", "",
+			"work in the space of the tenant `NAME`, with the rights of the kubeconfig", "$"+tenantEnv),
+	)
 }
 
 // defaultKubeconfig returns the admin kubeconfig if kubectl is to use it: if

@@ -4,19 +4,16 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/urfave/cli/v2"
-
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // outputFlag is that of commands which print a table or JSON.
-func outputFlag() *cli.StringFlag {
-	return &cli.StringFlag{Name: "output", Aliases: []string{"o"},
-		Usage: "`FORMAT` of the output: table or json", Value: "table"}
+func outputFlag() flag {
+	return text("output", "o", "table", "`FORMAT` of the output: table or json")
 }
 
 // outputFormat is the value of outputFlag, "table" or "json".
-func outputFormat(c *cli.Context) (string, error) {
+func outputFormat(c *call) (string, error) {
 	format := c.String("output")
 	if format != "table" && format != "json" {
 		return "", &problem.Input{Source: "--output", Value: format, Want: "table or json"}

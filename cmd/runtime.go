@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/a4s-io/a4s/internal/instance"
@@ -19,50 +19,48 @@ import (
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
-func runtimeCommand() *cli.Command {
-	socket := func() cli.Flag {
-		return &cli.StringFlag{Name: "socket", Usage: "ask the node at the socket `PATH`",
-			Value: filepath.Join(instance.RunDir, noderuntime.Socket)}
+func runtimeCommand() *cobra.Command {
+	socket := func() flag {
+		return text("socket", "", filepath.Join(instance.RunDir, noderuntime.Socket),
+			"ask the node at the socket `PATH`")
 	}
-	return leaf(&cli.Command{
-		Name:  "runtime",
-		Usage: "manage the container runtimes of this machine's node while it runs",
-		Subcommands: []*cli.Command{
-			leaf(&cli.Command{
-				Name:      "list",
-				Usage:     "list the runtimes and whether they are ready",
-				ArgsUsage: "[FLAGS]",
-				Flags:     []cli.Flag{outputFlag(), socket()},
-				Action:    listRuntimes,
-			}),
-			leaf(&cli.Command{
-				Name:      "add",
-				Usage:     "register a runtime, also for later starts of the node",
-				ArgsUsage: "NAME TYPE ENDPOINT [FLAGS]",
-				Description: "TYPE is the workload type of the pods that it runs, container or vm, and ENDPOINT\n" +
-					"the path of its CRI socket. Runtimes that a4s carries, and the primary one, are given\n" +
-					"by --runtime when the node starts.",
-				Flags:  []cli.Flag{outputFlag(), socket()},
-				Action: addRuntime,
-			}),
-			leaf(&cli.Command{
-				Name:        "remove",
-				Usage:       "take a runtime out",
-				ArgsUsage:   "NAME [FLAGS]",
-				Description: "A runtime that --runtime names is back after a restart of the node.",
-				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "force",
-						Usage: "even if it still has pods: the node forgets them, the runtime does not"},
-					socket(),
-				},
-				Action: removeRuntime,
-			}),
+	return group(&cobra.Command{
+		Use:   "runtime",
+		Short: "manage the container runtimes of this machine's node while it runs",
+	},
+		leaf(&cobra.Command{
+			Use:   "list [FLAGS]",
+			Short: "list the runtimes and whether they are ready",
+			RunE:  action(listRuntimes),
 		},
-	})
+			outputFlag(),
+			socket(),
+		),
+		leaf(&cobra.Command{
+			Use:   "add NAME TYPE ENDPOINT [FLAGS]",
+			Short: "register a runtime, also for later starts of the node",
+			Long: "TYPE is the workload type of the pods that it runs, container or vm, and ENDPOINT\n" +
+				"the path of its CRI socket. Runtimes that a4s carries, and the primary one, are given\n" +
+				"by --runtime when the node starts.",
+			RunE: action(addRuntime),
+		},
+			outputFlag(),
+			socket(),
+		),
+		leaf(&cobra.Command{
+			Use:   "remove NAME [FLAGS]",
+			Short: "take a runtime out",
+			Long:  "A runtime that --runtime names is back after a restart of the node.",
+			RunE:  action(removeRuntime),
+		},
+			toggle("force", "", "even if it still has pods: the node forgets them, the runtime does not"),
+			socket(),
+		),
+	)
 }
 
 // asJSON reads --output.
-func asJSON(c *cli.Context) (bool, error) {
+func asJSON(c *call) (bool, error) {
 	format, err := outputFormat(c)
 	if err != nil {
 		return false, err
@@ -70,7 +68,7 @@ func asJSON(c *cli.Context) (bool, error) {
 	return format == "json", nil
 }
 
-func listRuntimes(c *cli.Context) error {
+func listRuntimes(c *call) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -78,14 +76,14 @@ func listRuntimes(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	states, err := noderuntime.Client{Socket: c.String("socket")}.List(c.Context)
+	states, err := noderuntime.Client{Socket: c.String("socket")}.List(c.ctx)
 	if err != nil {
 		return runtimeError(c, err)
 	}
-	return writeRuntimeStates(c.App.Writer, states, inJSON, time.Now())
+	return writeRuntimeStates(c.out, states, inJSON, time.Now())
 }
 
-func addRuntime(c *cli.Context) error {
+func addRuntime(c *call) error {
 	if err := wantArgs(c, 3, 3, "the name, the type and the endpoint of a runtime"); err != nil {
 		return err
 	}
@@ -93,42 +91,42 @@ func addRuntime(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	r := noderuntime.Runtime{Name: c.Args().Get(0), Type: workload.Type(c.Args().Get(1)), Endpoint: c.Args().Get(2)}
+	r := noderuntime.Runtime{Name: c.arg(0), Type: workload.Type(c.arg(1)), Endpoint: c.arg(2)}
 	if err := r.Complete(); err != nil {
 		return &problem.Input{Source: "runtime", Err: err,
 			Want: "a name, container or vm, and the path of a CRI socket"}
 	}
-	state, err := noderuntime.Client{Socket: c.String("socket")}.Add(c.Context, r)
+	state, err := noderuntime.Client{Socket: c.String("socket")}.Add(c.ctx, r)
 	if err != nil {
 		return runtimeError(c, err)
 	}
 	if inJSON {
-		return encode(c.App.Writer, state)
+		return encode(c.out, state)
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "added %s\n", state.Name)
+	_, err = fmt.Fprintf(c.out, "added %s\n", state.Name)
 	return err
 }
 
-func removeRuntime(c *cli.Context) error {
+func removeRuntime(c *call) error {
 	if err := wantArgs(c, 1, 1, `the name of a runtime, as "a4s runtime list" prints it`); err != nil {
 		return err
 	}
-	name := c.Args().First()
-	if err := (noderuntime.Client{Socket: c.String("socket")}).Remove(c.Context, name, c.Bool("force")); err != nil {
+	name := c.arg(0)
+	if err := (noderuntime.Client{Socket: c.String("socket")}).Remove(c.ctx, name, c.Bool("force")); err != nil {
 		return runtimeError(c, err)
 	}
-	_, err := fmt.Fprintf(c.App.Writer, "removed %s\n", name)
+	_, err := fmt.Fprintf(c.out, "removed %s\n", name)
 	return err
 }
 
 // runtimeError says what to do about a node that cannot be asked.
-func runtimeError(c *cli.Context, err error) error {
+func runtimeError(c *call, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrPermission) {
 		return &problem.Precondition{What: "node of this machine, at " + c.String("socket"), Err: err,
 			Fix: "run as root, where an a4s server or agent runs"}
 	}
 	if errors.Is(err, noderuntime.ErrRefused) {
-		return &problem.Input{Source: "runtime", Value: c.Args().First(), Err: err}
+		return &problem.Input{Source: "runtime", Value: c.arg(0), Err: err}
 	}
 	return err
 }

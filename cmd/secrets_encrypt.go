@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 )
@@ -19,41 +19,42 @@ import (
 // encryptionPoll is how often a change of the encryption is asked about.
 const encryptionPoll = 500 * time.Millisecond
 
-func secretsEncryptCommand() *cli.Command {
-	action := func(a joinapi.EncryptionAction, usage, description string, aliases ...string) *cli.Command {
-		return leaf(&cli.Command{
-			Name: string(a), Aliases: aliases, Usage: usage, ArgsUsage: "[FLAGS]", Description: description,
-			Flags:  []cli.Flag{kubeconfigFlag()},
-			Action: func(c *cli.Context) error { return changeEncryption(c, a) },
-		})
-	}
-	return leaf(&cli.Command{
-		Name:  "secrets-encrypt",
-		Usage: "encrypt the Secrets of the system and of all tenants in the datastore",
-		Description: "Works on the running server and without a restart, for all servers when it is\n" +
-			"run on one of them. What was interrupted is finished by the same command.",
-		Subcommands: []*cli.Command{
-			leaf(&cli.Command{
-				Name:      "status",
-				Usage:     "show whether Secrets are encrypted, and how many are stored with which key",
-				ArgsUsage: "[FLAGS]",
-				Flags: []cli.Flag{
-					outputFlag(),
-					kubeconfigFlag(),
-				},
-				Action: showEncryption,
-			}),
-			action(joinapi.EncryptionEnable, "encrypt Secrets from now on, and those that exist", ""),
-			action(joinapi.EncryptionDisable, "store Secrets in plain text again",
-				"The key is kept: it reads what old snapshots and later uses need."),
-			action(joinapi.EncryptionRotate, "replace the key",
-				"Adds a key, writes every Secret with it and forgets the old key.", "rotate-keys"),
-			action(joinapi.EncryptionReencrypt, "rewrite every Secret that is not stored with the active key", ""),
+func secretsEncryptCommand() *cobra.Command {
+	change := func(a joinapi.EncryptionAction, usage, description string, aliases ...string) *cobra.Command {
+		return leaf(&cobra.Command{
+			Use:     string(a) + " " + "[FLAGS]",
+			Short:   usage,
+			Aliases: aliases,
+			Long:    description,
+			RunE:    action(func(c *call) error { return changeEncryption(c, a) }),
 		},
-	})
+			kubeconfigFlag(),
+		)
+	}
+	return group(&cobra.Command{
+		Use:   "secrets-encrypt",
+		Short: "encrypt the Secrets of the system and of all tenants in the datastore",
+		Long: "Works on the running server and without a restart, for all servers when it is\n" +
+			"run on one of them. What was interrupted is finished by the same command.",
+	},
+		leaf(&cobra.Command{
+			Use:   "status [FLAGS]",
+			Short: "show whether Secrets are encrypted, and how many are stored with which key",
+			RunE:  action(showEncryption),
+		},
+			outputFlag(),
+			kubeconfigFlag(),
+		),
+		change(joinapi.EncryptionEnable, "encrypt Secrets from now on, and those that exist", ""),
+		change(joinapi.EncryptionDisable, "store Secrets in plain text again",
+			"The key is kept: it reads what old snapshots and later uses need."),
+		change(joinapi.EncryptionRotate, "replace the key",
+			"Adds a key, writes every Secret with it and forgets the old key.", "rotate-keys"),
+		change(joinapi.EncryptionReencrypt, "rewrite every Secret that is not stored with the active key", ""),
+	)
 }
 
-func showEncryption(c *cli.Context) error {
+func showEncryption(c *call) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -66,13 +67,13 @@ func showEncryption(c *cli.Context) error {
 		return err
 	}
 	var s joinapi.EncryptionStatus
-	if err := cl.do(c.Context, http.MethodGet, joinapi.PathEncryption, nil, &s); err != nil {
+	if err := cl.do(c.ctx, http.MethodGet, joinapi.PathEncryption, nil, &s); err != nil {
 		return err
 	}
 	if format == "json" {
-		return encode(c.App.Writer, &s)
+		return encode(c.out, &s)
 	}
-	return writeEncryption(c.App.Writer, &s)
+	return writeEncryption(c.out, &s)
 }
 
 func writeEncryption(out io.Writer, s *joinapi.EncryptionStatus) error {
@@ -156,7 +157,7 @@ func describeJob(j *joinapi.EncryptionJob) string {
 	return text
 }
 
-func changeEncryption(c *cli.Context, action joinapi.EncryptionAction) error {
+func changeEncryption(c *call, action joinapi.EncryptionAction) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -164,14 +165,14 @@ func changeEncryption(c *cli.Context, action joinapi.EncryptionAction) error {
 	if err != nil {
 		return err
 	}
-	if err := cl.do(c.Context, http.MethodPost, joinapi.PathEncryptionStart,
+	if err := cl.do(c.ctx, http.MethodPost, joinapi.PathEncryptionStart,
 		joinapi.EncryptionRequest{Action: action}, nil); err != nil {
 		return err
 	}
 	last := ""
 	for {
 		var s joinapi.EncryptionStatus
-		if err := cl.do(c.Context, http.MethodGet, joinapi.PathEncryption, nil, &s); err != nil {
+		if err := cl.do(c.ctx, http.MethodGet, joinapi.PathEncryption, nil, &s); err != nil {
 			return fmt.Errorf("the server goes on, or the same command does after its restart: %w", err)
 		}
 		if s.Job == nil { // it was restarted
@@ -179,16 +180,16 @@ func changeEncryption(c *cli.Context, action joinapi.EncryptionAction) error {
 		}
 		if text := describeJob(s.Job); text != last {
 			last = text
-			if _, err := fmt.Fprintln(c.App.Writer, text); err != nil {
+			if _, err := fmt.Fprintln(c.out, text); err != nil {
 				return err
 			}
 		}
 		if !s.Job.Running {
-			return changed(c.App.Writer, &s)
+			return changed(c.out, &s)
 		}
 		select {
-		case <-c.Context.Done():
-			return c.Context.Err()
+		case <-c.ctx.Done():
+			return c.ctx.Err()
 		case <-time.After(encryptionPoll):
 		}
 	}

@@ -5,36 +5,39 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/config"
 )
 
-func serverCommand(m Modes) *cli.Command {
-	table := config.ServerSettings(&config.Server{})
-	c := &cli.Command{
-		Name:      "server",
-		Usage:     "run a control plane and, unless disabled, a node",
-		ArgsUsage: "[FLAGS]",
-		Description: "Every flag is also a key of the configuration file, without its dashes.\n" +
-			"Precedence: flag, environment variable, file, default.",
-		SkipFlagParsing:    true, // config reads them, together with files and environment
-		Flags:              config.Flags(table),
-		CustomHelpTemplate: config.Help(table),
-	}
-	c.Action = func(cCtx *cli.Context) error {
-		cfg, warnings, err := config.LoadServer(source(cCtx.Args().Slice()))
-		if errors.Is(err, config.ErrHelp) {
-			return commandHelp(cCtx.App.Writer, []*cli.Command{c})
-		}
-		if err != nil {
-			return err
-		}
-		if err := warn(cCtx.App.ErrWriter, warnings); err != nil {
-			return err
-		}
-		return m.Server(cCtx.Context, cfg)
-	}
+func serverCommand(m Modes) *cobra.Command {
+	return configured(&cobra.Command{
+		Use:   "server [FLAGS]",
+		Short: "run a control plane and, unless disabled, a node",
+		RunE: action(func(c *call) error {
+			cfg, warnings, err := config.LoadServer(source(c.args))
+			if errors.Is(err, config.ErrHelp) {
+				return c.Help()
+			}
+			if err != nil {
+				return err
+			}
+			if err := warn(c.errOut, warnings); err != nil {
+				return err
+			}
+			return m.Server(c.ctx, cfg)
+		}),
+	}, config.ServerSettings(&config.Server{}))
+}
+
+// configured completes a command whose flags config reads, together with files and
+// the environment.
+func configured(c *cobra.Command, table []config.Setting) *cobra.Command {
+	c.Long = "Every flag is also a key of the configuration file, without its dashes.\n" +
+		"Precedence: flag, environment variable, file, default."
+	c.DisableFlagParsing = true
+	c.SetHelpTemplate(helpHead + config.Help(table) + config.HelpEntry("-h, --help", "print this help"))
+	c.ValidArgsFunction = completeSettings(table)
 	return leaf(c)
 }
 

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -57,16 +57,11 @@ type runtimeStatus struct {
 	Since   time.Time `json:"since"`
 }
 
-func statusCommand() *cli.Command {
-	return leaf(&cli.Command{
-		Name:      "status",
-		Usage:     "show the state of the server, its components and its nodes",
-		ArgsUsage: "[FLAGS]",
-		Flags: []cli.Flag{
-			outputFlag(),
-			kubeconfigFlag(),
-		},
-		Action: func(c *cli.Context) error {
+func statusCommand() *cobra.Command {
+	return leaf(&cobra.Command{
+		Use:   "status [FLAGS]",
+		Short: "show the state of the server, its components and its nodes",
+		RunE: action(func(c *call) error {
 			if err := wantArgs(c, 0, 0, "none"); err != nil {
 				return err
 			}
@@ -78,16 +73,19 @@ func statusCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			s, err := getStatus(c.Context, cl)
+			s, err := getStatus(c.ctx, cl)
 			if err != nil {
 				return err
 			}
 			if format == "json" {
-				return encode(c.App.Writer, s)
+				return encode(c.out, s)
 			}
-			return writeStatus(c.App.Writer, s, time.Now())
-		},
-	})
+			return writeStatus(c.out, s, time.Now())
+		}),
+	},
+		outputFlag(),
+		kubeconfigFlag(),
+	)
 }
 
 // getStatus asks the server. Only the server itself has to answer: an API

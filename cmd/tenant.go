@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -26,88 +26,71 @@ const (
 	noRole = "none"
 )
 
-func tenantCommand() *cli.Command {
-	return leaf(&cli.Command{
-		Name:  "tenant",
-		Usage: "manage tenants and the access to their spaces",
-		Description: "A tenant has a space: namespaces and cluster-scoped objects of its own, which its\n" +
+func tenantCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "tenant",
+		Short: "manage tenants and the access to their spaces",
+		Long: "A tenant has a space: namespaces and cluster-scoped objects of its own, which its\n" +
 			"users see as a cluster of their own.",
-		Subcommands: []*cli.Command{
-			leaf(&cli.Command{
-				Name:      "create",
-				Usage:     "make a tenant, and a kubeconfig for it",
-				ArgsUsage: "NAME [FLAGS]",
-				Description: "A tenant that exists stays as it is, so the command can be run again. The user\n" +
-					"\"admin\" has all rights in the space; others get them by a ClusterRoleBinding.",
-				Flags: append(accessFlags(),
-					&cli.StringFlag{
-						Name:  "role",
-						Usage: "ClusterRole in the space for a user other than admin, `NAME` or none",
-						Value: tenantadmin.AdminRole,
-					},
-					&cli.StringFlag{
-						Name:        "kubeconfig",
-						Usage:       "write a kubeconfig of the user to `FILE`; - is standard output",
-						DefaultText: "none is written",
-					},
-					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait for the space",
-						Value: createTimeout, DefaultText: "1m"},
-					adminKubeconfigFlag(),
-				),
-				Action: createTenant,
-			}),
-			leaf(&cli.Command{
-				Name:      "list",
-				Usage:     "list tenants",
-				ArgsUsage: "[FLAGS]",
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "output", Aliases: []string{"o"},
-						Usage: "`FORMAT` of the output: table, wide, json, yaml or name", Value: "table"},
-					adminKubeconfigFlag(),
-				},
-				Action: listTenants,
-			}),
-			leaf(&cli.Command{
-				Name:        "delete",
-				Usage:       "delete a tenant and everything in its space",
-				ArgsUsage:   "NAME [FLAGS]",
-				Description: "Run again while the space is being emptied, it only waits.",
-				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "wait",
-						Usage: "wait until everything is gone; --wait=false returns at once", Value: true},
-					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait; 0 is as long as it takes",
-						Value: deleteTimeout, DefaultText: "5m"},
-					adminKubeconfigFlag(),
-				},
-				Action: deleteTenant,
-			}),
-			leaf(&cli.Command{
-				Name:      "kubeconfig",
-				Usage:     "make a kubeconfig for a user of a tenant",
-				ArgsUsage: "NAME [FLAGS]",
-				Description: "The file has a new client certificate. The user \"admin\" has all rights in the\n" +
-					"space; others have those of the role bindings in it.",
-				Flags: append(accessFlags(),
-					&cli.StringFlag{Name: "output", Aliases: []string{"o"},
-						Usage: "write to `FILE`; - is standard output", Value: "-"},
-					&cli.DurationFlag{Name: "timeout", Usage: "`DURATION` to wait for the certificate",
-						Value: createTimeout, DefaultText: "1m"},
-					adminKubeconfigFlag(),
-				),
-				Action: tenantKubeconfig,
-			}),
+	},
+		leaf(&cobra.Command{
+			Use:   "create NAME [FLAGS]",
+			Short: "make a tenant, and a kubeconfig for it",
+			Long: "A tenant that exists stays as it is, so the command can be run again. The user\n" +
+				"\"admin\" has all rights in the space; others get them by a ClusterRoleBinding.",
+			RunE: action(createTenant),
 		},
-	})
+			append(accessFlags(),
+				text("role", "", tenantadmin.AdminRole,
+					"ClusterRole in the space for a user other than admin, `NAME` or none"),
+				text("kubeconfig", "", "",
+					"write a kubeconfig of the user to `FILE`; - is standard output", "none is written"),
+				span("timeout", "", createTimeout, "`DURATION` to wait for the space", "1m"),
+				adminKubeconfigFlag(),
+			)...),
+		leaf(&cobra.Command{
+			Use:   "list [FLAGS]",
+			Short: "list tenants",
+			RunE:  action(listTenants),
+		},
+			text("output", "o", "table", "`FORMAT` of the output: table, wide, json, yaml or name"),
+			adminKubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:               "delete NAME [FLAGS]",
+			Short:             "delete a tenant and everything in its space",
+			Long:              "Run again while the space is being emptied, it only waits.",
+			RunE:              action(deleteTenant),
+			ValidArgsFunction: completeTenants,
+		},
+			enabled("wait", "wait until everything is gone; --wait=false returns at once"),
+			span("timeout", "", deleteTimeout, "`DURATION` to wait; 0 is as long as it takes", "5m"),
+			adminKubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "kubeconfig NAME [FLAGS]",
+			Short: "make a kubeconfig for a user of a tenant",
+			Long: "The file has a new client certificate. The user \"admin\" has all rights in the\n" +
+				"space; others have those of the role bindings in it.",
+			RunE:              action(tenantKubeconfig),
+			ValidArgsFunction: completeTenants,
+		},
+			append(accessFlags(),
+				text("output", "o", "-", "write to `FILE`; - is standard output"),
+				span("timeout", "", createTimeout, "`DURATION` to wait for the certificate", "1m"),
+				adminKubeconfigFlag(),
+			)...),
+	)
 }
 
-func adminKubeconfigFlag() cli.Flag {
-	return &cli.StringFlag{Name: "admin-kubeconfig", Usage: "kubeconfig of an administrator of the cluster at `PATH`",
-		DefaultText: "KUBECONFIG, else the one that the server of this machine writes"}
+func adminKubeconfigFlag() flag {
+	return text("admin-kubeconfig", "", "", "kubeconfig of an administrator of the cluster at `PATH`",
+		"KUBECONFIG, else the one that the server of this machine writes")
 }
 
 // newAdmin makes a client from --admin-kubeconfig. path is the file, empty if
 // the configuration comes from the files of KUBECONFIG.
-func newAdmin(c *cli.Context) (admin *tenantadmin.Admin, path string, err error) {
+func newAdmin(c *call) (admin *tenantadmin.Admin, path string, err error) {
 	var cfg *rest.Config
 	path, source, shown := c.String("admin-kubeconfig"), "--admin-kubeconfig", ""
 	switch env := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); {
@@ -145,11 +128,11 @@ func newAdmin(c *cli.Context) (admin *tenantadmin.Admin, path string, err error)
 }
 
 // tenantArg is the tenant that a command is about.
-func tenantArg(c *cli.Context) (string, error) {
+func tenantArg(c *call) (string, error) {
 	if err := wantArgs(c, 1, 1, "the name of one tenant"); err != nil {
 		return "", err
 	}
-	name := c.Args().First()
+	name := c.arg(0)
 	return name, checkTenant("tenant", name)
 }
 
@@ -212,7 +195,7 @@ func unknownTenant(ctx context.Context, admin *tenantadmin.Admin, source, name s
 
 var errUnknownTenant = errors.New("no such tenant")
 
-func deleteTenant(c *cli.Context) error {
+func deleteTenant(c *call) error {
 	name, err := tenantArg(c)
 	if err != nil {
 		return err
@@ -226,33 +209,33 @@ func deleteTenant(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	uid, marked, err := admin.Delete(c.Context, name)
+	uid, marked, err := admin.Delete(c.ctx, name)
 	if err != nil {
-		return tenantError(c.Context, admin, name, err)
+		return tenantError(c.ctx, admin, name, err)
 	}
 	state := "is being deleted"
 	if !marked {
 		state += " already"
 	}
 	if !c.Bool("wait") {
-		_, err := fmt.Fprintf(c.App.Writer, "tenant %s %s\n", name, state)
+		_, err := fmt.Fprintf(c.out, "tenant %s %s\n", name, state)
 		return err
 	}
-	ctx := c.Context
+	ctx := c.ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	if _, err := fmt.Fprintf(c.App.ErrWriter, "tenant %s %s\n", name, state); err != nil {
+	if _, err := fmt.Fprintf(c.errOut, "tenant %s %s\n", name, state); err != nil {
 		return err
 	}
 	err = admin.WaitGone(ctx, name, uid, func(what string) {
-		_, _ = fmt.Fprintf(c.App.ErrWriter, "waiting for %s\n", what) // only to be looked at
+		_, _ = fmt.Fprintf(c.errOut, "waiting for %s\n", what) // only to be looked at
 	})
 	if err != nil {
-		return tenantError(c.Context, admin, name, err)
+		return tenantError(c.ctx, admin, name, err)
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "tenant %s deleted\n", name)
+	_, err = fmt.Fprintf(c.out, "tenant %s deleted\n", name)
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
@@ -26,18 +25,13 @@ import (
 const toStdout = "-"
 
 // accessFlags say whose kubeconfig is made.
-func accessFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "user", Usage: "`NAME` of the user", Value: tenantadmin.AdminUser},
-		&cli.StringSliceFlag{Name: "group", Usage: "`NAME` of a group that the user is in; repeat it for more"},
-		&cli.DurationFlag{
-			Name:        "expires",
-			Usage:       "`DURATION` that the certificate is valid for; the cluster has a maximum",
-			Value:       year,
-			DefaultText: "8760h, a year",
-		},
-		&cli.StringFlag{Name: "server", Usage: "`URL` of the API server in the kubeconfig",
-			DefaultText: "that of the admin kubeconfig"},
+func accessFlags() []flag {
+	return []flag{
+		text("user", "", tenantadmin.AdminUser, "`NAME` of the user"),
+		texts("group", "", "`NAME` of a group that the user is in; repeat it for more"),
+		span("expires", "", year,
+			"`DURATION` that the certificate is valid for; the cluster has a maximum", "8760h, a year"),
+		text("server", "", "", "`URL` of the API server in the kubeconfig", "that of the admin kubeconfig"),
 	}
 }
 
@@ -48,7 +42,7 @@ type access struct {
 	server  string
 }
 
-func readAccess(c *cli.Context, tenant string) (*access, error) {
+func readAccess(c *call, tenant string) (*access, error) {
 	a := &access{
 		Identity: tenantadmin.Identity{Tenant: tenant, User: c.String("user"), Groups: c.StringSlice("group")},
 		expires:  c.Duration("expires"), server: c.String("server"),
@@ -89,7 +83,7 @@ func readAccess(c *cli.Context, tenant string) (*access, error) {
 	return a, nil
 }
 
-func createTenant(c *cli.Context) error {
+func createTenant(c *call) error {
 	name, err := tenantArg(c)
 	if err != nil {
 		return err
@@ -123,18 +117,18 @@ func createTenant(c *cli.Context) error {
 	if err := checkTarget("--kubeconfig", file, adminPath); err != nil {
 		return err
 	}
-	says := c.App.Writer
+	says := c.out
 	if file == toStdout {
-		says = c.App.ErrWriter
+		says = c.errOut
 	}
-	made, err := admin.Create(c.Context, name)
+	made, err := admin.Create(c.ctx, name)
 	if err != nil {
-		return tenantError(c.Context, admin, name, err)
+		return tenantError(c.ctx, admin, name, err)
 	}
-	ctx, cancel := context.WithTimeout(c.Context, timeout)
+	ctx, cancel := context.WithTimeout(c.ctx, timeout)
 	defer cancel()
 	if err := admin.WaitReady(ctx, name); err != nil {
-		return tenantError(c.Context, admin, name, err)
+		return tenantError(c.ctx, admin, name, err)
 	}
 	state := "created"
 	if !made {
@@ -150,7 +144,7 @@ func createTenant(c *cli.Context) error {
 				Want: "cluster-admin, admin, edit, view, another ClusterRole of the tenant, or " + noRole}
 		}
 		if err != nil {
-			return tenantError(c.Context, admin, name, err)
+			return tenantError(c.ctx, admin, name, err)
 		}
 		if _, err := fmt.Fprintf(says, "user %s has the role %s in tenant %s\n", who.User, role, name); err != nil {
 			return err
@@ -163,7 +157,7 @@ func createTenant(c *cli.Context) error {
 	return writeAccess(ctx, c, admin, who, file)
 }
 
-func tenantKubeconfig(c *cli.Context) error {
+func tenantKubeconfig(c *call) error {
 	name, err := tenantArg(c)
 	if err != nil {
 		return err
@@ -186,38 +180,38 @@ func tenantKubeconfig(c *cli.Context) error {
 	if err := checkTarget("--output", file, adminPath); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Context, timeout)
+	ctx, cancel := context.WithTimeout(c.ctx, timeout)
 	defer cancel()
 	t, err := admin.Get(ctx, name)
 	if err == nil && !t.DeletionTimestamp.IsZero() {
 		err = tenantadmin.ErrTerminating
 	}
 	if err != nil {
-		return tenantError(c.Context, admin, name, err)
+		return tenantError(c.ctx, admin, name, err)
 	}
 	return writeAccess(ctx, c, admin, who, file)
 }
 
 // writeAccess gets a certificate and writes the kubeconfig.
-func writeAccess(ctx context.Context, c *cli.Context, admin *tenantadmin.Admin, who *access, file string) error {
+func writeAccess(ctx context.Context, c *call, admin *tenantadmin.Admin, who *access, file string) error {
 	creds, err := admin.Issue(ctx, who.Identity, who.expires)
 	if err != nil {
-		return tenantError(c.Context, admin, who.Tenant, err)
+		return tenantError(c.ctx, admin, who.Tenant, err)
 	}
 	data, err := admin.Kubeconfig(who.Identity, creds, who.server)
 	if err != nil {
 		return err
 	}
 	if file == toStdout {
-		_, err = c.App.Writer.Write(data)
+		_, err = c.out.Write(data)
 	} else if err = tenantadmin.WriteKubeconfig(file, data); err == nil {
-		_, err = fmt.Fprintf(c.App.Writer, "kubeconfig of user %s in tenant %s is in %s, valid until %s\n",
+		_, err = fmt.Fprintf(c.out, "kubeconfig of user %s in tenant %s is in %s, valid until %s\n",
 			who.User, who.Tenant, file, creds.NotAfter.Local().Format("2006-01-02 15:04 MST"))
 	}
 	if err != nil {
 		return err
 	}
-	return noteAccess(c.App.ErrWriter, admin.Server(), who, creds.NotAfter)
+	return noteAccess(c.errOut, admin.Server(), who, creds.NotAfter)
 }
 
 // noteAccess says what is not as the user may expect.

@@ -1,13 +1,11 @@
 package cmd
 
 import (
-	"github.com/urfave/cli/v2"
-
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func listTenants(c *cli.Context) error {
+func listTenants(c *call) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -20,9 +18,9 @@ func listTenants(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := admin.List(c.Context)
+	list, err := admin.List(c.ctx)
 	if err != nil {
-		return tenantError(c.Context, admin, "", err)
+		return tenantError(c.ctx, admin, "", err)
 	}
-	return write(c.App.Writer, list)
+	return write(c.out, list)
 }

@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,67 +37,58 @@ func tokenUsages() map[string]string {
 	}
 }
 
-func tokenCommand() *cli.Command {
-	return leaf(&cli.Command{
-		Name:  "token",
-		Usage: "manage the tokens that nodes join with",
-		Description: "A server has a permanent token for servers and one for agents (rotate), and any\n" +
+func tokenCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "token",
+		Short: "manage the tokens that nodes join with",
+		Long: "A server has a permanent token for servers and one for agents (rotate), and any\n" +
 			"number of bootstrap tokens that expire (create, list, delete).",
-		Subcommands: []*cli.Command{
-			leaf(&cli.Command{
-				Name:        "create",
-				Usage:       "make a bootstrap token and print it as a join token",
-				ArgsUsage:   "[ID.SECRET] [FLAGS]",
-				Description: "ID is 6 and SECRET 16 lower-case letters and digits; without them they are random.",
-				Flags: []cli.Flag{
-					&cli.DurationFlag{Name: "ttl", Usage: "`DURATION` until it expires; 0 is never",
-						Value: 24 * time.Hour, DefaultText: "24h"},
-					&cli.StringFlag{Name: "description", Usage: "`TEXT` that says what it is for"},
-					&cli.StringFlag{
-						Name:  "usages",
-						Usage: "`LIST` of what it is good for, of authentication and signing",
-						Value: "authentication,signing",
-					},
-					kubeconfigFlag(),
-				},
-				Action: createToken,
-			}),
-			leaf(&cli.Command{
-				Name:      "list",
-				Usage:     "list bootstrap tokens, without their secrets",
-				ArgsUsage: "[FLAGS]",
-				Flags:     []cli.Flag{kubeconfigFlag()},
-				Action:    listTokens,
-			}),
-			leaf(&cli.Command{
-				Name:      "delete",
-				Usage:     "delete bootstrap tokens",
-				ArgsUsage: "ID... [FLAGS]",
-				Flags:     []cli.Flag{kubeconfigFlag()},
-				Action:    deleteTokens,
-			}),
-			leaf(&cli.Command{
-				Name:      "rotate",
-				Usage:     "replace a permanent token and print the new one",
-				ArgsUsage: "[FLAGS]",
-				Description: "Nodes that have joined stay. Put the new token into the configuration of servers\n" +
-					"and agents that have it there.",
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "which", Usage: "`NAME` of the token: server or agent", Value: "server"},
-					&cli.StringFlag{Name: "new-token", Usage: "`PASSWORD` of the new token", DefaultText: "random"},
-					kubeconfigFlag(),
-				},
-				Action: rotateToken,
-			}),
+	},
+		leaf(&cobra.Command{
+			Use:   "create [ID.SECRET] [FLAGS]",
+			Short: "make a bootstrap token and print it as a join token",
+			Long:  "ID is 6 and SECRET 16 lower-case letters and digits; without them they are random.",
+			RunE:  action(createToken),
 		},
-	})
+			span("ttl", "", 24*time.Hour, "`DURATION` until it expires; 0 is never", "24h"),
+			text("description", "", "", "`TEXT` that says what it is for"),
+			text("usages", "", "authentication,signing",
+				"`LIST` of what it is good for, of authentication and signing"),
+			kubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "list [FLAGS]",
+			Short: "list bootstrap tokens, without their secrets",
+			RunE:  action(listTokens),
+		},
+			kubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "delete ID... [FLAGS]",
+			Short: "delete bootstrap tokens",
+			RunE:  action(deleteTokens),
+		},
+			kubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "rotate [FLAGS]",
+			Short: "replace a permanent token and print the new one",
+			Long: "Nodes that have joined stay. Put the new token into the configuration of servers\n" +
+				"and agents that have it there.",
+			RunE: action(rotateToken),
+		},
+			text("which", "", "server", "`NAME` of the token: server or agent"),
+			text("new-token", "", "", "`PASSWORD` of the new token", "random"),
+			kubeconfigFlag(),
+		),
+	)
 }
 
-func createToken(c *cli.Context) error {
+func createToken(c *call) error {
 	if err := wantArgs(c, 0, 1, "at most one token of the form id.secret"); err != nil {
 		return err
 	}
-	secret, token, err := newTokenSecret(c.Args().First(), c.String("usages"), c.String("description"),
+	secret, token, err := newTokenSecret(c.arg(0), c.String("usages"), c.String("description"),
 		c.Duration("ttl"), time.Now())
 	if err != nil {
 		return err
@@ -109,7 +100,7 @@ func createToken(c *cli.Context) error {
 	if token.CAHash, err = pki.HashBundle(cl.cfg.CAData); err != nil {
 		return fmt.Errorf("CA in the kubeconfig: %w", err)
 	}
-	_, err = cl.kube.CoreV1().Secrets(metav1.NamespaceSystem).Create(c.Context, secret, metav1.CreateOptions{})
+	_, err = cl.kube.CoreV1().Secrets(metav1.NamespaceSystem).Create(c.ctx, secret, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return &problem.Input{Source: "token id", Value: token.ID,
 			Err: errors.New("it exists already"), Want: "another id"}
@@ -117,7 +108,7 @@ func createToken(c *cli.Context) error {
 	if err != nil {
 		return cl.explain(err)
 	}
-	_, err = fmt.Fprintln(c.App.Writer, token.Encode())
+	_, err = fmt.Fprintln(c.out, token.Encode())
 	return err
 }
 
@@ -181,7 +172,7 @@ func randomText(n int) string {
 	return string(out)
 }
 
-func listTokens(c *cli.Context) error {
+func listTokens(c *call) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -189,13 +180,13 @@ func listTokens(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := cl.kube.CoreV1().Secrets(metav1.NamespaceSystem).List(c.Context, metav1.ListOptions{
+	list, err := cl.kube.CoreV1().Secrets(metav1.NamespaceSystem).List(c.ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)).String(),
 	})
 	if err != nil {
 		return cl.explain(err)
 	}
-	return writeTokens(c.App.Writer, list.Items, time.Now())
+	return writeTokens(c.out, list.Items, time.Now())
 }
 
 func writeTokens(out io.Writer, secrets []corev1.Secret, now time.Time) error {
@@ -226,12 +217,12 @@ func writeTokens(out io.Writer, secrets []corev1.Secret, now time.Time) error {
 	return w.Flush()
 }
 
-func deleteTokens(c *cli.Context) error {
+func deleteTokens(c *call) error {
 	if err := wantArgs(c, 1, -1, `the ids of tokens, as "a4s token list" prints them`); err != nil {
 		return err
 	}
 	var ids []string
-	for _, arg := range c.Args().Slice() {
+	for _, arg := range c.args {
 		id, _, _ := strings.Cut(arg[strings.LastIndex(arg, ":")+1:], ".")
 		if _, _, ok := jointoken.ParseBootstrap(id + ".0123456789abcdef"); !ok {
 			return &problem.Input{Source: "token id",
@@ -244,10 +235,10 @@ func deleteTokens(c *cli.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		if err := deleteToken(c.Context, cl, id); err != nil {
+		if err := deleteToken(c.ctx, cl, id); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(c.App.Writer, "deleted %s\n", id); err != nil {
+		if _, err := fmt.Fprintf(c.out, "deleted %s\n", id); err != nil {
 			return err
 		}
 	}
@@ -267,7 +258,7 @@ func deleteToken(ctx context.Context, cl *client, id string) error {
 	return nil
 }
 
-func rotateToken(c *cli.Context) error {
+func rotateToken(c *call) error {
 	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
@@ -299,9 +290,9 @@ func rotateToken(c *cli.Context) error {
 		return err
 	}
 	var resp joinapi.TokenResponse
-	if err := cl.do(c.Context, http.MethodPut, joinapi.PathToken, req, &resp); err != nil {
+	if err := cl.do(c.ctx, http.MethodPut, joinapi.PathToken, req, &resp); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(c.App.Writer, resp.Token)
+	_, err = fmt.Fprintln(c.out, resp.Token)
 	return err
 }

@@ -3,7 +3,7 @@ package cmd
 import (
 	"slices"
 
-	"github.com/urfave/cli/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -20,49 +20,23 @@ type VMRuntime struct {
 	Debug                   bool
 }
 
-func vmRuntimeCommand(m Modes) *cli.Command {
-	return leaf(&cli.Command{
-		Name:      "vm-runtime",
-		Usage:     "serve the CRI with pods that run as virtual machines",
-		ArgsUsage: "[FLAGS]",
-		Description: "The runtime service behind --runtime NAME,vm,builtin, which a4s starts itself.\n" +
+func vmRuntimeCommand(m Modes) *cobra.Command {
+	return leaf(&cobra.Command{
+		Use:   "vm-runtime [FLAGS]",
+		Short: "serve the CRI with pods that run as virtual machines",
+		Long: "The runtime service behind --runtime NAME,vm,builtin, which a4s starts itself.\n" +
 			"It can also be run alone, for a kubelet or crictl. Virtual machines survive its\n" +
 			"end and are found again when it is started with the same directories.",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "socket", Value: "/run/a4s/vm/vm.sock",
-				Usage: "serve the CRI on the unix socket at `PATH`"},
-			&cli.StringFlag{Name: "root", Value: "/var/lib/a4s/agent/vm",
-				Usage: "keep disks and records in the directory at `PATH`"},
-			&cli.StringFlag{Name: "state", Value: "/run/a4s/vm",
-				Usage: "keep what a reboot may lose in the directory at `PATH`"},
-			&cli.StringFlag{Name: "containerd", Value: containerdAddress,
-				Usage: "take images from the containerd at the socket `PATH`"},
-			&cli.StringFlag{Name: "snapshotter", Value: "overlayfs",
-				Usage: "`NAME` of the snapshotter that containerd unpacks images with"},
-			&cli.StringFlag{Name: "cni-conf-dir", Value: "/var/lib/a4s/agent/etc/cni/net.d",
-				Usage: "read the CNI configuration from the directory at `PATH`"},
-			&cli.StringSliceFlag{Name: "cni-bin-dir", Usage: "directory of CNI plugins at `PATH`, repeatable",
-				DefaultText: "/opt/cni/bin"},
-			&cli.StringFlag{Name: "kernel", Usage: "kernel of the guest at `PATH`"},
-			&cli.StringFlag{Name: "initrd", Usage: "initial RAM disk of the guest at `PATH`"},
-			&cli.StringFlag{
-				Name:        "init",
-				Usage:       "init program of the guest at `PATH`, to be put into the initial RAM disk",
-				DefaultText: "the one in it",
-			},
-			&cli.StringFlag{Name: "accelerator", Value: "auto", Usage: "how machines run: auto, kvm or tcg (`NAME`)"},
-			&cli.BoolFlag{Name: "debug", Usage: "log more"},
-		},
-		Action: func(cCtx *cli.Context) error {
-			if err := wantArgs(cCtx, 0, 0, "none"); err != nil {
+		RunE: action(func(c *call) error {
+			if err := wantArgs(c, 0, 0, "none"); err != nil {
 				return err
 			}
 			o := &VMRuntime{
-				Socket: cCtx.String("socket"), Root: cCtx.String("root"), State: cCtx.String("state"),
-				Containerd: cCtx.String("containerd"), Snapshotter: cCtx.String("snapshotter"),
-				CNIConfDir: cCtx.String("cni-conf-dir"), CNIBinDirs: cCtx.StringSlice("cni-bin-dir"),
-				Kernel: cCtx.String("kernel"), Initrd: cCtx.String("initrd"), Init: cCtx.String("init"),
-				Accelerator: cCtx.String("accelerator"), Debug: cCtx.Bool("debug"),
+				Socket: c.String("socket"), Root: c.String("root"), State: c.String("state"),
+				Containerd: c.String("containerd"), Snapshotter: c.String("snapshotter"),
+				CNIConfDir: c.String("cni-conf-dir"), CNIBinDirs: c.StringSlice("cni-bin-dir"),
+				Kernel: c.String("kernel"), Initrd: c.String("initrd"), Init: c.String("init"),
+				Accelerator: c.String("accelerator"), Debug: c.Bool("debug"),
 			}
 			if len(o.CNIBinDirs) == 0 {
 				o.CNIBinDirs = []string{"/opt/cni/bin"}
@@ -70,7 +44,22 @@ func vmRuntimeCommand(m Modes) *cli.Command {
 			if !slices.Contains(config.VMAccelerators(), o.Accelerator) {
 				return &problem.Input{Source: "--accelerator", Value: o.Accelerator, Want: "auto, kvm or tcg"}
 			}
-			return m.VMRuntime(cCtx.Context, o)
-		},
-	})
+			return m.VMRuntime(c.ctx, o)
+		}),
+	},
+		text("socket", "", "/run/a4s/vm/vm.sock", "serve the CRI on the unix socket at `PATH`"),
+		text("root", "", "/var/lib/a4s/agent/vm", "keep disks and records in the directory at `PATH`"),
+		text("state", "", "/run/a4s/vm", "keep what a reboot may lose in the directory at `PATH`"),
+		text("containerd", "", containerdAddress, "take images from the containerd at the socket `PATH`"),
+		text("snapshotter", "", "overlayfs", "`NAME` of the snapshotter that containerd unpacks images with"),
+		text("cni-conf-dir", "", "/var/lib/a4s/agent/etc/cni/net.d",
+			"read the CNI configuration from the directory at `PATH`"),
+		texts("cni-bin-dir", "", "directory of CNI plugins at `PATH`, repeatable"),
+		text("kernel", "", "", "kernel of the guest at `PATH`"),
+		text("initrd", "", "", "initial RAM disk of the guest at `PATH`"),
+		text("init", "", "",
+			"init program of the guest at `PATH`, to be put into the initial RAM disk", "the one in it"),
+		text("accelerator", "", "auto", "how machines run: auto, kvm or tcg (`NAME`)"),
+		toggle("debug", "", "log more"),
+	)
 }

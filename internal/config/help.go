@@ -21,7 +21,7 @@ func Categories(table []Setting) []string {
 }
 
 // Help renders the flags of a table, grouped, for a terminal. The order of
-// groups is that of the table; urfave/cli would sort them by name.
+// groups is that of the table.
 func Help(table []Setting) string {
 	var b strings.Builder
 	for _, category := range Categories(table) {

@@ -179,7 +179,7 @@ func (l *loader) applyEntries(entries []entry) error {
 		case s.FlagOnly:
 			return &problem.Input{Source: e.source(), Err: ErrUnknownKey, Want: "it as a flag only, " + dashed(s.Name)}
 		case s.Kind() != List && e.isList:
-			return &problem.Input{Source: e.source(), Err: fmt.Errorf("a list"), Want: kindWant(s.Kind())}
+			return &problem.Input{Source: e.source(), Err: fmt.Errorf("a list"), Want: s.Kind().Want()}
 		case s.Kind() != List && e.appends:
 			return &problem.Input{Source: e.source(), Err: fmt.Errorf("%q does not hold a list", s.Name),
 				Want: fmt.Sprintf("%q without the +", s.Name)}
@@ -190,7 +190,7 @@ func (l *loader) applyEntries(entries []entry) error {
 		}
 		lists[s.Name] = values
 		if err := s.set(values); err != nil {
-			return &problem.Input{Source: e.source(), Value: values[0], Want: kindWant(s.Kind())}
+			return &problem.Input{Source: e.source(), Value: values[0], Want: s.Kind().Want()}
 		}
 		l.origins[s.Name] = e.source()
 	}
@@ -229,7 +229,7 @@ func (l *loader) applyEnv(lookupEnv func(string) (string, bool)) error {
 			continue
 		}
 		if err := s.set([]string{v}); err != nil {
-			return &problem.Input{Source: "environment variable " + s.Env, Value: v, Want: kindWant(s.Kind())}
+			return &problem.Input{Source: "environment variable " + s.Env, Value: v, Want: s.Kind().Want()}
 		}
 		l.origins[s.Name] = "environment variable " + s.Env
 	}

@@ -141,7 +141,7 @@ func (c *checker) s3(s *EtcdS3) {
 	}
 	c.oneOf("etcd-s3-bucket-lookup-type", s.BucketLookup, S3BucketLookups)
 	if limit, err := time.ParseDuration(s.Timeout); err != nil || limit <= 0 {
-		c.bad("etcd-s3-timeout", s.Timeout, kindWant(Duration))
+		c.bad("etcd-s3-timeout", s.Timeout, Duration.Want())
 	}
 	if s.Retention < 0 {
 		c.bad("etcd-s3-retention", strconv.Itoa(s.Retention), "a number from 1, or 0 to keep all")

@@ -56,7 +56,7 @@ func HelpSpec() Spec { return Spec{Names: []string{"help", "h"}, Kind: Bool} }
 
 // Scan reads flags up to the first argument that is none, or past "--", by
 // the rules of the flag package: one dash or two, "=value" or the next
-// argument. It exists because urfave/cli reports mistakes as text only.
+// argument. It keeps the text of a flag as it was written, for errors.
 // command is the command's full name for error messages.
 func Scan(command string, specs []Spec, args []string) (given []Given, rest []string, err error) {
 	for len(args) > 0 {
@@ -82,12 +82,12 @@ func Scan(command string, specs []Spec, args []string) (given []Given, rest []st
 		case spec.Kind == Bool && !hasValue:
 			value = "true"
 		case !hasValue && (len(args) == 0 || takenForFlag(specs, args[0])):
-			return nil, nil, &problem.Input{Source: written, Err: ErrNoValue, Want: kindWant(spec.Kind) + " after it"}
+			return nil, nil, &problem.Input{Source: written, Err: ErrNoValue, Want: spec.Kind.Want() + " after it"}
 		case !hasValue:
 			value, args = args[0], args[1:]
 		}
 		if err := checkKind(spec.Kind, value); err != nil {
-			return nil, nil, &problem.Input{Source: written, Value: value, Want: kindWant(spec.Kind)}
+			return nil, nil, &problem.Input{Source: written, Value: value, Want: spec.Kind.Want()}
 		}
 		given = append(given, Given{Name: spec.Names[0], Written: written, Value: value})
 	}
@@ -138,7 +138,8 @@ func checkKind(kind Kind, value string) error {
 	return err
 }
 
-func kindWant(kind Kind) string {
+// Want is what a value of the kind looks like.
+func (kind Kind) Want() string {
 	switch kind {
 	case Bool:
 		return "true or false"

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/urfave/cli/v2"
 )
 
 // Kind is the type of a setting's value.
@@ -108,30 +106,6 @@ func (s *Setting) split(values []string) []string {
 		}
 	}
 	return out
-}
-
-// Flags returns the urfave/cli form of a table, for help and completion. The
-// values are not bound to anything and know no environment: Load reads them.
-func Flags(table []Setting) []cli.Flag {
-	flags := make([]cli.Flag, 0, len(table))
-	for i := range table {
-		s := &table[i]
-		switch s.Kind() {
-		case Bool:
-			flags = append(flags,
-				&cli.BoolFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category})
-		case Int:
-			flags = append(flags, &cli.IntFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category,
-				DefaultText: s.Default})
-		case List:
-			flags = append(flags,
-				&cli.StringSliceFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage, Category: s.Category})
-		default:
-			flags = append(flags, &cli.StringFlag{Name: s.Name, Aliases: s.Aliases, Usage: s.Usage,
-				Category: s.Category, DefaultText: s.Default})
-		}
-	}
-	return flags
 }
 
 // applyDefaults sets every scalar of the table to its default.
