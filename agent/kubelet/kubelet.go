@@ -199,7 +199,9 @@ func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (
 		return nil, fmt.Errorf("making the client of the types of pods: %w", err)
 	}
 	return origin.NewWorkloads(ctx,
-		origin.WorkloadOptions{Client: client, NodeName: o.NodeName, NotReadyReason: o.NotReadyReason, Log: o.Log}), nil
+			origin.WorkloadOptions{Client: client, NodeName: o.NodeName,
+				NotReadyReason: o.NotReadyReason, Log: o.Log}),
+		nil
 }
 
 // announce calls ready once the kubelet is healthy and registered.
