@@ -19,7 +19,7 @@ const (
 	DatastoreAlmost      Code = "datastore-almost-full"
 	SnapshotFailed       Code = "snapshot-failed"
 	EncryptionUnfinished Code = "secrets-encryption-unfinished"
-	CAsWaiting   Code = "authorities-waiting"
+	CAsWaiting           Code = "authorities-waiting"
 
 	DiskFull      Code = "disk-full"
 	DiskAlmost    Code = "disk-almost-full"

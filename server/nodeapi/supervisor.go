@@ -142,7 +142,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.streams.podAddresses},
 		joinapi.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.streams.networkPolicies},
 		joinapi.PathCertificates:    {method: http.MethodPost, admin: true, serve: s.certificates},
-		joinapi.PathCAs:     {method: http.MethodPost, admin: true, serve: s.authorities},
+		joinapi.PathCAs:             {method: http.MethodPost, admin: true, serve: s.authorities},
 		joinapi.PathToken:           {method: http.MethodPut, admin: true, serve: s.token},
 
 		joinapi.PathEncryption:      {method: http.MethodGet, admin: true, serve: s.encryption},

@@ -15,10 +15,10 @@ type StatusField struct {
 // tenants' to write.
 func StatusFields() []StatusField {
 	const (
-		network   = "the API server and the network of all tenants go by this address"
-		accounting    = "what a tenant uses of its limits and of the nodes is counted by it"
-		kubelet   = "the node of the pod says it, and goes by it when it starts again"
-		scheduler = "the scheduler keeps room by it"
+		network    = "the API server and the network of all tenants go by this address"
+		accounting = "what a tenant uses of its limits and of the nodes is counted by it"
+		kubelet    = "the node of the pod says it, and goes by it when it starts again"
+		scheduler  = "the scheduler keeps room by it"
 	)
 	return []StatusField{
 		{"Pod", "observedGeneration", kubelet},

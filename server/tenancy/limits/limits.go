@@ -38,15 +38,15 @@ type Options struct {
 
 // Limits knows what tenants use.
 type Limits struct {
-	tenants  Tenants
-	defaults *tenantapi.TenantLimits
-	fill     func() (used, quota int64)
-	log      *logrus.Entry
-	keys     keys
-	accounting   *accounting
-	users    sync.Map // tenant -> *usage
-	rates    rateLimits
-	filled   atomic.Pointer[filled]
+	tenants    Tenants
+	defaults   *tenantapi.TenantLimits
+	fill       func() (used, quota int64)
+	log        *logrus.Entry
+	keys       keys
+	accounting *accounting
+	users      sync.Map // tenant -> *usage
+	rates      rateLimits
+	filled     atomic.Pointer[filled]
 }
 
 // New makes Limits that have counted nothing yet.
