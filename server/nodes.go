@@ -11,6 +11,7 @@ import (
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/version"
+	"github.com/a4s-io/a4s/server/addons"
 	"github.com/a4s-io/a4s/server/addons/networkpolicy"
 	"github.com/a4s-io/a4s/server/cluster/cas"
 	"github.com/a4s-io/a4s/server/nodeapi"
@@ -32,7 +33,7 @@ func (n nodes) start(ctx context.Context, group *component.Group) {
 // nodeAPI serves what nodes and joining servers call, on the port of the API
 // server.
 func (s *Server) nodeAPI(
-	client kubernetes.Interface, n nodes, extra *addons, keys *secretsEncryption, controller *cas.Controller,
+	client kubernetes.Interface, n nodes, extra *addons.Addons, keys *secretsEncryption, controller *cas.Controller,
 	group *component.Group,
 ) (*nodeapi.Supervisor, error) {
 	serverCA, err := pki.LoadCA(s.files.pki.ServerCA)
@@ -58,7 +59,7 @@ func (s *Server) nodeAPI(
 		Addresses:  n.addresses,
 		Policies:   n.policies,
 		Encryption: keys,
-		Volumes:    extra.volumes(),
+		Volumes:    volumesOf(extra),
 		Status:     func() joinapi.ServerStatus { return s.status(group) },
 		// With --disable-agent, too: the server may run in a pod of that node.
 		LocalNode:    s.cfg.Agent.NodeName,
@@ -92,4 +93,12 @@ func (s *Server) status(group *component.Group) joinapi.ServerStatus {
 	}
 	st.Problems = s.health.problems()
 	return st
+}
+
+// volumesOf are the local volumes of nodes, nil if they are left out.
+func volumesOf(a *addons.Addons) nodeapi.Volumes {
+	if v := a.Storage(); v != nil {
+		return v
+	}
+	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/manifests"
+	"github.com/a4s-io/a4s/server/addons"
 	"github.com/a4s-io/a4s/server/addons/deploy"
 	"github.com/a4s-io/a4s/server/addons/networkpolicy"
 	"github.com/a4s-io/a4s/server/cluster/election"
@@ -28,9 +29,11 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/defaultroles"
+	"github.com/a4s-io/a4s/server/controlplane/heap"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 	"github.com/a4s-io/a4s/server/nodeapi"
+	"github.com/a4s-io/a4s/server/tenancy"
 	tenants "github.com/a4s-io/a4s/server/tenancy/tenants/controller"
 )
 
@@ -194,7 +197,7 @@ func (s *Server) Reset(ctx context.Context) error {
 // when nodes can join: the API serves, and the manifests of a4s, which say what
 // nodes may do, are applied.
 func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, error) {
-	group.Start(ctx, idleMemory(s.pool))
+	group.Start(ctx, heap.Idle(s.pool))
 	group.Start(ctx, s.renewal.component())
 	if err := s.store.start(ctx, group); err != nil {
 		return nil, err
@@ -221,7 +224,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if cas != nil {
 		group.Start(ctx, cas.Component())
 	}
-	extra, err := newAddons(s.cfg, admin, s.pool)
+	extra, err := addons.New(s.cfg, admin, s.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -233,16 +236,24 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := newMultitenancy(s.cfg, s.files, s.addresses, s.store, s.pool, s.log, admin)
+	spaces, err := s.newSpaces(admin)
 	if err != nil {
 		return nil, err
 	}
-	if err := group.StartAndWait(ctx, apiserver.New(s.upstream.apiserver(spaces.seams(api.Handler)))); err != nil {
+	metrics, err := s.newMetrics()
+	if err != nil {
+		return nil, err
+	}
+	served := s.upstream.apiserver(seams(spaces, api.Handler, metrics))
+	if err := group.StartAndWait(ctx, apiserver.New(served)); err != nil {
 		return nil, err
 	}
 	group.Start(ctx, apiserver.Hooks(client))
-	for _, c := range spaces.components() {
+	for _, c := range spaces.Components() {
 		group.Start(ctx, c)
+	}
+	if metrics != nil {
+		group.Start(ctx, metrics.Component())
 	}
 	var leader *election.Election
 	if s.peers.clustered {
@@ -254,20 +265,20 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	group.Start(ctx, leader.Only(running("node-credentials", credentials.Run)))
 	forNodes.start(ctx, group)
 	group.Start(ctx, leader.Only(aggregation.New(admin, s.pool)))
-	own, err := newEndpoints(s.files, s.addresses, s.pool)
+	own, err := tenancy.Endpoints(s.files.restConfig(s.files.pki.Supervisor), s.addresses.ranges(), s.pool)
 	if err != nil {
 		return nil, err
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: admin, Contents: spaces.limits, DefaultTenant: s.cfg.DefaultTenant, Pool: s.pool,
-		Room: spaces.grown.wait, Log: s.log,
+		Config: admin, Contents: spaces.Limits, DefaultTenant: s.cfg.DefaultTenant, Pool: s.pool,
+		Room: spaces.Grown.Wait, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: s.cfg.ClusterDNS}, Disabled: s.cfg.Disable,
 		Dir: s.files.manifests, Log: logrus.WithField("component", deploy.Name),
 	}))
-	for _, c := range extra.components(leader.Only) {
+	for _, c := range extra.Components(leader.Only) {
 		group.Start(ctx, c)
 	}
 	if err := s.startByRoles(ctx, group, spaces, leader); err != nil {
@@ -310,9 +321,9 @@ func (s *Server) WaitReady(ctx context.Context, group *component.Group) error {
 // startByRoles starts what has its rights by the default roles, when there are
 // some.
 func (s *Server) startByRoles(
-	ctx context.Context, group *component.Group, spaces *multitenancy, leader *election.Election,
+	ctx context.Context, group *component.Group, spaces *tenancy.Spaces, leader *election.Election,
 ) error {
-	if spaces.byRoles {
+	if spaces.ByRoles {
 		config := s.files.restConfig(s.files.pki.Supervisor)
 		config.QPS = -1 // there are many roles, once
 		client, err := kubernetes.NewForConfig(config)
@@ -320,7 +331,7 @@ func (s *Server) startByRoles(
 			return fmt.Errorf("making the client for the default roles: %w", err)
 		}
 		if err := group.StartAndWait(ctx, defaultroles.New(defaultroles.Options{
-			Client: client, Sees: spaces.roles.Has, Log: s.log,
+			Client: client, Sees: spaces.Roles.Has, Log: s.log,
 			Hook: func(ctx context.Context) error { return group.Wait(ctx, apiserver.HooksName) },
 		})); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package server
+package tenancy
 
 import (
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -10,7 +10,7 @@ import (
 )
 
 // customResources makes what serves the custom resources of tenants.
-func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.CustomResources, error) {
+func (m *Spaces) customResources(of apiserver.CRDServer) (apiserver.CustomResources, error) {
 	m.crds.Reset()
 	m.crds.Watch(of.System)
 	served, err := serving.New(serving.Options{
@@ -18,7 +18,7 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 		Generic: *of.Config.GenericConfig,
 		Options: of.Options,
 		Bound: func(g generic.RESTOptionsGetter, tenant string) generic.RESTOptionsGetter {
-			return m.limits.Storage(storage.Bound(m.connections.Shared(g), tenant, m.crds.Defines(tenant)))
+			return m.Limits.Storage(storage.Bound(m.connections.Shared(g), tenant, m.crds.Defines(tenant)))
 		},
 		Mapped: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return storage.Decorate(storage.Uncached(g), nil)
@@ -29,7 +29,7 @@ func (m *multitenancy) customResources(of apiserver.CRDServer) (apiserver.Custom
 		Bounds: func(tenant string) crd.Bounds {
 			b := crd.DefaultBounds()
 			// A lower limit is for the accounting to refuse, which knows the use.
-			b.Definitions = max(b.Definitions, m.limits.Definitions(m.directory.Known(tenant)))
+			b.Definitions = max(b.Definitions, m.Limits.Definitions(m.directory.Known(tenant)))
 			return b
 		},
 		MasterCount: of.Config.ExtraConfig.MasterCount,

@@ -1,4 +1,4 @@
-package server
+package heap
 
 import (
 	"context"
@@ -60,13 +60,13 @@ func TestTenantsThatAreMadeHaveTheirGarbageCollected(t *testing.T) {
 		const live = 3 * tenantGarbage * growthShare
 		heap := uint64(2 * live)
 		collected, release := 0, make(chan struct{})
-		g := &growth{live: func() uint64 { return live }, heap: func() uint64 { return heap }, collect: func() {
+		g := &Growth{live: func() uint64 { return live }, heap: func() uint64 { return heap }, collect: func() {
 			collected++
 			<-release
 		}}
 		make := func(n int) {
 			for range n {
-				g.tenant()
+				g.Tenant()
 			}
 			synctest.Wait()
 		}
@@ -98,18 +98,18 @@ func TestTenantsThatAreMadeHaveTheirGarbageCollected(t *testing.T) {
 func TestTenantsWaitForTheCollection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		g := &growth{live: func() uint64 { return 1 }, heap: func() uint64 { return 2 }, collect: func() { <-release }}
+		g := &Growth{live: func() uint64 { return 1 }, heap: func() uint64 { return 2 }, collect: func() { <-release }}
 		waiting := func(ctx context.Context) (ended <-chan struct{}) {
 			c := make(chan struct{})
 			go func() {
 				defer close(c)
-				g.wait(ctx)
+				g.Wait(ctx)
 			}()
 			synctest.Wait()
 			return c
 		}
 		<-waiting(t.Context()) // nothing is being collected
-		g.tenant()
+		g.Tenant()
 		ctx, cancel := context.WithCancel(t.Context())
 		impatient, patient := waiting(ctx), waiting(t.Context())
 		select {
@@ -129,16 +129,16 @@ func TestTenantsWaitForTheCollection(t *testing.T) {
 
 func TestOperatorsCollectionIsNotInterferedWith(t *testing.T) {
 	t.Setenv("GOGC", "")
-	if newGrowth().collect == nil {
+	if NewGrowth().collect == nil {
 		t.Error("it never collects")
 	}
 	t.Setenv("GOGC", "100")
-	g := newGrowth()
+	g := NewGrowth()
 	if g.collect != nil {
 		t.Error("it collects although GOGC is set")
 	}
-	g.tenant()
-	g.wait(t.Context())
+	g.Tenant()
+	g.Wait(t.Context())
 }
 
 func TestSizesOfTheHeapAreKnown(t *testing.T) {

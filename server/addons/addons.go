@@ -1,4 +1,4 @@
-package server
+package addons
 
 import (
 	"fmt"
@@ -15,21 +15,19 @@ import (
 	"github.com/a4s-io/a4s/server/addons/localstorage"
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
-	"github.com/a4s-io/a4s/server/nodeapi"
-	"github.com/a4s-io/a4s/server/tenancy/reach/endpoints"
 )
 
-// addons are the controllers that a server has besides upstream's, and that
+// Addons are the controllers that a server has besides upstream's, and that
 // --disable leaves out.
-type addons struct {
+type Addons struct {
 	storage *localstorage.Storage // nil if it is left out
 	// balancer gives Services addresses, or takes back what it gave.
 	balancer component.Component
 }
 
-// newAddons makes what is not left out. admin has all rights.
-func newAddons(cfg *config.Server, admin *rest.Config, pool *interning.Pool) (*addons, error) {
-	c := &addons{}
+// New makes what is not left out. admin has all rights.
+func New(cfg *config.Server, admin *rest.Config, pool *interning.Pool) (*Addons, error) {
+	c := &Addons{}
 	if !cfg.Disabled(config.AddonLocalStorage) {
 		client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(admin), localstorage.Name))
 		if err != nil {
@@ -44,7 +42,7 @@ func newAddons(cfg *config.Server, admin *rest.Config, pool *interning.Pool) (*a
 	if err != nil {
 		return nil, fmt.Errorf("making the client of %s: %w", servicelb.Name, err)
 	}
-	lb := servicelb.Options{Client: client, Rules: loadBalancerRules(cfg), Pool: pool,
+	lb := servicelb.Options{Client: client, Rules: LoadBalancerRules(cfg), Pool: pool,
 		Log: logrus.WithField("component", servicelb.Name)}
 	if lb.Rules != nil {
 		c.balancer = servicelb.New(lb)
@@ -52,19 +50,6 @@ func newAddons(cfg *config.Server, admin *rest.Config, pool *interning.Pool) (*a
 		c.balancer = servicelb.NewRemoval(lb)
 	}
 	return c, nil
-}
-
-// newEndpoints keeps the endpoints of tenants to their own pods.
-func newEndpoints(f *files, a *addresses, pool *interning.Pool) (component.Component, error) {
-	config := f.restConfig(f.pki.Supervisor)
-	config.QPS = -1                           // what it takes off must not wait
-	config.WarningHandler = rest.NoWarnings{} // that Endpoints are old
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, endpoints.Name))
-	if err != nil {
-		return component.Component{}, fmt.Errorf("making the client of %s: %w", endpoints.Name, err)
-	}
-	return endpoints.New(endpoints.Options{Client: client, Ranges: a.ranges(), Pool: pool,
-		Log: logrus.WithField("component", endpoints.Name)}), nil
 }
 
 // Ports of nodes besides those with flags of their own: SSH is the operator's,
@@ -80,9 +65,9 @@ const (
 	wireguardPort6    = 51821
 )
 
-// loadBalancerRules are the ports that Services do not get at addresses of
+// LoadBalancerRules are the ports that Services do not get at addresses of
 // nodes; nil if they get no addresses.
-func loadBalancerRules(cfg *config.Server) *servicelb.Rules {
+func LoadBalancerRules(cfg *config.Server) *servicelb.Rules {
 	if cfg.Disabled(config.AddonServiceLB) {
 		return nil
 	}
@@ -103,16 +88,12 @@ func loadBalancerRules(cfg *config.Server) *servicelb.Rules {
 	return rules
 }
 
-func (c *addons) volumes() nodeapi.Volumes {
-	if c.storage == nil {
-		return nil
-	}
-	return c.storage
-}
+// Storage are the local volumes, nil if they are left out.
+func (c *Addons) Storage() *localstorage.Storage { return c.storage }
 
-// components are what runs; only makes of a component one that runs on one of
+// Components are what runs; only makes of a component one that runs on one of
 // several servers.
-func (c *addons) components(only func(component.Component) component.Component) []component.Component {
+func (c *Addons) Components(only func(component.Component) component.Component) []component.Component {
 	var out []component.Component
 	if c.storage != nil {
 		out = append(out, c.storage.Component(), only(c.storage.Provisioner()))

@@ -1,4 +1,4 @@
-package server
+package heap
 
 import (
 	"context"
@@ -30,10 +30,10 @@ const (
 	growthShare = 8
 )
 
-// idleMemory returns memory to the machine after work. Go collects garbage when
+// Idle returns memory to the machine after work. Go collects garbage when
 // the heap has doubled and returns free memory only slowly; collecting earlier
 // costs every request, so it is done when there are few.
-func idleMemory(pool *interning.Pool) component.Component {
+func Idle(pool *interning.Pool) component.Component {
 	return component.Component{Name: "idle-memory", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		tick := time.NewTicker(idleFor)
@@ -95,11 +95,11 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// growth collects garbage while tenants are created. Their objects stay, and Go
+// Growth collects garbage while tenants are created. Their objects stay, and Go
 // does not move them: the less garbage is between them, the fewer pages they
 // occupy. Only the controller of tenants waits for it: objects that are allocated
 // during a collection lie among the garbage that it is about to free.
-type growth struct {
+type Growth struct {
 	live, heap func() uint64 // bytes
 	collect    func()
 
@@ -108,17 +108,17 @@ type growth struct {
 	collecting chan struct{} // closed when the collection ends, nil if there is none
 }
 
-// newGrowth leaves it to Go if the operator said when to collect.
-func newGrowth() *growth {
+// NewGrowth leaves it to Go if the operator said when to collect.
+func NewGrowth() *Growth {
 	if os.Getenv("GOGC") != "" {
-		return &growth{}
+		return &Growth{}
 	}
-	return &growth{live: liveHeap, heap: heapSize, collect: runtime.GC}
+	return &Growth{live: liveHeap, heap: heapSize, collect: runtime.GC}
 }
 
-// tenant counts a new tenant. Other garbage alone is no reason to collect: on a
+// Tenant counts a new tenant. Other garbage alone is no reason to collect: on a
 // server under load each tenant would cost a collection.
-func (g *growth) tenant() {
+func (g *Growth) Tenant() {
 	if g.collect == nil {
 		return
 	}
@@ -142,8 +142,8 @@ func (g *growth) tenant() {
 	}()
 }
 
-// wait returns when nothing is being collected for new tenants.
-func (g *growth) wait(ctx context.Context) {
+// Wait returns when nothing is being collected for new tenants.
+func (g *Growth) Wait(ctx context.Context) {
 	g.mu.Lock()
 	collecting := g.collecting
 	g.mu.Unlock()

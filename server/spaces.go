@@ -1,0 +1,71 @@
+package server
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/common"
+
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/server/addons"
+	"github.com/a4s-io/a4s/server/addons/resourcemetrics"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
+	"github.com/a4s-io/a4s/server/tenancy"
+)
+
+// newSpaces makes what the API server has for tenants. admin has all rights.
+func (s *Server) newSpaces(admin *restclient.Config) (*tenancy.Spaces, error) {
+	return tenancy.New(tenancy.Options{
+		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
+		APIServerArgs: s.cfg.KubeAPIServerArgs, System: admin,
+		Connections: s.store.connections(), Fill: s.store.fill(),
+		Ranges: s.addresses.ranges(), LoadBalancers: addons.LoadBalancerRules(s.cfg), Pool: s.pool, Log: s.log,
+	})
+}
+
+// newMetrics makes the API of what nodes and pods use; it is nil if that is left out.
+func (s *Server) newMetrics() (*resourcemetrics.Metrics, error) {
+	if s.cfg.Disabled(config.AddonMetricsServer) {
+		return nil, nil
+	}
+	t := s.files.pki
+	return resourcemetrics.New(resourcemetrics.Options{Kubelet: restclient.TLSClientConfig{
+		CAFile: t.ServerCA.Cert, CertFile: t.APIServerKubeletClient.Cert, KeyFile: t.APIServerKubeletClient.Key,
+	}})
+}
+
+// seams are those of the spaces, with what nodes need before and behind them: api is
+// what nodes call.
+func seams(
+	spaces *tenancy.Spaces, api func(http.Handler) http.Handler, metrics *resourcemetrics.Metrics,
+) apiserver.Seams {
+	out := spaces.Seams()
+	edge := out.Handler
+	out.Handler = func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
+		return api(bootstrap.Mark(edge(h, audited)))
+	}
+	// Nodes persist the pods that they ran without a server.
+	persisted := bootstrap.New()
+	out.Admission = persisted.Admission(out.Admission)
+	core := out.Groups[""]
+	out.Groups[""] = func(g generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+		return errors.Join(persisted.Store(v1), core(g, c, v1))
+	}
+	if metrics == nil {
+		return out
+	}
+	out.Install, out.Schemes = metrics.Install, []*runtime.Scheme{resourcemetrics.Scheme()}
+	definitions := out.Definitions
+	out.Definitions = func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		all := definitions(ref)
+		maps.Copy(all, resourcemetrics.Definitions(ref))
+		return all
+	}
+	return out
+}
