@@ -26,11 +26,11 @@ import (
 // isAPI tells whether a key is that of one of these objects in a space other
 // than the system's. Nothing can be stored there.
 func (m *confinement) isAPI(key string) bool {
-	if !kinds.OfAPI(m.resource.Group, m.resource.Resource) {
+	if !kinds.OfAPI(m.keys.resource.Group, m.keys.resource.Resource) {
 		return false
 	}
-	tenant := m.tenantOfKey(key)
-	return !space.IsSystem(tenant) && m.below(key) == belowAPI(tenant)
+	tenant := m.keys.tenantOfKey(key)
+	return !space.IsSystem(tenant) && m.keys.below(key) == belowAPI(tenant)
 }
 
 // belowAPI is the composite key of the objects below the prefix.
@@ -41,7 +41,7 @@ func belowAPI(tenant string) string {
 // showsAPI tells whether what a request reads has the object in it, and in which
 // space. What is to be deleted has not.
 func (m *mapped) showsAPI(ctx context.Context, key string) (tenant string, ok bool) {
-	if !kinds.OfAPI(m.resource.Group, m.resource.Resource) {
+	if !kinds.OfAPI(m.keys.resource.Group, m.keys.resource.Resource) {
 		return "", false
 	}
 	tenant, ok = space.FromContext(ctx)
@@ -51,7 +51,7 @@ func (m *mapped) showsAPI(ctx context.Context, key string) (tenant string, ok bo
 	if info, ok := request.RequestInfoFrom(ctx); ok && info.Verb == "deletecollection" {
 		return "", false
 	}
-	switch m.below(key) {
+	switch m.keys.below(key) {
 	case "", space.Namespace(tenant, metav1.NamespaceDefault), belowAPI(tenant):
 		return tenant, true
 	}
@@ -60,7 +60,7 @@ func (m *mapped) showsAPI(ctx context.Context, key string) (tenant string, ok bo
 
 // keyOfAPI is where the object is stored.
 func (m *mapped) keyOfAPI() string {
-	return m.prefix + "/" + metav1.NamespaceDefault + "/" + kinds.APIObject
+	return m.keys.prefix + "/" + metav1.NamespaceDefault + "/" + kinds.APIObject
 }
 
 // getAPI reads the object as a space has it.
@@ -95,7 +95,7 @@ func (m *mapped) addAPI(ctx context.Context, tenant string, asked storage.ListOp
 	if own, err := meta.ListAccessor(list); err != nil || own.GetContinue() != "" {
 		return err
 	}
-	obj := m.newFunc()
+	obj := m.keys.newFunc()
 	if err := m.getAPI(ctx, tenant, storage.GetOptions{IgnoreNotFound: true, ResourceVersion: "0"}, obj); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (m *mapped) withAPI(
 	}
 	p.Field = apiOnly{Selector: p.Field, namespace: space.Namespace(tenant, metav1.NamespaceDefault)}
 	if p.GetAttrs != nil {
-		p.GetAttrs = m.withTenant(p.GetAttrs)
+		p.GetAttrs = m.keys.withTenant(p.GetAttrs)
 	}
 	p.IndexFields, p.IndexLabels, p.AllowWatchBookmarks, opts.Recursive = nil, nil, initial, false
 	// The cache looks for the events of a watch by what the request names.

@@ -43,27 +43,27 @@ func (m *objectKeys) sharedRoles() bool {
 func (m *confinement) confine(
 	ctx context.Context, key string, opts *storage.ListOptions,
 ) (stored, tenant string, err error) {
-	addressed, ok := m.addressed(ctx)
-	if m.below(key) != "" {
+	addressed, ok := m.keys.addressed(ctx)
+	if m.keys.below(key) != "" {
 		// One namespace or one object. What a prefix of the system space finds
 		// can be a tenant's of the same name.
 		if err := m.checkRead(ctx, key); err != nil {
 			return "", "", err
 		}
-		tenant := m.tenantOfKey(key)
-		if opts.Recursive && tenant == space.System && m.layout == space.Namespaced {
+		tenant := m.keys.tenantOfKey(key)
+		if opts.Recursive && tenant == space.System && m.keys.layout == space.Namespaced {
 			m.only(space.System, opts)
 		}
-		return m.key(key), tenant, nil
+		return m.keys.key(key), tenant, nil
 	}
-	if !ok || m.systemOnly() {
+	if !ok || m.keys.systemOnly() {
 		return key, "", nil
 	}
-	if m.class == kinds.Shared || m.class == kinds.System && m.layout != space.Namespaced {
+	if m.keys.class == kinds.Shared || m.keys.class == kinds.System && m.keys.layout != space.Namespaced {
 		addressed = space.System
 	}
 	if !space.IsSystem(addressed) {
-		key = space.TenantPrefix(m.prefix, addressed)
+		key = space.TenantPrefix(m.keys.prefix, addressed)
 	}
 	m.only(addressed, opts)
 	return key, addressed, nil
@@ -85,7 +85,7 @@ func (m *confinement) narrow(opts *storage.ListOptions, field, value string) {
 	}
 	p.Field = selector
 	if p.GetAttrs != nil {
-		p.GetAttrs = m.withTenant(p.GetAttrs)
+		p.GetAttrs = m.keys.withTenant(p.GetAttrs)
 	}
 }
 
@@ -98,9 +98,9 @@ func (m *confinement) guarded(tenant string, opts *storage.ListOptions) {
 	if inner == nil {
 		inner = fields.Everything()
 	}
-	p.Field = &guard{Selector: inner, tenant: tenant, resource: m.resource.Resource}
+	p.Field = &guard{Selector: inner, tenant: tenant, resource: m.keys.resource.Resource}
 	if p.GetAttrs != nil {
-		p.GetAttrs = m.withTenant(p.GetAttrs)
+		p.GetAttrs = m.keys.withTenant(p.GetAttrs)
 	}
 }
 
@@ -133,8 +133,8 @@ func (m *confinement) checkList(tenant string, list runtime.Object) error {
 		return nil
 	}
 	return meta.EachListItem(list, func(obj runtime.Object) error {
-		if m.tenantOfObject(obj) != tenant {
-			return m.crossing()
+		if m.keys.tenantOfObject(obj) != tenant {
+			return m.keys.crossing()
 		}
 		return nil
 	})
@@ -154,19 +154,19 @@ func (m *confinement) checkRead(ctx context.Context, key string) error {
 	if !ok {
 		return nil
 	}
-	switch of := m.ownerOfKey(key); {
-	case of == addressed || of == space.System && m.class != kinds.Tenant:
+	switch of := m.keys.ownerOfKey(key); {
+	case of == addressed || of == space.System && m.keys.class != kinds.Tenant:
 		return nil
-	case of == space.System && m.sharedRoles() && kinds.SharedClusterRole(m.below(key)):
+	case of == space.System && m.keys.sharedRoles() && kinds.SharedClusterRole(m.keys.below(key)):
 		return nil
 	}
-	return m.crossing()
+	return m.keys.crossing()
 }
 
 // checkWrite lets a request change the space it is addressed to, nothing else.
 func (m *confinement) checkWrite(ctx context.Context, key string) error {
-	if addressed, ok := space.FromContext(ctx); ok && (m.ownerOfKey(key) != addressed || m.isAPI(key)) {
-		return apierrors.NewForbidden(m.resource, path.Base(key), errors.New("it belongs to the system"))
+	if addressed, ok := space.FromContext(ctx); ok && (m.keys.ownerOfKey(key) != addressed || m.isAPI(key)) {
+		return apierrors.NewForbidden(m.keys.resource, path.Base(key), errors.New("it belongs to the system"))
 	}
 	return nil
 }
@@ -176,15 +176,15 @@ func (m *confinement) checkName(key string) error {
 	if m.isAPI(key) {
 		return storage.NewKeyExistsError(key, 0)
 	}
-	if m.layout != space.ClusterScoped {
+	if m.keys.layout != space.ClusterScoped {
 		return nil // upstream validates namespaces, by a4s' rule
 	}
-	tenant, native := space.System, m.below(key)
-	if !m.systemOnly() {
+	tenant, native := space.System, m.keys.below(key)
+	if !m.keys.systemOnly() {
 		tenant, native = space.SplitClusterName(native)
 	}
 	if err := space.CheckClusterName(tenant, native); err != nil {
-		return apierrors.NewInvalid(m.kind(), native,
+		return apierrors.NewInvalid(m.keys.kind(), native,
 			field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), native, err.Error())})
 	}
 	return nil

@@ -60,28 +60,26 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		if err != nil {
 			return nil, nil, fmt.Errorf("finding the layout of %s: %w", resource, err)
 		}
+		keys := &objectKeys{
+			layout: layout, prefix: prefix, resource: resource, newFunc: newFunc,
+			class: kinds.Tenant, triggers: len(trigger) == 0,
+		}
 		m := &mapped{
-			confinement: confinement{
-				objectKeys: objectKeys{
-					layout: layout, prefix: prefix, resource: resource, newFunc: newFunc,
-					class: kinds.Tenant, triggers: len(trigger) == 0,
-				},
-				scopes: scopes(layout, trigger),
-			},
+			keys: keys, border: confinement{keys: keys, scopes: scopes(layout, trigger)},
 			newList: newListFunc, stamps: stamped(resource),
 		}
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
-			m.class, m.open = k.Class, openPart(k)
+			keys.class, keys.open = k.Class, openPart(k)
 		}
-		config, within := m.customize(config, g.bound, g.defines)
-		if m.triggers {
+		config, within := keys.customize(config, g.bound, g.defines)
+		if keys.triggers {
 			// A watch of one space is then woken by what happens in it, and
 			// not by every event of the resource.
-			trigger = storage.IndexerFuncs{tenantField: m.tenantOfObject}
+			trigger = storage.IndexerFuncs{tenantField: keys.tenantOfObject}
 		}
 		m.Interface, m.destroy, err = inner(config, within, func(obj runtime.Object) (string, error) {
-			return m.storedKey(obj, keyFunc)
-		}, newFunc, newListFunc, g.shared(m.scopedAttrs(attrs)), trigger, indexers)
+			return keys.storedKey(obj, keyFunc)
+		}, newFunc, newListFunc, g.shared(m.border.scopedAttrs(attrs)), trigger, indexers)
 		return m, m.destroy, err
 	}
 	return opts, nil

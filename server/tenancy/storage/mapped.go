@@ -18,7 +18,8 @@ import (
 // depend on keys.
 type mapped struct {
 	storage.Interface
-	confinement
+	keys    *objectKeys
+	border  confinement
 	destroy factory.DestroyFunc
 	newList func() runtime.Object
 	stamps  bool
@@ -26,8 +27,8 @@ type mapped struct {
 
 // confinement keeps reads and writes in the space that they are for.
 type confinement struct {
-	objectKeys
-	// scopes is set when watches are told apart by space in place of names.
+	keys *objectKeys
+	// scopes is set when the cache distinguishes watches by space in place of names.
 	scopes bool
 }
 
@@ -38,10 +39,10 @@ type objectKeys struct {
 	resource schema.GroupResource
 	newFunc  func() runtime.Object
 	class    kinds.Class
-	// open tells what tenants see, where they see a part or nothing of what is
+	// open reports what tenants see, where they see a part or nothing of what is
 	// not theirs.
 	open func(runtime.Object) bool
-	// triggers is set when watches can be told apart by tenant in the cache.
+	// triggers is set when the cache can distinguish watches by tenant.
 	triggers bool
 	// custom is set for custom resources, bound when they are one tenant's.
 	custom bool
@@ -56,7 +57,7 @@ func (m *objectKeys) key(key string) string {
 	return space.StoredKey(m.layout, m.prefix, key)
 }
 
-// systemOnly tells that every object is the system's, whatever it is called.
+// systemOnly reports whether every object is the system's, whatever it is called.
 // A namespaced one can still lie in a namespace of a tenant.
 func (m *objectKeys) systemOnly() bool {
 	return m.class != kinds.Tenant && m.layout == space.ClusterScoped
@@ -64,50 +65,51 @@ func (m *objectKeys) systemOnly() bool {
 
 // Create implements storage.Interface.
 func (m *mapped) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	if m.isAPI(key) {
+	if m.border.isAPI(key) {
 		return storage.NewKeyExistsError(key, 0)
 	}
-	if err := m.checkWrite(ctx, key); err != nil {
+	if err := m.border.checkWrite(ctx, key); err != nil {
 		return err
 	}
-	if err := m.checkName(key); err != nil {
+	if err := m.border.checkName(key); err != nil {
 		return err
 	}
 	if err := m.stamp(obj); err != nil {
 		return err
 	}
-	return m.Interface.Create(ctx, m.key(key), obj, out, ttl)
+	return m.Interface.Create(ctx, m.keys.key(key), obj, out, ttl)
 }
 
 // Delete implements storage.Interface.
 func (m *mapped) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
-	if err := m.checkWrite(ctx, key); err != nil {
+	if err := m.border.checkWrite(ctx, key); err != nil {
 		return err
 	}
-	return m.Interface.Delete(ctx, m.key(key), out, preconditions, validate, cached, opts)
+	return m.Interface.Delete(ctx, m.keys.key(key), out, preconditions, validate, cached, opts)
 }
 
 // GuaranteedUpdate implements storage.Interface.
 func (m *mapped) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object,
 ) error {
-	if err := m.checkWrite(ctx, key); err != nil {
+	if err := m.border.checkWrite(ctx, key); err != nil {
 		return err
 	}
 	update := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		out, ttl, err := tryUpdate(input, meta)
 		if err == nil && meta.ResourceVersion == 0 { // it does not exist yet
-			err = m.checkName(key)
+			err = m.border.checkName(key)
 		}
 		if err == nil {
 			err = m.stamp(out)
 		}
 		return out, ttl, err
 	}
-	err := m.Interface.GuaranteedUpdate(ctx, m.key(key), destination, ignoreNotFound, preconditions, update, cached)
-	if err == nil && m.binds(ctx) {
+	err := m.Interface.GuaranteedUpdate(ctx, m.keys.key(key), destination, ignoreNotFound,
+		preconditions, update, cached)
+	if err == nil && m.keys.binds(ctx) {
 		confineClaims(destination)
 	}
 	return err
@@ -115,16 +117,16 @@ func (m *mapped) GuaranteedUpdate(ctx context.Context, key string, destination r
 
 // Get implements storage.Interface.
 func (m *mapped) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	if err := m.checkRead(ctx, key); err != nil {
+	if err := m.border.checkRead(ctx, key); err != nil {
 		return err
 	}
-	if tenant, ok := m.showsAPI(ctx, key); ok && m.isAPI(key) {
+	if tenant, ok := m.showsAPI(ctx, key); ok && m.border.isAPI(key) {
 		return m.getAPI(ctx, tenant, opts, out)
 	}
-	if err := m.Interface.Get(ctx, m.key(key), opts, out); err != nil {
+	if err := m.Interface.Get(ctx, m.keys.key(key), opts, out); err != nil {
 		return err
 	}
-	if m.reducesNodes(ctx) {
+	if m.keys.reducesNodes(ctx) {
 		reduceNodes(out)
 	}
 	return m.checkOpen(ctx, key, opts, out)
@@ -132,27 +134,27 @@ func (m *mapped) Get(ctx context.Context, key string, opts storage.GetOptions, o
 
 // GetList implements storage.Interface.
 func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	asked, whole := opts, m.below(key) == ""
+	asked, whole := opts, m.keys.below(key) == ""
 	apiOf, api := m.showsAPI(ctx, key)
-	key, tenant, err := m.confine(ctx, key, &opts)
+	key, tenant, err := m.border.confine(ctx, key, &opts)
 	if err != nil {
 		return err
 	}
 	if api {
 		m.withoutAPI(apiOf, &opts)
 	}
-	m.onlyOpen(ctx, &opts)
-	m.scopeList(&opts)
+	m.border.onlyOpen(ctx, &opts)
+	m.border.scopeList(&opts)
 	if err := m.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
-	if err := m.checkList(tenant, list); err != nil {
+	if err := m.border.checkList(tenant, list); err != nil {
 		return err
 	}
-	if m.binds(ctx) {
+	if m.keys.binds(ctx) {
 		confineClaims(list)
 	}
-	if m.reducesNodes(ctx) {
+	if m.keys.reducesNodes(ctx) {
 		reduceNodes(list)
 	}
 	if m.showsShared(ctx, tenant) {
@@ -168,14 +170,14 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 // Watch implements storage.Interface.
 func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if addressed, ok := space.FromContext(ctx); ok && m.showsShared(ctx, addressed) {
-		if m.below(key) == "" {
+		if m.keys.below(key) == "" {
 			m.withShared(addressed, &opts)
 			return m.Interface.Watch(ctx, key, opts)
 		}
 	}
-	asked, whole := opts, m.below(key) == ""
+	asked, whole := opts, m.keys.below(key) == ""
 	apiOf, api := m.showsAPI(ctx, key)
-	key, tenant, err := m.confine(ctx, key, &opts)
+	key, tenant, err := m.border.confine(ctx, key, &opts)
 	if err != nil {
 		return nil, err
 	}
@@ -183,28 +185,28 @@ func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions
 		m.withoutAPI(apiOf, &opts)
 	}
 	switch {
-	case tenant == "" || m.systemOnly():
+	case tenant == "" || m.keys.systemOnly():
 	case tenant == space.System && !opts.Recursive:
 		// The cache takes the key of one object for a prefix, too.
-		m.only(tenant, &opts)
+		m.border.only(tenant, &opts)
 	case tenant != space.System && !whole:
-		m.guarded(tenant, &opts)
-	case m.triggers && whole:
+		m.border.guarded(tenant, &opts)
+	case m.keys.triggers && whole:
 		fields := opts.Predicate.IndexFields
 		opts.Predicate.IndexFields = append(fields[:len(fields):len(fields)], tenantField)
 	}
 	if !whole {
 		tenant = ""
 	}
-	m.onlyOpen(ctx, &opts)
-	ctx = m.scopeWatch(ctx, tenant, &opts)
+	m.border.onlyOpen(ctx, &opts)
+	ctx = m.border.scopeWatch(ctx, tenant, &opts)
 	w, err := m.Interface.Watch(ctx, key, opts)
 	switch {
 	case err != nil:
 		return nil, err
-	case m.binds(ctx):
+	case m.keys.binds(ctx):
 		return viewed(ctx, w, confinedCopy), nil
-	case m.reducesNodes(ctx):
+	case m.keys.reducesNodes(ctx):
 		return viewed(ctx, w, reducedNode), nil
 	case api:
 		return m.withAPI(ctx, apiOf, asked, w)

@@ -52,11 +52,11 @@ func openPart(k kinds.Kind) func(runtime.Object) bool {
 // reads what it needs on behalf of requests for other resources.
 func (m *confinement) seesPart(ctx context.Context) bool {
 	addressed, ok := space.FromContext(ctx)
-	if m.open == nil || !ok || space.IsSystem(addressed) {
+	if m.keys.open == nil || !ok || space.IsSystem(addressed) {
 		return false
 	}
 	info, ok := request.RequestInfoFrom(ctx)
-	return !ok || info.APIGroup == m.resource.Group && info.Resource == m.resource.Resource
+	return !ok || info.APIGroup == m.keys.resource.Group && info.Resource == m.keys.resource.Resource
 }
 
 // onlyOpen narrows a list or watch to what its tenant sees.
@@ -68,7 +68,7 @@ func (m *confinement) onlyOpen(ctx context.Context, opts *storage.ListOptions) {
 
 // checkOpen says of what a tenant does not see that it is not there.
 func (m *mapped) checkOpen(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	if !m.seesPart(ctx) || m.open(out) {
+	if !m.border.seesPart(ctx) || m.keys.open(out) {
 		return nil
 	}
 	if err := runtime.SetZeroValue(out); err != nil {
@@ -77,5 +77,5 @@ func (m *mapped) checkOpen(ctx context.Context, key string, opts storage.GetOpti
 	if opts.IgnoreNotFound {
 		return nil
 	}
-	return storage.NewKeyNotFoundError(m.key(key), 0)
+	return storage.NewKeyNotFoundError(m.keys.key(key), 0)
 }

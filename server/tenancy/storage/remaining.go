@@ -49,10 +49,10 @@ func (m *mapped) countAfter(
 ) (int64, error) {
 	list := m.newList()
 	opts := storage.ListOptions{Recursive: asked.Recursive, Predicate: storage.SelectionPredicate{
-		Label: labels.Everything(), Field: selector, GetAttrs: m.withTenant(asked.Predicate.GetAttrs),
+		Label: labels.Everything(), Field: selector, GetAttrs: m.keys.withTenant(asked.Predicate.GetAttrs),
 		Limit: limit, Continue: from,
 	}}
-	m.scopeList(&opts)
+	m.border.scopeList(&opts)
 	if err := m.Interface.GetList(ctx, key, opts, list); err != nil {
 		return 0, err
 	}

@@ -28,7 +28,7 @@ const (
 
 // scopedAttrs puts the tenant in the place of the name.
 func (m *confinement) scopedAttrs(attrs storage.AttrFunc) storage.AttrFunc {
-	attrs = m.withTenant(attrs)
+	attrs = m.keys.withTenant(attrs)
 	if !m.scopes {
 		return attrs
 	}

@@ -19,7 +19,7 @@ import (
 // showsShared tells whether a request sees the default roles. What is to be
 // deleted does not, it is the space's own.
 func (m *mapped) showsShared(ctx context.Context, tenant string) bool {
-	if !m.sharedRoles() || space.IsSystem(tenant) {
+	if !m.keys.sharedRoles() || space.IsSystem(tenant) {
 		return false
 	}
 	if addressed, ok := space.FromContext(ctx); !ok || addressed != tenant {
@@ -45,7 +45,7 @@ func (m *mapped) addSharedRoles(ctx context.Context, opts storage.ListOptions, l
 	if err := meta.SetList(found, nil); err != nil {
 		return err
 	}
-	if err := m.Interface.GetList(ctx, m.prefix+"/", shared, found); err != nil {
+	if err := m.Interface.GetList(ctx, m.keys.prefix+"/", shared, found); err != nil {
 		return err
 	}
 	items, err := meta.ExtractList(list)
@@ -68,7 +68,7 @@ func (m *mapped) withShared(tenant string, opts *storage.ListOptions) {
 	}
 	p.Field = &sharedOnly{Selector: inner, orTenant: tenant}
 	if p.GetAttrs != nil {
-		p.GetAttrs = m.withTenant(p.GetAttrs)
+		p.GetAttrs = m.keys.withTenant(p.GetAttrs)
 	}
 }
 

@@ -34,7 +34,7 @@ func (m *mapped) stamp(obj runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	tenant, now := m.tenantOfObject(obj), accessor.GetLabels()
+	tenant, now := m.keys.tenantOfObject(obj), accessor.GetLabels()
 	switch has, there := now[space.Label]; {
 	case tenant == space.System && there:
 		now = maps.Clone(now)
