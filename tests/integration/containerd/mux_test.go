@@ -204,7 +204,15 @@ func (m *behindMux) use(t *testing.T, p pod) {
 	if err := errors.Join(typed.Close(), shown.Close()); err != nil {
 		t.Error(err)
 	}
-	if log, err := os.ReadFile(p.log); err != nil || !strings.Contains(string(log), strings.TrimSpace(line)) {
+	// It may be shown before it is in the log.
+	var log []byte
+	for deadline := time.Now().Add(startLimit); ; time.Sleep(50 * time.Millisecond) {
+		log, err = os.ReadFile(p.log)
+		if err == nil && strings.Contains(string(log), strings.TrimSpace(line)) || time.Now().After(deadline) {
+			break
+		}
+	}
+	if !strings.Contains(string(log), strings.TrimSpace(line)) {
 		t.Errorf("the log is without what was typed: %v\n%s", err, log)
 	}
 
