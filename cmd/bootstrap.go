@@ -156,7 +156,7 @@ func readDocuments(name string) ([]document, error) {
 	return docs, nil
 }
 
-// isBlank tells whether a document is nothing but comments.
+// isBlank reports whether a document is nothing but comments.
 func isBlank(doc []byte) bool {
 	for line := range bytes.Lines(doc) {
 		line = bytes.TrimSpace(line)

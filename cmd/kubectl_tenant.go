@@ -271,7 +271,7 @@ func checkExists(ctx context.Context, cfg *rest.Config, source, tenant string) e
 type gate struct {
 	next  http.RoundTripper
 	check func(context.Context) error
-	// inSpace is set if a space is named in the address. refused is told why
+	// inSpace is set if a space is named in the address. refused learns why
 	// the server does not let the user into it.
 	inSpace bool
 	refused func(error)

@@ -161,7 +161,7 @@ func tenantError(ctx context.Context, admin *tenantadmin.Admin, name string, err
 	return explainFor(admin.Server(), err)
 }
 
-// isUnknown tells whether the API says that there is no such tenant, or that
+// isUnknown reports whether the API says that there is no such tenant, or that
 // it knows no tenants at all.
 func isUnknown(err error, name string) bool {
 	var status apierrors.APIStatus

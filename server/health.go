@@ -80,7 +80,7 @@ func (h *serverHealth) start(client kubernetes.Interface) {
 	m.OnChange(health.Events(client.CoreV1(), scheme.Scheme, about, h.cfg.Agent.NodeName))
 }
 
-// datastoreRuns tells of what there is once the datastore runs.
+// datastoreRuns reports what there is once the datastore runs.
 func (h *serverHealth) datastoreRuns(keys *secretsEncryption, c *cas.Controller) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -73,7 +73,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// allowed tells whether the request comes from root or from the own user.
+// allowed reports whether the request comes from root or from the own user.
 func allowed(r *http.Request, log *logrus.Entry) bool {
 	p, ok := r.Context().Value(peerKey{}).(peer)
 	if !ok || p.err != nil {

@@ -221,7 +221,7 @@ func offered(local *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// ambiguous tells whether the server may have done what it was asked to.
+// ambiguous reports whether the server may have done what it was asked to.
 func ambiguous(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

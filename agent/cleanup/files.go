@@ -87,7 +87,7 @@ func (k *killer) cgroupTrees() []string {
 	return out
 }
 
-// populated tells whether a process is in the tree.
+// populated reports whether a process is in the tree.
 func populated(root string) bool {
 	found := false
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -236,7 +236,7 @@ func names(dir string) []string {
 	return out
 }
 
-// below tells whether path is dir or inside it.
+// below reports whether path is dir or inside it.
 func below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -290,7 +290,7 @@ func (o *ownPods) has(p process) bool {
 	})
 }
 
-// hasCgroup tells whether a cgroup directory is that of one of our pods:
+// hasCgroup reports whether a cgroup directory is that of one of our pods:
 // "pod<uid>", or "kubepods-burstable-pod<uid>.slice" with underscores.
 func (o *ownPods) hasCgroup(dir string) bool {
 	dir = strings.ReplaceAll(strings.TrimSuffix(dir, ".slice"), "_", "-")

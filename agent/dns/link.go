@@ -77,7 +77,7 @@ func ensureLink(addr netip.Addr) error {
 	return nil
 }
 
-// watchLink returns what is told when the link is deleted or set down.
+// watchLink returns what learns when the link is deleted or set down.
 func watchLink(ctx context.Context) (<-chan struct{}, error) {
 	updates, changed := make(chan netlink.LinkUpdate, 64), make(chan struct{}, 1)
 	if err := netlink.LinkSubscribe(updates, ctx.Done()); err != nil {

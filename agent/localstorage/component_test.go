@@ -15,7 +15,7 @@ import (
 	"github.com/a4s-io/a4s/internal/joinapi"
 )
 
-// A server tells what to do twice, as after an answer that got lost, and breaks
+// A server says what to do twice, as after an answer that got lost, and breaks
 // off between.
 func TestDoesWhatTheServerSays(t *testing.T) {
 	dir := t.TempDir()

@@ -68,7 +68,7 @@ func TestNetworkProcess(t *testing.T) {
 	fmt.Println(saysGone)
 }
 
-// TestLinkChangesAreLost lets the kernel drop what it tells of links, as it does
+// TestLinkChangesAreLost lets the kernel drop what it reports links, as it does
 // when a process does not get to run for a while: the network goes on, and still
 // notices that its device is deleted.
 func TestLinkChangesAreLost(t *testing.T) {
@@ -164,7 +164,7 @@ func TestLinkChangesAreLost(t *testing.T) {
 	}
 }
 
-// netlinkDrops tells whether the kernel could not deliver a message to a netlink
+// netlinkDrops reports whether the kernel could not deliver a message to a netlink
 // socket of this network namespace.
 func netlinkDrops(t *testing.T) bool {
 	t.Helper()

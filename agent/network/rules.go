@@ -57,7 +57,7 @@ func setUpRules(ctx context.Context, mode netfilter.Mode, conf *subnet.Config, l
 	return nil
 }
 
-// dropsForwarded tells whether iptables drops forwarded packets by default,
+// dropsForwarded reports whether iptables drops forwarded packets by default,
 // as it does on a machine with Docker.
 func dropsForwarded(ctx context.Context) bool {
 	out, err := exec.CommandContext(ctx, "iptables", "-w", "5", "-S", "FORWARD").Output()

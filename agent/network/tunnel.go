@@ -181,7 +181,7 @@ func (t *tunnel) keep(ctx context.Context) {
 	}
 }
 
-// hear takes over what flannel is told, and tells whether rules change.
+// hear takes over what flannel is told, and reports whether rules change.
 func (t *tunnel) hear(results []lease.LeaseWatchResult) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

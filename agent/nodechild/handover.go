@@ -39,7 +39,7 @@ type Handover struct {
 	in    *json.Decoder
 }
 
-// errNoServer tells that the server has ended, or never was one.
+// errNoServer says that the server has ended, or never was one.
 var errNoServer = errors.New(Command + " is started by a4s server only")
 
 // Receive returns what the server says on standard input.

@@ -65,7 +65,7 @@ func (w *words) last() string {
 	return w.end
 }
 
-// byItself tells whether the node gave up, and not a part of it.
+// byItself reports whether the node gave up, and not a part of it.
 func (w *words) byItself() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -236,7 +236,7 @@ func (c *checkpoint) set(r *resource, key types.NamespacedName, obj runtime.Obje
 	c.mark(r, pause)
 }
 
-// matters tells whether a change decides if a pod runs.
+// matters reports whether a change decides if a pod runs.
 func matters(old, obj runtime.Object) bool {
 	a, ok := old.(*corev1.Pod)
 	b, isPod := obj.(*corev1.Pod)

@@ -16,7 +16,7 @@ type pods struct {
 	// workloads are nil for one pod: the kubelet asks for it to write its
 	// status, not to run it.
 	workloads *Workloads
-	// all tells that the answer begins with every pod of the node.
+	// all says that the answer begins with every pod of the node.
 	all bool
 }
 

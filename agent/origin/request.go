@@ -109,7 +109,7 @@ func (p *Request) parsePath(path string) {
 	}
 }
 
-// collects tells whether the request lists or watches.
+// collects reports whether the request lists or watches.
 func (p *Request) collects() bool {
 	return (p.Verb == verbList || p.Verb == verbWatch) && p.Subresource == ""
 }

@@ -24,7 +24,7 @@ import (
 // handler can never change, only its annotation can.
 const classAge = time.Minute
 
-// fromBootstrap tells whether a pod came from the bootstrap API: nobody placed
+// fromBootstrap reports whether a pod came from the bootstrap API: nobody placed
 // it here, and it is not refused. Those of tenants are not, whatever they say.
 func fromBootstrap(pod *corev1.Pod) bool {
 	tenant, _ := space.SplitNamespace(pod.Namespace)

@@ -107,7 +107,7 @@ func (s *diskMachines) endBoot(ctx context.Context, p *sandbox, m *machine) erro
 	return nil
 }
 
-// seedOf is what cloud-init is told of the pod.
+// seedOf is what cloud-init learns of the pod.
 func seedOf(r *sandboxRecord, att *network.Attachment, c *container) (disks.Seed, error) {
 	config := r.Config.P
 	name := config.GetHostname()

@@ -23,7 +23,7 @@ type events struct {
 	listeners map[chan *runtimeapi.ContainerEventResponse]struct{}
 }
 
-// send tells of an event of a container, or of a sandbox itself (then id is
+// send reports an event of a container, or of a sandbox itself (then id is
 // the sandbox'), with the state that the pod is in now.
 func (e *events) send(kind runtimeapi.ContainerEventType, p *sandbox, id string) {
 	e.mu.Lock()

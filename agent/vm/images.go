@@ -14,7 +14,7 @@ import (
 type imageService struct {
 	runtimeapi.UnimplementedImageServiceServer
 	containerd runtimeapi.ImageServiceClient
-	// removed is told of images that may be gone.
+	// removed learns of images that may be gone.
 	removed func()
 }
 

@@ -259,7 +259,7 @@ func (s *containers) stop(ctx context.Context, c *container, grace time.Duration
 	return waitEnded(ctx, c, killTimeout)
 }
 
-// ended tells whether a call failed because the container has ended.
+// ended reports whether a call failed because the container has ended.
 func ended(err error) bool {
 	return errors.Is(err, guest.ErrState) || errors.Is(err, guest.ErrNotFound) || errors.Is(err, guest.ErrClosed)
 }

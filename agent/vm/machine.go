@@ -206,7 +206,7 @@ func (s *machines) start(
 	return m, nil
 }
 
-// guestPod is what the guest is told of the pod.
+// guestPod is what the guest learns of the pod.
 func guestPod(r *sandboxRecord, att *network.Attachment) guest.Sandbox {
 	config := r.Config.P
 	nic := guest.Interface{MAC: att.MAC, Name: nicName, MTU: att.MTU}

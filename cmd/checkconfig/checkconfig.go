@@ -46,7 +46,7 @@ type Host struct {
 	FreeSpace func(path string) (free, total uint64, err error)
 	// OpenFiles returns the hard limit of open files.
 	OpenFiles func() (uint64, error)
-	// PortFree tells whether a TCP port can be listened on.
+	// PortFree reports whether a TCP port can be listened on.
 	PortFree func(port int) bool
 }
 

@@ -166,7 +166,7 @@ func (m *manifests) named() ([]cmd.Named, error) {
 	return named, nil
 }
 
-// fetched tells whether manifests are not just files.
+// fetched reports whether manifests are not just files.
 func (m *manifests) fetched() bool {
 	return m.Kustomize != "" || slices.ContainsFunc(m.Filenames, func(name string) bool {
 		return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")

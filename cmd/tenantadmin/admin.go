@@ -127,7 +127,7 @@ func (a *Admin) Delete(ctx context.Context, name string) (uid types.UID, marked 
 }
 
 // WaitGone waits until a deleted tenant and everything in its space is gone.
-// progress is told what it waits for.
+// progress learns what it waits for.
 func (a *Admin) WaitGone(ctx context.Context, name string, uid types.UID, progress func(string)) error {
 	return until(ctx, "tenant "+name+" is not gone", progress, func(ctx context.Context) (string, error) {
 		t, err := a.Get(ctx, name)

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// HasData tells whether a member has begun in a data directory.
+// HasData reports whether a member has begun in a data directory.
 func HasData(dir string) bool { return wal.Exist(filepath.Join(dir, "member", "wal")) }
 
 // CopySnapshot writes what a member that does not run has in its data directory to

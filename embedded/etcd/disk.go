@@ -44,7 +44,7 @@ func timingFor(p99 time.Duration) Timing {
 	return Timing{Heartbeat: min(max(p99, normal), rarest), Election: min(max(10*p99, patient), mostPatient)}
 }
 
-// isTiming tells that an argument of the user is one of the times of a Timing.
+// isTiming says that an argument of the user is one of the times of a Timing.
 func isTiming(arg string) bool {
 	name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 	return name == "heartbeat-interval" || name == "election-timeout"

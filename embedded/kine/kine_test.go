@@ -373,7 +373,7 @@ func TestWhatCannotBeUsedIsNamed(t *testing.T) {
 	}
 }
 
-// A watch that is told how far it has come was told of every change up to
+// A watch that is told how far it has come learned of every change up to
 // there: the API server answers lists from its cache by that.
 func TestProgressComesAfterTheChanges(t *testing.T) {
 	dir := t.TempDir()

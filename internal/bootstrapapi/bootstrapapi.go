@@ -42,9 +42,9 @@ func Socket(runDir string) string { return filepath.Join(runDir, SocketName) }
 // PodName is the name that a pod gets on a node: that of mirror pods.
 func PodName(name, node string) string { return name + "-" + node }
 
-// IsBootstrap tells whether a pod came from this API.
+// IsBootstrap reports whether a pod came from this API.
 func IsBootstrap(pod *corev1.Pod) bool { return pod.Annotations[SourceAnnotation] == Source }
 
-// IsPersisted tells whether an answer of this API shows a pod that the API
+// IsPersisted reports whether an answer of this API shows a pod that the API
 // server has.
 func IsPersisted(pod *corev1.Pod) bool { return pod.Annotations[PersistedAnnotation] == "true" }

@@ -94,7 +94,7 @@ func Scan(command string, specs []Spec, args []string) (given []Given, rest []st
 	return given, nil, nil
 }
 
-// takenForFlag tells whether arg is one of our flags, so that a flag whose
+// takenForFlag reports whether arg is one of our flags, so that a flag whose
 // value was forgotten does not swallow the next one. Any other text that
 // begins with a dash is a value ("--kubelet-arg=-x" has the same meaning).
 func takenForFlag(specs []Spec, arg string) bool {
@@ -124,7 +124,7 @@ func dashed(name string) string {
 	return "--" + name
 }
 
-// checkKind tells whether value is of the kind.
+// checkKind reports whether value is of the kind.
 func checkKind(kind Kind, value string) error {
 	var err error
 	switch kind {

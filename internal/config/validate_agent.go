@@ -183,7 +183,7 @@ func (c *nodeChecker) labels() {
 	}
 }
 
-// nodeMaySet tells whether kubelet and the NodeRestriction admission let a
+// nodeMaySet reports whether kubelet and the NodeRestriction admission let a
 // node register with this label.
 func nodeMaySet(key string) bool {
 	prefix, _, ok := strings.Cut(key, "/")

@@ -270,5 +270,5 @@ type redacted struct {
 
 func (r *redacted) Error() string { return r.text }
 
-// Is tells what it is, without giving the error itself away.
+// Is says what it is, without giving the error itself away.
 func (r *redacted) Is(target error) bool { return errors.Is(r.err, target) }

@@ -99,12 +99,12 @@ type Options struct {
 	Socket string
 	// States returns the parts of the process for reports; nil leaves them out.
 	States func() []component.State
-	// Silent is a monitor whose findings another one tells of, see Of.
+	// Silent is a monitor whose findings another one reports, see Of.
 	Silent bool
 	Log    *logrus.Entry
 }
 
-// Monitor makes the checks and tells of what they find.
+// Monitor makes the checks and reports what they find.
 type Monitor struct {
 	*Registry
 	o Options
@@ -174,7 +174,7 @@ func (m *Monitor) run(ctx context.Context, ready func()) error {
 	}
 }
 
-// look makes all checks at the same time and tells of what has changed.
+// look makes all checks at the same time and reports what has changed.
 func (m *Monitor) look(ctx context.Context) {
 	m.mu.Lock()
 	checks := slices.Clone(m.checks)

@@ -54,11 +54,11 @@ type EncryptionStatus struct {
 	Pending int `json:"pending"`
 	// Job is the last change since the server started.
 	Job *EncryptionJob `json:"job,omitempty"`
-	// Flag tells that the server runs with --secrets-encryption.
+	// Flag says that the server runs with --secrets-encryption.
 	Flag bool `json:"flag"`
 }
 
-// EncryptionServer tells of one server whether its API works with the keys that
+// EncryptionServer says of one server whether its API works with the keys that
 // the cluster has agreed on.
 type EncryptionServer struct {
 	Name    string `json:"name"`

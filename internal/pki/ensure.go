@@ -171,7 +171,7 @@ func loadKey(path string) (crypto.Signer, error) {
 }
 
 // ensureLeaf keeps the key of a leaf and renews the certificate if needed. A
-// damaged leaf is not replaced silently: it tells of a damaged disk.
+// damaged leaf is not replaced silently: it reports a damaged disk.
 func ensureLeaf(p Pair, ca *CA, want Leaf, opts Options) (replaced bool, err error) {
 	bad := func(file string, err error) (bool, error) {
 		return false, &problem.Precondition{What: "certificate file " + file, Err: err,

@@ -50,7 +50,7 @@ func ReadShared(dir string) (map[string][]byte, error) {
 	return readFiles(dir, f.shared(), f.history())
 }
 
-// ReadCAs returns the content of the CAs in dir and of what tells of
+// ReadCAs returns the content of the CAs in dir and of what reports
 // those that they replaced, by path below dir.
 func ReadCAs(dir string) (map[string][]byte, error) {
 	f := FilesIn(dir)

@@ -131,7 +131,7 @@ func SplitClusterName(composite string) (tenant, native string) {
 	return System, composite
 }
 
-// IsSystem tells whether tenant is the system space; so is no tenant at all.
+// IsSystem reports whether tenant is the system space; so is no tenant at all.
 func IsSystem(tenant string) bool { return tenant == "" || tenant == System }
 
 func isLabel(s string) bool {

@@ -124,7 +124,7 @@ func TestUsersAndGroups(t *testing.T) {
 	}
 }
 
-// valid tells whether two names can be in a cluster.
+// valid reports whether two names can be in a cluster.
 func valid(tenant, native string) bool {
 	return (tenant == space.System || space.ValidateTenant(tenant) == nil) && native != "" &&
 		!strings.Contains(native, "/")
@@ -182,7 +182,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// inSpace tells whether a cluster-scoped object can have the name.
+// inSpace reports whether a cluster-scoped object can have the name.
 func inSpace(tenant, native string) bool {
 	return space.CheckClusterName(tenant, native) == nil && !strings.HasPrefix(native, ".") &&
 		!strings.HasSuffix(native, ".")

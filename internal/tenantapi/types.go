@@ -55,7 +55,7 @@ func CRDPolicies() []CRDPolicy {
 type NodeAccess string
 
 // NodesReadOnly lets users of the tenant whom its roles let do so get, list and
-// watch nodes, without what leads to machines or tells of others.
+// watch nodes, without what leads to machines or says of others.
 const NodesReadOnly NodeAccess = "ReadOnly"
 
 // Tenant owns a space: namespaces and cluster-scoped objects that nobody but

@@ -12,7 +12,7 @@ import (
 // Kubernetes is the module that all others are chosen for.
 const Kubernetes = "k8s.io/kubernetes"
 
-// File is what the go command tells of a go.mod.
+// File is what the go command says of a go.mod.
 type File struct {
 	Go      string
 	Require []Module

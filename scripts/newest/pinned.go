@@ -98,7 +98,7 @@ func direct(m *gomod.File) []string {
 
 const mainModule = "github.com/a4s-io/"
 
-// module is what the go command tells of one.
+// module is what the go command says of one.
 type module struct {
 	Path, Version   string
 	Time            time.Time

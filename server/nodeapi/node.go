@@ -127,13 +127,13 @@ func (n *nodes) validate(req *joinapi.NodeRequest) ([]net.IP, error) {
 	return ips, nil
 }
 
-// contains tells whether an address is in a range, which may be unset.
+// contains reports whether an address is in a range, which may be unset.
 func contains(r netip.Prefix, ip net.IP) bool {
 	addr, ok := netip.AddrFromSlice(ip)
 	return ok && r.Contains(addr.Unmap())
 }
 
-// fromHere tells whether the client is on this machine.
+// fromHere reports whether the client is on this machine.
 func (n *nodes) fromHere(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	ip := net.ParseIP(host)

@@ -151,7 +151,7 @@ func (s *streams) tell(
 		}
 		if _, err := w.Write(out.Bytes()); err != nil || http.NewResponseController(w).Flush() != nil {
 			s.log.WithField("node", who.node).Debugf("the stream of %s ended", what)
-			return nil // nobody is left to be told of an error
+			return nil // nobody is left to learn of an error
 		}
 		select {
 		case <-f.changed[0]:

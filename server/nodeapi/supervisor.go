@@ -62,7 +62,7 @@ type Options struct {
 
 	// Addresses are the pods' addresses; without them, nodes are not told.
 	Addresses *Addresses
-	// Policies resolves network policies; without it, nodes are told that
+	// Policies resolves network policies; without it, nodes learn that
 	// there are none to enforce.
 	Policies *networkpolicy.Controller
 

@@ -58,7 +58,7 @@ func (v *volumes) localVolumes(w http.ResponseWriter, r *http.Request, who ident
 		if told = work.Volumes; !same &&
 			(json.NewEncoder(w).Encode(work) != nil || http.NewResponseController(w).Flush() != nil) {
 			v.log.WithField("node", who.node).Debug("the stream of local volumes ended")
-			return nil // nobody is left to be told of an error
+			return nil // nobody is left to learn of an error
 		}
 		select {
 		case <-changed:

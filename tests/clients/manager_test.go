@@ -32,7 +32,7 @@ import (
 
 // TestManager runs managers with leader election in both tenants, whose
 // namespaces, leases and objects have the same names as far as possible. What
-// tells them apart is in each name: "anvil" is of acme, "gizmo" of globex.
+// distinguishes them is in each name: "anvil" is of acme, "gizmo" of globex.
 func TestManager(t *testing.T) {
 	t.Parallel()
 	t.Run("json", func(t *testing.T) {

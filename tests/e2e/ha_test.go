@@ -50,7 +50,7 @@ func (c *cluster) serverToken(t *testing.T) string {
 	return strings.TrimSpace(string(b))
 }
 
-// waitServers waits until the clients of the cluster are told of these servers
+// waitServers waits until the clients of the cluster learn of these servers
 // and of no other.
 func (c *cluster) waitServers(t *testing.T, servers ...*cluster) {
 	t.Helper()
@@ -368,7 +368,7 @@ func tenantsOnAllServers(t *testing.T, servers ...*cluster) {
 	})
 }
 
-// Who may not join is told why, and what a single server has is kept when it
+// Who may not join learns why, and what a single server has is kept when it
 // becomes one of several.
 func TestServersThatMayNotJoin(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 		}
 		return nil
 	})
-	// The server tells of its node, too, and the kubelet of the node alone.
+	// The server reports its node, too, and the kubelet of the node alone.
 	both := []string{`a4s_health_condition{code="runtime-not-ready",severity="error"} 0`,
 		"a4s_certificate_expiration_seconds{", `a4s_component_restarts{name="kubelet"}`}
 	for path, want := range map[string][]string{
@@ -121,7 +121,7 @@ func TestDoctorTellsOfAHungRuntime(t *testing.T) {
 	}
 }
 
-// An agent tells by itself that its server is away, and nothing that follows
+// An agent says by itself that its server is away, and nothing that follows
 // from it.
 func TestDoctorOfAnAgent(t *testing.T) {
 	t.Parallel()

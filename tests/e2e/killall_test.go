@@ -176,7 +176,7 @@ func TestKillallGivesTheMachineBack(t *testing.T) {
 	})
 }
 
-// waitServing waits until a pod answers: what the API tells about a pod may
+// waitServing waits until a pod answers: what the API says of a pod may
 // be older than killall.
 func (c *cluster) waitServing(t *testing.T, ns, pod string) {
 	t.Helper()

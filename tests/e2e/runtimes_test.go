@@ -150,7 +150,7 @@ func (r *runtimesTest) startSecond(t *testing.T) {
 	}
 }
 
-// runs tells whether a runtime has the container of the pod.
+// runs reports whether a runtime has the container of the pod.
 func (r *runtimesTest) runs(t *testing.T, socket string, pod *corev1.Pod) bool {
 	t.Helper()
 	id := containerID(pod)

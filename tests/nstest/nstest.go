@@ -48,7 +48,7 @@ func Isolate(t *testing.T) bool {
 	return false
 }
 
-// IsCopy tells whether this process is one that Isolate or Command made for the
+// IsCopy reports whether this process is one that Isolate or Command made for the
 // test.
 func IsCopy(t *testing.T) bool { return os.Getenv(marker) == t.Name() }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
 	ErrExists    = errors.New("a pod of that namespace and name exists")
 	ErrNotFound  = errors.New("no such pod")
@@ -63,7 +63,7 @@ type Entry struct {
 // Key returns namespace and name.
 func (e *Entry) Key() types.NamespacedName { return Key(e.Pod) }
 
-// Is tells whether a pod of the server is this one.
+// Is reports whether a pod of the server is this one.
 func (e *Entry) Is(pod *corev1.Pod) bool {
 	return pod.UID == e.Pod.UID || e.ServerUID != "" && pod.UID == e.ServerUID ||
 		pod.Annotations[bootstrapapi.UIDAnnotation] == string(e.Pod.UID)

@@ -55,7 +55,7 @@ func (j *joiner) retry(ctx context.Context, attempt func(context.Context) error)
 	}
 }
 
-// isFinal tells whether only a person can remove the cause of the error.
+// isFinal reports whether only a person can remove the cause of the error.
 func isFinal(err error) bool {
 	var in *problem.Input
 	var pre *problem.Precondition

@@ -128,7 +128,7 @@ func TestTheOnlyServer(t *testing.T) {
 }
 
 // TestTheList: connections end with the server's place on the list, and what is
-// learned outlives the process and the server that the node was told of.
+// learned outlives the process and the server that the node learned of.
 func TestTheList(t *testing.T) {
 	c, b, s, used, other := two(t)
 	b.Learn(nil) // from a server that takes its leave

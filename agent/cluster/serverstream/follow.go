@@ -51,7 +51,7 @@ func (e *StatusError) Error() string {
 }
 
 // Follow reads streams until ctx ends, each with a Reader of its own. ended,
-// which may be nil, is told why a stream ended.
+// which may be nil, learns why a stream ended.
 func Follow[T any](ctx context.Context, o Options, open func() Reader[T], ended func(error)) error {
 	client, err := rest.HTTPClientFor(o.Config)
 	if err != nil {

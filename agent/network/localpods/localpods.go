@@ -199,7 +199,7 @@ func (p *Pods) look() {
 	p.merge()
 }
 
-// merge computes the state anew, unlocks, and tells about a change.
+// merge computes the state anew, unlocks, and says of a change.
 func (p *Pods) merge() {
 	merged := map[netip.Addr]Pod{}
 	owners := map[netip.Addr]Owner{}
@@ -228,7 +228,7 @@ func (p *Pods) merge() {
 	}
 }
 
-// IsShared tells whether the system space lends pod to tenants. A label does
+// IsShared reports whether the system space lends pod to tenants. A label does
 // as well as an annotation.
 func IsShared(pod *corev1.Pod) bool {
 	tenant, _ := space.SplitNamespace(pod.Namespace)

@@ -30,7 +30,7 @@ type part struct {
 
 func (p *part) forget() { p.current, p.removed, p.tidy = nil, false, false }
 
-// has tells whether an object of the table belongs to the part.
+// has reports whether an object of the table belongs to the part.
 func (p *part) has(name string) bool { return strings.HasPrefix(name, prefix) == p.tenants }
 
 // write makes next what the kernel has of the part.
@@ -137,13 +137,13 @@ func (f *filter) clean(ctx context.Context, p *part) error {
 	return nil
 }
 
-// there tells whether the kernel has the part.
+// there reports whether the kernel has the part.
 func (f *filter) there(ctx context.Context, p *part) (bool, error) {
 	chains, err := f.list(ctx, p, "chain")
 	return slices.Contains(chains, p.base), err
 }
 
-// left tells whether the kernel has the part of a run before, which may have
+// left reports whether the kernel has the part of a run before, which may have
 // been one of an earlier version.
 func (f *filter) left(ctx context.Context, p *part) (bool, error) {
 	if f.unusable != nil {
@@ -197,7 +197,7 @@ func bridgeSysctls(clusters []netip.Prefix) (sysctls []string) {
 	return sysctls
 }
 
-// bridgeShown tells whether bridged packets pass the packet filter.
+// bridgeShown reports whether bridged packets pass the packet filter.
 func bridgeShown(sysctls []string) error {
 	var errs []error
 	for _, name := range sysctls {

@@ -355,7 +355,7 @@ func (s *sightings) update(owners map[netip.Addr]localpods.Owner, now time.Time)
 	return since
 }
 
-// first tells whether addr was not asked for since its owner came.
+// first reports whether addr was not asked for since its owner came.
 func (s *sightings) first(addr netip.Addr) bool {
 	if s.unknown[addr] {
 		return false

@@ -177,10 +177,10 @@ func shows(parts ...string) func(string) bool {
 	}
 }
 
-// noPolicies tells whether the table has no part of policies.
+// noPolicies reports whether the table has no part of policies.
 var noPolicies = shows("!judged-4", "! ingress", "! egress")
 
-// t1 tells whether tenant t1 consists of addresses, and no other is in the pod
+// t1 reports whether tenant t1 consists of addresses, and no other is in the pod
 // network.
 func t1(addresses ...string) func(string) bool {
 	return func(dump string) bool {

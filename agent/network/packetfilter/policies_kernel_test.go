@@ -92,7 +92,7 @@ func echoes(conn net.Conn, within time.Duration) bool {
 	return err == nil
 }
 
-// reaches tells whether an answer comes back from address.
+// reaches reports whether an answer comes back from address.
 func (m machine) reaches(pod, from, network, address string) bool {
 	m.t.Helper()
 	for range 2 { // the first one may be lost while the neighbour is asked for

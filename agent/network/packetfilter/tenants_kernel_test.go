@@ -48,7 +48,7 @@ func (m tenantMachine) serve(pod, address string) {
 	}
 }
 
-// reaches tells whether an answer comes back from address.
+// reaches reports whether an answer comes back from address.
 func (m tenantMachine) reaches(pod, from, address string) bool {
 	m.t.Helper()
 	answered := false

@@ -224,7 +224,7 @@ func waitSynced(ctx context.Context, address string) bool {
 	}
 }
 
-// synced tells whether the rules were written once. The health server cannot
+// synced reports whether the rules were written once. The health server cannot
 // tell: it counts a proxier that has not begun as healthy.
 func synced() bool {
 	gauge, ok := proxymetrics.SyncProxyRulesLastTimestamp.WithLabelValues(string(corev1.IPv4Protocol)).(interface {

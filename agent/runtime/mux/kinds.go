@@ -104,7 +104,7 @@ func unstreamed(method string) string {
 
 // remembered returns what a list is about, if a runtime that is unreachable
 // has to be answered for.
-func remembered(method string) (thing, bool) {
+func remembered(method string) (objectKind, bool) {
 	switch method {
 	case runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:
 		return sandboxes, true
@@ -114,7 +114,7 @@ func remembered(method string) (thing, bool) {
 	return 0, false
 }
 
-// reads tells whether a call to an owner changes nothing, so that it may end
+// reads reports whether a call to an owner changes nothing, so that it may end
 // early.
 func reads(method string) bool {
 	switch method {

@@ -59,7 +59,7 @@ func TestListsAreOfAllRuntimes(t *testing.T) {
 	// The owners are known by that, so nobody is asked for them.
 	if k.mux.router.owners.of([]byte("c1")).Name != "containerd" ||
 		k.mux.router.owners.of([]byte("v2")).Name != "qemu" {
-		t.Error("listed things have no owner")
+		t.Error("listed objects have no owner")
 	}
 	descriptors, err := k.ListMetricDescriptors(t.Context(), &runtimeapi.ListMetricDescriptorsRequest{})
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/a4s-io/a4s/internal/atomicfile"
 )
 
-// thing is what runtimes have.
-type thing int
+// objectKind is the kind of what runtimes have.
+type objectKind int
 
 const (
-	sandboxes thing = iota
+	sandboxes objectKind = iota
 	containers
 )
 
@@ -30,7 +30,7 @@ type memory struct {
 	file string // survives a restart of a4s, unless it is empty
 
 	mu     sync.Mutex
-	lists  [2][]byte              // answers as they came, by thing
+	lists  [2][]byte              // answers as they came, by kind
 	sums   [2]uint64              // of ids and states: a new one is worth writing
 	gone   [2]map[string]struct{} // removed since
 	failed bool                   // the last write did
@@ -62,13 +62,13 @@ func (m *memory) restore() error {
 	defer m.mu.Unlock()
 	m.lists = [2][]byte{r.Sandboxes, r.Containers}
 	for t, list := range m.lists {
-		m.sums[t] = sum(thing(t), list)
+		m.sums[t] = sum(objectKind(t), list)
 	}
 	return nil
 }
 
 // keep takes in the answer to an unfiltered list.
-func (m *memory) keep(t thing, list []byte) error {
+func (m *memory) keep(t objectKind, list []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if list == nil {
@@ -102,7 +102,7 @@ func (m *memory) write() (err error) {
 }
 
 // forget drops what was removed since.
-func (m *memory) forget(t thing, id []byte) {
+func (m *memory) forget(t objectKind, id []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.lists[t]) == 0 {
@@ -125,21 +125,21 @@ func (m *memory) drop() error {
 	return nil
 }
 
-// has tells whether the runtime had it.
-func (m *memory) has(t thing, wanted []byte) bool {
+// has reports whether the runtime had it.
+func (m *memory) has(t objectKind, wanted []byte) bool {
 	found := false
 	m.each(t, func(item []byte) { found = found || string(id(item)) == string(wanted) })
 	return found
 }
 
-// count tells how many the runtime had.
-func (m *memory) count(t thing) int {
+// count says how many the runtime had.
+func (m *memory) count(t objectKind) int {
 	n := 0
 	m.each(t, func([]byte) { n++ })
 	return n
 }
 
-func (m *memory) each(t thing, f func(item []byte)) {
+func (m *memory) each(t objectKind, f func(item []byte)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	eachItem(m.lists[t], func(item []byte) {
@@ -150,7 +150,7 @@ func (m *memory) each(t thing, f func(item []byte)) {
 }
 
 // recall answers a list in place of the runtime.
-func (m *memory) recall(t thing, request []byte) ([]byte, error) {
+func (m *memory) recall(t objectKind, request []byte) ([]byte, error) {
 	matches, err := filter(t, request)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (m *memory) recall(t thing, request []byte) ([]byte, error) {
 }
 
 // filter returns what a list asks for, by the rules of the CRI.
-func filter(t thing, request []byte) (func(item []byte) bool, error) {
+func filter(t objectKind, request []byte) (func(item []byte) bool, error) {
 	if t == sandboxes {
 		var r runtimeapi.ListPodSandboxRequest
 		if err := unmarshal(request, &r); err != nil {
@@ -204,11 +204,11 @@ func contains(labels, wanted map[string]string) bool {
 	return true
 }
 
-// everything tells whether the request of a list has no filter.
+// everything reports whether the request of a list has no filter.
 func everything(request []byte) bool { return len(field(request, 1)) == 0 }
 
 // sum is the same for lists with the same ids and states, in any order.
-func sum(t thing, list []byte) uint64 {
+func sum(t objectKind, list []byte) uint64 {
 	state := protowire.Number(3)
 	if t == containers {
 		state = 6

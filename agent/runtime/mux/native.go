@@ -27,7 +27,7 @@ type rewriter struct {
 func (w *rewriter) setDomain(domain string) { w.domain.Store(&domain) }
 
 // sandbox puts the native host name into the configuration of a new sandbox
-// and tells whether that changed it.
+// and reports whether that changed it.
 func (w *rewriter) sandbox(config *runtimeapi.PodSandboxConfig) bool {
 	composite, native, ok := w.domains(config)
 	if !ok || !strings.HasSuffix(config.Hostname, composite) {

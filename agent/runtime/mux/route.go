@@ -75,7 +75,7 @@ func named(all []*service) string {
 // owner returns the runtime that has the sandbox or container. What nobody has
 // goes to the primary runtime, which says so as the CRI wants it said. While a
 // runtime cannot be asked, nothing is known to be nobody's.
-func (rt *router) owner(c *call, t thing, wanted []byte) (*service, error) {
+func (rt *router) owner(c *call, t objectKind, wanted []byte) (*service, error) {
 	if len(c.all) == 1 {
 		return c.all[0], nil
 	}
@@ -111,7 +111,7 @@ func (rt *router) owner(c *call, t thing, wanted []byte) (*service, error) {
 
 // has asks the runtime. Runtimes take the beginning of an id for the id; then
 // only the primary answers, as it did when there was no other.
-func (s *service) has(ctx context.Context, t thing, wanted string) (bool, error) {
+func (s *service) has(ctx context.Context, t objectKind, wanted string) (bool, error) {
 	ctx, cancel := s.whileUp(ctx)
 	defer cancel()
 	if t == sandboxes {

@@ -231,8 +231,8 @@ func (rt *router) made(c *call, s *service) error {
 	return c.stream.SendMsg(answer)
 }
 
-// toOwner makes a call at the runtime that has the thing.
-func (rt *router) toOwner(c *call, t thing) error {
+// toOwner makes a call at the runtime that has the object.
+func (rt *router) toOwner(c *call, t objectKind) error {
 	s, err := rt.owner(c, t, id(c.request))
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// heard tells whether a call of the method has arrived.
+// heard reports whether a call of the method has arrived.
 func (p *peer) heard(method string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -311,7 +311,7 @@ func (s *service) handlers() []*runtimeapi.RuntimeHandler {
 	return s.lastGood.GetRuntimeHandlers()
 }
 
-// lists tells whether the runtime itself has a handler of that name.
+// lists reports whether the runtime itself has a handler of that name.
 func (s *service) lists(handler string) bool {
 	return slices.ContainsFunc(s.handlers(), func(h *runtimeapi.RuntimeHandler) bool { return h.GetName() == handler })
 }

@@ -75,7 +75,7 @@ func (t *Told) note(conditions []corev1.NodeCondition, now time.Time) {
 	}
 }
 
-// unready tells whether the cluster has known at a time, and ever since, that
+// unready reports whether the cluster has known at a time, and ever since, that
 // the runtime of the type is not ready.
 func (t *Told) unready(of workload.Type, at time.Time) bool {
 	t.mu.Lock()

@@ -78,7 +78,7 @@ func (s *Store) collect(ctx context.Context, encoded string) (int64, error) {
 	return int64(bytes), s.discard(temp)
 }
 
-// inUse tells whether an overlay of the base disk is left, and forgets those
+// inUse reports whether an overlay of the base disk is left, and forgets those
 // that are not.
 func inUse(dir string) (bool, error) {
 	refs, err := os.ReadDir(filepath.Join(dir, refsDir))

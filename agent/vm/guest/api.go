@@ -34,7 +34,7 @@ type (
 	NetworkStats    = protocol.NetworkStats
 )
 
-// Failures that callers tell apart, with errors.Is.
+// Failures that callers distinguish, with errors.Is.
 var (
 	// ErrNotFound: there is no such container.
 	ErrNotFound = errors.New("not found in the guest")

@@ -6,7 +6,7 @@
 // address, the IP addresses and the routes that the plugins gave the interface.
 //
 // Invariants: a guest is heard with the addresses of its pod alone, which is
-// how tenants are told apart, whatever root in it does; namespaces are pinned
+// how tenants are distinguished, whatever root in it does; namespaces are pinned
 // in this package's own directory and nowhere else; an attachment is recorded
 // before anything of it is made, so that Teardown can undo all of it after a
 // crash at any point; the CNI library is called with the same arguments and

@@ -66,7 +66,7 @@ func createNamespace(path string) error {
 	})
 }
 
-// isNamespace tells whether a namespace is pinned at path.
+// isNamespace reports whether a namespace is pinned at path.
 func isNamespace(path string) bool {
 	var s unix.Statfs_t
 	return unix.Statfs(path, &s) == nil && s.Type == unix.NSFS_MAGIC

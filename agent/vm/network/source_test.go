@@ -118,7 +118,7 @@ func TestGuestIsHeardWithItsOwnAddresses(t *testing.T) {
 	}
 }
 
-// listen hears what pods send. The function that it returns tells whether a
+// listen hears what pods send. The function that it returns reports whether a
 // frame with the mark came before one with the last mark.
 func listen(t *testing.T) func(mark, last []byte) bool {
 	t.Helper()

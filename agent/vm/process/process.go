@@ -189,7 +189,7 @@ func open(pid int) (*Process, error) {
 	return p, nil
 }
 
-// ended tells whether the process of the descriptor has ended.
+// ended reports whether the process of the descriptor has ended.
 func ended(fd int) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
@@ -207,7 +207,7 @@ func (p *Process) PID() int { return p.pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Alive tells whether the process runs.
+// Alive reports whether the process runs.
 func (p *Process) Alive() bool {
 	select {
 	case <-p.done:

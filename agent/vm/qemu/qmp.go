@@ -28,7 +28,7 @@ func (e *Error) Error() string { return "QEMU: " + e.Command + ": " + e.Descript
 // errClosed says that the connection to QEMU was lost.
 var errClosed = errors.New("the connection to QEMU is closed")
 
-// event is something that QEMU tells by itself.
+// event is something that QEMU says by itself.
 type event struct {
 	Name string          `json:"event"`
 	Data json.RawMessage `json:"data"`

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper waits for all children of process 1: those it was told of, and those
+// reaper waits for all children of process 1: those it learned of, and those
 // whose parents ended.
 type reaper struct {
 	mu      sync.Mutex

@@ -175,7 +175,7 @@ func (s *spaces) removeOne(ctx context.Context, r ref, manager string) (bool, er
 	return err == nil, err
 }
 
-// passing tells whether an error may well be gone in a moment: a kind, a
+// passing reports whether an error may well be gone in a moment: a kind, a
 // namespace or a tenant is not there yet, or another server does the same.
 func passing(err error) bool {
 	var joined interface{ Unwrap() []error }

@@ -316,7 +316,7 @@ func names(list []ref) string {
 // maxMessage is how long the API lets the message of an event be.
 const maxMessage = 1024
 
-// applied tells that a manifest is as it should be.
+// applied says that a manifest is as it should be.
 func (d *deployer) applied(m manifest, r *record, removed []ref) {
 	text := fmt.Sprintf("%s: applied %d objects", m.file, len(m.objects))
 	if len(removed) > 0 {
@@ -328,7 +328,7 @@ func (d *deployer) applied(m manifest, r *record, removed []ref) {
 	}
 }
 
-// failed tells why a manifest is not.
+// failed says why a manifest is not.
 func (d *deployer) failed(ctx context.Context, m manifest, reason string, err error) {
 	text := fmt.Sprintf("%s: %v", m.file, err)
 	d.log.Warn("Manifest " + text)

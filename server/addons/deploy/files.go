@@ -37,7 +37,7 @@ type entry struct {
 	err   error // why it cannot be looked at
 }
 
-// settled tells whether nobody has written to the file for a while.
+// settled reports whether nobody has written to the file for a while.
 func (e entry) settled(now time.Time) bool {
 	age := now.Sub(e.stamp.modified)
 	return age < 0 || age >= settle // a time in the future says nothing
@@ -110,7 +110,7 @@ func isManifest(name string) bool {
 	return false
 }
 
-// skipped tells whether a file of the directory is to be ignored.
+// skipped reports whether a file of the directory is to be ignored.
 func skipped(dir, name string) bool {
 	_, err := os.Lstat(filepath.Join(dir, name+skipSuffix))
 	return err == nil

@@ -47,7 +47,7 @@ func (o object) ref() ref {
 
 func (r ref) groupKind() schema.GroupKind { return schema.GroupKind{Group: r.Group, Kind: r.Kind} }
 
-// same tells whether both name one object, which may be served in several
+// same reports whether both name one object, which may be served in several
 // versions.
 func (r ref) same(other ref) bool {
 	r.Version, other.Version = "", ""

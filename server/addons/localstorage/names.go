@@ -42,7 +42,7 @@ func directory(volume string, claim *corev1.PersistentVolumeClaim) string {
 	return name[:min(len(name), maxName)]
 }
 
-// Ours tells whether a volume is one of this provisioner, whoever says so.
+// Ours reports whether a volume is one of this provisioner, whoever says so.
 func Ours(volume *corev1.PersistentVolume) bool {
 	if volume.Annotations[ProvisionedBy] != Provisioner || volume.Spec.Local == nil {
 		return false

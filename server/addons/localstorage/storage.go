@@ -212,7 +212,7 @@ func (s *Storage) Work(node string) (work joinapi.LocalVolumes, changed <-chan s
 	return work, changed, true
 }
 
-// toDo tells whether there is something to do for a volume, and what.
+// toDo reports whether there is something to do for a volume, and what.
 func toDo(volume *corev1.PersistentVolume, v *joinapi.LocalVolume) bool {
 	state := volume.Annotations[State]
 	v.Remove = volume.Status.Phase == corev1.VolumeReleased &&

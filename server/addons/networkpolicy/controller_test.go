@@ -101,7 +101,7 @@ func TestPodsAreWatchedWhenThereIsAPolicy(t *testing.T) {
 		t.Errorf("the node is told of %v", n.pods)
 	}
 	<-watches["pods"]
-	// A pod is told of when it is bound, before it has an address.
+	// A pod learns of when it is bound, before it has an address.
 	if _, err := client.CoreV1().Pods("one").
 		Create(ctx, apiPod("one", "next", "n1", ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

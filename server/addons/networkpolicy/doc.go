@@ -9,7 +9,7 @@
 //
 // Invariants: a policy of a tenant has no effect beyond the tenant, whatever its
 // selectors say; one of the system space may select peers in every space. A node
-// is told of its own pods, and of others no more than their addresses. A pod on
+// learns of its own pods, and of others no more than their addresses. A pod on
 // its node's network has no address of its own, so it is neither selected nor a
 // peer. An address that two pods claim, as happens while one goes and the other
 // comes, is a peer only where both of them are.

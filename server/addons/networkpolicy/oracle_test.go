@@ -122,7 +122,7 @@ func (w *world) peersMatch(
 	return false
 }
 
-// sees tells whether a policy can mean a pod at all.
+// sees reports whether a policy can mean a pod at all.
 func (w *world) sees(np *networkingv1.NetworkPolicy, p *corev1.Pod) bool {
 	tenant := tenantOf(np.Namespace)
 	return tenant == "system" || tenant == tenantOf(p.Namespace)

@@ -4,7 +4,7 @@
 // groups of the API server, in its process.
 //
 // Invariants: nothing is stored, and no object is kept that the API server does
-// not keep anyway; a node tells about its own pods only; a list that is
+// not keep anyway; a node says of its own pods only; a list that is
 // addressed to a space has pods of that space only.
 //
 // Only server may import it.

@@ -23,7 +23,7 @@ const (
 // kubelets asks kubelets.
 type kubelets struct {
 	inner client.KubeletMetricsGetter
-	// runsOn tells whether a pod is on a node.
+	// runsOn reports whether a pod is on a node.
 	runsOn func(namespace, name, node string) bool
 }
 

@@ -127,7 +127,7 @@ func (c *cluster) hasSynced() bool {
 	return true
 }
 
-// runsOn tells whether a pod is on a node.
+// runsOn reports whether a pod is on a node.
 func (m *Metrics) runsOn(namespace, name, node string) bool {
 	c := m.known.Load()
 	if c == nil {

@@ -103,7 +103,7 @@ func (s *podStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions)
 	return nil, apierrors.NewNotFound(metrics.Resource("pods"), name)
 }
 
-// shown tells whether a pod is in the space that a request is addressed to.
+// shown reports whether a pod is in the space that a request is addressed to.
 func shown(ctx context.Context, pod *corev1.Pod) bool {
 	addressed, ok := space.FromContext(ctx)
 	if !ok || addressed == space.All {

@@ -51,7 +51,7 @@ func PortsOf(service *corev1.Service) []Port {
 	return out
 }
 
-// Wanted tells whether a Service is to get addresses here.
+// Wanted reports whether a Service is to get addresses here.
 func Wanted(service *corev1.Service) bool {
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil &&
 		service.DeletionTimestamp == nil

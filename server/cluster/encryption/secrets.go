@@ -59,7 +59,7 @@ func storedWith(stored []byte) string {
 	return string(name)
 }
 
-// count tells how many Secrets are stored with which key.
+// count says how many Secrets are stored with which key.
 func count(ctx context.Context, store datastore) (map[string]int, error) {
 	out := map[string]int{}
 	err := walk(ctx, store, func(_ context.Context, _ string, stored []byte, _ int64) error {

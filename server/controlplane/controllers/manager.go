@@ -51,7 +51,7 @@ type manager struct {
 	await func(context.Context) (context.Context, context.CancelFunc, error)
 }
 
-// byUpstream tells that the settings want what only app.Run has.
+// byUpstream says that the settings want what only app.Run has.
 func byUpstream(c *config.CompletedConfig) bool {
 	return c.SecureServing != nil || c.ComponentConfig.Generic.LeaderElection.LeaderElect
 }

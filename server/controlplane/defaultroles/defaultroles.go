@@ -33,7 +33,7 @@ const (
 type Options struct {
 	// Client may read and make roles of any content.
 	Client kubernetes.Interface
-	// Sees tells whether requests are judged by ClusterRoles and
+	// Sees reports whether requests are judged by ClusterRoles and
 	// ClusterRoleBindings of these names.
 	Sees func(roles, bindings sets.Set[string]) bool
 	// Hook returns when upstream's own hook is through.

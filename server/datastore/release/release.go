@@ -42,7 +42,7 @@ func minor(kubernetes string) (int, bool) {
 	return n, ok && err == nil
 }
 
-// NewerThan tells whether data that r has used are not for other any more.
+// NewerThan reports whether data that r has used are not for other any more.
 func (r Record) NewerThan(other Record) bool {
 	a, known := minor(r.Kubernetes)
 	b, otherKnown := minor(other.Kubernetes)
@@ -119,7 +119,7 @@ func snapshotName(before string) string {
 
 // Begin makes this release the one that uses the data of a server directory. If an
 // older one has used them, save is called first; it returns where it put them, ""
-// if it cannot save them. present tells whether there are data.
+// if it cannot save them. present reports whether there are data.
 func Begin(serverDir string, own Record, present bool, save func(before Record) (string, error)) error {
 	if _, known := minor(own.Kubernetes); !known {
 		return nil

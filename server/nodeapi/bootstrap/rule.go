@@ -20,7 +20,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
-// offered tells whether a node asks to persist a pod of its own, and which node
+// offered reports whether a node asks to persist a pod of its own, and which node
 // it is. It is so by the mark of the pod; whether the node may is another
 // question.
 func offered(ctx context.Context, u user.Info, pod *core.Pod) (node string, ok bool) {

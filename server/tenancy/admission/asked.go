@@ -29,7 +29,7 @@ const (
 // accountsOfControllers is what the names of the controllers' users begin with.
 const accountsOfControllers = "system:serviceaccount:kube-system:"
 
-// makes tells what the controllers of workloads make from templates of a
+// makes says what the controllers of workloads make from templates of a
 // tenant's users. Operators have their sidecars injected there.
 func makes(controller string, r schema.GroupResource) bool {
 	pods := r == schema.GroupResource{Resource: "pods"}
@@ -67,7 +67,7 @@ func authorOf(attr admission.Attributes) author {
 	return theSystem
 }
 
-// asks tells whether a tenant's admission is asked about a request: never where
+// asks reports whether a tenant's admission is asked about a request: never where
 // the tenant is being deleted, which nothing of it may hold up.
 func (a *Admission) asks(tenant string, who author) bool {
 	return who != theSystem && !a.opts.Tenants.Terminating(tenant)

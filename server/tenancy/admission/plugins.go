@@ -32,9 +32,9 @@ import (
 // to be known, as upstream's plugins wait for theirs.
 const readyWithin = 10 * time.Second
 
-// Tenants tells about the life of tenants.
+// Tenants says of the life of tenants.
 type Tenants interface {
-	// Exists tells whether there is a Tenant of this name, and whether it is
+	// Exists reports whether there is a Tenant of this name, and whether it is
 	// being deleted.
 	Exists(ctx context.Context, name string) (exists bool, err error)
 	Terminating(name string) bool

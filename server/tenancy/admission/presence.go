@@ -47,7 +47,7 @@ func newPresence() *presence {
 	return &presence{synced: make(chan struct{}), counts: map[string]map[string]int{}, gone: func(string) {}}
 }
 
-// has tells whether a tenant has configurations for a plugin.
+// has reports whether a tenant has configurations for a plugin.
 func (p *presence) has(tenant, plugin string) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

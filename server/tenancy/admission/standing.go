@@ -30,7 +30,7 @@ var (
 // breaker, and whether they are slow. Controllers have few workers for all
 // tenants, and whoever waits for a hook does nothing for others.
 type standing struct {
-	// changed is told when the breaker opens and closes. It must not wait.
+	// changed learns when the breaker opens and closes. It must not wait.
 	changed func(open bool)
 
 	mu        sync.Mutex

@@ -90,7 +90,7 @@ func tenantInName(name string) (string, error) {
 	return tenant, checkTenant(tenant)
 }
 
-// OfTenantElsewhere tells whether u was read from a certificate of a tenant by
+// OfTenantElsewhere reports whether u was read from a certificate of a tenant by
 // something that knows nothing of tenants, such as a kubelet that asks the API
 // server what u may do there.
 func OfTenantElsewhere(u user.Info) bool {

@@ -55,7 +55,7 @@ func (t *tenanted) life(ctx context.Context, tenant string, cert *x509.Certifica
 	return life{uid: found.UID}, nil
 }
 
-// issuedFor tells whether a certificate is of this tenant and not of a former
+// issuedFor reports whether a certificate is of this tenant and not of a former
 // one of its name. Certificates that do not say so must be younger than it.
 func issuedFor(cert *x509.Certificate, t *tenantapi.Tenant) bool {
 	if uid := cert.Subject.SerialNumber; uid != "" {

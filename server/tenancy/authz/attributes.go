@@ -78,13 +78,13 @@ func nativeSubject(tenant string, a authorizer.Attributes) (string, bool) {
 	return native, of == "" || of == tenant
 }
 
-// impersonates tells whether the question is about taking on an identity. The
+// impersonates reports whether the question is about taking on an identity. The
 // verb has the form of impersonation behind it, if upstream distinguishes them.
 func impersonates(a authorizer.Attributes) bool {
 	return (a.GetVerb() == "impersonate" || strings.HasPrefix(a.GetVerb(), "impersonate:")) && a.GetNamespace() == ""
 }
 
-// takesMasters tells whether the question is about taking on the group of all
+// takesMasters reports whether the question is about taking on the group of all
 // rights in a form of impersonation that never gives it. Upstream knows the
 // group by its native name only, and asks about many groups at once as about
 // all of them; after a no it asks about each.
@@ -96,7 +96,7 @@ func takesMasters(a authorizer.Attributes) bool {
 	return native == space.Masters || a.GetName() == everything
 }
 
-// isOwnExtra tells whether the question is about taking on an identity of a
+// isOwnExtra reports whether the question is about taking on an identity of a
 // tenant.
 func isOwnExtra(a authorizer.Attributes) bool {
 	return impersonates(a) && a.GetAPIGroup() == authenticationv1.GroupName &&
@@ -117,14 +117,14 @@ func sharedRole(name string) bool {
 	return of == space.System && kinds.SharedClusterRole(name)
 }
 
-// asked tells whether the authorizer is asked on behalf of a review, not of a
+// asked reports whether the authorizer is asked on behalf of a review, not of a
 // request that will touch the object.
 func asked(ctx context.Context) bool {
 	info, ok := request.RequestInfoFrom(ctx)
 	return ok && info.IsResourceRequest && info.APIGroup == authorizationv1.GroupName
 }
 
-// parameter tells whether the question is about the parameter of an admission
+// parameter reports whether the question is about the parameter of an admission
 // policy, on behalf of its binding. The tenant's own plugins look for it, so the
 // binding names it as the tenant does.
 func parameter(ctx context.Context, a authorizer.Attributes) bool {

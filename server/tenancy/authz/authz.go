@@ -25,7 +25,7 @@ type Options struct {
 	// space to this package, see the package's documentation. It is not set
 	// in a cluster that does without RBAC for its users of the system.
 	SystemRBAC bool
-	// ReadsNodes tells whether users of a tenant may read nodes if its roles
+	// ReadsNodes reports whether users of a tenant may read nodes if its roles
 	// let them; nil for no tenant.
 	ReadsNodes func(ctx context.Context, tenant string) (bool, error)
 }

@@ -61,7 +61,7 @@ func NewListers(f informers.SharedInformerFactory) (*Listers, error) {
 	}, nil
 }
 
-// Has tells whether ClusterRoles and ClusterRoleBindings of these names are
+// Has reports whether ClusterRoles and ClusterRoleBindings of these names are
 // among the listers.
 func (l *Listers) Has(roles, bindings sets.Set[string]) bool {
 	for name := range roles {

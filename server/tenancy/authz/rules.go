@@ -78,7 +78,7 @@ func (b *borderedRules) ofTenants(rules []authorizer.ResourceRuleInfo, nodes boo
 	return out
 }
 
-// isSystem tells whether a resource is the system's in all groups of a rule
+// isSystem reports whether a resource is the system's in all groups of a rule
 // that have it.
 func (b *borderedRules) isSystem(groups []string, resource string) bool {
 	resource, sub, _ := strings.Cut(resource, "/")

@@ -310,7 +310,7 @@ func (c *served) ForcedByName(name string) bool {
 	return s != nil && s.sharing.Forced
 }
 
-// SystemServes tells whether the system space itself is served a version of a
+// SystemServes reports whether the system space itself is served a version of a
 // resource.
 func (c *served) SystemServes(r schema.GroupVersionResource) bool {
 	c.mu.RLock()

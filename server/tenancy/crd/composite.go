@@ -256,7 +256,7 @@ func (c *resources) inSpace(tenant string, r schema.GroupResource) *apiextension
 	return nil
 }
 
-// SeesNamespaced tells whether the CRD that is made up of all has
+// SeesNamespaced reports whether the CRD that is made up of all has
 // namespaces. What is asked of it can then be without.
 func (c *served) SeesNamespaced(r schema.GroupResource) bool {
 	c.mu.RLock()

@@ -89,7 +89,7 @@ func ParseSharing(meta *metav1.ObjectMeta) (Sharing, error) {
 	return s, nil
 }
 
-// Covers tells whether a tenant is in the applicable range.
+// Covers reports whether a tenant is in the applicable range.
 func (s Sharing) Covers(tenant string, of map[string]string) bool {
 	switch {
 	case !s.Shared:
@@ -117,7 +117,7 @@ const (
 // Candidates are the CRDs of one resource that one tenant could be
 // served by.
 type Candidates struct {
-	// Local tells whether the tenant has a CRD of its own.
+	// Local reports whether the tenant has a CRD of its own.
 	Local bool
 	// Forced and Applicable describe the CRD of the system space, if
 	// there is one: whether it is forced, and whether the tenant is in its

@@ -22,7 +22,7 @@ import (
 // Tenants knows the tenants of the cluster.
 type Tenants interface {
 	authn.Tenants
-	// Exists tells whether there is a Tenant of this name.
+	// Exists reports whether there is a Tenant of this name.
 	Exists(ctx context.Context, name string) (bool, error)
 }
 

@@ -25,7 +25,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
-// define is a served v1 with one field, in whose name it can be told apart.
+// define is a served v1 with one field, in whose name it can be distinguished.
 func define(plural, group, kind, field string) *apiextensionsv1.CustomResourceDefinition {
 	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind,
 		ListKind: kind + "List"}

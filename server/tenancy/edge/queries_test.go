@@ -155,7 +155,7 @@ type connection struct{ *httptest.ResponseRecorder }
 
 func (connection) CloseNotify() <-chan bool { return nil }
 
-// run sends a request and tells what upstream's storage was asked for.
+// run sends a request and says what upstream's storage was asked for.
 func run(
 	t testing.TB, method, path, query string, serve func(http.ResponseWriter, *http.Request) error,
 ) (*httptest.ResponseRecorder, []asking) {

@@ -72,7 +72,7 @@ func TestFlowsOfRequests(t *testing.T) {
 	}
 }
 
-// TestQueueRefuses: who waits in vain is told when to come back.
+// TestQueueRefuses: who waits in vain learns when to come back.
 func TestQueueRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Idle: func() int { return 0 }}))

@@ -108,7 +108,7 @@ func (e *Edge) findKind(r *request) {
 	r.kindFound = true
 }
 
-// acrossTenants tells whether a system user on a short path asks for a table of
+// acrossTenants reports whether a system user on a short path asks for a table of
 // namespaced objects of all spaces. Clients show no tenant of their own accord.
 func (r *request) acrossTenants() bool {
 	if r.space != "" || !r.table {

@@ -17,7 +17,7 @@ import (
 // fairness only, no request has it.
 const Group = "a4s:tenants"
 
-// Wrap makes the tenant the user that flows are told apart by.
+// Wrap makes the tenant the user that flows are distinguished by.
 func Wrap(inner utilflowcontrol.Interface) utilflowcontrol.Interface { return byTenant{inner} }
 
 type byTenant struct{ utilflowcontrol.Interface }

@@ -218,7 +218,7 @@ func (t *Table) GroupOf(kind string) (string, bool) {
 // IsReview tells the groups whose resources are questions, not objects.
 func IsReview(group string) bool { return group == "authentication.k8s.io" || group == authnz }
 
-// SharedClusterRole tells whether name is a ClusterRole of the system space
+// SharedClusterRole reports whether name is a ClusterRole of the system space
 // that every tenant uses. The names are reserved: no tenant can have a
 // ClusterRole of their own under one of them.
 func SharedClusterRole(name string) bool {
@@ -247,7 +247,7 @@ func OfAPI(group, resource string) bool {
 	return false
 }
 
-// Shows tells whether tenants find anything of a group in discovery.
+// Shows reports whether tenants find anything of a group in discovery.
 func Shows(group string) bool { return shownGroups()[group] }
 
 var shownGroups = sync.OnceValue(func() map[string]bool {

@@ -3,7 +3,7 @@ package kinds
 import "strings"
 
 // OpenPath tells the paths of the API server, besides those of objects, that
-// tenants may be allowed. What is not among them tells about the cluster:
+// tenants may be allowed. What is not among them says of the cluster:
 // metrics, logs, profiles, and the single checks behind health.
 func OpenPath(path string) bool {
 	switch path {

@@ -48,7 +48,7 @@ func StatusFields() []StatusField {
 	}
 }
 
-// TenantsPodCondition tells whether a condition of a pod is the tenant's to
+// TenantsPodCondition reports whether a condition of a pod is the tenant's to
 // write. Those that upstream knows and is to know without a domain, such as the
 // ones of a resize, which quotas are reckoned by, are not; what only says
 // whether the tenant's own pod is ready is, and so is a condition of anybody's

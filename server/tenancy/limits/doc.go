@@ -10,7 +10,7 @@
 // (follow.go) and is told by this server's writes, so that a limit is exact on
 // one server. What an object costs is in charges.go.
 //
-// It also tells what keys the datastore has of a tenant (contents.go): whoever
+// It also says what keys the datastore has of a tenant (contents.go): whoever
 // empties a space asks it instead of every resource of the API.
 //
 // Invariants: a limit is read from the Tenant at every use, so a change of it

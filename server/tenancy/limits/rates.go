@@ -29,7 +29,7 @@ const (
 	// fillLives is how long it is good to know how full it is: an overload adds tens
 	// of megabytes in a second.
 	fillLives = 100 * time.Millisecond
-	// showEvery is how often metrics are told what tenants use.
+	// showEvery is how often metrics learn what tenants use.
 	showEvery = 15 * time.Second
 	// comeBack is the seconds until a client tries again to write into a
 	// datastore that is almost full.
@@ -77,7 +77,7 @@ func (w *write) slow(t *tenantapi.Tenant, was before, limits *amounts) error {
 }
 
 // events refuses events that come too fast. Of the system, which has one
-// recorder for all, they are dropped: it does not try again when it is told that
+// recorder for all, they are dropped: it does not try again when it learns that
 // it may not.
 func (w *write) events(t *tenantapi.Tenant) error {
 	most := w.limits.limitsOf(t).EventsPerSecond

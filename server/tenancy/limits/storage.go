@@ -187,7 +187,7 @@ func (s *limited) storedKey(key string) string {
 	return s.root + "/" + strings.TrimPrefix(space.StoredKey(s.layout, s.prefix, key), "/")
 }
 
-// belongsToSpace tells what a4s and Kubernetes make in every space and every
+// belongsToSpace says what a4s and Kubernetes make in every space and every
 // namespace, and could not do without. It counts, but is never refused.
 func (s *limited) belongsToSpace(name string) bool {
 	switch s.resource {

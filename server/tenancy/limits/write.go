@@ -173,7 +173,7 @@ func (w *write) widen(limits *amounts, was before, obj runtime.Object) {
 	}
 }
 
-// marks tells whether the update is the deletion of an object that waits.
+// marks reports whether the update is the deletion of an object that waits.
 func marks(was before, obj runtime.Object) bool {
 	m, err := meta.Accessor(obj)
 	return err == nil && !was.deleting && m.GetDeletionTimestamp() != nil

@@ -65,7 +65,7 @@ func (r *Rules) Inside(ip netip.Addr) bool {
 	return slices.ContainsFunc(r.ranges, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// OfPod tells whether an address is that of a pod of tenant. A pod that has
+// OfPod reports whether an address is that of a pod of tenant. A pod that has
 // ended keeps its address in its status while another gets it; where two claim
 // it nobody can say whose it is.
 func (r *Rules) OfPod(tenant string, ip netip.Addr) (bool, error) {
@@ -82,7 +82,7 @@ func (r *Rules) held(tenant string, ip netip.Addr, counts func(*corev1.Pod) bool
 	return endpoints.Held(tenant, r.pods, podIPs, ip.Unmap().String(), counts)
 }
 
-// allows tells whether a webhook of tenant may be called at an address.
+// allows reports whether a webhook of tenant may be called at an address.
 func (r *Rules) allows(tenant string, ip netip.Addr) (bool, error) {
 	ip = ip.Unmap()
 	if v4, ok := translated(ip); ok {

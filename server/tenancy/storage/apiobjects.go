@@ -23,7 +23,7 @@ import (
 // Every other space shows the same three as its own. What reads without a space,
 // as the proxies of the nodes and all controllers do, sees the stored ones only.
 
-// isAPI tells whether a key is that of one of these objects in a space other
+// isAPI reports whether a key is that of one of these objects in a space other
 // than the system's. Nothing can be stored there.
 func (m *confinement) isAPI(key string) bool {
 	if !kinds.OfAPI(m.keys.resource.Group, m.keys.resource.Resource) {
@@ -38,7 +38,7 @@ func belowAPI(tenant string) string {
 	return space.Namespace(tenant, metav1.NamespaceDefault) + "/" + kinds.APIObject
 }
 
-// showsAPI tells whether what a request reads has the object in it, and in which
+// showsAPI reports whether what a request reads has the object in it, and in which
 // space. What is to be deleted has not.
 func (m *mapped) showsAPI(ctx context.Context, key string) (tenant string, ok bool) {
 	if !kinds.OfAPI(m.keys.resource.Group, m.keys.resource.Resource) {

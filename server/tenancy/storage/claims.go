@@ -27,7 +27,7 @@ var binders = map[string]bool{
 	"system:kube-scheduler":                                      true,
 }
 
-// binds tells whether claims are shown as those who bind them see them.
+// binds reports whether claims are shown as those who bind them see them.
 func (m *objectKeys) binds(ctx context.Context) bool {
 	if m.resource != (schema.GroupResource{Resource: "persistentvolumeclaims"}) {
 		return false

@@ -106,7 +106,7 @@ func (m *objectKeys) addressed(ctx context.Context) (tenant string, ok bool) {
 type adopting struct {
 	runtime.Codec
 	as schema.GroupVersionKind
-	// defined tells what this CRD has: that is not adopted when it
+	// defined says what this CRD has: that is not adopted when it
 	// cannot be decoded. A conversion that fails would else be skipped.
 	defined func(schema.GroupVersionKind) bool
 }

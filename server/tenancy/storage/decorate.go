@@ -23,7 +23,7 @@ import (
 // storage layer, and for nobody else: the tenant that its composite name says.
 const tenantField = "a4s.tenant"
 
-// Defines tells whether the CRD that serves a custom resource has a
+// Defines reports whether the CRD that serves a custom resource has a
 // version and kind.
 type Defines func(r schema.GroupResource, kind schema.GroupVersionKind) bool
 

@@ -9,7 +9,7 @@
 // Invariants: the mapping is a function of the key alone; a request that is
 // addressed to one space (space.FromContext) reads that space, and writes
 // nothing outside it; where the prefix of a space is ambiguous, objects are
-// told apart by the tenant that their own name says. The label space.Label is
+// distinguished by the tenant that their own name says. The label space.Label is
 // set here and nowhere else.
 //
 // Only the wiring of the API server imports it.

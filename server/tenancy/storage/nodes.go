@@ -15,7 +15,7 @@ import (
 // Whoever reads nodes in the space of a tenant sees of them what
 // kinds.NodeFields shows. Whether they may is for the authorizer to say.
 
-// reducesNodes tells whether a request sees nodes so. Upstream itself reads the
+// reducesNodes reports whether a request sees nodes so. Upstream itself reads the
 // node of a pod on behalf of requests for other resources, and needs its address.
 func (m *objectKeys) reducesNodes(ctx context.Context) bool {
 	if !kinds.IsNodes(m.resource.Group, m.resource.Resource) {

@@ -48,7 +48,7 @@ func openPart(k kinds.Kind) func(runtime.Object) bool {
 	return nil
 }
 
-// seesPart tells whether a request sees a part of what there is. Upstream itself
+// seesPart reports whether a request sees a part of what there is. Upstream itself
 // reads what it needs on behalf of requests for other resources.
 func (m *confinement) seesPart(ctx context.Context) bool {
 	addressed, ok := space.FromContext(ctx)

@@ -108,7 +108,7 @@ func (t trueNames) Get(field string) string {
 	return t.Fields.Get(field)
 }
 
-// scopes tells whether a cache needs the tenant in the place of the name.
+// scopes reports whether a cache needs the tenant in the place of the name.
 func scopes(layout space.Layout, triggers storage.IndexerFuncs) bool {
 	return layout == space.Namespaced && len(triggers) > 0
 }

@@ -16,7 +16,7 @@ import (
 // The default ClusterRoles live in the system space and are shown in every
 // other one beside its own, as every cluster has them.
 
-// showsShared tells whether a request sees the default roles. What is to be
+// showsShared reports whether a request sees the default roles. What is to be
 // deleted does not, it is the space's own.
 func (m *mapped) showsShared(ctx context.Context, tenant string) bool {
 	if !m.keys.sharedRoles() || space.IsSystem(tenant) {

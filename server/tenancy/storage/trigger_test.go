@@ -31,7 +31,7 @@ func (c counting) RequiresExactMatch(string) (string, bool) { return "", false }
 
 // TestWatchIsWokenByItsOwnSpace: the cache does not even hand the events of
 // other spaces to the watch of a tenant. The system's namespace a lies below
-// the prefix of tenant a, so that only the trigger tells them apart before the
+// the prefix of tenant a, so that only the trigger distinguishes them before the
 // selector is asked. So it is for a
 // resource with a trigger of its own.
 func TestWatchIsWokenByItsOwnSpace(t *testing.T) {

@@ -26,7 +26,7 @@ func (t *translation) columns() {
 	t.with([]byte(tenantColumn), t.skip)
 }
 
-// isEmpty tells whether the list that begins here has no elements.
+// isEmpty reports whether the list that begins here has no elements.
 func (t *translation) isEmpty() bool {
 	next := t.pos + 1
 	next += blanks(t.src[next:])

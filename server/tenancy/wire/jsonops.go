@@ -13,7 +13,7 @@ type values struct {
 	r Resource
 	// v is how the object is seen that is being translated.
 	v *View
-	// emptied tells that an object had members, and all of them were taken
+	// emptied says that an object had members, and all of them were taken
 	// out: then it is taken out itself.
 	emptied bool
 	// verbatim is a text that is no text: the name of a namespaced object in

@@ -54,7 +54,7 @@ func (s *scanner) malformed(what string) {
 	s.fail(fmt.Errorf("%w: JSON at byte %d: %s", ErrMalformed, s.pos, what))
 }
 
-// cutOff tells that the error is that src ended too early: with what follows
+// cutOff says that the error is that src ended too early: with what follows
 // it may be well formed.
 func (s *scanner) cutOff() bool {
 	return errors.Is(s.err, ErrMalformed) && s.pos+blanks(s.src[s.pos:]) == len(s.src)

@@ -35,7 +35,7 @@ func plainUntil(b []byte, from int) int {
 }
 
 // stringEnd is where the string ends whose content begins at from: at its
-// quote, or len(b) without one. Escaped tells whether anything is.
+// quote, or len(b) without one. Escaped reports whether anything is.
 func stringEnd(b []byte, from int) (end int, escaped bool) {
 	for i := from; ; i += 2 {
 		if i = plainUntil(b, min(i, len(b))); i == len(b) || b[i] == '"' {
@@ -126,7 +126,7 @@ func (k *block) outside(inside *uint64) uint64 {
 	return k.brackets &^ strings
 }
 
-// deeper tells whether objects and lists are nested beyond a limit.
+// deeper reports whether objects and lists are nested beyond a limit.
 func deeper(b []byte, limit int) bool {
 	var s structure
 	depth := 0

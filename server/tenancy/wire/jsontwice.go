@@ -61,7 +61,7 @@ func (k *keys) add(s *scanner, key []byte) bool {
 
 // lastOfEach is a document that reads the same, and in which all but the last one
 // of the values of a key are null: so readers who look for such keys find them, in
-// their lines. merged tells of a reader who puts objects with the same key together.
+// their lines. merged reports a reader who puts objects with the same key together.
 // Nothing may be nested deeper than in what tenants send.
 func lastOfEach(body []byte, merged bool) ([]byte, error) {
 	if marksOf(body, true) > maxMarks {

@@ -5,7 +5,7 @@ package wire
 type Projector struct {
 	View  *View
 	Table *Table
-	// Named is told what a body says of another space, in metadata.tenant, and
+	// Named learns what a body says of another space, in metadata.tenant, and
 	// each metadata.selfLink: an error refuses the body, otherwise the space is
 	// that of the view. If it is nil, another metadata.tenant is refused.
 	Named func(field, value string) error

@@ -167,7 +167,7 @@ type protoTranslator struct {
 	v *View
 	// selfLink is what the object's metadata gets.
 	selfLink string
-	// renames tells that the names of the objects themselves are translated.
+	// renames says that the names of the objects themselves are translated.
 	renames bool
 	// What often comes again.
 	namespaces, names, kinds lastText

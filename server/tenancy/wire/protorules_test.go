@@ -198,7 +198,7 @@ func TestProtoPlansFitTheTable(t *testing.T) {
 			t.Errorf("%s: %v", gvk, err)
 			continue
 		}
-		// Fields that come twice are told apart by the bits of a number.
+		// Fields that come twice are distinguished by the bits of a number.
 		if len(kind.object.fields) > 64 {
 			t.Errorf("%s has %d fields", gvk, len(kind.object.fields))
 		}

@@ -216,7 +216,7 @@ func (s *protoList) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// begin writes what comes before the list and tells how long it was. The envelope's type has to come
+// begin writes what comes before the list and says how long it was. The envelope's type has to come
 // first, as every server writes it; if not, the answer is held as a whole.
 func (s *protoList) begin(src []byte) (from int, err error) {
 	if !bytes.HasPrefix(src, []byte(protoMagic)) {
@@ -269,7 +269,7 @@ func (s *protoList) beginList(head []byte, e envelope, length int) (from int, er
 	return len(head), nil
 }
 
-// progress translates the items that are complete and tells what comes next.
+// progress translates the items that are complete and says what comes next.
 func (s *protoList) progress(src []byte, from int) (int, error) {
 	for s.left > 0 {
 		n, err := fieldLength(src[from:], s.left, s.read)

@@ -137,7 +137,7 @@ type splitter struct {
 	inString, escape bool
 }
 
-// scan goes on through b[from:] until stop says so, and tells where: it is
+// scan goes on through b[from:] until stop says so, and says where: it is
 // asked about every byte outside of strings, with the depth after opening and
 // before closing brackets. Without a stop it returns len(b), false.
 func (s *splitter) scan(b []byte, from int, stop func(c byte, depth int) bool) (int, bool) {
@@ -222,7 +222,7 @@ func keep(buf, rest []byte) []byte {
 	return append(buf[:0], rest...)
 }
 
-// events writes the events that are complete and tells where the next begins.
+// events writes the events that are complete and says where the next begins.
 // Most often an event is written at once, so its end is not looked for.
 func (s *jsonWatch) events(src []byte) (from int, err error) {
 	for {

@@ -24,7 +24,7 @@ type jsonList struct {
 	stage stage
 	rows  bool
 	count int
-	// behind tells that an item came and what is behind it is next.
+	// behind says that an item came and what is behind it is next.
 	behind bool
 	err    error
 	// buf is what was not translated yet. Split looks for the end of the head,
@@ -63,7 +63,7 @@ func (s *jsonList) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// begin looks for the first item and tells where it begins.
+// begin looks for the first item and says where it begins.
 func (s *jsonList) begin(src []byte) (from int, err error) {
 	for s.stage == inHead {
 		end, ok := s.split.scan(src, s.scanned, s.stops)
@@ -86,14 +86,14 @@ func (s *jsonList) begin(src []byte) (from int, err error) {
 	return from, nil
 }
 
-// isKey tells whether b ends with a key of an object. Most lists in the head of
+// isKey reports whether b ends with a key of an object. Most lists in the head of
 // a document are passed over by it: the head is read for few.
 func isKey(b []byte, key string) bool {
 	b, ok := bytes.CutSuffix(bytes.TrimRight(b, " \t\r\n"), []byte(":"))
 	return ok && bytes.HasSuffix(bytes.TrimRight(b, " \t\r\n"), []byte(`"`+key+`"`))
 }
 
-// items translates the items that are complete and tells where the next one
+// items translates the items that are complete and says where the next one
 // begins, or the tail. Most often an item is written at once, so its end is
 // not looked for.
 func (s *jsonList) items(src []byte, from int) (int, error) {
@@ -201,7 +201,7 @@ func (s *jsonList) head(b []byte) error {
 	return nil
 }
 
-// item appends the item at the beginning of b to the output and tells how long
+// item appends the item at the beginning of b to the output and says how long
 // it was, or that it is not complete.
 func (s *jsonList) item(b []byte) (n int, complete bool, err error) {
 	out := s.room()

@@ -158,7 +158,7 @@ func review(reviewed map[string]string, path string, t reflect.Type) (string, bo
 	return key, ok
 }
 
-// fits tells whether an operation can be done on a field of a type.
+// fits reports whether an operation can be done on a field of a type.
 func fits(op Op, t reflect.Type) bool {
 	b := base(t)
 	switch op {

@@ -39,7 +39,7 @@ type Resource struct {
 	// shared resources, and the default ClusterRoles. They are passed as they
 	// are, with metadata.tenant "system".
 	MayBeSystem bool
-	// Merges tells that those who read JSON of it put the objects together that
+	// Merges says that those who read JSON of it put the objects together that
 	// an object has under one key, as for types of Go. Otherwise the last counts.
 	Merges bool
 }
@@ -49,7 +49,7 @@ type View struct {
 	// Tenant is the tenant; space.All means, outwards only, that every object
 	// is shown as its own tenant sees it.
 	Tenant string
-	// ClusterScoped tells whether a kind is cluster-scoped and belongs to
+	// ClusterScoped reports whether a kind is cluster-scoped and belongs to
 	// tenants, so that its names are composed: PersistentVolume is, Node and
 	// StorageClass (of the system) and Pod (namespaced) are not.
 	ClusterScoped func(group, kind string) bool

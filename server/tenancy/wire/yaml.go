@@ -135,7 +135,7 @@ func directives(body []byte) int {
 	return n
 }
 
-// named tells whether a byte stands before a letter or digit anywhere, as that
+// named reports whether a byte stands before a letter or digit anywhere, as that
 // of an anchor or an alias does.
 func named(body []byte, mark byte) bool {
 	for i := bytes.IndexByte(body, mark); i >= 0 && i+1 < len(body); {
@@ -152,7 +152,7 @@ func named(body []byte, mark byte) bool {
 	return false
 }
 
-// takes subtracts the length of a value from what is left, and tells whether it was
+// takes subtracts the length of a value from what is left, and reports whether it was
 // enough.
 func takes(v any, left *int) bool {
 	*left--

@@ -25,7 +25,7 @@ const (
 	nodesTimeout = 20 * time.Minute
 )
 
-// The phases of a trial, by which pods and reads are told apart.
+// The phases of a trial, by which pods and reads are distinguished.
 const (
 	phaseAlone     = "alone"
 	phaseSaturated = "saturated"

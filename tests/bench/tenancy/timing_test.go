@@ -44,7 +44,7 @@ var foreignGets = []struct{ name, path string }{
 // BenchmarkForeignGet compares how long the answer to a GET takes for what
 // another tenant has and for what nobody has, in turns. For each way of asking
 // it reports both medians, how likely a single foreign answer is to be the
-// slower one (0.5 if the two cannot be told apart), and the rank test's z
+// slower one (0.5 if the two cannot be distinguished), and the rank test's z
 // (beyond 3 or so hardly by chance). A4S_BENCH_SAMPLES is the number of pairs.
 func BenchmarkForeignGet(b *testing.B) {
 	const names = 10

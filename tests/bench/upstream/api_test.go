@@ -309,7 +309,7 @@ func watch(b *testing.B, r *requester) result {
 	})
 }
 
-// follow watches and tells of every change that it sees.
+// follow watches and reports every change that it sees.
 func (r *requester) follow(ctx context.Context, client *http.Client, seen chan<- int64) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		r.Config.Host+watchPath+"?watch=1&resourceVersion=0&fieldSelector=metadata.name%3Dchanging", nil)

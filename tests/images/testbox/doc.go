@@ -1,5 +1,5 @@
 // Command testbox is the program inside the pods of the end-to-end tests: an
-// HTTP server that tells what it sees of its pod, and the few commands that a
+// HTTP server that says what it sees of its pod, and the few commands that a
 // test runs in one.
 //
 // Invariants: it is static, needs no shell and no file besides itself, ends

@@ -25,7 +25,7 @@ import (
 
 // TestAPIServices reads the APIServices of a tenant as controllers do that look
 // for something in them: there are those that every cluster has, and none that
-// tells of this one.
+// reports this one.
 func TestAPIServices(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return

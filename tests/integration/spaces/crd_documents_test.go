@@ -108,7 +108,7 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 		define(cfg, documentedDefinition("gadgets", "Gadget", apiextensionsv1.ClusterScoped, "color"))
 	}
 	t.Run("are those of upstream", func(t *testing.T) {
-		// The system's documents are upstream's, which tells of CRDs
+		// The system's documents are upstream's, which reports CRDs
 		// some time after they are established.
 		var d []string
 		t.Cleanup(func() {

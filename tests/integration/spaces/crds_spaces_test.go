@@ -327,7 +327,7 @@ func testDefinitionDeletion(t *testing.T, p *plane, a, b *space, group string) {
 	}
 }
 
-// testCustomDiscovery: no document of a tenant tells of the other.
+// testCustomDiscovery: no document of a tenant reports the other.
 func testCustomDiscovery(t *testing.T, _ *plane, a, b *space, group string) {
 	described := func(word string) func(crd *apiextensionsv1.CustomResourceDefinition) {
 		return func(crd *apiextensionsv1.CustomResourceDefinition) {

@@ -98,7 +98,7 @@ func TestTenantIsDeclared(t *testing.T) {
 				if gvr.Group != "" {
 					root = "/apis/"
 				}
-				// Definitions are told of a moment later.
+				// Definitions learn of a moment later.
 				for _, path := range []string{"/openapi/v2", "/openapi/v3" + root + gvr.GroupVersion().String()} {
 					eventually(t, path, func(context.Context) (bool, error) {
 						code, text := get(t, c.config, path)

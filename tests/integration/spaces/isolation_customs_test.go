@@ -90,7 +90,7 @@ func plantCustoms(t *testing.T, p *plane, b *space, word string) {
 	}
 }
 
-// keepsCustoms tells whether everything that was planted in b is there.
+// keepsCustoms reports whether everything that was planted in b is there.
 func keepsCustoms(t *testing.T, p *plane, b *space, c canary) {
 	t.Helper()
 	for _, path := range []string{"foos", "foos/web", "others/web", "namespaces/default/bars/web", "bars",

@@ -276,7 +276,7 @@ type attack struct {
 	watch             bool
 }
 
-// mentions tells whether the request itself has the canary in it: an answer
+// mentions reports whether the request itself has the canary in it: an answer
 // may repeat what was asked.
 func (r *attack) mentions(word string) bool {
 	return strings.Contains(r.url+r.body+fmt.Sprint(r.header), word)

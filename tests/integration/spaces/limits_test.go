@@ -219,7 +219,7 @@ func testObjectLimit(t *testing.T, p *plane, a *space) {
 	eventually(t, "no limit", func(context.Context) (bool, error) { return create("more") == nil, nil })
 }
 
-// knows tells whether the server acts on a limit of objects: it is asked in a
+// knows reports whether the server acts on a limit of objects: it is asked in a
 // way that leaves nothing behind.
 func (p *plane) knows(t *testing.T, tenant string, most int64) bool {
 	t.Helper()

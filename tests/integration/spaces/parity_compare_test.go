@@ -398,7 +398,7 @@ func outsideOfTokens(node any) any {
 	return node
 }
 
-// isEmpty tells what stands for nothing: which of them is written is a matter of
+// isEmpty says what stands for nothing: which of them is written is a matter of
 // the encoding.
 func isEmpty(node any) bool {
 	list, ok := node.([]any)

@@ -16,7 +16,7 @@ type parityIntention struct {
 	name, what, why string
 	// examples are requests that show it.
 	examples func(*parityRun) []*parityRequest
-	// explain takes it out of a pair of answers and tells whether it was there.
+	// explain takes it out of a pair of answers and reports whether it was there.
 	explain func(*parityPair) bool
 }
 
@@ -36,7 +36,7 @@ func (p *parityPair) accept() bool {
 	return true
 }
 
-// refused tells whether the tenant is refused with one of these texts at the end
+// refused reports whether the tenant is refused with one of these texts at the end
 // or, in an answer without a body, at all.
 func (p *parityPair) refused(code string, texts ...string) bool {
 	if p.code(1) != code {
@@ -453,13 +453,13 @@ var undeclared = regexp.MustCompile(`\S+(: field not declared in schema)`)
 // showsBody is what stands in an error before the body that could not be read.
 var showsBody = regexp.MustCompile(`is missing in '|unexpected GroupVersion string: \S+ \(`)
 
-// mayBeShared tells whether an answer may have objects of the system space.
+// mayBeShared reports whether an answer may have objects of the system space.
 func (p *parityPair) mayBeShared() bool {
 	r := p.request.resource
 	return r != nil && (r.class == kinds.Shared || r.name == "clusterroles")
 }
 
-// labelsWereThere tells whether who set the first label of the object in the system
+// labelsWereThere reports whether who set the first label of the object in the system
 // made its labels, and did not in the tenant, where there was one already.
 func (p *parityPair) labelsWereThere() bool {
 	labelsOf := func(tree map[string]any) (all []map[string]any) {

@@ -197,7 +197,7 @@ func (g *parityMaker) existing(r *parityRequest) {
 
 func (g *parityMaker) scratchName() string { return fmt.Sprintf("par-w%d", g.rand.IntN(6)) }
 
-// safely tells whether the resource can be written to for good without harm to
+// safely reports whether the resource can be written to for good without harm to
 // what is compared.
 func (g *parityMaker) safely(r *parityResource) bool {
 	if r.class != kinds.Tenant || r.group == "admissionregistration.k8s.io" {

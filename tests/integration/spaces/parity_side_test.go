@@ -67,7 +67,7 @@ type parityRequest struct {
 	stream bool
 	// websocket offers these protocols in an upgrade.
 	websocket []string
-	// changes tells that the request may change objects.
+	// changes says that the request may change objects.
 	changes bool
 	// pages follows the tokens of a list in parts.
 	pages bool

@@ -302,7 +302,7 @@ func defineParity(t *testing.T, s *paritySide) {
 	})
 }
 
-// ofParity tells whether an object is one that both spaces have.
+// ofParity reports whether an object is one that both spaces have.
 func ofParity(meta map[string]any) bool {
 	if ns, ok := meta["namespace"].(string); ok && ns != "" {
 		return slices.Contains(parityNamespaces(), ns)
@@ -327,7 +327,7 @@ func isRepair(item any) bool {
 }
 
 // onlyParity leaves those objects of lists and watches that both spaces have,
-// and tells whether it left others out.
+// and reports whether it left others out.
 func onlyParity(tree any, r *parityRequest) (any, bool) {
 	if r.resource == nil || r.name != "" || r.resource.class == kinds.Shared {
 		return tree, false

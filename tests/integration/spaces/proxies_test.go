@@ -18,7 +18,7 @@ import (
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
-// page is a server in a pod, which tells what it was told.
+// page is a server in a pod, which says what it was told.
 func page(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("X-Told", req.URL.RequestURI()+" "+req.Header.Get("X-Forwarded-Uri"))
 	switch req.URL.Path {

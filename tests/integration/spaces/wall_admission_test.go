@@ -61,7 +61,7 @@ func (s *space) changes(t *testing.T, resources, expression string) {
 		`{"metadata":{"name":"m"},"spec":{"policyName":"m"}}`)
 }
 
-// marker tells that the configurations of a space that were made before are
+// marker says that the configurations of a space that were made before are
 // known: a policy made after them is.
 func (s *space) marker(t *testing.T) {
 	t.Helper()

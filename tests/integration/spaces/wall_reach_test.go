@@ -240,7 +240,7 @@ func TestWallV13HooksToLoopback(t *testing.T) {
 		a.validate(t, name, validating(name, at, "configmaps"))
 		var err error
 		eventually(t, "the webhook to be known", func(ctx context.Context) (bool, error) {
-			// Others that answer are told apart by what they are asked.
+			// Others that answer are distinguished by what they are asked.
 			_, err = a.tried(ctx, name)
 			return err != nil || len(own.calls("/", name))+len(out.calls("/", name)) > 0, nil
 		})

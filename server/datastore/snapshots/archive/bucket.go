@@ -295,7 +295,7 @@ func (s *Bucket) manifest(ctx context.Context, name string) (*Manifest, error) {
 	return ReadManifest(body)
 }
 
-// Delete removes the snapshot of this name, and tells whether there was one.
+// Delete removes the snapshot of this name, and reports whether there was one.
 func (s *Bucket) Delete(ctx context.Context, name string) (bool, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {

@@ -58,7 +58,7 @@ func project(tenant string, crd *apiextensions.CustomResourceDefinition) *apiext
 	out.Status.Conditions = nil
 	for _, c := range crd.Status.Conditions {
 		if c.Type == apiextensions.Terminating {
-			c.Message = "" // it tells about the objects of the system
+			c.Message = "" // it says of the objects of the system
 		}
 		out.Status.Conditions = append(out.Status.Conditions, c)
 	}

@@ -26,7 +26,7 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// Getter is where CRDs are stored, tenants' ones under their keys.
 	Getter generic.RESTOptionsGetter
-	// Forced tells whether the system forces a CRD of this native name
+	// Forced reports whether the system forces a CRD of this native name
 	// on every tenant.
 	Forced func(name string) bool
 	// Shown adds what tenants are shown of the system's.
@@ -66,7 +66,7 @@ type store struct {
 	shown  *Shown
 }
 
-// taken tells whether a tenant meets the name of a forced CRD.
+// taken reports whether a tenant meets the name of a forced CRD.
 func (d *store) taken(composite string) (native string, taken bool) {
 	tenant, native := space.SplitClusterName(composite)
 	return native, tenant != space.System && d.forced(native)
@@ -173,7 +173,7 @@ func (d *store) DeleteCollection(
 	return out, meta.SetList(out, deleted)
 }
 
-// ofSystem tells whether a user of the system asks.
+// ofSystem reports whether a user of the system asks.
 func ofSystem(ctx context.Context) bool {
 	u, ok := request.UserFrom(ctx)
 	return !ok || space.IsSystem(authn.TenantOf(u))

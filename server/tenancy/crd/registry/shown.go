@@ -137,7 +137,7 @@ func asked(options *internalversion.ListOptions) storage.SelectionPredicate {
 	return customresourcedefinition.MatchCustomResourceDefinition(label, field)
 }
 
-// selects tells whether a CRD that is shown to a tenant is asked for: in
+// selects reports whether a CRD that is shown to a tenant is asked for: in
 // requests of the tenant it has a composite name.
 func selects(
 	p storage.SelectionPredicate, tenant string, shown *apiextensions.CustomResourceDefinition,
@@ -294,7 +294,7 @@ func (p page) add(list *apiextensions.CustomResourceDefinitionList, shown []apie
 }
 
 // refuse is why a user of a tenant cannot change what is shown under a name.
-// makes tells that the write makes what is not there, deletes that it is gone
+// makes says that the write makes what is not there, deletes that it is gone
 // afterwards.
 func (d *store) refuse(ctx context.Context, composite string, makes, deletes bool) error {
 	tenant, native := space.SplitClusterName(composite)

@@ -205,7 +205,7 @@ func (w *shownWatch) read(name string) (crd *apiextensions.CustomResourceDefinit
 	return crd, true
 }
 
-// look finds out what is shown under a name now, and tells what has changed.
+// look finds out what is shown under a name now, and says what has changed.
 func (w *shownWatch) look(name string) bool {
 	own, err := w.d.own(w.ctx, w.tenant, name)
 	if err != nil {
@@ -234,7 +234,7 @@ func (w *shownWatch) look(name string) bool {
 	return w.send(watch.Modified, now)
 }
 
-// hide tells that a CRD of the system is not shown any more.
+// hide says that a CRD of the system is not shown any more.
 func (w *shownWatch) hide(name string) bool {
 	crd := w.shown[name]
 	delete(w.shown, name)
@@ -273,7 +273,7 @@ func (w *shownWatch) ownEvent(event watch.Event) bool {
 	return w.emit(event)
 }
 
-// send tells of a CRD of the system.
+// send reports a CRD of the system.
 func (w *shownWatch) send(event watch.EventType, crd *apiextensions.CustomResourceDefinition) bool {
 	if w.version != "" {
 		told := *crd
@@ -283,7 +283,7 @@ func (w *shownWatch) send(event watch.EventType, crd *apiextensions.CustomResour
 	return w.emit(watch.Event{Type: event, Object: crd})
 }
 
-// sendOwn tells of an own CRD that is shown again, or not any more.
+// sendOwn reports an own CRD that is shown again, or not any more.
 func (w *shownWatch) sendOwn(event watch.EventType, obj runtime.Object) bool {
 	own, ok := obj.(*apiextensions.CustomResourceDefinition)
 	if !ok {

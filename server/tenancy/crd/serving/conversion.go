@@ -98,7 +98,7 @@ func (t *translator) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// isNative tells whether an object has native names already: those that the
+// isNative reports whether an object has native names already: those that the
 // admission of the tenant converts have, which sees nothing else.
 func isNative(object []byte) (bool, error) {
 	var head metav1.PartialObjectMetadata

@@ -14,7 +14,7 @@ import (
 )
 
 // ofCluster serves a tenant what a CRD of the system defines. Why that
-// fails is for the administrators of the cluster: upstream tells where their
+// fails is for the administrators of the cluster: upstream says where their
 // conversion webhook is, and what it has said.
 func ofCluster(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, next http.Handler) {
 	f := &failure{ResponseWriter: w}

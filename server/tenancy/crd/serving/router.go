@@ -83,7 +83,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, info *request.R
 	serve(w, req)
 }
 
-// namesOne tells whether a request is about one namespace or object.
+// namesOne reports whether a request is about one namespace or object.
 func namesOne(info *request.RequestInfo) bool { return info.Namespace != "" || info.Name != "" }
 
 // tenantIn is the tenant that the composite names of a request say.

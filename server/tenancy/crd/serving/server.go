@@ -151,7 +151,7 @@ func (s *Server) serveDefinitions() error {
 		return err
 	}
 	cfg := s.o.Generic
-	// Upstream's server of the same group tells about it, and runs.
+	// Upstream's server of the same group says of it, and runs.
 	cfg.EnableDiscovery, cfg.AggregatedDiscoveryGroupManager = false, nil
 	cfg.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	server, err := cfg.Complete().New("a4s-definitions", genericapiserver.NewEmptyDelegate())
@@ -185,7 +185,7 @@ func (s *Server) establish(informer crdinformers.CustomResourceDefinitionInforme
 	return nil
 }
 
-// accepted tells whether a CRD has its names and is not served yet.
+// accepted reports whether a CRD has its names and is not served yet.
 func accepted(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) &&
 		!apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)

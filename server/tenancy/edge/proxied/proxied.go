@@ -34,6 +34,6 @@ func (r *Request) Answer() {
 	}
 }
 
-// Answered tells whether the answer is that of the proxied server. A request that
+// Answered reports whether the answer is that of the proxied server. A request that
 // is nil has none.
 func (r *Request) Answered() bool { return r != nil && r.answered.Load() }

@@ -292,7 +292,7 @@ func (c *controller) lost(tenant string, addresses []string, counts func(*corev1
 	return out, nil
 }
 
-// byUpstream tells what a controller of upstream brings up to date from the
+// byUpstream says what a controller of upstream brings up to date from the
 // pods that a Service selects. The label alone says nothing: tenants write it.
 func (c *controller) byUpstream(k key, obj any) bool {
 	service := k.name

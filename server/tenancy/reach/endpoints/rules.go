@@ -11,7 +11,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// Living tells whether a pod has its address and keeps it for now. That of a
+// Living reports whether a pod has its address and keeps it for now. That of a
 // pod which is being deleted is given away before its object is gone, and
 // objects of pods that ended may stay for ever.
 func Living(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && Running(pod) }
@@ -22,7 +22,7 @@ func Running(pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// Holds tells whether an address that pods claim is the tenant's: one of theirs
+// Holds reports whether an address that pods claim is the tenant's: one of theirs
 // that counts has it, and nobody else's does.
 func Holds(tenant string, pods []*corev1.Pod, counts func(*corev1.Pod) bool) bool {
 	own := false
@@ -38,7 +38,7 @@ func Holds(tenant string, pods []*corev1.Pod, counts func(*corev1.Pod) bool) boo
 	return own
 }
 
-// Inside tells whether an address is of the cluster: of a pod or of a Service.
+// Inside reports whether an address is of the cluster: of a pod or of a Service.
 // The form it returns is that in which addresses are compared.
 func Inside(ranges []netip.Prefix, address string) (string, bool) {
 	ip, err := netip.ParseAddr(address)

@@ -73,7 +73,7 @@ func (c *controller) oldWithout(ctx context.Context, k key, isGone func(string) 
 	return err
 }
 
-// cannotStay tells that an object cannot be written even with less in it: it is
+// cannotStay says that an object cannot be written even with less in it: it is
 // as large as can be, and who wrote it last is told in it, too. A datastore that
 // finds a request too large says so in text alone (500 over the API).
 func cannotStay(err error) bool {

@@ -61,7 +61,7 @@ func trimmer(ranges []netip.Prefix, pool *interning.Pool) cache.TransformFunc {
 // managedBy is what upstream's controller writes into its slices.
 const managedBy = "endpointslice-controller.k8s.io"
 
-// samePod tells that nothing changed in a pod that concerns its addresses.
+// samePod says that nothing changed in a pod that concerns its addresses.
 func samePod(before, after any) bool {
 	a, isPod := before.(*corev1.Pod)
 	b, both := after.(*corev1.Pod)

@@ -46,7 +46,7 @@ func lists() []string {
 
 // List is a list in an annotation.
 type List struct {
-	// Said tells whether there is an annotation.
+	// Said reports whether there is an annotation.
 	Said  bool
 	Items []string
 }
@@ -63,7 +63,7 @@ func ParseList(value string) List {
 	return l
 }
 
-// Has tells whether an item is in the list.
+// Has reports whether an item is in the list.
 func (l List) Has(item string) bool {
 	return slices.Contains(l.Items, item) || slices.Contains(l.Items, "*")
 }
@@ -78,7 +78,7 @@ type Ports struct {
 	ranges []utilnet.PortRange
 }
 
-// Has tells whether a port is one of them.
+// Has reports whether a port is one of them.
 func (p Ports) Has(port int32) bool {
 	return p.All || slices.ContainsFunc(p.ranges, func(r utilnet.PortRange) bool { return r.Contains(int(port)) })
 }

@@ -66,7 +66,7 @@ func (a *apis) of(ctx context.Context, r contents.Resource) (api, error) {
 	return found, nil
 }
 
-// elsewhere tells whether namespaces can have objects that are not in the
+// elsewhere reports whether namespaces can have objects that are not in the
 // datastore, but with an API server of somebody else's.
 func (a *apis) elsewhere(ctx context.Context) (bool, error) {
 	a.mu.Lock()

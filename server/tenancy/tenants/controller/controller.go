@@ -53,7 +53,7 @@ const (
 	firstTry, laterTry = 5 * time.Second, 5 * time.Minute
 )
 
-// Contents tells what the datastore has of a tenant.
+// Contents says what the datastore has of a tenant.
 type Contents interface {
 	// Contents has every resource of which there is at least one object, and
 	// is as new as the datastore.

@@ -159,7 +159,7 @@ func turn(r schema.GroupResource) int {
 	return rest
 }
 
-// step deletes what can go now, of what is left. It tells whether there are
+// step deletes what can go now, of what is left. It reports whether there are
 // namespaces that take nothing new since, so that the next look at them counts.
 func (e *emptying) step(ctx context.Context, left []contents.Resource) (marked bool, err error) {
 	var turns [namespaces + 1][]contents.Resource

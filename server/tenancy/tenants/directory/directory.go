@@ -106,7 +106,7 @@ func (d *Directory) Get(ctx context.Context, name string) (*tenantapi.Tenant, er
 	return t, nil
 }
 
-// Exists tells whether there is a Tenant of this name.
+// Exists reports whether there is a Tenant of this name.
 func (d *Directory) Exists(ctx context.Context, name string) (bool, error) {
 	t, err := d.Get(ctx, name)
 	return t != nil, err
@@ -121,13 +121,13 @@ func (d *Directory) Annotation(ctx context.Context, name, key string) (string, e
 	return t.Annotations[key], nil
 }
 
-// ReadsNodes tells whether users of a tenant may read the nodes of the cluster.
+// ReadsNodes reports whether users of a tenant may read the nodes of the cluster.
 func (d *Directory) ReadsNodes(ctx context.Context, name string) (bool, error) {
 	t, err := d.Get(ctx, name)
 	return t != nil && t.Spec.Nodes == tenantapi.NodesReadOnly, err
 }
 
-// Terminating tells whether a tenant is known to be being deleted.
+// Terminating reports whether a tenant is known to be being deleted.
 func (d *Directory) Terminating(name string) bool {
 	t := d.Known(name)
 	return t != nil && t.DeletionTimestamp != nil

@@ -102,7 +102,7 @@ func validateAnnotations(t *tenantapi.Tenant) field.ErrorList {
 	return nil
 }
 
-// isServer tells whether the server itself asks, or who might as well be it.
+// isServer reports whether the server itself asks, or who might as well be it.
 func isServer(ctx context.Context) bool {
 	u, ok := genericrequest.UserFrom(ctx)
 	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
