@@ -34,9 +34,9 @@ func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, role
 		return fmt.Errorf("roles are stored as %T and %T, bindings as %T and %T, which cannot be guarded",
 			storage["roles"], storage["clusterroles"], storage["rolebindings"], storage["clusterrolebindings"])
 	}
-	held := validation.NewDefaultRuleResolver(roles, roles, roles, roles)
+	rights := validation.NewDefaultRuleResolver(roles, roles, roles, roles)
 	rules := &grantable{
-		held: held,
+		rights: rights,
 		granted: validation.NewDefaultRuleResolver(role.AuthorizerAdapter{
 			Registry: role.NewRegistry(r.StandardStorage),
 		}, nil, storedClusterRoles{
@@ -52,8 +52,8 @@ func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, role
 
 // grantable compares rights that a user has with rights of a role to be bound.
 type grantable struct {
-	// held are the rights of users, as the authorizer sees them.
-	held validation.AuthorizationRuleResolver
+	// rights are those of users, as the authorizer sees them.
+	rights validation.AuthorizationRuleResolver
 	// granted reads roles from storage: one that was just made can be bound.
 	granted validation.AuthorizationRuleResolver
 }
@@ -71,7 +71,7 @@ func (g *grantable) RulesFor(ctx context.Context, u user.Info, namespace string)
 	if refusal != "" {
 		return nil, errors.New(refusal)
 	}
-	return g.held.RulesFor(space.WithTenant(ctx, tenant), u, namespace)
+	return g.rights.RulesFor(space.WithTenant(ctx, tenant), u, namespace)
 }
 
 // VisitRulesFor implements validation.AuthorizationRuleResolver.
@@ -83,7 +83,7 @@ func (g *grantable) VisitRulesFor(
 		visitor(nil, nil, errors.New(refusal))
 		return
 	}
-	g.held.VisitRulesFor(space.WithTenant(ctx, tenant), u, namespace, visitor)
+	g.rights.VisitRulesFor(space.WithTenant(ctx, tenant), u, namespace, visitor)
 }
 
 // storedClusterRoles reads the default roles from the system space, where they

@@ -224,14 +224,14 @@ func (c *controller) ensureTenants(ctx context.Context, names ...string) error {
 func (c *controller) enqueue(obj any) { c.queue.Add(obj.(*tenantapi.Tenant).Name) }
 
 // state is what reconcile decides by.
-type state struct{ deleted, held, ready bool }
+type state struct{ deleted, finalized, ready bool }
 
 func stateOf(obj any) state {
 	t := obj.(*tenantapi.Tenant)
 	return state{
-		deleted: !t.DeletionTimestamp.IsZero(),
-		held:    slices.Contains(t.Finalizers, tenantapi.Finalizer),
-		ready:   meta.IsStatusConditionTrue(t.Status.Conditions, tenantapi.SpaceReady),
+		deleted:   !t.DeletionTimestamp.IsZero(),
+		finalized: slices.Contains(t.Finalizers, tenantapi.Finalizer),
+		ready:     meta.IsStatusConditionTrue(t.Status.Conditions, tenantapi.SpaceReady),
 	}
 }
 
@@ -277,10 +277,10 @@ func (c *controller) reconcile(ctx context.Context, name string) (done bool, err
 	switch is := stateOf(t); {
 	case is.deleted && name == space.System:
 		return true, nil // it never goes
-	case is.deleted && is.held:
+	case is.deleted && is.finalized:
 		return c.terminate(ctx, t, log)
 	case is.deleted, is.ready:
-		return true, nil // held by others, or made
+		return true, nil // others hold it, or it was made
 	}
 	if err := c.makeSpace(ctx, name); err != nil {
 		return false, errors.Join(err, c.complain(ctx, t, metav1.Condition{

@@ -55,7 +55,7 @@ func (c *controller) terminate(ctx context.Context, t *tenantapi.Tenant, log *lo
 		}
 		return false, c.report(ctx, t, metav1.Condition{
 			Type: tenantapi.SpaceEmpty, Status: metav1.ConditionFalse, Reason: "ObjectsRemain",
-			Message: "waiting for the end of " + describe(left) + e.held(ctx, left),
+			Message: "waiting for the end of " + describe(left) + e.reasons(ctx, left),
 		})
 	}
 	undefined, err := c.contents.Discard(ctx, t.Name)

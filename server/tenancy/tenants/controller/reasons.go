@@ -12,9 +12,9 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/tenants/contents"
 )
 
-// held says of some objects why they are still there, in native names: whoever
+// reasons says of some objects why they are still there, in native names: whoever
 // reads it knows the Tenant.
-func (e *emptying) held(ctx context.Context, left []contents.Resource) string {
+func (e *emptying) reasons(ctx context.Context, left []contents.Resource) string {
 	var out []string
 	for _, t := range []int{workloads, hooks, rest, definitions, namespaces} {
 		for _, r := range left {
