@@ -1,16 +1,10 @@
 package packetfilter
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -19,111 +13,13 @@ import (
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
-// tenantMachine is a node as machine is, where datagrams are sent.
-type tenantMachine struct{ t *testing.T }
-
-// serve answers every datagram to address in the namespace of pod.
-func (m tenantMachine) serve(pod, address string) {
-	m.t.Helper()
-	err := nstest.In(pod, func() error {
-		conn, err := net.ListenPacket("udp", address)
-		if err != nil {
-			return err
-		}
-		m.t.Cleanup(func() { _ = conn.Close() })
-		go func() {
-			buf := make([]byte, 64)
-			for {
-				n, from, err := conn.ReadFrom(buf)
-				if err != nil {
-					return
-				}
-				_, _ = conn.WriteTo(buf[:n], from) // the asker notices
-			}
-		}()
-		return nil
-	})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-}
-
-// reaches reports whether an answer comes back from address.
-func (m tenantMachine) reaches(pod, from, address string) bool {
-	m.t.Helper()
-	answered := false
-	err := nstest.In(pod, func() error {
-		d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
-		conn, err := d.Dial("udp", address)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		for range 2 { // the first one may be lost while the neighbour is asked for
-			if _, err := conn.Write([]byte("?")); err != nil {
-				return err
-			}
-			if err := conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
-				return err
-			}
-			buf := make([]byte, 64)
-			if _, err := conn.Read(buf); err == nil {
-				answered = true
-				return nil
-			} else if !errors.Is(err, os.ErrDeadlineExceeded) {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		m.t.Fatalf("%s asks %s: %v", from, address, err)
-	}
-	return answered
-}
-
 func TestKernelKeepsTenantsApart(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	if err := netfilter.Probe(context.Background()).Nftables; err != nil {
-		t.Skip("nftables does not work here: ", err)
-	}
-	m := tenantMachine{t}
-	nstest.Shell(m.t, `mount -t tmpfs none /run
-		ip link add br0 type bridge
-		ip addr add 10.42.0.1/24 dev br0
-		ip addr add fd00:42::1/64 dev br0 nodad
-		ip link set br0 up
-		echo 1 > /proc/sys/net/ipv4/ip_forward
-		echo 1 > /proc/sys/net/ipv6/conf/all/forwarding`)
-	if value, err := os.ReadFile("/proc/sys/net/bridge/bridge-nf-call-iptables"); err != nil ||
-		strings.TrimSpace(string(value)) != "1" {
-		t.Skipf("bridged packets do not pass the packet filter here: %q, %v", value, err)
-	}
-	for i, name := range []string{"a1", "a2", "b1", "sys", "lent", "new"} {
-		nstest.Shell(m.t, fmt.Sprintf(`ip netns add %[1]s
-			ip link add v%[1]s type veth peer name eth0 netns %[1]s
-			ip link set v%[1]s master br0 up
-			bridge link set dev v%[1]s hairpin on
-			ip -n %[1]s link set lo up
-			ip -n %[1]s addr add 10.42.0.%[2]d/24 dev eth0
-			ip -n %[1]s addr add fd00:42::%[2]d/64 dev eth0 nodad
-			ip -n %[1]s link set eth0 up
-			ip -n %[1]s route add default via 10.42.0.1
-			ip -n %[1]s route add default via fd00:42::1`, name, 5+i))
-	}
+	m := newMachine(t, "a1", "a2", "b1", "sys", "lent", "new")
 	// Another node, with a pod of each kind, and a machine outside.
-	nstest.Shell(m.t, `ip netns add far
-		ip link add vfar type veth peer name eth0 netns far
-		ip addr add 192.0.2.1/24 dev vfar
-		ip link set vfar up
-		ip -n far link set lo up
-		ip -n far addr add 192.0.2.2/24 dev eth0
-		for i in 0 5 6 7 99; do ip -n far addr add 10.42.1.$i/32 dev lo; done
-		ip -n far link set eth0 up
-		ip -n far route add 10.42.0.0/24 via 192.0.2.1
-		ip route add 10.42.1.0/24 via 192.0.2.2`)
+	m.addNode("0 5 6 7 99")
 	local := pods(map[string]localpods.Pod{
 		"10.42.0.5": {Tenant: "a"}, "10.42.0.6": {Tenant: "a"}, "10.42.0.7": {Tenant: "b"},
 		"10.42.0.8": {Tenant: "system"}, "10.42.0.9": {Tenant: "system", Shared: true},
@@ -192,7 +88,7 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 		{"outside", "a1", "10.42.0.5", "192.0.2.2", true},
 		{"from outside", "far", "192.0.2.2", "10.42.0.5", true},
 	} {
-		if got := m.reaches(c.pod, c.from, net.JoinHostPort(c.to, "7000")); got != c.want {
+		if got := m.reaches(c.pod, c.from, "udp", net.JoinHostPort(c.to, "7000")); got != c.want {
 			t.Errorf("%s: %s to %s: %v, want %v", c.name, c.from, c.to, got, c.want)
 		}
 	}
@@ -218,7 +114,7 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 		return out
 	}
 	if to := link("b1"); to.IsValid() {
-		if m.reaches("a1", link("a1").WithZone("eth0").String(),
+		if m.reaches("a1", link("a1").WithZone("eth0").String(), "udp",
 			net.JoinHostPort(to.WithZone("eth0").String(), "7000")) {
 			t.Error("another tenant is reached at its link-local address")
 		}
@@ -231,7 +127,7 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 	if err := f.write(t.Context(), &f.tenants, s.render()); err != nil {
 		t.Fatal(err)
 	}
-	if !m.reaches("a1", "10.42.0.5", "10.42.0.10:7000") || m.reaches("b1", "10.42.0.7", "10.42.0.10:7000") {
+	if !m.reaches("a1", "10.42.0.5", "udp", "10.42.0.10:7000") || m.reaches("b1", "10.42.0.7", "udp", "10.42.0.10:7000") {
 		t.Error("a pod that became known is not treated as its tenant's")
 	}
 }
