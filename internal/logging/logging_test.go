@@ -98,3 +98,31 @@ func TestUpstreamExitEndsOnlyItsGoroutine(t *testing.T) {
 	}()
 	<-done
 }
+
+// counted says how often it was formatted.
+type counted struct{ times int }
+
+func (c *counted) String() string {
+	c.times++
+	return "formatted"
+}
+
+func TestValuesAreFormattedWhenPrinted(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := Setup(Options{Output: &out}); err != nil {
+		t.Fatal(err)
+	}
+	value := &counted{}
+	logger := klog.LoggerWithValues(klog.LoggerWithName(klog.Background(), "one"), "value", value)
+	logger = klog.LoggerWithName(logger, "two")
+	logger.V(4).Info("not printed")
+	if value.times != 0 {
+		t.Errorf("a value was formatted %d times, and nothing was printed", value.times)
+	}
+	logger.Error(nil, "printed", "more", 1)
+	for _, want := range []string{"msg=printed", "logger=one.two", "value=formatted", "more=1"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in %s", want, out.String())
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -145,6 +146,9 @@ type logrusSink struct {
 	entry *logrus.Entry
 	info  logrus.Level
 	name  string
+	// values are names and values in turn. They are formatted when something is
+	// printed: upstream gives a logger values for each pod and prints little.
+	values []any
 
 	stopping *atomic.Bool
 }
@@ -217,7 +221,7 @@ var harmless = [...]string{
 // WithValues implements logr.LogSink.
 func (s *logrusSink) WithValues(kv ...any) logr.LogSink {
 	c := *s
-	c.entry = s.with(kv)
+	c.values = slices.Concat(s.values, kv)
 	return &c
 }
 
@@ -228,17 +232,22 @@ func (s *logrusSink) WithName(name string) logr.LogSink {
 		name = c.name + "." + name
 	}
 	c.name = name
-	c.entry = s.entry.WithField("logger", name)
 	return &c
 }
 
+// with is an entry with the name and the values of the sink and more values.
 func (s *logrusSink) with(kv []any) *logrus.Entry {
-	if len(kv) == 0 {
+	if s.name == "" && len(s.values) == 0 && len(kv) == 0 {
 		return s.entry
 	}
-	fields := make(logrus.Fields, len(kv)/2)
-	for i := 0; i+1 < len(kv); i += 2 {
-		fields[fmt.Sprint(kv[i])] = printable(kv[i+1])
+	fields := make(logrus.Fields, 1+(len(s.values)+len(kv))/2)
+	if s.name != "" {
+		fields["logger"] = s.name
+	}
+	for _, list := range [][]any{s.values, kv} {
+		for i := 0; i+1 < len(list); i += 2 {
+			fields[fmt.Sprint(list[i])] = printable(list[i+1])
+		}
 	}
 	return s.entry.WithFields(fields)
 }
