@@ -9,50 +9,37 @@ import (
 )
 
 func TestMemoryIsGivenBackWhileIdle(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	tick, freed := make(chan time.Time), 0
-	var used time.Duration
-	heap := uint64(100)
-	ended := make(chan struct{})
-	asked := make(chan struct{}, 100)
-	go func() {
-		defer close(ended)
-		giveBack(ctx, tick, func() time.Duration {
-			now := used
-			asked <- struct{}{}
-			return now
-		}, func() uint64 { return heap }, func() { freed++ })
-	}()
-	<-asked
-	for i, step := range []struct {
-		work time.Duration
-		heap uint64
-		want int
-	}{
-		{0, 100, 1},           // the start was work
-		{0, 110, 1},           // idle since
-		{time.Hour, 200, 1},   // busy
-		{time.Hour, 200, 1},   // still
-		{time.Second, 200, 2}, // not any more
-		{time.Second, 220, 2},
-		{time.Second, 250, 3}, // little work adds up
-		{time.Second, 260, 3},
-		{time.Hour, 400, 3},
-		{0, 100, 4},
-	} {
-		used, heap = used+step.work, step.heap
-		before := freed
-		tick <- time.Time{}
-		<-asked
-		if step.want > before {
-			<-asked // after it was freed
+	synctest.Test(t, func(t *testing.T) {
+		tick, freed := make(chan time.Time), 0
+		var used time.Duration
+		heap := uint64(100)
+		go giveBack(t.Context(), tick, func() time.Duration { return used },
+			func() uint64 { return heap }, func() { freed++ })
+		synctest.Wait()
+		for i, step := range []struct {
+			work time.Duration
+			heap uint64
+			want int
+		}{
+			{0, 100, 1},           // the start was work
+			{0, 110, 1},           // idle since
+			{time.Hour, 200, 1},   // busy
+			{time.Hour, 200, 1},   // still
+			{time.Second, 200, 2}, // not any more
+			{time.Second, 220, 2},
+			{time.Second, 250, 3}, // little work adds up
+			{time.Second, 260, 3},
+			{time.Hour, 400, 3},
+			{0, 100, 4},
+		} {
+			used, heap = used+step.work, step.heap
+			tick <- time.Time{}
+			synctest.Wait() // until it waits for the next one
+			if freed != step.want {
+				t.Errorf("step %d: given back %d times, want %d", i, freed, step.want)
+			}
 		}
-		if freed != step.want {
-			t.Errorf("step %d: given back %d times, want %d", i, freed, step.want)
-		}
-	}
-	cancel()
-	<-ended
+	})
 }
 
 func TestTenantsThatAreMadeHaveTheirGarbageCollected(t *testing.T) {
