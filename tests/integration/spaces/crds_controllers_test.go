@@ -63,8 +63,12 @@ func testCustomOwners(t *testing.T, _ *plane, s *space, namespace, group string)
 	nobody := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "PersistentVolume"}}
 	nobody.SetName("nobody")
 	nobody.SetUID("00000000-0000-0000-0000-000000000000")
+	known := func(gvr schema.GroupVersionResource, name string) {
+		t.Helper()
+		collected(object{gvr, makes(gvr, name, nobody).GetName()})
+	}
 	for _, gvr := range []schema.GroupVersionResource{foos, bars} {
-		collected(object{gvr, makes(gvr, "of-nobody", nobody).GetName()})
+		known(gvr, "of-nobody")
 	}
 	var goes, stays []object
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationForeground,
@@ -86,6 +90,13 @@ func testCustomOwners(t *testing.T, _ *plane, s *space, namespace, group string)
 					stays = append(stays, made)
 				} else {
 					goes = append(goes, made)
+				}
+			}
+			if policy == metav1.DeletePropagationOrphan {
+				// The collector orphans what it has seen, and it sees the objects of a
+				// resource in their order.
+				for _, gvr := range c.dependents {
+					known(gvr, name+"-seen")
 				}
 			}
 			// This one's owner is never deleted.
