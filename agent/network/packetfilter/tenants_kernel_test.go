@@ -127,7 +127,8 @@ func TestKernelKeepsTenantsApart(t *testing.T) {
 	if err := f.write(t.Context(), &f.tenants, s.render()); err != nil {
 		t.Fatal(err)
 	}
-	if !m.reaches("a1", "10.42.0.5", "udp", "10.42.0.10:7000") || m.reaches("b1", "10.42.0.7", "udp", "10.42.0.10:7000") {
+	if !m.reaches("a1", "10.42.0.5", "udp", "10.42.0.10:7000") ||
+		m.reaches("b1", "10.42.0.7", "udp", "10.42.0.10:7000") {
 		t.Error("a pod that became known is not treated as its tenant's")
 	}
 }
