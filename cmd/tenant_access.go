@@ -127,8 +127,13 @@ func createTenant(c *call) error {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, timeout)
 	defer cancel()
-	if err := admin.WaitReady(ctx, name); err != nil {
-		return tenantError(c.ctx, admin, name, err)
+	binds := role != noRole && (who.User != tenantadmin.AdminUser || role != tenantadmin.AdminRole)
+	// A tenant that nobody uses yet costs its object alone, so it is not used for
+	// nothing.
+	if binds || file != "" {
+		if err := admin.WaitReady(ctx, name); err != nil {
+			return tenantError(c.ctx, admin, name, err)
+		}
 	}
 	state := "created"
 	if !made {
@@ -137,7 +142,7 @@ func createTenant(c *call) error {
 	if _, err := fmt.Fprintf(says, "tenant %s %s\n", name, state); err != nil {
 		return err
 	}
-	if role != noRole && (who.User != tenantadmin.AdminUser || role != tenantadmin.AdminRole) {
+	if binds {
 		err := admin.Bind(ctx, name, who.User, role)
 		if errors.Is(err, tenantadmin.ErrNoRole) {
 			return &problem.Input{Source: "--role", Value: role, Err: err,

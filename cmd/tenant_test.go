@@ -227,7 +227,7 @@ func TestTenantMistakes(t *testing.T) {
 			t.Errorf("kubeconfig %q, KUBECONFIG %q: %v", tc.file, tc.env, err)
 		}
 	}
-	_, _, err := f.run("create", "new", "--timeout", "50ms")
+	_, _, err := f.run("create", "new", "--timeout", "50ms", "--kubeconfig", filepath.Join(t.TempDir(), "new"))
 	if err == nil || !strings.Contains(err.Error(), "tenant new is not ready") ||
 		!strings.Contains(err.Error(), "making kube-system") {
 		t.Errorf("a space that is never made: %v", err)

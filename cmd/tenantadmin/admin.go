@@ -61,7 +61,18 @@ func (a *Admin) Get(ctx context.Context, name string) (*tenantapi.Tenant, error)
 
 // List returns all tenants.
 func (a *Admin) List(ctx context.Context) (*tenantapi.TenantList, error) {
-	return a.tenants.List(ctx, metav1.ListOptions{})
+	all := &tenantapi.TenantList{}
+	for options := (metav1.ListOptions{}); ; {
+		page, err := a.tenants.List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		all.ResourceVersion = page.ResourceVersion
+		all.Items = append(all.Items, page.Items...)
+		if options.Continue = page.Continue; options.Continue == "" {
+			return all, nil
+		}
+	}
 }
 
 // Create makes a tenant unless it exists. One that is being deleted is

@@ -46,14 +46,21 @@ func NewClient(config *rest.Config, http *http.Client) (*Client, error) {
 		gentype.PrefersProtobuf[*Tenant]()), nil
 }
 
-// ListWatch is what informers of tenants read from.
+// ListWatch is what informers of tenants read from that have to know those that are
+// used or are being deleted. There can be very many dormant ones, so who needs one of
+// them asks for it.
 func ListWatch(c *Client) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = awake
 			return c.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = awake
 			return c.Watch(ctx, options)
 		},
 	}
 }
+
+// awake selects the tenants that are not dormant.
+const awake = SelectDormant + "=false"

@@ -33,11 +33,17 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// SelectPhase is the field selector of tenants besides those of every kind.
-const SelectPhase = "status.phase"
+// Field selectors of tenants besides those of every kind.
+const (
+	// SelectPhase selects by the phase.
+	SelectPhase = "status.phase"
+	// SelectDormant is "true" for tenants whose space nobody has used yet and that are
+	// not being deleted.
+	SelectDormant = "status.dormant"
+)
 
 func convertSelector(label, value string) (string, string, error) {
-	if label == SelectPhase {
+	if label == SelectPhase || label == SelectDormant {
 		return label, value, nil
 	}
 	return runtime.DefaultMetaV1FieldSelectorConversion(label, value)

@@ -26,10 +26,19 @@ const (
 
 // Condition types of a Tenant.
 const (
-	// SpaceReady is true once the default objects of the space exist.
+	// SpaceReady is true when the space can be used: its default objects exist, or
+	// they are made at its first request (ReasonDormant).
 	SpaceReady = "SpaceReady"
 	// SpaceEmpty is what the deletion of a Tenant waits for.
 	SpaceEmpty = "SpaceEmpty"
+)
+
+// Reasons of SpaceReady.
+const (
+	// ReasonMade is a space whose default objects exist.
+	ReasonMade = "Made"
+	// ReasonDormant is a space that nobody has used yet: its Tenant is all there is.
+	ReasonDormant = "Dormant"
 )
 
 // CRDPolicy decides which definition serves a custom resource that both the

@@ -9,10 +9,10 @@ import (
 	"net/netip"
 	goruntime "runtime"
 	"strings"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -40,6 +40,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 	"github.com/a4s-io/a4s/server/tenancy/storage/events"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/directory"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/provision"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/registry"
 )
 
@@ -63,6 +64,7 @@ type Spaces struct {
 	admission   *admission.Admission
 	pool        *interning.Pool
 	connections *storage.Connections
+	provisioner *provision.Provisioner
 }
 
 // Options is what Spaces works with.
@@ -106,9 +108,6 @@ func New(o Options) (*Spaces, error) {
 		if old != nil && old.Spec.Nodes != t.Spec.Nodes {
 			m.edge.NodesChanged(t.Name)
 		}
-		if old == nil && time.Since(t.CreationTimestamp.Time) < time.Minute { // and was not there at the start
-			m.Grown.Tenant()
-		}
 	})
 	defaults, err := tenantapi.ParseLimits(o.DefaultLimits)
 	if err != nil {
@@ -120,9 +119,17 @@ func New(o Options) (*Spaces, error) {
 		m.crds.TenantGone(name)
 		m.admission.Forget(name)
 	})
+	m.provisioner, err = provision.New(provision.Options{
+		Config: o.System, Tenants: tenants, Growth: m.Grown, Log: o.Log,
+		Has: func(roles, bindings sets.Set[string]) bool { return m.Roles.Has(roles, bindings) },
+	})
+	if err != nil {
+		return nil, err
+	}
 	m.edge = edge.New(edge.Options{
 		DefaultTenant:   o.DefaultTenant,
 		Tenants:         tenants,
+		Spaces:          m.provisioner,
 		CustomResources: m.crds,
 		TokenFile:       tokens,
 		Queue:           fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))),
@@ -195,7 +202,7 @@ func (m *Spaces) access(
 	if err != nil {
 		return nil, nil, err
 	}
-	return limits.Authorizer(bordered), authz.WrapRules(r, o), nil
+	return limits.Authorizer(m.provisioner.Authorizer(bordered)), authz.WrapRules(r, o), nil
 }
 
 // groups are the changes to the storage of upstream's groups.

@@ -26,6 +26,12 @@ type Tenants interface {
 	Exists(ctx context.Context, name string) (bool, error)
 }
 
+// Spaces makes the spaces of tenants.
+type Spaces interface {
+	// Ensure returns when the space of a tenant is made, or why it cannot be used.
+	Ensure(ctx context.Context, tenant string) error
+}
+
 // Limits bounds and measures requests.
 type Limits interface {
 	// Serve runs serve, or returns why the request is refused.
@@ -38,6 +44,8 @@ type Options struct {
 	DefaultTenant string
 	// Tenants are the tenants of the cluster; nil for an edge that serves discovery only.
 	Tenants Tenants
+	// Spaces makes those that nobody has used yet; nil if all are made.
+	Spaces Spaces
 	// CustomResources are the custom resources of each space; nil for none.
 	CustomResources CustomResources
 	// TokenFile knows the tenants of static tokens; nil if there is no token file.
@@ -152,6 +160,12 @@ func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler
 	case r.space == space.All:
 		e.findKind(r)
 		return e.serveAll(w, withPath(req, r.path), next, r)
+	case own && r.userTenant == r.space && e.opts.Spaces != nil:
+		// Before the authorizer is asked, which judges by roles of the space. Who is
+		// impersonated has yet to be let in.
+		if err := e.opts.Spaces.Ensure(req.Context(), r.space); err != nil {
+			return err
+		}
 	case own, bySystem:
 		if err := e.mustExist(req.Context(), r.space); err != nil {
 			return err

@@ -25,6 +25,8 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // perConnection is how many storages share a connection. A datastore may bound
@@ -89,11 +91,15 @@ func (c *Connections) Shared(inner generic.RESTOptionsGetter) generic.RESTOption
 
 // Builtin is Shared for the options of upstream's own resources that are in the
 // datastore in this process. What the operator wants no cache of, or wants
-// elsewhere, stays as it is, with a connection for each kind.
+// elsewhere, stays as it is, with a connection for each kind. Tenants have no cache:
+// there can be a million of them, of which few are used.
 func (c *Connections) Builtin(inner generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	f, ok := inner.(*options.StorageFactoryRestOptionsFactory)
-	if !ok || c.Local == nil || !f.Options.EnableWatchCache {
+	if !ok || !f.Options.EnableWatchCache {
 		return inner
+	}
+	if c.Local == nil {
+		return uncachedTenants{inner}
 	}
 	return connected{inner: inner, connections: c, builtin: true, sizes: f.Options.WatchCacheSizes}
 }
@@ -124,13 +130,15 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
-		elsewhere := g.builtin && g.connections.local(config.Transport.ServerList) == nil
-		if elsewhere || config.Transport.EgressLookup != nil {
+		if elsewhere := g.builtin && g.connections.local(config.Transport.ServerList) == nil; elsewhere || config.Transport.EgressLookup != nil {
 			return inner(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
 		}
 		raw, destroy, err := g.connections.storage(config, prefix, newFunc, newListFunc)
 		if err != nil {
 			return nil, nil, err
+		}
+		if g.builtin && resource == tenantapi.GroupResource() {
+			return raw, destroy, nil
 		}
 		cached, err := cacher.NewCacherFromConfig(cacher.Config{
 			Storage: raw, Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource,

@@ -106,6 +106,12 @@ func (m *spaceMaker) makeOne(ctx context.Context, name string) (*space, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making space %s: %w", name, err)
 	}
+	if m.tenants != nil {
+		// The first request makes the space.
+		if _, err := s.core.ServiceAccounts(s.namespace).List(ctx, metav1.ListOptions{}); err != nil {
+			return nil, fmt.Errorf("making space %s: %w", name, err)
+		}
+	}
 	for _, of := range []*arrivals{m.accounts, m.bundles} {
 		for _, namespace := range namespaces {
 			if err := of.await(ctx, namespace); err != nil {

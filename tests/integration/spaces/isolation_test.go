@@ -27,6 +27,7 @@ import (
 
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/tests/nstest"
+	"github.com/a4s-io/a4s/tests/planes"
 )
 
 const (
@@ -96,6 +97,7 @@ func TestIsolation(t *testing.T) {
 	if err := p.showNodes(t, "a", "ReadOnly"); err != nil {
 		t.Fatal(err)
 	}
+	planes.CreateTenant(t, p.Admin, asleep)
 	before := planted(t, p, word)
 	if code, body := get(t, p.Admin, "/api/v1/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Fatal("the canary is not found where it is")
@@ -131,6 +133,9 @@ func TestIsolation(t *testing.T) {
 				if g.chance(10) {
 					r = g.hostile()
 					hostile.Add(1)
+				}
+				if g.chance(10) {
+					r.toAsleep()
 				}
 				code, answer := r.send(t.Context(), client)
 				if code < len(codes) {
@@ -190,6 +195,29 @@ func TestIsolation(t *testing.T) {
 	}
 	if code, body := get(t, p.Admin, "/api/v1/tenants/b/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Errorf("the canaries of the other tenant are gone: %d", code)
+	}
+	for _, key := range p.keys(t, asleep) {
+		// The attacker's own objects may be called like it.
+		if strings.HasSuffix(key, "."+asleep) || strings.Contains(key, "."+asleep+"/") ||
+			strings.HasSuffix(key, "."+asleep+".tenant") {
+			t.Errorf("the space of a tenant that nobody uses is made: %s", key)
+		}
+	}
+}
+
+// asleep is a tenant that nobody uses, so its space is not made.
+const asleep = "asleep"
+
+// toAsleep addresses that tenant instead of b.
+func (r *attack) toAsleep() {
+	names := strings.NewReplacer("tenants/b", "tenants/"+asleep, ".b", "."+asleep, `"b"`, `"`+asleep+`"`)
+	r.url, r.body = names.Replace(r.url), names.Replace(r.body)
+	for _, values := range r.header {
+		for i := range values {
+			if values[i] == "b" {
+				values[i] = asleep
+			}
+		}
 	}
 }
 

@@ -16,16 +16,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/controlplane/heap"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 	tenantcontents "github.com/a4s-io/a4s/server/tenancy/tenants/contents"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/controller"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/provision"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/registry"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
@@ -136,12 +139,44 @@ func (s *spaces) ready(t *testing.T, tenant string) {
 	})
 }
 
+// use makes the space of a tenant as its first request does.
+func (s *spaces) use(t *testing.T, tenant string) {
+	t.Helper()
+	p, err := provision.New(provision.Options{
+		Config: s.config(s.files.Admin), Tenants: lookup{s.tenants}, Growth: heap.NewGrowth(),
+		Has: func(_, _ sets.Set[string]) bool { return true }, Log: logrus.WithField("component", "provision"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Ensure(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lookup asks the API for tenants, without a cache.
+type lookup struct{ tenants *tenantapi.Client }
+
+// Get implements provision.Tenants.
+func (l lookup) Get(ctx context.Context, name string) (*tenantapi.Tenant, error) {
+	return l.tenants.Get(ctx, name, metav1.GetOptions{})
+}
+
+// Known implements provision.Tenants.
+func (l lookup) Known(name string) *tenantapi.Tenant {
+	t, err := l.tenants.Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return t
+}
+
 func (s *spaces) testDefaultTenant(t *testing.T) {
 	ctx := t.Context()
 	if _, err := s.tenants.Get(ctx, "system", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	s.ready(t, "acme")
+	s.use(t, "acme")
 	for _, ns := range []string{"default.acme", "kube-system.acme", "kube-public.acme"} {
 		if _, err := s.client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); err != nil {
 			t.Error(err)
@@ -169,7 +204,13 @@ func (s *spaces) testMany(t *testing.T) {
 	began := time.Now()
 	for i := range n {
 		tenant := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("many-%d", i)}}
-		if _, err := s.tenants.Create(t.Context(), tenant, metav1.CreateOptions{}); err != nil {
+		made, err := s.tenants.Create(t.Context(), tenant, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// As an older release left it.
+		made.Status.Conditions = nil
+		if _, err := s.tenants.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

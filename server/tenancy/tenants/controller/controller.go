@@ -27,6 +27,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/contents"
+	"github.com/a4s-io/a4s/server/tenancy/tenants/provision"
 )
 
 // Name is the component's name.
@@ -280,18 +281,14 @@ func (c *controller) reconcile(ctx context.Context, name string) (done bool, err
 	case is.deleted && is.finalized:
 		return c.terminate(ctx, t, log)
 	case is.deleted, is.ready:
-		return true, nil // others hold it, or it was made
+		return true, nil // others hold it, or it was made, or its first request makes it
 	}
-	if err := c.makeSpace(ctx, name); err != nil {
+	if err := provision.Defaults(ctx, c.client, name); err != nil {
 		return false, errors.Join(err, c.complain(ctx, t, metav1.Condition{
 			Type: tenantapi.SpaceReady, Status: metav1.ConditionFalse, Reason: "NotMade", Message: err.Error(),
 		}))
 	}
-	err = c.report(ctx, t, metav1.Condition{
-		Type: tenantapi.SpaceReady, Status: metav1.ConditionTrue, Reason: "Made",
-		Message: "the default objects of the space exist",
-	})
-	if err != nil {
+	if err := c.report(ctx, t, tenantapi.MadeCondition()); err != nil {
 		return false, err
 	}
 	log.Info("space is ready")

@@ -1,9 +1,6 @@
-// Package controller makes the space of every new tenant and empties that of
-// every deleted one.
-//
-// A new space gets, in composite form on short paths, the namespaces default,
-// kube-system and kube-public, an administrator's role and its binding, and
-// the Service by which pods find the API.
+// Package controller empties the space of every deleted tenant, and makes those of
+// which package provision is not asked: of the system, and spaces
+// that are damaged or that an older release did not finish.
 //
 // What a deleted one has is asked of the datastore, by its keys: a space has
 // some ten resources with anything in them, of more than seventy. Each object

@@ -24,6 +24,9 @@ import (
 // change once servers and controllers read it.
 var registered = tenantapi.AddToScheme(legacyscheme.Scheme)
 
+// pageSize is how many tenants one answer has.
+const pageSize = 10000
+
 var errSystemSpace = errors.New("the space of the cluster itself cannot be deleted")
 
 // Usage is what a tenant uses of its limits.
@@ -110,7 +113,16 @@ func (r *tenantREST) Get(ctx context.Context, name string, options *metav1.GetOp
 	return r.store.Get(ctx, name, options)
 }
 
+// List returns at most pageSize tenants, with a token for those that follow: a
+// million of them would not fit into one answer.
 func (r *tenantREST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	if options == nil {
+		options = &metainternalversion.ListOptions{}
+	}
+	if options.Limit <= 0 || options.Limit > pageSize {
+		options = options.DeepCopy()
+		options.Limit = pageSize
+	}
 	return r.store.List(ctx, options)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,9 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	t := obj.(*tenantapi.Tenant)
 	t.Generation = 1
 	t.Status = tenantapi.TenantStatus{Phase: tenantapi.Active}
+	if t.Name != space.System {
+		t.Status.Conditions = []metav1.Condition{tenantapi.DormantCondition(metav1.Now())}
+	}
 	if !slices.Contains(t.Finalizers, tenantapi.Finalizer) {
 		t.Finalizers = append(t.Finalizers, tenantapi.Finalizer)
 	}
@@ -174,7 +178,9 @@ func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("got a %T, want a Tenant", obj)
 	}
-	set := generic.AddObjectMetaFieldsSet(fields.Set{tenantapi.SelectPhase: string(t.Status.Phase)},
-		&t.ObjectMeta, false)
+	set := generic.AddObjectMetaFieldsSet(fields.Set{
+		tenantapi.SelectPhase:   string(t.Status.Phase),
+		tenantapi.SelectDormant: strconv.FormatBool(t.Dormant() && t.DeletionTimestamp.IsZero()),
+	}, &t.ObjectMeta, false)
 	return t.Labels, set, nil
 }

@@ -1,0 +1,52 @@
+package provision
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
+	"github.com/a4s-io/a4s/server/tenancy/kinds"
+)
+
+// Authorizer has the request for which inner allows something wait until the space
+// that it is addressed to is made.
+//
+// What inner is asked about besides does not count: a policy can have it judge any
+// namespace.
+func (p *Provisioner) Authorizer(inner authorizer.Authorizer) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(
+		ctx context.Context, a authorizer.Attributes,
+	) (authorizer.Decision, string, error) {
+		decision, reason, err := inner.Authorize(ctx, a)
+		// Controllers come for what is there. Everybody may ask what the API is and what
+		// they may do, and needs nothing of the space for it.
+		if decision != authorizer.DecisionAllow || authn.IsController(a.GetUser()) || !a.IsResourceRequest() ||
+			kinds.IsReview(a.GetAPIGroup()) {
+			return decision, reason, err
+		}
+		if tenant := addressed(ctx); !space.IsSystem(tenant) && tenant != space.All {
+			if err := p.Ensure(ctx, tenant); err != nil && !apierrors.IsNotFound(err) {
+				return authorizer.DecisionNoOpinion, "", err
+			}
+		}
+		return decision, reason, err
+	})
+}
+
+// addressed is the space of a request: by its path, or on a short path by its
+// composite namespace.
+func addressed(ctx context.Context) string {
+	if tenant, ok := space.FromContext(ctx); ok {
+		return tenant
+	}
+	info, ok := request.RequestInfoFrom(ctx)
+	if !ok || info.Namespace == "" {
+		return space.System
+	}
+	tenant, _ := space.SplitNamespace(info.Namespace)
+	return tenant
+}

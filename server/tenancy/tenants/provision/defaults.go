@@ -1,0 +1,99 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// Names of the default objects, in native form.
+const (
+	// adminRole and adminBinding make the user and the group below
+	// administrators of the space.
+	adminRole    = "admin-role"
+	adminBinding = "admin-role-binding"
+	adminUser    = space.Admin
+	adminGroup   = space.Masters
+)
+
+// namespaces are those that every space has.
+func namespaces() []string {
+	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
+}
+
+// Defaults makes what is missing of the default objects of a space.
+func Defaults(ctx context.Context, client kubernetes.Interface, tenant string) error {
+	if tenant == space.System {
+		return makeSystem(ctx, client)
+	}
+	// None needs another one, and each waits for the datastore.
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range namespaces() {
+		group.Go(func() error {
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space.Namespace(tenant, name)}}
+			_, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+			return made("namespace", name, err)
+		})
+	}
+	group.Go(func() error {
+		_, err := client.RbacV1().ClusterRoles().Create(ctx, adminClusterRole(tenant), metav1.CreateOptions{})
+		return made("cluster role", adminRole, err)
+	})
+	group.Go(func() error {
+		_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, adminClusterRoleBinding(tenant),
+			metav1.CreateOptions{})
+		return made("cluster role binding", adminBinding, err)
+	})
+	return group.Wait()
+}
+
+// makeSystem makes what the system space has besides what every cluster has: the
+// same binding as every space, for the user of the same name.
+func makeSystem(ctx context.Context, client kubernetes.Interface) error {
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: adminBinding},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: space.Admins}},
+	}
+	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
+	return made("cluster role binding", adminBinding, err)
+}
+
+// made is the error of a creation, unless the object is there.
+func made(kind, name string, err error) error {
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return fmt.Errorf("making the %s %s: %w", kind, name, err)
+}
+
+func adminClusterRole(tenant string) *rbacv1.ClusterRole {
+	all := []string{"*"}
+	return &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: space.ClusterName(tenant, adminRole)},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: all, Resources: all, Verbs: all},
+			{NonResourceURLs: all, Verbs: all},
+		},
+	}
+}
+
+func adminClusterRoleBinding(tenant string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: space.ClusterName(tenant, adminBinding)},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: space.ClusterName(tenant, adminRole)},
+		Subjects: []rbacv1.Subject{
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: adminUser},
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: adminGroup},
+		},
+	}
+}

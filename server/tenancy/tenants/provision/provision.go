@@ -1,0 +1,188 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/singleflight"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+const (
+	// limit bounds one try to make a space.
+	limit = 10 * time.Second
+	// look is how often it is looked whether the caches have what was made.
+	look = 5 * time.Millisecond
+	// retryAfter is what a client is advised to wait when a space cannot be made, in
+	// seconds.
+	retryAfter = 1
+)
+
+// Tenants knows the tenants of the cluster.
+type Tenants interface {
+	// Get finds a tenant, nil when there is none.
+	Get(ctx context.Context, name string) (*tenantapi.Tenant, error)
+	// Known finds one whose space is made, as far as this server knows, or nil.
+	Known(name string) *tenantapi.Tenant
+}
+
+// Growth is the heap's growth by new spaces.
+type Growth interface {
+	// Wait waits while garbage is collected for them.
+	Wait(ctx context.Context)
+	// Tenant counts one.
+	Tenant()
+}
+
+// Options configures a Provisioner.
+type Options struct {
+	// Config reaches the API as a system user with all rights.
+	Config  *restclient.Config
+	Tenants Tenants
+	// Has reports whether this server judges by ClusterRoles and ClusterRoleBindings
+	// of these names.
+	Has    func(roles, bindings sets.Set[string]) bool
+	Growth Growth
+	Log    *logrus.Entry
+}
+
+// Provisioner makes dormant spaces when they are used.
+type Provisioner struct {
+	opts    Options
+	client  kubernetes.Interface
+	tenants *tenantapi.Client
+	making  singleflight.Group
+}
+
+// New makes a Provisioner, which asks nothing of the API before Ensure is called.
+func New(o Options) (*Provisioner, error) {
+	config := restclient.CopyConfig(o.Config)
+	config.QPS = -1 // as many as there are requests that wait
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf,
+		runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	http, err := restclient.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	p := &Provisioner{opts: o}
+	if p.client, err = kubernetes.NewForConfigAndClient(config, http); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if p.tenants, err = tenantapi.NewClient(config, http); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Ensure returns when the space of a tenant can be used, or an error for the client:
+// that there is no such tenant, or that its space could not be made. A tenant that
+// is being deleted is left to those who refuse what cannot be done in it.
+func (p *Provisioner) Ensure(ctx context.Context, name string) error {
+	if space.IsSystem(name) {
+		return nil
+	}
+	t, err := p.opts.Tenants.Get(ctx, name)
+	switch {
+	case err != nil:
+		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
+	case t == nil:
+		return apierrors.NewNotFound(tenantapi.GroupResource(), name)
+	case !t.Dormant() || t.DeletionTimestamp != nil:
+		return nil
+	}
+	made := p.making.DoChan(name, func() (any, error) {
+		// It goes on without the one that began it: others wait too.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+		defer cancel()
+		return nil, p.make(ctx, name)
+	})
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case result := <-made:
+		return result.Err
+	}
+}
+
+// make makes the space of a tenant and waits until this server knows it.
+func (p *Provisioner) make(ctx context.Context, name string) error {
+	log := p.opts.Log.WithField("tenant", name)
+	p.opts.Growth.Wait(ctx)
+	err := Defaults(ctx, p.client, name)
+	if err == nil {
+		err = p.report(ctx, name)
+	}
+	if err == nil {
+		err = wait.PollUntilContextCancel(ctx, look, true, func(ctx context.Context) (bool, error) {
+			return p.known(ctx, name)
+		})
+	}
+	switch {
+	case apierrors.IsNotFound(err): // it is gone meanwhile
+		return apierrors.NewNotFound(tenantapi.GroupResource(), name)
+	case err != nil:
+		log.WithError(err).Warn("the space could not be made: its next request tries again")
+		return unavailable(name, err)
+	}
+	p.opts.Growth.Tenant()
+	log.Info("space is made by its first request")
+	return nil
+}
+
+// report writes that the default objects exist.
+func (p *Provisioner) report(ctx context.Context, name string) error {
+	for {
+		t, err := p.tenants.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("reading the tenant: %w", err)
+		}
+		if !t.Dormant() || t.DeletionTimestamp != nil {
+			return nil
+		}
+		condition := tenantapi.MadeCondition()
+		condition.ObservedGeneration = t.Generation
+		meta.SetStatusCondition(&t.Status.Conditions, condition)
+		if _, err = p.tenants.UpdateStatus(ctx, t, metav1.UpdateOptions{}); err == nil {
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return fmt.Errorf("reporting that the space is made: %w", err)
+		}
+	}
+}
+
+// known reports whether this server knows that the space is made, and by whose
+// roles its users are judged.
+func (p *Provisioner) known(ctx context.Context, name string) (bool, error) {
+	if t := p.opts.Tenants.Known(name); t != nil && !t.Dormant() {
+		return t.DeletionTimestamp != nil || p.opts.Has(sets.New(space.ClusterName(name, adminRole)),
+			sets.New(space.ClusterName(name, adminBinding))), nil
+	}
+	t, err := p.opts.Tenants.Get(ctx, name)
+	if err == nil && t == nil {
+		err = apierrors.NewNotFound(tenantapi.GroupResource(), name)
+	}
+	return false, err
+}
+
+// unavailable has clients try again, as upstream's own do.
+func unavailable(name string, err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: fmt.Sprintf("the space of tenant %s, which nobody has used yet, cannot be made now: %v", name, err),
+		Details: &metav1.StatusDetails{Kind: tenantapi.Resource, Name: name, RetryAfterSeconds: retryAfter},
+	}}
+}
