@@ -97,7 +97,7 @@ func processorTime() time.Duration {
 
 // Growth collects garbage while tenants are created. Their objects stay, and Go
 // does not move them: the less garbage is between them, the fewer pages they
-// occupy. Only the controller of tenants waits for it: objects that are allocated
+// occupy. Only what makes spaces waits for it: objects that are allocated
 // during a collection lie among the garbage that it is about to free.
 type Growth struct {
 	live, heap func() uint64 // bytes

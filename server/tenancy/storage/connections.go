@@ -130,7 +130,8 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
-		if elsewhere := g.builtin && g.connections.local(config.Transport.ServerList) == nil; elsewhere || config.Transport.EgressLookup != nil {
+		elsewhere := g.builtin && g.connections.local(config.Transport.ServerList) == nil
+		if elsewhere || config.Transport.EgressLookup != nil {
 			return inner(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
 		}
 		raw, destroy, err := g.connections.storage(config, prefix, newFunc, newListFunc)

@@ -223,7 +223,9 @@ func (d *dormancy) testSystem(t *testing.T) {
 func (d *dormancy) testImpersonated(t *testing.T) {
 	d.sleeper(t, "taken")
 	as := rest.CopyConfig(d.Admin)
-	as.Impersonate = rest.ImpersonationConfig{UserName: "admin", Extra: map[string][]string{"a4s.io/tenant": {"taken"}}}
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: "admin", Extra: map[string][]string{"a4s.io/tenant": {"taken"}},
+	}
 	if code, body := get(t, as, "/api/v1/namespaces/default/pods"); code != http.StatusOK {
 		t.Errorf("%d %s", code, body)
 	}

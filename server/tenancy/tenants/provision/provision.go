@@ -181,7 +181,8 @@ func (p *Provisioner) known(ctx context.Context, name string) (bool, error) {
 // unavailable has clients try again, as upstream's own do.
 func unavailable(name string, err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable,
+		Reason:  metav1.StatusReasonServiceUnavailable,
 		Message: fmt.Sprintf("the space of tenant %s, which nobody has used yet, cannot be made now: %v", name, err),
 		Details: &metav1.StatusDetails{Kind: tenantapi.Resource, Name: name, RetryAfterSeconds: retryAfter},
 	}}

@@ -1,0 +1,173 @@
+package tenancy
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+const (
+	// inFlight is how many requests make dormant tenants at a time.
+	inFlight = 64
+	// firsts is of how many tenants the first requests are measured.
+	firsts = 500
+	// nextEach is how many more requests are measured of each of them.
+	nextEach = 5
+)
+
+// BenchmarkDormantTenants makes A4S_BENCH_DORMANT tenants (20,000) that nobody uses.
+// It reports how many that is a second, what one costs, what the start with all of
+// them takes beside that of an empty server, and how long the first request and the
+// later ones of a tenant take.
+func BenchmarkDormantTenants(b *testing.B) {
+	n := fromEnv(b, "A4S_BENCH_DORMANT", 20000)
+	dir := b.TempDir()
+	server := startChildIn(b, complete, dir) // it makes keys, which later starts find
+	server.stop()
+	server, empty := timedStart(b, dir)
+	before := server.weigh(b, "empty")
+
+	took, used := server.addDormant(b, n)
+	if b.Failed() {
+		return
+	}
+	after := server.weigh(b, "dormant")
+	server.stop()
+	size := fileSize(b, filepath.Join(dir, "server", "db", "etcd", "member", "snap", "db"))
+	server, full := timedStart(b, dir)
+	restarted := server.weigh(b, "dormant-restarted")
+	listed, pages := server.listAll(b, n)
+	first, next := server.firstRequests(b, n)
+
+	for b.Loop() { // all of it was one measurement
+	}
+	each := func(after, before int64) float64 { return float64(after-before) / float64(n) / 1024 }
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(n)/took.Seconds(), "creates/s")
+	b.ReportMetric(float64(used.Microseconds())/float64(n)/1000, "cpu-ms/create")
+	b.ReportMetric(each(after.own, before.own), "Anonymous-KiB/tenant")
+	b.ReportMetric(each(restarted.own, before.own), "Anonymous-KiB/tenant-restarted")
+	b.ReportMetric(each(restarted.files, before.files), "RssFile-KiB/tenant-restarted")
+	b.ReportMetric(float64(size)/float64(n)/1024, "datastore-KiB/tenant")
+	b.ReportMetric(empty.Seconds(), "start-empty-s")
+	b.ReportMetric(full.Seconds(), "start-s")
+	b.ReportMetric(full.Seconds()/empty.Seconds(), "start/start-empty")
+	b.ReportMetric(listed.Seconds(), "list-s")
+	b.ReportMetric(float64(pages), "list-pages")
+	for name, of := range map[string][]time.Duration{"first": first, "next": next} {
+		slices.Sort(of)
+		b.ReportMetric(milliseconds(of[len(of)/2]), name+"-p50-ms")
+		b.ReportMetric(milliseconds(of[len(of)*99/100]), name+"-p99-ms")
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func timedStart(b *testing.B, dir string) (*child, time.Duration) {
+	b.Helper()
+	began := time.Now()
+	server := startChildIn(b, complete, dir)
+	return server, time.Since(began)
+}
+
+func fileSize(b *testing.B, path string) int64 {
+	b.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return info.Size()
+}
+
+func dormantName(i int) string { return fmt.Sprintf("dormant-%d", i) }
+
+// addDormant makes tenants by one client. It returns how long that took, and the
+// processor time of the server.
+func (c *child) addDormant(b *testing.B, n int) (took, used time.Duration) {
+	b.Helper()
+	client := c.tenants(b)
+	before, _, _ := c.command(b, "usage")
+	began := time.Now()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range inFlight {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n) && !b.Failed(); i = next.Add(1) - 1 {
+				if _, err := client.Create(b.Context(), &tenantapi.Tenant{
+					ObjectMeta: metav1.ObjectMeta{Name: dormantName(int(i))},
+				}, metav1.CreateOptions{}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	took = time.Since(began)
+	after, _, _ := c.command(b, "usage")
+	return took, after - before
+}
+
+// listAll lists all tenants in the pages that the server makes.
+func (c *child) listAll(b *testing.B, n int) (took time.Duration, pages int) {
+	b.Helper()
+	client := c.tenants(b)
+	began, seen := time.Now(), 0
+	for options := (metav1.ListOptions{}); ; {
+		list, err := client.List(b.Context(), options)
+		if err != nil {
+			b.Fatal(err)
+		}
+		pages++
+		seen += len(list.Items)
+		if options.Continue = list.Continue; options.Continue == "" {
+			break
+		}
+	}
+	if seen < n {
+		b.Errorf("the pages have %d tenants of %d", seen, n)
+	}
+	return time.Since(began), pages
+}
+
+// firstRequests uses some tenants, one after the other.
+func (c *child) firstRequests(b *testing.B, n int) (first, next []time.Duration) {
+	b.Helper()
+	admin, _ := c.clients(b)
+	ask := func(tenant string) time.Duration {
+		began := time.Now()
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodGet,
+			c.admin.Host+"/tenants/"+tenant+"/api/v1/namespaces/default", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp, err := admin.Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer resp.Body.Close() //nolint:errcheck // it is read to its end
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			b.Fatalf("%s: %s %.300s, %v", tenant, resp.Status, body, err)
+		}
+		return time.Since(began)
+	}
+	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(n)[:min(n, firsts)] {
+		first = append(first, ask(dormantName(i)))
+		for range nextEach {
+			next = append(next, ask(dormantName(i)))
+		}
+	}
+	return first, next
+}
