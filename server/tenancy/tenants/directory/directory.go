@@ -26,6 +26,8 @@ type Directory struct {
 // New makes a directory that is filled by Run. cfg is a client of the system.
 // What it keeps shares its strings in the pool.
 func New(cfg *rest.Config, pool *interning.Pool) (*Directory, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1 // whoever asks has waited for their turn
 	client, err := tenantapi.NewClient(cfg, nil)
 	if err != nil {
 		return nil, err
