@@ -76,6 +76,9 @@ func (d *Disk) readIdentity(dir string) (err error) {
 		}
 		switch rec.GetType() {
 		case wal.CrcType:
+			// What follows is summed up from there: segments after the first go on
+			// with the sum of the one before.
+			decoder.UpdateCRC(rec.GetCrc())
 		case wal.MetadataType:
 			var m pb.Metadata
 			if err := proto.Unmarshal(rec.GetData(), &m); err != nil {
