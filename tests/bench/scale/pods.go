@@ -29,14 +29,16 @@ type podWatch struct {
 }
 
 type seenPod struct {
-	at      time.Time
-	running bool
-	counts  *podCounts // of the phase in which it was made
+	at              time.Time
+	placed, running bool
+	counts          *podCounts // of the phase in which it was made
 }
 
 // podCounts are those of the pods that were made in one phase.
 type podCounts struct {
 	seen int
+	// places are how long those took that have a node.
+	places []time.Duration
 	// waits are how long those took that run, last is when the last one did.
 	waits []time.Duration
 	last  time.Time
@@ -73,6 +75,10 @@ func (w *podWatch) update(pod *corev1.Pod, now time.Time) {
 		p.counts.seen++
 		w.pods[pod.UID] = p
 	}
+	if !p.placed && pod.Spec.NodeName != "" {
+		p.placed = true
+		p.counts.places = append(p.counts.places, now.Sub(p.at))
+	}
 	if !p.running && pod.Status.Phase == corev1.PodRunning {
 		p.running = true
 		p.counts.waits = append(p.counts.waits, now.Sub(p.at))
@@ -93,12 +99,12 @@ func (w *podWatch) enter(phase string) {
 	w.phase, w.phases[phase] = phase, &podCounts{}
 }
 
-// of returns the counts of a phase, the waits in order.
+// of returns the counts of a phase, its times in order.
 func (w *podWatch) of(phase string) podCounts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := *w.phases[phase]
-	c.waits = slices.Sorted(slices.Values(c.waits))
+	c.places, c.waits = slices.Sorted(slices.Values(c.places)), slices.Sorted(slices.Values(c.waits))
 	return c
 }
 

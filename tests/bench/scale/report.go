@@ -14,6 +14,7 @@ const (
 	saturatedCPU  = "saturated: CPU a pod, ms"
 	saturatedP50  = "saturated: pod seen until Running, p50, s"
 	saturatedP99  = "saturated: pod seen until Running, p99, s"
+	saturatedSet  = "saturated: of this until it has a node, p99, s"
 	createP99     = "saturated: a Deployment made, p99, ms"
 
 	pacedRate = "paced: pods a second asked for"
@@ -21,6 +22,7 @@ const (
 	pacedCPU  = "paced: CPU a pod, ms"
 	pacedP50  = "paced: pod seen until Running, p50, s"
 	pacedP99  = "paced: pod seen until Running, p99, s"
+	pacedSet  = "paced: of this until it has a node, p99, s"
 
 	readP50          = "read next door, alone, p50, ms"
 	readP99          = "read next door, alone, p99, ms"
@@ -50,8 +52,8 @@ const (
 // quantities are all, in the order of the report.
 func quantities() []string {
 	return []string{
-		saturatedRate, saturatedCPU, saturatedP50, saturatedP99, createP99,
-		pacedRate, pacedCame, pacedCPU, pacedP50, pacedP99,
+		saturatedRate, saturatedCPU, saturatedP50, saturatedP99, saturatedSet, createP99,
+		pacedRate, pacedCame, pacedCPU, pacedP50, pacedP99, pacedSet,
 		readP50, readP99, saturatedReadP50, saturatedReadP99, pacedReadP50, pacedReadP99,
 		saturatedNotice, pacedNotice,
 		nodesTime, nodeCPU, idleEmpty, idleNodes,

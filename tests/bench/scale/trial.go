@@ -305,6 +305,7 @@ func (t *trial) saturate(ctx context.Context) error {
 	t.set(saturatedCPU, used/float64(len(pods.waits))*1000)
 	t.set(saturatedP50, seconds(pods.waits, 0.5))
 	t.set(saturatedP99, seconds(pods.waits, 0.99))
+	t.set(saturatedSet, seconds(pods.places, 0.99))
 	t.set(createP99, seconds(t.load.requests(), 0.99)*1000)
 	t.settings.learn(rate)
 	if err := t.setReads(phaseSaturated, saturatedReadP50, saturatedReadP99); err != nil {
@@ -370,6 +371,7 @@ func (t *trial) paced(ctx context.Context) (err error) {
 	t.set(pacedCPU, (cores-t.quiet)*t.settings.paced.Seconds()/float64(len(pods.waits))*1000)
 	t.set(pacedP50, seconds(pods.waits, 0.5))
 	t.set(pacedP99, seconds(pods.waits, 0.99))
+	t.set(pacedSet, seconds(pods.places, 0.99))
 	if err := t.setReads(phasePaced, pacedReadP50, pacedReadP99); err != nil {
 		return err
 	}
