@@ -271,8 +271,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: admin, Contents: spaces.Limits, DefaultTenant: s.cfg.DefaultTenant, Pool: s.pool,
-		Room: spaces.Grown.Wait, Log: s.log,
+		Config: admin, Contents: spaces.Limits, DefaultTenant: s.cfg.DefaultTenant, Pool: s.pool, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: s.cfg.ClusterDNS}, Disabled: s.cfg.Disable,

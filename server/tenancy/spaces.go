@@ -53,8 +53,6 @@ type Spaces struct {
 	// judged by them.
 	Roles   *authz.Listers
 	ByRoles bool
-	// Grown is the heap's growth by new tenants.
-	Grown *heap.Growth
 
 	directory   *directory.Directory
 	crds        *crd.Catalog
@@ -101,7 +99,7 @@ func New(o Options) (*Spaces, error) {
 	}
 	m := &Spaces{
 		directory: tenants, system: o.System, pool: o.Pool, log: o.Log, crds: crd.NewCatalog(tenants, o.Log),
-		connections: o.Connections, Grown: heap.NewGrowth(),
+		connections: o.Connections,
 	}
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
 		m.crds.TenantChanged(old, t)
@@ -120,7 +118,7 @@ func New(o Options) (*Spaces, error) {
 		m.admission.Forget(name)
 	})
 	m.provisioner, err = provision.New(provision.Options{
-		Config: o.System, Tenants: tenants, Growth: m.Grown, Log: o.Log,
+		Config: o.System, Tenants: tenants, Growth: heap.NewGrowth(), Log: o.Log,
 		Has: func(roles, bindings sets.Set[string]) bool { return m.Roles.Has(roles, bindings) },
 	})
 	if err != nil {

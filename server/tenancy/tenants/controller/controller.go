@@ -75,8 +75,6 @@ type Options struct {
 	// Pool is where the Tenants that it knows share what they say with other
 	// caches.
 	Pool *interning.Pool // nil for none
-	// Room, if not nil, is waited for before each request.
-	Room func(context.Context)
 	Log  *logrus.Entry
 }
 
@@ -85,18 +83,6 @@ type Options struct {
 func New(o Options) component.Component {
 	return component.Component{Name: Name,
 		Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
-}
-
-// roomy waits for room, too.
-type roomy struct {
-	flowcontrol.RateLimiter
-	room func(context.Context)
-}
-
-// Wait implements flowcontrol.RateLimiter.
-func (r roomy) Wait(ctx context.Context) error {
-	r.room(ctx)
-	return r.RateLimiter.Wait(ctx)
 }
 
 type controller struct {
@@ -120,9 +106,6 @@ type controller struct {
 func newController(o Options) (*controller, error) {
 	c := &controller{log: o.Log, config: restclient.CopyConfig(o.Config), contents: o.Contents}
 	c.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
-	if o.Room != nil {
-		c.config.RateLimiter = roomy{c.config.RateLimiter, o.Room}
-	}
 	c.config.ContentType, c.config.AcceptContentTypes = runtime.ContentTypeProtobuf,
 		runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	var err error

@@ -24,6 +24,8 @@ import (
 const (
 	// limit bounds one try to make a space.
 	limit = 10 * time.Second
+	// moment is how long a watch may be late.
+	moment = time.Second
 	// look is how often it is looked whether the caches have what was made.
 	look = 5 * time.Millisecond
 	// retryAfter is what a client is advised to wait when a space cannot be made, in
@@ -100,8 +102,10 @@ func (p *Provisioner) Ensure(ctx context.Context, name string) error {
 		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
 	case t == nil:
 		return apierrors.NewNotFound(tenantapi.GroupResource(), name)
-	case !t.Dormant() || t.DeletionTimestamp != nil:
+	case t.DeletionTimestamp != nil:
 		return nil
+	case !t.Dormant():
+		return p.catchUp(ctx, name)
 	}
 	made := p.making.DoChan(name, func() (any, error) {
 		// It goes on without the one that began it: others wait too.
@@ -115,6 +119,26 @@ func (p *Provisioner) Ensure(ctx context.Context, name string) error {
 	case result := <-made:
 		return result.Err
 	}
+}
+
+// catchUp waits a moment until this server knows of a space that another one has just
+// made, for the next request of the client that used it there.
+func (p *Provisioner) catchUp(ctx context.Context, name string) error {
+	if p.opts.Tenants.Known(name) != nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	err := wait.PollUntilContextCancel(limited, look, true, func(context.Context) (bool, error) {
+		return p.opts.Tenants.Known(name) != nil, nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		p.opts.Log.WithField("tenant", name).Debug("the watch of tenants is late")
+	}
+	return nil
 }
 
 // make makes the space of a tenant and waits until this server knows it.

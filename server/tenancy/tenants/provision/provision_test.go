@@ -1,0 +1,81 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// sleepers are tenants of which every one is dormant.
+type sleepers struct{}
+
+func (sleepers) Get(_ context.Context, name string) (*tenantapi.Tenant, error) {
+	t := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	t.Status.Conditions = []metav1.Condition{tenantapi.DormantCondition(metav1.Now())}
+	return t, nil
+}
+
+func (sleepers) Known(string) *tenantapi.Tenant { return nil }
+
+// collecting is a heap that is being collected until it is released.
+type collecting struct {
+	waits   chan struct{}
+	release chan struct{}
+}
+
+func (c collecting) Wait(context.Context) {
+	close(c.waits)
+	<-c.release
+}
+
+func (collecting) Tenant() {}
+
+// TestNoSpaceIsMadeDuringACollection, and a server that cannot make it now says so
+// in words that clients try again after.
+func TestNoSpaceIsMadeDuringACollection(t *testing.T) {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusInsufficientStorage)
+	}))
+	defer server.Close()
+	growth := collecting{waits: make(chan struct{}), release: make(chan struct{})}
+	p, err := New(Options{
+		Config: &restclient.Config{Host: server.URL}, Tenants: sleepers{}, Growth: growth,
+		Has: func(_, _ sets.Set[string]) bool { return false }, Log: logrus.NewEntry(logrus.New()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- p.Ensure(t.Context(), "t1") }()
+	<-growth.waits
+	if n := requests.Load(); n > 0 {
+		t.Errorf("%d requests during the collection", n)
+	}
+	// Who does not wait any longer is let go.
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if err := p.Ensure(gone, "t1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that is gone gets %v", err)
+	}
+	close(growth.release)
+	err = <-done
+	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds < 1 {
+		t.Errorf("a space that cannot be made: %v, try again after %d s", err, seconds)
+	}
+	if requests.Load() == 0 {
+		t.Error("nothing was tried")
+	}
+}
