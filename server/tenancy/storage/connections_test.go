@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,12 +15,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/server/options"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 )
 
@@ -174,10 +178,21 @@ func TestStoragesCallALocalDatastore(t *testing.T) {
 // Without the datastore in the process, and for what is not upstream's, the
 // options are those that were there.
 func TestBuiltinLeavesOthersAlone(t *testing.T) {
-	upstream, other := &options.StorageFactoryRestOptionsFactory{Options: options.EtcdOptions{EnableWatchCache: true}},
-		getter{genericregistry.StorageWithCacher()}
-	if got := (&storage.Connections{}).Builtin(upstream); got != generic.RESTOptionsGetter(upstream) {
-		t.Errorf("with a datastore elsewhere: %T", got)
+	upstream, other := &options.StorageFactoryRestOptionsFactory{
+		Options: options.EtcdOptions{EnableWatchCache: true}, StorageFactory: &options.SimpleStorageFactory{},
+	}, getter{genericregistry.StorageWithCacher()}
+	// With a datastore elsewhere, tenants have no cache, and nothing else changes.
+	for resource, cached := range map[schema.GroupResource]bool{
+		tenantapi.GroupResource(): false, {Resource: "pods"}: true,
+	} {
+		opts, err := (&storage.Connections{}).Builtin(upstream).GetRESTOptions(resource, &corev1.Pod{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bare := reflect.ValueOf(opts.Decorator).Pointer() == reflect.ValueOf(generic.UndecoratedStorage).Pointer()
+		if bare == cached {
+			t.Errorf("%s: without a cache is %v", resource, bare)
+		}
 	}
 	local := &storage.Connections{Local: &storage.Local{}}
 	if _, same := local.Builtin(other).(getter); !same {
