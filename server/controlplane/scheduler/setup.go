@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"time"
 
@@ -31,6 +32,7 @@ func setup(ctx context.Context, s *options.Options) (*appconfig.CompletedConfig,
 	if s.ComponentConfig, err = latest.Default(); err != nil {
 		return nil, nil, fmt.Errorf("making the default configuration: %w", err)
 	}
+	s.ComponentConfig.Parallelism = parallelism(goruntime.GOMAXPROCS(0))
 	if err := errors.Join(s.Validate()...); err != nil {
 		return nil, nil, err
 	}
@@ -63,6 +65,12 @@ func setup(ctx context.Context, s *options.Options) (*appconfig.CompletedConfig,
 	}
 	return &cc, sched, options.LogOrWriteConfig(klog.FromContext(ctx), s.WriteConfigTo, cfg, completed)
 }
+
+// parallelism is how many goroutines look for a node for one pod: one for two
+// processors, and upstream's 16 from 32 on. Each is one more that waits for its turn
+// among those of the API server, and the pod waits for the last of them. A file of
+// the user's (--kube-scheduler-arg=config=FILE) stands in for it.
+func parallelism(processors int) int32 { return int32(max(1, min(processors/2, 16))) }
 
 // awaitAccess waits for the right to read what only a plugin of a4s reads. It
 // is among the objects that the server makes at its first start, and informers

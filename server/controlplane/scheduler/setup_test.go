@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -14,14 +15,23 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/scheduler/readiness"
 )
 
-func TestReadinessIsInEveryProfile(t *testing.T) {
-	credential := filepath.Join(t.TempDir(), "scheduler.kubeconfig")
-	if err := kubeconfig.Write(kubeconfig.Options{Path: credential, Server: "https://192.0.2.1:6443"}); err != nil {
+// head is how a file of the user's begins.
+const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
+	"clientConnection: {kubeconfig: %q}\n"
+
+// writeCredential writes what the scheduler finds the API by.
+func writeCredential(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "scheduler.kubeconfig")
+	if err := kubeconfig.Write(kubeconfig.Options{Path: path, Server: "https://192.0.2.1:6443"}); err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+func TestReadinessIsInEveryProfile(t *testing.T) {
+	credential := writeCredential(t)
 	const absent, first, last = -1, 0, 1000 // one alone is the last
-	const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
-		"clientConnection: {kubeconfig: %q}\nprofiles:\n"
 	for _, tc := range []struct {
 		name, profiles string
 		want           map[string]int // where profiles have the plugin
@@ -45,7 +55,7 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 			var args []string
 			if tc.profiles != "" {
 				file := filepath.Join(t.TempDir(), "config.yaml")
-				if err := os.WriteFile(file, []byte(fmt.Sprintf(head, credential)+tc.profiles), 0o600); err != nil {
+				if err := os.WriteFile(file, []byte(fmt.Sprintf(head, credential)+"profiles:\n"+tc.profiles), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				args = []string{"config=" + file}
@@ -77,5 +87,37 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestParallelismFitsTheProcessors, unless a file says it.
+func TestParallelismFitsTheProcessors(t *testing.T) {
+	for processors, want := range map[int]int32{1: 1, 2: 1, 3: 1, 8: 4, 32: 16, 128: 16} {
+		if got := parallelism(processors); got != want {
+			t.Errorf("%d processors: %d, want %d", processors, got, want)
+		}
+	}
+	credential := writeCredential(t)
+	for extra, want := range map[string]int32{"": parallelism(runtime.GOMAXPROCS(0)), "parallelism: 7\n": 7} {
+		var args []string
+		if extra != "" {
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(file, []byte(extra+fmt.Sprintf(head, credential)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = []string{"config=" + file}
+		}
+		s, err := parse(Options{Kubeconfig: credential, Args: args})
+		if err != nil {
+			t.Fatal(err)
+		}
+		configz.Delete(configzName)
+		cc, _, err := setup(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cc.ComponentConfig.Parallelism; got != want {
+			t.Errorf("with %q: %d, want %d", extra, got, want)
+		}
 	}
 }
