@@ -55,7 +55,8 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 			var args []string
 			if tc.profiles != "" {
 				file := filepath.Join(t.TempDir(), "config.yaml")
-				if err := os.WriteFile(file, []byte(fmt.Sprintf(head, credential)+"profiles:\n"+tc.profiles), 0o600); err != nil {
+				text := fmt.Sprintf(head, credential) + "profiles:\n" + tc.profiles
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				args = []string{"config=" + file}
