@@ -132,6 +132,9 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	if space.IsSystem(r.userTenant) {
 		return e.route(w, req, next, r)
 	}
+	if r.long {
+		w = entry.untilOpen(w, r.resource, req.URL.Query())
+	}
 	req, release, err := e.track(req, r)
 	if err != nil {
 		return err

@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/utils/lru"
@@ -173,5 +175,38 @@ func (a *admission) leave() {
 	if a.seat != nil {
 		a.seat.Release()
 		a.seat = nil
+	}
+}
+
+// untilOpen is w for a request that has its seat until the header of its answer is
+// out. A watch that begins with no objects has nothing more to compute then, and
+// the next one should not wait until the queue finds out that it is idle.
+func (a *admission) untilOpen(w http.ResponseWriter, r *resourceRequest, query url.Values) http.ResponseWriter {
+	if a.seat == nil || r == nil || !r.watches() || startsWithObjects(query) {
+		return w
+	}
+	return responsewriter.WrapForHTTP1Or2(&opening{ResponseWriter: w, seat: a.seat})
+}
+
+// startsWithObjects reports whether a watch first sends the objects that there are.
+func startsWithObjects(query url.Values) bool {
+	from := query.Get("resourceVersion")
+	return from == "" || from == "0" || query.Has("sendInitialEvents")
+}
+
+// opening gives the seat back with the header.
+type opening struct {
+	http.ResponseWriter
+	seat *fairqueue.Seat
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (o *opening) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (o *opening) WriteHeader(code int) {
+	o.ResponseWriter.WriteHeader(code)
+	if code >= http.StatusOK {
+		o.seat.Release()
 	}
 }

@@ -109,3 +109,37 @@ func TestQueueRefuses(t *testing.T) {
 		holder.leave()
 	})
 }
+
+// TestWatchLeavesItsSeat: a watch that sends no objects at first waits for changes
+// once its header is out, and then another request finds its seat.
+func TestWatchLeavesItsSeat(t *testing.T) {
+	for query, leaves := range map[string]bool{
+		"watch=1&resourceVersion=17": true,
+		"watch=1":                    false,
+		"watch=1&resourceVersion=0":  false,
+		"watch=1&resourceVersion=17&sendInitialEvents=true":                   false,
+		"resourceVersion=17&resourceVersionMatch=Exact":                       false, // a list
+		"watch=1&resourceVersion=17&allowWatchBookmarks=true&labelSelector=a": true,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Idle: func() int { return 0 }}))
+			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods?"+query, nil)
+			r := read(req)
+			a, err := q.enter(req, r.long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.leave()
+			a.untilOpen(httptest.NewRecorder(), r.resource, req.URL.Query()).WriteHeader(http.StatusOK)
+			began := time.Now()
+			next, err := q.enter(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next.leave()
+			if waited := time.Since(began); (waited == 0) != leaves {
+				t.Errorf("%s: the next request waits %v", query, waited)
+			}
+		})
+	}
+}
