@@ -23,13 +23,13 @@ func (m *Spaces) customResources(of apiserver.CRDServer) (apiserver.CustomResour
 		Mapped: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return storage.Decorate(storage.Uncached(g), nil)
 		},
-		Definitions: of.Definitions,
-		Reach:       m.admission.ReachConversions,
-		Projector:   m.edge.Projector,
+		CRDs:      of.CRDs,
+		Reach:     m.admission.ReachConversions,
+		Projector: m.edge.Projector,
 		Bounds: func(tenant string) crd.Bounds {
 			b := crd.DefaultBounds()
 			// A lower limit is for the accounting to refuse, which knows the use.
-			b.Definitions = max(b.Definitions, m.Limits.Definitions(m.directory.Known(tenant)))
+			b.CRDs = max(b.CRDs, m.Limits.CRDs(m.directory.Known(tenant)))
 			return b
 		},
 		MasterCount: of.Config.ExtraConfig.MasterCount,

@@ -74,11 +74,11 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	}
 
 	notFound := notfoundhandler.New(generic.Serializer, genericfilters.NoMuxAndDiscoveryIncompleteKey)
-	crdServer, customs, err := newCRDServer(crds, seams, notFound)
+	crdServer, served, err := newCRDServer(crds, seams, notFound)
 	if err != nil {
 		return nil, err
 	}
-	seams.applyFront(&aggregator.GenericConfig.Config, customs)
+	seams.applyFront(&aggregator.GenericConfig.Config, served)
 	if seams.CRDs != nil {
 		seams.CRDs(crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	}

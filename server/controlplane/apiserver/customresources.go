@@ -33,8 +33,8 @@ type CustomResources interface {
 type CRDServer struct {
 	Config apiextensionsapiserver.Config
 	// Options are the storage of custom resources without the seam of it,
-	// Definitions that of definitions with it.
-	Options, Definitions generic.RESTOptionsGetter
+	// CRDs that of CRDs with it.
+	Options, CRDs generic.RESTOptionsGetter
 	// System knows the definitions of the system space.
 	System crdinformers.CustomResourceDefinitionInformer
 	// Composite is the server's client of itself.
@@ -60,7 +60,7 @@ func newCRDServer(
 		// Upstream's handler and controllers are for the system space.
 		crds.GenericConfig.LoopbackClientConfig = seams.SystemSpace
 	}
-	with.Definitions = crds.GenericConfig.RESTOptionsGetter
+	with.CRDs = crds.GenericConfig.RESTOptionsGetter
 	with.Config = apiextensionsapiserver.Config{GenericConfig: &genericapiserver.RecommendedConfig{
 		Config: crds.GenericConfig.Config, SharedInformerFactory: crds.GenericConfig.SharedInformerFactory,
 	}, ExtraConfig: crds.ExtraConfig}
@@ -72,20 +72,20 @@ func newCRDServer(
 	if seams.CustomResources == nil {
 		return server, nil, nil
 	}
-	customs, err := seams.CustomResources(with)
+	served, err := seams.CustomResources(with)
 	if err != nil {
 		return nil, nil, fmt.Errorf("setting up custom resources: %w", err)
 	}
 	hook := func(ctx genericapiserver.PostStartHookContext) error {
 		synced := make(chan struct{})
-		go customs.Run(ctx, func() { close(synced) })
+		go served.Run(ctx, func() { close(synced) })
 		select {
 		case <-synced:
 		case <-ctx.Done():
 		}
 		return nil
 	}
-	return server, customs, server.GenericAPIServer.AddPostStartHook("a4s-custom-resources", hook)
+	return server, served, server.GenericAPIServer.AddPostStartHook("a4s-custom-resources", hook)
 }
 
 // once makes the storage of a resource once, however many servers there are

@@ -167,11 +167,11 @@ func (s Seams) applyAdmission(
 // applyFront puts the handler seam, and what serves custom resources, into the
 // outermost server of the chain, the only one whose handler chain meets
 // requests.
-func (s Seams) applyFront(c *genericapiserver.Config, customs CustomResources) {
+func (s Seams) applyFront(c *genericapiserver.Config, served CustomResources) {
 	build := c.BuildHandlerChainFunc
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		if customs != nil {
-			api = customs.Wrap(api)
+		if served != nil {
+			api = served.Wrap(api)
 		}
 		if s.Handler == nil {
 			return build(api, c)

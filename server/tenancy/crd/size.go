@@ -19,8 +19,8 @@ type Size struct {
 
 // Bounds limit the CRDs of one tenant.
 type Bounds struct {
-	// Definitions is the maximum number of CRDs.
-	Definitions int64
+	// CRDs is the maximum number of CRDs.
+	CRDs int64
 	// All is the size of all together, One that of each.
 	All, One Size
 }
@@ -29,9 +29,9 @@ type Bounds struct {
 // CRDs are about a tenth of the bounds of one.
 func DefaultBounds() Bounds {
 	return Bounds{
-		Definitions: 200,
-		All:         Size{Bytes: 8 << 20, Schemas: 60_000},
-		One:         Size{Bytes: 1 << 20, Schemas: 20_000},
+		CRDs: 200,
+		All:  Size{Bytes: 8 << 20, Schemas: 60_000},
+		One:  Size{Bytes: 1 << 20, Schemas: 20_000},
 	}
 }
 

@@ -122,7 +122,8 @@ func TestWatchLeavesItsSeat(t *testing.T) {
 		"watch=1&resourceVersion=17&allowWatchBookmarks=true&labelSelector=a": true,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Idle: func() int { return 0 }}))
+			busy := func() int { return 0 }
+			q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Idle: busy}))
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods?"+query, nil)
 			r := read(req)
 			a, err := q.enter(req, r.long)

@@ -43,7 +43,7 @@ const (
 	isObject class = 1 << iota
 	isNamespace
 	isEvent
-	isDefinition
+	isCRD
 )
 
 // amounts of one object of that class.
@@ -56,7 +56,7 @@ func (c class) amounts(size int64, extra charge) amounts {
 	if c&isNamespace != 0 {
 		a[namespaces] = 1
 	}
-	if c&isDefinition != 0 {
+	if c&isCRD != 0 {
 		a[definitions] = 1
 	}
 	if c&isEvent != 0 {

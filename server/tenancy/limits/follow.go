@@ -166,7 +166,7 @@ func (s stored) class() class {
 	case isEvents(s.resource):
 		c |= isEvent
 	case s.resource == schema.GroupResource{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}:
-		c |= isDefinition
+		c |= isCRD
 	}
 	return c
 }

@@ -242,9 +242,9 @@ func (l *Limits) bounds(t *tenantapi.Tenant) amounts {
 	return a
 }
 
-// Definitions is how many CRDs a tenant can have; nil is a tenant without limits
+// CRDs is how many CRDs a tenant can have; nil is a tenant without limits
 // of its own.
-func (l *Limits) Definitions(t *tenantapi.Tenant) int64 { return l.bounds(t)[definitions] }
+func (l *Limits) CRDs(t *tenantapi.Tenant) int64 { return l.bounds(t)[definitions] }
 
 // limitsOf are those of the tenant over those of all.
 func (l *Limits) limitsOf(t *tenantapi.Tenant) *tenantapi.TenantLimits {

@@ -404,7 +404,7 @@ func TestWallDefinitionsAreBounded(t *testing.T) {
 				switch {
 				case err == nil:
 					allowed++
-				case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "can have 200 definitions"):
+				case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "can have 200 CRDs"):
 					refused++
 				default:
 					t.Error(err)
@@ -431,7 +431,7 @@ func TestWallDefinitionsAreBounded(t *testing.T) {
 	p.bounded(t, "t1", `{"definitions":201}`)
 	t1.define(t, definition("more.io"))
 	if _, err := definitions.Create(ctx, definition("most.io"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
-		!strings.Contains(err.Error(), "can have 201 definitions") {
+		!strings.Contains(err.Error(), "can have 201 CRDs") {
 		t.Errorf("one more than the limit of the tenant: %v", err)
 	}
 }

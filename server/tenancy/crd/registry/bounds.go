@@ -72,14 +72,14 @@ func (b *bounded) checkSize(obj, old runtime.Object) field.ErrorList {
 		errs = append(errs, field.Forbidden(path, fmt.Sprintf(format, args...)))
 	}
 	spec := field.NewPath("spec")
-	if n := int64(len(known)) + 1; n > bounds.Definitions && !there && old == nil {
+	if n := int64(len(known)) + 1; n > bounds.CRDs && !there && old == nil {
 		refuse(field.NewPath("metadata", "name"),
-			"a tenant can have %d definitions of custom resources, and this would be the %dth", bounds.Definitions, n)
+			"a tenant can have %d CRDs, and this would be the %dth", bounds.CRDs, n)
 	}
 	for _, of := range []struct {
 		what        string
 		size, bound crd.Size
-	}{{"a definition", size, bounds.One}, {"all definitions of a tenant", all, bounds.All}} {
+	}{{"a CRD", size, bounds.One}, {"all CRDs of a tenant", all, bounds.All}} {
 		if of.size.Bytes > of.bound.Bytes {
 			refuse(spec, "%s can have %d bytes, and this would be %d", of.what, of.bound.Bytes, of.size.Bytes)
 		}

@@ -30,10 +30,10 @@ func sized(tenant, name string, fields, text int) *apiextensions.CustomResourceD
 
 // What is allowed counts although it is not known yet, and what is there can
 // become less.
-func TestDefinitionsAreBounded(t *testing.T) {
+func TestCRDsAreBounded(t *testing.T) {
 	b := &bounded{
 		bounds: func(string) crd.Bounds {
-			return crd.Bounds{Definitions: 3, All: crd.Size{Bytes: 2000, Schemas: 20},
+			return crd.Bounds{CRDs: 3, All: crd.Size{Bytes: 2000, Schemas: 20},
 				One: crd.Size{Bytes: 1000, Schemas: 11}}
 		},
 		sizes:  func(string) map[string]crd.Size { return nil },
@@ -45,18 +45,18 @@ func TestDefinitionsAreBounded(t *testing.T) {
 		crd, old *apiextensions.CustomResourceDefinition
 		refused  string
 	}{
-		{"too many bytes", sized("a", "foos", 1, 1000), nil, "a definition can have 1000 bytes"},
-		{"too many fields", sized("a", "foos", 11, 1), nil, "a definition can have 11 fields"},
+		{"too many bytes", sized("a", "foos", 1, 1000), nil, "a CRD can have 1000 bytes"},
+		{"too many fields", sized("a", "foos", 11, 1), nil, "a CRD can have 11 fields"},
 		{"one", sized("a", "foos", 9, 300), nil, ""},
 		{"it again", sized("a", "foos", 9, 300), nil, ""},
-		{"too many fields in all", sized("a", "bars", 10, 1), nil, "all definitions of a tenant can have 20 fields"},
+		{"too many fields in all", sized("a", "bars", 10, 1), nil, "all CRDs of a tenant can have 20 fields"},
 		{"two", sized("a", "bars", 1, 800), nil, ""},
-		{"too many bytes in all", sized("a", "bazs", 1, 800), nil, "all definitions of a tenant can have 2000 bytes"},
+		{"too many bytes in all", sized("a", "bazs", 1, 800), nil, "all CRDs of a tenant can have 2000 bytes"},
 		{"three", sized("a", "bazs", 1, 1), nil, ""},
-		{"one too many", sized("a", "boos", 1, 1), nil, "can have 3 definitions"},
+		{"one too many", sized("a", "boos", 1, 1), nil, "can have 3 CRDs"},
 		{"of another", sized("b", "boos", 1, 1), nil, ""},
 		{"of the system", sized(space.System, "boos", 100, 10000), nil, ""},
-		{"larger", sized("a", "bazs", 11, 1), sized("a", "bazs", 1, 1), "a definition can have 11 fields"},
+		{"larger", sized("a", "bazs", 11, 1), sized("a", "bazs", 1, 1), "a CRD can have 11 fields"},
 		{"less than before", sized("a", "foos", 19, 3000), large, ""},
 	} {
 		var errs string

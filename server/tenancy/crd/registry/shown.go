@@ -25,8 +25,8 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
-// Definitions knows which CRDs of the system tenants are shown.
-type Definitions interface {
+// Visible knows which CRDs of the system tenants are shown.
+type Visible interface {
 	// Shown are the names of those that a tenant is shown if it has none of its
 	// own of the name, Shows whether it is shown the system's in any case.
 	Shown(tenant string) []string
@@ -40,14 +40,14 @@ type Definitions interface {
 // Shown adds the CRDs of the system that serve a tenant to what the
 // tenant reads. They are read as they are stored, and shown as project says.
 type Shown struct {
-	of Definitions
+	of Visible
 
 	mu      sync.Mutex
 	watches map[*shownWatch]struct{}
 }
 
 // NewShown is for one storage of CRDs.
-func NewShown(of Definitions) *Shown {
+func NewShown(of Visible) *Shown {
 	return &Shown{of: of, watches: map[*shownWatch]struct{}{}}
 }
 

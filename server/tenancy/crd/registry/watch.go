@@ -19,7 +19,7 @@ import (
 // that it is shown. What changes in the latter goes by the objects of several
 // resources and has no version of its own: its events have the version that the
 // tenant's own events have got to, so that a client that goes on from there
-// misses none of them. What is shown it then gets by Definitions.Misses.
+// misses none of them. What is shown it then gets by Visible.Misses.
 type shownWatch struct {
 	d      *store
 	ctx    context.Context

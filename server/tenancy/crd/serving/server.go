@@ -53,8 +53,8 @@ type Options struct {
 	Options generic.RESTOptionsGetter
 	Bound   func(inner generic.RESTOptionsGetter, tenant string) generic.RESTOptionsGetter
 	Mapped  func(inner generic.RESTOptionsGetter) generic.RESTOptionsGetter
-	// Definitions is the storage of CRDs, keys mapped.
-	Definitions generic.RESTOptionsGetter
+	// CRDs is the storage of CRDs, keys mapped.
+	CRDs generic.RESTOptionsGetter
 	// Reach says how conversion webhooks of a tenant are reached.
 	Reach     func(tenant string) (webhook.ServiceResolver, webhook.AuthenticationInfoResolverWrapper)
 	Projector func(tenant string) *wire.Projector
@@ -98,7 +98,7 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	s := &Server{o: o, instances: map[string]*instance{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if err := s.serveDefinitions(); err != nil {
+	if err := s.serveCRDs(); err != nil {
 		return nil, err
 	}
 	client, err := clientset.NewForConfig(o.Composite)
@@ -139,11 +139,11 @@ func (s *Server) Informer() crdinformers.CustomResourceDefinitionInformer {
 	return s.informers.Apiextensions().V1().CustomResourceDefinitions()
 }
 
-// serveDefinitions makes the handler for the CRDs of all spaces.
-func (s *Server) serveDefinitions() error {
+// serveCRDs makes the handler for the CRDs of all spaces.
+func (s *Server) serveCRDs() error {
 	s.shown = registry.NewShown(s.o.Catalog)
 	storage, err := registry.Storage(registry.Options{
-		Scheme: apiextensionsapiserver.Scheme, Getter: s.o.Definitions,
+		Scheme: apiextensionsapiserver.Scheme, Getter: s.o.CRDs,
 		Forced: s.o.Catalog.ForcedByName, Shown: s.shown,
 		Taken: s.o.Catalog.Excluded, Bounds: s.o.Bounds, Sizes: s.o.Catalog.Sizes,
 	})

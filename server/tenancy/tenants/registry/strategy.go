@@ -106,7 +106,8 @@ func validateAnnotations(t *tenantapi.Tenant) field.ErrorList {
 	return nil
 }
 
-// isServer reports whether the server itself asks, or who might as well be it.
+// isServer reports whether the server itself asks, or a member of system:masters,
+// who may do all that it may.
 func isServer(ctx context.Context) bool {
 	u, ok := genericrequest.UserFrom(ctx)
 	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)

@@ -52,7 +52,7 @@ func (u uncachedTenants) GetRESTOptions(
 	resource schema.GroupResource, example runtime.Object,
 ) (generic.RESTOptions, error) {
 	if resource == tenantapi.GroupResource() {
-		return uncached{u.inner}.GetRESTOptions(resource, example)
+		return uncached(u).GetRESTOptions(resource, example)
 	}
 	return u.inner.GetRESTOptions(resource, example)
 }
