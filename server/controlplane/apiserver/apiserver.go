@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -186,11 +185,6 @@ func awaitReady(ctx context.Context, client kubernetes.Interface, without ...str
 	return nil
 }
 
-// seats are so many for each processor, and no more than upstream has for any number
-// of them: what does not fit waits in the queues of priority and fairness, by flow
-// and level, and not in Go's, where a read of a tenant waits as long as all others.
-func seats(most, each int) int { return min(most, each*goruntime.GOMAXPROCS(0)) }
-
 // flags are a4s' settings by upstream's flag names.
 func (o Options) flags() map[string]string {
 	f := o.Files
@@ -215,8 +209,6 @@ func (o Options) flags() map[string]string {
 		"kubelet-client-certificate":     f.KubeletClientCert,
 		"kubelet-client-key":             f.KubeletKey,
 		"kubelet-certificate-authority":  f.KubeletCA,
-		"max-requests-inflight":          strconv.Itoa(seats(400, 32)),
-		"max-mutating-requests-inflight": strconv.Itoa(seats(200, 16)),
 		// A node's name need not resolve on the server.
 		"kubelet-preferred-address-types": "InternalIP,ExternalIP,Hostname",
 		// Behind authorization as everything, for administrators of the cluster only.
