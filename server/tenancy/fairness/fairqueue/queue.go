@@ -60,7 +60,10 @@ type Queue struct {
 	opts Options
 
 	mu      sync.Mutex
-	virtual float64 // the seconds of service that a busy flow has had
+	virtual float64   // the seconds of service that an active flow has had on average
+	counted time.Time // up to when
+	most    float64   // what the flow with the most had used when it last began a request
+	active  int       // flows with requests that run or wait
 	flows   map[string]*flow
 	backlog flowHeap  // flows with waiting requests
 	running list.List // of *Seat that count against a share, the oldest first
@@ -84,6 +87,7 @@ type flow struct {
 	waiting list.List // of *Seat
 	ended   time.Time // when its last request did
 	index   int       // in the backlog, -1 if not there
+	active  bool      // it has requests that run or wait
 }
 
 // due is what the flow will have used when its running requests have ended.
@@ -107,6 +111,7 @@ type Seat struct {
 func (q *Queue) Acquire(ctx context.Context, name string, long bool) (*Seat, error) {
 	q.mu.Lock()
 	now := time.Now()
+	q.count(now)
 	f := q.flow(name, now)
 	if f != q.last {
 		q.last, q.mixed = f, now
@@ -157,6 +162,7 @@ func (s *Seat) Release() {
 		return
 	}
 	now := time.Now()
+	q.count(now)
 	s.ended, s.flow.ended = true, now
 	q.vacate(s, now)
 	q.leaveShare(s)
@@ -172,6 +178,7 @@ func (s *Seat) Move(name string) {
 		return
 	}
 	now := time.Now()
+	q.count(now)
 	from, to := s.flow, q.flow(name, now)
 	if from == to {
 		return
@@ -186,6 +193,16 @@ func (s *Seat) Move(name string) {
 	q.dispatch(now)
 }
 
+// count adds the service of all flows since the last time to what one has had on
+// average. Without this, many flows that ask now and then would all begin with the
+// same credit, and each pass one that asks all the time.
+func (q *Queue) count(now time.Time) {
+	if q.active > 0 {
+		q.virtual += float64(q.taken) * now.Sub(q.counted).Seconds() / float64(q.active)
+	}
+	q.counted = now
+}
+
 // flow finds or makes a flow. What it did not use while it was idle is lost, but
 // for the credit.
 func (q *Queue) flow(name string, now time.Time) *flow {
@@ -197,8 +214,9 @@ func (q *Queue) flow(name string, now time.Time) *flow {
 		f = &flow{index: -1}
 		q.flows[name] = f
 	}
-	f.used = max(f.used, q.virtual-credit)
-	q.place(f) // it may wait already
+	if !f.active {
+		f.used = max(f.used, q.virtual-credit)
+	}
 	return f
 }
 
@@ -213,7 +231,7 @@ func (q *Queue) forget(now time.Time) {
 // fits reports whether a request of the flow can begin.
 func (q *Queue) fits(f *flow, now time.Time) bool {
 	share := q.opts.Share
-	if now.Sub(q.mixed) > aloneAfter || f.used < q.virtual-credit/2 { // or it has used less than others
+	if now.Sub(q.mixed) > aloneAfter || f.used < q.most-credit/2 { // or it has used less than others
 		share = max(share, q.opts.Alone)
 	}
 	return q.taken < q.opts.Seats && f.own < share
@@ -221,11 +239,12 @@ func (q *Queue) fits(f *flow, now time.Time) bool {
 
 func (q *Queue) begin(s *Seat, now time.Time) {
 	f := s.flow
-	q.virtual = max(q.virtual, f.used)
+	q.virtual, q.most = max(q.virtual, f.used), max(q.most, f.used)
 	s.began, s.taken = now, true
 	s.element = q.running.PushBack(s)
 	q.taken++
 	f.own++
+	q.place(f)
 }
 
 // vacate takes the seat from a request, and charges its flow for the time.
@@ -252,9 +271,18 @@ func (q *Queue) leaveShare(s *Seat) {
 	q.place(s.flow)
 }
 
-// place puts a flow where it belongs in the backlog.
+// place puts a flow where it belongs in the backlog, and among the active ones.
 func (q *Queue) place(f *flow) {
-	switch waits := f.waiting.Len() > 0; {
+	waits := f.waiting.Len() > 0
+	if active := waits || f.own > 0; active != f.active {
+		f.active = active
+		if active {
+			q.active++
+		} else {
+			q.active--
+		}
+	}
+	switch {
 	case waits && f.index < 0:
 		heap.Push(&q.backlog, f)
 	case waits:
@@ -277,7 +305,6 @@ func (q *Queue) dispatch(now time.Time) {
 		s := f.waiting.Remove(f.waiting.Front()).(*Seat)
 		q.waiting--
 		q.begin(s, now)
-		q.place(f)
 		close(s.granted)
 	}
 	for _, f := range full {
@@ -328,6 +355,7 @@ func (q *Queue) startTicking() {
 			return
 		}
 		now := time.Now()
+		q.count(now)
 		q.sweep(now)
 		q.dispatch(now)
 		time.AfterFunc(tick, again)

@@ -3,6 +3,7 @@ package fairqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -99,6 +100,44 @@ func TestOverloadDoesNotDelayOthers(t *testing.T) {
 // TestManyCheapRequests: a flow of many cheap requests, as of wrong tokens, does
 // not make a client wait that asks for one dearer thing after the other, whatever
 // it watches.
+// TestSteadyFlowBesideManyOccasional: a hundred tenants that ask for something now
+// and then do not pass one that asks all the time, each with what it saved.
+func TestSteadyFlowBesideManyOccasional(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(Options{Seats: 4, Share: 1, Alone: 3, Length: 256, Idle: busy})
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var longest time.Duration
+		for n := range 300 { // every 100 ms, whether the answer before has come or not
+			if n == 100 {
+				for i := range 10 {
+					go func() {
+						for tenant := i; ctx.Err() == nil; tenant = (tenant + 10) % 100 {
+							ask(ctx, q, fmt.Sprint("tenant ", tenant), 60*time.Millisecond, new(int), &mu)
+						}
+					}()
+				}
+			}
+			go func() {
+				began := time.Now()
+				ask(ctx, q, "steady", 20*time.Millisecond, new(int), &mu)
+				mu.Lock()
+				defer mu.Unlock()
+				longest = max(longest, time.Since(began))
+			}()
+			time.Sleep(100 * time.Millisecond)
+		}
+		cancel()
+		time.Sleep(20 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		t.Logf("the longest request of the steady flow took %s", longest)
+		if longest > 500*time.Millisecond {
+			t.Error("it had to wait for all others")
+		}
+	})
+}
+
 func TestManyCheapRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(busy)
