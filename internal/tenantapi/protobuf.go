@@ -6,11 +6,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/apiproto"
 )
 
-// The methods that Kubernetes' protobuf serializer asks of a type. They encode
-// forwards into a growing buffer: tenants are small and rarely written, so the
-// sizes that generated code computes beforehand are not worth their code.
+// The methods that Kubernetes' protobuf serializer asks of a type.
 
 // Reset implements the protobuf interface of API objects.
 func (in *Tenant) Reset() { *in = Tenant{} }
@@ -19,39 +19,41 @@ func (in *Tenant) Reset() { *in = Tenant{} }
 func (in *TenantList) Reset() { *in = TenantList{} }
 
 // Marshal implements the protobuf interface of API objects.
-func (in *Tenant) Marshal() ([]byte, error) { return in.appendTo(nil) }
+func (in *Tenant) Marshal() ([]byte, error) { return in.AppendTo(nil) }
 
 // Marshal implements the protobuf interface of API objects.
-func (in *TenantList) Marshal() ([]byte, error) { return in.appendTo(nil) }
+func (in *TenantList) Marshal() ([]byte, error) { return in.AppendTo(nil) }
 
 // MarshalTo writes to the beginning of b, which has room for Size bytes.
-func (in *Tenant) MarshalTo(b []byte) (int, error) { return marshalTo(in, b) }
+func (in *Tenant) MarshalTo(b []byte) (int, error) { return apiproto.MarshalTo(in, b) }
 
 // MarshalTo writes to the beginning of b, which has room for Size bytes.
-func (in *TenantList) MarshalTo(b []byte) (int, error) { return marshalTo(in, b) }
+func (in *TenantList) MarshalTo(b []byte) (int, error) { return apiproto.MarshalTo(in, b) }
 
 // MarshalToSizedBuffer writes to the end of b.
-func (in *Tenant) MarshalToSizedBuffer(b []byte) (int, error) { return marshalToEnd(in, b) }
+func (in *Tenant) MarshalToSizedBuffer(b []byte) (int, error) { return apiproto.MarshalToEnd(in, b) }
 
 // MarshalToSizedBuffer writes to the end of b.
-func (in *TenantList) MarshalToSizedBuffer(b []byte) (int, error) { return marshalToEnd(in, b) }
+func (in *TenantList) MarshalToSizedBuffer(b []byte) (int, error) {
+	return apiproto.MarshalToEnd(in, b)
+}
 
 // Size is the length of the encoded form.
-func (in *Tenant) Size() int { return size(in) }
+func (in *Tenant) Size() int { return apiproto.Size(in) }
 
 // Size is the length of the encoded form.
-func (in *TenantList) Size() int { return size(in) }
+func (in *TenantList) Size() int { return apiproto.Size(in) }
 
 // Unmarshal merges an encoded Tenant into in.
 func (in *Tenant) Unmarshal(data []byte) error {
-	return eachField(data, func(num protowire.Number, f value) error {
-		switch num {
+	return apiproto.EachField(data, func(f apiproto.Value) error {
+		switch f.Num {
 		case 1:
-			return f.message(&in.ObjectMeta)
+			return f.Message(&in.ObjectMeta)
 		case 2:
-			return f.message(&in.Spec)
+			return f.Message(&in.Spec)
 		case 3:
-			return f.message(&in.Status)
+			return f.Message(&in.Status)
 		}
 		return nil
 	})
@@ -59,13 +61,13 @@ func (in *Tenant) Unmarshal(data []byte) error {
 
 // Unmarshal merges an encoded TenantList into in.
 func (in *TenantList) Unmarshal(data []byte) error {
-	return eachField(data, func(num protowire.Number, f value) error {
-		switch num {
+	return apiproto.EachField(data, func(f apiproto.Value) error {
+		switch f.Num {
 		case 1:
-			return f.message(&in.ListMeta)
+			return f.Message(&in.ListMeta)
 		case 2:
 			in.Items = append(in.Items, Tenant{})
-			return f.message(&in.Items[len(in.Items)-1])
+			return f.Message(&in.Items[len(in.Items)-1])
 		}
 		return nil
 	})
@@ -73,19 +75,19 @@ func (in *TenantList) Unmarshal(data []byte) error {
 
 // Unmarshal merges an encoded TenantSpec into in.
 func (in *TenantSpec) Unmarshal(data []byte) error {
-	return eachField(data, func(num protowire.Number, f value) error {
-		switch num {
+	return apiproto.EachField(data, func(f apiproto.Value) error {
+		switch f.Num {
 		case 1:
 			if in.Limits == nil {
 				in.Limits = &TenantLimits{}
 			}
-			return f.message(in.Limits)
+			return f.Message(in.Limits)
 		case 2:
-			s, err := f.text()
+			s, err := f.Text()
 			in.CRDPolicy = CRDPolicy(s)
 			return err
 		case 3:
-			s, err := f.text()
+			s, err := f.Text()
 			in.Nodes = NodeAccess(s)
 			return err
 		}
@@ -96,9 +98,9 @@ func (in *TenantSpec) Unmarshal(data []byte) error {
 // Unmarshal merges encoded TenantLimits into in.
 func (in *TenantLimits) Unmarshal(data []byte) error {
 	fields := in.fields()
-	return eachField(data, func(num protowire.Number, f value) error {
-		if i := int(num) - 1; i >= 0 && i < len(fields) {
-			return f.limit(fields[i])
+	return apiproto.EachField(data, func(f apiproto.Value) error {
+		if i := int(f.Num) - 1; i >= 0 && i < len(fields) {
+			return fields[i].read(f)
 		}
 		return nil
 	})
@@ -106,18 +108,18 @@ func (in *TenantLimits) Unmarshal(data []byte) error {
 
 // Unmarshal merges an encoded TenantStatus into in.
 func (in *TenantStatus) Unmarshal(data []byte) error {
-	return eachField(data, func(num protowire.Number, f value) error {
-		switch num {
+	return apiproto.EachField(data, func(f apiproto.Value) error {
+		switch f.Num {
 		case 1:
-			s, err := f.text()
+			s, err := f.Text()
 			in.Phase = Phase(s)
 			return err
 		case 2:
 			in.Conditions = append(in.Conditions, metav1.Condition{})
-			return f.message(&in.Conditions[len(in.Conditions)-1])
+			return f.Message(&in.Conditions[len(in.Conditions)-1])
 		case 3:
 			in.Usage = append(in.Usage, LimitUsage{})
-			return f.message(&in.Usage[len(in.Usage)-1])
+			return f.Message(&in.Usage[len(in.Usage)-1])
 		}
 		return nil
 	})
@@ -125,39 +127,41 @@ func (in *TenantStatus) Unmarshal(data []byte) error {
 
 // Unmarshal merges an encoded LimitUsage into in.
 func (in *LimitUsage) Unmarshal(data []byte) error {
-	return eachField(data, func(num protowire.Number, f value) (err error) {
-		switch num {
+	return apiproto.EachField(data, func(f apiproto.Value) (err error) {
+		switch f.Num {
 		case 1:
-			in.Name, err = f.text()
+			in.Name, err = f.Text()
 		case 2:
-			in.Used, err = f.quantity()
+			in.Used, err = quantity(f)
 		case 3:
 			var q resource.Quantity
-			q, err = f.quantity()
+			q, err = quantity(f)
 			in.Limit = &q
 		}
 		return err
 	})
 }
 
-func (in *Tenant) appendTo(b []byte) ([]byte, error) {
-	b, err := appendMessage(b, 1, in.ObjectMeta.Marshal)
+// AppendTo implements apiproto.Message.
+func (in *Tenant) AppendTo(b []byte) ([]byte, error) {
+	b, err := apiproto.AppendMessage(b, 1, in.ObjectMeta.Marshal)
 	if err != nil {
 		return nil, err
 	}
-	if b, err = appendMessage(b, 2, in.Spec.marshal); err != nil {
+	if b, err = apiproto.AppendMessage(b, 2, in.Spec.marshal); err != nil {
 		return nil, err
 	}
-	return appendMessage(b, 3, in.Status.marshal)
+	return apiproto.AppendMessage(b, 3, in.Status.marshal)
 }
 
-func (in *TenantList) appendTo(b []byte) ([]byte, error) {
-	b, err := appendMessage(b, 1, in.ListMeta.Marshal)
+// AppendTo implements apiproto.Message.
+func (in *TenantList) AppendTo(b []byte) ([]byte, error) {
+	b, err := apiproto.AppendMessage(b, 1, in.ListMeta.Marshal)
 	for i := range in.Items {
 		if err != nil {
 			return nil, err
 		}
-		b, err = appendMessage(b, 2, in.Items[i].Marshal)
+		b, err = apiproto.AppendMessage(b, 2, in.Items[i].Marshal)
 	}
 	return b, err
 }
@@ -168,26 +172,26 @@ func (in *TenantSpec) marshal() ([]byte, error) {
 		var limits []byte
 		for i, f := range l.fields() {
 			if f.count != nil {
-				limits = appendNumber(limits, protowire.Number(i+1), *f.count)
+				limits = apiproto.AppendNumber(limits, protowire.Number(i+1), *f.count)
 			} else if *f.quantity != nil {
-				limits = appendText(limits, protowire.Number(i+1), textOf(**f.quantity))
+				limits = apiproto.AppendText(limits, protowire.Number(i+1), textOf(**f.quantity))
 			}
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), limits)
 	}
-	return appendText(appendText(b, 2, string(in.CRDPolicy)), 3, string(in.Nodes)), nil
+	return apiproto.AppendText(apiproto.AppendText(b, 2, string(in.CRDPolicy)), 3, string(in.Nodes)), nil
 }
 
 func (in *TenantStatus) marshal() ([]byte, error) {
-	b := appendText(nil, 1, string(in.Phase))
+	b := apiproto.AppendText(nil, 1, string(in.Phase))
 	var err error
 	for i := range in.Conditions {
-		if b, err = appendMessage(b, 2, in.Conditions[i].Marshal); err != nil {
+		if b, err = apiproto.AppendMessage(b, 2, in.Conditions[i].Marshal); err != nil {
 			return nil, err
 		}
 	}
 	for i := range in.Usage {
-		if b, err = appendMessage(b, 3, in.Usage[i].marshal); err != nil {
+		if b, err = apiproto.AppendMessage(b, 3, in.Usage[i].marshal); err != nil {
 			return nil, err
 		}
 	}
@@ -195,152 +199,39 @@ func (in *TenantStatus) marshal() ([]byte, error) {
 }
 
 func (in *LimitUsage) marshal() ([]byte, error) {
-	b := appendText(nil, 1, in.Name)
-	b = appendText(b, 2, textOf(in.Used))
+	b := apiproto.AppendText(nil, 1, in.Name)
+	b = apiproto.AppendText(b, 2, textOf(in.Used))
 	if in.Limit != nil {
-		b = appendText(b, 3, textOf(*in.Limit))
+		b = apiproto.AppendText(b, 3, textOf(*in.Limit))
 	}
 	return b, nil
-}
-
-func appendMessage(b []byte, num protowire.Number, marshal func() ([]byte, error)) ([]byte, error) {
-	m, err := marshal()
-	if err != nil {
-		return nil, err
-	}
-	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), m), nil
-}
-
-func appendText(b []byte, num protowire.Number, s string) []byte {
-	if s == "" {
-		return b
-	}
-	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
-}
-
-func appendNumber(b []byte, num protowire.Number, p *int64) []byte {
-	if p == nil {
-		return b
-	}
-	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), uint64(*p))
-}
-
-type appender interface {
-	appendTo([]byte) ([]byte, error)
-}
-
-func size(m appender) int {
-	b, err := m.appendTo(nil)
-	if err != nil {
-		return 0 // Marshal reports it
-	}
-	return len(b)
-}
-
-func marshalTo(m appender, b []byte) (int, error) {
-	out, err := m.appendTo(b[:0])
-	if err != nil {
-		return 0, err
-	}
-	if len(out) > len(b) {
-		return 0, fmt.Errorf("a message of %d bytes does not fit into %d", len(out), len(b))
-	}
-	return len(out), nil
-}
-
-func marshalToEnd(m appender, b []byte) (int, error) {
-	out, err := m.appendTo(nil)
-	if err != nil {
-		return 0, err
-	}
-	if len(out) > len(b) {
-		return 0, fmt.Errorf("a message of %d bytes does not fit into %d", len(out), len(b))
-	}
-	return copy(b[len(b)-len(out):], out), nil
-}
-
-// value is one encoded field.
-type value struct {
-	num   protowire.Number
-	typ   protowire.Type
-	bytes []byte // of a field of bytes
-	n     uint64 // of a field of type varint
-}
-
-// eachField calls f for every field that is a varint or bytes and skips others.
-func eachField(data []byte, f func(protowire.Number, value) error) error {
-	for len(data) > 0 {
-		num, typ, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		data = data[n:]
-		v := value{num: num, typ: typ}
-		switch typ {
-		case protowire.VarintType:
-			v.n, n = protowire.ConsumeVarint(data)
-		case protowire.BytesType:
-			v.bytes, n = protowire.ConsumeBytes(data)
-		default:
-			n = protowire.ConsumeFieldValue(num, typ, data)
-		}
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		data = data[n:]
-		if err := f(num, v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (v value) want(typ protowire.Type) error {
-	if v.typ != typ {
-		return fmt.Errorf("field %d has wire type %d, want %d", v.num, v.typ, typ)
-	}
-	return nil
-}
-
-func (v value) message(m interface{ Unmarshal([]byte) error }) error {
-	if err := v.want(protowire.BytesType); err != nil {
-		return err
-	}
-	return m.Unmarshal(v.bytes)
-}
-
-func (v value) text() (string, error) { return string(v.bytes), v.want(protowire.BytesType) }
-
-func (v value) number(p **int64) error {
-	if err := v.want(protowire.VarintType); err != nil {
-		return err
-	}
-	n := int64(v.n)
-	*p = &n
-	return nil
 }
 
 // textOf leaves the quantity as it is, which keeps its text otherwise: it may be
 // in a cache.
 func textOf(q resource.Quantity) string { return q.String() }
 
-func (v value) quantity() (resource.Quantity, error) {
-	s, err := v.text()
+func quantity(v apiproto.Value) (resource.Quantity, error) {
+	s, err := v.Text()
 	if err != nil {
 		return resource.Quantity{}, err
 	}
 	q, err := resource.ParseQuantity(s)
 	if err != nil {
-		return q, fmt.Errorf("field %d: %q: %w", v.num, s, err)
+		return q, fmt.Errorf("field %d: %q: %w", v.Num, s, err)
 	}
 	return q, nil
 }
 
-func (v value) limit(f limitField) error {
+func (f limitField) read(v apiproto.Value) error {
 	if f.count != nil {
-		return v.number(f.count)
+		n, err := v.Number()
+		if err == nil {
+			*f.count = &n
+		}
+		return err
 	}
-	q, err := v.quantity()
+	q, err := quantity(v)
 	if err == nil {
 		*f.quantity = &q
 	}
