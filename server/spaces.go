@@ -16,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/server/addons/resourcemetrics"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
+	partitions "github.com/a4s-io/a4s/server/partition/registry"
 	"github.com/a4s-io/a4s/server/tenancy"
 )
 
@@ -55,17 +56,24 @@ func seams(
 	out.Admission = persisted.Admission(out.Admission)
 	core := out.Groups[""]
 	out.Groups[""] = func(g generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-		return errors.Join(persisted.Store(v1), core(g, c, v1))
+		partitions, err := partitions.Storage(g)
+		maps.Copy(v1, partitions)
+		return errors.Join(err, persisted.Store(v1), core(g, c, v1))
 	}
+	out.Definitions = withDefinitions(out.Definitions, partitions.Definitions)
 	if metrics == nil {
 		return out
 	}
 	out.Install, out.Schemes = metrics.Install, []*runtime.Scheme{resourcemetrics.Scheme()}
-	definitions := out.Definitions
-	out.Definitions = func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		all := definitions(ref)
-		maps.Copy(all, resourcemetrics.Definitions(ref))
+	out.Definitions = withDefinitions(out.Definitions, resourcemetrics.Definitions)
+	return out
+}
+
+// withDefinitions are the models of two parts.
+func withDefinitions(a, b common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
+	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		all := a(ref)
+		maps.Copy(all, b(ref))
 		return all
 	}
-	return out
 }

@@ -65,6 +65,8 @@ func Rows() []Kind {
 		{"", "bindings", "Binding", ns, System, "only the scheduler of the cluster binds pods to nodes", false},
 		{"", "componentstatuses", "ComponentStatus", cluster, System, "the components belong to the cluster", false},
 		{"", "configmaps", "ConfigMap", ns, Tenant, "", false},
+		{"", "datapartitionconfigs", "DataPartitionConfig", cluster, System,
+			"service groups of API servers belong to the cluster", false},
 		{"", "endpoints", "Endpoints", ns, Tenant, "", false},
 		{"", "events", "Event", ns, Tenant, "", false},
 		{"", "limitranges", "LimitRange", ns, Tenant, "", false},

@@ -1,0 +1,43 @@
+package partitionapi
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the core group, version v1.
+func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
+
+// GroupResource is that of the configurations, for errors and registries.
+func GroupResource() schema.GroupResource { return schema.GroupResource{Resource: Resource} }
+
+// GroupVersionResource is that of the configurations, for dynamic clients.
+func GroupVersionResource() schema.GroupVersionResource {
+	return GroupVersion().WithResource(Resource)
+}
+
+// AddToScheme registers the types, as version v1 and as their own internal form.
+func AddToScheme(s *runtime.Scheme) error {
+	// v1 comes first: it is what a serializer takes for the kind of an object that does
+	// not say it.
+	for _, version := range []string{GroupVersion().Version, runtime.APIVersionInternal} {
+		s.AddKnownTypes(schema.GroupVersion{Version: version}, &DataPartitionConfig{}, &DataPartitionConfigList{})
+	}
+	return nil
+}
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (DataPartitionConfig) OpenAPIModelName() string { return "io.a4s.api.core.v1.DataPartitionConfig" }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (DataPartitionConfigList) OpenAPIModelName() string {
+	return "io.a4s.api.core.v1.DataPartitionConfigList"
+}
+
+var (
+	_ runtime.Object            = &DataPartitionConfig{}
+	_ runtime.Object            = &DataPartitionConfigList{}
+	_ metav1.ObjectMetaAccessor = &DataPartitionConfig{}
+	_ metav1.ListMetaAccessor   = &DataPartitionConfigList{}
+)

@@ -1,0 +1,63 @@
+package registry
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+func TestValidation(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(*partitionapi.DataPartitionConfig)
+		want   string // "" for no error
+	}{
+		"the seed's":                {func(*partitionapi.DataPartitionConfig) {}, ""},
+		"no bounds":                 {func(c *partitionapi.DataPartitionConfig) { c.IsRangeEndValid = false }, ""},
+		"no group":                  {func(c *partitionapi.DataPartitionConfig) { c.ServiceGroupID = "" }, "serviceGroupId"},
+		"a group with a slash":      {func(c *partitionapi.DataPartitionConfig) { c.ServiceGroupID = "a/b" }, "serviceGroupId"},
+		"an end without a value":    {func(c *partitionapi.DataPartitionConfig) { c.RangeEnd = "" }, "rangeEnd: Required"},
+		"a start after the end":     {func(c *partitionapi.DataPartitionConfig) { ordered(c, "x", "m") }, "must come after rangeStart"},
+		"nothing":                   {func(c *partitionapi.DataPartitionConfig) { ordered(c, "m", "m") }, "must come after rangeStart"},
+		"a start that is not one":   {func(c *partitionapi.DataPartitionConfig) { c.RangeStart = "z" }, ""},
+		"a bound with a slash":      {func(c *partitionapi.DataPartitionConfig) { c.RangeEnd = "a/b" }, "rangeEnd"},
+		"a long bound":              {func(c *partitionapi.DataPartitionConfig) { c.RangeEnd = strings.Repeat("a", 64) }, "rangeEnd"},
+		"tenants alone":             {func(c *partitionapi.DataPartitionConfig) { ordered(c, "m", "m"); c.Tenants = []string{"a"} }, ""},
+		"a tenant twice":            {func(c *partitionapi.DataPartitionConfig) { c.Tenants = []string{"a", "a"} }, "tenants[1]"},
+		"the system":                {func(c *partitionapi.DataPartitionConfig) { c.Tenants = []string{"system"} }, "tenants[0]"},
+		"a name that no tenant has": {func(c *partitionapi.DataPartitionConfig) { c.Tenants = []string{"A"} }, "tenants[0]"},
+		"too many tenants": {func(c *partitionapi.DataPartitionConfig) {
+			c.Tenants = make([]string, maxTenants+1)
+		}, "tenants: Too many"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			in := &partitionapi.DataPartitionConfig{
+				ObjectMeta: metav1.ObjectMeta{Name: "partition-1"},
+				RangeStart: "A", RangeEnd: "m", IsRangeEndValid: true, ServiceGroupID: "1",
+			}
+			c.change(in)
+			err := validate(in).ToAggregate()
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func ordered(c *partitionapi.DataPartitionConfig, start, end string) {
+	c.RangeStart, c.IsRangeStartValid, c.RangeEnd, c.IsRangeEndValid = start, true, end, true
+}
+
+func TestGeneration(t *testing.T) {
+	was := &partitionapi.DataPartitionConfig{ObjectMeta: metav1.ObjectMeta{Generation: 3}, RangeStart: "a"}
+	same, other := was.DeepCopy(), was.DeepCopy()
+	same.Labels, other.RangeStart = map[string]string{"a": "b"}, "b"
+	for want, c := range map[int64]*partitionapi.DataPartitionConfig{3: same, 4: other} {
+		newStrategy().PrepareForUpdate(t.Context(), c, was)
+		if c.Generation != want {
+			t.Errorf("generation %d, want %d", c.Generation, want)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+// registered is evaluated when the package is initialized: a scheme must not change once
+// servers and controllers read it.
+var registered = partitionapi.AddToScheme(legacyscheme.Scheme)
+
+// Storage returns the REST storage of configurations, by path.
+func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+	if registered != nil {
+		return nil, registered
+	}
+	s := newStrategy()
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return &partitionapi.DataPartitionConfig{} },
+		NewListFunc:               func() runtime.Object { return &partitionapi.DataPartitionConfigList{} },
+		DefaultQualifiedResource:  partitionapi.GroupResource(),
+		SingularQualifiedResource: partitionapi.GroupVersion().WithResource(partitionapi.Singular).GroupResource(),
+		CreateStrategy:            s, UpdateStrategy: s, DeleteStrategy: s,
+		TableConvertor: table{},
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: attributes}); err != nil {
+		return nil, fmt.Errorf("making the storage of the configurations of service groups: %w", err)
+	}
+	return map[string]rest.Storage{partitionapi.Resource: &configREST{store}}, nil
+}
+
+// configREST refuses a second configuration of a group.
+type configREST struct{ *genericregistry.Store }
+
+var (
+	_ rest.StandardStorage    = (*configREST)(nil)
+	_ rest.ShortNamesProvider = (*configREST)(nil)
+)
+
+// ShortNames implements rest.ShortNamesProvider.
+func (r *configREST) ShortNames() []string { return []string{"dpc"} }
+
+// Create implements rest.Creater.
+func (r *configREST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
+	return r.Store.Create(ctx, obj, func(ctx context.Context, obj runtime.Object) error {
+		if validate != nil {
+			if err := validate(ctx, obj.DeepCopyObject()); err != nil {
+				return err
+			}
+		}
+		return r.unique(ctx, obj.(*partitionapi.DataPartitionConfig))
+	}, options)
+}
+
+// Update implements rest.Updater.
+func (r *configREST) Update(
+	ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+	update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	return r.Store.Update(ctx, name, info, create, func(ctx context.Context, obj, old runtime.Object) error {
+		if update != nil {
+			if err := update(ctx, obj.DeepCopyObject(), old.DeepCopyObject()); err != nil {
+				return err
+			}
+		}
+		c, was := obj.(*partitionapi.DataPartitionConfig), old.(*partitionapi.DataPartitionConfig)
+		if c.ServiceGroupID == was.ServiceGroupID && slices.Equal(c.Tenants, was.Tenants) {
+			return nil
+		}
+		return r.unique(ctx, c)
+	}, forceCreate, options)
+}
+
+// unique refuses a configuration whose group, or one of whose tenants, another one has.
+func (r *configREST) unique(ctx context.Context, c *partitionapi.DataPartitionConfig) error {
+	obj, err := r.List(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("reading the other configurations: %w", err)
+	}
+	for _, other := range obj.(*partitionapi.DataPartitionConfigList).Items {
+		if other.Name == c.Name {
+			continue
+		}
+		if other.ServiceGroupID == c.ServiceGroupID {
+			return apierrors.NewConflict(partitionapi.GroupResource(), c.Name,
+				fmt.Errorf("service group %q has the configuration %q already: change that one, or delete it first",
+					c.ServiceGroupID, other.Name))
+		}
+		for _, tenant := range c.Tenants {
+			if slices.Contains(other.Tenants, tenant) {
+				return apierrors.NewConflict(partitionapi.GroupResource(), c.Name,
+					fmt.Errorf("the configuration %q of service group %q lists tenant %q: take it out there first",
+						other.Name, other.ServiceGroupID, tenant))
+			}
+		}
+	}
+	return nil
+}
+
+// sameRange reports whether two configurations say the same.
+func sameRange(a, b *partitionapi.DataPartitionConfig) bool {
+	return a.RangeStart == b.RangeStart && a.IsRangeStartValid == b.IsRangeStartValid &&
+		a.RangeEnd == b.RangeEnd && a.IsRangeEndValid == b.IsRangeEndValid &&
+		a.ServiceGroupID == b.ServiceGroupID && slices.Equal(a.Tenants, b.Tenants)
+}

@@ -1,0 +1,145 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+const (
+	// maxTenants is how many tenants one configuration lists: every request of a
+	// tenant is looked up among them, and each has a range of keys.
+	maxTenants = 1000
+	// maxBound is the longest bound of a range, in characters.
+	maxBound = 63
+)
+
+// bounds are of the characters that names can have, and of capital letters, with which
+// the seed writes bounds that lie before all names.
+var bounds = regexp.MustCompile(`^[A-Za-z0-9.-]*$`)
+
+var (
+	_ rest.RESTCreateStrategy = strategy{}
+	_ rest.RESTUpdateStrategy = strategy{}
+	_ rest.RESTDeleteStrategy = strategy{}
+)
+
+// strategy decides what a configuration may be.
+type strategy struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+}
+
+func newStrategy() strategy { return strategy{legacyscheme.Scheme, names.SimpleNameGenerator} }
+
+func (strategy) NamespaceScoped() bool                         { return false }
+func (strategy) AllowCreateOnUpdate(context.Context) bool      { return false }
+func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
+func (strategy) Canonicalize(runtime.Object)                   {}
+
+func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	obj.(*partitionapi.DataPartitionConfig).Generation = 1
+}
+
+func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	c, was := obj.(*partitionapi.DataPartitionConfig), old.(*partitionapi.DataPartitionConfig)
+	c.Generation = was.Generation
+	if !sameRange(c, was) {
+		c.Generation++
+	}
+}
+
+func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	return validate(obj.(*partitionapi.DataPartitionConfig))
+}
+
+func (strategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
+	return validate(obj.(*partitionapi.DataPartitionConfig))
+}
+
+func validate(c *partitionapi.DataPartitionConfig) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range validation.IsDNS1123Subdomain(c.Name) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, problem))
+	}
+	group := field.NewPath("serviceGroupId")
+	if c.ServiceGroupID == "" {
+		errs = append(errs, field.Required(group, "name the service group that owns the tenants"))
+	} else {
+		for _, problem := range validation.IsDNS1123Label(c.ServiceGroupID) {
+			errs = append(errs, field.Invalid(group, c.ServiceGroupID, problem))
+		}
+	}
+	return append(append(errs, validateRange(c)...), validateTenants(c)...)
+}
+
+func validateRange(c *partitionapi.DataPartitionConfig) field.ErrorList {
+	var errs field.ErrorList
+	start, end := field.NewPath("rangeStart"), field.NewPath("rangeEnd")
+	for path, value := range map[*field.Path]string{start: c.RangeStart, end: c.RangeEnd} {
+		switch {
+		case len(value) > maxBound:
+			errs = append(errs, field.TooLong(path, value, maxBound))
+		case !bounds.MatchString(value):
+			errs = append(errs, field.Invalid(path, value, "want letters, digits, '.' and '-', as names of tenants have"))
+		}
+	}
+	switch {
+	case c.IsRangeEndValid && c.RangeEnd == "":
+		errs = append(errs, field.Required(end, "name the end of the range, or leave isRangeEndValid away for a range "+
+			"without an end"))
+	case !c.IsRangeStartValid || !c.IsRangeEndValid || c.RangeStart < c.RangeEnd:
+	case c.RangeStart == c.RangeEnd && len(c.Tenants) > 0: // the list alone
+	default:
+		errs = append(errs, field.Invalid(end, c.RangeEnd,
+			fmt.Sprintf("must come after rangeStart, %q, in the order of bytes", c.RangeStart)))
+	}
+	return errs
+}
+
+func validateTenants(c *partitionapi.DataPartitionConfig) field.ErrorList {
+	var errs field.ErrorList
+	tenants := field.NewPath("tenants")
+	if len(c.Tenants) > maxTenants {
+		return append(errs, field.TooMany(tenants, len(c.Tenants), maxTenants))
+	}
+	seen := map[string]bool{}
+	for i, name := range c.Tenants {
+		switch err := space.ValidateTenant(name); {
+		case err != nil:
+			errs = append(errs, field.Invalid(tenants.Index(i), name, err.Error()))
+		case seen[name]:
+			errs = append(errs, field.Duplicate(tenants.Index(i), name))
+		}
+		seen[name] = true
+	}
+	return errs
+}
+
+// attributes are what selectors can select by.
+func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	c, ok := obj.(*partitionapi.DataPartitionConfig)
+	if !ok {
+		return nil, nil, fmt.Errorf("got a %T, want a DataPartitionConfig", obj)
+	}
+	return c.Labels, generic.ObjectMetaFieldsSet(&c.ObjectMeta, false), nil
+}

@@ -1,0 +1,124 @@
+package spaces_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/tests/nstest"
+)
+
+const partitionsPath = "/api/v1/datapartitionconfigs"
+
+// seedPartition is the object of the seed, as it writes it.
+const seedPartition = `apiVersion: v1
+kind: DataPartitionConfig
+serviceGroupId: "1"
+rangeStart: "A"
+isRangeStartValid: false
+rangeEnd: "m"
+isRangeEndValid: true
+metadata:
+  name: "partition-1"
+`
+
+// TestDataPartitionConfigs: the API of the seed ("API Changes"), in all encodings.
+func TestDataPartitionConfigs(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	p := start(t, nil)
+	a := p.bareTenant(t, "a")
+	yaml := []string{"Content-Type: application/yaml"}
+	if code, body := do(t, p.Admin, http.MethodPost, partitionsPath, seedPartition, yaml); code != http.StatusCreated {
+		t.Fatalf("%d %s", code, body)
+	}
+	_, body := get(t, p.Admin, partitionsPath+"/partition-1")
+	if !strings.Contains(body, `"rangeStart":"A","rangeEnd":"m","isRangeEndValid":true,"serviceGroupId":"1"}`) {
+		t.Errorf("not the form of the seed: %s", body)
+	}
+
+	t.Run("protobuf", func(t *testing.T) {
+		code, body := do(t, p.Admin, http.MethodGet, partitionsPath, "", []string{
+			"Accept: application/vnd.kubernetes.protobuf"})
+		if code != http.StatusOK || !strings.HasPrefix(body, "k8s\x00") || !strings.Contains(body, "partition-1") {
+			t.Errorf("%d %q", code, body)
+		}
+	})
+	t.Run("table", func(t *testing.T) {
+		_, body := do(t, p.Admin, http.MethodGet, partitionsPath, "", []string{
+			"Accept: application/json;as=Table;v=v1;g=meta.k8s.io"})
+		var table metav1.Table
+		if err := json.Unmarshal([]byte(body), &table); err != nil {
+			t.Fatal(err)
+		}
+		var columns []string
+		for _, c := range table.ColumnDefinitions {
+			if c.Priority == 0 {
+				columns = append(columns, c.Name)
+			}
+		}
+		want := []string{"Name", "RangeStart", "IsRangeStartValid", "RangeEnd", "IsRangeEndValid", "ServiceGroupId"}
+		if !slices.Equal(columns, want) || len(table.Rows) != 1 || table.Rows[0].Cells[0] != "partition-1" ||
+			table.Rows[0].Cells[2] != false || table.Rows[0].Cells[4] != true || table.Rows[0].Cells[5] != "1" {
+			t.Errorf("columns %q, rows %+v", columns, table.Rows)
+		}
+	})
+	t.Run("explain", func(t *testing.T) {
+		_, body := get(t, p.Admin, "/openapi/v3/api/v1")
+		if !strings.Contains(body, partitionapi.DataPartitionConfig{}.OpenAPIModelName()) ||
+			!strings.Contains(body, "The service group that owns these tenants") {
+			t.Error("OpenAPI does not know it")
+		}
+	})
+	t.Run("refusals", func(t *testing.T) {
+		for what, c := range map[string]struct {
+			spec string
+			code int
+			want string
+		}{
+			"a range the wrong way round": {
+				`"rangeStart":"x","isRangeStartValid":true,"rangeEnd":"b","isRangeEndValid":true,"serviceGroupId":"2"`,
+				http.StatusUnprocessableEntity, "must come after rangeStart"},
+			"no group":                {`"rangeEnd":"b"`, http.StatusUnprocessableEntity, "serviceGroupId: Required"},
+			"a second one of a group": {`"serviceGroupId":"1"`, http.StatusConflict, `the configuration \"partition-1\" already`},
+		} {
+			code, body := do(t, p.Admin, http.MethodPost, partitionsPath,
+				`{"apiVersion":"v1","kind":"DataPartitionConfig","metadata":{"name":"other"},`+c.spec+`}`, nil)
+			if code != c.code || !strings.Contains(body, c.want) {
+				t.Errorf("%s: %d %s", what, code, body)
+			}
+		}
+	})
+	t.Run("changes", func(t *testing.T) {
+		code, body := do(t, p.Admin, http.MethodPatch, partitionsPath+"/partition-1",
+			`{"rangeEnd":"t","tenants":["zoo"]}`, []string{"Content-Type: application/merge-patch+json"})
+		if code != http.StatusOK || !strings.Contains(body, `"generation":2`) {
+			t.Errorf("%d %s", code, body)
+		}
+		apply := strings.Replace(seedPartition, `rangeEnd: "m"`, `rangeEnd: "q"`, 1)
+		code, body = do(t, p.Admin, http.MethodPatch, partitionsPath+"/partition-1?fieldManager=test&force=true",
+			apply, []string{"Content-Type: application/apply-patch+yaml"})
+		if code != http.StatusOK || !strings.Contains(body, `"rangeEnd":"q"`) {
+			t.Errorf("%d %s", code, body)
+		}
+	})
+	t.Run("tenants", func(t *testing.T) {
+		for _, path := range []string{partitionsPath, partitionsPath + "/partition-1"} {
+			if code, body := get(t, a.config, path); code != http.StatusForbidden {
+				t.Errorf("%s: %d %s", path, code, body)
+			}
+		}
+		if code, body := do(t, a.config, http.MethodPost, partitionsPath, seedPartition, yaml); code != http.StatusForbidden {
+			t.Errorf("%d %s", code, body)
+		}
+	})
+	if code, body := do(t, p.Admin, http.MethodDelete, partitionsPath+"/partition-1", "", nil); code != http.StatusOK {
+		t.Errorf("%d %s", code, body)
+	}
+}
