@@ -1,0 +1,212 @@
+package ownership
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+// Config is what one DataPartitionConfig says.
+type Config struct {
+	// Name is that of the object, Created the revision at which it was made.
+	Name    string
+	Created int64
+	Group   string
+	Span    Span
+	// Tenants are owned wherever their names lie.
+	Tenants []string
+}
+
+// NewConfig reads an object that was made at a revision.
+func NewConfig(in *partitionapi.DataPartitionConfig, created int64) Config {
+	c := Config{Name: in.Name, Created: created, Group: in.ServiceGroupID, Tenants: in.Tenants, Span: Span{Open: true}}
+	if in.IsRangeStartValid {
+		c.Span.Lo = in.RangeStart
+	}
+	if in.IsRangeEndValid {
+		c.Span.Hi, c.Span.Open = in.RangeEnd, false
+	}
+	return c
+}
+
+// Span is the names of tenants from Lo up to Hi, without Hi.
+type Span struct {
+	Lo, Hi string
+	// Open is a span without an end, where Hi does not count.
+	Open bool
+}
+
+// Has reports whether a name is in the span.
+func (s Span) Has(name string) bool { return name >= s.Lo && (s.Open || name < s.Hi) }
+
+// Empty reports whether no name is in the span.
+func (s Span) Empty() bool { return !s.Open && s.Lo >= s.Hi }
+
+// Table says who owns which tenant.
+type Table struct {
+	// parts cover all names, in order.
+	parts  []part
+	groups map[string][]Span
+}
+
+// part is the names from lo up to the next part.
+type part struct {
+	lo    string
+	owner string
+	owned bool
+}
+
+// NewTable makes the table of these configurations. Of two that one group has, the older
+// one counts. Where ranges overlap, the one with the greatest start does, then the
+// smallest name of a group; a tenant that is listed belongs to who lists it.
+func NewTable(configs []Config) *Table {
+	configs = valid(configs)
+	t := &Table{groups: map[string][]Span{}}
+	for _, lo := range bounds(configs) {
+		p := part{lo: lo}
+		p.owner, p.owned = owner(configs, lo)
+		if n := len(t.parts); n > 0 && t.parts[n-1].owned == p.owned && t.parts[n-1].owner == p.owner {
+			continue
+		}
+		t.parts = append(t.parts, p)
+	}
+	for _, c := range configs {
+		t.groups[c.Group] = []Span{}
+	}
+	for i, p := range t.parts {
+		if !p.owned {
+			continue
+		}
+		s := Span{Lo: p.lo, Open: i == len(t.parts)-1}
+		if !s.Open {
+			s.Hi = t.parts[i+1].lo
+		}
+		t.groups[p.owner] = append(t.groups[p.owner], s)
+	}
+	return t
+}
+
+// valid leaves out what could be stored past validation: the younger configurations of
+// a group. Who has an empty range may still list tenants.
+func valid(configs []Config) []Config {
+	sorted := slices.SortedFunc(slices.Values(configs), func(a, b Config) int {
+		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Name, b.Name))
+	})
+	seen := map[string]bool{}
+	return slices.DeleteFunc(sorted, func(c Config) bool {
+		again := seen[c.Group]
+		seen[c.Group] = true
+		return again
+	})
+}
+
+// bounds are the names at which the owner may change, in order. The least is the empty
+// name, before all others.
+func bounds(configs []Config) []string {
+	all := []string{""}
+	for _, c := range configs {
+		all = append(all, c.Span.Lo)
+		if !c.Span.Open {
+			all = append(all, c.Span.Hi)
+		}
+		for _, name := range c.Tenants {
+			all = append(all, name, after(name))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// after is the name that follows immediately.
+func after(name string) string { return name + "\x00" }
+
+func owner(configs []Config, name string) (group string, ok bool) {
+	var best *Config
+	var listed bool
+	for i := range configs {
+		c := &configs[i]
+		lists := slices.Contains(c.Tenants, name)
+		if !lists && !c.Span.Has(name) {
+			continue
+		}
+		switch {
+		case best == nil, lists && !listed:
+		case listed && !lists:
+			continue
+		case lists && c.Group > best.Group:
+			continue
+		case !lists && (c.Span.Lo < best.Span.Lo || c.Span.Lo == best.Span.Lo && c.Group > best.Group):
+			continue
+		}
+		best, listed = c, lists
+	}
+	if best == nil {
+		return "", false
+	}
+	return best.Group, true
+}
+
+// Owner is the group that owns a tenant; ok is false where the configurations have a
+// gap.
+func (t *Table) Owner(tenant string) (group string, ok bool) {
+	i, found := slices.BinarySearchFunc(t.parts, tenant, func(p part, name string) int {
+		return strings.Compare(p.lo, name)
+	})
+	if !found {
+		i--
+	}
+	return t.parts[i].owner, t.parts[i].owned
+}
+
+// Configured reports whether a group has a configuration.
+func (t *Table) Configured(group string) bool {
+	_, ok := t.groups[group]
+	return ok
+}
+
+// Groups are those that have a configuration, in order.
+func (t *Table) Groups() []string {
+	names := make([]string, 0, len(t.groups))
+	for name := range t.groups {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Holds reports whether the servers of a group list, watch and cache a tenant: its owner's do,
+// and those of a group without a configuration hold all.
+func (t *Table) Holds(group, tenant string) bool {
+	if !t.Configured(group) {
+		return true
+	}
+	owner, ok := t.Owner(tenant)
+	return ok && owner == group
+}
+
+// Spans are the names that a group holds, in order, without touching each other.
+func (t *Table) Spans(group string) []Span {
+	if spans, ok := t.groups[group]; ok {
+		return spans
+	}
+	return []Span{{Open: true}}
+}
+
+// Gaps are the names that nobody owns, in order. There are none without configurations:
+// then every server has everything.
+func (t *Table) Gaps() []Span {
+	var gaps []Span
+	for i, p := range t.parts {
+		if p.owned || len(t.groups) == 0 {
+			continue
+		}
+		s := Span{Lo: p.lo, Open: i == len(t.parts)-1}
+		if !s.Open {
+			s.Hi = t.parts[i+1].lo
+		}
+		gaps = append(gaps, s)
+	}
+	return gaps
+}
