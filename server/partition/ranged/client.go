@@ -1,0 +1,57 @@
+package ranged
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Client lists and watches what a group holds of one resource.
+type Client struct {
+	// KV and Watcher are what the client of upstream's storage has in place of its own.
+	KV      clientv3.KV
+	Watcher clientv3.Watcher
+
+	arrivals *arrivals
+}
+
+// New makes a client of one resource. kv and watcher reach the datastore; the watches of
+// a Watcher wait for each other, so it should be the resource's own.
+func (s *Source) New(r Resource, kvs clientv3.KV, watches clientv3.Watcher) *Client {
+	a := &arrivals{}
+	return &Client{
+		KV:       &kv{KV: kvs, source: s, resource: r},
+		Watcher:  &watcher{Watcher: watches, source: s, resource: r, arrivals: a},
+		arrivals: a,
+	}
+}
+
+// OwnRevision returns the true revision of an object that a change of ranges put in with
+// another one; ok is false for all others. It is to be asked once for an object that
+// comes from a watch, before the object is kept.
+func (c *Client) OwnRevision(key string, revision int64) (own int64, ok bool) {
+	return c.arrivals.take(key, revision)
+}
+
+// watcher makes watches of ranges of the watch of a resource.
+type watcher struct {
+	clientv3.Watcher
+	source   *Source
+	resource Resource
+	arrivals *arrivals
+}
+
+// Watch implements clientv3.Watcher.
+func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	op := clientv3.OpGet(key, opts...)
+	if key != w.resource.Prefix || string(op.RangeBytes()) != clientv3.GetPrefixRangeEnd(key) || op.Rev() <= 0 {
+		return w.Watcher.Watch(ctx, key, opts...)
+	}
+	m := &merge{
+		watcher: w, in: make(chan response, buffered), out: make(chan clientv3.WatchResponse),
+		done: op.Rev() - 1,
+	}
+	m.ctx, m.cancel = context.WithCancel(ctx)
+	go m.run()
+	return m.out
+}

@@ -1,0 +1,151 @@
+package ranged
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/partition/ownership"
+)
+
+// maxRanges is how many watches one watch becomes at most. With more, everything is
+// watched, and what is foreign is dropped when it comes.
+const maxRanges = 64
+
+// Options configures a Source.
+type Options struct {
+	// Group is the service group of this server.
+	Group string
+	// Client reaches the datastore without ranges.
+	Client *clientv3.Client
+	// Configs and Namespaces are the prefixes of the keys of DataPartitionConfigs and of
+	// namespaces. They end in a slash.
+	Configs, Namespaces string
+	// Decode reads a stored DataPartitionConfig.
+	Decode func(ctx context.Context, key string, value []byte) (*partitionapi.DataPartitionConfig, error)
+}
+
+// Source says which ranges there are as of each revision. Its clients share it.
+type Source struct {
+	Options
+
+	mu sync.Mutex
+	// namespaces are those that the system has had up to a revision. It may have deleted
+	// some of them: their ranges are empty.
+	namespaces map[string]bool
+	upTo       int64
+}
+
+// NewSource makes a source.
+func NewSource(o Options) *Source {
+	return &Source{Options: o, namespaces: map[string]bool{}}
+}
+
+// view is what decides the ranges at one revision. A view does not change.
+type view struct {
+	configs    map[string]ownership.Config // by key
+	table      *ownership.Table
+	namespaces []string
+}
+
+// at reads what decides the ranges as of a revision, 0 for the newest, which it returns.
+func (s *Source) at(ctx context.Context, rev int64) (*view, int64, error) {
+	got, err := s.Client.Get(ctx, s.Configs, clientv3.WithPrefix(), clientv3.WithRev(rev))
+	if err != nil {
+		return nil, 0, err // errors of etcd are read by upstream's storage
+	}
+	if rev == 0 {
+		rev = got.Header.Revision
+	}
+	v := &view{configs: map[string]ownership.Config{}}
+	for _, kv := range got.Kvs {
+		if v.configs[string(kv.Key)], err = s.config(ctx, kv); err != nil {
+			return nil, 0, err
+		}
+	}
+	v.table = tableOf(v.configs)
+	if v.namespaces, err = s.namespacesAt(ctx, rev); err != nil {
+		return nil, 0, err
+	}
+	return v, rev, nil
+}
+
+func (s *Source) config(ctx context.Context, kv *mvccpb.KeyValue) (ownership.Config, error) {
+	c, err := s.Decode(ctx, string(kv.Key), kv.Value)
+	if err != nil {
+		return ownership.Config{}, fmt.Errorf("reading the configuration at %s: %w", kv.Key, err)
+	}
+	return ownership.NewConfig(c, kv.CreateRevision), nil
+}
+
+func tableOf(configs map[string]ownership.Config) *ownership.Table {
+	all := make([]ownership.Config, 0, len(configs))
+	for _, c := range configs {
+		all = append(all, c)
+	}
+	return ownership.NewTable(all)
+}
+
+// namespacesAt are the namespaces of the system at a revision, and perhaps some that
+// it had before. Only the first call reads all: a cluster has those of its tenants, too.
+func (s *Source) namespacesAt(ctx context.Context, rev int64) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rev > s.upTo {
+		opts := []clientv3.OpOption{
+			clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(rev), clientv3.WithMinCreateRev(s.upTo + 1),
+		}
+		got, err := s.Client.Get(ctx, s.Namespaces, opts...)
+		if err != nil {
+			return nil, err
+		}
+		for _, kv := range got.Kvs {
+			if name, ok := s.systemNamespace(string(kv.Key)); ok {
+				s.namespaces[name] = true
+			}
+		}
+		s.upTo = rev
+	}
+	names := make([]string, 0, len(s.namespaces))
+	for name := range s.namespaces {
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// systemNamespace is the name of a namespace whose key it is, if it is the system's.
+func (s *Source) systemNamespace(key string) (string, bool) {
+	name := strings.TrimPrefix(key, s.Namespaces)
+	return name, ownership.TenantOf(space.Namespaces, name) == space.System
+}
+
+// Resource is one whose objects tenants own.
+type Resource struct {
+	// Prefix is that of its keys, with a slash at the end.
+	Prefix string
+	Layout space.Layout
+}
+
+// ranges are the keys that the servers of the group list and watch.
+func (s *Source) ranges(v *view, r Resource) []ownership.Range {
+	whole := []ownership.Range{{From: r.Prefix, To: clientv3.GetPrefixRangeEnd(r.Prefix)}}
+	if r.Layout != space.Namespaced || !v.table.Configured(s.Group) {
+		// Cluster-scoped keys of tenants lie among those of the system.
+		return whole
+	}
+	if all := v.table.Ranges(s.Group, r.Prefix, v.namespaces); len(all) <= maxRanges {
+		return all
+	}
+	return whole
+}
+
+// foreign reports whether a key is one of a tenant that the group does not hold.
+func (s *Source) foreign(v *view, r Resource, key string) bool {
+	return v.table.Foreign(s.Group, r.Layout, strings.TrimPrefix(key, r.Prefix))
+}
