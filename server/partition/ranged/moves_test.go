@@ -125,7 +125,8 @@ func history(t *testing.T, etcd *clientv3.Client, from, last int64) []*clientv3.
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	var all []*clientv3.Event
-	for r := range etcd.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV()) {
+	responses := etcd.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV())
+	for r := range responses {
 		if err := r.Err(); err != nil {
 			t.Fatal(err)
 		}

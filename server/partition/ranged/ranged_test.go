@@ -59,7 +59,8 @@ func TestListsHaveTheRange(t *testing.T) {
 		source := group(t, etcd, name)
 		ofPods, ofVolumes := client(t, etcd, source, ofPods()), client(t, etcd, source, ofVolumes())
 		for _, limit := range []int64{0, 1, 2, 3, 100} {
-			equal(t, fmt.Sprintf("pods of group %s in pages of %d", name, limit), list(t, ofPods, pods, limit), want.pods)
+			equal(t, fmt.Sprintf("pods of group %s in pages of %d", name, limit), list(t, ofPods, pods, limit),
+				want.pods)
 			equal(t, fmt.Sprintf("volumes of group %s in pages of %d", name, limit),
 				list(t, ofVolumes, volumes, limit), want.volumes)
 		}
@@ -124,7 +125,8 @@ func TestWatchChangesOver(t *testing.T) {
 	r5 := put(t, etcd, pods+"zoo/default/web", "5")
 	r6 := remove(t, etcd, pods+"zoo/web")
 	equal(t, "who lists", watches["0"].until(r6), []string{
-		fmt.Sprintf("+zoo/default/web=zoo@%d", at), fmt.Sprintf("+zoo/default/web=5@%d", r5), fmt.Sprintf("-zoo/web@%d", r6),
+		fmt.Sprintf("+zoo/default/web=zoo@%d", at), fmt.Sprintf("+zoo/default/web=5@%d", r5),
+		fmt.Sprintf("-zoo/web@%d", r6),
 	})
 	equal(t, "who had it in its range", watches["1"].until(r6), []string{
 		fmt.Sprintf("-zoo/default/web@%d", at), fmt.Sprintf("-zoo/web@%d", r6),

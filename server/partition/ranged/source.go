@@ -99,7 +99,8 @@ func (s *Source) namespacesAt(ctx context.Context, rev int64) ([]string, error) 
 	defer s.mu.Unlock()
 	if rev > s.upTo {
 		opts := []clientv3.OpOption{
-			clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(rev), clientv3.WithMinCreateRev(s.upTo + 1),
+			clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(rev),
+			clientv3.WithMinCreateRev(s.upTo + 1),
 		}
 		got, err := s.Client.Get(ctx, s.Namespaces, opts...)
 		if err != nil {

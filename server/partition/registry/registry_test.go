@@ -9,31 +9,33 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
+type dpc = partitionapi.DataPartitionConfig
+
 func TestValidation(t *testing.T) {
 	for what, c := range map[string]struct {
-		change func(*partitionapi.DataPartitionConfig)
+		change func(*dpc)
 		want   string // "" for no error
 	}{
-		"the seed's":                {func(*partitionapi.DataPartitionConfig) {}, ""},
-		"no bounds":                 {func(c *partitionapi.DataPartitionConfig) { c.IsRangeEndValid = false }, ""},
-		"no group":                  {func(c *partitionapi.DataPartitionConfig) { c.ServiceGroupID = "" }, "serviceGroupId"},
-		"a group with a slash":      {func(c *partitionapi.DataPartitionConfig) { c.ServiceGroupID = "a/b" }, "serviceGroupId"},
-		"an end without a value":    {func(c *partitionapi.DataPartitionConfig) { c.RangeEnd = "" }, "rangeEnd: Required"},
-		"a start after the end":     {func(c *partitionapi.DataPartitionConfig) { ordered(c, "x", "m") }, "must come after rangeStart"},
-		"nothing":                   {func(c *partitionapi.DataPartitionConfig) { ordered(c, "m", "m") }, "must come after rangeStart"},
-		"a start that is not one":   {func(c *partitionapi.DataPartitionConfig) { c.RangeStart = "z" }, ""},
-		"a bound with a slash":      {func(c *partitionapi.DataPartitionConfig) { c.RangeEnd = "a/b" }, "rangeEnd"},
-		"a long bound":              {func(c *partitionapi.DataPartitionConfig) { c.RangeEnd = strings.Repeat("a", 64) }, "rangeEnd"},
-		"tenants alone":             {func(c *partitionapi.DataPartitionConfig) { ordered(c, "m", "m"); c.Tenants = []string{"a"} }, ""},
-		"a tenant twice":            {func(c *partitionapi.DataPartitionConfig) { c.Tenants = []string{"a", "a"} }, "tenants[1]"},
-		"the system":                {func(c *partitionapi.DataPartitionConfig) { c.Tenants = []string{"system"} }, "tenants[0]"},
-		"a name that no tenant has": {func(c *partitionapi.DataPartitionConfig) { c.Tenants = []string{"A"} }, "tenants[0]"},
-		"too many tenants": {func(c *partitionapi.DataPartitionConfig) {
+		"the seed's":                {func(*dpc) {}, ""},
+		"no bounds":                 {func(c *dpc) { c.IsRangeEndValid = false }, ""},
+		"no group":                  {func(c *dpc) { c.ServiceGroupID = "" }, "serviceGroupId"},
+		"a group with a slash":      {func(c *dpc) { c.ServiceGroupID = "a/b" }, "serviceGroupId"},
+		"an end without a value":    {func(c *dpc) { c.RangeEnd = "" }, "rangeEnd: Required"},
+		"a start after the end":     {func(c *dpc) { ordered(c, "x", "m") }, "must come after"},
+		"nothing":                   {func(c *dpc) { ordered(c, "m", "m") }, "must come after"},
+		"a start that is not one":   {func(c *dpc) { c.RangeStart = "z" }, ""},
+		"a bound with a slash":      {func(c *dpc) { c.RangeEnd = "a/b" }, "rangeEnd"},
+		"a long bound":              {func(c *dpc) { c.RangeEnd = strings.Repeat("a", 64) }, "rangeEnd"},
+		"tenants alone":             {func(c *dpc) { ordered(c, "m", "m"); c.Tenants = []string{"a"} }, ""},
+		"a tenant twice":            {func(c *dpc) { c.Tenants = []string{"a", "a"} }, "tenants[1]"},
+		"the system":                {func(c *dpc) { c.Tenants = []string{"system"} }, "tenants[0]"},
+		"a name that no tenant has": {func(c *dpc) { c.Tenants = []string{"A"} }, "tenants[0]"},
+		"too many tenants": {func(c *dpc) {
 			c.Tenants = make([]string, maxTenants+1)
 		}, "tenants: Too many"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			in := &partitionapi.DataPartitionConfig{
+			in := &dpc{
 				ObjectMeta: metav1.ObjectMeta{Name: "partition-1"},
 				RangeStart: "A", RangeEnd: "m", IsRangeEndValid: true, ServiceGroupID: "1",
 			}
@@ -46,7 +48,7 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-func ordered(c *partitionapi.DataPartitionConfig, start, end string) {
+func ordered(c *dpc, start, end string) {
 	c.RangeStart, c.IsRangeStartValid, c.RangeEnd, c.IsRangeEndValid = start, true, end, true
 }
 

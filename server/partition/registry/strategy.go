@@ -100,13 +100,14 @@ func validateRange(c *partitionapi.DataPartitionConfig) field.ErrorList {
 		case len(value) > maxBound:
 			errs = append(errs, field.TooLong(path, value, maxBound))
 		case !bounds.MatchString(value):
-			errs = append(errs, field.Invalid(path, value, "want letters, digits, '.' and '-', as names of tenants have"))
+			errs = append(errs, field.Invalid(path, value,
+				"want letters, digits, '.' and '-', as names of tenants have"))
 		}
 	}
 	switch {
 	case c.IsRangeEndValid && c.RangeEnd == "":
-		errs = append(errs, field.Required(end, "name the end of the range, or leave isRangeEndValid away for a range "+
-			"without an end"))
+		errs = append(errs, field.Required(end,
+			"name the end of the range, or leave isRangeEndValid away for a range without an end"))
 	case !c.IsRangeStartValid || !c.IsRangeEndValid || c.RangeStart < c.RangeEnd:
 	case c.RangeStart == c.RangeEnd && len(c.Tenants) > 0: // the list alone
 	default:

@@ -85,8 +85,9 @@ func TestDataPartitionConfigs(t *testing.T) {
 			"a range the wrong way round": {
 				`"rangeStart":"x","isRangeStartValid":true,"rangeEnd":"b","isRangeEndValid":true,"serviceGroupId":"2"`,
 				http.StatusUnprocessableEntity, "must come after rangeStart"},
-			"no group":                {`"rangeEnd":"b"`, http.StatusUnprocessableEntity, "serviceGroupId: Required"},
-			"a second one of a group": {`"serviceGroupId":"1"`, http.StatusConflict, `the configuration \"partition-1\" already`},
+			"no group": {`"rangeEnd":"b"`, http.StatusUnprocessableEntity, "serviceGroupId: Required"},
+			"a second one of a group": {`"serviceGroupId":"1"`, http.StatusConflict,
+				`the configuration \"partition-1\" already`},
 		} {
 			code, body := do(t, p.Admin, http.MethodPost, partitionsPath,
 				`{"apiVersion":"v1","kind":"DataPartitionConfig","metadata":{"name":"other"},`+c.spec+`}`, nil)
@@ -114,7 +115,8 @@ func TestDataPartitionConfigs(t *testing.T) {
 				t.Errorf("%s: %d %s", path, code, body)
 			}
 		}
-		if code, body := do(t, a.config, http.MethodPost, partitionsPath, seedPartition, yaml); code != http.StatusForbidden {
+		code, body := do(t, a.config, http.MethodPost, partitionsPath, seedPartition, yaml)
+		if code != http.StatusForbidden {
 			t.Errorf("%d %s", code, body)
 		}
 	})

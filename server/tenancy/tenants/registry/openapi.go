@@ -40,13 +40,15 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		tenantapi.TenantLimits{}.OpenAPIModelName())
 	limits.Default = nil // absent, not empty
 	policies := tenantapi.CRDPolicies()
-	policy := apimodels.Text(fmt.Sprintf("Which definition serves a custom resource that both the tenant and the system space "+
-		"define. %s if not set.", policies[0]))
+	policy := apimodels.Text(fmt.Sprintf(
+		"Which definition serves a custom resource that both the tenant and the system space "+
+			"define. %s if not set.", policies[0]))
 	for _, p := range policies {
 		policy.Enum = append(policy.Enum, string(p))
 	}
-	nodes := apimodels.Text(fmt.Sprintf("What users of the tenant may do with the nodes of the cluster, if its roles let "+
-		"them: %s is to get, list and watch them, without addresses, annotations and images. Nothing if not set.",
+	nodes := apimodels.Text(fmt.Sprintf(
+		"What users of the tenant may do with the nodes of the cluster, if its roles let "+
+			"them: %s is to get, list and watch them, without addresses, annotations and images. Nothing if not set.",
 		tenantapi.NodesReadOnly))
 	nodes.Enum = []any{string(tenantapi.NodesReadOnly)}
 	m.Add(tenantapi.TenantSpec{}.OpenAPIModelName(), "TenantSpec is what administrators decide about a tenant.", nil,
