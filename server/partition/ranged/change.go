@@ -37,8 +37,16 @@ func (m *merge) apply(c *change) bool {
 		return m.end()
 	}
 	gone, come := ownership.Moves(old.table, v.table, m.source.Group)
-	if !m.takeOut(gone, at) || !m.putIn(come, at) {
-		return m.end()
+	if len(gone)+len(come) > 0 {
+		m.changes.Change(gone, come, at)
+		if !m.takeOut(gone, at) || !m.putIn(come, at) {
+			return m.end()
+		}
+		last := m.last
+		m.last = nil
+		if !m.changes.Changed(m.ctx, v.table, last) {
+			return false
+		}
 	}
 	m.view, m.done = v, at
 	m.reopen(at)
@@ -121,6 +129,7 @@ func (m *merge) pace(events []*clientv3.Event) bool {
 		if !m.send(clientv3.WatchResponse{Header: m.header(m.done), Events: some}) {
 			return false
 		}
+		m.last = some[len(some)-1]
 		select {
 		case <-m.ctx.Done():
 			return false

@@ -4,7 +4,31 @@ import (
 	"context"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/a4s-io/a4s/server/partition/ownership"
 )
+
+// Changes is told what a watch holds. A method returns before the watch goes on.
+type Changes interface {
+	// Begin is called when the watch begins, with who owns what at the revision before
+	// its first event.
+	Begin(t *ownership.Table, at int64)
+	// Change is called before the first object is taken out or put in, at a revision.
+	Change(gone, come []ownership.Span, at int64)
+	// Changed is called after the last one, whose event it is, nil for none, with who
+	// owns what from then on. It returns false if the watch is to end.
+	Changed(ctx context.Context, t *ownership.Table, last *clientv3.Event) bool
+	// End is called when the watch has ended.
+	End()
+}
+
+// unnoticed is for nobody who is told.
+type unnoticed struct{}
+
+func (unnoticed) Begin(*ownership.Table, int64)                                          {}
+func (unnoticed) Change(gone, come []ownership.Span, at int64)                           {}
+func (unnoticed) Changed(context.Context, *ownership.Table, *clientv3.Event) (goOn bool) { return true }
+func (unnoticed) End()                                                                   {}
 
 // Client lists and watches what a group holds of one resource.
 type Client struct {
@@ -16,12 +40,16 @@ type Client struct {
 }
 
 // New makes a client of one resource. kv and watcher reach the datastore; the watches of
-// a Watcher wait for each other, so it should be the resource's own.
-func (s *Source) New(r Resource, kvs clientv3.KV, watches clientv3.Watcher) *Client {
+// a Watcher wait for each other, so it should be the resource's own. changes, unless it
+// is nil, is told of the watches of the resource.
+func (s *Source) New(r Resource, kvs clientv3.KV, watches clientv3.Watcher, changes Changes) *Client {
+	if changes == nil {
+		changes = unnoticed{}
+	}
 	a := &arrivals{}
 	return &Client{
 		KV:       &kv{KV: kvs, source: s, resource: r},
-		Watcher:  &watcher{Watcher: watches, source: s, resource: r, arrivals: a},
+		Watcher:  &watcher{Watcher: watches, source: s, resource: r, arrivals: a, changes: changes},
 		arrivals: a,
 	}
 }
@@ -39,6 +67,7 @@ type watcher struct {
 	source   *Source
 	resource Resource
 	arrivals *arrivals
+	changes  Changes
 }
 
 // Watch implements clientv3.Watcher.

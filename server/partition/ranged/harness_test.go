@@ -79,7 +79,7 @@ func group(t testing.TB, etcd *clientv3.Client, name string) *ranged.Source {
 func client(t testing.TB, etcd *clientv3.Client, s *ranged.Source, r ranged.Resource) *ranged.Client {
 	t.Helper()
 	own := dial(t, etcd.Endpoints()...)
-	return s.New(r, own.KV, own.Watcher)
+	return s.New(r, own.KV, own.Watcher, nil)
 }
 
 // put stores a value and returns its revision.

@@ -65,6 +65,8 @@ type merge struct {
 	parts map[*part]bool
 	// done is the revision up to which everything was sent.
 	done int64
+	// last is the last event that was put in or taken out.
+	last *clientv3.Event
 	// asked is set while etcd has to say how far the watches are.
 	asked bool
 }
@@ -75,6 +77,7 @@ func (m *merge) run() {
 	if !m.begin() {
 		return
 	}
+	defer m.changes.End()
 	var again <-chan time.Time
 	for {
 		select {
@@ -111,6 +114,7 @@ func (m *merge) begin() bool {
 		return m.end()
 	}
 	m.view, m.parts = v, map[*part]bool{}
+	m.changes.Begin(v.table, m.done)
 	m.open(configs, prefixRange(m.source.Configs), m.done+1)
 	m.open(namespaces, prefixRange(m.source.Namespaces), m.done+1)
 	for _, r := range m.source.ranges(v, m.resource) {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/partition/ranged"
 )
 
 // perConnection is how many storages share a connection. A datastore may bound
@@ -47,9 +48,12 @@ type Connections struct {
 	// Local, if not nil, is the datastore in this process. It is not connected
 	// to.
 	Local *Local
+	// Group is the service group of this server, "" if it holds all tenants.
+	Group string
 
-	mu   sync.Mutex
-	open []*connection
+	mu     sync.Mutex
+	open   []*connection
+	source *ranged.Source
 }
 
 // Local calls a datastore without a socket.
@@ -98,7 +102,7 @@ func (c *Connections) Builtin(inner generic.RESTOptionsGetter) generic.RESTOptio
 	if !ok || !f.Options.EnableWatchCache {
 		return inner
 	}
-	if c.Local == nil {
+	if c.Local == nil && c.Group == "" {
 		return uncachedTenants{inner}
 	}
 	return connected{inner: inner, connections: c, builtin: true, sizes: f.Options.WatchCacheSizes}
@@ -131,40 +135,46 @@ func (g connected) GetRESTOptions(resource schema.GroupResource, example runtime
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		elsewhere := g.builtin && g.connections.local(config.Transport.ServerList) == nil
-		if elsewhere || config.Transport.EgressLookup != nil {
+		if elsewhere && g.connections.Group == "" || config.Transport.EgressLookup != nil {
 			return inner(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
 		}
-		raw, destroy, err := g.connections.storage(config, prefix, newFunc, newListFunc)
+		cached := cacher.Config{
+			Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource,
+			EventsHistoryWindow: config.EventsHistoryWindow,
+			ResourcePrefix:      prefix, KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc,
+			GetAttrsFunc: attrs,
+			IndexerFuncs: trigger, Indexers: indexers, Codec: config.Codec,
+		}
+		if g.builtin && g.connections.Group != "" && grouped(resource) {
+			return g.grouped(config, cached)
+		}
+		raw, destroy, err := g.connections.storage(config, prefix, newFunc, newListFunc, nil)
 		if err != nil {
 			return nil, nil, err
 		}
 		if g.builtin && resource == tenantapi.GroupResource() {
 			return raw, destroy, nil
 		}
-		cached, err := cacher.NewCacherFromConfig(cacher.Config{
-			Storage: raw, Versioner: storage.APIObjectVersioner{}, GroupResource: config.GroupResource,
-			EventsHistoryWindow: config.EventsHistoryWindow,
-			ResourcePrefix:      prefix, KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc,
-			GetAttrsFunc: attrs,
-			IndexerFuncs: trigger, Indexers: indexers, Codec: config.Codec,
-		})
+		cached.Storage = raw
+		c, err := cacher.NewCacherFromConfig(cached)
 		if err != nil {
 			destroy()
 			return nil, nil, fmt.Errorf("making the cache of %s: %w", resource, err)
 		}
-		delegator := cacher.NewCacheDelegator(cached, raw)
+		delegator := cacher.NewCacheDelegator(c, raw)
 		return delegator, sync.OnceFunc(func() {
 			delegator.Stop()
-			cached.Stop()
+			c.Stop()
 			destroy()
 		}), nil
 	}
 	return opts, nil
 }
 
-// storage is one without a cache.
+// storage is one without a cache. change, unless it is nil, changes its client.
 func (c *Connections) storage(
 	config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object,
+	change func(*clientv3.Client),
 ) (storage.Interface, func(), error) {
 	conn, release, err := c.acquire(config.Transport)
 	if err != nil {
@@ -173,6 +183,9 @@ func (c *Connections) storage(
 	// A client of its own over the connection, with watches of its own: those
 	// of one stream wait for each other's progress.
 	own := conn.client()
+	if change != nil {
+		change(own)
+	}
 	own.KV = etcd3.NewETCDLatencyTracker(own.KV)
 	client := &kubernetes.Client{Client: own}
 	client.Kubernetes = client

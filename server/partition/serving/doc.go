@@ -1,0 +1,12 @@
+// Package serving is the storage of a resource on a server of a service group (seed:
+// data-partition; design: service-groups, 2.3 and 2.4). The watch cache has what the
+// group holds: the system and some tenants. What else is asked for is read from the
+// datastore, so every answer is complete, whoever gives it.
+//
+// Invariants: a list or watch of everything is complete, unless it asks for the part of
+// the group (WithPart); a read from the cache is repeated if its tenant moved meanwhile;
+// an open watch of a tenant that leaves goes on with what the datastore says, and
+// nobody but those who ask for the part sees what a move puts in or takes out.
+//
+// The storage of the API server imports it.
+package serving

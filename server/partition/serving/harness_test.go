@@ -1,0 +1,201 @@
+package serving
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.etcd.io/etcd/server/v3/embed"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	etcdfeature "k8s.io/apiserver/pkg/storage/feature"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/partition/ranged"
+)
+
+const (
+	root       = "/registry"
+	prefix     = "/configmaps"
+	configs    = root + "/datapartitionconfigs/"
+	namespaces = root + "/namespaces/"
+	// deadline bounds every wait.
+	deadline = 60 * time.Second
+)
+
+// runEtcd starts an etcd for the time of the test.
+func runEtcd(t testing.TB) *clientv3.Client {
+	t.Helper()
+	cfg := embed.NewConfig()
+	cfg.Dir, cfg.UnsafeNoFsync, cfg.LogLevel = t.TempDir(), true, "fatal"
+	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = local, local
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = local, local
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	server, err := embed.StartEtcd(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	select {
+	case <-server.Server.ReadyNotify():
+	case <-time.After(deadline):
+		t.Fatal("etcd does not become ready")
+	}
+	etcd := dial(t, "http://"+server.Clients[0].Addr().String())
+	etcdfeature.DefaultFeatureSupportChecker.CheckClient(t.Context(), etcd, storage.RequestWatchProgress)
+	return etcd
+}
+
+func dial(t testing.TB, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// configure gives a group a range, "" for an open end. It returns the revision.
+func configure(t testing.TB, etcd *clientv3.Client, group, start, end string) int64 {
+	t.Helper()
+	value, err := json.Marshal(&partitionapi.DataPartitionConfig{
+		RangeStart: start, IsRangeStartValid: start != "", RangeEnd: end, IsRangeEndValid: end != "",
+		ServiceGroupID: group,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := etcd.Put(t.Context(), configs+"of-"+group, string(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Header.Revision
+}
+
+func newConfigMap() runtime.Object     { return &corev1.ConfigMap{} }
+func newConfigMapList() runtime.Object { return &corev1.ConfigMapList{} }
+
+// keyOf is the stored key of a config map: its namespace is tenant/namespace for tenants.
+func keyOf(obj runtime.Object) (string, error) {
+	c := obj.(*corev1.ConfigMap)
+	return prefix + "/" + c.Namespace + "/" + c.Name, nil
+}
+
+func attributesOf(obj runtime.Object) (labels.Set, fields.Set, error) {
+	c := obj.(*corev1.ConfigMap)
+	return c.Labels, fields.Set{"metadata.name": c.Name, "metadata.namespace": c.Namespace}, nil
+}
+
+func codec() runtime.Codec {
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	codecs := serializer.NewCodecFactory(scheme.Scheme)
+	return codecs.CodecForVersions(info.Serializer, codecs.UniversalDeserializer(), corev1.SchemeGroupVersion,
+		corev1.SchemeGroupVersion)
+}
+
+// server makes the storage that a server of a group has.
+func server(t testing.TB, etcd *clientv3.Client, group string) storage.Interface {
+	t.Helper()
+	source := ranged.NewSource(ranged.Options{
+		Group: group, Client: dial(t, etcd.Endpoints()...), Configs: configs, Namespaces: namespaces,
+		Decode: func(_ context.Context, _ string, value []byte) (*partitionapi.DataPartitionConfig, error) {
+			c := &partitionapi.DataPartitionConfig{}
+			return c, json.Unmarshal(value, c)
+		},
+	})
+	codec, versioner := codec(), storage.APIObjectVersioner{}
+	resource := corev1.Resource("configmaps")
+	s, stop, err := New(Options{
+		Source: source, Layout: space.Namespaced, Root: root,
+		Cache: cacher.Config{
+			Versioner: versioner, GroupResource: resource, ResourcePrefix: prefix, KeyFunc: keyOf,
+			NewFunc: newConfigMap, NewListFunc: newConfigMapList, GetAttrsFunc: attributesOf, Codec: codec,
+			EventsHistoryWindow: storagebackend.DefaultEventsHistoryWindow,
+		},
+		Storage: func(change func(*clientv3.Client)) (storage.Interface, func(), error) {
+			own := dial(t, etcd.Endpoints()...)
+			change(own)
+			client := &kubernetes.Client{Client: own}
+			client.Kubernetes = client
+			s, err := etcd3.New(client, etcd3.NewCompactor(own, 0, clock.RealClock{}, nil), codec, newConfigMap,
+				newConfigMapList, root, prefix, resource, identity.NewEncryptCheckTransformer(),
+				etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
+			return s, func() { s.Close() }, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	for start := time.Now(); s.ReadinessCheck() != nil; {
+		if time.Since(start) > deadline {
+			t.Fatal("the cache does not become ready")
+		}
+		time.Sleep(time.Millisecond) // there is nothing to wait on
+	}
+	return s
+}
+
+// in addresses a request to a tenant.
+func of(t testing.TB, tenant string) context.Context { return space.WithTenant(t.Context(), tenant) }
+
+func configMap(tenant, name, value string) *corev1.ConfigMap {
+	namespace := tenant + "/default"
+	if tenant == space.System {
+		namespace = "kube-system"
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"value": value},
+	}
+}
+
+func create(t testing.TB, s storage.Interface, tenant, name, value string) *corev1.ConfigMap {
+	t.Helper()
+	c := configMap(tenant, name, value)
+	key, _ := keyOf(c)
+	if err := s.Create(t.Context(), key, c, c, 0); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// everything is what a list of all there is asks for.
+func everything() storage.ListOptions {
+	return storage.ListOptions{Recursive: true, Predicate: storage.SelectionPredicate{
+		Label: labels.Everything(), Field: fields.Everything(), GetAttrs: attributesOf,
+	}}
+}
+
+// list returns name@revision of all that a list has, and its revision.
+func list(ctx context.Context, s storage.Interface, key string) (items []string, rev string, err error) {
+	var l corev1.ConfigMapList
+	if err := s.GetList(ctx, key, everything(), &l); err != nil {
+		return nil, "", err
+	}
+	for _, c := range l.Items {
+		items = append(items, strings.TrimPrefix(c.Namespace, prefix+"/")+"/"+c.Name+"@"+c.ResourceVersion)
+	}
+	return items, l.ResourceVersion, nil
+}
+
+func itoa(rev int64) string { return strconv.FormatInt(rev, 10) }
