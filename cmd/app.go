@@ -62,6 +62,7 @@ func NewApp(m Modes) *App {
 		etcdSnapshotCommand(m),
 		secretsEncryptCommand(),
 		etcdMemberCommand(),
+		groupsCommand(),
 		tenantCommand(),
 		runtimeCommand(),
 		statusCommand(),

@@ -13,6 +13,7 @@ import (
 // addresses are those of this server, and the ranges of its cluster.
 type addresses struct {
 	url             string // of the API, for this machine
+	join            string // "host:port" of it, for other machines
 	node, advertise net.IP
 	pods, services  netip.Prefix
 	sans            []string // names and addresses of the API
@@ -24,6 +25,7 @@ func newAddresses(cfg *config.Server, nodeIP net.IP) (*addresses, error) {
 		a.advertise = cfg.Network.Advertise.AsSlice()
 	}
 	a.url = "https://" + net.JoinHostPort(cfg.Network.Local(), strconv.Itoa(cfg.HTTPSListenPort))
+	a.join = net.JoinHostPort(a.advertise.String(), strconv.Itoa(cfg.HTTPSListenPort))
 	a.pods, a.services = cfg.Network.Pods, cfg.Network.Services
 	var err error
 	a.sans, err = a.subjectNames(cfg)

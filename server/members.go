@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/server/cluster/members"
+	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/server/nodeapi"
 )
 
@@ -27,6 +29,13 @@ func bundleOf(cfg *config.Server, f *files, s *store, tokens *jointoken.ServerTo
 	}
 	if b.Encryption, err = os.ReadFile(f.encryption); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the encryption configuration: %w", err)
+	}
+	if s.peers.shared != nil {
+		record, err := datastore.ReadRecord(f.dir)
+		if err != nil {
+			return nil, err
+		}
+		b.Cluster = record.Cluster
 	}
 	if m := s.members(); m != nil {
 		for _, member := range m.Members() {
@@ -82,6 +91,21 @@ func (s *store) removeMember(ctx context.Context, name string) error {
 }
 
 // serverSANs are names and addresses of all servers of the cluster.
+func (s *Server) serverSANs() []string {
+	out := s.store.serverSANs()
+	if s.servers == nil {
+		return out
+	}
+	for _, other := range s.servers.All() {
+		out = append(out, other.Name)
+		if host, _, err := net.SplitHostPort(other.Address); err == nil {
+			out = append(out, host)
+		}
+	}
+	return out
+}
+
+// serverSANs are names and addresses of the servers with a member of the datastore.
 func (s *store) serverSANs() []string {
 	m := s.members()
 	if m == nil {

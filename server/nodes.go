@@ -52,7 +52,7 @@ func (s *Server) nodeAPI(
 			return replaceCAs(ctx, controller, s.tokens, req)
 		},
 		Bundle:     func() (*joinapi.ServerBundle, error) { return bundleOf(s.cfg, s.files, s.store, s.tokens) },
-		ServerSANs: s.store.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
+		ServerSANs: s.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
 		Tokens:     s.tokens,
 		Secrets:    nodeapi.NewSecrets(client.CoreV1()),
 		Config:     clusterConfig(s.cfg),

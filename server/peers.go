@@ -21,6 +21,7 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/join"
 	"github.com/a4s-io/a4s/server/cluster/members"
+	"github.com/a4s-io/a4s/server/datastore"
 )
 
 // resetFlag is in the directory of the datastore after a reset, until the
@@ -34,6 +35,8 @@ type peers struct {
 	dir string // <data-dir>/server
 	// clustered says that the datastore has, or may have, other members.
 	clustered bool
+	// shared is the etcd of others that servers share, nil for none.
+	shared *dsn.Endpoint
 	// token is set on a server that joins at this start.
 	token *jointoken.Token
 	// bundle is what a running server sent.
@@ -46,7 +49,11 @@ func etcdDir(serverDir string) string { return filepath.Join(serverDir, "db", "e
 // prepare finds out whether this server is one of several and whether it
 // has to join them.
 func (p *peers) prepare() error {
-	if e, err := dsn.Parse(p.cfg.DatastoreEndpoint); err != nil || e.Kind != dsn.Embedded {
+	e, err := dsn.Parse(p.cfg.DatastoreEndpoint)
+	switch {
+	case err == nil && e.Kind == dsn.Etcd:
+		return p.prepareShared(e)
+	case err != nil || e.Kind != dsn.Embedded:
 		return p.refuse() // newStore says what is wrong with the endpoint
 	}
 	disk, err := etcd.ReadDisk(etcdDir(p.dir))
@@ -60,7 +67,37 @@ func (p *peers) prepare() error {
 	if disk != nil || len(p.cfg.JoinURLs) == 0 {
 		return nil
 	}
+	return p.needToken()
+}
+
+// several reports whether there are, or may be, other servers.
+func (p *peers) several() bool { return p.clustered || p.shared != nil }
+
+// prepareShared is prepare with an etcd that any number of servers can share. A server
+// that does not know yet whose it is joins one that does.
+func (p *peers) prepareShared(e *dsn.Endpoint) error {
+	for _, f := range []struct {
+		flag string
+		set  bool
+	}{{"--cluster-init", p.cfg.ClusterInit}, {"--cluster-reset", p.cfg.ClusterReset}} {
+		if f.set {
+			return &problem.Input{Source: f.flag,
+				Err:  errors.New("--datastore-endpoint names an etcd that somebody else runs"),
+				Want: "no " + f.flag + "; further servers join with --server and the same --datastore-endpoint"}
+		}
+	}
+	p.shared = e
+	record, err := datastore.ReadRecord(p.dir)
+	if err != nil || record.Cluster != "" || len(p.cfg.JoinURLs) == 0 {
+		return err
+	}
+	return p.needToken()
+}
+
+// needToken reads the token with which this server joins.
+func (p *peers) needToken() error {
 	text := p.cfg.Token
+	var err error
 	if text == "" {
 		// Perhaps only its datastore is gone.
 		if text, err = jointoken.ReadFile(jointoken.ServerFile,
@@ -76,7 +113,7 @@ func (p *peers) prepare() error {
 	return nil
 }
 
-// refuse refuses what only servers with embedded etcd can do.
+// refuse refuses what a datastore behind kine cannot do.
 func (p *peers) refuse() error {
 	for _, f := range []struct {
 		flag string
@@ -86,8 +123,8 @@ func (p *peers) refuse() error {
 		if f.set {
 			return &problem.Input{
 				Source: f.flag,
-				Err:    errors.New("--datastore-endpoint names a datastore that is not this server's own"),
-				Want:   "one of the two",
+				Err:    errors.New("--datastore-endpoint names a datastore that servers cannot share"),
+				Want:   "embedded etcd or an etcd for several servers",
 			}
 		}
 	}
@@ -115,7 +152,8 @@ func (p *peers) fetchShared(ctx context.Context, f *files, log *logrus.Entry) er
 	}
 	log = log.WithField("component", "join")
 	bundle, err := join.Fetch(ctx,
-		join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: sharedSettings(p.cfg), Log: log})
+		join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: sharedSettings(p.cfg), Shared: p.shared != nil,
+			Log: log})
 	if err != nil {
 		return err
 	}
@@ -134,6 +172,12 @@ func (p *peers) fetchShared(ctx context.Context, f *files, log *logrus.Entry) er
 	// They may have been replaced since this machine was a server before.
 	for _, name := range []string{jointoken.ServerFile, jointoken.AgentFile} {
 		if err := os.Remove(filepath.Join(p.dir, name)); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	if p.shared != nil {
+		// The last: without it the server joins again.
+		if err := datastore.Join(p.dir, p.shared, bundle.Cluster); err != nil {
 			return err
 		}
 	}

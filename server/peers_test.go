@@ -4,10 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/datastore"
 )
 
 // What is refused before anything is started or changed.
@@ -19,8 +21,14 @@ func TestPeersAreRefused(t *testing.T) {
 	}{
 		{"another datastore begins a cluster",
 			config.Server{DatastoreEndpoint: "sqlite", ClusterInit: true}, "--cluster-init"},
-		{"another datastore joins", config.Server{DatastoreEndpoint: "https://192.0.2.1:2379",
+		{"a database joins", config.Server{DatastoreEndpoint: "sqlite",
 			JoinURLs: []string{"https://192.0.2.1:6443"}}, "--server"},
+		{"an etcd of others joins without a token", config.Server{DatastoreEndpoint: "https://192.0.2.1:2379",
+			JoinURLs: []string{"https://192.0.2.1:6443"}}, "--token"},
+		{"an etcd of others begins a cluster", config.Server{DatastoreEndpoint: "https://192.0.2.1:2379",
+			ClusterInit: true}, "--cluster-init"},
+		{"an etcd of others is reset", config.Server{DatastoreEndpoint: "https://192.0.2.1:2379",
+			ClusterReset: true}, "--cluster-reset"},
 		{"another datastore is reset",
 			config.Server{DatastoreEndpoint: "sqlite", ClusterReset: true}, "--cluster-reset"},
 		{"joins without a token", config.Server{JoinURLs: []string{"https://192.0.2.1:6443"}}, "--token"},
@@ -34,6 +42,24 @@ func TestPeersAreRefused(t *testing.T) {
 			tc.source == "" && !errors.As(err, &pre) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
+	}
+}
+
+// A server that shares an etcd joins once.
+func TestSharedEtcdIsJoinedOnce(t *testing.T) {
+	cfg := &config.Server{DatastoreEndpoint: "https://192.0.2.1:2379", JoinURLs: []string{"https://192.0.2.1:6443"}}
+	cfg.Token = "K10" + strings.Repeat("a", 64) + "::server:pa55word"
+	dir := t.TempDir()
+	p := &peers{cfg: cfg, dir: dir}
+	if err := p.prepare(); err != nil || p.token == nil || !p.several() || p.clustered {
+		t.Fatalf("%v, %+v", err, p)
+	}
+	if err := datastore.Join(dir, p.shared, "cluster"); err != nil {
+		t.Fatal(err)
+	}
+	p = &peers{cfg: cfg, dir: dir}
+	if err := p.prepare(); err != nil || p.token != nil || !p.several() {
+		t.Errorf("the second start: %v, %+v", err, p)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/kubernetes"
@@ -17,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/manifests"
@@ -25,6 +25,7 @@ import (
 	"github.com/a4s-io/a4s/server/addons/networkpolicy"
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/cluster/members"
+	"github.com/a4s-io/a4s/server/cluster/servers"
 	"github.com/a4s-io/a4s/server/controlplane/aggregation"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
@@ -78,9 +79,10 @@ type Server struct {
 	pool      *interning.Pool
 	log       *logrus.Entry
 
-	tokens *jointoken.ServerTokens // set by Init
-	first  bool                    // Init made the PKI
-	others func() []component.State
+	tokens  *jointoken.ServerTokens // set by Init
+	first   bool                    // Init made the PKI
+	servers *servers.Registry       // set by Serve, nil without service groups or a shared etcd
+	others  func() []component.State
 }
 
 // Start is New, Init, Serve and WaitReady in one.
@@ -228,6 +230,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
+	s.servers = s.registry(client)
 	forNodes := nodes{addresses: nodeapi.NewAddresses(client)}
 	if !s.cfg.DisableNetworkPolicy {
 		forNodes.policies = networkpolicy.New(client, s.pool, logrus.WithField("component", networkpolicy.Name))
@@ -256,9 +259,28 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		group.Start(ctx, metrics.Component())
 	}
 	var leader *election.Election
-	if s.peers.clustered {
+	if s.peers.several() {
 		leader = election.New(s.cfg.Agent.NodeName, s.files.restConfig(s.files.pki.Supervisor), s.log)
 		group.Start(ctx, leader.Component())
+	}
+	if s.servers != nil {
+		group.Start(ctx, s.servers.Component())
+	}
+	if s.cfg.ServiceGroupID != "" {
+		configs, err := partitionapi.NewClient(admin, nil)
+		if err != nil {
+			return nil, err
+		}
+		s.health.watchGroups(checkGroups(s.servers, configs))
+	}
+	if s.cfg.AutoPartition {
+		c, err := autoPartition(admin)
+		if err != nil {
+			return nil, err
+		}
+		group.Start(ctx, leader.Only(c))
+	}
+	if s.peers.clustered {
 		group.Start(ctx, leader.Only(members.New(client, s.store.members(), s.log)))
 	}
 	credentials := nodeapi.NewNodeCredentials(client, s.log)
@@ -287,9 +309,8 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	return &Running{
-		URL: s.addresses.url,
-		JoinURL: "https://" + net.JoinHostPort(s.addresses.advertise.String(),
-			strconv.Itoa(s.cfg.HTTPSListenPort)),
+		URL:           s.addresses.url,
+		JoinURL:       "https://" + s.addresses.join,
 		Token:         s.tokens.Server().Encode(),
 		NodeTokenFile: filepath.Join(s.files.dir, jointoken.NodeFile),
 		Kubeconfig:    s.cfg.WriteKubeconfig,

@@ -137,15 +137,15 @@ func (s *store) start(ctx context.Context, group *component.Group) error {
 // connections are those of the API server to the datastore, which has to run if
 // it is in this process.
 func (s *store) connections() *storage.Connections {
+	c := &storage.Connections{Group: s.cfg.ServiceGroupID}
 	store, ok := s.etcd()
 	if !ok {
-		return &storage.Connections{}
+		return c
 	}
-	l := store.Local()
-	if l == nil {
-		return &storage.Connections{}
+	if l := store.Local(); l != nil {
+		c.Local = &storage.Local{Servers: store.Endpoint().URLs, Client: l.Client}
 	}
-	return &storage.Connections{Local: &storage.Local{Servers: store.Endpoint().URLs, Client: l.Client}}
+	return c
 }
 
 // ports are those that the server listens on.

@@ -42,6 +42,11 @@ func (c *serverChecker) datastore() {
 	if e.Kind != dsn.Embedded {
 		c.onlyEmbedded(e)
 	}
+	if e.Kind != dsn.Embedded && e.Kind != dsn.Etcd && s.ServiceGroupID != "" {
+		c.fail("service-group-id", s.ServiceGroupID,
+			fmt.Errorf("the datastore is %s, which one server has", e.Kind.Title()),
+			"nothing, or embedded etcd, or an etcd as --datastore-endpoint")
+	}
 }
 
 // onlyEmbedded refuses what is set for an etcd that is not there.

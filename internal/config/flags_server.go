@@ -39,6 +39,12 @@ func controlPlaneSettings(s *Server) []Setting {
 			Placeholder: "URL", Commas: true,
 			Usage:  "running servers to join as another one, for example https://192.0.2.1:6443; needs --token",
 			target: &s.JoinURLs},
+		{Name: "service-group-id", Category: catCluster, Placeholder: "ID", DefaultText: "0, which caches all tenants",
+			Usage:  "service group of this server: it caches the tenants of that group's DataPartitionConfig",
+			target: &s.ServiceGroupID},
+		{Name: "auto-partition", Category: catCluster,
+			Usage: "move tenants between service groups so that all have about as many objects, at most every ten " +
+				"minutes", target: &s.AutoPartition},
 		{Name: "cluster-reset", Category: catCluster, FlagOnly: true,
 			Usage:  "make this server the only one of its cluster, with the data it has, and end",
 			target: &s.ClusterReset},

@@ -43,6 +43,12 @@ type Server struct {
 	// ClusterReset makes this server the only one of its cluster and ends.
 	ClusterReset bool
 
+	// ServiceGroupID is the service group whose tenants this server caches; empty for
+	// one that caches all tenants.
+	ServiceGroupID string
+	// AutoPartition has the server that leads move tenants between service groups.
+	AutoPartition bool
+
 	// DefaultTenant is the tenant of users whose identity names none; empty
 	// means the system space. It is made if it does not exist.
 	DefaultTenant string

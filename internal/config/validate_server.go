@@ -29,6 +29,15 @@ func (s *Server) validate(source func(string) string) error {
 	for _, url := range s.JoinURLs {
 		c.serverURL(url)
 	}
+	if s.ServiceGroupID != "" {
+		if problems := validation.IsDNS1123Label(s.ServiceGroupID); len(problems) > 0 {
+			c.fail("service-group-id", s.ServiceGroupID, errors.New(strings.Join(problems, "; ")), "an ID such as 1")
+		}
+	}
+	if s.AutoPartition && s.ServiceGroupID == "" {
+		c.fail("auto-partition", "true", errors.New("this server is of no service group"),
+			"--service-group-id as well")
+	}
 	if s.DefaultTenant != "" {
 		if err := space.ValidateTenant(s.DefaultTenant); err != nil {
 			c.fail("default-tenant", s.DefaultTenant, err, "a name such as team-a, or nothing for the system space")

@@ -21,6 +21,10 @@ const (
 	EncryptionUnfinished Code = "secrets-encryption-unfinished"
 	CAsWaiting           Code = "authorities-waiting"
 
+	ServiceGroupGap     Code = "service-group-gap"
+	ServiceGroupOverlap Code = "service-group-overlap"
+	ServiceGroupNoOne   Code = "service-group-without-servers"
+
 	DiskFull      Code = "disk-full"
 	DiskAlmost    Code = "disk-almost-full"
 	DiskReadOnly  Code = "disk-read-only"
@@ -98,6 +102,19 @@ func Conditions() []Condition {
 				"or it is an SD card or a network file system",
 			Fix:       "move the data directory to a faster disk, or what else writes to it away",
 			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: time.Minute},
+		{Code: ServiceGroupGap, Severity: Warning, Title: "No service group owns some tenants",
+			Cause:     "the ranges of the DataPartitionConfigs do not cover all names; these tenants are cached nowhere",
+			Fix:       "a4s groups list; then let a range begin where the one before it ends",
+			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 30 * time.Second},
+		{Code: ServiceGroupOverlap, Severity: Warning, Title: "The ranges of two service groups overlap",
+			Cause:     "two DataPartitionConfigs have the same names; the one with the greater start counts",
+			Fix:       "a4s groups list; then end the first range where the second begins",
+			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 30 * time.Second},
+		{Code: ServiceGroupNoOne, Severity: Warning, Title: "A service group has no server that runs",
+			Cause: "its servers are down, or have another --service-group-id; " +
+				"others answer for its tenants, more slowly",
+			Fix:       "start one of its servers, or: a4s groups drain GROUP",
+			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 30 * time.Second},
 		{Code: CertificateExpired, Severity: Error, Title: "A certificate has expired",
 			Cause: "it could not be renewed in time, or the clock is wrong",
 			Fix:   "check the clock, then: a4s certificate rotate"},

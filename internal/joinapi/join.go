@@ -184,6 +184,9 @@ type ServerBundle struct {
 	// Datastore are client URLs of the members of the datastore; none if
 	// others cannot join it.
 	Datastore []string `json:"datastore"`
+	// Cluster is what an etcd that the servers share says of whose it is, "" if they do
+	// not share one.
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // ServerSetting is a flag of `a4s server` and its value.

@@ -80,12 +80,19 @@ func Claim(ctx context.Context, serverDir string, e *dsn.Endpoint, to Endpoint) 
 	return record.write(serverDir)
 }
 
+// Join remembers that a server shares a datastore with others, which call it cluster.
+func Join(serverDir string, e *dsn.Endpoint, cluster string) error {
+	r := &Record{Kind: e.Kind, Where: e.String(), Cluster: cluster, Claimed: true}
+	return r.write(serverDir)
+}
+
 // compare compares what the datastore says with the record, and completes it.
 func (r *Record) compare(cluster, serverDir string, e *dsn.Endpoint) error {
 	switch {
 	case r.Cluster == "":
 		return refuse(e, errors.New("it is that of another server, whose keys and tokens are not in "+serverDir),
-			"restore the server directory that belongs to it, or use an empty one")
+			"join that server (--server and --token), restore the server directory that belongs to it, "+
+				"or use an empty one")
 	case r.Cluster != cluster:
 		return refuse(e, errors.New("it is that of another cluster than "+serverDir),
 			"set the address of the one that the server has used so far")

@@ -76,6 +76,8 @@ type Options struct {
 	// System is a client of the system space with all rights, which is used once the
 	// API serves.
 	System *restclient.Config
+	// Group is the service group of the server, "" for none.
+	Group string
 	// Connections lead to the datastore, and Fill says how full it is.
 	Connections *storage.Connections
 	Fill        func() (used, quota int64)
@@ -126,6 +128,7 @@ func New(o Options) (*Spaces, error) {
 	}
 	m.edge = edge.New(edge.Options{
 		DefaultTenant:   o.DefaultTenant,
+		Group:           o.Group,
 		Tenants:         tenants,
 		Spaces:          m.provisioner,
 		CustomResources: m.crds,

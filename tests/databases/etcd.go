@@ -23,13 +23,30 @@ type Etcd struct {
 // StartEtcd runs an etcd on its usual ports of loopback until the test ends.
 func StartEtcd(t testing.TB) *Etcd {
 	t.Helper()
+	return startEtcd(t, "")
+}
+
+// StartEtcdAt is StartEtcd at an address, too.
+func StartEtcdAt(t testing.TB, address string) *Etcd {
+	t.Helper()
+	e := startEtcd(t, address)
+	e.Endpoint = fmt.Sprintf("https://%s:%d", address, etcd.ClientPort)
+	return e
+}
+
+func startEtcd(t testing.TB, address string) *Etcd {
+	t.Helper()
 	dir := t.TempDir()
-	files, err := pki.Ensure(filepath.Join(dir, "tls"), pki.Options{SANs: []string{"127.0.0.1"}})
+	sans := []string{"127.0.0.1"}
+	if address != "" {
+		sans = append(sans, address)
+	}
+	files, err := pki.Ensure(filepath.Join(dir, "tls"), pki.Options{SANs: sans})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := etcd.New(etcd.Options{
-		Dir: filepath.Join(dir, "etcd"), Name: "other",
+		Dir: filepath.Join(dir, "etcd"), Name: "other", Address: address,
 		CertFile: files.EtcdServer.Cert, KeyFile: files.EtcdServer.Key, TrustedCAFile: files.EtcdServerCA.Cert,
 		PeerCertFile: files.EtcdPeer.Cert, PeerKeyFile: files.EtcdPeer.Key, PeerTrustedCAFile: files.EtcdPeerCA.Cert,
 		Zap: zap.NewNop(), Log: logrus.NewEntry(logrus.StandardLogger()),

@@ -28,8 +28,9 @@ const (
 )
 
 const (
-	flagServer = "--server"
-	flagToken  = "--token"
+	flagServer    = "--server"
+	flagToken     = "--token"
+	flagDatastore = "--datastore-endpoint"
 )
 
 // Options says where to ask and as whom.
@@ -41,7 +42,9 @@ type Options struct {
 	Token jointoken.Token
 	// Settings are those of this server.
 	Settings []joinapi.ServerSetting
-	Log      *logrus.Entry
+	// Shared says that this server has an etcd that all servers are to share.
+	Shared bool
+	Log    *logrus.Entry
 }
 
 // ParseToken reads the token with which a server joins. Only the complete
@@ -115,12 +118,29 @@ func fetchFrom(ctx context.Context, url string, o Options) (*joinapi.ServerBundl
 	if err := Agree(o.Settings, bundle.Settings, url); err != nil {
 		return nil, err
 	}
-	if len(bundle.Datastore) == 0 {
-		return nil, &problem.Input{Source: flagServer, Value: url,
-			Err:  errors.New("that server keeps its datastore to itself"),
-			Want: "a server that was started with --cluster-init; start that one again with it, and its data is kept"}
+	return bundle, sameDatastore(url, o.Shared, bundle)
+}
+
+// sameDatastore refuses to join servers that have another datastore than this one would.
+func sameDatastore(url string, shared bool, b *joinapi.ServerBundle) error {
+	switch {
+	case shared && b.Cluster != "", !shared && len(b.Datastore) > 0:
+		return nil
+	case b.Cluster != "":
+		return &problem.Input{Source: flagDatastore, Err: fmt.Errorf("%s shares an etcd with its servers", url),
+			Want: "the --datastore-endpoint of that server, and the files for it"}
+	case len(b.Datastore) > 0:
+		return &problem.Input{Source: flagDatastore,
+			Err:  fmt.Errorf("the servers of %s have their own datastore", url),
+			Want: "none: this server gets a part of it"}
+	case shared:
+		return &problem.Input{Source: flagServer, Value: url,
+			Err:  errors.New("that server has a datastore that servers cannot share"),
+			Want: "a server with the same --datastore-endpoint, that of an etcd"}
 	}
-	return bundle, nil
+	return &problem.Input{Source: flagServer, Value: url,
+		Err:  errors.New("that server keeps its datastore to itself"),
+		Want: "a server that was started with --cluster-init; start that one again with it, and its data is kept"}
 }
 
 // trust returns the CA that the server shows, if the token pins it. The

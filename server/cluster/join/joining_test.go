@@ -70,6 +70,31 @@ func TestAgree(t *testing.T) {
 	}
 }
 
+// A server joins those that have the datastore that it would have.
+func TestSameDatastore(t *testing.T) {
+	own := &joinapi.ServerBundle{Datastore: []string{"https://192.0.2.1:2379"}}
+	shared := &joinapi.ServerBundle{Cluster: "c"}
+	for _, c := range []struct {
+		what   string
+		shared bool
+		bundle *joinapi.ServerBundle
+		flag   string // "" for no error
+	}{
+		{"embedded etcd", false, own, ""},
+		{"an etcd of others", true, shared, ""},
+		{"embedded etcd joins an etcd of others", false, shared, "--datastore-endpoint"},
+		{"an etcd of others joins embedded etcd", true, own, "--datastore-endpoint"},
+		{"embedded etcd joins a single server", false, &joinapi.ServerBundle{}, "--server"},
+		{"an etcd of others joins a single server", true, &joinapi.ServerBundle{}, "--server"},
+	} {
+		err := sameDatastore("https://one:6443", c.shared, c.bundle)
+		var in *problem.Input
+		if (err == nil) != (c.flag == "") || err != nil && (!errors.As(err, &in) || in.Source != c.flag) {
+			t.Errorf("%s: %v, want one of %q", c.what, err, c.flag)
+		}
+	}
+}
+
 // The token goes to nobody but a server of its CA, and the answers of that one
 // become problems of the user.
 func TestFetch(t *testing.T) {

@@ -38,6 +38,14 @@ type Span struct {
 	Open bool
 }
 
+// String is the span as people write it.
+func (s Span) String() string {
+	if s.Open {
+		return "[" + s.Lo + ", )"
+	}
+	return "[" + s.Lo + ", " + s.Hi + ")"
+}
+
 // Has reports whether a name is in the span.
 func (s Span) Has(name string) bool { return name >= s.Lo && (s.Open || name < s.Hi) }
 
@@ -86,6 +94,23 @@ func NewTable(configs []Config) *Table {
 		t.groups[p.owner] = append(t.groups[p.owner], s)
 	}
 	return t
+}
+
+// Overlaps are pairs of groups whose ranges have names in common, in order. What a group
+// lists besides does not count.
+func Overlaps(configs []Config) [][2]string {
+	configs = valid(configs)
+	slices.SortFunc(configs, func(a, b Config) int { return cmp.Compare(a.Group, b.Group) })
+	var pairs [][2]string
+	for i, a := range configs {
+		for _, b := range configs[i+1:] {
+			if a.Span.Empty() || b.Span.Empty() || !a.Span.Has(b.Span.Lo) && !b.Span.Has(a.Span.Lo) {
+				continue
+			}
+			pairs = append(pairs, [2]string{a.Group, b.Group})
+		}
+	}
+	return pairs
 }
 
 // valid leaves out what could be stored past validation: the younger configurations of

@@ -115,6 +115,26 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+func TestOverlaps(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		configs []Config
+		want    [][2]string
+	}{
+		{"neighbours", []Config{config("0", "", "m"), config("1", "m", "")}, nil},
+		{"a gap", []Config{config("0", "", "k"), config("1", "m", "")}, nil},
+		{"some names", []Config{config("1", "k", ""), config("0", "", "m")}, [][2]string{{"0", "1"}}},
+		{"all names", []Config{config("0", "", ""), config("1", "", "")}, [][2]string{{"0", "1"}}},
+		{"one within the other", []Config{config("0", "a", "z"), config("1", "k", "m")}, [][2]string{{"0", "1"}}},
+		{"an empty one", []Config{config("0", "", ""), config("1", "a", "a")}, nil},
+		{"a listed tenant", []Config{config("0", "", "m", "zoo"), config("1", "m", "")}, nil},
+	} {
+		if got := Overlaps(c.configs); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
 func TestMoves(t *testing.T) {
 	none := NewTable(nil)
 	before := NewTable([]Config{config("0", "", "m"), config("1", "m", "")})

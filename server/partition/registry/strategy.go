@@ -108,11 +108,10 @@ func validateRange(c *partitionapi.DataPartitionConfig) field.ErrorList {
 	case c.IsRangeEndValid && c.RangeEnd == "":
 		errs = append(errs, field.Required(end,
 			"name the end of the range, or leave isRangeEndValid away for a range without an end"))
-	case !c.IsRangeStartValid || !c.IsRangeEndValid || c.RangeStart < c.RangeEnd:
-	case c.RangeStart == c.RangeEnd && len(c.Tenants) > 0: // the list alone
+	case !c.IsRangeStartValid || !c.IsRangeEndValid || c.RangeStart <= c.RangeEnd: // equal for no tenant
 	default:
 		errs = append(errs, field.Invalid(end, c.RangeEnd,
-			fmt.Sprintf("must come after rangeStart, %q, in the order of bytes", c.RangeStart)))
+			fmt.Sprintf("must not come before rangeStart, %q, in the order of bytes", c.RangeStart)))
 	}
 	return errs
 }

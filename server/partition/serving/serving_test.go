@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -55,7 +56,7 @@ func TestEveryAnswerIsComplete(t *testing.T) {
 			"kube-system/three")
 		equal(t, "everything", mustList(t, t.Context(), s, prefix), "a/default/one", "kube-system/three",
 			"z/default/two")
-		part := mustList(t, WithPart(t.Context()), s, prefix)
+		part := mustList(t, partitionapi.WithPart(t.Context()), s, prefix)
 		want := map[string][]string{"0": {"a/default/one", "kube-system/three"}, "1": {"kube-system/three",
 			"z/default/two"}}
 		equal(t, "the part of "+group, part, want[group]...)
@@ -88,7 +89,7 @@ func TestWatchGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tenant.Stop()
-	part, err := s.Watch(WithPart(t.Context()), prefix, opts)
+	part, err := s.Watch(partitionapi.WithPart(t.Context()), prefix, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/partition/ownership"
 )
@@ -58,7 +59,7 @@ func (g *grouped) Get(ctx context.Context, key string, opts storage.GetOptions, 
 // GetList implements storage.Interface.
 func (g *grouped) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	switch s := g.scope(ctx, key); {
-	case s.whole && part(ctx):
+	case s.whole && partitionapi.AsksForPart(ctx):
 		return g.getPart(ctx, key, opts, list)
 	case s.whole:
 		return g.all.GetList(ctx, key, opts, list)
@@ -105,7 +106,7 @@ func (g *grouped) getPart(ctx context.Context, key string, opts storage.ListOpti
 // Watch implements storage.Interface.
 func (g *grouped) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	switch s := g.scope(ctx, key); {
-	case s.whole && !part(ctx):
+	case s.whole && !partitionapi.AsksForPart(ctx):
 		return g.all.Watch(ctx, key, opts)
 	case s.whole || s.tenant == space.System:
 		return g.Interface.Watch(ctx, key, opts)

@@ -42,6 +42,8 @@ type Limits interface {
 type Options struct {
 	// DefaultTenant is the tenant of users who have none, "" for system.
 	DefaultTenant string
+	// Group is the service group of the server, "" for none.
+	Group string
 	// Tenants are the tenants of the cluster; nil for an edge that serves discovery only.
 	Tenants Tenants
 	// Spaces makes those that nobody has used yet; nil if all are made.
@@ -127,6 +129,9 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	}
 	r.identify(answer.User, req.Header)
 	if err := entry.identified(req.Context(), r.user); err != nil {
+		return err
+	}
+	if req, err = e.part(req, r); err != nil {
 		return err
 	}
 	if space.IsSystem(r.userTenant) {

@@ -84,7 +84,7 @@ func TestDataPartitionConfigs(t *testing.T) {
 		}{
 			"a range the wrong way round": {
 				`"rangeStart":"x","isRangeStartValid":true,"rangeEnd":"b","isRangeEndValid":true,"serviceGroupId":"2"`,
-				http.StatusUnprocessableEntity, "must come after rangeStart"},
+				http.StatusUnprocessableEntity, "must not come before rangeStart"},
 			"no group": {`"rangeEnd":"b"`, http.StatusUnprocessableEntity, "serviceGroupId: Required"},
 			"a second one of a group": {`"serviceGroupId":"1"`, http.StatusConflict,
 				`the configuration \"partition-1\" already`},

@@ -1,0 +1,115 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/a4s-io/a4s/cmd/tenantadmin"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+func groupsCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "groups",
+		Short: "look at service groups, and move tenants between them",
+		Long: "The servers of a service group (--service-group-id) cache the tenants of the group's\n" +
+			"DataPartitionConfig; every server answers for all tenants.",
+	},
+		leaf(&cobra.Command{
+			Use:   "list [FLAGS]",
+			Short: "list the groups with their ranges, tenants, objects and servers",
+			RunE:  action(listGroups),
+		},
+			outputFlag(), adminKubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "suggest [FLAGS]",
+			Short: "say which tenants to move so that two neighbours have about as many objects",
+			Long:  "Changes nothing.",
+			RunE:  action(suggestGroups),
+		},
+			adminKubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "apply [FLAGS]",
+			Short: "move the tenants that suggest names",
+			RunE:  action(applyGroups),
+		},
+			adminKubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "drain GROUP [FLAGS]",
+			Short: "give all tenants of a group to a neighbour, so that its servers can stop",
+			Long: "The group keeps a configuration without tenants. Delete that when its servers have\n" +
+				"stopped: a server of a group without a configuration caches all tenants.",
+			RunE: action(drainGroup),
+		},
+			adminKubeconfigFlag(),
+		),
+	)
+}
+
+func listGroups(c *call) error {
+	format, err := outputFormat(c)
+	if err != nil {
+		return err
+	}
+	if err := wantArgs(c, 0, 0, "none"); err != nil {
+		return err
+	}
+	admin, _, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	groups, err := admin.Groups(c.ctx)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return encode(c.out, groups)
+	}
+	return tenantadmin.WriteGroups(c.out, groups)
+}
+
+func suggestGroups(c *call) error { return proposal(c, "would move", (*tenantadmin.Admin).SuggestMove) }
+
+func applyGroups(c *call) error { return proposal(c, "move", (*tenantadmin.Admin).ApplyMove) }
+
+func proposal(
+	c *call, verb string, propose func(*tenantadmin.Admin, context.Context) (*tenantadmin.Move, error),
+) error {
+	if err := wantArgs(c, 0, 0, "none"); err != nil {
+		return err
+	}
+	admin, _, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	move, err := propose(admin, c.ctx)
+	if err != nil {
+		return err
+	}
+	return move.Write(c.out, verb)
+}
+
+func drainGroup(c *call) error {
+	if err := wantArgs(c, 1, 1, "the ID of one service group"); err != nil {
+		return err
+	}
+	admin, _, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	move, err := admin.Drain(c.ctx, c.arg(0))
+	var cannot *tenantadmin.DrainError
+	if errors.As(err, &cannot) {
+		return &problem.Input{Source: "GROUP", Value: c.arg(0), Err: cannot.Err,
+			Want: `a group with a range next to that of another one, as "a4s groups list" prints them`}
+	}
+	if err != nil {
+		return err
+	}
+	return move.Write(c.out, "move")
+}

@@ -1,0 +1,9 @@
+// Package servers is which servers the cluster has: each keeps a Lease in kube-system
+// that says its name, its address and its service group, and reads those of the others.
+//
+// Invariants: a server is ready while its Lease is renewed, by this server's own clock;
+// the Lease of a server that is gone stays until an administrator deletes it, so that
+// its name and address are nobody else's meanwhile.
+//
+// The wiring of the server imports it.
+package servers
