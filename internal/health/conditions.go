@@ -103,7 +103,7 @@ func Conditions() []Condition {
 			Fix:       "move the data directory to a faster disk, or what else writes to it away",
 			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: time.Minute},
 		{Code: ServiceGroupGap, Severity: Warning, Title: "No service group owns some tenants",
-			Cause:     "the ranges of the DataPartitionConfigs do not cover all names; these tenants are cached nowhere",
+			Cause:     "the DataPartitionConfigs do not cover all names; the tenants between are cached nowhere",
 			Fix:       "a4s groups list; then let a range begin where the one before it ends",
 			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 30 * time.Second},
 		{Code: ServiceGroupOverlap, Severity: Warning, Title: "The ranges of two service groups overlap",
@@ -112,7 +112,7 @@ func Conditions() []Condition {
 			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 30 * time.Second},
 		{Code: ServiceGroupNoOne, Severity: Warning, Title: "A service group has no server that runs",
 			Cause: "its servers are down, or have another --service-group-id; " +
-				"others answer for its tenants, more slowly",
+				"others answer for its tenants",
 			Fix:       "start one of its servers, or: a4s groups drain GROUP",
 			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 30 * time.Second},
 		{Code: CertificateExpired, Severity: Error, Title: "A certificate has expired",

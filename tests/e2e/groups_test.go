@@ -252,7 +252,9 @@ func (c *cluster) informer(t *testing.T, group string) cache.Store {
 		factory.Shutdown()
 	})
 	factory.StartWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	synced, stop := context.WithTimeout(ctx, soon)
+	defer stop()
+	if !cache.WaitForCacheSync(synced.Done(), informer.HasSynced) {
 		t.Fatal("the informer does not read anything")
 	}
 	return informer.GetStore()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -169,6 +171,57 @@ func expect(t *testing.T, w watch.Interface, want string) {
 			return
 		case <-timeout:
 			t.Fatalf("nothing comes, want %s", want)
+		}
+	}
+}
+
+// TestInitialEvents: a watch that begins with what there is says when that is all, of a
+// tenant and of the part, and while nothing else happens.
+func TestInitialEvents(t *testing.T) {
+	etcd := runEtcd(t)
+	configure(t, etcd, "0", "", "m")
+	configure(t, etcd, "1", "m", "")
+	s := server(t, etcd, "0")
+	create(t, s, "a", "one", "")
+	create(t, s, "z", "two", "")
+	opts := everything()
+	opts.SendInitialEvents = new(true)
+	opts.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	opts.Predicate.AllowWatchBookmarks = true
+	for what, c := range map[string]struct {
+		ctx  context.Context
+		key  string
+		want int
+	}{
+		"the part":         {partitionapi.WithPart(t.Context()), prefix, 1},
+		"everything":       {t.Context(), prefix, 2},
+		"a tenant":         {of(t, "a"), prefix + "/a/", 1},
+		"a foreign tenant": {of(t, "z"), prefix + "/z/", 1},
+	} {
+		w, err := s.Watch(c.ctx, c.key, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		added := 0
+		for ended, timeout := false, time.After(20*time.Second); !ended; {
+			select {
+			case e := <-w.ResultChan():
+				switch e.Type {
+				case watch.Added:
+					added++
+				case watch.Bookmark:
+					o, err := meta.Accessor(e.Object)
+					ended = err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+				default:
+					t.Fatalf("%s: %s %+v", what, e.Type, e.Object)
+				}
+			case <-timeout:
+				t.Fatalf("%s: after %d objects the end does not come", what, added)
+			}
+		}
+		if added != c.want {
+			t.Errorf("%s: %d objects, want %d", what, added, c.want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -80,9 +81,13 @@ func (g connected) source(config *storagebackend.ConfigForResource) (*ranged.Sou
 	below := func(o generic.RESTOptions) string {
 		return path.Join("/", o.StorageConfig.Prefix, o.ResourcePrefix) + "/"
 	}
+	decode, err := decoder(configs.StorageConfig.Transformer)
+	if err != nil {
+		return nil, err
+	}
 	source = ranged.NewSource(ranged.Options{
 		Group: c.Group, Client: conn.client(), Configs: below(configs), Namespaces: below(namespaces),
-		Decode: decoder(configs.StorageConfig),
+		Decode: decode,
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,11 +105,17 @@ func (k keyed) AuthenticatedData() []byte { return []byte(k) }
 
 var errNotAConfig = errors.New("it is not a DataPartitionConfig")
 
-// decoder reads stored configurations, which may be encrypted.
+// decoder reads stored configurations, which may be encrypted. It has a scheme of its
+// own: the first resource that asks can be one of the API server of CRDs, whose scheme
+// does not have them.
 func decoder(
-	config *storagebackend.ConfigForResource,
-) func(context.Context, string, []byte) (*partitionapi.DataPartitionConfig, error) {
-	var transformer value.Transformer = config.Transformer
+	transformer value.Transformer,
+) (func(context.Context, string, []byte) (*partitionapi.DataPartitionConfig, error), error) {
+	scheme := runtime.NewScheme()
+	if err := partitionapi.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("knowing the configurations of service groups: %w", err)
+	}
+	codec := serializer.NewCodecFactory(scheme).UniversalDeserializer()
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
@@ -113,7 +124,7 @@ func decoder(
 		if err != nil {
 			return nil, fmt.Errorf("decrypting it: %w", err)
 		}
-		obj, err := runtime.Decode(config.Codec, plain)
+		obj, err := runtime.Decode(codec, plain)
 		if err != nil {
 			return nil, fmt.Errorf("decoding it: %w", err)
 		}
@@ -122,5 +133,5 @@ func decoder(
 			return nil, fmt.Errorf("%T: %w", obj, errNotAConfig)
 		}
 		return c, nil
-	}
+	}, nil
 }

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
@@ -122,5 +124,52 @@ func TestDataPartitionConfigs(t *testing.T) {
 	})
 	if code, body := do(t, p.Admin, http.MethodDelete, partitionsPath+"/partition-1", "", nil); code != http.StatusOK {
 		t.Errorf("%d %s", code, body)
+	}
+}
+
+// TestPartOfAGroup: a server of a group has its tenants and those of the system in the
+// part that administrators can ask for; everything else that it answers is complete.
+func TestPartOfAGroup(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	p := start(t, func(cfg *config.Server) { cfg.ServiceGroupID = "1" })
+	for name, tenant := range map[string]*space{"own": p.bareTenant(t, "a"), "foreign": p.bareTenant(t, "z")} {
+		if _, err := tenant.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, body := do(t, p.Admin, http.MethodPost, partitionsPath, seedPartition,
+		[]string{"Content-Type: application/yaml"}); code != http.StatusCreated {
+		t.Fatalf("%d %s", code, body)
+	}
+	const path = "/api/v1/configmaps"
+	const initial = path + "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&" +
+		"resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
+	part := []string{partitionapi.PartHeader + ": 1"}
+	for what, c := range map[string]struct {
+		path    string
+		headers []string
+		foreign bool
+	}{
+		"all":                 {path, nil, true},
+		"all, watched":        {initial, nil, true},
+		"the part":            {path, part, false},
+		"the part, watched":   {initial, part, false},
+		"the part, unchanged": {path + "?resourceVersion=0", part, false},
+	} {
+		code, body := do(t, p.Admin, http.MethodGet, c.path, "", c.headers)
+		if code != http.StatusOK || !strings.Contains(body, `"name":"own"`) ||
+			strings.Contains(body, `"name":"foreign"`) != c.foreign || !strings.Contains(body, "kube-root-ca.crt") {
+			t.Errorf("%s: %d %s", what, code, body)
+		}
+		if strings.Contains(c.path, "watch") && !strings.Contains(body, metav1.InitialEventsAnnotationKey) {
+			t.Errorf("%s: the end of the initial events does not come: %s", what, body)
+		}
+	}
+	code, body := do(t, p.Admin, http.MethodGet, path, "", []string{partitionapi.PartHeader + ": 0"})
+	if code != http.StatusBadRequest || !strings.Contains(body, "service group") {
+		t.Errorf("the part of another group: %d %s", code, body)
 	}
 }
