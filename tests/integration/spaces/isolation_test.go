@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/tests/nstest"
@@ -66,10 +68,26 @@ func (c canary) in(b []byte) bool {
 // canaries: no byte of one may come back (secrecy), none may be changed
 // (integrity), and the system and b go on meanwhile (availability).
 func TestIsolation(t *testing.T) {
+	if nstest.Isolate(t) {
+		isolation(t, start(t, nil), isolationRequests)
+	}
+}
+
+// TestIsolationInAServiceGroup is TestIsolation on a server that caches b and not a.
+func TestIsolationInAServiceGroup(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	total := isolationRequests
+	p := start(t, func(cfg *config.Server) { cfg.ServiceGroupID = "0" })
+	if code, body := do(t, p.Admin, http.MethodPost, partitionsPath, `{"apiVersion":"v1","kind":"DataPartitionConfig",`+
+		`"metadata":{"name":"p"},"serviceGroupId":"0","rangeStart":"b","isRangeStartValid":true}`,
+		nil); code != http.StatusCreated {
+		t.Fatalf("%d %s", code, body)
+	}
+	isolation(t, p, isolationRequests/4)
+}
+
+func isolation(t *testing.T, p *plane, total int) {
 	if s := os.Getenv("A4S_ISOLATION_REQUESTS"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil {
@@ -77,7 +95,6 @@ func TestIsolation(t *testing.T) {
 		}
 		total = n
 	}
-	p := start(t, nil)
 	p.bareTenant(t, "a")
 	b := p.tenant(t, "b")
 	const word = "zqcanaryzq"
@@ -499,6 +516,9 @@ func (g *attacker) headers(r *attack) {
 			r.header.Set("Impersonate-Extra-"+pick(g, "a4s.io%2Ftenant", "a4s.io/tenant", "A4s.io%2ftenant", "scopes"),
 				pick(g, "a", "b", "system", ""))
 		}
+	}
+	if g.chance(3) {
+		r.header.Set(partitionapi.PartHeader, pick(g, "0", "1", "system"))
 	}
 	if g.chance(3) {
 		r.header.Set(pick(g, "X-Remote-User", "X-Remote-Group", "X-Forwarded-For", "X-Remote-Extra-A4s.io%2ftenant"),
