@@ -143,8 +143,8 @@ func TestServiceGroups(t *testing.T) {
 		one.restart(t)
 		one.waitTenants(t, one.informer(t, "1"), "alpha", "zulu")
 		want := namesOf(t, alpha.List, "")
-		if got := namesOf(t, one.inSpace(t, "alpha").CoreV1().ConfigMaps("default").List, ""); !slices.Equal(got, want) ||
-			!slices.Contains(got, "in-mid-move") {
+		got := namesOf(t, one.inSpace(t, "alpha").CoreV1().ConfigMaps("default").List, "")
+		if !slices.Equal(got, want) || !slices.Contains(got, "in-mid-move") {
 			t.Errorf("the new owner lists %q, want %q", got, want)
 		}
 		zero.setRange(t, "1", "m", "")

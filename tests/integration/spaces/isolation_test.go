@@ -79,9 +79,9 @@ func TestIsolationInAServiceGroup(t *testing.T) {
 		return
 	}
 	p := start(t, func(cfg *config.Server) { cfg.ServiceGroupID = "0" })
-	if code, body := do(t, p.Admin, http.MethodPost, partitionsPath, `{"apiVersion":"v1","kind":"DataPartitionConfig",`+
-		`"metadata":{"name":"p"},"serviceGroupId":"0","rangeStart":"b","isRangeStartValid":true}`,
-		nil); code != http.StatusCreated {
+	const config = `{"apiVersion":"v1","kind":"DataPartitionConfig","metadata":{"name":"p"},` +
+		`"serviceGroupId":"0","rangeStart":"b","isRangeStartValid":true}`
+	if code, body := do(t, p.Admin, http.MethodPost, partitionsPath, config, nil); code != http.StatusCreated {
 		t.Fatalf("%d %s", code, body)
 	}
 	isolation(t, p, isolationRequests/4)
