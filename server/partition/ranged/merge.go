@@ -96,7 +96,7 @@ func (m *merge) run() {
 		}
 		switch {
 		case !waits:
-			again = nil
+			m.asked, again = false, nil // nothing would ask again
 		case !m.asked:
 			if err := m.Watcher.RequestProgress(m.ctx); err != nil {
 				return

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -237,4 +238,43 @@ func movedKeys(before, after *ownership.Table, group string, values map[string]s
 		}
 	}
 	return append(gone, come...)
+}
+
+// TestQuietMoves: moves are seen while nothing else happens, and nobody asks how far the
+// watch is.
+func TestQuietMoves(t *testing.T) {
+	etcd := runEtcd(t)
+	for _, tenant := range []string{"alpha", "charlie", "zulu"} {
+		put(t, etcd, pods+tenant+"/default/web", "0")
+	}
+	configure(t, etcd, "0", "", "m")
+	begin := configure(t, etcd, "1", "m", "")
+	c := client(t, etcd, group(t, etcd, "1"), ofPods())
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(t.Context()))
+	defer cancel()
+	ch := c.Watcher.Watch(ctx, pods, clientv3.WithPrefix(), clientv3.WithRev(begin+1), clientv3.WithPrevKV())
+	expect := func(what string, n int) {
+		t.Helper()
+		for timeout := time.After(deadline / 4); n > 0; {
+			select {
+			case r, ok := <-ch:
+				if err := r.Err(); err != nil || !ok {
+					t.Fatalf("%s: the watch ended: %v", what, err)
+				}
+				n -= len(r.Events)
+			case <-timeout:
+				t.Fatalf("%s: %d events do not come", what, n)
+			}
+		}
+	}
+	for i := range 12 {
+		configure(t, etcd, "0", "", "") // it grows, and the other one counts
+		configure(t, etcd, "1", "a", "a\x00")
+		expect(fmt.Sprintf("move %d, out", i), 1)
+		configure(t, etcd, "1", "c", "")
+		expect(fmt.Sprintf("move %d, in", i), 2)
+		configure(t, etcd, "0", "", "m")
+		configure(t, etcd, "1", "m", "")
+		expect(fmt.Sprintf("move %d, half of it out", i), 1)
+	}
 }

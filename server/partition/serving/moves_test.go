@@ -10,12 +10,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
 // sample is a list of a tenant as a server gave it.
@@ -100,6 +105,108 @@ func TestMovesBeneathClients(t *testing.T) {
 	}
 	checkSamples(t, samples, truth, begin, tenants)
 	t.Logf("%d events, %d lists, %d moves", len(truth), len(samples), moves)
+}
+
+// TestPartWatchesBeginInMidMove: a watch of the part that begins while tenants move has
+// what it should once they have moved.
+func TestPartWatchesBeginInMidMove(t *testing.T) {
+	etcd := runEtcd(t)
+	configure(t, etcd, "0", "", "")
+	s := server(t, etcd, "0")
+	for i := range 400 {
+		create(t, s, fmt.Sprint("t", i%4), fmt.Sprint("c", i), "0")
+	}
+	opts := everything()
+	opts.SendInitialEvents = new(true)
+	opts.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	opts.Predicate.AllowWatchBookmarks = true
+	moved := make(chan struct{})
+	var states []*state
+	var opening sync.WaitGroup
+	opening.Go(func() {
+		for !closed(moved) {
+			w, err := s.Watch(partitionapi.WithPart(t.Context()), prefix, opts)
+			if err != nil {
+				t.Errorf("watching: %v", err)
+				return
+			}
+			states = append(states, remember(w))
+			time.Sleep(2 * time.Millisecond) // to begin at any moment of a move
+		}
+	})
+	for range 6 {
+		for _, bound := range []string{"t2", "t1", ""} {
+			configure(t, etcd, "0", "", bound)
+			if _, _, err := list(partitionapi.WithPart(t.Context()), s, prefix); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	configure(t, etcd, "0", "", "t3")
+	close(moved)
+	opening.Wait()
+	items, _, err := list(partitionapi.WithPart(t.Context()), s, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(items) != 300 || len(states) < 10 {
+		t.Fatalf("%d objects and %d watches", len(items), len(states))
+	}
+	right := 0
+	for i, one := range states {
+		for start := time.Now(); ; time.Sleep(time.Millisecond) {
+			objects, ended := one.size()
+			if objects == len(items) && !ended {
+				right++
+				break
+			}
+			if ended { // the cache ends a watch that is too slow, and its client begins another one
+				break
+			}
+			if time.Since(start) > deadline/6 {
+				t.Fatalf("watch %d of %d has %d objects, want %d", i, len(states), objects, len(items))
+			}
+		}
+	}
+	if t.Logf("%d of %d watches were fast enough", right, len(states)); right == 0 {
+		t.Error("none was")
+	}
+}
+
+// state is what a watch has shown.
+type state struct {
+	mu    sync.Mutex
+	names map[string]bool
+	ended bool
+}
+
+func (s *state) size() (objects int, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.names), s.ended
+}
+
+func remember(w watch.Interface) *state {
+	s := &state{names: map[string]bool{}}
+	go func() {
+		for e := range w.ResultChan() {
+			o, err := meta.Accessor(e.Object)
+			if err != nil || e.Type == watch.Bookmark {
+				continue
+			}
+			s.mu.Lock()
+			if name := o.GetNamespace() + "/" + o.GetName(); e.Type == watch.Deleted {
+				delete(s.names, name)
+			} else {
+				s.names[name] = true
+			}
+			s.mu.Unlock()
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ended = true
+	}()
+	return s
 }
 
 // follow collects what a watch brings up to the last object.

@@ -108,10 +108,29 @@ func (g *grouped) Watch(ctx context.Context, key string, opts storage.ListOption
 	switch s := g.scope(ctx, key); {
 	case s.whole && !partitionapi.AsksForPart(ctx):
 		return g.all.Watch(ctx, key, opts)
-	case s.whole || s.tenant == space.System:
+	case s.whole:
+		return g.watchPart(ctx, key, opts)
+	case s.tenant == space.System:
 		return g.Interface.Watch(ctx, key, opts)
 	default:
 		return g.watchTenant(ctx, s.tenant, key, opts)
+	}
+}
+
+// watchPart watches what the group holds, from between two moves: all objects of a move
+// have its revision, and a watch of the cache that begins at a revision has nothing more
+// of it.
+func (g *grouped) watchPart(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	for {
+		changes, err := g.held.still(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w, err := g.Interface.Watch(ctx, key, opts)
+		if err != nil || g.held.unchanged(changes) {
+			return w, err
+		}
+		w.Stop()
 	}
 }
 
