@@ -164,6 +164,9 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 	if s.Datastore != "" {
 		fmt.Fprintf(w, "Datastore:\t%s\n", s.Datastore)
 	}
+	if s.ServiceGroup != "" {
+		fmt.Fprintf(w, "Service group:\t%s\n", s.ServiceGroup)
+	}
 	if err := w.Flush(); err != nil {
 		return err
 	}

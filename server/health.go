@@ -20,6 +20,7 @@ import (
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/cluster/cas"
 	"github.com/a4s-io/a4s/server/cluster/encryption"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 )
 
 const (
@@ -27,6 +28,9 @@ const (
 	// requests are then felt to hang.
 	slowRead = time.Second
 	slowSync = 100 * time.Millisecond
+	// slowScheduling is from when on the scheduler is called slow: the published SLO is
+	// 5 s until a pod runs.
+	slowScheduling = 5 * time.Second
 	// scrapeTimeout bounds what a scrape of metrics asks the API.
 	scrapeTimeout = 3 * time.Second
 )
@@ -47,6 +51,8 @@ type serverHealth struct {
 	client     encryption.Store // of the datastore, nil until it was asked
 	syncs      uint64
 	syncTime   float64
+	scheduled  uint64 // pods
+	waited     float64
 	snapshots  struct {
 		failures float64
 		took     time.Duration
@@ -61,6 +67,7 @@ func (h *serverHealth) watch(m *health.Monitor) {
 	m.Add("datastore", h.checkDatastore)
 	m.Add("flushes of the datastore", h.checkFlushes)
 	m.Add("room of the datastore", h.checkRoom)
+	m.Add("scheduler", func(_ context.Context, r *health.Registry) { h.checkScheduler(r.Report, scheduler.Waited) })
 	m.Add("secrets encryption", h.checkEncryption)
 	m.Add("certificate authorities", h.checkCAs)
 	m.AddMetrics(health.CertificateMetrics(uses), h.roomMetrics, h.snapshotMetrics, h.tenantMetrics)
@@ -127,6 +134,23 @@ func (h *serverHealth) checkFlushes(_ context.Context, r *health.Registry) {
 	sync := h.averageSync(prometheus.DefaultGatherer)
 	r.Report(sync > slowSync, health.DatastoreSlow, "flushes to disk",
 		"they took "+sync.Round(time.Millisecond).String()+" on average")
+}
+
+// checkScheduler looks at how long pods have waited for the scheduler since the last call.
+func (h *serverHealth) checkScheduler(
+	report func(holds bool, code health.Code, subject, detail string), waited func() (pods uint64, seconds float64),
+) {
+	pods, seconds := waited()
+	h.mu.Lock()
+	n, total := pods-h.scheduled, seconds-h.waited
+	h.scheduled, h.waited = pods, seconds
+	h.mu.Unlock()
+	average := time.Duration(0)
+	if n > 0 {
+		average = time.Duration(total / float64(n) * float64(time.Second))
+	}
+	report(average > slowScheduling, health.SchedulerSlow, "",
+		fmt.Sprintf("%d pods waited %s on average", n, average.Round(time.Millisecond)))
 }
 
 // almostFull is from when on a datastore is called so, in percent of its quota.

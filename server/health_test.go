@@ -31,6 +31,22 @@ func TestAverageOfFlushesIsOfTheLastTime(t *testing.T) {
 	}
 }
 
+// TestSlowScheduler: pods that wait for the scheduler are a problem while they do.
+func TestSlowScheduler(t *testing.T) {
+	h := &serverHealth{}
+	for i, c := range []struct {
+		pods    uint64
+		seconds float64
+		want    bool
+	}{{0, 0, false}, {100, 20, false}, {110, 320, true}, {110, 320, false}, {210, 330, false}} {
+		h.checkScheduler(func(holds bool, code health.Code, _, detail string) {
+			if holds != c.want || code != health.SchedulerSlow {
+				t.Errorf("check %d: %s %t (%s), want %t", i, code, holds, detail, c.want)
+			}
+		}, func() (uint64, float64) { return c.pods, c.seconds })
+	}
+}
+
 func TestSnapshotThatFails(t *testing.T) {
 	h := &serverHealth{monitor: health.NewMonitor(health.Options{Log: logrus.WithField("component", health.Name)})}
 	values := func() map[string]float64 {

@@ -80,7 +80,7 @@ func clusterConfig(cfg *config.Server) joinapi.ClusterConfig {
 // status is what the node API tells administrators about this server.
 func (s *Server) status(group *component.Group) joinapi.ServerStatus {
 	st := joinapi.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes,
-		Datastore: s.store.endpoint.String()}
+		Datastore: s.store.endpoint.String(), ServiceGroup: s.cfg.ServiceGroupID}
 	states := group.States()
 	if s.others != nil {
 		states = append(states, s.others()...)

@@ -73,6 +73,10 @@ func rangeText(c *partitionapi.DataPartitionConfig) string {
 
 // WriteGroups prints groups as a table.
 func WriteGroups(out io.Writer, rows []Group) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(out, "There are no service groups: no server has --service-group-id.")
+		return err
+	}
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "GROUP\tRANGE\tLISTED\tTENANTS\tOBJECTS\tREADY\tSERVERS\tCONFIG")
 	dash := func(s string) string {

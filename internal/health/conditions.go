@@ -21,6 +21,8 @@ const (
 	EncryptionUnfinished Code = "secrets-encryption-unfinished"
 	CAsWaiting           Code = "authorities-waiting"
 
+	SchedulerSlow Code = "scheduler-slow"
+
 	ServiceGroupGap     Code = "service-group-gap"
 	ServiceGroupOverlap Code = "service-group-overlap"
 	ServiceGroupNoOne   Code = "service-group-without-servers"
@@ -102,6 +104,12 @@ func Conditions() []Condition {
 				"or it is an SD card or a network file system",
 			Fix:       "move the data directory to a faster disk, or what else writes to it away",
 			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: time.Minute},
+		{Code: SchedulerSlow, Severity: Warning, Title: "Pods wait long for the scheduler",
+			Cause: "it gets too little of the processors: there are more nodes and pods, " +
+				"or pods are made faster, than this server can take",
+			Fix: "give the server that leads more processors, make fewer pods at a time, " +
+				"or give some tenants another cluster",
+			DependsOn: []Code{DatastoreUnreachable, DatastoreSlow}, TimeToVisible: 30 * time.Second},
 		{Code: ServiceGroupGap, Severity: Warning, Title: "No service group owns some tenants",
 			Cause:     "the DataPartitionConfigs do not cover all names; the tenants between are cached nowhere",
 			Fix:       "a4s groups list; then let a range begin where the one before it ends",

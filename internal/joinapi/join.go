@@ -272,8 +272,10 @@ type ServerStatus struct {
 	Version    string `json:"version"`
 	Kubernetes string `json:"kubernetes"`
 	// Datastore says which one the server uses, "" if it is too old to say.
-	Datastore  string            `json:"datastore,omitempty"`
-	Components []ComponentStatus `json:"components"`
+	Datastore string `json:"datastore,omitempty"`
+	// ServiceGroup is that of the server, "" for none.
+	ServiceGroup string            `json:"serviceGroup,omitempty"`
+	Components   []ComponentStatus `json:"components"`
 	// Problems are what the server knows to be wrong with its machine.
 	Problems []Problem `json:"problems"`
 }

@@ -63,6 +63,9 @@ func TestServiceGroups(t *testing.T) {
 			}
 		}
 	})
+	if out := one.must(t, "status"); !strings.Contains(out, "Service group:") {
+		t.Errorf("the status does not name the group: %s", out)
+	}
 	t.Run("one aggregated informer has all", func(t *testing.T) {
 		for _, c := range servers {
 			store := c.informer(t, "")
