@@ -210,7 +210,7 @@ func (m *Spaces) access(
 func (m *Spaces) groups() map[string]apiserver.Group {
 	return map[string]apiserver.Group{
 		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-			extra, err := registry.Storage(getter, m.Limits.Usage)
+			extra, err := registry.Storage(getter, m.Limits.Usage, m.edge.TenantGone)
 			maps.Copy(v1, extra)
 			return errors.Join(err, m.admission.GuardProxies(v1), events.Judge(v1))
 		},

@@ -33,8 +33,10 @@ var errSystemSpace = errors.New("the space of the cluster itself cannot be delet
 type Usage func(*tenantapi.Tenant) []tenantapi.LimitUsage
 
 // Storage returns the REST storage of tenants and of their status, by path.
-// usage, unless it is nil, is asked whenever somebody reads a tenant.
-func Storage(getter generic.RESTOptionsGetter, usage Usage) (map[string]rest.Storage, error) {
+// usage, unless it is nil, is asked whenever somebody reads a tenant; gone, unless it is
+// nil, is called with the name of a tenant that was deleted here, before the answer: a
+// watch would tell of it when another tenant may have the name already.
+func Storage(getter generic.RESTOptionsGetter, usage Usage, gone func(name string)) (map[string]rest.Storage, error) {
 	if registered != nil {
 		return nil, registered
 	}
@@ -48,6 +50,13 @@ func Storage(getter generic.RESTOptionsGetter, usage Usage) (map[string]rest.Sto
 	}
 	if usage != nil {
 		store.Decorator = usage.show
+	}
+	if gone != nil {
+		store.AfterDelete = func(obj runtime.Object, _ *metav1.DeleteOptions) {
+			if t, ok := obj.(*tenantapi.Tenant); ok {
+				gone(t.Name)
+			}
+		}
 	}
 	spec := newStrategy()
 	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy, store.ResetFieldsStrategy = spec,
