@@ -1,7 +1,7 @@
 package partitionapi
 
 import (
-	"github.com/a4s-io/a4s/internal/apiproto"
+	"github.com/a4s-io/a4s/internal/coreapi"
 )
 
 // The methods that Kubernetes' protobuf serializer asks of a type.
@@ -19,30 +19,30 @@ func (in *DataPartitionConfig) Marshal() ([]byte, error) { return in.AppendTo(ni
 func (in *DataPartitionConfigList) Marshal() ([]byte, error) { return in.AppendTo(nil) }
 
 // MarshalTo writes to the beginning of b, which has room for Size bytes.
-func (in *DataPartitionConfig) MarshalTo(b []byte) (int, error) { return apiproto.MarshalTo(in, b) }
+func (in *DataPartitionConfig) MarshalTo(b []byte) (int, error) { return coreapi.MarshalTo(in, b) }
 
 // MarshalTo writes to the beginning of b, which has room for Size bytes.
-func (in *DataPartitionConfigList) MarshalTo(b []byte) (int, error) { return apiproto.MarshalTo(in, b) }
+func (in *DataPartitionConfigList) MarshalTo(b []byte) (int, error) { return coreapi.MarshalTo(in, b) }
 
 // MarshalToSizedBuffer writes to the end of b.
 func (in *DataPartitionConfig) MarshalToSizedBuffer(b []byte) (int, error) {
-	return apiproto.MarshalToEnd(in, b)
+	return coreapi.MarshalToEnd(in, b)
 }
 
 // MarshalToSizedBuffer writes to the end of b.
 func (in *DataPartitionConfigList) MarshalToSizedBuffer(b []byte) (int, error) {
-	return apiproto.MarshalToEnd(in, b)
+	return coreapi.MarshalToEnd(in, b)
 }
 
 // Size is the length of the encoded form.
-func (in *DataPartitionConfig) Size() int { return apiproto.Size(in) }
+func (in *DataPartitionConfig) Size() int { return coreapi.Size(in) }
 
 // Size is the length of the encoded form.
-func (in *DataPartitionConfigList) Size() int { return apiproto.Size(in) }
+func (in *DataPartitionConfigList) Size() int { return coreapi.Size(in) }
 
 // Unmarshal merges an encoded DataPartitionConfig into in.
 func (in *DataPartitionConfig) Unmarshal(data []byte) error {
-	return apiproto.EachField(data, func(f apiproto.Value) (err error) {
+	return coreapi.EachField(data, func(f coreapi.Value) (err error) {
 		switch f.Num {
 		case 1:
 			err = f.Message(&in.ObjectMeta)
@@ -67,7 +67,7 @@ func (in *DataPartitionConfig) Unmarshal(data []byte) error {
 
 // Unmarshal merges an encoded DataPartitionConfigList into in.
 func (in *DataPartitionConfigList) Unmarshal(data []byte) error {
-	return apiproto.EachField(data, func(f apiproto.Value) error {
+	return coreapi.EachField(data, func(f coreapi.Value) error {
 		switch f.Num {
 		case 1:
 			return f.Message(&in.ListMeta)
@@ -79,31 +79,31 @@ func (in *DataPartitionConfigList) Unmarshal(data []byte) error {
 	})
 }
 
-// AppendTo implements apiproto.Message.
+// AppendTo implements coreapi.Message.
 func (in *DataPartitionConfig) AppendTo(b []byte) ([]byte, error) {
-	b, err := apiproto.AppendMessage(b, 1, in.ObjectMeta.Marshal)
+	b, err := coreapi.AppendMessage(b, 1, in.ObjectMeta.Marshal)
 	if err != nil {
 		return nil, err
 	}
-	b = apiproto.AppendText(b, 2, in.RangeStart)
-	b = apiproto.AppendBool(b, 3, in.IsRangeStartValid)
-	b = apiproto.AppendText(b, 4, in.RangeEnd)
-	b = apiproto.AppendBool(b, 5, in.IsRangeEndValid)
-	b = apiproto.AppendText(b, 6, in.ServiceGroupID)
+	b = coreapi.AppendText(b, 2, in.RangeStart)
+	b = coreapi.AppendBool(b, 3, in.IsRangeStartValid)
+	b = coreapi.AppendText(b, 4, in.RangeEnd)
+	b = coreapi.AppendBool(b, 5, in.IsRangeEndValid)
+	b = coreapi.AppendText(b, 6, in.ServiceGroupID)
 	for _, tenant := range in.Tenants {
-		b = apiproto.AppendText(b, 7, tenant)
+		b = coreapi.AppendText(b, 7, tenant)
 	}
 	return b, nil
 }
 
-// AppendTo implements apiproto.Message.
+// AppendTo implements coreapi.Message.
 func (in *DataPartitionConfigList) AppendTo(b []byte) ([]byte, error) {
-	b, err := apiproto.AppendMessage(b, 1, in.ListMeta.Marshal)
+	b, err := coreapi.AppendMessage(b, 1, in.ListMeta.Marshal)
 	for i := range in.Items {
 		if err != nil {
 			return nil, err
 		}
-		b, err = apiproto.AppendMessage(b, 2, in.Items[i].Marshal)
+		b, err = coreapi.AppendMessage(b, 2, in.Items[i].Marshal)
 	}
 	return b, err
 }

@@ -5,8 +5,6 @@ import (
 )
 
 const (
-	// Kind is the kind of the configuration of a service group.
-	Kind = "DataPartitionConfig"
 	// Resource is its plural name in paths and rules.
 	Resource = "datapartitionconfigs"
 	// Singular is its name for one.

@@ -2,16 +2,16 @@ package tenantapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/coreapi"
 )
 
 // Client has the verbs of tenants: Create, Get, List, Watch, Update,
@@ -20,30 +20,10 @@ type Client = gentype.ClientWithList[*Tenant, *TenantList]
 
 // NewClient returns a client. A nil http means one by the configuration.
 func NewClient(config *rest.Config, http *http.Client) (*Client, error) {
-	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	gv := GroupVersion()
-	metav1.AddToGroupVersion(scheme, gv)
-	c := rest.CopyConfig(config)
-	c.APIPath, c.GroupVersion = "/api", &gv
-	c.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).
-		WithoutConversion()
-	if http == nil {
-		var err error
-		if http, err = rest.HTTPClientFor(c); err != nil {
-			return nil, fmt.Errorf("making a client of tenants: %w", err)
-		}
-	}
-	rc, err := rest.RESTClientForConfigAndClient(c, http)
-	if err != nil {
-		return nil, fmt.Errorf("making a client of tenants: %w", err)
-	}
-	return gentype.NewClientWithList(Resource, rc, runtime.NewParameterCodec(scheme), "",
-		func() *Tenant { return &Tenant{} },
-		func() *TenantList { return &TenantList{} },
-		gentype.PrefersProtobuf[*Tenant]()), nil
+	return coreapi.NewClient(config, http, coreapi.Kind[*Tenant, *TenantList]{
+		Resource: GroupVersionResource(), AddToScheme: AddToScheme,
+		New: func() *Tenant { return &Tenant{} }, NewList: func() *TenantList { return &TenantList{} },
+	})
 }
 
 // ListWatch is what informers of tenants read from that have to know those that are

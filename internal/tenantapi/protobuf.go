@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/a4s-io/a4s/internal/apiproto"
+	"github.com/a4s-io/a4s/internal/coreapi"
 )
 
 // The methods that Kubernetes' protobuf serializer asks of a type.
@@ -25,28 +25,28 @@ func (in *Tenant) Marshal() ([]byte, error) { return in.AppendTo(nil) }
 func (in *TenantList) Marshal() ([]byte, error) { return in.AppendTo(nil) }
 
 // MarshalTo writes to the beginning of b, which has room for Size bytes.
-func (in *Tenant) MarshalTo(b []byte) (int, error) { return apiproto.MarshalTo(in, b) }
+func (in *Tenant) MarshalTo(b []byte) (int, error) { return coreapi.MarshalTo(in, b) }
 
 // MarshalTo writes to the beginning of b, which has room for Size bytes.
-func (in *TenantList) MarshalTo(b []byte) (int, error) { return apiproto.MarshalTo(in, b) }
+func (in *TenantList) MarshalTo(b []byte) (int, error) { return coreapi.MarshalTo(in, b) }
 
 // MarshalToSizedBuffer writes to the end of b.
-func (in *Tenant) MarshalToSizedBuffer(b []byte) (int, error) { return apiproto.MarshalToEnd(in, b) }
+func (in *Tenant) MarshalToSizedBuffer(b []byte) (int, error) { return coreapi.MarshalToEnd(in, b) }
 
 // MarshalToSizedBuffer writes to the end of b.
 func (in *TenantList) MarshalToSizedBuffer(b []byte) (int, error) {
-	return apiproto.MarshalToEnd(in, b)
+	return coreapi.MarshalToEnd(in, b)
 }
 
 // Size is the length of the encoded form.
-func (in *Tenant) Size() int { return apiproto.Size(in) }
+func (in *Tenant) Size() int { return coreapi.Size(in) }
 
 // Size is the length of the encoded form.
-func (in *TenantList) Size() int { return apiproto.Size(in) }
+func (in *TenantList) Size() int { return coreapi.Size(in) }
 
 // Unmarshal merges an encoded Tenant into in.
 func (in *Tenant) Unmarshal(data []byte) error {
-	return apiproto.EachField(data, func(f apiproto.Value) error {
+	return coreapi.EachField(data, func(f coreapi.Value) error {
 		switch f.Num {
 		case 1:
 			return f.Message(&in.ObjectMeta)
@@ -61,7 +61,7 @@ func (in *Tenant) Unmarshal(data []byte) error {
 
 // Unmarshal merges an encoded TenantList into in.
 func (in *TenantList) Unmarshal(data []byte) error {
-	return apiproto.EachField(data, func(f apiproto.Value) error {
+	return coreapi.EachField(data, func(f coreapi.Value) error {
 		switch f.Num {
 		case 1:
 			return f.Message(&in.ListMeta)
@@ -75,7 +75,7 @@ func (in *TenantList) Unmarshal(data []byte) error {
 
 // Unmarshal merges an encoded TenantSpec into in.
 func (in *TenantSpec) Unmarshal(data []byte) error {
-	return apiproto.EachField(data, func(f apiproto.Value) error {
+	return coreapi.EachField(data, func(f coreapi.Value) error {
 		switch f.Num {
 		case 1:
 			if in.Limits == nil {
@@ -98,7 +98,7 @@ func (in *TenantSpec) Unmarshal(data []byte) error {
 // Unmarshal merges encoded TenantLimits into in.
 func (in *TenantLimits) Unmarshal(data []byte) error {
 	fields := in.fields()
-	return apiproto.EachField(data, func(f apiproto.Value) error {
+	return coreapi.EachField(data, func(f coreapi.Value) error {
 		if i := int(f.Num) - 1; i >= 0 && i < len(fields) {
 			return fields[i].read(f)
 		}
@@ -108,7 +108,7 @@ func (in *TenantLimits) Unmarshal(data []byte) error {
 
 // Unmarshal merges an encoded TenantStatus into in.
 func (in *TenantStatus) Unmarshal(data []byte) error {
-	return apiproto.EachField(data, func(f apiproto.Value) error {
+	return coreapi.EachField(data, func(f coreapi.Value) error {
 		switch f.Num {
 		case 1:
 			s, err := f.Text()
@@ -127,7 +127,7 @@ func (in *TenantStatus) Unmarshal(data []byte) error {
 
 // Unmarshal merges an encoded LimitUsage into in.
 func (in *LimitUsage) Unmarshal(data []byte) error {
-	return apiproto.EachField(data, func(f apiproto.Value) (err error) {
+	return coreapi.EachField(data, func(f coreapi.Value) (err error) {
 		switch f.Num {
 		case 1:
 			in.Name, err = f.Text()
@@ -142,26 +142,26 @@ func (in *LimitUsage) Unmarshal(data []byte) error {
 	})
 }
 
-// AppendTo implements apiproto.Message.
+// AppendTo implements coreapi.Message.
 func (in *Tenant) AppendTo(b []byte) ([]byte, error) {
-	b, err := apiproto.AppendMessage(b, 1, in.ObjectMeta.Marshal)
+	b, err := coreapi.AppendMessage(b, 1, in.ObjectMeta.Marshal)
 	if err != nil {
 		return nil, err
 	}
-	if b, err = apiproto.AppendMessage(b, 2, in.Spec.marshal); err != nil {
+	if b, err = coreapi.AppendMessage(b, 2, in.Spec.marshal); err != nil {
 		return nil, err
 	}
-	return apiproto.AppendMessage(b, 3, in.Status.marshal)
+	return coreapi.AppendMessage(b, 3, in.Status.marshal)
 }
 
-// AppendTo implements apiproto.Message.
+// AppendTo implements coreapi.Message.
 func (in *TenantList) AppendTo(b []byte) ([]byte, error) {
-	b, err := apiproto.AppendMessage(b, 1, in.ListMeta.Marshal)
+	b, err := coreapi.AppendMessage(b, 1, in.ListMeta.Marshal)
 	for i := range in.Items {
 		if err != nil {
 			return nil, err
 		}
-		b, err = apiproto.AppendMessage(b, 2, in.Items[i].Marshal)
+		b, err = coreapi.AppendMessage(b, 2, in.Items[i].Marshal)
 	}
 	return b, err
 }
@@ -172,26 +172,26 @@ func (in *TenantSpec) marshal() ([]byte, error) {
 		var limits []byte
 		for i, f := range l.fields() {
 			if f.count != nil {
-				limits = apiproto.AppendNumber(limits, protowire.Number(i+1), *f.count)
+				limits = coreapi.AppendNumber(limits, protowire.Number(i+1), *f.count)
 			} else if *f.quantity != nil {
-				limits = apiproto.AppendText(limits, protowire.Number(i+1), textOf(**f.quantity))
+				limits = coreapi.AppendText(limits, protowire.Number(i+1), textOf(**f.quantity))
 			}
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), limits)
 	}
-	return apiproto.AppendText(apiproto.AppendText(b, 2, string(in.CRDPolicy)), 3, string(in.Nodes)), nil
+	return coreapi.AppendText(coreapi.AppendText(b, 2, string(in.CRDPolicy)), 3, string(in.Nodes)), nil
 }
 
 func (in *TenantStatus) marshal() ([]byte, error) {
-	b := apiproto.AppendText(nil, 1, string(in.Phase))
+	b := coreapi.AppendText(nil, 1, string(in.Phase))
 	var err error
 	for i := range in.Conditions {
-		if b, err = apiproto.AppendMessage(b, 2, in.Conditions[i].Marshal); err != nil {
+		if b, err = coreapi.AppendMessage(b, 2, in.Conditions[i].Marshal); err != nil {
 			return nil, err
 		}
 	}
 	for i := range in.Usage {
-		if b, err = apiproto.AppendMessage(b, 3, in.Usage[i].marshal); err != nil {
+		if b, err = coreapi.AppendMessage(b, 3, in.Usage[i].marshal); err != nil {
 			return nil, err
 		}
 	}
@@ -199,10 +199,10 @@ func (in *TenantStatus) marshal() ([]byte, error) {
 }
 
 func (in *LimitUsage) marshal() ([]byte, error) {
-	b := apiproto.AppendText(nil, 1, in.Name)
-	b = apiproto.AppendText(b, 2, textOf(in.Used))
+	b := coreapi.AppendText(nil, 1, in.Name)
+	b = coreapi.AppendText(b, 2, textOf(in.Used))
 	if in.Limit != nil {
-		b = apiproto.AppendText(b, 3, textOf(*in.Limit))
+		b = coreapi.AppendText(b, 3, textOf(*in.Limit))
 	}
 	return b, nil
 }
@@ -211,7 +211,7 @@ func (in *LimitUsage) marshal() ([]byte, error) {
 // in a cache.
 func textOf(q resource.Quantity) string { return q.String() }
 
-func quantity(v apiproto.Value) (resource.Quantity, error) {
+func quantity(v coreapi.Value) (resource.Quantity, error) {
 	s, err := v.Text()
 	if err != nil {
 		return resource.Quantity{}, err
@@ -223,7 +223,7 @@ func quantity(v apiproto.Value) (resource.Quantity, error) {
 	return q, nil
 }
 
-func (f limitField) read(v apiproto.Value) error {
+func (f limitField) read(v coreapi.Value) error {
 	if f.count != nil {
 		n, err := v.Number()
 		if err == nil {

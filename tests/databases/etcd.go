@@ -23,7 +23,7 @@ type Etcd struct {
 // StartEtcd runs an etcd on its usual ports of loopback until the test ends.
 func StartEtcd(t testing.TB) *Etcd {
 	t.Helper()
-	return startEtcd(t, "127.0.0.1")
+	return startEtcd(t, "")
 }
 
 // StartEtcdAt is StartEtcd at an address, too.
@@ -37,17 +37,16 @@ func StartEtcdAt(t testing.TB, address string) *Etcd {
 func startEtcd(t testing.TB, address string) *Etcd {
 	t.Helper()
 	dir := t.TempDir()
-	files, err := pki.Ensure(filepath.Join(dir, "tls"), pki.Options{SANs: []string{"127.0.0.1"},
-		EtcdSANs: []string{address}})
+	options := pki.Options{SANs: []string{"127.0.0.1"}}
+	if address != "" {
+		options.EtcdSANs = []string{address}
+	}
+	files, err := pki.Ensure(filepath.Join(dir, "tls"), options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reachable := address
-	if address == "127.0.0.1" {
-		reachable = "" // it listens there anyway
-	}
 	s, err := etcd.New(etcd.Options{
-		Dir: filepath.Join(dir, "etcd"), Name: "other", Address: reachable,
+		Dir: filepath.Join(dir, "etcd"), Name: "other", Address: address,
 		CertFile: files.EtcdServer.Cert, KeyFile: files.EtcdServer.Key, TrustedCAFile: files.EtcdServerCA.Cert,
 		PeerCertFile: files.EtcdPeer.Cert, PeerKeyFile: files.EtcdPeer.Key, PeerTrustedCAFile: files.EtcdPeerCA.Cert,
 		Zap: zap.NewNop(), Log: logrus.NewEntry(logrus.StandardLogger()),

@@ -50,9 +50,8 @@ type Registry struct {
 	client kubernetes.Interface
 	own    Server
 
-	mu      sync.Mutex
-	leases  map[string]seen // by name
-	changed func()
+	mu     sync.Mutex
+	leases map[string]seen // by name
 }
 
 // seen is a Lease and when it was last renewed, as this server saw it.
@@ -66,10 +65,6 @@ type seen struct {
 func New(client kubernetes.Interface, own Server) *Registry {
 	return &Registry{client: client, own: own, leases: map[string]seen{}}
 }
-
-// OnChange is called when a server is new, is gone or is another one than before. It
-// must be set before the component runs.
-func (r *Registry) OnChange(f func()) { r.changed = f }
 
 // Component keeps the Lease of this server and follows those of the others. It is ready
 // when it has read them.
@@ -128,16 +123,13 @@ func (r *Registry) see(obj any) {
 	}
 	s.Ready = false // All says, by when it was seen
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	was, known := r.leases[l.Name]
 	now := seen{server: s, renewed: l.Spec.RenewTime.Time, at: was.at}
 	if !known || !was.renewed.Equal(now.renewed) {
 		now.at = time.Now()
 	}
 	r.leases[l.Name] = now
-	r.mu.Unlock()
-	if !known || was.server != s {
-		r.tell()
-	}
 }
 
 func (r *Registry) forget(obj any) {
@@ -149,15 +141,8 @@ func (r *Registry) forget(obj any) {
 		return
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.leases, l.Name)
-	r.mu.Unlock()
-	r.tell()
-}
-
-func (r *Registry) tell() {
-	if r.changed != nil {
-		r.changed()
-	}
 }
 
 // All are the servers of the cluster by name, this one among them once it has its Lease.

@@ -4,17 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/partition/ranged"
+	"github.com/a4s-io/a4s/tests/plainetcd"
 )
 
 const (
@@ -32,43 +31,11 @@ func ofVolumes() ranged.Resource {
 	return ranged.Resource{Prefix: volumes, Layout: space.ClusterScoped}
 }
 
-// runEtcd starts an etcd for the time of the test.
-func runEtcd(t testing.TB) *clientv3.Client {
-	t.Helper()
-	cfg := embed.NewConfig()
-	cfg.Dir, cfg.UnsafeNoFsync, cfg.LogLevel = t.TempDir(), true, "fatal"
-	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = local, local
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = local, local
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	server, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	select {
-	case <-server.Server.ReadyNotify():
-	case <-time.After(deadline):
-		t.Fatal("etcd does not become ready")
-	}
-	return dial(t, "http://"+server.Clients[0].Addr().String())
-}
-
-func dial(t testing.TB, endpoints ...string) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
 // group makes what a server of a group has, with connections of its own.
 func group(t testing.TB, etcd *clientv3.Client, name string) *ranged.Source {
 	t.Helper()
 	return ranged.NewSource(ranged.Options{
-		Group: name, Client: dial(t, etcd.Endpoints()...), Configs: configs, Namespaces: namespaces,
+		Group: name, Client: plainetcd.Dial(t, etcd.Endpoints()...), Configs: configs, Namespaces: namespaces,
 		Decode: func(_ context.Context, _ string, value []byte) (*partitionapi.DataPartitionConfig, error) {
 			c := &partitionapi.DataPartitionConfig{}
 			return c, json.Unmarshal(value, c)
@@ -78,7 +45,7 @@ func group(t testing.TB, etcd *clientv3.Client, name string) *ranged.Source {
 
 func client(t testing.TB, etcd *clientv3.Client, s *ranged.Source, r ranged.Resource) *ranged.Client {
 	t.Helper()
-	own := dial(t, etcd.Endpoints()...)
+	own := plainetcd.Dial(t, etcd.Endpoints()...)
 	return s.New(r, own.KV, own.Watcher, nil)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/partition/ownership"
+	"github.com/a4s-io/a4s/tests/plainetcd"
 )
 
 // TestMovesUnderWrites moves boundaries while tenants write, and compares what each group
@@ -32,7 +33,7 @@ func TestMovesUnderWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	tenants := make([]string, 12)
 	for i := range tenants {
 		tenants[i] = fmt.Sprintf("t%02d", i)
@@ -243,7 +244,7 @@ func movedKeys(before, after *ownership.Table, group string, values map[string]s
 // TestQuietMoves: moves are seen while nothing else happens, and nobody asks how far the
 // watch is.
 func TestQuietMoves(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	for _, tenant := range []string{"alpha", "charlie", "zulu"} {
 		put(t, etcd, pods+tenant+"/default/web", "0")
 	}

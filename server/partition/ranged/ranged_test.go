@@ -11,6 +11,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/a4s-io/a4s/tests/plainetcd"
 )
 
 func equal(t *testing.T, what string, got, want []string) {
@@ -37,7 +39,7 @@ func fill(t testing.TB, etcd *clientv3.Client) {
 }
 
 func TestListsHaveTheRange(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	fill(t, etcd)
 	configure(t, etcd, "0", "", "m")
 	configure(t, etcd, "1", "m", "")
@@ -77,7 +79,7 @@ func TestListsHaveTheRange(t *testing.T) {
 
 // TestListsAsOfARevision: the ranges of a list are those of its revision.
 func TestListsAsOfARevision(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	fill(t, etcd)
 	rev := configure(t, etcd, "0", "", "b")
 	configure(t, etcd, "0", "b", "n")
@@ -92,7 +94,7 @@ func TestListsAsOfARevision(t *testing.T) {
 // TestWatchChangesOver: a change of ranges is met in the order of revisions: what
 // departs is deleted and what arrives is put in at its revision, and events follow.
 func TestWatchChangesOver(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	fill(t, etcd)
 	configure(t, etcd, "0", "", "m")
 	begin := configure(t, etcd, "1", "m", "")
@@ -142,7 +144,7 @@ func TestWatchChangesOver(t *testing.T) {
 
 // TestOwnRevision: what was put in says its true revision, once.
 func TestOwnRevision(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	fill(t, etcd)
 	configure(t, etcd, "0", "", "m")
 	own := put(t, etcd, pods+"m/default/web", "2")
@@ -164,7 +166,7 @@ func TestOwnRevision(t *testing.T) {
 // TestNewNamespace: the objects of a namespace that the system gets later are in the
 // ranges of every group.
 func TestNewNamespace(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	fill(t, etcd)
 	begin := configure(t, etcd, "0", "x", "y")
 	c := client(t, etcd, group(t, etcd, "0"), ofPods())
@@ -181,7 +183,7 @@ func TestNewNamespace(t *testing.T) {
 
 // TestManyRanges: with more ranges than watches are opened for, what comes is the same.
 func TestManyRanges(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	fill(t, etcd)
 	var tenants []string
 	for i := range 100 {
@@ -204,7 +206,7 @@ func TestManyRanges(t *testing.T) {
 // TestCompactedInMidChange: when the tenants cannot be read as of the change any more,
 // the watch ends as a compacted one does, so that the cache lists again.
 func TestCompactedInMidChange(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	fill(t, etcd)
 	begin := configure(t, etcd, "0", "", "m")
 	source := group(t, etcd, "0")
@@ -242,7 +244,7 @@ func (c *compacted) Get(ctx context.Context, key string, opts ...clientv3.OpOpti
 
 // TestWatchEndsWithItsContext: nothing stays open.
 func TestWatchEndsWithItsContext(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	begin := configure(t, etcd, "0", "", "m")
 	w := watch(t, client(t, etcd, group(t, etcd, "0"), ofPods()), pods, begin+1)
 	w.until(put(t, etcd, pods+"default/web", "1")) // it is open

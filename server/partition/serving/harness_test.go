@@ -3,7 +3,6 @@ package serving
 import (
 	"context"
 	"encoding/json"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
-	"go.etcd.io/etcd/server/v3/embed"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -30,6 +28,7 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/partition/ranged"
+	"github.com/a4s-io/a4s/tests/plainetcd"
 )
 
 const (
@@ -44,35 +43,9 @@ const (
 // runEtcd starts an etcd for the time of the test.
 func runEtcd(t testing.TB) *clientv3.Client {
 	t.Helper()
-	cfg := embed.NewConfig()
-	cfg.Dir, cfg.UnsafeNoFsync, cfg.LogLevel = t.TempDir(), true, "fatal"
-	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = local, local
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = local, local
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	server, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	select {
-	case <-server.Server.ReadyNotify():
-	case <-time.After(deadline):
-		t.Fatal("etcd does not become ready")
-	}
-	etcd := dial(t, "http://"+server.Clients[0].Addr().String())
+	etcd := plainetcd.Run(t)
 	etcdfeature.DefaultFeatureSupportChecker.CheckClient(t.Context(), etcd, storage.RequestWatchProgress)
 	return etcd
-}
-
-func dial(t testing.TB, endpoints ...string) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 // configure gives a group a range, "" for an open end. It returns the revision.
@@ -117,7 +90,7 @@ func codec() runtime.Codec {
 func server(t testing.TB, etcd *clientv3.Client, group string) storage.Interface {
 	t.Helper()
 	source := ranged.NewSource(ranged.Options{
-		Group: group, Client: dial(t, etcd.Endpoints()...), Configs: configs, Namespaces: namespaces,
+		Group: group, Client: plainetcd.Dial(t, etcd.Endpoints()...), Configs: configs, Namespaces: namespaces,
 		Decode: func(_ context.Context, _ string, value []byte) (*partitionapi.DataPartitionConfig, error) {
 			c := &partitionapi.DataPartitionConfig{}
 			return c, json.Unmarshal(value, c)
@@ -133,7 +106,7 @@ func server(t testing.TB, etcd *clientv3.Client, group string) storage.Interface
 			EventsHistoryWindow: storagebackend.DefaultEventsHistoryWindow,
 		},
 		Storage: func(change func(*clientv3.Client)) (storage.Interface, func(), error) {
-			own := dial(t, etcd.Endpoints()...)
+			own := plainetcd.Dial(t, etcd.Endpoints()...)
 			change(own)
 			client := &kubernetes.Client{Client: own}
 			client.Kubernetes = client

@@ -25,6 +25,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
+	"github.com/a4s-io/a4s/tests/plainetcd"
 )
 
 // counted puts an address in front of an etcd that counts the connections that
@@ -75,7 +76,7 @@ func counted(t *testing.T, etcd *clientv3.Client) (front *clientv3.Client, conne
 // Storages share connections, 64 of them one, and go on when others of the same
 // connection end. Nothing stays open behind the last.
 func TestStoragesShareConnections(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	front, connections := counted(t, etcd)
 	await := func(what string, want int64) {
 		t.Helper()
@@ -122,7 +123,7 @@ func localStorage(server *embed.Etcd, servers []string) *storage.Local {
 // neither those of custom resources nor upstream's own. What has no cache, and
 // what is in another datastore, does.
 func TestStoragesCallALocalDatastore(t *testing.T) {
-	etcd, server := runLocalEtcd(t)
+	etcd, server := plainetcd.Start(t)
 	cached := getter{genericregistry.StorageWithCacher()}
 	upstreams := func(front *clientv3.Client, cacheSizes ...string) generic.RESTOptionsGetter {
 		etcdOptions := options.NewEtcdOptions(storagebackend.NewDefaultConfig(root, nil))

@@ -2,14 +2,12 @@ package storage_test
 
 import (
 	"context"
-	"net/url"
 	"path"
 	"slices"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,6 +27,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
+	"github.com/a4s-io/a4s/tests/plainetcd"
 )
 
 // root is where the API server keeps everything in etcd.
@@ -124,46 +123,12 @@ func decorators() map[string]generic.StorageDecorator {
 func everyway(t *testing.T, test func(t *testing.T, open func(resource) *store)) {
 	for name, decorator := range decorators() {
 		t.Run(name, func(t *testing.T) {
-			etcd := runEtcd(t)
+			etcd := plainetcd.Run(t)
 			test(t, func(r resource) *store {
 				return open(t, etcd, r, storage.Decorate(getter{decorator}, interning.New()))
 			})
 		})
 	}
-}
-
-// runEtcd starts an etcd for the time of the test.
-func runEtcd(t *testing.T) *clientv3.Client {
-	t.Helper()
-	client, _ := runLocalEtcd(t)
-	return client
-}
-
-// runLocalEtcd returns the server, too, for those who call it without a socket.
-func runLocalEtcd(t *testing.T) (*clientv3.Client, *embed.Etcd) {
-	t.Helper()
-	cfg := embed.NewConfig()
-	cfg.Dir, cfg.UnsafeNoFsync, cfg.LogLevel = t.TempDir(), true, "fatal"
-	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls, cfg.ListenClientUrls, cfg.AdvertiseClientUrls = local, local,
-		local, local
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	server, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	select {
-	case <-server.Server.ReadyNotify():
-	case <-time.After(time.Minute):
-		t.Fatal("etcd does not become ready")
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + server.Clients[0].Addr().String()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client, server
 }
 
 // open sets a resource up.

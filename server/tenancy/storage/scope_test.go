@@ -16,6 +16,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
+	"github.com/a4s-io/a4s/tests/plainetcd"
 )
 
 // triggered is a resource whose watches upstream tells apart by a trigger, as
@@ -142,7 +143,7 @@ func TestResumedWatchOfTriggeredResource(t *testing.T) {
 // TestWatchByTrigger: a watch of what upstream has the trigger for is woken by
 // that, in every space.
 func TestWatchByTrigger(t *testing.T) {
-	s := open(t, runEtcd(t), triggered(), storage.Decorate(getter{genericregistry.StorageWithCacher()}, nil))
+	s := open(t, plainetcd.Run(t), triggered(), storage.Decorate(getter{genericregistry.StorageWithCacher()}, nil))
 	version := s.create(t, "default.a", "old")
 	w := s.watch(t, t.Context(), "/pods", func(o *apistorage.ListOptions) {
 		o.ResourceVersion = version

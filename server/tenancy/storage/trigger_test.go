@@ -15,6 +15,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
+	"github.com/a4s-io/a4s/tests/plainetcd"
 )
 
 // counting selects everything and counts how often it is asked: that is how
@@ -35,7 +36,7 @@ func (c counting) RequiresExactMatch(string) (string, bool) { return "", false }
 // selector is asked. So it is for a
 // resource with a trigger of its own.
 func TestWatchIsWokenByItsOwnSpace(t *testing.T) {
-	etcd := runEtcd(t)
+	etcd := plainetcd.Run(t)
 	withTrigger := configMaps()
 	withTrigger.Resource, withTrigger.prefix = "pods", "/pods"
 	withTrigger.triggers = apistorage.IndexerFuncs{"spec.nodeName": func(runtime.Object) string { return "" }}
@@ -63,7 +64,7 @@ func TestWatchIsWokenByItsOwnSpace(t *testing.T) {
 // TestWhatLiesInTheWrongPlaceIsNotHandedOut: if etcd has an object under the
 // key of another space, a list fails and a watch leaves it out; both count.
 func TestWhatLiesInTheWrongPlaceIsNotHandedOut(t *testing.T) {
-	s := open(t, runEtcd(t), configMaps(), storage.Decorate(getter{generic.UndecoratedStorage}, nil))
+	s := open(t, plainetcd.Run(t), configMaps(), storage.Decorate(getter{generic.UndecoratedStorage}, nil))
 	version := s.create(t, "default.b", "canary")
 	misplaced, err := s.etcd.Get(t.Context(), "/registry/configmaps/b/default/canary")
 	if err != nil {

@@ -1,4 +1,4 @@
-package apiproto
+package coreapi
 
 import (
 	"fmt"
