@@ -12,11 +12,11 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/health"
+	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/cluster/servers"
 	"github.com/a4s-io/a4s/server/partition/balance"
-	"github.com/a4s-io/a4s/server/partition/ownership"
 )
 
 // registry is of the servers that know each other by their Leases, nil if there are none:

@@ -2,12 +2,26 @@ package partitionapi
 
 import "context"
 
-// PartHeader of a list or watch of everything, by a user of the system, asks for what
-// one service group holds: its tenants and the system. The value is the group, which has
-// to be that of the server. Without it the answer is complete.
-const PartHeader = "A4s-Part"
+const (
+	// PartHeader of a list or watch of everything, by a user of the system, asks for what
+	// one service group holds: its tenants and the system. The value is the group, which
+	// has to be that of the server. Without it the answer is complete.
+	PartHeader = "A4s-Part"
+	// StreamHeader of a watch of everything, by a user of the system, asks for one stream
+	// of those that make a complete watch together: the value is a group, whose tenants'
+	// events it has, or Rest. Each event is in one stream only, that of the group that
+	// owned the tenant at its revision, whatever moves. Every server has every stream. The
+	// answer has the header, too, unless the resource is not split: then it is complete.
+	StreamHeader = "A4s-Stream"
+	// Rest is the stream of the system and of tenants that no group owns. No group has
+	// this name.
+	Rest = "-"
+)
 
-type partKey struct{}
+type (
+	partKey   struct{}
+	streamKey struct{}
+)
 
 // WithPart asks for what the group of this server holds in place of everything.
 func WithPart(ctx context.Context) context.Context { return context.WithValue(ctx, partKey{}, true) }
@@ -16,4 +30,23 @@ func WithPart(ctx context.Context) context.Context { return context.WithValue(ct
 func AsksForPart(ctx context.Context) bool {
 	asks, _ := ctx.Value(partKey{}).(bool)
 	return asks
+}
+
+// Stream is one of the streams of a watch of everything.
+type Stream struct {
+	// Group is whose tenants it has, or Rest.
+	Group string
+	// Split is called before the watch begins, if there is such a stream.
+	Split func()
+}
+
+// WithStream asks for a stream in place of everything.
+func WithStream(ctx context.Context, s Stream) context.Context {
+	return context.WithValue(ctx, streamKey{}, s)
+}
+
+// AskedStream is the stream that a request asks for.
+func AskedStream(ctx context.Context) (s Stream, ok bool) {
+	s, ok = ctx.Value(streamKey{}).(Stream)
+	return s, ok
 }

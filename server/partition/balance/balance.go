@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
-	"github.com/a4s-io/a4s/server/partition/ownership"
 )
 
 // tolerated is how much more than its neighbour a group may have.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
-	"github.com/a4s-io/a4s/server/partition/ownership"
 )
 
 // config is the configuration of a group, "" for an open end.

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/partition/ownership"
 )
 
 const (
@@ -36,8 +36,11 @@ func (m *merge) apply(c *change) bool {
 	if err != nil {
 		return m.end()
 	}
+	if c.role == configs {
+		m.changes.Configured(v.table, at)
+	}
 	gone, come := ownership.Moves(old.table, v.table, m.source.Group)
-	if len(gone)+len(come) > 0 {
+	if len(gone)+len(come) > 0 && !m.source.quiet {
 		m.changes.Change(gone, come, at)
 		if !m.takeOut(gone, at) || !m.putIn(come, at) {
 			return m.end()

@@ -5,7 +5,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/a4s-io/a4s/server/partition/ownership"
+	"github.com/a4s-io/a4s/internal/ownership"
 )
 
 // Changes is told what a watch holds. A method returns before the watch goes on.
@@ -13,6 +13,9 @@ type Changes interface {
 	// Begin is called when the watch begins, with who owns what at the revision before
 	// its first event.
 	Begin(t *ownership.Table, at int64)
+	// Configured is called at a change of the configurations, with who owns what from then
+	// on, whether or not that changes what the watch holds.
+	Configured(t *ownership.Table, at int64)
 	// Change is called before the first object is taken out or put in, at a revision.
 	Change(gone, come []ownership.Span, at int64)
 	// Changed is called after the last one, whose event it is, nil for none, with who
@@ -26,6 +29,7 @@ type Changes interface {
 type unnoticed struct{}
 
 func (unnoticed) Begin(*ownership.Table, int64)                                          {}
+func (unnoticed) Configured(*ownership.Table, int64)                                     {}
 func (unnoticed) Change(gone, come []ownership.Span, at int64)                           {}
 func (unnoticed) Changed(context.Context, *ownership.Table, *clientv3.Event) (goOn bool) { return true }
 func (unnoticed) End()                                                                   {}
@@ -52,6 +56,16 @@ func (s *Source) New(r Resource, kvs clientv3.KV, watches clientv3.Watcher, chan
 		Watcher:  &watcher{Watcher: watches, source: s, resource: r, arrivals: a, changes: changes},
 		arrivals: a,
 	}
+}
+
+// Stream makes a client of one resource that has what another group holds: its watches
+// have the events of a tenant from the revision on at which the group became the owner,
+// up to the one at which it ceases to be, and nothing of the moves. The group Rest has the
+// system and the tenants that nobody owns.
+func (s *Source) Stream(group string, r Resource, kvs clientv3.KV, watches clientv3.Watcher) *Client {
+	of := &Source{Options: s.Options, quiet: true, namespaces: map[string]bool{}}
+	of.Group = group
+	return of.New(r, kvs, watches, nil)
 }
 
 // OwnRevision returns the true revision of an object that a change of ranges put in with

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/a4s-io/a4s/server/partition/ownership"
+	"github.com/a4s-io/a4s/internal/ownership"
 )
 
 // kv lists what the group holds of one resource.

@@ -9,7 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/a4s-io/a4s/server/partition/ownership"
+	"github.com/a4s-io/a4s/internal/ownership"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/partition/ownership"
 	"github.com/a4s-io/a4s/tests/plainetcd"
 )
 

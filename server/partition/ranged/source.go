@@ -9,9 +9,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/partition/ownership"
 )
 
 // maxRanges is how many watches one watch becomes at most. With more, everything is
@@ -34,6 +34,8 @@ type Options struct {
 // Source says which ranges there are as of each revision. Its clients share it.
 type Source struct {
 	Options
+	// quiet is set if watches put in and take out nothing when tenants move.
+	quiet bool
 
 	mu sync.Mutex
 	// namespaces are those that the system has had up to a revision. It may have deleted
@@ -136,11 +138,15 @@ type Resource struct {
 // ranges are the keys that the servers of the group list and watch.
 func (s *Source) ranges(v *view, r Resource) []ownership.Range {
 	whole := []ownership.Range{{From: r.Prefix, To: clientv3.GetPrefixRangeEnd(r.Prefix)}}
-	if r.Layout != space.Namespaced || !v.table.Configured(s.Group) {
+	if r.Layout != space.Namespaced || !s.quiet && !v.table.Configured(s.Group) {
 		// Cluster-scoped keys of tenants lie among those of the system.
 		return whole
 	}
-	if all := v.table.Ranges(s.Group, r.Prefix, v.namespaces); len(all) <= maxRanges {
+	namespaces := v.namespaces
+	if s.quiet && s.Group != partitionapi.Rest {
+		namespaces = nil
+	}
+	if all := v.table.Ranges(s.Group, r.Prefix, namespaces); len(all) <= maxRanges {
 		return all
 	}
 	return whole
@@ -148,5 +154,8 @@ func (s *Source) ranges(v *view, r Resource) []ownership.Range {
 
 // foreign reports whether a key is one of a tenant that the group does not hold.
 func (s *Source) foreign(v *view, r Resource, key string) bool {
+	if s.quiet {
+		return !v.table.Streams(s.Group, ownership.TenantOf(r.Layout, strings.TrimPrefix(key, r.Prefix)))
+	}
 	return v.table.Foreign(s.Group, r.Layout, strings.TrimPrefix(key, r.Prefix))
 }

@@ -13,7 +13,7 @@ import (
 // continued is a watch of a tenant that begins in the cache, and goes on with what the
 // datastore says once the tenant has left the cache.
 type continued struct {
-	tenant string
+	tenant string // "" for all of them
 	// left is closed when the tenant leaves, before the cache sees its objects go.
 	left chan struct{}
 	// again watches the datastore from a revision on.

@@ -8,15 +8,15 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/a4s-io/a4s/server/partition/ownership"
+	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/server/partition/ranged"
 )
 
 const (
 	// lookAgain is how often the cache is asked whether it shows the end of a move.
 	lookAgain = time.Millisecond
-	// maxArrivals is how many moves are remembered. Watches from before the oldest one
-	// are not served from the cache.
+	// maxArrivals is how many moves, and changes of the configurations, are remembered.
+	// Watches from before the oldest one are not served from the cache.
 	maxArrivals = 1000
 )
 
@@ -38,6 +38,15 @@ type held struct {
 	changes  int
 	arrivals []arrival
 	watches  map[*continued]struct{}
+	// tables are who owned what since when, in order.
+	tables  []since
+	streams map[*stream]struct{}
+}
+
+// since is who owns what from a revision on.
+type since struct {
+	at    int64
+	table *ownership.Table
 }
 
 // everybody is the span of all tenants.
@@ -52,7 +61,9 @@ type arrival struct {
 func newHeld(group string) *held {
 	settled := make(chan struct{})
 	close(settled)
-	return &held{group: group, settled: settled, watches: map[*continued]struct{}{}}
+	return &held{
+		group: group, settled: settled, watches: map[*continued]struct{}{}, streams: map[*stream]struct{}{},
+	}
 }
 
 // Begin implements ranged.Changes.
@@ -61,7 +72,25 @@ func (h *held) Begin(t *ownership.Table, at int64) {
 	defer h.mu.Unlock()
 	h.table = t
 	h.arrivals = []arrival{{everybody, at}}
+	h.tables = []since{{at, t}}
 	h.changes++
+}
+
+// Configured implements ranged.Changes.
+func (h *held) Configured(t *ownership.Table, at int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.tables) == maxArrivals {
+		h.tables = h.tables[1:]
+	}
+	h.tables = append(h.tables, since{at, t})
+	h.changes++
+	for s := range h.streams {
+		if !h.streamed(s.group, t) {
+			delete(h.streams, s)
+			close(s.left)
+		}
+	}
 }
 
 // Change implements ranged.Changes.
@@ -79,7 +108,7 @@ func (h *held) Change(gone, come []ownership.Span, at int64) {
 		h.arrivals = append(h.arrivals, arrival{come, at})
 	}
 	for w := range h.watches {
-		if in(gone, w.tenant) {
+		if w.tenant == "" || in(gone, w.tenant) {
 			delete(h.watches, w)
 			close(w.left)
 		}
@@ -129,8 +158,15 @@ func (h *held) has(tenant string) (changes int, ok bool) {
 	return h.changes, h.holds(tenant)
 }
 
+// holds reports whether the cache has a tenant, "" for all of them.
 func (h *held) holds(tenant string) bool {
-	return h.table != nil && h.table.Holds(h.group, tenant) && !in(h.moving, tenant)
+	switch {
+	case h.table == nil:
+		return false
+	case tenant == "":
+		return h.table.HoldsAll(h.group) && len(h.moving) == 0
+	}
+	return h.table.Holds(h.group, tenant) && !in(h.moving, tenant)
 }
 
 // unchanged reports whether nothing has moved since.
@@ -167,7 +203,7 @@ func (h *held) follow(w *continued, from int64) bool {
 		return false
 	}
 	for _, a := range h.arrivals {
-		if from > 0 && from < a.at && in(a.spans, w.tenant) {
+		if from > 0 && from < a.at && (w.tenant == "" || in(a.spans, w.tenant)) {
 			return false
 		}
 	}

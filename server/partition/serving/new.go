@@ -64,11 +64,19 @@ func New(o Options) (storage.Interface, func(), error) {
 	}
 	held.shown = shown(cached, root, o.Cache.NewFunc)
 	delegator := cacher.NewCacheDelegator(cached, behind)
+	streams := &streams{make: func(group string) (storage.Interface, func(), error) {
+		return o.Storage(func(c *clientv3.Client) {
+			client := o.Source.Stream(group, resource, c.KV, c.Watcher)
+			c.KV, c.Watcher = client.KV, client.Watcher
+		})
+	}}
 	return &grouped{
-			Interface: delegator, all: all, held: held, layout: o.Layout, prefix: o.Cache.ResourcePrefix,
+			Interface: delegator, all: all, stream: streams.of, held: held, key: o.Cache.KeyFunc, layout: o.Layout,
+			prefix: o.Cache.ResourcePrefix,
 		}, func() {
 			delegator.Stop()
 			cached.Stop()
+			streams.stop()
 			stop()
 		}, nil
 }

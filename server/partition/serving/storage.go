@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
+	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/partition/ownership"
 )
 
 // grouped is the storage of a resource. Reads and writes of single objects that do not
@@ -18,17 +18,20 @@ import (
 type grouped struct {
 	storage.Interface // with the cache of the group
 	all               storage.Interface
-	held              *held
-	layout            space.Layout
-	prefix            string // of stored keys
+	// stream is the stream of a group without a cache.
+	stream func(group string) (storage.Interface, error)
+	held   *held
+	key    func(runtime.Object) (string, error)
+	layout space.Layout
+	prefix string // of stored keys
 }
 
 // scope is what a request reads.
 type scope struct {
-	tenant string
-	// whole is everything, in place of a tenant.
-	whole bool
+	tenant string // "" for everything
 }
+
+func (s scope) whole() bool { return s.tenant == "" }
 
 // scope is what a stored key and the space that the request is addressed to say.
 // Requests that are addressed to the system see nothing of tenants.
@@ -44,7 +47,7 @@ func (g *grouped) scope(ctx context.Context, key string) scope {
 	case ok || rest != "":
 		return scope{tenant: space.System}
 	}
-	return scope{whole: true}
+	return scope{}
 }
 
 // Get implements storage.Interface.
@@ -59,10 +62,8 @@ func (g *grouped) Get(ctx context.Context, key string, opts storage.GetOptions, 
 // GetList implements storage.Interface.
 func (g *grouped) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	switch s := g.scope(ctx, key); {
-	case s.whole && partitionapi.AsksForPart(ctx):
+	case s.whole() && partitionapi.AsksForPart(ctx):
 		return g.getPart(ctx, key, opts, list)
-	case s.whole:
-		return g.all.GetList(ctx, key, opts, list)
 	case s.tenant == space.System:
 		return g.Interface.GetList(ctx, key, opts, list)
 	default:
@@ -105,10 +106,13 @@ func (g *grouped) getPart(ctx context.Context, key string, opts storage.ListOpti
 
 // Watch implements storage.Interface.
 func (g *grouped) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	switch s := g.scope(ctx, key); {
-	case s.whole && !partitionapi.AsksForPart(ctx):
-		return g.all.Watch(ctx, key, opts)
-	case s.whole:
+	s := g.scope(ctx, key)
+	asked, streamed := partitionapi.AskedStream(ctx)
+	switch {
+	case s.whole() && streamed:
+		asked.Split()
+		return g.watchStream(ctx, asked.Group, key, opts)
+	case s.whole() && partitionapi.AsksForPart(ctx):
 		return g.watchPart(ctx, key, opts)
 	case s.tenant == space.System:
 		return g.Interface.Watch(ctx, key, opts)

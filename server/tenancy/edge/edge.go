@@ -131,7 +131,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	if err := entry.identified(req.Context(), r.user); err != nil {
 		return err
 	}
-	if req, err = e.part(req, r); err != nil {
+	if req, err = e.part(w, req, r); err != nil {
 		return err
 	}
 	if space.IsSystem(r.userTenant) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 // Config is what one DataPartitionConfig says.
@@ -211,8 +212,45 @@ func (t *Table) Holds(group, tenant string) bool {
 	return ok && owner == group
 }
 
-// Spans are the names that a group holds, in order, without touching each other.
+// Streams reports whether the stream of a group has the events of a tenant: its owner's
+// has, and Rest's those of the system and of tenants that nobody owns.
+func (t *Table) Streams(group, tenant string) bool {
+	if tenant == space.System {
+		return group == partitionapi.Rest
+	}
+	if owner, ok := t.Owner(tenant); ok {
+		return owner == group
+	}
+	return group == partitionapi.Rest
+}
+
+// Streamed are the streams that have all events together: those of the groups that own a
+// tenant's name, in order, and Rest.
+func (t *Table) Streamed() []string {
+	var names []string
+	for _, group := range t.Groups() {
+		if len(t.groups[group]) > 0 {
+			names = append(names, group)
+		}
+	}
+	return append(names, partitionapi.Rest)
+}
+
+// HoldsAll reports whether the servers of a group hold every tenant.
+func (t *Table) HoldsAll(group string) bool {
+	spans := t.Spans(group)
+	return len(spans) == 1 && spans[0].Open && spans[0].Lo == ""
+}
+
+// Spans are the names that a group holds, in order, without touching each other. Rest
+// holds the gaps.
 func (t *Table) Spans(group string) []Span {
+	if group == partitionapi.Rest {
+		if len(t.groups) == 0 {
+			return []Span{{Open: true}}
+		}
+		return t.Gaps()
+	}
 	if spans, ok := t.groups[group]; ok {
 		return spans
 	}

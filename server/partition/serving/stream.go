@@ -1,0 +1,295 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/a4s-io/a4s/internal/ownership"
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+// maxStreams is how many groups a server has streams of without a cache: those of other
+// groups, which their own servers should serve. With more, somebody makes names up.
+const maxStreams = 64
+
+var errTooManyStreams = errors.New("this server has the streams of too many service groups")
+
+// stream is one of the streams of a watch of everything, from the cache.
+type stream struct {
+	group string
+	held  *held
+	// of is the owner of an object: its tenant.
+	of func(runtime.Object) (tenant string, err error)
+	// left is closed when the cache ceases to hold what the stream has.
+	left chan struct{}
+	// begun is how much had moved when the stream began, until its initial events are all
+	// sent; -1 from then on. table is who owned what then.
+	begun int
+	table *ownership.Table
+	// reached is the revision of the last event.
+	reached int64
+
+	from watch.Interface
+	out  chan watch.Event
+	stop chan struct{}
+	once sync.Once
+}
+
+// watchStream watches one stream: in the cache if that holds it, and in the datastore
+// otherwise.
+func (g *grouped) watchStream(
+	ctx context.Context, group, key string, opts storage.ListOptions,
+) (watch.Interface, error) {
+	parsed, err := g.Versioner().ParseResourceVersion(opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	s := &stream{
+		group: group, held: g.held, of: g.tenantOf, left: make(chan struct{}), begun: -1,
+		out: make(chan watch.Event), stop: make(chan struct{}),
+	}
+	for {
+		changes, err := g.held.still(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if initial {
+			s.begun = changes
+		} else {
+			s.reached = int64(parsed) //nolint:gosec // revisions of etcd are signed
+		}
+		if !g.held.begin(s, changes) {
+			if !g.held.unchanged(changes) {
+				continue
+			}
+			return g.uncached(ctx, group, key, opts)
+		}
+		// The bookmarks tell how far the stream is.
+		if s.from, err = g.Interface.Watch(ctx, key, opts); err != nil {
+			g.held.leave(s)
+			return nil, err
+		}
+		go s.run()
+		return s, nil
+	}
+}
+
+// uncached watches a stream in the datastore.
+func (g *grouped) uncached(
+	ctx context.Context, group, key string, opts storage.ListOptions,
+) (watch.Interface, error) {
+	from, err := g.stream(group)
+	if err != nil {
+		return nil, storage.NewInternalError(err)
+	}
+	opts.ProgressNotify = true
+	return from.Watch(ctx, key, opts)
+}
+
+// tenantOf is the tenant that owns an object.
+func (g *grouped) tenantOf(obj runtime.Object) (string, error) {
+	key, err := g.key(obj)
+	if err != nil {
+		return "", err
+	}
+	return ownership.TenantOf(g.layout, strings.TrimPrefix(strings.TrimPrefix(key, g.prefix), "/")), nil
+}
+
+func (s *stream) run() {
+	defer close(s.out)
+	defer s.from.Stop()
+	defer s.held.leave(s)
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.left:
+			return // who reads it goes on elsewhere from where it is
+		case e, ok := <-s.from.ResultChan():
+			if !ok || !s.take(e) {
+				return
+			}
+		}
+	}
+}
+
+// take hands an event on if it is one of the stream. It returns false at the end.
+func (s *stream) take(e watch.Event) bool {
+	if e.Type == watch.Error {
+		s.send(e)
+		return false
+	}
+	o, err := meta.CommonAccessor(e.Object)
+	if err != nil {
+		return false
+	}
+	rev, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return false
+	}
+	if e.Type == watch.Bookmark {
+		return s.bookmark(e, rev)
+	}
+	tenant, err := s.of(uncovered(e.Object))
+	if err != nil {
+		return false
+	}
+	if s.begun >= 0 {
+		// What there is, as of when it was asked for.
+		return !s.table.Streams(s.group, tenant) || s.send(e)
+	}
+	if rev < s.reached {
+		return true // a move put it in
+	}
+	s.reached = rev
+	table, ok := s.held.tableAt(rev)
+	if !ok {
+		return false
+	}
+	return !table.Streams(s.group, tenant) || s.send(e)
+}
+
+// bookmark hands a bookmark on.
+func (s *stream) bookmark(e watch.Event, rev int64) bool {
+	if s.begun >= 0 && initialEnd(e.Object) {
+		if !s.held.unchanged(s.begun) {
+			return false // what moved meanwhile may be missing
+		}
+		s.begun, s.reached = -1, rev
+	}
+	if s.begun < 0 {
+		s.reached = max(s.reached, rev)
+	}
+	return s.send(e)
+}
+
+func initialEnd(obj runtime.Object) bool {
+	o, err := meta.Accessor(obj)
+	return err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+}
+
+// uncovered is the object of which others keep encoded forms, too.
+func uncovered(obj runtime.Object) runtime.Object {
+	if shared, ok := obj.(runtime.CacheableObject); ok {
+		return shared.GetObject()
+	}
+	return obj
+}
+
+func (s *stream) send(e watch.Event) bool {
+	select {
+	case s.out <- e:
+		return true
+	case <-s.stop:
+		return false
+	case <-s.left:
+		return false
+	}
+}
+
+// Stop implements watch.Interface.
+func (s *stream) Stop() { s.once.Do(func() { close(s.stop) }) }
+
+// ResultChan implements watch.Interface.
+func (s *stream) ResultChan() <-chan watch.Event { return s.out }
+
+// begin makes a stream known, so that it ends when the cache ceases to hold it. It fails if
+// the cache does not, or has not since the revision from which it is asked, or if
+// something has moved since.
+func (h *held) begin(s *stream, changes int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.changes != changes || h.table == nil || !h.streamed(s.group, h.table) {
+		return false
+	}
+	if s.begun < 0 {
+		if s.reached < h.tables[0].at {
+			return false
+		}
+		for _, t := range slices.Backward(h.tables) {
+			if !h.streamed(s.group, t.table) {
+				return false
+			}
+			if t.at <= s.reached {
+				break
+			}
+		}
+	}
+	s.table = h.table
+	h.streams[s] = struct{}{}
+	return true
+}
+
+// streamed reports whether the cache has all of a stream.
+func (h *held) streamed(group string, t *ownership.Table) bool {
+	return !t.Configured(h.group) || group == h.group ||
+		group == partitionapi.Rest && len(t.Gaps()) == 0
+}
+
+func (h *held) leave(s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.streams, s)
+}
+
+// tableAt is who owned what at a revision; ok is false if that is forgotten.
+func (h *held) tableAt(rev int64) (_ *ownership.Table, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range slices.Backward(h.tables) {
+		if t.at <= rev {
+			return t.table, true
+		}
+	}
+	return nil, false
+}
+
+// streams are the storages of the streams of groups, without a cache. They are made
+// when they are asked for.
+type streams struct {
+	make func(group string) (storage.Interface, func(), error)
+
+	mu    sync.Mutex
+	made  map[string]storage.Interface
+	stops []func()
+}
+
+func (s *streams) of(group string) (storage.Interface, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if made := s.made[group]; made != nil {
+		return made, nil
+	}
+	if len(s.made) >= maxStreams {
+		return nil, errTooManyStreams
+	}
+	made, stop, err := s.make(group)
+	if err != nil {
+		return nil, err
+	}
+	if s.made == nil {
+		s.made = map[string]storage.Interface{}
+	}
+	s.made[group] = made
+	s.stops = append(s.stops, stop)
+	return made, nil
+}
+
+func (s *streams) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, stop := range s.stops {
+		stop()
+	}
+}
