@@ -11,6 +11,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/groupwatch"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
@@ -29,6 +30,42 @@ func (s *Server) registry(client kubernetes.Interface) *servers.Registry {
 		Name: s.cfg.Agent.NodeName, Address: s.addresses.join,
 		Group: cmp.Or(s.cfg.ServiceGroupID, partitionapi.DefaultGroup),
 	})
+}
+
+// follow has the clients of everything ask all groups, unless this server is of none. It
+// changes their transports, and returns what follows the configurations, if anything does.
+func (s *Server) followGroups(admin *restclient.Config, clients ...*restclient.Config) ([]component.Component, error) {
+	if s.cfg.ServiceGroupID == "" {
+		return nil, nil
+	}
+	configs, err := partitionapi.NewClient(admin, nil)
+	if err != nil {
+		return nil, err
+	}
+	groups := groupwatch.New(others{s.servers, s.cfg.ServiceGroupID}, logrus.WithField("component", groupwatch.Name))
+	s.upstream.wrap = groups.Wrap
+	for _, c := range clients {
+		c.Wrap(groups.Wrap)
+	}
+	return []component.Component{groups.Component(configs)}, nil
+}
+
+// others are the servers of groups, without this server's own, which its clients reach
+// anyway.
+type others struct {
+	registry *servers.Registry
+	own      string
+}
+
+// Group implements groupwatch.Servers.
+func (o others) Group(id string) []string {
+	var addresses []string
+	for _, s := range o.registry.All() {
+		if s.Group == id && s.Ready && id != o.own {
+			addresses = append(addresses, s.Address)
+		}
+	}
+	return addresses
 }
 
 // checkGroups finds tenants without a group and groups without servers.

@@ -208,7 +208,8 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	admin := s.files.restConfig(s.files.pki.Admin)
-	client, err := kubernetes.NewForConfig(s.files.restConfig(s.files.pki.Supervisor))
+	supervisor := s.files.restConfig(s.files.pki.Supervisor)
+	client, err := kubernetes.NewForConfig(supervisor)
 	if err != nil {
 		return nil, fmt.Errorf("making the supervisor's client: %w", err)
 	}
@@ -231,9 +232,17 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	s.servers = s.registry(client)
-	forNodes := nodes{addresses: nodeapi.NewAddresses(client)}
+	follow, err := s.followGroups(admin, supervisor)
+	if err != nil {
+		return nil, err
+	}
+	everything, err := kubernetes.NewForConfig(supervisor)
+	if err != nil {
+		return nil, fmt.Errorf("making the supervisor's client of everything: %w", err)
+	}
+	forNodes := nodes{addresses: nodeapi.NewAddresses(everything)}
 	if !s.cfg.DisableNetworkPolicy {
-		forNodes.policies = networkpolicy.New(client, s.pool, logrus.WithField("component", networkpolicy.Name))
+		forNodes.policies = networkpolicy.New(everything, s.pool, logrus.WithField("component", networkpolicy.Name))
 	}
 	api, err := s.nodeAPI(client, forNodes, extra, keys, cas, group)
 	if err != nil {
@@ -250,6 +259,9 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	served := s.upstream.apiserver(seams(spaces, api.Handler, metrics))
 	if err := group.StartAndWait(ctx, apiserver.New(served)); err != nil {
 		return nil, err
+	}
+	for _, c := range follow {
+		group.Start(ctx, c)
 	}
 	group.Start(ctx, apiserver.Hooks(client))
 	for _, c := range spaces.Components() {
@@ -287,7 +299,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	group.Start(ctx, leader.Only(running("node-credentials", credentials.Run)))
 	forNodes.start(ctx, group)
 	group.Start(ctx, leader.Only(aggregation.New(admin, s.pool)))
-	own, err := tenancy.Endpoints(s.files.restConfig(s.files.pki.Supervisor), s.addresses.ranges(), s.pool)
+	own, err := tenancy.Endpoints(supervisor, s.addresses.ranges(), s.pool)
 	if err != nil {
 		return nil, err
 	}

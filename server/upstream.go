@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/transport"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/server/cluster/election"
@@ -21,6 +22,8 @@ type upstream struct {
 	store     *store
 	pool      *interning.Pool
 	log       *logrus.Entry
+	// wrap changes the transports of controllers and scheduler; nil leaves them.
+	wrap transport.WrapperFunc
 }
 
 // validate refuses bad arguments before anything starts.
@@ -78,6 +81,7 @@ func (u *upstream) controllers(leader *election.Election) controllers.Options {
 		ClientCACert:      t.ClientCASigner, ClientCAKey: t.ClientCA.Key,
 		ServerCACert: t.ServerCASigner, ServerCAKey: t.ServerCA.Key,
 		Args: u.cfg.KubeControllerManagerArgs,
+		Wrap: u.wrap,
 		Pool: u.pool,
 		Log:  u.log,
 	}
@@ -90,7 +94,7 @@ func (u *upstream) controllers(leader *election.Election) controllers.Options {
 // scheduler are the options of the scheduler; leader is nil on the only server.
 func (u *upstream) scheduler(leader *election.Election) scheduler.Options {
 	o := scheduler.Options{Kubeconfig: u.files.schedulerKubeconfig, Args: u.cfg.KubeSchedulerArgs,
-		Pool: u.pool, Log: u.log}
+		Wrap: u.wrap, Pool: u.pool, Log: u.log}
 	if leader != nil {
 		o.Await = leader.Await
 	}

@@ -224,18 +224,6 @@ func (t *Table) Streams(group, tenant string) bool {
 	return group == partitionapi.Rest
 }
 
-// Streamed are the streams that have all events together: those of the groups that own a
-// tenant's name, in order, and Rest.
-func (t *Table) Streamed() []string {
-	var names []string
-	for _, group := range t.Groups() {
-		if len(t.groups[group]) > 0 {
-			names = append(names, group)
-		}
-	}
-	return append(names, partitionapi.Rest)
-}
-
 // HoldsAll reports whether the servers of a group hold every tenant.
 func (t *Table) HoldsAll(group string) bool {
 	spans := t.Spans(group)

@@ -8,6 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/transport"
 	"k8s.io/component-base/configz"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
@@ -48,6 +49,8 @@ type Options struct {
 	// are made and before they run; nil is for a server without others. What
 	// it returns ends with the lead.
 	Await func(context.Context) (context.Context, context.CancelFunc, error)
+	// Wrap changes the transports of the controllers; nil leaves them as they are.
+	Wrap transport.WrapperFunc
 	// Pool is where the informers of the controllers share what they keep
 	// with others. Without one everything is as upstream has it.
 	Pool *interning.Pool
@@ -129,6 +132,9 @@ func run(ctx context.Context, o Options, ready func()) error {
 		return fmt.Errorf("building the configuration: %w", err)
 	}
 	built := newRunning()
+	if o.Wrap != nil {
+		c.Kubeconfig.Wrap(o.Wrap)
+	}
 	c.Kubeconfig.Wrap(built.Wrap)
 	go func() {
 		select {

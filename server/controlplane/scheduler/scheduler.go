@@ -7,6 +7,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/transport"
 	"k8s.io/component-base/configz"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
@@ -31,6 +32,8 @@ type Options struct {
 	// Await blocks until this server leads the others; nil is for a server
 	// without others. What it returns ends with the lead.
 	Await func(context.Context) (context.Context, context.CancelFunc, error)
+	// Wrap changes the transports of the scheduler; nil leaves them as they are.
+	Wrap transport.WrapperFunc
 	// Pool is where the informers share what they keep with others.
 	Pool *interning.Pool
 	Log  *logrus.Entry
@@ -86,7 +89,7 @@ func run(ctx context.Context, o Options, ready func()) error {
 	// An earlier run in this process left its entry, and a second one of the
 	// same name is refused.
 	configz.Delete(configzName)
-	cc, sched, err := setup(ctx, s)
+	cc, sched, err := setup(ctx, s, o.Wrap)
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}

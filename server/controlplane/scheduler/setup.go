@@ -11,8 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 	appconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
@@ -27,7 +31,7 @@ import (
 // setup makes the scheduler of s. It stands in for upstream's app.Setup, which
 // has plugins registered but only enabled by a configuration file: here those
 // of a4s are enabled in whatever profiles there are.
-func setup(ctx context.Context, s *options.Options) (*appconfig.CompletedConfig, *scheduler.Scheduler, error) {
+func setup(ctx context.Context, s *options.Options, wrap transport.WrapperFunc) (*appconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	var err error
 	if s.ComponentConfig, err = latest.Default(); err != nil {
 		return nil, nil, fmt.Errorf("making the default configuration: %w", err)
@@ -38,6 +42,9 @@ func setup(ctx context.Context, s *options.Options) (*appconfig.CompletedConfig,
 	}
 	c, err := s.Config(ctx)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := wrapClients(c, s, wrap); err != nil {
 		return nil, nil, err
 	}
 	cc := c.Complete()
@@ -64,6 +71,27 @@ func setup(ctx context.Context, s *options.Options) (*appconfig.CompletedConfig,
 		return nil, nil, err
 	}
 	return &cc, sched, options.LogOrWriteConfig(klog.FromContext(ctx), s.WriteConfigTo, cfg, completed)
+}
+
+// wrapClients makes the clients and informers of the scheduler again, with changed
+// transports. Upstream makes them of a file.
+func wrapClients(c *appconfig.Config, s *options.Options, wrap transport.WrapperFunc) error {
+	if wrap == nil {
+		return nil
+	}
+	c.KubeConfig.Wrap(wrap)
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(c.KubeConfig), "scheduler"))
+	if err != nil {
+		return fmt.Errorf("making the client: %w", err)
+	}
+	any, err := dynamic.NewForConfig(c.KubeConfig)
+	if err != nil {
+		return fmt.Errorf("making the client of any resource: %w", err)
+	}
+	c.Client = client
+	c.InformerFactory = scheduler.NewInformerFactory(client, 0, s.InformerName)
+	c.DynInformerFactory = dynamicinformer.NewFilteredDynamicSharedInformerFactory(any, 0, metav1.NamespaceAll, nil)
+	return nil
 }
 
 // parallelism is how many goroutines look for a node for one pod: one for two

@@ -1,0 +1,18 @@
+// Package groupwatch makes one watch of everything out of the streams of service groups, as
+// a transport for clients that see all tenants: controllers, scheduler, nodes (seed:
+// data-partition, "Affected Components"; design: service-groups, 2.6).
+//
+// Each server caches the tenants of its group. A watch of everything is therefore asked
+// of the servers of all groups: one stream of each group that owns a tenant, and one of the
+// rest. A stream that breaks is opened again where it was, at another server if need be;
+// groups that come and go are followed. Reads of one tenant go to a server of the group
+// that owns it. All else passes: lists of everything are complete whoever answers them.
+//
+// Invariants: each event is delivered once, and those of one object in order; between
+// objects of different groups there is no order, so the last revision that a client has seen does
+// not say where all streams are: that is remembered, and a client that returns
+// with a revision that cannot be placed gets 410 and begins anew; a bookmark has a
+// revision that all streams have reached. Bytes of objects pass unchanged.
+//
+// server's and agent's wiring may import it. It imports nothing of Kubernetes' server.
+package groupwatch

@@ -1,0 +1,239 @@
+package groupwatch
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/ownership"
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+// Name is the name of the component that follows the configurations.
+const Name = "service-groups"
+
+// maxTables is how many changes of the configurations are remembered. A watch from
+// before the oldest one gets 410.
+const maxTables = 1000
+
+// Servers are those of the cluster.
+type Servers interface {
+	// Group is where servers of a group are now, each "host:port"; none if the one that a
+	// client reaches anyway will do.
+	Group(id string) []string
+}
+
+// Groups knows which group owns which tenant since when.
+type Groups struct {
+	servers Servers
+	log     *logrus.Entry
+
+	mu      sync.Mutex
+	tables  []since // in order
+	changed chan struct{}
+	synced  chan struct{}
+}
+
+// since is who owns what from a revision on.
+type since struct {
+	at    int64
+	table *ownership.Table
+	// streams are those that have all events together.
+	streams []string
+}
+
+// New makes a Groups that knows nothing yet.
+func New(servers Servers, log *logrus.Entry) *Groups {
+	return &Groups{servers: servers, log: log, changed: make(chan struct{}), synced: make(chan struct{})}
+}
+
+// Component follows the configurations. It is ready when it knows them.
+func (g *Groups) Component(client *partitionapi.Client) component.Component {
+	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error {
+		go func() {
+			select {
+			case <-g.synced:
+				ready()
+			case <-ctx.Done():
+			}
+		}()
+		g.follow(ctx, client)
+		return nil
+	}}
+}
+
+// follow lists and watches the configurations until ctx ends.
+func (g *Groups) follow(ctx context.Context, client *partitionapi.Client) {
+	store := &configs{groups: g}
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
+	}, client), &partitionapi.DataPartitionConfig{}, store, cache.ReflectorOptions{Name: Name})
+	reflector.RunWithContext(ctx)
+}
+
+// set is told of the configurations as of a revision. Those between it and the one before
+// are unknown if it is a list that says so: watches from before have to begin anew.
+func (g *Groups) set(all []ownership.Config, at int64, listed bool) {
+	t := since{at: at, table: ownership.NewTable(all), streams: streamsOf(all)}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	first := len(g.tables) == 0
+	switch {
+	case listed:
+		g.tables = nil
+	case len(g.tables) == maxTables:
+		g.tables = g.tables[1:]
+	}
+	g.tables = append(g.tables, t)
+	close(g.changed)
+	g.changed = make(chan struct{})
+	if first {
+		close(g.synced)
+	}
+}
+
+// streamsOf are the groups that may own a tenant, in order, and the rest. Servers judge
+// who owns it; a stream without events does no harm.
+func streamsOf(all []ownership.Config) []string {
+	var groups []string
+	for _, c := range all {
+		if !c.Span.Empty() || len(c.Tenants) > 0 {
+			groups = append(groups, c.Group)
+		}
+	}
+	slices.Sort(groups)
+	return append(slices.Compact(groups), partitionapi.Rest)
+}
+
+// wait waits until the configurations are known, for as long as it takes or some time.
+func (g *Groups) wait(ctx context.Context, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-g.synced:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// owner is the group that owns a tenant now, "" for none.
+func (g *Groups) owner(tenant string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.tables) == 0 {
+		return ""
+	}
+	group, _ := g.tables[len(g.tables)-1].table.Owner(tenant)
+	return group
+}
+
+// from are who owned what after a revision, with the table in force at it first. It is
+// false if that is not known.
+func (g *Groups) from(rev int64) ([]since, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, t := range slices.Backward(g.tables) {
+		if t.at <= rev {
+			return slices.Clone(g.tables[i:]), true
+		}
+	}
+	return nil, false
+}
+
+// after are the changes after a revision, and what is closed at the next one. It is false
+// if some may be missing.
+func (g *Groups) after(rev int64) ([]since, <-chan struct{}, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := len(g.tables)
+	for i > 0 && g.tables[i-1].at > rev {
+		i--
+	}
+	return slices.Clone(g.tables[i:]), g.changed, i > 0
+}
+
+// newest is who owns what now.
+func (g *Groups) newest() since {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tables[len(g.tables)-1]
+}
+
+// configs is where the reflector keeps the configurations.
+type configs struct {
+	groups *Groups
+	byName map[string]ownership.Config
+}
+
+var _ cache.ReflectorStore = (*configs)(nil)
+
+func (c *configs) put(obj any) {
+	if o, ok := obj.(*partitionapi.DataPartitionConfig); ok {
+		c.byName[o.Name] = ownership.NewConfig(o, o.CreationTimestamp.UnixNano())
+	}
+}
+
+func (c *configs) changed(obj any) error {
+	if o, ok := obj.(*partitionapi.DataPartitionConfig); ok {
+		c.tell(o.ResourceVersion, false)
+	}
+	return nil
+}
+
+func (c *configs) tell(rev string, listed bool) {
+	at, err := strconv.ParseInt(rev, 10, 64)
+	if err != nil {
+		return
+	}
+	all := make([]ownership.Config, 0, len(c.byName))
+	for _, config := range c.byName {
+		all = append(all, config)
+	}
+	c.groups.set(all, at, listed)
+}
+
+// Add implements cache.ReflectorStore.
+func (c *configs) Add(obj any) error {
+	c.put(obj)
+	return c.changed(obj)
+}
+
+// Update implements cache.ReflectorStore.
+func (c *configs) Update(obj any) error { return c.Add(obj) }
+
+// Delete implements cache.ReflectorStore.
+func (c *configs) Delete(obj any) error {
+	if o, ok := obj.(*partitionapi.DataPartitionConfig); ok {
+		delete(c.byName, o.Name)
+	}
+	return c.changed(obj)
+}
+
+// Replace implements cache.ReflectorStore.
+func (c *configs) Replace(all []any, rev string) error {
+	c.byName = map[string]ownership.Config{}
+	for _, obj := range all {
+		c.put(obj)
+	}
+	c.tell(rev, true)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (c *configs) Resync() error { return nil }

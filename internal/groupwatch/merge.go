@@ -1,0 +1,306 @@
+package groupwatch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// errAnew ends a watch whose client has to begin anew, or where it was.
+var errAnew = errors.New("the streams of the service groups do not make one watch any more")
+
+// opener opens a stream of a group from a revision on, or with what there is.
+type opener func(ctx context.Context, group string, from int64, initial bool) (frames, io.Closer, error)
+
+// arrived is what came of a stream.
+type arrived struct {
+	of   *part
+	what *frame
+	err  error // it ended
+}
+
+// part is one of the streams that are merged.
+type part struct {
+	group  string
+	cancel context.CancelFunc
+	// reached is the revision up to which all events have come, 0 until all there is has.
+	reached int64
+	// until is the revision after which it has no events, 0 for one that goes on. It is
+	// closed when it has reached it.
+	until  int64
+	closed bool
+	// bookmark is the last one.
+	bookmark *frame
+}
+
+// merge is one watch of everything.
+type merge struct {
+	groups *Groups
+	open   opener
+	// send hands an event on with the revision that the client sees then, and where the streams are.
+	send func(raw []byte, rev int64, at position) error
+	// bookmarks are for the client.
+	bookmarks bool
+
+	in    chan arrived
+	parts map[string]*part
+	// applied is the revision of the last change of the configurations.
+	applied int64
+	// initial is set until all streams have sent what there is, which they have up to the
+	// revision begun. If the configurations change in between, a tenant may be in none.
+	initial bool
+	begun   int64
+	// recent are the revisions of objects that were sent and that not all streams have reached.
+	recent map[string]int64
+	marked int64 // the revision of the last bookmark
+}
+
+// run merges until ctx ends or a stream cannot go on.
+func (m *merge) run(ctx context.Context, start []since, at position) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m.in, m.parts, m.recent = make(chan arrived), map[string]*part{}, map[string]int64{}
+	for i, t := range start {
+		m.apply(ctx, t, i == 0, at)
+	}
+	for {
+		more, changed, ok := m.groups.after(m.applied)
+		if !ok {
+			return errAnew
+		}
+		for _, t := range more {
+			if m.initial || t.at <= m.begun {
+				return errAnew
+			}
+			m.apply(ctx, t, false, at)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case a := <-m.in:
+			if err := m.take(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// apply opens the streams that there are from a change on. Those that there are no more
+// end when they have reached it.
+func (m *merge) apply(ctx context.Context, t since, first bool, at position) {
+	m.applied = t.at
+	there := map[string]bool{}
+	for _, group := range t.streams {
+		there[group] = true
+		if p := m.parts[group]; p != nil && !p.closed {
+			p.until = 0
+			continue
+		}
+		from, known := at[group]
+		switch {
+		case m.initial && first:
+			from = 0
+		case !known && first:
+			from = at.low()
+		case !known:
+			from = max(t.at, at.low())
+		}
+		m.start(ctx, &part{group: group, reached: from})
+	}
+	for group, p := range m.parts {
+		if !there[group] && !p.closed && p.until == 0 {
+			p.until = t.at
+		}
+	}
+}
+
+// start reads a stream. It is opened again where it was whenever it ends.
+func (m *merge) start(ctx context.Context, p *part) {
+	ctx, p.cancel = context.WithCancel(ctx)
+	m.parts[p.group] = p
+	from := p.reached
+	go func() {
+		hand := func(a arrived) bool {
+			select {
+			case m.in <- a:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		for pause := minPause; ; {
+			next, body, err := m.open(ctx, p.group, from, from == 0)
+			for err == nil {
+				var f *frame
+				if f, err = next(); err != nil {
+					break
+				}
+				pause = minPause
+				if from > 0 || f.complete {
+					from = max(from, f.rev)
+				}
+				if !hand(arrived{of: p, what: f}) {
+					break
+				}
+			}
+			if body != nil {
+				_ = body.Close() // all of it was read that is wanted
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if from == 0 || errors.Is(err, errAnew) || errors.Is(err, errFrame) {
+				hand(arrived{of: p, err: errAnew})
+				return
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+			pause = min(2*pause, maxPause)
+		}
+	}()
+}
+
+// Pauses between two tries to open a stream.
+const (
+	minPause = 20 * time.Millisecond
+	maxPause = time.Second
+)
+
+// take hands on what came of a stream.
+func (m *merge) take(ctx context.Context, a arrived) error {
+	p, f := a.of, a.what
+	switch {
+	case m.parts[p.group] != p || p.closed:
+		return nil
+	case a.err != nil:
+		return a.err
+	case f.kind == watch.Error:
+		if err := m.send(f.raw, 0, nil); err != nil {
+			return err
+		}
+		return errAnew
+	case f.kind == watch.Bookmark:
+		return m.bookmark(p, f)
+	}
+	if p.reached > 0 {
+		p.reached = max(p.reached, f.rev)
+	}
+	if m.recent[f.key] >= f.rev {
+		return m.progress(p) // the new owner of its tenant was faster
+	}
+	m.recent[f.key] = f.rev
+	var at position
+	if !m.initial {
+		at = m.position()
+	}
+	if err := m.send(f.raw, f.rev, at); err != nil {
+		return err
+	}
+	return m.progress(p)
+}
+
+// position is how far the streams are, those that are closed, too: a client that comes back
+// must not see their events again.
+func (m *merge) position() position {
+	at := make(position, len(m.parts))
+	for group, p := range m.parts {
+		at[group] = p.reached
+	}
+	return at
+}
+
+// low is the revision that all streams have reached that are open.
+func (m *merge) low() int64 {
+	low := int64(math.MaxInt64)
+	for _, p := range m.parts {
+		if !p.closed {
+			low = min(low, p.reached)
+		}
+	}
+	return low
+}
+
+func (m *merge) bookmark(p *part, f *frame) error {
+	p.bookmark = f
+	if p.reached > 0 || f.complete {
+		p.reached = max(p.reached, f.rev)
+	}
+	if m.initial {
+		return m.complete()
+	}
+	return m.progress(p)
+}
+
+// complete says that all there is was sent, when all streams have said so. The bookmark
+// is the earliest one.
+func (m *merge) complete() error {
+	var first *part
+	for _, p := range m.parts {
+		if p.reached == 0 {
+			return nil
+		}
+		if p.bookmark != nil && p.bookmark.complete && (first == nil || p.bookmark.rev < first.bookmark.rev) {
+			first = p
+		}
+	}
+	if first == nil {
+		return errAnew
+	}
+	m.initial, m.marked = false, first.bookmark.rev
+	for _, p := range m.parts {
+		m.begun = max(m.begun, p.reached)
+	}
+	m.prune(m.low())
+	return m.send(first.bookmark.raw, m.marked, m.position())
+}
+
+// progress closes a stream that has reached its end, and hands on the last bookmark that
+// all streams have reached.
+func (m *merge) progress(p *part) error {
+	if p.until > 0 && p.reached >= p.until && !p.closed {
+		p.closed = true
+		p.cancel()
+	}
+	if m.initial {
+		return nil
+	}
+	low := m.low()
+	var best *frame
+	for _, p := range m.parts {
+		b := p.bookmark
+		if b != nil && !b.complete && b.rev <= low && b.rev > m.marked && (best == nil || b.rev > best.rev) {
+			best = b
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	m.marked = best.rev
+	m.prune(low)
+	if !m.bookmarks {
+		return nil
+	}
+	return m.send(best.raw, best.rev, m.position())
+}
+
+// prune forgets what counts no more once all streams have reached a revision.
+func (m *merge) prune(low int64) {
+	for key, rev := range m.recent {
+		if rev <= low {
+			delete(m.recent, key)
+		}
+	}
+	for group, p := range m.parts {
+		if p.closed && p.until <= low {
+			delete(m.parts, group)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package groupwatch
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// deadline bounds every wait.
+const deadline = 60 * time.Second
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(start) > deadline {
+			t.Fatal(what)
+		}
+	}
+}
+
+// shownTo checks that what an informer is shown of each object goes forward.
+type shownTo struct {
+	t    *testing.T
+	mu   sync.Mutex
+	revs map[string]int64
+	all  int
+}
+
+func (s *shownTo) see(obj any, what string) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	o := obj.(*corev1.ConfigMap)
+	rev, _ := strconv.ParseInt(o.ResourceVersion, 10, 64)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all++
+	if key := o.Namespace + "/" + o.Name; rev < s.revs[key] {
+		s.t.Errorf("%s of %s at %d after %d", what, key, rev, s.revs[key])
+	} else {
+		s.revs[key] = rev
+	}
+}
+
+// TestInformerUnderMoves: an informer behind the transport has in the end what the
+// datastore has, and never sees an object go back, while tenants move, groups come and go,
+// streams break and servers are down.
+func TestInformerUnderMoves(t *testing.T) {
+	for _, lost := range []int{0, 5} {
+		t.Run(fmt.Sprint(lost), func(t *testing.T) { informerUnderMoves(t, lost) })
+	}
+}
+
+func informerUnderMoves(t *testing.T, lost int) {
+	h := newHistory()
+	h.lost = lost
+	h.configure("0", "", "t3")
+	h.configure("1", "t3", "")
+	client, _ := cluster(t, h, "0", "1", "2")
+	tenants := []string{space.System, "t0", "t1", "t2", "t3", "t4", "t5"}
+	for _, tenant := range tenants {
+		for n := range 10 {
+			h.write(tenant, fmt.Sprint("c", n), false)
+		}
+	}
+	seen := &shownTo{t: t, revs: map[string]int64{}}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	informer := factory.Core().V1().ConfigMaps().Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { seen.see(o, "add") },
+		UpdateFunc: func(_, o any) { seen.see(o, "update") },
+		DeleteFunc: func(o any) { seen.see(o, "delete") },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("the informer does not become ready")
+	}
+	random := rand.New(rand.NewPCG(1, uint64(lost)))
+	for i := range 3000 {
+		h.write(tenants[random.IntN(len(tenants))], fmt.Sprint("c", random.IntN(10)), random.IntN(5) == 0)
+		if i%10 == 0 {
+			time.Sleep(time.Millisecond) // else it would be one burst
+		}
+		bound := tenants[1+random.IntN(6)]
+		switch random.IntN(300) {
+		case 0, 1, 2:
+			h.configure("1", bound, "")
+			h.configure("0", "", bound)
+		case 3:
+			h.configure("2", "t2", "t4")
+		case 4:
+			h.mu.Lock()
+			ok := h.configs["2"] != nil
+			h.mu.Unlock()
+			if ok {
+				h.remove("2")
+			}
+		case 5:
+			h.mu.Lock()
+			h.down["1"] = !h.down["1"]
+			h.mu.Unlock()
+		}
+	}
+	same := func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		all := informer.GetStore().List()
+		if len(all) != len(h.objects) {
+			return false
+		}
+		for _, obj := range all {
+			o := obj.(*corev1.ConfigMap)
+			if stored := h.objects[o.Namespace+"/"+o.Name]; stored == nil || stored.ResourceVersion != o.ResourceVersion {
+				return false
+			}
+		}
+		return true
+	}
+	eventually(t, "the informer does not have what the datastore has", same)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	t.Logf("%d events, %d shown", len(h.events), seen.all)
+}
+
+// TestWatchResumes: a client that returns with the revision of an event misses nothing and
+// sees nothing again, though the streams were not equally far; one whose revision is
+// forgotten gets 410.
+func TestWatchResumes(t *testing.T) {
+	h := newHistory()
+	h.configure("0", "", "m")
+	h.configure("1", "m", "")
+	client, groups := cluster(t, h, "0", "1")
+	h.write("a", "one", false)
+	if !groups.wait(t.Context(), deadline) {
+		t.Fatal("the configurations are not read")
+	}
+	list, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev, seen := list.ResourceVersion, map[string]int{}
+	for round := range 30 {
+		for i := range 4 {
+			h.write([]string{"a", "z"}[i%2], fmt.Sprintf("c%d-%d", round, i), false)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		w, err := client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{ResourceVersion: rev})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 1 + round%5 { // not all that there are
+			e, ok := <-w.ResultChan()
+			o, isOne := e.Object.(*corev1.ConfigMap)
+			if !ok || !isOne {
+				t.Fatalf("%+v", e)
+			}
+			seen[o.Name]++
+			rev = o.ResourceVersion
+		}
+		w.Stop()
+		cancel()
+	}
+	w, err := client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: rev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(seen) < 120 {
+		select {
+		case e := <-w.ResultChan():
+			seen[e.Object.(*corev1.ConfigMap).Name]++
+		case <-time.After(deadline):
+			t.Fatalf("only %d of 120 came", len(seen))
+		}
+	}
+	w.Stop()
+	for name, n := range seen {
+		if n != 1 {
+			t.Errorf("%s came %d times", name, n)
+		}
+	}
+	h.configure("2", "c", "d")
+	for n := range 2 * maxRemembered {
+		h.write("a", fmt.Sprint("d", n), false)
+	}
+	again, err := client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: rev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * maxRemembered {
+		<-again.ResultChan()
+	}
+	again.Stop()
+	_, err = client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: rev})
+	if err == nil {
+		t.Error("a revision that is forgotten is not refused")
+	}
+}
+
+// TestBookmarks: a bookmark has a revision that all streams have reached.
+func TestBookmarks(t *testing.T) {
+	h := newHistory()
+	h.configure("0", "", "m")
+	h.configure("1", "m", "")
+	client, groups := cluster(t, h, "0", "1")
+	if !groups.wait(t.Context(), deadline) {
+		t.Fatal("the configurations are not read")
+	}
+	w, err := client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{
+		ResourceVersion: "2", AllowWatchBookmarks: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	go func() {
+		for n := range 500 {
+			h.write([]string{"a", "z", space.System}[n%3], fmt.Sprint("c", n), false)
+		}
+	}()
+	seen, marks := map[int64]bool{}, 0
+	for marks < 5 {
+		e := <-w.ResultChan()
+		o := e.Object.(*corev1.ConfigMap)
+		rev, _ := strconv.ParseInt(o.ResourceVersion, 10, 64)
+		if e.Type != watch.Bookmark {
+			seen[rev] = true
+			continue
+		}
+		marks++
+		for missing := int64(3); missing <= rev; missing++ {
+			if !seen[missing] {
+				t.Fatalf("a bookmark at %d comes before the event at %d", rev, missing)
+			}
+		}
+	}
+}

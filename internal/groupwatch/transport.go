@@ -1,0 +1,332 @@
+package groupwatch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// patience is how long a watch waits for the configurations to be known. Then it is asked
+// of one server, which is complete, too.
+const patience = 5 * time.Second
+
+// Wrap makes a transport of another one, as rest.Config.Wrap wants it.
+func (g *Groups) Wrap(base http.RoundTripper) http.RoundTripper {
+	return &transport{base: base, groups: g}
+}
+
+// transport is that of one client.
+type transport struct {
+	base   http.RoundTripper
+	groups *Groups
+	memory memory
+}
+
+// WrappedRoundTripper lets client-go find the transport beneath.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodGet || req.Header.Get(partitionapi.PartHeader) != "" ||
+		req.Header.Get("Upgrade") != "" {
+		return t.base.RoundTrip(req)
+	}
+	tenant, everything := target(req.URL.Path)
+	switch {
+	case tenant != "":
+		return t.owners(req, tenant)
+	case !everything:
+		return t.base.RoundTrip(req)
+	}
+	query := req.URL.Query()
+	if watches, err := strconv.ParseBool(query.Get("watch")); err != nil || !watches {
+		t.memory.forget(name(req, query))
+		return t.base.RoundTrip(req) // complete, and at one revision
+	}
+	w := newWatch(req, query)
+	if w == nil || !t.groups.wait(req.Context(), patience) {
+		return t.base.RoundTrip(req)
+	}
+	return t.watch(req, w)
+}
+
+// target says what a path reads: all objects of a resource, or something of a tenant.
+func target(path string) (tenant string, everything bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) >= 3 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) >= 4 && parts[0] == "apis":
+		parts = parts[3:]
+	default:
+		return "", false
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		if tenant, _ := space.SplitNamespace(parts[1]); !space.IsSystem(tenant) {
+			return tenant, false
+		}
+		return "", false
+	}
+	return "", len(parts) == 1 && parts[0] != partitionapi.Resource
+}
+
+// owners reads of a tenant at a server of the group that owns it, which has it in its
+// cache. Other servers can answer, too.
+func (t *transport) owners(req *http.Request, tenant string) (*http.Response, error) {
+	hosts := t.groups.hosts(t.groups.owner(tenant))
+	if len(hosts) == 0 {
+		return t.base.RoundTrip(req)
+	}
+	res, err := t.base.RoundTrip(to(req.Context(), req, hosts[0]))
+	if err == nil || req.Context().Err() != nil {
+		return res, err
+	}
+	return t.base.RoundTrip(req)
+}
+
+// hosts are those of a group's servers in any order, none for no group.
+func (g *Groups) hosts(group string) []string {
+	if group == "" || group == partitionapi.Rest {
+		return nil
+	}
+	hosts := g.servers.Group(group)
+	rand.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
+	return hosts
+}
+
+// to is a request to another server, "" for the same one.
+func to(ctx context.Context, req *http.Request, host string) *http.Request {
+	out := req.Clone(ctx)
+	if host != "" {
+		out.URL.Host, out.Host = host, ""
+	}
+	return out
+}
+
+// name is what a client's watch is remembered by.
+func name(req *http.Request, query url.Values) string {
+	return strings.Join([]string{
+		req.UserAgent(), req.URL.Path, query.Get("labelSelector"), query.Get("fieldSelector"),
+	}, "\x00")
+}
+
+// asked is a watch of everything that can be made of streams.
+type asked struct {
+	name string
+	// query is that of its streams.
+	query url.Values
+	// from is the revision from which it is asked, 0 if it begins with what there is.
+	from int64
+	// timeout is how long it is to last, 0 for no limit.
+	timeout   time.Duration
+	bookmarks bool
+}
+
+// newWatch reads what is asked; it is nil for what cannot be made of streams.
+func newWatch(req *http.Request, query url.Values) *asked {
+	if accept := req.Header.Get("Accept"); strings.Contains(accept, "as=Table") || query.Has("continue") {
+		return nil
+	}
+	w := &asked{name: name(req, query), query: query}
+	initial, _ := strconv.ParseBool(query.Get("sendInitialEvents"))
+	w.bookmarks, _ = strconv.ParseBool(query.Get("allowWatchBookmarks"))
+	var err error
+	if !initial {
+		if w.from, err = strconv.ParseInt(query.Get("resourceVersion"), 10, 64); err != nil || w.from <= 0 {
+			return nil // from anywhere: not the same for all streams
+		}
+	}
+	if s := query.Get("timeoutSeconds"); s != "" {
+		seconds, err := strconv.ParseUint(s, 10, 31)
+		if err != nil {
+			return nil
+		}
+		w.timeout = time.Duration(seconds) * time.Second //nolint:gosec // it has 31 bits
+	}
+	query.Del("timeoutSeconds")
+	query.Set("allowWatchBookmarks", "true")
+	return w
+}
+
+// watch merges the streams of a watch. What the server says of the rest is what its
+// client is answered.
+func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
+	start, at := []since{t.groups.newest()}, position{}
+	if w.from == 0 {
+		t.memory.forget(w.name)
+	} else {
+		var known bool
+		if at, known = t.memory.find(w.name, w.from); known {
+			if at == nil {
+				at = position{partitionapi.Rest: w.from}
+			}
+			start, known = t.groups.from(at.low())
+		}
+		if !known {
+			return expired(req), nil
+		}
+	}
+	ctx, cancel := w.limit(req.Context())
+	rest, ok := at[partitionapi.Rest]
+	if !ok {
+		rest = at.low()
+	}
+	first, err := t.base.RoundTrip(w.stream(ctx, req, "", partitionapi.Rest, rest, w.from == 0))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	plain := func() (*http.Response, error) {
+		first.Body = closing{first.Body, cancel}
+		return first, nil
+	}
+	if first.StatusCode != http.StatusOK {
+		return plain()
+	}
+	if first.Header.Get(partitionapi.StreamHeader) == "" {
+		return plain() // the resource is not split
+	}
+	next, ok := read(first.Header.Get("Content-Type"), first.Body)
+	if !ok {
+		_ = first.Body.Close()
+		cancel()
+		return t.base.RoundTrip(req)
+	}
+	first.Header.Del(partitionapi.StreamHeader)
+	out, in := io.Pipe()
+	closed := false
+	m := &merge{
+		groups: t.groups, bookmarks: w.bookmarks, initial: w.from == 0,
+		open: t.opener(req, w, next, first.Body),
+		send: func(raw []byte, rev int64, at position) error {
+			if at != nil {
+				t.memory.remember(w.name, rev, at, &closed)
+			}
+			_, err := in.Write(raw)
+			return err
+		},
+	}
+	res := *first
+	res.ContentLength = -1
+	res.Body = closing{out, func() {
+		t.memory.close(&closed)
+		cancel()
+	}}
+	go func() {
+		defer cancel()
+		err := m.run(ctx, start, at)
+		if errors.Is(err, errAnew) {
+			t.memory.lose(w.name, &closed)
+			err = nil
+		}
+		_ = in.CloseWithError(err) // nil is EOF
+	}()
+	return &res, nil
+}
+
+// limit ends with the time that the client has given.
+func (w *asked) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if w.timeout > 0 {
+		return context.WithTimeout(ctx, w.timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
+// stream is the request for a stream at a host.
+func (w *asked) stream(
+	ctx context.Context, req *http.Request, host, group string, from int64, initial bool,
+) *http.Request {
+	out := to(ctx, req, host)
+	query := url.Values{}
+	for key, values := range w.query {
+		query[key] = values
+	}
+	if !initial {
+		query.Del("sendInitialEvents")
+		query.Del("resourceVersionMatch")
+		query.Set("resourceVersion", strconv.FormatInt(from, 10))
+	}
+	out.URL.RawQuery = query.Encode()
+	out.Header.Set(partitionapi.StreamHeader, group)
+	return out
+}
+
+// opener opens the streams of a watch, of which the first one of the rest is open.
+func (t *transport) opener(req *http.Request, w *asked, first frames, body io.Closer) opener {
+	return func(ctx context.Context, group string, from int64, initial bool) (frames, io.Closer, error) {
+		if group == partitionapi.Rest && first != nil {
+			next := first
+			first = nil
+			return next, body, nil
+		}
+		var errs []error
+		for _, host := range append(t.groups.hosts(group), "") {
+			res, err := t.base.RoundTrip(w.stream(ctx, req, host, group, from, initial))
+			if err == nil {
+				err = check(res)
+			}
+			if errors.Is(err, errAnew) {
+				return nil, nil, err
+			}
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			next, ok := read(res.Header.Get("Content-Type"), res.Body)
+			if !ok {
+				_ = res.Body.Close()
+				return nil, nil, errFrame
+			}
+			return next, res.Body, nil
+		}
+		return nil, nil, errors.Join(errs...)
+	}
+}
+
+var errStream = errors.New("a server does not open the stream of a service group")
+
+// check reads an answer that is no stream to its end.
+func check(res *http.Response) error {
+	if res.StatusCode == http.StatusOK && res.Header.Get(partitionapi.StreamHeader) != "" {
+		return nil
+	}
+	_ = res.Body.Close()
+	if res.StatusCode == http.StatusGone || res.StatusCode == http.StatusOK {
+		return errAnew
+	}
+	return fmt.Errorf("%w: %s", errStream, res.Status)
+}
+
+// expired says that a client has to begin anew.
+func expired(req *http.Request) *http.Response {
+	const body = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"Expired","code":410,` +
+		`"message":"too old resource version: the servers of the service groups cannot go on from it"}` + "\n"
+	return &http.Response{
+		Status: "410 Gone", StatusCode: http.StatusGone, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header:        http.Header{"Content-Type": {"application/json"}},
+		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader([]byte(body))),
+	}
+}
+
+// closing ends what is behind a body.
+type closing struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (c closing) Close() error {
+	c.cancel()
+	return c.ReadCloser.Close()
+}
