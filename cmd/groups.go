@@ -19,16 +19,19 @@ func groupsCommand() *cobra.Command {
 	},
 		leaf(&cobra.Command{
 			Use:   "list [FLAGS]",
-			Short: "list the groups with their ranges, tenants, objects and servers",
-			RunE:  action(listGroups),
+			Short: "list the groups with their ranges, tenants, load and servers",
+			Long: "The load of a group is the part that its tenants have of all objects, writes and bytes\n" +
+				"to watches. A change of ranges is complete when every server has applied its revision.",
+			RunE: action(listGroups),
 		},
 			outputFlag(), adminKubeconfigFlag(),
 		),
 		leaf(&cobra.Command{
 			Use:   "suggest [FLAGS]",
-			Short: "say which tenants to move so that two neighbours have about as many objects",
-			Long:  "Changes nothing.",
-			RunE:  action(suggestGroups),
+			Short: "say which tenants to move so that two neighbours have about the same load",
+			Long: "Changes nothing. The load of a tenant is its part of all objects, writes and bytes to\n" +
+				"watches; the last two are averages of about ten minutes, published every minute.",
+			RunE: action(suggestGroups),
 		},
 			adminKubeconfigFlag(),
 		),
@@ -70,7 +73,7 @@ func listGroups(c *call) error {
 	if format == "json" {
 		return encode(c.out, groups)
 	}
-	return tenantadmin.WriteGroups(c.out, groups)
+	return groups.Write(c.out)
 }
 
 func suggestGroups(c *call) error { return proposal(c, "would move", (*tenantadmin.Admin).SuggestMove) }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/workload"
 )
@@ -33,6 +34,10 @@ type status struct {
 	// BootstrapPods are pods that nodes ran before they had a server.
 	BootstrapPods      []bootstrapPod `json:"bootstrapPods,omitempty"`
 	BootstrapPodsError string         `json:"bootstrapPodsError,omitempty"`
+	// Groups are the service groups, if the server is of one, GroupsError why they are
+	// unknown.
+	Groups      *tenantadmin.Groups `json:"serviceGroups,omitempty"`
+	GroupsError string              `json:"serviceGroupsError,omitempty"`
 }
 
 type nodeStatus struct {
@@ -110,7 +115,20 @@ func getStatus(ctx context.Context, cl *client) (*status, error) {
 	if s.BootstrapPods, err = bootstrapPods(ctx, cl); err != nil {
 		s.BootstrapPodsError = err.Error()
 	}
+	if s.ServiceGroup != "" {
+		if s.Groups, err = serviceGroups(ctx, cl); err != nil {
+			s.GroupsError = err.Error()
+		}
+	}
 	return s, nil
+}
+
+func serviceGroups(ctx context.Context, cl *client) (*tenantadmin.Groups, error) {
+	admin, err := tenantadmin.New(cl.cfg)
+	if err != nil {
+		return nil, err
+	}
+	return admin.Groups(ctx)
 }
 
 func describeNode(n *corev1.Node) nodeStatus {
@@ -166,6 +184,9 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 	}
 	if s.ServiceGroup != "" {
 		fmt.Fprintf(w, "Service group:\t%s\n", s.ServiceGroup)
+		if s.ServiceGroupRevision != 0 {
+			fmt.Fprintf(w, "Ranges applied:\trevision %d\n", s.ServiceGroupRevision)
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -188,6 +209,10 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", c.Name, state, since, c.Restarts, firstLine(c.LastError))
 	}
 	if err := w.Flush(); err != nil {
+		return err
+	}
+
+	if err := writeServiceGroups(out, s); err != nil {
 		return err
 	}
 
@@ -221,6 +246,21 @@ func writeServerProblems(out io.Writer, problems []joinapi.Problem, now time.Tim
 			duration.HumanDuration(now.Sub(p.Since)), p.Subject, p.Fix)
 	}
 	return w.Flush()
+}
+
+// writeServiceGroups prints the groups and what their servers have applied.
+func writeServiceGroups(out io.Writer, s *status) error {
+	switch {
+	case s.GroupsError != "":
+		_, err := fmt.Fprintf(out, "\nService groups: unknown: %s\n", firstLine(s.GroupsError))
+		return err
+	case s.Groups == nil:
+		return nil
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return s.Groups.Write(out)
 }
 
 // writeRuntimes prints which types of workload each node can run.

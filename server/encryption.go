@@ -104,13 +104,15 @@ func mayChangeEncryption(
 	if err != nil {
 		return fmt.Errorf("looking for other servers: %w", err)
 	}
-	servers := 0
+	servers := map[string]bool{}
 	for _, s := range slices.Items {
 		for _, e := range s.Endpoints {
-			servers += len(e.Addresses)
+			for _, address := range e.Addresses {
+				servers[address] = true
+			}
 		}
 	}
-	if servers > 1 {
+	if len(servers) > 1 {
 		return &problem.Precondition{What: "encryption of Secrets", Err: errors.New("several servers use the " +
 			"datastore, and those that are not members of embedded etcd do not know of each other"),
 			Fix: "stop all but one; the others need the file " + f.encryption + " before they start again"}

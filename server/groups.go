@@ -7,34 +7,43 @@ import (
 
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes"
-	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/groupwatch"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
-	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/cluster/servers"
+	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/partition/apiendpoints"
 	"github.com/a4s-io/a4s/server/partition/balance"
+	"github.com/a4s-io/a4s/server/partition/load"
+	"github.com/a4s-io/a4s/server/tenancy"
 )
 
 // registry is of the servers that know each other by their Leases, nil if there are none:
 // those of service groups, and those that share an etcd.
-func (s *Server) registry(client kubernetes.Interface) *servers.Registry {
+func (s *Server) registry(client kubernetes.Interface, spaces *tenancy.Spaces) *servers.Registry {
 	if s.peers.shared == nil && s.cfg.ServiceGroupID == "" {
 		return nil
+	}
+	applied := spaces.Applied
+	if s.cfg.ServiceGroupID == "" {
+		applied = nil
 	}
 	return servers.New(client, servers.Server{
 		Name: s.cfg.Agent.NodeName, Address: s.addresses.join,
 		Group: cmp.Or(s.cfg.ServiceGroupID, partitionapi.DefaultGroup),
-	})
+	}, applied)
 }
 
 // follow has the clients of everything ask all groups, unless this server is of none. It
 // changes their transports, and returns what follows the configurations, if anything does.
-func (s *Server) followGroups(admin *restclient.Config, clients ...*restclient.Config) ([]component.Component, error) {
+func (s *Server) followGroups(admin *rest.Config, clients ...*rest.Config) ([]component.Component, error) {
 	if s.cfg.ServiceGroupID == "" {
 		return nil, nil
 	}
@@ -66,6 +75,29 @@ func (o others) Group(id string) []string {
 		}
 	}
 	return addresses
+}
+
+// apiEndpoints keeps the endpoints of the API by service group, nil without one.
+func (s *Server) apiEndpoints() *apiserver.Endpoints {
+	if s.cfg.ServiceGroupID == "" {
+		return nil
+	}
+	return &apiserver.Endpoints{Every: apiendpoints.Interval, New: func(
+		client *rest.Config, leases *storagebackend.ConfigForResource,
+	) (apiserver.EndpointKeeper, error) {
+		return apiendpoints.New(s.cfg.ServiceGroupID, client, leases)
+	}}
+}
+
+// forgetGroups removes the endpoints of service groups when there are none any more,
+// nil on a server that has one.
+func (s *Server) forgetGroups() func(context.Context) error {
+	if s.cfg.ServiceGroupID != "" {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		return apiendpoints.Forget(ctx, s.files.restConfig(s.files.pki.Supervisor))
+	}
 }
 
 // checkGroups finds tenants without a group and groups without servers.
@@ -101,15 +133,45 @@ func checkGroups(registry *servers.Registry, client *partitionapi.Client) health
 	}
 }
 
-// autoPartition moves tenants between service groups.
-func autoPartition(admin *restclient.Config) (component.Component, error) {
-	var store balance.Store
-	var err error
-	if store.Configs, err = partitionapi.NewClient(admin, nil); err != nil {
-		return component.Component{}, err
+// startServiceGroup starts what a server of a service group has besides.
+func (s *Server) startServiceGroup(
+	ctx context.Context, group *component.Group, client kubernetes.Interface, leader *election.Election,
+) error {
+	id := s.cfg.ServiceGroupID
+	if id == "" {
+		return nil
 	}
-	if store.Tenants, err = tenantapi.NewClient(admin, nil); err != nil {
-		return component.Component{}, err
+	store, err := balance.NewStore(s.files.restConfig(s.files.pki.Admin), nil)
+	if err != nil {
+		return err
 	}
-	return balance.Automatic(store, logrus.WithField("component", "auto-partition")), nil
+	s.health.watchGroups(checkGroups(s.servers, store.Configs), heldMetrics(id, s.spaces.Held))
+	name := s.cfg.Agent.NodeName
+	publisher := &load.Publisher{
+		Client: client, Counters: s.load, Server: name, Lease: servers.LeaseName(name),
+		Log: logrus.WithField("component", "tenant-load"),
+	}
+	group.Start(ctx, publisher.Component())
+	if s.cfg.AutoPartition {
+		group.Start(ctx, leader.Only(balance.Automatic(store, logrus.WithField("component", "auto-partition"))))
+	}
+	return nil
+}
+
+// heldMetrics are of what this server holds for its service group.
+func heldMetrics(group string, held func(string) (tenancy.Held, bool)) health.Metrics {
+	return func(add func(name, help string, value float64, labels map[string]string)) {
+		h, ok := held(group)
+		if !ok {
+			return
+		}
+		of := map[string]string{"group": group}
+		add("service_group_tenants", "How many tenants this server caches.", float64(h.Tenants), of)
+		add("service_group_objects", "How many objects the tenants have that this server caches.",
+			float64(h.Objects), of)
+		add("service_group_revision", "The revision of the newest change of DataPartitionConfigs that all caches "+
+			"of this server have met.", float64(h.Revision), of)
+		add("service_group_moves", "How many changes of DataPartitionConfigs have brought tenants to this server "+
+			"or taken them since its start.", float64(h.Moves), of)
+	}
 }

@@ -88,9 +88,10 @@ func (h *serverHealth) start(client kubernetes.Interface) {
 }
 
 // watchGroups has the service groups watched, too.
-func (h *serverHealth) watchGroups(check health.Check) {
+func (h *serverHealth) watchGroups(check health.Check, metrics health.Metrics) {
 	if h.monitor != nil {
 		h.monitor.Add("service groups", check)
+		h.monitor.AddMetrics(metrics)
 	}
 }
 

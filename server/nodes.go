@@ -81,6 +81,9 @@ func clusterConfig(cfg *config.Server) joinapi.ClusterConfig {
 func (s *Server) status(group *component.Group) joinapi.ServerStatus {
 	st := joinapi.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes,
 		Datastore: s.store.endpoint.String(), ServiceGroup: s.cfg.ServiceGroupID}
+	if s.spaces != nil {
+		st.ServiceGroupRevision = s.spaces.Applied()
+	}
 	states := group.States()
 	if s.others != nil {
 		states = append(states, s.others()...)

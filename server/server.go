@@ -16,7 +16,6 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/jointoken"
-	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/manifests"
@@ -34,6 +33,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 	"github.com/a4s-io/a4s/server/nodeapi"
+	"github.com/a4s-io/a4s/server/partition/load"
 	"github.com/a4s-io/a4s/server/tenancy"
 	tenants "github.com/a4s-io/a4s/server/tenancy/tenants/controller"
 )
@@ -82,6 +82,8 @@ type Server struct {
 	tokens  *jointoken.ServerTokens // set by Init
 	first   bool                    // Init made the PKI
 	servers *servers.Registry       // set by Serve, nil without service groups or a shared etcd
+	spaces  *tenancy.Spaces         // set by Serve
+	load    *load.Counters          // nil without service groups
 	others  func() []component.State
 }
 
@@ -125,6 +127,9 @@ func New(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Server, error
 		upstream: &upstream{cfg: cfg, files: f, addresses: a, store: st, pool: pool, log: log},
 		renewal:  &certificates{cfg: cfg, files: f, addresses: a, clustered: p.clustered, log: log},
 		health:   &serverHealth{cfg: cfg, files: f, datastore: st},
+	}
+	if cfg.ServiceGroupID != "" {
+		s.load = load.New()
 	}
 	if err := s.upstream.validate(); err != nil {
 		return nil, err
@@ -231,7 +236,11 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	s.servers = s.registry(client)
+	spaces, err := s.newSpaces(admin)
+	if err != nil {
+		return nil, err
+	}
+	s.spaces, s.servers = spaces, s.registry(client, spaces)
 	follow, err := s.followGroups(admin, supervisor)
 	if err != nil {
 		return nil, err
@@ -248,22 +257,19 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := s.newSpaces(admin)
-	if err != nil {
-		return nil, err
-	}
 	metrics, err := s.newMetrics()
 	if err != nil {
 		return nil, err
 	}
-	served := s.upstream.apiserver(seams(spaces, api.Handler, metrics))
-	if err := group.StartAndWait(ctx, apiserver.New(served)); err != nil {
+	served := seams(spaces, api.Handler, metrics)
+	served.Endpoints = s.apiEndpoints()
+	if err := group.StartAndWait(ctx, apiserver.New(s.upstream.apiserver(served))); err != nil {
 		return nil, err
 	}
 	for _, c := range follow {
 		group.Start(ctx, c)
 	}
-	group.Start(ctx, apiserver.Hooks(client))
+	group.Start(ctx, apiserver.Hooks(client, s.forgetGroups()))
 	for _, c := range spaces.Components() {
 		group.Start(ctx, c)
 	}
@@ -278,19 +284,8 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if s.servers != nil {
 		group.Start(ctx, s.servers.Component())
 	}
-	if s.cfg.ServiceGroupID != "" {
-		configs, err := partitionapi.NewClient(admin, nil)
-		if err != nil {
-			return nil, err
-		}
-		s.health.watchGroups(checkGroups(s.servers, configs))
-	}
-	if s.cfg.AutoPartition {
-		c, err := autoPartition(admin)
-		if err != nil {
-			return nil, err
-		}
-		group.Start(ctx, leader.Only(c))
+	if err := s.startServiceGroup(ctx, group, client, leader); err != nil {
+		return nil, err
 	}
 	if s.peers.clustered {
 		group.Start(ctx, leader.Only(members.New(client, s.store.members(), s.log)))

@@ -25,6 +25,7 @@ func (s *Server) newSpaces(admin *restclient.Config) (*tenancy.Spaces, error) {
 	return tenancy.New(tenancy.Options{
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
 		APIServerArgs: s.cfg.KubeAPIServerArgs, System: admin, Group: s.cfg.ServiceGroupID,
+		Load:        s.load,
 		Connections: s.store.connections(), Fill: s.store.fill(),
 		Ranges: s.addresses.ranges(), LoadBalancers: addons.LoadBalancerRules(s.cfg), Pool: s.pool, Log: s.log,
 	})

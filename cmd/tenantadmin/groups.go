@@ -5,17 +5,24 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/server/cluster/servers"
 	"github.com/a4s-io/a4s/server/partition/balance"
 )
 
-// Group is a service group with what it owns and its servers.
+// Groups are the service groups of the cluster with what they own, and its servers.
+type Groups struct {
+	// Revision is that of the newest configuration.
+	Revision int64    `json:"revision"`
+	Groups   []Group  `json:"groups"`
+	Servers  []Server `json:"servers"`
+}
+
+// Group is a service group with what it owns.
 type Group struct {
 	ID      string   `json:"id"`
 	Config  string   `json:"config,omitempty"`
@@ -23,37 +30,57 @@ type Group struct {
 	Listed  []string `json:"listed,omitempty"`
 	Tenants int      `json:"tenants"`
 	Objects int64    `json:"objects"`
-	Servers []string `json:"servers"`
-	Ready   int      `json:"ready"`
+	// Writes and WatchBytes are those of a second.
+	Writes     float64 `json:"writes"`
+	WatchBytes float64 `json:"watchBytes"`
+	// Share is its part of the load of all groups, from 0 to 1.
+	Share   float64 `json:"share"`
+	Servers int     `json:"servers"`
+	Ready   int     `json:"ready"`
+}
+
+// Server is one with what it has applied.
+type Server struct {
+	Name    string `json:"name"`
+	Group   string `json:"group"`
+	Address string `json:"address"`
+	Ready   bool   `json:"ready"`
+	// Applied is the revision of the newest change of configurations that its caches
+	// have met, nil for a server that is of no group and holds all tenants.
+	Applied *int64 `json:"applied,omitempty"`
 }
 
 // groupsOf are the groups that have a configuration, then those that have only servers,
 // which cache all tenants.
-func groupsOf(groups []balance.Group, all []servers.Server) []Group {
-	rows := []Group{}
+func groupsOf(state *balance.State) *Groups {
+	out := &Groups{Revision: state.Revision(), Groups: []Group{}, Servers: []Server{}}
 	known := map[string]bool{}
-	for _, g := range groups {
-		row := Group{ID: g.ID, Tenants: g.Tenants, Objects: g.Load, Range: "not owned"}
+	for _, g := range state.Groups() {
+		row := Group{ID: g.ID, Tenants: g.Tenants, Objects: g.Load.Objects, Writes: g.Load.Writes,
+			WatchBytes: g.Load.WatchBytes, Share: g.Share, Range: "not owned"}
 		if g.Config != nil {
 			row.Config, row.Range, row.Listed = g.Config.Name, rangeText(g.Config), g.Config.Tenants
 		}
 		known[g.ID] = true
-		rows = append(rows, row)
+		out.Groups = append(out.Groups, row)
 	}
-	for _, s := range all {
+	for _, s := range state.Servers {
 		if !known[s.Group] {
 			known[s.Group] = true
-			rows = append(rows, Group{ID: s.Group, Range: "all"})
+			out.Groups = append(out.Groups, Group{ID: s.Group, Range: "all"})
 		}
-	}
-	for _, s := range all {
-		row := &rows[slices.IndexFunc(rows, func(r Group) bool { return r.ID == s.Group })]
-		row.Servers = append(row.Servers, s.Name)
+		row := &out.Groups[slices.IndexFunc(out.Groups, func(r Group) bool { return r.ID == s.Group })]
+		row.Servers++
 		if s.Ready {
 			row.Ready++
 		}
+		server := Server{Name: s.Name, Group: s.Group, Address: s.Address, Ready: s.Ready}
+		if s.Applied != servers.NoGroup {
+			server.Applied = &s.Applied
+		}
+		out.Servers = append(out.Servers, server)
 	}
-	return rows
+	return out
 }
 
 // rangeText is a range as a configuration has it.
@@ -71,57 +98,74 @@ func rangeText(c *partitionapi.DataPartitionConfig) string {
 	return "[" + start + ", " + end + ")"
 }
 
-// WriteGroups prints groups as a table.
-func WriteGroups(out io.Writer, rows []Group) error {
-	if len(rows) == 0 {
+// Write prints groups and servers as tables.
+func (g *Groups) Write(out io.Writer) error {
+	if len(g.Groups) == 0 {
 		_, err := fmt.Fprintln(out, "There are no service groups: no server has --service-group-id.")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(w, "GROUP\tRANGE\tLISTED\tTENANTS\tOBJECTS\tREADY\tSERVERS\tCONFIG")
+	fmt.Fprintln(w, "GROUP\tRANGE\tLISTED\tTENANTS\tOBJECTS\tWRITES/S\tWATCH KB/S\tLOAD\tREADY\tCONFIG")
 	dash := func(s string) string {
 		if s == "" {
 			return "-"
 		}
 		return s
 	}
-	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d/%d\t%s\t%s\n", dash(r.ID), r.Range, dash(strings.Join(r.Listed, ",")),
-			r.Tenants, r.Objects, r.Ready, len(r.Servers), dash(strings.Join(r.Servers, ",")), dash(r.Config))
+	for _, r := range g.Groups {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%.1f\t%.1f\t%.0f%%\t%d/%d\t%s\n", dash(r.ID), r.Range,
+			dash(strings.Join(r.Listed, ",")), r.Tenants, r.Objects, r.Writes, r.WatchBytes/1000, 100*r.Share,
+			r.Ready, r.Servers, dash(r.Config))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nSERVER\tGROUP\tREADY\tADDRESS\tAPPLIED")
+	behind := false
+	for _, s := range g.Servers {
+		ready, applied := "no", "-"
+		if s.Ready {
+			ready = "yes"
+		}
+		if s.Applied != nil {
+			applied = strconv.FormatInt(*s.Applied, 10)
+			if *s.Applied < g.Revision {
+				applied += " (behind)"
+				behind = behind || s.Ready
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, dash(s.Group), ready, dash(s.Address), applied)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if g.Revision == 0 {
+		return nil
+	}
+	state := "every server that is ready has applied it"
+	if behind {
+		state = "some servers have not applied it yet"
+	}
+	_, err := fmt.Fprintf(out, "\nThe newest configuration is of revision %d: %s.\n", g.Revision, state)
+	return err
 }
 
 // Groups are the service groups of the cluster.
-func (a *Admin) Groups(ctx context.Context) ([]Group, error) {
-	configs, loads, _, err := a.readGroups(ctx)
+func (a *Admin) Groups(ctx context.Context) (*Groups, error) {
+	state, _, err := a.readGroups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	leases, err := a.kube.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx,
-		metav1.ListOptions{LabelSelector: servers.GroupLabel})
-	if err != nil {
-		return nil, fmt.Errorf("reading which servers there are: %w", err)
-	}
-	var all []servers.Server
-	for i := range leases.Items {
-		if s, ok := servers.Read(&leases.Items[i]); ok {
-			all = append(all, s)
-		}
-	}
-	return groupsOf(balance.Groups(configs, loads), all), nil
+	return groupsOf(state), nil
 }
 
-func (a *Admin) readGroups(
-	ctx context.Context,
-) ([]partitionapi.DataPartitionConfig, balance.Loads, *balance.Store, error) {
-	client, err := partitionapi.NewClient(a.cfg, nil)
+func (a *Admin) readGroups(ctx context.Context) (*balance.State, *balance.Store, error) {
+	store, err := balance.NewStore(a.cfg, nil)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	store := &balance.Store{Configs: client, Tenants: a.tenants}
-	configs, loads, err := store.Read(ctx)
-	return configs, loads, store, err
+	state, err := store.Read(ctx)
+	return state, store, err
 }
 
 // Move is what moves tenants from one service group to another; it may be nothing.
@@ -129,20 +173,20 @@ type Move struct{ proposal *balance.Proposal }
 
 // SuggestMove says which tenants to move so that two neighbours have about the same.
 func (a *Admin) SuggestMove(ctx context.Context) (*Move, error) {
-	configs, loads, _, err := a.readGroups(ctx)
+	state, _, err := a.readGroups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Move{balance.Suggest(configs, loads)}, nil
+	return &Move{state.Suggest()}, nil
 }
 
 // ApplyMove does what SuggestMove says.
 func (a *Admin) ApplyMove(ctx context.Context) (*Move, error) {
-	configs, loads, store, err := a.readGroups(ctx)
+	state, store, err := a.readGroups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := &Move{balance.Suggest(configs, loads)}
+	m := &Move{state.Suggest()}
 	if m.proposal == nil {
 		return m, nil
 	}
@@ -159,11 +203,11 @@ func (e *DrainError) Unwrap() error { return e.Err }
 
 // Drain gives all that a group owns to a neighbour. Why it cannot be is a *DrainError.
 func (a *Admin) Drain(ctx context.Context, group string) (*Move, error) {
-	configs, loads, store, err := a.readGroups(ctx)
+	state, store, err := a.readGroups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, err := balance.Drain(configs, loads, group)
+	p, err := state.Drain(group)
 	if err != nil {
 		return nil, &DrainError{err}
 	}
@@ -174,10 +218,11 @@ func (a *Admin) Drain(ctx context.Context, group string) (*Move, error) {
 func (m *Move) Write(out io.Writer, verb string) error {
 	p := m.proposal
 	if p == nil {
-		_, err := fmt.Fprintln(out, "The groups are balanced, or no boundary between two tenants helps.")
+		_, err := fmt.Fprintln(out, "The groups are balanced, no boundary between two tenants helps, "+
+			"or the group that has less has no server that is ready.")
 		return err
 	}
-	fmt.Fprintf(out, "%d tenants with %d objects %s from service group %s to %s: %s\n", len(p.Tenants), p.Load, verb,
+	fmt.Fprintf(out, "%d tenants with %s %s from service group %s to %s: %s\n", len(p.Tenants), p.Load, verb,
 		p.From, p.To, strings.Join(p.Tenants, ", "))
 	for _, c := range p.Configs {
 		_, err := fmt.Fprintf(out, "%s: service group %s, %s\n", c.Name, c.ServiceGroupID, rangeText(c))

@@ -43,7 +43,7 @@ func controlPlaneSettings(s *Server) []Setting {
 			Usage:  "service group of this server: it caches the tenants of that group's DataPartitionConfig",
 			target: &s.ServiceGroupID},
 		{Name: "auto-partition", Category: catCluster,
-			Usage: "move tenants between service groups so that all have about as many objects, at most every ten " +
+			Usage: "move tenants between service groups so that all have about the same load, at most every ten " +
 				"minutes", target: &s.AutoPartition},
 		{Name: "cluster-reset", Category: catCluster, FlagOnly: true,
 			Usage:  "make this server the only one of its cluster, with the data it has, and end",

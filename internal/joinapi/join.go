@@ -274,8 +274,11 @@ type ServerStatus struct {
 	// Datastore says which one the server uses, "" if it is too old to say.
 	Datastore string `json:"datastore,omitempty"`
 	// ServiceGroup is that of the server, "" for none.
-	ServiceGroup string            `json:"serviceGroup,omitempty"`
-	Components   []ComponentStatus `json:"components"`
+	ServiceGroup string `json:"serviceGroup,omitempty"`
+	// ServiceGroupRevision is that of the newest change of DataPartitionConfigs that its
+	// caches have met, 0 if that is not known.
+	ServiceGroupRevision int64             `json:"serviceGroupRevision,omitempty"`
+	Components           []ComponentStatus `json:"components"`
 	// Problems are what the server knows to be wrong with its machine.
 	Problems []Problem `json:"problems"`
 }

@@ -23,6 +23,14 @@ type (
 	streamKey struct{}
 )
 
+const (
+	// GroupLabel says the service group of the servers that an object is about.
+	GroupLabel = "a4s.io/service-group"
+	// GroupsAnnotation of the endpoints of the API has the groups of its subsets, in
+	// their order and with commas.
+	GroupsAnnotation = "a4s.io/service-groups"
+)
+
 // WithPart asks for what the group of this server holds in place of everything.
 func WithPart(ctx context.Context) context.Context { return context.WithValue(ctx, partKey{}, true) }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/heap"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/partition/load"
 	"github.com/a4s-io/a4s/server/tenancy/admission"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/authn/tokenreview"
@@ -78,6 +79,8 @@ type Options struct {
 	System *restclient.Config
 	// Group is the service group of the server, "" for none.
 	Group string
+	// Load counts what tenants ask for, nil for nothing.
+	Load *load.Counters
 	// Connections lead to the datastore, and Fill says how full it is.
 	Connections *storage.Connections
 	Fill        func() (used, quota int64)
@@ -113,7 +116,12 @@ func New(o Options) (*Spaces, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the default limits of tenants: %w", err)
 	}
-	m.Limits = limits.New(limits.Options{Tenants: tenants, Defaults: defaults, Fill: o.Fill, Log: o.Log})
+	bounds := limits.Options{Tenants: tenants, Defaults: defaults, Fill: o.Fill, Log: o.Log}
+	if o.Load != nil {
+		bounds.Load = o.Load
+		tenants.OnGone(o.Load.Forget)
+	}
+	m.Limits = limits.New(bounds)
 	tenants.OnGone(func(name string) {
 		m.Limits.Forget(name)
 		m.crds.TenantGone(name)
@@ -126,7 +134,7 @@ func New(o Options) (*Spaces, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.edge = edge.New(edge.Options{
+	atEdge := edge.Options{
 		DefaultTenant:   o.DefaultTenant,
 		Group:           o.Group,
 		Tenants:         tenants,
@@ -136,7 +144,11 @@ func New(o Options) (*Spaces, error) {
 		Queue:           fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))),
 		Limits:          m.Limits,
 		Log:             o.Log,
-	})
+	}
+	if o.Load != nil {
+		atEdge.Load = o.Load
+	}
+	m.edge = edge.New(atEdge)
 	tenants.OnGone(m.edge.TenantGone)
 	m.admission, err = admission.New(admission.Options{
 		Projector: m.edge.Projector, Tenants: tenants, System: o.System, Ranges: o.Ranges,

@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +42,12 @@ func TestServiceGroups(t *testing.T) {
 	}
 	ctx := t.Context()
 
+	t.Run("two URLs set up", func(t *testing.T) {
+		// One subset a group, with sorted addresses: all servers say so.
+		for _, c := range servers {
+			c.waitSubsets(t, map[string][]*cluster{"0": {zero, also}, "1": {one}})
+		}
+	})
 	t.Run("get, list and post reach any tenant through either server", func(t *testing.T) {
 		for i, c := range servers {
 			for _, tenant := range []string{"alpha", "zulu"} {
@@ -169,6 +177,21 @@ func TestServiceGroups(t *testing.T) {
 			}
 			return nil
 		})
+		also.waitSubsets(t, map[string][]*cluster{"0": {zero, also}})
+		one.restart(t)
+	})
+	t.Run("a dead server is gone from its subset", func(t *testing.T) {
+		all := map[string][]*cluster{"0": {zero, also}, "1": {one}}
+		zero.waitSubsets(t, all)
+		also.proc.Kill()
+		zero.waitSubsets(t, map[string][]*cluster{"0": {zero}, "1": {one}})
+		also.restart(t)
+		zero.waitSubsets(t, all)
+		// A server that ends as it should says so.
+		if err := one.proc.Stop(stopTimeout); err != nil {
+			t.Fatal(err)
+		}
+		zero.waitSubsets(t, map[string][]*cluster{"0": {zero, also}})
 		one.restart(t)
 	})
 	t.Run("groups apply and drain", func(t *testing.T) {
@@ -201,6 +224,66 @@ func TestServiceGroups(t *testing.T) {
 		if r.ExitCode != 1 || !strings.Contains(r.Stderr, "owns no tenants") {
 			t.Errorf("draining again: %d %s", r.ExitCode, r.Stderr)
 		}
+	})
+}
+
+// waitSubsets waits until the endpoints of the API have one subset for each group, and
+// there is a slice for each, with the addresses of these servers.
+func (c *cluster) waitSubsets(t *testing.T, groups map[string][]*cluster) {
+	t.Helper()
+	want := map[string]string{}
+	for id, servers := range groups {
+		var ips []netip.Addr
+		for _, s := range servers {
+			ip, ok := netip.AddrFromSlice(s.host.IP)
+			if !ok {
+				t.Fatal(s.host.IP)
+			}
+			ips = append(ips, ip.Unmap())
+		}
+		slices.SortFunc(ips, netip.Addr.Compare)
+		want[id] = fmt.Sprint(ips)
+	}
+	hosts.Until(t, soon, "the endpoints of the API at "+c.host.Name, func(ctx context.Context) error {
+		body, err := c.client.CoreV1().RESTClient().Get().SetHeader("Accept", "application/json").
+			AbsPath("/api/v1/namespaces/default/endpoints/kubernetes").DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		var e struct {
+			Subsets []struct {
+				Addresses      []struct{ IP netip.Addr }
+				ServiceGroupID string `json:"serviceGroupId"`
+			}
+		}
+		if err := json.Unmarshal(body, &e); err != nil {
+			return err
+		}
+		got := map[string]string{}
+		for _, s := range e.Subsets {
+			var ips []netip.Addr
+			for _, a := range s.Addresses {
+				ips = append(ips, a.IP)
+			}
+			got[s.ServiceGroupID] += fmt.Sprint(ips)
+		}
+		list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx,
+			metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes," + partitionapi.GroupLabel})
+		if err != nil {
+			return err
+		}
+		inSlices := map[string]string{}
+		for _, s := range list.Items {
+			var ips []string
+			for _, e := range s.Endpoints {
+				ips = append(ips, e.Addresses...)
+			}
+			inSlices[s.Labels[partitionapi.GroupLabel]] += fmt.Sprint(ips)
+		}
+		if !maps.Equal(got, want) || !maps.Equal(inSlices, want) {
+			return fmt.Errorf("they are %v, slices %v, want %v", got, inSlices, want)
+		}
+		return nil
 	})
 }
 

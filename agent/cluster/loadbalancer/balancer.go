@@ -72,8 +72,9 @@ type pool struct {
 	log *logrus.Entry
 
 	mu       sync.Mutex
-	running  context.Context // of the component; nil while it does not run
-	learned  []string        // addresses, sorted
+	running  context.Context     // of the component; nil while it does not run
+	learned  []string            // addresses, sorted
+	groups   map[string][]string // those of each service group, sorted
 	resolved map[string][]string
 	servers  map[string]*server // by address
 	dirty    bool               // the list on disk is another one
@@ -155,6 +156,28 @@ func (p *pool) Learn(addresses []string) {
 	p.log.WithField("servers", strings.Join(addresses, " ")).Info("the cluster has these servers")
 	p.learned, p.dirty = addresses, true
 	p.update()
+}
+
+// learnGroups replaces what the cluster says of service groups: the addresses of the
+// servers of each.
+func (p *pool) learnGroups(groups map[string][]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.groups = groups
+}
+
+// Group returns the addresses, "host:port", of the servers of a service group that are
+// ready now; none if the cluster has said nothing of it.
+func (p *pool) Group(id string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var ready []string
+	for _, address := range p.groups[id] {
+		if s := p.servers[address]; s != nil && s.learned && s.health == Ready {
+			ready = append(ready, address)
+		}
+	}
+	return ready
 }
 
 // update makes the servers those that are wanted now. mu is held.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -425,6 +426,75 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	learned("192.0.2.4:6443")
+}
+
+// TestGroups: the slices of service groups say of which the servers are, and Group names
+// those that are ready.
+func TestGroups(t *testing.T) {
+	c := newCluster(t)
+	a, other := c.start("a"), c.start("b")
+	b := c.balancer(Options{Configured: []string{"https://" + a.address}})
+	if got := b.Group("0"); got != nil {
+		t.Errorf("it knows %q before the cluster has said anything", got)
+	}
+	of := func(group string, servers ...*fake) *discoveryv1.EndpointSlice {
+		s := slice("kubernetes-"+group, 0, true)
+		s.Labels["a4s.io/service-group"] = group
+		if group == "" {
+			s.Name = "kubernetes"
+			delete(s.Labels, "a4s.io/service-group")
+		}
+		for _, f := range servers {
+			host, port, err := net.SplitHostPort(f.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := strconv.Atoi(port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*s.Ports[0].Port = int32(n) // all of one slice have it
+			s.Endpoints[0].Addresses = append(s.Endpoints[0].Addresses, host)
+		}
+		return s
+	}
+	zero, one := of("0", a), of("1", other)
+	client := clientfake.NewClientset(of("", a), zero, one)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Follow(client).Run(ctx, func() {}) }()
+	t.Cleanup(func() { cancel(); <-done })
+	has := func(group string, want ...*fake) {
+		t.Helper()
+		var addresses []string
+		for _, f := range want {
+			addresses = append(addresses, f.address)
+		}
+		until(t, fmt.Sprintf("group %s has %q", group, addresses), func() error {
+			if got := b.Group(group); !slices.Equal(got, addresses) {
+				return fmt.Errorf("it has %q", got)
+			}
+			return nil
+		})
+	}
+	has("0", a)
+	has("1", other)
+	has("2")
+	other.status.Store(http.StatusInternalServerError)
+	has("1")
+	other.status.Store(0)
+	has("1", other)
+	kept := client.DiscoveryV1().EndpointSlices("default")
+	if err := kept.Delete(ctx, one.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has("1")
+	zero.Labels["a4s.io/service-group"] = "1"
+	if _, err := kept.Update(ctx, zero, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has("0")
+	has("1", a)
 }
 
 // TestItStartsAgain: with its run end all connections, and the next one serves

@@ -3,6 +3,7 @@ package loadbalancer
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
 // FollowerName is the name of the component that learns of servers.
@@ -41,7 +43,11 @@ func (b *Balancer) follow(ctx context.Context, client kubernetes.Interface, read
 	learn := func() {
 		mu.Lock()
 		defer mu.Unlock()
-		b.Learn(addresses(store.List()))
+		all, groups := addresses(store.List())
+		if len(all) > 0 { // as Learn does
+			b.learnGroups(groups)
+		}
+		b.Learn(all)
 	}
 	synced := make(chan struct{})
 	changed := func() {
@@ -71,24 +77,25 @@ func (b *Balancer) follow(ctx context.Context, client kubernetes.Interface, read
 }
 
 func listerWatcher(client kubernetes.Interface) cache.ListerWatcher {
-	slices := client.DiscoveryV1().EndpointSlices(serviceNamespace)
+	endpoints := client.DiscoveryV1().EndpointSlices(serviceNamespace)
 	const selector = discoveryv1.LabelServiceName + "=" + serviceName
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = selector
-			return slices.List(ctx, o)
+			return endpoints.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = selector
-			return slices.Watch(ctx, o)
+			return endpoints.Watch(ctx, o)
 		},
 	}, client)
 }
 
-// addresses are those of the endpoints that are in use.
-func addresses(slices []any) []string {
-	var out []string
-	for _, obj := range slices {
+// addresses are those of the endpoints that are in use, and of which service group they
+// are. What has a group is in a slice without one, too.
+func addresses(found []any) (all []string, groups map[string][]string) {
+	groups = map[string][]string{}
+	for _, obj := range found {
 		slice, ok := obj.(*discoveryv1.EndpointSlice)
 		if !ok {
 			continue
@@ -107,11 +114,20 @@ func addresses(slices []any) []string {
 				continue
 			}
 			for _, ip := range e.Addresses {
-				if net.ParseIP(ip) != nil {
-					out = append(out, net.JoinHostPort(ip, strconv.Itoa(int(port))))
+				if net.ParseIP(ip) == nil {
+					continue
+				}
+				address := net.JoinHostPort(ip, strconv.Itoa(int(port)))
+				all = append(all, address)
+				if group := slice.Labels[partitionapi.GroupLabel]; group != "" {
+					groups[group] = append(groups[group], address)
 				}
 			}
 		}
 	}
-	return out
+	for id, of := range groups {
+		slices.Sort(of)
+		groups[id] = slices.Compact(of)
+	}
+	return all, groups
 }

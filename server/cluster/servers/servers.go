@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,13 +19,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
 const (
 	// GroupLabel is on the Lease of a server, with its service group.
-	GroupLabel = "a4s.io/service-group"
+	GroupLabel = partitionapi.GroupLabel
 	// addressAnnotation is on it, with the address at which others reach it.
 	addressAnnotation = "a4s.io/server-address"
+	// appliedAnnotation is on it, with the revision of the newest DataPartitionConfig
+	// that the server has applied.
+	appliedAnnotation = "a4s.io/applied-revision"
 	// prefix begins the names of the Leases.
 	prefix = "a4s-server-"
 	// lasts is how long a server counts as ready without a renewal, and renewEvery how
@@ -43,12 +48,22 @@ type Server struct {
 	Address string
 	// Ready is set while it renews its Lease.
 	Ready bool
+	// Applied is the revision of the newest change of DataPartitionConfigs that its caches
+	// have met, NoGroup if the server does not say.
+	Applied int64
 }
+
+// NoGroup is what a server has applied that is of no service group: it holds all tenants.
+const NoGroup = -1
+
+// LeaseName is the name of the Lease of a server.
+func LeaseName(server string) string { return prefix + server }
 
 // Registry knows the servers of the cluster.
 type Registry struct {
-	client kubernetes.Interface
-	own    Server
+	client  kubernetes.Interface
+	own     Server
+	applied func() int64
 
 	mu     sync.Mutex
 	leases map[string]seen // by name
@@ -61,9 +76,10 @@ type seen struct {
 	at      time.Time // when this server learned of it
 }
 
-// New makes the registry of a server.
-func New(client kubernetes.Interface, own Server) *Registry {
-	return &Registry{client: client, own: own, leases: map[string]seen{}}
+// New makes the registry of a server. applied is what Server.Applied is at that moment,
+// nil for NoGroup.
+func New(client kubernetes.Interface, own Server, applied func() int64) *Registry {
+	return &Registry{client: client, own: own, applied: applied, leases: map[string]seen{}}
 }
 
 // Component keeps the Lease of this server and follows those of the others. It is ready
@@ -92,7 +108,7 @@ func (r *Registry) run(ctx context.Context, ready func()) error {
 	}
 	ready()
 	lease.NewController(clock.RealClock{}, r.client, r.own.Name, int32(lasts.Seconds()), nil, renewEvery,
-		prefix+r.own.Name, metav1.NamespaceSystem, r.describe).Run(ctx)
+		LeaseName(r.own.Name), metav1.NamespaceSystem, r.describe).Run(ctx)
 	return nil
 }
 
@@ -100,6 +116,10 @@ func (r *Registry) run(ctx context.Context, ready func()) error {
 func (r *Registry) describe(l *coordinationv1.Lease) error {
 	l.Labels = labels.Merge(l.Labels, labels.Set{GroupLabel: r.own.Group})
 	l.Annotations = labels.Merge(l.Annotations, labels.Set{addressAnnotation: r.own.Address})
+	delete(l.Annotations, appliedAnnotation)
+	if r.applied != nil {
+		l.Annotations[appliedAnnotation] = strconv.FormatInt(r.applied(), 10)
+	}
 	return nil
 }
 
@@ -108,8 +128,28 @@ func Read(l *coordinationv1.Lease) (s Server, ok bool) {
 	if l.Spec.HolderIdentity == nil || l.Spec.RenewTime == nil {
 		return s, false
 	}
-	return Server{Name: *l.Spec.HolderIdentity, Group: l.Labels[GroupLabel],
+	applied, err := strconv.ParseInt(l.Annotations[appliedAnnotation], 10, 64)
+	if err != nil {
+		applied = NoGroup // or it is a server of another version
+	}
+	return Server{Name: *l.Spec.HolderIdentity, Group: l.Labels[GroupLabel], Applied: applied,
 		Address: l.Annotations[addressAnnotation], Ready: time.Since(l.Spec.RenewTime.Time) < lasts}, true
+}
+
+// List reads the servers of the cluster, by name, ready by the clock of the caller.
+func List(ctx context.Context, client kubernetes.Interface) ([]Server, error) {
+	leases, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: GroupLabel})
+	if err != nil {
+		return nil, fmt.Errorf("reading which servers there are: %w", err)
+	}
+	var all []Server
+	for i := range leases.Items {
+		if s, ok := Read(&leases.Items[i]); ok {
+			all = append(all, s)
+		}
+	}
+	return all, nil
 }
 
 func (r *Registry) see(obj any) {

@@ -154,11 +154,17 @@ func signalReady(ctx context.Context, server *aggregatorapiserver.APIAggregator,
 const HooksName = "kube-apiserver-hooks"
 
 // Hooks returns a component that is ready when /readyz says that everything is,
-// the default roles and priority classes included.
-func Hooks(client kubernetes.Interface) component.Component {
+// the default roles and priority classes included. After that it calls then, if it is
+// not nil.
+func Hooks(client kubernetes.Interface, then func(context.Context) error) component.Component {
 	return component.Component{Name: HooksName, Run: func(ctx context.Context, ready func()) error {
 		if awaitReady(ctx, client) == nil {
 			ready()
+			if then != nil {
+				if err := then(ctx); err != nil && ctx.Err() == nil {
+					return err
+				}
+			}
 		}
 		<-ctx.Done()
 		return nil

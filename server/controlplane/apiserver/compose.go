@@ -51,6 +51,9 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	if err != nil {
 		return nil, fmt.Errorf("building the configuration of the built-in APIs: %w", err)
 	}
+	if err := seams.applyEndpoints(kube); err != nil {
+		return nil, err
+	}
 	cp := kube.ControlPlane
 
 	authInfo := webhook.NewDefaultAuthenticationInfoResolverWrapper(cp.ProxyTransport, generic.EgressSelector,

@@ -62,6 +62,8 @@ type Seams struct {
 	// Definitions are the OpenAPI models of what Groups adds. A type may be
 	// its own internal version.
 	Definitions common.GetOpenAPIDefinitions
+	// Endpoints keeps the endpoints of the API in place of upstream's reconciler.
+	Endpoints *Endpoints
 	// Install adds further groups to the built-in APIs, and Schemes have
 	// their types. The informers are the server's and not started yet.
 	Install func(*genericapiserver.GenericAPIServer, informers.SharedInformerFactory) error

@@ -17,7 +17,7 @@ const (
 )
 
 // Automatic applies what Suggest proposes. It runs on one server only.
-func Automatic(s Store, log *logrus.Entry) component.Component {
+func Automatic(s *Store, log *logrus.Entry) component.Component {
 	return component.Component{Name: "auto-partition", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		for ctx.Err() == nil {
@@ -33,18 +33,18 @@ func Automatic(s Store, log *logrus.Entry) component.Component {
 }
 
 // balance applies one proposal, unless one was applied a short time ago.
-func (s Store) balance(ctx context.Context, now time.Time, log *logrus.Entry) error {
-	configs, loads, err := s.Read(ctx)
+func (s *Store) balance(ctx context.Context, now time.Time, log *logrus.Entry) error {
+	state, err := s.Read(ctx)
 	if err != nil {
 		return err
 	}
-	p := Suggest(configs, loads)
-	if p == nil || now.Sub(moved(configs)) < restFor {
+	p := state.Suggest()
+	if p == nil || now.Sub(moved(state.Configs)) < restFor {
 		return nil
 	}
 	if err := s.Apply(ctx, p); err != nil {
 		return err
 	}
-	log.Infof("Moved %d tenants with %d objects from service group %s to %s", len(p.Tenants), p.Load, p.From, p.To)
+	log.Infof("Moved %d tenants with %s from service group %s to %s", len(p.Tenants), p.Load, p.From, p.To)
 	return nil
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
-// tolerated is how much more than its neighbour a group may have.
-const tolerated = 1.2
+const (
+	// tolerated is how much more than its neighbour a group may weigh.
+	tolerated = 1.2
+	// worth is the part of its weight that a group has to lose by a move, at least.
+	worth = 100
+)
 
 // nobody is a range without tenants: its start is its end.
 const nobody = "a"
-
-// Loads are how many objects each tenant has.
-type Loads map[string]int64
 
 // Group is what a service group owns.
 type Group struct {
@@ -25,9 +26,12 @@ type Group struct {
 	// Config is its configuration, nil for what nobody owns.
 	Config  *partitionapi.DataPartitionConfig
 	Tenants int
-	Load    int64
+	Load    Load
+	// Share is its part of the load of all groups, from 0 to 1.
+	Share float64
 
-	span ownership.Span
+	weight int64
+	span   ownership.Span
 	// ranged are the tenants that it owns by its range, in order.
 	ranged []string
 }
@@ -38,7 +42,7 @@ type Proposal struct {
 	From, To string
 	// Tenants are those that move, and Load what they have.
 	Tenants []string
-	Load    int64
+	Load    Load
 	// Configs are the configurations to store, in this order.
 	Configs []*partitionapi.DataPartitionConfig
 }
@@ -57,29 +61,34 @@ func Groups(configs []partitionapi.DataPartitionConfig, loads Loads) []Group {
 		}
 	}
 	table := ownership.NewTable(rules)
-	unowned := &Group{}
+	unowned, weights, all := &Group{}, loads.weights(), int64(0)
 	for _, tenant := range slices.Sorted(maps.Keys(loads)) {
 		g := unowned
 		if owner, ok := table.Owner(tenant); ok {
 			g = byGroup[owner]
 		}
 		g.Tenants++
-		g.Load += loads[tenant]
+		g.Load.Add(loads[tenant])
+		g.weight += weights[tenant]
+		all += weights[tenant]
 		if g.Config != nil && !slices.Contains(g.Config.Tenants, tenant) {
 			g.ranged = append(g.ranged, tenant)
 		}
 	}
-	var all []Group
+	var groups []Group
 	for _, g := range byGroup {
-		all = append(all, *g)
+		groups = append(groups, *g)
 	}
-	slices.SortFunc(all, func(a, b Group) int {
+	slices.SortFunc(groups, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(a.span.Lo, b.span.Lo), cmp.Compare(a.ID, b.ID))
 	})
 	if unowned.Tenants > 0 && len(configs) > 0 {
-		all = append(all, *unowned)
+		groups = append(groups, *unowned)
 	}
-	return all
+	for i := range groups {
+		groups[i].Share = float64(groups[i].weight) / float64(max(all, 1))
+	}
+	return groups
 }
 
 // adjacent reports whether the range of b begins where that of a ends.
@@ -89,48 +98,54 @@ func adjacent(a, b Group) bool {
 }
 
 // Suggest proposes the move that helps most, nil if the groups are balanced or no boundary
-// between two tenants helps.
-func Suggest(configs []partitionapi.DataPartitionConfig, loads Loads) *Proposal {
-	groups := Groups(configs, loads)
+// between two tenants helps. Tenants move to groups that run only.
+func Suggest(configs []partitionapi.DataPartitionConfig, loads Loads, runs func(group string) bool) *Proposal {
+	groups, weights := Groups(configs, loads), loads.weights()
 	var best *Proposal
 	var saved int64
 	for i := range len(groups) - 1 {
 		a, b := groups[i], groups[i+1]
-		if !adjacent(a, b) || float64(max(a.Load, b.Load)) <= tolerated*float64(min(a.Load, b.Load)) {
+		if !adjacent(a, b) || float64(max(a.weight, b.weight)) <= tolerated*float64(min(a.weight, b.weight)) {
 			continue
 		}
-		p := between(a, b, loads)
-		if p == nil {
+		p, moved := between(a, b, weights)
+		if p == nil || !runs(p.To) {
 			continue
 		}
-		before := max(a.Load, b.Load)
-		after := max(before-p.Load, min(a.Load, b.Load)+p.Load)
-		if before-after > saved {
+		before := max(a.weight, b.weight)
+		after := max(before-moved, min(a.weight, b.weight)+moved)
+		if before-after > max(saved, before/worth) {
 			best, saved = p, before-after
+		}
+	}
+	if best != nil {
+		for _, tenant := range best.Tenants {
+			best.Load.Add(loads[tenant])
 		}
 	}
 	return best
 }
 
-// between moves tenants at the boundary of two neighbours from the one that has more.
-func between(a, b Group, loads Loads) *Proposal {
-	right := a.Load > b.Load // tenants move to the right
+// between moves tenants at the boundary of two neighbours from the one that weighs more. It
+// returns what they weigh, too.
+func between(a, b Group, weights map[string]int64) (_ *Proposal, moved int64) {
+	right := a.weight > b.weight // tenants move to the right
 	from, to, moving := b, a, slices.Clone(b.ranged)
 	if right {
 		from, to, moving = a, b, slices.Clone(a.ranged)
 		slices.Reverse(moving)
 	}
-	difference := from.Load - to.Load
-	count, moved, load := 0, int64(0), int64(0)
+	difference := from.weight - to.weight
+	count, weight := 0, int64(0)
 	for i, tenant := range moving {
-		load += loads[tenant]
-		if distance(difference, load) >= distance(difference, moved) {
+		weight += weights[tenant]
+		if distance(difference, weight) >= distance(difference, moved) {
 			continue // one that has nothing may come before one that helps
 		}
-		count, moved = i+1, load
+		count, moved = i+1, weight
 	}
 	if count == 0 || !right && count == len(moving) {
-		return nil // where the range would begin is not known
+		return nil, 0 // where the range would begin is not known
 	}
 	boundary := moving[count-1]
 	if !right {
@@ -138,13 +153,13 @@ func between(a, b Group, loads Loads) *Proposal {
 	}
 	left, next := a.Config.DeepCopy(), b.Config.DeepCopy()
 	left.RangeEnd, next.RangeStart = boundary, boundary
-	p := &Proposal{From: from.ID, To: to.ID, Tenants: moving[:count], Load: moved,
+	p := &Proposal{From: from.ID, To: to.ID, Tenants: moving[:count],
 		Configs: []*partitionapi.DataPartitionConfig{left, next}}
 	if right {
 		slices.Reverse(p.Configs)
 	}
 	slices.Sort(p.Tenants)
-	return p
+	return p, moved
 }
 
 // distance is what two groups differ by after a move.

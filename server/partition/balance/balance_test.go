@@ -9,6 +9,8 @@ import (
 
 	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/server/cluster/servers"
+	"github.com/a4s-io/a4s/server/partition/load"
 )
 
 // config is the configuration of a group, "" for an open end.
@@ -19,11 +21,25 @@ func config(group, start, end string, tenants ...string) partitionapi.DataPartit
 	return c
 }
 
+// objectsOf are loads of objects only.
+type objectsOf map[string]int64
+
+func (o objectsOf) loads() Loads {
+	loads := Loads{}
+	for name, n := range o {
+		loads[name] = Load{Objects: n}
+	}
+	return loads
+}
+
+// all is for groups that run.
+func all(string) bool { return true }
+
 func text(p *Proposal) string {
 	if p == nil {
 		return "nothing"
 	}
-	out := fmt.Sprintf("%s to %s %v %d:", p.From, p.To, p.Tenants, p.Load)
+	out := fmt.Sprintf("%s to %s %v %d:", p.From, p.To, p.Tenants, p.Load.Objects)
 	for _, c := range p.Configs {
 		out += fmt.Sprintf(" %s=[%s,%s)%v", c.ServiceGroupID, c.RangeStart, c.RangeEnd, c.Tenants)
 	}
@@ -35,31 +51,82 @@ func TestSuggest(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		configs []partitionapi.DataPartitionConfig
-		loads   Loads
+		loads   objectsOf
 		want    string
 	}{
-		{"no groups", nil, Loads{"a": 5}, "nothing"},
-		{"one group", two[:1], Loads{"a": 5}, "nothing"},
-		{"balanced", two, Loads{"a": 10, "z": 10}, "nothing"},
-		{"less than a fifth", two, Loads{"a": 6, "b": 5, "z": 10}, "nothing"},
-		{"to the right", two, Loads{"a": 10, "b": 10, "c": 10, "z": 10},
+		{"no groups", nil, objectsOf{"a": 5}, "nothing"},
+		{"one group", two[:1], objectsOf{"a": 5}, "nothing"},
+		{"balanced", two, objectsOf{"a": 10, "z": 10}, "nothing"},
+		{"less than a fifth", two, objectsOf{"a": 6, "b": 5, "z": 10}, "nothing"},
+		{"to the right", two, objectsOf{"a": 10, "b": 10, "c": 10, "z": 10},
 			"0 to 1 [c] 10: 1=[c,)[] 0=[,c)[]"},
-		{"to the left", two, Loads{"a": 10, "n": 10, "o": 10, "z": 10},
+		{"to the left", two, objectsOf{"a": 10, "n": 10, "o": 10, "z": 10},
 			"1 to 0 [n] 10: 0=[,o)[] 1=[o,)[]"},
-		{"one large tenant", two, Loads{"a": 100, "z": 10}, "nothing"},
-		{"everything is on the right", two, Loads{"n": 10, "o": 10}, "1 to 0 [n] 10: 0=[,o)[] 1=[o,)[]"},
+		{"one large tenant", two, objectsOf{"a": 100, "z": 10}, "nothing"},
+		{"everything is on the right", two, objectsOf{"n": 10, "o": 10}, "1 to 0 [n] 10: 0=[,o)[] 1=[o,)[]"},
 		{"a listed tenant stays", []partitionapi.DataPartitionConfig{config("0", "", "m", "y"), config("1", "m", "")},
-			Loads{"a": 5, "b": 5, "y": 20, "z": 10}, "0 to 1 [a b] 10: 1=[a,)[] 0=[,a)[y]"},
+			objectsOf{"a": 5, "b": 5, "y": 20, "z": 10}, "0 to 1 [a b] 10: 1=[a,)[] 0=[,a)[y]"},
 		{"ranges that do not touch", []partitionapi.DataPartitionConfig{config("0", "", "k"), config("1", "m", "")},
-			Loads{"a": 10, "b": 10, "c": 10}, "nothing"},
+			objectsOf{"a": 10, "b": 10, "c": 10}, "nothing"},
 		{"the worse of two pairs", []partitionapi.DataPartitionConfig{
 			config("0", "", "h"), config("1", "h", "p"), config("2", "p", "")},
-			Loads{"a": 10, "b": 10, "i": 10, "q": 30, "r": 30, "s": 30},
+			objectsOf{"a": 10, "b": 10, "i": 10, "q": 30, "r": 30, "s": 30},
 			"2 to 1 [q] 30: 1=[h,r)[] 2=[r,)[]"},
 	} {
-		if got := text(Suggest(c.configs, c.loads)); got != c.want {
+		if got := text(Suggest(c.configs, c.loads.loads(), all)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
+	}
+}
+
+// TestWeights: objects, writes and what is sent to watches count alike, as parts of what
+// the cluster has; what a few requests cost does not.
+func TestWeights(t *testing.T) {
+	two := []partitionapi.DataPartitionConfig{config("0", "", "m"), config("1", "m", "")}
+	of := func(objects int64, writes, bytes float64) Load {
+		return Load{Objects: objects, Rate: load.Rate{Writes: writes, WatchBytes: bytes}}
+	}
+	for _, c := range []struct {
+		what  string
+		loads Loads
+		want  string
+	}{
+		{"writes", Loads{"a": of(10, 50, 0), "b": of(10, 50, 0), "y": of(10, 0, 0), "z": of(10, 0, 0)},
+			"0 to 1 [b] 10: 1=[b,)[] 0=[,b)[]"},
+		{"watches", Loads{"a": of(10, 0, 0), "b": of(10, 0, 0), "y": of(10, 0, 1e6), "z": of(10, 0, 1e6)},
+			"1 to 0 [y] 10: 0=[,z)[] 1=[z,)[]"},
+		{"less than anybody would notice", Loads{"a": of(10, 0.2, 900), "b": of(10, 0.2, 900), "z": of(20, 0, 0)},
+			"nothing"},
+		{"writes against watches", Loads{"a": of(10, 100, 0), "b": of(10, 100, 0), "y": of(10, 0, 1e6),
+			"z": of(10, 0, 1e6)}, "nothing"},
+		{"a small tenant that writes", Loads{"a": of(1, 100, 1e6), "b": of(1000, 0, 0), "z": of(1, 0, 0)},
+			"0 to 1 [b] 1000: 1=[b,)[] 0=[,b)[]"},
+		{"hardly better", Loads{"a": of(1000, 0, 0), "b": of(1, 0, 0), "z": of(10, 0, 0)}, "nothing"},
+	} {
+		if got := text(Suggest(two, c.loads, all)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+	}
+	groups := Groups(two, Loads{"a": of(10, 30, 0), "z": of(10, 10, 3e6)})
+	if len(groups) != 2 || fmt.Sprintf("%.3f", groups[0].Share) != "0.417" || groups[1].Load != of(10, 10, 3e6) {
+		t.Errorf("%+v", groups)
+	}
+	if got := groups[1].Load.String(); got != "10 objects, 10.0 writes/s and 3000.0 kB/s to watches" {
+		t.Error(got)
+	}
+}
+
+// TestNobodyMovesToTheDead: a group without servers gets no tenants, and gives some.
+func TestNobodyMovesToTheDead(t *testing.T) {
+	loads := objectsOf{"a": 10, "b": 10, "c": 10, "z": 10}.loads()
+	s := State{Configs: []partitionapi.DataPartitionConfig{config("0", "", "m"), config("1", "m", "")}, Loads: loads,
+		Servers: []servers.Server{{Name: "s0", Group: "0", Ready: true}, {Name: "s1", Group: "1"}}}
+	if p := s.Suggest(); p != nil {
+		t.Errorf("its server is not ready: %s", text(p))
+	}
+	s.Servers[1].Ready, s.Servers[0].Ready = true, false
+	if p := s.Suggest(); p == nil || p.To != "1" {
+		t.Errorf("the other server is not ready: %s", text(p))
 	}
 }
 
@@ -76,7 +143,7 @@ func TestDrain(t *testing.T) {
 		{"2", "2 to 1 [q] 2: 1=[h,)[zoo] 2=[a,a)[]", nil},
 		{"3", "", errNoConfig},
 	} {
-		p, err := Drain(three, Loads{"a": 1, "i": 3, "q": 2, "zoo": 2}, c.group)
+		p, err := Drain(three, objectsOf{"a": 1, "i": 3, "q": 2, "zoo": 2}.loads(), c.group)
 		if !errors.Is(err, c.err) || err == nil && text(p) != c.want {
 			t.Errorf("group %s: %s, %v, want %s", c.group, text(p), err, c.want)
 		}
@@ -98,14 +165,17 @@ func TestProposalsLeaveNoGap(t *testing.T) {
 	for range 2000 {
 		loads := Loads{}
 		for range 2 + random.IntN(30) {
-			loads[fmt.Sprintf("%c%d", 'a'+random.IntN(26), random.IntN(10))] = int64(random.IntN(100))
+			loads[fmt.Sprintf("%c%d", 'a'+random.IntN(26), random.IntN(10))] = Load{
+				Objects: int64(random.IntN(100)),
+				Rate:    load.Rate{Writes: random.Float64() * 10, WatchBytes: float64(random.IntN(100_000))},
+			}
 		}
 		bounds := []string{"", string(rune('b' + random.IntN(10))), string(rune('m' + random.IntN(10))), ""}
 		var configs []partitionapi.DataPartitionConfig
 		for i := range 3 {
 			configs = append(configs, config(fmt.Sprint(i), bounds[i], bounds[i+1]))
 		}
-		p := Suggest(configs, loads)
+		p := Suggest(configs, loads, all)
 		if random.IntN(4) == 0 {
 			p, _ = Drain(configs, loads, fmt.Sprint(random.IntN(3)))
 		}

@@ -3,12 +3,20 @@ package balance
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/cluster/servers"
+	"github.com/a4s-io/a4s/server/partition/load"
 )
 
 // movedAnnotation is on configurations, with when the last proposal was stored.
@@ -18,25 +26,93 @@ const movedAnnotation = "a4s.io/moved-at"
 type Store struct {
 	Configs *partitionapi.Client
 	Tenants *tenantapi.Client
+	Kube    kubernetes.Interface
 }
 
-// Read returns the configurations, and what each tenant has.
-func (s Store) Read(ctx context.Context) ([]partitionapi.DataPartitionConfig, Loads, error) {
+// NewStore makes a store with the rights of a configuration. A nil http means one by the
+// configuration.
+func NewStore(config *rest.Config, http *http.Client) (*Store, error) {
+	if http == nil {
+		var err error
+		if http, err = rest.HTTPClientFor(config); err != nil {
+			return nil, fmt.Errorf("making a client: %w", err)
+		}
+	}
+	configs, err := partitionapi.NewClient(config, http)
+	if err != nil {
+		return nil, err
+	}
+	tenants, err := tenantapi.NewClient(config, http)
+	if err != nil {
+		return nil, err
+	}
+	kube, err := kubernetes.NewForConfigAndClient(config, http)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &Store{Configs: configs, Tenants: tenants, Kube: kube}, nil
+}
+
+// State is what proposals depend on.
+type State struct {
+	Configs []partitionapi.DataPartitionConfig
+	Loads   Loads
+	Servers []servers.Server
+}
+
+// Groups are the groups in the order of their ranges.
+func (s *State) Groups() []Group { return Groups(s.Configs, s.Loads) }
+
+// Suggest proposes the move that helps most, nil for none.
+func (s *State) Suggest() *Proposal { return Suggest(s.Configs, s.Loads, s.runs) }
+
+// Drain proposes to give everything that a group owns to a neighbour.
+func (s *State) Drain(group string) (*Proposal, error) { return Drain(s.Configs, s.Loads, group) }
+
+// runs reports whether a server of a group is ready.
+func (s *State) runs(group string) bool {
+	return slices.ContainsFunc(s.Servers, func(o servers.Server) bool { return o.Ready && o.Group == group })
+}
+
+// Revision is that of the newest configuration, 0 if there is none. What a deleted one
+// had is not known.
+func (s *State) Revision() int64 {
+	newest := int64(0)
+	for i := range s.Configs {
+		if rev, err := strconv.ParseInt(s.Configs[i].ResourceVersion, 10, 64); err == nil {
+			newest = max(newest, rev)
+		}
+	}
+	return newest
+}
+
+// Read returns what proposals depend on. The system is no tenant that could move: all
+// groups hold it.
+func (s *Store) Read(ctx context.Context) (*State, error) {
 	configs, err := s.Configs.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the configurations of service groups: %w", err)
+		return nil, fmt.Errorf("reading the configurations of service groups: %w", err)
 	}
-	loads := Loads{}
+	state := &State{Configs: configs.Items, Loads: Loads{}}
+	if state.Servers, err = servers.List(ctx, s.Kube); err != nil {
+		return nil, err
+	}
+	rates, err := load.Read(ctx, s.Kube, time.Now())
+	if err != nil {
+		return nil, err
+	}
 	for options := (metav1.ListOptions{}); ; {
 		page, err := s.Tenants.List(ctx, options)
 		if err != nil {
-			return nil, nil, fmt.Errorf("reading what tenants have: %w", err)
+			return nil, fmt.Errorf("reading what tenants have: %w", err)
 		}
 		for i := range page.Items {
-			loads[page.Items[i].Name] = objects(&page.Items[i])
+			if t := &page.Items[i]; t.Name != space.System {
+				state.Loads[t.Name] = Load{Objects: objects(t), Rate: rates[t.Name]}
+			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
-			return configs.Items, loads, nil
+			return state, nil
 		}
 	}
 }
@@ -54,7 +130,7 @@ func objects(t *tenantapi.Tenant) int64 {
 // Apply stores the configurations of a proposal in their order. It fails with a conflict
 // if one has changed since it was read; what was stored until then stays, and leaves no
 // tenant without an owner.
-func (s Store) Apply(ctx context.Context, p *Proposal) error {
+func (s *Store) Apply(ctx context.Context, p *Proposal) error {
 	versions := map[string]string{}
 	for _, c := range p.Configs {
 		c = c.DeepCopy()

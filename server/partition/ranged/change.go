@@ -52,6 +52,9 @@ func (m *merge) apply(c *change) bool {
 		}
 	}
 	m.view, m.done = v, at
+	if c.role == configs {
+		m.source.progress.met(m, v, at, len(gone)+len(come) > 0)
+	}
 	m.reopen(at)
 	return m.send(clientv3.WatchResponse{Header: m.header(at)})
 }

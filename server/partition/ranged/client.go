@@ -63,8 +63,10 @@ func (s *Source) New(r Resource, kvs clientv3.KV, watches clientv3.Watcher, chan
 // up to the one at which it ceases to be, and nothing of the moves. The group Rest has the
 // system and the tenants that nobody owns.
 func (s *Source) Stream(group string, r Resource, kvs clientv3.KV, watches clientv3.Watcher) *Client {
-	of := &Source{Options: s.Options, quiet: true, namespaces: map[string]bool{}}
-	of.Group = group
+	o := s.Options
+	o.Group = group
+	of := NewSource(o)
+	of.quiet = true
 	return of.New(r, kvs, watches, nil)
 }
 

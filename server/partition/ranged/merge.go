@@ -78,6 +78,7 @@ func (m *merge) run() {
 		return
 	}
 	defer m.changes.End()
+	defer m.source.progress.end(m)
 	var again <-chan time.Time
 	for {
 		select {
@@ -115,6 +116,7 @@ func (m *merge) begin() bool {
 	}
 	m.view, m.parts = v, map[*part]bool{}
 	m.changes.Begin(v.table, m.done)
+	m.source.progress.begin(m, v, m.done)
 	m.open(configs, prefixRange(m.source.Configs), m.done+1)
 	m.open(namespaces, prefixRange(m.source.Namespaces), m.done+1)
 	for _, r := range m.source.ranges(v, m.resource) {

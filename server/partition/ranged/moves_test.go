@@ -279,3 +279,29 @@ func TestQuietMoves(t *testing.T) {
 		expect(fmt.Sprintf("move %d, half of it out", i), 1)
 	}
 }
+
+// TestProgressOfMoves: a source tells which change its watches have met, deletions of
+// configurations among them.
+func TestProgressOfMoves(t *testing.T) {
+	etcd := plainetcd.Run(t)
+	configure(t, etcd, "0", "", "m")
+	begin := configure(t, etcd, "1", "m", "")
+	put(t, etcd, pods+"golf/default/p", "0")
+	source := group(t, etcd, "1")
+	w := watch(t, client(t, etcd, source, ofPods()), pods, put(t, etcd, pods+"zulu/default/p", "0"))
+	expect := func(what string, at, revision int64, moves int, owner string) {
+		t.Helper()
+		w.until(at)
+		got := source.Progress()
+		if o, _ := got.Table.Owner("golf"); got.Revision != revision || got.Moves != moves || o != owner {
+			t.Errorf("%s: %+v, owner %q, want revision %d, %d moves, owner %q", what, got, o, revision, moves, owner)
+		}
+	}
+	expect("at first", begin+2, begin, 0, "0")
+	at := configure(t, etcd, "1", "g", "")
+	expect("a move", at, at, 1, "1")
+	at = configure(t, etcd, "0", "", "g")
+	expect("a change of another group", at, at, 1, "1")
+	at = remove(t, etcd, configs+"of-0")
+	expect("a deletion", at, at, 1, "1")
+}

@@ -35,7 +35,8 @@ type Options struct {
 type Source struct {
 	Options
 	// quiet is set if watches put in and take out nothing when tenants move.
-	quiet bool
+	quiet    bool
+	progress progress
 
 	mu sync.Mutex
 	// namespaces are those that the system has had up to a revision. It may have deleted
@@ -46,7 +47,8 @@ type Source struct {
 
 // NewSource makes a source.
 func NewSource(o Options) *Source {
-	return &Source{Options: o, namespaces: map[string]bool{}}
+	return &Source{Options: o, namespaces: map[string]bool{},
+		progress: progress{watches: map[*merge]int64{}, table: ownership.NewTable(nil)}}
 }
 
 // view is what decides the ranges at one revision. A view does not change.
@@ -54,6 +56,8 @@ type view struct {
 	configs    map[string]ownership.Config // by key
 	table      *ownership.Table
 	namespaces []string
+	// newest is the revision of the newest configuration.
+	newest int64
 }
 
 // at reads what decides the ranges as of a revision, 0 for the newest, which it returns.
@@ -70,6 +74,7 @@ func (s *Source) at(ctx context.Context, rev int64) (*view, int64, error) {
 		if v.configs[string(kv.Key)], err = s.config(ctx, kv); err != nil {
 			return nil, 0, err
 		}
+		v.newest = max(v.newest, kv.ModRevision)
 	}
 	v.table = tableOf(v.configs)
 	if v.namespaces, err = s.namespacesAt(ctx, rev); err != nil {

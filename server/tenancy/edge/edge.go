@@ -56,7 +56,9 @@ type Options struct {
 	Queue *fairqueue.Queue
 	// Limits bounds and measures requests of tenants' users; nil for no limits.
 	Limits Limits
-	Log    *logrus.Entry
+	// Load is told what is sent to watches of tenants; nil for nobody.
+	Load Load
+	Log  *logrus.Entry
 }
 
 // Edge resolves, composes and projects requests.
@@ -156,6 +158,9 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 
 // route sends a request of an identified user to the space that it is addressed to.
 func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler, r *request) error {
+	if e.showsGroups(r) {
+		next = e.withGroups(next, r.resource)
+	}
 	own := r.space != space.System && r.space == r.ofTenant
 	bySystem := space.IsSystem(r.ofTenant) && r.space != space.System
 	switch {

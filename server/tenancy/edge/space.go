@@ -57,6 +57,9 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 			return err
 		}
 	}
+	if r.watches() && e.opts.Load != nil && tenant != space.System {
+		next = countsEvents(next, e.opts.Load, tenant)
+	}
 	return serveAnswer(w, req, next, p, r, composeBody(req, p, r, ofUser))
 }
 

@@ -25,6 +25,12 @@ type Tenants interface {
 	Get(ctx context.Context, name string) (*tenantapi.Tenant, error)
 }
 
+// Load is told what is written in the spaces of tenants.
+type Load interface {
+	// Wrote counts a write of an object of a tenant.
+	Wrote(tenant string)
+}
+
 // Options configures Limits.
 type Options struct {
 	Tenants Tenants
@@ -33,6 +39,8 @@ type Options struct {
 	// Fill, if not nil, is how many bytes are in use in the datastore, and may
 	// be; a quota of 0 is none, or not known.
 	Fill func() (used, quota int64)
+	// Load, if not nil, is told of writes.
+	Load Load
 	Log  *logrus.Entry
 }
 
@@ -41,6 +49,7 @@ type Limits struct {
 	tenants    Tenants
 	defaults   *tenantapi.TenantLimits
 	fill       func() (used, quota int64)
+	load       Load
 	log        *logrus.Entry
 	keys       keys
 	accounting *accounting
@@ -52,8 +61,9 @@ type Limits struct {
 // New makes Limits that have counted nothing yet.
 func New(o Options) *Limits {
 	return &Limits{
-		tenants: o.Tenants, defaults: o.Defaults, fill: o.Fill, log: o.Log, accounting: newAccounting(),
-		keys: keys{log: o.Log, resources: map[string]*stored{}},
+		tenants: o.Tenants, defaults: o.Defaults, fill: o.Fill, load: o.Load, log: o.Log,
+		accounting: newAccounting(),
+		keys:       keys{log: o.Log, resources: map[string]*stored{}},
 	}
 }
 

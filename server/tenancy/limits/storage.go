@@ -134,6 +134,7 @@ func (s *limited) Create(ctx context.Context, key string, obj, out runtime.Objec
 	}
 	err := s.Interface.Create(ctx, key, obj, out, ttl)
 	w.done(out, err)
+	s.wrote(w.tenant, err)
 	return err
 }
 
@@ -164,6 +165,7 @@ func (s *limited) GuaranteedUpdate(ctx context.Context, key string, destination 
 			return out, ttl, nil
 		}, cached)
 	w.done(destination, err)
+	s.wrote(w.tenant, err)
 	return err
 }
 
@@ -176,6 +178,7 @@ func (s *limited) Delete(ctx context.Context, key string, out runtime.Object, pr
 	if err != nil || space.IsSystem(tenant) {
 		return err
 	}
+	s.wrote(tenant, nil)
 	if revision, err := s.Versioner().ObjectResourceVersion(out); err == nil && revision > 0 {
 		s.limits.accounting.remove(tenant, s.storedKey(key), int64(revision))
 	}

@@ -97,6 +97,18 @@ func (g connected) source(config *storagebackend.ConfigForResource) (*ranged.Sou
 	return c.source, nil
 }
 
+// Progress is how far the caches of the service group are with its configurations; ok is
+// false if the server is of no group, or has no cache yet.
+func (c *Connections) Progress() (p ranged.Progress, ok bool) {
+	c.mu.Lock()
+	source := c.source
+	c.mu.Unlock()
+	if source == nil {
+		return p, false
+	}
+	return source.Progress(), true
+}
+
 // keyed is what the encryption at rest binds a value to.
 type keyed string
 

@@ -139,6 +139,10 @@ func (t *translation) shape(k docKind, said bool) shape {
 // a list or a Table of others; those are followed no further, so that the work
 // does not grow with the depth.
 func (t *translation) document(top bool) {
+	if t.p.Groups != "" {
+		groupedJSON{&t.scanner, t.p.Groups}.document(top)
+		return
+	}
 	if t.peek() != '{' || t.p.Composite && !top {
 		t.skip()
 		return

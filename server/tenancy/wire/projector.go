@@ -13,4 +13,8 @@ type Projector struct {
 	Tenants Column
 	// Composite leaves everything else as it is. The view is then that of all.
 	Composite bool
+	// Groups is the annotation of the endpoints of the API with the service groups of
+	// their subsets, which are added; everything else is left as it is. "" is for all
+	// other answers.
+	Groups string
 }

@@ -72,6 +72,9 @@ func (c *protoEnvelopes) of(typeMeta []byte, at int) error {
 // append appends the translation of a whole message; at is where it lies in
 // what was received, for errors.
 func (c *protoEnvelopes) append(dst, body []byte, at int) ([]byte, error) {
+	if c.p.Groups != "" {
+		return appendGrouped(dst, body, at, c.p.Groups)
+	}
 	if !bytes.HasPrefix(body, []byte(protoMagic)) {
 		return nil, malformed(at, "it does not begin with the prefix of Kubernetes' protobuf")
 	}

@@ -31,7 +31,8 @@ func newProtoStream(p *Projector, r Resource, watch bool, w io.Writer) Stream {
 	if watch {
 		return &protoWatch{envelopes: protoEnvelopes{p: p, d: Out, r: r}, pieces: pieces{w: w}}
 	}
-	return &protoList{p: p, r: r, pieces: pieces{w: w}}
+	// What gets longer cannot be streamed.
+	return &protoList{p: p, r: r, pieces: pieces{w: w}, whole: p.Groups != ""}
 }
 
 // protoWatch translates frames: four bytes with the length, then a WatchEvent.

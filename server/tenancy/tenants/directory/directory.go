@@ -114,6 +114,9 @@ func (d *Directory) Exists(ctx context.Context, name string) (bool, error) {
 	return t != nil, err
 }
 
+// Names are those of all tenants that are known, in no order.
+func (d *Directory) Names() []string { return d.store.ListKeys() }
+
 // Annotation is the value of an annotation of a tenant, "" if it has none.
 func (d *Directory) Annotation(ctx context.Context, name, key string) (string, error) {
 	t, err := d.Get(ctx, name)
