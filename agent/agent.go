@@ -124,7 +124,7 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	if err := n.access.writeCredential(joined); err != nil {
 		return err
 	}
-	if err := pods.connect(n.access.credential()); err != nil {
+	if err := pods.connect(n.access); err != nil {
 		return err
 	}
 	if err := n.access.follow(ctx, group); err != nil {
@@ -189,7 +189,7 @@ func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined 
 func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined *join.Result, pods *bootstrapPods) {
 	n.runtimes.mux.SetClusterDomain(joined.Config.ClusterDomain)
 	o := n.kubelet.options(joined, n.access.credential(), resolvConf(n.cfg, n.log))
-	o.NotReadyReason = n.runtimes.notReadyReason
+	o.NotReadyReason, o.Wrap = n.runtimes.notReadyReason, n.access.wrap()
 	if pods != nil {
 		o.Bootstrap = pods.origin
 		o.Connection = &kubelet.Connection{Server: pods.server, Transport: pods.uplink}

@@ -52,7 +52,7 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []
 		if b.began, err = join.Placeholder(options); err != nil {
 			return err
 		}
-	} else if err := errors.Join(n.access.writeCredential(saved), pods.connect(n.access.credential())); err != nil {
+	} else if err := errors.Join(n.access.writeCredential(saved), pods.connect(n.access)); err != nil {
 		return err
 	}
 	if err := pods.start(ctx, group, n.cfg.NodeName); err != nil {
@@ -108,7 +108,7 @@ func (b *background) run(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
-	if err := b.pods.connect(n.access.credential()); err != nil {
+	if err := b.pods.connect(n.access); err != nil {
 		return err
 	}
 	if err := n.access.follow(ctx, b.group); err != nil {

@@ -110,9 +110,9 @@ func (p *bootstrapPods) start(ctx context.Context, group *component.Group, nodeN
 
 // connect lets the kubelet and the bootstrap pods reach the server; without them,
 // the kubelet does so by itself.
-func (p *bootstrapPods) connect(credential string) error {
+func (p *bootstrapPods) connect(a *access) error {
 	if p == nil {
 		return nil
 	}
-	return p.uplink.Connect(credential)
+	return p.uplink.Connect(a.credential(), a.wrap())
 }

@@ -8,6 +8,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 )
 
 // Uplink is the way to the API server of a node that may not have joined yet.
@@ -19,12 +20,14 @@ type Uplink struct {
 // NewUplink returns an Uplink that leads nowhere.
 func NewUplink() *Uplink { return &Uplink{} }
 
-// Connect uses the credential in kubeconfig from now on.
-func (u *Uplink) Connect(kubeconfig string) error {
+// Connect uses the credential in kubeconfig from now on. wrap, unless it is nil, changes the
+// transport.
+func (u *Uplink) Connect(kubeconfig string, wrap transport.WrapperFunc) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", kubeconfig, err)
 	}
+	config.Wrap(wrap)
 	rt, err := rest.TransportFor(config)
 	if err != nil {
 		return fmt.Errorf("connecting with %s: %w", kubeconfig, err)

@@ -28,8 +28,10 @@ type clients struct {
 	closeIdle func()
 }
 
-func newClients(server *options.KubeletServer, given *Connection, wrap transport.WrapperFunc) (*clients, error) {
-	config, err := restConfig(server.KubeConfig, given)
+func newClients(
+	server *options.KubeletServer, given *Connection, beneath, wrap transport.WrapperFunc,
+) (*clients, error) {
+	config, err := restConfig(server.KubeConfig, given, beneath)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +45,7 @@ func newClients(server *options.KubeletServer, given *Connection, wrap transport
 	}
 	rest.AddUserAgent(config, "kubelet")
 	pool := &connections{}
-	config.Wrap(pool.remember) // innermost: what it sees holds the connections
+	config.Wrap(pool.remember) // what it sees holds the connections
 	config.Wrap(wrap)
 
 	c := &clients{closeIdle: pool.closeIdle}
@@ -67,7 +69,8 @@ func newClients(server *options.KubeletServer, given *Connection, wrap transport
 	return c, nil
 }
 
-func restConfig(kubeconfig string, given *Connection) (*rest.Config, error) {
+// restConfig is what clients are made of. A transport that is given is wrapped already.
+func restConfig(kubeconfig string, given *Connection, wrap transport.WrapperFunc) (*rest.Config, error) {
 	if given != nil {
 		return &rest.Config{Host: given.Server, Transport: given.Transport}, nil
 	}
@@ -75,6 +78,7 @@ func restConfig(kubeconfig string, given *Connection) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", kubeconfig, err)
 	}
+	config.Wrap(wrap)
 	return config, nil
 }
 

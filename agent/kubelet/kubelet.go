@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/transport"
 	"k8s.io/kubernetes/cmd/kubelet/app"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 
@@ -73,6 +74,8 @@ type Options struct {
 	// Connection is used in place of the one that Kubeconfig describes,
 	// which may not exist yet; nil uses Kubeconfig.
 	Connection *Connection
+	// Wrap changes the transports that Kubeconfig describes; nil leaves them as they are.
+	Wrap transport.WrapperFunc
 	// NotReadyReason says why a pod of a type of workload cannot start on this
 	// node; nil leaves the types of pods alone.
 	NotReadyReason func(t workload.Type, hostNetwork bool) string
@@ -158,7 +161,7 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	c, err := newClients(server, o.Connection, func(rt http.RoundTripper) http.RoundTripper {
+	c, err := newClients(server, o.Connection, o.Wrap, func(rt http.RoundTripper) http.RoundTripper {
 		return origin.New(origin.Direct(rt), between)
 	})
 	if err != nil {
@@ -187,7 +190,7 @@ func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (
 	if o.NotReadyReason == nil {
 		return nil, nil
 	}
-	config, err := restConfig(server.KubeConfig, o.Connection)
+	config, err := restConfig(server.KubeConfig, o.Connection, o.Wrap)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func TestClientTransport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := newClients(server, nil, func(rt http.RoundTripper) http.RoundTripper {
+	c, err := newClients(server, nil, nil, func(rt http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			r = r.Clone(r.Context())
 			r.Header.Set("X-Seam", "yes")

@@ -92,6 +92,9 @@ type ClusterConfig struct {
 	FlannelBackend string       `json:"flannelBackend"`
 	// DisableNetworkPolicy says that no network policy is enforced.
 	DisableNetworkPolicy bool `json:"disableNetworkPolicy,omitempty"`
+	// ServiceGroups says that servers are of service groups, whose streams a node
+	// merges.
+	ServiceGroups bool `json:"serviceGroups,omitempty"`
 
 	Version    string `json:"version"`
 	Kubernetes string `json:"kubernetes"`
