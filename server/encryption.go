@@ -34,12 +34,16 @@ func (e *secretsEncryption) Status(ctx context.Context) (joinapi.EncryptionStatu
 	return s, err
 }
 
-func newEncryption(cfg *config.Server, f *files, s *store, client kubernetes.Interface) *secretsEncryption {
+func newEncryption(
+	cfg *config.Server, f *files, s *store, client kubernetes.Interface, onlyMembers func(what string) error,
+) *secretsEncryption {
 	return &secretsEncryption{flag: cfg.SecretsEncryption, Controller: encryption.New(encryption.Options{
-		Path:    f.encryption,
-		Store:   func() (encryption.Store, error) { return s.open() },
-		Loaded:  apiserver.EncryptionHash,
-		Guard:   func(ctx context.Context) error { return mayChangeEncryption(ctx, cfg, f, s, client) },
+		Path:   f.encryption,
+		Store:  func() (encryption.Store, error) { return s.open() },
+		Loaded: apiserver.EncryptionHash,
+		Guard: func(ctx context.Context) error {
+			return errors.Join(onlyMembers("encryption of Secrets"), mayChangeEncryption(ctx, cfg, f, s, client))
+		},
 		Cluster: encryptionCluster(f, s),
 		Log:     logrus.WithField("component", encryption.Name),
 	})}

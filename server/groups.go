@@ -3,7 +3,9 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/cluster/servers"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
@@ -25,20 +28,55 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy"
 )
 
-// registry is of the servers that know each other by their Leases, nil if there are none:
-// those of service groups, and those that share an etcd.
+// registry is of the servers that know each other by their Leases: those of service
+// groups, those that share an etcd, and those without a member of embedded etcd. A server
+// of which members of embedded etcd say enough only follows the others. The only server
+// has none.
 func (s *Server) registry(client kubernetes.Interface, spaces *tenancy.Spaces) *servers.Registry {
-	if s.peers.shared == nil && s.cfg.ServiceGroupID == "" {
+	var own servers.Server
+	if s.peers.shared != nil || s.cfg.ServiceGroupID != "" || s.cfg.DisableEtcd {
+		own = servers.Server{
+			Name: s.cfg.Agent.NodeName, Address: s.addresses.join, NoMember: s.cfg.DisableEtcd,
+			Group: cmp.Or(s.cfg.ServiceGroupID, partitionapi.DefaultGroup),
+		}
+	} else if !s.peers.clustered {
 		return nil
 	}
-	applied := spaces.Applied
 	if s.cfg.ServiceGroupID == "" {
-		applied = nil
+		return servers.New(client, own, nil)
 	}
-	return servers.New(client, servers.Server{
-		Name: s.cfg.Agent.NodeName, Address: s.addresses.join,
-		Group: cmp.Or(s.cfg.ServiceGroupID, partitionapi.DefaultGroup),
-	}, applied)
+	return servers.New(client, own, spaces.Applied)
+}
+
+// memberless names the servers that live and have no member of embedded etcd.
+func (s *Server) memberless() []string {
+	var names []string
+	if s.servers != nil {
+		for _, other := range s.servers.All() {
+			if other.Ready && other.NoMember {
+				names = append(names, other.Name)
+			}
+		}
+	}
+	return names
+}
+
+// onlyMembers refuses a change of what servers share (what) that those without a member
+// of embedded etcd would not learn of.
+func (s *Server) onlyMembers(what string) error {
+	if s.cfg.DisableEtcd {
+		return &problem.Precondition{What: what,
+			Err: errors.New("this server has no member of the datastore (--disable-etcd), and is not told of changes"),
+			Fix: "stop it and every other such server, and run the command on a server that has a member"}
+	}
+	if names := s.memberless(); len(names) > 0 {
+		return &problem.Precondition{What: what,
+			Err: fmt.Errorf("servers without a member of the datastore (--disable-etcd) are not told of changes, and "+
+				"run: %s", strings.Join(names, ", ")),
+			Fix: "stop them, make the change, and start them again; after new certificate authorities move their " +
+				"server directories away before that, and give them the new token"}
+	}
+	return nil
 }
 
 // follow has the clients of everything ask all groups, unless this server is of none. It
@@ -66,11 +104,12 @@ type others struct {
 	own      string
 }
 
-// Group implements groupwatch.Servers.
+// Group implements groupwatch.Servers. A server without a group has the part of none,
+// although its Lease is of group 0.
 func (o others) Group(id string) []string {
 	var addresses []string
 	for _, s := range o.registry.All() {
-		if s.Group == id && s.Ready && id != o.own {
+		if s.Group == id && s.Ready && id != o.own && s.Applied != servers.NoGroup {
 			addresses = append(addresses, s.Address)
 		}
 	}

@@ -49,17 +49,27 @@ func bundleOf(cfg *config.Server, f *files, s *store, tokens *jointoken.ServerTo
 
 // members is the datastore as one whose members can change, nil if it is not.
 func (s *store) members() members.Datastore {
-	e, ok := s.etcd()
-	if !ok || !s.peers.clustered {
+	if !s.peers.clustered {
 		return nil
 	}
-	return e.Server
+	return s.anyMembers()
+}
+
+// anyMembers is embedded etcd of this server or of others, nil if there is none.
+func (s *store) anyMembers() members.Datastore {
+	switch store := s.Datastore.(type) {
+	case etcdStore:
+		return store.Server
+	case remoteStore:
+		return store.Remote
+	}
+	return nil
 }
 
 // listMembers tells administrators of the members.
 func (s *store) listMembers() []joinapi.Member {
-	e, ok := s.etcd()
-	if !ok {
+	e := s.anyMembers()
+	if e == nil {
 		return nil
 	}
 	var out []joinapi.Member
@@ -76,8 +86,8 @@ func (s *store) listMembers() []joinapi.Member {
 }
 
 func (s *store) removeMember(ctx context.Context, name string) error {
-	e, ok := s.etcd()
-	if !ok {
+	e := s.anyMembers()
+	if e == nil {
 		return nodeapi.ErrNoMember
 	}
 	switch what, m := etcd.PlanRemoval(e.Members(), name); what {

@@ -49,6 +49,9 @@ func (s *Server) nodeAPI(
 		ClientCA: clientCA.WithLife(s.renewal.life()),
 		Renew:    s.renewal.renewAll,
 		CAs: func(ctx context.Context, req joinapi.CAsRequest) (*joinapi.CAsResponse, error) {
+			if err := s.onlyMembers("certificate authorities"); err != nil {
+				return nil, err
+			}
 			return replaceCAs(ctx, controller, s.tokens, req)
 		},
 		Bundle:     func() (*joinapi.ServerBundle, error) { return bundleOf(s.cfg, s.files, s.store, s.tokens) },

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/kubernetes"
@@ -37,6 +38,8 @@ type peers struct {
 	clustered bool
 	// shared is the etcd of others that servers share, nil for none.
 	shared *dsn.Endpoint
+	// known says that a server without a member knows those of the others.
+	known bool
 	// token is set on a server that joins at this start.
 	token *jointoken.Token
 	// bundle is what a running server sent.
@@ -60,6 +63,9 @@ func (p *peers) prepare() error {
 	if err != nil {
 		disk = &etcd.Disk{} // there is something; the check of the datastore says what is wrong
 	}
+	if done, err := p.prepareMemberless(disk); done || err != nil {
+		return err
+	}
 	p.clustered = p.cfg.ClusterInit || len(p.cfg.JoinURLs) > 0 || disk.Clustered()
 	if p.cfg.ClusterReset {
 		return p.checkReset(disk)
@@ -72,6 +78,32 @@ func (p *peers) prepare() error {
 
 // several reports whether there are, or may be, other servers.
 func (p *peers) several() bool { return p.clustered || p.shared != nil }
+
+// prepareMemberless is prepare for a server that uses the embedded etcd of others, and
+// refuses to lose sight of it.
+func (p *peers) prepareMemberless(disk *etcd.Disk) (done bool, err error) {
+	known, err := datastore.UsesMembers(p.dir)
+	switch {
+	case err != nil:
+		return true, err
+	case p.cfg.DisableEtcd && disk != nil:
+		return true, &problem.Precondition{What: "--disable-etcd",
+			Err: fmt.Errorf("this server has a member of the datastore, in %s", etcdDir(p.dir)),
+			Fix: "start it without --disable-etcd; or stop it, remove its member on another server " +
+				"(a4s etcd-member remove NAME) and move that directory away"}
+	case p.cfg.DisableEtcd:
+		p.clustered, p.known = true, known
+		// It asks at each start: what servers share may have changed while it was away.
+		return true, p.needToken()
+	case known && disk == nil && len(p.cfg.JoinURLs) == 0:
+		return true, &problem.Precondition{What: "datastore of this server",
+			Err: errors.New("it has been that of other servers so far (--disable-etcd), and now it would be a new " +
+				"and empty one"),
+			Fix: "start with --disable-etcd and --server, or with --server to get a member; to begin a new cluster " +
+				"move " + p.dir + " away"}
+	}
+	return false, nil
+}
 
 // prepareShared is prepare with an etcd that any number of servers can share. A server
 // that does not know yet whose it is joins one that does.
@@ -151,10 +183,8 @@ func (p *peers) fetchShared(ctx context.Context, f *files, log *logrus.Entry) er
 		return nil
 	}
 	log = log.WithField("component", "join")
-	bundle, err := join.Fetch(ctx,
-		join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: sharedSettings(p.cfg), Shared: p.shared != nil,
-			Log: log})
-	if err != nil {
+	bundle, err := p.fetch(ctx, log)
+	if err != nil || bundle == nil {
 		return err
 	}
 	p.bundle = bundle
@@ -183,6 +213,26 @@ func (p *peers) fetchShared(ctx context.Context, f *files, log *logrus.Entry) er
 	}
 	log.Info("Got what all servers of the cluster share")
 	return nil
+}
+
+// againTimeout bounds how long a server that could do without asks what servers share.
+const againTimeout = 10 * time.Second
+
+// fetch returns nil if nobody answers a server that has it from an earlier start.
+func (p *peers) fetch(ctx context.Context, log *logrus.Entry) (*joinapi.ServerBundle, error) {
+	if p.known {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, againTimeout)
+		defer cancel()
+	}
+	bundle, err := join.Fetch(ctx,
+		join.Options{URLs: p.cfg.JoinURLs, Token: *p.token, Settings: sharedSettings(p.cfg), Shared: p.shared != nil,
+			Log: log})
+	if err != nil && p.known {
+		log.WithError(err).Warn("Starting with what servers shared at the last start")
+		return nil, nil
+	}
+	return bundle, err
 }
 
 // sharedTokens are the passwords to start with: those of the cluster when this

@@ -74,3 +74,53 @@ func TestTokenOnDiskIsGoodForJoining(t *testing.T) {
 		t.Errorf("%v, %+v", err, p)
 	}
 }
+
+// A server without a member of embedded etcd asks what servers share at each start, and
+// neither loses sight of their datastore nor of its own.
+func TestServerWithoutMember(t *testing.T) {
+	cfg := config.Server{DisableEtcd: true, JoinURLs: []string{"https://192.0.2.1:6443"}}
+	cfg.Token = "K10" + strings.Repeat("a", 64) + "::server:pa55word"
+	dir := t.TempDir()
+	prepare := func(cfg config.Server) (*peers, error) {
+		p := &peers{cfg: &cfg, dir: dir}
+		return p, p.prepare()
+	}
+	if p, err := prepare(cfg); err != nil || p.token == nil || p.known || !p.several() {
+		t.Fatalf("%v, %+v", err, p)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "db"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept := []byte(`{"members":["https://192.0.2.1:2379"]}`)
+	if err := os.WriteFile(datastore.MembersFile(dir), kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := prepare(cfg); err != nil || p.token == nil || !p.known {
+		t.Errorf("the second start: %v, %+v", err, p)
+	}
+	var pre *problem.Precondition
+	if err := datastore.OnlyEmbedded(dir); !errors.As(err, &pre) || !strings.Contains(err.Error(), "--disable-etcd") {
+		t.Errorf("a snapshot: %v", err)
+	}
+	if _, err := prepare(config.Server{}); !errors.As(err, &pre) || !strings.Contains(err.Error(), "new and empty") {
+		t.Errorf("a start as the first server: %v", err)
+	}
+	member := cfg
+	member.DisableEtcd = false
+	if p, err := prepare(member); err != nil || p.token == nil || p.known {
+		t.Errorf("a start with a member: %v, %+v", err, p)
+	}
+	// One that has a member.
+	if err := datastore.ForgetMembers(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "db", "etcd", "member", "wal"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "db", "etcd", "member", "wal", "0.wal"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := prepare(cfg); !errors.As(err, &pre) || !strings.Contains(err.Error(), "has a member") {
+		t.Errorf("a start without the member that it has: %v", err)
+	}
+}

@@ -81,7 +81,7 @@ type Server struct {
 
 	tokens  *jointoken.ServerTokens // set by Init
 	first   bool                    // Init made the PKI
-	servers *servers.Registry       // set by Serve, nil without service groups or a shared etcd
+	servers *servers.Registry       // set by Serve, nil on the only server
 	spaces  *tenancy.Spaces         // set by Serve
 	load    *load.Counters          // nil without service groups
 	others  func() []component.State
@@ -172,7 +172,9 @@ func (s *Server) Init(ctx context.Context) error {
 	if err := s.peers.fetchShared(ctx, f, s.log); err != nil {
 		return err
 	}
-	s.store.join(s.peers.bundle)
+	if err := s.store.join(s.peers.bundle); err != nil {
+		return err
+	}
 	if _, err := pki.Ensure(f.pki.Dir, s.renewal.options(false)); err != nil {
 		return err
 	}
@@ -219,7 +221,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, fmt.Errorf("making the supervisor's client: %w", err)
 	}
 	s.health.start(client)
-	keys := newEncryption(s.cfg, s.files, s.store, client)
+	keys := newEncryption(s.cfg, s.files, s.store, client, s.onlyMembers)
 	if err := keys.Adopt(ctx, s.cfg.SecretsEncryption); err != nil {
 		return nil, err
 	}
@@ -323,7 +325,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		Kubeconfig:    s.cfg.WriteKubeconfig,
 		FirstStart:    s.first,
 		Admin:         admin,
-		clustered:     s.peers.clustered,
+		clustered:     s.peers.clustered && !s.cfg.DisableEtcd,
 	}, nil
 }
 

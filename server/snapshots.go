@@ -18,7 +18,7 @@ import (
 // startSnapshots saves the control plane on a schedule, unless that is turned
 // off.
 func startSnapshots(ctx context.Context, group *component.Group, cfg *config.Server, s *store, h *serverHealth) error {
-	if cfg.EtcdDisableSnapshots || s.endpoint.Kind != dsn.Embedded {
+	if cfg.EtcdDisableSnapshots || cfg.DisableEtcd || s.endpoint.Kind != dsn.Embedded {
 		return nil
 	}
 	schedule, err := cron.ParseStandard(cfg.EtcdSnapshotScheduleCron)

@@ -46,7 +46,11 @@ func newStore(cfg *config.Server, f *files, p *peers, node net.IP) (*store, erro
 		KeyFile: cfg.DatastoreKeyFile}
 	switch e.Kind {
 	case dsn.Embedded:
-		s.Datastore, err = s.newEtcd()
+		if cfg.DisableEtcd {
+			s.Datastore, err = s.newRemote()
+		} else {
+			s.Datastore, err = s.newEtcd()
+		}
 		return s, err
 	case dsn.Etcd:
 		s.Datastore = datastore.NewExternal(e, reach)
@@ -106,6 +110,30 @@ func (s *store) newEtcd() (datastore.Datastore, error) {
 	return etcdStore{Server: server, files: f}, nil
 }
 
+// remoteStore makes the embedded etcd of other servers a datastore.Datastore.
+type remoteStore struct {
+	*etcd.Remote
+	files *pki.Files
+}
+
+// Endpoint implements datastore.Datastore.
+func (s remoteStore) Endpoint() datastore.Endpoint {
+	return datastore.Endpoint{URLs: []string{s.ClientURL()}, CAFile: s.files.EtcdServerCA.Cert,
+		CertFile: s.files.EtcdClient.Cert, KeyFile: s.files.EtcdClient.Key}
+}
+
+func (s *store) newRemote() (datastore.Datastore, error) {
+	f := s.files.pki
+	remote, err := etcd.NewRemote(etcd.RemoteOptions{
+		File: datastore.MembersFile(s.files.dir), CAFile: f.EtcdServerCA.Cert,
+		CertFile: f.EtcdClient.Cert, KeyFile: f.EtcdClient.Key, Log: logrus.WithField("component", "datastore"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return remoteStore{Remote: remote, files: f}, nil
+}
+
 // kineStore makes kine a datastore.Datastore.
 type kineStore struct{ *kine.Server }
 
@@ -155,6 +183,10 @@ func (s *store) ports() []preflight.Port {
 	if s.endpoint.Kind != dsn.Embedded {
 		return ports
 	}
+	if s.cfg.DisableEtcd {
+		return append(ports,
+			preflight.Port{Address: "127.0.0.1", Port: etcd.ClientPort, What: "connections to the datastore"})
+	}
 	if s.peers.clustered {
 		ports = append(ports,
 			preflight.Port{Address: s.node.String(), Port: etcd.ClientPort, What: "datastore clients"},
@@ -191,11 +223,21 @@ func (s *store) fill() func() (used, quota int64) {
 	}
 }
 
-// join tells embedded etcd where the datastore is that it becomes a member of.
-func (s *store) join(bundle *joinapi.ServerBundle) {
-	if e, ok := s.etcd(); ok && bundle != nil {
-		e.JoinAt(bundle.Datastore)
+// join tells embedded etcd where the datastore is that it becomes a member of, or that
+// it uses.
+func (s *store) join(bundle *joinapi.ServerBundle) error {
+	if bundle == nil {
+		return nil
 	}
+	switch store := s.Datastore.(type) {
+	case etcdStore:
+		store.JoinAt(bundle.Datastore)
+		// It has a member from now on.
+		return datastore.ForgetMembers(s.files.dir)
+	case remoteStore:
+		return store.Learn(bundle.Datastore)
+	}
+	return nil
 }
 
 // reset makes embedded etcd the only member of its cluster.

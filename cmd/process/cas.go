@@ -14,6 +14,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/server/datastore/snapshots"
 )
 
@@ -47,6 +48,16 @@ func serverRuns(dataDir string) bool {
 
 func replaceCAs(r *cmd.CARotation) (*cmd.CARotated, error) {
 	server := filepath.Join(r.DataDir, "server")
+	uses, err := datastore.UsesMembers(server)
+	switch {
+	case err != nil:
+		return nil, err
+	case uses:
+		return nil, &problem.Precondition{What: "certificate authorities",
+			Err: errors.New("this server has no member of the datastore (--disable-etcd), and the others would not " +
+				"learn of new ones"),
+			Fix: "run the command on a server that has one"}
+	}
 	disk, err := etcd.ReadDisk(filepath.Join(server, snapshots.DatabaseDir, "etcd"))
 	if err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-// Package etcd runs etcd inside the a4s process as a single local member.
+// Package etcd runs etcd inside the a4s process as a single local member, or reaches the
+// members of other servers (Remote).
 //
 // Invariants: it listens on loopback only and asks every client and peer for
 // a certificate of its own CAs; who shares its process may call it without

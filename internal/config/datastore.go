@@ -49,6 +49,34 @@ func (c *serverChecker) datastore() {
 	}
 }
 
+// withoutMember checks a server that uses the embedded etcd of others.
+func (c *serverChecker) withoutMember() {
+	s := c.server
+	if !s.DisableEtcd {
+		return
+	}
+	if len(s.JoinURLs) == 0 {
+		c.fail("disable-etcd", "true", errors.New("this server would have no datastore"),
+			"--server as well, with servers that have embedded etcd")
+	}
+	for _, f := range []struct {
+		setting string
+		set     bool
+		want    string
+	}{
+		{"cluster-init", s.ClusterInit, "one of the two: --cluster-init begins an embedded etcd"},
+		{"datastore-endpoint", s.DatastoreEndpoint != "",
+			"one of the two: with a datastore of yours no server has a member"},
+		{"cluster-reset", s.ClusterReset, "--cluster-reset on a server that has a member"},
+		{"etcd-arg", len(s.EtcdArgs) > 0, "--etcd-arg on servers that have a member"},
+		{"etcd-s3", s.EtcdS3.Enabled, "--etcd-s3 on servers that have a member, which take the snapshots"},
+	} {
+		if f.set {
+			c.fail("disable-etcd", "true", fmt.Errorf("%s is set", c.source(f.setting)), f.want)
+		}
+	}
+}
+
 // onlyEmbedded refuses what is set for an etcd that is not there.
 func (c *serverChecker) onlyEmbedded(e *dsn.Endpoint) {
 	s := c.server

@@ -35,6 +35,12 @@ func TestDatastoreSettings(t *testing.T) {
 		{[]string{"--datastore-endpoint=mysql://u:hush@tcp(h)/db", "--etcd-snapshot-schedule-cron=@every 1h"},
 			"--etcd-snapshot-schedule-cron"},
 		{[]string{"--datastore-endpoint=sqlite", "--etcd-snapshot-compress"}, "--etcd-snapshot-compress"},
+		{[]string{"--disable-etcd", "--server=https://a:6443"}, ""},
+		{[]string{"--disable-etcd"}, "--disable-etcd"},
+		{[]string{"--disable-etcd", "--server=https://a:6443", "--cluster-init"}, "--disable-etcd"},
+		{[]string{"--disable-etcd", "--server=https://a:6443", "--cluster-reset"}, "--disable-etcd"},
+		{[]string{"--disable-etcd", "--server=https://a:6443", "--etcd-arg=quota-backend-bytes=1"}, "--disable-etcd"},
+		{[]string{"--disable-etcd", "--server=https://a:6443", etcd}, "--disable-etcd"},
 	} {
 		_, _, err := LoadServer(Source{Args: tc.args, DefaultFile: "/nonexistent"})
 		var in *problem.Input

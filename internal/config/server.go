@@ -40,6 +40,9 @@ type Server struct {
 	// JoinURLs are servers, "https://host:6443", of which one is asked to let
 	// this one join if it has no data yet.
 	JoinURLs []string
+	// DisableEtcd makes a server without a member of embedded etcd: it uses those of the
+	// servers that it joins.
+	DisableEtcd bool
 	// ClusterReset makes this server the only one of its cluster and ends.
 	ClusterReset bool
 

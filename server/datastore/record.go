@@ -91,9 +91,41 @@ func (r *Record) write(serverDir string) error {
 	return nil
 }
 
+// MembersFile is where a server without a member of embedded etcd keeps where those of
+// the others are.
+func MembersFile(serverDir string) string {
+	return filepath.Join(serverDir, databaseDir, "members.json")
+}
+
+// UsesMembers reports whether the server has used the embedded etcd of others.
+func UsesMembers(serverDir string) (bool, error) {
+	_, err := os.Stat(MembersFile(serverDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ForgetMembers makes a server one that has not.
+func ForgetMembers(serverDir string) error {
+	if err := os.Remove(MembersFile(serverDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forgetting where the datastore was: %w", err)
+	}
+	return nil
+}
+
 // OnlyEmbedded refuses a snapshot of a datastore that has its own tools for
-// that.
+// that, or that is on other machines.
 func OnlyEmbedded(serverDir string) error {
+	uses, err := UsesMembers(serverDir)
+	switch {
+	case err != nil:
+		return err
+	case uses:
+		return &problem.Precondition{What: "datastore of this server",
+			Err: errors.New("it is that of other servers: this one has no member of it (--disable-etcd)"),
+			Fix: "run the command on a server that has one; `a4s etcd-member list` names them"}
+	}
 	r, err := ReadRecord(serverDir)
 	if err != nil || r.Kind == "" || r.Kind == dsn.Embedded {
 		return err

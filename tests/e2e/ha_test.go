@@ -406,6 +406,7 @@ func TestServersThatMayNotJoin(t *testing.T) {
 	refused("other settings", "--cluster-cidr: invalid value \"10.52.0.0/16\"", "--token", token,
 		"--cluster-cidr", "10.52.0.0/16")
 	refused("a single server", "--cluster-init", "--token", token)
+	refused("a single server, without a member", "--cluster-init", "--token", token, "--disable-etcd")
 	if entries, err := os.ReadDir(h.Path(dataDir + "/server")); err == nil &&
 		slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "tls" }) {
 		t.Error("a refused server has made certificates")

@@ -30,6 +30,8 @@ const (
 	// appliedAnnotation is on it, with the revision of the newest DataPartitionConfig
 	// that the server has applied.
 	appliedAnnotation = "a4s.io/applied-revision"
+	// noMemberAnnotation is on the Lease of a server without a member of embedded etcd.
+	noMemberAnnotation = "a4s.io/no-datastore-member"
 	// prefix begins the names of the Leases.
 	prefix = "a4s-server-"
 	// lasts is how long a server counts as ready without a renewal, and renewEvery how
@@ -46,6 +48,8 @@ type Server struct {
 	Group string
 	// Address is "host:port", of its API.
 	Address string
+	// NoMember is set if it has no member of embedded etcd and uses those of others.
+	NoMember bool
 	// Ready is set while it renews its Lease.
 	Ready bool
 	// Applied is the revision of the newest change of DataPartitionConfigs that its caches
@@ -77,7 +81,7 @@ type seen struct {
 }
 
 // New makes the registry of a server. applied is what Server.Applied is at that moment,
-// nil for NoGroup.
+// nil for NoGroup. One without a name only follows the others.
 func New(client kubernetes.Interface, own Server, applied func() int64) *Registry {
 	return &Registry{client: client, own: own, applied: applied, leases: map[string]seen{}}
 }
@@ -107,6 +111,10 @@ func (r *Registry) run(ctx context.Context, ready func()) error {
 		return nil
 	}
 	ready()
+	if r.own.Name == "" {
+		<-ctx.Done()
+		return nil
+	}
 	lease.NewController(clock.RealClock{}, r.client, r.own.Name, int32(lasts.Seconds()), nil, renewEvery,
 		LeaseName(r.own.Name), metav1.NamespaceSystem, r.describe).Run(ctx)
 	return nil
@@ -119,6 +127,9 @@ func (r *Registry) describe(l *coordinationv1.Lease) error {
 	delete(l.Annotations, appliedAnnotation)
 	if r.applied != nil {
 		l.Annotations[appliedAnnotation] = strconv.FormatInt(r.applied(), 10)
+	}
+	if delete(l.Annotations, noMemberAnnotation); r.own.NoMember {
+		l.Annotations[noMemberAnnotation] = "true"
 	}
 	return nil
 }
@@ -133,7 +144,8 @@ func Read(l *coordinationv1.Lease) (s Server, ok bool) {
 		applied = NoGroup // or it is a server of another version
 	}
 	return Server{Name: *l.Spec.HolderIdentity, Group: l.Labels[GroupLabel], Applied: applied,
-		Address: l.Annotations[addressAnnotation], Ready: time.Since(l.Spec.RenewTime.Time) < lasts}, true
+		Address: l.Annotations[addressAnnotation], NoMember: l.Annotations[noMemberAnnotation] != "",
+		Ready: time.Since(l.Spec.RenewTime.Time) < lasts}, true
 }
 
 // List reads the servers of the cluster, by name, ready by the clock of the caller.

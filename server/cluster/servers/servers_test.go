@@ -1,12 +1,14 @@
 package servers
 
 import (
+	"context"
 	"reflect"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 )
 
@@ -52,5 +54,37 @@ func TestLeaseTellsOfTheServer(t *testing.T) {
 	}
 	if got, ok := Read(l); !ok || got.Applied != NoGroup {
 		t.Errorf("%+v %v", got, ok)
+	}
+}
+
+// TestFollowing: a server without a name learns of the others, and whether they have a
+// member of embedded etcd, and keeps no Lease of its own.
+func TestFollowing(t *testing.T) {
+	client := fake.NewClientset()
+	guest := Server{Name: "guest", Group: "0", Address: "192.0.2.2:6443", NoMember: true}
+	follower := New(client, Server{}, nil)
+	for _, r := range []*Registry{follower, New(client, guest, nil)} {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Component().Run(ctx, func() {}) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	guest.Ready, guest.Applied = true, NoGroup
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true,
+		func(context.Context) (bool, error) {
+			all := follower.All()
+			return len(all) == 1 && all[0] == guest, nil
+		})
+	if err != nil {
+		t.Errorf("%v: it knows %+v", err, follower.All())
+	}
+	leases, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(leases.Items) != 1 {
+		t.Errorf("%v, %d Leases", err, len(leases.Items))
 	}
 }
