@@ -8,7 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -76,37 +79,91 @@ func (l *Limits) follow(ctx context.Context) error {
 	return errors.New("the watch has ended")
 }
 
+// readAll counts what there is, as of one revision. It passes over what is nobody's,
+// Tenants among them, of which there can be a million.
 func (l *Limits) readAll(ctx context.Context, client *clientv3.Client, root string) (revision int64, err error) {
-	limit, from := int64(4), root
-	for {
-		ops := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(limit)}
-		if revision > 0 {
-			ops = append(ops, clientv3.WithRev(revision))
-		}
-		page, err := client.Get(ctx, from, ops...)
-		if err != nil {
-			return 0, err
-		}
-		if revision == 0 {
-			revision = page.Header.Revision
-		}
-		size := 0
-		for _, kv := range page.Kvs {
-			size += len(kv.Value)
+	now, err := client.Get(ctx, root)
+	if err != nil {
+		return 0, err
+	}
+	revision = now.Header.Revision
+	for _, r := range between(strings.TrimSuffix(root, "/"), l.keys.nobodys()) {
+		read := func(kv *mvccpb.KeyValue) {
 			key := string(kv.Key)
 			if s, tenant, ok := l.keys.owner(root, key); ok {
 				l.accounting.put(tenant, key, kv.ModRevision, sizeOf(key, len(kv.Value)), s.class(),
 					s.charge(ctx, key, kv.Value))
 			}
 		}
+		err := stream(ctx, client, r, revision, read)
+		if status.Code(err) == codes.Unimplemented { // by an older etcd
+			err = pages(ctx, client, r, revision, read)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return revision, nil
+}
+
+// stream reads a range. The datastore goes through it once, where it would count the
+// rest of it for each page.
+func stream(
+	ctx context.Context, client *clientv3.Client, r keyRange, revision int64, read func(*mvccpb.KeyValue),
+) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	chunks, err := client.GetStream(ctx, r.from, clientv3.WithRange(r.end), clientv3.WithRev(revision))
+	if err != nil {
+		return err
+	}
+	for chunk := range chunks {
+		if err = chunk.Err(); err != nil {
+			continue // it is the last
+		}
+		for _, kv := range chunk.Kvs {
+			read(kv)
+		}
+	}
+	return err
+}
+
+// pages reads a range page by page.
+func pages(
+	ctx context.Context, client *clientv3.Client, r keyRange, revision int64, read func(*mvccpb.KeyValue),
+) error {
+	for limit, from := int64(4), r.from; ; {
+		page, err := client.Get(ctx, from, clientv3.WithRange(r.end), clientv3.WithLimit(limit),
+			clientv3.WithRev(revision))
+		if err != nil {
+			return err
+		}
+		size := 0
+		for _, kv := range page.Kvs {
+			size += len(kv.Value)
+			read(kv)
+		}
 		if !page.More || len(page.Kvs) == 0 {
-			return revision, nil
+			return nil
 		}
 		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 		if limit = min(2*limit, pageKeys); size > pageSize {
 			limit = max(1, limit/8)
 		}
 	}
+}
+
+// nobodys are the places of what belongs to no tenant.
+func (k *keys) nobodys() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var places []string
+	for place, s := range k.resources {
+		if !s.belongs {
+			places = append(places, place)
+		}
+	}
+	return places
 }
 
 // sizeOf is what a key and its value take.

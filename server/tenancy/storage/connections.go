@@ -103,7 +103,7 @@ func (c *Connections) Builtin(inner generic.RESTOptionsGetter) generic.RESTOptio
 		return inner
 	}
 	if c.Local == nil && c.Group == "" {
-		return uncachedTenants{inner}
+		return uncachedTenants{inner, c}
 	}
 	return connected{inner: inner, connections: c, builtin: true, sizes: f.Options.WatchCacheSizes}
 }
@@ -189,6 +189,10 @@ func (c *Connections) storage(
 	own.KV = etcd3.NewETCDLatencyTracker(own.KV)
 	client := &kubernetes.Client{Client: own}
 	client.Kubernetes = client
+	ofTenants := config.GroupResource == tenantapi.GroupResource()
+	if ofTenants {
+		client.Kubernetes = newAwake(client, config.Prefix)
+	}
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
@@ -208,11 +212,15 @@ func (c *Connections) storage(
 		release()
 		return nil, nil, fmt.Errorf("making the storage of %s: %w", config.GroupResource, err)
 	}
-	return store, func() {
+	destroy := func() {
 		store.Close()
 		own.Close() //nolint:errcheck // the error is that it was closed
 		release()
-	}, nil
+	}
+	if ofTenants {
+		return tenantStore{store}, destroy, nil
+	}
+	return store, destroy, nil
 }
 
 // acquire takes the connection that has room, or makes another one.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
@@ -42,19 +41,6 @@ func (u uncached) GetRESTOptions(resource schema.GroupResource, example runtime.
 	opts, err := u.inner.GetRESTOptions(resource, example)
 	opts.Decorator = generic.UndecoratedStorage
 	return opts, err
-}
-
-// uncachedTenants leaves the cache of tenants out.
-type uncachedTenants struct{ inner generic.RESTOptionsGetter }
-
-// GetRESTOptions implements generic.RESTOptionsGetter.
-func (u uncachedTenants) GetRESTOptions(
-	resource schema.GroupResource, example runtime.Object,
-) (generic.RESTOptions, error) {
-	if resource == tenantapi.GroupResource() {
-		return uncached(u).GetRESTOptions(resource, example)
-	}
-	return u.inner.GetRESTOptions(resource, example)
 }
 
 // customize makes m one for custom resources if that is what newFunc makes. It
