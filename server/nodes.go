@@ -77,7 +77,7 @@ func clusterConfig(cfg *config.Server) joinapi.ClusterConfig {
 		ClusterCIDR: n.Pods, ServiceCIDR: n.Services, ClusterDNS: n.DNS, ClusterDomain: cfg.ClusterDomain,
 		FlannelBackend: cfg.FlannelBackend, DisableNetworkPolicy: cfg.DisableNetworkPolicy,
 		ServiceGroups: cfg.ServiceGroupID != "",
-		Version: version.Version, Kubernetes: version.Kubernetes,
+		Version:       version.Version, Kubernetes: version.Kubernetes,
 	}
 }
 
