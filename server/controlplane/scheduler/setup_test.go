@@ -66,7 +66,7 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 				t.Fatal(err)
 			}
 			configz.Delete(configzName)
-			_, sched, err := setup(t.Context(), s)
+			_, sched, err := setup(t.Context(), s, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
