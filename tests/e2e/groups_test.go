@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -20,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/a4s-io/a4s/internal/groupwatch"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -97,6 +101,7 @@ func TestServiceGroups(t *testing.T) {
 			c.runPod(t, "default", testboxPod("web"))
 		}
 	})
+	merged := zero.merged(t, one)
 	t.Run("reset by the partition manager", func(t *testing.T) {
 		alpha := one.inSpace(t, "alpha")
 		part := one.informer(t, "1")
@@ -193,6 +198,24 @@ func TestServiceGroups(t *testing.T) {
 		}
 		zero.waitSubsets(t, map[string][]*cluster{"0": {zero, also}})
 		one.restart(t)
+	})
+	t.Run("an informer of all streams has lost nothing", func(t *testing.T) {
+		hosts.Until(t, soon, "the informer has what the datastore has", func(ctx context.Context) error {
+			list, err := zero.client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			if has := len(merged.List()); has != len(list.Items) {
+				return fmt.Errorf("it has %d objects, want %d", has, len(list.Items))
+			}
+			for _, want := range list.Items {
+				got, ok, err := merged.GetByKey(want.Namespace + "/" + want.Name)
+				if err != nil || !ok || got.(*corev1.ConfigMap).ResourceVersion != want.ResourceVersion {
+					return fmt.Errorf("%s/%s@%s: %v %v", want.Namespace, want.Name, want.ResourceVersion, ok, err)
+				}
+			}
+			return nil
+		})
 	})
 	t.Run("groups apply and drain", func(t *testing.T) {
 		var many []string
@@ -344,10 +367,47 @@ func (a asksFor) RoundTrip(req *http.Request) (*http.Response, error) {
 	return a.RoundTripper.RoundTrip(req)
 }
 
+// serverOf is the server of a group, which its clients may not reach.
+type serverOf map[string]*cluster
+
+// Group implements groupwatch.Servers.
+func (s serverOf) Group(id string) []string {
+	if c := s[id]; c != nil {
+		return []string{net.JoinHostPort(c.host.IP.String(), "6443")}
+	}
+	return nil
+}
+
+// merged is an informer of config maps that merges the streams of c, of group 0, and of
+// another server, of group 1.
+func (c *cluster) merged(t *testing.T, other *cluster) cache.Store {
+	t.Helper()
+	configs, err := partitionapi.NewClient(c.config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := groupwatch.New(serverOf{"1": other}, logrus.NewEntry(logrus.StandardLogger()))
+	var follows sync.WaitGroup
+	follows.Go(func() { _ = groups.Component(configs).Run(t.Context(), func() {}) })
+	t.Cleanup(follows.Wait)
+	cfg := rest.CopyConfig(c.config)
+	cfg.Wrap(groups.Wrap)
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return informed(t, client)
+}
+
 // informer is one of config maps: of a part, or "" for all.
 func (c *cluster) informer(t *testing.T, group string) cache.Store {
 	t.Helper()
-	factory := informers.NewSharedInformerFactory(c.part(t, group), 0)
+	return informed(t, c.part(t, group))
+}
+
+func informed(t *testing.T, client kubernetes.Interface) cache.Store {
+	t.Helper()
+	factory := informers.NewSharedInformerFactory(client, 0)
 	informer := factory.Core().V1().ConfigMaps().Informer()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() {

@@ -113,7 +113,7 @@ func TestParallelismFitsTheProcessors(t *testing.T) {
 			t.Fatal(err)
 		}
 		configz.Delete(configzName)
-		cc, _, err := setup(t.Context(), s)
+		cc, _, err := setup(t.Context(), s, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -518,7 +518,8 @@ func (g *attacker) headers(r *attack) {
 		}
 	}
 	if g.chance(3) {
-		r.header.Set(partitionapi.PartHeader, pick(g, "0", "1", "system"))
+		r.header.Set(pick(g, partitionapi.PartHeader, partitionapi.StreamHeader),
+			pick(g, "0", "1", "system", partitionapi.Rest))
 	}
 	if g.chance(3) {
 		r.header.Set(pick(g, "X-Remote-User", "X-Remote-Group", "X-Forwarded-For", "X-Remote-Extra-A4s.io%2ftenant"),

@@ -168,7 +168,36 @@ func TestPartOfAGroup(t *testing.T) {
 			t.Errorf("%s: the end of the initial events does not come: %s", what, body)
 		}
 	}
-	code, body := do(t, p.Admin, http.MethodGet, path, "", []string{partitionapi.PartHeader + ": 0"})
+	for group, want := range map[string]string{"1": "own", partitionapi.Rest: "foreign", "0": ""} {
+		code, body := do(t, p.Admin, http.MethodGet, initial, "", []string{partitionapi.StreamHeader + ": " + group})
+		if code != http.StatusOK || !strings.Contains(body, metav1.InitialEventsAnnotationKey) {
+			t.Errorf("the stream of %s: %d %s", group, code, body)
+		}
+		for _, name := range []string{"own", "foreign"} {
+			if strings.Contains(body, `"name":"`+name+`"`) != (name == want) {
+				t.Errorf("the stream of %s: %s", group, body)
+			}
+		}
+		if strings.Contains(body, `"namespace":"kube-system"`) != (group == partitionapi.Rest) {
+			t.Errorf("what the stream of %s has of the system: %s", group, body)
+		}
+	}
+	// To a user of a tenant it means nothing, and what is not split is complete.
+	own := p.bareTenant(t, "b")
+	code, body := do(t, own.config, http.MethodGet, initial, "", []string{partitionapi.StreamHeader + ": 0"})
+	if code != http.StatusOK || !strings.Contains(body, "kube-root-ca.crt") || strings.Contains(body, `"name":"own"`) {
+		t.Errorf("a user of a tenant: %d %s", code, body)
+	}
+	code, body = do(t, p.Admin, http.MethodGet, strings.Replace(initial, "configmaps", "services", 1), "",
+		[]string{partitionapi.StreamHeader + ": 0"})
+	if code != http.StatusOK || !strings.Contains(body, `"name":"kubernetes"`) {
+		t.Errorf("a resource that is not split: %d %s", code, body)
+	}
+	code, body = do(t, p.Admin, http.MethodGet, initial, "", []string{partitionapi.StreamHeader + ": A/b"})
+	if code != http.StatusBadRequest || !strings.Contains(body, "no ID of a service group") {
+		t.Errorf("the stream of no group: %d %s", code, body)
+	}
+	code, body = do(t, p.Admin, http.MethodGet, path, "", []string{partitionapi.PartHeader + ": 0"})
 	if code != http.StatusBadRequest || !strings.Contains(body, "service group") {
 		t.Errorf("the part of another group: %d %s", code, body)
 	}
