@@ -23,7 +23,8 @@ func encoded(t testing.TB, media string, events ...watch.Event) []byte {
 	var out bytes.Buffer
 	framer := info.StreamSerializer.Framer.NewFrameWriter(&out)
 	for _, e := range events {
-		object, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), e.Object)
+		encoder := scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
+		object, err := runtime.Encode(encoder, e.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,8 @@ func TestFrames(t *testing.T) {
 		{kind: watch.Error, key: "/"},
 	}
 	for media, contentType := range map[string]string{
-		runtime.ContentTypeJSON: "application/json", runtime.ContentTypeProtobuf: runtime.ContentTypeProtobuf + ";stream=watch",
+		runtime.ContentTypeJSON:     "application/json",
+		runtime.ContentTypeProtobuf: runtime.ContentTypeProtobuf + ";stream=watch",
 	} {
 		all := encoded(t, media, events...)
 		next, ok := read(contentType, bytes.NewReader(all))

@@ -76,8 +76,9 @@ func (h *history) configure(group, start, end string) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := &partitionapi.DataPartitionConfig{
-		ObjectMeta: metav1.ObjectMeta{Name: "of-" + group, CreationTimestamp: metav1.Unix(1, 0)}, ServiceGroupID: group,
-		RangeStart: start, IsRangeStartValid: start != "", RangeEnd: end, IsRangeEndValid: end != "",
+		ObjectMeta:     metav1.ObjectMeta{Name: "of-" + group, CreationTimestamp: metav1.Unix(1, 0)},
+		ServiceGroupID: group,
+		RangeStart:     start, IsRangeStartValid: start != "", RangeEnd: end, IsRangeEndValid: end != "",
 	}
 	kind := watch.Modified
 	if h.configs[group] == nil {

@@ -124,7 +124,8 @@ func informerUnderMoves(t *testing.T, lost int) {
 		}
 		for _, obj := range all {
 			o := obj.(*corev1.ConfigMap)
-			if stored := h.objects[o.Namespace+"/"+o.Name]; stored == nil || stored.ResourceVersion != o.ResourceVersion {
+			stored := h.objects[o.Namespace+"/"+o.Name]
+			if stored == nil || stored.ResourceVersion != o.ResourceVersion {
 				return false
 			}
 		}

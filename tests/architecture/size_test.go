@@ -19,7 +19,7 @@ const (
 	// maxMethods is how many methods a type may have before it should be two.
 	maxMethods = 20
 	// maxInternal is how many packages server and agent may have in common.
-	maxInternal = 25
+	maxInternal = 27
 )
 
 // wiring are the packages that connect others, and do little else.

@@ -31,7 +31,9 @@ import (
 // setup makes the scheduler of s. It stands in for upstream's app.Setup, which
 // has plugins registered but only enabled by a configuration file: here those
 // of a4s are enabled in whatever profiles there are.
-func setup(ctx context.Context, s *options.Options, wrap transport.WrapperFunc) (*appconfig.CompletedConfig, *scheduler.Scheduler, error) {
+func setup(
+	ctx context.Context, s *options.Options, wrap transport.WrapperFunc,
+) (*appconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	var err error
 	if s.ComponentConfig, err = latest.Default(); err != nil {
 		return nil, nil, fmt.Errorf("making the default configuration: %w", err)

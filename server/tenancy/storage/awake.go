@@ -173,7 +173,8 @@ func (a *awake) eachKey(
 	ctx, cancel := context.WithCancel(ctx)
 	// A stream, since each page of its own would have the datastore count all keys up to
 	// the end.
-	stream, err := a.kv.GetStream(ctx, from, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithKeysOnly())
+	stream, err := a.kv.GetStream(ctx, from,
+		clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithKeysOnly())
 	if err != nil {
 		cancel()
 		return err
