@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/a4s-io/a4s/agent/origin/wire"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -107,11 +108,11 @@ func (t *Transport) change(r *Request, resp *http.Response) error {
 	if len(ofServer) == 0 {
 		return nil
 	}
-	info, err := serializer(resp.Header.Get("Content-Type"))
+	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
-	if r.Verb != verbWatch {
+	if r.Verb != VerbWatch {
 		return changeBody(r.HTTP.Context(), resp, info.Serializer, ofServer)
 	}
 	body, err := newWatchBody(r.HTTP.Context(),
@@ -135,8 +136,8 @@ func (t *Transport) changes(r *Request) chain {
 		// The kubelet's own view has every namespace; a watch has everything in
 		// the beginning if it is asked to.
 		initial := o.SendInitialEvents != nil && *o.SendInitialEvents
-		all := r.Namespace == "" && (r.Verb == verbList || initial) && o.Continue == "" && o.Limit == 0
-		if w != nil && all && r.Verb == verbWatch {
+		all := r.Namespace == "" && (r.Verb == VerbList || initial) && o.Continue == "" && o.Limit == 0
+		if w != nil && all && r.Verb == VerbWatch {
 			w.begin()
 		}
 		return chain{pods{native: t.options.projector(), workloads: w, all: all}}
@@ -153,11 +154,11 @@ func rewritten(r *Request) string {
 		}
 	}
 	switch {
-	case r.Resource == podsResource && r.collects():
+	case r.Resource == podsResource && r.Collects():
 		return "pods"
-	case r.Resource == podsResource && r.Verb == verbGet && r.Subresource == "":
+	case r.Resource == podsResource && r.Verb == VerbGet && r.Subresource == "":
 		return "pod"
-	case r.Resource == svcResource && r.collects():
+	case r.Resource == svcResource && r.Collects():
 		return "services"
 	}
 	return ""
