@@ -146,7 +146,8 @@ func (w *watchBody) pump(received <-chan serverEvent) error {
 
 // expire asks the client to list again.
 func (w *watchBody) expire() error {
-	status := wire.Failure(http.StatusGone, metav1.StatusReasonExpired, "the answers to this node have another origin now")
+	status := wire.Failure(http.StatusGone, metav1.StatusReasonExpired,
+		"the answers to this node have another origin now")
 	if err := w.encode(watch.Error, status); err != nil {
 		return err
 	}
