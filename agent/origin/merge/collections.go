@@ -2,6 +2,7 @@ package merge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -117,12 +118,14 @@ func (c *Collections) Begin(all []origin.Partition) error {
 		names[p.Name] = true
 	}
 	if err := c.files.keepOnly(names); err != nil {
-		return fmt.Errorf("checkpoint of partitions that have left: %w", err)
+		c.o.Log.WithError(err).Error("the checkpoint of partitions that have left is still there")
 	}
+	var errs []error
 	for _, p := range all {
-		if err := c.Join(p, false); err != nil {
-			return err
-		}
+		errs = append(errs, c.Join(p, false)) // without one of them its pods would end
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return c.files.begun()
 }
@@ -136,17 +139,16 @@ func (c *Collections) Join(p origin.Partition, since bool) error {
 	m := &member{Partition: p, sources: map[*set]*source{}}
 	from := &source{name: p.Name}
 	m.isNew = c.files.isNew(from) || since && c.files.dir == ""
+	var errs []error
 	if err := c.files.open(from, c.sets[podsResource], m.isNew); err != nil {
-		return fmt.Errorf("checkpoint of partition %s: %w", p.Name, err)
+		errs = append(errs, fmt.Errorf("checkpoint of partition %s: %w", p.Name, err))
 	}
 	m.ctx, m.stop = context.WithCancel(c.ctx)
 	c.members[p.Name] = m
 	for s := range c.used {
-		if err := c.feed(s, m); err != nil {
-			return err
-		}
+		errs = append(errs, c.feed(s, m))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Leave removes a partition and all that it has.
@@ -164,27 +166,26 @@ func (c *Collections) Leave(name string) error {
 		s.leave(from)
 	}
 	c.placement.forget(name)
-	var err error
 	for _, from := range m.sources {
-		if err = c.files.remove(from); err != nil {
-			err = fmt.Errorf("checkpoint of partition %s: %w", name, err)
+		if err := c.files.remove(from); err != nil {
+			return fmt.Errorf("checkpoint of partition %s: %w", name, err)
 		}
 	}
-	return err
+	return nil
 }
 
 // feed begins to fill a set. The caller holds mu.
 func (c *Collections) feed(s *set, m *member) error {
-	client, err := newClient(m.Name, m.Transport, s.kind)
-	if err != nil {
-		return fmt.Errorf("client of partition %s: %w", m.Name, err)
-	}
 	from := &source{name: m.Name, home: m.Home}
 	if m.isNew {
 		from.state = known
 	}
 	m.sources[s] = from
-	s.join(from)
+	s.join(from) // without a client, too: there is no list without it
+	client, err := newClient(m.Name, m.Transport, s.kind)
+	if err != nil {
+		return fmt.Errorf("client of partition %s: %w", m.Name, err)
+	}
 	f := &feed{set: s, from: from, client: client, selector: selectorFor(s.kind, c.o.NodeName), files: c.files,
 		patience: c.o.Patience, log: c.o.Log}
 	m.feeds.Go(func() { f.run(m.ctx) })
