@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/a4s-io/a4s/agent/origin/wire"
-	"github.com/a4s-io/a4s/internal/space"
 )
 
 // Options say what happens to requests and answers. The zero Options leave out
@@ -26,6 +25,9 @@ type Options struct {
 	NodeName string
 	// ExternalIPs are addresses of type ExternalIP in the status of the Node.
 	ExternalIPs []string
+	// Partition returns the tenant partition of a namespace, as the node calls it;
+	// nil if there are no other partitions than home.
+	Partition func(namespace string) (p Partition, ok bool)
 }
 
 // Transport is the transport of a client of the kubelet.
@@ -148,10 +150,8 @@ func (t *Transport) changes(r *Request) chain {
 // rewritten returns "pods", "pod" or "services" if r reads such objects that may
 // have to be changed.
 func rewritten(r *Request) string {
-	if r.Namespace != "" {
-		if tenant, _ := space.SplitNamespace(r.Namespace); space.IsSystem(tenant) {
-			return ""
-		}
+	if r.Namespace != "" && !shownNative(r.Namespace) {
+		return ""
 	}
 	switch {
 	case r.Resource == podsResource && r.Collects():

@@ -127,9 +127,9 @@ func TestWhatWatchesGet(t *testing.T) {
 	home.Put(t, "services", service("b", "None"))
 	home.Put(t, "services", service("a", "None")) // it leaves what was asked for
 	home.Put(t, "services", service("b", "10.0.0.2"))
-	home.Delete(t, "services", service("b", "10.0.0.2"))
+	home.Delete(t, "services", service("b", "10.0.0.3")) // as it was in the end
 	last := list.ResourceVersion
-	for _, want := range []string{"DELETED a 10.0.0.1", "ADDED b 10.0.0.2", "DELETED b 10.0.0.2"} {
+	for _, want := range []string{"DELETED a 10.0.0.1", "ADDED b 10.0.0.2", "DELETED b 10.0.0.3"} {
 		e := <-w.ResultChan()
 		s, ok := e.Object.(*corev1.Service)
 		if !ok {

@@ -26,7 +26,8 @@ func (p *Placement) Of(tenant string) (partition string, ok bool) {
 	return place.partition, true
 }
 
-// add counts objects of a tenant, and reports whether another partition has it.
+// add counts objects of a tenant. It reports whether this is the first of a partition
+// while another one has the tenant.
 func (p *Placement) add(tenant, partition string, n int) (elsewhere bool) {
 	if tenant == "" {
 		return false
@@ -38,6 +39,7 @@ func (p *Placement) add(tenant, partition string, n int) (elsewhere bool) {
 		place = &tenantPlace{partition: partition, objects: map[string]int{}}
 		p.tenants[tenant] = place
 	}
+	first := n > 0 && place.objects[partition] == 0
 	place.objects[partition] += n
 	if place.objects[partition] <= 0 {
 		delete(place.objects, partition)
@@ -47,7 +49,7 @@ func (p *Placement) add(tenant, partition string, n int) (elsewhere bool) {
 			place.partition = other
 		}
 	}
-	return n > 0 && place.partition != partition
+	return first && place.partition != partition
 }
 
 // forget is called when a partition has left and nothing of it is counted.

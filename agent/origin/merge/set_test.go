@@ -293,6 +293,25 @@ func TestReplaceIsQuiet(t *testing.T) {
 	}
 }
 
+// TestAnotherObjectOfTheName is the end of one and the beginning of another.
+func TestAnotherObjectOfTheName(t *testing.T) {
+	s, _ := testSet(t, podsResource)
+	from := &source{name: "a", home: true, state: known}
+	s.join(from)
+	s.put(from, pod("default", "p", "1"))
+	s.put(from, pod("default", "p", "2"))
+	changes, _, err := s.since(s.base)
+	if err != nil || len(changes) != 3 {
+		t.Fatal(changes, err)
+	}
+	if gone := changes[1]; gone.obj != nil || uidOf(gone.gone) != "1" {
+		t.Errorf("it does not end: %+v", gone)
+	}
+	if next := changes[2]; next.old != nil || uidOf(next.obj) != "2" {
+		t.Errorf("it does not begin: %+v", next)
+	}
+}
+
 func TestPlacementOfTenants(t *testing.T) {
 	s, placement := testSet(t, podsResource)
 	a, b := &source{name: "a", home: true, state: known}, &source{name: "b", state: known}

@@ -140,6 +140,20 @@ func (t *table) owner(namespace string) (p *partition, composite string) {
 	return t.ofTenant(tenant), namespace
 }
 
+// Partition returns the partition of a namespace, as an option of the transport of the
+// kubelet.
+func (r *Router) Partition(namespace string) (origin.Partition, bool) {
+	t := r.table.Load()
+	if t == nil {
+		return origin.Partition{}, false
+	}
+	p, _ := t.owner(namespace)
+	if p == nil {
+		return origin.Partition{}, false
+	}
+	return p.Partition, true
+}
+
 // ofTenant returns the partition of a tenant or of the system space, nil if it is not
 // known.
 func (t *table) ofTenant(tenant string) *partition {
