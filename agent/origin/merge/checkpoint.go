@@ -26,8 +26,8 @@ const (
 )
 
 // begunFile is there once it is on disk which partitions the node knows: then one
-// without a directory has joined since.
-const begunFile = "begun"
+// without a directory has joined since. No partition has a name like this.
+const begunFile = ".begun"
 
 // checkpoint has a directory for each partition, with a file for each collection. A
 // partition of which there is a directory and no file of pods has pods that nobody

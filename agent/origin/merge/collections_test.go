@@ -273,6 +273,36 @@ func TestRestartWithAPartitionThatHangs(t *testing.T) {
 	after.await(t, "kube-system.tp2.system/x", "kube-system/y")
 }
 
+// TestServicesOfAPartitionThatIsDown stay, for the kubelet and the proxier.
+func TestServicesOfAPartitionThatIsDown(t *testing.T) {
+	dir := t.TempDir()
+	home, tp2 := partitiontest.New(t, "main"), partitiontest.New(t, "tp2")
+	tp2.Put(t, "services", &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "dns"}})
+	list := func(c *Collections) int {
+		services, err := c.client(t).CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(services.Items)
+	}
+	c := open(t, dir, true, home, tp2)
+	eventually(t, func() bool { return list(c) == 1 }, func() any { return "no service" })
+	c.Close()
+	tp2.Away.Store(true)
+	c = open(t, dir, false, home, tp2)
+	if n := list(c); n != 1 {
+		t.Errorf("of the partition that is down there are %d services", n)
+	}
+	c.Close()
+	if err := os.Remove(filepath.Join(dir, "tp2", "services.json")); err != nil {
+		t.Fatal(err)
+	}
+	c = open(t, dir, false, home, tp2)
+	if n := list(c); n != 0 {
+		t.Errorf("of services that nobody knows there are %d", n)
+	}
+}
+
 // TestFirstStart has pods of an earlier a4s without a checkpoint.
 func TestFirstStart(t *testing.T) {
 	home, tp2 := partitiontest.New(t, "main"), partitiontest.New(t, "tp2")

@@ -11,7 +11,7 @@ import (
 
 // TestPartitionThatHangs takes requests and says nothing.
 func TestPartitionThatHangs(t *testing.T) {
-	c := newCluster(t, Options{Limit: 300 * time.Millisecond, ProbeEvery: time.Hour})
+	c := newCluster(t, Options{Limit: 2 * time.Second, ProbeEvery: time.Hour})
 	for _, s := range []*corev1.Secret{
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t1", Name: "s"}},
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t2", Name: "s"}},
@@ -52,7 +52,7 @@ func TestPartitionThatHangs(t *testing.T) {
 
 // TestPartitionComesBack is looked for by a probe, and by no request of the kubelet.
 func TestPartitionComesBack(t *testing.T) {
-	c := newCluster(t, Options{Limit: 200 * time.Millisecond, ProbeEvery: 5 * time.Millisecond})
+	c := newCluster(t, Options{Limit: 2 * time.Second, ProbeEvery: 5 * time.Millisecond})
 	secrets := c.api.CoreV1().Secrets("kube-system.tp2.system")
 	c.tp2.Put(t, "secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "s"}})
 	c.tp2.Hangs.Store(true)

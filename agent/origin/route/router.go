@@ -92,7 +92,7 @@ func (r *Router) run(ctx context.Context, ready func()) error {
 		all, changed := r.o.Partitions.Current()
 		if len(all) > 0 {
 			if err := r.apply(all); err != nil {
-				r.o.Log.WithError(err).Error("the tenant partitions are taken to be as before")
+				r.o.Log.WithError(err).Error("not all that is said of the tenant partitions can be taken over")
 			}
 		}
 		ready()
@@ -189,6 +189,9 @@ func (r *Router) Send(q *origin.Request) (*http.Response, error) {
 	case q.HTTP.URL.RawPath != "":
 		return refuse(q, http.StatusBadRequest, metav1.StatusReasonBadRequest,
 			"the path has characters that no name has")
+	case q.Resource.Resource == "watch":
+		return refuse(q, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"watch by ?watch=true; a path of its own is of the past")
 	case r.node != nil && ofNode(q):
 		return r.node.rt.RoundTrip(q.HTTP)
 	case t == nil:
