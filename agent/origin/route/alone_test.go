@@ -86,18 +86,32 @@ type kubelet struct {
 
 func (n *node) kubelet(t *testing.T) *kubelet {
 	t.Helper()
-	k := &kubelet{}
+	k, _ := n.runKubelet(t)
+	return k
+}
+
+func (n *node) runKubelet(t *testing.T) (k *kubelet, stop func()) {
+	t.Helper()
+	k = &kubelet{}
 	ctx, cancel := context.WithCancel(context.Background())
 	lw := cache.NewListWatchFromClient(n.client(t).CoreV1().RESTClient(), "pods", "",
 		fields.OneTermEqualSelector("spec.nodeName", nodeName))
 	reflector := cache.NewReflector(lw, &corev1.Pod{}, cache.NewUndeltaStore(k.told, cache.MetaNamespaceKeyFunc), 0)
 	var wg sync.WaitGroup
 	wg.Go(func() { reflector.Run(ctx.Done()) })
-	t.Cleanup(func() {
+	stop = func() {
 		cancel()
 		wg.Wait()
-	})
-	return k
+	}
+	t.Cleanup(stop)
+	return k, stop
+}
+
+// states is how many states the kubelet was told.
+func (k *kubelet) states() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.sets)
 }
 
 func (k *kubelet) told(objs []any) {

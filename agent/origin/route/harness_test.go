@@ -55,6 +55,23 @@ type node struct {
 
 func newNode(t *testing.T, o Options) *node {
 	t.Helper()
+	n, _ := runNode(t, o)
+	return n
+}
+
+// startNode starts a node with its kubelet; stop ends both.
+func startNode(t *testing.T, o Options) (n *node, k *kubelet, stop func()) {
+	t.Helper()
+	n, stopNode := runNode(t, o)
+	k, stopKubelet := n.runKubelet(t)
+	return n, k, func() {
+		stopKubelet()
+		stopNode()
+	}
+}
+
+func runNode(t *testing.T, o Options) (n *node, stop func()) {
+	t.Helper()
 	logger, hook := logtest.NewNullLogger()
 	o.NodeName, o.Log = nodeName, logrus.NewEntry(logger)
 	if o.Limit == 0 {
@@ -75,12 +92,13 @@ func newNode(t *testing.T, o Options) *node {
 			t.Errorf("the router ended: %v", err)
 		}
 	}()
-	t.Cleanup(func() {
+	stop = func() {
 		cancel()
 		<-done
-	})
+	}
+	t.Cleanup(stop)
 	<-ready
-	return &node{r, hook}
+	return &node{r, hook}, stop
 }
 
 // client works with the node as the kubelet does.

@@ -32,6 +32,7 @@ func TestWhereRequestsGo(t *testing.T) {
 		{"GET", "/api/v1/namespaces/default.t2", "tp2", ""},
 		{"GET", "/api/v1/namespaces/kube-system", "home", ""},
 		{"PATCH", "/api/v1/namespaces/default.t2/pods/web/status", "tp2", ""},
+		{"POST", "/api/v1/namespaces/kube-system/pods", "home", ""}, // mirrors of static pods
 		{"DELETE", "/api/v1/namespaces/kube-system.tp2.system/pods/agent", "tp2",
 			"/api/v1/namespaces/kube-system/pods/agent"},
 		{"POST", "/api/v1/namespaces/kube-system.tp2.system/serviceaccounts/a/token", "tp2",
