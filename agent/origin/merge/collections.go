@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -194,12 +196,14 @@ func (c *Collections) feed(s *set, m *member) error {
 
 // Has reports whether r asks for one of the merged collections.
 func (c *Collections) Has(r *origin.Request) bool {
-	return r.Collects() && r.Namespace == "" && c.sets[r.Resource] != nil
+	s := c.sets[r.Resource]
+	return r.Collects() && r.Namespace == "" && s != nil && !s.inner
 }
 
 // Holds reports whether objects of a resource are shown with versions of this node.
 func (c *Collections) Holds(resource schema.GroupVersionResource) bool {
-	return c.sets[resource] != nil
+	s := c.sets[resource]
+	return s != nil && !s.inner
 }
 
 // Serve answers r, for which Has is true.
@@ -243,8 +247,30 @@ func (c *Collections) ByName(resource schema.GroupVersionResource, name string) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sets[resource]
-	if s == nil || !c.used[s] {
+	if s == nil || s.inner || !c.used[s] {
 		return nil
 	}
 	return s.byName(name)
+}
+
+// Attached are the volumes that the partitions have attached to this node, each of
+// which has a copy of the node with its own.
+func (c *Collections) Attached() ([]corev1.AttachedVolume, error) {
+	s, err := c.use(nodeResource)
+	if err != nil {
+		return nil, err
+	}
+	var out []corev1.AttachedVolume
+	for _, obj := range s.allOf(c.o.NodeName) {
+		node, ok := obj.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		for _, v := range node.Status.VolumesAttached {
+			if !slices.ContainsFunc(out, func(o corev1.AttachedVolume) bool { return o.Name == v.Name }) {
+				out = append(out, v)
+			}
+		}
+	}
+	return out, nil
 }

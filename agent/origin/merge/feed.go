@@ -133,10 +133,13 @@ func (f *feed) note(err error) {
 
 // selectorFor is what a partition is asked for.
 func selectorFor(k kind, node string) string {
-	if k.resource != podsResource {
-		return ""
+	switch k.resource {
+	case podsResource:
+		return fields.OneTermEqualSelector(fieldNode, node).String()
+	case nodeResource:
+		return fields.OneTermEqualSelector("metadata.name", node).String()
 	}
-	return fields.OneTermEqualSelector(fieldNode, node).String()
+	return ""
 }
 
 func (f *feed) adopt(obj any) (runtime.Object, error) {

@@ -25,6 +25,8 @@ type kind struct {
 	item     func() runtime.Object
 	// selectable are further fields than the name and the namespace.
 	selectable func(runtime.Object) fields.Set
+	// inner says that the collection is for this package and never served.
+	inner bool
 }
 
 const fieldNode = "spec.nodeName"
@@ -33,6 +35,7 @@ var (
 	podsResource      = corev1.SchemeGroupVersion.WithResource("pods")
 	servicesResource  = corev1.SchemeGroupVersion.WithResource("services")
 	namespaceResource = corev1.SchemeGroupVersion.WithResource("namespaces")
+	nodeResource      = corev1.SchemeGroupVersion.WithResource("nodes")
 )
 
 func kinds() []kind {
@@ -83,6 +86,12 @@ func kinds() []kind {
 			gvk:      storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
 			list:     func() runtime.Object { return &storagev1.CSIDriverList{} },
 			item:     func() runtime.Object { return &storagev1.CSIDriver{} },
+		},
+		{
+			// The copies of this node, for the volumes that are attached to it.
+			resource: nodeResource, gvk: corev1.SchemeGroupVersion.WithKind("Node"), inner: true,
+			list: func() runtime.Object { return &corev1.NodeList{} },
+			item: func() runtime.Object { return &corev1.Node{} },
 		},
 	}
 }

@@ -337,6 +337,17 @@ func (s *set) byName(name string) runtime.Object {
 	return nil
 }
 
+// allOf returns what each partition has under a name without a namespace.
+func (s *set) allOf(name string) []runtime.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var objs []runtime.Object
+	for _, c := range s.entries[types.NamespacedName{Name: name}] {
+		objs = append(objs, c.obj)
+	}
+	return objs
+}
+
 // of returns copies of all that a partition has, with the versions that it gave
 // them, and whether that is known.
 func (s *set) of(from *source) (objs []runtime.Object, ok bool) {

@@ -192,12 +192,12 @@ func (r *Router) Send(q *origin.Request) (*http.Response, error) {
 	case q.Resource.Resource == "watch":
 		return refuse(q, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 			"watch by ?watch=true; a path of its own is of the past")
-	case r.node != nil && ofNode(q):
+	case t == nil && r.node != nil && ofNode(q):
 		return r.node.rt.RoundTrip(q.HTTP)
 	case t == nil:
 		return unavailable(q, "the tenant partitions of the cluster are not known yet")
 	case ofNode(q):
-		return t.home.rt.RoundTrip(q.HTTP)
+		return t.aboutNode(q)
 	case q.Namespace != "":
 		return t.namespaced(q)
 	}
