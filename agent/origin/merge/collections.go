@@ -42,6 +42,8 @@ type Collections struct {
 	ctx       context.Context // of the feeds
 	stop      context.CancelFunc
 	running   sync.WaitGroup
+	// listTimeout is how long one list of a partition may last.
+	listTimeout time.Duration
 
 	mu      sync.Mutex
 	sets    map[schema.GroupVersionResource]*set
@@ -72,7 +74,8 @@ func New(o Options) (*Collections, error) {
 		return nil, err
 	}
 	c := &Collections{o: o, files: files, placement: &Placement{tenants: map[string]*tenantPlace{}},
-		sets: map[schema.GroupVersionResource]*set{}, used: map[*set]bool{}, members: map[string]*member{}}
+		sets: map[schema.GroupVersionResource]*set{}, used: map[*set]bool{}, members: map[string]*member{},
+		listTimeout: listTimeout}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	base := firstVersion()
 	for _, k := range kinds() {
@@ -189,7 +192,7 @@ func (c *Collections) feed(s *set, m *member) error {
 		return fmt.Errorf("client of partition %s: %w", m.Name, err)
 	}
 	f := &feed{set: s, from: from, client: client, selector: selectorFor(s.kind, c.o.NodeName), files: c.files,
-		patience: c.o.Patience, log: c.o.Log}
+		patience: c.o.Patience, listTimeout: c.listTimeout, log: c.o.Log}
 	m.feeds.Go(func() { f.run(m.ctx) })
 	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -87,6 +89,20 @@ func TestEqualNames(t *testing.T) {
 	home.Delete(t, "pods", pod("kube-system", "agent", "1"))
 	eventually(t, func() bool { return maps.Equal(k.has(), map[types.NamespacedName]types.UID{two: "2"}) },
 		func() any { return k.has() })
+
+	for _, s := range []*partitiontest.Server{home, tp2} {
+		s.Put(t, "namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}})
+	}
+	var spaces []string
+	eventually(t, func() bool {
+		list, err := c.client(t).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+		spaces = nil
+		for _, ns := range list.Items {
+			spaces = append(spaces, ns.Name)
+		}
+		slices.Sort(spaces)
+		return err == nil && slices.Equal(spaces, []string{"kube-system", "kube-system.tp2.system"})
+	}, func() any { return spaces })
 
 	handler := func() string {
 		list, err := c.client(t).NodeV1().RuntimeClasses().List(t.Context(), metav1.ListOptions{})
@@ -264,7 +280,7 @@ func TestRestartWithAPartitionThatHangs(t *testing.T) {
 	before.Close()
 	tp2.Hangs.Store(true)
 	after := openNone(t, dir, false)
-	after.o.Patience = 1
+	after.o.Patience, after.listTimeout = 1, time.Hour
 	if err := after.Begin([]origin.Partition{home.Partition(true), tp2.Partition(false)}); err != nil {
 		t.Fatal(err)
 	}

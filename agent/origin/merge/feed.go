@@ -29,7 +29,9 @@ type feed struct {
 	selector string // the field selector
 	files    *checkpoint
 	patience time.Duration
-	log      *logrus.Entry
+	// listTimeout is how long one list may last.
+	listTimeout time.Duration
+	log         *logrus.Entry
 
 	failed  chan struct{} // closed when a list failed
 	fail    sync.Once
@@ -103,7 +105,7 @@ func (f *feed) listWatch() *cache.ListWatch {
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			ctx, cancel := context.WithTimeout(ctx, f.listTimeout)
 			defer cancel()
 			list, err := request(&o).Do(ctx).Get()
 			f.note(err)
