@@ -73,7 +73,7 @@ func New(o Options) (*Collections, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Collections{o: o, files: files, placement: &Placement{tenants: map[string]*tenantPlace{}},
+	c := &Collections{o: o, files: files, placement: newPlacement(),
 		sets: map[schema.GroupVersionResource]*set{}, used: map[*set]bool{}, members: map[string]*member{},
 		listTimeout: listTimeout}
 	c.ctx, c.stop = context.WithCancel(context.Background())

@@ -7,7 +7,13 @@ import "sync"
 type Placement struct {
 	mu      sync.Mutex
 	tenants map[string]*tenantPlace
+	gone    []string // tenants of which nothing was left, the last ones
 }
+
+// maxGone is how many tenants are remembered of whom nothing is left.
+const maxGone = 1024
+
+func newPlacement() *Placement { return &Placement{tenants: map[string]*tenantPlace{}} }
 
 type tenantPlace struct {
 	partition string
@@ -49,7 +55,24 @@ func (p *Placement) add(tenant, partition string, n int) (elsewhere bool) {
 			place.partition = other
 		}
 	}
+	if len(place.objects) == 0 {
+		p.remember(tenant)
+	}
 	return first && place.partition != partition
+}
+
+// remember keeps a tenant of whom nothing is left, and forgets one of whom nothing
+// came for long.
+func (p *Placement) remember(tenant string) {
+	p.gone = append(p.gone, tenant)
+	if len(p.gone) <= maxGone {
+		return
+	}
+	oldest := p.gone[0]
+	p.gone = p.gone[1:]
+	if place := p.tenants[oldest]; place != nil && len(place.objects) == 0 {
+		delete(p.tenants, oldest)
+	}
 }
 
 // forget is called when a partition has left and nothing of it is counted.

@@ -32,7 +32,7 @@ func kindOf(t *testing.T, resource schema.GroupVersionResource) kind {
 func testSet(t *testing.T, resource schema.GroupVersionResource) (*set, *Placement) {
 	t.Helper()
 	logger, _ := logtest.NewNullLogger()
-	p := &Placement{tenants: map[string]*tenantPlace{}}
+	p := newPlacement()
 	return newSet(kindOf(t, resource), firstVersion(), p, logrus.NewEntry(logger), func(*set, *source, bool) {}), p
 }
 
@@ -342,6 +342,29 @@ func TestPlacementOfTenants(t *testing.T) {
 	}
 	s.put(b, pod("default.t1", "y", "3")) // it was made anew, elsewhere
 	check("b")
+}
+
+// TestTenantsThatAreGone are remembered, but not all that ever were.
+func TestTenantsThatAreGone(t *testing.T) {
+	p := newPlacement()
+	p.add("stays", "b", 1)
+	for i := range 3 * maxGone {
+		tenant := strconv.Itoa(i)
+		p.add(tenant, "b", 1)
+		p.add(tenant, "b", -1)
+		if partition, ok := p.Of(tenant); !ok || partition != "b" {
+			t.Fatalf("tenant %s is forgotten at once", tenant)
+		}
+	}
+	if n := len(p.tenants); n > maxGone+1 {
+		t.Errorf("%d tenants are remembered", n)
+	}
+	if _, ok := p.Of("stays"); !ok {
+		t.Error("a tenant who is here is forgotten")
+	}
+	if n := cap(p.gone); n > 4*maxGone {
+		t.Errorf("the queue has room for %d", n)
+	}
 }
 
 func TestSelectors(t *testing.T) {

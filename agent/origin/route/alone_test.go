@@ -78,6 +78,28 @@ func TestAlonePassesEverything(t *testing.T) {
 	}
 }
 
+// TestAloneCostsNothing counts what one request allocates, with and without a Router.
+func TestAloneCostsNothing(t *testing.T) {
+	resp := &http.Response{StatusCode: http.StatusCreated}
+	rt := roundTripper(func(*http.Request) (*http.Response, error) { return resp, nil })
+	n := newNode(t, Options{Partitions: newDirectory(origin.Partition{Name: "main", Home: true, Transport: rt})})
+	cost := func(uplink origin.Uplink) float64 {
+		transport := origin.New(uplink, origin.Options{})
+		r, err := http.NewRequest(http.MethodPatch, "http://x/api/v1/namespaces/default.t1/pods/web/status", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return testing.AllocsPerRun(100, func() {
+			if _, err := transport.RoundTrip(r); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if direct, alone := cost(origin.Direct(rt)), cost(n); alone > direct {
+		t.Errorf("a request allocates %v times, %v without a router", alone, direct)
+	}
+}
+
 // kubelet lists and watches its pods as the real one does, and remembers every state.
 type kubelet struct {
 	mu   sync.Mutex

@@ -19,5 +19,12 @@
 // once, so that it stops no other; such failures are answers and no broken
 // connections, which the kubelet would repeat for minutes before it goes on.
 //
+// The transport of every client of the node's pods is
+//
+//	origin.New(router, origin.Options{Partition: router.Partition, ...})
+//
+// without Options.Bootstrap: bootstrap pods are of the home partition, whose Transport
+// is origin.New(origin.Direct(...), origin.Options{Bootstrap: ...}).
+//
 // agent/kubelet and agent's wiring may import it. It imports no Kubernetes server code.
 package route
