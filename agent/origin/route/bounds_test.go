@@ -1,6 +1,7 @@
 package route
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,17 @@ func TestPartitionComesBack(t *testing.T) {
 	eventually(t, func() bool { return !c.table.Load().byName["tp2"].refuses() }, func() any { return "refuses" })
 	if _, err := secrets.Get(t.Context(), "s", metav1.GetOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLogsMayLast is about an answer that has no end: it is passed on while it comes.
+func TestLogsMayLast(t *testing.T) {
+	c := newCluster(t, Options{Limit: time.Nanosecond, ProbeEvery: time.Hour})
+	c.tp2.Answer("GET", "/api/v1/namespaces/default.t2/pods/web/log", ok(&metav1.Status{Message: "a line"}))
+	logs, err := c.api.CoreV1().Pods("default.t2").GetLogs("web", &corev1.PodLogOptions{Follow: true}).
+		DoRaw(t.Context())
+	if err != nil || !strings.Contains(string(logs), "a line") || c.table.Load().byName["tp2"].refuses() {
+		t.Errorf("%s, %v", logs, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -232,11 +233,22 @@ func unavailable(q *origin.Request, message string) (*http.Response, error) {
 	return refuse(q, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, message)
 }
 
+// streams reports whether an answer may last without an end, so that it says nothing
+// about the partition.
+func streams(q *origin.Request) bool {
+	first, _, _ := strings.Cut(q.Subresource, "/")
+	switch first {
+	case "log", "exec", "attach", "portforward", "proxy":
+		return true
+	}
+	return false
+}
+
 // do sends a request to a partition. A partition that cannot be reached is an answer:
 // the kubelet repeats a broken connection for two minutes before it says the next
 // event, of whatever partition.
 func (p *partition) do(q *origin.Request) (*http.Response, error) {
-	if q.Verb == origin.VerbWatch {
+	if q.Verb == origin.VerbWatch || streams(q) {
 		return p.rt.RoundTrip(q.HTTP)
 	}
 	resp, err := p.guard.do(q.HTTP)
