@@ -155,7 +155,7 @@ func (b *Bootstrap) awaitProbe(ctx context.Context) {
 // collection is the resource that r lists or watches on the whole node, nil if
 // the checkpoint does not have it.
 func (b *Bootstrap) collection(r *Request) *resource {
-	if !r.collects() || r.Namespace != "" {
+	if !r.Collects() || r.Namespace != "" {
 		return nil
 	}
 	return b.checkpoint.resources[r.Resource]
@@ -168,9 +168,9 @@ func (b *Bootstrap) answer(r *Request) (*answer, error) {
 		return b.answerCollection(r, res)
 	}
 	switch {
-	case r.Verb == verbCreate && r.Resource == nodeResource && r.Name == "":
+	case r.Verb == VerbCreate && r.Resource == nodeResource && r.Name == "":
 		return nil, b.register(r)
-	case r.Verb == verbGet && r.Resource == classResource && r.Namespace == "" && r.Subresource == "" && !b.isOnline():
+	case r.Verb == VerbGet && r.Resource == classResource && r.Namespace == "" && r.Subresource == "" && !b.isOnline():
 		// Pods with a class could not be listed without it.
 		if class := b.checkpoint.class(r.Name); class != nil {
 			return found(class), nil
@@ -182,24 +182,24 @@ func (b *Bootstrap) answer(r *Request) (*answer, error) {
 }
 
 func (b *Bootstrap) answerCollection(r *Request, res *resource) (*answer, error) {
-	if r.optionsErr != nil {
+	if r.OptionsErr != nil {
 		return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest,
-			fmt.Sprintf("the query %q cannot be read: %v", r.HTTP.URL.RawQuery, r.optionsErr)), nil
+			fmt.Sprintf("the query %q cannot be read: %v", r.HTTP.URL.RawQuery, r.OptionsErr)), nil
 	}
-	if r.Verb == verbWatch && r.Options.SendInitialEvents != nil {
+	if r.Verb == VerbWatch && r.Options.SendInitialEvents != nil {
 		// A client lists and watches then, in two requests.
 		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 			"sendInitialEvents: a node with bootstrap pods lists them"), nil
 	}
 	b.awaitProbe(r.HTTP.Context())
 	switch {
-	case !b.isOnline() && r.Verb == verbWatch:
+	case !b.isOnline() && r.Verb == VerbWatch:
 		l := b.watch(r, b.followed(r, res))
 		l.offline, l.again = b.online, b.checkpoint.lacksNode(res, r.Options.ResourceVersion)
 		return &answer{code: http.StatusOK, watch: l}, nil
 	case !b.isOnline():
 		return b.list(res, offlineVersion)
-	case r.Verb == verbList:
+	case r.Verb == VerbList:
 		listWhole(r)
 	}
 	return nil, nil
@@ -230,7 +230,7 @@ func (b *Bootstrap) detached(r *Request) (*answer, error) {
 	switch {
 	case version == "":
 		return nil, nil
-	case r.Verb == verbList:
+	case r.Verb == VerbList:
 		return b.list(res, version)
 	}
 	l := b.watch(r, b.followed(r, res))

@@ -1,9 +1,7 @@
 package origin
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,9 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/a4s-io/a4s/internal/atomicfile"
+	"github.com/a4s-io/a4s/agent/origin/objectfile"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -95,14 +92,6 @@ func newResources() map[schema.GroupVersionResource]*resource {
 	}
 }
 
-// file is what is on disk of a resource.
-type file struct {
-	Items []runtime.RawExtension `json:"items"`
-}
-
-// emptyFile is the content of a checkpoint that says there is nothing.
-const emptyFile = `{"items":[]}`
-
 func (c *checkpoint) path(r *resource) string { return filepath.Join(c.dir, r.name+".json") }
 
 // load reads the checkpoint. Only the pods have to be known: what else is
@@ -128,7 +117,7 @@ func (c *checkpoint) load() error {
 			c.log.WithError(err).Errorf("the node's checkpoint of %s in %s is damaged", r.name, c.path(r))
 			if !r.known {
 				c.log.Errorf("pods start when a server was reached; to start without it, "+
-					"which ends the pods that the server gave this node, write %s into the file", emptyFile)
+					"which ends the pods that the server gave this node, write %s into the file", objectfile.Empty)
 			}
 		default:
 			r.known = true
@@ -142,22 +131,11 @@ func (c *checkpoint) load() error {
 }
 
 func (r *resource) read(path string) error {
-	data, err := os.ReadFile(path)
+	objs, err := objectfile.Read(path, r.gvk)
 	if err != nil {
 		return err
 	}
-	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
-		return err
-	}
-	for _, raw := range f.Items {
-		obj, got, err := scheme.Codecs.UniversalDeserializer().Decode(raw.Raw, nil, nil)
-		if err != nil {
-			return err
-		}
-		if *got != r.gvk {
-			return fmt.Errorf("it holds a %s", got)
-		}
+	for _, obj := range objs {
 		key, err := keyOf(obj)
 		if err != nil {
 			return err
@@ -168,23 +146,14 @@ func (r *resource) read(path string) error {
 }
 
 func (r *resource) write(path string) error {
-	f := file{Items: []runtime.RawExtension{}}
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
-	if !ok {
-		return errors.New("no serializer for JSON")
-	}
+	objs := make([]runtime.Object, 0, len(r.items))
 	for _, obj := range r.items {
-		var raw bytes.Buffer
-		if err := info.Serializer.Encode(obj, &raw); err != nil {
-			return fmt.Errorf("encoding the checkpoint of %s: %w", r.name, err)
-		}
-		f.Items = append(f.Items, runtime.RawExtension{Raw: raw.Bytes()})
+		objs = append(objs, obj)
 	}
-	data, err := json.Marshal(f)
-	if err != nil {
-		return fmt.Errorf("encoding the checkpoint of %s: %w", r.name, err)
+	if err := objectfile.Write(path, objs); err != nil {
+		return fmt.Errorf("writing the checkpoint of %s: %w", r.name, err)
 	}
-	return atomicfile.Write(path, append(data, '\n'), 0o600)
+	return nil
 }
 
 func keyOf(obj runtime.Object) (types.NamespacedName, error) {

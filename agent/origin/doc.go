@@ -26,10 +26,16 @@
 // disk: what a server said last. A kubelet ends every pod that is not in its list, so
 // a list without the pods of the server would end them all.
 //
+// Where the cluster has several tenant partitions, agent/origin/route is the Uplink: it
+// makes one API server of them, with the collections of agent/origin/merge. Pods of the
+// system spaces of partitions other than home have qualified namespaces (see
+// internal/space) and see native ones, as tenants do; all pods of such partitions get
+// the address of their own partition's API and name server.
+//
 // The external addresses of the node are added to each status of it that the kubelet
 // reports.
 //
-// Invariants: pods of the system space, except for the type, and writes of the
+// Invariants: pods of the home partition's system space, except for the type, and writes of the
 // kubelet pass unchanged, byte by byte, except for these addresses;
 // metadata.namespace is never changed; the same pod and the same settings always give
 // the same result, also in another run, or the kubelet would take a restart for a

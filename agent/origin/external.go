@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/a4s-io/a4s/agent/origin/wire"
 )
 
 // addExternalIPs adds addresses of type ExternalIP to every status that the
@@ -12,11 +14,11 @@ import (
 // them, and takes away what anyone else puts there.
 func (t *Transport) addExternalIPs(r *Request) error {
 	ips := t.options.ExternalIPs
-	if len(ips) == 0 || r.Verb != verbPatch || r.Resource != nodeResource || r.Namespace != "" ||
+	if len(ips) == 0 || r.Verb != VerbPatch || r.Resource != nodeResource || r.Namespace != "" ||
 		r.Name != t.options.NodeName || r.Subresource != "status" || r.HTTP.Body == nil {
 		return nil
 	}
-	body, err := readAll(r.HTTP.Body)
+	body, err := wire.ReadAll(r.HTTP.Body)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
+	"github.com/a4s-io/a4s/agent/origin/wire"
 )
 
 // answer is the answer to reads and writes of one pod that no server has, nil for
@@ -23,11 +24,11 @@ func (p *localPods) answer(r *Request) (*answer, error) {
 		return nil, nil
 	}
 	switch {
-	case r.Verb == verbGet && r.Subresource == "":
+	case r.Verb == VerbGet && r.Subresource == "":
 		return found(asOfServer(e.Pod, offlineVersion)), nil
-	case r.Verb == verbPatch && r.Subresource == "status":
+	case r.Verb == VerbPatch && r.Subresource == "status":
 		return p.patchStatus(r, e)
-	case r.Verb == verbDelete && r.Subresource == "":
+	case r.Verb == VerbDelete && r.Subresource == "":
 		return p.finish(e)
 	}
 	return nil, nil
@@ -35,7 +36,7 @@ func (p *localPods) answer(r *Request) (*answer, error) {
 
 // patchStatus takes over the status that the kubelet reports of a pod.
 func (p *localPods) patchStatus(r *Request, e *store.Entry) (*answer, error) {
-	patch, err := readAll(r.HTTP.Body)
+	patch, err := wire.ReadAll(r.HTTP.Body)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/a4s-io/a4s/agent/origin/wire"
 )
 
 // registeredVersion is the resource version of the node that the kubelet asked to
@@ -18,12 +20,12 @@ func (b *Bootstrap) register(r *Request) error {
 	if b.isOnline() || r.HTTP.Body == nil {
 		return nil
 	}
-	body, err := readAll(r.HTTP.Body)
+	body, err := wire.ReadAll(r.HTTP.Body)
 	if err != nil {
 		return fmt.Errorf("reading the node of the kubelet: %w", err)
 	}
 	r.setBody(body)
-	info, err := serializer(r.ContentType)
+	info, err := wire.Serializer(r.ContentType)
 	if err != nil {
 		return nil //nolint:nilerr // the server says so
 	}

@@ -30,17 +30,19 @@ type Request struct {
 	ContentType string
 	// Accept is the media type of an answer that no server gave.
 	Accept string
-
-	optionsErr error // why Options are empty
+	// OptionsErr says why Options are empty.
+	OptionsErr error
 }
 
+// Verbs of requests.
 const (
-	verbGet    = "get"
-	verbList   = "list"
-	verbWatch  = "watch"
-	verbCreate = "create"
-	verbPatch  = "patch"
-	verbDelete = "delete"
+	VerbGet    = "get"
+	VerbList   = "list"
+	VerbWatch  = "watch"
+	VerbCreate = "create"
+	VerbUpdate = "update"
+	VerbPatch  = "patch"
+	VerbDelete = "delete"
 )
 
 var (
@@ -50,8 +52,8 @@ var (
 )
 
 var verbs = map[string]string{
-	http.MethodGet: verbGet, http.MethodPost: verbCreate, http.MethodPut: "update",
-	http.MethodPatch: verbPatch, http.MethodDelete: verbDelete,
+	http.MethodGet: VerbGet, http.MethodPost: VerbCreate, http.MethodPut: VerbUpdate,
+	http.MethodPatch: VerbPatch, http.MethodDelete: VerbDelete,
 }
 
 func parse(r *http.Request) *Request {
@@ -63,19 +65,19 @@ func parse(r *http.Request) *Request {
 		p.Accept = runtime.ContentTypeProtobuf
 	}
 	p.parsePath(r.URL.Path)
-	if p.Verb != verbGet {
+	if p.Verb != VerbGet {
 		return p
 	}
 	query := r.URL.Query()
 	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &p.Options, nil); err != nil {
-		p.Options, p.optionsErr = metav1.ListOptions{}, err
+		p.Options, p.OptionsErr = metav1.ListOptions{}, err
 	}
 	switch {
 	case p.Name != "":
 	case p.Options.Watch:
-		p.Verb = verbWatch
+		p.Verb = VerbWatch
 	default:
-		p.Verb = verbList
+		p.Verb = VerbList
 	}
 	return p
 }
@@ -109,7 +111,7 @@ func (p *Request) parsePath(path string) {
 	}
 }
 
-// collects reports whether the request lists or watches.
-func (p *Request) collects() bool {
-	return (p.Verb == verbList || p.Verb == verbWatch) && p.Subresource == ""
+// Collects reports whether the request lists or watches.
+func (p *Request) Collects() bool {
+	return (p.Verb == VerbList || p.Verb == VerbWatch) && p.Subresource == ""
 }

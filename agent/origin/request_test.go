@@ -10,21 +10,21 @@ import (
 
 func TestRequestsAreParsed(t *testing.T) {
 	for target, want := range map[string]Request{
-		"GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn1": {Verb: verbList, Resource: podsResource},
-		"GET /api/v1/pods?watch=1":                          {Verb: verbWatch, Resource: podsResource},
-		"GET /prefix/api/v1/nodes/n1?watch=1":               {Verb: verbGet, Resource: nodeResource, Name: "n1"},
-		"PATCH /api/v1/nodes/n1/status": {Verb: verbPatch, Resource: nodeResource, Name: "n1",
+		"GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn1": {Verb: VerbList, Resource: podsResource},
+		"GET /api/v1/pods?watch=1":                          {Verb: VerbWatch, Resource: podsResource},
+		"GET /prefix/api/v1/nodes/n1?watch=1":               {Verb: VerbGet, Resource: nodeResource, Name: "n1"},
+		"PATCH /api/v1/nodes/n1/status": {Verb: VerbPatch, Resource: nodeResource, Name: "n1",
 			Subresource: "status"},
-		"POST /api/v1/nodes": {Verb: verbCreate, Resource: nodeResource},
-		"DELETE /api/v1/namespaces/default.t1/pods/a": {Verb: verbDelete, Resource: podsResource,
+		"POST /api/v1/nodes": {Verb: VerbCreate, Resource: nodeResource},
+		"DELETE /api/v1/namespaces/default.t1/pods/a": {Verb: VerbDelete, Resource: podsResource,
 			Namespace: "default.t1", Name: "a"},
-		"GET /api/v1/namespaces/a/pods/b/proxy/api/v1/pods": {Verb: verbGet, Resource: podsResource, Namespace: "a",
+		"GET /api/v1/namespaces/a/pods/b/proxy/api/v1/pods": {Verb: VerbGet, Resource: podsResource, Namespace: "a",
 			Name: "b", Subresource: "proxy/api/v1/pods"},
-		"GET /apis/node.k8s.io/v1/runtimeclasses/vm": {Verb: verbGet, Resource: classResource, Name: "vm"},
-		"GET /apis/storage.k8s.io/v1/csidrivers":     {Verb: verbList, Resource: driverResource},
-		"GET /apis/example.com/v1/namespaces/a/api/v1/status": {Verb: verbGet, Namespace: "a", Name: "v1",
+		"GET /apis/node.k8s.io/v1/runtimeclasses/vm": {Verb: VerbGet, Resource: classResource, Name: "vm"},
+		"GET /apis/storage.k8s.io/v1/csidrivers":     {Verb: VerbList, Resource: driverResource},
+		"GET /apis/example.com/v1/namespaces/a/api/v1/status": {Verb: VerbGet, Namespace: "a", Name: "v1",
 			Subresource: "status"},
-		"GET /api": {Verb: verbList}, "GET /apis/apps": {Verb: verbList}, "HEAD /healthz": {},
+		"GET /api": {Verb: VerbList}, "GET /apis/apps": {Verb: VerbList}, "HEAD /healthz": {},
 	} {
 		method, path, _ := strings.Cut(target, " ")
 		got := parse(httptest.NewRequest(method, path, nil))
@@ -44,7 +44,7 @@ func TestRequestsAreParsed(t *testing.T) {
 		got.Accept != runtime.ContentTypeProtobuf || got.ContentType != runtime.ContentTypeJSON {
 		t.Errorf("got %+v", got)
 	}
-	if got := parse(httptest.NewRequest("GET", "/api/v1/pods?watch=1&limit=x", nil)); got.optionsErr == nil ||
+	if got := parse(httptest.NewRequest("GET", "/api/v1/pods?watch=1&limit=x", nil)); got.OptionsErr == nil ||
 		got.Options.Watch {
 		t.Errorf("a query that cannot be parsed: %+v", got)
 	}

@@ -43,8 +43,11 @@ func searchDomains(conf string) []string {
 
 // setDNS spells out what the kubelet would compose for a pod that resolves
 // names in the cluster, with the native namespace.
-func (p podProjector) setDNS(spec *corev1.PodSpec, native string) {
+func (p podProjector) setDNS(spec *corev1.PodSpec, native string, partition Partition) {
 	o := p.options
+	if len(partition.ClusterDNS) > 0 {
+		o.ClusterDNS = partition.ClusterDNS
+	}
 	switch {
 	case len(o.ClusterDNS) == 0 || o.ClusterDomain == "":
 		return // then the namespace is in no search path

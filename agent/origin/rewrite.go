@@ -58,7 +58,7 @@ const (
 	fieldAnnotations = "metadata.annotations"
 )
 
-// podProjector shows tenants' pods in native names. The rest of what happens to
+// podProjector shows pods in native names. The rest of what happens to
 // pods is in pods.go.
 type podProjector struct {
 	options Options
@@ -67,25 +67,45 @@ type podProjector struct {
 }
 
 func (p podProjector) pod(pod *corev1.Pod) bool {
-	tenant, native := space.SplitNamespace(pod.Namespace)
-	if space.IsSystem(tenant) {
+	if !shownNative(pod.Namespace) {
 		return false
 	}
+	_, composite := space.UnqualifyNamespace(pod.Namespace)
+	tenant, native := space.SplitNamespace(composite)
+	partition := p.options.furtherPartition(pod.Namespace)
+	api := apiEnv(partition)
+	container := func(env *[]corev1.EnvVar, sc **corev1.SecurityContext) {
+		setEnv(*env, native)
+		if len(api) > 0 {
+			*env = slices.Concat(api, *env)
+		}
+		if !space.IsSystem(tenant) {
+			dropRaw(sc)
+		}
+	}
 	for i := range pod.Spec.InitContainers {
-		setEnv(pod.Spec.InitContainers[i].Env, native)
-		dropRaw(&pod.Spec.InitContainers[i].SecurityContext)
+		c := &pod.Spec.InitContainers[i]
+		container(&c.Env, &c.SecurityContext)
 	}
 	for i := range pod.Spec.Containers {
-		setEnv(pod.Spec.Containers[i].Env, native)
-		dropRaw(&pod.Spec.Containers[i].SecurityContext)
+		c := &pod.Spec.Containers[i]
+		container(&c.Env, &c.SecurityContext)
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		setEnv(pod.Spec.EphemeralContainers[i].Env, native)
-		dropRaw(&pod.Spec.EphemeralContainers[i].SecurityContext)
+		c := &pod.Spec.EphemeralContainers[i]
+		container(&c.Env, &c.SecurityContext)
 	}
 	setVolumes(pod, native)
-	p.setDNS(&pod.Spec, native)
+	p.setDNS(&pod.Spec, native, partition)
 	return true
+}
+
+// shownNative reports whether pods of a namespace are to see another name of it: those
+// of tenants, and those of the system space of another partition than home.
+func shownNative(namespace string) bool {
+	partition, composite := space.UnqualifyNamespace(namespace)
+	tenant, _ := space.SplitNamespace(composite)
+	return partition != "" || !space.IsSystem(tenant)
 }
 
 // rawSockets is the capability to send packets from any address.

@@ -339,7 +339,7 @@ func TestDNSConfig(t *testing.T) {
 			if c.want != nil {
 				want.DNSPolicy, want.DNSConfig = corev1.DNSNone, c.want
 			}
-			podProjector{options: c.options, hostSearch: c.host}.setDNS(&c.spec, "default")
+			podProjector{options: c.options, hostSearch: c.host}.setDNS(&c.spec, "default", Partition{})
 			if !reflect.DeepEqual(&c.spec, want) {
 				t.Errorf("got %v %v\nwant %v %v", c.spec.DNSPolicy, c.spec.DNSConfig, want.DNSPolicy, want.DNSConfig)
 			}

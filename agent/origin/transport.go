@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/agent/origin/wire"
 )
 
 // Options say what happens to requests and answers. The zero Options leave out
@@ -25,6 +25,9 @@ type Options struct {
 	NodeName string
 	// ExternalIPs are addresses of type ExternalIP in the status of the Node.
 	ExternalIPs []string
+	// Partition returns the tenant partition of a namespace, as the node calls it;
+	// nil if there are no other partitions than home.
+	Partition func(namespace string) (p Partition, ok bool)
 }
 
 // Transport is the transport of a client of the kubelet.
@@ -107,11 +110,11 @@ func (t *Transport) change(r *Request, resp *http.Response) error {
 	if len(ofServer) == 0 {
 		return nil
 	}
-	info, err := serializer(resp.Header.Get("Content-Type"))
+	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
-	if r.Verb != verbWatch {
+	if r.Verb != VerbWatch {
 		return changeBody(r.HTTP.Context(), resp, info.Serializer, ofServer)
 	}
 	body, err := newWatchBody(r.HTTP.Context(),
@@ -135,8 +138,8 @@ func (t *Transport) changes(r *Request) chain {
 		// The kubelet's own view has every namespace; a watch has everything in
 		// the beginning if it is asked to.
 		initial := o.SendInitialEvents != nil && *o.SendInitialEvents
-		all := r.Namespace == "" && (r.Verb == verbList || initial) && o.Continue == "" && o.Limit == 0
-		if w != nil && all && r.Verb == verbWatch {
+		all := r.Namespace == "" && (r.Verb == VerbList || initial) && o.Continue == "" && o.Limit == 0
+		if w != nil && all && r.Verb == VerbWatch {
 			w.begin()
 		}
 		return chain{pods{native: t.options.projector(), workloads: w, all: all}}
@@ -147,17 +150,15 @@ func (t *Transport) changes(r *Request) chain {
 // rewritten returns "pods", "pod" or "services" if r reads such objects that may
 // have to be changed.
 func rewritten(r *Request) string {
-	if r.Namespace != "" {
-		if tenant, _ := space.SplitNamespace(r.Namespace); space.IsSystem(tenant) {
-			return ""
-		}
+	if r.Namespace != "" && !shownNative(r.Namespace) {
+		return ""
 	}
 	switch {
-	case r.Resource == podsResource && r.collects():
+	case r.Resource == podsResource && r.Collects():
 		return "pods"
-	case r.Resource == podsResource && r.Verb == verbGet && r.Subresource == "":
+	case r.Resource == podsResource && r.Verb == VerbGet && r.Subresource == "":
 		return "pod"
-	case r.Resource == svcResource && r.collects():
+	case r.Resource == svcResource && r.Collects():
 		return "services"
 	}
 	return ""

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
-	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -25,10 +24,10 @@ import (
 const classAge = time.Minute
 
 // fromBootstrap reports whether a pod came from the bootstrap API: nobody placed
-// it here, and it is not refused. Those of tenants are not, whatever they say.
+// it here, and it is not refused. Those of tenants are not, nor those of other
+// partitions than home, whatever they say.
 func fromBootstrap(pod *corev1.Pod) bool {
-	tenant, _ := space.SplitNamespace(pod.Namespace)
-	return bootstrapapi.IsBootstrap(pod) && space.IsSystem(tenant)
+	return bootstrapapi.IsBootstrap(pod) && !shownNative(pod.Namespace)
 }
 
 // WorkloadOptions say how to decide on the types of pods.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/a4s-io/a4s/agent/origin/wire"
 )
 
 // watchOptions make a watchBody.
@@ -144,7 +146,8 @@ func (w *watchBody) pump(received <-chan serverEvent) error {
 
 // expire asks the client to list again.
 func (w *watchBody) expire() error {
-	status := failure(http.StatusGone, metav1.StatusReasonExpired, "the answers to this node have another origin now")
+	status := wire.Failure(http.StatusGone, metav1.StatusReasonExpired,
+		"the answers to this node have another origin now")
 	if err := w.encode(watch.Error, status); err != nil {
 		return err
 	}

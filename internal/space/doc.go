@@ -8,6 +8,9 @@
 //	t1/pv1       pv1.t1.tenant      /registry/persistentvolumes/t1/pv1
 //	system/x     x                  as plain Kubernetes stores it
 //
+// On a node that has pods of several tenant partitions, names of the system space of
+// a partition are qualified (partitions.go).
+//
 // Invariants: every function is pure; composing and splitting are inverse to
 // each other; two different native names never share a composite name or a
 // stored key. A native namespace is a DNS label and has no dot, so a dot alone

@@ -1,0 +1,95 @@
+package route
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestPartitionThatHangs takes requests and says nothing.
+func TestPartitionThatHangs(t *testing.T) {
+	c := newCluster(t, Options{Limit: 2 * time.Second, ProbeEvery: time.Hour})
+	for _, s := range []*corev1.Secret{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t1", Name: "s"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t2", Name: "s"}},
+	} {
+		c.home.Put(t, "secrets", s)
+		c.tp2.Put(t, "secrets", s)
+	}
+	get := func(namespace string) error {
+		_, err := c.api.CoreV1().Secrets(namespace).Get(t.Context(), "s", metav1.GetOptions{})
+		return err
+	}
+	if err := get("default.t2"); err != nil {
+		t.Fatal(err)
+	}
+	c.tp2.Hangs.Store(true)
+	if err := get("default.t2"); !apierrors.IsServiceUnavailable(err) {
+		t.Fatalf("a request to a partition that hangs: %v", err)
+	}
+	asked := len(c.tp2.Asked("GET", "/api/v1/namespaces/default.t2/secrets"))
+	for range 10 {
+		if err := get("default.t2"); !apierrors.IsServiceUnavailable(err) {
+			t.Fatalf("the next request: %v", err)
+		}
+	}
+	if now := len(c.tp2.Asked("GET", "/api/v1/namespaces/default.t2/secrets")); now != asked {
+		t.Errorf("%d further requests were sent", now-asked)
+	}
+	if err := get("default.t1"); err != nil {
+		t.Errorf("another partition: %v", err)
+	}
+	if got := podsOf(t, c.api); len(got) != 4 {
+		t.Errorf("the node has the pods %v", got)
+	}
+	if n := len(c.log.AllEntries()); n == 0 || c.log.LastEntry().Level > 3 { // warning
+		t.Errorf("%d messages, the last one %v", n, c.log.LastEntry())
+	}
+}
+
+// TestPartitionComesBack is looked for by a probe, and by no request of the kubelet.
+func TestPartitionComesBack(t *testing.T) {
+	c := newCluster(t, Options{Limit: 2 * time.Second, ProbeEvery: 5 * time.Millisecond})
+	secrets := c.api.CoreV1().Secrets("kube-system.tp2.system")
+	c.tp2.Put(t, "secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "s"}})
+	c.tp2.Hangs.Store(true)
+	if _, err := secrets.Get(t.Context(), "s", metav1.GetOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Fatalf("a request to a partition that hangs: %v", err)
+	}
+	eventually(t, func() bool { return len(c.tp2.Asked("GET", "/livez")) > 0 }, func() any { return "no probe" })
+	c.tp2.Hangs.Store(false)
+	eventually(t, func() bool { return !c.table.Load().byName["tp2"].refuses() }, func() any { return "refuses" })
+	if _, err := secrets.Get(t.Context(), "s", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLogsMayLast is about an answer that has no end: it is passed on while it comes.
+func TestLogsMayLast(t *testing.T) {
+	c := newCluster(t, Options{Limit: time.Nanosecond, ProbeEvery: time.Hour})
+	c.tp2.Answer("GET", "/api/v1/namespaces/default.t2/pods/web/log", ok(&metav1.Status{Message: "a line"}))
+	logs, err := c.api.CoreV1().Pods("default.t2").GetLogs("web", &corev1.PodLogOptions{Follow: true}).
+		DoRaw(t.Context())
+	if err != nil || !strings.Contains(string(logs), "a line") || c.table.Load().byName["tp2"].refuses() {
+		t.Errorf("%s, %v", logs, err)
+	}
+}
+
+// TestPartitionThatIsAway is asked each time: that costs nothing.
+func TestPartitionThatIsAway(t *testing.T) {
+	c := newCluster(t, Options{})
+	secrets := c.api.CoreV1().Secrets("default.t2")
+	c.tp2.Put(t, "secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t2", Name: "s"}})
+	c.tp2.Away.Store(true)
+	if _, err := secrets.Get(t.Context(), "s", metav1.GetOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a partition that is away: %v", err)
+	}
+	c.tp2.Away.Store(false)
+	if _, err := secrets.Get(t.Context(), "s", metav1.GetOptions{}); err != nil {
+		t.Errorf("it is back: %v", err)
+	}
+}

@@ -1,0 +1,115 @@
+package route
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/a4s-io/a4s/agent/origin/wire"
+)
+
+var (
+	// errHangs is why a request was given up.
+	errHangs = errors.New("it does not answer")
+	// errRefused is why a request was not sent.
+	errRefused = errors.New("it has not answered lately")
+)
+
+// guard bounds how long a partition is waited for. One that did not answer in time is
+// asked by a probe only, until it answers.
+type guard struct {
+	ctx          context.Context // of the probes
+	name         string
+	rt           http.RoundTripper
+	limit, every time.Duration
+	log          *logrus.Entry
+
+	mu       sync.Mutex
+	refusing bool
+	probes   sync.WaitGroup
+}
+
+// do sends a request that is no watch, and reads the whole answer.
+func (g *guard) do(r *http.Request) (*http.Response, error) {
+	if g.refuses() {
+		if r.Body != nil {
+			_ = r.Body.Close() // nothing was read that could be lost
+		}
+		return nil, fmt.Errorf("partition %s: %w; it is looked for every %s", g.name, errRefused, g.every)
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), g.limit, errHangs)
+	defer cancel()
+	resp, err := g.rt.RoundTrip(r.WithContext(ctx))
+	if err == nil {
+		var body []byte
+		if body, err = wire.ReadAll(resp.Body); err == nil {
+			resp.Body = io.NopCloser(bytes.NewReader(body))
+			return resp, nil
+		}
+	}
+	if errors.Is(context.Cause(ctx), errHangs) {
+		g.refuse()
+		return nil, fmt.Errorf("partition %s: %w within %s", g.name, errHangs, g.limit)
+	}
+	return nil, fmt.Errorf("partition %s: %w", g.name, err)
+}
+
+func (g *guard) refuses() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refusing
+}
+
+// refuse begins to probe, unless that was begun.
+func (g *guard) refuse() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refusing || g.ctx.Err() != nil {
+		return
+	}
+	g.refusing = true
+	g.log.Warnf("partition %s does not answer within %s; its requests fail at once until it does", g.name, g.limit)
+	g.probes.Go(g.probe)
+}
+
+// probe looks for the partition until it answers.
+func (g *guard) probe() {
+	tick := time.NewTicker(g.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-g.ctx.Done():
+			return
+		}
+		if g.answers() {
+			g.mu.Lock()
+			g.refusing = false
+			g.mu.Unlock()
+			g.log.Infof("partition %s answers again", g.name)
+			return
+		}
+	}
+}
+
+func (g *guard) answers() bool {
+	ctx, cancel := context.WithTimeout(g.ctx, g.limit)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+g.name+"/livez", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := g.rt.RoundTrip(r)
+	if err != nil {
+		return false
+	}
+	_, err = wire.ReadAll(resp.Body)
+	return err == nil && resp.StatusCode < http.StatusInternalServerError
+}

@@ -1,0 +1,55 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestVolumesAttachedByPartitions are all in the node that the kubelet reads.
+func TestVolumesAttachedByPartitions(t *testing.T) {
+	c := newCluster(t, Options{})
+	node := func(volumes ...corev1.UniqueVolumeName) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "n", Labels: map[string]string{"a": "b"}}}
+		for _, v := range volumes {
+			n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: v})
+		}
+		return n
+	}
+	attached := func() []string {
+		got, err := c.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+		if err != nil || got.UID != "n" || got.Labels["a"] != "b" {
+			t.Fatal(got, err)
+		}
+		var names []string
+		for _, v := range got.Status.VolumesAttached {
+			names = append(names, string(v.Name))
+		}
+		slices.Sort(names)
+		return names
+	}
+	await := func(want ...string) {
+		t.Helper()
+		eventually(t, func() bool { return slices.Equal(attached(), want) },
+			func() any { return fmt.Sprint(attached(), want) })
+	}
+	c.rp.Put(t, "nodes", node("old"))
+	await("old")
+	c.home.Put(t, "nodes", node("v1", "old"))
+	c.tp2.Put(t, "nodes", node("v2", "v3"))
+	await("old", "v1", "v2", "v3")
+	c.tp2.Put(t, "nodes", node("v3"))
+	await("old", "v1", "v3")
+	list, err := c.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || len(list.Items[0].Status.VolumesAttached) != 1 {
+		t.Errorf("the list is that of the resource partition: %v, %v", list, err)
+	}
+	for _, a := range c.tp2.Asked("GET", "/api/v1/nodes") {
+		if a.Query.Get("fieldSelector") != "metadata.name="+nodeName {
+			t.Errorf("the partition was asked for other nodes: %v", a)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package route
+
+import (
+	"fmt"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/agent/origin"
+	"github.com/a4s-io/a4s/agent/origin/wire"
+)
+
+// extraPartition is the attribute of a user that names the partition that knew their
+// token: users of one name in two partitions are two users. It is on this node only.
+const extraPartition = "a4s.io/partition"
+
+// tokenReview asks one partition after the other whose token it is.
+func (t *table) tokenReview(q *origin.Request) (*http.Response, error) {
+	body, err := wire.ReadAll(q.HTTP.Body)
+	if err != nil {
+		return nil, err
+	}
+	var last, failed *http.Response
+	for _, p := range t.all {
+		one := copyOf(q)
+		setBody(one, body)
+		resp, err := p.do(one)
+		if err != nil {
+			return nil, err
+		}
+		if resp.StatusCode/100 != 2 {
+			failed = resp
+			continue
+		}
+		known, err := p.claimUser(resp)
+		if err != nil {
+			return nil, fmt.Errorf("reading the review of a token by partition %s: %w", p.Name, err)
+		}
+		if last = resp; known {
+			return resp, nil
+		}
+	}
+	if failed != nil {
+		return failed, nil // it may have known the token
+	}
+	return last, nil
+}
+
+// claimUser marks the user of a review as one of the partition, if it knew the token.
+func (p *partition) claimUser(resp *http.Response) (known bool, err error) {
+	info, err := wire.Serializer(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return false, err
+	}
+	body, err := wire.ReadAll(resp.Body)
+	if err != nil {
+		return false, err
+	}
+	setAnswer(resp, body)
+	obj, _, err := info.Serializer.Decode(body, nil, nil)
+	if err != nil {
+		return false, err
+	}
+	review, ok := obj.(*authenticationv1.TokenReview)
+	if !ok {
+		return false, fmt.Errorf("it is a %T", obj)
+	}
+	if !review.Status.Authenticated {
+		return false, nil
+	}
+	if review.Status.User.Extra == nil {
+		review.Status.User.Extra = map[string]authenticationv1.ExtraValue{}
+	}
+	review.Status.User.Extra[extraPartition] = authenticationv1.ExtraValue{p.Name}
+	body, err = encode(info, review)
+	if err != nil {
+		return false, err
+	}
+	setAnswer(resp, body)
+	return true, nil
+}
+
+// accessReview asks the partition that knew the user's token what they may do, and
+// the resource partition about users without one.
+func (t *table) accessReview(q *origin.Request) (*http.Response, error) {
+	q = copyOf(q)
+	body, err := wire.ReadAll(q.HTTP.Body)
+	if err != nil {
+		return nil, err
+	}
+	setBody(q, body)
+	info, err := wire.Serializer(q.ContentType)
+	if err != nil {
+		return refuse(q, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, err.Error())
+	}
+	obj, _, err := info.Serializer.Decode(body, nil, nil)
+	review, ok := obj.(*authorizationv1.SubjectAccessReview)
+	if err != nil || !ok {
+		return refuse(q, http.StatusBadRequest, metav1.StatusReasonBadRequest, "it is no review of an access")
+	}
+	of, ok := review.Spec.Extra[extraPartition]
+	if !ok {
+		return t.resourcePartition().do(q)
+	}
+	if len(of) != 1 || t.byName[of[0]] == nil {
+		return unavailable(q, fmt.Sprintf("there is no partition %q, of which the user is", of))
+	}
+	delete(review.Spec.Extra, extraPartition)
+	if body, err = encode(info, review); err != nil {
+		return nil, err
+	}
+	setBody(q, body)
+	return t.byName[of[0]].do(q)
+}
