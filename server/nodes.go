@@ -44,6 +44,10 @@ func (s *Server) nodeAPI(
 	if err != nil {
 		return nil, err
 	}
+	register, err := s.register(s.files.restConfig(s.files.pki.Supervisor))
+	if err != nil {
+		return nil, err
+	}
 	return nodeapi.New(nodeapi.Options{
 		ServerCA: serverCA.WithLife(s.renewal.life()),
 		ClientCA: clientCA.WithLife(s.renewal.life()),
@@ -54,7 +58,8 @@ func (s *Server) nodeAPI(
 			}
 			return replaceCAs(ctx, controller, s.tokens, req)
 		},
-		Bundle:     func() (*joinapi.ServerBundle, error) { return bundleOf(s.cfg, s.files, s.store, s.tokens) },
+		Bundle:     s.bundle,
+		Partitions: register, PartitionBundle: s.bundleForPartition,
 		ServerSANs: s.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
 		Tokens:     s.tokens,
 		Secrets:    nodeapi.NewSecrets(client.CoreV1()),

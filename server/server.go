@@ -72,6 +72,7 @@ type Server struct {
 	addresses *addresses
 	files     *files
 	peers     *peers
+	partition *partition
 	store     *store
 	upstream  *upstream
 	renewal   *certificates
@@ -117,16 +118,21 @@ func New(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Server, error
 	if err := p.prepare(); err != nil {
 		return nil, err
 	}
+	part := &partition{cfg: cfg, dir: dir}
+	if err := part.prepare(p.token != nil); err != nil {
+		return nil, err
+	}
 	st, err := newStore(cfg, f, p, nodeIP)
 	if err != nil {
 		return nil, err
 	}
 	pool := interning.New()
 	s := &Server{
-		cfg: cfg, addresses: a, files: f, peers: p, store: st, pool: pool, log: log,
+		cfg: cfg, addresses: a, files: f, peers: p, store: st, pool: pool, log: log, partition: part,
 		upstream: &upstream{cfg: cfg, files: f, addresses: a, store: st, pool: pool, log: log},
-		renewal:  &certificates{cfg: cfg, files: f, addresses: a, clustered: p.clustered, log: log},
-		health:   &serverHealth{cfg: cfg, files: f, datastore: st},
+		renewal: &certificates{cfg: cfg, files: f, addresses: a, clustered: p.clustered, partition: part,
+			log: log},
+		health: &serverHealth{cfg: cfg, files: f, datastore: st},
 	}
 	if cfg.ServiceGroupID != "" {
 		s.load = load.New()
@@ -172,13 +178,19 @@ func (s *Server) Init(ctx context.Context) error {
 	if err := s.peers.fetchShared(ctx, f, s.log); err != nil {
 		return err
 	}
+	if err := s.partition.took(s.peers.bundle); err != nil {
+		return err
+	}
+	if err := s.partition.begin(ctx, s.addresses, s.log); err != nil {
+		return err
+	}
 	if err := s.store.join(s.peers.bundle); err != nil {
 		return err
 	}
 	if _, err := pki.Ensure(f.pki.Dir, s.renewal.options(false)); err != nil {
 		return err
 	}
-	if s.tokens, err = f.loadTokens(s.peers.bundle); err != nil {
+	if s.tokens, err = f.loadTokens(s.partition.tokens(s.peers.bundle)); err != nil {
 		return err
 	}
 	return f.write()

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
@@ -15,12 +16,12 @@ const (
 	// Placements is that of TenantPlacement.
 	Placements = "tenantplacements"
 	// Home is the partition that a cluster begins with. It keeps the directory.
-	Home = "main"
+	Home = pki.HomePartition
 
 	// UserPrefix stands before the name of a partition in the user name of its servers,
 	// and Group is the group of all of them.
-	UserPrefix = "system:a4s:partition:"
-	Group      = "system:a4s:partitions"
+	UserPrefix = pki.PartitionUserPrefix
+	Group      = pki.GroupPartitions
 )
 
 // Role is what a partition is for.

@@ -88,6 +88,7 @@ func TestEnsureMakesWhatItSays(t *testing.T) {
 		{f.ControllerManager, f.ClientCA, "system:kube-controller-manager", "", x509.ExtKeyUsageClientAuth},
 		{f.Scheduler, f.ClientCA, "system:kube-scheduler", "", x509.ExtKeyUsageClientAuth},
 		{f.APIServerKubeletClient, f.ClientCA, "system:kube-apiserver", "", x509.ExtKeyUsageClientAuth},
+		{f.Partition, f.ClientCA, "system:a4s:partition:main", "system:a4s:partitions", x509.ExtKeyUsageClientAuth},
 		{f.AuthProxy, f.RequestHeaderCA, "system:auth-proxy", "", x509.ExtKeyUsageClientAuth},
 		{f.EtcdClient, f.EtcdServerCA, "etcd-client", "", x509.ExtKeyUsageClientAuth},
 		{f.EtcdServer, f.EtcdServerCA, "etcd-server", "", x509.ExtKeyUsageServerAuth},
