@@ -282,6 +282,10 @@ type ServerStatus struct {
 	Kubernetes string `json:"kubernetes"`
 	// Datastore says which one the server uses, "" if it is too old to say.
 	Datastore string `json:"datastore,omitempty"`
+	// Partition is that of the server, and Roles are what it is for; "" if it is too old
+	// to say.
+	Partition string   `json:"partition,omitempty"`
+	Roles     []string `json:"roles,omitempty"`
 	// ServiceGroup is that of the server, "" for none.
 	ServiceGroup string `json:"serviceGroup,omitempty"`
 	// ServiceGroupRevision is that of the newest change of DataPartitionConfigs that its
