@@ -56,6 +56,9 @@ func (s *Server) nodeAPI(
 			if err := s.onlyMembers("certificate authorities"); err != nil {
 				return nil, err
 			}
+			if s.partition.name() != "" || s.parts != nil && s.parts.Several() {
+				return nil, errSharedCAs()
+			}
 			return replaceCAs(ctx, controller, s.tokens, req)
 		},
 		Bundle:     s.bundle,
@@ -89,7 +92,8 @@ func clusterConfig(cfg *config.Server) joinapi.ClusterConfig {
 // status is what the node API tells administrators about this server.
 func (s *Server) status(group *component.Group) joinapi.ServerStatus {
 	st := joinapi.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes,
-		Datastore: s.store.endpoint.String(), ServiceGroup: s.cfg.ServiceGroupID}
+		Datastore: s.store.endpoint.String(), ServiceGroup: s.cfg.ServiceGroupID,
+		Partition: s.partition.self(), Roles: s.partition.request(s.addresses).Roles}
 	if s.spaces != nil {
 		st.ServiceGroupRevision = s.spaces.Applied()
 	}

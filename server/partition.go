@@ -125,6 +125,38 @@ func (p *partition) has(role partitionapi.Role) bool {
 	return p.name() == "" || slices.Contains(p.member.Roles, string(role))
 }
 
+// defaultTenant is the tenant that the server makes at its start: the home partition
+// decides where it is, so only its servers do.
+func (p *partition) defaultTenant() string {
+	if p.member != nil {
+		return ""
+	}
+	return p.cfg.DefaultTenant
+}
+
+// Controllers of partitions that have one role, in the syntax of --controllers. Nodes are
+// looked after where they are registered, and everything else where tenants are.
+const (
+	tenantControllers = "*,bootstrap-signer-controller,token-cleaner-controller,-node-lifecycle-controller," +
+		"-node-ipam-controller,-ttl-controller"
+	resourceControllers = "node-lifecycle-controller,node-ipam-controller,ttl-controller,taint-eviction-controller," +
+		"certificatesigningrequest-signing-controller,certificatesigningrequest-approving-controller," +
+		"certificatesigningrequest-cleaner-controller,bootstrap-signer-controller,token-cleaner-controller," +
+		"namespace-controller,serviceaccount-controller,serviceaccount-token-controller," +
+		"root-ca-certificate-publisher-controller,garbage-collector-controller"
+)
+
+// controllers are those that run in the partition, "" for all.
+func (p *partition) controllers() string {
+	switch {
+	case !p.has(partitionapi.RoleResource):
+		return tenantControllers
+	case !p.has(partitionapi.RoleTenant):
+		return resourceControllers
+	}
+	return ""
+}
+
 // request is what this server says of its partition.
 func (p *partition) request(a *addresses) joinapi.PartitionRequest {
 	req := joinapi.PartitionRequest{

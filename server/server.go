@@ -82,6 +82,7 @@ type Server struct {
 
 	tokens  *jointoken.ServerTokens // set by Init
 	first   bool                    // Init made the PKI
+	parts   *partitionSet           // set by Serve
 	servers *servers.Registry       // set by Serve, nil on the only server
 	spaces  *tenancy.Spaces         // set by Serve
 	load    *load.Counters          // nil without service groups
@@ -129,7 +130,7 @@ func New(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Server, error
 	pool := interning.New()
 	s := &Server{
 		cfg: cfg, addresses: a, files: f, peers: p, store: st, pool: pool, log: log, partition: part,
-		upstream: &upstream{cfg: cfg, files: f, addresses: a, store: st, pool: pool, log: log},
+		upstream: &upstream{cfg: cfg, files: f, addresses: a, store: st, partition: part, pool: pool, log: log},
 		renewal: &certificates{cfg: cfg, files: f, addresses: a, clustered: p.clustered, partition: part,
 			log: log},
 		health: &serverHealth{cfg: cfg, files: f, datastore: st},
@@ -250,7 +251,10 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := s.newSpaces(admin)
+	if s.parts, err = s.newPartitions(); err != nil {
+		return nil, err
+	}
+	spaces, err := s.newSpaces(admin, s.parts)
 	if err != nil {
 		return nil, err
 	}
@@ -295,6 +299,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		leader = election.New(s.cfg.Agent.NodeName, s.files.restConfig(s.files.pki.Supervisor), s.log)
 		group.Start(ctx, leader.Component())
 	}
+	s.parts.start(ctx, group, leader)
 	if s.servers != nil {
 		group.Start(ctx, s.servers.Component())
 	}
@@ -314,7 +319,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: admin, Contents: spaces.Limits, DefaultTenant: s.cfg.DefaultTenant, Pool: s.pool, Log: s.log,
+		Config: admin, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: s.cfg.ClusterDNS}, Disabled: s.cfg.Disable,
@@ -379,7 +384,7 @@ func (s *Server) startByRoles(
 		}
 	}
 	group.Start(ctx, controllers.New(s.upstream.controllers(leader)))
-	if !s.cfg.DisableScheduler {
+	if !s.cfg.DisableScheduler && s.partition.has(partitionapi.RoleTenant) {
 		group.Start(ctx, scheduler.New(s.upstream.scheduler(leader)))
 	}
 	return nil

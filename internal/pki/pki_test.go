@@ -137,7 +137,7 @@ func TestEnsureRenewsOnlyWhatNeedsIt(t *testing.T) {
 		want int // changed files
 	}{
 		{"nothing to do", start.Add(LeafLife - RenewBefore - 2*time.Hour), []string{"192.0.2.1", "a.example"}, 0},
-		{"close to the end", start.Add(LeafLife - RenewBefore + time.Hour), []string{"a.example", "192.0.2.1"}, 10},
+		{"close to the end", start.Add(LeafLife - RenewBefore + time.Hour), []string{"a.example", "192.0.2.1"}, 11},
 		{"further name", start, []string{"a.example", "192.0.2.1", "b.example"}, 1},
 		{"fewer names", start, []string{"a.example"}, 1},
 	} {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
@@ -103,7 +103,8 @@ func same(p *partitionapi.Partition, req joinapi.PartitionRequest) error {
 }
 
 func conflict(name, text string) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: partitionapi.Partitions}, name, errors.New(text))
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict,
+		Reason: metav1.StatusReasonAlreadyExists, Message: "partition " + name + ": " + text}}
 }
 
 // setServer puts a server into the list and reports whether that changed it.
