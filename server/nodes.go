@@ -44,7 +44,7 @@ func (s *Server) nodeAPI(
 	if err != nil {
 		return nil, err
 	}
-	register, err := s.register(s.files.restConfig(s.files.pki.Supervisor))
+	register, err := s.partition.register(s.files.restConfig(s.files.pki.Supervisor), s.addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,10 @@ func (s *Server) nodeAPI(
 			return replaceCAs(ctx, controller, s.tokens, req)
 		},
 		Bundle:     s.bundle,
-		Partitions: register, PartitionBundle: s.bundleForPartition,
+		Partitions: register,
+		PartitionBundle: func() (*joinapi.PartitionBundle, error) {
+			return s.partition.bundleFor(s.files, s.tokens)
+		},
 		ServerSANs: s.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
 		Tokens:     s.tokens,
 		Secrets:    nodeapi.NewSecrets(client.CoreV1()),

@@ -238,25 +238,27 @@ func partitionSettings(c *config.Server) []joinapi.ServerSetting {
 	}
 }
 
-// bundleForPartition is what the home partition gives to another one.
-func (s *Server) bundleForPartition() (*joinapi.PartitionBundle, error) {
-	files, err := pki.ReadCluster(s.files.pki.Dir)
+// bundleFor is what the home partition gives to another one.
+func (p *partition) bundleFor(f *files, tokens *jointoken.ServerTokens) (*joinapi.PartitionBundle, error) {
+	files, err := pki.ReadCluster(f.pki.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading what partitions share: %w", err)
 	}
-	return &joinapi.PartitionBundle{PKI: files, Settings: partitionSettings(s.cfg),
-		ServerToken: s.tokens.Server().Password, AgentToken: s.tokens.Agent().Password}, nil
+	return &joinapi.PartitionBundle{PKI: files, Settings: partitionSettings(p.cfg),
+		ServerToken: tokens.Server().Password, AgentToken: tokens.Agent().Password}, nil
 }
 
 // register is the register of partitions that the node API serves, nil outside the home
 // partition.
-func (s *Server) register(admin *rest.Config) (func(context.Context, joinapi.PartitionRequest, bool) error, error) {
-	if s.partition.name() != "" {
+func (p *partition) register(
+	config *rest.Config, a *addresses,
+) (func(context.Context, joinapi.PartitionRequest, bool) error, error) {
+	if p.name() != "" {
 		return nil, nil
 	}
-	client, err := partitionapi.NewPartitionClient(admin, nil)
+	client, err := partitionapi.NewPartitionClient(config, nil)
 	if err != nil {
 		return nil, err
 	}
-	return membership.NewRegister(client, s.partition.request(s.addresses)).Add, nil
+	return membership.NewRegister(client, p.request(a)).Add, nil
 }

@@ -44,12 +44,13 @@ type partitionSet struct {
 // Has implements edge.Partitions.
 func (p *partitionSet) Has(name string) bool { return name == p.Self() || p.Partition(name) != nil }
 
-func (s *Server) newPartitions() (*partitionSet, error) {
-	self, log := s.partition.self(), logrus.WithField("component", "partition")
+// newPartitions makes them.
+func newPartitions(of *partition, f *files, a *addresses) (*partitionSet, error) {
+	self, log := of.self(), logrus.WithField("component", "partition")
 	o := directory.Options{Self: self, Log: log}
-	if s.partition.member != nil {
-		o.File = filepath.Join(s.files.dir, "partition-directory.json")
-		for _, text := range s.partition.member.Home {
+	if of.member != nil {
+		o.File = filepath.Join(f.dir, "partition-directory.json")
+		for _, text := range of.member.Home {
 			u, err := url.Parse(text)
 			if err != nil {
 				return nil, fmt.Errorf("reading where the home partition is: %w", err)
@@ -65,17 +66,17 @@ func (s *Server) newPartitions() (*partitionSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &partitionSet{Directory: dir, own: s.partition.request(s.addresses), log: log}
-	if p.peers, err = connect.New(s.files.pki, dir.Addresses); err != nil {
+	p := &partitionSet{Directory: dir, own: of.request(a), log: log}
+	if p.peers, err = connect.New(f.pki, dir.Addresses); err != nil {
 		return nil, err
 	}
-	if p.Proxy, err = proxy.New(self, p.peers, s.files.pki, log); err != nil {
+	if p.Proxy, err = proxy.New(self, p.peers, f.pki, log); err != nil {
 		return nil, err
 	}
 	home := p.peers.Config(partitionapi.Home)
 	var placements *partitionapi.PlacementClient
-	if s.partition.member == nil {
-		home = s.files.restConfig(s.files.pki.Supervisor)
+	if of.member == nil {
+		home = f.restConfig(f.pki.Supervisor)
 		home.QPS = -1
 		client, err := partitionapi.NewPartitionClient(home, nil)
 		if err != nil {
@@ -86,7 +87,7 @@ func (s *Server) newPartitions() (*partitionSet, error) {
 			return nil, err
 		}
 	}
-	local := s.files.restConfig(s.files.pki.Partition)
+	local := f.restConfig(f.pki.Partition)
 	local.QPS = -1
 	clients := &tenantClients{self: self, local: local, Peers: p.peers, of: map[string]*tenantapi.Client{}}
 	p.placer = placement.New(dir, clients, placements, log)

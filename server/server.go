@@ -251,7 +251,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	if s.parts, err = s.newPartitions(); err != nil {
+	if s.parts, err = newPartitions(s.partition, s.files, s.addresses); err != nil {
 		return nil, err
 	}
 	spaces, err := s.newSpaces(admin, s.parts)

@@ -14,8 +14,6 @@ import (
 // Partitions are those of the cluster, and which of them has a tenant.
 type Partitions interface {
 	edge.Partitions
-	// Several reports whether there is more than one.
-	Several() bool
 	// Placement is that of a tenant, nil when none is known.
 	Placement(tenant string) *partitionapi.TenantPlacement
 }

@@ -2,7 +2,6 @@ package directory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -291,6 +290,3 @@ func (c *copied[T]) count() int {
 	defer c.mu.RUnlock()
 	return len(c.last)
 }
-
-// ErrUnknown is a partition that the cluster does not have.
-var ErrUnknown = errors.New("the cluster has no such partition")

@@ -71,6 +71,8 @@ type Edge struct {
 	opts  Options
 	auth  authenticator.Request
 	queue *queue // nil for none
+	// others are those that other partitions serve.
+	others others
 }
 
 // projection is how each space sees objects.
@@ -91,6 +93,7 @@ func New(o Options) *Edge {
 			kinds: table, crds: o.CustomResources, tenants: o.Tenants, discoveryCache: newDiscoveryCache(),
 		}},
 		inFlight: newInFlight(),
+		others:   others{partitions: o.Partitions, tenants: o.Tenants},
 	}
 	if o.Queue != nil {
 		e.queue = newQueue(o.Queue)
@@ -110,7 +113,7 @@ func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request 
 func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 	refuse := e.refuser(audited)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		req, mark, named := e.fromPartition(req)
+		req, mark, named := e.others.fromPartition(req)
 		r, p := read(req), &chain{Handler: next}
 		r.mark, r.partition = mark, named
 		if err := e.serve(w, req, p, r); err != nil {
@@ -129,7 +132,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	defer entry.leave()
 	req, answer, ok, err := authn.Early(e.auth, req)
 	if err != nil || !ok {
-		if e.passOn(w, req, r) {
+		if e.others.passOn(w, req, r) {
 			return nil
 		}
 		// The chain behind says 401, and audits it.
@@ -140,7 +143,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	if err := entry.identified(req.Context(), r.user); err != nil {
 		return err
 	}
-	if sent, err := e.elsewhere(w, req, r, entry); sent || err != nil {
+	if sent, err := e.others.elsewhere(w, req, r, entry); sent || err != nil {
 		return err
 	}
 	if req, err = e.part(w, req, r); err != nil {

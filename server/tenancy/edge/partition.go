@@ -25,6 +25,8 @@ import (
 type Partitions interface {
 	// Self is the partition of this server.
 	Self() string
+	// Several reports whether there is more than one.
+	Several() bool
 	// Has reports whether the cluster has a partition.
 	Has(partition string) bool
 	// Elsewhere is the other partition that is known to have a tenant, "" for none, and the
@@ -38,15 +40,21 @@ type Partitions interface {
 	Forward(w http.ResponseWriter, req *http.Request, to proxy.Target)
 }
 
+// others sends requests to other partitions. Without partitions nothing goes anywhere.
+type others struct {
+	partitions Partitions
+	tenants    Tenants
+}
+
 const partitionsPath = "/partitions/"
 
 // fromPartition takes off a request what other partitions said of it, and the partition
 // that its path names: /partitions/NAME/...
-func (e *Edge) fromPartition(req *http.Request) (_ *http.Request, mark *proxy.Mark, named string) {
-	if e.opts.Partitions == nil {
+func (o *others) fromPartition(req *http.Request) (_ *http.Request, mark *proxy.Mark, named string) {
+	if o.partitions == nil {
 		return req, nil, ""
 	}
-	mark = e.opts.Partitions.Received(req)
+	mark = o.partitions.Received(req)
 	rest, ok := strings.CutPrefix(req.URL.Path, partitionsPath)
 	if !ok || mark != nil {
 		return req, mark, ""
@@ -61,8 +69,8 @@ func (e *Edge) fromPartition(req *http.Request) (_ *http.Request, mark *proxy.Ma
 // passOn sends a request on whose user this server cannot know: the token of a service
 // account is good in its partition only. What the token says decides the way and nothing
 // else. It reports whether it did.
-func (e *Edge) passOn(w http.ResponseWriter, req *http.Request, r *request) bool {
-	if e.opts.Partitions == nil || r.mark != nil {
+func (o *others) passOn(w http.ResponseWriter, req *http.Request, r *request) bool {
+	if o.partitions == nil || r.mark != nil {
 		return false
 	}
 	tenant, ok := tenantOfToken(req.Header.Get("Authorization"))
@@ -72,16 +80,16 @@ func (e *Edge) passOn(w http.ResponseWriter, req *http.Request, r *request) bool
 	to := r.partition
 	switch {
 	case to != "":
-		if !e.opts.Partitions.Has(to) {
+		if !o.partitions.Has(to) {
 			return false
 		}
 	default:
-		to, _ = e.opts.Partitions.Elsewhere(tenant)
+		to, _ = o.partitions.Elsewhere(tenant)
 	}
-	if to == "" || to == e.opts.Partitions.Self() {
+	if to == "" || to == o.partitions.Self() {
 		return false
 	}
-	e.opts.Partitions.Forward(w, req, proxy.Target{Partition: to, Long: r.long})
+	o.partitions.Forward(w, req, proxy.Target{Partition: to, Long: r.long})
 	return true
 }
 
@@ -109,8 +117,8 @@ func tenantOfToken(authorization string) (tenant string, ok bool) {
 
 // elsewhere sends an identified request on that is for another partition. It reports
 // whether it did.
-func (e *Edge) elsewhere(w http.ResponseWriter, req *http.Request, r *request, entry *admission) (bool, error) {
-	p := e.opts.Partitions
+func (o *others) elsewhere(w http.ResponseWriter, req *http.Request, r *request, entry *admission) (bool, error) {
+	p := o.partitions
 	switch {
 	case p == nil:
 		return false, nil
@@ -123,7 +131,7 @@ func (e *Edge) elsewhere(w http.ResponseWriter, req *http.Request, r *request, e
 	}
 	to := proxy.Target{User: r.user, Long: r.long}
 	var err error
-	if to.Partition, to.TenantUID, err = e.partitionOf(req, r); err != nil || to.Partition == "" {
+	if to.Partition, to.TenantUID, err = o.partitionOf(req, r); err != nil || to.Partition == "" {
 		return false, err
 	}
 	if r.long {
@@ -134,8 +142,8 @@ func (e *Edge) elsewhere(w http.ResponseWriter, req *http.Request, r *request, e
 }
 
 // partitionOf is the other partition that a request is for, "" for this one.
-func (e *Edge) partitionOf(req *http.Request, r *request) (partition string, uid types.UID, err error) {
-	p := e.opts.Partitions
+func (o *others) partitionOf(req *http.Request, r *request) (partition string, uid types.UID, err error) {
+	p := o.partitions
 	if !space.IsSystem(r.userTenant) {
 		if r.partition != "" {
 			return "", "", apierrors.NewForbidden(schema.GroupResource{Resource: partitionapi.Partitions}, r.partition,
@@ -159,7 +167,10 @@ func (e *Edge) partitionOf(req *http.Request, r *request) (partition string, uid
 	if r.directory() && p.Self() != partitionapi.Home {
 		return partitionapi.Home, "", nil
 	}
-	tenant := r.about()
+	tenant := ""
+	if p.Several() {
+		tenant = r.about()
+	}
 	if tenant == "" {
 		return "", "", nil
 	}
@@ -172,7 +183,7 @@ func (e *Edge) partitionOf(req *http.Request, r *request) (partition string, uid
 		if _, err := p.Find(req.Context(), tenant); err != nil {
 			return "", "", nil //nolint:nilerr // see above
 		}
-	} else if _, err := e.opts.Tenants.Get(req.Context(), tenant); err != nil {
+	} else if _, err := o.tenants.Get(req.Context(), tenant); err != nil {
 		return "", "", unavailable(tenant, err)
 	}
 	partition, _ = p.Elsewhere(tenant)
