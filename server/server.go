@@ -16,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/manifests"
