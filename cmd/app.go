@@ -63,6 +63,7 @@ func NewApp(m Modes) *App {
 		secretsEncryptCommand(),
 		etcdMemberCommand(),
 		groupsCommand(),
+		partitionCommand(),
 		tenantCommand(),
 		runtimeCommand(),
 		statusCommand(),

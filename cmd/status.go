@@ -182,6 +182,9 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 	if s.Datastore != "" {
 		fmt.Fprintf(w, "Datastore:\t%s\n", s.Datastore)
 	}
+	if s.Partition != "" {
+		fmt.Fprintf(w, "Partition:\t%s (%s)\n", s.Partition, strings.Join(s.Roles, ", "))
+	}
 	if s.ServiceGroup != "" {
 		fmt.Fprintf(w, "Service group:\t%s\n", s.ServiceGroup)
 		if s.ServiceGroupRevision != 0 {

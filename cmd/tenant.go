@@ -43,6 +43,8 @@ func tenantCommand() *cobra.Command {
 			append(accessFlags(),
 				text("role", "", tenantadmin.AdminRole,
 					"ClusterRole in the space for a user other than admin, `NAME` or none"),
+				text("partition", "", "", "tenant partition of the cluster that gets the tenant, by `NAME`",
+					"the one with the fewest tenants"),
 				text("kubeconfig", "", "",
 					"write a kubeconfig of the user to `FILE`; - is standard output", "none is written"),
 				span("timeout", "", createTimeout, "`DURATION` to wait for the space", "1m"),

@@ -121,7 +121,7 @@ func createTenant(c *call) error {
 	if file == toStdout {
 		says = c.errOut
 	}
-	made, err := admin.Create(c.ctx, name)
+	made, err := admin.Create(c.ctx, name, c.String("partition"))
 	if err != nil {
 		return tenantError(c.ctx, admin, name, err)
 	}

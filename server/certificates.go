@@ -21,6 +21,7 @@ type certificates struct {
 	files     *files
 	addresses *addresses
 	clustered bool // several servers share embedded etcd
+	partition *partition
 	log       *logrus.Entry
 	mu        sync.Mutex // one renewal at a time
 }
@@ -34,7 +35,7 @@ func (c *certificates) life() time.Duration {
 }
 
 func (c *certificates) options(force bool) pki.Options {
-	o := pki.Options{SANs: c.addresses.sans, Life: c.life(), Force: force}
+	o := pki.Options{SANs: c.addresses.sans, Life: c.life(), Force: force, Partition: c.partition.name()}
 	if c.clustered {
 		o.EtcdSANs = []string{c.addresses.node.String(), c.cfg.Agent.NodeName}
 	}

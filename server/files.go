@@ -1,7 +1,9 @@
 package server
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -53,11 +55,23 @@ func (f *files) loadTokens(bundle *joinapi.ServerBundle) (*jointoken.ServerToken
 	return jointoken.EnsureServerTokens(f.dir, server, agent, ca, former...)
 }
 
+// tlsDir is where certificates and keys are in the directory of a server.
+func tlsDir(serverDir string) string { return filepath.Join(serverDir, "tls") }
+
+// exists reports whether there is a file.
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // newFiles says where the files are.
 func newFiles(cfg *config.Server, dir, url string) *files {
 	cred := filepath.Join(dir, "cred")
 	f := &files{
-		cfg: cfg, dir: dir, url: url, pki: pki.FilesIn(filepath.Join(dir, "tls")),
+		cfg: cfg, dir: dir, url: url, pki: pki.FilesIn(tlsDir(dir)),
 		controllerKubeconfig: filepath.Join(cred, "controller.kubeconfig"),
 		schedulerKubeconfig:  filepath.Join(cred, "scheduler.kubeconfig"),
 		encryption:           filepath.Join(cred, "encryption.yaml"),

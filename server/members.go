@@ -10,19 +10,18 @@ import (
 	"os"
 
 	"github.com/a4s-io/a4s/embedded/etcd"
-	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/joinapi"
-	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/server/cluster/members"
 	"github.com/a4s-io/a4s/server/datastore"
 	"github.com/a4s-io/a4s/server/nodeapi"
 )
 
-// bundleOf is what this server gives to one that joins.
-func bundleOf(cfg *config.Server, f *files, s *store, tokens *jointoken.ServerTokens) (*joinapi.ServerBundle, error) {
-	b := &joinapi.ServerBundle{Settings: sharedSettings(cfg), ServerToken: tokens.Server().Password,
-		AgentToken: tokens.Agent().Password}
+// bundle is what this server gives to one that joins.
+func (s *Server) bundle() (*joinapi.ServerBundle, error) {
+	f := s.files
+	b := &joinapi.ServerBundle{Settings: sharedSettings(s.cfg), ServerToken: s.tokens.Server().Password,
+		AgentToken: s.tokens.Agent().Password, Partition: s.partition.member}
 	var err error
 	if b.PKI, err = pki.ReadShared(f.pki.Dir); err != nil {
 		return nil, fmt.Errorf("reading what servers share: %w", err)
@@ -37,7 +36,7 @@ func bundleOf(cfg *config.Server, f *files, s *store, tokens *jointoken.ServerTo
 		}
 		b.Cluster = record.Cluster
 	}
-	if m := s.members(); m != nil {
+	if m := s.store.members(); m != nil {
 		for _, member := range m.Members() {
 			if !member.Learner {
 				b.Datastore = append(b.Datastore, member.ClientURLs...)

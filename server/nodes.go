@@ -44,6 +44,10 @@ func (s *Server) nodeAPI(
 	if err != nil {
 		return nil, err
 	}
+	register, err := s.partition.register(s.files.restConfig(s.files.pki.Supervisor), s.addresses)
+	if err != nil {
+		return nil, err
+	}
 	return nodeapi.New(nodeapi.Options{
 		ServerCA: serverCA.WithLife(s.renewal.life()),
 		ClientCA: clientCA.WithLife(s.renewal.life()),
@@ -52,9 +56,16 @@ func (s *Server) nodeAPI(
 			if err := s.onlyMembers("certificate authorities"); err != nil {
 				return nil, err
 			}
+			if s.partition.name() != "" || s.parts != nil && s.parts.Several() {
+				return nil, errSharedCAs()
+			}
 			return replaceCAs(ctx, controller, s.tokens, req)
 		},
-		Bundle:     func() (*joinapi.ServerBundle, error) { return bundleOf(s.cfg, s.files, s.store, s.tokens) },
+		Bundle:     s.bundle,
+		Partitions: register,
+		PartitionBundle: func() (*joinapi.PartitionBundle, error) {
+			return s.partition.bundleFor(s.files, s.tokens)
+		},
 		ServerSANs: s.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
 		Tokens:     s.tokens,
 		Secrets:    nodeapi.NewSecrets(client.CoreV1()),
@@ -84,7 +95,8 @@ func clusterConfig(cfg *config.Server) joinapi.ClusterConfig {
 // status is what the node API tells administrators about this server.
 func (s *Server) status(group *component.Group) joinapi.ServerStatus {
 	st := joinapi.ServerStatus{Version: version.Version, Kubernetes: version.Kubernetes,
-		Datastore: s.store.endpoint.String(), ServiceGroup: s.cfg.ServiceGroupID}
+		Datastore: s.store.endpoint.String(), ServiceGroup: s.cfg.ServiceGroupID,
+		Partition: s.partition.self(), Roles: s.partition.request(s.addresses).Roles}
 	if s.spaces != nil {
 		st.ServiceGroupRevision = s.spaces.Applied()
 	}

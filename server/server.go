@@ -16,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/jointoken"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/manifests"
@@ -72,6 +73,7 @@ type Server struct {
 	addresses *addresses
 	files     *files
 	peers     *peers
+	partition *partition
 	store     *store
 	upstream  *upstream
 	renewal   *certificates
@@ -81,6 +83,7 @@ type Server struct {
 
 	tokens  *jointoken.ServerTokens // set by Init
 	first   bool                    // Init made the PKI
+	parts   *partitionSet           // set by Serve
 	servers *servers.Registry       // set by Serve, nil on the only server
 	spaces  *tenancy.Spaces         // set by Serve
 	load    *load.Counters          // nil without service groups
@@ -117,16 +120,21 @@ func New(ctx context.Context, cfg *config.Server, nodeIP net.IP) (*Server, error
 	if err := p.prepare(); err != nil {
 		return nil, err
 	}
+	part := &partition{cfg: cfg, dir: dir}
+	if err := part.prepare(p.token != nil); err != nil {
+		return nil, err
+	}
 	st, err := newStore(cfg, f, p, nodeIP)
 	if err != nil {
 		return nil, err
 	}
 	pool := interning.New()
 	s := &Server{
-		cfg: cfg, addresses: a, files: f, peers: p, store: st, pool: pool, log: log,
-		upstream: &upstream{cfg: cfg, files: f, addresses: a, store: st, pool: pool, log: log},
-		renewal:  &certificates{cfg: cfg, files: f, addresses: a, clustered: p.clustered, log: log},
-		health:   &serverHealth{cfg: cfg, files: f, datastore: st},
+		cfg: cfg, addresses: a, files: f, peers: p, store: st, pool: pool, log: log, partition: part,
+		upstream: &upstream{cfg: cfg, files: f, addresses: a, store: st, partition: part, pool: pool, log: log},
+		renewal: &certificates{cfg: cfg, files: f, addresses: a, clustered: p.clustered, partition: part,
+			log: log},
+		health: &serverHealth{cfg: cfg, files: f, datastore: st},
 	}
 	if cfg.ServiceGroupID != "" {
 		s.load = load.New()
@@ -172,13 +180,19 @@ func (s *Server) Init(ctx context.Context) error {
 	if err := s.peers.fetchShared(ctx, f, s.log); err != nil {
 		return err
 	}
+	if err := s.partition.took(s.peers.bundle); err != nil {
+		return err
+	}
+	if err := s.partition.begin(ctx, s.addresses, s.log); err != nil {
+		return err
+	}
 	if err := s.store.join(s.peers.bundle); err != nil {
 		return err
 	}
 	if _, err := pki.Ensure(f.pki.Dir, s.renewal.options(false)); err != nil {
 		return err
 	}
-	if s.tokens, err = f.loadTokens(s.peers.bundle); err != nil {
+	if s.tokens, err = f.loadTokens(s.partition.tokens(s.peers.bundle)); err != nil {
 		return err
 	}
 	return f.write()
@@ -238,7 +252,10 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := s.newSpaces(admin)
+	if s.parts, err = newPartitions(s.partition, s.files, s.addresses); err != nil {
+		return nil, err
+	}
+	spaces, err := s.newSpaces(admin, s.parts)
 	if err != nil {
 		return nil, err
 	}
@@ -283,6 +300,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		leader = election.New(s.cfg.Agent.NodeName, s.files.restConfig(s.files.pki.Supervisor), s.log)
 		group.Start(ctx, leader.Component())
 	}
+	s.parts.start(ctx, group, leader)
 	if s.servers != nil {
 		group.Start(ctx, s.servers.Component())
 	}
@@ -302,7 +320,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: admin, Contents: spaces.Limits, DefaultTenant: s.cfg.DefaultTenant, Pool: s.pool, Log: s.log,
+		Config: admin, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: s.cfg.ClusterDNS}, Disabled: s.cfg.Disable,
@@ -367,7 +385,7 @@ func (s *Server) startByRoles(
 		}
 	}
 	group.Start(ctx, controllers.New(s.upstream.controllers(leader)))
-	if !s.cfg.DisableScheduler {
+	if !s.cfg.DisableScheduler && s.partition.has(partitionapi.RoleTenant) {
 		group.Start(ctx, scheduler.New(s.upstream.scheduler(leader)))
 	}
 	return nil

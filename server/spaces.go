@@ -21,10 +21,11 @@ import (
 )
 
 // newSpaces makes what the API server has for tenants. admin has all rights.
-func (s *Server) newSpaces(admin *restclient.Config) (*tenancy.Spaces, error) {
+func (s *Server) newSpaces(admin *restclient.Config, parts *partitionSet) (*tenancy.Spaces, error) {
 	return tenancy.New(tenancy.Options{
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
 		APIServerArgs: s.cfg.KubeAPIServerArgs, System: admin, Group: s.cfg.ServiceGroupID,
+		Partitions: parts, Placer: parts.placer,
 		Load:        s.load,
 		Connections: s.store.connections(), Fill: s.store.fill(),
 		Ranges: s.addresses.ranges(), LoadBalancers: addons.LoadBalancerRules(s.cfg), Pool: s.pool, Log: s.log,

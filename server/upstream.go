@@ -20,6 +20,7 @@ type upstream struct {
 	files     *files
 	addresses *addresses
 	store     *store
+	partition *partition
 	pool      *interning.Pool
 	log       *logrus.Entry
 	// wrap changes the transports of controllers and scheduler; nil leaves them.
@@ -85,6 +86,7 @@ func (u *upstream) controllers(leader *election.Election) controllers.Options {
 		Pool: u.pool,
 		Log:  u.log,
 	}
+	o.Select = u.partition.controllers()
 	if leader != nil {
 		o.Await = leader.Await
 	}

@@ -75,11 +75,11 @@ func (a *Admin) List(ctx context.Context) (*tenantapi.TenantList, error) {
 	}
 }
 
-// Create makes a tenant unless it exists. One that is being deleted is
-// ErrTerminating.
-func (a *Admin) Create(ctx context.Context, name string) (made bool, err error) {
-	_, err = a.tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		metav1.CreateOptions{})
+// Create makes a tenant unless it exists, in a partition, or in one that the cluster
+// chooses if that is empty. One that is being deleted is ErrTerminating.
+func (a *Admin) Create(ctx context.Context, name, partition string) (made bool, err error) {
+	_, err = a.tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: tenantapi.TenantSpec{Partition: partition}}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return err == nil, err
 	}

@@ -20,6 +20,11 @@ func (s *Server) complete(source func(string) string) error {
 	for i, url := range s.JoinURLs {
 		s.JoinURLs[i] = strings.TrimSuffix(url, "/")
 	}
+	for i, url := range s.ClusterURLs {
+		s.ClusterURLs[i] = strings.TrimSuffix(url, "/")
+	}
+	// A tenant partition has no nodes of its own.
+	s.DisableAgent = s.DisableAgent || s.TenantPartition != "" && s.ResourcePartition == ""
 	if s.WriteKubeconfig == "" {
 		s.WriteKubeconfig = DefaultKubeconfig
 	}

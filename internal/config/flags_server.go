@@ -42,6 +42,17 @@ func controlPlaneSettings(s *Server) []Setting {
 		{Name: "disable-etcd", Category: catCluster,
 			Usage:  "run no member of embedded etcd and use those of the servers that --server names",
 			target: &s.DisableEtcd},
+		{Name: "tenant-partition", Category: catCluster, Placeholder: "NAME",
+			Usage: "begin another partition of the cluster at --cluster, which has tenants; without " +
+				"--resource-partition it runs no node",
+			target: &s.TenantPartition},
+		{Name: "resource-partition", Category: catCluster, Placeholder: "NAME",
+			Usage: "begin another partition of the cluster at --cluster, which has nodes; both flags with one " +
+				"name make a partition with both",
+			target: &s.ResourcePartition},
+		{Name: "cluster", Env: "A4S_CLUSTER_URL", Category: catCluster, Placeholder: "URL", Commas: true,
+			Usage:  "servers of the cluster that the partition belongs to, those of its first partition; needs --token",
+			target: &s.ClusterURLs},
 		{Name: "service-group-id", Category: catCluster, Placeholder: "ID", DefaultText: "0, which caches all tenants",
 			Usage:  "service group of this server: it caches the tenants of that group's DataPartitionConfig",
 			target: &s.ServiceGroupID},

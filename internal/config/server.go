@@ -46,6 +46,13 @@ type Server struct {
 	// ClusterReset makes this server the only one of its cluster and ends.
 	ClusterReset bool
 
+	// TenantPartition and ResourcePartition name the partition of a cluster that this
+	// server begins, as one with tenants, with nodes, or both. Without them, and unless
+	// JoinURLs lead to one, it is of the home partition.
+	TenantPartition, ResourcePartition string
+	// ClusterURLs are servers of the home partition, "https://host:6443".
+	ClusterURLs []string
+
 	// ServiceGroupID is the service group whose tenants this server caches; empty for
 	// one that caches all tenants.
 	ServiceGroupID string

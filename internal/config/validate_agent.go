@@ -55,10 +55,13 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func (c *checker) serverURL(value string) {
+func (c *checker) serverURL(value string) { c.urlOf("server", value) }
+
+// urlOf checks the address of a server.
+func (c *checker) urlOf(setting, value string) {
 	const want = wantServerURL
 	if value == "" {
-		c.fail("server", "", ErrNoValue, want)
+		c.fail(setting, "", ErrNoValue, want)
 		return
 	}
 	u, err := url.Parse(value)
@@ -69,11 +72,11 @@ func (c *checker) serverURL(value string) {
 		if errors.As(err, &ue) {
 			err = ue.Err
 		}
-		c.fail("server", value, err, want)
+		c.fail(setting, value, err, want)
 	case u.Scheme != "https" || u.Hostname() == "":
-		c.bad("server", value, want)
+		c.bad(setting, value, want)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
-		c.fail("server", u.Redacted(), errors.New("more than scheme, host and port"), want)
+		c.fail(setting, u.Redacted(), errors.New("more than scheme, host and port"), want)
 	}
 }
 

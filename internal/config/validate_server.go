@@ -30,6 +30,7 @@ func (s *Server) validate(source func(string) string) error {
 		c.serverURL(url)
 	}
 	c.withoutMember()
+	c.partition()
 	if s.ServiceGroupID != "" {
 		if problems := validation.IsDNS1123Label(s.ServiceGroupID); len(problems) > 0 {
 			c.fail("service-group-id", s.ServiceGroupID, errors.New(strings.Join(problems, "; ")), "an ID such as 1")

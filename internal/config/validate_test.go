@@ -52,6 +52,34 @@ func TestServerValidate(t *testing.T) {
 		{"verbosity", func(s *Server) { s.Agent.Verbosity = 11 }, "-v"},
 		{"vmodule", func(s *Server) { s.Agent.VModule = "a=1,b" }, "--vmodule"},
 		{"good vmodule", func(s *Server) { s.Agent.VModule = "a=1,b*=2" }, ""},
+		{"a partition", func(s *Server) {
+			s.TenantPartition, s.ClusterURLs = "tp2", []string{"https://192.0.2.1:6443"}
+		}, ""},
+		{"a partition with both roles", func(s *Server) {
+			s.TenantPartition, s.ResourcePartition, s.ClusterURLs = "tp2", "tp2", []string{"https://192.0.2.1:6443"}
+		}, ""},
+		{"a partition of a server to join", func(s *Server) {
+			s.TenantPartition, s.JoinURLs = "tp2", []string{"https://192.0.2.1:6443"}
+		}, ""},
+		{"a partition of no cluster", func(s *Server) { s.TenantPartition = "tp2" }, "--tenant-partition"},
+		{"nodes of no cluster", func(s *Server) { s.ResourcePartition = "rp2" }, "--resource-partition"},
+		{"a cluster without a partition", func(s *Server) { s.ClusterURLs = []string{"https://192.0.2.1:6443"} },
+			"--cluster"},
+		{"two partitions", func(s *Server) {
+			s.TenantPartition, s.ResourcePartition, s.ClusterURLs = "tp2", "rp2", []string{"https://192.0.2.1:6443"}
+		}, "--resource-partition"},
+		{"the home partition by flag", func(s *Server) {
+			s.TenantPartition, s.ClusterURLs = "main", []string{"https://192.0.2.1:6443"}
+		}, "--tenant-partition"},
+		{"a partition of the system's name", func(s *Server) {
+			s.TenantPartition, s.ClusterURLs = "system", []string{"https://192.0.2.1:6443"}
+		}, "--tenant-partition"},
+		{"a name with a dot", func(s *Server) {
+			s.TenantPartition, s.ClusterURLs = "tp.2", []string{"https://192.0.2.1:6443"}
+		}, "--tenant-partition"},
+		{"a cluster without a scheme", func(s *Server) {
+			s.TenantPartition, s.ClusterURLs = "tp2", []string{"192.0.2.1:6443"}
+		}, "--cluster"},
 		{"any address", func(s *Server) { s.BindAddress = "0.0.0.0" }, ""},
 		{"bind name", func(s *Server) { s.BindAddress = "localhost" }, "--bind-address"},
 		{"bind IPv6", func(s *Server) { s.BindAddress = "::" }, "--bind-address"},

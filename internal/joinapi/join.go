@@ -21,6 +21,10 @@ const (
 	PathNode = Prefix + "node"
 	// PathServer returns ServerBundle. GET; the server token.
 	PathServer = Prefix + "server"
+	// PathPartition registers a server of another partition with the home partition.
+	// POST PartitionRequest, returns PartitionBundle; the server token, or the certificate
+	// of the partition, which gets an empty one.
+	PathPartition = Prefix + "partition"
 	// PathMembers returns Members. GET; admin certificate.
 	PathMembers = Prefix + "members"
 	// PathRemoveMember removes a member of the datastore. POST MemberRequest;
@@ -187,6 +191,8 @@ type ServerBundle struct {
 	// Datastore are client URLs of the members of the datastore; none if
 	// others cannot join it.
 	Datastore []string `json:"datastore"`
+	// Partition is that of the servers, nil for the home partition.
+	Partition *Membership `json:"partition,omitempty"`
 	// Cluster is what an etcd that the servers share says of whose it is, "" if they do
 	// not share one.
 	Cluster string `json:"cluster,omitempty"`
@@ -276,6 +282,10 @@ type ServerStatus struct {
 	Kubernetes string `json:"kubernetes"`
 	// Datastore says which one the server uses, "" if it is too old to say.
 	Datastore string `json:"datastore,omitempty"`
+	// Partition is that of the server, and Roles are what it is for; "" if it is too old
+	// to say.
+	Partition string   `json:"partition,omitempty"`
+	Roles     []string `json:"roles,omitempty"`
 	// ServiceGroup is that of the server, "" for none.
 	ServiceGroup string `json:"serviceGroup,omitempty"`
 	// ServiceGroupRevision is that of the newest change of DataPartitionConfigs that its

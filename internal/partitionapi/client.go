@@ -21,3 +21,26 @@ func NewClient(config *rest.Config, http *http.Client) (*Client, error) {
 		NewList: func() *DataPartitionConfigList { return &DataPartitionConfigList{} },
 	})
 }
+
+// PartitionClient has the verbs of partitions.
+type PartitionClient = gentype.ClientWithList[*Partition, *PartitionList]
+
+// NewPartitionClient returns a client. A nil http means one by the configuration.
+func NewPartitionClient(config *rest.Config, http *http.Client) (*PartitionClient, error) {
+	return coreapi.NewClient(config, http, coreapi.Kind[*Partition, *PartitionList]{
+		Resource: GroupVersion().WithResource(Partitions), AddToScheme: AddToScheme,
+		New: func() *Partition { return &Partition{} }, NewList: func() *PartitionList { return &PartitionList{} },
+	})
+}
+
+// PlacementClient has the verbs of placements.
+type PlacementClient = gentype.ClientWithList[*TenantPlacement, *TenantPlacementList]
+
+// NewPlacementClient returns a client. A nil http means one by the configuration.
+func NewPlacementClient(config *rest.Config, http *http.Client) (*PlacementClient, error) {
+	return coreapi.NewClient(config, http, coreapi.Kind[*TenantPlacement, *TenantPlacementList]{
+		Resource: GroupVersion().WithResource(Placements), AddToScheme: AddToScheme,
+		New:     func() *TenantPlacement { return &TenantPlacement{} },
+		NewList: func() *TenantPlacementList { return &TenantPlacementList{} },
+	})
+}

@@ -9,12 +9,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 func full() *DataPartitionConfig {
 	return &DataPartitionConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: "partition-1", Labels: map[string]string{"a": "b"}},
 		RangeStart: "A", RangeEnd: "m", IsRangeEndValid: true, ServiceGroupID: "1", Tenants: []string{"x", "y"},
+	}
+}
+
+func partition() *Partition {
+	return &Partition{ObjectMeta: metav1.ObjectMeta{Name: "tp2"}, Spec: PartitionSpec{
+		Roles: Roles(), Identity: "id", Servers: []PartitionServer{{Name: "a", Address: "192.0.2.1:6443"}, {Name: "b"}},
+		ServiceCIDR: "10.44.0.0/16", ClusterCIDR: "10.42.0.0/16", NodePortRange: "30000-32767",
+		ClusterDNS: "10.44.0.10",
+	}}
+}
+
+func placement() *TenantPlacement {
+	made := metav1.Unix(1e9, 0)
+	return &TenantPlacement{
+		ObjectMeta: metav1.ObjectMeta{Name: "team-a"},
+		Spec: TenantPlacementSpec{Partition: "tp2", Tenant: &tenantapi.Tenant{
+			ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: map[string]string{"a": "b"}},
+			Spec:       tenantapi.TenantSpec{Nodes: tenantapi.NodesReadOnly},
+		}},
+		Status: TenantPlacementStatus{Phase: PlacementCreating, TenantUID: "uid", TenantCreated: &made},
 	}
 }
 
@@ -26,7 +48,11 @@ func TestEncodingsRoundTrip(t *testing.T) {
 	factory := serializer.NewCodecFactory(scheme)
 	list := &DataPartitionConfigList{ListMeta: metav1.ListMeta{ResourceVersion: "7"},
 		Items: []DataPartitionConfig{*full(), {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
-	for name, in := range map[string]runtime.Object{"object": full(), "empty": &DataPartitionConfig{}, "list": list} {
+	for name, in := range map[string]runtime.Object{
+		"object": full(), "empty": &DataPartitionConfig{}, "list": list,
+		"partition": partition(), "partitions": &PartitionList{Items: []Partition{*partition(), {}}},
+		"placement": placement(), "placements": &TenantPlacementList{Items: []TenantPlacement{*placement(), {}}},
+	} {
 		for _, info := range factory.SupportedMediaTypes() {
 			t.Run(name+" "+info.MediaType, func(t *testing.T) {
 				var b bytes.Buffer
@@ -84,6 +110,13 @@ func TestDeepCopySharesNothing(t *testing.T) {
 	out.Items[0].Tenants[0], out.Items[0].Labels["a"] = "changed", "changed"
 	if !apiequality.Semantic.DeepEqual(&in.Items[0], full()) {
 		t.Errorf("the original became %+v", in.Items[0])
+	}
+	a, b := partition(), placement()
+	p, q := a.DeepCopy(), b.DeepCopy()
+	p.Spec.Roles[0], p.Spec.Servers[0].Name = "changed", "changed"
+	q.Spec.Tenant.Labels["a"], q.Status.TenantCreated.Time = "changed", q.Status.TenantCreated.Add(1)
+	if !apiequality.Semantic.DeepEqual(a, partition()) || !apiequality.Semantic.DeepEqual(b, placement()) {
+		t.Errorf("the originals became %+v and %+v", a, b)
 	}
 }
 

@@ -22,22 +22,53 @@ func AddToScheme(s *runtime.Scheme) error {
 	// v1 comes first: it is what a serializer takes for the kind of an object that does
 	// not say it.
 	for _, version := range []string{GroupVersion().Version, runtime.APIVersionInternal} {
-		s.AddKnownTypes(schema.GroupVersion{Version: version}, &DataPartitionConfig{}, &DataPartitionConfigList{})
+		s.AddKnownTypes(schema.GroupVersion{Version: version}, &DataPartitionConfig{}, &DataPartitionConfigList{},
+			&Partition{}, &PartitionList{}, &TenantPlacement{}, &TenantPlacementList{})
 	}
 	return nil
 }
 
 // OpenAPIModelName names the model in OpenAPI documents.
-func (DataPartitionConfig) OpenAPIModelName() string { return "io.a4s.api.core.v1.DataPartitionConfig" }
+func (DataPartitionConfig) OpenAPIModelName() string { return modelName("DataPartitionConfig") }
 
 // OpenAPIModelName names the model in OpenAPI documents.
 func (DataPartitionConfigList) OpenAPIModelName() string {
-	return "io.a4s.api.core.v1.DataPartitionConfigList"
+	return modelName("DataPartitionConfigList")
 }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (Partition) OpenAPIModelName() string { return modelName("Partition") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (PartitionList) OpenAPIModelName() string { return modelName("PartitionList") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (PartitionSpec) OpenAPIModelName() string { return modelName("PartitionSpec") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (PartitionServer) OpenAPIModelName() string { return modelName("PartitionServer") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantPlacement) OpenAPIModelName() string { return modelName("TenantPlacement") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantPlacementList) OpenAPIModelName() string { return modelName("TenantPlacementList") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantPlacementSpec) OpenAPIModelName() string { return modelName("TenantPlacementSpec") }
+
+// OpenAPIModelName names the model in OpenAPI documents.
+func (TenantPlacementStatus) OpenAPIModelName() string { return modelName("TenantPlacementStatus") }
+
+func modelName(typ string) string { return "io.a4s.api.core.v1." + typ }
 
 var (
 	_ runtime.Object            = &DataPartitionConfig{}
 	_ runtime.Object            = &DataPartitionConfigList{}
 	_ metav1.ObjectMetaAccessor = &DataPartitionConfig{}
 	_ metav1.ListMetaAccessor   = &DataPartitionConfigList{}
+	_ runtime.Object            = &Partition{}
+	_ runtime.Object            = &PartitionList{}
+	_ runtime.Object            = &TenantPlacement{}
+	_ runtime.Object            = &TenantPlacementList{}
 )

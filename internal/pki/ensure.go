@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/x509"
 	"errors"
@@ -25,6 +26,8 @@ type Options struct {
 	// EtcdSANs are the names and addresses at which other servers reach the
 	// datastore of this one, besides loopback.
 	EtcdSANs []string
+	// Partition is the name of the partition, "" for the home partition.
+	Partition string
 	// Log receives a line for each certificate that is made or renewed.
 	Log *logrus.Entry
 	// Now replaces the clock; nil means time.Now.
@@ -141,6 +144,7 @@ func (f *Files) leaves(opts Options) []leafFile {
 		client(f.ControllerManager, f.ClientCA, "system:kube-controller-manager"),
 		client(f.Scheduler, f.ClientCA, "system:kube-scheduler"),
 		client(f.APIServerKubeletClient, f.ClientCA, UserKubeletClient),
+		client(f.Partition, f.ClientCA, PartitionUserPrefix+cmp.Or(opts.Partition, HomePartition), GroupPartitions),
 		client(f.AuthProxy, f.RequestHeaderCA, UserAuthProxy),
 		client(f.EtcdClient, f.EtcdServerCA, "etcd-client"),
 		{f.EtcdServer, f.EtcdServerCA, etcdServer},

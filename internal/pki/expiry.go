@@ -40,6 +40,7 @@ func (f *Files) Uses() []Use {
 		{f.ControllerManager.Cert, "controller manager, to API server", false},
 		{f.Scheduler.Cert, "scheduler, to API server", false},
 		{f.APIServerKubeletClient.Cert, "API server, to kubelets", false},
+		{f.Partition.Cert, "servers, to those of other partitions", false},
 		{f.AuthProxy.Cert, "API server, to extension servers", false},
 		{f.EtcdClient.Cert, "API server, to datastore", false},
 		{f.EtcdServer.Cert, "datastore, to clients", false},

@@ -51,6 +51,8 @@ type Files struct {
 	// UserKubeletClient, in no group. It needs a binding to ClusterRole
 	// system:kubelet-api-admin.
 	APIServerKubeletClient Pair
+	// Partition is what servers of the partition show to those of others.
+	Partition Pair
 	// AuthProxy is what the aggregator shows to extension API servers.
 	AuthProxy Pair
 
@@ -69,6 +71,11 @@ const (
 	GroupMasters = "system:masters"
 	// GroupNodes is the group of nodes.
 	GroupNodes = "system:nodes"
+	// PartitionUserPrefix precedes the name of a partition in the user name of its
+	// servers, which are in GroupPartitions. HomePartition is where a cluster begins.
+	PartitionUserPrefix = "system:a4s:partition:"
+	GroupPartitions     = "system:a4s:partitions"
+	HomePartition       = "main"
 	// NodeUserPrefix precedes the node name in the user name of a node.
 	NodeUserPrefix = "system:node:"
 )
@@ -96,6 +103,7 @@ func FilesIn(dir string) *Files {
 		ControllerManager:      pair("client-controller"),
 		Scheduler:              pair("client-scheduler"),
 		APIServerKubeletClient: pair("client-kube-apiserver"),
+		Partition:              pair("client-partition"),
 		AuthProxy:              pair("client-auth-proxy"),
 		EtcdClient:             pair("etcd/client"),
 		EtcdServer:             pair("etcd/server-client"),

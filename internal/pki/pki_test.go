@@ -88,6 +88,7 @@ func TestEnsureMakesWhatItSays(t *testing.T) {
 		{f.ControllerManager, f.ClientCA, "system:kube-controller-manager", "", x509.ExtKeyUsageClientAuth},
 		{f.Scheduler, f.ClientCA, "system:kube-scheduler", "", x509.ExtKeyUsageClientAuth},
 		{f.APIServerKubeletClient, f.ClientCA, "system:kube-apiserver", "", x509.ExtKeyUsageClientAuth},
+		{f.Partition, f.ClientCA, "system:a4s:partition:main", "system:a4s:partitions", x509.ExtKeyUsageClientAuth},
 		{f.AuthProxy, f.RequestHeaderCA, "system:auth-proxy", "", x509.ExtKeyUsageClientAuth},
 		{f.EtcdClient, f.EtcdServerCA, "etcd-client", "", x509.ExtKeyUsageClientAuth},
 		{f.EtcdServer, f.EtcdServerCA, "etcd-server", "", x509.ExtKeyUsageServerAuth},
@@ -136,7 +137,7 @@ func TestEnsureRenewsOnlyWhatNeedsIt(t *testing.T) {
 		want int // changed files
 	}{
 		{"nothing to do", start.Add(LeafLife - RenewBefore - 2*time.Hour), []string{"192.0.2.1", "a.example"}, 0},
-		{"close to the end", start.Add(LeafLife - RenewBefore + time.Hour), []string{"a.example", "192.0.2.1"}, 10},
+		{"close to the end", start.Add(LeafLife - RenewBefore + time.Hour), []string{"a.example", "192.0.2.1"}, 11},
 		{"further name", start, []string{"a.example", "192.0.2.1", "b.example"}, 1},
 		{"fewer names", start, []string{"a.example"}, 1},
 	} {

@@ -90,6 +90,10 @@ func (in *TenantSpec) Unmarshal(data []byte) error {
 			s, err := f.Text()
 			in.Nodes = NodeAccess(s)
 			return err
+		case 4:
+			var err error
+			in.Partition, err = f.Text()
+			return err
 		}
 		return nil
 	})
@@ -179,7 +183,8 @@ func (in *TenantSpec) marshal() ([]byte, error) {
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), limits)
 	}
-	return coreapi.AppendText(coreapi.AppendText(b, 2, string(in.CRDPolicy)), 3, string(in.Nodes)), nil
+	b = coreapi.AppendText(coreapi.AppendText(b, 2, string(in.CRDPolicy)), 3, string(in.Nodes))
+	return coreapi.AppendText(b, 4, in.Partition), nil
 }
 
 func (in *TenantStatus) marshal() ([]byte, error) {

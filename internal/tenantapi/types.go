@@ -94,6 +94,9 @@ type TenantSpec struct {
 	// Nodes says what the tenant sees of the nodes of the cluster, nothing if it
 	// is not set.
 	Nodes NodeAccess `json:"nodes,omitempty" protobuf:"bytes,3,opt,name=nodes"`
+	// Partition is the tenant partition that has the tenant. It is chosen if it is not
+	// set, and never changes.
+	Partition string `json:"partition,omitempty" protobuf:"bytes,4,opt,name=partition"`
 }
 
 // TenantLimits bound a tenant. What is not set is as the cluster has it for all

@@ -28,6 +28,8 @@ type identity struct {
 	admin bool
 	// node is the node whose certificate was shown, empty for tokens.
 	node string
+	// partition is the partition whose certificate was shown, empty for others.
+	partition string
 	// serverToken says that the server token was shown.
 	serverToken bool
 }
@@ -94,6 +96,11 @@ func (a *authenticator) authenticateCert(r *http.Request) (identity, error) {
 	}
 	if slices.Contains(cert.Subject.Organization, pki.GroupMasters) {
 		id.admin = true
+		return id, nil
+	}
+	partition, ok := strings.CutPrefix(cert.Subject.CommonName, pki.PartitionUserPrefix)
+	if ok && partition != "" && slices.Contains(cert.Subject.Organization, pki.GroupPartitions) {
+		id.partition = partition
 		return id, nil
 	}
 	node, ok := strings.CutPrefix(cert.Subject.CommonName, pki.NodeUserPrefix)

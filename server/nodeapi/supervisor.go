@@ -52,6 +52,10 @@ type Options struct {
 
 	// Bundle returns what another server needs to join.
 	Bundle func() (*joinapi.ServerBundle, error)
+	// Partitions registers a server of another partition, and that partition if it may
+	// begin; PartitionBundle is what that needs. They are nil outside the home partition.
+	Partitions      func(ctx context.Context, req joinapi.PartitionRequest, mayBegin bool) error
+	PartitionBundle func() (*joinapi.PartitionBundle, error)
 	// Members lists the members of the datastore, RemoveMember removes one by
 	// its name or ID. ErrNoMember and ErrLastMember are answers of it.
 	Members      func() []joinapi.Member
@@ -124,6 +128,8 @@ type endpoint struct {
 	admin bool
 	// server endpoints need the server token.
 	server bool
+	// partition endpoints take the certificate of another partition instead.
+	partition bool
 	// stream endpoints are for the certificates of nodes only, and may last.
 	stream bool
 	serve  func(w http.ResponseWriter, r *http.Request, who identity) error
@@ -151,6 +157,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathLocalVolumeDone: {method: http.MethodPost, stream: true, serve: s.volumes.localVolumeDone},
 
 		joinapi.PathServer:       {method: http.MethodGet, server: true, serve: s.server},
+		joinapi.PathPartition:    {method: http.MethodPost, server: true, partition: true, serve: s.partition},
 		joinapi.PathMembers:      {method: http.MethodGet, admin: true, serve: s.members},
 		joinapi.PathRemoveMember: {method: http.MethodPost, admin: true, serve: s.removeMember},
 	}
@@ -200,7 +207,11 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
 			who.String()+" may not use "+r.URL.Path+", which needs "+want)
 	}
-	if e.server && !who.serverToken {
+	if who.partition != "" && !e.partition {
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+			who.String()+" may not use "+r.URL.Path+", which is not for other partitions")
+	}
+	if e.server && !who.serverToken && who.partition == "" {
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
 			who.String()+" may not use "+r.URL.Path+", which needs the server token")
 	}

@@ -64,6 +64,7 @@ type Spaces struct {
 	pool        *interning.Pool
 	connections *storage.Connections
 	provisioner *provision.Provisioner
+	placer      registry.Placer
 }
 
 // Options is what Spaces works with.
@@ -77,6 +78,10 @@ type Options struct {
 	// System is a client of the system space with all rights, which is used once the
 	// API serves.
 	System *restclient.Config
+	// Partitions are those of the cluster, and Placer makes tenants in them; nil for the
+	// only one there can be.
+	Partitions Partitions
+	Placer     registry.Placer
 	// Group is the service group of the server, "" for none.
 	Group string
 	// Load counts what tenants ask for, nil for nothing.
@@ -104,7 +109,7 @@ func New(o Options) (*Spaces, error) {
 	}
 	m := &Spaces{
 		directory: tenants, system: o.System, pool: o.Pool, log: o.Log, crds: crd.NewCatalog(tenants, o.Log),
-		connections: o.Connections,
+		connections: o.Connections, placer: o.Placer,
 	}
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
 		m.crds.TenantChanged(old, t)
@@ -137,7 +142,8 @@ func New(o Options) (*Spaces, error) {
 	atEdge := edge.Options{
 		DefaultTenant:   o.DefaultTenant,
 		Group:           o.Group,
-		Tenants:         tenants,
+		Partitions:      ofCluster(o.Partitions),
+		Tenants:         everywhere(tenants, o.Partitions),
 		Spaces:          m.provisioner,
 		CustomResources: m.crds,
 		TokenFile:       tokens,
@@ -222,7 +228,7 @@ func (m *Spaces) access(
 func (m *Spaces) groups() map[string]apiserver.Group {
 	return map[string]apiserver.Group{
 		"": func(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-			extra, err := registry.Storage(getter, m.Limits.Usage, m.edge.TenantGone)
+			extra, err := registry.Storage(getter, m.Limits.Usage, m.edge.TenantGone, m.placer)
 			maps.Copy(v1, extra)
 			return errors.Join(err, m.admission.GuardProxies(v1), events.Judge(v1))
 		},

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -177,6 +178,13 @@ func (e *answerError) Error() string {
 }
 
 func get(ctx context.Context, config *tls.Config, url, authorization string) ([]byte, error) {
+	return do(ctx, config, http.MethodGet, url, authorization, nil)
+}
+
+// do sends a request, with a body of JSON unless it is nil.
+func do(
+	ctx context.Context, config *tls.Config, method, url, authorization string, body []byte,
+) ([]byte, error) {
 	client := &http.Client{
 		Timeout: requestTimeout,
 		Transport: &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment,
@@ -184,7 +192,7 @@ func get(ctx context.Context, config *tls.Config, url, authorization string) ([]
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -43,6 +44,9 @@ type Options struct {
 	// wants one certificate in a file.
 	ClientCACert, ClientCAKey string
 	ServerCACert, ServerCAKey string
+	// Select changes which controllers run, in the syntax of --controllers; empty means all
+	// that a cluster needs.
+	Select string
 	// Args are user overrides from --kube-controller-manager-arg.
 	Args []string
 	// Await blocks until this server leads the others, after the controllers
@@ -91,7 +95,8 @@ func (o Options) flags() map[string]string {
 		"configure-cloud-routes": "false",
 		// Roles are aggregated by a4s' own pair of controllers, which keeps
 		// tenants apart.
-		"controllers": "*,bootstrap-signer-controller,token-cleaner-controller,-clusterrole-aggregation-controller",
+		"controllers": cmp.Or(o.Select,
+			"*,bootstrap-signer-controller,token-cleaner-controller") + ",-clusterrole-aggregation-controller",
 		// No limit: it is for programs on other machines, and API priority and
 		// fairness protects the server from these controllers as from everybody.
 		"kube-api-qps":                     "-1",

@@ -1,5 +1,8 @@
 // Package registry serves DataPartitionConfigs as a resource of the core group: storage,
-// validation, printer columns and OpenAPI (seed: data-partition, "API Changes").
+// validation, printer columns and OpenAPI (seed: data-partition, "API Changes"); and so
+// Partitions and TenantPlacements, the directory that the home partition keeps. Every
+// server has these two resources, and those of other partitions send requests for them
+// home (package proxy).
 //
 // Invariants: a range has its start before its end; a service group has one
 // configuration, and a tenant is listed by one. Two servers that are asked at the same

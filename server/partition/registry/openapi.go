@@ -9,7 +9,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apimodels"
 )
 
-// Definitions are the models of the DataPartitionConfig API in OpenAPI documents.
+// Definitions are the models of the APIs of partitions in OpenAPI documents.
 func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	m := apimodels.New(ref)
 	apiVersion := apimodels.Text("The version of the schema of this object, v1.")
@@ -42,5 +42,6 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		"items": apimodels.List("The configurations.",
 			m.Ref("", partitionapi.DataPartitionConfig{}.OpenAPIModelName())),
 	})
+	addDirectory(m)
 	return m.Models()
 }

@@ -20,7 +20,7 @@ import (
 // servers and controllers read it.
 var registered = partitionapi.AddToScheme(legacyscheme.Scheme)
 
-// Storage returns the REST storage of configurations, by path.
+// Storage returns the REST storage of configurations, partitions and placements, by path.
 func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	if registered != nil {
 		return nil, registered
@@ -37,7 +37,12 @@ func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) 
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: attributes}); err != nil {
 		return nil, fmt.Errorf("making the storage of the configurations of service groups: %w", err)
 	}
-	return map[string]rest.Storage{partitionapi.Resource: &configREST{store}}, nil
+	all, err := directory(getter)
+	if err != nil {
+		return nil, err
+	}
+	all[partitionapi.Resource] = &configREST{store}
+	return all, nil
 }
 
 // configREST refuses a second configuration of a group.

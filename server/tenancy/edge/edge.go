@@ -44,6 +44,8 @@ type Options struct {
 	DefaultTenant string
 	// Group is the service group of the server, "" for none.
 	Group string
+	// Partitions are those of the cluster; nil for the only one there can be.
+	Partitions Partitions
 	// Tenants are the tenants of the cluster; nil for an edge that serves discovery only.
 	Tenants Tenants
 	// Spaces makes those that nobody has used yet; nil if all are made.
@@ -69,6 +71,8 @@ type Edge struct {
 	opts  Options
 	auth  authenticator.Request
 	queue *queue // nil for none
+	// others are those that other partitions serve.
+	others others
 }
 
 // projection is how each space sees objects.
@@ -89,6 +93,7 @@ func New(o Options) *Edge {
 			kinds: table, crds: o.CustomResources, tenants: o.Tenants, discoveryCache: newDiscoveryCache(),
 		}},
 		inFlight: newInFlight(),
+		others:   others{partitions: o.Partitions, tenants: o.Tenants},
 	}
 	if o.Queue != nil {
 		e.queue = newQueue(o.Queue)
@@ -108,7 +113,9 @@ func (e *Edge) Authenticator(inner authenticator.Request) authenticator.Request 
 func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 	refuse := e.refuser(audited)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		req, mark, named := e.others.fromPartition(req)
 		r, p := read(req), &chain{Handler: next}
+		r.mark, r.partition = mark, named
 		if err := e.serve(w, req, p, r); err != nil {
 			refuse(w, req, p, r, err)
 		}
@@ -125,12 +132,18 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	defer entry.leave()
 	req, answer, ok, err := authn.Early(e.auth, req)
 	if err != nil || !ok {
+		if e.others.passOn(w, req, r) {
+			return nil
+		}
 		// The chain behind says 401, and audits it.
 		next.ServeHTTP(w, withPath(req, r.path))
 		return nil
 	}
 	r.identify(answer.User, req.Header)
 	if err := entry.identified(req.Context(), r.user); err != nil {
+		return err
+	}
+	if sent, err := e.others.elsewhere(w, req, r, entry); sent || err != nil {
 		return err
 	}
 	if req, err = e.part(w, req, r); err != nil {

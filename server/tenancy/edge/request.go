@@ -7,6 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/partition/proxy"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
@@ -20,6 +21,11 @@ import (
 // space. The last step comes as late as it can: a CRD may change while a request
 // waits for a seat.
 type request struct {
+	// mark is that of a request which another partition sent on, partition the one that the
+	// path of the client begins with. They are set before all others.
+	mark      *proxy.Mark
+	partition string
+
 	// Set by read.
 
 	// sent is the path as the client sent it, path the short one.

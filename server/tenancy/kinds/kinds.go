@@ -73,6 +73,7 @@ func Rows() []Kind {
 		{"", "namespaces", "Namespace", cluster, Tenant, "", false},
 		{"", "nodes", "Node", cluster, System, "nodes belong to the cluster, whose administrators can let a tenant " +
 			"read them (spec.nodes: ReadOnly of the Tenant)", false},
+		{"", "partitions", "Partition", cluster, System, "the partitions of the cluster are its own", false},
 		{"", "persistentvolumeclaims", "PersistentVolumeClaim", ns, Tenant, "", false},
 		{"", "persistentvolumes", "PersistentVolume", cluster, Tenant, "", false},
 		{"", "pods", "Pod", ns, Tenant, "", false},
@@ -82,6 +83,8 @@ func Rows() []Kind {
 		{"", "secrets", "Secret", ns, Tenant, "", false},
 		{"", "serviceaccounts", "ServiceAccount", ns, Tenant, "", false},
 		{"", "services", "Service", ns, Tenant, "", false},
+		{"", "tenantplacements", "TenantPlacement", cluster, System,
+			"where tenants live is decided by the administrators of the cluster", false},
 		{"", "tenants", "Tenant", cluster, System, "tenants are made by the administrators of the cluster", false},
 		{admission, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", cluster, Tenant, "", false},
 		{admission, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", cluster, Tenant, "", false},

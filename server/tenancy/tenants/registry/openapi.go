@@ -56,6 +56,8 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			"limits":    limits,
 			"crdPolicy": policy,
 			"nodes":     nodes,
+			"partition": apimodels.Text("The tenant partition that has the tenant. If it is not set, the one with " +
+				"the fewest tenants is chosen. It never changes."),
 		})
 	m.Add(tenantapi.TenantLimits{}.OpenAPIModelName(), "TenantLimits bound what a tenant can use; "+
 		"what is not set is as the cluster has it for all tenants.", nil, map[string]spec.Schema{

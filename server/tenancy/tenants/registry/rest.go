@@ -18,6 +18,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/partition/placement"
 )
 
 // registered is evaluated when the package is initialized: a scheme must not
@@ -32,11 +33,22 @@ var errSystemSpace = errors.New("the space of the cluster itself cannot be delet
 // Usage is what a tenant uses of its limits.
 type Usage func(*tenantapi.Tenant) []tenantapi.LimitUsage
 
+// Placer makes and deletes tenants in the partitions that they belong to.
+type Placer interface {
+	Create(ctx context.Context, t *tenantapi.Tenant, o *metav1.CreateOptions,
+		here placement.Here[*tenantapi.Tenant]) (*tenantapi.Tenant, error)
+	Delete(ctx context.Context, name string, o *metav1.DeleteOptions,
+		here placement.Here[placement.Deletion]) (placement.Deletion, error)
+}
+
 // Storage returns the REST storage of tenants and of their status, by path.
 // usage, unless it is nil, is asked whenever somebody reads a tenant; gone, unless it is
 // nil, is called with the name of a tenant that was deleted here, before the answer: a
-// watch would tell of it when another tenant may have the name already.
-func Storage(getter generic.RESTOptionsGetter, usage Usage, gone func(name string)) (map[string]rest.Storage, error) {
+// watch would tell of it when another tenant may have the name already; placer, unless it
+// is nil, decides where tenants are made.
+func Storage(
+	getter generic.RESTOptionsGetter, usage Usage, gone func(name string), placer Placer,
+) (map[string]rest.Storage, error) {
 	if registered != nil {
 		return nil, registered
 	}
@@ -68,7 +80,7 @@ func Storage(getter generic.RESTOptionsGetter, usage Usage, gone func(name strin
 	status := statusStrategy{spec}
 	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = status, status
 	return map[string]rest.Storage{
-		tenantapi.Resource:             &tenantREST{store},
+		tenantapi.Resource:             &tenantREST{store, placer},
 		tenantapi.Resource + "/status": &statusREST{&ofStatus},
 	}, nil
 }
@@ -90,7 +102,10 @@ func (u Usage) show(obj runtime.Object) {
 
 // tenantREST offers all of the store but the deletion of a collection, which
 // would go past Delete (and nobody empties all spaces by one request).
-type tenantREST struct{ store *genericregistry.Store }
+type tenantREST struct {
+	store  *genericregistry.Store
+	placer Placer // nil for none
+}
 
 var (
 	_ rest.StandardStorage        = (*deleterOfCollections)(nil)
@@ -142,7 +157,19 @@ func (r *tenantREST) Watch(ctx context.Context, options *metainternalversion.Lis
 func (r *tenantREST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	return r.store.Create(ctx, obj, validate, options)
+	t, ok := obj.(*tenantapi.Tenant)
+	if r.placer == nil || !ok {
+		return r.store.Create(ctx, obj, validate, options)
+	}
+	made, err := r.placer.Create(ctx, t, options, func(ctx context.Context) (*tenantapi.Tenant, error) {
+		obj, err := r.store.Create(ctx, t, validate, options)
+		made, _ := obj.(*tenantapi.Tenant)
+		return made, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
 }
 
 func (r *tenantREST) Update(
@@ -159,7 +186,18 @@ func (r *tenantREST) Delete(
 	if name == space.System {
 		return nil, false, apierrors.NewForbidden(tenantapi.GroupResource(), name, errSystemSpace)
 	}
-	return r.store.Delete(ctx, name, validate, options)
+	if r.placer == nil {
+		return r.store.Delete(ctx, name, validate, options)
+	}
+	deleted, err := r.placer.Delete(ctx, name, options, func(ctx context.Context) (placement.Deletion, error) {
+		obj, gone, err := r.store.Delete(ctx, name, validate, options)
+		t, _ := obj.(*tenantapi.Tenant)
+		return placement.Deletion{Tenant: t, Gone: gone}, err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return deleted.Tenant, deleted.Gone, nil
 }
 
 func (r *tenantREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -70,6 +71,9 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	t, was := obj.(*tenantapi.Tenant), old.(*tenantapi.Tenant)
 	t.Status = was.Status
 	t.Status.Usage = nil
+	if t.Spec.Partition == "" {
+		t.Spec.Partition = was.Spec.Partition // who replaces a Tenant need not know where it is
+	}
 	setDefaults(t)
 	if !apiequality.Semantic.DeepEqual(t.Spec, was.Spec) {
 		t.Generation = was.Generation + 1
@@ -118,6 +122,9 @@ func isServer(ctx context.Context) bool {
 func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	t := obj.(*tenantapi.Tenant)
 	errs := validateSpec(t)
+	if t.Spec.Partition != old.(*tenantapi.Tenant).Spec.Partition {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "partition"), "a tenant does not move"))
+	}
 	if !maps.Equal(t.Annotations, old.(*tenantapi.Tenant).Annotations) {
 		errs = append(errs, validateAnnotations(t)...)
 	}
@@ -137,6 +144,11 @@ func validateSpec(t *tenantapi.Tenant) field.ErrorList {
 	if n := t.Spec.Nodes; n != "" && n != tenantapi.NodesReadOnly {
 		errs = append(errs,
 			field.NotSupported(spec.Child("nodes"), n, []tenantapi.NodeAccess{tenantapi.NodesReadOnly}))
+	}
+	if p := t.Spec.Partition; p != "" {
+		for _, problem := range validation.IsDNS1123Label(p) {
+			errs = append(errs, field.Invalid(spec.Child("partition"), p, problem))
+		}
 	}
 	l := t.Spec.Limits
 	if l == nil {

@@ -28,12 +28,14 @@ func (table) ConvertToTable(_ context.Context, obj, options runtime.Object) (*me
 			{Name: "Name", Type: "string", Format: "name", Description: "the name of the tenant"},
 			{Name: "Status", Type: "string", Description: "whether new objects can be made in the space"},
 			{Name: "Age", Type: "string", Description: "the time since the tenant was made"},
+			{Name: "Partition", Type: "string", Priority: 1, Description: "the tenant partition that has it"},
 		}
 	}
 	var err error
 	t.Rows, err = metatable.MetaToTableRow(obj,
 		func(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
-			return []any{name, string(obj.(*tenantapi.Tenant).Status.Phase), age}, nil
+			t := obj.(*tenantapi.Tenant)
+			return []any{name, string(t.Status.Phase), age, t.Spec.Partition}, nil
 		})
 	return &t, err
 }

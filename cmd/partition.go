@@ -1,0 +1,81 @@
+package cmd
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/a4s-io/a4s/cmd/tenantadmin"
+	"github.com/a4s-io/a4s/internal/problem"
+)
+
+func partitionCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "partition",
+		Short: "look at the partitions of the cluster, and remove one",
+		Long: "A cluster begins with the partition \"main\". Others are begun with --tenant-partition and\n" +
+			"--resource-partition of a4s server.",
+	},
+		leaf(&cobra.Command{
+			Use:   "list [FLAGS]",
+			Short: "list the partitions with their roles, tenants, ranges and servers",
+			RunE:  action(listPartitions),
+		},
+			outputFlag(), adminKubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "remove NAME [FLAGS]",
+			Short: "take a partition without tenants out of the cluster",
+			Long: "Delete its tenants and stop its servers first. What its servers have on disk is good for\n" +
+				"the whole cluster: destroy it.",
+			RunE: action(removePartition),
+		},
+			adminKubeconfigFlag(),
+		),
+	)
+}
+
+func listPartitions(c *call) error {
+	format, err := outputFormat(c)
+	if err != nil {
+		return err
+	}
+	if err := wantArgs(c, 0, 0, "none"); err != nil {
+		return err
+	}
+	admin, _, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	list, err := admin.Partitions(c.ctx)
+	if err != nil {
+		return tenantError(c.ctx, admin, "", err)
+	}
+	if format == "json" {
+		return encode(c.out, list)
+	}
+	return tenantadmin.WritePartitions(c.out, list)
+}
+
+func removePartition(c *call) error {
+	if err := wantArgs(c, 1, 1, "the name of one partition"); err != nil {
+		return err
+	}
+	admin, _, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	name := c.arg(0)
+	err = admin.RemovePartition(c.ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return &problem.Input{Source: "NAME", Value: name, Err: err, Want: `one that "a4s partition list" prints`}
+	case apierrors.IsConflict(err), apierrors.IsForbidden(err):
+		return &problem.Input{Source: "NAME", Value: name, Err: err, Want: "a partition without tenants, but main"}
+	case err != nil:
+		return explainFor(admin.Server(), err)
+	}
+	_, err = fmt.Fprintf(c.out, "partition %s removed\n", name)
+	return err
+}

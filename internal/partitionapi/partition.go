@@ -1,0 +1,141 @@
+package partitionapi
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+const (
+	// Partitions is the plural name of Partition in paths and rules.
+	Partitions = "partitions"
+	// Placements is that of TenantPlacement.
+	Placements = "tenantplacements"
+	// Home is the partition that a cluster begins with. It keeps the directory.
+	Home = pki.HomePartition
+
+	// UserPrefix stands before the name of a partition in the user name of its servers,
+	// and Group is the group of all of them.
+	UserPrefix = pki.PartitionUserPrefix
+	Group      = pki.GroupPartitions
+)
+
+// Role is what a partition is for.
+type Role string
+
+const (
+	// RoleTenant partitions have tenants and what these make.
+	RoleTenant Role = "tenant"
+	// RoleResource partitions have nodes.
+	RoleResource Role = "resource"
+)
+
+// Roles are all roles.
+func Roles() []Role { return []Role{RoleTenant, RoleResource} }
+
+// Partition is a control plane of the cluster: one datastore and its servers. Home
+// keeps the objects, and each server of each partition follows them.
+type Partition struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	Spec PartitionSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
+}
+
+// PartitionSpec is what a partition said of itself when it was registered.
+type PartitionSpec struct {
+	Roles []Role `json:"roles,omitempty" protobuf:"bytes,1,rep,name=roles"`
+	// Identity tells the partition from another one of its name. It is made with the
+	// partition and never changes.
+	Identity string `json:"identity,omitempty" protobuf:"bytes,2,opt,name=identity"`
+	// Servers are those that serve the API of the partition.
+	Servers []PartitionServer `json:"servers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=servers"`
+	// ServiceCIDR is the range of its Services: no two tenant partitions overlap.
+	ServiceCIDR string `json:"serviceCIDR,omitempty" protobuf:"bytes,4,opt,name=serviceCIDR"`
+	// ClusterCIDR is the range of the pods on its nodes.
+	ClusterCIDR string `json:"clusterCIDR,omitempty" protobuf:"bytes,5,opt,name=clusterCIDR"`
+	// NodePortRange is that of its Services, "30000-32767".
+	NodePortRange string `json:"nodePortRange,omitempty" protobuf:"bytes,6,opt,name=nodePortRange"`
+	// ClusterDNS is the address of DNS for pods of its tenants.
+	ClusterDNS string `json:"clusterDNS,omitempty" protobuf:"bytes,7,opt,name=clusterDNS"`
+}
+
+// PartitionServer is a server of a partition.
+type PartitionServer struct {
+	// Name is that of its node.
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+	// Address is "host:port" of its API.
+	Address string `json:"address" protobuf:"bytes,2,opt,name=address"`
+}
+
+// Has reports whether the partition has a role.
+func (in *Partition) Has(role Role) bool { return slices.Contains(in.Spec.Roles, role) }
+
+// Addresses are those of the servers.
+func (in *Partition) Addresses() []string {
+	var out []string
+	for _, s := range in.Spec.Servers {
+		out = append(out, s.Address)
+	}
+	return out
+}
+
+// PartitionList is a list of partitions.
+type PartitionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	Items []Partition `json:"items" protobuf:"bytes,2,rep,name=items"`
+}
+
+// PlacementPhase says how far the making or the end of a tenant has come.
+type PlacementPhase string
+
+const (
+	// PlacementCreating means that the Tenant is being made in its partition.
+	PlacementCreating PlacementPhase = "Creating"
+	// PlacementActive means that it is there.
+	PlacementActive PlacementPhase = "Active"
+	// PlacementDeleting means that it goes. The placement goes after it.
+	PlacementDeleting PlacementPhase = "Deleting"
+)
+
+// TenantPlacement says which partition has the tenant of its name. Home keeps them, and
+// a name that has one is taken in the whole cluster.
+type TenantPlacement struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	Spec   TenantPlacementSpec   `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
+	Status TenantPlacementStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
+}
+
+// TenantPlacementSpec is where a tenant lives.
+type TenantPlacementSpec struct {
+	// Partition never changes.
+	Partition string `json:"partition,omitempty" protobuf:"bytes,1,opt,name=partition"`
+	// Tenant is what has to be made, until it is made: whoever finds a placement that
+	// was left behind can go on with it.
+	Tenant *tenantapi.Tenant `json:"tenant,omitempty" protobuf:"bytes,2,opt,name=tenant"`
+}
+
+// TenantPlacementStatus is what is known of the Tenant. Certificates are checked
+// against it by servers that do not have the Tenant.
+type TenantPlacementStatus struct {
+	Phase PlacementPhase `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase"`
+	// TenantUID and TenantCreated are the UID and the age of the Tenant.
+	TenantUID     types.UID    `json:"tenantUID,omitempty" protobuf:"bytes,2,opt,name=tenantUID"`
+	TenantCreated *metav1.Time `json:"tenantCreated,omitempty" protobuf:"bytes,3,opt,name=tenantCreated"`
+}
+
+// TenantPlacementList is a list of placements.
+type TenantPlacementList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	Items []TenantPlacement `json:"items" protobuf:"bytes,2,rep,name=items"`
+}

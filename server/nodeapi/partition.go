@@ -1,0 +1,57 @@
+package nodeapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/server/partition/membership"
+)
+
+// partition registers a server of another partition.
+func (s *Supervisor) partition(w http.ResponseWriter, r *http.Request, who identity) error {
+	if s.opts.Partitions == nil {
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
+			"this server is not of the home partition, where others are registered")
+	}
+	var req joinapi.PartitionRequest
+	if err := readBody(w, r, &req); err != nil {
+		return err
+	}
+	if !who.serverToken && who.partition != req.Name {
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+			who.String()+" may not register a server of partition "+req.Name)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
+	defer cancel()
+	if err := s.opts.Partitions(ctx, req, who.serverToken); err != nil {
+		return ofAPI(err)
+	}
+	bundle := &joinapi.PartitionBundle{}
+	if who.serverToken {
+		var err error
+		if bundle, err = s.opts.PartitionBundle(); err != nil {
+			return err
+		}
+	}
+	s.opts.Log.WithField("partition", req.Name).WithField("remote", r.RemoteAddr).WithField("by", who.name).
+		Infof("registered server %s of another partition", req.Server)
+	return reply(w, bundle)
+}
+
+// ofAPI passes on what the API refused.
+func ofAPI(err error) error {
+	var status apierrors.APIStatus
+	switch {
+	case errors.Is(err, membership.ErrRemoved):
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
+	case errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError:
+		st := status.Status()
+		return refusal(st.Code, st.Reason, st.Message)
+	}
+	return unavailable("register a partition", err)
+}

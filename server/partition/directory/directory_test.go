@@ -1,0 +1,90 @@
+package directory
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+func placed(tenant, partition string) *partitionapi.TenantPlacement {
+	return &partitionapi.TenantPlacement{ObjectMeta: metav1.ObjectMeta{Name: tenant},
+		Spec:   partitionapi.TenantPlacementSpec{Partition: partition},
+		Status: partitionapi.TenantPlacementStatus{Phase: partitionapi.PlacementActive, TenantUID: "uid"}}
+}
+
+func options(t *testing.T) Options {
+	return Options{Self: "tp2", File: filepath.Join(t.TempDir(), "directory.json"), Home: []string{"192.0.2.1:6443"},
+		Log: logrus.NewEntry(logrus.StandardLogger())}
+}
+
+// TestKeptOnDisk: a server that starts without home knows where tenants are.
+func TestKeptOnDisk(t *testing.T) {
+	o := options(t)
+	d, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: partitionapi.Home},
+		Spec: partitionapi.PartitionSpec{Servers: []partitionapi.PartitionServer{{Name: "a", Address: "192.0.2.2:6443"}}}}
+	d.partitions.last = byName([]*partitionapi.Partition{home})
+	d.placements.last = byName([]*partitionapi.TenantPlacement{placed("far", "main"), placed("near", "tp2")})
+	if err := d.write(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to, uid := again.Elsewhere("far"); to != "main" || uid != "uid" {
+		t.Errorf("far is in %q, %q", to, uid)
+	}
+	for _, tenant := range []string{"near", "unknown"} {
+		if to, _ := again.Elsewhere(tenant); to != "" {
+			t.Errorf("%s is in %q", tenant, to)
+		}
+	}
+	// Those that were given at the start may be the only ones that run.
+	if got := again.Addresses("main"); !slices.Equal(got, []string{"192.0.2.2:6443", "192.0.2.1:6443"}) {
+		t.Errorf("home is at %q", got)
+	}
+	if again.Synced() {
+		t.Error("it takes the file for the truth")
+	}
+}
+
+func TestDamagedFileIsAsGoodAsNone(t *testing.T) {
+	o := options(t)
+	if err := os.WriteFile(o.File, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(o)
+	if err != nil || len(d.Placements()) != 0 {
+		t.Errorf("%v, %v", d, err)
+	}
+}
+
+// TestOnlyPartition: without others nothing is elsewhere, whatever is known.
+func TestOnlyPartition(t *testing.T) {
+	d, err := New(Options{Self: partitionapi.Home, Log: logrus.NewEntry(logrus.StandardLogger())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Note(placed("far", "tp2"))
+	if to, _ := d.Elsewhere("far"); to != "" || d.Several() {
+		t.Errorf("far is in %q", to)
+	}
+	d.partitions.last = map[string]*partitionapi.Partition{"main": {}, "tp2": {}}
+	if to, _ := d.Elsewhere("far"); to != "tp2" {
+		t.Errorf("far is in %q", to)
+	}
+	d.changed("far") // the watch tells of its end
+	if to, _ := d.Elsewhere("far"); to != "" {
+		t.Errorf("far is still in %q", to)
+	}
+}

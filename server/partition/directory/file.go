@@ -1,0 +1,95 @@
+package directory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/atomicfile"
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+// settle is how long changes are collected before they are written.
+const settle = time.Second
+
+// kept is the content of the file.
+type kept struct {
+	Partitions []*partitionapi.Partition       `json:"partitions"`
+	Placements []*partitionapi.TenantPlacement `json:"placements"`
+}
+
+// load reads the file. One that is damaged is as good as none: home has the truth.
+func (d *Directory) load() error {
+	if d.opts.File == "" {
+		return nil
+	}
+	data, err := os.ReadFile(d.opts.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading what was known of the partitions: %w", err)
+	}
+	var k kept
+	if err := json.Unmarshal(data, &k); err != nil {
+		d.opts.Log.WithError(err).Warnf("the file %s is damaged; tenants of other partitions are found when the home "+
+			"partition can be reached", d.opts.File)
+		return nil
+	}
+	d.partitions.last, d.placements.last = byName(k.Partitions), byName(k.Placements)
+	return nil
+}
+
+func byName[T metav1.Object](list []T) map[string]T {
+	out := map[string]T{}
+	for _, o := range list {
+		out[o.GetName()] = o
+	}
+	return out
+}
+
+// save writes the file after changes, until ctx ends.
+func (d *Directory) save(ctx context.Context) {
+	if d.opts.File == "" {
+		return
+	}
+	for {
+		select {
+		case <-d.dirty:
+		case <-ctx.Done():
+			return
+		}
+		if component.Sleep(ctx, settle) != nil && !d.Synced() {
+			return
+		}
+		if !d.Synced() {
+			continue // half a list is worse than the last whole one; the other half tells, too
+		}
+		if err := d.write(); err != nil {
+			d.opts.Log.WithError(err).Warn("what is known of the partitions could not be written")
+		}
+	}
+}
+
+func (d *Directory) write() error {
+	k := kept{Partitions: d.Partitions()}
+	for _, p := range d.Placements() {
+		k.Placements = append(k.Placements, &partitionapi.TenantPlacement{
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID},
+			Spec:       partitionapi.TenantPlacementSpec{Partition: p.Spec.Partition},
+			Status:     p.Status,
+		})
+	}
+	data, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(d.opts.File, data, 0o600)
+}

@@ -1,0 +1,10 @@
+// Package membership is how a partition becomes one of a cluster: what a server knows of
+// its own partition, on disk, and the register that the home partition keeps.
+//
+// Invariants: the identity of a partition is written before it is registered, so that an
+// interrupted start goes on as the same partition; a name belongs to the first identity
+// that registers it; what a partition was registered with never changes but for its
+// servers; only the server token makes a partition, its certificate changes its servers.
+//
+// Only server may import it.
+package membership

@@ -1,0 +1,122 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+// ErrRemoved is a partition that is not, or no longer, one of the cluster.
+var ErrRemoved = errors.New("the cluster has no such partition: it was removed")
+
+// Register is the register of partitions, in the home partition.
+type Register struct {
+	client *partitionapi.PartitionClient
+	// own is what this server says of the home partition.
+	own joinapi.PartitionRequest
+}
+
+// NewRegister makes the register.
+func NewRegister(client *partitionapi.PartitionClient, own joinapi.PartitionRequest) *Register {
+	return &Register{client: client, own: own}
+}
+
+// Add registers a server, and its partition if that is new and mayBegin. Refusals are
+// errors of the API, or ErrRemoved.
+func (r *Register) Add(ctx context.Context, req joinapi.PartitionRequest, mayBegin bool) error {
+	if req.Name == partitionapi.Home {
+		return conflict(req.Name, "the home partition has this name")
+	}
+	if mayBegin {
+		// Until there is another partition, a cluster has no use for a directory.
+		if err := r.put(ctx, r.own, true); err != nil {
+			return fmt.Errorf("registering the home partition: %w", err)
+		}
+	}
+	return r.put(ctx, req, mayBegin)
+}
+
+// Own puts this server among those of the home partition, which is registered.
+func (r *Register) Own(ctx context.Context) error { return r.put(ctx, r.own, false) }
+
+func (r *Register) put(ctx context.Context, req joinapi.PartitionRequest, mayBegin bool) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p, err := r.client.Get(ctx, req.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err) && !mayBegin:
+			return ErrRemoved
+		case apierrors.IsNotFound(err):
+			if _, err = r.client.Create(ctx, newPartition(req), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+			return r.put(ctx, req, mayBegin) // another server of it came first
+		case err != nil:
+			return err
+		}
+		if req.Name != partitionapi.Home {
+			if err := same(p, req); err != nil {
+				return err
+			}
+		}
+		if !setServer(p, req) {
+			return nil
+		}
+		_, err = r.client.Update(ctx, p, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func newPartition(req joinapi.PartitionRequest) *partitionapi.Partition {
+	p := &partitionapi.Partition{
+		ObjectMeta: metav1.ObjectMeta{Name: req.Name},
+		Spec: partitionapi.PartitionSpec{Identity: req.Identity, ServiceCIDR: req.ServiceCIDR,
+			ClusterCIDR: req.ClusterCIDR, NodePortRange: req.NodePortRange, ClusterDNS: req.ClusterDNS},
+	}
+	for _, role := range req.Roles {
+		p.Spec.Roles = append(p.Spec.Roles, partitionapi.Role(role))
+	}
+	setServer(p, req)
+	return p
+}
+
+// same refuses another partition of a name, and another configuration of the same one.
+func same(p *partitionapi.Partition, req joinapi.PartitionRequest) error {
+	want := newPartition(req)
+	switch {
+	case p.Spec.Identity != req.Identity:
+		return conflict(p.Name, "another partition of the cluster has this name already")
+	case !slices.Equal(p.Spec.Roles, want.Spec.Roles):
+		return conflict(p.Name, fmt.Sprintf("it was registered with the roles %v", p.Spec.Roles))
+	case p.Spec.ServiceCIDR != req.ServiceCIDR:
+		return conflict(p.Name, "it was registered with --service-cidr "+p.Spec.ServiceCIDR)
+	}
+	return nil
+}
+
+func conflict(name, text string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict,
+		Reason: metav1.StatusReasonAlreadyExists, Message: "partition " + name + ": " + text}}
+}
+
+// setServer puts a server into the list and reports whether that changed it.
+func setServer(p *partitionapi.Partition, req joinapi.PartitionRequest) bool {
+	s := partitionapi.PartitionServer{Name: req.Server, Address: req.Address}
+	if slices.Contains(p.Spec.Servers, s) {
+		return false
+	}
+	// A machine that was given another name, or a name that moved to another machine.
+	p.Spec.Servers = slices.DeleteFunc(p.Spec.Servers, func(o partitionapi.PartitionServer) bool {
+		return o.Name == s.Name || o.Address == s.Address
+	})
+	p.Spec.Servers = append(p.Spec.Servers, s)
+	return true
+}

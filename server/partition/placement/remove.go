@@ -1,0 +1,162 @@
+package placement
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// Fewest are the tenant partitions, that with the fewest tenants first.
+func Fewest(partitions []*partitionapi.Partition, placements []*partitionapi.TenantPlacement) []string {
+	tenants := map[string]int{}
+	for _, o := range partitions {
+		if o.Has(partitionapi.RoleTenant) {
+			tenants[o.Name] = 0
+		}
+	}
+	for _, o := range placements {
+		if _, ok := tenants[o.Spec.Partition]; ok {
+			tenants[o.Spec.Partition]++
+		}
+	}
+	return slices.SortedFunc(maps.Keys(tenants), func(a, b string) int {
+		return cmp.Or(cmp.Compare(tenants[a], tenants[b]), cmp.Compare(a, b))
+	})
+}
+
+// Deletion is what the deletion of a Tenant answers.
+type Deletion struct {
+	Tenant *tenantapi.Tenant
+	// Gone says that it is gone already.
+	Gone bool
+}
+
+// Delete deletes a tenant in the partition that has it. here deletes it in this one.
+func (p *Placer) Delete(
+	ctx context.Context, name string, o *metav1.DeleteOptions, here Here[Deletion],
+) (Deletion, error) {
+	switch {
+	case byHome(ctx):
+		return here(ctx)
+	case p.placements == nil:
+		home, err := p.reach(ctx, partitionapi.Home)
+		if err != nil {
+			return Deletion{}, err
+		}
+		return p.deleteAt(ctx, home, partitionapi.Home, name, o)
+	}
+	if err := p.know(ctx); err != nil {
+		return Deletion{}, err
+	}
+	if !p.dir.Several() {
+		return here(ctx)
+	}
+	placed, err := p.placements.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return here(ctx) // of the time before there were others, or of none
+	case err != nil:
+		return Deletion{}, err
+	}
+	to := placed.Spec.Partition
+	there, err := p.reach(ctx, to)
+	if err != nil {
+		return Deletion{}, err
+	}
+	deleteIt := func(ctx context.Context) (Deletion, error) {
+		if to == p.dir.Self() {
+			return here(ctx)
+		}
+		return p.deleteAt(ctx, there, to, name, o)
+	}
+	if o != nil && len(o.DryRun) > 0 {
+		return deleteIt(ctx)
+	}
+	before := placed.Status.Phase
+	if placed, err = p.setPhase(ctx, placed, partitionapi.PlacementDeleting); err != nil {
+		return Deletion{}, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	deleted, err := deleteIt(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		return deleted, cmp.Or(p.drop(ctx, placed), err)
+	case refused(err) || apierrors.IsConflict(err):
+		if _, phaseErr := p.setPhase(ctx, placed, before); phaseErr != nil {
+			p.log.WithError(phaseErr).WithField("tenant", name).Warn("a tenant that was not to be deleted is deleted")
+		}
+	case err == nil && deleted.Gone:
+		if err := p.drop(ctx, placed); err != nil {
+			p.log.WithError(err).WithField("tenant", name).Warn("the name of a deleted tenant is freed later")
+		}
+	}
+	return deleted, err
+}
+
+func (p *Placer) deleteAt(
+	ctx context.Context, there *tenantapi.Client, partition, name string, o *metav1.DeleteOptions,
+) (Deletion, error) {
+	t, err := there.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return Deletion{}, answer(partition, err)
+	}
+	asked := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.UID}}
+	if o != nil {
+		asked.DryRun, asked.PropagationPolicy, asked.GracePeriodSeconds = o.DryRun, o.PropagationPolicy,
+			o.GracePeriodSeconds
+		if o.Preconditions != nil {
+			asked.Preconditions = o.Preconditions
+		}
+	}
+	if err := there.Delete(ctx, name, asked); err != nil {
+		return Deletion{}, answer(partition, err)
+	}
+	if len(asked.DryRun) > 0 {
+		return Deletion{Tenant: t}, nil
+	}
+	after, err := there.Get(ctx, name, metav1.GetOptions{})
+	if err != nil || after.UID != t.UID {
+		return Deletion{Tenant: t, Gone: apierrors.IsNotFound(err) || err == nil}, nil
+	}
+	return Deletion{Tenant: after}, nil
+}
+
+func (p *Placer) setPhase(
+	ctx context.Context, placed *partitionapi.TenantPlacement, phase partitionapi.PlacementPhase,
+) (*partitionapi.TenantPlacement, error) {
+	if placed.Status.Phase == phase {
+		return placed, nil
+	}
+	out := placed.DeepCopy()
+	out.Status.Phase = phase
+	return p.placements.Update(ctx, out, metav1.UpdateOptions{})
+}
+
+// finish goes on with the end of a tenant and reports whether its name is free.
+func (p *Placer) finish(ctx context.Context, placed *partitionapi.TenantPlacement) (bool, error) {
+	there, err := p.reach(ctx, placed.Spec.Partition)
+	if err != nil {
+		return false, err
+	}
+	t, err := there.Get(ctx, placed.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, p.drop(ctx, placed)
+	case err != nil:
+		return false, err
+	case !t.DeletionTimestamp.IsZero():
+		return false, nil
+	}
+	err = there.Delete(ctx, t.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.UID}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		err = nil
+	}
+	return false, err
+}

@@ -1,0 +1,234 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+// maxServers is how many servers one partition has at most.
+const maxServers = 100
+
+// directory makes the storage of partitions and placements.
+func directory(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+	partitions := &genericregistry.Store{
+		NewFunc:        func() runtime.Object { return &partitionapi.Partition{} },
+		NewListFunc:    func() runtime.Object { return &partitionapi.PartitionList{} },
+		TableConvertor: partitionTable(),
+	}
+	placements := &genericregistry.Store{
+		NewFunc:        func() runtime.Object { return &partitionapi.TenantPlacement{} },
+		NewListFunc:    func() runtime.Object { return &partitionapi.TenantPlacementList{} },
+		TableConvertor: placementTable(),
+	}
+	for _, s := range []struct {
+		*genericregistry.Store
+		resource, singular string
+		strategy           directoryStrategy
+	}{
+		{partitions, partitionapi.Partitions, "partition", newDirectoryStrategy(validatePartition)},
+		{placements, partitionapi.Placements, "tenantplacement", newDirectoryStrategy(validatePlacement)},
+	} {
+		s.DefaultQualifiedResource = partitionapi.GroupVersion().WithResource(s.resource).GroupResource()
+		s.SingularQualifiedResource = partitionapi.GroupVersion().WithResource(s.singular).GroupResource()
+		s.CreateStrategy, s.UpdateStrategy, s.DeleteStrategy = s.strategy, s.strategy, s.strategy
+		options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: metaAttributes}
+		if err := s.CompleteWithOptions(options); err != nil {
+			return nil, fmt.Errorf("making the storage of %s: %w", s.resource, err)
+		}
+	}
+	return map[string]rest.Storage{
+		partitionapi.Partitions: &partitionREST{Store: partitions, placements: placements},
+		partitionapi.Placements: &placementREST{placements},
+	}, nil
+}
+
+// partitionREST keeps ranges apart, and partitions that have tenants.
+type partitionREST struct {
+	*genericregistry.Store
+	placements *genericregistry.Store
+}
+
+var (
+	_ rest.StandardStorage    = (*partitionREST)(nil)
+	_ rest.ShortNamesProvider = (*partitionREST)(nil)
+)
+
+// ShortNames implements rest.ShortNamesProvider.
+func (r *partitionREST) ShortNames() []string { return []string{"part"} }
+
+// Create implements rest.Creater.
+func (r *partitionREST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
+	return r.Store.Create(ctx, obj, func(ctx context.Context, obj runtime.Object) error {
+		if validate != nil {
+			if err := validate(ctx, obj.DeepCopyObject()); err != nil {
+				return err
+			}
+		}
+		return r.apart(ctx, obj.(*partitionapi.Partition))
+	}, options)
+}
+
+// apart refuses a tenant partition whose Services would have addresses of another's:
+// nodes take pods of both, and could not tell them.
+func (r *partitionREST) apart(ctx context.Context, p *partitionapi.Partition) error {
+	if !p.Has(partitionapi.RoleTenant) {
+		return nil
+	}
+	obj, err := r.List(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("reading the other partitions: %w", err)
+	}
+	for _, other := range obj.(*partitionapi.PartitionList).Items {
+		if other.Name != p.Name && other.Has(partitionapi.RoleTenant) &&
+			overlap(other.Spec.ServiceCIDR, p.Spec.ServiceCIDR) {
+			return apierrors.NewConflict(r.DefaultQualifiedResource, p.Name, fmt.Errorf(
+				"its service range %s overlaps with %s of partition %s: give each tenant partition its own "+
+					"--service-cidr", p.Spec.ServiceCIDR, other.Spec.ServiceCIDR, other.Name))
+		}
+	}
+	return nil
+}
+
+func overlap(a, b string) bool {
+	x, errX := netip.ParsePrefix(a)
+	y, errY := netip.ParsePrefix(b)
+	return errX == nil && errY == nil && x.Overlaps(y)
+}
+
+// Delete implements rest.GracefulDeleter.
+func (r *partitionREST) Delete(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
+	if name == partitionapi.Home {
+		return nil, false, apierrors.NewForbidden(r.DefaultQualifiedResource, name,
+			errors.New("it is the partition that keeps the directory"))
+	}
+	obj, err := r.placements.List(ctx, nil)
+	if err != nil {
+		return nil, false, fmt.Errorf("reading the placements of tenants: %w", err)
+	}
+	tenants, example := 0, ""
+	for i := range obj.(*partitionapi.TenantPlacementList).Items {
+		if p := &obj.(*partitionapi.TenantPlacementList).Items[i]; p.Spec.Partition == name {
+			tenants, example = tenants+1, p.Name
+		}
+	}
+	if tenants > 0 {
+		return nil, false, apierrors.NewConflict(r.DefaultQualifiedResource, name,
+			fmt.Errorf("it has %d tenants, %s for one: delete them first", tenants, example))
+	}
+	return r.Store.Delete(ctx, name, validate, options)
+}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (r *partitionREST) DeleteCollection(
+	context.Context, rest.ValidateObjectFunc, *metav1.DeleteOptions, *internalListOptions,
+) (runtime.Object, error) {
+	return nil, apierrors.NewMethodNotSupported(r.DefaultQualifiedResource, "deletecollection")
+}
+
+// placementREST is the storage of placements.
+type placementREST struct{ *genericregistry.Store }
+
+// ShortNames implements rest.ShortNamesProvider.
+func (r *placementREST) ShortNames() []string { return []string{"tp"} }
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (r *placementREST) DeleteCollection(
+	context.Context, rest.ValidateObjectFunc, *metav1.DeleteOptions, *internalListOptions,
+) (runtime.Object, error) {
+	return nil, apierrors.NewMethodNotSupported(r.DefaultQualifiedResource, "deletecollection")
+}
+
+func validatePartition(obj, old runtime.Object) field.ErrorList {
+	p := obj.(*partitionapi.Partition)
+	spec := field.NewPath("spec")
+	var errs field.ErrorList
+	for _, problem := range validation.IsDNS1123Label(p.Name) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), p.Name, problem))
+	}
+	if len(p.Spec.Roles) == 0 {
+		errs = append(errs, field.Required(spec.Child("roles"), "a partition has tenants, nodes, or both"))
+	}
+	for i, role := range p.Spec.Roles {
+		if !slices.Contains(partitionapi.Roles(), role) {
+			errs = append(errs, field.NotSupported(spec.Child("roles").Index(i), role, partitionapi.Roles()))
+		}
+	}
+	if p.Spec.Identity == "" {
+		errs = append(errs, field.Required(spec.Child("identity"), "what tells it from others of its name"))
+	}
+	for name, value := range map[string]string{"serviceCIDR": p.Spec.ServiceCIDR, "clusterCIDR": p.Spec.ClusterCIDR} {
+		if _, err := netip.ParsePrefix(value); err != nil {
+			errs = append(errs, field.Invalid(spec.Child(name), value, "want a range such as 10.43.0.0/16"))
+		}
+	}
+	errs = append(errs, validateServers(p, spec.Child("servers"))...)
+	if old == nil {
+		return errs
+	}
+	if was := old.(*partitionapi.Partition); was.Spec.Identity != p.Spec.Identity ||
+		was.Spec.ServiceCIDR != p.Spec.ServiceCIDR || !slices.Equal(was.Spec.Roles, p.Spec.Roles) {
+		errs = append(errs, field.Forbidden(spec, "identity, roles and serviceCIDR never change"))
+	}
+	return errs
+}
+
+func validateServers(p *partitionapi.Partition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(p.Spec.Servers) > maxServers {
+		return append(errs, field.TooMany(path, len(p.Spec.Servers), maxServers))
+	}
+	seen := map[string]bool{}
+	for i, s := range p.Spec.Servers {
+		if s.Name == "" {
+			errs = append(errs, field.Required(path.Index(i).Child("name"), "the name of the node of the server"))
+		}
+		if seen[s.Name] {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("name"), s.Name))
+		}
+		seen[s.Name] = true
+		if _, err := netip.ParseAddrPort(s.Address); err != nil {
+			errs = append(errs, field.Invalid(path.Index(i).Child("address"), s.Address,
+				"want an address and a port such as 192.0.2.1:6443"))
+		}
+	}
+	return errs
+}
+
+func validatePlacement(obj, old runtime.Object) field.ErrorList {
+	p := obj.(*partitionapi.TenantPlacement)
+	var errs field.ErrorList
+	if err := validateTenantName(p.Name); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), p.Name, err.Error()))
+	}
+	partition := field.NewPath("spec", "partition")
+	if p.Spec.Partition == "" {
+		errs = append(errs, field.Required(partition, "the partition that has the tenant"))
+	}
+	phases := []partitionapi.PlacementPhase{partitionapi.PlacementCreating, partitionapi.PlacementActive,
+		partitionapi.PlacementDeleting}
+	if !slices.Contains(phases, p.Status.Phase) {
+		errs = append(errs, field.NotSupported(field.NewPath("status", "phase"), p.Status.Phase, phases))
+	}
+	if old != nil && old.(*partitionapi.TenantPlacement).Spec.Partition != p.Spec.Partition {
+		errs = append(errs, field.Forbidden(partition, "a tenant does not move"))
+	}
+	return errs
+}

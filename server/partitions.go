@@ -1,0 +1,187 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/server/cluster/election"
+	"github.com/a4s-io/a4s/server/partition/connect"
+	"github.com/a4s-io/a4s/server/partition/directory"
+	"github.com/a4s-io/a4s/server/partition/membership"
+	"github.com/a4s-io/a4s/server/partition/placement"
+	"github.com/a4s-io/a4s/server/partition/proxy"
+)
+
+// partitionSet are those of the cluster as this server works with them.
+type partitionSet struct {
+	*directory.Directory
+	*proxy.Proxy
+	peers  *connect.Peers
+	placer *placement.Placer
+	own    joinapi.PartitionRequest
+	home   *membership.Register // nil outside the home partition
+	log    *logrus.Entry
+}
+
+// Has implements edge.Partitions.
+func (p *partitionSet) Has(name string) bool { return name == p.Self() || p.Partition(name) != nil }
+
+// newPartitions makes them.
+func newPartitions(of *partition, f *files, a *addresses) (*partitionSet, error) {
+	self, log := of.self(), logrus.WithField("component", "partition")
+	o := directory.Options{Self: self, Log: log}
+	if of.member != nil {
+		o.File = filepath.Join(f.dir, "partition-directory.json")
+		for _, text := range of.member.Home {
+			u, err := url.Parse(text)
+			if err != nil {
+				return nil, fmt.Errorf("reading where the home partition is: %w", err)
+			}
+			address := u.Host
+			if u.Port() == "" {
+				address = net.JoinHostPort(u.Hostname(), "443")
+			}
+			o.Home = append(o.Home, address)
+		}
+	}
+	dir, err := directory.New(o)
+	if err != nil {
+		return nil, err
+	}
+	p := &partitionSet{Directory: dir, own: of.request(a), log: log}
+	if p.peers, err = connect.New(f.pki, dir.Addresses); err != nil {
+		return nil, err
+	}
+	if p.Proxy, err = proxy.New(self, p.peers, f.pki, log); err != nil {
+		return nil, err
+	}
+	home := p.peers.Config(partitionapi.Home)
+	var placements *partitionapi.PlacementClient
+	if of.member == nil {
+		home = f.restConfig(f.pki.Supervisor)
+		home.QPS = -1
+		client, err := partitionapi.NewPartitionClient(home, nil)
+		if err != nil {
+			return nil, err
+		}
+		p.home = membership.NewRegister(client, p.own)
+		if placements, err = partitionapi.NewPlacementClient(home, nil); err != nil {
+			return nil, err
+		}
+	}
+	local := f.restConfig(f.pki.Partition)
+	local.QPS = -1
+	clients := &tenantClients{self: self, local: local, Peers: p.peers, of: map[string]*tenantapi.Client{}}
+	p.placer = placement.New(dir, clients, placements, log)
+	return p, dir.Follow(home)
+}
+
+// start starts what runs besides the API server.
+func (p *partitionSet) start(ctx context.Context, group *component.Group, leader *election.Election) {
+	group.Start(ctx, p.Directory.Component())
+	group.Start(ctx, running("partition-registration", p.keepRegistered))
+	if p.home != nil {
+		group.Start(ctx, leader.Only(p.placer.Controller()))
+	}
+}
+
+// registered is how often the registration is looked at.
+const registered = 5 * time.Second
+
+// keepRegistered puts this server among those of its partition, whenever it is not there.
+func (p *partitionSet) keepRegistered(ctx context.Context) error {
+	told := ""
+	for component.Sleep(ctx, registered) == nil {
+		if !p.Synced() {
+			continue
+		}
+		known := p.Partition(p.Self())
+		own := partitionapi.PartitionServer{Name: p.own.Server, Address: p.own.Address}
+		if known == nil && p.home != nil || known != nil && slices.Contains(known.Spec.Servers, own) {
+			continue
+		}
+		err := p.register(ctx)
+		if err != nil && err.Error() != told {
+			told = err.Error()
+			p.log.WithError(err).Warn("this server could not be registered as one of its partition")
+		}
+	}
+	return nil
+}
+
+// register registers this server.
+func (p *partitionSet) register(ctx context.Context) error {
+	if p.home != nil {
+		return p.home.Own(ctx)
+	}
+	client, err := rest.HTTPClientFor(p.peers.Config(partitionapi.Home))
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(p.own)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, registered)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, connect.URL+joinapi.PathPartition, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, err := io.ReadAll(io.LimitReader(resp.Body, joinapi.MaxBody))
+		return errors.Join(fmt.Errorf("the home partition answered %s: %s", resp.Status, text), err)
+	}
+	return nil
+}
+
+// tenantClients are clients of the tenants of all partitions.
+type tenantClients struct {
+	*connect.Peers
+	self  string
+	local *rest.Config
+
+	mu sync.Mutex
+	of map[string]*tenantapi.Client
+}
+
+// Tenants implements placement.Peers.
+func (c *tenantClients) Tenants(partition string) (*tenantapi.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client := c.of[partition]; client != nil {
+		return client, nil
+	}
+	config := c.local
+	if partition != c.self {
+		config = c.Config(partition)
+	}
+	client, err := tenantapi.NewClient(config, nil)
+	if err == nil {
+		c.of[partition] = client
+	}
+	return client, err
+}
