@@ -16,6 +16,7 @@ import (
 	"github.com/a4s-io/a4s/server/addons/resourcemetrics"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
+	allocations "github.com/a4s-io/a4s/server/partition/allocations/registry"
 	partitions "github.com/a4s-io/a4s/server/partition/registry"
 	"github.com/a4s-io/a4s/server/tenancy"
 )
@@ -60,9 +61,12 @@ func seams(
 	out.Groups[""] = func(g generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 		partitions, err := partitions.Storage(g)
 		maps.Copy(v1, partitions)
-		return errors.Join(err, persisted.Store(v1), core(g, c, v1))
+		shares, sharesErr := allocations.Storage(g)
+		maps.Copy(v1, shares)
+		return errors.Join(err, sharesErr, persisted.Store(v1), core(g, c, v1))
 	}
-	out.Definitions = withDefinitions(out.Definitions, partitions.Definitions)
+	out.Definitions = withDefinitions(out.Definitions, withDefinitions(partitions.Definitions,
+		allocations.Definitions))
 	if metrics == nil {
 		return out
 	}

@@ -27,6 +27,9 @@ const (
 	ServiceGroupOverlap Code = "service-group-overlap"
 	ServiceGroupNoOne   Code = "service-group-without-servers"
 
+	NodeNameTaken       Code = "node-name-taken"
+	ResourcesUnanswered Code = "resource-partition-unanswered"
+
 	DiskFull      Code = "disk-full"
 	DiskAlmost    Code = "disk-almost-full"
 	DiskReadOnly  Code = "disk-read-only"
@@ -123,6 +126,13 @@ func Conditions() []Condition {
 				"others answer for its tenants",
 			Fix:       "start one of its servers, or: a4s groups drain GROUP",
 			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 30 * time.Second},
+		{Code: NodeNameTaken, Severity: Error, Title: "Two resource partitions have a node of the same name",
+			Cause: "a machine joined one although another has its name; pods go to the node that was there first",
+			Fix:   "give one of the machines another name (--node-name) and delete its node"},
+		{Code: ResourcesUnanswered, Severity: Warning, Title: "A resource partition does not answer",
+			Cause:         "its servers are down, or the network is cut; its pods run on, new ones go elsewhere",
+			Fix:           "start its servers, and check that this one reaches them",
+			TimeToVisible: 20 * time.Second},
 		{Code: CertificateExpired, Severity: Error, Title: "A certificate has expired",
 			Cause: "it could not be renewed in time, or the clock is wrong",
 			Fix:   "check the clock, then: a4s certificate rotate"},

@@ -125,6 +125,14 @@ var bans = []ban{
 		why: "the payload is files; its tests must build in seconds"},
 	{from: "server/controlplane/scheduler/readiness", to: "k8s.io/kubernetes",
 		why: "a plugin needs the scheduler's interfaces only; its tests must build in seconds"},
+	{from: "server/partition/nodecopies", except: []string{"server/partition/nodecopies/storage"},
+		to: "k8s.io/kubernetes",
+		why: "copies are written with the client; upstream's storage of nodes is in one package, " +
+			"and the tests of the rest must build in seconds"},
+	{from: "server/partition/allocations", except: []string{"server/partition/allocations/registry"},
+		to: "k8s.io/kubernetes",
+		why: "the kind is types and sums; what serves it is in one package, and the tests of the rest must " +
+			"build in seconds"},
 	{from: "agent/runtime/readiness", to: "k8s.io/kubernetes",
 		why: "conditions of a node are written with the client; its tests must build in seconds"},
 	{from: "agent/cluster/loadbalancer", to: "k8s.io/kubernetes",

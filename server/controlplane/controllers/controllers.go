@@ -47,6 +47,9 @@ type Options struct {
 	// Select changes which controllers run, in the syntax of --controllers; empty means all
 	// that a cluster needs.
 	Select string
+	// Nodes selects by labels the nodes that are kept here; empty means all. Others are
+	// copies, which the controllers of nodes must not see.
+	Nodes string
 	// Args are user overrides from --kube-controller-manager-arg.
 	Args []string
 	// Await blocks until this server leads the others, after the controllers
@@ -157,6 +160,9 @@ func run(ctx context.Context, o Options, ready func()) error {
 	}()
 	complete := c.Complete()
 	if o.Pool == nil || byUpstream(complete) {
+		if o.Nodes != "" {
+			return errNodesByUpstream
+		}
 		// Upstream gives the API ten seconds and then fails in a way that leaves
 		// its informer name taken, so that no later run in this process succeeds.
 		if err := poll(ctx, func() error {
@@ -174,7 +180,8 @@ func run(ctx context.Context, o Options, ready func()) error {
 		}
 		return app.Run(ctx, complete)
 	}
-	m := &manager{config: complete, transform: o.Pool.Transform, built: built.tell, await: o.Await}
+	m := &manager{config: complete, transform: o.Pool.Transform, built: built.tell, await: o.Await,
+		selector: o.Nodes}
 	return m.run(ctx)
 }
 

@@ -6,11 +6,14 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/transport"
 	"k8s.io/component-base/configz"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
@@ -34,9 +37,21 @@ type Options struct {
 	Await func(context.Context) (context.Context, context.CancelFunc, error)
 	// Wrap changes the transports of the scheduler; nil leaves them as they are.
 	Wrap transport.WrapperFunc
+	// Plugins are made for each run, and enabled in every profile after that of
+	// readiness; nil for none.
+	Plugins func() []Plugin
 	// Pool is where the informers share what they keep with others.
 	Pool *interning.Pool
 	Log  *logrus.Entry
+}
+
+// Plugin is one that the caller adds.
+type Plugin struct {
+	Name string
+	New  runtime.PluginFactory
+	// Attach gets the scheduler and the informers of its run before they start; nil
+	// needs neither. The context ends with the run.
+	Attach func(context.Context, *scheduler.Scheduler, informers.SharedInformerFactory) error
 }
 
 // New returns the supervised scheduler. It is ready when its caches have
@@ -89,7 +104,11 @@ func run(ctx context.Context, o Options, ready func()) error {
 	// An earlier run in this process left its entry, and a second one of the
 	// same name is refused.
 	configz.Delete(configzName)
-	cc, sched, err := setup(ctx, s, o.Wrap)
+	var plugins []Plugin
+	if o.Plugins != nil {
+		plugins = o.Plugins()
+	}
+	cc, sched, err := setup(ctx, s, o.Wrap, plugins)
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
@@ -101,6 +120,14 @@ func run(ctx context.Context, o Options, ready func()) error {
 	for _, informer := range []cache.SharedIndexInformer{core.Namespaces().Informer(), core.Services().Informer()} {
 		if err := informer.SetTransform(o.Pool.Transform); err != nil {
 			return fmt.Errorf("setting up the informers: %w", err)
+		}
+	}
+	for _, p := range plugins {
+		if p.Attach == nil {
+			continue
+		}
+		if err := p.Attach(ctx, sched, cc.InformerFactory); err != nil {
+			return fmt.Errorf("attaching the plugin %s: %w", p.Name, err)
 		}
 	}
 	go func() {

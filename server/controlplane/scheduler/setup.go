@@ -32,8 +32,14 @@ import (
 // has plugins registered but only enabled by a configuration file: here those
 // of a4s are enabled in whatever profiles there are.
 func setup(
-	ctx context.Context, s *options.Options, wrap transport.WrapperFunc,
+	ctx context.Context, s *options.Options, wrap transport.WrapperFunc, plugins []Plugin,
 ) (*appconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	registry := runtime.Registry{readiness.Name: readiness.New}
+	for _, p := range plugins {
+		if err := registry.Register(p.Name, p.New); err != nil {
+			return nil, nil, err
+		}
+	}
 	var err error
 	if s.ComponentConfig, err = latest.Default(); err != nil {
 		return nil, nil, fmt.Errorf("making the default configuration: %w", err)
@@ -52,6 +58,9 @@ func setup(
 	cc := c.Complete()
 	cfg := &cc.ComponentConfig
 	for i := range cfg.Profiles {
+		for _, p := range slices.Backward(plugins) {
+			enable(&cfg.Profiles[i], p.Name)
+		}
 		enable(&cfg.Profiles[i], readiness.Name)
 	}
 	var completed []config.KubeSchedulerProfile
@@ -61,7 +70,7 @@ func setup(
 		scheduler.WithKubeConfig(cc.KubeConfig),
 		scheduler.WithProfiles(cfg.Profiles...),
 		scheduler.WithPercentageOfNodesToScore(cfg.PercentageOfNodesToScore),
-		scheduler.WithFrameworkOutOfTreeRegistry(runtime.Registry{readiness.Name: readiness.New}),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry),
 		scheduler.WithPodInitialBackoffSeconds(cfg.PodInitialBackoffSeconds),
 		scheduler.WithPodMaxBackoffSeconds(cfg.PodMaxBackoffSeconds),
 		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),

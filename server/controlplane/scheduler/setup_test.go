@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,7 +9,10 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/configz"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/a4s-io/a4s/internal/kubeconfig"
@@ -66,7 +70,7 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 				t.Fatal(err)
 			}
 			configz.Delete(configzName)
-			_, sched, err := setup(t.Context(), s, nil)
+			_, sched, err := setup(t.Context(), s, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,12 +117,50 @@ func TestParallelismFitsTheProcessors(t *testing.T) {
 			t.Fatal(err)
 		}
 		configz.Delete(configzName)
-		cc, _, err := setup(t.Context(), s, nil)
+		cc, _, err := setup(t.Context(), s, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := cc.ComponentConfig.Parallelism; got != want {
 			t.Errorf("with %q: %d, want %d", extra, got, want)
+		}
+	}
+}
+
+// extra is a plugin that a caller adds.
+type extra struct{}
+
+func (extra) Name() string { return "Extra" }
+
+func (extra) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+// TestPluginsOfTheCaller are in every profile, right behind that of readiness.
+func TestPluginsOfTheCaller(t *testing.T) {
+	credential := writeCredential(t)
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := fmt.Sprintf(head, credential) + "profiles:\n- schedulerName: default-scheduler\n- schedulerName: other\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := parse(Options{Kubeconfig: credential, Args: []string{"config=" + file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	configz.Delete(configzName)
+	_, sched, err := setup(t.Context(), s, nil, []Plugin{{Name: extra{}.Name(),
+		New: func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return extra{}, nil }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sched.Profiles) != 2 {
+		t.Errorf("%d profiles", len(sched.Profiles))
+	}
+	for name, profile := range sched.Profiles {
+		enabled := profile.ListPlugins().Filter.Enabled
+		if len(enabled) < 3 || enabled[0].Name != readiness.Name || enabled[1].Name != "Extra" {
+			t.Errorf("profile %s has Filter plugins %v", name, enabled)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func offered(ctx context.Context, u user.Info, pod *core.Pod) (node string, ok b
 
 // nodeOf is the node that a request comes from. Who impersonates a node is none.
 func nodeOf(ctx context.Context, u user.Info) (string, bool) {
-	if u == nil || impersonated(ctx) || !space.IsSystem(authn.TenantOf(u)) {
+	if u == nil || Impersonated(ctx) || !space.IsSystem(authn.TenantOf(u)) {
 		return "", false
 	}
 	node, ok := nodeidentifier.NewDefaultNodeIdentifier().NodeIdentity(u)
@@ -95,7 +95,8 @@ func Mark(next http.Handler) http.Handler {
 // impersonatePrefix begins each of the headers, in small letters.
 var impersonatePrefix = strings.ToLower(strings.TrimSuffix(authenticationv1.ImpersonateUserHeader, "User"))
 
-func impersonated(ctx context.Context) bool {
+// Impersonated reports whether a request that Mark saw impersonates somebody.
+func Impersonated(ctx context.Context) bool {
 	marked, _ := ctx.Value(impersonation{}).(bool)
 	return marked
 }

@@ -71,6 +71,7 @@ func Rows() []Kind {
 		{"", "events", "Event", ns, Tenant, "", false},
 		{"", "limitranges", "LimitRange", ns, Tenant, "", false},
 		{"", "namespaces", "Namespace", cluster, Tenant, "", false},
+		{"", "nodeallocations", "NodeAllocation", cluster, System, "nodes belong to the cluster", false},
 		{"", "nodes", "Node", cluster, System, "nodes belong to the cluster, whose administrators can let a tenant " +
 			"read them (spec.nodes: ReadOnly of the Tenant)", false},
 		{"", "partitions", "Partition", cluster, System, "the partitions of the cluster are its own", false},

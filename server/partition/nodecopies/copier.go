@@ -1,0 +1,333 @@
+package nodecopies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	// writers is how many copies are written at a time.
+	writers = 8
+	// firstRetry and lastRetry bound how long a copy that could not be written waits.
+	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
+	// requestTimeout bounds what is done about one copy.
+	requestTimeout = 10 * time.Second
+)
+
+type object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// kind is how objects of one kind are copied.
+type kind[T object] struct {
+	resource string
+	watch    func(kubernetes.Interface) cache.ListerWatcher
+	empty    T
+	// want is the copy of an object of a resource partition.
+	want func(T, string) T
+	// digest is of what is material of an object.
+	digest func(T) (digest, error)
+	// there asks for an object.
+	there func(context.Context, kubernetes.Interface, string) error
+	// write makes the copy what is wanted, whatever there is.
+	write  func(context.Context, kubernetes.Interface, T) error
+	remove func(context.Context, kubernetes.Interface, string, metav1.DeleteOptions) error
+	// sameUID kinds keep the UID of the original.
+	sameUID bool
+}
+
+// source is a resource partition that is followed.
+type source[T object] struct {
+	Source
+	store  cache.Store
+	synced func() bool
+	stop   func()
+}
+
+// seen is what is remembered of a copy, and of objects that are none.
+type seen struct {
+	metav1.ObjectMeta // name, UID and the label of the resource partition
+	digest            digest
+}
+
+// copier keeps the copies of one kind.
+type copier[T object] struct {
+	kind kind[T]
+	to   kubernetes.Interface
+	log  *logrus.Entry
+	// clash is told of names that several have, and of those that one has alone again.
+	clash func(name string, with []string)
+	queue workqueue.TypedRateLimitingInterface[string]
+
+	copies cache.Store
+	ready  func() bool // copies are known
+
+	mu      sync.Mutex
+	sources map[string]*source[T]
+	running sync.WaitGroup
+}
+
+func newCopier[T object](
+	k kind[T], to kubernetes.Interface, log *logrus.Entry, clash func(string, []string),
+) *copier[T] {
+	return &copier[T]{kind: k, to: to, log: log, clash: clash, sources: map[string]*source[T]{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
+}
+
+// run keeps copies until the context ends.
+func (c *copier[T]) run(ctx context.Context) {
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: c.kind.watch(c.to), ObjectType: c.kind.empty, Handler: c.handler(), Transform: c.remember,
+	})
+	c.mu.Lock()
+	c.copies, c.ready = store, controller.HasSynced
+	c.mu.Unlock()
+	c.running.Go(func() { controller.RunWithContext(ctx) })
+	if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
+		for range writers {
+			c.running.Go(func() {
+				for c.next(ctx) {
+				}
+			})
+		}
+	}
+	<-ctx.Done()
+	c.follow(ctx, nil)
+	c.queue.ShutDown()
+	c.running.Wait()
+}
+
+// handler asks for a look at every name that something happens to.
+func (c *copier[T]) handler() cache.ResourceEventHandler {
+	look := func(obj any) {
+		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+			c.queue.Add(name)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: look, DeleteFunc: look,
+		UpdateFunc: func(_, obj any) { look(obj) }}
+}
+
+// remember reduces a copy to what is compared.
+func (c *copier[T]) remember(obj any) (any, error) {
+	o, ok := obj.(T)
+	if !ok {
+		return obj, nil // it is reduced already
+	}
+	d, err := c.kind.digest(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &seen{digest: d, ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), UID: o.GetUID(),
+		ResourceVersion: o.GetResourceVersion()}}
+	if partition := o.GetLabels()[Label]; partition != "" {
+		s.Labels = map[string]string{Label: partition}
+	}
+	return s, nil
+}
+
+// follow replaces the set of resource partitions.
+func (c *copier[T]) follow(ctx context.Context, sources []Source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, s := range c.sources {
+		i := slices.IndexFunc(sources, func(n Source) bool { return n.Name == name && n.Client == s.Client })
+		if i < 0 {
+			s.stop()
+			delete(c.sources, name)
+		}
+	}
+	for _, s := range sources {
+		if c.sources[s.Name] != nil {
+			continue
+		}
+		store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+			ListerWatcher: c.kind.watch(s.Client), ObjectType: c.kind.empty, Handler: c.handler(),
+			Transform: slim[T],
+		})
+		ctx, stop := context.WithCancel(ctx)
+		c.sources[s.Name] = &source[T]{Source: s, store: store, synced: controller.HasSynced, stop: stop}
+		c.running.Go(func() {
+			controller.RunWithContext(ctx)
+		})
+		c.running.Go(func() {
+			// Names that it has no more have no event.
+			if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
+				c.lookAtAll()
+			}
+		})
+	}
+}
+
+// slim drops what nobody copies.
+func slim[T object](obj any) (any, error) {
+	if o, ok := obj.(T); ok {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func (c *copier[T]) lookAtAll() {
+	c.mu.Lock()
+	copies := c.copies
+	c.mu.Unlock()
+	if copies == nil {
+		return
+	}
+	for _, name := range copies.ListKeys() {
+		c.queue.Add(name)
+	}
+}
+
+func (c *copier[T]) next(ctx context.Context) bool {
+	name, end := c.queue.Get()
+	if end {
+		return false
+	}
+	defer c.queue.Done(name)
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := c.look(limited, name); err != nil {
+		if ctx.Err() == nil {
+			c.log.WithError(err).WithField(strings.TrimSuffix(c.kind.resource, "s"), name).
+				Info("cannot write a copy; it is tried again")
+		}
+		c.queue.AddRateLimited(name)
+		return true
+	}
+	c.queue.Forget(name)
+	return true
+}
+
+// look makes the copy of a name what it has to be.
+func (c *copier[T]) look(ctx context.Context, name string) error {
+	have, owner, others := c.whose(name)
+	if have != nil && owner == nil {
+		// It is a node of this server, or of a resource partition that is not known or
+		// has not been asked yet.
+		c.clash(name, others)
+		return nil
+	}
+	if owner != nil && have != nil {
+		if _, there, _ := owner.store.GetByKey(name); !there {
+			if err := c.gone(ctx, owner, have); err != nil {
+				return err
+			}
+			// The event of the deletion brings the next one who has the name.
+			c.clash(name, nil)
+			return nil
+		}
+	}
+	c.clash(name, others)
+	if owner == nil {
+		return nil
+	}
+	obj, there, err := owner.store.GetByKey(name)
+	if err != nil || !there {
+		return err
+	}
+	original, ok := obj.(T)
+	if !ok {
+		return fmt.Errorf("the original is a %T", obj)
+	}
+	want := c.kind.want(original, owner.Name)
+	if have != nil && (!c.kind.sameUID || have.UID == want.GetUID()) {
+		if d, err := c.kind.digest(want); err != nil || d == have.digest {
+			return err
+		}
+	}
+	err = c.kind.write(ctx, c.to, want)
+	if errors.Is(err, errElsewhere) {
+		return nil // the event of that one is on its way
+	}
+	return err
+}
+
+// whose says what is known of a name: the copy, the resource partition that it belongs to
+// if that can be told, and the others that have the name.
+func (c *copier[T]) whose(name string) (have *seen, owner *source[T], others []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if obj, ok, _ := c.copies.GetByKey(name); ok {
+		have, _ = obj.(*seen)
+	}
+	var having []string
+	for partition, s := range c.sources {
+		if _, ok, _ := s.store.GetByKey(name); ok {
+			having = append(having, partition)
+		}
+	}
+	slices.Sort(having)
+	partition := ""
+	switch {
+	case have != nil:
+		partition = have.Labels[Label]
+		if s := c.sources[partition]; s != nil && s.synced() {
+			owner = s
+		}
+	case len(having) > 0:
+		partition = having[0]
+		owner = c.sources[partition]
+	}
+	others = slices.DeleteFunc(having, func(p string) bool { return p == partition })
+	if len(others) > 0 {
+		if partition == "" {
+			partition = "this server"
+		}
+		others = append([]string{partition}, others...)
+	}
+	return have, owner, others
+}
+
+// gone deletes a copy whose original is not there, by the word of its resource partition
+// itself: what a list began with may be older than the copy.
+func (c *copier[T]) gone(ctx context.Context, owner *source[T], have *seen) error {
+	err := c.kind.there(ctx, owner.Client, have.Name)
+	if err == nil {
+		return errors.New("its resource partition has it, but did not list it yet")
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("asking its resource partition for it: %w", err)
+	}
+	uid := have.UID
+	err = c.kind.remove(ctx, c.to, have.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // the event of what is there instead is on its way
+	}
+	return err
+}
+
+// complete reports whether every resource partition was listed and has its copies.
+func (c *copier[T]) complete() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ready == nil || !c.ready() {
+		return false
+	}
+	for _, s := range c.sources {
+		if !s.synced() {
+			return false
+		}
+		for _, name := range s.store.ListKeys() {
+			if _, ok, _ := c.copies.GetByKey(name); !ok {
+				return false
+			}
+		}
+	}
+	return true
+}

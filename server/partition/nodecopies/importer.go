@@ -1,0 +1,143 @@
+package nodecopies
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/health"
+)
+
+// Name is the name of the component.
+const Name = "node-importer"
+
+const (
+	// Label names the resource partition of a copy. Nodes of this server do not have it.
+	Label = "a4s.io/resource-partition"
+	// UIDAnnotation and CreatedAnnotation are what the importer asks a new copy to keep.
+	// They are not stored.
+	UIDAnnotation     = "a4s.io/original-uid"
+	CreatedAnnotation = "a4s.io/original-created"
+)
+
+// Source is a resource partition.
+type Source struct {
+	Name string
+	// Client reads its Nodes and CSINodes. A source with another client is another one.
+	Client kubernetes.Interface
+}
+
+// Options configure the importer.
+type Options struct {
+	// Client is of the tenant partition, as the user that package storage knows.
+	Client kubernetes.Interface
+	// Sources returns the resource partitions, without the one of this server itself, and
+	// what is closed when they change. Copies of one that is left out stay.
+	Sources func() ([]Source, <-chan struct{})
+	// Await blocks until this server leads the others; nil is for a server without
+	// others. What it returns ends with the lead.
+	Await func(context.Context) (context.Context, context.CancelFunc, error)
+	// Health is told of names that several have; nil for nobody.
+	Health *health.Registry
+	Log    *logrus.Entry
+}
+
+// Importer keeps copies.
+type Importer struct {
+	o        Options
+	complete atomic.Bool
+	check    atomic.Pointer[func() bool]
+
+	mu      sync.Mutex
+	clashes map[string]bool
+}
+
+// New returns an importer; Component runs it.
+func New(o Options) *Importer { return &Importer{o: o, clashes: map[string]bool{}} }
+
+// Component keeps copies while this server leads. It is ready at once: what it copies from
+// may be down.
+func (i *Importer) Component() component.Component {
+	return component.Component{Name: Name, Run: i.run}
+}
+
+// Complete reports whether all nodes of all resource partitions have had their copies once
+// since this server leads. Before that, pods may be bound to nodes without a copy, which
+// garbage collection must not take for nodes that are gone.
+func (i *Importer) Complete() bool {
+	if i.complete.Load() {
+		return true
+	}
+	check := i.check.Load()
+	if check == nil || !(*check)() {
+		return false
+	}
+	i.complete.Store(true)
+	return true
+}
+
+func (i *Importer) run(ctx context.Context, ready func()) error {
+	ready()
+	if i.o.Await != nil {
+		led, cancel, err := i.o.Await(ctx)
+		if err != nil {
+			return nil // ctx ended
+		}
+		defer cancel()
+		ctx = led
+	}
+	// They end after the loop below, which gives them work.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	ofNodes := newCopier[*corev1.Node](nodes(), i.o.Client, i.o.Log, i.clash)
+	ofCSINodes := newCopier[*storagev1.CSINode](csiNodes(), i.o.Client, i.o.Log, func(string, []string) {})
+	var known atomic.Bool
+	check := func() bool { return known.Load() && ofNodes.complete() }
+	i.complete.Store(false)
+	i.check.Store(&check)
+	defer i.check.Store(nil)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { ofNodes.run(work) })
+	running.Go(func() { ofCSINodes.run(work) })
+	for {
+		sources, changed := i.o.Sources()
+		ofNodes.follow(work, sources)
+		ofCSINodes.follow(work, sources)
+		known.Store(true)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// clash reports a name that several have, or that this is over.
+func (i *Importer) clash(name string, with []string) {
+	if i.o.Health == nil {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(with) == 0 && !i.clashes[name] {
+		return
+	}
+	if i.clashes[name] = len(with) > 0; !i.clashes[name] {
+		delete(i.clashes, name)
+	}
+	detail := ""
+	if len(with) > 0 {
+		detail = fmt.Sprintf("it is that of %s; ignored: %s", with[0], strings.Join(with[1:], ", "))
+	}
+	i.o.Health.Report(len(with) > 0, health.NodeNameTaken, name, detail)
+}

@@ -1,0 +1,316 @@
+package nodecopies
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/a4s-io/a4s/internal/health"
+)
+
+// deadline bounds every wait.
+const deadline = 30 * time.Second
+
+// world is a tenant partition and two resource partitions, without API servers: what
+// these do is in tests/integration/resourcepartitions.
+type world struct {
+	tp, rp1, rp2 *fake.Clientset
+	importer     *Importer
+	problems     *health.Registry
+	// down partitions answer no request.
+	down map[string]*atomic.Bool
+
+	mu      sync.Mutex
+	sources []Source
+	changed chan struct{}
+}
+
+func newWorld(t *testing.T, own ...runtime.Object) *world {
+	t.Helper()
+	w := &world{tp: fake.NewClientset(own...), rp1: fake.NewClientset(), rp2: fake.NewClientset(),
+		problems: health.NewRegistry(), down: map[string]*atomic.Bool{}, changed: make(chan struct{})}
+	for name, rp := range map[string]*fake.Clientset{"rp1": w.rp1, "rp2": w.rp2} {
+		down := &atomic.Bool{}
+		w.down[name] = down
+		for _, verb := range []string{"get", "list"} {
+			rp.PrependReactor(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return down.Load(), nil, errors.New("the partition is down")
+			})
+		}
+	}
+	// As package storage does.
+	w.tp.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if n, ok := a.(clienttesting.CreateAction).GetObject().(*corev1.Node); ok {
+			delete(n.Annotations, UIDAnnotation)
+			delete(n.Annotations, CreatedAnnotation)
+		}
+		return false, nil, nil
+	})
+	w.sources = []Source{{"rp1", w.rp1}, {"rp2", w.rp2}}
+	return w
+}
+
+func (w *world) get() ([]Source, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sources, w.changed
+}
+
+func (w *world) set(sources ...Source) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sources = sources
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// start runs an importer until the test ends.
+func (w *world) start(t *testing.T) {
+	t.Helper()
+	w.importer = New(Options{Client: w.tp, Sources: w.get, Health: w.problems,
+		Log: logrus.NewEntry(logrus.StandardLogger())})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.importer.Component().Run(ctx, func() {}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func until(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, deadline, true,
+		func(context.Context) (bool, error) { return check(), nil }); err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+func put(t *testing.T, c *fake.Clientset, name string, uid types.UID, change func(*corev1.Node)) {
+	t.Helper()
+	n := full()
+	n.Name, n.UID = name, uid
+	if change != nil {
+		change(n)
+	}
+	_, err := c.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = c.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, c *fake.Clientset, name string) {
+	t.Helper()
+	if err := c.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copied is the copy of a node, nil if there is none.
+func (w *world) copied(t *testing.T, name string) *corev1.Node {
+	t.Helper()
+	n, err := w.tp.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// of waits until a node is a copy of a partition's, with this UID.
+func (w *world) of(t *testing.T, name, partition string, uid types.UID) {
+	t.Helper()
+	until(t, "the copy of "+name+" from "+partition, func() bool {
+		n := w.copied(t, name)
+		return n != nil && n.Labels[Label] == partition && n.UID == uid
+	})
+}
+
+// writes are how many requests wrote nodes of the tenant partition.
+func (w *world) writes() int {
+	n := 0
+	for _, a := range w.tp.Actions() {
+		if a.GetResource().Resource == "nodes" && slices.Contains([]string{"create", "update", "delete"}, a.GetVerb()) {
+			n++
+		}
+	}
+	return n
+}
+
+// after waits until what happened to the partitions so far has been seen: each gets a node
+// that comes behind it.
+func (w *world) after(t *testing.T, mark string) {
+	t.Helper()
+	for partition, c := range map[string]*fake.Clientset{"rp1": w.rp1, "rp2": w.rp2} {
+		put(t, c, mark+"-"+partition, types.UID(mark+partition), nil)
+		w.of(t, mark+"-"+partition, partition, types.UID(mark+partition))
+	}
+}
+
+func TestHeartbeatsWriteNothing(t *testing.T) {
+	w := newWorld(t)
+	put(t, w.rp1, "n", "u", nil)
+	w.start(t)
+	w.of(t, "n", "rp1", "u")
+	w.after(t, "first")
+	was := w.writes()
+	for i := range 10 {
+		put(t, w.rp1, "n", "u", func(n *corev1.Node) {
+			n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(time.Now().Add(time.Duration(i) * time.Second))
+		})
+	}
+	w.after(t, "second")
+	if now := w.writes() - 2; now != was { // those of the two nodes
+		t.Errorf("%d writes became %d", was, now)
+	}
+	put(t, w.rp1, "n", "u", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	until(t, "the change", func() bool { return w.copied(t, "n").Spec.Unschedulable })
+	until(t, "all copies", w.importer.Complete)
+}
+
+// TestARestartWritesNothing: what is compared is the copy as it is stored.
+func TestARestartWritesNothing(t *testing.T) {
+	n := full()
+	c := wantedNode(n, "rp1")
+	c.Status.VolumesAttached = n.Status.VolumesAttached
+	w := newWorld(t, c)
+	put(t, w.rp1, n.Name, n.UID, nil)
+	w.start(t)
+	w.after(t, "mark")
+	if w.writes() != 2 {
+		t.Errorf("%d writes, want those of two other nodes", w.writes())
+	}
+}
+
+// TestDeletedByWord: a copy is deleted when its partition says that the node is gone, and
+// not before.
+func TestDeletedByWord(t *testing.T) {
+	w := newWorld(t)
+	put(t, w.rp1, "n", "u", nil)
+	w.start(t)
+	w.of(t, "n", "rp1", "u")
+	w.down["rp1"].Store(true)
+	remove(t, w.rp1, "n") // the event comes, and then nobody answers
+	w.rp2Marks(t)
+	if w.copied(t, "n") == nil {
+		t.Fatal("it was deleted without the word of its partition")
+	}
+	w.down["rp1"].Store(false)
+	until(t, "the end of the copy", func() bool { return w.copied(t, "n") == nil })
+}
+
+func (w *world) rp2Marks(t *testing.T) {
+	t.Helper()
+	put(t, w.rp2, "mark", "mark", nil)
+	w.of(t, "mark", "rp2", "mark")
+}
+
+// TestAPartitionThatIsDown at the start of the importer keeps all of its copies.
+func TestAPartitionThatIsDown(t *testing.T) {
+	w := newWorld(t, wantedNode(full(), "rp1"))
+	w.down["rp1"].Store(true)
+	w.start(t)
+	w.rp2Marks(t)
+	if w.copied(t, "n") == nil {
+		t.Error("the copy was deleted")
+	}
+	if w.importer.Complete() {
+		t.Error("the importer says that it has everything")
+	}
+	w.down["rp1"].Store(false)
+	until(t, "the end of the copy", func() bool { return w.copied(t, "n") == nil })
+	until(t, "all copies", w.importer.Complete)
+}
+
+// TestAListThatIsOld: a list without the node deletes nothing if the partition has it.
+func TestAListThatIsOld(t *testing.T) {
+	w := newWorld(t, wantedNode(full(), "rp1"))
+	put(t, w.rp1, "n", full().UID, nil)
+	var asked atomic.Int64
+	w.rp1.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked.Add(1)
+		return false, nil, nil
+	})
+	w.rp1.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+	})
+	w.rp1.PrependWatchReactor("nodes", clienttesting.DefaultWatchReactor(watch.NewFake(), nil))
+	w.start(t)
+	until(t, "the question", func() bool { return asked.Load() > 1 })
+	if w.copied(t, "n") == nil {
+		t.Error("the copy was deleted")
+	}
+}
+
+func TestANameThatSeveralHave(t *testing.T) {
+	own := full()
+	own.Name = "own"
+	w := newWorld(t, own)
+	problem := func(name, part string) bool {
+		return slices.ContainsFunc(w.problems.Holdings(), func(h health.Holding) bool {
+			return h.Code == health.NodeNameTaken && h.Subject == name && strings.Contains(h.Detail, part)
+		})
+	}
+	put(t, w.rp1, "n", "first", nil)
+	w.start(t)
+	w.of(t, "n", "rp1", "first")
+	put(t, w.rp2, "n", "second", nil)
+	put(t, w.rp1, "own", "third", nil)
+	until(t, "problems", func() bool { return problem("n", "ignored: rp2") && problem("own", "that of this server") })
+	w.after(t, "mark")
+	w.of(t, "n", "rp1", "first")
+	if n := w.copied(t, "own"); n.UID != own.UID || n.Labels[Label] != "" {
+		t.Errorf("the node of the server became %+v", n)
+	}
+	remove(t, w.rp1, "n")
+	w.of(t, "n", "rp2", "second")
+	remove(t, w.rp1, "own")
+	until(t, "no problems", func() bool { return len(w.problems.Holdings()) == 0 })
+}
+
+func TestAnotherNodeOfTheName(t *testing.T) {
+	w := newWorld(t)
+	put(t, w.rp1, "n", "first", nil)
+	w.start(t)
+	w.of(t, "n", "rp1", "first")
+	put(t, w.rp1, "n", "second", nil) // deleted and made while nobody looked
+	w.of(t, "n", "rp1", "second")
+}
+
+func TestAPartitionThatIsNotKnownAnyMore(t *testing.T) {
+	w := newWorld(t)
+	put(t, w.rp1, "n", "u", nil)
+	w.start(t)
+	w.of(t, "n", "rp1", "u")
+	w.set(Source{"rp2", w.rp2})
+	w.rp2Marks(t)
+	remove(t, w.rp1, "n")
+	put(t, w.rp2, "later", "later", nil)
+	w.of(t, "later", "rp2", "later")
+	if w.copied(t, "n") == nil {
+		t.Error("the copy was deleted")
+	}
+}
