@@ -142,7 +142,8 @@ func (p *partitionSet) register(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, registered)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, connect.URL+joinapi.PathPartition, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, connect.URL+joinapi.PathPartition,
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func controlPlaneSettings(s *Server) []Setting {
 				"name make a partition with both",
 			target: &s.ResourcePartition},
 		{Name: "cluster", Env: "A4S_CLUSTER_URL", Category: catCluster, Placeholder: "URL", Commas: true,
-			Usage:  "servers of the cluster that the partition belongs to, those of its first partition; needs --token",
+			Usage:  "servers of the first partition of the cluster that this one is to belong to; needs --token",
 			target: &s.ClusterURLs},
 		{Name: "service-group-id", Category: catCluster, Placeholder: "ID", DefaultText: "0, which caches all tenants",
 			Usage:  "service group of this server: it caches the tenants of that group's DataPartitionConfig",

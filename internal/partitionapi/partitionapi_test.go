@@ -22,7 +22,8 @@ func full() *DataPartitionConfig {
 
 func partition() *Partition {
 	return &Partition{ObjectMeta: metav1.ObjectMeta{Name: "tp2"}, Spec: PartitionSpec{
-		Roles: Roles(), Identity: "id", Servers: []PartitionServer{{Name: "a", Address: "192.0.2.1:6443"}, {Name: "b"}},
+		Roles: Roles(), Identity: "id",
+		Servers:     []PartitionServer{{Name: "a", Address: "192.0.2.1:6443"}, {Name: "b"}},
 		ServiceCIDR: "10.44.0.0/16", ClusterCIDR: "10.42.0.0/16", NodePortRange: "30000-32767",
 		ClusterDNS: "10.44.0.10",
 	}}

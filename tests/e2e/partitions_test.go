@@ -93,8 +93,8 @@ func TestPartitions(t *testing.T) {
 			Create(t.Context(), marker, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if m, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "marker", metav1.GetOptions{}); err != nil ||
-			m.Data["value"] != "tp2" {
+		if m, err := client.CoreV1().ConfigMaps("default").
+			Get(t.Context(), "marker", metav1.GetOptions{}); err != nil || m.Data["value"] != "tp2" {
 			t.Errorf("%v %v", m, err)
 		}
 		if _, err := home.client.CoreV1().ConfigMaps("default").
@@ -164,7 +164,8 @@ func useEverywhere(t *testing.T, servers []*cluster, maker *cluster, tenant stri
 	for i, c := range servers {
 		name := fmt.Sprint("through-", i)
 		at := "--server=" + c.url()
-		maker.must(t, "kubectl", "--kubeconfig", "/root/"+tenant, at, "create", "configmap", name, "--from-literal=a=b")
+		maker.must(t, "kubectl", "--kubeconfig", "/root/"+tenant, at, "create", "configmap", name,
+			"--from-literal=a=b")
 		maker.must(t, "kubectl", "--kubeconfig", "/root/"+tenant, at, "label", "configmap", name, "x=y")
 		for {
 			e := <-w.ResultChan()
@@ -220,7 +221,8 @@ func testPassedOn(t *testing.T, home, tp2 *cluster) {
 		}
 	}
 	broken := withToken(t, home, token[:len(token)-4]+"AAAA", nil)
-	if _, err := broken.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+	if _, err := broken.CoreV1().ConfigMaps("default").
+		List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a token with another signature: %v", err)
 	}
 }

@@ -31,7 +31,8 @@ func TestKeptOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	home := &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: partitionapi.Home},
-		Spec: partitionapi.PartitionSpec{Servers: []partitionapi.PartitionServer{{Name: "a", Address: "192.0.2.2:6443"}}}}
+		Spec: partitionapi.PartitionSpec{Servers: []partitionapi.PartitionServer{
+			{Name: "a", Address: "192.0.2.2:6443"}}}}
 	d.partitions.last = byName([]*partitionapi.Partition{home})
 	d.placements.last = byName([]*partitionapi.TenantPlacement{placed("far", "main"), placed("near", "tp2")})
 	if err := d.write(); err != nil {

@@ -55,7 +55,8 @@ func (r *Register) put(ctx context.Context, req joinapi.PartitionRequest, mayBeg
 		case apierrors.IsNotFound(err) && !mayBegin:
 			return ErrRemoved
 		case apierrors.IsNotFound(err):
-			if _, err = r.client.Create(ctx, newPartition(req), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+			_, err = r.client.Create(ctx, newPartition(req), metav1.CreateOptions{})
+			if !apierrors.IsAlreadyExists(err) {
 				return err
 			}
 			return r.put(ctx, req, mayBegin) // another server of it came first

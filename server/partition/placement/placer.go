@@ -150,8 +150,8 @@ func (p *Placer) reach(ctx context.Context, partition string) (*tenantapi.Client
 			if partition != partitionapi.Home {
 				what = "where the tenant belongs"
 			}
-			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("partition %s, %s, cannot be reached now", partition,
-				what))
+			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("partition %s, %s, cannot be reached now",
+				partition, what))
 		}
 	}
 	return p.peers.Tenants(partition)

@@ -224,7 +224,8 @@ func TestMarkNeedsAFrontProxy(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	l := newLab(t)
 	l.to.Partition = "unknown"
-	if resp := l.get(t, nil); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+	if resp := l.get(t, nil); resp.StatusCode != http.StatusServiceUnavailable ||
+		resp.Header.Get("Retry-After") == "" {
 		t.Errorf("got %s %v", resp.Status, resp.Header)
 	}
 	if err := l.proxy.peers.Ready(t.Context(), "unknown"); err == nil {

@@ -33,8 +33,9 @@ func TestPartitionValidation(t *testing.T) {
 		}, false, "Duplicate"},
 		"servers change":   {func(s *partitionapi.PartitionSpec) { s.Servers[0].Name = "b" }, true, ""},
 		"identity changes": {func(s *partitionapi.PartitionSpec) { s.Identity = "b" }, true, "never change"},
-		"range changes":    {func(s *partitionapi.PartitionSpec) { s.ServiceCIDR = "10.45.0.0/16" }, true, "never change"},
-		"roles change":     {func(s *partitionapi.PartitionSpec) { s.Roles = s.Roles[:1] }, true, "never change"},
+		"range changes": {func(s *partitionapi.PartitionSpec) { s.ServiceCIDR = "10.45.0.0/16" }, true,
+			"never change"},
+		"roles change": {func(s *partitionapi.PartitionSpec) { s.Roles = s.Roles[:1] }, true, "never change"},
 	} {
 		p, old := validOne(), validOne()
 		c.change(&p.Spec)
