@@ -153,7 +153,8 @@ func (w *world) of(t *testing.T, name, partition string, uid types.UID) {
 func (w *world) writes() int {
 	n := 0
 	for _, a := range w.tp.Actions() {
-		if a.GetResource().Resource == "nodes" && slices.Contains([]string{"create", "update", "delete"}, a.GetVerb()) {
+		if a.GetResource().Resource == "nodes" &&
+			slices.Contains([]string{"create", "update", "delete"}, a.GetVerb()) {
 			n++
 		}
 	}
