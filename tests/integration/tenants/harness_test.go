@@ -131,7 +131,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) (bool
 }
 
 func addTenants(getter generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-	extra, err := registry.Storage(getter, nil, nil)
+	extra, err := registry.Storage(getter, nil, nil, nil)
 	maps.Copy(v1, extra)
 	return err
 }
