@@ -85,7 +85,9 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	if seams.CRDs != nil {
 		seams.CRDs(crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	}
-	kubeServer, err := newKubeAPIs(kube.Complete(), seams, crdServer.GenericAPIServer)
+	behind := withoutProtobuf{crdServer.GenericAPIServer,
+		crdServer.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()}
+	kubeServer, err := newKubeAPIs(kube.Complete(), seams, behind)
 	if err != nil {
 		return nil, fmt.Errorf("building the built-in APIs: %w", err)
 	}

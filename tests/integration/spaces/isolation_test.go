@@ -419,7 +419,8 @@ func (g *attacker) request() *attack {
 	}
 	switch g.rand.IntN(20) {
 	case 0:
-		path = pick(g, "/tenants/a", "/tenants/b", "/tenants/system", "/tenants/all", "/tenants/") + path
+		path = pick(g, "/tenants/a", "/tenants/b", "/tenants/system", "/tenants/all", "/tenants/",
+			"/partitions/main", "/partitions/tp2", "/partitions/main/tenants/b", "/partitions/") + path
 	case 1:
 		path = pick(g, "/", "/api", "/apis", root, "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1",
 			"/openapi/v3"+root, "/apis/"+isolationGroup, "/apis/"+isolationGroup+"/v1", "/apis/"+isolationGroup+"/v2",
@@ -522,8 +523,8 @@ func (g *attacker) headers(r *attack) {
 			pick(g, "0", "1", "system", partitionapi.Rest))
 	}
 	if g.chance(3) {
-		r.header.Set(pick(g, "X-Remote-User", "X-Remote-Group", "X-Forwarded-For", "X-Remote-Extra-A4s.io%2ftenant"),
-			pick(g, "admin", "system:masters", "b"))
+		r.header.Set(pick(g, "X-Remote-User", "X-Remote-Group", "X-Forwarded-For", "X-Remote-Extra-A4s.io%2ftenant",
+			"A4s-Partition", "A4s-Tenant-Uid"), pick(g, "admin", "system:masters", "b", "main", "tp2"))
 	}
 	if g.chance(2) || r.watch && g.chance(30) {
 		r.header.Set("Connection", "Upgrade")
