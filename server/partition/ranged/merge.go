@@ -18,6 +18,9 @@ const (
 	// askAgain is when etcd is asked again how far the watches are: it drops such
 	// requests while a watch is behind.
 	askAgain = 20 * time.Millisecond
+	// settled is when no answer to a question from before a watch was opened is on its
+	// way any more.
+	settled = 500 * time.Millisecond
 )
 
 // role is what a watch is for.
@@ -41,6 +44,16 @@ type part struct {
 	events []*clientv3.Event
 	// reached is the revision up to which all events have come.
 	reached int64
+	// opened is when etcd had the watch, and at its revision then. etcd answers all watches
+	// of a stream at once how far they are, and an answer from before that can overtake the
+	// first events: only one with a later revision is certainly none.
+	opened time.Time
+	at     int64
+}
+
+// believes reports whether an answer how far the watch is was given when etcd had it.
+func (p *part) believes(revision int64) bool {
+	return !p.opened.IsZero() && (revision > p.at || time.Since(p.opened) > settled)
 }
 
 // first is the revision of the first event that is not sent yet.
@@ -136,6 +149,7 @@ func (m *merge) open(as role, within ownership.Range, from int64) {
 	m.parts[p] = true
 	opts := []clientv3.OpOption{
 		clientv3.WithRange(within.To), clientv3.WithRev(from), clientv3.WithProgressNotify(),
+		clientv3.WithCreatedNotify(),
 	}
 	switch as {
 	case objects:
@@ -192,8 +206,12 @@ func (m *merge) take(r response) bool {
 	case len(r.what.Events) > 0:
 		p.events = append(p.events, r.what.Events...)
 		p.reached = max(p.reached, r.what.Events[len(r.what.Events)-1].Kv.ModRevision)
+	case r.what.Created:
+		p.opened, p.at = time.Now(), r.what.Header.GetRevision()
 	case r.what.IsProgressNotify():
-		p.reached = max(p.reached, r.what.Header.GetRevision())
+		if p.believes(r.what.Header.GetRevision()) {
+			p.reached = max(p.reached, r.what.Header.GetRevision())
+		}
 		// The configurations change so rarely that this is the answer.
 		m.asked = m.asked && p.role != configs
 	}

@@ -190,9 +190,13 @@ func TestBuiltinLeavesOthersAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bare := reflect.ValueOf(opts.Decorator).Pointer() == reflect.ValueOf(generic.UndecoratedStorage).Pointer()
-		if bare == cached {
-			t.Errorf("%s: without a cache is %v", resource, bare)
+		before, err := upstream.GetRESTOptions(resource, &corev1.Pod{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := reflect.ValueOf(opts.Decorator).Pointer() == reflect.ValueOf(before.Decorator).Pointer()
+		if same != cached {
+			t.Errorf("%s: as upstream stores it is %v", resource, same)
 		}
 	}
 	local := &storage.Connections{Local: &storage.Local{}}
