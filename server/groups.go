@@ -79,8 +79,9 @@ func (s *Server) onlyMembers(what string) error {
 	return nil
 }
 
-// follow has the clients of everything ask all groups, unless this server is of none. It
-// changes their transports, and returns what follows the configurations, if anything does.
+// followGroups has these clients, the controllers and the scheduler ask the servers of all
+// groups, unless this server is of none. It changes their transports, and returns what
+// follows the configurations.
 func (s *Server) followGroups(admin *rest.Config, clients ...*rest.Config) ([]component.Component, error) {
 	if s.cfg.ServiceGroupID == "" {
 		return nil, nil

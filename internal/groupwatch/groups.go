@@ -119,7 +119,7 @@ func streamsOf(all []ownership.Config) []string {
 	return append(slices.Compact(groups), partitionapi.Rest)
 }
 
-// wait waits until the configurations are known, for as long as it takes or some time.
+// wait waits until the configurations are known. It returns false if they are not in time.
 func (g *Groups) wait(ctx context.Context, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
