@@ -5,9 +5,10 @@
 //
 // Invariants: a list or watch of everything is complete, unless it asks for the part of
 // the group (partitionapi.WithPart) or for one of the streams that are complete together
-// (partitionapi.WithStream), in which nothing of a move is seen; a read from the cache is repeated if its tenant moved meanwhile;
-// an open watch of a tenant that leaves goes on with what the datastore says, and
-// nobody but those who ask for the part sees what a move puts in or takes out.
+// (partitionapi.WithStream), in which nothing of a move is seen; a read from the cache is
+// repeated if its tenant moved meanwhile; an open watch of a tenant that leaves goes on
+// with what the datastore says, and nobody but those who ask for the part sees what a move
+// puts in or takes out.
 //
 // The storage of the API server imports it.
 package serving
