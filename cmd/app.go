@@ -64,6 +64,7 @@ func NewApp(m Modes) *App {
 		etcdMemberCommand(),
 		groupsCommand(),
 		partitionCommand(),
+		nodeCommand(),
 		tenantCommand(),
 		runtimeCommand(),
 		statusCommand(),

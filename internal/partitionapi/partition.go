@@ -22,6 +22,13 @@ const (
 	// and Group is the group of all of them.
 	UserPrefix = pki.PartitionUserPrefix
 	Group      = pki.GroupPartitions
+
+	// PathPrefix stands before the name of a partition in the paths of its API.
+	PathPrefix = "/partitions/"
+
+	// ResourcePartitionLabel names, on the copy of a node in a tenant partition, the
+	// partition that the node is registered with. Other nodes do not have it.
+	ResourcePartitionLabel = "a4s.io/resource-partition"
 )
 
 // Role is what a partition is for.

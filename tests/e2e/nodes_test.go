@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,52 @@ import (
 
 func TestPodsReachEachOtherAcrossNodesOverVXLAN(t *testing.T) {
 	t.Parallel()
-	across(t, sharedCluster(t), "worker", "--node-taint", passingTaint+"=true:NoSchedule")
+	c := sharedCluster(t)
+	worker, ns := across(t, c, "worker", "--node-taint", passingTaint+"=true:NoSchedule")
+	t.Run("drain", func(t *testing.T) { testDrain(t, c, worker.host.Name, ns) })
+}
+
+// testDrain: a4s node drain evicts the pods of the system and of tenants, or none.
+func testDrain(t *testing.T, c *cluster, name, ns string) {
+	pods := func() (names []string) {
+		list, err := c.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{
+			FieldSelector: "spec.nodeName=" + name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			if pod := &list.Items[i]; metav1.GetControllerOf(pod) == nil && pod.DeletionTimestamp == nil {
+				names = append(names, pod.Namespace+"/"+pod.Name)
+			}
+		}
+		return names
+	}
+	before := pods()
+	if len(before) < 3 || !slices.Contains(before, ns+"/far") ||
+		!slices.Contains(before, "default.other-"+name+"/foreign") {
+		t.Fatalf("the pods of the node are %v", before)
+	}
+	r := c.a4s(t, "node", "drain", name, "--ignore-daemonsets")
+	if r.ExitCode == 0 || !strings.Contains(r.Stderr, "--force") {
+		t.Errorf("pods without a controller are evicted: %d %s%s", r.ExitCode, r.Stdout, r.Stderr)
+	}
+	if left := pods(); len(left) != len(before) {
+		t.Errorf("of %v there are %v", before, left)
+	}
+	out := c.must(t, "node", "drain", name, "--ignore-daemonsets", "--force", "--timeout", "2m")
+	if !strings.Contains(out, "node/"+name+" drained") {
+		t.Errorf("it says %s", out)
+	}
+	if left := pods(); len(left) > 0 {
+		t.Errorf("after it there are %v", left)
+	}
+	node, err := c.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil || !node.Spec.Unschedulable {
+		t.Errorf("the node takes pods: %v", err)
+	}
+	if r := c.a4s(t, "node", "drain", "nobody"); r.ExitCode == 0 || !strings.Contains(r.Stderr, "kubectl get nodes") {
+		t.Errorf("a node that is not there: %d %s%s", r.ExitCode, r.Stdout, r.Stderr)
+	}
 }
 
 // The other backend of the pod network and the other mode of kube-proxy, which

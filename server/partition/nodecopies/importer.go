@@ -14,6 +14,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/health"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
 // Name is the name of the component.
@@ -21,7 +22,7 @@ const Name = "node-importer"
 
 const (
 	// Label names the resource partition of a copy. Nodes of this server do not have it.
-	Label = "a4s.io/resource-partition"
+	Label = partitionapi.ResourcePartitionLabel
 	// UIDAnnotation and CreatedAnnotation are what the importer asks a new copy to keep.
 	// They are not stored.
 	UIDAnnotation     = "a4s.io/original-uid"

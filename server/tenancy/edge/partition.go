@@ -46,8 +46,6 @@ type others struct {
 	tenants    Tenants
 }
 
-const partitionsPath = "/partitions/"
-
 // fromPartition takes off a request what other partitions said of it, and the partition
 // that its path names: /partitions/NAME/...
 func (o *others) fromPartition(req *http.Request) (_ *http.Request, mark *proxy.Mark, named string) {
@@ -55,7 +53,7 @@ func (o *others) fromPartition(req *http.Request) (_ *http.Request, mark *proxy.
 		return req, nil, ""
 	}
 	mark = o.partitions.Received(req)
-	rest, ok := strings.CutPrefix(req.URL.Path, partitionsPath)
+	rest, ok := strings.CutPrefix(req.URL.Path, partitionapi.PathPrefix)
 	if !ok || mark != nil {
 		return req, mark, ""
 	}
