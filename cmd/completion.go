@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/a4s-io/a4s/cmd/nodeadmin"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -128,27 +129,72 @@ func completeSettings(table []config.Setting) cobra.CompletionFunc {
 
 // completeTenants completes the name of a tenant.
 func completeTenants(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return completeNames(c, args, 1, toComplete, func(ctx context.Context, c *call) ([]string, error) {
+		admin, _, err := newAdmin(c)
+		if err != nil {
+			return nil, err
+		}
+		list, err := admin.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, nil
+	})
+}
+
+// completePartitions completes the name of a partition.
+func completePartitions(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return completeNames(c, args, 1, toComplete, func(ctx context.Context, c *call) ([]string, error) {
+		admin, _, err := newAdmin(c)
+		if err != nil {
+			return nil, err
+		}
+		list, err := admin.Partitions(ctx)
+		var names []string
+		for _, p := range list {
+			names = append(names, p.Name)
+		}
+		return names, err
+	})
+}
+
+// completeNodes completes names of nodes.
+func completeNodes(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return completeNames(c, args, -1, toComplete, func(ctx context.Context, c *call) ([]string, error) {
+		cfg, _, _, err := adminConfig(c)
+		if err != nil {
+			return nil, err
+		}
+		cluster, err := nodeadmin.New(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return cluster.Names(ctx)
+	})
+}
+
+// completeNames completes an argument of which there are at most most, any number if that
+// is negative, by the names that begin so.
+func completeNames(
+	c *cobra.Command, args []string, most int, toComplete string, names func(context.Context, *call) ([]string, error),
+) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
-	if len(args) > 0 {
+	if most >= 0 && len(args) >= most {
 		return nil, none
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
 	defer cancel()
-	admin, _, err := newAdmin(&call{Command: c, ctx: ctx})
+	all, err := names(ctx, &call{Command: c, ctx: ctx})
 	if err != nil {
 		return nil, none // there is nobody to tell
 	}
-	list, err := admin.List(ctx)
-	if err != nil {
-		return nil, none
-	}
-	var names []string
-	for i := range list.Items {
-		if name := list.Items[i].Name; strings.HasPrefix(name, toComplete) {
-			names = append(names, name)
-		}
-	}
-	return names, none
+	return slices.DeleteFunc(all, func(name string) bool {
+		return !strings.HasPrefix(name, toComplete) || slices.Contains(args, name)
+	}), none
 }
 
 // kubectlCompletes hands the completion of kubectl's command line to kubectl.

@@ -22,7 +22,8 @@ func nodeCommand() *cobra.Command {
 			Long: "Does what kubectl drain does, in all partitions of the cluster: kubectl drain evicts the\n" +
 				"pods of one partition only. Nothing is evicted before all partitions have answered.\n" +
 				"kubectl uncordon lets pods onto a node again.",
-			RunE: action(drainNodes),
+			RunE:              action(drainNodes),
+			ValidArgsFunction: completeNodes,
 		},
 			toggle("ignore-daemonsets", "", "leave pods of DaemonSets, which would come back at once"),
 			toggle("delete-emptydir-data", "", "evict pods with emptyDir volumes, whose data is lost"),

@@ -29,7 +29,8 @@ func partitionCommand() *cobra.Command {
 			Short: "take a partition without tenants out of the cluster",
 			Long: "Delete its tenants and stop its servers first. What its servers have on disk is good for\n" +
 				"the whole cluster: destroy it.",
-			RunE: action(removePartition),
+			RunE:              action(removePartition),
+			ValidArgsFunction: completePartitions,
 		},
 			adminKubeconfigFlag(),
 		),

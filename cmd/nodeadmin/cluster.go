@@ -81,3 +81,19 @@ func New(ctx context.Context, cfg *rest.Config) (*Cluster, error) {
 
 // isCopy reports whether a node is registered with another partition.
 func isCopy(node *corev1.Node) bool { return node.Labels[partitionapi.ResourcePartitionLabel] != "" }
+
+// Names are those of the nodes of all partitions.
+func (c *Cluster) Names(ctx context.Context) ([]string, error) {
+	var names []string
+	for _, p := range c.resources {
+		list, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+			LabelSelector: "!" + partitionapi.ResourcePartitionLabel})
+		if err != nil {
+			return nil, fmt.Errorf("listing the nodes%s: %w", p.where(), err)
+		}
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
