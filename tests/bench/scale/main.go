@@ -52,10 +52,10 @@ func run(ctx context.Context, args []string) error {
 	maker := &sides.Maker{Lab: lab, Binary: s.binary, Programs: s.programs}
 	for n := range s.rounds {
 		round, failed := measure.Round{}, error(nil)
-		for _, c := range inTurn(n, s.sides) {
-			log.Printf("round %d of %d: %s", n+1, s.rounds, c.name)
-			if err := newTrial(s, c, round).run(ctx, maker); err != nil {
-				failed = fmt.Errorf("round %d, %s: %w", n+1, c.name, err)
+		for _, r := range inTurn(n, s.runs()) {
+			log.Printf("round %d of %d: %s", n+1, s.rounds, r.name)
+			if err := newTrial(r.settings, r.contestant, round).run(ctx, maker); err != nil {
+				failed = fmt.Errorf("round %d, %s: %w", n+1, r.name, err)
 				break
 			}
 		}
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 // inTurn begins with another side in each round.
-func inTurn(round int, all []contestant) []contestant {
+func inTurn(round int, all []sized) []sized {
 	first := round % len(all)
 	return slices.Concat(all[first:], all[:first])
 }

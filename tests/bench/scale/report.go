@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -66,10 +68,40 @@ func quantities() []string {
 // first side.
 func report(rounds measure.Rounds, s *settings) error {
 	var names []string
-	for _, c := range s.sides {
-		names = append(names, c.name)
+	for _, r := range s.runs() {
+		names = append(names, r.name)
 	}
 	text := s.String() + "\n\n" + rounds.Table(quantities(), names)
 	fmt.Printf("\n%s\n", text)
+	if len(s.growth) > 0 {
+		if err := plot(rounds, filepath.Join(s.out, "growth.svg"), names); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(s.out, "growth.md"), []byte(text), 0o644)
+	}
 	return os.WriteFile(filepath.Join(s.out, "scale.md"), []byte(text), 0o644)
+}
+
+// plot draws how quantities grow from the first size on.
+func plot(rounds measure.Rounds, path string, names []string) error {
+	c := measure.Chart{Title: "What grows with nodes and pods", Unit: "times that of " + names[0], Line: 1}
+	for _, q := range []struct{ name, quantity string }{
+		{"pods a second, saturated", saturatedRate}, {"CPU a pod, saturated", saturatedCPU},
+		{"CPU a pod, paced", pacedCPU}, {"a pod's wait, paced, p50", pacedP50},
+		{"CPU to register a node", nodeCPU}, {"CPU when idle", idleNodes},
+		{"memory when idle", memoryBefore}, {"memory at the peak", memoryPeak},
+	} {
+		g := measure.Group{Name: q.name}
+		for _, size := range names {
+			if e := rounds.Ratio(q.quantity, size, names[0]); !math.IsNaN(e.Median) {
+				g.Bars = append(g.Bars, measure.Bar{Name: size, Estimate: e})
+			}
+		}
+		c.Groups = append(c.Groups, g)
+	}
+	var drawn bytes.Buffer
+	if err := c.SVG(&drawn); err != nil {
+		return err
+	}
+	return os.WriteFile(path, drawn.Bytes(), 0o644)
 }

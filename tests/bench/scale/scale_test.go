@@ -31,6 +31,26 @@ func TestSmallRunsKeepWhatIsSaid(t *testing.T) {
 	}
 }
 
+func TestGrowthMeasuresOneSideAtSeveralSizes(t *testing.T) {
+	s, err := parse([]string{"--sides", "tenants", "--growth", "1, 4", "--nodes", "10", "--deployments", "5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range s.runs() {
+		names = append(names, r.name)
+	}
+	if want := []string{"10 nodes, 50 pods", "40 nodes, 200 pods"}; !slices.Equal(names, want) {
+		t.Errorf("a round measures %q, want %q", names, want)
+	}
+	for _, args := range [][]string{{"--growth", "1,2"}, {"--sides", "tenants", "--growth", "0"},
+		{"--sides", "tenants", "--growth", "x"}} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("%q are taken", args)
+		}
+	}
+}
+
 func TestPaceIsLearntOnce(t *testing.T) {
 	s := &settings{}
 	s.learn(100)
@@ -41,7 +61,7 @@ func TestPaceIsLearntOnce(t *testing.T) {
 }
 
 func TestRoundsBeginWithAnotherSide(t *testing.T) {
-	all := allContestants()
+	all := (&settings{sides: allContestants()}).runs()
 	var first []string
 	for round := range len(all) + 1 {
 		turn := inTurn(round, all)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -31,6 +32,9 @@ type settings struct {
 	idle, alone, paced, settle time.Duration
 	// pace is how many pods a second the paced load asks for, 0 until it is known.
 	pace float64
+	// growth are the sizes at which one side is measured, as multiples of nodes and
+	// Deployments; empty for a comparison of sides.
+	growth []int
 }
 
 // parse reads the arguments of the command.
@@ -55,6 +59,8 @@ func parse(args []string) (*settings, error) {
 	whole.DurationVar(&s.paced, "paced", time.Minute, "how long the load has a pace, before more spaces are made")
 	whole.DurationVar(&s.settle, "settle", 10*time.Minute, "when memory is weighed after all pods are gone")
 	whole.Float64Var(&s.pace, "pace", 0, "pods a second of the paced load (default 60 % of what upstream can do)")
+	sizes := whole.String("growth", "",
+		"measure one side at several sizes, such as 1,2,4 times the nodes and Deployments, instead of several sides")
 	if err := whole.Parse(args); err != nil {
 		return nil, err
 	}
@@ -71,6 +77,9 @@ func parse(args []string) (*settings, error) {
 	}
 	var err error
 	if s.sides, err = contestants(*names); err != nil {
+		return nil, err
+	}
+	if err := s.grow(*sizes); err != nil {
 		return nil, err
 	}
 	for _, path := range []*string{&s.binary, &s.programs, &s.out} {
@@ -96,6 +105,49 @@ func (s *settings) shrink(whole *flag.FlagSet) error {
 	return nil
 }
 
+// grow sets the sizes.
+func (s *settings) grow(sizes string) error {
+	if sizes == "" {
+		return nil
+	}
+	if len(s.sides) != 1 {
+		return errors.New("--growth is of one side: name it by --sides, such as --sides tenants")
+	}
+	for text := range strings.SplitSeq(sizes, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 {
+			return fmt.Errorf("--growth: %q is no multiple: want whole numbers from 1, such as 1,2,4", text)
+		}
+		s.growth = append(s.growth, n)
+	}
+	return nil
+}
+
+// runs are what a round measures, each under a name of its own.
+func (s *settings) runs() []sized {
+	var all []sized
+	for _, c := range s.sides {
+		all = append(all, sized{s, c})
+	}
+	if len(s.growth) > 0 {
+		all = nil
+	}
+	for _, n := range s.growth {
+		larger, c := *s, s.sides[0]
+		larger.nodes *= n
+		larger.deployments *= n
+		c.name = fmt.Sprintf("%d nodes, %d pods", larger.nodes, larger.deployments*larger.replicas)
+		all = append(all, sized{&larger, c})
+	}
+	return all
+}
+
+// sized is a side and how large it is measured.
+type sized struct {
+	*settings
+	contestant
+}
+
 // learn sets the pace by what a side could do at most, if there is none yet.
 func (s *settings) learn(saturated float64) {
 	if s.pace == 0 {
@@ -105,6 +157,10 @@ func (s *settings) learn(saturated float64) {
 
 // String says what was measured.
 func (s *settings) String() string {
+	if len(s.growth) > 0 {
+		return fmt.Sprintf("%s: %d spaces, Deployments of %d pods by %d clients; paced: %.1f pods a second.",
+			s.sides[0].name, s.spaces, s.replicas, s.clients, s.pace)
+	}
 	return fmt.Sprintf("%d nodes, %d spaces, %d Deployments of %d pods by %d clients; paced: %.1f pods a second.",
 		s.nodes, s.spaces, s.deployments, s.replicas, s.clients, s.pace)
 }
