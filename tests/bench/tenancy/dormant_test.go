@@ -1,6 +1,7 @@
 package tenancy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -43,11 +45,14 @@ func BenchmarkDormantTenants(b *testing.B) {
 	if b.Failed() {
 		return
 	}
+	b.Logf("%d tenants were made in %v, by %v of processor time", n, took, used)
 	after := server.weigh(b, "dormant")
 	server.stop()
 	size := fileSize(b, filepath.Join(dir, "server", "db", "etcd", "member", "snap", "db"))
 	server, full := timedStart(b, dir)
 	restarted := server.weigh(b, "dormant-restarted")
+	b.Logf("anonymous memory: %d KiB empty, %d with all, %d after a restart; the datastore has %d KiB",
+		before.own/1024, after.own/1024, restarted.own/1024, size/1024)
 	listed, pages := server.listAll(b, n)
 	first, next := server.firstRequests(b, n)
 
@@ -75,11 +80,23 @@ func BenchmarkDormantTenants(b *testing.B) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// timedStart starts a server three times and returns the last one with the median of the
+// times that the starts took.
 func timedStart(b *testing.B, dir string) (*child, time.Duration) {
 	b.Helper()
-	began := time.Now()
-	server := startChildIn(b, complete, dir)
-	return server, time.Since(began)
+	var server *child
+	var took []time.Duration
+	for range 3 {
+		if server != nil {
+			server.stop()
+		}
+		began := time.Now()
+		server = startChildIn(b, complete, dir)
+		took = append(took, time.Since(began))
+	}
+	b.Logf("starts took %v", took)
+	slices.Sort(took)
+	return server, took[1]
 }
 
 func fileSize(b *testing.B, path string) int64 {
@@ -126,6 +143,11 @@ func (c *child) listAll(b *testing.B, n int) (took time.Duration, pages int) {
 	began, seen := time.Now(), 0
 	for options := (metav1.ListOptions{}); ; {
 		list, err := client.List(b.Context(), options)
+		var expired apierrors.APIStatus
+		if errors.As(err, &expired) && apierrors.IsResourceExpired(err) && expired.Status().Continue != "" {
+			options.Continue = expired.Status().Continue // etcd forgets what was 10 seconds ago here
+			continue
+		}
 		if err != nil {
 			b.Fatal(err)
 		}
