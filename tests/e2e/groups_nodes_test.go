@@ -106,7 +106,8 @@ func TestNodeBeforeServiceGroups(t *testing.T) {
 	}
 	zero.args = append(zero.args, "--service-group-id", "0")
 	zero.restart(t)
-	one := joinServer(t, "after-groups", zero, "--disable-agent", "--service-group-id", "1", "--audit-log-path", auditLog)
+	one := joinServer(t, "after-groups", zero, "--disable-agent", "--service-group-id", "1",
+		"--audit-log-path", auditLog)
 	zero.waitSubsets(t, map[string][]*cluster{"0": {zero}, "1": {one}})
 	zero.setRange(t, "0", "", "m")
 	zero.setRange(t, "1", "m", "")

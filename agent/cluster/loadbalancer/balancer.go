@@ -175,7 +175,7 @@ func (p *pool) learnGroups(groups map[string][]string) {
 }
 
 // Grouped is closed when the cluster has said that a server is of a service group.
-func (p *pool) Grouped() <-chan struct{} { return p.grouped }
+func (b *Balancer) Grouped() <-chan struct{} { return b.grouped }
 
 // Group returns the addresses, "host:port", of the servers of a service group that are
 // ready now; none if the cluster has said nothing of it.

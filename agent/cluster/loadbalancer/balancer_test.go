@@ -492,8 +492,9 @@ func TestGroups(t *testing.T) {
 		t.Error("it does not hear of the groups")
 	}
 	until(t, "the node of a server of group 0 knows group 1 only", func() error {
-		if own, got := beside.Group("0"), beside.Group("1"); own != nil || !slices.Equal(got, []string{other.address}) {
-			return fmt.Errorf("it has %q and %q", own, got)
+		own, of1 := beside.Group("0"), beside.Group("1")
+		if own != nil || !slices.Equal(of1, []string{other.address}) {
+			return fmt.Errorf("it has %q and %q", own, of1)
 		}
 		return nil
 	})
