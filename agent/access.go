@@ -6,13 +6,16 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/transport"
 
+	"github.com/a4s-io/a4s/agent/cluster/clientfile"
 	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/agent/cluster/loadbalancer"
 	"github.com/a4s-io/a4s/internal/component"
@@ -34,9 +37,18 @@ type access struct {
 	dir      string                 // <data-dir>/agent
 	balancer *loadbalancer.Balancer // nil on a server
 	url      string                 // set by reach
-	// groups merges the streams of service groups for the clients, nil if there are none.
-	// It is set by writeCredential.
+	// groups merges the streams of service groups for the clients, once there are any.
 	groups *groupwatch.Groups
+	// others are the servers of other groups, on a server of a group.
+	others atomic.Pointer[loadbalancer.Others]
+	// embedded is what clients of the file of that name have besides.
+	embedded *api.AuthProviderConfig
+}
+
+func newAccess(cfg *config.Agent, dir string) *access {
+	a := &access{cfg: cfg, dir: dir}
+	a.groups = groupwatch.Later(a, logrus.WithField("component", groupwatch.Name))
+	return a
 }
 
 // reach decides how the clients of the node reach the API: on a server
@@ -60,58 +72,85 @@ func (a *access) reach(ctx context.Context, group *component.Group, servers []st
 }
 
 // follow keeps up with the servers that the cluster has, and with their service groups.
-func (a *access) follow(ctx context.Context, group *component.Group) error {
-	if a.groups != nil {
-		config, err := a.config()
-		if err != nil {
-			return err
-		}
-		client, err := partitionapi.NewClient(config, nil)
-		if err != nil {
-			return fmt.Errorf("making the client of the service groups: %w", err)
-		}
-		group.Start(ctx, a.groups.Component(client))
+func (a *access) follow(ctx context.Context, group *component.Group, joined *join.Result) error {
+	grouped, others := joined.Config.ServiceGroup != "", a.others.Load()
+	if a.balancer == nil && others == nil {
+		return nil // its server is of no group, and has everything
 	}
-	if a.balancer == nil {
-		return nil
-	}
-	_, client, err := a.clients(loadbalancer.FollowerName)
+	config, client, err := a.clients(loadbalancer.FollowerName)
 	if err != nil {
 		return err
 	}
+	configs, err := partitionapi.NewClient(config, nil)
+	if err != nil {
+		return fmt.Errorf("making the client of the service groups: %w", err)
+	}
+	groups := a.groups.Component(configs)
+	if grouped {
+		group.Start(ctx, groups)
+	}
+	if a.balancer == nil {
+		group.Start(ctx, others.Follow(client))
+		return nil
+	}
 	group.Start(ctx, a.balancer.Follow(client))
+	if !grouped {
+		go func() {
+			select {
+			case <-a.balancer.Grouped():
+				group.Start(ctx, groups)
+			case <-ctx.Done():
+			}
+		}()
+	}
 	return nil
 }
 
 // credential is the kubeconfig of the node.
 func (a *access) credential() string { return join.CredentialFile(a.dir) }
 
-// Group implements groupwatch.Servers. The clients of a server's own node reach that one.
+// embeddedCredential is the kubeconfig of parts that take a file and no client. Theirs are
+// wrapped as well.
+func (a *access) embeddedCredential() string { return filepath.Join(a.dir, "embedded.kubeconfig") }
+
+// Group implements groupwatch.Servers.
 func (a *access) Group(id string) []string {
-	if a.balancer == nil {
-		return nil
+	if a.balancer != nil {
+		return a.balancer.Group(id)
 	}
-	return a.balancer.Group(id)
+	if others := a.others.Load(); others != nil {
+		return others.Group(id)
+	}
+	return nil
 }
 
 // writeCredential makes the credential of what a join brought.
 func (a *access) writeCredential(joined *join.Result) error {
-	if joined.Config.ServiceGroups && a.groups == nil {
-		a.groups = groupwatch.New(a, logrus.WithField("component", groupwatch.Name))
+	if own := joined.Config.ServiceGroup; own != "" {
+		a.groups.Expect()
+		if a.balancer == nil {
+			a.others.Store(loadbalancer.NewOthers(own))
+		}
 	}
-	return kubeconfig.Write(kubeconfig.Options{
+	if a.embedded == nil {
+		var err error
+		if a.embedded, err = clientfile.Register(a.wrap()); err != nil {
+			return err
+		}
+	}
+	file := kubeconfig.Options{
 		Path: a.credential(), Server: a.url,
 		CAFile: joined.ServerCA, CertFile: joined.ClientCert, KeyFile: joined.ClientKey,
-	})
+	}
+	if err := kubeconfig.Write(file); err != nil {
+		return err
+	}
+	file.Path, file.AuthProvider = a.embeddedCredential(), a.embedded
+	return kubeconfig.Write(file)
 }
 
-// wrap is what the clients of everything do with their transports, nil for nothing.
-func (a *access) wrap() transport.WrapperFunc {
-	if a.groups == nil {
-		return nil
-	}
-	return a.groups.Wrap
-}
+// wrap is what the clients of everything do with their transports.
+func (a *access) wrap() transport.WrapperFunc { return a.groups.Wrap }
 
 // config is what clients of one server are made of.
 func (a *access) config() (*rest.Config, error) {

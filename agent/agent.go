@@ -50,7 +50,7 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 	if err != nil {
 		return nil, err
 	}
-	a := &access{cfg: cfg, dir: dir}
+	a := newAccess(cfg, dir)
 	n := &Node{
 		cfg: cfg, addr: addr, dir: dir, log: log,
 		runtimes: &runtimeSet{cfg: cfg, dir: dir, host: machine, log: log},
@@ -127,7 +127,7 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	if err := pods.connect(n.access); err != nil {
 		return err
 	}
-	if err := n.access.follow(ctx, group); err != nil {
+	if err := n.access.follow(ctx, group, joined); err != nil {
 		return err
 	}
 	startCertificates(ctx, group, n.dir, options)

@@ -96,7 +96,9 @@ func (b *background) run(ctx context.Context, ready func()) error {
 	if err := n.access.writeCredential(joined); err != nil {
 		return err
 	}
-	if was, is := b.began.Config, joined.Config; was.ClusterDNS != is.ClusterDNS ||
+	was, is := b.began.Config, joined.Config
+	was.ServiceGroup = is.ServiceGroup // any server will do
+	if was.ClusterDNS != is.ClusterDNS ||
 		was.ClusterDomain != is.ClusterDomain || b.networked && was != is {
 		n.log.WithFields(logrus.Fields{"dns": is.ClusterDNS, "domain": is.ClusterDomain, "pods": is.ClusterCIDR,
 			"services": is.ServiceCIDR}).
@@ -111,7 +113,7 @@ func (b *background) run(ctx context.Context, ready func()) error {
 	if err := b.pods.connect(n.access); err != nil {
 		return err
 	}
-	if err := n.access.follow(ctx, b.group); err != nil {
+	if err := n.access.follow(ctx, b.group, joined); err != nil {
 		return err
 	}
 	startCertificates(ctx, b.group, n.dir, b.options)

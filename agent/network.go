@@ -71,7 +71,7 @@ func (n *clusterNetwork) start(
 	ctx context.Context, group *component.Group, joined *join.Result, pods *localpods.Pods,
 ) error {
 	group.Start(ctx, network.New(network.Options{
-		KubeconfigPath: n.access.credential(),
+		KubeconfigPath: n.access.embeddedCredential(),
 		NodeName:       n.cfg.NodeName,
 		NodeIPs:        n.addr.IPs,
 		Iface:          n.addr.Iface,
@@ -95,7 +95,7 @@ func (n *clusterNetwork) start(
 // proxy returns the options of the service proxy.
 func (n *clusterNetwork) proxy(joined *join.Result) proxy.Options {
 	return proxy.Options{
-		KubeconfigPath: n.access.credential(),
+		KubeconfigPath: n.access.embeddedCredential(),
 		NodeName:       n.cfg.NodeName,
 		ClusterCIDR:    joined.Config.ClusterCIDR.String(),
 		Mode:           netfilter.Mode(n.cfg.ProxyMode),

@@ -87,8 +87,8 @@ func clusterConfig(cfg *config.Server) joinapi.ClusterConfig {
 	return joinapi.ClusterConfig{
 		ClusterCIDR: n.Pods, ServiceCIDR: n.Services, ClusterDNS: n.DNS, ClusterDomain: cfg.ClusterDomain,
 		FlannelBackend: cfg.FlannelBackend, DisableNetworkPolicy: cfg.DisableNetworkPolicy,
-		ServiceGroups: cfg.ServiceGroupID != "",
-		Version:       version.Version, Kubernetes: version.Kubernetes,
+		ServiceGroup: cfg.ServiceGroupID,
+		Version:      version.Version, Kubernetes: version.Kubernetes,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -36,11 +37,17 @@ type Servers interface {
 type Groups struct {
 	servers Servers
 	log     *logrus.Entry
+	// known ends when the configurations are known. Until then watches are asked of one
+	// server, once they have waited if the configurations are expected.
+	known    context.Context
+	know     context.CancelFunc
+	expected atomic.Bool
+	// spread is how long it takes until all of those watches have ended after that.
+	spread time.Duration
 
 	mu      sync.Mutex
 	tables  []since // in order
 	changed chan struct{}
-	synced  chan struct{}
 }
 
 // since is who owns what from a revision on.
@@ -51,17 +58,30 @@ type since struct {
 	streams []string
 }
 
-// New makes a Groups that knows nothing yet.
+// New makes a Groups that knows nothing yet, and whose clients wait until it does.
 func New(servers Servers, log *logrus.Entry) *Groups {
-	return &Groups{servers: servers, log: log, changed: make(chan struct{}), synced: make(chan struct{})}
+	g := Later(servers, log)
+	g.Expect()
+	return g
 }
+
+// Later makes a Groups for a cluster that may get service groups one day. Its clients ask one
+// server for everything, until its Component knows who owns what.
+func Later(servers Servers, log *logrus.Entry) *Groups {
+	g := &Groups{servers: servers, log: log, changed: make(chan struct{}), spread: spread}
+	g.known, g.know = context.WithCancel(context.Background())
+	return g
+}
+
+// Expect says that the Component is about to start, which clients wait for.
+func (g *Groups) Expect() { g.expected.Store(true) }
 
 // Component follows the configurations. It is ready when it knows them.
 func (g *Groups) Component(client *partitionapi.Client) component.Component {
 	return component.Component{Name: Name, Run: func(ctx context.Context, ready func()) error {
 		go func() {
 			select {
-			case <-g.synced:
+			case <-g.known.Done():
 				ready()
 			case <-ctx.Done():
 			}
@@ -102,7 +122,7 @@ func (g *Groups) set(all []ownership.Config, at int64, listed bool) {
 	close(g.changed)
 	g.changed = make(chan struct{})
 	if first {
-		close(g.synced)
+		g.know()
 	}
 }
 
@@ -119,12 +139,16 @@ func streamsOf(all []ownership.Config) []string {
 	return append(slices.Compact(groups), partitionapi.Rest)
 }
 
-// wait waits until the configurations are known. It returns false if they are not in time.
+// wait waits until the configurations are known, if they are expected. It returns false if
+// they are not in time.
 func (g *Groups) wait(ctx context.Context, limit time.Duration) bool {
+	if g.known.Err() != nil || !g.expected.Load() {
+		return g.known.Err() != nil
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-g.synced:
+	case <-g.known.Done():
 		return true
 	case <-timer.C:
 	case <-ctx.Done():

@@ -55,8 +55,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.base.RoundTrip(req) // complete, and at one revision
 	}
 	w := newWatch(req, query)
-	if w == nil || !t.groups.wait(req.Context(), patience) {
+	switch {
+	case w == nil:
 		return t.base.RoundTrip(req)
+	case !t.groups.wait(req.Context(), patience):
+		return t.meanwhile(req)
 	}
 	return t.watch(req, w)
 }

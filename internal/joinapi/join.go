@@ -96,9 +96,9 @@ type ClusterConfig struct {
 	FlannelBackend string       `json:"flannelBackend"`
 	// DisableNetworkPolicy says that no network policy is enforced.
 	DisableNetworkPolicy bool `json:"disableNetworkPolicy,omitempty"`
-	// ServiceGroups says that servers are of service groups, whose streams a node
-	// merges.
-	ServiceGroups bool `json:"serviceGroups,omitempty"`
+	// ServiceGroup is that of the server, "" for none. Of a server with one a node merges
+	// the streams of all groups.
+	ServiceGroup string `json:"serviceGroup,omitempty"`
 
 	Version    string `json:"version"`
 	Kubernetes string `json:"kubernetes"`

@@ -39,6 +39,8 @@ type Options struct {
 	// Embed copies the files into the kubeconfig instead of naming them.
 	// Named files can be renewed without writing the kubeconfig again.
 	Embed bool
+	// AuthProvider is a plugin of the process that reads the file, nil for none.
+	AuthProvider *api.AuthProviderConfig
 }
 
 // Write writes a kubeconfig, replacing the file at opts.Path.
@@ -56,6 +58,7 @@ func Write(opts Options) error {
 	cluster := api.NewCluster()
 	cluster.Server = opts.Server
 	auth := api.NewAuthInfo()
+	auth.AuthProvider = opts.AuthProvider
 	if opts.Embed {
 		for _, f := range []struct {
 			path string

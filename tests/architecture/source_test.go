@@ -106,6 +106,30 @@ func f() {
 	}
 }
 
+// TestOnePackageRegistersTransports: what a kubeconfig can name is in a registry of the whole
+// process, without an end, so one package is enough to know who wraps whose transports.
+func TestOnePackageRegistersTransports(t *testing.T) {
+	const allowed = "agent/cluster/clientfile"
+	found := false
+	for _, p := range mustPackages(t) {
+		for _, name := range p.GoFiles {
+			data, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(data, []byte("RegisterAuthProviderPlugin")) {
+				continue
+			}
+			if found = true; p.path() != allowed {
+				t.Errorf("%s registers a transport for kubeconfigs: ask %s to", path.Join(p.path(), name), allowed)
+			}
+		}
+	}
+	if !found {
+		t.Error("nobody registers one: this test looks for the wrong name")
+	}
+}
+
 // TestNoRegistryHosts keeps the addresses of package registries out of the
 // repository: which mirror to use is the choice of the machine that builds.
 func TestNoRegistryHosts(t *testing.T) {

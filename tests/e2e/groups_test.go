@@ -34,9 +34,10 @@ import (
 // data-partition). The names of the subtests are those of the original's tests.
 func TestServiceGroups(t *testing.T) {
 	t.Parallel()
-	zero := ownCluster(t, "group-0", "--cluster-init", "--disable-agent", "--service-group-id", "0")
-	one := joinServer(t, "group-1", zero, "--disable-agent", "--service-group-id", "1")
-	also := joinServer(t, "group-0b", zero, "--service-group-id", "0")
+	zero := ownCluster(t, "group-0", "--cluster-init", "--disable-agent", "--service-group-id", "0",
+		"--audit-log-path", auditLog)
+	one := joinServer(t, "group-1", zero, "--disable-agent", "--service-group-id", "1", "--audit-log-path", auditLog)
+	also := joinServer(t, "group-0b", zero, "--service-group-id", "0", "--audit-log-path", auditLog)
 	servers := []*cluster{zero, one, also}
 	zero.waitServers(t, servers...)
 	zero.setRange(t, "0", "", "m")
@@ -100,6 +101,13 @@ func TestServiceGroups(t *testing.T) {
 			c.client, c.tenant = zero.inSpace(t, tenant), tenant
 			c.runPod(t, "default", testboxPod("web"))
 		}
+	})
+	t.Run("Services of both work", func(t *testing.T) {
+		for _, tenant := range []string{"alpha", "zulu"} {
+			also.serviceIn(t, tenant, "served", also.host.Name)(t)
+		}
+		// The node is that of a server of group 0, and asks its own server for that group.
+		waitProxyStreams(t, also.host.Name, map[*cluster][]string{also: {"0", partitionapi.Rest}, one: {"1"}})
 	})
 	merged := zero.merged(t, one)
 	t.Run("reset by the partition manager", func(t *testing.T) {

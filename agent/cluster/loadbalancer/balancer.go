@@ -75,6 +75,7 @@ type pool struct {
 	running  context.Context     // of the component; nil while it does not run
 	learned  []string            // addresses, sorted
 	groups   map[string][]string // those of each service group, sorted
+	grouped  chan struct{}       // closed when there is one
 	resolved map[string][]string
 	servers  map[string]*server // by address
 	dirty    bool               // the list on disk is another one
@@ -94,7 +95,7 @@ func New(o Options) *Balancer {
 		o.timing = defaultTiming()
 	}
 	p := &pool{o: o, log: o.Log, resolved: map[string][]string{}, servers: map[string]*server{},
-		changed: make(chan struct{})}
+		changed: make(chan struct{}), grouped: make(chan struct{})}
 	p.learned = p.recall()
 	p.dirty = true // the settings may be others
 	p.mu.Lock()
@@ -163,8 +164,18 @@ func (p *pool) Learn(addresses []string) {
 func (p *pool) learnGroups(groups map[string][]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.groups = groups
+	if p.groups = groups; len(groups) == 0 {
+		return
+	}
+	select {
+	case <-p.grouped:
+	default:
+		close(p.grouped)
+	}
 }
+
+// Grouped is closed when the cluster has said that a server is of a service group.
+func (b *Balancer) Grouped() <-chan struct{} { return b.grouped }
 
 // Group returns the addresses, "host:port", of the servers of a service group that are
 // ready now; none if the cluster has said nothing of it.

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientfake "k8s.io/client-go/kubernetes/fake"
 
+	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
 )
 
@@ -459,11 +460,44 @@ func TestGroups(t *testing.T) {
 		return s
 	}
 	zero, one := of("0", a), of("1", other)
-	client := clientfake.NewClientset(of("", a), zero, one)
+	client := clientfake.NewClientset(of("", a))
+	kept := client.DiscoveryV1().EndpointSlices("default")
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Follow(client).Run(ctx, func() {}) }()
-	t.Cleanup(func() { cancel(); <-done })
+	done, ready := make(chan error, 2), make(chan struct{}, 2)
+	beside := NewOthers("0")
+	for _, c := range []component.Component{b.Follow(client), beside.Follow(client)} {
+		go func() { done <- c.Run(ctx, func() { ready <- struct{}{} }) }()
+	}
+	t.Cleanup(func() { cancel(); <-done; <-done })
+	for range 2 {
+		select {
+		case <-ready:
+		case <-time.After(patience):
+			t.Fatal("it is never ready")
+		}
+	}
+	select {
+	case <-b.Grouped():
+		t.Error("it knows of groups that there are not")
+	default:
+	}
+	for _, s := range []*discoveryv1.EndpointSlice{zero, one} {
+		if _, err := kept.Create(ctx, s, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-b.Grouped():
+	case <-time.After(patience):
+		t.Error("it does not hear of the groups")
+	}
+	until(t, "the node of a server of group 0 knows group 1 only", func() error {
+		own, of1 := beside.Group("0"), beside.Group("1")
+		if own != nil || !slices.Equal(of1, []string{other.address}) {
+			return fmt.Errorf("it has %q and %q", own, of1)
+		}
+		return nil
+	})
 	has := func(group string, want ...*fake) {
 		t.Helper()
 		var addresses []string
@@ -484,7 +518,6 @@ func TestGroups(t *testing.T) {
 	has("1")
 	other.status.Store(0)
 	has("1", other)
-	kept := client.DiscoveryV1().EndpointSlices("default")
 	if err := kept.Delete(ctx, one.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -495,6 +528,12 @@ func TestGroups(t *testing.T) {
 	}
 	has("0")
 	has("1", a)
+	until(t, "the node of a server has what there is", func() error {
+		if got := beside.Group("1"); !slices.Equal(got, []string{a.address}) {
+			return fmt.Errorf("it has %q", got)
+		}
+		return nil
+	})
 }
 
 // TestItStartsAgain: with its run end all connections, and the next one serves

@@ -31,23 +31,33 @@ const (
 // Follow returns the component that learns from the cluster which servers it
 // has. It is ready when it learned so once.
 func (b *Balancer) Follow(client kubernetes.Interface) component.Component {
+	return follower(client, func(all []string, groups map[string][]string) {
+		if len(all) > 0 { // as Learn does
+			b.learnGroups(groups)
+		}
+		b.Learn(all)
+	})
+}
+
+// follower tells learn of the servers that the cluster has, and again when they change.
+func follower(
+	client kubernetes.Interface, learn func(all []string, groups map[string][]string),
+) component.Component {
 	return component.Component{Name: FollowerName, Run: func(ctx context.Context, ready func()) error {
-		b.follow(ctx, client, ready)
+		follow(ctx, client, ready, learn)
 		return nil
 	}}
 }
 
-func (b *Balancer) follow(ctx context.Context, client kubernetes.Interface, ready func()) {
+func follow(
+	ctx context.Context, client kubernetes.Interface, ready func(), tell func([]string, map[string][]string),
+) {
 	var store cache.Store
 	var mu sync.Mutex // what is newer must not be overtaken
 	learn := func() {
 		mu.Lock()
 		defer mu.Unlock()
-		all, groups := addresses(store.List())
-		if len(all) > 0 { // as Learn does
-			b.learnGroups(groups)
-		}
-		b.Learn(all)
+		tell(addresses(store.List()))
 	}
 	synced := make(chan struct{})
 	changed := func() {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -12,10 +13,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/a4s-io/a4s/agent/cluster/clientfile"
 	"github.com/a4s-io/a4s/agent/network/netfilter"
+	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/tests/nstest"
@@ -79,7 +85,7 @@ func TestPortsAreThoseOfTheArguments(t *testing.T) {
 }
 
 // apiServer answers kube-proxy's lists with one service of one endpoint.
-func apiServer(t *testing.T) string {
+func apiServer(t *testing.T, provider *api.AuthProviderConfig) string {
 	list := func(kind, version, items string) string {
 		return fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`,
 			kind, version, items)
@@ -96,7 +102,7 @@ func apiServer(t *testing.T) string {
 				`"endpoints":[{"addresses":["10.42.0.9"],"conditions":{"ready":true}}]}`),
 		"/apis/networking.k8s.io/v1/servicecidrs": list("ServiceCIDRList", "networking.k8s.io/v1", ""),
 	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		body, known := answers[r.URL.Path]
 		switch {
@@ -113,13 +119,25 @@ func apiServer(t *testing.T) string {
 			_, _ = fmt.Fprint(w, body)
 		}
 	}))
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	conf := fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"c","clusters":[{"name":"c",`+
-		`"cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, s.URL)
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+	dir := t.TempDir()
+	file := kubeconfig.Options{Path: filepath.Join(dir, "kubeconfig"), Server: s.URL,
+		CAFile: filepath.Join(dir, "ca.crt"), AuthProvider: provider}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := errors.Join(os.WriteFile(file.CAFile, ca, 0o600), kubeconfig.Write(file)); err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return file.Path
+}
+
+// seen are the paths that a transport has carried.
+type seen struct {
+	http.RoundTripper
+	paths *sync.Map
+}
+
+func (s seen) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.paths.Store(r.URL.Path+"?watch="+r.URL.Query().Get("watch"), true)
+	return s.RoundTripper.RoundTrip(r)
 }
 
 // TestKernel runs kube-proxy on a machine of its own until a service is in
@@ -128,7 +146,7 @@ func TestKernel(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	o := Options{KubeconfigPath: apiServer(t), NodeName: "n1", ClusterCIDR: "10.42.0.0/16"}
+	o := Options{KubeconfigPath: apiServer(t, nil), NodeName: "n1", ClusterCIDR: "10.42.0.0/16"}
 
 	occupied, err := net.Listen("tcp", healthzAddress)
 	if err != nil {
@@ -160,7 +178,7 @@ func TestKernel(t *testing.T) {
 }
 
 // TestKernelIptables is the fallback, on a machine that ran nftables mode
-// before.
+// before. It has the transport of its kubeconfig.
 func TestKernelIptables(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
@@ -168,12 +186,22 @@ func TestKernelIptables(t *testing.T) {
 	if out, err := exec.Command("nft", "add table ip kube-proxy { chain c { } ; }").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	runUntilSynced(t, Options{KubeconfigPath: apiServer(t), NodeName: "n1", ClusterCIDR: "10.42.0.0/16",
+	var paths sync.Map
+	provider, err := clientfile.Register(func(rt http.RoundTripper) http.RoundTripper { return seen{rt, &paths} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	runUntilSynced(t, Options{KubeconfigPath: apiServer(t, provider), NodeName: "n1", ClusterCIDR: "10.42.0.0/16",
 		Mode: netfilter.Iptables})
 	rules, err := exec.Command("iptables-save", "-t", "nat").CombinedOutput()
 	if err != nil || !strings.Contains(string(rules), "-d 10.43.0.77/32 -p tcp") ||
 		!strings.Contains(string(rules), "10.42.0.9:8080") {
 		t.Errorf("the service is not in the kernel: %v\n%s", err, rules)
+	}
+	for _, resource := range []string{"/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"} {
+		if _, ok := paths.Load(resource + "?watch=true"); !ok {
+			t.Errorf("%s is watched by another way", resource)
+		}
 	}
 	tables, err := netfilter.Tables(t.Context())
 	if err != nil || slices.Contains(tables, netfilter.Table{Family: "ip", Name: "kube-proxy"}) {

@@ -6,12 +6,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 )
+
+// streamAnnotation in the audit event of a watch is the stream that it is.
+const streamAnnotation = "a4s.io/stream"
 
 // grouped is the storage of a resource. Reads and writes of single objects that do not
 // ask for the cache reach the datastore as they do upstream.
@@ -111,6 +115,7 @@ func (g *grouped) Watch(ctx context.Context, key string, opts storage.ListOption
 	switch {
 	case s.whole() && streamed:
 		asked.Split()
+		audit.AddAuditAnnotation(ctx, streamAnnotation, asked.Group)
 		return g.watchStream(ctx, asked.Group, key, opts)
 	case s.whole() && partitionapi.AsksForPart(ctx):
 		return g.watchPart(ctx, key, opts)

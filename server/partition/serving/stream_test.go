@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	auditapi "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/storage"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,13 +28,21 @@ func openStream(t *testing.T, s storage.Interface, group, rev string) watch.Inte
 	opts := everything()
 	opts.ResourceVersion, opts.Predicate.AllowWatchBookmarks = rev, true
 	split := false
-	ctx := partitionapi.WithStream(t.Context(), partitionapi.Stream{Group: group, Split: func() { split = true }})
+	ctx := partitionapi.WithStream(audit.WithAuditContext(t.Context()),
+		partitionapi.Stream{Group: group, Split: func() { split = true }})
+	logged := audit.AuditContextFrom(ctx)
+	if err := logged.Init(audit.RequestAuditConfig{Level: auditapi.LevelMetadata}, nil); err != nil {
+		t.Fatal(err)
+	}
 	w, err := s.Watch(ctx, prefix, opts)
 	if err != nil {
 		t.Fatalf("the stream of %s from %s: %v", group, rev, err)
 	}
 	if !split {
 		t.Error("it does not say that it is a stream")
+	}
+	if said, _ := logged.GetEventAnnotation(streamAnnotation); said != group {
+		t.Errorf("the audit log has the stream %q, want %q", said, group)
 	}
 	return w
 }
