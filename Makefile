@@ -159,6 +159,11 @@ upstream: ## Build bin/upstream: etcd, containerd and the programs of Kubernetes
 	@go build -C tests/bench/upstream/programs -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/upstream/ $(UPSTREAM)
 	@go build -C tests/bench/upstream/programs -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/upstream/etcd go.etcd.io/etcd/server/v3
 
+.PHONY: upstream-etcd
+upstream-etcd: ## Build bin/upstream/etcd alone
+	@mkdir -p bin/upstream
+	@go build -C tests/bench/upstream/programs -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/upstream/etcd go.etcd.io/etcd/server/v3
+
 .PHONY: bench-upstream
 bench-upstream: build upstream ## Run bin/a4s beside upstream's programs; results go to bin/bench (as root, half an hour)
 	@for b in start idle api pods; do rm -f bin/bench/$$b.*; done
@@ -172,6 +177,23 @@ bench-scale: build upstream ## Run bin/a4s with 1,000 nodes and 5,000 pods besid
 	@mkdir -p bin/bench
 	go build -o bin/scale ./tests/bench/scale
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/scale $(ARGS)
+
+.PHONY: bench-groups
+bench-groups: build upstream-etcd ## Run whole servers of 1, 2 and 4 service groups on one etcd with 40,000 pods; results go to bin/bench (as root, an hour; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
+	@mkdir -p bin/bench
+	go build -o bin/groups ./tests/bench/groups
+	A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/groups $(ARGS)
+
+# Without groups: a server of another commit, by its binary, in place of upstream's programs.
+.PHONY: bench-base
+bench-base: build ## Run bin/a4s beside another binary of a4s, A4S_BASE=PATH; results go to bin/bench/base (as root, an hour)
+	@test -x "$(A4S_BASE)" || { echo "A4S_BASE is to be the path of a binary of a4s"; exit 1; }
+	@rm -rf bin/bench/base
+	@for b in $${BENCH:-Start=12x Idle=6x API=40x}; do \
+		A4S_BASE=$(abspath $(A4S_BASE)) A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream \
+			A4S_BENCH_OUT=$(CURDIR)/bin/bench/base \
+			go test -v -count=1 -run '^$$' -bench $${b%=*} -benchtime $${b#*=} -timeout 120m ./tests/bench/upstream || exit 1; \
+	done
 
 .PHONY: lint
 lint: vet ## Check formatting, go vet, staticcheck and shellcheck

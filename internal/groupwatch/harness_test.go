@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
@@ -126,6 +127,24 @@ func (h *history) write(tenant, name string, remove bool) {
 	if remove {
 		delete(h.objects, key)
 	}
+}
+
+// same reports whether an informer has what there is.
+func (h *history) same(store cache.Store) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := store.List()
+	if len(all) != len(h.objects) {
+		return false
+	}
+	for _, obj := range all {
+		o := obj.(*corev1.ConfigMap)
+		stored := h.objects[o.Namespace+"/"+o.Name]
+		if stored == nil || stored.ResourceVersion != o.ResourceVersion {
+			return false
+		}
+	}
+	return true
 }
 
 // server answers for all groups, as each server of a cluster does.

@@ -115,23 +115,9 @@ func informerUnderMoves(t *testing.T, lost int) {
 			h.mu.Unlock()
 		}
 	}
-	same := func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		all := informer.GetStore().List()
-		if len(all) != len(h.objects) {
-			return false
-		}
-		for _, obj := range all {
-			o := obj.(*corev1.ConfigMap)
-			stored := h.objects[o.Namespace+"/"+o.Name]
-			if stored == nil || stored.ResourceVersion != o.ResourceVersion {
-				return false
-			}
-		}
-		return true
-	}
-	eventually(t, "the informer does not have what the datastore has", same)
+	eventually(t, "the informer does not have what the datastore has", func() bool {
+		return h.same(informer.GetStore())
+	})
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	t.Logf("%d events, %d shown", len(h.events), seen.all)

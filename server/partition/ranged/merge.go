@@ -80,8 +80,11 @@ type merge struct {
 	done int64
 	// last is the last event that was put in or taken out.
 	last *clientv3.Event
-	// asked is set while etcd has to say how far the watches are.
-	asked bool
+	// asked is set while etcd has to say how far the watches are, and answered is what it
+	// has said. What still waits then, for a watch that does not believe it, waits for the
+	// next question.
+	asked    bool
+	answered int64
 }
 
 func (m *merge) run() {
@@ -98,7 +101,7 @@ func (m *merge) run() {
 		case <-m.ctx.Done():
 			return
 		case <-again:
-			m.asked = false
+			m.asked, m.answered = false, 0
 		case r := <-m.in:
 			if !m.take(r) || !m.takeAll() {
 				return
@@ -109,9 +112,9 @@ func (m *merge) run() {
 			return
 		}
 		switch {
-		case !waits:
-			m.asked, again = false, nil // nothing would ask again
-		case !m.asked:
+		case waits == 0:
+			m.asked, m.answered, again = false, 0, nil // nothing would ask again
+		case !m.asked && waits > m.answered:
 			if err := m.Watcher.RequestProgress(m.ctx); err != nil {
 				return
 			}
@@ -203,6 +206,10 @@ func (m *merge) take(r response) bool {
 	case r.what.Err() != nil:
 		m.send(r.what)
 		return false
+	case len(r.what.Events) > 0 && r.what.Events[0].Kv.ModRevision <= m.done:
+		// Another answer was wrong, such as one that overtook what came when the stream of
+		// watches was opened again. The order is lost.
+		return m.end()
 	case len(r.what.Events) > 0:
 		p.events = append(p.events, r.what.Events...)
 		p.reached = max(p.reached, r.what.Events[len(r.what.Events)-1].Kv.ModRevision)
@@ -213,25 +220,28 @@ func (m *merge) take(r response) bool {
 			p.reached = max(p.reached, r.what.Header.GetRevision())
 		}
 		// The configurations change so rarely that this is the answer.
-		m.asked = m.asked && p.role != configs
+		if m.asked && p.role == configs {
+			m.asked, m.answered = false, r.what.Header.GetRevision()
+		}
 	}
 	return true
 }
 
 // advance sends the events that no other watch can be behind of, in the order of
-// revisions. It reports whether events are left that wait for other watches.
-func (m *merge) advance() (waits, ok bool) {
+// revisions. It returns the revision of the first event that is left and waits for other
+// watches, 0 if there is none.
+func (m *merge) advance() (waits int64, ok bool) {
 	for {
 		batch, then, waits := m.ready()
 		if len(batch) > 0 {
 			m.done = batch[len(batch)-1].Kv.ModRevision
 			if !m.send(clientv3.WatchResponse{Header: m.header(m.done), Events: batch}) {
-				return false, false
+				return 0, false
 			}
 		}
 		if then != nil {
 			if !m.apply(then) {
-				return false, false
+				return 0, false
 			}
 			continue
 		}
@@ -245,24 +255,24 @@ func (m *merge) header(revision int64) *pb.ResponseHeader {
 
 // ready are the events of objects that can be sent, up to the next one that changes
 // the ranges.
-func (m *merge) ready() (batch []*clientv3.Event, then *change, waits bool) {
+func (m *merge) ready() (batch []*clientv3.Event, then *change, waits int64) {
 	for {
 		best, safe := m.next()
 		if best == nil {
-			return batch, nil, false
+			return batch, nil, 0
 		}
 		if best.first() > safe {
-			return batch, nil, true
+			return batch, nil, best.first()
 		}
 		e := best.events[0]
 		best.events = best.events[1:]
 		switch key := string(e.Kv.Key); best.role {
 		case configs:
-			return batch, &change{event: e, role: configs}, false
+			return batch, &change{event: e, role: configs}, 0
 		case namespaces:
 			name, ok := m.source.systemNamespace(key)
 			if ok && !slices.Contains(m.view.namespaces, name) {
-				return batch, &change{event: e, role: namespaces, namespace: name}, false
+				return batch, &change{event: e, role: namespaces, namespace: name}, 0
 			}
 		default:
 			if !m.source.foreign(m.view, m.resource, key) {

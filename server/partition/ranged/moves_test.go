@@ -33,6 +33,11 @@ func TestMovesUnderWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	movesUnderWrites(t, moves, func(w clientv3.Watcher) clientv3.Watcher { return w })
+}
+
+// movesUnderWrites has the watchers of the groups behind something.
+func movesUnderWrites(t *testing.T, moves int, behind func(clientv3.Watcher) clientv3.Watcher) {
 	etcd := plainetcd.Run(t)
 	tenants := make([]string, 12)
 	for i := range tenants {
@@ -53,7 +58,8 @@ func TestMovesUnderWrites(t *testing.T) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(t.Context()))
 	defer cancel()
 	for _, name := range []string{"0", "1"} {
-		c := client(t, etcd, group(t, etcd, name), ofPods())
+		own := plainetcd.Dial(t, etcd.Endpoints()...)
+		c := group(t, etcd, name).New(ofPods(), own.KV, behind(own.Watcher), nil)
 		logs[name] = follow(ctx, t, c.Watcher, begin+1)
 	}
 	stop, stopped := make(chan struct{}), make(chan error, 1)

@@ -142,18 +142,27 @@ func (t *trial) start(ctx context.Context) error {
 	if err := t.calm(ctx); err != nil {
 		return err
 	}
-	t.empty, err = coresDuring(ctx, t.side, t.settings.idle/4)
+	t.empty, err = t.cores(ctx, t.settings.idle/4)
 	t.set(idleEmpty, t.empty)
 	return err
 }
 
+// cores is how many cores the side needs for a while.
+func (t *trial) cores(ctx context.Context, d time.Duration) (float64, error) {
+	all, err := sides.CoresDuring(ctx, d, t.side)
+	if err != nil {
+		return 0, err
+	}
+	return all[0], nil
+}
+
 // calm leaves the side alone after its start, or after nodes or pods came, before
 // its idle processor time is measured.
-func (t *trial) calm(ctx context.Context) error { return sleep(ctx, t.settings.idle/3) }
+func (t *trial) calm(ctx context.Context) error { return sides.Sleep(ctx, t.settings.idle/3) }
 
 // wake is for how long after the last node, space or pod what the side still does
 // counts as caused by them.
-func (t *trial) wake(ctx context.Context) error { return sleep(ctx, t.settings.idle/20) }
+func (t *trial) wake(ctx context.Context) error { return sides.Sleep(ctx, t.settings.idle/20) }
 
 // nodes registers the nodes and measures the side with them.
 func (t *trial) nodes(ctx context.Context) error {
@@ -171,7 +180,7 @@ func (t *trial) nodes(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	m, err := newMeter(t.side)
+	m, err := sides.NewMeter(t.side)
 	if err != nil {
 		return err
 	}
@@ -186,12 +195,12 @@ func (t *trial) nodes(ctx context.Context) error {
 			return err
 		}
 	}
-	took := time.Since(m.began)
+	took := time.Since(m.Began())
 	stop()
 	if err := t.wake(ctx); err != nil {
 		return err
 	}
-	used, err := m.beyond(t.empty)
+	used, err := m.Beyond(t.empty)
 	if err != nil {
 		return err
 	}
@@ -200,7 +209,7 @@ func (t *trial) nodes(ctx context.Context) error {
 	if err := t.calm(ctx); err != nil {
 		return err
 	}
-	t.idle, err = coresDuring(ctx, t.side, t.settings.idle)
+	t.idle, err = t.cores(ctx, t.settings.idle)
 	t.set(idleNodes, t.idle)
 	return err
 }
@@ -215,7 +224,7 @@ func (t *trial) spaces(ctx context.Context) error {
 // makeSpaces makes as many spaces as there are to be, while the side needs so
 // many cores anyway.
 func (t *trial) makeSpaces(ctx context.Context, prefix string, cores float64, inAll, each string) ([]*space, error) {
-	m, err := newMeter(t.side)
+	m, err := sides.NewMeter(t.side)
 	if err != nil {
 		return nil, err
 	}
@@ -223,14 +232,14 @@ func (t *trial) makeSpaces(ctx context.Context, prefix string, cores float64, in
 	if err != nil {
 		return nil, err
 	}
-	_, took, err := m.read()
+	_, took, err := m.Read()
 	if err != nil {
 		return nil, err
 	}
 	if err := t.wake(ctx); err != nil {
 		return nil, err
 	}
-	used, err := m.beyond(cores)
+	used, err := m.Beyond(cores)
 	t.set(inAll, took.Seconds())
 	t.set(each, used/float64(t.settings.spaces)*1000)
 	return made, err
@@ -248,12 +257,12 @@ func (t *trial) alone(ctx context.Context) error {
 	if err := t.calm(ctx); err != nil {
 		return err
 	}
-	if t.before, err = resident(ctx, t.side); err != nil {
+	if t.before, _, err = t.side.Weigh(ctx); err != nil {
 		return err
 	}
 	t.set(memoryBefore, t.before)
 	t.reader.enter(phaseAlone)
-	if t.quiet, err = coresDuring(ctx, t.side, t.settings.alone); err != nil {
+	if t.quiet, err = t.cores(ctx, t.settings.alone); err != nil {
 		return err
 	}
 	return t.setReads(phaseAlone, readP50, readP99)
@@ -268,8 +277,8 @@ func (t *trial) setReads(phase string, p50, p99 string) error {
 	if err != nil {
 		return err
 	}
-	t.set(p50, seconds(took, 0.5)*1000)
-	t.set(p99, seconds(took, 0.99)*1000)
+	t.set(p50, sides.Seconds(took, 0.5)*1000)
+	t.set(p99, sides.Seconds(took, 0.99)*1000)
 	return nil
 }
 
@@ -280,7 +289,7 @@ func (t *trial) enter(phase string) {
 
 // saturate makes the load as fast as it goes.
 func (t *trial) saturate(ctx context.Context) error {
-	m, err := newMeter(t.side)
+	m, err := sides.NewMeter(t.side)
 	if err != nil {
 		return err
 	}
@@ -295,18 +304,18 @@ func (t *trial) saturate(ctx context.Context) error {
 	if err := t.wake(ctx); err != nil {
 		return err
 	}
-	used, err := m.beyond(t.quiet)
+	used, err := m.Beyond(t.quiet)
 	if err != nil {
 		return err
 	}
 	pods := t.pods.of(phaseSaturated)
-	rate := float64(len(pods.waits)) / pods.last.Sub(m.began).Seconds()
+	rate := float64(len(pods.waits)) / pods.last.Sub(m.Began()).Seconds()
 	t.set(saturatedRate, rate)
 	t.set(saturatedCPU, used/float64(len(pods.waits))*1000)
-	t.set(saturatedP50, seconds(pods.waits, 0.5))
-	t.set(saturatedP99, seconds(pods.waits, 0.99))
-	t.set(saturatedSet, seconds(pods.places, 0.99))
-	t.set(createP99, seconds(t.load.requests(), 0.99)*1000)
+	t.set(saturatedP50, sides.Seconds(pods.waits, 0.5))
+	t.set(saturatedP99, sides.Seconds(pods.waits, 0.99))
+	t.set(saturatedSet, sides.Seconds(pods.places, 0.99))
+	t.set(createP99, sides.Seconds(t.load.requests(), 0.99)*1000)
 	t.settings.learn(rate)
 	if err := t.setReads(phaseSaturated, saturatedReadP50, saturatedReadP99); err != nil {
 		return err
@@ -347,7 +356,7 @@ func (t *trial) paced(ctx context.Context) (err error) {
 	defer end()
 	t.enter(phasePaced)
 	loaded.Go(func() { failed = t.load.pace(ctx, pace, stop) })
-	cores, err := coresDuring(ctx, t.side, t.settings.paced)
+	cores, err := t.cores(ctx, t.settings.paced)
 	if err != nil {
 		return err
 	}
@@ -369,9 +378,9 @@ func (t *trial) paced(ctx context.Context) (err error) {
 	}
 	t.set(pacedCame, float64(len(pods.waits))/t.settings.paced.Seconds())
 	t.set(pacedCPU, (cores-t.quiet)*t.settings.paced.Seconds()/float64(len(pods.waits))*1000)
-	t.set(pacedP50, seconds(pods.waits, 0.5))
-	t.set(pacedP99, seconds(pods.waits, 0.99))
-	t.set(pacedSet, seconds(pods.places, 0.99))
+	t.set(pacedP50, sides.Seconds(pods.waits, 0.5))
+	t.set(pacedP99, sides.Seconds(pods.waits, 0.99))
+	t.set(pacedSet, sides.Seconds(pods.places, 0.99))
 	if err := t.setReads(phasePaced, pacedReadP50, pacedReadP99); err != nil {
 		return err
 	}
@@ -382,14 +391,14 @@ func (t *trial) paced(ctx context.Context) (err error) {
 
 // weigh weighs the side after it had nothing to do for a while.
 func (t *trial) weigh(ctx context.Context) error {
-	if err := sleep(ctx, t.settings.settle); err != nil {
+	if err := sides.Sleep(ctx, t.settings.settle); err != nil {
 		return err
 	}
-	after, err := resident(ctx, t.side)
+	after, _, err := t.side.Weigh(ctx)
 	if err != nil {
 		return err
 	}
-	_, peak, err := memory(t.side)
+	_, _, peak, err := t.side.Memory()
 	if err != nil {
 		return err
 	}

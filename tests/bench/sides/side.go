@@ -54,6 +54,7 @@ type Side struct {
 
 	// launch starts the programs, in an order of its own.
 	launch func(ctx context.Context, s *Side)
+	args   []string // of a4s
 
 	running context.CancelFunc
 	kept    sync.WaitGroup

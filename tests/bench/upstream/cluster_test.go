@@ -33,7 +33,19 @@ const (
 	sideAtOnce = "upstream, at once"
 	// sideAgain is upstream at another turn.
 	sideAgain = "upstream again"
+	// sideBase is another a4s, as sidePlain, in place of upstream.
+	sideBase      = "base"
+	sideBaseAgain = "base again"
 )
+
+// compared are the sides of a benchmark, of which the first one is what the others are
+// compared with.
+func compared(others ...string) []string {
+	if env.base != "" {
+		return []string{sideBase, sidePlain}
+	}
+	return append([]string{sideUpstream}, others...)
+}
 
 // cluster is one side, under the name of its results.
 type cluster struct {
@@ -52,6 +64,9 @@ func newCluster(b *testing.B, side string) *cluster {
 		s, err = maker.A4s(b.Context(), "a4s")
 	case sidePlain:
 		s, err = maker.A4s(b.Context(), "plain", sides.PlainA4s()...)
+	case sideBase:
+		maker.Binary = env.base
+		s, err = maker.A4s(b.Context(), "base", sides.PlainA4s()...)
 	case sideAtOnce:
 		s, err = maker.Upstream(b.Context(), "at-once", sides.UpstreamOptions{AtOnce: true})
 	default:

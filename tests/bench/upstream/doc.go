@@ -8,6 +8,9 @@
 // Invariants: every round measures all sides, one after the other in changing
 // order, or at the same time. Nothing here fails because of a number.
 //
+// With A4S_BASE another binary of a4s is in the place of upstream's programs: what a
+// change of a4s costs that one who does not use it should not pay for.
+//
 // `make bench` runs them, as root, and leaves rounds and charts in bin/bench.
 // Nothing imports it.
 package upstream

@@ -23,7 +23,7 @@ func BenchmarkIdle(b *testing.B) {
 	for b.Loop() {
 		round := measure.Round{}
 		var all []*cluster
-		for _, side := range []string{sideUpstream, sideA4s, sidePlain} {
+		for _, side := range compared(sideA4s, sidePlain) {
 			c := newCluster(b, side)
 			c.Start()
 			c.awaitNode(b, time.Time{})

@@ -26,6 +26,8 @@ type suite struct {
 	carried *payload.Payload
 	// out is where results go.
 	out string
+	// base is another a4s, in whose place upstream's programs are not started, "" for none.
+	base string
 }
 
 var env suite
@@ -54,6 +56,11 @@ func run(m *testing.M) (code int, err error) {
 			return 0, fmt.Errorf("%s is not set: run this with `make bench`", name)
 		}
 		if *path, err = filepath.Abs(given); err != nil {
+			return 0, err
+		}
+	}
+	if base := os.Getenv("A4S_BASE"); base != "" {
+		if env.base, err = filepath.Abs(base); err != nil {
 			return 0, err
 		}
 	}

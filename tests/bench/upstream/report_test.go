@@ -32,7 +32,7 @@ func pictures() map[string]picture {
 			"idle: RSS, MiB", "idle: PSS, MiB", "idle: own pages, MiB",
 		}},
 		"api": {
-			title: "The API with 64 clients, relative to upstream: medians of the rounds' ratios, lines: " +
+			title: "The API with 64 clients, relative to " + compared()[0] + ": medians of the rounds' ratios, lines: " +
 				"95 % confidence", unit: "ratio", relative: true,
 			quantities: []string{
 				"get: throughput, 1/s", "list: throughput, 1/s", "create: throughput, 1/s", "watch: throughput, 1/s",
@@ -80,12 +80,12 @@ func (p picture) chart(rounds measure.Rounds) measure.Chart {
 	for _, quantity := range p.quantities {
 		name, _, _ := strings.Cut(quantity, ",") // without the unit
 		g := measure.Group{Name: name}
-		for _, side := range []string{sideA4s, sidePlain, sideUpstream, sideAtOnce, sideAgain} {
+		for _, side := range []string{sideA4s, sidePlain, sideUpstream, sideAtOnce, sideAgain, sideBase, sideBaseAgain} {
 			e := rounds.Of(quantity, side)
 			if p.relative {
-				e = rounds.Ratio(quantity, side, sideUpstream)
+				e = rounds.Ratio(quantity, side, compared()[0])
 			}
-			if math.IsNaN(e.Median) || p.relative && side == sideUpstream {
+			if math.IsNaN(e.Median) || p.relative && side == compared()[0] {
 				continue
 			}
 			g.Bars = append(g.Bars, measure.Bar{Name: side, Estimate: e})
@@ -106,7 +106,8 @@ func table(rounds measure.Rounds) string {
 			}
 		}
 	}
-	delete(sides, sideUpstream)
+	first := compared()[0]
+	delete(sides, first)
 	return rounds.Table(slices.Sorted(maps.Keys(quantities)),
-		append([]string{sideUpstream}, slices.Sorted(maps.Keys(sides))...))
+		append([]string{first}, slices.Sorted(maps.Keys(sides))...))
 }

@@ -1,0 +1,186 @@
+package groupwatch
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/tests/cable"
+)
+
+// TestCutOffFromAGroup cuts a client off from the server of one group, with moves and
+// writes meanwhile: once it has noticed, it has the stream from another server. That takes
+// 2 seconds here and 45 as programs come, by the same means, and then as long as a
+// connection may take to be made.
+func TestCutOffFromAGroup(t *testing.T) {
+	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
+	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
+	h := newHistory()
+	h.configure("0", "", "m")
+	h.configure("1", "m", "")
+	client, line := behindCable(t, h)
+	for n := range 20 {
+		h.write([]string{"a", "z"}[n%2], fmt.Sprint("c", n), false)
+	}
+	seen := &shownTo{t: t, revs: map[string]int64{}}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	informer := factory.Core().V1().ConfigMaps().Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { seen.see(o, "add") },
+		UpdateFunc: func(_, o any) { seen.see(o, "update") },
+		DeleteFunc: func(o any) { seen.see(o, "delete") },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	t.Cleanup(factory.Shutdown)
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("the informer does not become ready")
+	}
+	eventually(t, "nothing comes from the server of group 1", func() bool { return line.Connections() > 0 })
+	busy := func(round int) {
+		for n := range 40 {
+			h.write([]string{"a", "n", "z"}[n%3], fmt.Sprintf("r%d-%d", round, n), false)
+			h.write([]string{"a", "n", "z"}[n%3], fmt.Sprintf("r%d-%d", round, n-20), true)
+			switch n {
+			case 10:
+				h.configure("1", "a", "")
+			case 20:
+				h.configure("0", "", "o")
+				h.configure("1", "o", "")
+			case 30:
+				h.configure("1", "m", "")
+			}
+		}
+	}
+	busy(0)
+	line.Cut()
+	busy(1)
+	eventually(t, "the informer does not have what the datastore has, cut off", func() bool {
+		return h.same(informer.GetStore())
+	})
+	busy(2)
+	line.Mend()
+	busy(3)
+	eventually(t, "the informer does not have what the datastore has", func() bool {
+		return h.same(informer.GetStore())
+	})
+}
+
+// behindCable is cluster with TLS and HTTP/2, and the server of group 1 behind a cable.
+func behindCable(t *testing.T, h *history) (*kubernetes.Clientset, *cable.Cable) {
+	t.Helper()
+	start := func(name string) *httptest.Server {
+		s := httptest.NewUnstartedServer(h.server(name))
+		s.EnableHTTP2 = true
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
+	}
+	first, other := start("0"), start("1")
+	line := cable.New(t, strings.TrimPrefix(other.URL, "https://"))
+	plain := &rest.Config{Host: first.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+		CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate().Raw}),
+	}}
+	g := New(&servers{of: map[string][]string{"1": {line.Address()}}}, logrus.NewEntry(logrus.New()))
+	configs, err := partitionapi.NewClient(plain, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower := g.Component(configs)
+	go func() { _ = follower.Run(t.Context(), func() {}) }()
+	merged := rest.CopyConfig(plain)
+	merged.Wrap(g.Wrap)
+	set, err := kubernetes.NewForConfig(merged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, line
+}
+
+// TestStalledWatch: a client that stops reading, while tenants move and thousands of events
+// happen, and then goes on has each of them once.
+func TestStalledWatch(t *testing.T) {
+	h := newHistory()
+	h.configure("0", "", "m")
+	h.configure("1", "m", "")
+	client, groups := cluster(t, h, "0", "1")
+	if !groups.wait(t.Context(), deadline) {
+		t.Fatal("the configurations are not read")
+	}
+	list, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev, seen := list.ResourceVersion, map[string]int{}
+	begin := func() watch.Interface {
+		w, err := client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: rev})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	w := begin()
+	defer func() { w.Stop() }()
+	tenants := []string{"a", "k", "n", "z"}
+	written := 0
+	write := func(n int) {
+		for range n {
+			h.write(tenants[written%len(tenants)], fmt.Sprint("c", written), false)
+			written++
+		}
+	}
+	read := func(n int) {
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		defer cancel()
+		for n > 0 {
+			select {
+			case e, ok := <-w.ResultChan():
+				o, is := e.Object.(*corev1.ConfigMap)
+				if !ok || !is {
+					w.Stop()
+					w = begin()
+					continue
+				}
+				if e.Type == watch.Bookmark {
+					continue
+				}
+				seen[o.Name]++
+				rev = o.ResourceVersion
+				n--
+			case <-ctx.Done():
+				t.Fatalf("%d of %d do not come", n, written)
+			}
+		}
+	}
+	write(10)
+	read(10)
+	for _, bound := range []string{"b", "o", "m"} {
+		write(1000)
+		h.configure("1", bound, "")
+		h.configure("0", "", bound)
+	}
+	write(1000)
+	read(written - 10)
+	for name, n := range seen {
+		if n != 1 {
+			t.Errorf("%s came %d times", name, n)
+		}
+	}
+	if len(seen) != written {
+		t.Errorf("%d of %d came", len(seen), written)
+	}
+}
