@@ -264,9 +264,11 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	everything, err := kubernetes.NewForConfig(supervisor)
-	if err != nil {
-		return nil, fmt.Errorf("making the supervisor's client of everything: %w", err)
+	everything := client
+	if len(follow) > 0 { // with another transport
+		if everything, err = kubernetes.NewForConfig(supervisor); err != nil {
+			return nil, fmt.Errorf("making the supervisor's client of everything: %w", err)
+		}
 	}
 	forNodes := nodes{addresses: nodeapi.NewAddresses(everything)}
 	if !s.cfg.DisableNetworkPolicy {

@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
 )
 
 // startTimeout bounds the start of an etcd.
@@ -119,6 +120,7 @@ func Dial(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		Logger: zap.NewNop(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func mustKey(c *corev1.ConfigMap) string {
 	return key
 }
 
-func encoded(b *testing.B, c *corev1.ConfigMap) string {
+func encoded(b testing.TB, c *corev1.ConfigMap) string {
 	b.Helper()
 	var out bytes.Buffer
 	if err := codec().Encode(c, &out); err != nil {

@@ -44,12 +44,28 @@ const (
 func runEtcd(t testing.TB) *clientv3.Client {
 	t.Helper()
 	etcd := plainetcd.Run(t)
-	etcdfeature.DefaultFeatureSupportChecker.CheckClient(t.Context(), etcd, storage.RequestWatchProgress)
+	prepare(t, etcd)
 	return etcd
+}
+
+// prepare has upstream's storage know what this etcd can do.
+func prepare(t testing.TB, etcd *clientv3.Client) {
+	t.Helper()
+	etcdfeature.DefaultFeatureSupportChecker.CheckClient(t.Context(), etcd, storage.RequestWatchProgress)
 }
 
 // configure gives a group a range, "" for an open end. It returns the revision.
 func configure(t testing.TB, etcd *clientv3.Client, group, start, end string) int64 {
+	t.Helper()
+	r, err := etcd.Put(t.Context(), configs+"of-"+group, configuration(t, group, start, end))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Header.Revision
+}
+
+// configuration is one as it is stored.
+func configuration(t testing.TB, group, start, end string) string {
 	t.Helper()
 	value, err := json.Marshal(&partitionapi.DataPartitionConfig{
 		RangeStart: start, IsRangeStartValid: start != "", RangeEnd: end, IsRangeEndValid: end != "",
@@ -58,11 +74,7 @@ func configure(t testing.TB, etcd *clientv3.Client, group, start, end string) in
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := etcd.Put(t.Context(), configs+"of-"+group, string(value))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Header.Revision
+	return string(value)
 }
 
 func newConfigMap() runtime.Object     { return &corev1.ConfigMap{} }
@@ -89,6 +101,14 @@ func codec() runtime.Codec {
 // server makes the storage that a server of a group has.
 func server(t testing.TB, etcd *clientv3.Client, group string) storage.Interface {
 	t.Helper()
+	return serverBehind(t, etcd, group, func(kv clientv3.KV) clientv3.KV { return kv })
+}
+
+// serverBehind is server, with what it reads at a change behind something.
+func serverBehind(
+	t testing.TB, etcd *clientv3.Client, group string, behind func(clientv3.KV) clientv3.KV,
+) storage.Interface {
+	t.Helper()
 	source := ranged.NewSource(ranged.Options{
 		Group: group, Client: plainetcd.Dial(t, etcd.Endpoints()...), Configs: configs, Namespaces: namespaces,
 		Decode: func(_ context.Context, _ string, value []byte) (*partitionapi.DataPartitionConfig, error) {
@@ -96,6 +116,7 @@ func server(t testing.TB, etcd *clientv3.Client, group string) storage.Interface
 			return c, json.Unmarshal(value, c)
 		},
 	})
+	source.Client.KV = behind(source.Client.KV)
 	codec, versioner := codec(), storage.APIObjectVersioner{}
 	resource := corev1.Resource("configmaps")
 	s, stop, err := New(Options{
