@@ -80,8 +80,11 @@ func (o SignerOptions) sign(ctx context.Context, csr *certificatesv1.Certificate
 			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure",
 			Message: err.Error(), LastUpdateTime: metav1.Now(),
 		})
-	} else if csr.Status.Certificate, err = o.CA.WithLife(o.life(csr)).SignNodeClient(key, node, o.Partition); err != nil {
-		return fmt.Errorf("signing the certificate of node %s: %w", node, err)
+	} else {
+		ca := o.CA.WithLife(o.life(csr))
+		if csr.Status.Certificate, err = ca.SignNodeClient(key, node, o.Partition); err != nil {
+			return fmt.Errorf("signing the certificate of node %s: %w", node, err)
+		}
 	}
 	_, err = o.Client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, csr, metav1.UpdateOptions{})
 	return err
