@@ -62,6 +62,7 @@ func TestPartitionNodes(t *testing.T) {
 			t.Errorf("a partition without tenants has copies: %s", out)
 		}
 	})
+	t.Run("writes go to the partition of the node", func(t *testing.T) { testNodeWrites(t, rp2, tps) })
 	t.Run("heartbeats write no copies", func(t *testing.T) { testHeartbeats(t, fleet, rp2, tps) })
 	t.Run("a node that is deleted disappears", func(t *testing.T) {
 		fleet.make(t, rp2, "short", "rp2")
@@ -299,6 +300,51 @@ func waitCopy(t *testing.T, rp, tp *cluster, name, partition string) {
 		}
 		return nil
 	})
+}
+
+// testNodeWrites: what is changed of a copy is changed of the node.
+func testNodeWrites(t *testing.T, rp *cluster, tps []*cluster) {
+	ctx, name := t.Context(), rp.host.Name
+	for i, tp := range tps {
+		turn := fmt.Sprint("by-", i)
+		tp.mustKubectl(t, "label --overwrite node "+name+" turn="+turn)
+		tp.mustKubectl(t, "cordon "+name)
+		n, err := rp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, copied := n.Labels[nodecopies.Label]; n.Labels["turn"] != turn || !n.Spec.Unschedulable || copied {
+			t.Errorf("the node has the labels %v and %+v", n.Labels, n.Spec)
+		}
+		for _, other := range tps {
+			waitCopy(t, rp, other, name, "rp2")
+		}
+		tp.mustKubectl(t, "uncordon "+name)
+		if n, err = tp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = tp.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+		if !apierrors.IsMethodNotSupported(err) || !strings.Contains(err.Error(), "/partitions/rp2") {
+			t.Errorf("a copy is replaced: %v", err)
+		}
+		// A service account is known in its partition only.
+		tp.mustKubectl(t, "create clusterrole labels-nodes --verb=get,patch --resource=nodes")
+		tp.mustKubectl(t, "create clusterrolebinding labels-nodes --clusterrole=labels-nodes "+
+			"--serviceaccount=kube-system:default")
+		token := strings.TrimSpace(tp.mustKubectl(t, "create token default -n kube-system"))
+		account := withToken(t, tp, token, nil)
+		if _, err := account.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{"account":%q}}}`, turn), metav1.PatchOptions{}); err != nil {
+			t.Errorf("a service account of %s: %v", tp.host.Name, err)
+		}
+		n, err = rp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || n.Labels["account"] != turn {
+			t.Errorf("%v, %v", n.Labels, err)
+		}
+		if err := account.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("a service account without the right to do so deletes a node: %v", err)
+		}
+	}
 }
 
 // testHeartbeats: what a node says without a change stays where it says it.

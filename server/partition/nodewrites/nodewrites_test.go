@@ -20,7 +20,8 @@ import (
 func TestWhatIsSentOn(t *testing.T) {
 	const importer = "system:a4s:partition:tp2"
 	admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
-	importing, attaching := &user.DefaultInfo{Name: importer}, &user.DefaultInfo{Name: attacher}
+	importing, attaching := &user.DefaultInfo{Name: importer, Groups: []string{"system:a4s:partitions"}},
+		&user.DefaultInfo{Name: attacher}
 	account := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:x", Groups: []string{"system:serviceaccounts"}}
 	for what, c := range map[string]struct {
 		method, path string
