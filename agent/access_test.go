@@ -150,7 +150,7 @@ func newNode(t *testing.T) (*servedAPI, *access, *join.Result, *component.Group)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := ca.SignNodeClient(key.Public(), "n1")
+	cert, err := ca.SignNodeClient(key.Public(), "n1", "")
 	if err != nil {
 		t.Fatal(err)
 	}

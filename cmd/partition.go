@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -27,11 +28,25 @@ func partitionCommand() *cobra.Command {
 		leaf(&cobra.Command{
 			Use:   "remove NAME [FLAGS]",
 			Short: "take a partition without tenants out of the cluster",
-			Long: "Delete its tenants and stop its servers first. What its servers have on disk is good for\n" +
-				"the whole cluster: destroy it.",
+			Long: "Delete its tenants and stop its servers first. Its nodes leave with it, and with them the\n" +
+				"pods of other partitions there. What its servers have on disk is good for the whole\n" +
+				"cluster: destroy it.",
 			RunE:              action(removePartition),
 			ValidArgsFunction: completePartitions,
 		},
+			adminKubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "evict NAME [FLAGS]",
+			Short: "delete the pods on all nodes of a partition that is silent",
+			Long: "Nobody can tell whether the pods of a partition still run whose servers are all silent, so\n" +
+				"they are left alone until this says that they do not. Make sure that the machines are off\n" +
+				"or cut off: a pod that runs on would run twice. Controllers make the pods anew on nodes of\n" +
+				"other partitions; pods without one, and volumes of the nodes, are lost.",
+			RunE:              action(evictPartition),
+			ValidArgsFunction: completePartitions,
+		},
+			toggle("force", "", "even if the partition answers; its nodes may run what is deleted"),
 			adminKubeconfigFlag(),
 		),
 	)
@@ -79,4 +94,34 @@ func removePartition(c *call) error {
 	}
 	_, err = fmt.Fprintf(c.out, "partition %s removed\n", name)
 	return err
+}
+
+func evictPartition(c *call) error {
+	if err := wantArgs(c, 1, 1, "the name of one partition"); err != nil {
+		return err
+	}
+	admin, _, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	name := c.arg(0)
+	done, err := admin.EvictPartition(c.ctx, name, c.Bool("force"))
+	for _, e := range done {
+		if _, err := fmt.Fprintf(c.out, "partition %s: %d pods on %d nodes deleted, %d left that belong to their nodes\n",
+			e.Partition, e.Pods, e.Nodes, e.Kept); err != nil {
+			return err
+		}
+	}
+	switch {
+	case apierrors.IsNotFound(err) && done == nil:
+		return &problem.Input{Source: "NAME", Value: name, Err: err, Want: `one that "a4s partition list" prints`}
+	case errors.Is(err, tenantadmin.ErrNoNodes):
+		return &problem.Input{Source: "NAME", Value: name, Err: err, Want: "a partition with the role resource"}
+	case errors.Is(err, tenantadmin.ErrAnswers):
+		return &problem.Input{Source: "NAME", Value: name, Err: err,
+			Want: "one that is silent; drain the nodes of others with kubectl, or use --force"}
+	case err != nil:
+		return explainFor(admin.Server(), err)
+	}
+	return nil
 }

@@ -62,6 +62,8 @@ func (s *Server) nodeAPI(
 			return replaceCAs(ctx, controller, s.tokens, req)
 		},
 		Bundle:     s.bundle,
+		Partition:  s.partition.name(),
+		Nodes:      s.resources.guard,
 		Partitions: register,
 		PartitionBundle: func() (*joinapi.PartitionBundle, error) {
 			return s.partition.bundleFor(s.files, s.tokens)

@@ -81,13 +81,15 @@ type Server struct {
 	pool      *interning.Pool
 	log       *logrus.Entry
 
-	tokens  *jointoken.ServerTokens // set by Init
-	first   bool                    // Init made the PKI
-	parts   *partitionSet           // set by Serve
-	servers *servers.Registry       // set by Serve, nil on the only server
-	spaces  *tenancy.Spaces         // set by Serve
-	load    *load.Counters          // nil without service groups
-	others  func() []component.State
+	tokens *jointoken.ServerTokens // set by Init
+	first  bool                    // Init made the PKI
+	parts  *partitionSet           // set by Serve
+	// resources is set by Serve.
+	resources *resources
+	servers   *servers.Registry // set by Serve, nil on the only server
+	spaces    *tenancy.Spaces   // set by Serve
+	load      *load.Counters    // nil without service groups
+	others    func() []component.State
 }
 
 // Start is New, Init, Serve and WaitReady in one.
@@ -255,6 +257,10 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if s.parts, err = newPartitions(s.partition, s.files, s.addresses); err != nil {
 		return nil, err
 	}
+	if s.resources, err = s.newResources(); err != nil {
+		return nil, err
+	}
+	s.upstream.resources = s.resources
 	spaces, err := s.newSpaces(admin, s.parts)
 	if err != nil {
 		return nil, err
@@ -282,7 +288,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	served := seams(spaces, api.Handler, metrics)
+	served := seams(spaces, api.Handler, metrics, s.resources)
 	served.Endpoints = s.apiEndpoints()
 	if err := group.StartAndWait(ctx, apiserver.New(s.upstream.apiserver(served))); err != nil {
 		return nil, err
@@ -325,7 +331,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		Config: admin, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
-		Config: admin, FS: manifests.FS, Values: deploy.Values{ClusterDNS: s.cfg.ClusterDNS}, Disabled: s.cfg.Disable,
+		Config: admin, FS: manifests.FS, Values: s.manifestValues(), Disabled: s.cfg.Disable,
 		Dir: s.files.manifests, Log: logrus.WithField("component", deploy.Name),
 	}))
 	for _, c := range extra.Components(leader.Only) {
@@ -386,9 +392,15 @@ func (s *Server) startByRoles(
 			return err
 		}
 	}
-	group.Start(ctx, controllers.New(s.upstream.controllers(leader)))
+	o := s.upstream.controllers(leader)
+	group.Start(ctx, controllers.New(o))
 	if !s.cfg.DisableScheduler && s.partition.has(partitionapi.RoleTenant) {
-		group.Start(ctx, scheduler.New(s.upstream.scheduler(leader)))
+		group.Start(ctx, s.resources.sharing(scheduler.New(s.upstream.scheduler(leader))))
 	}
-	return nil
+	return s.resources.start(ctx, group, o, leader)
+}
+
+// manifestValues are those of this server in the manifests that it carries.
+func (s *Server) manifestValues() deploy.Values {
+	return deploy.Values{ClusterDNS: s.cfg.ClusterDNS, NodeImporter: s.resources.importerName()}
 }

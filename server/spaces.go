@@ -6,8 +6,10 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/informers"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/common"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
 	allocations "github.com/a4s-io/a4s/server/partition/allocations/registry"
+	copies "github.com/a4s-io/a4s/server/partition/nodecopies/storage"
 	partitions "github.com/a4s-io/a4s/server/partition/registry"
 	"github.com/a4s-io/a4s/server/tenancy"
 )
@@ -47,9 +50,21 @@ func (s *Server) newMetrics() (*resourcemetrics.Metrics, error) {
 // seams are those of the spaces, with what nodes need before and behind them: api is
 // what nodes call.
 func seams(
-	spaces *tenancy.Spaces, api func(http.Handler) http.Handler, metrics *resourcemetrics.Metrics,
+	spaces *tenancy.Spaces, api func(http.Handler) http.Handler, metrics *resourcemetrics.Metrics, r *resources,
 ) apiserver.Seams {
 	out := spaces.Seams()
+	out.Behind = r.writes
+	access := out.Access
+	out.Access = func(
+		f informers.SharedInformerFactory, a authorizer.Authorizer, rules authorizer.RuleResolver, rbac bool,
+	) (authorizer.Authorizer, authorizer.RuleResolver, error) {
+		r.guard.Follow(f.Core().V1().Nodes())
+		a, rules, err := access(f, a, rules, rbac)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r.guard.Authorizer(a), rules, nil
+	}
 	edge := out.Handler
 	out.Handler = func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 		return api(bootstrap.Mark(edge(h, audited)))
@@ -63,7 +78,7 @@ func seams(
 		maps.Copy(v1, partitions)
 		shares, sharesErr := allocations.Storage(g)
 		maps.Copy(v1, shares)
-		return errors.Join(err, sharesErr, persisted.Store(v1), core(g, c, v1))
+		return errors.Join(err, sharesErr, copies.Extend(v1, r.importerName()), persisted.Store(v1), core(g, c, v1))
 	}
 	out.Definitions = withDefinitions(out.Definitions, withDefinitions(partitions.Definitions,
 		allocations.Definitions))

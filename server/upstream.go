@@ -7,11 +7,13 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
+	"github.com/a4s-io/a4s/server/partition/nodecopies"
 )
 
 // upstream makes the options of upstream's programs.
@@ -25,6 +27,8 @@ type upstream struct {
 	log       *logrus.Entry
 	// wrap changes the transports of controllers and scheduler; nil leaves them.
 	wrap transport.WrapperFunc
+	// resources is nil until the server serves.
+	resources *resources
 }
 
 // validate refuses bad arguments before anything starts.
@@ -32,8 +36,14 @@ func (u *upstream) validate() error {
 	if err := apiserver.Validate(u.apiserver(apiserver.Seams{})); err != nil {
 		return err
 	}
-	if err := controllers.Validate(u.controllers(nil)); err != nil {
+	o := u.controllers(nil)
+	if err := controllers.Validate(o); err != nil {
 		return err
+	}
+	if o.Copies != "" && u.partition.name() != "" {
+		if err := controllers.Apart(o); err != nil {
+			return err
+		}
 	}
 	return scheduler.Validate(u.scheduler(nil))
 }
@@ -87,6 +97,14 @@ func (u *upstream) controllers(leader *election.Election) controllers.Options {
 		Log:  u.log,
 	}
 	o.Select = u.partition.controllers()
+	if u.partition.has(partitionapi.RoleTenant) && u.partition.has(partitionapi.RoleResource) {
+		o.Copies = nodecopies.Label
+	}
+	if u.resources != nil {
+		o.PodGC = u.resources.mayCollect
+	}
+	// Our own signs certificates of kubelets there.
+	o.WithoutKubeletClients = u.partition.name() != ""
 	if leader != nil {
 		o.Await = leader.Await
 	}
@@ -99,6 +117,9 @@ func (u *upstream) scheduler(leader *election.Election) scheduler.Options {
 		Wrap: u.wrap, Pool: u.pool, Log: u.log}
 	if leader != nil {
 		o.Await = leader.Await
+	}
+	if u.resources != nil {
+		o.Plugins = u.resources.plugins
 	}
 	return o
 }

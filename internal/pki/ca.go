@@ -150,9 +150,14 @@ func (a *CA) intermediates() []*x509.Certificate {
 	return out
 }
 
-// SignNodeClient signs the client certificate of the named node.
-func (a *CA) SignNodeClient(pub crypto.PublicKey, node string) ([]byte, error) {
-	return a.Sign(pub, Leaf{CommonName: NodeUserPrefix + node, Organization: []string{GroupNodes}, Client: true})
+// SignNodeClient signs the client certificate of the named node of a partition, "" for the
+// home partition.
+func (a *CA) SignNodeClient(pub crypto.PublicKey, node, partition string) ([]byte, error) {
+	groups := []string{GroupNodes}
+	if partition != "" && partition != HomePartition {
+		groups = append(groups, NodePartitionPrefix+partition)
+	}
+	return a.Sign(pub, Leaf{CommonName: NodeUserPrefix + node, Organization: groups, Client: true})
 }
 
 // SignNodeServing signs the certificate of the kubelet's port on the named

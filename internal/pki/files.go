@@ -78,6 +78,9 @@ const (
 	HomePartition       = "main"
 	// NodeUserPrefix precedes the node name in the user name of a node.
 	NodeUserPrefix = "system:node:"
+	// NodePartitionPrefix precedes the name of a partition in the group of its nodes. Nodes
+	// of the home partition have no such group.
+	NodePartitionPrefix = "system:a4s:nodes-of:"
 )
 
 // FilesIn returns the layout below dir without touching it.

@@ -28,6 +28,8 @@ type identity struct {
 	admin bool
 	// node is the node whose certificate was shown, empty for tokens.
 	node string
+	// groups are those of that certificate.
+	groups []string
 	// partition is the partition whose certificate was shown, empty for others.
 	partition string
 	// serverToken says that the server token was shown.
@@ -105,7 +107,7 @@ func (a *authenticator) authenticateCert(r *http.Request) (identity, error) {
 	}
 	node, ok := strings.CutPrefix(cert.Subject.CommonName, pki.NodeUserPrefix)
 	if ok && node != "" && slices.Contains(cert.Subject.Organization, pki.GroupNodes) {
-		id.node = node
+		id.node, id.groups = node, cert.Subject.Organization
 		return id, nil
 	}
 	return identity{},

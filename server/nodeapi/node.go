@@ -32,6 +32,8 @@ type nodes struct {
 	reservedSANs       []string
 	serverSANs         func() []string // nil without other servers
 	serviceCIDR        netip.Prefix
+	partition          string                                                    // "" for home
+	elsewhere          func(ctx context.Context, node string) (partition string) // nil for never
 	log                *logrus.Entry
 }
 
@@ -66,6 +68,13 @@ func (n *nodes) node(w http.ResponseWriter, r *http.Request, who identity) error
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
+	if n.elsewhere != nil {
+		if partition := n.elsewhere(ctx, req.NodeName); partition != "" {
+			return refusal(http.StatusForbidden, joinapi.ReasonNodeNameTaken, fmt.Sprintf(
+				"node name %q is that of a node of partition %s: names are unique in the cluster; choose another one "+
+					"(--node-name), or delete that node first", req.NodeName, partition))
+		}
+	}
 	// A server that lost its disk comes back with another password; its token
 	// proves more than that. Other machines have that token, too.
 	replace := req.NodeName == n.localNode && who.serverToken && n.fromHere(r)
@@ -73,7 +82,7 @@ func (n *nodes) node(w http.ResponseWriter, r *http.Request, who identity) error
 		return err
 	}
 	resp := joinapi.NodeResponse{ClientCA: n.clientCA.CertPEM(), ServerCA: n.serverCA.CertPEM()}
-	if resp.ClientCert, err = n.clientCA.SignNodeClient(clientKey, req.NodeName); err != nil {
+	if resp.ClientCert, err = n.clientCA.SignNodeClient(clientKey, req.NodeName, n.partition); err != nil {
 		return err
 	}
 	if resp.ServingCert, err = n.serverCA.SignNodeServing(servingKey, req.NodeName, ips); err != nil {

@@ -56,6 +56,10 @@ type Options struct {
 	// begin; PartitionBundle is what that needs. They are nil outside the home partition.
 	Partitions      func(ctx context.Context, req joinapi.PartitionRequest, mayBegin bool) error
 	PartitionBundle func() (*joinapi.PartitionBundle, error)
+	// Partition is that of the server, "" for the home partition. Nodes judges the
+	// certificates of nodes; nil believes all.
+	Partition string
+	Nodes     NodeJudge
 	// Members lists the members of the datastore, RemoveMember removes one by
 	// its name or ID. ErrNoMember and ErrLastMember are answers of it.
 	Members      func() []joinapi.Member
@@ -86,6 +90,16 @@ type Options struct {
 	Now func() time.Time
 }
 
+// NodeJudge knows which partition a node is of.
+type NodeJudge interface {
+	// Check returns why the certificate of a node with these groups is not good here.
+	Check(node string, groups []string) error
+	// Own returns why a certificate with these groups is not of a node of this partition.
+	Own(groups []string) error
+	// Elsewhere is the other partition that is known to have a node, "" for none.
+	Elsewhere(ctx context.Context, node string) (partition string)
+}
+
 // Supervisor serves the paths of package join.
 type Supervisor struct {
 	opts  Options
@@ -105,17 +119,21 @@ func New(opts Options) *Supervisor {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Supervisor{
+	s := &Supervisor{
 		opts: opts, slots: make(chan struct{}, maxInFlight),
 		clients: authenticator{tokens: opts.Tokens, clientCA: opts.ClientCA, secrets: opts.Secrets, now: opts.Now},
 		nodes: nodes{
 			serverCA: opts.ServerCA, clientCA: opts.ClientCA, secrets: opts.Secrets, localNode: opts.LocalNode,
 			reservedSANs: opts.ReservedSANs, serverSANs: opts.ServerSANs,
-			serviceCIDR: opts.Config.ServiceCIDR, log: opts.Log,
+			serviceCIDR: opts.Config.ServiceCIDR, partition: opts.Partition, log: opts.Log,
 		},
 		streams: streams{addresses: opts.Addresses, policies: opts.Policies, log: opts.Log},
 		volumes: volumes{volumes: opts.Volumes, log: opts.Log},
 	}
+	if opts.Nodes != nil {
+		s.nodes.elsewhere = opts.Nodes.Elsewhere
+	}
+	return s
 }
 
 // endpoint is one path: its method, who may use it and what it does.
@@ -219,7 +237,27 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
 			who.String()+" may not use "+r.URL.Path+", which needs the certificate of a node")
 	}
+	if err := s.judge(e, who); err != nil {
+		return err
+	}
 	return e.serve(w, r, who)
+}
+
+// judge refuses the certificate of a node that another partition has: all partitions share
+// the CA that signed it. What is told of this partition is for every node that runs its
+// pods, the rest for its own nodes.
+func (s *Supervisor) judge(e endpoint, who identity) error {
+	if who.node == "" || s.opts.Nodes == nil {
+		return nil
+	}
+	err := s.opts.Nodes.Check(who.node, who.groups)
+	if err == nil && !e.stream {
+		err = s.opts.Nodes.Own(who.groups)
+	}
+	if err != nil {
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
+	}
+	return nil
 }
 
 func (s *Supervisor) ping(w http.ResponseWriter, _ *http.Request, _ identity) error {

@@ -133,8 +133,15 @@ func TestPartitions(t *testing.T) {
 // beginPartition starts the first server of a partition with both roles.
 func beginPartition(t *testing.T, host, name string, home *cluster, args ...string) *cluster {
 	t.Helper()
-	c, err := newServerOf(newHost(t, host), home.binary, append([]string{"--tenant-partition", name,
-		"--resource-partition", name, "--cluster", home.url(), "--token", home.serverToken(t)}, args...)...)
+	return beginRoles(t, host, home, append([]string{"--tenant-partition", name, "--resource-partition", name},
+		args...)...)
+}
+
+// beginRoles starts the first server of a partition with the roles of its flags.
+func beginRoles(t *testing.T, host string, home *cluster, args ...string) *cluster {
+	t.Helper()
+	c, err := newServerOf(newHost(t, host), home.binary, append([]string{
+		"--cluster", home.url(), "--token", home.serverToken(t)}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,6 +124,12 @@ const (
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	return newClusterWith(t, func(*nodeapi.Options) {})
+}
+
+// newClusterWith has other options.
+func newClusterWith(t *testing.T, change func(*nodeapi.Options)) *cluster {
+	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), secrets: &memory{objects: map[string]*corev1.Secret{}}}
 	var err error
 	if c.files, err = pki.Ensure(filepath.Join(c.dir, "tls"),
@@ -142,7 +148,7 @@ func newCluster(t *testing.T) *cluster {
 		serverCA.CertPEM()); err != nil {
 		t.Fatal(err)
 	}
-	sup := nodeapi.New(nodeapi.Options{
+	opts := nodeapi.Options{
 		ServerCA: serverCA, ClientCA: clientCA, Tokens: c.tokens, Secrets: c.secrets, Config: clusterConfig,
 		Status: func() joinapi.ServerStatus { return joinapi.ServerStatus{Version: "v-test"} },
 		Renew:  func(context.Context) ([]string, error) { return []string{"all"}, nil },
@@ -158,7 +164,9 @@ func newCluster(t *testing.T) *cluster {
 		Addresses:  nodeapi.NewAddresses(nil), // which never runs
 		Volumes:    volumes{},
 		LocalNode:  "local", ReservedSANs: []string{"192.0.2.1", "api.example", "local"}, Log: quiet(),
-	})
+	}
+	change(&opts)
+	sup := nodeapi.New(opts)
 	handler := sup.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "next")
 	}))

@@ -62,7 +62,7 @@ func node(t *testing.T, answer http.HandlerFunc) kubeconfig.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := ca.SignNodeClient(key.Public(), "n1")
+	cert, err := ca.SignNodeClient(key.Public(), "n1", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := ca.SignNodeClient(key.Public(), "n1")
+	cert, err := ca.SignNodeClient(key.Public(), "n1", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,8 @@ const FieldManager = "a4s"
 type Values struct {
 	// ClusterDNS is the service address of the cluster DNS.
 	ClusterDNS string
+	// NodeImporter is the user that writes copies of the nodes of other partitions.
+	NodeImporter string
 }
 
 // Options configures the deployer.

@@ -34,6 +34,8 @@ type Seams struct {
 	// it answers itself to a known user it sends through audited, which puts
 	// audit and access log in front of the answer.
 	Handler func(chain http.Handler, audited func(http.Handler) http.Handler) http.Handler
+	// Behind wraps what stands behind authentication, authorization and audit.
+	Behind func(http.Handler) http.Handler
 	// Authenticator wraps the authentication of every request.
 	Authenticator func(authenticator.Request) authenticator.Request
 	// Access wraps the authorization of every request and of everything in
@@ -174,6 +176,9 @@ func (s Seams) applyFront(c *genericapiserver.Config, served CustomResources) {
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		if served != nil {
 			api = served.Wrap(api)
+		}
+		if s.Behind != nil {
+			api = s.Behind(api)
 		}
 		if s.Handler == nil {
 			return build(api, c)

@@ -44,12 +44,18 @@ type Options struct {
 	// wants one certificate in a file.
 	ClientCACert, ClientCAKey string
 	ServerCACert, ServerCAKey string
+	// WithoutKubeletClients leaves the requests of kubelets for client certificates to
+	// somebody else to sign.
+	WithoutKubeletClients bool
 	// Select changes which controllers run, in the syntax of --controllers; empty means all
 	// that a cluster needs.
 	Select string
-	// Nodes selects by labels the nodes that are kept here; empty means all. Others are
-	// copies, which the controllers of nodes must not see.
-	Nodes string
+	// Copies is the label of nodes that are kept elsewhere, which the controllers of nodes
+	// must not see; empty means that there are none. See Apart.
+	Copies string
+	// PodGC blocks until pods may be taken for lost whose nodes are not there, and reports
+	// false if its context ended; nil is at once.
+	PodGC func(context.Context) bool
 	// Args are user overrides from --kube-controller-manager-arg.
 	Args []string
 	// Await blocks until this server leads the others, after the controllers
@@ -75,6 +81,19 @@ func New(o Options) component.Component {
 func Validate(o Options) error {
 	_, err := parse(o)
 	return err
+}
+
+// Apart returns why the controllers of nodes cannot be kept from copies. Where they cannot,
+// there must be none.
+func Apart(o Options) error {
+	s, err := parse(o)
+	if err != nil {
+		return err
+	}
+	if o.Pool == nil || s.SecureServing.BindPort != 0 || s.Generic.LeaderElection.LeaderElect {
+		return errByUpstream
+	}
+	return nil
 }
 
 func parse(o Options) (*options.KubeControllerManagerOptions, error) {
@@ -116,6 +135,9 @@ func (o Options) flags() map[string]string {
 		m["flex-volume-plugin-dir"] = o.VolumePluginDir
 	}
 	for _, signer := range []string{"kube-apiserver-client", "kubelet-client", "legacy-unknown"} {
+		if signer == "kubelet-client" && o.WithoutKubeletClients {
+			continue
+		}
 		m["cluster-signing-"+signer+"-cert-file"] = o.ClientCACert
 		m["cluster-signing-"+signer+"-key-file"] = o.ClientCAKey
 	}
@@ -160,9 +182,6 @@ func run(ctx context.Context, o Options, ready func()) error {
 	}()
 	complete := c.Complete()
 	if o.Pool == nil || byUpstream(complete) {
-		if o.Nodes != "" {
-			return errNodesByUpstream
-		}
 		// Upstream gives the API ten seconds and then fails in a way that leaves
 		// its informer name taken, so that no later run in this process succeeds.
 		if err := poll(ctx, func() error {
@@ -181,7 +200,7 @@ func run(ctx context.Context, o Options, ready func()) error {
 		return app.Run(ctx, complete)
 	}
 	m := &manager{config: complete, transform: o.Pool.Transform, built: built.tell, await: o.Await,
-		selector: o.Nodes}
+		copies: o.Copies, podGC: o.PodGC}
 	return m.run(ctx)
 }
 

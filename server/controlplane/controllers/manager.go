@@ -49,9 +49,9 @@ type manager struct {
 	built func()
 	// await is Options.Await.
 	await func(context.Context) (context.Context, context.CancelFunc, error)
-	// selector is Options.Nodes, and nodes the informers of those.
-	selector string
-	nodes    informers.SharedInformerFactory
+	// copies is Options.Copies, and podGC Options.PodGC.
+	copies string
+	podGC  func(context.Context) bool
 }
 
 // byUpstream says that the settings want what only app.Run has.
@@ -93,10 +93,6 @@ func (m *manager) run(ctx context.Context) (err error) {
 		ctx = led
 	}
 	cc.InformerFactory.Start(ctx.Done())
-	if m.nodes != nil {
-		m.nodes.Start(ctx.Done())
-		defer m.nodes.Shutdown()
-	}
 	cc.ObjectOrMetadataInformerFactory.Start(ctx.Done())
 	close(cc.InformersStarted)
 	if !app.RunControllers(ctx, cc, controllers, app.ControllerStartJitter, m.config.ControllerShutdownTimeout) {
@@ -181,12 +177,12 @@ func (m *manager) controllers(ctx context.Context, cc app.ControllerContext) ([]
 	}
 	descriptors := app.NewControllerDescriptors()
 	delete(descriptors, names.ServiceAccountTokenController)
-	if m.selector != "" {
+	if m.copies != "" {
 		var nodes map[string]*app.ControllerDescriptor
 		descriptors, nodes = split(descriptors)
-		kept, err := m.ofNodes(ctx, cc, nodes)
+		kept, err := app.BuildControllers(ctx, withoutCopies(cc, m.copies), nodes, nil, noHealth{})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("building the controllers of nodes: %w", err)
 		}
 		first = append(first, kept...)
 	}
@@ -194,24 +190,16 @@ func (m *manager) controllers(ctx context.Context, cc app.ControllerContext) ([]
 	if err != nil {
 		return nil, fmt.Errorf("building the controllers: %w", err)
 	}
+	for i, c := range all {
+		if m.podGC != nil && c.Name() == names.PodGarbageCollectorController {
+			all[i] = loop{c.Name(), func(ctx context.Context) {
+				if m.podGC(ctx) {
+					c.Run(ctx)
+				}
+			}}
+		}
+	}
 	return append(first, all...), nil
-}
-
-// ofNodes makes the controllers of nodes, which see those of the selector only.
-func (m *manager) ofNodes(
-	ctx context.Context, cc app.ControllerContext, descriptors map[string]*app.ControllerDescriptor,
-) ([]app.Controller, error) {
-	client, err := m.root.Client(informerClient)
-	if err != nil {
-		return nil, fmt.Errorf("making the client of the controllers' informers: %w", err)
-	}
-	selected := selectNodes(client, cc.InformerFactory, cc, m.transform, m.selector)
-	m.nodes, cc.InformerFactory = selected.nodes, selected
-	controllers, err := app.BuildControllers(ctx, cc, descriptors, nil, noHealth{})
-	if err != nil {
-		return nil, fmt.Errorf("building the controllers of nodes: %w", err)
-	}
-	return controllers, nil
 }
 
 // tokens is the controller of service accounts' tokens in secrets. Upstream

@@ -1,22 +1,30 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"maps"
+	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/core"
-	corev1 "k8s.io/client-go/informers/core/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 )
 
-// errNodesByUpstream is of settings that let upstream make the informers.
-var errNodesByUpstream = errors.New("controllers of some nodes only cannot run with a port or an election of " +
-	"their own: take secure-port and leader-elect out of --kube-controller-manager-arg")
+// errByUpstream is of settings that let upstream make the informers.
+var errByUpstream = errors.New("the controllers of nodes cannot be kept from the nodes of other partitions with " +
+	"a port or an election of their own: take secure-port and leader-elect out of --kube-controller-manager-arg")
 
 // ofNodes are the controllers that keep nodes: what they see, they take for theirs.
 // Others, such as taint eviction, garbage collection of pods and DaemonSets, are about the
@@ -37,41 +45,186 @@ func split(all map[string]*app.ControllerDescriptor) (others, nodes map[string]*
 	return others, nodes
 }
 
-// selectedNodes is a factory whose informer of nodes sees those of a selector only. All
-// else is that of the factory within.
-type selectedNodes struct {
-	informers.SharedInformerFactory
-	nodes informers.SharedInformerFactory
+// withoutCopies is what controllers are made with that do not see nodes with a label: not
+// by the informers, which stay those of all controllers and cost nothing more, and not by
+// a list, with which the one of address ranges begins.
+func withoutCopies(cc app.ControllerContext, label string) app.ControllerContext {
+	cc.InformerFactory = ownFactory{cc.InformerFactory, label}
+	cc.ClientBuilder = ownBuilder{cc.ClientBuilder, label}
+	return cc
 }
 
-// selectNodes makes one. What it adds is started by startNodes.
-func selectNodes(
-	client kubernetes.Interface, f informers.SharedInformerFactory, resync app.ControllerContext,
-	transform cache.TransformFunc, selector string,
-) selectedNodes {
-	return selectedNodes{f, informers.NewSharedInformerFactoryWithOptions(client, resync.ResyncPeriod(),
-		informers.WithTransform(transform), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.LabelSelector = selector
-		}))}
+// own reports whether an object does not have the label.
+func own(label string, obj any) bool {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return true
+	}
+	_, copied := m.GetLabels()[label]
+	return !copied
+}
+
+type ownFactory struct {
+	informers.SharedInformerFactory
+	label string
 }
 
 // Core implements informers.SharedInformerFactory.
-func (f selectedNodes) Core() core.Interface {
-	return selectedCore{f.SharedInformerFactory.Core(), f.nodes}
-}
+func (f ownFactory) Core() core.Interface { return ownGroup{f.SharedInformerFactory.Core(), f.label} }
 
-type selectedCore struct {
+type ownGroup struct {
 	core.Interface
-	nodes informers.SharedInformerFactory
+	label string
 }
 
 // V1 implements core.Interface.
-func (c selectedCore) V1() corev1.Interface { return selectedV1{c.Interface.V1(), c.nodes} }
+func (g ownGroup) V1() coreinformers.Interface { return ownVersion{g.Interface.V1(), g.label} }
 
-type selectedV1 struct {
-	corev1.Interface
-	nodes informers.SharedInformerFactory
+type ownVersion struct {
+	coreinformers.Interface
+	label string
 }
 
 // Nodes implements corev1.Interface.
-func (v selectedV1) Nodes() corev1.TypedNodeInformer { return v.nodes.Core().V1().Nodes() }
+func (v ownVersion) Nodes() coreinformers.TypedNodeInformer {
+	return ownNodes{v.Interface.Nodes(), v.label}
+}
+
+type ownNodes struct {
+	coreinformers.TypedNodeInformer
+	label string
+}
+
+// Informer implements corev1.NodeInformer.
+func (n ownNodes) Informer() cache.SharedIndexInformer {
+	return ownInformer{n.TypedNodeInformer.Informer(), n.label}
+}
+
+// TypedInformer implements corev1.TypedNodeInformer.
+func (n ownNodes) TypedInformer() coreinformers.NodeIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*corev1.Node](n.Informer())
+}
+
+// Lister implements corev1.NodeInformer.
+func (n ownNodes) Lister() corelisters.NodeLister {
+	return corelisters.NewNodeLister(n.Informer().GetIndexer())
+}
+
+// ownInformer is a view of an informer.
+type ownInformer struct {
+	cache.SharedIndexInformer
+	label string
+}
+
+func (i ownInformer) filtered(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.FilteringResourceEventHandler{FilterFunc: func(obj any) bool { return own(i.label, obj) }, Handler: h}
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (i ownInformer) AddEventHandler(
+	h cache.ResourceEventHandler,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandler(i.filtered(h))
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (i ownInformer) AddEventHandlerWithResyncPeriod(
+	h cache.ResourceEventHandler, period time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(i.filtered(h), period)
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (i ownInformer) AddEventHandlerWithOptions(
+	h cache.ResourceEventHandler, o cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandlerWithOptions(i.filtered(h), o)
+}
+
+// GetStore implements cache.SharedInformer.
+func (i ownInformer) GetStore() cache.Store { return i.GetIndexer() }
+
+// GetIndexer implements cache.SharedIndexInformer.
+func (i ownInformer) GetIndexer() cache.Indexer {
+	return ownIndexer{i.SharedIndexInformer.GetIndexer(), i.label}
+}
+
+// ownIndexer is a view of what an informer keeps. Nodes have no index.
+type ownIndexer struct {
+	cache.Indexer
+	label string
+}
+
+// List implements cache.Store.
+func (i ownIndexer) List() []any {
+	return slices.DeleteFunc(i.Indexer.List(), func(obj any) bool { return !own(i.label, obj) })
+}
+
+// ListKeys implements cache.Store.
+func (i ownIndexer) ListKeys() []string {
+	return slices.DeleteFunc(i.Indexer.ListKeys(), func(key string) bool {
+		_, ok, err := i.GetByKey(key)
+		return err != nil || !ok
+	})
+}
+
+// Get implements cache.Store.
+func (i ownIndexer) Get(obj any) (any, bool, error) { return i.only(i.Indexer.Get(obj)) }
+
+// GetByKey implements cache.Store.
+func (i ownIndexer) GetByKey(key string) (any, bool, error) { return i.only(i.Indexer.GetByKey(key)) }
+
+func (i ownIndexer) only(obj any, ok bool, err error) (any, bool, error) {
+	if err != nil || !ok || !own(i.label, obj) {
+		return nil, false, err
+	}
+	return obj, true, nil
+}
+
+// ownBuilder makes clients that list own nodes.
+type ownBuilder struct {
+	clientbuilder.ControllerClientBuilder
+	label string
+}
+
+// Client implements clientbuilder.ControllerClientBuilder.
+func (b ownBuilder) Client(name string) (kubernetes.Interface, error) {
+	c, err := b.ControllerClientBuilder.Client(name)
+	return ownClient{c, b.label}, err
+}
+
+type ownClient struct {
+	kubernetes.Interface
+	label string
+}
+
+// CoreV1 implements kubernetes.Interface.
+func (c ownClient) CoreV1() typedcorev1.CoreV1Interface {
+	return ownCore{c.Interface.CoreV1(), c.label}
+}
+
+type ownCore struct {
+	typedcorev1.CoreV1Interface
+	label string
+}
+
+// Nodes implements typedcorev1.NodesGetter.
+func (c ownCore) Nodes() typedcorev1.NodeInterface {
+	return ownList{c.CoreV1Interface.Nodes(), c.label}
+}
+
+type ownList struct {
+	typedcorev1.NodeInterface
+	label string
+}
+
+// List implements typedcorev1.NodeInterface.
+func (l ownList) List(ctx context.Context, o metav1.ListOptions) (*corev1.NodeList, error) {
+	if o.LabelSelector == "" {
+		o.LabelSelector = "!" + l.label
+	}
+	return l.NodeInterface.List(ctx, o)
+}

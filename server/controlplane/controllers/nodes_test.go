@@ -3,15 +3,19 @@ package controllers
 import (
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
+
+	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
 
 // TestControllersOfNodesAreApart: upstream still has each, and none is lost or twice.
@@ -28,30 +32,47 @@ func TestControllersOfNodesAreApart(t *testing.T) {
 	}
 }
 
-// TestSelectedNodes: the controllers of nodes see own nodes, by the informers that
-// upstream's constructors ask for, and share all other informers.
-func TestSelectedNodes(t *testing.T) {
+// TestCopiesAreNotSeen: the controllers of nodes see own nodes, by the informers, listers
+// and lists that upstream's constructors ask for, and share the informers with all others.
+func TestCopiesAreNotSeen(t *testing.T) {
+	const label = "a4s.io/resource-partition"
 	client := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "own"}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "copy",
-			Labels: map[string]string{"a4s.io/resource-partition": "b"}}})
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "copy", Labels: map[string]string{label: "b"}}})
 	f := informers.NewSharedInformerFactory(client, 0)
-	cc := app.ControllerContext{ResyncPeriod: func() time.Duration { return 0 }}
-	keep := cache.TransformFunc(func(obj any) (any, error) { return obj, nil })
-	s := selectNodes(client, f, cc, keep, "!a4s.io/resource-partition")
-	var factory informers.SharedInformerFactory = s
-	own, every := factory.Core().V1().Nodes(), f.Core().V1().Nodes()
-	_, _ = own.Informer(), every.Informer()
-	if factory.Core().V1().Pods().Informer().GetIndexer() != f.Core().V1().Pods().Informer().GetIndexer() {
-		t.Error("pods have informers of their own")
+	cc := withoutCopies(app.ControllerContext{InformerFactory: f, ClientBuilder: builder{client: client}}, label)
+	seen, every := cc.InformerFactory.Core().V1().Nodes(), f.Core().V1().Nodes()
+	events := make(chan string, 10)
+	tell := func(what string) func(any) {
+		return func(obj any) { events <- what + " " + obj.(*corev1.Node).Name }
 	}
-	for _, f := range []informers.SharedInformerFactory{f, s.nodes} {
-		f.Start(t.Context().Done())
-		f.WaitForCacheSync(t.Context().Done())
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: tell("add"), DeleteFunc: tell("delete"),
+		UpdateFunc: func(_, obj any) { tell("update")(obj) }}
+	for _, add := range []func() (cache.ResourceEventHandlerRegistration, error){
+		func() (cache.ResourceEventHandlerRegistration, error) {
+			return seen.Informer().AddEventHandler(handler)
+		},
+		func() (cache.ResourceEventHandlerRegistration, error) {
+			return seen.Informer().AddEventHandlerWithResyncPeriod(handler, 0)
+		},
+		func() (cache.ResourceEventHandlerRegistration, error) {
+			return seen.TypedInformer().AddEventHandlerWithOptions(handler, cache.HandlerOptions{})
+		},
+	} {
+		if _, err := add(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Start(t.Context().Done())
+	f.WaitForCacheSync(t.Context().Done())
+	for range 3 {
+		if e := <-events; e != "add own" {
+			t.Errorf("got event %q", e)
+		}
 	}
 	for want, lister := range map[string]interface {
 		List(labels.Selector) ([]*corev1.Node, error)
-	}{"own": own.Lister(), "copy,own": every.Lister()} {
+	}{"own": seen.Lister(), "copy,own": every.Lister()} {
 		list, err := lister.List(labels.Everything())
 		if err != nil {
 			t.Fatal(err)
@@ -63,6 +84,55 @@ func TestSelectedNodes(t *testing.T) {
 		slices.Sort(got)
 		if len(got) == 0 || want != join(got) {
 			t.Errorf("%v, want %s", got, want)
+		}
+	}
+	if _, err := seen.Lister().Get("copy"); !apierrors.IsNotFound(err) {
+		t.Errorf("the copy is found: %v", err)
+	}
+	if keys := seen.Informer().GetIndexer().ListKeys(); !slices.Equal(keys, []string{"own"}) {
+		t.Errorf("keys %v", keys)
+	}
+	listing, err := cc.NewClient("node-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := listing.CoreV1().Nodes().List(t.Context(),
+		metav1.ListOptions{LabelSelector: labels.Everything().String()})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "own" {
+		t.Errorf("%v, %v", list, err)
+	}
+	// What becomes of copies is nothing to them, and a node in the place of one is new.
+	if err := client.CoreV1().Nodes().Delete(t.Context(), "copy", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "copy"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if e := <-events; e != "add copy" {
+			t.Errorf("got event %q", e)
+		}
+	}
+}
+
+type builder struct {
+	clientbuilder.ControllerClientBuilder
+	client kubernetes.Interface
+}
+
+func (b builder) Client(string) (kubernetes.Interface, error) { return b.client, nil }
+
+// TestApart: what lets upstream make the informers is refused where there are copies.
+func TestApart(t *testing.T) {
+	for arg, fits := range map[string]bool{"": true, "node-monitor-grace-period=1m": true, "secure-port=10257": false,
+		"leader-elect=true": false} {
+		o := Options{Pool: interning.New()}
+		if arg != "" {
+			o.Args = []string{arg}
+		}
+		if err := Apart(o); (err == nil) != fits {
+			t.Errorf("%q: %v", arg, err)
 		}
 	}
 }

@@ -22,8 +22,12 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// askHome bounds how long home may take to say where a tenant is.
-const askHome = 2 * time.Second
+const (
+	// askHome bounds how long home may take to say where a tenant is.
+	askHome = 2 * time.Second
+	// believed is for how long it is not asked again about a partition that left.
+	believed = 5 * time.Second
+)
 
 // Options is what a Directory works with.
 type Options struct {
@@ -43,24 +47,31 @@ type Directory struct {
 	partitions *copied[*partitionapi.Partition]
 	placements *copied[*partitionapi.TenantPlacement]
 	client     *partitionapi.PlacementClient
+	registered *partitionapi.PartitionClient
 	dirty      chan struct{}
 
 	mu   sync.Mutex
 	late map[string]*partitionapi.TenantPlacement // asked for before the watch told of them
+	turn chan struct{}                            // closed when the partitions change
+	left map[string]time.Time                     // when home said that a partition is not there
 }
 
 // New makes a directory of what the file has.
 func New(o Options) (*Directory, error) {
-	d := &Directory{opts: o, dirty: make(chan struct{}, 1), late: map[string]*partitionapi.TenantPlacement{}}
-	d.partitions = &copied[*partitionapi.Partition]{changed: d.changed}
+	d := &Directory{opts: o, dirty: make(chan struct{}, 1), late: map[string]*partitionapi.TenantPlacement{},
+		turn: make(chan struct{}), left: map[string]time.Time{}}
+	d.partitions = &copied[*partitionapi.Partition]{changed: func(name string) {
+		d.changed(name)
+		d.tell()
+	}}
 	d.placements = &copied[*partitionapi.TenantPlacement]{changed: d.changed}
 	return d, d.load()
 }
 
 // Follow says how home is reached. It must be called before Run.
 func (d *Directory) Follow(config *rest.Config) error {
-	partitions, err := partitionapi.NewPartitionClient(config, nil)
-	if err != nil {
+	var err error
+	if d.registered, err = partitionapi.NewPartitionClient(config, nil); err != nil {
 		return err
 	}
 	if d.client, err = partitionapi.NewPlacementClient(config, nil); err != nil {
@@ -68,10 +79,10 @@ func (d *Directory) Follow(config *rest.Config) error {
 	}
 	d.partitions.follow(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return partitions.List(ctx, o)
+			return d.registered.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return partitions.Watch(ctx, o)
+			return d.registered.Watch(ctx, o)
 		},
 	}, &partitionapi.Partition{})
 	d.placements.follow(&cache.ListWatch{
@@ -94,6 +105,18 @@ func (d *Directory) Component() component.Component {
 		running.Go(func() { d.partitions.controller.RunWithContext(ctx) })
 		running.Go(func() { d.placements.controller.RunWithContext(ctx) })
 		running.Go(func() { d.save(ctx) })
+		running.Go(func() {
+			// What is read changes with the list, which may have nothing to tell of.
+			for _, synced := range []cache.DoneChecker{
+				d.partitions.controller.HasSyncedChecker(), d.placements.controller.HasSyncedChecker(),
+			} {
+				select {
+				case <-synced.Done():
+					d.tell()
+				case <-ctx.Done():
+				}
+			}
+		})
 		<-ctx.Done()
 		return nil
 	}}
@@ -109,6 +132,74 @@ func (d *Directory) Several() bool {
 
 // Synced reports whether the directory is a copy of home's, not only what was known last.
 func (d *Directory) Synced() bool { return d.partitions.live() && d.placements.live() }
+
+// Settled reports whether it is known if there are other partitions. A server of the home
+// partition knows it by the list, the others have at least what they knew last.
+func (d *Directory) Settled() bool {
+	if d.opts.Self == partitionapi.Home {
+		return d.partitions.live()
+	}
+	return d.Partition(d.opts.Self) != nil
+}
+
+// Changes is closed when the partitions change next, or what is known of them.
+func (d *Directory) Changes() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.turn
+}
+
+// tell closes it.
+func (d *Directory) tell() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.turn)
+	d.turn = make(chan struct{})
+}
+
+// Await blocks until a condition holds that changes with the partitions. It reports false
+// if the context ends first.
+func (d *Directory) Await(ctx context.Context, holds func() bool) bool {
+	for {
+		changes := d.Changes()
+		if holds() {
+			return true
+		}
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Left reports whether a partition has left the cluster, by the word of home: that it is
+// not known here may mean that it is too new.
+func (d *Directory) Left(ctx context.Context, partition string) (bool, error) {
+	if !d.Synced() || partition == d.opts.Self || d.Partition(partition) != nil {
+		return false, nil
+	}
+	d.mu.Lock()
+	at, asked := d.left[partition]
+	d.mu.Unlock()
+	if asked && time.Since(at) < believed {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askHome)
+	defer cancel()
+	_, err := d.registered.Get(ctx, partition, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		clear(d.left)
+		d.left[partition] = time.Now()
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("asking the home partition whether partition %s is there: %w", partition, err)
+	}
+	return false, nil
+}
 
 // Partitions are all partitions, in the order of their names.
 func (d *Directory) Partitions() []*partitionapi.Partition { return d.partitions.all() }

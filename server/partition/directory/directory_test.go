@@ -1,14 +1,22 @@
 package directory
 
 import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
@@ -87,5 +95,120 @@ func TestOnlyPartition(t *testing.T) {
 	d.changed("far") // the watch tells of its end
 	if to, _ := d.Elsewhere("far"); to != "" {
 		t.Errorf("far is still in %q", to)
+	}
+}
+
+// home answers as the home partition does: lists that are older than what it says when it
+// is asked for one.
+type home struct {
+	listed []partitionapi.Partition
+
+	mu    sync.Mutex
+	names []string
+	asked int
+}
+
+func (h *home) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	name, one := strings.CutPrefix(r.URL.Path, "/api/v1/partitions/")
+	switch {
+	case r.URL.Query().Get("watch") != "":
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case one:
+		h.asked++
+		if !slices.Contains(h.names, name) {
+			w.WriteHeader(http.StatusNotFound)
+			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+				Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: name},
+			TypeMeta: metav1.TypeMeta{Kind: "Partition", APIVersion: "v1"}})
+	case strings.HasSuffix(r.URL.Path, "/partitions"):
+		_ = json.NewEncoder(w).Encode(partitionapi.PartitionList{Items: h.listed,
+			TypeMeta: metav1.TypeMeta{Kind: "PartitionList", APIVersion: "v1"},
+			ListMeta: metav1.ListMeta{ResourceVersion: "5"}})
+	default:
+		_ = json.NewEncoder(w).Encode(partitionapi.TenantPlacementList{
+			TypeMeta: metav1.TypeMeta{Kind: "TenantPlacementList", APIVersion: "v1"},
+			ListMeta: metav1.ListMeta{ResourceVersion: "5"}})
+	}
+}
+
+func named(name string) partitionapi.Partition {
+	return partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"}}
+}
+
+// TestWhatIsKnownOfPartitions: before there is a list nothing is settled at home; whoever
+// waits is told; a partition has left only by the word of home.
+func TestWhatIsKnownOfPartitions(t *testing.T) {
+	h := &home{listed: []partitionapi.Partition{named("main"), named("tp2")}, names: []string{"main", "tp2", "new"}}
+	server := httptest.NewServer(h)
+	defer server.Close()
+	d, err := New(Options{Self: partitionapi.Home, Log: logrus.NewEntry(logrus.StandardLogger())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Follow(&rest.Config{Host: server.URL}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := d.Left(t.Context(), "gone"); left || err != nil || d.Settled() || d.Several() {
+		t.Errorf("before there is a list: left %v, %v, settled %v, several %v", left, err, d.Settled(), d.Several())
+	}
+	told := make(chan bool, 2)
+	go func() { told <- d.Await(t.Context(), func() bool { return d.Settled() && d.Several() }) }()
+	go func() { told <- d.Await(t.Context(), d.Synced) }()
+	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	defer func() {
+		if err := group.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	group.Start(t.Context(), d.Component())
+	for range 2 {
+		if !<-told {
+			t.Error("who waited was not told")
+		}
+	}
+	for partition, want := range map[string]bool{"main": false, "tp2": false, "new": false, "gone": true} {
+		if left, err := d.Left(t.Context(), partition); left != want || err != nil {
+			t.Errorf("%s: left %v, %v", partition, left, err)
+		}
+	}
+	asked := func() int {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.asked
+	}
+	before := asked()
+	if left, err := d.Left(t.Context(), "gone"); !left || err != nil || asked() != before {
+		t.Errorf("asked again at once: %v, %v", left, err)
+	}
+	server.Close()
+	if left, err := d.Left(t.Context(), "other"); left || err == nil {
+		t.Errorf("home is down: left %v, %v", left, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if d.Await(ended, func() bool { return false }) {
+		t.Error("a wait that ended says that its condition holds")
+	}
+}
+
+// TestSettledWithoutHome: other partitions go by what they knew last.
+func TestSettledWithoutHome(t *testing.T) {
+	d, err := New(options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Settled() {
+		t.Error("nothing is known")
+	}
+	own := named("tp2")
+	d.partitions.last = map[string]*partitionapi.Partition{"tp2": &own}
+	if !d.Settled() {
+		t.Error("what was known last does not count")
 	}
 }

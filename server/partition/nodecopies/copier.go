@@ -69,6 +69,8 @@ type copier[T object] struct {
 	kind kind[T]
 	to   kubernetes.Interface
 	log  *logrus.Entry
+	// left says that a resource partition has left the cluster.
+	left func(context.Context, string) (bool, error)
 	// clash is told of names that several have, and of those that one has alone again.
 	clash func(name string, with []string)
 	queue workqueue.TypedRateLimitingInterface[string]
@@ -81,10 +83,8 @@ type copier[T object] struct {
 	running sync.WaitGroup
 }
 
-func newCopier[T object](
-	k kind[T], to kubernetes.Interface, log *logrus.Entry, clash func(string, []string),
-) *copier[T] {
-	return &copier[T]{kind: k, to: to, log: log, clash: clash, sources: map[string]*source[T]{},
+func newCopier[T object](k kind[T], o Options, clash func(string, []string)) *copier[T] {
+	return &copier[T]{kind: k, to: o.Client, log: o.Log, left: o.Left, clash: clash, sources: map[string]*source[T]{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
 }
@@ -107,7 +107,7 @@ func (c *copier[T]) run(ctx context.Context) {
 		}
 	}
 	<-ctx.Done()
-	c.follow(ctx, nil)
+	c.replace(ctx, nil)
 	c.queue.ShutDown()
 	c.running.Wait()
 }
@@ -143,6 +143,14 @@ func (c *copier[T]) remember(obj any) (any, error) {
 
 // follow replaces the set of resource partitions.
 func (c *copier[T]) follow(ctx context.Context, sources []Source) {
+	c.replace(ctx, sources)
+	c.lookAt(func(s *seen) bool {
+		of := s.Labels[Label]
+		return of != "" && !slices.ContainsFunc(sources, func(n Source) bool { return n.Name == of })
+	})
+}
+
+func (c *copier[T]) replace(ctx context.Context, sources []Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, s := range c.sources {
@@ -168,7 +176,7 @@ func (c *copier[T]) follow(ctx context.Context, sources []Source) {
 		c.running.Go(func() {
 			// Names that it has no more have no event.
 			if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
-				c.lookAtAll()
+				c.lookAt(func(*seen) bool { return true })
 			}
 		})
 	}
@@ -182,15 +190,18 @@ func slim[T object](obj any) (any, error) {
 	return obj, nil
 }
 
-func (c *copier[T]) lookAtAll() {
+// lookAt asks for a look at the copies, and nodes of this server, that are meant.
+func (c *copier[T]) lookAt(meant func(*seen) bool) {
 	c.mu.Lock()
 	copies := c.copies
 	c.mu.Unlock()
 	if copies == nil {
-		return
+		return // each is looked at when it is known
 	}
-	for _, name := range copies.ListKeys() {
-		c.queue.Add(name)
+	for _, obj := range copies.List() {
+		if s, ok := obj.(*seen); ok && meant(s) {
+			c.queue.Add(s.Name)
+		}
 	}
 }
 
@@ -218,6 +229,15 @@ func (c *copier[T]) next(ctx context.Context) bool {
 func (c *copier[T]) look(ctx context.Context, name string) error {
 	have, owner, others := c.whose(name)
 	if have != nil && owner == nil {
+		if of := have.Labels[Label]; of != "" {
+			left, err := c.left(ctx, of)
+			if err != nil {
+				return err
+			}
+			if left {
+				return c.delete(ctx, have) // its event brings the next one who has the name
+			}
+		}
 		// It is a node of this server, or of a resource partition that is not known or
 		// has not been asked yet.
 		c.clash(name, others)
@@ -304,8 +324,13 @@ func (c *copier[T]) gone(ctx context.Context, owner *source[T], have *seen) erro
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("asking its resource partition for it: %w", err)
 	}
+	return c.delete(ctx, have)
+}
+
+// delete deletes a copy, and nothing that came in its place.
+func (c *copier[T]) delete(ctx context.Context, have *seen) error {
 	uid := have.UID
-	err = c.kind.remove(ctx, c.to, have.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	err := c.kind.remove(ctx, c.to, have.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // the event of what is there instead is on its way
 	}

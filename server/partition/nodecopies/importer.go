@@ -41,8 +41,10 @@ type Options struct {
 	// Client is of the tenant partition, as the user that package storage knows.
 	Client kubernetes.Interface
 	// Sources returns the resource partitions, without the one of this server itself, and
-	// what is closed when they change. Copies of one that is left out stay.
+	// what is closed when they change. Copies of one that is left out stay until Left says
+	// that it left the cluster; nil is for never.
 	Sources func() ([]Source, <-chan struct{})
+	Left    func(ctx context.Context, partition string) (bool, error)
 	// Await blocks until this server leads the others; nil is for a server without
 	// others. What it returns ends with the lead.
 	Await func(context.Context) (context.Context, context.CancelFunc, error)
@@ -62,7 +64,12 @@ type Importer struct {
 }
 
 // New returns an importer; Component runs it.
-func New(o Options) *Importer { return &Importer{o: o, clashes: map[string]bool{}} }
+func New(o Options) *Importer {
+	if o.Left == nil {
+		o.Left = func(context.Context, string) (bool, error) { return false, nil }
+	}
+	return &Importer{o: o, clashes: map[string]bool{}}
+}
 
 // Component keeps copies while this server leads. It is ready at once: what it copies from
 // may be down.
@@ -98,13 +105,15 @@ func (i *Importer) run(ctx context.Context, ready func()) error {
 	// They end after the loop below, which gives them work.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	ofNodes := newCopier[*corev1.Node](nodes(), i.o.Client, i.o.Log, i.clash)
-	ofCSINodes := newCopier[*storagev1.CSINode](csiNodes(), i.o.Client, i.o.Log, func(string, []string) {})
+	ofNodes := newCopier[*corev1.Node](nodes(), i.o, i.clash)
+	ofCSINodes := newCopier[*storagev1.CSINode](csiNodes(), i.o, func(string, []string) {})
 	var known atomic.Bool
 	check := func() bool { return known.Load() && ofNodes.complete() }
 	i.complete.Store(false)
 	i.check.Store(&check)
+	defer i.complete.Store(false)
 	defer i.check.Store(nil)
+	defer i.forget()
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
@@ -141,4 +150,14 @@ func (i *Importer) clash(name string, with []string) {
 		detail = fmt.Sprintf("it is that of %s; ignored: %s", with[0], strings.Join(with[1:], ", "))
 	}
 	i.o.Health.Report(len(with) > 0, health.NodeNameTaken, name, detail)
+}
+
+// forget takes back what was reported: who leads next finds out anew.
+func (i *Importer) forget() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for name := range i.clashes {
+		i.o.Health.Clear(health.NodeNameTaken, name)
+	}
+	clear(i.clashes)
 }

@@ -39,6 +39,10 @@ type world struct {
 	mu      sync.Mutex
 	sources []Source
 	changed chan struct{}
+	// left partitions are those that home does not have any more; silent is home that
+	// does not say.
+	left   map[string]bool
+	silent bool
 }
 
 func newWorld(t *testing.T, own ...runtime.Object) *world {
@@ -80,10 +84,19 @@ func (w *world) set(sources ...Source) {
 	w.changed = make(chan struct{})
 }
 
+func (w *world) hasLeft(_ context.Context, partition string) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.silent {
+		return false, errors.New("home does not answer")
+	}
+	return w.left[partition], nil
+}
+
 // start runs an importer until the test ends.
 func (w *world) start(t *testing.T) {
 	t.Helper()
-	w.importer = New(Options{Client: w.tp, Sources: w.get, Health: w.problems,
+	w.importer = New(Options{Client: w.tp, Sources: w.get, Left: w.hasLeft, Health: w.problems,
 		Log: logrus.NewEntry(logrus.StandardLogger())})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -313,5 +326,42 @@ func TestAPartitionThatIsNotKnownAnyMore(t *testing.T) {
 	w.of(t, "later", "rp2", "later")
 	if w.copied(t, "n") == nil {
 		t.Error("the copy was deleted")
+	}
+}
+
+// TestPartitionThatLeft: its copies go when home says that it left, and not before.
+func TestPartitionThatLeft(t *testing.T) {
+	w := newWorld(t)
+	put(t, w.rp1, "n1", "1", nil)
+	put(t, w.rp2, "m1", "2", nil)
+	w.start(t)
+	until(t, "the copies", func() bool { return w.copied(t, "n1") != nil && w.copied(t, "m1") != nil })
+	w.mu.Lock()
+	w.silent = true
+	w.mu.Unlock()
+	w.set(Source{"rp2", w.rp2})
+	put(t, w.rp2, "m2", "3", nil)
+	until(t, "a later copy", func() bool { return w.copied(t, "m2") != nil })
+	if w.copied(t, "n1") == nil {
+		t.Fatal("the copy went although home did not say anything")
+	}
+	w.mu.Lock()
+	w.silent = false
+	w.mu.Unlock()
+	w.set(Source{"rp2", w.rp2})
+	put(t, w.rp2, "m3", "4", nil)
+	until(t, "a later copy", func() bool { return w.copied(t, "m3") != nil })
+	if w.copied(t, "n1") == nil {
+		t.Fatal("the copy went although its partition did not leave")
+	}
+	w.mu.Lock()
+	w.left = map[string]bool{"rp1": true}
+	w.mu.Unlock()
+	w.set(Source{"rp2", w.rp2})
+	until(t, "no copy", func() bool { return w.copied(t, "n1") == nil })
+	for _, name := range []string{"m1", "m2", "m3"} {
+		if w.copied(t, name) == nil {
+			t.Errorf("copy %s of a partition that stayed went", name)
+		}
 	}
 }

@@ -110,6 +110,9 @@ func (p *partition) run() {
 func (p *partition) watchOver() {
 	tick := time.NewTicker(probePeriod)
 	defer tick.Stop()
+	if r := p.shares.o.Health; r != nil {
+		defer r.Clear(health.ResourcesUnanswered, p.name) // who follows it next finds out anew
+	}
 	last := p.controller.LastSyncResourceVersion()
 	for {
 		before := p.answers()

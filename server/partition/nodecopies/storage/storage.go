@@ -19,8 +19,10 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	nodestore "k8s.io/kubernetes/pkg/registry/core/node/storage"
 
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 // Extend extends upstream's storage of nodes, among others by path. The importer is a user
@@ -50,7 +52,7 @@ func nothing(context.Context, bool) {}
 
 func (k keeper) trusts(ctx context.Context) bool {
 	u, ok := request.UserFrom(ctx)
-	return ok && u.GetName() == k.importer && !bootstrap.Impersonated(ctx)
+	return ok && u.GetName() == k.importer && space.IsSystem(authn.TenantOf(u)) && !bootstrap.Impersonated(ctx)
 }
 
 // create sets UID and time of a copy. Upstream calls it when it has filled in its own.

@@ -1,0 +1,200 @@
+package nodeidentity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/partition/nodecopies"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
+)
+
+// PartitionOf is the partition whose node has a certificate with these groups.
+func PartitionOf(groups []string) (string, error) {
+	of := ""
+	for _, g := range groups {
+		name, ok := strings.CutPrefix(g, pki.NodePartitionPrefix)
+		switch {
+		case !ok:
+		case name == "" || of != "" && of != name:
+			return "", errors.New("the certificate of the node is of several partitions, or of one without a name")
+		default:
+			of = name
+		}
+	}
+	if of == "" {
+		of = pki.HomePartition
+	}
+	return of, nil
+}
+
+// Options are what a Guard works with.
+type Options struct {
+	// Self is the partition of this server, and Several whether the cluster has others.
+	Self    string
+	Several func() bool
+	// Ask asks another partition which one has a node, "" for none; nil if this one has
+	// copies of all nodes.
+	Ask func(ctx context.Context, node string) (partition string)
+}
+
+// Guard judges nodes.
+type Guard struct {
+	o      Options
+	node   func(name string) (*corev1.Node, error)
+	synced func() bool
+}
+
+// New returns a guard. Follow must be called before it judges.
+func New(o Options) *Guard { return &Guard{o: o} }
+
+// Follow takes the nodes of this partition, copies among them, from an informer that runs
+// anyway.
+func (g *Guard) Follow(nodes coreinformers.NodeInformer) {
+	g.node, g.synced = nodes.Lister().Get, nodes.Informer().HasSynced
+}
+
+// owner is the partition that has a node, "" if none is known.
+func (g *Guard) owner(name string) (string, error) {
+	if g.synced == nil || !g.synced() {
+		return "", errors.New("the nodes are not known yet")
+	}
+	n, err := g.node(name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	if partition, ok := n.Labels[nodecopies.Label]; ok {
+		return partition, nil
+	}
+	return g.o.Self, nil
+}
+
+// refused is why a node is refused, as against a failure to find out.
+type refused struct{ why string }
+
+func (r *refused) Error() string { return r.why }
+
+// Check returns why the certificate of a node with these groups is not good here.
+func (g *Guard) Check(node string, groups []string) error {
+	of, err := PartitionOf(groups)
+	if err != nil {
+		return &refused{err.Error()}
+	}
+	if of == g.o.Self && !g.o.Several() {
+		return nil
+	}
+	owner, err := g.owner(node)
+	switch {
+	case err != nil:
+		return err
+	case owner == of, owner == "" && of == g.o.Self:
+		return nil
+	case owner == "":
+		return &refused{fmt.Sprintf("partition %s does not know node %q, and the certificate is one of partition %s",
+			g.o.Self, node, of)}
+	}
+	return &refused{fmt.Sprintf("node %q is of partition %s, and the certificate is one of partition %s",
+		node, owner, of)}
+}
+
+// Own returns why a certificate with these groups is not of a node of this partition.
+func (g *Guard) Own(groups []string) error {
+	if of, err := PartitionOf(groups); err != nil || of != g.o.Self {
+		return &refused{fmt.Sprintf("that is for nodes of partition %s, and the certificate is one of partition %s",
+			g.o.Self, of)}
+	}
+	return nil
+}
+
+// Elsewhere is the other partition that is known to have a node, "" for none. What cannot
+// be found out is not known: the importers report a name that two have.
+func (g *Guard) Elsewhere(ctx context.Context, node string) (partition string) {
+	if !g.o.Several() {
+		return ""
+	}
+	owner, err := g.owner(node)
+	if err == nil && owner == "" && g.o.Ask != nil {
+		owner = g.o.Ask(ctx, node)
+	}
+	if err != nil || owner == g.o.Self {
+		return ""
+	}
+	return owner
+}
+
+// Authorizer refuses requests that nodes send with a certificate that is not good here.
+func (g *Guard) Authorizer(inner authorizer.Authorizer) authorizer.Authorizer {
+	return &guarded{inner, g}
+}
+
+type guarded struct {
+	authorizer.Authorizer
+	guard *Guard
+}
+
+// Authorize implements authorizer.Authorizer.
+func (a *guarded) Authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
+	if reason, err := a.guard.refuse(ctx, attr); reason != "" || err != nil {
+		return authorizer.DecisionDeny, reason, err
+	}
+	return a.Authorizer.Authorize(ctx, attr)
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (a *guarded) ConditionsAwareAuthorize(
+	ctx context.Context, attr authorizer.Attributes,
+) authorizer.ConditionsAwareDecision {
+	if reason, err := a.guard.refuse(ctx, attr); reason != "" || err != nil {
+		return authorizer.ConditionsAwareDecisionFromParts(authorizer.DecisionDeny, reason, err)
+	}
+	return a.Authorizer.ConditionsAwareAuthorize(ctx, attr)
+}
+
+// refuse returns why a request is refused, or why that cannot be found out.
+func (g *Guard) refuse(ctx context.Context, attr authorizer.Attributes) (string, error) {
+	who := sender(ctx, attr)
+	if who == nil || !isNode(who) {
+		return "", nil
+	}
+	err := g.Check(strings.TrimPrefix(who.GetName(), pki.NodeUserPrefix), who.GetGroups())
+	if r := (*refused)(nil); errors.As(err, &r) {
+		return r.why, nil
+	}
+	return "", err
+}
+
+// sender is who sent a request. Who skipped the edge is known to the chain only.
+func sender(ctx context.Context, attr authorizer.Attributes) user.Info {
+	if who := authn.Authenticated(ctx); who != nil {
+		return who
+	}
+	if who, ok := request.UserFrom(ctx); ok {
+		return who
+	}
+	return attr.GetUser()
+}
+
+func isNode(u user.Info) bool {
+	if !strings.HasPrefix(u.GetName(), pki.NodeUserPrefix) || !space.IsSystem(authn.TenantOf(u)) {
+		return false
+	}
+	for _, g := range u.GetGroups() {
+		if g == user.NodesGroup {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,310 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/health"
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/server/cluster/election"
+	"github.com/a4s-io/a4s/server/controlplane/controllers"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler"
+	"github.com/a4s-io/a4s/server/partition/allocations"
+	"github.com/a4s-io/a4s/server/partition/nodecopies"
+	"github.com/a4s-io/a4s/server/partition/nodeidentity"
+	"github.com/a4s-io/a4s/server/partition/nodewrites"
+	"github.com/a4s-io/a4s/server/partition/notready"
+	"github.com/a4s-io/a4s/server/partition/shares"
+)
+
+// resources is what this server has to do with the nodes of all partitions. Nothing of it
+// works until the directory shows a second partition.
+type resources struct {
+	of     *partition
+	parts  *partitionSet
+	files  *files
+	health *health.Registry // nil without a monitor
+	life   func() time.Duration
+	log    *logrus.Entry
+
+	guard    *nodeidentity.Guard
+	importer *nodecopies.Importer
+
+	mu sync.Mutex
+	// clients are by the name of the partition.
+	clients map[string]*resourceClients
+}
+
+// resourceClients are of one resource partition.
+type resourceClients struct {
+	identity    string
+	nodes       kubernetes.Interface
+	allocations *allocations.Client
+}
+
+func (s *Server) newResources() (*resources, error) {
+	r := &resources{of: s.partition, parts: s.parts, files: s.files, life: s.renewal.life,
+		log: logrus.WithField("component", "partition-nodes"), clients: map[string]*resourceClients{}}
+	if m := s.health.monitor; m != nil {
+		r.health = m.Registry
+	}
+	o := nodeidentity.Options{Self: r.of.self(), Several: r.parts.Several}
+	if !r.of.has(partitionapi.RoleTenant) {
+		o.Ask = r.ask
+	}
+	r.guard = nodeidentity.New(o)
+	if !r.of.has(partitionapi.RoleTenant) {
+		return r, nil
+	}
+	own := r.files.restConfig(r.files.pki.Partition)
+	own.QPS = -1
+	client, err := nodesClient(own)
+	if err != nil {
+		return nil, err
+	}
+	r.importer = nodecopies.New(nodecopies.Options{Client: client, Sources: r.sources, Left: r.parts.Left,
+		Health: r.health, Log: logrus.WithField("component", nodecopies.Name)})
+	return r, nil
+}
+
+// nodesClient is a client of what there is one of for each node.
+func nodesClient(config *rest.Config) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of nodes: %w", err)
+	}
+	return client, nil
+}
+
+// importerName is the user that writes copies of nodes.
+func (r *resources) importerName() string { return partitionapi.UserPrefix + r.of.self() }
+
+// writes sends what users change of copies to where the nodes are.
+func (r *resources) writes(next http.Handler) http.Handler {
+	if !r.of.has(partitionapi.RoleTenant) {
+		return next
+	}
+	return nodewrites.Handler(next, nodewrites.Options{Self: r.of.self(), Importer: r.importerName(),
+		Elsewhere: r.guard.Elsewhere, Forward: r.parts.Forward})
+}
+
+// start starts what there is to do once there is a second partition.
+func (r *resources) start(
+	ctx context.Context, group *component.Group, o controllers.Options, leader *election.Election,
+) error {
+	if err := r.startSigner(ctx, group, leader); err != nil {
+		return err
+	}
+	group.Start(ctx, running("partition-nodes", func(ctx context.Context) error {
+		if !r.parts.Await(ctx, func() bool { return r.parts.Settled() && r.parts.Several() }) {
+			return nil
+		}
+		if err := r.begin(ctx, group, o, leader); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}))
+	return nil
+}
+
+// startSigner starts what signs the certificates of kubelets in place of upstream.
+func (r *resources) startSigner(ctx context.Context, group *component.Group, leader *election.Election) error {
+	if r.of.name() == "" {
+		return nil
+	}
+	ca, err := pki.LoadCA(r.files.pki.ClientCA)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(r.files.restConfig(r.files.pki.Supervisor))
+	if err != nil {
+		return fmt.Errorf("making the client of the signer: %w", err)
+	}
+	group.Start(ctx, leader.Only(nodeidentity.Signer(nodeidentity.SignerOptions{
+		Partition: r.of.self(), Client: client, CA: ca, Life: r.life(), Log: r.log,
+	})))
+	return nil
+}
+
+// begin starts all of it, or nothing.
+func (r *resources) begin(
+	ctx context.Context, group *component.Group, o controllers.Options, leader *election.Election,
+) error {
+	supervisor := r.files.restConfig(r.files.pki.Supervisor)
+	supervisor.QPS = -1
+	var start []component.Component
+	if r.of.has(partitionapi.RoleResource) {
+		client, err := allocations.NewClient(supervisor, nil)
+		if err != nil {
+			return err
+		}
+		start = append(start, shares.Departed(shares.DepartedOptions{Client: client, Left: r.parts.Left,
+			Changes: r.parts.Changes, Log: r.log}))
+	}
+	if r.importer != nil {
+		if err := controllers.Apart(o); err != nil && o.Copies != "" {
+			return err
+		}
+		client, err := nodesClient(supervisor)
+		if err != nil {
+			return err
+		}
+		start = append(start, r.importer.Component(), notready.Component(notready.Options{Client: client,
+			Log: logrus.WithField("component", notready.Name)}))
+	}
+	for _, c := range start {
+		group.Start(ctx, leader.Only(c))
+	}
+	return nil
+}
+
+// sources are the other resource partitions.
+func (r *resources) sources() ([]nodecopies.Source, <-chan struct{}) {
+	changes := r.parts.Changes()
+	var out []nodecopies.Source
+	for _, p := range r.parts.Partitions() {
+		if p.Name == r.of.self() || !p.Has(partitionapi.RoleResource) {
+			continue
+		}
+		if c := r.client(p.Name, p.Spec.Identity); c != nil {
+			out = append(out, nodecopies.Source{Name: p.Name, Client: c.nodes})
+		}
+	}
+	return out, changes
+}
+
+// shared are all resource partitions, whose nodes several schedulers give out.
+func (r *resources) shared() ([]shares.ResourcePartition, <-chan struct{}) {
+	changes := r.parts.Changes()
+	var out []shares.ResourcePartition
+	add := func(name, identity string) {
+		if c := r.client(name, identity); c != nil {
+			out = append(out, shares.ResourcePartition{Name: name, Client: c.allocations})
+		}
+	}
+	if r.of.has(partitionapi.RoleResource) {
+		add(r.of.self(), "")
+	}
+	for _, p := range r.parts.Partitions() {
+		if p.Name != r.of.self() && p.Has(partitionapi.RoleResource) {
+			add(p.Name, p.Spec.Identity)
+		}
+	}
+	return out, changes
+}
+
+// client are the clients of a resource partition, the same ones until it is another one;
+// nil if they cannot be made.
+func (r *resources) client(name, identity string) *resourceClients {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.clients[name]; c != nil && c.identity == identity {
+		return c
+	}
+	config := r.parts.peers.Config(name)
+	if name == r.of.self() {
+		config = r.files.restConfig(r.files.pki.Partition)
+		config.QPS = -1
+	}
+	c := &resourceClients{identity: identity}
+	var err error
+	if c.nodes, err = nodesClient(config); err == nil {
+		c.allocations, err = allocations.NewClient(config, nil)
+	}
+	if err != nil {
+		r.log.WithError(err).Errorf("cannot make the clients of partition %s", name)
+		return nil
+	}
+	r.clients[name] = c
+	return c
+}
+
+// askTimeout bounds how long home may take to say which partition has a node.
+const askTimeout = 2 * time.Second
+
+// ask asks home, which has copies of all nodes, which partition has a node.
+func (r *resources) ask(ctx context.Context, node string) string {
+	c := r.client(partitionapi.Home, "")
+	if c == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	n, err := c.nodes.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return "" // there is none, or nobody to ask
+	}
+	if partition, copied := n.Labels[nodecopies.Label]; copied {
+		return partition
+	}
+	return partitionapi.Home
+}
+
+// plugins are those of a scheduler that shares nodes with others.
+func (r *resources) plugins() []scheduler.Plugin {
+	if !r.parts.Several() {
+		return nil
+	}
+	o := shares.Options{Partition: r.of.self(), Partitions: r.shared, Health: r.health,
+		Log: logrus.WithField("component", shares.Name)}
+	if r.of.has(partitionapi.RoleResource) {
+		o.Local = r.of.self()
+	}
+	return []scheduler.Plugin{shares.Plugin(o)}
+}
+
+// sharing runs the scheduler, and anew with its plugin once there is a second partition.
+func (r *resources) sharing(c component.Component) component.Component {
+	run := c.Run
+	c.Run = func(ctx context.Context, ready func()) error {
+		if !r.parts.Await(ctx, r.parts.Settled) {
+			return nil
+		}
+		if r.parts.Several() {
+			return run(ctx, ready)
+		}
+		alone, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			if r.parts.Await(alone, r.parts.Several) {
+				cancel()
+			}
+		}()
+		if err := run(alone, ready); ctx.Err() != nil || alone.Err() == nil {
+			return err
+		}
+		r.log.Info("The cluster has a second partition: the scheduler shares nodes from now on")
+		return run(ctx, ready)
+	}
+	return c
+}
+
+// mayCollect waits until pods may be taken for lost whose nodes are not there: until all
+// nodes of all partitions have had their copies.
+func (r *resources) mayCollect(ctx context.Context) bool {
+	const poll = time.Second
+	if !r.parts.Await(ctx, r.parts.Settled) {
+		return false
+	}
+	for r.parts.Several() && r.importer != nil && !r.importer.Complete() {
+		if component.Sleep(ctx, poll) != nil {
+			return false
+		}
+	}
+	return true
+}

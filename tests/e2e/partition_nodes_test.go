@@ -1,0 +1,645 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/workload"
+	"github.com/a4s-io/a4s/server/partition/allocations"
+	"github.com/a4s-io/a4s/server/partition/nodecopies"
+	"github.com/a4s-io/a4s/tests/hosts"
+)
+
+// TestPartitionNodes: one partition has tenants only, one nodes only, and home both. Nodes
+// are visible and used where tenants are, and belong to one partition.
+func TestPartitionNodes(t *testing.T) {
+	t.Parallel()
+	home := ownCluster(t, "partn-home", "--disable-agent")
+	// It runs before home knows that it will not be alone.
+	fleet, alone := newHollow(t), hollowPod("alone", "home")
+	fleet.make(t, home, "home-0", "home")
+	createIn(t, home, alone)
+	waitBound(t, home, "alone")
+
+	rp2 := beginRoles(t, "partn-rp2", home, "--resource-partition", "rp2", "--cluster-cidr", "10.142.0.0/16")
+	tp2 := beginRoles(t, "partn-tp2", home, "--tenant-partition", "tp2", "--service-cidr", "10.44.0.0/16",
+		"--disable-agent")
+	tps := []*cluster{home, tp2}
+	rp2.waitOwnNode(t)
+
+	t.Run("nodes are seen where tenants are", func(t *testing.T) {
+		for _, tp := range tps {
+			waitCopy(t, rp2, tp, rp2.host.Name, "rp2")
+			if out := tp.mustKubectl(t, "get nodes"); !strings.Contains(out, rp2.host.Name) ||
+				!strings.Contains(out, "home-0") {
+				t.Errorf("%s: %s", tp.host.Name, out)
+			}
+		}
+		waitCopy(t, home, tp2, "home-0", "main")
+		if out := rp2.mustKubectl(t, "get nodes"); strings.Contains(out, "home-0") {
+			t.Errorf("a partition without tenants has copies: %s", out)
+		}
+	})
+	t.Run("writes go to the partition of the node", func(t *testing.T) { testNodeWrites(t, rp2, tps) })
+	t.Run("heartbeats write no copies", func(t *testing.T) { testHeartbeats(t, fleet, rp2, tps) })
+	t.Run("a node that is deleted disappears", func(t *testing.T) {
+		fleet.make(t, rp2, "short", "rp2")
+		for _, tp := range tps {
+			waitCopy(t, rp2, tp, "short", "rp2")
+		}
+		if err := rp2.client.CoreV1().Nodes().Delete(t.Context(), "short", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, tp := range tps {
+			hosts.Until(t, soon, "no copy at "+tp.host.Name, func(ctx context.Context) error {
+				_, err := tp.client.CoreV1().Nodes().Get(ctx, "short", metav1.GetOptions{})
+				if !apierrors.IsNotFound(err) {
+					return fmt.Errorf("it is there: %w", err)
+				}
+				return nil
+			})
+		}
+	})
+	t.Run("the controllers of nodes leave copies alone", func(t *testing.T) {
+		// That of address ranges would not start with a copy outside its range, and a new
+		// node would get none.
+		home.proc.Kill()
+		home.restart(t)
+		fleet.make(t, home, "home-1", "home")
+		hosts.Until(t, podTimeout, "the node has addresses for pods", func(ctx context.Context) error {
+			n, err := home.client.CoreV1().Nodes().Get(ctx, "home-1", metav1.GetOptions{})
+			if err == nil && n.Spec.PodCIDR == "" {
+				err = errors.New("none")
+			}
+			return err
+		})
+		waitCopy(t, rp2, home, rp2.host.Name, "rp2")
+	})
+	t.Run("names belong to one partition", func(t *testing.T) { testNodeNames(t, fleet, home, rp2, tp2) })
+	t.Run("nothing is over-committed", func(t *testing.T) { testShared(t, fleet, home, rp2, tps) })
+	t.Run("a pod is committed before it is bound", func(t *testing.T) {
+		makeRoom(t, tps)
+		rp2.proc.Kill()
+		createIn(t, home, hollowPod("cut", "rp2"))
+		waitFor(t, home, "cut", "it waits for the partition", func(p *corev1.Pod) bool {
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "does not answer") {
+					return true
+				}
+			}
+			return false
+		})
+		// Nothing happens to nodes and pods of a partition that is silent.
+		if n, err := home.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{
+			LabelSelector: nodecopies.Label + "=rp2"}); err != nil || len(n.Items) == 0 {
+			t.Errorf("the copies are gone: %v", err)
+		}
+		testEvict(t, home, tps)
+		rp2.restart(t)
+		waitBound(t, home, "cut")
+	})
+	t.Run("a partition that leaves takes its nodes along", func(t *testing.T) {
+		rp2.proc.Kill()
+		home.must(t, "partition", "remove", "rp2")
+		for _, tp := range tps {
+			hosts.Until(t, soon, "no copies at "+tp.host.Name, func(ctx context.Context) error {
+				n, err := tp.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: nodecopies.Label + "=rp2"})
+				if err == nil && len(n.Items) > 0 {
+					err = fmt.Errorf("there are %d", len(n.Items))
+				}
+				return err
+			})
+		}
+		waitCopy(t, home, tp2, "home-0", "main")
+		tp2.proc.Kill()
+		home.must(t, "partition", "remove", "tp2")
+		hosts.Until(t, soon, "no shares of it at home", func(ctx context.Context) error {
+			list, err := allocationsOf(t, home).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			for _, a := range list.Items {
+				if !a.Others("main").Empty() {
+					return fmt.Errorf("node %s has %+v", a.Name, a.Shares)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// hollow are nodes that say that they are there until the test ends.
+type hollow struct {
+	ctx     context.Context
+	running sync.WaitGroup
+}
+
+func newHollow(t *testing.T) *hollow {
+	ctx, cancel := context.WithCancel(t.Context())
+	h := &hollow{ctx: ctx}
+	t.Cleanup(func() {
+		cancel()
+		h.running.Wait()
+	})
+	return h
+}
+
+// make makes a node of 4 CPUs that is ready.
+func (h *hollow) make(t *testing.T, c *cluster, name, fleet string) {
+	t.Helper()
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	has := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"),
+		corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fleet": fleet,
+		corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
+		Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
+	for _, condition := range []corev1.NodeConditionType{corev1.NodeReady, workload.Container.Condition()} {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: condition,
+			Status: corev1.ConditionTrue, Reason: "Hollow", LastHeartbeatTime: now, LastTransitionTime: now})
+	}
+	made, err := c.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, ctx := c.client, h.ctx
+	renew := func() error {
+		leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		at, seconds := metav1.NowMicro(), int32(40)
+		spec := coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &at}
+		lease, err := leases.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name,
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: made.UID}}},
+				Spec: spec}, metav1.CreateOptions{})
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		lease.Spec = spec
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	}
+	h.running.Go(func() {
+		tick := time.NewTicker(5 * time.Second)
+		defer tick.Stop()
+		for {
+			_ = renew() // the server may be down
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// hollowPod asks for one CPU of a node of a fleet.
+func hollowPod(name, fleet string) *corev1.Pod {
+	p := testboxPod(name)
+	p.Spec.NodeSelector = map[string]string{"fleet": fleet}
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	return p
+}
+
+// createIn makes a pod of the system, once it can be made.
+func createIn(t *testing.T, c *cluster, p *corev1.Pod) {
+	t.Helper()
+	hosts.Until(t, podTimeout, "pod "+p.Name+" is made", func(ctx context.Context) error {
+		_, err := c.client.CoreV1().Pods("default").Create(ctx, p.DeepCopy(), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// removeIn removes a pod whose kubelet does not exist.
+func removeIn(t *testing.T, c *cluster, name string) {
+	t.Helper()
+	now := int64(0)
+	if err := c.client.CoreV1().Pods("default").Delete(t.Context(), name,
+		metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// makeRoom removes all pods that wait, and one that does not.
+func makeRoom(t *testing.T, tps []*cluster) {
+	t.Helper()
+	bound := ""
+	for _, tp := range tps {
+		list, err := tp.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list.Items {
+			switch {
+			case p.Spec.NodeName == "":
+				removeIn(t, tp, p.Name)
+			case tp == tps[0] && p.Spec.NodeSelector["fleet"] == "rp2":
+				bound = p.Name
+			}
+		}
+	}
+	if bound == "" {
+		t.Fatal("home has no pod on nodes of rp2")
+	}
+	removeIn(t, tps[0], bound)
+}
+
+func waitFor(t *testing.T, c *cluster, name, what string, holds func(*corev1.Pod) bool) {
+	t.Helper()
+	hosts.Until(t, podTimeout, "pod "+name+": "+what, func(ctx context.Context) error {
+		p, err := c.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		if err == nil && !holds(p) {
+			err = fmt.Errorf("node %q, %+v", p.Spec.NodeName, p.Status)
+		}
+		return err
+	})
+}
+
+func waitBound(t *testing.T, c *cluster, name string) {
+	t.Helper()
+	waitFor(t, c, name, "it has a node", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
+}
+
+// waitCopy waits for the copy of a node, which has its UID.
+func waitCopy(t *testing.T, rp, tp *cluster, name, partition string) {
+	t.Helper()
+	hosts.Until(t, podTimeout, "the copy of "+name+" at "+tp.host.Name, func(ctx context.Context) error {
+		want, err := rp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		got, err := tp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if got.UID != want.UID || got.Labels[nodecopies.Label] != partition || got.Labels["turn"] != want.Labels["turn"] {
+			return fmt.Errorf("UID %s, labels %v, want %s", got.UID, got.Labels, want.UID)
+		}
+		return nil
+	})
+}
+
+// testNodeWrites: what is changed of a copy is changed of the node.
+func testNodeWrites(t *testing.T, rp *cluster, tps []*cluster) {
+	ctx, name := t.Context(), rp.host.Name
+	for i, tp := range tps {
+		turn := fmt.Sprint("by-", i)
+		tp.mustKubectl(t, "label --overwrite node "+name+" turn="+turn)
+		tp.mustKubectl(t, "cordon "+name)
+		n, err := rp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, copied := n.Labels[nodecopies.Label]; n.Labels["turn"] != turn || !n.Spec.Unschedulable || copied {
+			t.Errorf("the node has the labels %v and %+v", n.Labels, n.Spec)
+		}
+		for _, other := range tps {
+			waitCopy(t, rp, other, name, "rp2")
+		}
+		tp.mustKubectl(t, "uncordon "+name)
+		if n, err = tp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = tp.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+		if !apierrors.IsMethodNotSupported(err) || !strings.Contains(err.Error(), "/partitions/rp2") {
+			t.Errorf("a copy is replaced: %v", err)
+		}
+		// A service account is known in its partition only.
+		tp.mustKubectl(t, "create clusterrole labels-nodes --verb=get,patch --resource=nodes")
+		tp.mustKubectl(t, "create clusterrolebinding labels-nodes --clusterrole=labels-nodes "+
+			"--serviceaccount=kube-system:default")
+		token := strings.TrimSpace(tp.mustKubectl(t, "create token default -n kube-system"))
+		account := withToken(t, tp, token, nil)
+		if _, err := account.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{"account":%q}}}`, turn), metav1.PatchOptions{}); err != nil {
+			t.Errorf("a service account of %s: %v", tp.host.Name, err)
+		}
+		n, err = rp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || n.Labels["account"] != turn {
+			t.Errorf("%v, %v", n.Labels, err)
+		}
+		if err := account.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("a service account without the right to do so deletes a node: %v", err)
+		}
+	}
+}
+
+// testHeartbeats: what a node says without a change stays where it says it.
+func testHeartbeats(t *testing.T, fleet *hollow, rp *cluster, tps []*cluster) {
+	ctx := t.Context()
+	fleet.make(t, rp, "beats", "none")
+	fleet.make(t, rp, "follows", "none")
+	versions := func() []string {
+		var out []string
+		for _, tp := range tps {
+			n, err := tp.client.CoreV1().Nodes().Get(ctx, "beats", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, n.ResourceVersion)
+		}
+		return out
+	}
+	barrier := func(turn string) {
+		t.Helper()
+		if _, err := rp.client.CoreV1().Nodes().Patch(ctx, "follows", types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"turn":"`+turn+`"}}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, tp := range tps {
+			waitCopy(t, rp, tp, "follows", "rp2")
+		}
+	}
+	// It gets addresses, and loses the taint of new nodes.
+	hosts.Until(t, podTimeout, "the node is as it will be", func(ctx context.Context) error {
+		n, err := rp.client.CoreV1().Nodes().Get(ctx, "beats", metav1.GetOptions{})
+		if err == nil && (n.Spec.PodCIDR == "" || len(n.Spec.Taints) > 0 ||
+			n.Annotations["node.alpha.kubernetes.io/ttl"] == "" || n.Labels["beta.kubernetes.io/os"] == "") {
+			err = fmt.Errorf("%+v %v", n.Spec, n.Annotations)
+		}
+		return err
+	})
+	for _, tp := range tps {
+		waitCopy(t, rp, tp, "beats", "rp2")
+	}
+	barrier("1")
+	was := versions()
+	for i := range 10 {
+		at := time.Now().Add(time.Duration(i) * time.Second).UTC().Format(time.RFC3339)
+		if _, err := rp.client.CoreV1().Nodes().Patch(ctx, "beats", types.StrategicMergePatchType,
+			fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":%q}]}}`, at),
+			metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	barrier("2") // it comes behind them in the same stream
+	if now := versions(); fmt.Sprint(was) != fmt.Sprint(now) {
+		t.Errorf("the copies have versions %v, had %v", now, was)
+	}
+}
+
+// joinAs asks a server for the certificate of a node, as an agent does.
+func joinAs(t *testing.T, c *cluster, name string) (*rest.Config, int, string) {
+	t.Helper()
+	key, keyPEM, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr, err := pki.NewCSR(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(joinapi.NodeRequest{NodeName: name, NodePassword: strings.Repeat("x", 32),
+		NodeIPs: []string{"192.0.2.77"}, ClientCSR: csr, ServingCSR: csr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(c.config.CAData)
+	client := &http.Client{Timeout: soon, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url()+joinapi.PathNode, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := c.nodeToken(t)
+	req.SetBasicAuth("node", token[strings.LastIndex(token, ":")+1:])
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, resp.StatusCode, string(text)
+	}
+	var answer joinapi.NodeResponse
+	if err := json.Unmarshal(text, &answer); err != nil {
+		t.Fatal(err)
+	}
+	cfg := rest.AnonymousClientConfig(c.config)
+	cfg.CertData, cfg.KeyData = answer.ClientCert, keyPEM
+	return cfg, resp.StatusCode, ""
+}
+
+// at is a client of a server with the certificate of a node.
+func at(t *testing.T, c *cluster, cert *rest.Config) kubernetes.Interface {
+	t.Helper()
+	cfg := rest.CopyConfig(cert)
+	cfg.Host = c.url()
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// testNodeNames: a certificate that one partition signed is good in the others for the
+// node that this partition has, and for no other.
+func testNodeNames(t *testing.T, fleet *hollow, home, rp2, tp2 *cluster) {
+	ctx := t.Context()
+	for what, c := range map[string]struct {
+		at   *cluster
+		name string
+	}{
+		"a name of home, where nodes only are": {rp2, "home-0"},
+		"a name of another partition, at home": {home, rp2.host.Name},
+	} {
+		if _, code, text := joinAs(t, c.at, c.name); code != http.StatusForbidden ||
+			!strings.Contains(text, "NodeNameTaken") {
+			t.Errorf("%s: %d %s", what, code, text)
+		}
+	}
+	good, code, text := joinAs(t, rp2, "good")
+	if good == nil {
+		t.Fatalf("a new node cannot join: %d %s", code, text)
+	}
+	claim, code, text := joinAs(t, rp2, "claim")
+	if claim == nil {
+		t.Fatalf("a new node cannot join: %d %s", code, text)
+	}
+	get := func(c *cluster, cert *rest.Config, name string) error {
+		_, err := at(t, c, cert).CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		return err
+	}
+	create := func(c *cluster, cert *rest.Config, name string) error {
+		_, err := at(t, c, cert).CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
+		return err
+	}
+	// Before there is such a node it can be made where the certificate is from, only.
+	for _, c := range []*cluster{home, tp2} {
+		if err := create(c, good, "good"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "rp2") {
+			t.Errorf("%s lets a node of rp2 register: %v", c.host.Name, err)
+		}
+	}
+	if err := create(rp2, good, "good"); err != nil {
+		t.Errorf("its own partition does not let it register: %v", err)
+	}
+	for _, c := range []*cluster{home, tp2} {
+		waitCopy(t, rp2, c, "good", "rp2")
+		if err := get(c, good, "good"); err != nil {
+			t.Errorf("%s does not know the node: %v", c.host.Name, err)
+		}
+	}
+	// The name went to home meanwhile.
+	fleet.make(t, home, "claim", "none")
+	waitCopy(t, home, tp2, "claim", "main")
+	for _, c := range []*cluster{home, tp2} {
+		err := get(c, claim, "claim")
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "rp2") {
+			t.Errorf("%s takes a node of rp2 for one of home: %v", c.host.Name, err)
+		}
+		_, err = at(t, c, claim).CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=claim"})
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s shows a node of rp2 the pods of one of home: %v", c.host.Name, err)
+		}
+	}
+	if err := home.client.CoreV1().Nodes().Delete(ctx, "claim", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := rp2.client.CoreV1().Nodes().Delete(ctx, "good", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// testEvict: pods on nodes of a partition that is silent stay until an operator says so.
+func testEvict(t *testing.T, home *cluster, tps []*cluster) {
+	for name, want := range map[string]string{"main": "answers", "tp2": "no nodes", "none": "partition list"} {
+		if r := home.a4s(t, "partition", "evict", name); r.ExitCode == 0 || !strings.Contains(r.Stderr, want) {
+			t.Errorf("%s is evicted: %s %s", name, r.Stdout, r.Stderr)
+		}
+	}
+	on := func(tp *cluster) (n int) {
+		list, err := tp.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list.Items {
+			if strings.HasPrefix(p.Spec.NodeName, "hollow-") {
+				n++
+			}
+		}
+		return n
+	}
+	for _, tp := range tps {
+		if on(tp) == 0 {
+			t.Errorf("%s has no pods there", tp.host.Name)
+		}
+	}
+	out := home.must(t, "partition", "evict", "rp2")
+	for _, tp := range tps {
+		if n := on(tp); n > 0 {
+			t.Errorf("%s still has %d pods there: %s", tp.host.Name, n, out)
+		}
+	}
+}
+
+func allocationsOf(t *testing.T, c *cluster) *allocations.Client {
+	t.Helper()
+	client, err := allocations.NewClient(c.config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// testShared: two schedulers give out 16 CPUs of one partition, and 8 of home.
+func testShared(t *testing.T, fleet *hollow, home, rp2 *cluster, tps []*cluster) {
+	const nodes, each = 4, 14
+	for i := range nodes {
+		fleet.make(t, rp2, fmt.Sprint("hollow-", i), "rp2")
+	}
+	for i := range nodes {
+		for _, tp := range tps {
+			waitCopy(t, rp2, tp, fmt.Sprint("hollow-", i), "rp2")
+		}
+	}
+	for i := range each {
+		for j, tp := range tps {
+			createIn(t, tp, hollowPod(fmt.Sprint([]string{"first-", "second-"}[j], i), "rp2"))
+			if i < each/2 {
+				createIn(t, tp, hollowPod(fmt.Sprint([]string{"own-", "theirs-"}[j], i), "home"))
+			}
+		}
+	}
+	// What is full at the end: 4 nodes of rp2, and home-0 and home-1, where one pod was
+	// before there was a second partition.
+	hosts.Until(t, 2*podTimeout, "all room is given out", func(ctx context.Context) error {
+		used := map[string]int{}
+		for _, tp := range tps {
+			list, err := tp.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			for _, p := range list.Items {
+				if p.Status.Phase == corev1.PodFailed {
+					t.Errorf("pod %s of %s failed: %s", p.Name, tp.host.Name, p.Status.Message)
+				}
+				if p.Spec.NodeName != "" {
+					used[p.Spec.NodeName]++
+				}
+			}
+		}
+		want := map[string]int{"home-0": 4, "home-1": 4}
+		for i := range nodes {
+			want[fmt.Sprint("hollow-", i)] = 4
+		}
+		for name, n := range used {
+			if n > want[name] {
+				t.Fatalf("node %s has %d pods of one CPU: %v", name, n, used)
+			}
+		}
+		if fmt.Sprint(used) != fmt.Sprint(want) {
+			return fmt.Errorf("nodes have %v", used)
+		}
+		return nil
+	})
+	for _, rp := range []*cluster{rp2, home} {
+		hosts.Until(t, soon, "the shares are what the pods are", func(ctx context.Context) error {
+			list, err := allocationsOf(t, rp).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			full := 0
+			for _, a := range list.Items {
+				all := a.Others("")
+				if cpu := all.Requests.Cpu().Value(); cpu == 4 && all.Pods == 4 {
+					full++
+				} else if cpu > 4 {
+					t.Errorf("node %s has %+v", a.Name, a.Shares)
+				}
+			}
+			if want := map[*cluster]int{rp2: nodes, home: 2}[rp]; full != want {
+				return fmt.Errorf("%d full nodes of %d: %+v", full, want, list.Items)
+			}
+			return nil
+		})
+	}
+}
