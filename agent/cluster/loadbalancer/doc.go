@@ -6,6 +6,9 @@
 // node was configured with as a fallback. The list is kept on disk, so that a
 // node starts although the server that it once joined is gone for good.
 //
+// A Dialer is the same for the servers of another partition, for clients of this process: it
+// has no listener and keeps nothing on disk.
+//
 // Invariants: TLS goes through from client to server, so nothing here is
 // trusted with more than bytes; a server counts as ready only if it proves to
 // be of this cluster; connections are taken from a server that does not answer

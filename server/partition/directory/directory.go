@@ -47,12 +47,17 @@ type Directory struct {
 
 	mu   sync.Mutex
 	late map[string]*partitionapi.TenantPlacement // asked for before the watch told of them
+	news chan struct{}                            // closed at the next change of a partition
 }
 
 // New makes a directory of what the file has.
 func New(o Options) (*Directory, error) {
-	d := &Directory{opts: o, dirty: make(chan struct{}, 1), late: map[string]*partitionapi.TenantPlacement{}}
-	d.partitions = &copied[*partitionapi.Partition]{changed: d.changed}
+	d := &Directory{opts: o, dirty: make(chan struct{}, 1), late: map[string]*partitionapi.TenantPlacement{},
+		news: make(chan struct{})}
+	d.partitions = &copied[*partitionapi.Partition]{changed: func(name string) {
+		d.changed(name)
+		d.tell()
+	}}
 	d.placements = &copied[*partitionapi.TenantPlacement]{changed: d.changed}
 	return d, d.load()
 }
@@ -112,6 +117,24 @@ func (d *Directory) Synced() bool { return d.partitions.live() && d.placements.l
 
 // Partitions are all partitions, in the order of their names.
 func (d *Directory) Partitions() []*partitionapi.Partition { return d.partitions.all() }
+
+// Known are all partitions, whether that is a copy of home's, and a channel that is closed
+// when there may be others. That the first copy is complete does not close it.
+func (d *Directory) Known() (all []*partitionapi.Partition, complete bool, changed <-chan struct{}) {
+	d.mu.Lock()
+	changed = d.news
+	d.mu.Unlock()
+	complete = d.partitions.live() // before the list: then that is complete, too
+	return d.partitions.all(), complete, changed
+}
+
+// tell says that there may be other partitions.
+func (d *Directory) tell() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.news)
+	d.news = make(chan struct{})
+}
 
 // Partition finds a partition, nil when there is none.
 func (d *Directory) Partition(name string) *partitionapi.Partition {
