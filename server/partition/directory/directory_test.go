@@ -102,12 +102,12 @@ func TestKnown(t *testing.T) {
 	}
 	one := &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
 	watcher := watch.NewFake()
-	d.partitions.follow(&cache.ListWatch{
+	d.partitions.follow(plain{&cache.ListWatch{
 		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
 			return &partitionapi.PartitionList{Items: []partitionapi.Partition{*one}}, nil
 		},
 		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watcher, nil },
-	}, &partitionapi.Partition{})
+	}}, &partitionapi.Partition{})
 	all, complete, changed := d.Known()
 	if len(all) != 0 || complete {
 		t.Errorf("it begins with %v, %v", all, complete)
@@ -133,3 +133,8 @@ func TestKnown(t *testing.T) {
 		t.Errorf("in the end it is %v, %v", all, complete)
 	}
 }
+
+// plain lists before it watches.
+type plain struct{ *cache.ListWatch }
+
+func (plain) IsWatchListSemanticsUnSupported() bool { return true }
