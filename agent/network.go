@@ -27,6 +27,8 @@ type clusterNetwork struct {
 	addr   nodeaddr.Choice
 	access *access
 	log    *logrus.Entry
+	// partitions is set when the node joins.
+	partitions *tenantPartitions
 }
 
 // isolate starts what knows the pods of this node, what keeps the pods of
@@ -43,7 +45,11 @@ func (n *clusterNetwork) isolate(
 	if err != nil {
 		return nil, err
 	}
-	pods := localpods.New(localpods.Options{Client: client, NodeName: n.cfg.NodeName,
+	everywhere, err := n.partitions.client(localpods.Name)
+	if err != nil {
+		return nil, err
+	}
+	pods := localpods.New(localpods.Options{Client: everywhere, NodeName: n.cfg.NodeName,
 		Log: logrus.WithField("component", localpods.Name)})
 	group.Start(ctx, pods.Component())
 	parts := packetfilter.New(packetfilter.Options{
