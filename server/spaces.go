@@ -17,6 +17,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
 	allocations "github.com/a4s-io/a4s/server/partition/allocations/registry"
+	"github.com/a4s-io/a4s/server/partition/kubelets"
 	partitions "github.com/a4s-io/a4s/server/partition/registry"
 	"github.com/a4s-io/a4s/server/tenancy"
 )
@@ -39,15 +40,15 @@ func (s *Server) newMetrics() (*resourcemetrics.Metrics, error) {
 		return nil, nil
 	}
 	t := s.files.pki
-	return resourcemetrics.New(resourcemetrics.Options{Kubelet: restclient.TLSClientConfig{
+	return resourcemetrics.New(resourcemetrics.Options{Partition: s.partition.name(), Kubelet: restclient.TLSClientConfig{
 		CAFile: t.ServerCA.Cert, CertFile: t.APIServerKubeletClient.Cert, KeyFile: t.APIServerKubeletClient.Key,
 	}})
 }
 
 // seams are those of the spaces, with what nodes need before and behind them: api is
-// what nodes call.
+// what nodes call, and partition the name of that of the server, empty for home.
 func seams(
-	spaces *tenancy.Spaces, api func(http.Handler) http.Handler, metrics *resourcemetrics.Metrics,
+	spaces *tenancy.Spaces, api func(http.Handler) http.Handler, metrics *resourcemetrics.Metrics, partition string,
 ) apiserver.Seams {
 	out := spaces.Seams()
 	edge := out.Handler
@@ -63,7 +64,7 @@ func seams(
 		maps.Copy(v1, partitions)
 		shares, sharesErr := allocations.Storage(g)
 		maps.Copy(v1, shares)
-		return errors.Join(err, sharesErr, persisted.Store(v1), core(g, c, v1))
+		return errors.Join(err, sharesErr, persisted.Store(v1), kubelets.Qualify(partition, v1), core(g, c, v1))
 	}
 	out.Definitions = withDefinitions(out.Definitions, withDefinitions(partitions.Definitions,
 		allocations.Definitions))
