@@ -54,6 +54,8 @@ func (n *clusterNetwork) isolate(
 	group.Start(ctx, pods.Component())
 	parts := packetfilter.New(packetfilter.Options{
 		Config:          config,
+		Servers:         n.partitions.servers(config),
+		Partition:       n.partitions.nameOf,
 		Client:          client,
 		NodeName:        n.cfg.NodeName,
 		Pods:            pods,
@@ -95,6 +97,7 @@ func (n *clusterNetwork) start(
 		return err
 	}
 	group.Start(ctx, server)
+	group.Start(ctx, n.further(joined, pods))
 	return nil
 }
 
@@ -125,6 +128,7 @@ func (n *clusterNetwork) dns(joined *join.Result, pods *localpods.Pods) (compone
 		Client:        client,
 		ClusterDomain: c.ClusterDomain,
 		ClusterDNS:    c.ClusterDNS,
+		Others:        n.partitions.nameServers,
 		ServiceCIDR:   c.ServiceCIDR,
 		ClusterCIDR:   c.ClusterCIDR,
 		Pods:          pods,

@@ -26,7 +26,7 @@ func TestPartitionPods(t *testing.T) {
 	home := ownCluster(t, "pods-home", "--disable-agent")
 	worker := newAgent(t, "pods-worker", home)
 	home.waitNodeReady(t, worker.host.Name, worker.started)
-	early := home.runOn(t, "kube-system", witness("early", "main", worker.host.Name))
+	early := home.runOn(t, "kube-system", partPod("early", "main", worker.host.Name))
 	tp2 := beginPartition(t, "pods-tp2", "tp2", home, "--service-cidr", "10.44.0.0/16",
 		"--cluster-cidr", "10.142.0.0/16")
 	tp2.waitOwnNode(t)
@@ -43,7 +43,7 @@ func TestPartitionPods(t *testing.T) {
 	p.secret(t, "main", "late")
 	for name, c := range p.of {
 		for _, node := range p.nodes() {
-			c.createPod(t, "kube-system", witness("x-"+node, name, node))
+			c.createPod(t, "kube-system", partPod("x-"+node, name, node))
 		}
 	}
 	t.Run("S3 equal names side by side", func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestPartitionPods(t *testing.T) {
 		node := worker.host.Name
 		stays := home.waitPodReady(t, "kube-system", "x-"+node)
 		tp2.removed(t, "kube-system", "x-"+node)
-		tp2.runOn(t, "kube-system", witness("x-"+node, "tp2", node))
+		tp2.runOn(t, "kube-system", partPod("x-"+node, "tp2", node))
 		now := home.waitPodReady(t, "kube-system", "x-"+node)
 		if now.UID != stays.UID || containerID(now) != containerID(stays) {
 			t.Errorf("that of home is another one: %+v", now.Status)
@@ -139,8 +139,8 @@ func (p *partitionPods) copyNodes(t *testing.T) {
 	}
 }
 
-// witness is a pod that says of which partition it is, and has what it was given.
-func witness(name, partition, node string) *corev1.Pod {
+// partPod is a pod that says of which partition it is, and has what it was given.
+func partPod(name, partition, node string) *corev1.Pod {
 	pod := shellPod(name, "echo I am of "+partition+"; trap 'exit 0' TERM; while :; do /bin/busybox sleep 1; done", "")
 	pod.Spec.Volumes, pod.Spec.NodeName = nil, node
 	box := &pod.Spec.Containers[0]
@@ -241,7 +241,7 @@ func (p *partitionPods) file(t *testing.T, c *cluster, pod *corev1.Pod, path str
 
 // testMissing: what only another partition has does not exist.
 func (p *partitionPods) testMissing(t *testing.T) {
-	pod := witness("waits", "tp2", p.worker.host.Name)
+	pod := partPod("waits", "tp2", p.worker.host.Name)
 	pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, fromSecret("LATE", "late"))
 	p.tp2.createPod(t, "kube-system", pod)
 	p.tp2.waitPod(t, "kube-system", "waits", "waits for its secret", func(p *corev1.Pod) bool {
@@ -292,7 +292,7 @@ func (p *partitionPods) testTenants(t *testing.T) {
 			_, err := c.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 			return err
 		})
-		pod := c.runOn(t, "default", witness("web", partition, node))
+		pod := c.runOn(t, "default", partPod("web", partition, node))
 		if out := c.logs(t, "default", pod.Name); out != "I am of "+partition+"\n" {
 			t.Errorf("tenant %s: the logs are %q", tenant, out)
 		}
@@ -316,13 +316,13 @@ func (p *partitionPods) testDown(t *testing.T) {
 		before[c] = c.waitPodReady(t, "kube-system", "x-"+node)
 	}
 	p.tp2.proc.Kill()
-	p.home.runOn(t, "kube-system", witness("while-down", "main", node))
+	p.home.runOn(t, "kube-system", partPod("while-down", "main", node))
 	p.worker.proc.Kill()
 	if err := p.worker.start(); err != nil {
 		t.Fatal(err)
 	}
 	p.home.waitNodeReady(t, node, p.worker.started)
-	p.home.runOn(t, "kube-system", witness("after-restart", "main", node))
+	p.home.runOn(t, "kube-system", partPod("after-restart", "main", node))
 	p.home.removed(t, "kube-system", "while-down")
 	p.tp2.restart(t)
 	for name, c := range p.of {
@@ -344,5 +344,5 @@ func (p *partitionPods) testDown(t *testing.T) {
 			t.Errorf("%s: the logs are %q", name, out)
 		}
 	}
-	p.tp2.runOn(t, "kube-system", witness("when-back", "tp2", node))
+	p.tp2.runOn(t, "kube-system", partPod("when-back", "tp2", node))
 }

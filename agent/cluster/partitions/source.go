@@ -124,6 +124,13 @@ func (s *Source) Current() ([]origin.Partition, <-chan struct{}) {
 	return s.current, s.changed
 }
 
+// Last is the last list, and a channel that is closed at the next one.
+func (s *Source) Last() (joinapi.Partitions, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last, s.changed
+}
+
 // Known waits until somebody has said which partitions there are, and returns that. It is
 // false if ctx ends before.
 func (s *Source) Known(ctx context.Context) (joinapi.Partitions, bool) {
