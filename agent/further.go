@@ -43,7 +43,8 @@ func (p *tenantPartitions) servers(config *rest.Config) func() ([]packetfilter.S
 		var out []packetfilter.Server
 		own := false
 		for _, one := range all {
-			s := packetfilter.Server{Name: one.Name, Config: p.config(one), Clusters: prefixes(told[one.Name].ClusterCIDR)}
+			s := packetfilter.Server{Name: one.Name, Config: p.config(one),
+				Clusters: prefixes(told[one.Name].ClusterCIDR)}
 			if !one.Home {
 				s.Qualifier = one.Name
 			}
@@ -54,7 +55,8 @@ func (p *tenantPartitions) servers(config *rest.Config) func() ([]packetfilter.S
 		}
 		if !own && len(all) > 0 {
 			// A partition without tenants, which has the addresses of nodes.
-			out = append(out, packetfilter.Server{Name: "of the node", Qualifier: "node", Config: config})
+			last, _ := p.source.Last()
+			out = append(out, packetfilter.Server{Name: last.Self, Qualifier: last.Self, Config: config})
 		}
 		return out, changed
 	}
@@ -153,7 +155,7 @@ func (n *clusterNetwork) begin(
 	services, clusters := prefixes(told.ServiceCIDR), prefixes(told.ClusterCIDR)
 	server, err := netip.ParseAddr(told.ClusterDNS)
 	if err != nil || len(services) == 0 || len(clusters) == 0 {
-		log(dns.Name).Warnf("nobody said where partition %s has its name server; its pods here resolve no names", one.Name)
+		log(dns.Name).Warn("nobody said where this partition has its name server; its pods here resolve no names")
 		return
 	}
 	client, err := kubernetes.NewForConfig(config)
@@ -162,7 +164,8 @@ func (n *clusterNetwork) begin(
 		return
 	}
 	group.Start(ctx, dns.New(dns.Options{
-		Client: client, ClusterDomain: joined.Config.ClusterDomain, ClusterDNS: server, Others: n.partitions.nameServers,
+		Client: client, ClusterDomain: joined.Config.ClusterDomain,
+		ClusterDNS: server, Others: n.partitions.nameServers,
 		ServiceCIDR: services[0], ClusterCIDR: clusters[0], Pods: pods, ResolvConf: resolvConf(n.cfg, n.log),
 		Log: log(dns.Name),
 	}))

@@ -40,7 +40,8 @@ func (s *Server) newMetrics() (*resourcemetrics.Metrics, error) {
 		return nil, nil
 	}
 	t := s.files.pki
-	return resourcemetrics.New(resourcemetrics.Options{Partition: s.partition.name(), Kubelet: restclient.TLSClientConfig{
+	partition := s.partition.name()
+	return resourcemetrics.New(resourcemetrics.Options{Partition: partition, Kubelet: restclient.TLSClientConfig{
 		CAFile: t.ServerCA.Cert, CertFile: t.APIServerKubeletClient.Cert, KeyFile: t.APIServerKubeletClient.Key,
 	}})
 }

@@ -156,7 +156,8 @@ func partPod(name, partition, node string) *corev1.Pod {
 	}
 	box.Env = append(box.Env, fromSecret("PASSWORD", "password"))
 	pod.Spec.Volumes = []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}
+		ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}
 	box.VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: "/settings"}}
 	return pod
 }

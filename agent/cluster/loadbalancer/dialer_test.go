@@ -31,8 +31,9 @@ func (c *cluster) dialerClient() (*Dialer, *http.Client) {
 		cancel()
 		<-done
 	})
-	client, err := rest.HTTPClientFor(&rest.Config{Host: DialerURL, Dial: d.Dial, TLSClientConfig: rest.TLSClientConfig{
-		CAFile: c.files.ServerCA, CertFile: c.files.Client.Cert, KeyFile: c.files.Client.Key}})
+	client, err := rest.HTTPClientFor(&rest.Config{Host: DialerURL, Dial: d.Dial,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: c.files.ServerCA,
+			CertFile: c.files.Client.Cert, KeyFile: c.files.Client.Key}})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -261,7 +261,8 @@ func TestPartitions(t *testing.T) {
 	c.answers(s, "tp2", other)
 	c.answers(s, "main", own)
 	all, _ := s.Current()
-	if p := all[1]; p.Service != netip.MustParseAddr("10.44.0.1") || !slices.Equal(p.ClusterDNS, []string{"10.44.0.10"}) {
+	if p := all[1]; p.Service != netip.MustParseAddr("10.44.0.1") ||
+		!slices.Equal(p.ClusterDNS, []string{"10.44.0.10"}) {
 		t.Errorf("tp2 is %+v", p)
 	}
 	// Without tenants a partition is nothing to a node.

@@ -71,10 +71,12 @@ func TestSeveralPartitions(t *testing.T) {
 		f.Partition = func(namespace string) (string, bool) {
 			return map[string]string{"kube-system": "main", "kube-system.tp2.system": "tp2"}[namespace], true
 		}
-		for namespace, address := range map[string]string{"kube-system": "10.42.0.6", "kube-system.tp2.system": "10.42.0.7"} {
+		for namespace, address := range map[string]string{
+			"kube-system": "10.42.0.6", "kube-system.tp2.system": "10.42.0.7"} {
 			record := `{"cniArgs":[["K8S_POD_NAMESPACE","` + namespace + `"],["K8S_POD_NAME","x"],["K8S_POD_UID","` +
 				namespace + `"]],"result":{"ips":[{"address":"` + address + `/24"}]}}`
-			if err := os.WriteFile(filepath.Join(n.result, "a4s-"+namespace+"-eth0"), []byte(record), 0o600); err != nil {
+			file := filepath.Join(n.result, "a4s-"+namespace+"-eth0")
+			if err := os.WriteFile(file, []byte(record), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
