@@ -35,11 +35,12 @@ type Node struct {
 	dir  string // <data-dir>/agent
 	log  *logrus.Entry
 
-	runtimes *runtimeSet
-	access   *access
-	network  *clusterNetwork
-	kubelet  kubeletSettings
-	health   *nodeHealth
+	runtimes   *runtimeSet
+	access     *access
+	partitions *tenantPartitions // set when the node joins
+	network    *clusterNetwork
+	kubelet    kubeletSettings
+	health     *nodeHealth
 }
 
 // Prepare checks settings and machine and changes nothing. cfg must be complete
@@ -113,10 +114,11 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	if err := n.access.reach(ctx, group, servers, &options); err != nil {
 		return err
 	}
-	pods, err := openBootstrapPods(n.cfg, n.dir, n.access)
+	pods, parts, err := openBootstrapPods(n.cfg, n.dir, n.access, false)
 	if err != nil {
 		return err
 	}
+	n.partitions, n.network.partitions = parts, parts
 	joined, err := join.Join(ctx, options)
 	if err != nil {
 		return err
@@ -124,10 +126,8 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	if err := n.access.writeCredential(joined); err != nil {
 		return err
 	}
-	if err := pods.connect(n.access); err != nil {
-		return err
-	}
-	if err := n.access.follow(ctx, group, joined); err != nil {
+	parts.start(ctx, group)
+	if err := errors.Join(parts.connect(), n.access.follow(ctx, group, joined), parts.follow(ctx, group)); err != nil {
 		return err
 	}
 	startCertificates(ctx, group, n.dir, options)
@@ -142,7 +142,7 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	if err := n.startNetwork(ctx, group, joined, func() {}); err != nil {
 		return err
 	}
-	n.startKubelet(ctx, group, joined, pods)
+	n.startKubelet(ctx, group, joined)
 	waitFor := []string{kubelet.Name, network.Name, dns.Name}
 	if !n.cfg.DisableKubeProxy {
 		waitFor = append(waitFor, proxy.Name)
@@ -186,14 +186,11 @@ func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined 
 }
 
 // startKubelet starts the kubelet, with what is known about the cluster.
-func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined *join.Result, pods *bootstrapPods) {
+func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined *join.Result) {
 	n.runtimes.mux.SetClusterDomain(joined.Config.ClusterDomain)
 	o := n.kubelet.options(joined, n.access.credential(), resolvConf(n.cfg, n.log))
-	o.NotReadyReason, o.Wrap = n.runtimes.notReadyReason, n.access.wrap()
-	if pods != nil {
-		o.Bootstrap = pods.origin
-		o.Connection = &kubelet.Connection{Server: pods.server, Transport: pods.uplink}
-	}
+	o.NotReadyReason = n.runtimes.notReadyReason
+	n.partitions.kubelet(ctx, &o, joined)
 	group.Start(ctx, kubelet.New(o))
 }
 

@@ -34,10 +34,11 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []
 	if err := n.access.reach(ctx, group, servers, &options); err != nil {
 		return err
 	}
-	pods, err := openBootstrapPods(n.cfg, n.dir, n.access)
+	pods, parts, err := openBootstrapPods(n.cfg, n.dir, n.access, true)
 	if err != nil {
 		return err
 	}
+	n.partitions, n.network.partitions = parts, parts
 	if err := n.ImportImages(ctx, group); err != nil {
 		return err
 	}
@@ -45,16 +46,17 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []
 	if err != nil {
 		return err
 	}
-	b := &background{node: n, group: group, options: options, pods: pods, began: saved}
+	b := &background{node: n, group: group, options: options, began: saved}
 	if saved == nil {
 		n.log.Info("this node has not joined a server; it runs bootstrap pods with the network of " +
 			"the node until it has")
 		if b.began, err = join.Placeholder(options); err != nil {
 			return err
 		}
-	} else if err := errors.Join(n.access.writeCredential(saved), pods.connect(n.access)); err != nil {
+	} else if err := errors.Join(n.access.writeCredential(saved), parts.connect()); err != nil {
 		return err
 	}
+	parts.start(ctx, group)
 	if err := pods.start(ctx, group, n.cfg.NodeName); err != nil {
 		return err
 	}
@@ -64,7 +66,7 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []
 			return err
 		}
 	}
-	n.startKubelet(ctx, group, b.began, pods)
+	n.startKubelet(ctx, group, b.began)
 	group.Start(ctx, component.Component{Name: JoinName, Critical: true, Run: b.run})
 	return nil
 }
@@ -74,7 +76,6 @@ type background struct {
 	node    *Node
 	group   *component.Group
 	options join.Options
-	pods    *bootstrapPods
 	// began is what the node started with.
 	began *join.Result
 	// networked says that the parts of the node were started that need to
@@ -110,10 +111,8 @@ func (b *background) run(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
-	if err := b.pods.connect(n.access); err != nil {
-		return err
-	}
-	if err := n.access.follow(ctx, b.group, joined); err != nil {
+	if err := errors.Join(n.partitions.connect(), n.access.follow(ctx, b.group, joined),
+		n.partitions.follow(ctx, b.group)); err != nil {
 		return err
 	}
 	startCertificates(ctx, b.group, n.dir, b.options)

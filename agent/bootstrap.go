@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -25,48 +27,56 @@ import (
 	"github.com/a4s-io/a4s/internal/instance"
 )
 
-// bootstrapPods is what a node with --bootstrap-pod-api has more.
+// bootstrapPods is what a node with --bootstrap-pod-api has more. They are pods of the home
+// partition.
 type bootstrapPods struct {
-	server string // URL of the API
-	uplink *bootstrap.Uplink
 	store  *store.Store
 	origin *origin.Bootstrap
 	client kubernetes.Interface
 }
 
 // openBootstrapPods reads the bootstrap pods and the checkpoint of the node from
-// disk. It must be called before the node joins, and returns nil without
-// --bootstrap-pod-api.
-func openBootstrapPods(cfg *config.Agent, dir string, a *access) (*bootstrapPods, error) {
+// disk, and what is known of the partitions. It must be called before the node joins. The
+// former are nil without --bootstrap-pod-api; offline says that the node runs before there
+// is a server.
+func openBootstrapPods(
+	cfg *config.Agent, dir string, a *access, offline bool,
+) (*bootstrapPods, *tenantPartitions, error) {
 	podDir, checkpoint := filepath.Join(dir, "bootstrap"), filepath.Join(dir, "checkpoint")
 	if !cfg.BootstrapPodAPI {
 		if files, err := filepath.Glob(filepath.Join(podDir, "*.json")); err == nil && len(files) > 0 {
 			logrus.WithField("component", "agent").
 				Warnf("there are %d bootstrap pods in %s, which need --bootstrap-pod-api", len(files), podDir)
 		}
+		parts, err := openPartitions(cfg, dir, a, offline, nil)
 		// Nobody keeps it up to date, and an old one would end pods.
-		return nil, os.RemoveAll(checkpoint)
+		return nil, parts, errors.Join(err, os.RemoveAll(checkpoint))
 	}
 	log := logrus.WithField("component", bootstrap.Name)
 	kept, damaged, err := store.Open(podDir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, err := range damaged {
 		log.WithError(err).Error("a bootstrap pod cannot be read; the others go on")
 	}
-	p := &bootstrapPods{server: a.url, uplink: bootstrap.NewUplink(), store: kept}
+	p := &bootstrapPods{store: kept}
+	_, err = os.Stat(a.credential())
+	fresh := errors.Is(err, os.ErrNotExist)
+	parts, err := openPartitions(cfg, dir, a, offline, p.before)
+	if err != nil {
+		return nil, nil, err
+	}
 	p.client, err = kubernetes.NewForConfig(&rest.Config{
-		Host: a.url, Transport: p.uplink, UserAgent: "a4s/" + bootstrap.PersisterName,
+		Host: a.url, Transport: parts.source.Home(), UserAgent: "a4s/" + bootstrap.PersisterName,
 		Timeout: 15 * time.Second, QPS: -1,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	_, err = os.Stat(a.credential())
 	p.origin, err = origin.NewBootstrap(origin.BootstrapOptions{
 		Store: kept, Dir: checkpoint,
-		Fresh: errors.Is(err, os.ErrNotExist),
+		Fresh: fresh,
 		Probe: func(ctx context.Context) error {
 			_, err := p.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{
 				FieldSelector: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName).String(), Limit: 1,
@@ -76,10 +86,29 @@ func openBootstrapPods(cfg *config.Agent, dir string, a *access) (*bootstrapPods
 		Log: logrus.WithField("component", origin.BootstrapName),
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return p, nil
+	return p, parts, nil
 }
+
+// before is what stands before the home partition.
+func (p *bootstrapPods) before(home http.RoundTripper) http.RoundTripper {
+	return withBootstrap{p, home}
+}
+
+// withBootstrap adds bootstrap pods to what the home partition says.
+type withBootstrap struct {
+	pods *bootstrapPods
+	home http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w withBootstrap) RoundTrip(r *http.Request) (*http.Response, error) {
+	return origin.New(origin.Direct(w.home), origin.Options{Bootstrap: w.pods.origin}).RoundTrip(r)
+}
+
+// CloseIdleConnections drops connections that may hang.
+func (w withBootstrap) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(w.home) }
 
 // start serves the API of bootstrap pods, if it is turned on, and offers them to
 // the server.
@@ -106,13 +135,4 @@ func (p *bootstrapPods) start(ctx context.Context, group *component.Group, nodeN
 		Log: logrus.WithField("component", bootstrap.PersisterName)}
 	group.Start(ctx, persister.Component())
 	return nil
-}
-
-// connect lets the kubelet and the bootstrap pods reach the server; without them,
-// the kubelet does so by itself.
-func (p *bootstrapPods) connect(a *access) error {
-	if p == nil {
-		return nil
-	}
-	return p.uplink.Connect(a.credential(), a.wrap())
 }

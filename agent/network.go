@@ -27,6 +27,8 @@ type clusterNetwork struct {
 	addr   nodeaddr.Choice
 	access *access
 	log    *logrus.Entry
+	// partitions is set when the node joins.
+	partitions *tenantPartitions
 }
 
 // isolate starts what knows the pods of this node, what keeps the pods of
@@ -43,11 +45,17 @@ func (n *clusterNetwork) isolate(
 	if err != nil {
 		return nil, err
 	}
-	pods := localpods.New(localpods.Options{Client: client, NodeName: n.cfg.NodeName,
+	everywhere, err := n.partitions.client(localpods.Name)
+	if err != nil {
+		return nil, err
+	}
+	pods := localpods.New(localpods.Options{Client: everywhere, NodeName: n.cfg.NodeName,
 		Log: logrus.WithField("component", localpods.Name)})
 	group.Start(ctx, pods.Component())
 	parts := packetfilter.New(packetfilter.Options{
 		Config:          config,
+		Servers:         n.partitions.servers(config),
+		Partition:       n.partitions.nameOf,
 		Client:          client,
 		NodeName:        n.cfg.NodeName,
 		Pods:            pods,
@@ -89,6 +97,7 @@ func (n *clusterNetwork) start(
 		return err
 	}
 	group.Start(ctx, server)
+	group.Start(ctx, n.further(joined, pods))
 	return nil
 }
 
@@ -119,6 +128,7 @@ func (n *clusterNetwork) dns(joined *join.Result, pods *localpods.Pods) (compone
 		Client:        client,
 		ClusterDomain: c.ClusterDomain,
 		ClusterDNS:    c.ClusterDNS,
+		Others:        n.partitions.nameServers,
 		ServiceCIDR:   c.ServiceCIDR,
 		ClusterCIDR:   c.ClusterCIDR,
 		Pods:          pods,

@@ -68,7 +68,8 @@ func (s *Server) nodeAPI(
 		PartitionBundle: func() (*joinapi.PartitionBundle, error) {
 			return s.partition.bundleFor(s.files, s.tokens)
 		},
-		ServerSANs: s.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
+		KnownPartitions: s.parts.known,
+		ServerSANs:      s.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
 		Tokens:     s.tokens,
 		Secrets:    nodeapi.NewSecrets(client.CoreV1()),
 		Config:     clusterConfig(s.cfg),

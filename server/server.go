@@ -288,7 +288,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	served := seams(spaces, api.Handler, metrics, s.resources)
+	served := seams(spaces, api.Handler, metrics, s.resources, s.partition.name())
 	served.Endpoints = s.apiEndpoints()
 	if err := group.StartAndWait(ctx, apiserver.New(s.upstream.apiserver(served))); err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
 	allocations "github.com/a4s-io/a4s/server/partition/allocations/registry"
+	"github.com/a4s-io/a4s/server/partition/kubelets"
 	copies "github.com/a4s-io/a4s/server/partition/nodecopies/storage"
 	partitions "github.com/a4s-io/a4s/server/partition/registry"
 	"github.com/a4s-io/a4s/server/tenancy"
@@ -42,15 +43,17 @@ func (s *Server) newMetrics() (*resourcemetrics.Metrics, error) {
 		return nil, nil
 	}
 	t := s.files.pki
-	return resourcemetrics.New(resourcemetrics.Options{Kubelet: restclient.TLSClientConfig{
+	partition := s.partition.name()
+	return resourcemetrics.New(resourcemetrics.Options{Partition: partition, Kubelet: restclient.TLSClientConfig{
 		CAFile: t.ServerCA.Cert, CertFile: t.APIServerKubeletClient.Cert, KeyFile: t.APIServerKubeletClient.Key,
 	}})
 }
 
 // seams are those of the spaces, with what nodes need before and behind them: api is
-// what nodes call.
+// what nodes call, and partition the name of that of the server, empty for home.
 func seams(
 	spaces *tenancy.Spaces, api func(http.Handler) http.Handler, metrics *resourcemetrics.Metrics, r *resources,
+	partition string,
 ) apiserver.Seams {
 	out := spaces.Seams()
 	out.Behind = r.writes
@@ -78,7 +81,8 @@ func seams(
 		maps.Copy(v1, partitions)
 		shares, sharesErr := allocations.Storage(g)
 		maps.Copy(v1, shares)
-		return errors.Join(err, sharesErr, copies.Extend(v1, r.importerName()), persisted.Store(v1), core(g, c, v1))
+		return errors.Join(err, sharesErr, copies.Extend(v1, r.importerName()), persisted.Store(v1),
+			kubelets.Qualify(partition, v1), core(g, c, v1))
 	}
 	out.Definitions = withDefinitions(out.Definitions, withDefinitions(partitions.Definitions,
 		allocations.Definitions))

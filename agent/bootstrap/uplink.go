@@ -38,6 +38,9 @@ func (u *Uplink) Connect(kubeconfig string, wrap transport.WrapperFunc) error {
 	return nil
 }
 
+// Connected reports whether it leads to a server.
+func (u *Uplink) Connected() bool { return u.to.Load() != nil }
+
 // RoundTrip implements http.RoundTripper.
 func (u *Uplink) RoundTrip(r *http.Request) (*http.Response, error) {
 	to := u.to.Load()

@@ -40,6 +40,9 @@ type Options struct {
 	ClusterDomain string
 	// ClusterDNS is the service address that the server answers on.
 	ClusterDNS netip.Addr
+	// Others are the addresses of further servers on this node, which share the link and the
+	// rules; nil means none.
+	Others func() []netip.Addr
 	// ServiceCIDR and ClusterCIDR are the ranges of the cluster's reverse
 	// zones.
 	ServiceCIDR, ClusterCIDR netip.Prefix
@@ -94,6 +97,7 @@ func (s *server) run(ctx context.Context, ready func()) error {
 	var notrack *noTrack
 	if s.owned() {
 		notrack = newNoTrack(s.ClusterDNS, s.Log)
+		notrack.others = s.Others
 		if err := s.prepare(ctx, s.ClusterDNS, notrack); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -23,7 +24,7 @@ const LinkName = "a4s-dns"
 // prepare gives the node the address and takes it out of connection tracking.
 // It changes nothing where all is in place.
 func prepare(ctx context.Context, addr netip.Addr, notrack *noTrack) error {
-	if err := ensureLink(addr); err != nil {
+	if err := ensureLink(addr, notrack.keep()...); err != nil {
 		return &problem.Precondition{
 			What: fmt.Sprintf("link %s with the cluster DNS address %s", LinkName, addr),
 			Fix:  "a4s needs CAP_NET_ADMIN and the kernel module dummy or bridge", Err: err,
@@ -32,8 +33,8 @@ func prepare(ctx context.Context, addr netip.Addr, notrack *noTrack) error {
 	return notrack.ensure(ctx)
 }
 
-// ensureLink makes the link, with addr as its only address.
-func ensureLink(addr netip.Addr) error {
+// ensureLink makes the link, with addr as its address. Others than that and keep go.
+func ensureLink(addr netip.Addr, keep ...netip.Addr) error {
 	link, err := netlink.LinkByName(LinkName)
 	if isNoLink(err) {
 		link, err = addLink()
@@ -54,6 +55,7 @@ func ensureLink(addr netip.Addr) error {
 		switch {
 		case have[i].IPNet.String() == want.String():
 			found = true
+		case has(keep, have[i].IP):
 		case !have[i].IP.IsLinkLocalUnicast(): // of another --cluster-dns
 			if err := netlink.AddrDel(link, &have[i]); err != nil {
 				return fmt.Errorf("removing %s: %w", have[i].IPNet, err)
@@ -75,6 +77,11 @@ func ensureLink(addr netip.Addr) error {
 		}
 	}
 	return nil
+}
+
+func has(all []netip.Addr, ip net.IP) bool {
+	addr, ok := netip.AddrFromSlice(ip)
+	return ok && slices.Contains(all, addr.Unmap())
 }
 
 // watchLink returns what learns when the link is deleted or set down.

@@ -199,6 +199,15 @@ func TestLinkKeepsOneAddress(t *testing.T) {
 			t.Errorf("addresses of the link: %v, want %s", global, want)
 		}
 	}
+	// Those of other servers on this node stay.
+	a, b := netip.MustParseAddr("10.43.0.10"), netip.MustParseAddr("10.44.0.10")
+	if err := errors.Join(ensureLink(a, b), ensureLink(b, a), ensureLink(a, b)); err != nil {
+		t.Fatal(err)
+	}
+	have, err := netlink.AddrList(mustLink(t, LinkName), netlink.FAMILY_V4)
+	if err != nil || len(have) != 2 {
+		t.Errorf("addresses of two servers: %v %v", have, err)
+	}
 	if err := netlink.LinkDel(mustLink(t, LinkName)); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +215,7 @@ func TestLinkKeepsOneAddress(t *testing.T) {
 		PeerName: "peer"}); err != nil {
 		t.Fatal(err)
 	}
-	err := prepare(context.Background(), netip.MustParseAddr("10.43.0.10"),
+	err = prepare(context.Background(), netip.MustParseAddr("10.43.0.10"),
 		newNoTrack(netip.Addr{}, logrus.NewEntry(logrus.New())))
 	if err == nil || !strings.Contains(err.Error(), "of type veth") {
 		t.Errorf("a foreign link of the name: prepare = %v", err)

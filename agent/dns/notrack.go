@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/coreos/go-iptables/iptables"
 	"github.com/sirupsen/logrus"
@@ -23,8 +24,27 @@ const (
 // tracking, before any of kube-proxy's chains sees them.
 type noTrack struct {
 	addr netip.Addr
-	log  *logrus.Entry
-	warn bool // the fallback was logged
+	// others are the addresses of further servers on this node, nil for none.
+	others func() []netip.Addr
+	log    *logrus.Entry
+	warn   bool // the fallback was logged
+}
+
+// keep are the addresses of the other servers.
+func (n *noTrack) keep() []netip.Addr {
+	if n.others == nil {
+		return nil
+	}
+	return n.others()
+}
+
+// all are the addresses whose packets are kept out, in the order of their text: every server
+// of the node writes the same rules.
+func (n *noTrack) all() []netip.Addr {
+	all := append([]netip.Addr{n.addr}, n.keep()...)
+	all = slices.DeleteFunc(all, func(a netip.Addr) bool { return a.BitLen() != n.addr.BitLen() })
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
 }
 
 func newNoTrack(addr netip.Addr, log *logrus.Entry) *noTrack { return &noTrack{addr: addr, log: log} }
@@ -72,10 +92,12 @@ func (n *noTrack) ensureNFT(ctx context.Context) error {
 			Name: chain, Type: knftables.PtrTo(knftables.FilterType),
 			Hook: knftables.PtrTo(hook), Priority: knftables.PtrTo(knftables.RawPriority),
 		})
-		tx.Add(&knftables.Rule{Chain: chain, Rule: knftables.Concat(
-			family, "daddr", n.addr, "meta l4proto { tcp, udp } th dport 53 notrack")})
-		tx.Add(&knftables.Rule{Chain: chain, Rule: knftables.Concat(
-			family, "saddr", n.addr, "meta l4proto { tcp, udp } th sport 53 notrack")})
+		for _, addr := range n.all() {
+			tx.Add(&knftables.Rule{Chain: chain, Rule: knftables.Concat(
+				family, "daddr", addr, "meta l4proto { tcp, udp } th dport 53 notrack")})
+			tx.Add(&knftables.Rule{Chain: chain, Rule: knftables.Concat(
+				family, "saddr", addr, "meta l4proto { tcp, udp } th sport 53 notrack")})
+		}
 	}
 	return nft.Run(ctx, tx)
 }

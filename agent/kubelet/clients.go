@@ -12,13 +12,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 )
 
-// clients are the kubelet's three connections to the API: one for everything,
-// and two that must not wait behind it.
+// clients are the kubelet's three clients of the API: one for everything, and two that must
+// not wait behind it.
 type clients struct {
 	kube      kubernetes.Interface
 	heartbeat kubernetes.Interface
@@ -28,13 +27,10 @@ type clients struct {
 	closeIdle func()
 }
 
-func newClients(
-	server *options.KubeletServer, given *Connection, beneath, wrap transport.WrapperFunc,
-) (*clients, error) {
-	config, err := restConfig(server.KubeConfig, given, beneath)
-	if err != nil {
-		return nil, err
-	}
+// newClients makes them. wrap makes the transport of all but heartbeats, direct that of
+// heartbeats.
+func newClients(server *options.KubeletServer, to *Connection, wrap, direct transport.WrapperFunc) (*clients, error) {
+	config := &rest.Config{Host: to.Server, Transport: to.Transport}
 	config.QPS = float32(server.KubeAPIQPS)
 	config.Burst = int(server.KubeAPIBurst)
 	if server.ContentType != "" {
@@ -46,9 +42,12 @@ func newClients(
 	rest.AddUserAgent(config, "kubelet")
 	pool := &connections{}
 	config.Wrap(pool.remember) // what it sees holds the connections
+	heartbeat := rest.CopyConfig(config)
 	config.Wrap(wrap)
+	heartbeat.Wrap(direct)
 
 	c := &clients{closeIdle: pool.closeIdle}
+	var err error
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("API client: %w", err)
 	}
@@ -58,7 +57,6 @@ func newClients(
 	if c.events, err = corev1client.NewForConfig(events); err != nil {
 		return nil, fmt.Errorf("client for events: %w", err)
 	}
-	heartbeat := rest.CopyConfig(config)
 	heartbeat.QPS = -1 // never throttled
 	// A heartbeat that takes longer is one that failed.
 	heartbeat.Timeout = min(server.NodeStatusUpdateFrequency.Duration,
@@ -67,19 +65,6 @@ func newClients(
 		return nil, fmt.Errorf("client for heartbeats: %w", err)
 	}
 	return c, nil
-}
-
-// restConfig is what clients are made of. A transport that is given is wrapped already.
-func restConfig(kubeconfig string, given *Connection, wrap transport.WrapperFunc) (*rest.Config, error) {
-	if given != nil {
-		return &rest.Config{Host: given.Server, Transport: given.Transport}, nil
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", kubeconfig, err)
-	}
-	config.Wrap(wrap)
-	return config, nil
 }
 
 // connections collects the transports that hold the clients' connections.

@@ -2,10 +2,9 @@
 // from its exported functions: configuration file -> flags -> dependencies ->
 // app.Run.
 //
-// Invariants: the kubelet talks to the API only through the clients made here,
-// whose transport Options.Transport can wrap, and reads tenants' pods through
-// podsource; it is configured only through
-// Options, with --kubelet-arg winning over what a4s sets.
+// Invariants: the kubelet talks to the API only through the clients made here, which
+// Options.Router sends to the partitions of the cluster, but for heartbeats, which go to the
+// servers of the node directly; it is configured only through Options, with --kubelet-arg winning over what a4s sets.
 //
 // What is global in upstream, and so is decided once per process: the feature
 // gates (a gate set here holds for every component in the process), the

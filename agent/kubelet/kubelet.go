@@ -16,13 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/transport"
+	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/cmd/kubelet/app"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/agent/origin"
+	"github.com/a4s-io/a4s/agent/origin/route"
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/workload"
@@ -68,14 +69,10 @@ type Options struct {
 	Host host.Info
 	// Args are the operator's arguments, each "name=value".
 	Args []string
-	// Bootstrap adds bootstrap pods to the answers of the server; nil adds
-	// nothing.
-	Bootstrap *origin.Bootstrap
-	// Connection is used in place of the one that Kubeconfig describes,
-	// which may not exist yet; nil uses Kubeconfig.
+	// Connection is the way to the API of the partition that has the node.
 	Connection *Connection
-	// Wrap changes the transports that Kubeconfig describes; nil leaves them as they are.
-	Wrap transport.WrapperFunc
+	// Router is the way to the partitions that have the pods.
+	Router *route.Router
 	// NotReadyReason says why a pod of a type of workload cannot start on this
 	// node; nil leaves the types of pods alone.
 	NotReadyReason func(t workload.Type, hostNetwork bool) string
@@ -83,7 +80,7 @@ type Options struct {
 	Log *logrus.Entry
 }
 
-// Connection is a way to the server that exists before the server does.
+// Connection is a way to the server, which may exist before the server does.
 type Connection struct {
 	// Server is the URL of the API.
 	Server string
@@ -161,8 +158,11 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	c, err := newClients(server, o.Connection, o.Wrap, func(rt http.RoundTripper) http.RoundTripper {
-		return origin.New(origin.Direct(rt), between)
+	c, err := newClients(server, o.Connection, func(http.RoundTripper) http.RoundTripper {
+		return origin.New(o.Router, between)
+	}, func(rt http.RoundTripper) http.RoundTripper {
+		// Heartbeats wait for nothing but the servers of the node.
+		return origin.New(origin.Direct(rt), origin.Options{NodeName: o.NodeName, ExternalIPs: o.NodeExternalIPs})
 	})
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet's clients: %w", err)
@@ -178,26 +178,20 @@ func (o Options) run(ctx context.Context, ready func()) error {
 // origin are the options of the transport between the kubelet and the API. The
 // kubelet's settings of name resolution are among them.
 func (o Options) origin(ctx context.Context, server *options.KubeletServer) (origin.Options, error) {
-	workloads, err := o.workloads(ctx, server)
+	workloads, err := o.workloads(ctx)
 	return origin.Options{
 		ClusterDNS: server.ClusterDNS, ClusterDomain: server.ClusterDomain, ResolvConf: server.ResolverConfig,
-		Workloads: workloads, Bootstrap: o.Bootstrap, NodeName: o.NodeName, ExternalIPs: o.NodeExternalIPs,
+		Workloads: workloads, NodeName: o.NodeName, ExternalIPs: o.NodeExternalIPs, Partition: o.Router.Partition,
 	}, err
 }
 
 // workloads are what decides on the types of pods, nil if nothing does.
-func (o Options) workloads(ctx context.Context, server *options.KubeletServer) (*origin.Workloads, error) {
+func (o Options) workloads(ctx context.Context) (*origin.Workloads, error) {
 	if o.NotReadyReason == nil {
 		return nil, nil
 	}
-	config, err := restConfig(server.KubeConfig, o.Connection, o.Wrap)
-	if err != nil {
-		return nil, err
-	}
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return origin.New(origin.Direct(rt), origin.Options{Bootstrap: o.Bootstrap})
-	})
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: o.Connection.Server,
+		Transport: origin.New(o.Router, origin.Options{})})
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the types of pods: %w", err)
 	}

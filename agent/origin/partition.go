@@ -17,6 +17,8 @@ type Partition struct {
 	Name string
 	// Home says that it is the partition that founded the cluster. One is.
 	Home bool
+	// Node says that it is the partition that has this node.
+	Node bool
 	// Transport sends requests to the partition's servers, wherever their URL
 	// points. It stays the same while the partition has its name.
 	Transport http.RoundTripper
@@ -84,6 +86,9 @@ type at struct {
 
 // RoundTrip implements http.RoundTripper.
 func (a at) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == a.base.Scheme && r.URL.Host == a.base.Host && a.base.Path == "" {
+		return a.rt.RoundTrip(r)
+	}
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.Host = a.base.Scheme, a.base.Host, ""
 	if a.base.Path != "" {

@@ -2,8 +2,10 @@ package nodeapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,4 +56,41 @@ func ofAPI(err error) error {
 		return refusal(st.Code, st.Reason, st.Message)
 	}
 	return unavailable("register a partition", err)
+}
+
+// whatPartitions is how soon a node is told again of what was not complete.
+const whatPartitions = time.Second
+
+// partitions tells a node which partitions the cluster has, again and again until the node
+// goes or the server stops.
+func (s *Supervisor) partitions(w http.ResponseWriter, r *http.Request, who identity) error {
+	if s.opts.KnownPartitions == nil {
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "there is nothing at "+r.URL.Path)
+	}
+	known, changed, ok := s.opts.KnownPartitions()
+	if !ok {
+		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, time.Second,
+			"the partitions are not known yet", nil)
+	}
+	f := newFeed(joinapi.PartitionsAlive, changed, nil)
+	return s.streams.tell(w, r, who, "partitions", f, func(lines *json.Encoder, first bool) error {
+		if !first {
+			if known, changed, ok = s.opts.KnownPartitions(); !ok {
+				f.done[0] = closed()
+				return nil
+			}
+		}
+		f.changed[0], f.alive = changed, joinapi.PartitionsAlive
+		if !known.Complete {
+			f.alive = whatPartitions
+		}
+		return lines.Encode(known)
+	})
+}
+
+// closed is a channel that ends a stream.
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }

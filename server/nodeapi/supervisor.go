@@ -60,6 +60,9 @@ type Options struct {
 	// certificates of nodes; nil believes all.
 	Partition string
 	Nodes     NodeJudge
+	// KnownPartitions are those of the cluster, for nodes; changed is closed when they may
+	// be others. It is false while nothing is known. Without it nodes are told nothing.
+	KnownPartitions func() (known joinapi.Partitions, changed <-chan struct{}, ok bool)
 	// Members lists the members of the datastore, RemoveMember removes one by
 	// its name or ID. ErrNoMember and ErrLastMember are answers of it.
 	Members      func() []joinapi.Member
@@ -165,6 +168,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathPacketFilter:    {method: http.MethodGet, stream: true, serve: s.streams.packetFilter},
 		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.streams.podAddresses},
 		joinapi.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.streams.networkPolicies},
+		joinapi.PathPartitions:      {method: http.MethodGet, stream: true, serve: s.partitions},
 		joinapi.PathCertificates:    {method: http.MethodPost, admin: true, serve: s.certificates},
 		joinapi.PathCAs:             {method: http.MethodPost, admin: true, serve: s.authorities},
 		joinapi.PathToken:           {method: http.MethodPut, admin: true, serve: s.token},

@@ -96,6 +96,8 @@ type cluster struct {
 	server  *httptest.Server
 
 	mu       sync.Mutex
+	known    *joinapi.Partitions // what the server knows of partitions
+	news     chan struct{}       // closed when that may be other ones
 	requests []seen
 	remote   string // where requests seem to come from, if not ""
 }
@@ -130,7 +132,8 @@ func newCluster(t *testing.T) *cluster {
 // newClusterWith has other options.
 func newClusterWith(t *testing.T, change func(*nodeapi.Options)) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), secrets: &memory{objects: map[string]*corev1.Secret{}}}
+	c := &cluster{t: t, dir: t.TempDir(), secrets: &memory{objects: map[string]*corev1.Secret{}},
+		news: make(chan struct{})}
 	var err error
 	if c.files, err = pki.Ensure(filepath.Join(c.dir, "tls"),
 		pki.Options{SANs: []string{"127.0.0.1", "192.0.2.1", "api.example"}, Log: quiet()}); err != nil {
@@ -159,6 +162,14 @@ func newClusterWith(t *testing.T, change func(*nodeapi.Options)) *cluster {
 		RemoveMember: func(_ context.Context, member string) error {
 			return map[string]error{"one": nodeapi.ErrLastMember, "two": nil, "none": nodeapi.ErrNoMember,
 				"sick": errors.New("unhealthy cluster")}[member]
+		},
+		KnownPartitions: func() (joinapi.Partitions, <-chan struct{}, bool) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.known == nil {
+				return joinapi.Partitions{}, c.news, false
+			}
+			return *c.known, c.news, true
 		},
 		ServerSANs: func() []string { return []string{"other", "192.0.2.2"} },
 		Addresses:  nodeapi.NewAddresses(nil), // which never runs

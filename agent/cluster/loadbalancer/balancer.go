@@ -84,7 +84,9 @@ type pool struct {
 
 // New returns a Balancer that knows the configured servers and those that an
 // earlier one in the same directory learned of.
-func New(o Options) *Balancer {
+func New(o Options) *Balancer { return &Balancer{newPool(o)} }
+
+func newPool(o Options) *pool {
 	if o.proxy == nil {
 		o.proxy = func(u *url.URL) (*url.URL, error) { return http.ProxyFromEnvironment(&http.Request{URL: u}) }
 	}
@@ -101,11 +103,16 @@ func New(o Options) *Balancer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.update()
-	return &Balancer{pool: p}
+	return p
 }
 
 // URL is where clients on the node find the cluster.
-func (p *pool) URL() string { return "https://" + p.o.Listen }
+func (p *pool) URL() string {
+	if p.o.Listen == "" {
+		return DialerURL
+	}
+	return "https://" + p.o.Listen
+}
 
 // Component returns what carries the connections. It is ready when clients can
 // connect, whether or not a server can be reached.
@@ -119,12 +126,7 @@ func (b *Balancer) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	b.running = ctx
-	for _, s := range b.servers {
-		b.watch(s)
-	}
-	b.mu.Unlock()
+	b.begin(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() }) // Accept reports it
 	defer stop()
 	defer b.halt()
@@ -133,15 +135,25 @@ func (b *Balancer) run(ctx context.Context, ready func()) error {
 	return b.accept(ctx, listener)
 }
 
+// begin watches over the servers until ctx ends.
+func (p *pool) begin(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = ctx
+	for _, s := range p.servers {
+		p.watch(s)
+	}
+}
+
 // halt ends all connections.
-func (b *Balancer) halt() {
-	b.mu.Lock()
-	b.running = nil
+func (p *pool) halt() {
+	p.mu.Lock()
+	p.running = nil
 	var all []*link
-	for _, s := range b.servers {
+	for _, s := range p.servers {
 		all = append(all, s.takeLinks()...)
 	}
-	b.mu.Unlock()
+	p.mu.Unlock()
 	closeAll(all)
 }
 

@@ -9,6 +9,9 @@
 // The node of a server reaches that one without a balancer; Others tell it where the servers
 // of other service groups are.
 //
+// A Dialer is the same for the servers of another partition, for clients of this process: it
+// has no listener and keeps nothing on disk.
+//
 // Invariants: TLS goes through from client to server, so nothing here is
 // trusted with more than bytes; a server counts as ready only if it proves to
 // be of this cluster; connections are taken from a server that does not answer

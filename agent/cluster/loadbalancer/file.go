@@ -51,6 +51,9 @@ func read(dir string) (kept, error) {
 // recall returns the servers that are on disk. Those of a node that is given
 // wholly other servers now are not: they may be of another cluster.
 func (p *pool) recall() []string {
+	if p.o.Dir == "" {
+		return nil
+	}
 	k, err := read(p.o.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -70,7 +73,7 @@ func (p *pool) recall() []string {
 // save writes the list if it changed. What was written stays until a cluster
 // has answered: the settings may be a mistake. mu is held.
 func (p *pool) save() {
-	if !p.dirty || len(p.learned) == 0 {
+	if !p.dirty || len(p.learned) == 0 || p.o.Dir == "" {
 		return
 	}
 	data, err := json.MarshalIndent(kept{Listen: p.o.Listen, Configured: p.o.Configured, Learned: p.learned}, "", "  ")

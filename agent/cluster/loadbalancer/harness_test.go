@@ -42,17 +42,20 @@ func quick() timing {
 type cluster struct {
 	t       *testing.T
 	serving tls.Certificate
+	made    *pki.Files
 	files   pki.NodeFiles
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	dir := t.TempDir()
-	made, err := pki.Ensure(filepath.Join(dir, "server"), pki.Options{SANs: []string{"127.0.0.1"}, Log: quiet()})
+	made, err := pki.Ensure(filepath.Join(dir, "server"), pki.Options{
+		SANs: []string{"127.0.0.1", serverName}, Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, files: pki.NodeFilesIn(filepath.Join(dir, "node"))}
+	c.made = made
 	if c.serving, err = tls.LoadX509KeyPair(made.ServingAPIServer.Cert, made.ServingAPIServer.Key); err != nil {
 		t.Fatal(err)
 	}

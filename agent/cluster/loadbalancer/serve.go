@@ -76,9 +76,14 @@ func (b *Balancer) carry(ctx context.Context, client net.Conn) {
 		return
 	}
 	l.pump(b.o.timing.drain)
-	b.mu.Lock()
+	b.done(s, l)
+}
+
+// done forgets a connection.
+func (p *pool) done(s *server, l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	delete(s.links, l)
-	b.mu.Unlock()
 }
 
 func (b *Balancer) connect(ctx context.Context, client net.Conn) (*link, *server) {
@@ -99,19 +104,19 @@ func (b *Balancer) connect(ctx context.Context, client net.Conn) (*link, *server
 
 // admit notes how a dial ended. It returns nil if there is no connection or the
 // server left the list meanwhile.
-func (b *Balancer) admit(s *server, client, upstream net.Conn, err error) *link {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (p *pool) admit(s *server, client, upstream net.Conn, err error) *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	s.dials++
 	if err != nil {
 		s.dialFailures++
 		s.failures++
 		s.lastErr = err
 		s.pokeNow()
-		b.log.WithField("server", s.address).WithError(err).Debug("cannot connect")
+		p.log.WithField("server", s.address).WithError(err).Debug("cannot connect")
 		return nil
 	}
-	if b.running == nil || b.servers[s.address] != s {
+	if p.running == nil || p.servers[s.address] != s {
 		_ = upstream.Close()
 		return nil
 	}

@@ -43,6 +43,11 @@ type Options struct {
 	// it, for events.
 	Config *rest.Config
 	Client kubernetes.Interface
+	// Servers are those of all partitions, and a channel that is closed when there are
+	// others; nil means that Config leads to all.
+	Servers func() (all []Server, changed <-chan struct{})
+	// Partition names the partition of a namespace of this node; nil means that there is one.
+	Partition func(namespace string) (name string, ok bool)
 	// NodeName is the name of the Node object.
 	NodeName string
 	// Pods are the pods of this node.
@@ -171,7 +176,7 @@ func (f *filter) run(ctx context.Context, ready func()) error {
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	told := &follower{config: f.Config, log: f.Log, changed: f.mark, failed: make(chan struct{}, 1)}
+	told := f.followers()
 	followed := make(chan error, 1)
 	go func() { followed <- told.follow(ctx) }()
 	defer func() {
@@ -198,6 +203,7 @@ func (f *filter) run(ctx context.Context, ready func()) error {
 	look := time.NewTimer(0)
 	defer look.Stop()
 	failed := false // policies, and nobody asked to try again
+	early := true   // all partitions are waited for
 	f.mark()
 	for {
 		select {
@@ -207,7 +213,7 @@ func (f *filter) run(ctx context.Context, ready func()) error {
 			followed = nil
 			return err
 		case <-giveUp.C:
-			hold = false
+			hold, early = false, false
 			if !failed {
 				notify(f.enforced)
 			}
@@ -227,12 +233,12 @@ func (f *filter) run(ctx context.Context, ready func()) error {
 		pods, complete := told.pods()
 		var isolation error
 		if hold = hold && !complete; !hold && f.unusable == nil {
-			if isolation = f.isolate(ctx, pods); isolation == nil {
+			if isolation = f.isolate(ctx, pods, told.clusters(f.Clusters)); isolation == nil {
 				ready()
 			}
 		}
-		if known, heard := told.policies(); known != nil && !f.DisablePolicies && !failed && ctx.Err() == nil {
-			wait, err := f.enforce(ctx, known, heard)
+		if known, heard := told.policies(early); known != nil && !f.DisablePolicies && !failed && ctx.Err() == nil {
+			wait, err := f.enforce(ctx, known, heard, told.clusters(f.Clusters))
 			switch {
 			case ctx.Err() != nil:
 			case err != nil:
@@ -261,6 +267,16 @@ func (f *filter) run(ctx context.Context, ready func()) error {
 	}
 }
 
+// followers of all partitions that follow none yet.
+func (f *filter) followers() *followers {
+	servers := f.Servers
+	if servers == nil {
+		servers = func() ([]Server, <-chan struct{}) { return []Server{{Config: f.Config}}, nil }
+	}
+	return &followers{servers: servers, log: f.Log, changed: f.mark, failed: make(chan struct{}, 1),
+		all: map[string]*followed{}}
+}
+
 // check makes what another program took away be written again.
 func (f *filter) check(ctx context.Context) {
 	for _, p := range []*part{&f.tenants, &f.policies} {
@@ -274,8 +290,10 @@ func (f *filter) check(ctx context.Context) {
 }
 
 // isolate brings the tenants' part to what is known.
-func (f *filter) isolate(ctx context.Context, known map[netip.Addr]localpods.Pod) error {
-	s := tenantState{clusters: f.Clusters, bridge: f.Bridge, local: f.Pods.All(), known: known}
+func (f *filter) isolate(
+	ctx context.Context, known map[netip.Addr]localpods.Pod, clusters []netip.Prefix,
+) error {
+	s := tenantState{clusters: clusters, bridge: f.Bridge, local: f.Pods.All(), known: known}
 	if err := f.write(ctx, &f.tenants, s.render()); err != nil {
 		return fmt.Errorf("writing the rules that keep tenants apart: %w", err)
 	}
@@ -285,7 +303,9 @@ func (f *filter) isolate(ctx context.Context, known map[netip.Addr]localpods.Pod
 
 // enforce brings the policies' part to what is known. It returns when to do so
 // again although nothing changed, or 0.
-func (f *filter) enforce(ctx context.Context, known *knowledge, heard time.Time) (time.Duration, error) {
+func (f *filter) enforce(
+	ctx context.Context, known *knowledge, heard time.Time, clusters []netip.Prefix,
+) (time.Duration, error) {
 	switch {
 	case f.unusable != nil && known.off:
 		return 0, nil
@@ -299,7 +319,14 @@ func (f *filter) enforce(ctx context.Context, known *knowledge, heard time.Time)
 		return 0, nil
 	}
 	s := policyState{
-		known: known, owners: f.Pods.Owners(), clusters: f.Clusters, bridge: f.Bridge, heard: heard, now: time.Now(),
+		known: known, owners: f.Pods.Owners(), clusters: clusters, bridge: f.Bridge, heard: heard, now: time.Now(),
+		free: func(namespace string) bool {
+			if f.Partition == nil || len(known.without) == 0 {
+				return false
+			}
+			name, ok := f.Partition(namespace)
+			return ok && known.without[name]
+		},
 	}
 	s.since = f.seen.update(s.owners, s.now)
 	next, unknown, wait := s.render()
@@ -314,7 +341,7 @@ func (f *filter) enforce(ctx context.Context, known *knowledge, heard time.Time)
 		}
 	}
 	if f.Bridge != "" {
-		if err := f.bridge(bridgeSysctls(f.Clusters)); err != nil {
+		if err := f.bridge(bridgeSysctls(clusters)); err != nil {
 			f.complain(ctx, "network policies are NOT enforced between pods of this node:"+
 				" load the kernel module br_netfilter", err)
 		}

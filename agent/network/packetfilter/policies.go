@@ -36,6 +36,9 @@ type policyState struct {
 	since map[netip.Addr]time.Time
 	heard time.Time // of the server, last
 	now   time.Time
+	// free reports whether the pods of a namespace are of a partition without policies; nil
+	// means that none are.
+	free func(namespace string) bool
 }
 
 // families are the variants that everything with addresses has.
@@ -104,6 +107,9 @@ func (s policyState) render() (t *table, unknown []netip.Addr, again time.Durati
 	isolated := false
 	for addr, owner := range s.owners {
 		p := s.known.pods[owner.Namespace+"/"+owner.Name]
+		if p == nil && s.free != nil && s.free(owner.Namespace) {
+			p = &netpolicy.Pod{}
+		}
 		if p == nil || p.UID != "" && owner.UID != "" && p.UID != owner.UID {
 			since := s.since[addr]
 			if now := s.now.Sub(since); now < patience || s.heard.Sub(since) < patience && now < forsaken {

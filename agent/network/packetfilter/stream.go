@@ -24,6 +24,8 @@ type knowledge struct {
 	pods     map[string]*netpolicy.Pod
 	policies map[string]*netpolicy.Policy
 	sets     map[string]*set
+	// without are partitions that have no policies, while others have.
+	without map[string]bool
 }
 
 type set struct {
@@ -83,10 +85,12 @@ func (k *knowledge) with(batch []netpolicy.Line) *knowledge {
 
 // follower keeps what a server tells.
 type follower struct {
-	config  *rest.Config // the node's credential
-	log     *logrus.Entry
-	changed func()
-	failed  chan struct{} // receives when a server did not answer
+	config *rest.Config // the node's credential
+	// qualifier is the name of the partition in names of this node, empty for home.
+	qualifier string
+	log       *logrus.Entry
+	changed   func()
+	failed    chan struct{} // receives when a server did not answer
 
 	mu        sync.Mutex
 	addresses map[netip.Addr]localpods.Pod
@@ -197,6 +201,7 @@ func put(known map[netip.Addr]localpods.Pod, p joinapi.PodAddress) {
 
 func (r *reader) policy(l netpolicy.Line) {
 	if !l.Complete {
+		qualify(r.qualifier, &l)
 		r.batch = append(r.batch, l)
 		return
 	}

@@ -26,5 +26,7 @@
 // without Options.Bootstrap: bootstrap pods are of the home partition, whose Transport
 // is origin.New(origin.Direct(...), origin.Options{Bootstrap: ...}).
 //
+// agent/cluster/partitions says which partitions there are, and how they are reached.
+//
 // agent/kubelet and agent's wiring may import it. It imports no Kubernetes server code.
 package route

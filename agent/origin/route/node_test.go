@@ -7,6 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/a4s-io/a4s/agent/origin/partitiontest"
 )
 
 // TestVolumesAttachedByPartitions are all in the node that the kubelet reads.
@@ -52,4 +55,36 @@ func TestVolumesAttachedByPartitions(t *testing.T) {
 			t.Errorf("the partition was asked for other nodes: %v", a)
 		}
 	}
+}
+
+// TestNodeOfATenantPartition: the partition that has the node may be one of the tenant
+// partitions, which one may be learned late, and while home has it and is the only one, all passes.
+func TestNodeOfATenantPartition(t *testing.T) {
+	home, tp2, rp := partitiontest.New(t, "main"), partitiontest.New(t, "tp2"), partitiontest.New(t, "rp")
+	for _, s := range []*partitiontest.Server{home, tp2, rp} {
+		s.Put(t, "nodes", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: types.UID(s.URL)}})
+	}
+	main := home.Partition(true)
+	main.Node = true
+	d := newDirectory(main)
+	n := newNode(t, Options{Partitions: d, ResourcePartition: rp.Transport(), Fresh: true})
+	api := n.client(t)
+	by := func(s *partitiontest.Server) func() bool {
+		return func() bool {
+			got, err := api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+			return err == nil && got.UID == types.UID(s.URL)
+		}
+	}
+	what := func() any { return "another partition says what the node is" }
+	eventually(t, by(home), what)
+	if !n.table.Load().alone {
+		t.Error("requests are changed for one partition")
+	}
+	second := tp2.Partition(false)
+	second.Node, main.Node = true, false
+	d.set(main, second)
+	eventually(t, by(tp2), what)
+	second.Node = false
+	d.set(main, second)
+	eventually(t, by(rp), what)
 }

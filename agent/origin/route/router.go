@@ -27,8 +27,8 @@ const Name = "partitions"
 type Options struct {
 	// Partitions are the tenant partitions.
 	Partitions origin.Partitions
-	// ResourcePartition sends requests to the partition that has the node. Nil
-	// means that it is the home partition.
+	// ResourcePartition sends requests to the partition that has the node, unless
+	// that is one of Partitions. Nil means that it is the home partition.
 	ResourcePartition http.RoundTripper
 	// NodeName is the name of the Node object.
 	NodeName string

@@ -107,6 +107,12 @@ func (r *Router) newTable(old *table, all []origin.Partition) (*table, error) {
 		if p.Home {
 			t.home = t.byName[p.Name]
 		}
+		switch {
+		case p.Node && p.Home:
+			t.node = nil
+		case p.Node:
+			t.node = t.byName[p.Name]
+		}
 	}
 	slices.SortFunc(t.all, func(a, b *partition) int {
 		switch {
@@ -117,7 +123,7 @@ func (r *Router) newTable(old *table, all []origin.Partition) (*table, error) {
 		}
 		return cmp.Compare(a.Name, b.Name)
 	})
-	t.alone = len(all) == 1 && r.o.ResourcePartition == nil && (old == nil || old.alone)
+	t.alone = len(all) == 1 && t.node == nil && (old == nil || old.alone)
 	return t, nil
 }
 

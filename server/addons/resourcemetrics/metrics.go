@@ -37,6 +37,9 @@ const (
 
 // Options configures the metrics.
 type Options struct {
+	// Partition is that of the server, empty for home: nodes know the pods of its system
+	// space by a qualified namespace.
+	Partition string
 	// Kubelet is the identity that kubelets accept, and who signs theirs.
 	Kubelet rest.TLSClientConfig
 }
@@ -61,7 +64,7 @@ type cluster struct {
 func New(o Options) (*Metrics, error) {
 	m := &Metrics{store: storage.NewStorage(resolution)}
 	var err error
-	if m.kubelets, err = newKubelets(o.Kubelet, m.runsOn); err != nil {
+	if m.kubelets, err = newKubelets(o, m.runsOn); err != nil {
 		return nil, err
 	}
 	return m, nil

@@ -168,3 +168,25 @@ func TestKubeletsAreBounded(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// TestPodsOfOtherPartitions have the same names, and are not those of this one.
+func TestPodsOfOtherPartitions(t *testing.T) {
+	says := claims{{Namespace: "kube-system", Name: "x"}, {Namespace: "kube-system.tp2.system", Name: "x"},
+		{Namespace: "kube-system.tp3.system", Name: "x"}, {Namespace: "default.t1", Name: "web"}}
+	for _, partition := range []string{"", "tp2"} {
+		var asked []string
+		k := kubelets{inner: says, partition: partition, runsOn: func(namespace, name, _ string) bool {
+			asked = append(asked, namespace+"/"+name)
+			return true
+		}}
+		batch, err := k.GetMetrics(t.Context(), &corev1.Node{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, system := batch.Pods[types.NamespacedName{Namespace: "kube-system", Name: "x"}]
+		_, tenant := batch.Pods[types.NamespacedName{Namespace: "default.t1", Name: "web"}]
+		if len(batch.Pods) != 2 || len(asked) != 2 || !system || !tenant {
+			t.Errorf("in partition %q: %v", partition, batch.Pods)
+		}
+	}
+}

@@ -204,6 +204,14 @@ func (d *Directory) Left(ctx context.Context, partition string) (bool, error) {
 // Partitions are all partitions, in the order of their names.
 func (d *Directory) Partitions() []*partitionapi.Partition { return d.partitions.all() }
 
+// Known are all partitions, whether that is a copy of home's, and a channel that is closed
+// when there may be others, or that changes.
+func (d *Directory) Known() (all []*partitionapi.Partition, complete bool, changed <-chan struct{}) {
+	changed = d.Changes()
+	complete = d.partitions.live() // before the list: then that is complete, too
+	return d.partitions.all(), complete, changed
+}
+
 // Partition finds a partition, nil when there is none.
 func (d *Directory) Partition(name string) *partitionapi.Partition {
 	p, _ := d.partitions.get(name)

@@ -14,7 +14,10 @@ import (
 
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/partitionapi"
@@ -212,3 +215,48 @@ func TestSettledWithoutHome(t *testing.T) {
 		t.Error("what was known last does not count")
 	}
 }
+
+// TestKnown: who is told the partitions learns of changes, and whether there may be others.
+func TestKnown(t *testing.T) {
+	d, err := New(options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+	watcher := watch.NewFake()
+	d.partitions.follow(plain{&cache.ListWatch{
+		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+			return &partitionapi.PartitionList{Items: []partitionapi.Partition{*one}}, nil
+		},
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watcher, nil },
+	}}, &partitionapi.Partition{})
+	all, complete, changed := d.Known()
+	if len(all) != 0 || complete {
+		t.Errorf("it begins with %v, %v", all, complete)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.partitions.controller.RunWithContext(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	<-changed
+	cache.WaitForCacheSync(t.Context().Done(), d.partitions.live)
+	if all, complete, changed = d.Known(); len(all) != 1 || !complete {
+		t.Errorf("then it is %v, %v", all, complete)
+	}
+	watcher.Delete(one)
+	<-changed
+	if all, complete, _ := d.Known(); len(all) != 0 || !complete {
+		t.Errorf("in the end it is %v, %v", all, complete)
+	}
+}
+
+// plain lists before it watches.
+type plain struct{ *cache.ListWatch }
+
+func (plain) IsWatchListSemanticsUnSupported() bool { return true }

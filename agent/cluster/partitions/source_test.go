@@ -1,0 +1,372 @@
+package partitions
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/agent/origin"
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/pki"
+)
+
+// server is an API server: it says its name, and tells lists.
+type server struct {
+	*httptest.Server
+	mu    sync.Mutex
+	lines []joinapi.Partitions
+	news  chan struct{}
+}
+
+func (s *server) tell(l joinapi.Partitions) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, l)
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+func (s *server) address() string { return strings.TrimPrefix(s.URL, "https://") }
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != joinapi.PathPartitions {
+		_, _ = io.WriteString(w, s.address()+r.URL.Path) // the client sees a short answer
+		return
+	}
+	for told := 0; ; {
+		s.mu.Lock()
+		lines, news := s.lines[told:], s.news
+		s.mu.Unlock()
+		for _, l := range lines {
+			_ = json.NewEncoder(w).Encode(l)
+		}
+		w.(http.Flusher).Flush()
+		told += len(lines)
+		select {
+		case <-news:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// cluster has the certificates of servers and of one node.
+type cluster struct {
+	t     *testing.T
+	made  *pki.Files
+	files pki.NodeFiles
+	dir   string
+	log   *logtest.Hook
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir()}
+	c.files = pki.NodeFilesIn(filepath.Join(c.dir, "tls"))
+	logger, hook := logtest.NewNullLogger()
+	c.log = hook
+	var err error
+	if c.made, err = pki.Ensure(filepath.Join(t.TempDir(), "server"), pki.Options{
+		SANs: []string{"127.0.0.1", "kubernetes.default.svc"}, Log: logrus.NewEntry(logger)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(c.dir, "tls"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.LoadCA(c.made.ClientCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pki.EnsureKey(c.files.Client.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.SignNodeClient(key.Public(), "n1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serverCA, err := os.ReadFile(c.made.ServerCA.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, data := range map[string][]byte{c.files.Client.Cert: cert, c.files.ServerCA: serverCA} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func (c *cluster) server() *server {
+	c.t.Helper()
+	cert, err := tlsPair(c.made.ServingAPIServer)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s := &server{news: make(chan struct{})}
+	s.Server = httptest.NewUnstartedServer(s)
+	s.TLS = cert
+	s.StartTLS()
+	c.t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+// source starts a source at a server of the node's partition.
+func (c *cluster) source(own *server, o Options) (s *Source, stop func()) {
+	c.t.Helper()
+	logger, hook := logtest.NewNullLogger()
+	c.log = hook
+	config := &rest.Config{Host: own.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: c.files.ServerCA,
+		CertFile: c.files.Client.Cert, KeyFile: c.files.Client.Key}}
+	var err error
+	if o.Own, err = rest.TransportFor(config); err != nil {
+		c.t.Fatal(err)
+	}
+	o.Dir, o.Files, o.URL, o.Log = c.dir, c.files, own.URL, logrus.NewEntry(logger)
+	if s, err = New(o); err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, part := range []interface {
+		Run(context.Context, func()) error
+	}{runner(s.Component().Run), runner(s.Follow(config).Run)} {
+		running.Go(func() { _ = part.Run(ctx, func() {}) })
+	}
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	c.t.Cleanup(stop)
+	return s, stop
+}
+
+type runner func(context.Context, func()) error
+
+func (r runner) Run(ctx context.Context, ready func()) error { return r(ctx, ready) }
+
+func home(s *server) joinapi.NodePartition {
+	return joinapi.NodePartition{Name: "main", Home: true, Tenants: true, Servers: []string{s.address()},
+		ServiceCIDR: "10.43.0.0/16", ClusterDNS: "10.43.0.10"}
+}
+
+func further(name string, s *server) joinapi.NodePartition {
+	return joinapi.NodePartition{Name: name, Tenants: true, Servers: []string{s.address()},
+		ServiceCIDR: "10.44.0.0/16", ClusterDNS: "10.44.0.10"}
+}
+
+func list(self string, all ...joinapi.NodePartition) joinapi.Partitions {
+	return joinapi.Partitions{Self: self, Complete: true, Partitions: all}
+}
+
+func names(s *Source) string {
+	var out []string
+	all, _ := s.Current()
+	for _, p := range all {
+		name := p.Name
+		if p.Node {
+			name += "*"
+		}
+		out = append(out, name)
+	}
+	return strings.Join(out, " ")
+}
+
+func until(t *testing.T, what string, condition func() error) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for err := condition(); err != nil; err = condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting until %s: %v", what, err)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func (c *cluster) are(s *Source, want string) {
+	c.t.Helper()
+	until(c.t, "the partitions are "+want, func() error {
+		if got := names(s); got != want {
+			return errors.New(got)
+		}
+		return nil
+	})
+}
+
+// ask returns what a partition answers.
+func ask(p origin.Partition) (string, error) {
+	req, err := http.NewRequest(http.MethodGet, "https://elsewhere/x", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := p.Transport.RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
+}
+
+func (c *cluster) answers(s *Source, name string, by *server) {
+	c.t.Helper()
+	until(c.t, name+" answers", func() error {
+		all, _ := s.Current()
+		i := slices.IndexFunc(all, func(p origin.Partition) bool { return p.Name == name })
+		if i < 0 {
+			return errors.New("it is not there")
+		}
+		got, err := ask(all[i])
+		if err == nil && got != by.address()+"/x" {
+			err = errors.New(got)
+		}
+		return err
+	})
+}
+
+// TestPartitions: they come and go, requests reach their servers, and all is known after a
+// restart without a server.
+func TestPartitions(t *testing.T) {
+	c := newCluster(t)
+	own, other := c.server(), c.server()
+	s, stop := c.source(own, Options{})
+	if all, _ := s.Current(); len(all) != 0 {
+		t.Errorf("it begins with %v", all)
+	}
+	own.tell(list("main", home(own)))
+	c.are(s, "main*")
+	c.answers(s, "main", own)
+	own.tell(list("main", home(own), further("tp2", other)))
+	c.are(s, "main* tp2")
+	c.answers(s, "tp2", other)
+	c.answers(s, "main", own)
+	all, _ := s.Current()
+	if p := all[1]; p.Service != netip.MustParseAddr("10.44.0.1") ||
+		!slices.Equal(p.ClusterDNS, []string{"10.44.0.10"}) {
+		t.Errorf("tp2 is %+v", p)
+	}
+	// Without tenants a partition is nothing to a node.
+	nodes := further("rp3", other)
+	nodes.Tenants = false
+	own.tell(list("main", home(own), nodes, further("tp2", other)))
+	until(t, "the list is taken over", func() error {
+		if last, _ := s.Known(t.Context()); len(last.Partitions) != 3 {
+			return errors.New(names(s))
+		}
+		return nil
+	})
+	c.are(s, "main* tp2")
+	stop()
+	own.Close()
+	again, _ := c.source(own, Options{})
+	c.are(again, "main* tp2")
+	c.answers(again, "tp2", other)
+}
+
+// TestPartitionsLeaveByACompleteList: one that the server merely does not know has not left.
+func TestPartitionsLeaveByACompleteList(t *testing.T) {
+	c := newCluster(t)
+	own, other := c.server(), c.server()
+	s, _ := c.source(own, Options{Fresh: true})
+	known := list("main", home(own))
+	known.Complete = false
+	own.tell(known)
+	c.are(s, "main*") // there is nothing to lose
+	if _, err := os.Stat(filepath.Join(c.dir, FileName)); err == nil {
+		t.Error("it is kept")
+	}
+	own.tell(list("main", home(own), further("tp2", other)))
+	c.are(s, "main* tp2")
+	own.tell(known)
+	own.tell(list("main", further("tp2", other)))            // no home
+	own.tell(list("main", home(own), further("TP", other)))  // no name
+	own.tell(list("main", home(own), home(own)))             // twice
+	own.tell(list("main", home(own), further("tp3", other))) // tp2 has left
+	c.are(s, "main* tp3")
+	errs := 0
+	for _, e := range c.log.AllEntries() {
+		if e.Level == logrus.ErrorLevel {
+			errs++
+		}
+	}
+	if errs != 3 {
+		t.Errorf("%d lists were refused", errs)
+	}
+}
+
+// TestNodeThatHadPodsWaits: nobody knows whose pods it has.
+func TestNodeThatHadPodsWaits(t *testing.T) {
+	c := newCluster(t)
+	own := c.server()
+	s, stop := c.source(own, Options{})
+	known := list("main", home(own))
+	known.Complete = false
+	own.tell(known)
+	own.tell(list("main")) // which is refused, so both were read
+	until(t, "a list is refused", func() error {
+		if len(c.log.AllEntries()) == 0 {
+			return errors.New("nothing is logged")
+		}
+		return nil
+	})
+	stop()
+	if got := names(s); got != "" {
+		t.Errorf("it believes in %s", got)
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, FileName), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	damaged, _ := c.source(c.server(), Options{Assume: true})
+	if got := names(damaged); got != "" {
+		t.Errorf("of a damaged file it makes %s", got)
+	}
+}
+
+// TestHomeElsewhere: the partition of the node is another one than home, and a node that
+// started without a server has to learn that.
+func TestHomeElsewhere(t *testing.T) {
+	c := newCluster(t)
+	own, main := c.server(), c.server()
+	wrapped := 0
+	s, stop := c.source(own, Options{Assume: true, Home: func(rt http.RoundTripper) http.RoundTripper {
+		wrapped++
+		return rt
+	}})
+	c.are(s, "main*")
+	c.answers(s, "main", own)
+	own.tell(list("tp2", home(main), further("tp2", own)))
+	c.are(s, "main tp2*")
+	c.answers(s, "main", main)
+	c.answers(s, "tp2", own)
+	if wrapped != 1 {
+		t.Errorf("the way home was wrapped %d times", wrapped)
+	}
+	stop()
+	again, _ := c.source(own, Options{Assume: true})
+	c.are(again, "main tp2*")
+}
+
+func tlsPair(pair pki.Pair) (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
+	return &tls.Config{Certificates: []tls.Certificate{cert}}, err
+}

@@ -1,0 +1,51 @@
+package joinapi
+
+import (
+	"slices"
+	"time"
+)
+
+// PathPartitions streams Partitions values, one a line. GET; the certificate of a node.
+const PathPartitions = Prefix + "partitions"
+
+// PartitionsAlive is how often a stream of Partitions has a line at least.
+const PartitionsAlive = 20 * time.Second
+
+// Partitions are those of the cluster. A line replaces the one before.
+type Partitions struct {
+	// Self is the partition that says it, the one that has the node.
+	Self string `json:"self"`
+	// Complete says that there are no others. Without it this is what the server knew last,
+	// for nodes that know nothing.
+	Complete bool `json:"complete,omitempty"`
+	// Partitions are in the order of their names.
+	Partitions []NodePartition `json:"partitions"`
+}
+
+// NodePartition is a partition as nodes need it.
+type NodePartition struct {
+	Name string `json:"name"`
+	// Home says that it is the partition that the cluster began with.
+	Home bool `json:"home,omitempty"`
+	// Tenants says that it has tenants, so nodes take pods from it.
+	Tenants bool `json:"tenants,omitempty"`
+	// Servers are the addresses of its API, "host:port".
+	Servers []string `json:"servers"`
+	// ServiceCIDR is the range of its Services, ClusterCIDR that of the pods on its nodes,
+	// ClusterDNS the address of DNS for its pods.
+	ServiceCIDR string `json:"serviceCIDR,omitempty"`
+	ClusterCIDR string `json:"clusterCIDR,omitempty"`
+	ClusterDNS  string `json:"clusterDNS,omitempty"`
+}
+
+// Equal reports whether two partitions are the same in everything.
+func (p NodePartition) Equal(o NodePartition) bool {
+	return slices.Equal(p.Servers, o.Servers) && p.Name == o.Name && p.Home == o.Home && p.Tenants == o.Tenants &&
+		p.ServiceCIDR == o.ServiceCIDR && p.ClusterCIDR == o.ClusterCIDR && p.ClusterDNS == o.ClusterDNS
+}
+
+// Equal reports whether two lines say the same.
+func (p Partitions) Equal(o Partitions) bool {
+	return p.Self == o.Self && p.Complete == o.Complete &&
+		slices.EqualFunc(p.Partitions, o.Partitions, NodePartition.Equal)
+}

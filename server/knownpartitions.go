@@ -1,0 +1,35 @@
+package server
+
+import (
+	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+// known are the partitions as this server tells them to its nodes. It is false while it
+// does not know the home partition, without which no node can work.
+func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
+	all, complete, changed := p.Known()
+	out := joinapi.Partitions{Self: p.Self(), Complete: complete}
+	home := false
+	for _, one := range all {
+		home = home || one.Name == partitionapi.Home
+		out.Partitions = append(out.Partitions, forNodes(one, p.Addresses(one.Name)))
+	}
+	// The home partition registers itself a little after it began.
+	if !home && p.home != nil {
+		own := &partitionapi.Partition{Spec: partitionapi.PartitionSpec{Roles: partitionapi.Roles(),
+			ServiceCIDR: p.own.ServiceCIDR, ClusterCIDR: p.own.ClusterCIDR, ClusterDNS: p.own.ClusterDNS}}
+		own.Name = partitionapi.Home
+		out.Partitions = append([]joinapi.NodePartition{forNodes(own, []string{p.own.Address})}, out.Partitions...)
+		home = true
+	}
+	return out, changed, home
+}
+
+func forNodes(p *partitionapi.Partition, addresses []string) joinapi.NodePartition {
+	return joinapi.NodePartition{
+		Name: p.Name, Home: p.Name == partitionapi.Home, Tenants: p.Has(partitionapi.RoleTenant),
+		Servers: addresses, ServiceCIDR: p.Spec.ServiceCIDR, ClusterCIDR: p.Spec.ClusterCIDR,
+		ClusterDNS: p.Spec.ClusterDNS,
+	}
+}

@@ -1,0 +1,9 @@
+// Package kubelets lets an API server of a partition other than home ask kubelets for its own
+// pods: these know pods of its system space by a qualified namespace, since the home partition
+// has the plain names (see internal/space).
+//
+// Invariants: what users see is as ever; pods of tenants keep their names, and nothing is
+// changed in the home partition.
+//
+// Only server may import it.
+package kubelets
