@@ -125,7 +125,8 @@ func TestPartitionNodes(t *testing.T) {
 		home.must(t, "partition", "remove", "rp2")
 		for _, tp := range tps {
 			hosts.Until(t, soon, "no copies at "+tp.host.Name, func(ctx context.Context) error {
-				n, err := tp.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: nodecopies.Label + "=rp2"})
+				n, err := tp.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+					LabelSelector: nodecopies.Label + "=rp2"})
 				if err == nil && len(n.Items) > 0 {
 					err = fmt.Errorf("there are %d", len(n.Items))
 				}
@@ -295,7 +296,8 @@ func waitCopy(t *testing.T, rp, tp *cluster, name, partition string) {
 		if err != nil {
 			return err
 		}
-		if got.UID != want.UID || got.Labels[nodecopies.Label] != partition || got.Labels["turn"] != want.Labels["turn"] {
+		if got.UID != want.UID || got.Labels[nodecopies.Label] != partition ||
+			got.Labels["turn"] != want.Labels["turn"] {
 			return fmt.Errorf("UID %s, labels %v, want %s", got.UID, got.Labels, want.UID)
 		}
 		return nil
@@ -421,7 +423,8 @@ func joinAs(t *testing.T, c *cluster, name string) (*rest.Config, int, string) {
 	roots.AppendCertsFromPEM(c.config.CAData)
 	client := &http.Client{Timeout: soon, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url()+joinapi.PathNode, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url()+joinapi.PathNode,
+		bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
