@@ -107,8 +107,8 @@ func evictPartition(c *call) error {
 	name := c.arg(0)
 	done, err := admin.EvictPartition(c.ctx, name, c.Bool("force"))
 	for _, e := range done {
-		if _, err := fmt.Fprintf(c.out, "partition %s: %d pods on %d nodes deleted, %d left that belong to their nodes\n",
-			e.Partition, e.Pods, e.Nodes, e.Kept); err != nil {
+		if _, err := fmt.Fprintf(c.out, "partition %s: %d pods on %d nodes deleted, "+
+			"%d left that belong to their nodes\n", e.Partition, e.Pods, e.Nodes, e.Kept); err != nil {
 			return err
 		}
 	}

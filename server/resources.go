@@ -17,6 +17,7 @@ import (
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/server/addons/deploy"
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
@@ -53,7 +54,8 @@ type resourceClients struct {
 	allocations *allocations.Client
 }
 
-func (s *Server) newResources() (*resources, error) {
+// newResources makes them when the partitions of a server are known.
+func newResources(s *Server) (*resources, error) {
 	r := &resources{of: s.partition, parts: s.parts, files: s.files, life: s.renewal.life,
 		log: logrus.WithField("component", "partition-nodes"), clients: map[string]*resourceClients{}}
 	if m := s.health.monitor; m != nil {
@@ -88,6 +90,11 @@ func nodesClient(config *rest.Config) (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("making a client of nodes: %w", err)
 	}
 	return client, nil
+}
+
+// manifests are what the manifests that this server carries are filled in with.
+func (r *resources) manifests(dns string) deploy.Values {
+	return deploy.Values{ClusterDNS: dns, NodeImporter: r.importerName()}
 }
 
 // importerName is the user that writes copies of nodes.

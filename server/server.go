@@ -257,7 +257,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if s.parts, err = newPartitions(s.partition, s.files, s.addresses); err != nil {
 		return nil, err
 	}
-	if s.resources, err = s.newResources(); err != nil {
+	if s.resources, err = newResources(s); err != nil {
 		return nil, err
 	}
 	s.upstream.resources = s.resources
@@ -331,7 +331,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		Config: admin, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
-		Config: admin, FS: manifests.FS, Values: s.manifestValues(), Disabled: s.cfg.Disable,
+		Config: admin, FS: manifests.FS, Values: s.resources.manifests(s.cfg.ClusterDNS), Disabled: s.cfg.Disable,
 		Dir: s.files.manifests, Log: logrus.WithField("component", deploy.Name),
 	}))
 	for _, c := range extra.Components(leader.Only) {
@@ -398,9 +398,4 @@ func (s *Server) startByRoles(
 		group.Start(ctx, s.resources.sharing(scheduler.New(s.upstream.scheduler(leader))))
 	}
 	return s.resources.start(ctx, group, o, leader)
-}
-
-// manifestValues are those of this server in the manifests that it carries.
-func (s *Server) manifestValues() deploy.Values {
-	return deploy.Values{ClusterDNS: s.cfg.ClusterDNS, NodeImporter: s.resources.importerName()}
 }

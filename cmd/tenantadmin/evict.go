@@ -44,7 +44,8 @@ func (a *Admin) EvictPartition(ctx context.Context, name string, force bool) ([]
 	if !of.Has(partitionapi.RoleResource) {
 		return nil, ErrNoNodes
 	}
-	if !force && a.answers(ctx, name) {
+	e := eviction{a.cfg, name}
+	if !force && e.answers(ctx) {
 		return nil, ErrAnswers
 	}
 	list, err := partitions.List(ctx, metav1.ListOptions{})
@@ -55,10 +56,10 @@ func (a *Admin) EvictPartition(ctx context.Context, name string, force bool) ([]
 	var errs []error
 	for i := range list.Items {
 		p := &list.Items[i]
-		if !p.Has(partitionapi.RoleTenant) || p.Name == name && !a.answers(ctx, name) {
+		if !p.Has(partitionapi.RoleTenant) || p.Name == name && !e.answers(ctx) {
 			continue // its own pods are as silent as it is
 		}
-		done, err := a.evict(ctx, p.Name, name)
+		done, err := e.evict(ctx, p.Name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("partition %s: %w", p.Name, err))
 		}
@@ -67,30 +68,37 @@ func (a *Admin) EvictPartition(ctx context.Context, name string, force bool) ([]
 	return out, errors.Join(errs...)
 }
 
+// eviction is that of the nodes of one partition.
+type eviction struct {
+	cfg  *rest.Config
+	name string
+}
+
 // within is a client of a partition.
-func (a *Admin) within(partition string) (kubernetes.Interface, error) {
-	cfg := rest.CopyConfig(a.cfg)
+func (e eviction) within(partition string) (kubernetes.Interface, error) {
+	cfg := rest.CopyConfig(e.cfg)
 	cfg.Host += "/partitions/" + partition
 	return kubernetes.NewForConfig(cfg)
 }
 
-// answers reports whether the API of a partition does.
-func (a *Admin) answers(ctx context.Context, partition string) bool {
-	c, err := a.within(partition)
+// answers reports whether the API of the partition does.
+func (e eviction) answers(ctx context.Context) bool {
+	c, err := e.within(e.name)
 	if err != nil {
 		return false
 	}
 	return c.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error() == nil
 }
 
-func (a *Admin) evict(ctx context.Context, at, name string) (Evicted, error) {
+// evict deletes what one tenant partition has there.
+func (e eviction) evict(ctx context.Context, at string) (Evicted, error) {
 	done := Evicted{Partition: at}
-	c, err := a.within(at)
+	c, err := e.within(at)
 	if err != nil {
 		return done, err
 	}
-	selector := nodecopies.Label + "=" + name
-	if at == name {
+	selector := nodecopies.Label + "=" + e.name
+	if at == e.name {
 		selector = "!" + nodecopies.Label
 	}
 	nodes, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})

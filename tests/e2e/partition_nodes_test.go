@@ -100,7 +100,7 @@ func TestPartitionNodes(t *testing.T) {
 	t.Run("names belong to one partition", func(t *testing.T) { testNodeNames(t, fleet, home, rp2, tp2) })
 	t.Run("nothing is over-committed", func(t *testing.T) { testShared(t, fleet, home, rp2, tps) })
 	t.Run("a pod is committed before it is bound", func(t *testing.T) {
-		makeRoom(t, tps)
+		makeRoom(t, rp2, tps)
 		rp2.proc.Kill()
 		createIn(t, home, hollowPod("cut", "rp2"))
 		waitFor(t, home, "cut", "it waits for the partition", func(p *corev1.Pod) bool {
@@ -125,7 +125,8 @@ func TestPartitionNodes(t *testing.T) {
 		home.must(t, "partition", "remove", "rp2")
 		for _, tp := range tps {
 			hosts.Until(t, soon, "no copies at "+tp.host.Name, func(ctx context.Context) error {
-				n, err := tp.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: nodecopies.Label + "=rp2"})
+				n, err := tp.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+					LabelSelector: nodecopies.Label + "=rp2"})
 				if err == nil && len(n.Items) > 0 {
 					err = fmt.Errorf("there are %d", len(n.Items))
 				}
@@ -243,8 +244,9 @@ func removeIn(t *testing.T, c *cluster, name string) {
 	}
 }
 
-// makeRoom removes all pods that wait, and one that does not.
-func makeRoom(t *testing.T, tps []*cluster) {
+// makeRoom removes all pods that wait, and one that does not, and waits until the partition
+// of the nodes knows it.
+func makeRoom(t *testing.T, rp *cluster, tps []*cluster) {
 	t.Helper()
 	bound := ""
 	for _, tp := range tps {
@@ -265,6 +267,20 @@ func makeRoom(t *testing.T, tps []*cluster) {
 		t.Fatal("home has no pod on nodes of rp2")
 	}
 	removeIn(t, tps[0], bound)
+	hosts.Until(t, soon, "its share is taken back", func(ctx context.Context) error {
+		list, err := allocationsOf(t, rp).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		pods := int64(0)
+		for _, a := range list.Items {
+			pods += a.Others("").Pods
+		}
+		if pods != 15 {
+			err = fmt.Errorf("there are %d pods", pods)
+		}
+		return err
+	})
 }
 
 func waitFor(t *testing.T, c *cluster, name, what string, holds func(*corev1.Pod) bool) {
@@ -295,7 +311,8 @@ func waitCopy(t *testing.T, rp, tp *cluster, name, partition string) {
 		if err != nil {
 			return err
 		}
-		if got.UID != want.UID || got.Labels[nodecopies.Label] != partition || got.Labels["turn"] != want.Labels["turn"] {
+		if got.UID != want.UID || got.Labels[nodecopies.Label] != partition ||
+			got.Labels["turn"] != want.Labels["turn"] || got.Spec.Unschedulable != want.Spec.Unschedulable {
 			return fmt.Errorf("UID %s, labels %v, want %s", got.UID, got.Labels, want.UID)
 		}
 		return nil
@@ -421,7 +438,8 @@ func joinAs(t *testing.T, c *cluster, name string) (*rest.Config, int, string) {
 	roots.AppendCertsFromPEM(c.config.CAData)
 	client := &http.Client{Timeout: soon, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url()+joinapi.PathNode, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url()+joinapi.PathNode,
+		bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,8 @@ import (
 func TestNodesOfOtherPartitions(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "own"}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "copy", Labels: map[string]string{nodecopies.Label: "rp1"}}}), 0)
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "copy",
+			Labels: map[string]string{nodecopies.Label: "rp1"}}}), 0)
 	guard := nodeidentity.New(nodeidentity.Options{Self: "rp2", Several: func() bool { return true }})
 	guard.Follow(f.Core().V1().Nodes())
 	f.Start(t.Context().Done())

@@ -18,7 +18,8 @@ import (
 // carried are the manifests that a4s carries.
 func carried(t *testing.T, disabled ...string) (wanted, gone []manifest) {
 	t.Helper()
-	o := Options{FS: manifests.FS, Values: Values{ClusterDNS: "10.43.0.10", NodeImporter: "system:a4s:partition:main"}, Disabled: disabled, Dir: t.TempDir(),
+	values := Values{ClusterDNS: "10.43.0.10", NodeImporter: "system:a4s:partition:main"}
+	o := Options{FS: manifests.FS, Values: values, Disabled: disabled, Dir: t.TempDir(),
 		Log: logrus.NewEntry(logrus.StandardLogger())}
 	wanted, gone, err := o.carried()
 	if err != nil {

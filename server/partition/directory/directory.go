@@ -43,6 +43,7 @@ type Options struct {
 
 // Directory is the copy. It is safe for concurrent use.
 type Directory struct {
+	news       // of partitions
 	opts       Options
 	partitions *copied[*partitionapi.Partition]
 	placements *copied[*partitionapi.TenantPlacement]
@@ -52,14 +53,13 @@ type Directory struct {
 
 	mu   sync.Mutex
 	late map[string]*partitionapi.TenantPlacement // asked for before the watch told of them
-	turn chan struct{}                            // closed when the partitions change
 	left map[string]time.Time                     // when home said that a partition is not there
 }
 
 // New makes a directory of what the file has.
 func New(o Options) (*Directory, error) {
 	d := &Directory{opts: o, dirty: make(chan struct{}, 1), late: map[string]*partitionapi.TenantPlacement{},
-		turn: make(chan struct{}), left: map[string]time.Time{}}
+		news: news{turn: make(chan struct{})}, left: map[string]time.Time{}}
 	d.partitions = &copied[*partitionapi.Partition]{changed: func(name string) {
 		d.changed(name)
 		d.tell()
@@ -140,37 +140,6 @@ func (d *Directory) Settled() bool {
 		return d.partitions.live()
 	}
 	return d.Partition(d.opts.Self) != nil
-}
-
-// Changes is closed when the partitions change next, or what is known of them.
-func (d *Directory) Changes() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.turn
-}
-
-// tell closes it.
-func (d *Directory) tell() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	close(d.turn)
-	d.turn = make(chan struct{})
-}
-
-// Await blocks until a condition holds that changes with the partitions. It reports false
-// if the context ends first.
-func (d *Directory) Await(ctx context.Context, holds func() bool) bool {
-	for {
-		changes := d.Changes()
-		if holds() {
-			return true
-		}
-		select {
-		case <-changes:
-		case <-ctx.Done():
-			return false
-		}
-	}
 }
 
 // Left reports whether a partition has left the cluster, by the word of home: that it is

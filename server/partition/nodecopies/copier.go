@@ -25,6 +25,9 @@ const (
 	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
 	// requestTimeout bounds what is done about one copy.
 	requestTimeout = 10 * time.Second
+	// originals selects what a resource partition has itself: it may be a tenant partition,
+	// too, and have copies.
+	originals = "!" + Label
 )
 
 type object interface {
@@ -35,13 +38,14 @@ type object interface {
 // kind is how objects of one kind are copied.
 type kind[T object] struct {
 	resource string
-	watch    func(kubernetes.Interface) cache.ListerWatcher
-	empty    T
+	// watch follows what a selector of labels selects.
+	watch func(c kubernetes.Interface, selector string) cache.ListerWatcher
+	empty T
 	// want is the copy of an object of a resource partition.
 	want func(T, string) T
 	// digest is of what is material of an object.
 	digest func(T) (digest, error)
-	// there asks for an object.
+	// there asks for an object that is no copy.
 	there func(context.Context, kubernetes.Interface, string) error
 	// write makes the copy what is wanted, whatever there is.
 	write  func(context.Context, kubernetes.Interface, T) error
@@ -92,7 +96,7 @@ func newCopier[T object](k kind[T], o Options, clash func(string, []string)) *co
 // run keeps copies until the context ends.
 func (c *copier[T]) run(ctx context.Context) {
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: c.kind.watch(c.to), ObjectType: c.kind.empty, Handler: c.handler(), Transform: c.remember,
+		ListerWatcher: c.kind.watch(c.to, ""), ObjectType: c.kind.empty, Handler: c.handler(), Transform: c.remember,
 	})
 	c.mu.Lock()
 	c.copies, c.ready = store, controller.HasSynced
@@ -165,7 +169,7 @@ func (c *copier[T]) replace(ctx context.Context, sources []Source) {
 			continue
 		}
 		store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-			ListerWatcher: c.kind.watch(s.Client), ObjectType: c.kind.empty, Handler: c.handler(),
+			ListerWatcher: c.kind.watch(s.Client, originals), ObjectType: c.kind.empty, Handler: c.handler(),
 			Transform: slim[T],
 		})
 		ctx, stop := context.WithCancel(ctx)

@@ -19,12 +19,14 @@ import (
 func csiNodes() kind[*storagev1.CSINode] {
 	return kind[*storagev1.CSINode]{
 		resource: "csinodes",
-		watch: func(c kubernetes.Interface) cache.ListerWatcher {
+		watch: func(c kubernetes.Interface, selector string) cache.ListerWatcher {
 			return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					o.LabelSelector = selector
 					return c.StorageV1().CSINodes().List(ctx, o)
 				},
 				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					o.LabelSelector = selector
 					return c.StorageV1().CSINodes().Watch(ctx, o)
 				},
 			}, c)
@@ -43,8 +45,11 @@ func csiNodes() kind[*storagev1.CSINode] {
 		},
 		digest: csiNodeDigest,
 		there: func(ctx context.Context, c kubernetes.Interface, name string) error {
-			_, err := c.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
-			return err
+			n, err := c.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			return original(n, "csinodes")
 		},
 		write: writeCSINode,
 		remove: func(ctx context.Context, c kubernetes.Interface, name string, o metav1.DeleteOptions) error {

@@ -365,3 +365,29 @@ func TestPartitionThatLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestCopiesAreNotCopied: a resource partition that has tenants, too, has copies of nodes of
+// others, which are not its own. One may have the name of a node that it had.
+func TestCopiesAreNotCopied(t *testing.T) {
+	w := newWorld(t)
+	of := func(partition string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Labels = map[string]string{Label: partition} }
+	}
+	put(t, w.rp1, "n1", "1", nil)
+	put(t, w.rp1, "m1", "2", of("rp2"))
+	put(t, w.rp1, "moved", "4", of("rp2"))
+	put(t, w.rp2, "m1", "2", nil)
+	put(t, w.rp2, "moved", "4", nil)
+	put(t, w.tp, "moved", "3", of("rp1"))
+	w.start(t)
+	until(t, "the copies", func() bool {
+		moved := w.copied(t, "moved")
+		return w.copied(t, "n1") != nil && w.copied(t, "m1") != nil && moved != nil && moved.Labels[Label] == "rp2"
+	})
+	if of := w.copied(t, "m1").Labels[Label]; of != "rp2" {
+		t.Errorf("the copy is of %s", of)
+	}
+	if held := w.problems.Holdings(); len(held) > 0 {
+		t.Errorf("%v", held)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -24,12 +25,14 @@ var errElsewhere = errors.New("the name is taken")
 func nodes() kind[*corev1.Node] {
 	return kind[*corev1.Node]{
 		resource: "nodes",
-		watch: func(c kubernetes.Interface) cache.ListerWatcher {
+		watch: func(c kubernetes.Interface, selector string) cache.ListerWatcher {
 			return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					o.LabelSelector = selector
 					return c.CoreV1().Nodes().List(ctx, o)
 				},
 				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					o.LabelSelector = selector
 					return c.CoreV1().Nodes().Watch(ctx, o)
 				},
 			}, c)
@@ -38,8 +41,11 @@ func nodes() kind[*corev1.Node] {
 		want:   wantedNode,
 		digest: nodeDigest,
 		there: func(ctx context.Context, c kubernetes.Interface, name string) error {
-			_, err := c.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-			return err
+			n, err := c.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			return original(n, "nodes")
 		},
 		write: writeNode,
 		remove: func(ctx context.Context, c kubernetes.Interface, name string, o metav1.DeleteOptions) error {
@@ -47,6 +53,14 @@ func nodes() kind[*corev1.Node] {
 		},
 		sameUID: true,
 	}
+}
+
+// original returns that something is not there if it is a copy.
+func original(o metav1.Object, resource string) error {
+	if _, copied := o.GetLabels()[Label]; copied {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, o.GetName())
+	}
+	return nil
 }
 
 // wantedNode is the copy of a node of a resource partition.

@@ -22,7 +22,8 @@ func guardOf(t *testing.T, self string, several bool) *Guard {
 	t.Helper()
 	f := informers.NewSharedInformerFactory(fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "own"}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "copy", Labels: map[string]string{nodecopies.Label: "b"}}}), 0)
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "copy",
+			Labels: map[string]string{nodecopies.Label: "b"}}}), 0)
 	g := New(Options{Self: self, Several: func() bool { return several }})
 	g.Follow(f.Core().V1().Nodes())
 	f.Start(t.Context().Done())
@@ -91,7 +92,9 @@ func TestBeforeNodesAreKnown(t *testing.T) {
 }
 
 func allowed() authorizer.Authorizer {
-	return authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.AuthorizerFunc(func(
+		context.Context, authorizer.Attributes,
+	) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})
 }
@@ -104,6 +107,7 @@ func by(name string, groups ...string) authorizer.AttributesRecord {
 func TestWhoIsJudged(t *testing.T) {
 	a := guardOf(t, "main", true).Authorizer(allowed())
 	sent := func(u user.Info) context.Context { return request.WithUser(t.Context(), u) }
+	foreigner := []string{"system:a4s:nodes-of:b"}
 	admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
 	foreign := &user.DefaultInfo{Name: "system:node:own", Groups: groups("b")}
 	for what, c := range map[string]struct {
@@ -113,7 +117,7 @@ func TestWhoIsJudged(t *testing.T) {
 	}{
 		"its own node":            {t.Context(), by("system:node:own", groups()...), authorizer.DecisionAllow},
 		"a node of another":       {t.Context(), by("system:node:own", groups("b")...), authorizer.DecisionDeny},
-		"no node":                 {t.Context(), by("system:node:own", "system:a4s:nodes-of:b"), authorizer.DecisionAllow},
+		"no node":                 {t.Context(), by("system:node:own", foreigner...), authorizer.DecisionAllow},
 		"a question about a node": {sent(admin), by("system:node:own", groups("b")...), authorizer.DecisionAllow},
 		"a question of a node":    {sent(foreign), by("somebody"), authorizer.DecisionDeny},
 		"a tenant's user of the name": {t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{
@@ -121,7 +125,8 @@ func TestWhoIsJudged(t *testing.T) {
 			authorizer.DecisionAllow}, // the border of the tenant judges them
 	} {
 		decision, reason, err := a.Authorize(c.ctx, c.attr)
-		if decision != c.want || err != nil || (c.want == authorizer.DecisionDeny) != strings.Contains(reason, "partition") {
+		if decision != c.want || err != nil ||
+			(c.want == authorizer.DecisionDeny) != strings.Contains(reason, "partition") {
 			t.Errorf("%s: %v %q %v", what, decision, reason, err)
 		}
 		if d := a.ConditionsAwareAuthorize(c.ctx, c.attr); d.IsAllow() != (c.want == authorizer.DecisionAllow) {

@@ -22,7 +22,8 @@ func TestWhatIsSentOn(t *testing.T) {
 	admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
 	importing, attaching := &user.DefaultInfo{Name: importer, Groups: []string{"system:a4s:partitions"}},
 		&user.DefaultInfo{Name: attacher}
-	account := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:x", Groups: []string{"system:serviceaccounts"}}
+	account := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:x",
+		Groups: []string{"system:serviceaccounts"}}
 	for what, c := range map[string]struct {
 		method, path string
 		who          *user.DefaultInfo

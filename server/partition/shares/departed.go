@@ -38,7 +38,7 @@ func Departed(o DepartedOptions) component.Component {
 			changes := o.Changes()
 			var again <-chan time.Time
 			if err := o.round(ctx); err != nil {
-				o.Log.WithError(err).Info("cannot take the shares of partitions that left off the nodes; it is tried again")
+				o.Log.WithError(err).Info("cannot take off the shares of partitions that left; it is tried again")
 				again = time.After(departedRetry)
 			}
 			select {
