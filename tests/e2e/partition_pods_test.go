@@ -310,6 +310,13 @@ func (p *partitionPods) testTenants(t *testing.T) {
 		if out := c.logs(t, "default", pod.Name); out != "I am of "+partition+"\n" {
 			t.Errorf("tenant %s: the logs are %q", tenant, out)
 		}
+		asks := testboxPod("asks")
+		asks.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		c.runOn(t, "default", asks)
+		api := map[string]string{"main": "10.43.0.1", "tp2": "10.44.0.1"}[partition]
+		if got, err := c.inside(t, tenant, "asks", "/testbox", "dns", "kubernetes.default"); got != api {
+			t.Errorf("tenant %s: the API is at %q: %v", tenant, got, err)
+		}
 		// By either server, with the tenant's names.
 		for _, by := range p.of {
 			client := by.inSpace(t, tenant)
@@ -319,6 +326,19 @@ func (p *partitionPods) testTenants(t *testing.T) {
 			}
 		}
 	}
+}
+
+// inside runs a command in a pod of a tenant's namespace default.
+func (c *cluster) inside(t *testing.T, tenant, pod string, words ...string) (string, error) {
+	t.Helper()
+	composite := *c
+	client, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	composite.client = client
+	out, err := composite.exec(t.Context(), "default."+tenant, pod, "", words...)
+	return strings.TrimSpace(out), err
 }
 
 // testNames: pods get the names of their partition, on whatever node they are.
@@ -357,6 +377,17 @@ func (p *partitionPods) testDown(t *testing.T) {
 	for _, c := range p.of {
 		before[c] = c.waitPodReady(t, "kube-system", "x-"+node)
 	}
+	// One that hangs costs the others nothing: the kubelet has words for it all the time.
+	if err := p.tp2.host.Unplug(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		p.home.runOn(t, "kube-system", partPod(fmt.Sprint("while-it-hangs-", i), "main", node))
+	}
+	if err := p.tp2.host.Plug(); err != nil {
+		t.Fatal(err)
+	}
+	p.tp2.runOn(t, "kube-system", partPod("after-it-hung", "tp2", node))
 	p.tp2.proc.Kill()
 	p.home.runOn(t, "kube-system", partPod("while-down", "main", node))
 	p.worker.proc.Kill()
