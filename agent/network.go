@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"path/filepath"
 
 	"github.com/sirupsen/logrus"
 
@@ -56,6 +57,7 @@ func (n *clusterNetwork) isolate(
 		Config:          config,
 		Servers:         n.partitions.servers(config),
 		Partition:       n.partitions.nameOf,
+		Dir:             filepath.Join(n.access.dir, "network-policies"),
 		Client:          client,
 		NodeName:        n.cfg.NodeName,
 		Pods:            pods,

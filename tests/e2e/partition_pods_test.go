@@ -63,6 +63,7 @@ func TestPartitionPods(t *testing.T) {
 	t.Run("S5 from the pod's partition only", func(t *testing.T) { p.testMissing(t) })
 	t.Run("S6 a change of one partition", func(t *testing.T) { p.testChange(t) })
 	t.Run("pods of tenants on nodes of another partition", func(t *testing.T) { p.testTenants(t) })
+	t.Run("S9 names", func(t *testing.T) { p.testNames(t) })
 	t.Run("S3 deletion", func(t *testing.T) {
 		node := worker.host.Name
 		stays := home.waitPodReady(t, "kube-system", "x-"+node)
@@ -194,7 +195,7 @@ func (p *partitionPods) isItself(t *testing.T, partition string, pod *corev1.Pod
 	host := map[string]string{"main": "10.43.0.1", "tp2": "10.44.0.1"}[partition]
 	for variable, want := range map[string]string{"POD_NAMESPACE": "kube-system", "POD_UID": string(pod.UID),
 		"PASSWORD": partition, "KUBERNETES_SERVICE_HOST": host} {
-		got, err := c.exec(ctx, pod.Namespace, pod.Name, "", "/bin/busybox", "printenv", variable)
+		got, err := c.variable(ctx, pod.Namespace, pod.Name, variable)
 		if err != nil || strings.TrimSpace(got) != want {
 			t.Errorf("%s: %s is %q, not %s: %v", at, variable, got, want, err)
 		}
@@ -222,6 +223,11 @@ func (p *partitionPods) isItself(t *testing.T, partition string, pod *corev1.Pod
 		}
 		return nil
 	})
+}
+
+// variable is one of the environment of a pod.
+func (c *cluster) variable(ctx context.Context, ns, pod, name string) (string, error) {
+	return c.exec(ctx, ns, pod, "", "/bin/busybox", "sh", "-c", "echo $"+name)
 }
 
 // hasStarted reports whether there is an event that says so of a pod.
@@ -255,7 +261,7 @@ func (p *partitionPods) testMissing(t *testing.T) {
 	})
 	p.secret(t, "tp2", "late")
 	p.tp2.waitPodReady(t, "kube-system", "waits")
-	got, err := p.tp2.exec(t.Context(), "kube-system", "waits", "", "/bin/busybox", "printenv", "LATE")
+	got, err := p.tp2.variable(t.Context(), "kube-system", "waits", "LATE")
 	if err != nil || strings.TrimSpace(got) != "tp2" {
 		t.Errorf("it got %q: %v", got, err)
 	}
@@ -293,9 +299,23 @@ func (p *partitionPods) testTenants(t *testing.T) {
 			_, err := c.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 			return err
 		})
-		pod := c.runOn(t, "default", partPod("web", partition, node))
+		// They may not name a node, but its labels.
+		pod := partPod("web", partition, "")
+		pod.Spec.Tolerations = nil
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		pod = c.runOn(t, "default", pod)
+		if pod.Spec.NodeName != node {
+			t.Errorf("tenant %s: the pod is on %s", tenant, pod.Spec.NodeName)
+		}
 		if out := c.logs(t, "default", pod.Name); out != "I am of "+partition+"\n" {
 			t.Errorf("tenant %s: the logs are %q", tenant, out)
+		}
+		asks := testboxPod("asks")
+		asks.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		c.runOn(t, "default", asks)
+		api := map[string]string{"main": "10.43.0.1", "tp2": "10.44.0.1"}[partition]
+		if got, err := c.inside(t, tenant, "asks", "/testbox", "dns", "kubernetes.default"); got != api {
+			t.Errorf("tenant %s: the API is at %q: %v", tenant, got, err)
 		}
 		// By either server, with the tenant's names.
 		for _, by := range p.of {
@@ -303,6 +323,47 @@ func (p *partitionPods) testTenants(t *testing.T) {
 			out, err := client.CoreV1().Pods("default").GetLogs("web", &corev1.PodLogOptions{}).DoRaw(t.Context())
 			if err != nil || string(out) != "I am of "+partition+"\n" {
 				t.Errorf("through %s: %q %v", by.host.Name, out, err)
+			}
+		}
+	}
+}
+
+// inside runs a command in a pod of a tenant's namespace default.
+func (c *cluster) inside(t *testing.T, tenant, pod string, words ...string) (string, error) {
+	t.Helper()
+	composite := *c
+	client, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	composite.client = client
+	out, err := composite.exec(t.Context(), "default."+tenant, pod, "", words...)
+	return strings.TrimSpace(out), err
+}
+
+// testNames: pods get the names of their partition, on whatever node they are.
+func (p *partitionPods) testNames(t *testing.T) {
+	for name, c := range p.of {
+		same, err := c.client.CoreV1().Services("kube-system").
+			Create(t.Context(), service("same", "nobody"), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		api := map[string]string{"main": "10.43.0.1", "tp2": "10.44.0.1"}[name]
+		for _, node := range p.nodes() {
+			pod := testboxPod("names-" + node)
+			pod.Spec.NodeName, pod.Spec.Tolerations = node, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			c.runOn(t, "kube-system", pod)
+			for asked, want := range map[string]string{"same": same.Spec.ClusterIP,
+				"same.kube-system.svc.cluster.local": same.Spec.ClusterIP, "kubernetes.default": api} {
+				hosts.Until(t, soon, fmt.Sprintf("%s's pod on %s finds %s", name, node, asked),
+					func(ctx context.Context) error {
+						got, err := c.exec(ctx, "kube-system", pod.Name, "", "/testbox", "dns", asked)
+						if err == nil && strings.TrimSpace(got) != want {
+							err = fmt.Errorf("%s, not %s", got, want)
+						}
+						return err
+					})
 			}
 		}
 	}
@@ -316,6 +377,17 @@ func (p *partitionPods) testDown(t *testing.T) {
 	for _, c := range p.of {
 		before[c] = c.waitPodReady(t, "kube-system", "x-"+node)
 	}
+	// One that hangs costs the others nothing: the kubelet has words for it all the time.
+	if err := p.tp2.host.Unplug(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		p.home.runOn(t, "kube-system", partPod(fmt.Sprint("while-it-hangs-", i), "main", node))
+	}
+	if err := p.tp2.host.Plug(); err != nil {
+		t.Fatal(err)
+	}
+	p.tp2.runOn(t, "kube-system", partPod("after-it-hung", "tp2", node))
 	p.tp2.proc.Kill()
 	p.home.runOn(t, "kube-system", partPod("while-down", "main", node))
 	p.worker.proc.Kill()

@@ -36,6 +36,7 @@ type followers struct {
 	log     *logrus.Entry
 	changed func()
 	failed  chan struct{} // receives when a server did not answer
+	dir     string        // where the policies of several partitions are kept, empty for nowhere
 
 	mu  sync.Mutex
 	all map[string]*followed
@@ -55,6 +56,7 @@ func (f *followers) follow(ctx context.Context) error {
 	defer running.Wait()
 	defer cancel()
 	broken := make(chan error, 1)
+	running.Go(func() { f.keep(ctx) })
 	for {
 		servers, changed := f.servers()
 		f.mu.Lock()
@@ -67,6 +69,9 @@ func (f *followers) follow(ctx context.Context) error {
 			}
 			one := &followed{server: s, follower: &follower{config: s.Config, qualifier: s.Qualifier,
 				log: f.log, changed: f.changed, failed: f.failed}}
+			if len(servers) > 1 {
+				one.known = f.recall(s.Name)
+			}
 			var of context.Context
 			of, one.stop = context.WithCancel(ctx)
 			f.all[s.Name] = one

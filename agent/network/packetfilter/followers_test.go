@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/agent/network/localpods"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/netpolicy"
 )
@@ -62,7 +63,9 @@ func TestSeveralPartitions(t *testing.T) {
 	var mu sync.Mutex
 	changed := make(chan struct{})
 	all := []Server{{Name: "main", Config: &rest.Config{Host: home.URL}}}
-	n := start(t, http.StatusOK, func(n *node, f *filter) {
+	dir := t.TempDir()
+	several := func(n *node, f *filter) {
+		f.Dir = dir
 		f.Servers = func() ([]Server, <-chan struct{}) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -80,7 +83,8 @@ func TestSeveralPartitions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	})
+	}
+	n := start(t, http.StatusOK, several)
 	of := func(uid string, policies ...string) netpolicy.Line {
 		return netpolicy.Line{Pod: &netpolicy.Pod{Namespace: "kube-system", Name: "x", UID: uid, Ingress: policies}}
 	}
@@ -101,6 +105,24 @@ func TestSeveralPartitions(t *testing.T) {
 	tp2.addresses(joinapi.PodAddress{IP: "10.142.9.1", Tenant: "t1"})
 	n.await("both policies are in effect", shows("tcp dport { 1111 }", "tcp dport { 2222 }", "10.42.9.1",
 		"10.142.9.1", "10.142.0.0/16"))
+	// Of a partition that is down, the policies that were known last are in effect.
+	again := newFilter(Options{Pods: localpods.New(localpods.Options{Client: n.client, NodeName: "n1",
+		Results: t.TempDir()})})
+	several(&node{t: t, result: t.TempDir()}, again)
+	n.await("the policies are kept", func(string) bool {
+		for _, name := range []string{"main", "tp2"} {
+			if _, err := os.Stat(filepath.Join(dir, name+".json")); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	was, is := again.followers().recall("tp2"), again.followers().recall("main")
+	if was == nil || is == nil || len(was.pods) != 1 || was.pods["kube-system.tp2.system/x"] == nil ||
+		len(was.policies) != 1 || was.policies["tp2:kube-system/p"].Ingress[0].Ports[0].First != 2222 ||
+		is.pods["kube-system/x"] == nil || was.off || is.off {
+		t.Errorf("what is kept is %+v, %+v", was, is)
+	}
 	// The pods of a partition without policies are under none.
 	tp2.policies(netpolicy.Line{Off: true})
 	n.await("those of tp2 are gone", shows("tcp dport { 1111 }", "!tcp dport { 2222 }", "10.42.0.7", "10.142.9.1"))
@@ -115,4 +137,8 @@ func TestSeveralPartitions(t *testing.T) {
 	changed = make(chan struct{})
 	mu.Unlock()
 	n.await("what left is gone", shows("!10.142.9.1", "!10.142.0.0/16", "10.42.9.1"))
+	n.await("nothing is kept of one partition", func(string) bool {
+		files, err := filepath.Glob(filepath.Join(dir, "*"))
+		return err == nil && len(files) == 0
+	})
 }

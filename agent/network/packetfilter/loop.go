@@ -48,6 +48,8 @@ type Options struct {
 	Servers func() (all []Server, changed <-chan struct{})
 	// Partition names the partition of a namespace of this node; nil means that there is one.
 	Partition func(namespace string) (name string, ok bool)
+	// Dir keeps what several partitions told of policies; empty keeps nothing.
+	Dir string
 	// NodeName is the name of the Node object.
 	NodeName string
 	// Pods are the pods of this node.
@@ -274,7 +276,7 @@ func (f *filter) followers() *followers {
 		servers = func() ([]Server, <-chan struct{}) { return []Server{{Config: f.Config}}, nil }
 	}
 	return &followers{servers: servers, log: f.Log, changed: f.mark, failed: make(chan struct{}, 1),
-		all: map[string]*followed{}}
+		dir: f.Dir, all: map[string]*followed{}}
 }
 
 // check makes what another program took away be written again.
