@@ -10,6 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/tests/cable"
 )
 
@@ -182,5 +184,64 @@ func TestStalledWatch(t *testing.T) {
 	}
 	if len(seen) != written {
 		t.Errorf("%d of %d came", len(seen), written)
+	}
+}
+
+// TestResumedBeforeAGroupIsKnown: a client whose watch went past the events of a group that
+// it did not know of, and which comes back, gets them or is told to begin anew.
+func TestResumedBeforeAGroupIsKnown(t *testing.T) {
+	h := newHistory()
+	h.configure("0", "", "")
+	h.held = make(chan struct{})
+	client, groups := cluster(t, h, "0", "1")
+	if !groups.wait(t.Context(), deadline) {
+		t.Fatal("the configurations are not read")
+	}
+	h.write("a", "first", false)
+	list, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	begin := func(rev string) (watch.Interface, error) {
+		return client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{ResourceVersion: rev})
+	}
+	w, err := begin(list.ResourceVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.configure("1", "m", "")
+	h.write("z", "missing", false)
+	h.write("a", "last", false)
+	h.write(space.System, "last", false) // all streams that are known have come to the end
+	rev := list.ResourceVersion
+	for n := 0; n < 2; {
+		e := <-w.ResultChan()
+		o, ok := e.Object.(*corev1.ConfigMap)
+		if !ok {
+			t.Fatalf("%+v", e)
+		}
+		if rev = o.ResourceVersion; e.Type != watch.Bookmark {
+			n++
+		}
+	}
+	w.Stop()
+	again, err := begin(rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Stop()
+	close(h.held)
+	for e := range again.ResultChan() {
+		if o, ok := e.Object.(*corev1.ConfigMap); ok && o.Name == "missing" {
+			return
+		}
+	}
+	if ctx.Err() != nil {
+		t.Fatal("neither does the event come nor does the watch end")
+	}
+	if _, err := begin(rev); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		t.Errorf("the client is not told to begin anew: %v", err)
 	}
 }

@@ -48,6 +48,10 @@ type history struct {
 	objects map[string]*corev1.ConfigMap
 	// lost is how many streams break of a thousand, at each event.
 	lost int
+	// late is how late clients learn of a change of the configurations, unless they do not
+	// before held is closed.
+	late time.Duration
+	held chan struct{}
 	down map[string]bool // servers
 }
 
@@ -261,6 +265,14 @@ func (h *history) watch(
 			}
 			switch {
 			case configs && e.config != nil:
+				time.Sleep(h.late)
+				if h.held != nil {
+					select {
+					case <-h.held:
+					case <-req.Context().Done():
+						return
+					}
+				}
 				send(e.kind, e.config.DeepCopy())
 			case !configs && e.obj != nil && has(table, e.obj.Namespace):
 				send(e.kind, e.obj.DeepCopy())

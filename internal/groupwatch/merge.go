@@ -54,18 +54,35 @@ type merge struct {
 	// revision begun. If the configurations change in between, a tenant may be in none.
 	initial bool
 	begun   int64
-	// recent are the revisions of objects that were sent and that not all streams have reached.
-	recent map[string]int64
+	// floor is the revision of the list from which the client begins, 0 for none.
+	floor int64
+	// recent are the revisions of objects that were sent and that not all streams have reached,
+	// or not for long. Up to forgotten there may have been others: a stream that began before
+	// it could go back.
+	recent    map[string]int64
+	forgotten int64
+	// next is what is forgotten next, which all streams had reached at that time.
+	next struct {
+		low int64
+		at  time.Time
+	}
 	marked int64 // the revision of the last bookmark
 }
+
+// remembers is how long what all streams have reached is remembered at least: a client that
+// learns of a change of the configurations that late does not have to begin anew.
+const remembers = 10 * time.Second
 
 // run merges until ctx ends or a stream cannot go on.
 func (m *merge) run(ctx context.Context, start []since, at position) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m.in, m.parts, m.recent = make(chan arrived), map[string]*part{}, map[string]int64{}
+	m.forgotten = at.high()
 	for i, t := range start {
-		m.apply(ctx, t, i == 0, at)
+		if err := m.apply(ctx, t, i == 0, at); err != nil {
+			return err
+		}
 	}
 	for {
 		more, changed, ok := m.groups.after(m.applied)
@@ -76,7 +93,9 @@ func (m *merge) run(ctx context.Context, start []since, at position) error {
 			if m.initial || t.at <= m.begun {
 				return errAnew
 			}
-			m.apply(ctx, t, false, at)
+			if err := m.apply(ctx, t, false, at); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -92,7 +111,7 @@ func (m *merge) run(ctx context.Context, start []since, at position) error {
 
 // apply opens the streams that there are from a change on. Those that there are no more
 // end when they have reached it.
-func (m *merge) apply(ctx context.Context, t since, first bool, at position) {
+func (m *merge) apply(ctx context.Context, t since, first bool, at position) error {
 	m.applied = t.at
 	there := map[string]bool{}
 	for _, group := range t.streams {
@@ -105,10 +124,12 @@ func (m *merge) apply(ctx context.Context, t since, first bool, at position) {
 		switch {
 		case m.initial && first:
 			from = 0
-		case !known && first:
-			from = at.low()
 		case !known:
-			from = max(t.at, at.low())
+			// What its tenants had when the client did not know of it is lost, or older than
+			// what others had of them since.
+			if from = max(t.at, m.floor); first || from < m.forgotten {
+				return errAnew
+			}
 		}
 		m.start(ctx, &part{group: group, reached: from})
 	}
@@ -117,6 +138,7 @@ func (m *merge) apply(ctx context.Context, t since, first bool, at position) {
 			p.until = t.at
 		}
 	}
+	return nil
 }
 
 // start reads a stream. It is opened again where it was whenever it ends.
@@ -258,7 +280,7 @@ func (m *merge) complete() error {
 	for _, p := range m.parts {
 		m.begun = max(m.begun, p.reached)
 	}
-	m.prune(m.low())
+	m.forget(m.low())
 	return m.send(first.bookmark.raw, m.marked, m.position())
 }
 
@@ -291,12 +313,21 @@ func (m *merge) progress(p *part) error {
 	return m.send(best.raw, best.rev, m.position())
 }
 
-// prune forgets what counts no more once all streams have reached a revision.
-func (m *merge) prune(low int64) {
+// forget forgets what was sent up to a revision.
+func (m *merge) forget(low int64) {
+	m.forgotten = max(m.forgotten, low)
 	for key, rev := range m.recent {
 		if rev <= low {
 			delete(m.recent, key)
 		}
+	}
+}
+
+// prune forgets what counts no more once all streams have reached a revision.
+func (m *merge) prune(low int64) {
+	if now := time.Now(); now.Sub(m.next.at) >= remembers {
+		m.forget(m.next.low)
+		m.next.low, m.next.at = low, now
 	}
 	for group, p := range m.parts {
 		if p.closed && p.until <= low {

@@ -56,16 +56,22 @@ func (s *shownTo) see(obj any, what string) {
 
 // TestInformerUnderMoves: an informer behind the transport has in the end what the
 // datastore has, and never sees an object go back, while tenants move, groups come and go,
-// streams break and servers are down.
+// streams break, servers are down, and the configurations come late.
 func TestInformerUnderMoves(t *testing.T) {
-	for _, lost := range []int{0, 5} {
-		t.Run(fmt.Sprint(lost), func(t *testing.T) { informerUnderMoves(t, lost) })
+	for name, set := range map[string]func(h *history){
+		"streams stay":             func(*history) {},
+		"streams break":            func(h *history) { h.lost = 5 },
+		"configurations come late": func(h *history) { h.late = 40 * time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory()
+			set(h)
+			informerUnderMoves(t, h)
+		})
 	}
 }
 
-func informerUnderMoves(t *testing.T, lost int) {
-	h := newHistory()
-	h.lost = lost
+func informerUnderMoves(t *testing.T, h *history) {
 	h.configure("0", "", "t3")
 	h.configure("1", "t3", "")
 	client, _ := cluster(t, h, "0", "1", "2")
@@ -89,7 +95,7 @@ func informerUnderMoves(t *testing.T, lost int) {
 	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
 		t.Fatal("the informer does not become ready")
 	}
-	random := rand.New(rand.NewPCG(1, uint64(lost)))
+	random := rand.New(rand.NewPCG(1, uint64(h.lost)))
 	for i := range 3000 {
 		h.write(tenants[random.IntN(len(tenants))], fmt.Sprint("c", random.IntN(10)), random.IntN(5) == 0)
 		if i%10 == 0 {

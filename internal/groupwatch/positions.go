@@ -28,6 +28,14 @@ func (p position) low() int64 {
 	return low
 }
 
+// high is the greatest revision that a stream has reached.
+func (p position) high() (high int64) {
+	for _, at := range p {
+		high = max(high, at)
+	}
+	return high
+}
+
 // memory is where watches were when their clients saw a revision.
 type memory struct {
 	mu      sync.Mutex

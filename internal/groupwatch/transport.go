@@ -165,19 +165,24 @@ func newWatch(req *http.Request, query url.Values) *asked {
 // watch merges the streams of a watch. What the server says of the rest is what its
 // client is answered.
 func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
-	start, at := []since{t.groups.newest()}, position{}
+	start, at, floor := []since{t.groups.newest()}, position{}, int64(0)
 	if w.from == 0 {
 		t.memory.forget(w.name)
 	} else {
-		var known bool
+		var known, listed bool
 		if at, known = t.memory.find(w.name, w.from); known {
-			if at == nil {
-				at = position{partitionapi.Rest: w.from}
+			if listed = at == nil; listed {
+				at, floor = position{partitionapi.Rest: w.from}, w.from
 			}
 			start, known = t.groups.from(at.low())
 		}
 		if !known {
 			return expired(req), nil
+		}
+		if listed { // with what all groups had
+			for _, group := range start[0].streams {
+				at[group] = w.from
+			}
 		}
 	}
 	ctx, cancel := w.limit(req.Context())
@@ -210,7 +215,7 @@ func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
 	out, in := io.Pipe()
 	closed := false
 	m := &merge{
-		groups: t.groups, bookmarks: w.bookmarks, initial: w.from == 0,
+		groups: t.groups, bookmarks: w.bookmarks, initial: w.from == 0, floor: floor,
 		open: t.opener(req, w, next, first.Body),
 		send: func(raw []byte, rev int64, at position) error {
 			if at != nil {

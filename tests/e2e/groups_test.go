@@ -157,23 +157,7 @@ func TestServiceGroups(t *testing.T) {
 			}
 		}
 	})
-	t.Run("kill -9 of the new owner in mid-move", func(t *testing.T) {
-		zero.setRange(t, "1", "a", "")
-		one.proc.Kill()
-		alpha := zero.inSpace(t, "alpha").CoreV1().ConfigMaps("default")
-		if _, err := alpha.Create(ctx, configMap("in-mid-move", "x"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		one.restart(t)
-		one.waitTenants(t, one.informer(t, "1"), "alpha", "zulu")
-		want := namesOf(t, alpha.List, "")
-		got := namesOf(t, one.inSpace(t, "alpha").CoreV1().ConfigMaps("default").List, "")
-		if !slices.Equal(got, want) || !slices.Contains(got, "in-mid-move") {
-			t.Errorf("the new owner lists %q, want %q", got, want)
-		}
-		zero.setRange(t, "1", "m", "")
-		one.waitTenants(t, one.informer(t, "1"), "zulu")
-	})
+	killOwners(t, zero, one)
 	t.Run("a group without servers", func(t *testing.T) {
 		one.proc.Kill()
 		found := zero.inSpace(t, "zulu").CoreV1().ConfigMaps("default")

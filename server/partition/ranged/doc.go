@@ -13,8 +13,8 @@
 // Invariants: events come in the order of revisions; of a tenant's events the old owner
 // sees those up to R and the new one those after; keys of the system are in the ranges
 // of every group; reads of one key, writes and all other prefixes pass as they are. What
-// cannot be put in completely ends the watch as if its revision were compacted, so that
-// the cache lists again.
+// cannot be put in completely, or comes out of order, ends the watch as if its revision
+// were compacted, so that the cache lists again.
 //
 // The storage of the API server imports it.
 package ranged

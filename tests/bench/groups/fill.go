@@ -103,21 +103,31 @@ func (c *cluster) fillTenant(
 	}
 	pods := client.CoreV1().Pods(namespaceOf(tenant))
 	for i := range c.podsEach() {
-		if _, err := pods.Create(ctx, c.pod(tenant, i), metav1.CreateOptions{}); err != nil {
+		if _, err := pods.Create(ctx, pod(i), metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("making pod %s of %s: %w", podName(i), name, err)
+		}
+		if c.nodes == 0 {
+			continue
+		}
+		// As the scheduler does, which would take most of the time.
+		if err := pods.Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: podName(i)},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: hollow.Name((tenant*c.podsEach() + i) % c.nodes)},
+		}, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("binding pod %s of %s: %w", podName(i), name, err)
 		}
 	}
 	return nil
 }
 
 // pod is one as they are common: with labels, an environment and requests.
-func (c *cluster) pod(tenant, i int) *corev1.Pod {
-	pod := &corev1.Pod{
+func pod(i int) *corev1.Pod {
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: podName(i), Labels: map[string]string{"app": fmt.Sprint("web-", i/10), "tier": "front"},
 			Annotations: map[string]string{"example.com/note": "some words about this pod"},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Spec: corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{
 			Name: "web", Image: "example.com/web:1", Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
 			Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
@@ -125,12 +135,6 @@ func (c *cluster) pod(tenant, i int) *corev1.Pod {
 			}},
 		}}},
 	}
-	if c.nodes > 0 {
-		pod.Spec.NodeName = hollow.Name((tenant*c.podsEach() + i) % c.nodes)
-	} else {
-		pod.Spec.SchedulerName = "nobody"
-	}
-	return pod
 }
 
 // awaitRunning returns when the nodes have said of all pods that they run.

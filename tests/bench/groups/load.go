@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -81,39 +83,65 @@ func (l *load) watches(tenant int) bool {
 	return tenant*l.watched/l.tenants != (tenant-1)*l.watched/l.tenants || tenant == 0
 }
 
-// watch opens a watch of all pods that the access shows, from now on.
+// watch opens a watch of all pods that the access shows, from now on. Until the load
+// begins it is opened again when it ends: clients that learn of a layout begin anew.
 func (l *load) watch(ctx context.Context, access *rest.Config, took *[]time.Duration) error {
 	client, err := kubernetes.NewForConfig(access)
 	if err != nil {
 		return err
 	}
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
-	var w watch.Interface
+	w, err := openWatch(ctx, pods)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for err == nil {
+			err = l.follow(w, took)
+			if ctx.Err() != nil {
+				return
+			}
+			if !l.running() {
+				w, err = openWatch(ctx, pods)
+			}
+		}
+		l.fail(err)
+	}()
+	return nil
+}
+
+func openWatch(ctx context.Context, pods coreclient.PodInterface) (w watch.Interface, err error) {
 	limited, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if err := await(limited, "the watch", func() error {
+	err = await(limited, "the watch", func() error {
 		list, err := pods.List(limited, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return err
 		}
 		w, err = pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true})
 		return err
-	}); err != nil {
-		return err
+	})
+	return w, err
+}
+
+// follow reads a watch to its end, which it returns as an error.
+func (l *load) follow(w watch.Interface, took *[]time.Duration) error {
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if pod, ok := e.Object.(*corev1.Pod); ok {
+			l.see(pod.Status.Message, time.Now(), took)
+		} else if e.Type == watch.Error {
+			return fmt.Errorf("a watch ended: %+v", e.Object)
+		}
 	}
-	go func() {
-		for e := range w.ResultChan() {
-			if pod, ok := e.Object.(*corev1.Pod); ok {
-				l.see(pod.Status.Message, time.Now(), took)
-			} else if e.Type == watch.Error {
-				l.fail(fmt.Errorf("a watch ended: %+v", e.Object))
-			}
-		}
-		if ctx.Err() == nil {
-			l.fail(errors.New("a watch ended"))
-		}
-	}()
-	return nil
+	return errors.New("a watch ended")
+}
+
+// running reports whether something was written.
+func (l *load) running() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.began) > 0
 }
 
 func (l *load) fail(err error) {
@@ -157,17 +185,17 @@ func (l *load) run(ctx context.Context) error {
 	all.Wait()
 	limited, cancel := context.WithTimeout(ctx, arrivalTimeout)
 	defer cancel()
-	return await(limited, "all events", func() error {
+	err := await(limited, "all events", func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if l.failed != nil {
+			return nil // below
+		}
 		own := 0
 		for _, is := range l.own {
 			if is {
 				own++
 			}
-		}
-		if l.failed != nil {
-			return l.failed
 		}
 		if len(l.ofAll) != len(l.began) || len(l.ofTenants) != own {
 			return fmt.Errorf("of %d writes the watch of everything has %d; of %d those of tenants have %d",
@@ -175,6 +203,9 @@ func (l *load) run(ctx context.Context) error {
 		}
 		return nil
 	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return cmp.Or(l.failed, err)
 }
 
 // write changes the status of a pod, as its node does.

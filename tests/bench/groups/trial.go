@@ -53,11 +53,11 @@ func (t *trial) run(ctx context.Context) error {
 	t.set(startTime, time.Since(began).Seconds())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the watches
-	l, err := newLoad(ctx, t.cluster)
-	if err != nil {
+	if err := sides.Sleep(ctx, t.settle); err != nil {
 		return err
 	}
-	if err := sides.Sleep(ctx, t.settle); err != nil {
+	l, err := newLoad(ctx, t.cluster)
+	if err != nil {
 		return err
 	}
 	if err := t.weigh(ctx); err != nil {
