@@ -29,6 +29,7 @@ func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
 func forNodes(p *partitionapi.Partition, addresses []string) joinapi.NodePartition {
 	return joinapi.NodePartition{
 		Name: p.Name, Home: p.Name == partitionapi.Home, Tenants: p.Has(partitionapi.RoleTenant),
+		Nodes:   p.Has(partitionapi.RoleResource),
 		Servers: addresses, ServiceCIDR: p.Spec.ServiceCIDR, ClusterCIDR: p.Spec.ClusterCIDR,
 		ClusterDNS: p.Spec.ClusterDNS,
 	}
