@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/tests/hosts"
@@ -100,9 +99,8 @@ func podOn(partition, node string) string { return partition + "-" + node }
 func (s *partitionServices) serve(t *testing.T, partition, ns string, nodes ...string) {
 	t.Helper()
 	for _, node := range nodes {
-		pod := testboxPod(podOn(partition, node))
-		pod.Labels["app"], pod.Spec.NodeName = "web", node
-		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		pod := on(node, testboxPod(podOn(partition, node)))
+		pod.Labels["app"] = "web"
 		s.of[partition].createPod(t, ns, pod)
 	}
 	for _, node := range nodes {
