@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -41,8 +42,10 @@ type access struct {
 	groups *groupwatch.Groups
 	// others are the servers of other groups, on a server of a group.
 	others atomic.Pointer[loadbalancer.Others]
-	// embedded is what clients of the file of that name have besides.
-	embedded *api.AuthProviderConfig
+	// embedded is what clients of the file of that name have besides, everywhere the transport
+	// that they have instead: one that sees all partitions. It is set before the node joins.
+	embedded   *api.AuthProviderConfig
+	everywhere http.RoundTripper
 }
 
 func newAccess(cfg *config.Agent, dir string) *access {
@@ -109,8 +112,8 @@ func (a *access) follow(ctx context.Context, group *component.Group, joined *joi
 // credential is the kubeconfig of the node.
 func (a *access) credential() string { return join.CredentialFile(a.dir) }
 
-// embeddedCredential is the kubeconfig of parts that take a file and no client. Theirs are
-// wrapped as well.
+// embeddedCredential is the kubeconfig of parts that take a file and no client. Theirs see
+// all partitions.
 func (a *access) embeddedCredential() string { return filepath.Join(a.dir, "embedded.kubeconfig") }
 
 // Group implements groupwatch.Servers.
@@ -134,7 +137,7 @@ func (a *access) writeCredential(joined *join.Result) error {
 	}
 	if a.embedded == nil {
 		var err error
-		if a.embedded, err = clientfile.Register(a.wrap()); err != nil {
+		if a.embedded, err = clientfile.Register(a.wrapEverywhere()); err != nil {
 			return err
 		}
 	}
@@ -151,6 +154,15 @@ func (a *access) writeCredential(joined *join.Result) error {
 
 // wrap is what the clients of everything do with their transports.
 func (a *access) wrap() transport.WrapperFunc { return a.groups.Wrap }
+
+// wrapEverywhere is what clients that see all partitions do with their transports.
+func (a *access) wrapEverywhere() transport.WrapperFunc {
+	if a.everywhere == nil {
+		return a.wrap()
+	}
+	// Its way to the node's own partition has the same credential as the file.
+	return func(http.RoundTripper) http.RoundTripper { return a.everywhere }
+}
 
 // config is what clients of one server are made of.
 func (a *access) config() (*rest.Config, error) {

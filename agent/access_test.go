@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -236,6 +237,40 @@ func TestANodeFollowsGroups(t *testing.T) {
 		t.Errorf("what is made of the node's credential elsewhere asks for %q", got)
 	}
 }
+
+// TestFilesOfAllPartitions: clients of the file for kube-proxy and flannel have the way to all
+// partitions, those of the node's credential do not.
+func TestFilesOfAllPartitions(t *testing.T) {
+	_, a, joined, _ := newNode(t)
+	asked := 0
+	a.everywhere = roundTripper(func(*http.Request) (*http.Response, error) {
+		asked++
+		return nil, errors.New("not here")
+	})
+	if err := a.writeCredential(joined); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{a.embeddedCredential(): 1, a.credential(): 0} {
+		config, err := clientcmd.BuildConfigFromFlags("", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked = 0
+		_, err = client.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "x", metav1.GetOptions{})
+		if asked != want {
+			t.Errorf("%s: it was asked %d times: %v", filepath.Base(path), asked, err)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestTheNodeOfAServer: it reaches the servers of other groups, and without a group nothing
 // follows anything.

@@ -39,24 +39,25 @@ func (p *tenantPartitions) list() (all []origin.Partition, told map[string]joina
 // servers are those that tell of pods. config leads to those of the node.
 func (p *tenantPartitions) servers(config *rest.Config) func() ([]packetfilter.Server, <-chan struct{}) {
 	return func() ([]packetfilter.Server, <-chan struct{}) {
-		all, told, changed := p.list()
+		clusters, changed := p.ranges()
+		all, _ := p.source.Current()
 		var out []packetfilter.Server
 		own := false
 		for _, one := range all {
-			s := packetfilter.Server{Name: one.Name, Config: p.config(one),
-				Clusters: prefixes(told[one.Name].ClusterCIDR)}
+			s := packetfilter.Server{Name: one.Name, Config: p.config(one)}
 			if !one.Home {
 				s.Qualifier = one.Name
 			}
 			if one.Node {
-				own, s.Config = true, config
+				own, s.Config, s.Clusters = true, config, clusters
 			}
 			out = append(out, s)
 		}
 		if !own && len(all) > 0 {
 			// A partition without tenants, which has the addresses of nodes.
 			last, _ := p.source.Last()
-			out = append(out, packetfilter.Server{Name: last.Self, Qualifier: last.Self, Config: config})
+			out = append(out, packetfilter.Server{Name: last.Self, Qualifier: last.Self, Config: config,
+				Clusters: clusters})
 		}
 		return out, changed
 	}
@@ -83,6 +84,19 @@ func (p *tenantPartitions) nameServers() []netip.Addr {
 		}
 	}
 	return out
+}
+
+// ranges are those of the pods on nodes of all partitions, with a channel that is closed when
+// there are others.
+func (p *tenantPartitions) ranges() ([]netip.Prefix, <-chan struct{}) {
+	last, changed := p.source.Last()
+	var out []netip.Prefix
+	for _, one := range last.Partitions {
+		if one.Nodes {
+			out = append(out, prefixes(one.ClusterCIDR)...)
+		}
+	}
+	return out, changed
 }
 
 // prefixes are the ranges in a list of them.

@@ -87,6 +87,7 @@ func (n *clusterNetwork) start(
 		Iface:          n.addr.Iface,
 		Backend:        joined.Config.FlannelBackend,
 		ClusterCIDR:    joined.Config.ClusterCIDR.String(),
+		Others:         n.partitions.ranges,
 		PacketFilter:   netfilter.Mode(n.cfg.ProxyMode),
 		DataDir:        n.cfg.DataDir,
 		Log:            logrus.WithField("component", network.Name),

@@ -56,7 +56,11 @@ func openPartitions(
 		Partitions: p.source, ResourcePartition: p.source.Own(), NodeName: cfg.NodeName,
 		Dir: filepath.Join(dir, "partitions"), Fresh: fresh, Log: logrus.WithField("component", route.Name),
 	})
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	a.everywhere = p.transport()
+	return p, nil
 }
 
 // start connects to the partitions that are known.

@@ -18,7 +18,8 @@ func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
 	// The home partition registers itself a little after it began.
 	if !home && p.home != nil {
 		own := &partitionapi.Partition{Spec: partitionapi.PartitionSpec{Roles: partitionapi.Roles(),
-			ServiceCIDR: p.own.ServiceCIDR, ClusterCIDR: p.own.ClusterCIDR, ClusterDNS: p.own.ClusterDNS}}
+			ServiceCIDR: p.own.ServiceCIDR, ClusterCIDR: p.own.ClusterCIDR, ClusterDNS: p.own.ClusterDNS,
+			NodePortRange: p.own.NodePortRange}}
 		own.Name = partitionapi.Home
 		out.Partitions = append([]joinapi.NodePartition{forNodes(own, []string{p.own.Address})}, out.Partitions...)
 		home = true
@@ -29,7 +30,8 @@ func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
 func forNodes(p *partitionapi.Partition, addresses []string) joinapi.NodePartition {
 	return joinapi.NodePartition{
 		Name: p.Name, Home: p.Name == partitionapi.Home, Tenants: p.Has(partitionapi.RoleTenant),
+		Nodes:   p.Has(partitionapi.RoleResource),
 		Servers: addresses, ServiceCIDR: p.Spec.ServiceCIDR, ClusterCIDR: p.Spec.ClusterCIDR,
-		ClusterDNS: p.Spec.ClusterDNS,
+		ClusterDNS: p.Spec.ClusterDNS, NodePortRange: p.Spec.NodePortRange,
 	}
 }

@@ -47,8 +47,11 @@ type Options struct {
 	Iface string
 	// Backend is "vxlan", "host-gw" or "none".
 	Backend string
-	// ClusterCIDR is the range of all pods.
+	// ClusterCIDR is the range of the pods on nodes of this node's partition.
 	ClusterCIDR string
+	// Others are the ranges of pods on nodes of other partitions, and a channel that is closed
+	// when there are others; nil means that there are none.
+	Others func() (all []netip.Prefix, changed <-chan struct{})
 	// PacketFilter is "auto", "nftables" or "iptables" (--proxy-mode).
 	PacketFilter netfilter.Mode
 	// DataDir is the data directory of a4s.
@@ -96,6 +99,8 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("reading the node's kubeconfig: %w", err)
 	}
+	// The node's transport tells watches of one thing apart by their clients.
+	restConf.UserAgent = "a4s/" + Name
 	client, err := kubernetes.NewForConfig(restConf)
 	if err != nil {
 		return fmt.Errorf("client for the node object: %w", err)
@@ -179,6 +184,9 @@ func (o Options) serve(
 	own := bn.Lease()
 	if err := setUpRules(ctx, mode, conf, own); err != nil {
 		return err
+	}
+	if cluster, err := netip.ParsePrefix(conf.Network.String()); err == nil {
+		newOthers(cluster, mode, rules, o.Log).follow(ctx, o.Others)
 	}
 
 	// Subscribe before flannel does: where it cannot, it would log and exit.

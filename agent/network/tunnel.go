@@ -103,16 +103,16 @@ func elements(list []string) string {
 
 // tunnel keeps the rules of the tunnel up with the nodes of the cluster.
 type tunnel struct {
-	clusters []netip.Prefix
-	self     netip.Addr
-	log      *logrus.Entry
+	self netip.Addr
+	log  *logrus.Entry
 
 	apply  func(ctx context.Context, script string) error
 	tables func(ctx context.Context) ([]netfilter.Table, error)
 
-	mu    sync.Mutex
-	nodes map[string]netip.Addr // by their range of pods
-	told  bool                  // of any node
+	mu       sync.Mutex
+	clusters []netip.Prefix        // the ranges of pods
+	nodes    map[string]netip.Addr // by their range of pods
+	told     bool                  // of any node
 }
 
 // newTunnel writes the first rules, before there is a device. Those of the run
@@ -179,6 +179,28 @@ func (t *tunnel) keep(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// spread takes over the ranges of pods. Before flannel has told of the nodes the rules of the run
+// before stay.
+func (t *tunnel) spread(ctx context.Context, clusters []netip.Prefix) error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	same, told, before := slices.Equal(t.clusters, clusters), t.told, t.clusters
+	t.clusters = clusters
+	t.mu.Unlock()
+	if same || !told {
+		return nil
+	}
+	err := t.write(ctx)
+	if err != nil {
+		t.mu.Lock()
+		t.clusters = before // so that it is tried again
+		t.mu.Unlock()
+	}
+	return err
 }
 
 // hear takes over what flannel is told, and reports whether rules change.

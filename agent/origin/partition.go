@@ -28,6 +28,8 @@ type Partition struct {
 	// ClusterDNS are the addresses of the partition's name server, for its pods.
 	// Empty means those of the node.
 	ClusterDNS []string
+	// NodePorts are those that its Services may have; empty where that is not known.
+	NodePorts utilnet.PortRange
 }
 
 // servicePort is the port of the Service "kubernetes".

@@ -29,6 +29,8 @@ type NodePartition struct {
 	Home bool `json:"home,omitempty"`
 	// Tenants says that it has tenants, so nodes take pods from it.
 	Tenants bool `json:"tenants,omitempty"`
+	// Nodes says that it has nodes, so ClusterCIDR is a part of the pod network.
+	Nodes bool `json:"nodes,omitempty"`
 	// Servers are the addresses of its API, "host:port".
 	Servers []string `json:"servers"`
 	// ServiceCIDR is the range of its Services, ClusterCIDR that of the pods on its nodes,
@@ -36,12 +38,15 @@ type NodePartition struct {
 	ServiceCIDR string `json:"serviceCIDR,omitempty"`
 	ClusterCIDR string `json:"clusterCIDR,omitempty"`
 	ClusterDNS  string `json:"clusterDNS,omitempty"`
+	// NodePortRange are the node ports of its Services.
+	NodePortRange string `json:"nodePortRange,omitempty"`
 }
 
 // Equal reports whether two partitions are the same in everything.
 func (p NodePartition) Equal(o NodePartition) bool {
 	return slices.Equal(p.Servers, o.Servers) && p.Name == o.Name && p.Home == o.Home && p.Tenants == o.Tenants &&
-		p.ServiceCIDR == o.ServiceCIDR && p.ClusterCIDR == o.ClusterCIDR && p.ClusterDNS == o.ClusterDNS
+		p.Nodes == o.Nodes && p.ServiceCIDR == o.ServiceCIDR && p.ClusterCIDR == o.ClusterCIDR && p.ClusterDNS == o.ClusterDNS &&
+		p.NodePortRange == o.NodePortRange
 }
 
 // Equal reports whether two lines say the same.

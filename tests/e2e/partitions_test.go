@@ -27,7 +27,8 @@ func TestPartitions(t *testing.T) {
 	home := ownCluster(t, "part-home", "--disable-agent")
 	home.must(t, "tenant", "create", "early", "--kubeconfig", "/root/early")
 	t.Run("flags that cannot work are refused", func(t *testing.T) { testPartitionRefusals(t, home) })
-	tp2 := beginPartition(t, "part-tp2", "tp2", home, "--service-cidr", "10.44.0.0/16", "--disable-agent")
+	tp2 := beginPartition(t, "part-tp2", "tp2", home, "--service-cidr", "10.44.0.0/16",
+		"--cluster-cidr", "10.142.0.0/16", "--disable-agent")
 	both := []*cluster{home, tp2}
 
 	t.Run("partitions are listed through any server", func(t *testing.T) {

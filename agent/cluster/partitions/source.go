@@ -300,6 +300,9 @@ func partition(p joinapi.NodePartition) origin.Partition {
 			out.ClusterDNS = append(out.ClusterDNS, addr.String())
 		}
 	}
+	if ports, err := utilnet.ParsePortRange(p.NodePortRange); err == nil {
+		out.NodePorts = *ports
+	}
 	first, _, _ := strings.Cut(p.ServiceCIDR, ",")
 	if services, err := netip.ParsePrefix(strings.TrimSpace(first)); err == nil {
 		out.Service = services.Masked().Addr().Next() // upstream's API server takes the first one

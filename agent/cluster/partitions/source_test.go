@@ -172,7 +172,7 @@ func home(s *server) joinapi.NodePartition {
 
 func further(name string, s *server) joinapi.NodePartition {
 	return joinapi.NodePartition{Name: name, Tenants: true, Servers: []string{s.address()},
-		ServiceCIDR: "10.44.0.0/16", ClusterDNS: "10.44.0.10"}
+		ServiceCIDR: "10.44.0.0/16", ClusterDNS: "10.44.0.10", NodePortRange: "28000-28099"}
 }
 
 func list(self string, all ...joinapi.NodePartition) joinapi.Partitions {
@@ -369,4 +369,13 @@ func TestHomeElsewhere(t *testing.T) {
 func tlsPair(pair pki.Pair) (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
 	return &tls.Config{Certificates: []tls.Certificate{cert}}, err
+}
+
+// TestNodePortsOfPartitions: what cannot be read may be any port.
+func TestNodePortsOfPartitions(t *testing.T) {
+	for text, want := range map[string]int{"28000-28099": 100, "": 0, "x": 0} {
+		if got := partition(joinapi.NodePartition{NodePortRange: text}).NodePorts; got.Size != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
 }

@@ -25,7 +25,7 @@ type Server struct {
 	Qualifier string
 	// Config is the node's credential for the servers.
 	Config *rest.Config
-	// Clusters are the ranges of the pods on its nodes.
+	// Clusters are further ranges of the pod network.
 	Clusters []netip.Prefix
 }
 

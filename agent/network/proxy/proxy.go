@@ -41,7 +41,8 @@ type Options struct {
 	KubeconfigPath string
 	// NodeName is the name of the Node object.
 	NodeName string
-	// ClusterCIDR is the range of all pods.
+	// ClusterCIDR is the range of the pods on nodes of this node's partition, so of those that
+	// send something by way of this node.
 	ClusterCIDR string
 	// Mode is "auto", "nftables" or "iptables" (--proxy-mode).
 	Mode netfilter.Mode

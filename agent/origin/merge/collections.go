@@ -56,6 +56,7 @@ type member struct {
 	origin.Partition
 	isNew   bool
 	sources map[*set]*source
+	ends    map[*set]func() // ends the feed of a set
 	ctx     context.Context // of its feeds
 	stop    context.CancelFunc
 	feeds   sync.WaitGroup
@@ -141,7 +142,7 @@ func (c *Collections) Begin(all []origin.Partition) error {
 func (c *Collections) Join(p origin.Partition, since bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := &member{Partition: p, sources: map[*set]*source{}}
+	m := &member{Partition: p, sources: map[*set]*source{}, ends: map[*set]func(){}}
 	from := &source{name: p.Name}
 	m.isNew = c.files.isNew(from) || since && c.files.dir == ""
 	var errs []error
@@ -153,7 +154,7 @@ func (c *Collections) Join(p origin.Partition, since bool) error {
 	for s := range c.used {
 		errs = append(errs, c.feed(s, m))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.reopen())...)
 }
 
 // Leave removes a partition and all that it has.
@@ -171,12 +172,13 @@ func (c *Collections) Leave(name string) error {
 		s.leave(from)
 	}
 	c.placement.forget(name)
+	err := c.reopen()
 	for _, from := range m.sources {
 		if err := c.files.remove(from); err != nil {
 			return fmt.Errorf("checkpoint of partition %s: %w", name, err)
 		}
 	}
-	return nil
+	return err
 }
 
 // feed begins to fill a set. The caller holds mu.
@@ -187,13 +189,31 @@ func (c *Collections) feed(s *set, m *member) error {
 	}
 	m.sources[s] = from
 	s.join(from) // without a client, too: there is no list without it
+	return c.start(s, m, from)
+}
+
+// start follows what a partition has of a set. The caller holds mu.
+func (c *Collections) start(s *set, m *member, from *source) error {
 	client, err := newClient(m.Name, m.Transport, s.kind)
 	if err != nil {
 		return fmt.Errorf("client of partition %s: %w", m.Name, err)
 	}
 	f := &feed{set: s, from: from, client: client, selector: selectorFor(s.kind, c.o.NodeName), files: c.files,
 		patience: c.o.Patience, listTimeout: c.listTimeout, log: c.o.Log}
-	m.feeds.Go(func() { f.run(m.ctx) })
+	if s.resource == servicesResource {
+		from.taken = c.taken(m)
+	}
+	ctx, cancel := context.WithCancel(m.ctx)
+	done := make(chan struct{})
+	m.ends[s] = func() {
+		cancel()
+		<-done
+	}
+	m.feeds.Go(func() {
+		defer close(done)
+		defer cancel()
+		f.run(ctx)
+	})
 	return nil
 }
 

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/a4s-io/a4s/agent/origin"
@@ -419,4 +421,67 @@ func TestDirectoryThatCannotBe(t *testing.T) {
 	if _, err := New(Options{Dir: file}); err == nil {
 		t.Error("a file is taken for the directory of the checkpoint")
 	}
+}
+
+// TestNodePorts: a port is open for the first partition whose range has it, also when one comes
+// or goes.
+func TestNodePorts(t *testing.T) {
+	home, tp2, tp3 := partitiontest.New(t, "main"), partitiontest.New(t, "tp2"), partitiontest.New(t, "tp3")
+	with := func(s *partitiontest.Server, base, size int) origin.Partition {
+		p := s.Partition(s == home)
+		p.NodePorts = utilnet.PortRange{Base: base, Size: size}
+		return p
+	}
+	for s, second := range map[*partitiontest.Server]int32{home: 31000, tp2: 30100, tp3: 31000} {
+		s.Put(t, "services", &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "s"},
+			Spec: corev1.ServiceSpec{HealthCheckNodePort: 30001,
+				Ports: []corev1.ServicePort{{Name: "a", Port: 1, NodePort: 30000},
+					{Name: "b", Port: 2, NodePort: second}}}})
+	}
+	c := openNone(t, "", true)
+	own := with(tp2, 30000, 500)
+	own.Node = true
+	if err := c.Begin([]origin.Partition{with(home, 30000, 2768), own}); err != nil {
+		t.Fatal(err)
+	}
+	list := func() map[string]string {
+		got := map[string]string{}
+		list, err := c.client(t).CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return nil
+		}
+		for _, s := range list.Items {
+			got[s.Namespace] = fmt.Sprint(s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort,
+				s.Spec.HealthCheckNodePort)
+		}
+		return got
+	}
+	is := func(want map[string]string) {
+		t.Helper()
+		eventually(t, func() bool { return maps.Equal(list(), want) }, func() any { return []any{list(), want} })
+	}
+	two := map[string]string{"kube-system": "0 31000 0", "kube-system.tp2.system": "30000 30100 30001"}
+	is(two)
+	// One whose range is not known precedes nobody and leaves nothing to those after it.
+	if err := c.Join(tp3.Partition(false), true); err != nil {
+		t.Fatal(err)
+	}
+	three := maps.Clone(two)
+	three["kube-system.tp3.system"] = "0 0 0"
+	is(three)
+	// What comes before others takes ports from them, and gives them back.
+	aa := partitiontest.New(t, "aa").Partition(false)
+	if err := c.Join(aa, true); err != nil {
+		t.Fatal(err)
+	}
+	is(three)
+	if err := errors.Join(c.Leave("aa"), c.Leave("main")); err != nil {
+		t.Fatal(err)
+	}
+	is(map[string]string{"kube-system.tp2.system": "30000 30100 30001", "kube-system.tp3.system": "0 31000 0"})
+	if err := c.Join(with(home, 31000, 1), true); err != nil {
+		t.Fatal(err)
+	}
+	is(map[string]string{"kube-system": "0 31000 0", "kube-system.tp2.system": "30000 30100 30001",
+		"kube-system.tp3.system": "0 0 0"})
 }

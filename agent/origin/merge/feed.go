@@ -152,6 +152,7 @@ func (f *feed) adopt(obj any) (runtime.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("partition %s sent %T", f.from.name, obj)
 	}
+	closePorts(o, f.from.taken)
 	return o, f.set.adopt(f.from.qualifier(), o)
 }
 

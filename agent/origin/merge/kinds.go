@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,6 +37,7 @@ var (
 	servicesResource  = corev1.SchemeGroupVersion.WithResource("services")
 	namespaceResource = corev1.SchemeGroupVersion.WithResource("namespaces")
 	nodeResource      = corev1.SchemeGroupVersion.WithResource("nodes")
+	rangesResource    = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 )
 
 func kinds() []kind {
@@ -88,6 +90,12 @@ func kinds() []kind {
 			item:     func() runtime.Object { return &storagev1.CSIDriver{} },
 		},
 		{
+			// kube-proxy refuses what comes for their addresses that no Service has.
+			resource: rangesResource, gvk: networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"),
+			list: func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
+			item: func() runtime.Object { return &networkingv1.ServiceCIDR{} },
+		},
+		{
 			// The copies of this node, for the volumes that are attached to it.
 			resource: nodeResource, gvk: corev1.SchemeGroupVersion.WithKind("Node"), inner: true,
 			list: func() runtime.Object { return &corev1.NodeList{} },
@@ -106,8 +114,11 @@ func (k kind) adopt(qualifier string, obj runtime.Object) error {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk) // which lists leave out
 	m.SetManagedFields(nil)
 	m.SetNamespace(space.QualifyNamespace(qualifier, m.GetNamespace()))
-	if k.resource == namespaceResource {
+	switch k.resource {
+	case namespaceResource:
 		m.SetName(space.QualifyNamespace(qualifier, m.GetName()))
+	case rangesResource: // all of them count, and each partition has one of the same name
+		m.SetName(space.QualifyClusterName(qualifier, m.GetName()))
 	}
 	return nil
 }

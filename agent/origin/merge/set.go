@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // ringSize is how many changes are kept for watches.
@@ -42,6 +43,8 @@ type source struct {
 	name  string
 	home  bool
 	state state
+	// taken are the node ports of others. It changes while nothing feeds the set.
+	taken []utilnet.PortRange
 }
 
 func (s *source) qualifier() string {

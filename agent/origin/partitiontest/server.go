@@ -371,6 +371,7 @@ func listKind(collection string) string {
 	kinds := map[string]string{"pods": "Pod", "services": "Service", "endpointslices": "EndpointSlice",
 		"namespaces": "Namespace", "runtimeclasses": "RuntimeClass", "csidrivers": "CSIDriver", "secrets": "Secret",
 		"configmaps": "ConfigMap", "volumeattachments": "VolumeAttachment", "nodes": "Node",
-		"persistentvolumeclaims": "PersistentVolumeClaim", "persistentvolumes": "PersistentVolume"}
+		"persistentvolumeclaims": "PersistentVolumeClaim", "persistentvolumes": "PersistentVolume",
+		"servicecidrs": "ServiceCIDR"}
 	return kinds[collection] + "List"
 }

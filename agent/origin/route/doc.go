@@ -9,6 +9,8 @@
 // system spaces of partitions other than home have qualified names on the node (see
 // internal/space), which are translated in paths, bodies and answers.
 //
+// Lists and watches of all nodes go to a partition with tenants, which has copies of all.
+//
 // While the cluster has one partition, requests and answers pass as they are. When a
 // second one joins, the watches that are under way end, and the node's clients list
 // again.
@@ -19,7 +21,7 @@
 // once, so that it stops no other; such failures are answers and no broken
 // connections, which the kubelet would repeat for minutes before it goes on.
 //
-// The transport of every client of the node's pods is
+// The transport of every client of the node's pods, and of the service proxy and the pod network, is
 //
 //	origin.New(router, origin.Options{Partition: router.Partition, ...})
 //

@@ -42,7 +42,7 @@ func TestWhereRequestsGo(t *testing.T) {
 		{"GET", "/api/v1/persistentvolumes/pv1.tp2.system.tenant", "tp2", "/api/v1/persistentvolumes/pv1"},
 		{"GET", "/api/v1/persistentvolumes/pv1", "home", ""},
 		{"GET", "/api/v1/nodes/node1", "rp", ""},
-		{"GET", "/api/v1/nodes", "rp", ""},
+		{"GET", "/api/v1/nodes", "home", ""}, // which has copies of all
 		{"POST", "/api/v1/nodes", "rp", ""},
 		{"PATCH", "/api/v1/nodes/node1/status", "rp", ""},
 		{"GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node1", "rp", ""},

@@ -53,6 +53,7 @@ type Router struct {
 	ctx         context.Context // of the probes
 	stop        context.CancelFunc
 	node        *partition // the resource partition, nil if it is home
+	nodes       nodeLists
 
 	table atomic.Pointer[table] // nil until the partitions are known
 
@@ -193,10 +194,12 @@ func (r *Router) Send(q *origin.Request) (*http.Response, error) {
 	case q.Resource.Resource == "watch":
 		return refuse(q, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 			"watch by ?watch=true; a path of its own is of the past")
-	case t == nil && r.node != nil && ofNode(q):
+	case t == nil && r.node != nil && ofNode(q) && !asksForNodes(q):
 		return r.node.rt.RoundTrip(q.HTTP)
 	case t == nil:
 		return unavailable(q, "the tenant partitions of the cluster are not known yet")
+	case asksForNodes(q):
+		return t.allNodes(q)
 	case ofNode(q):
 		return t.aboutNode(q)
 	case q.Namespace != "":

@@ -44,6 +44,7 @@ type table struct {
 
 	node        *partition // the resource partition, nil if it is home
 	nodeName    string
+	nodes       *nodeLists
 	collections *merge.Collections
 }
 
@@ -87,7 +88,8 @@ func (r *Router) newTable(old *table, all []origin.Partition) (*table, error) {
 	if err := check(all); err != nil {
 		return nil, err
 	}
-	t := &table{byName: map[string]*partition{}, node: r.node, nodeName: r.o.NodeName, collections: r.collections}
+	t := &table{byName: map[string]*partition{}, node: r.node, nodeName: r.o.NodeName, nodes: &r.nodes,
+		collections: r.collections}
 	for _, p := range all {
 		if old != nil && old.byName[p.Name] != nil {
 			if old.byName[p.Name].Home != p.Home {

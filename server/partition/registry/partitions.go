@@ -84,22 +84,37 @@ func (r *partitionREST) Create(
 	}, options)
 }
 
-// apart refuses a tenant partition whose Services would have addresses of another's:
-// nodes take pods of both, and could not tell them.
+// apart refuses a partition whose Services or pods would have addresses of another's: nodes take
+// pods of all, which reach each other, and could not tell them.
 func (r *partitionREST) apart(ctx context.Context, p *partitionapi.Partition) error {
-	if !p.Has(partitionapi.RoleTenant) {
-		return nil
-	}
 	obj, err := r.List(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("reading the other partitions: %w", err)
 	}
 	for _, other := range obj.(*partitionapi.PartitionList).Items {
-		if other.Name != p.Name && other.Has(partitionapi.RoleTenant) &&
-			overlap(other.Spec.ServiceCIDR, p.Spec.ServiceCIDR) {
-			return apierrors.NewConflict(r.DefaultQualifiedResource, p.Name, fmt.Errorf(
-				"its service range %s overlaps with %s of partition %s: give each tenant partition its own "+
-					"--service-cidr", p.Spec.ServiceCIDR, other.Spec.ServiceCIDR, other.Name))
+		if err := clash(p, &other); err != nil {
+			return apierrors.NewConflict(r.DefaultQualifiedResource, p.Name, err)
+		}
+	}
+	return nil
+}
+
+// clash says which range of a partition overlaps with that of another one.
+func clash(p, other *partitionapi.Partition) error {
+	if other.Name == p.Name {
+		return nil
+	}
+	for _, c := range []struct {
+		role           partitionapi.Role
+		of, own, other string
+		flag           string
+	}{
+		{partitionapi.RoleTenant, "service", p.Spec.ServiceCIDR, other.Spec.ServiceCIDR, "--service-cidr"},
+		{partitionapi.RoleResource, "pod", p.Spec.ClusterCIDR, other.Spec.ClusterCIDR, "--cluster-cidr"},
+	} {
+		if p.Has(c.role) && other.Has(c.role) && overlap(c.own, c.other) {
+			return fmt.Errorf("its %s range %s overlaps with %s of partition %s: give each %s partition its own %s",
+				c.of, c.own, c.other, other.Name, c.role, c.flag)
 		}
 	}
 	return nil

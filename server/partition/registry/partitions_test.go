@@ -76,3 +76,31 @@ func TestOverlap(t *testing.T) {
 		}
 	}
 }
+
+// TestClash: Services of tenant partitions and pods on nodes have addresses of their own.
+func TestClash(t *testing.T) {
+	one := func(name, services, pods string, roles ...partitionapi.Role) *partitionapi.Partition {
+		p := validOne()
+		p.Name, p.Spec.Roles, p.Spec.ServiceCIDR, p.Spec.ClusterCIDR = name, roles, services, pods
+		return p
+	}
+	tp, rp := partitionapi.RoleTenant, partitionapi.RoleResource
+	home := one("main", "10.43.0.0/16", "10.42.0.0/16", tp, rp)
+	for what, c := range map[string]struct {
+		p    *partitionapi.Partition
+		want string // "" for no error
+	}{
+		"apart":                     {one("b", "10.44.0.0/16", "10.142.0.0/16", tp, rp), ""},
+		"services":                  {one("b", "10.43.128.0/17", "10.142.0.0/16", tp, rp), "--service-cidr"},
+		"pods":                      {one("b", "10.44.0.0/16", "10.42.0.0/16", tp, rp), "--cluster-cidr"},
+		"pods of a partition alone": {one("b", "10.43.0.0/16", "10.42.0.0/16", rp), "--cluster-cidr"},
+		"no nodes, so no pods":      {one("b", "10.44.0.0/16", "10.42.0.0/16", tp), ""},
+		"no tenants, no services":   {one("b", "10.43.0.0/16", "10.142.0.0/16", rp), ""},
+		"itself":                    {one("main", "10.43.0.0/16", "10.42.0.0/16", tp, rp), ""},
+	} {
+		err := clash(c.p, home)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", what, err, c.want)
+		}
+	}
+}
