@@ -129,11 +129,10 @@ func (a *access) Group(id string) []string {
 
 // writeCredential makes the credential of what a join brought.
 func (a *access) writeCredential(joined *join.Result) error {
-	if own := joined.Config.ServiceGroup; own != "" {
-		a.groups.Expect()
-		if a.balancer == nil {
-			a.others.Store(loadbalancer.NewOthers(own))
-		}
+	own := joined.Config.ServiceGroup
+	a.groups.Expect(own != "")
+	if own != "" && a.balancer == nil {
+		a.others.Store(loadbalancer.NewOthers(own))
 	}
 	if a.embedded == nil {
 		var err error

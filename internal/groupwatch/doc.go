@@ -7,6 +7,7 @@
 // rest. A stream that breaks is opened again where it was, at another server if need be;
 // groups that come and go are followed. Reads of one tenant go to a server of the group
 // that owns it. All else passes: lists of everything are complete whoever answers them.
+// Before there are groups a watch is one of a server, and gives way when they come.
 //
 // Invariants: each event is delivered once, and those of one object in order; between
 // objects of different groups there is no order, so the last revision that a client has seen does

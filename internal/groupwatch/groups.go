@@ -61,7 +61,7 @@ type since struct {
 // New makes a Groups that knows nothing yet, and whose clients wait until it does.
 func New(servers Servers, log *logrus.Entry) *Groups {
 	g := Later(servers, log)
-	g.Expect()
+	g.Expect(true)
 	return g
 }
 
@@ -73,8 +73,8 @@ func Later(servers Servers, log *logrus.Entry) *Groups {
 	return g
 }
 
-// Expect says that the Component is about to start, which clients wait for.
-func (g *Groups) Expect() { g.expected.Store(true) }
+// Expect says whether the Component is about to start. Clients wait for it for a moment.
+func (g *Groups) Expect(starts bool) { g.expected.Store(starts) }
 
 // Component follows the configurations. It is ready when it knows them.
 func (g *Groups) Component(client *partitionapi.Client) component.Component {
