@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -40,8 +41,12 @@ func TestClientTransport(t *testing.T) {
 	var mu sync.Mutex
 	var paths []string
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Seam") != "yes" {
-			http.Error(w, "not through the seam", http.StatusTeapot)
+		want := "all"
+		if strings.Contains(r.URL.Path, "/leases/") {
+			want = "heartbeats"
+		}
+		if got := r.Header.Get("X-Seam"); got != want {
+			http.Error(w, "through "+got, http.StatusTeapot)
 			return
 		}
 		mu.Lock()
@@ -64,13 +69,17 @@ func TestClientTransport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := newClients(server, nil, nil, func(rt http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			r = r.Clone(r.Context())
-			r.Header.Set("X-Seam", "yes")
-			return rt.RoundTrip(r)
-		})
-	})
+	seam := func(value string) func(http.RoundTripper) http.RoundTripper {
+		return func(rt http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				r = r.Clone(r.Context())
+				r.Header.Set("X-Seam", value)
+				return rt.RoundTrip(r)
+			})
+		}
+	}
+	to := &Connection{Server: api.URL, Transport: &http.Transport{}}
+	c, err := newClients(server, to, seam("all"), seam("heartbeats"))
 	if err != nil {
 		t.Fatal(err)
 	}
