@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 
@@ -15,23 +16,33 @@ import (
 )
 
 // reads are the ways of the API to ask for a list: from the cache, from etcd,
-// and whatever upstream makes of it.
-func reads(version string) map[string]func(*apistorage.ListOptions) {
-	at := func(version string, match metav1.ResourceVersionMatch, limit int64) func(*apistorage.ListOptions) {
-		return func(o *apistorage.ListOptions) {
-			o.ResourceVersion, o.ResourceVersionMatch, o.Predicate.Limit = version, match, limit
-		}
+// and whatever upstream makes of it. The first one waits until the cache has the
+// newest, so that any version is that one.
+func reads(version string) iter.Seq2[string, func(*apistorage.ListOptions)] {
+	type read struct {
+		name    string
+		version string
+		match   metav1.ResourceVersionMatch
+		limit   int64
 	}
-	return map[string]func(*apistorage.ListOptions){
-		"consistent":              at("", "", 0),
-		"consistent, limited":     at("", "", 100),
-		"any":                     at("0", "", 0),
-		"not older than":          at(version, metav1.ResourceVersionMatchNotOlderThan, 0),
-		"not older than, paged":   at(version, metav1.ResourceVersionMatchNotOlderThan, 100),
-		"exact":                   at(version, metav1.ResourceVersionMatchExact, 0),
-		"exact, limited":          at(version, metav1.ResourceVersionMatchExact, 100),
-		"at a version, limited":   at(version, "", 100),
-		"at least, without match": at(version, "", 0),
+	return func(yield func(string, func(*apistorage.ListOptions)) bool) {
+		for _, r := range []read{
+			{"not older than", version, metav1.ResourceVersionMatchNotOlderThan, 0},
+			{"consistent", "", "", 0},
+			{"consistent, limited", "", "", 100},
+			{"any", "0", "", 0},
+			{"not older than, paged", version, metav1.ResourceVersionMatchNotOlderThan, 100},
+			{"exact", version, metav1.ResourceVersionMatchExact, 0},
+			{"exact, limited", version, metav1.ResourceVersionMatchExact, 100},
+			{"at a version, limited", version, "", 100},
+			{"at least, without match", version, "", 0},
+		} {
+			if !yield(r.name, func(o *apistorage.ListOptions) {
+				o.ResourceVersion, o.ResourceVersionMatch, o.Predicate.Limit = r.version, r.match, r.limit
+			}) {
+				return
+			}
+		}
 	}
 }
 
