@@ -34,8 +34,10 @@ const (
 // them takes beside that of an empty server, and how long the first request and the
 // later ones of a tenant take.
 func BenchmarkDormantTenants(b *testing.B) {
-	n := fromEnv(b, "A4S_BENCH_DORMANT", 20000)
-	dir := b.TempDir()
+	n, dir := fromEnv(b, "A4S_BENCH_DORMANT", 20000), os.Getenv("A4S_BENCH_DATA")
+	if dir == "" {
+		dir = b.TempDir()
+	}
 	server := startChildIn(b, complete, dir) // it makes keys, which later starts find
 	server.stop()
 	server, empty := timedStart(b, dir)
@@ -192,4 +194,43 @@ func (c *child) firstRequests(b *testing.B, n int) (first, next []time.Duration)
 		}
 	}
 	return first, next
+}
+
+// BenchmarkDormantStart starts a server with the data that A4S_BENCH_DATA names, which
+// BenchmarkDormantTenants left there, and an empty one, by turns, and then sends the first
+// requests of some of its A4S_BENCH_DORMANT tenants.
+func BenchmarkDormantStart(b *testing.B) {
+	data := os.Getenv("A4S_BENCH_DATA")
+	if data == "" {
+		b.Skip("A4S_BENCH_DATA names no directory")
+	}
+	n, empty := fromEnv(b, "A4S_BENCH_DORMANT", 20000), b.TempDir()
+	startChildIn(b, complete, empty).stop() // it makes keys, which later starts find
+	var server *child
+	took := map[string][]time.Duration{}
+	for range 3 {
+		for _, dir := range []string{empty, data} {
+			if server != nil {
+				server.stop()
+			}
+			began := time.Now()
+			server = startChildIn(b, complete, dir)
+			took[dir] = append(took[dir], time.Since(began))
+		}
+	}
+	first, next := server.firstRequests(b, n)
+	for b.Loop() { // all of it was one measurement
+	}
+	b.Logf("starts took %v, empty %v", took[data], took[empty])
+	b.ReportMetric(0, "ns/op")
+	for _, of := range [][]time.Duration{took[data], took[empty], first, next} {
+		slices.Sort(of)
+	}
+	b.ReportMetric(took[empty][1].Seconds(), "start-empty-s")
+	b.ReportMetric(took[data][1].Seconds(), "start-s")
+	b.ReportMetric(took[data][1].Seconds()/took[empty][1].Seconds(), "start/start-empty")
+	b.ReportMetric(milliseconds(first[len(first)*99/100]), "first-p99-ms")
+	b.ReportMetric(milliseconds(first[len(first)/2]), "first-p50-ms")
+	b.ReportMetric(milliseconds(next[len(next)*99/100]), "next-p99-ms")
+	b.ReportMetric(milliseconds(next[len(next)/2]), "next-p50-ms")
 }
