@@ -1,33 +1,18 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
-	"github.com/a4s-io/a4s/internal/joinapi"
-	"github.com/a4s-io/a4s/internal/pki"
-	"github.com/a4s-io/a4s/internal/workload"
-	"github.com/a4s-io/a4s/server/partition/allocations"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/tests/hosts"
 )
@@ -99,6 +84,7 @@ func TestPartitionNodes(t *testing.T) {
 	})
 	t.Run("names belong to one partition", func(t *testing.T) { testNodeNames(t, fleet, home, rp2, tp2) })
 	t.Run("nothing is over-committed", func(t *testing.T) { testShared(t, fleet, home, rp2, tps) })
+	t.Run("pods of a node that is not ready are not ready", func(t *testing.T) { testNotReady(t, rp2, tps) })
 	t.Run("a pod is committed before it is bound", func(t *testing.T) {
 		makeRoom(t, rp2, tps)
 		rp2.proc.Kill()
@@ -151,175 +137,6 @@ func TestPartitionNodes(t *testing.T) {
 	})
 }
 
-// hollow are nodes that say that they are there until the test ends.
-type hollow struct {
-	ctx     context.Context
-	running sync.WaitGroup
-}
-
-func newHollow(t *testing.T) *hollow {
-	ctx, cancel := context.WithCancel(t.Context())
-	h := &hollow{ctx: ctx}
-	t.Cleanup(func() {
-		cancel()
-		h.running.Wait()
-	})
-	return h
-}
-
-// make makes a node of 4 CPUs that is ready.
-func (h *hollow) make(t *testing.T, c *cluster, name, fleet string) {
-	t.Helper()
-	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	has := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"),
-		corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")}
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fleet": fleet,
-		corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
-		Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
-	for _, condition := range []corev1.NodeConditionType{corev1.NodeReady, workload.Container.Condition()} {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: condition,
-			Status: corev1.ConditionTrue, Reason: "Hollow", LastHeartbeatTime: now, LastTransitionTime: now})
-	}
-	made, err := c.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, ctx := c.client, h.ctx
-	renew := func() error {
-		leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		at, seconds := metav1.NowMicro(), int32(40)
-		spec := coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &at}
-		lease, err := leases.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name,
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: made.UID}}},
-				Spec: spec}, metav1.CreateOptions{})
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		lease.Spec = spec
-		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-		return err
-	}
-	h.running.Go(func() {
-		tick := time.NewTicker(5 * time.Second)
-		defer tick.Stop()
-		for {
-			_ = renew() // the server may be down
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-}
-
-// hollowPod asks for one CPU of a node of a fleet.
-func hollowPod(name, fleet string) *corev1.Pod {
-	p := testboxPod(name)
-	p.Spec.NodeSelector = map[string]string{"fleet": fleet}
-	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	return p
-}
-
-// createIn makes a pod of the system, once it can be made.
-func createIn(t *testing.T, c *cluster, p *corev1.Pod) {
-	t.Helper()
-	hosts.Until(t, podTimeout, "pod "+p.Name+" is made", func(ctx context.Context) error {
-		_, err := c.client.CoreV1().Pods("default").Create(ctx, p.DeepCopy(), metav1.CreateOptions{})
-		return err
-	})
-}
-
-// removeIn removes a pod whose kubelet does not exist.
-func removeIn(t *testing.T, c *cluster, name string) {
-	t.Helper()
-	now := int64(0)
-	if err := c.client.CoreV1().Pods("default").Delete(t.Context(), name,
-		metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// makeRoom removes all pods that wait, and one that does not, and waits until the partition
-// of the nodes knows it.
-func makeRoom(t *testing.T, rp *cluster, tps []*cluster) {
-	t.Helper()
-	bound := ""
-	for _, tp := range tps {
-		list, err := tp.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range list.Items {
-			switch {
-			case p.Spec.NodeName == "":
-				removeIn(t, tp, p.Name)
-			case tp == tps[0] && p.Spec.NodeSelector["fleet"] == "rp2":
-				bound = p.Name
-			}
-		}
-	}
-	if bound == "" {
-		t.Fatal("home has no pod on nodes of rp2")
-	}
-	removeIn(t, tps[0], bound)
-	hosts.Until(t, soon, "its share is taken back", func(ctx context.Context) error {
-		list, err := allocationsOf(t, rp).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		pods := int64(0)
-		for _, a := range list.Items {
-			pods += a.Others("").Pods
-		}
-		if pods != 15 {
-			err = fmt.Errorf("there are %d pods", pods)
-		}
-		return err
-	})
-}
-
-func waitFor(t *testing.T, c *cluster, name, what string, holds func(*corev1.Pod) bool) {
-	t.Helper()
-	hosts.Until(t, podTimeout, "pod "+name+": "+what, func(ctx context.Context) error {
-		p, err := c.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
-		if err == nil && !holds(p) {
-			err = fmt.Errorf("node %q, %+v", p.Spec.NodeName, p.Status)
-		}
-		return err
-	})
-}
-
-func waitBound(t *testing.T, c *cluster, name string) {
-	t.Helper()
-	waitFor(t, c, name, "it has a node", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
-}
-
-// waitCopy waits for the copy of a node, which has its UID.
-func waitCopy(t *testing.T, rp, tp *cluster, name, partition string) {
-	t.Helper()
-	hosts.Until(t, podTimeout, "the copy of "+name+" at "+tp.host.Name, func(ctx context.Context) error {
-		want, err := rp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		got, err := tp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if got.UID != want.UID || got.Labels[nodecopies.Label] != partition ||
-			got.Labels["turn"] != want.Labels["turn"] || got.Spec.Unschedulable != want.Spec.Unschedulable {
-			return fmt.Errorf("UID %s, labels %v, want %s", got.UID, got.Labels, want.UID)
-		}
-		return nil
-	})
-}
-
-// testNodeWrites: what is changed of a copy is changed of the node.
 func testNodeWrites(t *testing.T, rp *cluster, tps []*cluster) {
 	ctx, name := t.Context(), rp.host.Name
 	for i, tp := range tps {
@@ -418,133 +235,56 @@ func testHeartbeats(t *testing.T, fleet *hollow, rp *cluster, tps []*cluster) {
 	}
 }
 
-// joinAs asks a server for the certificate of a node, as an agent does.
-func joinAs(t *testing.T, c *cluster, name string) (*rest.Config, int, string) {
-	t.Helper()
-	key, keyPEM, err := pki.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	csr, err := pki.NewCSR(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := json.Marshal(joinapi.NodeRequest{NodeName: name, NodePassword: strings.Repeat("x", 32),
-		NodeIPs: []string{"192.0.2.77"}, ClientCSR: csr, ServingCSR: csr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(c.config.CAData)
-	client := &http.Client{Timeout: soon, Transport: &http.Transport{DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url()+joinapi.PathNode,
-		bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := c.nodeToken(t)
-	req.SetBasicAuth("node", token[strings.LastIndex(token, ":")+1:])
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, resp.StatusCode, string(text)
-	}
-	var answer joinapi.NodeResponse
-	if err := json.Unmarshal(text, &answer); err != nil {
-		t.Fatal(err)
-	}
-	cfg := rest.AnonymousClientConfig(c.config)
-	cfg.CertData, cfg.KeyData = answer.ClientCert, keyPEM
-	return cfg, resp.StatusCode, ""
-}
-
-// at is a client of a server with the certificate of a node.
-func at(t *testing.T, c *cluster, cert *rest.Config) kubernetes.Interface {
-	t.Helper()
-	cfg := rest.CopyConfig(cert)
-	cfg.Host = c.url()
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-// testNodeNames: a certificate that one partition signed is good in the others for the
-// node that this partition has, and for no other.
-func testNodeNames(t *testing.T, fleet *hollow, home, rp2, tp2 *cluster) {
+func testNotReady(t *testing.T, rp *cluster, tps []*cluster) {
 	ctx := t.Context()
-	for what, c := range map[string]struct {
-		at   *cluster
-		name string
-	}{
-		"a name of home, where nodes only are": {rp2, "home-0"},
-		"a name of another partition, at home": {home, rp2.host.Name},
-	} {
-		if _, code, text := joinAs(t, c.at, c.name); code != http.StatusForbidden ||
-			!strings.Contains(text, "NodeNameTaken") {
-			t.Errorf("%s: %d %s", what, code, text)
+	const name = "hollow-0"
+	say := func(ready corev1.ConditionStatus) {
+		t.Helper()
+		if _, err := rp.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType,
+			fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, ready), metav1.PatchOptions{},
+			"status"); err != nil {
+			t.Fatal(err)
 		}
 	}
-	good, code, text := joinAs(t, rp2, "good")
-	if good == nil {
-		t.Fatalf("a new node cannot join: %d %s", code, text)
+	ready := func(p *corev1.Pod) corev1.ConditionStatus {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady {
+				return c.Status
+			}
+		}
+		return ""
 	}
-	claim, code, text := joinAs(t, rp2, "claim")
-	if claim == nil {
-		t.Fatalf("a new node cannot join: %d %s", code, text)
+	marked := map[*cluster]string{}
+	for _, tp := range tps {
+		list, err := tp.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{
+			FieldSelector: "spec.nodeName=" + name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list.Items {
+			if _, err := tp.client.CoreV1().Pods("default").Patch(ctx, p.Name, types.StrategicMergePatchType,
+				[]byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`),
+				metav1.PatchOptions{}, "status"); err != nil {
+				t.Fatal(err)
+			}
+			marked[tp] = p.Name
+		}
 	}
-	get := func(c *cluster, cert *rest.Config, name string) error {
-		_, err := at(t, c, cert).CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if len(marked) == 0 {
+		t.Fatal("nobody has a pod there")
+	}
+	say(corev1.ConditionFalse)
+	for tp, pod := range marked {
+		waitFor(t, tp, pod, "it is not ready", func(p *corev1.Pod) bool { return ready(p) == corev1.ConditionFalse })
+	}
+	say(corev1.ConditionTrue)
+	hosts.Until(t, soon, "the node is as before", func(ctx context.Context) error {
+		n, err := rp.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && len(n.Spec.Taints) > 0 {
+			err = fmt.Errorf("it has the taints %v", n.Spec.Taints)
+		}
 		return err
-	}
-	create := func(c *cluster, cert *rest.Config, name string) error {
-		_, err := at(t, c, cert).CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
-			metav1.CreateOptions{})
-		return err
-	}
-	// Before there is such a node it can be made where the certificate is from, only.
-	for _, c := range []*cluster{home, tp2} {
-		if err := create(c, good, "good"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "rp2") {
-			t.Errorf("%s lets a node of rp2 register: %v", c.host.Name, err)
-		}
-	}
-	if err := create(rp2, good, "good"); err != nil {
-		t.Errorf("its own partition does not let it register: %v", err)
-	}
-	for _, c := range []*cluster{home, tp2} {
-		waitCopy(t, rp2, c, "good", "rp2")
-		if err := get(c, good, "good"); err != nil {
-			t.Errorf("%s does not know the node: %v", c.host.Name, err)
-		}
-	}
-	// The name went to home meanwhile.
-	fleet.make(t, home, "claim", "none")
-	waitCopy(t, home, tp2, "claim", "main")
-	for _, c := range []*cluster{home, tp2} {
-		err := get(c, claim, "claim")
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "rp2") {
-			t.Errorf("%s takes a node of rp2 for one of home: %v", c.host.Name, err)
-		}
-		_, err = at(t, c, claim).CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=claim"})
-		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s shows a node of rp2 the pods of one of home: %v", c.host.Name, err)
-		}
-	}
-	if err := home.client.CoreV1().Nodes().Delete(ctx, "claim", metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
-	}
-	if err := rp2.client.CoreV1().Nodes().Delete(ctx, "good", metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // testEvict: pods on nodes of a partition that is silent stay until an operator says so.
@@ -579,16 +319,6 @@ func testEvict(t *testing.T, home *cluster, tps []*cluster) {
 	}
 }
 
-func allocationsOf(t *testing.T, c *cluster) *allocations.Client {
-	t.Helper()
-	client, err := allocations.NewClient(c.config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-// testShared: two schedulers give out 16 CPUs of one partition, and 8 of home.
 func testShared(t *testing.T, fleet *hollow, home, rp2 *cluster, tps []*cluster) {
 	const nodes, each = 4, 14
 	for i := range nodes {
