@@ -64,7 +64,10 @@ func defaultTiming() timing {
 }
 
 // Balancer distributes connections over the servers of a cluster.
-type Balancer struct{ *pool }
+type Balancer struct{ carrier }
+
+// carrier carries connections to the servers of a pool.
+type carrier struct{ *pool }
 
 // pool is the servers of a cluster: which there are, and how they do.
 type pool struct {
@@ -84,7 +87,7 @@ type pool struct {
 
 // New returns a Balancer that knows the configured servers and those that an
 // earlier one in the same directory learned of.
-func New(o Options) *Balancer { return &Balancer{newPool(o)} }
+func New(o Options) *Balancer { return &Balancer{carrier{newPool(o)}} }
 
 func newPool(o Options) *pool {
 	if o.proxy == nil {
@@ -136,24 +139,24 @@ func (b *Balancer) run(ctx context.Context, ready func()) error {
 }
 
 // begin watches over the servers until ctx ends.
-func (p *pool) begin(ctx context.Context) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running = ctx
-	for _, s := range p.servers {
-		p.watch(s)
+func (c carrier) begin(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = ctx
+	for _, s := range c.servers {
+		c.watch(s)
 	}
 }
 
 // halt ends all connections.
-func (p *pool) halt() {
-	p.mu.Lock()
-	p.running = nil
+func (c carrier) halt() {
+	c.mu.Lock()
+	c.running = nil
 	var all []*link
-	for _, s := range p.servers {
+	for _, s := range c.servers {
 		all = append(all, s.takeLinks()...)
 	}
-	p.mu.Unlock()
+	c.mu.Unlock()
 	closeAll(all)
 }
 

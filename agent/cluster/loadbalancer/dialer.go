@@ -17,13 +17,13 @@ const DialerURL = "https://" + serverName
 
 // Dialer distributes the connections of this process over the servers of another partition,
 // without a listener. Run must be called, or nothing connects.
-type Dialer struct{ *pool }
+type Dialer struct{ carrier }
 
 // NewDialer returns a Dialer. Of the options it takes the files and the log; which servers
 // there are it is told by Learn.
 func NewDialer(o Options) *Dialer {
 	o.Listen, o.Configured, o.Dir = "", nil, ""
-	return &Dialer{newPool(o)}
+	return &Dialer{carrier{newPool(o)}}
 }
 
 // Run watches over the servers until ctx ends, and then ends all connections.

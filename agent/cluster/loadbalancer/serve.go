@@ -80,9 +80,9 @@ func (b *Balancer) carry(ctx context.Context, client net.Conn) {
 }
 
 // done forgets a connection.
-func (p *pool) done(s *server, l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (c carrier) done(s *server, l *link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(s.links, l)
 }
 
@@ -104,19 +104,19 @@ func (b *Balancer) connect(ctx context.Context, client net.Conn) (*link, *server
 
 // admit notes how a dial ended. It returns nil if there is no connection or the
 // server left the list meanwhile.
-func (p *pool) admit(s *server, client, upstream net.Conn, err error) *link {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (c carrier) admit(s *server, client, upstream net.Conn, err error) *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	s.dials++
 	if err != nil {
 		s.dialFailures++
 		s.failures++
 		s.lastErr = err
 		s.pokeNow()
-		p.log.WithField("server", s.address).WithError(err).Debug("cannot connect")
+		c.log.WithField("server", s.address).WithError(err).Debug("cannot connect")
 		return nil
 	}
-	if p.running == nil || p.servers[s.address] != s {
+	if c.running == nil || c.servers[s.address] != s {
 		_ = upstream.Close()
 		return nil
 	}
