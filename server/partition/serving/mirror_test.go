@@ -336,7 +336,8 @@ func (s *scene) end() {
 		}
 		m.mu.Lock()
 		if len(m.wrong) > 0 {
-			s.t.Errorf("%s: %d wrong, first: %s", m.name, len(m.wrong), strings.Join(m.wrong[:min(3, len(m.wrong))], "; "))
+			first := m.wrong[:min(3, len(m.wrong))]
+			s.t.Errorf("%s: %d wrong, first: %s", m.name, len(m.wrong), strings.Join(first, "; "))
 		}
 		m.mu.Unlock()
 	}

@@ -18,7 +18,8 @@ func TestSmallRunsKeepWhatIsSaid(t *testing.T) {
 		t.Errorf("layouts are %v, want %v", s.layouts, want)
 	}
 	for _, args := range [][]string{
-		{"--layouts", "x"}, {"--layouts", "0x2"}, {"--layouts", "1x"}, {"--layouts", "2y"}, {"--layouts", "5x2"}, {"--layouts", "-1"},
+		{"--layouts", "x"}, {"--layouts", "0x2"}, {"--layouts", "1x"}, {"--layouts", "2y"},
+		{"--layouts", "5x2"}, {"--layouts", "-1"},
 		{"--rate", "0"}, {"--tenants", "3", "--watched", "1"}, {"--tenants", "10", "--watched", "11"},
 		{"--pods", "399"}, {"more"},
 	} {
@@ -45,7 +46,7 @@ func TestTenantsAreSplit(t *testing.T) {
 				next = to
 				for tenant := from; tenant < to; tenant++ {
 					if l.owner(tenant, tenants) != g {
-						t.Errorf("%v of %d: %d is owned by %d, not %d", l, tenants, tenant, l.owner(tenant, tenants), g)
+						t.Errorf("%v of %d: %d is not owned by %d", l, tenants, tenant, g)
 					}
 					for n := range 3 {
 						server := l.server(tenant, tenants, n)

@@ -21,7 +21,8 @@ func (m *Maker) Etcd(ctx context.Context, name string) (*Side, error) {
 		url := etcdURL(s)
 		args := place{Dir: dir, Name: name, IP: ip, TLS: files}.commands()["etcd"]
 		maps.Copy(args, map[string]string{"listen-client-urls": url, "advertise-client-urls": url})
-		s.launch = func(ctx context.Context, s *Side) { s.keep(ctx, filepath.Join(m.Programs, "etcd"), flags(args)...) }
+		program := filepath.Join(m.Programs, "etcd")
+		s.launch = func(ctx context.Context, s *Side) { s.keep(ctx, program, flags(args)...) }
 		return nil
 	})
 }

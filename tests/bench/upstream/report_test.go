@@ -32,8 +32,8 @@ func pictures() map[string]picture {
 			"idle: RSS, MiB", "idle: PSS, MiB", "idle: own pages, MiB",
 		}},
 		"api": {
-			title: "The API with 64 clients, relative to " + compared()[0] + ": medians of the rounds' ratios, lines: " +
-				"95 % confidence", unit: "ratio", relative: true,
+			title: "The API with 64 clients, relative to " + compared()[0] +
+				": medians of the rounds' ratios, lines: 95 % confidence", unit: "ratio", relative: true,
 			quantities: []string{
 				"get: throughput, 1/s", "list: throughput, 1/s", "create: throughput, 1/s", "watch: throughput, 1/s",
 				"get: p50, ms", "list: p50, ms", "create: p50, ms", "watch: p50, ms",
@@ -80,7 +80,9 @@ func (p picture) chart(rounds measure.Rounds) measure.Chart {
 	for _, quantity := range p.quantities {
 		name, _, _ := strings.Cut(quantity, ",") // without the unit
 		g := measure.Group{Name: name}
-		for _, side := range []string{sideA4s, sidePlain, sideUpstream, sideAtOnce, sideAgain, sideBase, sideBaseAgain} {
+		for _, side := range []string{
+			sideA4s, sidePlain, sideUpstream, sideAtOnce, sideAgain, sideBase, sideBaseAgain,
+		} {
 			e := rounds.Of(quantity, side)
 			if p.relative {
 				e = rounds.Ratio(quantity, side, compared()[0])
