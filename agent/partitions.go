@@ -59,7 +59,7 @@ func openPartitions(
 	if err != nil {
 		return nil, err
 	}
-	a.everywhere = p.transport()
+	a.everywhere = origin.Plain(p.router)
 	return p, nil
 }
 
