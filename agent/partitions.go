@@ -59,7 +59,7 @@ func openPartitions(
 	if err != nil {
 		return nil, err
 	}
-	a.everywhere = origin.Plain(p.router)
+	a.everywhere = func(own http.RoundTripper) http.RoundTripper { return origin.Plain(p.router.Through(own)) }
 	return p, nil
 }
 

@@ -28,7 +28,8 @@
 // without Options.Bootstrap: bootstrap pods are of the home partition, whose Transport
 // is origin.New(origin.Direct(...), origin.Options{Bootstrap: ...}).
 //
-// and that of the service proxy and the pod network is origin.Plain(router).
+// and that of the service proxy and the pod network is origin.Plain(router.Through(...)),
+// with the transport that they had.
 //
 // agent/cluster/partitions says which partitions there are, and how they are reached.
 //

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net/http"
 	"slices"
 	"testing"
 
@@ -142,9 +143,18 @@ func TestServicesForTheProxy(t *testing.T) {
 		return out
 	}
 	want := []string{"default.t2/kubernetes", "default.tp2.system/kubernetes", "default/kubernetes"}
-	proxy, err := kubernetes.NewForConfig(&rest.Config{Host: "http://origin", Transport: origin.Plain(c.node)})
+	asked := 0
+	proxy, err := kubernetes.NewForConfig(&rest.Config{Host: "http://origin",
+		Transport: origin.Plain(c.Through(roundTripper(func(r *http.Request) (*http.Response, error) {
+			asked++
+			return c.rp.Transport().RoundTrip(r)
+		})))})
 	if err != nil {
 		t.Fatal(err)
+	}
+	c.rp.Put(t, "nodes", nodeCalled(nodeName))
+	if _, err := proxy.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{}); err != nil || asked != 1 {
+		t.Errorf("about the node it asks %d times by its own way: %v", asked, err)
 	}
 	eventually(t, func() bool { return slices.Equal(names(proxy), want) }, func() any { return names(proxy) })
 	if got := names(c.api); !slices.Equal(got, want[1:]) {
