@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -42,10 +41,10 @@ type access struct {
 	groups *groupwatch.Groups
 	// others are the servers of other groups, on a server of a group.
 	others atomic.Pointer[loadbalancer.Others]
-	// embedded is what clients of the file of that name have besides, everywhere the transport
-	// that they have instead: one that sees all partitions. It is set before the node joins.
+	// embedded is what clients of the file of that name have besides. everywhere makes their
+	// transports see all partitions; it is set before the node joins.
 	embedded   *api.AuthProviderConfig
-	everywhere http.RoundTripper
+	everywhere transport.WrapperFunc
 }
 
 func newAccess(cfg *config.Agent, dir string) *access {
@@ -156,11 +155,7 @@ func (a *access) wrap() transport.WrapperFunc { return a.groups.Wrap }
 
 // wrapEverywhere is what clients that see all partitions do with their transports.
 func (a *access) wrapEverywhere() transport.WrapperFunc {
-	if a.everywhere == nil {
-		return a.wrap()
-	}
-	// Its way to the node's own partition has the same credential as the file.
-	return func(http.RoundTripper) http.RoundTripper { return a.everywhere }
+	return transport.Wrappers(a.wrap(), a.everywhere)
 }
 
 // config is what clients of one server are made of.

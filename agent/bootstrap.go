@@ -104,6 +104,10 @@ type withBootstrap struct {
 
 // RoundTrip implements http.RoundTripper.
 func (w withBootstrap) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("fieldSelector") == "" {
+		// The pod network asks for all nodes, while the kubelet has its own only.
+		return w.home.RoundTrip(r)
+	}
 	return origin.New(origin.Direct(w.home), origin.Options{Bootstrap: w.pods.origin}).RoundTrip(r)
 }
 

@@ -59,7 +59,7 @@ func openPartitions(
 	if err != nil {
 		return nil, err
 	}
-	a.everywhere = p.transport()
+	a.everywhere = func(own http.RoundTripper) http.RoundTripper { return origin.Plain(p.router.Through(own)) }
 	return p, nil
 }
 

@@ -99,8 +99,6 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("reading the node's kubeconfig: %w", err)
 	}
-	// The node's transport tells watches of one thing apart by their clients.
-	restConf.UserAgent = "a4s/" + Name
 	client, err := kubernetes.NewForConfig(restConf)
 	if err != nil {
 		return fmt.Errorf("client for the node object: %w", err)

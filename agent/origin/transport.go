@@ -39,6 +39,15 @@ type Transport struct {
 // New returns a transport that sends requests on by uplink.
 func New(uplink Uplink, o Options) *Transport { return &Transport{uplink: uplink, options: o} }
 
+// Plain returns a transport that sends requests on by uplink and leaves answers as they are:
+// for clients that are not of the kubelet, and see what the API has.
+func Plain(uplink Uplink) http.RoundTripper { return plain{uplink} }
+
+type plain struct{ Uplink }
+
+// RoundTrip implements http.RoundTripper.
+func (p plain) RoundTrip(r *http.Request) (*http.Response, error) { return p.Send(parse(r)) }
+
 // CloseIdleConnections lets a client drop connections that hang.
 func (t *Transport) CloseIdleConnections() { t.uplink.CloseIdleConnections() }
 

@@ -29,17 +29,23 @@ func TestPartitionServices(t *testing.T) {
 
 	tp2 := beginPartition(t, "svc-tp2", "tp2", home, "--service-cidr", "10.44.0.0/16",
 		"--cluster-cidr", "10.142.0.0/16")
+	// It has no copies of nodes: its own learn of others from home.
+	rp3 := beginRoles(t, "svc-rp3", home, "--resource-partition", "rp3", "--cluster-cidr", "10.152.0.0/16")
 	tp2.waitOwnNode(t)
-	s.of["tp2"], s.nodes = tp2, append(s.nodes, tp2.host.Name)
-	hosts.Until(t, startTimeout, "each partition knows the node of the other", func(ctx context.Context) error {
-		_, err := tp2.client.CoreV1().Nodes().Get(ctx, worker.host.Name, metav1.GetOptions{})
-		if err == nil {
-			_, err = home.client.CoreV1().Nodes().Get(ctx, tp2.host.Name, metav1.GetOptions{})
+	rp3.waitOwnNode(t)
+	s.of["tp2"], s.nodes = tp2, append(s.nodes, tp2.host.Name, rp3.host.Name)
+	hosts.Until(t, startTimeout, "each partition knows all nodes", func(ctx context.Context) error {
+		for _, c := range s.of {
+			for _, node := range s.nodes {
+				if _, err := c.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); err != nil {
+					return err
+				}
+			}
 		}
-		return err
+		return nil
 	})
 	s.system(t, "tp2")
-	s.serve(t, "main", "kube-system", tp2.host.Name)
+	s.serve(t, "main", "kube-system", s.nodes[1:]...)
 	s.serve(t, "tp2", "kube-system", s.nodes...)
 	s.service(t, "tp2", "kube-system")
 
@@ -71,7 +77,7 @@ func TestPartitionServices(t *testing.T) {
 	t.Run("S9 deletion", func(t *testing.T) { s.testDeletion(t) })
 }
 
-// partitionServices is a cluster of two partitions, with a node each.
+// partitionServices is a cluster of two partitions with tenants, and nodes of three.
 type partitionServices struct {
 	of    map[string]*cluster
 	nodes []string
@@ -132,7 +138,7 @@ func (s *partitionServices) reaches(t *testing.T, from, fromNS, node, to, toNS s
 	got := map[string]bool{}
 	hosts.Until(t, soon, fmt.Sprintf("%s's pod on %s reaches the Service of %s", from, node, to),
 		func(ctx context.Context) error {
-			for range 16 {
+			for range 24 {
 				name, err := s.get(ctx, from, fromNS, node, url)
 				if err != nil {
 					return err

@@ -21,12 +21,15 @@
 // once, so that it stops no other; such failures are answers and no broken
 // connections, which the kubelet would repeat for minutes before it goes on.
 //
-// The transport of every client of the node's pods, and of the service proxy and the pod network, is
+// The transport of every client of the node's pods is
 //
 //	origin.New(router, origin.Options{Partition: router.Partition, ...})
 //
 // without Options.Bootstrap: bootstrap pods are of the home partition, whose Transport
 // is origin.New(origin.Direct(...), origin.Options{Bootstrap: ...}).
+//
+// and that of the service proxy and the pod network is origin.Plain(router.Through(...)),
+// with the transport that they had.
 //
 // agent/cluster/partitions says which partitions there are, and how they are reached.
 //

@@ -17,8 +17,8 @@ var nodeResource = corev1.SchemeGroupVersion.WithResource("nodes")
 // aboutNode sends a request to the resource partition, with no other limit than the
 // client's. The kubelet looks into its node for the volumes that are attached, which
 // the tenant partitions attach.
-func (t *table) aboutNode(q *origin.Request) (*http.Response, error) {
-	resp, err := t.resourcePartition().rt.RoundTrip(q.HTTP)
+func (t *table) aboutNode(q *origin.Request, own http.RoundTripper) (*http.Response, error) {
+	resp, err := orElse(own, t.resourcePartition().rt).RoundTrip(q.HTTP)
 	if err != nil || resp.StatusCode != http.StatusOK || q.Verb != origin.VerbGet || q.Resource != nodeResource ||
 		q.Name != t.nodeName || q.Subresource != "" {
 		return resp, err

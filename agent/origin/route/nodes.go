@@ -41,9 +41,9 @@ func (l *nodeLists) is(from string) {
 // the whole cluster, in copies; one with nodes only has its own, so another one is asked: home,
 // or one that answers when home does not. A client whose version is of a partition that
 // does not answer any more has to list again, which leads to another one.
-func (t *table) allNodes(q *origin.Request) (*http.Response, error) {
+func (t *table) allNodes(q *origin.Request, own http.RoundTripper) (*http.Response, error) {
 	if t.node == nil || slices.Contains(t.all, t.node) {
-		return t.aboutNode(q)
+		return t.aboutNode(q, own)
 	}
 	o := &q.Options
 	if o.Continue != "" || q.Verb == origin.VerbWatch && o.ResourceVersion != "" && o.ResourceVersion != "0" {

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net/http"
 	"slices"
 	"testing"
 
@@ -9,7 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/agent/origin"
+	"github.com/a4s-io/a4s/agent/origin/partitiontest"
 )
 
 // follow keeps a store as flannel does, with the names of all nodes.
@@ -112,4 +117,47 @@ func TestServiceRanges(t *testing.T) {
 	}
 	want := []string{"kubernetes.tp2.system.tenant=10.44.0.0/16", "kubernetes=10.43.0.0/16"}
 	eventually(t, func() bool { return slices.Equal(all(), want) }, func() any { return all() })
+}
+
+// TestServicesForTheProxy: it sees all Services, which the kubelet does not.
+func TestServicesForTheProxy(t *testing.T) {
+	c := newCluster(t, Options{})
+	service := func(namespace, name string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	for _, s := range []*partitiontest.Server{c.home, c.tp2} {
+		s.Put(t, "services", service("default", "kubernetes"))
+	}
+	c.tp2.Put(t, "services", service("default.t2", "kubernetes"))
+	names := func(api kubernetes.Interface) []string {
+		list, err := api.CoreV1().Services("").List(t.Context(), metav1.ListOptions{
+			FieldSelector: "spec.clusterIP!=None", LabelSelector: "!service.kubernetes.io/service-proxy-name"})
+		if err != nil {
+			return []string{err.Error()}
+		}
+		var out []string
+		for _, s := range list.Items {
+			out = append(out, s.Namespace+"/"+s.Name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	want := []string{"default.t2/kubernetes", "default.tp2.system/kubernetes", "default/kubernetes"}
+	asked := 0
+	proxy, err := kubernetes.NewForConfig(&rest.Config{Host: "http://origin",
+		Transport: origin.Plain(c.Through(roundTripper(func(r *http.Request) (*http.Response, error) {
+			asked++
+			return c.rp.Transport().RoundTrip(r)
+		})))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.rp.Put(t, "nodes", nodeCalled(nodeName))
+	if _, err := proxy.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{}); err != nil || asked != 1 {
+		t.Errorf("about the node it asks %d times by its own way: %v", asked, err)
+	}
+	eventually(t, func() bool { return slices.Equal(names(proxy), want) }, func() any { return names(proxy) })
+	if got := names(c.api); !slices.Equal(got, want[1:]) {
+		t.Errorf("the kubelet sees %v", got)
+	}
 }

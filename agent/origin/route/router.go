@@ -182,10 +182,28 @@ func (r *Router) CloseIdleConnections() {
 }
 
 // Send implements origin.Uplink.
-func (r *Router) Send(q *origin.Request) (*http.Response, error) {
+func (r *Router) Send(q *origin.Request) (*http.Response, error) { return r.send(q, nil) }
+
+// Through is the router for clients that have a way of their own to the partition of the node. While
+// there is one partition, and for the node itself, they use that.
+func (r *Router) Through(own http.RoundTripper) origin.Uplink { return through{r, own} }
+
+type through struct {
+	*Router
+	own http.RoundTripper
+}
+
+// Send implements origin.Uplink.
+func (u through) Send(q *origin.Request) (*http.Response, error) { return u.send(q, u.own) }
+
+// CloseIdleConnections implements origin.Uplink.
+func (u through) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(u.own) }
+
+// send sends a request. own is the client's way to the partition of the node, nil if it has none.
+func (r *Router) send(q *origin.Request, own http.RoundTripper) (*http.Response, error) {
 	t := r.table.Load()
 	if t != nil && t.alone {
-		return r.sendAlone(t, q)
+		return r.sendAlone(t, q, own)
 	}
 	switch {
 	case q.HTTP.URL.RawPath != "":
@@ -195,13 +213,13 @@ func (r *Router) Send(q *origin.Request) (*http.Response, error) {
 		return refuse(q, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 			"watch by ?watch=true; a path of its own is of the past")
 	case t == nil && r.node != nil && ofNode(q) && !asksForNodes(q):
-		return r.node.rt.RoundTrip(q.HTTP)
+		return orElse(own, r.node.rt).RoundTrip(q.HTTP)
 	case t == nil:
 		return unavailable(q, "the tenant partitions of the cluster are not known yet")
 	case asksForNodes(q):
-		return t.allNodes(q)
+		return t.allNodes(q, own)
 	case ofNode(q):
-		return t.aboutNode(q)
+		return t.aboutNode(q, own)
 	case q.Namespace != "":
 		return t.namespaced(q)
 	}
@@ -263,16 +281,17 @@ func (p *partition) do(q *origin.Request) (*http.Response, error) {
 
 // sendAlone sends a request to the only partition. A watch of a collection that is
 // merged when there are more ends then.
-func (r *Router) sendAlone(t *table, q *origin.Request) (*http.Response, error) {
+func (r *Router) sendAlone(t *table, q *origin.Request, own http.RoundTripper) (*http.Response, error) {
+	rt := orElse(own, t.home.rt)
 	if q.Verb != origin.VerbWatch || !r.collections.Has(q) {
-		return t.home.rt.RoundTrip(q.HTTP)
+		return rt.RoundTrip(q.HTTP)
 	}
 	ctx, cancel := context.WithCancel(q.HTTP.Context())
 	r.mu.Lock()
 	if r.table.Load() != t {
 		r.mu.Unlock()
 		cancel()
-		return r.Send(q)
+		return r.send(q, own)
 	}
 	r.watches[&cancel] = struct{}{}
 	r.mu.Unlock()
@@ -282,13 +301,20 @@ func (r *Router) sendAlone(t *table, q *origin.Request) (*http.Response, error) 
 		r.mu.Unlock()
 		cancel()
 	}
-	resp, err := t.home.rt.RoundTrip(q.HTTP.WithContext(ctx))
+	resp, err := rt.RoundTrip(q.HTTP.WithContext(ctx))
 	if err != nil {
 		end()
 		return nil, err
 	}
 	resp.Body = &aloneBody{ReadCloser: resp.Body, end: end}
 	return resp, nil
+}
+
+func orElse(rt, other http.RoundTripper) http.RoundTripper {
+	if rt != nil {
+		return rt
+	}
+	return other
 }
 
 // endWatches ends the watches that one partition answered alone. Their clients list
