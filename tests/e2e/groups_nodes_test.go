@@ -40,8 +40,8 @@ func (c *cluster) proxyWatches(node string) ([]string, error) {
 	}
 	var streams []string
 	for line := range bytes.Lines(log) {
-		// kube-proxy alone leaves out Services that another proxy serves.
-		if !bytes.Contains(line, []byte("service-proxy-name")) {
+		// kube-proxy alone leaves out those of headless Services.
+		if !bytes.Contains(line, []byte("labelSelector=%21service.kubernetes.io%2Fheadless")) {
 			continue
 		}
 		var e struct {
