@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/a4s-io/a4s/cmd/nodeadmin"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -165,15 +164,15 @@ func completePartitions(c *cobra.Command, args []string, toComplete string) ([]s
 // completeNodes completes names of nodes.
 func completeNodes(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return completeNames(c, args, -1, toComplete, func(ctx context.Context, c *call) ([]string, error) {
-		cfg, _, _, err := adminConfig(c)
+		admin, _, err := newAdmin(c)
 		if err != nil {
 			return nil, err
 		}
-		cluster, err := nodeadmin.New(ctx, cfg)
+		nodes, err := admin.Nodes(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return cluster.Names(ctx)
+		return nodes.Names(ctx)
 	})
 }
 

@@ -2,11 +2,9 @@ package cmd
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/a4s-io/a4s/cmd/nodeadmin"
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -50,22 +48,15 @@ func drainNodes(c *call) error {
 		return &problem.Input{Source: "--timeout", Value: c.String("timeout"), Err: errors.New("it is negative"),
 			Want: "how long to wait, such as 5m, or 0 to wait for any time"}
 	}
-	cfg, _, bad, err := adminConfig(c)
+	admin, _, err := newAdmin(c)
 	if err != nil {
 		return err
 	}
-	u, err := tenantadmin.ServerURL(cfg)
+	nodes, err := admin.Nodes(c.ctx)
 	if err != nil {
-		return bad(err)
+		return explainFor(admin.Server(), err)
 	}
-	if _, tenant := tenantadmin.SplitAddress(u.String()); tenant != "" {
-		return bad(fmt.Errorf("it is for the tenant %s, whose users cannot manage nodes", tenant))
-	}
-	cluster, err := nodeadmin.New(c.ctx, cfg)
-	if err != nil {
-		return explainFor(u.String(), err)
-	}
-	o := nodeadmin.Options{
+	o := tenantadmin.DrainOptions{
 		Force: c.Bool("force"), IgnoreDaemonSets: c.Bool("ignore-daemonsets"),
 		DeleteEmptyDirData: c.Bool("delete-emptydir-data"), DisableEviction: c.Bool("disable-eviction"),
 		DryRun: c.Bool("dry-run"), GracePeriod: grace, Timeout: c.Duration("timeout"),
@@ -73,8 +64,8 @@ func drainNodes(c *call) error {
 	}
 	var failed error
 	for _, name := range c.args {
-		err := cluster.Drain(c.ctx, name, o)
-		if errors.Is(err, nodeadmin.ErrNoNode) {
+		err := nodes.Drain(c.ctx, name, o)
+		if errors.Is(err, tenantadmin.ErrNoNode) {
 			err = &problem.Input{Source: "NODE", Value: name, Err: err, Want: `one that "kubectl get nodes" prints`}
 		}
 		failed = errors.Join(failed, err)

@@ -90,9 +90,10 @@ func adminKubeconfigFlag() flag {
 		"KUBECONFIG, else the one that the server of this machine writes")
 }
 
-// adminConfig is the configuration that --admin-kubeconfig names. path is the file, empty
-// if the configuration comes from the files of KUBECONFIG; bad says what is wrong with it.
-func adminConfig(c *call) (cfg *rest.Config, path string, bad func(error) error, err error) {
+// newAdmin makes a client from --admin-kubeconfig. path is the file, empty if
+// the configuration comes from the files of KUBECONFIG.
+func newAdmin(c *call) (admin *tenantadmin.Admin, path string, err error) {
+	var cfg *rest.Config
 	path, source, shown := c.String("admin-kubeconfig"), "--admin-kubeconfig", ""
 	switch env := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); {
 	case path != "":
@@ -111,23 +112,13 @@ func adminConfig(c *call) (cfg *rest.Config, path string, bad func(error) error,
 		source, shown = "admin kubeconfig", path
 		cfg, err = readKubeconfig(path)
 	}
-	bad = func(err error) error {
+	bad := func(err error) error {
 		return &problem.Input{Source: source, Value: shown, Err: err,
 			Want: "the file that a4s server writes at its first start, which only root can read, " +
 				"or another one of an administrator in --admin-kubeconfig"}
 	}
 	if err != nil {
-		return nil, "", nil, bad(err)
-	}
-	return cfg, path, bad, nil
-}
-
-// newAdmin makes a client from --admin-kubeconfig. path is the file, empty if
-// the configuration comes from the files of KUBECONFIG.
-func newAdmin(c *call) (admin *tenantadmin.Admin, path string, err error) {
-	cfg, path, bad, err := adminConfig(c)
-	if err != nil {
-		return nil, "", err
+		return nil, "", bad(err)
 	}
 	if admin, err = tenantadmin.New(cfg); err != nil {
 		return nil, "", bad(err)

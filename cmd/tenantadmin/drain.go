@@ -1,4 +1,4 @@
-package nodeadmin
+package tenantadmin
 
 import (
 	"context"
@@ -18,11 +18,11 @@ import (
 // ErrNoNode is a name that no node of the cluster has.
 var ErrNoNode = errors.New("the cluster has no such node")
 
-// chunk is how many pods are listed at a time.
-const chunk = 500
+// podsAtATime is how many pods are listed at a time.
+const podsAtATime = 500
 
-// Options say how to drain. Their meaning is that of the flags of kubectl drain.
-type Options struct {
+// DrainOptions say how to drain. Their meaning is that of the flags of kubectl drain.
+type DrainOptions struct {
 	Force, IgnoreDaemonSets, DeleteEmptyDirData, DisableEviction, DryRun bool
 	// GracePeriod is in seconds; that of each pod if it is negative.
 	GracePeriod int
@@ -33,10 +33,12 @@ type Options struct {
 	Out, ErrOut io.Writer
 }
 
-// Drain cordons a node and evicts its pods in all partitions. ErrNoNode is one that
-// no partition has.
-func (c *Cluster) Drain(ctx context.Context, name string, o Options) error {
-	home, node, err := c.find(ctx, name)
+// Drain cordons a node and evicts its pods in all partitions. The node is cordoned where
+// it is registered, and all tenant partitions know it, before a pod is evicted; none is if
+// the pods of a partition cannot be listed, or some may not be evicted. ErrNoNode is a node
+// that no partition has.
+func (n *Nodes) Drain(ctx context.Context, name string, o DrainOptions) error {
+	home, node, err := n.find(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -47,12 +49,12 @@ func (c *Cluster) Drain(ctx context.Context, name string, o Options) error {
 			return fmt.Errorf("cordoning node %s%s: %w", name, home.where(), err)
 		}
 		fmt.Fprintf(o.Out, "node/%s cordoned\n", name)
-		if err := c.awaitCordoned(ctx, name); err != nil {
+		if err := n.awaitCordoned(ctx, name); err != nil {
 			return err
 		}
 	}
-	lists := make([]*drain.PodDeleteList, len(c.tenants))
-	for i, p := range c.tenants {
+	lists := make([]*drain.PodDeleteList, len(n.tenants))
+	for i, p := range n.tenants {
 		list, errs := o.helper(ctx, p).GetPodsForDeletion(name)
 		if len(errs) > 0 {
 			return fmt.Errorf("listing the pods of node %s%s: %w", name, p.where(), errors.Join(errs...))
@@ -63,7 +65,7 @@ func (c *Cluster) Drain(ctx context.Context, name string, o Options) error {
 		lists[i] = list
 	}
 	all, ctx := errgroup.WithContext(ctx)
-	for i, p := range c.tenants {
+	for i, p := range n.tenants {
 		pods := lists[i].Pods()
 		if o.DryRun {
 			for _, pod := range pods {
@@ -90,19 +92,19 @@ func (c *Cluster) Drain(ctx context.Context, name string, o Options) error {
 }
 
 // helper drains the node in one partition.
-func (o Options) helper(ctx context.Context, p partition) *drain.Helper {
+func (o DrainOptions) helper(ctx context.Context, p server) *drain.Helper {
 	return &drain.Helper{
 		Ctx: ctx, Client: p.client, Force: o.Force, IgnoreAllDaemonSets: o.IgnoreDaemonSets,
 		DeleteEmptyDirData: o.DeleteEmptyDirData, DisableEviction: o.DisableEviction,
 		GracePeriodSeconds: o.GracePeriod, Timeout: o.Timeout, PodSelector: o.PodSelector,
-		ChunkSize: chunk, EvictErrorRetryDelay: 5 * time.Second, Out: o.Out, ErrOut: o.ErrOut,
+		ChunkSize: podsAtATime, EvictErrorRetryDelay: 5 * time.Second, Out: o.Out, ErrOut: o.ErrOut,
 	}
 }
 
 // find returns a node and the partition that it is registered with.
-func (c *Cluster) find(ctx context.Context, name string) (partition, *corev1.Node, error) {
+func (n *Nodes) find(ctx context.Context, name string) (server, *corev1.Node, error) {
 	var silent error
-	for _, p := range c.resources {
+	for _, p := range n.resources {
 		node, err := p.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -114,16 +116,16 @@ func (c *Cluster) find(ctx context.Context, name string) (partition, *corev1.Nod
 		}
 	}
 	if silent != nil {
-		return partition{}, nil, silent
+		return server{}, nil, silent
 	}
-	return partition{}, nil, ErrNoNode
+	return server{}, nil, ErrNoNode
 }
 
 // awaitCordoned waits until no scheduler gives the node another pod: a tenant
 // partition has a copy of the node, which follows within a second.
-func (c *Cluster) awaitCordoned(ctx context.Context, name string) error {
-	for _, p := range c.tenants {
-		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, known, true,
+func (n *Nodes) awaitCordoned(ctx context.Context, name string) error {
+	for _, p := range n.tenants {
+		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, cordonKnown, true,
 			func(ctx context.Context) (bool, error) {
 				node, err := p.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 				if apierrors.IsNotFound(err) {

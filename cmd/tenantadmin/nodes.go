@@ -1,4 +1,4 @@
-package nodeadmin
+package tenantadmin
 
 import (
 	"context"
@@ -15,34 +15,32 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
-// known is how long all partitions may take to know that a node was cordoned.
-const known = 30 * time.Second
+// cordonKnown is how long all partitions may take to know that a node was cordoned.
+const cordonKnown = 30 * time.Second
 
-// Cluster is where nodes are drained.
-type Cluster struct {
+// Nodes are the nodes of all partitions of the cluster.
+type Nodes struct {
 	// resources are the partitions that have nodes, tenants those that have pods.
-	resources, tenants []partition
+	resources, tenants []server
 }
 
-// partition is one of the cluster; name is empty if the cluster has no other.
-type partition struct {
+// server is the API of a partition; name is empty if the cluster has no other.
+type server struct {
 	name   string
 	client kubernetes.Interface
 }
 
 // where names the partition in an error.
-func (p partition) where() string {
+func (p server) where() string {
 	if p.name == "" {
 		return ""
 	}
 	return " in partition " + p.name
 }
 
-// New returns the cluster that cfg is an administrator of.
-func New(ctx context.Context, cfg *rest.Config) (*Cluster, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // an eviction is asked for again at a pace of its own
-	list, err := partitionapi.NewPartitionClient(cfg, nil)
+// Nodes are those of the cluster.
+func (a *Admin) Nodes(ctx context.Context) (*Nodes, error) {
+	list, err := partitionapi.NewPartitionClient(a.cfg, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -50,42 +48,38 @@ func New(ctx context.Context, cfg *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the partitions of the cluster: %w", err)
 	}
-	c := &Cluster{}
+	n := &Nodes{}
 	if len(partitions.Items) == 0 {
-		client, err := kubernetes.NewForConfig(cfg)
-		if err != nil {
-			return nil, err
-		}
-		only := []partition{{client: client}}
-		c.resources, c.tenants = only, only
-		return c, nil
+		only := []server{{client: a.kube}}
+		n.resources, n.tenants = only, only
+		return n, nil
 	}
 	for i := range partitions.Items {
 		p := &partitions.Items[i]
-		to := rest.CopyConfig(cfg)
-		to.Host = strings.TrimRight(cfg.Host, "/") + partitionapi.PathPrefix + p.Name
+		to := rest.CopyConfig(a.cfg)
+		to.Host = strings.TrimRight(a.cfg.Host, "/") + partitionapi.PathPrefix + p.Name
 		client, err := kubernetes.NewForConfig(to)
 		if err != nil {
 			return nil, err
 		}
-		one := partition{name: p.Name, client: client}
+		one := server{name: p.Name, client: client}
 		if slices.Contains(p.Spec.Roles, partitionapi.RoleResource) {
-			c.resources = append(c.resources, one)
+			n.resources = append(n.resources, one)
 		}
 		if slices.Contains(p.Spec.Roles, partitionapi.RoleTenant) {
-			c.tenants = append(c.tenants, one)
+			n.tenants = append(n.tenants, one)
 		}
 	}
-	return c, nil
+	return n, nil
 }
 
 // isCopy reports whether a node is registered with another partition.
 func isCopy(node *corev1.Node) bool { return node.Labels[partitionapi.ResourcePartitionLabel] != "" }
 
 // Names are those of the nodes of all partitions.
-func (c *Cluster) Names(ctx context.Context) ([]string, error) {
+func (n *Nodes) Names(ctx context.Context) ([]string, error) {
 	var names []string
-	for _, p := range c.resources {
+	for _, p := range n.resources {
 		list, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
 			LabelSelector: "!" + partitionapi.ResourcePartitionLabel})
 		if err != nil {
