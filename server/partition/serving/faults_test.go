@@ -142,8 +142,10 @@ func TestMovesInARow(t *testing.T) {
 		expectDone(t, fmt.Sprint("move ", i), moved)
 	}
 	s.end()
-	if lists, ended := s.again(); lists+ended > 0 {
-		t.Errorf("clients listed %d times again, and %d watches ended", lists, ended)
+	// On a busy machine the cache ends a watch that is too slow, and its client goes on with
+	// another one.
+	if lists, _ := s.again(); lists > 0 {
+		t.Errorf("clients listed %d times again", lists)
 	}
 }
 
