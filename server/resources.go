@@ -61,7 +61,7 @@ func newResources(s *Server) (*resources, error) {
 	if m := s.health.monitor; m != nil {
 		r.health = m.Registry
 	}
-	o := nodeidentity.Options{Self: r.of.self(), Several: r.parts.Several}
+	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral}
 	if !r.of.has(partitionapi.RoleTenant) {
 		o.Ask = r.ask
 	}
@@ -91,6 +91,10 @@ func nodesClient(config *rest.Config) (kubernetes.Interface, error) {
 	}
 	return client, nil
 }
+
+// mayBeSeveral reports whether the cluster has several partitions, or may have: a server of
+// home that starts does not know it at once, and lets no node in that it does not know.
+func (r *resources) mayBeSeveral() bool { return !r.parts.Settled() || r.parts.Several() }
 
 // manifests are what the manifests that this server carries are filled in with.
 func (r *resources) manifests(dns string) deploy.Values {

@@ -130,6 +130,9 @@ func TestPodsAreNotLostBeforeTheirNodesAreKnown(t *testing.T) {
 	r, follow, home := resourcesOfHome(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
+	if !r.mayBeSeveral() {
+		t.Error("nodes are taken for those of the only partition before that is known")
+	}
 	if r.mayCollect(ended) {
 		t.Error("pods are collected before it is known whether there are other partitions")
 	}
@@ -142,6 +145,9 @@ func TestPodsAreNotLostBeforeTheirNodesAreKnown(t *testing.T) {
 	group.Start(t.Context(), follow)
 	if !r.mayCollect(t.Context()) {
 		t.Error("the only partition collects no pods")
+	}
+	if r.mayBeSeveral() {
+		t.Error("the only partition is taken for one of several")
 	}
 	home.set("main", "tp2")
 	if !r.parts.Await(t.Context(), r.parts.Several) {
