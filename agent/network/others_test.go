@@ -49,7 +49,8 @@ func TestOtherPartitionsAreNotMasqueraded(t *testing.T) {
 	for _, mode := range []netfilter.Mode{netfilter.Nftables, netfilter.Iptables} {
 		t.Run(string(mode), func(t *testing.T) {
 			support := netfilter.Probe(t.Context())
-			missing := map[netfilter.Mode]error{netfilter.Nftables: support.Nftables, netfilter.Iptables: support.Iptables}
+			missing := map[netfilter.Mode]error{
+				netfilter.Nftables: support.Nftables, netfilter.Iptables: support.Iptables}
 			if missing[mode] != nil {
 				t.Skip("this machine has no " + mode)
 			}
