@@ -49,7 +49,9 @@ func TestOtherPartitionsAreNotMasqueraded(t *testing.T) {
 	for _, mode := range []netfilter.Mode{netfilter.Nftables, netfilter.Iptables} {
 		t.Run(string(mode), func(t *testing.T) {
 			support := netfilter.Probe(t.Context())
-			if mode == netfilter.Nftables && support.Nftables != nil || mode == netfilter.Iptables && support.Iptables != nil {
+			missing := map[netfilter.Mode]error{
+				netfilter.Nftables: support.Nftables, netfilter.Iptables: support.Iptables}
+			if missing[mode] != nil {
 				t.Skip("this machine has no " + mode)
 			}
 			conf := &subnet.Config{Network: mustNet("10.42.0.0/16"), EnableIPv4: true}

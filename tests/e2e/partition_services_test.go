@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -197,6 +198,7 @@ func (s *partitionServices) testTenants(t *testing.T) {
 			s.reaches(t, partition, ns, node, partition, ns)
 		}
 	}
+	var asking sync.WaitGroup // each waits until it gives up
 	for from, to := range map[string]string{"main": "tp2", "tp2": "main"} {
 		targets := []string{s.ips[to+"/"+namespaces[to]] + ":80", s.ips[to+"/kube-system"] + ":80"}
 		for _, ns := range []string{namespaces[to], "kube-system"} {
@@ -207,13 +209,16 @@ func (s *partitionServices) testTenants(t *testing.T) {
 		}
 		for _, node := range s.nodes {
 			for _, target := range targets {
-				if out, err := s.get(t.Context(), from, namespaces[from], node,
-					"http://"+target+"/hostname"); err == nil {
-					t.Errorf("%s's tenant on %s reaches %s: %s", from, node, target, out)
-				}
+				asking.Go(func() {
+					if out, err := s.get(t.Context(), from, namespaces[from], node,
+						"http://"+target+"/hostname"); err == nil {
+						t.Errorf("%s's tenant on %s reaches %s: %s", from, node, target, out)
+					}
+				})
 			}
 		}
 	}
+	asking.Wait()
 }
 
 // testDeletion: what is left of a name is that of the other partition.

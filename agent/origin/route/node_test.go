@@ -46,7 +46,8 @@ func TestVolumesAttachedByPartitions(t *testing.T) {
 	await("old", "v1", "v2", "v3")
 	c.tp2.Put(t, "nodes", node("v3"))
 	await("old", "v1", "v3")
-	list, err := c.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + nodeName})
+	list, err := c.api.CoreV1().Nodes().List(t.Context(),
+		metav1.ListOptions{FieldSelector: "metadata.name=" + nodeName})
 	if err != nil || len(list.Items) != 1 || len(list.Items[0].Status.VolumesAttached) != 1 {
 		t.Errorf("the list is that of the resource partition: %v, %v", list, err)
 	}
