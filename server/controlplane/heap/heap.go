@@ -28,6 +28,9 @@ const (
 	// growthShare is the part of the live heap that new tenants may add in
 	// garbage before it is collected.
 	growthShare = 8
+	// patience is how long what makes spaces waits for a collection. That of a server with
+	// a million dormant tenants takes seconds, and somebody's first request waits as well.
+	patience = 100 * time.Millisecond
 )
 
 // Idle returns memory to the machine after work. Go collects garbage when
@@ -142,7 +145,7 @@ func (g *Growth) Tenant() {
 	}()
 }
 
-// Wait returns when nothing is being collected for new tenants.
+// Wait returns when nothing is being collected for new tenants, or it took too long.
 func (g *Growth) Wait(ctx context.Context) {
 	g.mu.Lock()
 	collecting := g.collecting
@@ -150,8 +153,11 @@ func (g *Growth) Wait(ctx context.Context) {
 	if collecting == nil {
 		return
 	}
+	enough := time.NewTimer(patience)
+	defer enough.Stop()
 	select {
 	case <-collecting:
+	case <-enough.C:
 	case <-ctx.Done():
 	}
 }

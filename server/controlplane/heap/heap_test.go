@@ -114,6 +114,20 @@ func TestTenantsWaitForTheCollection(t *testing.T) {
 	})
 }
 
+// TestLongCollectionIsNotWaitedFor: with a million dormant tenants one takes seconds.
+func TestLongCollectionIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		g := &Growth{live: func() uint64 { return 1 }, heap: func() uint64 { return 2 }, collect: func() { <-release }}
+		g.Tenant()
+		began := time.Now()
+		if g.Wait(t.Context()); time.Since(began) != patience {
+			t.Errorf("it waited for %v, want %v", time.Since(began), patience)
+		}
+	})
+}
+
 func TestOperatorsCollectionIsNotInterferedWith(t *testing.T) {
 	t.Setenv("GOGC", "")
 	if NewGrowth().collect == nil {

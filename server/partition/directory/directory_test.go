@@ -225,10 +225,12 @@ func TestKnown(t *testing.T) {
 	one := &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
 	watcher := watch.NewFake()
 	d.partitions.follow(plain{&cache.ListWatch{
-		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &partitionapi.PartitionList{Items: []partitionapi.Partition{*one}}, nil
 		},
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watcher, nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watcher, nil
+		},
 	}}, &partitionapi.Partition{})
 	all, complete, changed := d.Known()
 	if len(all) != 0 || complete {
