@@ -104,8 +104,8 @@ type withBootstrap struct {
 
 // RoundTrip implements http.RoundTripper.
 func (w withBootstrap) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("fieldSelector") == "" {
-		// The pod network asks for all nodes, while the kubelet has its own only.
+	if r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("fieldSelector") == "" {
+		// The pod network asks for all nodes, while the kubelet has its own only, and makes it.
 		return w.home.RoundTrip(r)
 	}
 	return origin.New(origin.Direct(w.home), origin.Options{Bootstrap: w.pods.origin}).RoundTrip(r)

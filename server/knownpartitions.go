@@ -6,8 +6,12 @@ import (
 )
 
 // known are the partitions as this server tells them to its nodes. It is false while it
-// does not know the home partition, without which no node can work.
+// does not know the home partition, without which no node can work, and when it stops, so
+// that it does not wait for nodes that listen.
 func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
+	if p.Ended() {
+		return joinapi.Partitions{}, nil, false
+	}
 	all, complete, changed := p.Known()
 	out := joinapi.Partitions{Self: p.Self(), Complete: complete}
 	home := false

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -50,6 +51,7 @@ type Directory struct {
 	client     *partitionapi.PlacementClient
 	registered *partitionapi.PartitionClient
 	dirty      chan struct{}
+	ended      atomic.Bool
 
 	mu   sync.Mutex
 	late map[string]*partitionapi.TenantPlacement // asked for before the watch told of them
@@ -118,9 +120,14 @@ func (d *Directory) Component() component.Component {
 			}
 		})
 		<-ctx.Done()
+		d.ended.Store(true)
+		d.tell()
 		return nil
 	}}
 }
+
+// Ended reports whether the server stops: nothing will change any more.
+func (d *Directory) Ended() bool { return d.ended.Load() }
 
 // Self is the partition of this server.
 func (d *Directory) Self() string { return d.opts.Self }

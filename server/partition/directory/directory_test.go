@@ -193,6 +193,11 @@ func TestWhatIsKnownOfPartitions(t *testing.T) {
 	if left, err := d.Left(t.Context(), "other"); left || err == nil {
 		t.Errorf("home is down: left %v, %v", left, err)
 	}
+	changes := d.Changes()
+	if err := group.Stop(); err != nil || !d.Ended() {
+		t.Errorf("the server stopped, and it has ended: %v, %v", d.Ended(), err)
+	}
+	<-changes // who listens is told
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if d.Await(ended, func() bool { return false }) {
