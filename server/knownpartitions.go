@@ -9,10 +9,10 @@ import (
 // does not know the home partition, without which no node can work, and when it stops, so
 // that it does not wait for nodes that listen.
 func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
-	if p.Ended() {
+	all, complete, changed := p.Known()
+	if changed == nil {
 		return joinapi.Partitions{}, nil, false
 	}
-	all, complete, changed := p.Known()
 	out := joinapi.Partitions{Self: p.Self(), Complete: complete}
 	home := false
 	for _, one := range all {

@@ -126,9 +126,6 @@ func (d *Directory) Component() component.Component {
 	}}
 }
 
-// Ended reports whether the server stops: nothing will change any more.
-func (d *Directory) Ended() bool { return d.ended.Load() }
-
 // Self is the partition of this server.
 func (d *Directory) Self() string { return d.opts.Self }
 
@@ -181,8 +178,12 @@ func (d *Directory) Left(ctx context.Context, partition string) (bool, error) {
 func (d *Directory) Partitions() []*partitionapi.Partition { return d.partitions.all() }
 
 // Known are all partitions, whether that is a copy of home's, and a channel that is closed
-// when there may be others, or that changes.
+// when there may be others, or that changes. The channel is nil when the server stops, after
+// which nothing changes.
 func (d *Directory) Known() (all []*partitionapi.Partition, complete bool, changed <-chan struct{}) {
+	if d.ended.Load() {
+		return nil, false, nil
+	}
 	changed = d.Changes()
 	complete = d.partitions.live() // before the list: then that is complete, too
 	return d.partitions.all(), complete, changed
