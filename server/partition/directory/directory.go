@@ -181,10 +181,10 @@ func (d *Directory) Partitions() []*partitionapi.Partition { return d.partitions
 // when there may be others, or that changes. The channel is nil when the server stops, after
 // which nothing changes.
 func (d *Directory) Known() (all []*partitionapi.Partition, complete bool, changed <-chan struct{}) {
+	changed = d.Changes() // before it is known to end: that closes it
 	if d.ended.Load() {
 		return nil, false, nil
 	}
-	changed = d.Changes()
 	complete = d.partitions.live() // before the list: then that is complete, too
 	return d.partitions.all(), complete, changed
 }
