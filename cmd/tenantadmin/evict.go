@@ -9,11 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
-	"github.com/a4s-io/a4s/server/partition/nodecopies"
 )
 
 // ErrAnswers is a partition whose nodes can be drained in order.
@@ -44,85 +41,69 @@ func (a *Admin) EvictPartition(ctx context.Context, name string, force bool) ([]
 	if !of.Has(partitionapi.RoleResource) {
 		return nil, ErrNoNodes
 	}
-	e := eviction{a.cfg, name}
-	if !force && e.answers(ctx) {
-		return nil, ErrAnswers
-	}
-	list, err := partitions.List(ctx, metav1.ListOptions{})
+	n, err := a.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
+	i := slices.IndexFunc(n.resources, func(p server) bool { return p.name == name })
+	if i < 0 {
+		return nil, ErrNoNodes // it has left meanwhile
+	}
+	silent := n.resources[i]
+	if !force && silent.answers(ctx) {
+		return nil, ErrAnswers
+	}
 	var out []Evicted
 	var errs []error
-	for i := range list.Items {
-		p := &list.Items[i]
-		if !p.Has(partitionapi.RoleTenant) || p.Name == name && !e.answers(ctx) {
+	for _, p := range n.tenants {
+		if p.name == name && !silent.answers(ctx) {
 			continue // its own pods are as silent as it is
 		}
-		done, err := e.evict(ctx, p.Name)
+		done, err := p.evict(ctx, name)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("partition %s: %w", p.Name, err))
+			errs = append(errs, fmt.Errorf("partition %s: %w", p.name, err))
 		}
 		out = append(out, done)
 	}
 	return out, errors.Join(errs...)
 }
 
-// eviction is that of the nodes of one partition.
-type eviction struct {
-	cfg  *rest.Config
-	name string
-}
-
-// within is a client of a partition.
-func (e eviction) within(partition string) (kubernetes.Interface, error) {
-	cfg := rest.CopyConfig(e.cfg)
-	cfg.Host += "/partitions/" + partition
-	return kubernetes.NewForConfig(cfg)
-}
-
 // answers reports whether the API of the partition does.
-func (e eviction) answers(ctx context.Context) bool {
-	c, err := e.within(e.name)
-	if err != nil {
-		return false
-	}
-	return c.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error() == nil
+func (p server) answers(ctx context.Context) bool {
+	return p.client.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error() == nil
 }
 
-// evict deletes what one tenant partition has there.
-func (e eviction) evict(ctx context.Context, at string) (Evicted, error) {
-	done := Evicted{Partition: at}
-	c, err := e.within(at)
-	if err != nil {
-		return done, err
+// evict deletes what the partition has on the nodes of another one, or on its own.
+func (p server) evict(ctx context.Context, of string) (Evicted, error) {
+	done := Evicted{Partition: p.name}
+	selector := partitionapi.ResourcePartitionLabel + "=" + of
+	if p.name == of {
+		selector = "!" + partitionapi.ResourcePartitionLabel
 	}
-	selector := nodecopies.Label + "=" + e.name
-	if at == e.name {
-		selector = "!" + nodecopies.Label
-	}
-	nodes, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+	nodes, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return done, err
 	}
 	done.Nodes = len(nodes.Items)
 	for _, n := range nodes.Items {
-		pods, err := c.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name})
+		pods, err := p.client.CoreV1().Pods("").
+			List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name})
 		if err != nil {
 			return done, err
 		}
 		for i := range pods.Items {
-			p := &pods.Items[i]
-			if stays(p) {
+			pod := &pods.Items[i]
+			if stays(pod) {
 				done.Kept++
 				continue
 			}
 			// The kubelet that would confirm a graceful end cannot.
 			now := int64(0)
-			err := c.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now,
-				Preconditions: &metav1.Preconditions{UID: &p.UID}})
+			err := p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+				GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID},
+			})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				return done, fmt.Errorf("deleting pod %s/%s: %w", p.Namespace, p.Name, err)
+				return done, fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 			}
 			done.Pods++
 		}

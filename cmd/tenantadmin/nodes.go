@@ -3,8 +3,6 @@ package tenantadmin
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,16 +55,16 @@ func (a *Admin) Nodes(ctx context.Context) (*Nodes, error) {
 	for i := range partitions.Items {
 		p := &partitions.Items[i]
 		to := rest.CopyConfig(a.cfg)
-		to.Host = strings.TrimRight(a.cfg.Host, "/") + partitionapi.PathPrefix + p.Name
+		to.Host = a.server + partitionapi.PathPrefix + p.Name
 		client, err := kubernetes.NewForConfig(to)
 		if err != nil {
 			return nil, err
 		}
 		one := server{name: p.Name, client: client}
-		if slices.Contains(p.Spec.Roles, partitionapi.RoleResource) {
+		if p.Has(partitionapi.RoleResource) {
 			n.resources = append(n.resources, one)
 		}
-		if slices.Contains(p.Spec.Roles, partitionapi.RoleTenant) {
+		if p.Has(partitionapi.RoleTenant) {
 			n.tenants = append(n.tenants, one)
 		}
 	}
@@ -74,7 +72,10 @@ func (a *Admin) Nodes(ctx context.Context) (*Nodes, error) {
 }
 
 // isCopy reports whether a node is registered with another partition.
-func isCopy(node *corev1.Node) bool { return node.Labels[partitionapi.ResourcePartitionLabel] != "" }
+func isCopy(node *corev1.Node) bool {
+	_, copied := node.Labels[partitionapi.ResourcePartitionLabel]
+	return copied
+}
 
 // Names are those of the nodes of all partitions.
 func (n *Nodes) Names(ctx context.Context) ([]string, error) {
