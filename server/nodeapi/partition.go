@@ -58,8 +58,8 @@ func ofAPI(err error) error {
 	return unavailable("register a partition", err)
 }
 
-// whatPartitions is how soon a node is told again of what was not complete.
-const whatPartitions = time.Second
+// tellAgain is how soon a node is told again of what was not complete.
+const tellAgain = time.Second
 
 // partitions tells a node which partitions the cluster has, again and again until the node
 // goes or the server stops.
@@ -82,7 +82,7 @@ func (s *Supervisor) partitions(w http.ResponseWriter, r *http.Request, who iden
 		}
 		f.changed[0], f.alive = changed, joinapi.PartitionsAlive
 		if !known.Complete {
-			f.alive = whatPartitions
+			f.alive = tellAgain
 		}
 		return lines.Encode(known)
 	})

@@ -219,11 +219,6 @@ func BenchmarkDormantStart(b *testing.B) {
 		}
 	}
 	first, next := server.firstRequests(b, n, uint64(time.Now().UnixNano())) // others than those before
-	for i, d := range first {
-		if d > 100*time.Millisecond {
-			b.Logf("first request %d took %v", i, d)
-		}
-	}
 	for b.Loop() { // all of it was one measurement
 	}
 	b.Logf("starts took %v, empty %v", took[data], took[empty])
