@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -110,6 +112,12 @@ func (a *access) follow(ctx context.Context, group *component.Group, joined *joi
 
 // credential is the kubeconfig of the node.
 func (a *access) credential() string { return join.CredentialFile(a.dir) }
+
+// fresh reports whether the node has never joined: no server gave it a pod.
+func (a *access) fresh() bool {
+	_, err := os.Stat(a.credential())
+	return errors.Is(err, os.ErrNotExist)
+}
 
 // embeddedCredential is the kubeconfig of parts that take a file and no client. Theirs see
 // all partitions.

@@ -61,8 +61,6 @@ func openBootstrapPods(
 		log.WithError(err).Error("a bootstrap pod cannot be read; the others go on")
 	}
 	p := &bootstrapPods{store: kept}
-	_, err = os.Stat(a.credential())
-	fresh := errors.Is(err, os.ErrNotExist)
 	parts, err := openPartitions(cfg, dir, a, offline, p.before)
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +74,7 @@ func openBootstrapPods(
 	}
 	p.origin, err = origin.NewBootstrap(origin.BootstrapOptions{
 		Store: kept, Dir: checkpoint,
-		Fresh: fresh,
+		Fresh: a.fresh(),
 		Probe: func(ctx context.Context) error {
 			_, err := p.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{
 				FieldSelector: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName).String(), Limit: 1,

@@ -3,10 +3,8 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -43,9 +41,8 @@ type tenantPartitions struct {
 func openPartitions(
 	cfg *config.Agent, dir string, a *access, offline bool, home func(http.RoundTripper) http.RoundTripper,
 ) (*tenantPartitions, error) {
-	_, err := os.Stat(a.credential())
-	fresh := errors.Is(err, os.ErrNotExist)
-	p := &tenantPartitions{access: a, own: bootstrap.NewUplink()}
+	p, fresh := &tenantPartitions{access: a, own: bootstrap.NewUplink()}, a.fresh()
+	var err error
 	if p.source, err = partitions.New(partitions.Options{
 		Dir: dir, Own: p.own, URL: a.url, Files: pki.NodeFilesIn(filepath.Join(dir, "tls")), Home: home,
 		Fresh: fresh, Assume: offline, Log: logrus.WithField("component", partitions.FollowerName),

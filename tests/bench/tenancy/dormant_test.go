@@ -219,7 +219,7 @@ func BenchmarkDormantStart(b *testing.B) {
 		}
 	}
 	first, next := server.firstRequests(b, n, uint64(time.Now().UnixNano())) // others than those before
-	for b.Loop() { // all of it was one measurement
+	for b.Loop() {                                                           // all of it was one measurement
 	}
 	b.Logf("starts took %v, empty %v", took[data], took[empty])
 	b.ReportMetric(0, "ns/op")
