@@ -13,10 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
@@ -37,21 +35,7 @@ func TestCutOffFromAGroup(t *testing.T) {
 	for n := range 20 {
 		h.write([]string{"a", "z"}[n%2], fmt.Sprint("c", n), false)
 	}
-	seen := &shownTo{t: t, revs: map[string]int64{}}
-	factory := informers.NewSharedInformerFactory(client, 0)
-	informer := factory.Core().V1().ConfigMaps().Informer()
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { seen.see(o, "add") },
-		UpdateFunc: func(_, o any) { seen.see(o, "update") },
-		DeleteFunc: func(o any) { seen.see(o, "delete") },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	factory.Start(t.Context().Done())
-	t.Cleanup(factory.Shutdown)
-	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
-		t.Fatal("the informer does not become ready")
-	}
+	store, _ := informed(t, client)
 	eventually(t, "nothing comes from the server of group 1", func() bool { return line.Connections() > 0 })
 	busy := func(round int) {
 		for n := range 40 {
@@ -72,13 +56,13 @@ func TestCutOffFromAGroup(t *testing.T) {
 	line.Cut()
 	busy(1)
 	eventually(t, "the informer does not have what the datastore has, cut off", func() bool {
-		return h.same(informer.GetStore())
+		return h.same(store)
 	})
 	busy(2)
 	line.Mend()
 	busy(3)
 	eventually(t, "the informer does not have what the datastore has", func() bool {
-		return h.same(informer.GetStore())
+		return h.same(store)
 	})
 }
 

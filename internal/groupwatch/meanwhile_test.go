@@ -11,13 +11,10 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
@@ -79,34 +76,11 @@ func TestGroupsThatComeLater(t *testing.T) {
 	h := newHistory()
 	client, seen, learn := later(t, h)
 	h.write("a", "before", false)
-	shown := &shownTo{t: t, revs: map[string]int64{}}
-	factory := informers.NewSharedInformerFactory(client, 0)
-	informer := factory.Core().V1().ConfigMaps().Informer()
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { shown.see(o, "add") },
-		UpdateFunc: func(_, o any) { shown.see(o, "update") },
-		DeleteFunc: func(o any) { shown.see(o, "delete") },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	factory.Start(t.Context().Done())
-	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
-		t.Fatal("the informer does not become ready")
-	}
+	store, _ := informed(t, client)
 	if seen.of("") == 0 || seen.of(partitionapi.Rest) != 0 {
 		t.Fatalf("it asks for %v", seen.streams)
 	}
-	same := func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for key, o := range h.objects {
-			got, ok, _ := informer.GetStore().GetByKey(key)
-			if !ok || got.(*corev1.ConfigMap).ResourceVersion != o.ResourceVersion {
-				return false
-			}
-		}
-		return len(informer.GetStore().List()) == len(h.objects)
-	}
+	same := func() bool { return h.same(store) }
 	var writes sync.WaitGroup
 	writes.Go(func() {
 		for n := range 400 {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -54,6 +55,27 @@ func (s *shownTo) see(obj any, what string) {
 	}
 }
 
+// informed starts an informer behind the transport. Its store is complete.
+func informed(t *testing.T, client kubernetes.Interface) (cache.Store, *shownTo) {
+	t.Helper()
+	seen := &shownTo{t: t, revs: map[string]int64{}}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	informer := factory.Core().V1().ConfigMaps().Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { seen.see(o, "add") },
+		UpdateFunc: func(_, o any) { seen.see(o, "update") },
+		DeleteFunc: func(o any) { seen.see(o, "delete") },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	t.Cleanup(factory.Shutdown)
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("the informer does not become ready")
+	}
+	return informer.GetStore(), seen
+}
+
 // TestInformerUnderMoves: an informer behind the transport has in the end what the
 // datastore has, and never sees an object go back, while tenants move, groups come and go,
 // streams break, servers are down, and the configurations come late.
@@ -81,20 +103,7 @@ func informerUnderMoves(t *testing.T, h *history) {
 			h.write(tenant, fmt.Sprint("c", n), false)
 		}
 	}
-	seen := &shownTo{t: t, revs: map[string]int64{}}
-	factory := informers.NewSharedInformerFactory(client, 0)
-	informer := factory.Core().V1().ConfigMaps().Informer()
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { seen.see(o, "add") },
-		UpdateFunc: func(_, o any) { seen.see(o, "update") },
-		DeleteFunc: func(o any) { seen.see(o, "delete") },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	factory.Start(t.Context().Done())
-	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
-		t.Fatal("the informer does not become ready")
-	}
+	store, seen := informed(t, client)
 	random := rand.New(rand.NewPCG(1, uint64(h.lost)))
 	for i := range 3000 {
 		h.write(tenants[random.IntN(len(tenants))], fmt.Sprint("c", random.IntN(10)), random.IntN(5) == 0)
@@ -122,7 +131,7 @@ func informerUnderMoves(t *testing.T, h *history) {
 		}
 	}
 	eventually(t, "the informer does not have what the datastore has", func() bool {
-		return h.same(informer.GetStore())
+		return h.same(store)
 	})
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
