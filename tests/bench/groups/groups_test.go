@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/a4s-io/a4s/tests/bench/sides"
 )
 
 func TestSmallRunsKeepWhatIsSaid(t *testing.T) {
@@ -104,7 +106,7 @@ func TestMetric(t *testing.T) {
 
 func TestRoundsBeginWithAnotherLayout(t *testing.T) {
 	all := []layout{{1, 1}, {2, 1}, {4, 1}}
-	if got := inTurn(4, all); got[0] != all[1] || len(got) != 3 {
+	if got := sides.InTurn(4, all); got[0] != all[1] || len(got) != 3 {
 		t.Errorf("round 5 has %v", got)
 	}
 }

@@ -2,41 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
-	"io/fs"
-	"log"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"slices"
-	"syscall"
-
-	"k8s.io/klog/v2"
 
 	"github.com/a4s-io/a4s/tests/bench/sides"
 	"github.com/a4s-io/a4s/tests/hosts"
 	"github.com/a4s-io/a4s/tests/measure"
 )
 
-func main() {
-	hosts.Init()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(sides.Main("scale", run)) }
 
 func run(ctx context.Context, args []string) error {
-	klog.LogToStderr(false)
-	klog.SetOutput(discard{})
 	s, err := parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -45,38 +22,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer lab.Close()
-	results := filepath.Join(s.out, "scale.json")
-	if err := os.Remove(results); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	maker := &sides.Maker{Lab: lab, Binary: s.binary, Programs: s.programs}
-	for n := range s.rounds {
-		round, failed := measure.Round{}, error(nil)
-		for _, r := range inTurn(n, s.runs()) {
-			log.Printf("round %d of %d: %s", n+1, s.rounds, r.name)
-			if err := newTrial(r.settings, r.contestant, round).run(ctx, maker); err != nil {
-				failed = fmt.Errorf("round %d, %s: %w", n+1, r.name, err)
-				break
-			}
-		}
-		// What a round has that failed took long to measure, too.
-		rounds, err := measure.Append(results, round)
-		if err == nil {
-			err = report(rounds, s)
-		}
-		if err := errors.Join(failed, err); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sides.Rounds(s.rounds, filepath.Join(s.out, "scale.json"), s.runs(),
+		func(r sized, round measure.Round) error {
+			return newTrial(r.settings, r.contestant, round).run(ctx, maker)
+		}, func(all measure.Rounds) error { return report(all, s) })
 }
-
-// inTurn begins with another side in each round.
-func inTurn(round int, all []sized) []sized {
-	first := round % len(all)
-	return slices.Concat(all[first:], all[:first])
-}
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/a4s-io/a4s/tests/bench/sides"
 )
 
 func TestSmallRunsKeepWhatIsSaid(t *testing.T) {
@@ -64,7 +66,7 @@ func TestRoundsBeginWithAnotherSide(t *testing.T) {
 	all := (&settings{sides: allContestants()}).runs()
 	var first []string
 	for round := range len(all) + 1 {
-		turn := inTurn(round, all)
+		turn := sides.InTurn(round, all)
 		if len(turn) != len(all) {
 			t.Fatalf("round %d has %d sides", round, len(turn))
 		}

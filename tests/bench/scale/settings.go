@@ -148,6 +148,9 @@ type sized struct {
 	contestant
 }
 
+// String names it in results.
+func (r sized) String() string { return r.name }
+
 // learn sets the pace by what a side could do at most, if there is none yet.
 func (s *settings) learn(saturated float64) {
 	if s.pace == 0 {
