@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,6 +28,7 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/tests/nodecert"
 )
 
 // servedAPI answers what a node asks about servers and groups.
@@ -140,23 +140,9 @@ func newNode(t *testing.T) (*servedAPI, *access, *join.Result, *component.Group)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.LoadCA(made.ClientCA)
-	if err != nil {
-		t.Fatal(err)
-	}
 	joined := &join.Result{ServerCA: made.ServerCA.Cert, ClientCert: filepath.Join(dir, "client.crt"),
 		ClientKey: filepath.Join(dir, "client.key")}
-	key, err := pki.EnsureKey(joined.ClientKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := ca.SignNodeClient(key.Public(), "n1", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(joined.ClientCert, cert, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	nodecert.Write(t, made, "n1", pki.Pair{Cert: joined.ClientCert, Key: joined.ClientKey})
 	served := &servedAPI{changed: make(chan struct{})}
 	s := httptest.NewUnstartedServer(served)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{serving}}

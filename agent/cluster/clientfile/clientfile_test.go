@@ -21,6 +21,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/tests/nodecert"
 )
 
 // header is what the transport of the test adds.
@@ -52,23 +53,9 @@ func node(t *testing.T, answer http.HandlerFunc) kubeconfig.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.LoadCA(made.ClientCA)
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := kubeconfig.Options{CAFile: made.ServerCA.Cert,
 		CertFile: filepath.Join(dir, "client.crt"), KeyFile: filepath.Join(dir, "client.key")}
-	key, err := pki.EnsureKey(out.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := ca.SignNodeClient(key.Public(), "n1", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(out.CertFile, cert, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	nodecert.Write(t, made, "n1", pki.Pair{Cert: out.CertFile, Key: out.KeyFile})
 	clientCA, err := os.ReadFile(made.ClientCA.Cert)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/tests/nodecert"
 )
 
 // patience bounds every wait of the tests.
@@ -59,30 +59,7 @@ func newCluster(t *testing.T) *cluster {
 	if c.serving, err = tls.LoadX509KeyPair(made.ServingAPIServer.Cert, made.ServingAPIServer.Key); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "node"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.LoadCA(made.ClientCA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pki.EnsureKey(c.files.Client.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := ca.SignNodeClient(key.Public(), "n1", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	serverCA, err := os.ReadFile(made.ServerCA.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, data := range map[string][]byte{c.files.Client.Cert: cert, c.files.ServerCA: serverCA} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	nodecert.WriteAll(t, c.made, "n1", c.files)
 	return c
 }
 

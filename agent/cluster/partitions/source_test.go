@@ -24,6 +24,7 @@ import (
 	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/tests/nodecert"
 )
 
 // server is an API server: it says its name, and tells lists.
@@ -87,30 +88,7 @@ func newCluster(t *testing.T) *cluster {
 		SANs: []string{"127.0.0.1", "kubernetes.default.svc"}, Log: logrus.NewEntry(logger)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(c.dir, "tls"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.LoadCA(c.made.ClientCA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pki.EnsureKey(c.files.Client.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := ca.SignNodeClient(key.Public(), "n1", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	serverCA, err := os.ReadFile(c.made.ServerCA.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, data := range map[string][]byte{c.files.Client.Cert: cert, c.files.ServerCA: serverCA} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	nodecert.WriteAll(t, c.made, "n1", c.files)
 	return c
 }
 
