@@ -34,10 +34,7 @@ const (
 // them takes beside that of an empty server, and how long the first request and the
 // later ones of a tenant take.
 func BenchmarkDormantTenants(b *testing.B) {
-	n, dir := fromEnv(b, "A4S_BENCH_DORMANT", 20000), os.Getenv("A4S_BENCH_DATA")
-	if dir == "" {
-		dir = b.TempDir()
-	}
+	n, dir := fromEnv(b, "A4S_BENCH_DORMANT", 20000), dataDir(b)
 	server := startChildIn(b, complete, dir) // it makes keys, which later starts find
 	server.stop()
 	server, empty := timedStart(b, dir)
@@ -56,7 +53,7 @@ func BenchmarkDormantTenants(b *testing.B) {
 	b.Logf("anonymous memory: %d KiB empty, %d with all, %d after a restart; the datastore has %d KiB",
 		before.own/1024, after.own/1024, restarted.own/1024, size/1024)
 	listed, pages := server.listAll(b, n)
-	first, next := server.firstRequests(b, n, 1)
+	requests := server.firstRequests(b, n, 1)
 
 	for b.Loop() { // all of it was one measurement
 	}
@@ -73,7 +70,25 @@ func BenchmarkDormantTenants(b *testing.B) {
 	b.ReportMetric(full.Seconds()/empty.Seconds(), "start/start-empty")
 	b.ReportMetric(listed.Seconds(), "list-s")
 	b.ReportMetric(float64(pages), "list-pages")
-	for name, of := range map[string][]time.Duration{"first": first, "next": next} {
+	requests.report(b)
+}
+
+// dataDir is what A4S_BENCH_DATA names, for the data of the server to stay there, or else
+// a directory that goes with the benchmark.
+func dataDir(b *testing.B) string {
+	if dir := os.Getenv("A4S_BENCH_DATA"); dir != "" {
+		return dir
+	}
+	return b.TempDir()
+}
+
+// requests are how long requests of tenants took.
+type requests struct {
+	first, next []time.Duration
+}
+
+func (r requests) report(b *testing.B) {
+	for name, of := range map[string][]time.Duration{"first": r.first, "next": r.next} {
 		slices.Sort(of)
 		b.ReportMetric(milliseconds(of[len(of)/2]), name+"-p50-ms")
 		b.ReportMetric(milliseconds(of[len(of)*99/100]), name+"-p99-ms")
@@ -166,7 +181,7 @@ func (c *child) listAll(b *testing.B, n int) (took time.Duration, pages int) {
 }
 
 // firstRequests uses some tenants, one after the other, which the seed says.
-func (c *child) firstRequests(b *testing.B, n int, seed uint64) (first, next []time.Duration) {
+func (c *child) firstRequests(b *testing.B, n int, seed uint64) (r requests) {
 	b.Helper()
 	admin, _ := c.clients(b)
 	ask := func(tenant string) time.Duration {
@@ -188,12 +203,12 @@ func (c *child) firstRequests(b *testing.B, n int, seed uint64) (first, next []t
 		return time.Since(began)
 	}
 	for _, i := range rand.New(rand.NewPCG(seed, 1)).Perm(n)[:min(n, firsts)] {
-		first = append(first, ask(dormantName(i)))
+		r.first = append(r.first, ask(dormantName(i)))
 		for range nextEach {
-			next = append(next, ask(dormantName(i)))
+			r.next = append(r.next, ask(dormantName(i)))
 		}
 	}
-	return first, next
+	return r
 }
 
 // BenchmarkDormantStart starts a server with the data that A4S_BENCH_DATA names, which
@@ -218,19 +233,15 @@ func BenchmarkDormantStart(b *testing.B) {
 			took[dir] = append(took[dir], time.Since(began))
 		}
 	}
-	first, next := server.firstRequests(b, n, uint64(time.Now().UnixNano())) // others than those before
-	for b.Loop() {                                                           // all of it was one measurement
+	requests := server.firstRequests(b, n, uint64(time.Now().UnixNano())) // others than those before
+	for b.Loop() {                                                        // all of it was one measurement
 	}
 	b.Logf("starts took %v, empty %v", took[data], took[empty])
 	b.ReportMetric(0, "ns/op")
-	for _, of := range [][]time.Duration{took[data], took[empty], first, next} {
-		slices.Sort(of)
-	}
+	slices.Sort(took[data])
+	slices.Sort(took[empty])
 	b.ReportMetric(took[empty][1].Seconds(), "start-empty-s")
 	b.ReportMetric(took[data][1].Seconds(), "start-s")
 	b.ReportMetric(took[data][1].Seconds()/took[empty][1].Seconds(), "start/start-empty")
-	b.ReportMetric(milliseconds(first[len(first)*99/100]), "first-p99-ms")
-	b.ReportMetric(milliseconds(first[len(first)/2]), "first-p50-ms")
-	b.ReportMetric(milliseconds(next[len(next)*99/100]), "next-p99-ms")
-	b.ReportMetric(milliseconds(next[len(next)/2]), "next-p50-ms")
+	requests.report(b)
 }

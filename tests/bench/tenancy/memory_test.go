@@ -107,12 +107,14 @@ func BenchmarkTenantMemory(b *testing.B) {
 }
 
 // BenchmarkTenantMemoryAfterRestart is BenchmarkTenantMemory with servers that
-// found the tenants in the datastore when they started, and says what the start
-// with all of them took.
+// found the tenants in the datastore when they started. It says what the start
+// with all of them took, and how long the first and the later requests of tenants
+// take that are made then. A4S_BENCH_DATA is as in BenchmarkDormantTenants.
 func BenchmarkTenantMemoryAfterRestart(b *testing.B) {
 	few, many := fewAndMany(b)
-	dir := b.TempDir()
+	dir := dataDir(b)
 	var took, used time.Duration // by the last start
+	var later requests           // of the last server
 	restarted := func(from, to int) accounts {
 		first := startChildIn(b, complete, dir)
 		first.addTenants(b, from, to)
@@ -122,7 +124,12 @@ func BenchmarkTenantMemoryAfterRestart(b *testing.B) {
 		defer second.stop()
 		took = time.Since(began)
 		used, _, _ = second.command(b, "usage")
-		return second.weighed(b, to)
+		of := second.weighed(b, to)
+		if to == many {
+			second.addDormant(b, 10*firsts)
+			later = second.firstRequests(b, 10*firsts, 1)
+		}
+		return of
 	}
 	before := restarted(0, few)
 	after := restarted(few, many)
@@ -131,6 +138,9 @@ func BenchmarkTenantMemoryAfterRestart(b *testing.B) {
 	before.compare(b, after, many-few)
 	b.ReportMetric(took.Seconds(), "start-s")
 	b.ReportMetric(used.Seconds(), "start-cpu-s")
+	size := fileSize(b, filepath.Join(dir, "server", "db", "etcd", "member", "snap", "db"))
+	b.ReportMetric(float64(size)/float64(many)/1024, "datastore-KiB/tenant")
+	later.report(b)
 }
 
 func fewAndMany(b *testing.B) (few, many int) {
