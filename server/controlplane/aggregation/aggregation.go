@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
@@ -40,8 +41,13 @@ func New(cfg *rest.Config, pool *interning.Pool) component.Component {
 				informers.WithTransform(pool.Transform), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 					o.LabelSelector = selector
 				}))
-			controller := clusterroleaggregation.NewClusterRoleAggregation(factory.Rbac().V1().ClusterRoles(),
-				client.RbacV1())
+			var from rbacinformers.ClusterRoleInformer = factory.Rbac().V1().ClusterRoles()
+			if selector == space.Label {
+				if from, err = newRoles(from); err != nil {
+					return err
+				}
+			}
+			controller := clusterroleaggregation.NewClusterRoleAggregation(from, client.RbacV1())
 			factory.Start(ctx.Done())
 			running.Go(func() { controller.Run(ctx, workers) })
 		}
