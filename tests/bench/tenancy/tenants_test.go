@@ -24,7 +24,7 @@ import (
 
 // historyGone is when etcd was compacted twice after the last change and the
 // API server, which looks every 15 seconds, has noticed.
-const historyGone = 2*compaction + 20*time.Second
+func historyGone() time.Duration { return 2*compaction() + 20*time.Second }
 
 // weight is what a server has resident, in bytes: of its own, of files, and
 // the live part of its heap.
@@ -34,7 +34,7 @@ type weight struct{ own, files, heap int64 }
 // and weighs. The heap profile goes where A4S_BENCH_PROFILE says.
 func (c *child) weigh(b *testing.B, name string) (w weight) {
 	b.Helper()
-	time.Sleep(historyGone) // there is nothing to wait on
+	time.Sleep(historyGone()) // there is nothing to wait on
 	c.settled(b)
 	if dir := profiles(); dir != "" {
 		c.command(b, "heap "+filepath.Join(dir, name+".heap"))
