@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -79,11 +80,30 @@ func (p *tenantPartitions) nameServers() []netip.Addr {
 	var out []netip.Addr
 	last, _ := p.source.Last()
 	for _, one := range last.Partitions {
-		if addr, err := netip.ParseAddr(one.ClusterDNS); err == nil && (one.Tenants || one.Name == last.Self) {
+		if addr, err := netip.ParseAddr(one.ClusterDNS); err == nil && one.Tenants {
 			out = append(out, addr)
 		}
 	}
 	return out
+}
+
+// withTenants leaves out a part of the node that is for pods of its own partition where that can
+// have none: its addresses may be those of another one.
+func (p *tenantPartitions) withTenants(c component.Component) component.Component {
+	run := c.Run
+	c.Run = func(ctx context.Context, ready func()) error {
+		soon, cancel := context.WithTimeout(ctx, partitionsKnownWithin)
+		list, known := p.source.Known(soon)
+		cancel()
+		without := func(one joinapi.NodePartition) bool { return one.Name == list.Self && !one.Tenants }
+		if !known || !slices.ContainsFunc(list.Partitions, without) {
+			return run(ctx, ready)
+		}
+		ready()
+		<-ctx.Done()
+		return nil
+	}
+	return c
 }
 
 // ranges are those of the pods on nodes of all partitions, with a channel that is closed when
@@ -97,6 +117,21 @@ func (p *tenantPartitions) ranges() ([]netip.Prefix, <-chan struct{}) {
 		}
 	}
 	return out, changed
+}
+
+// allRanges are those of the pods and Services of all partitions.
+func (p *tenantPartitions) allRanges() []netip.Prefix {
+	last, _ := p.source.Last()
+	var out []netip.Prefix
+	for _, one := range last.Partitions {
+		if one.Tenants {
+			out = append(out, prefixes(one.ServiceCIDR)...)
+		}
+		if one.Nodes {
+			out = append(out, prefixes(one.ClusterCIDR)...)
+		}
+	}
+	return out
 }
 
 // prefixes are the ranges in a list of them.
@@ -180,7 +215,7 @@ func (n *clusterNetwork) begin(
 	group.Start(ctx, dns.New(dns.Options{
 		Client: client, ClusterDomain: joined.Config.ClusterDomain,
 		ClusterDNS: server, Others: n.partitions.nameServers,
-		ServiceCIDR: services[0], ClusterCIDR: clusters[0], Pods: pods, ResolvConf: resolvConf(n.cfg, n.log),
-		Log: log(dns.Name),
+		ServiceCIDR: services[0], ClusterCIDR: clusters[0], Further: n.partitions.allRanges, Pods: pods,
+		ResolvConf: resolvConf(n.cfg, n.log), Log: log(dns.Name),
 	}))
 }

@@ -99,7 +99,7 @@ func (n *clusterNetwork) start(
 	if err != nil {
 		return err
 	}
-	group.Start(ctx, server)
+	group.Start(ctx, n.partitions.withTenants(server))
 	group.Start(ctx, n.further(joined, pods))
 	return nil
 }
@@ -134,6 +134,7 @@ func (n *clusterNetwork) dns(joined *join.Result, pods *localpods.Pods) (compone
 		Others:        n.partitions.nameServers,
 		ServiceCIDR:   c.ServiceCIDR,
 		ClusterCIDR:   c.ClusterCIDR,
+		Further:       n.partitions.allRanges,
 		Pods:          pods,
 		ResolvConf:    resolvConf(n.cfg, n.log),
 		Log:           logrus.WithField("component", dns.Name),

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/component"
@@ -43,6 +44,18 @@ type partitionSet struct {
 
 // Has implements edge.Partitions.
 func (p *partitionSet) Has(name string) bool { return name == p.Self() || p.Partition(name) != nil }
+
+// NodePorts implements addons.Partitions.
+func (p *partitionSet) NodePorts() []utilnet.PortRange {
+	var out []utilnet.PortRange
+	for _, other := range p.Partitions() {
+		ports, err := utilnet.ParsePortRange(other.Spec.NodePortRange)
+		if other.Name != p.Self() && other.Has(partitionapi.RoleTenant) && err == nil && ports.Size > 0 {
+			out = append(out, *ports)
+		}
+	}
+	return out
+}
 
 // newPartitions makes them.
 func newPartitions(of *partition, f *files, a *addresses) (*partitionSet, error) {

@@ -250,11 +250,11 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if cas != nil {
 		group.Start(ctx, cas.Component())
 	}
-	extra, err := addons.New(s.cfg, admin, s.pool)
-	if err != nil {
+	if s.parts, err = newPartitions(s.partition, s.files, s.addresses); err != nil {
 		return nil, err
 	}
-	if s.parts, err = newPartitions(s.partition, s.files, s.addresses); err != nil {
+	extra, err := addons.New(s.cfg, admin, s.pool, s.parts)
+	if err != nil {
 		return nil, err
 	}
 	if s.resources, err = newResources(s); err != nil {

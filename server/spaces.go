@@ -33,7 +33,8 @@ func (s *Server) newSpaces(admin *restclient.Config, parts *partitionSet) (*tena
 		Partitions: parts, Placer: parts.placer,
 		Load:        s.load,
 		Connections: s.store.connections(), Fill: s.store.fill(),
-		Ranges: s.addresses.ranges(), LoadBalancers: addons.LoadBalancerRules(s.cfg), Pool: s.pool, Log: s.log,
+		Ranges: s.addresses.ranges(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts), Pool: s.pool,
+		Log: s.log,
 	})
 }
 

@@ -46,6 +46,9 @@ type Options struct {
 	// ServiceCIDR and ClusterCIDR are the ranges of the cluster's reverse
 	// zones.
 	ServiceCIDR, ClusterCIDR netip.Prefix
+	// Further are ranges of the cluster besides these; nil means none. Their reverse names
+	// are not for name servers outside, either.
+	Further func() []netip.Prefix
 	// Pods tells whose pod is behind an address. Without it everybody gets
 	// the names of the system space.
 	Pods Pods
@@ -230,7 +233,8 @@ func (s *server) assemble(addr netip.AddrPort, store Store, upstreams *forwarder
 		store: store,
 		zone: &zone{name: dns.CanonicalName(s.ClusterDomain), server: s.ClusterDNS,
 			serial: uint32(time.Now().Unix())},
-		cidrs: []netip.Prefix{s.ServiceCIDR.Masked(), s.ClusterCIDR.Masked()},
+		cidrs:   []netip.Prefix{s.ServiceCIDR.Masked(), s.ClusterCIDR.Masked()},
+		further: s.Further,
 	}
 	srv, err := dnsserver.NewServer(transport.DNS+"://"+addr.String(), []*dnsserver.Config{{
 		Zone:        ".",

@@ -87,6 +87,31 @@ func TestForwardsAndCachesOutsideNames(t *testing.T) {
 	}
 }
 
+// Those of other partitions, which come and go, are of the cluster, too.
+func TestReverseNamesOfFurtherRanges(t *testing.T) {
+	up := newUpstream(t)
+	h := newHarness(t, []string{up.addr}, cluster()...)
+	var further atomic.Pointer[[]netip.Prefix]
+	further.Store(&[]netip.Prefix{})
+	h.Further = func() []netip.Prefix { return *further.Load() }
+	h.start()
+	t.Cleanup(h.stop)
+	h.awaitReady()
+	h.ask("9.9.142.10.in-addr.arpa.", dns.TypePTR)
+	if n := up.queries.Load(); n != 1 {
+		t.Fatalf("the upstream got %d queries, want 1", n)
+	}
+	further.Store(&[]netip.Prefix{netip.MustParsePrefix("10.142.0.7/16"), netip.MustParsePrefix("10.44.0.0/16")})
+	h.check([]expect{
+		{name: "8.9.142.10.in-addr.arpa.", qtype: dns.TypePTR, rcode: dns.RcodeNameError,
+			soa: "142.10.in-addr.arpa."},
+		{name: "1.0.44.10.in-addr.arpa.", qtype: dns.TypePTR, rcode: dns.RcodeNameError, soa: "44.10.in-addr.arpa."},
+	})
+	if n := up.queries.Load(); n != 1 {
+		t.Errorf("a name of the cluster went to the upstream")
+	}
+}
+
 func TestFollowsChangedResolvers(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t, "www.example.com. 300 IN A 192.0.2.53")

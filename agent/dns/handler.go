@@ -24,8 +24,10 @@ type handler struct {
 	next  plugin.Handler
 	store Store
 	zone  *zone
-	// cidrs are the ranges whose reverse names never leave the node.
-	cidrs []netip.Prefix
+	// cidrs are the ranges whose reverse names never leave the node, and so are those that
+	// further returns; it may be nil.
+	cidrs   []netip.Prefix
+	further func() []netip.Prefix
 }
 
 // Name implements plugin.Handler.
@@ -87,6 +89,14 @@ func (h *handler) answerReverse(
 func (h *handler) reverseZone(rev reverseName) (string, bool) {
 	for _, c := range h.cidrs {
 		if apex, ok := rev.zone(c); ok {
+			return apex, true
+		}
+	}
+	if h.further == nil {
+		return "", false
+	}
+	for _, c := range h.further() {
+		if apex, ok := rev.zone(c.Masked()); ok {
 			return apex, true
 		}
 	}

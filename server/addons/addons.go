@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sirupsen/logrus"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -25,8 +26,16 @@ type Addons struct {
 	balancer component.Component
 }
 
+// Partitions are those of the cluster.
+type Partitions interface {
+	// Self is the partition of this server.
+	Self() string
+	// NodePorts are the ranges of the others.
+	NodePorts() []utilnet.PortRange
+}
+
 // New makes what is not left out. admin has all rights.
-func New(cfg *config.Server, admin *rest.Config, pool *interning.Pool) (*Addons, error) {
+func New(cfg *config.Server, admin *rest.Config, pool *interning.Pool, partitions Partitions) (*Addons, error) {
 	c := &Addons{}
 	if !cfg.Disabled(config.AddonLocalStorage) {
 		client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(admin), localstorage.Name))
@@ -42,8 +51,8 @@ func New(cfg *config.Server, admin *rest.Config, pool *interning.Pool) (*Addons,
 	if err != nil {
 		return nil, fmt.Errorf("making the client of %s: %w", servicelb.Name, err)
 	}
-	lb := servicelb.Options{Client: client, Rules: LoadBalancerRules(cfg), Pool: pool,
-		Log: logrus.WithField("component", servicelb.Name)}
+	lb := servicelb.Options{Client: client, Rules: LoadBalancerRules(cfg, partitions), Partition: partitions.Self(),
+		Pool: pool, Log: logrus.WithField("component", servicelb.Name)}
 	if lb.Rules != nil {
 		c.balancer = servicelb.New(lb)
 	} else {
@@ -67,11 +76,11 @@ const (
 
 // LoadBalancerRules are the ports that Services do not get at addresses of
 // nodes; nil if they get no addresses.
-func LoadBalancerRules(cfg *config.Server) *servicelb.Rules {
+func LoadBalancerRules(cfg *config.Server, partitions Partitions) *servicelb.Rules {
 	if cfg.Disabled(config.AddonServiceLB) {
 		return nil
 	}
-	rules := &servicelb.Rules{Used: []int32{
+	rules := &servicelb.Rules{Others: partitions.NodePorts, Used: []int32{
 		int32(cfg.HTTPSListenPort), etcd.ClientPort, etcd.PeerPort, etcd.HTTPPort,
 		etcdMetricsPort, kubeletPort, kubeletHealthPort, proxyMetricsPort, proxyHealthPort, vxlanPort,
 		wireguardPort, wireguardPort6,

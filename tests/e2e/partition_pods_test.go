@@ -28,7 +28,7 @@ func TestPartitionPods(t *testing.T) {
 	home.waitNodeReady(t, worker.host.Name, worker.started)
 	early := home.runOn(t, "kube-system", partPod("early", "main", worker.host.Name))
 	tp2 := beginPartition(t, "pods-tp2", "tp2", home, "--service-cidr", "10.44.0.0/16",
-		"--cluster-cidr", "10.142.0.0/16")
+		"--cluster-cidr", "10.142.0.0/16", "--bootstrap-pod-api")
 	tp2.waitOwnNode(t)
 	p := &partitionPods{home: home, tp2: tp2, worker: worker, of: map[string]*cluster{"main": home, "tp2": tp2}}
 	p.copyNodes(t)
@@ -64,6 +64,13 @@ func TestPartitionPods(t *testing.T) {
 	t.Run("S6 a change of one partition", func(t *testing.T) { p.testChange(t) })
 	t.Run("pods of tenants on nodes of another partition", func(t *testing.T) { p.testTenants(t) })
 	t.Run("S9 names", func(t *testing.T) { p.testNames(t) })
+	t.Run("S1 no DaemonSets of tenants", func(t *testing.T) { p.testNoDaemonSets(t) })
+	t.Run("S2 DaemonSets on the nodes of all partitions", func(t *testing.T) { p.testDaemonSets(t) })
+	t.Run("S4 workloads of equal names", func(t *testing.T) { p.testKinds(t) })
+	t.Run("S4 pods that a node has by itself", func(t *testing.T) { p.testLocalPods(t) })
+	t.Run("volumes", func(t *testing.T) { p.testVolumes(t) })
+	t.Run("S8 attach and port-forward", func(t *testing.T) { p.testStreams(t) })
+	t.Run("S8 top", func(t *testing.T) { p.testTop(t) })
 	t.Run("S3 deletion", func(t *testing.T) {
 		node := worker.host.Name
 		stays := home.waitPodReady(t, "kube-system", "x-"+node)
@@ -75,6 +82,7 @@ func TestPartitionPods(t *testing.T) {
 		}
 	})
 	t.Run("S10 a partition is down", func(t *testing.T) { p.testDown(t) })
+	t.Run("a node is drained", func(t *testing.T) { p.testDrain(t) })
 }
 
 // partitionPods is a cluster of two partitions, with a node each.

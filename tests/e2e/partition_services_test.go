@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/tests/hosts"
@@ -75,6 +76,8 @@ func TestPartitionServices(t *testing.T) {
 		}
 	})
 	t.Run("tenants", func(t *testing.T) { s.testTenants(t) })
+	t.Run("S9 names of addresses", func(t *testing.T) { s.testReverse(t) })
+	t.Run("load balancers", func(t *testing.T) { s.testLoadBalancers(t, newHost(t, "svc-client")) })
 	t.Run("S9 deletion", func(t *testing.T) { s.testDeletion(t) })
 }
 
@@ -219,6 +222,119 @@ func (s *partitionServices) testTenants(t *testing.T) {
 		}
 	}
 	asking.Wait()
+}
+
+// testReverse: an address of a Service has its name in the pod's partition, and nowhere else.
+func (s *partitionServices) testReverse(t *testing.T) {
+	ask := func(ctx context.Context, from, ns, node, address string) (string, error) {
+		return s.of[from].exec(ctx, ns, podOn(from, node), "", "/testbox", "dns", address, "PTR")
+	}
+	for from := range s.of {
+		tenant := "default.svc-" + from
+		for _, node := range s.nodes {
+			for ns, names := range map[string]map[string]string{
+				"kube-system": {"kube-system": "web.kube-system", tenant: "web." + tenant},
+				tenant:        {tenant: "web.default", "kube-system": ""},
+			} {
+				for of, name := range names {
+					hosts.Until(t, soon, fmt.Sprintf("%s: %s on %s asks for the Service of %s", from, ns, node, of),
+						func(ctx context.Context) error {
+							got, err := ask(ctx, from, ns, node, s.ips[from+"/"+of])
+							switch {
+							case name == "" && err != nil && strings.Contains(err.Error(), "no such host"):
+								return nil
+							case name == "" || err != nil || got != name+".svc.cluster.local.":
+								return fmt.Errorf("it is %q: %w", got, err)
+							}
+							return nil
+						})
+				}
+			}
+			for to := range s.of {
+				if to == from {
+					continue
+				}
+				for _, ns := range []string{"kube-system", tenant} {
+					got, err := ask(t.Context(), from, ns, node, s.ips[to+"/kube-system"])
+					if err == nil || !strings.Contains(err.Error(), "no such host") {
+						t.Errorf("a pod of %s in %s on %s: the Service of %s is %q: %v", from, ns, node, to, got, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// testLoadBalancers: equal ports of Services in two partitions, each at its own nodes.
+func (s *partitionServices) testLoadBalancers(t *testing.T, outside *hosts.Host) {
+	addresses := map[string]string{} // of nodes
+	nodes, err := s.of["main"].client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		for _, a := range n.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				addresses[n.Name] = a.Address
+			}
+		}
+	}
+	worker, of2, of3 := addresses[s.nodes[0]], addresses[s.nodes[1]], addresses[s.nodes[2]]
+	spaces := func(partition string) map[string]int32 {
+		return map[string]int32{"kube-system": 81, "default.svc-" + partition: 82}
+	}
+	for name, c := range s.of {
+		for ns, port := range spaces(name) {
+			c.createService(t, ns, balanced("open", "web", port))
+		}
+	}
+	answers := func(ip, partition string) {
+		t.Helper()
+		for _, port := range spaces(partition) {
+			url := fmt.Sprintf("http://%s:%d/hostname", ip, port)
+			hosts.Until(t, soon, url+" is of "+partition, func(ctx context.Context) error {
+				r, err := outside.Run(ctx, env.testbox, "get", url)
+				if err == nil && !strings.HasPrefix(r.Stdout, partition+"-") {
+					err = fmt.Errorf("it answers %q %s", r.Stdout, r.Stderr)
+				}
+				return err
+			})
+		}
+	}
+	at := map[string][]string{"main": {worker}, "tp2": {of2}}
+	check := func() {
+		t.Helper()
+		for name, c := range s.of {
+			for ns := range spaces(name) {
+				c.waitIngress(t, ns, "open", at[name]...)
+			}
+			for _, ip := range at[name] {
+				answers(ip, name)
+			}
+		}
+	}
+	check()
+	// A node of a partition without tenants is given to one.
+	s.of["main"].mustKubectl(t, "label node "+s.nodes[2]+" a4s.io/lb-partition=tp2")
+	at["tp2"] = append(at["tp2"], of3)
+	check()
+	// Deleted in one, the other's stays.
+	for ns := range spaces("tp2") {
+		if err := s.of["tp2"].client.CoreV1().Services(ns).
+			Delete(t.Context(), "open", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ip := range at["tp2"] {
+		hosts.Until(t, soon, "nobody answers at "+ip, func(ctx context.Context) error {
+			r, err := outside.Run(ctx, env.testbox, "get", "http://"+ip+":81/hostname")
+			if err == nil && r.ExitCode == 0 {
+				err = fmt.Errorf("%s does", r.Stdout)
+			}
+			return err
+		})
+	}
+	answers(worker, "main")
 }
 
 // testDeletion: what is left of a name is that of the other partition.

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/portforward"
 
 	"github.com/a4s-io/a4s/tests/hosts"
 )
@@ -167,35 +165,7 @@ func testLogsExecAndPortForward(t *testing.T, c *cluster) {
 		}
 	})
 	t.Run("port-forward", func(t *testing.T) {
-		url := c.client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(pod.Name).
-			SubResource("portforward").URL()
-		dialer, err := portforward.NewSPDYOverWebsocketDialer(url, c.config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop, ready := make(chan struct{}), make(chan struct{})
-		var errs bytes.Buffer
-		forward, err := portforward.New(dialer, []string{"0:8080"}, stop, ready, io.Discard, &errs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- forward.ForwardPorts() }()
-		defer func() {
-			close(stop)
-			<-ended
-		}()
-		select {
-		case <-ready:
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("%v %s", err, &errs)
-		}
-		ports, err := forward.GetPorts()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := fetch(t.Context(), fmt.Sprintf("http://127.0.0.1:%d/instance", ports[0].Local))
+		got, err := c.through(t, ns, pod.Name, "8080", "/instance")
 		if err != nil || got != instance {
 			t.Errorf("the forwarded port answers %q (%v), want %q", got, err, instance)
 		}

@@ -69,6 +69,12 @@ func (c *cluster) removed(t *testing.T, ns, pod string) {
 	if err := c.client.CoreV1().Pods(ns).Delete(t.Context(), pod, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	c.gone(t, ns, pod)
+}
+
+// gone waits until there is no such pod.
+func (c *cluster) gone(t *testing.T, ns, pod string) {
+	t.Helper()
 	hosts.Until(t, podTimeout, "pod "+pod+" is gone", func(ctx context.Context) error {
 		_, err := c.client.CoreV1().Pods(ns).Get(ctx, pod, metav1.GetOptions{})
 		return wantNotFound(err)

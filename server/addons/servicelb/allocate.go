@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -20,17 +21,38 @@ const (
 	// PoolLabel is the label of nodes, and the label or annotation of
 	// Services, by which a Service gets some of the nodes only.
 	PoolLabel = "a4s.io/lb-pool"
+	// PartitionLabel is the label of nodes that are for the Services of the tenant partition
+	// that it names, and no other. Without it a node is for those of its own partition.
+	PartitionLabel = "a4s.io/lb-partition"
 )
 
 // state is what there is to decide on.
 type state struct {
 	services []*corev1.Service
-	nodes    []*corev1.Node
+	// partition is that of the Services.
+	partition string
+	// nodes are those of the cluster that are for its Services.
+	nodes []*corev1.Node
+	// withheld says that there are nodes, and all are for those of others.
+	withheld bool
 	// local are the nodes that have ready endpoints of a Service.
 	local func(*corev1.Service) map[string]bool
 	rules *Rules
 	// granted are the ports that Services got before.
 	granted map[types.UID][]Port
+}
+
+// use keeps those of the nodes of the cluster that are for Services of the partition. One that
+// is for several could have a port twice: each decides by itself.
+func (s *state) use(all []*corev1.Node) {
+	s.nodes = slices.DeleteFunc(slices.Clone(all), func(node *corev1.Node) bool {
+		if of, ok := node.Labels[PartitionLabel]; ok {
+			return of != s.partition
+		}
+		_, elsewhere := node.Labels[partitionapi.ResourcePartitionLabel]
+		return elsewhere
+	})
+	s.withheld = len(s.nodes) == 0 && len(all) > 0
 }
 
 // outcome is what a Service gets.
@@ -95,6 +117,13 @@ func (s *state) rank(service *corev1.Service) int {
 func (s *state) refuse(
 	service *corev1.Service, nodes []*corev1.Node, ports []Port, taken map[slot]*corev1.Service,
 ) string {
+	if s.withheld {
+		if tenant, _ := space.SplitNamespace(service.Namespace); !space.IsSystem(tenant) {
+			return "no node is for Services of this type; the administrators of the cluster decide which are"
+		}
+		return fmt.Sprintf("no node is for Services of partition %s: label some with %s=%s", s.partition,
+			PartitionLabel, s.partition)
+	}
 	for _, port := range ports {
 		if why := s.rules.Refuse(port.Number); why != "" {
 			return why

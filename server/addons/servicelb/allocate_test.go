@@ -9,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
 type change = func(*corev1.Service)
@@ -181,5 +184,70 @@ func TestAllocate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNodesOfPartitions: a node is for the Services of one partition.
+func TestNodesOfPartitions(t *testing.T) {
+	of := func(partition, carries string) map[string]string {
+		labels := map[string]string{}
+		if partition != "" {
+			labels[partitionapi.ResourcePartitionLabel] = partition
+		}
+		if carries != "" {
+			labels[PartitionLabel] = carries
+		}
+		return labels
+	}
+	own, copied := node("own", "192.0.2.1", true, of("", "")), node("copy", "192.0.2.2", true, of("rp2", ""))
+	given := node("given", "192.0.2.3", true, of("rp2", "tp2"))
+	away, back := node("away", "192.0.2.4", true, of("", "main")), node("back", "192.0.2.5", true, of("", "tp2"))
+	for name, c := range map[string]struct {
+		nodes  []*corev1.Node
+		system string
+		tenant string
+	}{
+		"its own, and what it was given": {[]*corev1.Node{own, copied, given, away, back},
+			"192.0.2.5 192.0.2.3 192.0.2.1", "192.0.2.5 192.0.2.3 192.0.2.1"},
+		"none": {[]*corev1.Node{copied, away}, "!a4s.io/lb-partition=tp2", "!the administrators of the cluster"},
+		// As ever: it may get some.
+		"a cluster without nodes": {nil, "", ""},
+	} {
+		s := state{partition: "tp2", rules: &Rules{}, services: []*corev1.Service{
+			svc("default", "web", 1, []int32{80}), svc("default.t1", "web", 1, []int32{81})}}
+		s.use(c.nodes)
+		got := s.allocate()
+		for uid, want := range map[types.UID]string{"default/web": c.system, "default.t1/web": c.tenant} {
+			var ips []string
+			for _, i := range got[uid].ingress {
+				ips = append(ips, i.IP)
+			}
+			if part, refused := strings.CutPrefix(want, "!"); refused != (got[uid].refused != "") ||
+				refused && !strings.Contains(got[uid].refused, part) ||
+				!refused && !slices.Equal(ips, strings.Fields(want)) {
+				t.Errorf("%s: %s gets %+v, want %s", name, uid, got[uid], want)
+			}
+		}
+		if refused := got["default.t1/web"].refused; strings.Contains(refused, "tp2") {
+			t.Errorf("%s: a tenant learns of a partition: %s", name, refused)
+		}
+	}
+}
+
+// TestNodePortsOfOthers: a Service would take the port from theirs.
+func TestNodePortsOfOthers(t *testing.T) {
+	var others []utilnet.PortRange
+	rules := &Rules{First: 31000, Last: 31999, Others: func() []utilnet.PortRange { return others }}
+	if why := rules.Refuse(30080); why != "" {
+		t.Errorf("a port that is free is refused: %s", why)
+	}
+	others = []utilnet.PortRange{{Base: 30000, Size: 1000}}
+	if why := rules.Refuse(30080); !strings.Contains(why, "30000-30999") {
+		t.Errorf("a node port of another partition: %q", why)
+	}
+	for port, refused := range map[int32]bool{29999: false, 30999: true, 31000: true, 32000: false} {
+		if why := rules.Refuse(port); (why != "") != refused {
+			t.Errorf("port %d: %q", port, why)
+		}
 	}
 }

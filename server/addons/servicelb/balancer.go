@@ -26,6 +26,8 @@ type balancer struct {
 	nodes    corelisters.NodeLister
 	slices   discoverylisters.EndpointSliceLister
 	rules    *Rules
+	// partition is that of the Services.
+	partition string
 
 	mu      sync.Mutex
 	granted map[types.UID][]Port
@@ -46,7 +48,8 @@ func (b *balancer) decide() (map[types.UID]outcome, []*corev1.Service, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	s := state{services: services, nodes: nodes, local: b.local, rules: b.rules, granted: b.granted}
+	s := state{services: services, partition: b.partition, local: b.local, rules: b.rules, granted: b.granted}
+	s.use(nodes)
 	out := s.allocate()
 	b.granted = make(map[types.UID][]Port, len(out))
 	for _, service := range services {

@@ -46,6 +46,8 @@ type Options struct {
 	Client kubernetes.Interface
 	// Rules are the ports that no Service gets.
 	Rules *Rules
+	// Partition is that of the Services. It has the nodes without a label that says otherwise.
+	Partition string
 	// Pool is where informers share what they keep with others.
 	Pool *interning.Pool
 	Log  *logrus.Entry
@@ -65,7 +67,8 @@ func (o Options) run(ctx context.Context) error {
 	defer factory.Shutdown()
 	services, nodes, endpoints := factory.Core().V1().Services(), factory.Core().V1().Nodes(),
 		factory.Discovery().V1().EndpointSlices()
-	b := &balancer{services: services.Lister(), nodes: nodes.Lister(), slices: endpoints.Lister(), rules: o.Rules}
+	b := &balancer{services: services.Lister(), nodes: nodes.Lister(), slices: endpoints.Lister(), rules: o.Rules,
+		partition: o.Partition}
 	controller, err := servicecontroller.New(b, o.Client, services, quietNodes{nodes}, Name, nil)
 	if err != nil {
 		cancel()

@@ -7,8 +7,8 @@
 // the same whoever asks, and a loop writes what changes with nodes, endpoints
 // and other Services.
 //
-// Invariants: a port of a node has one Service at most, and the one that has
-// it keeps it; a port that nodes need for themselves has none (Rules); nobody
+// Invariants: a node is for the Services of one partition; a port of a node has one Service at
+// most, and the one that has it keeps it; a port that nodes need for themselves has none (Rules); nobody
 // learns of a Service in another tenant's space.
 //
 // Only server may import it, and server/tenancy/admission for the Rules.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // Rules are the ports of nodes that no Service gets: kube-proxy would take
@@ -16,6 +17,9 @@ type Rules struct {
 	// First and Last are the range of node ports, in which every Service may
 	// have any.
 	First, Last int32
+	// Others are the ranges of node ports of other partitions, whose Services have theirs on
+	// the same nodes. Nil means none.
+	Others func() []utilnet.PortRange
 }
 
 // Refuse says why no Service gets a port; empty if one may.
@@ -25,6 +29,13 @@ func (r *Rules) Refuse(port int32) string {
 		return fmt.Sprintf("port %d is one that nodes need for themselves", port)
 	case port >= r.First && port <= r.Last:
 		return fmt.Sprintf("port %d is in the range of node ports, %d-%d", port, r.First, r.Last)
+	case r.Others == nil:
+		return ""
+	}
+	for _, other := range r.Others() {
+		if other.Contains(int(port)) {
+			return fmt.Sprintf("port %d is in a range of node ports, %s", port, other.String())
+		}
 	}
 	return ""
 }

@@ -70,8 +70,14 @@ func (l *lifecycle) check(ctx context.Context, attr admission.Attributes) error 
 	if space.IsSystem(tenant) {
 		return nil
 	}
-	if k, ok := l.admission.kinds.Resource(resource.Group, resource.Resource); ok && kinds.IsReview(k.Group) {
+	k, known := l.admission.kinds.Resource(resource.Group, resource.Resource)
+	switch {
+	case known && kinds.IsReview(k.Group):
 		return nil
+	case resource == schema.GroupResource{Group: "apps", Resource: "daemonsets"}:
+		// Tenants were refused before. Their administrators' own would run on all nodes, too.
+		return admission.NewForbidden(attr,
+			fmt.Errorf("%s, or make it in a namespace of the system, without tenant %s", k.Why, tenant))
 	}
 	exists, err := l.admission.opts.Tenants.Exists(ctx, tenant)
 	switch {

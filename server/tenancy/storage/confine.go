@@ -166,7 +166,7 @@ func (m *confinement) checkRead(ctx context.Context, key string) error {
 // checkWrite lets a request change the space it is addressed to, nothing else.
 func (m *confinement) checkWrite(ctx context.Context, key string) error {
 	if addressed, ok := space.FromContext(ctx); ok && (m.keys.ownerOfKey(key) != addressed || m.isAPI(key)) {
-		return apierrors.NewForbidden(m.keys.resource, path.Base(key), errors.New("it belongs to the system"))
+		return apierrors.NewForbidden(m.keys.resource, path.Base(key), errors.New(m.keys.why))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -62,14 +63,14 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		}
 		keys := &objectKeys{
 			layout: layout, prefix: prefix, resource: resource, newFunc: newFunc,
-			class: kinds.Tenant, triggers: len(trigger) == 0,
+			class: kinds.Tenant, why: "it belongs to the system", triggers: len(trigger) == 0,
 		}
 		m := &mapped{
 			keys: keys, border: confinement{keys: keys, scopes: scopes(layout, trigger)},
 			newList: newListFunc, stamps: stamped(resource),
 		}
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
-			keys.class, keys.open = k.Class, openPart(k)
+			keys.class, keys.why, keys.open = k.Class, cmp.Or(k.Why, keys.why), openPart(k)
 		}
 		config, within := keys.customize(config, g.bound, g.defines)
 		if keys.triggers {

@@ -39,6 +39,8 @@ type objectKeys struct {
 	resource schema.GroupResource
 	newFunc  func() runtime.Object
 	class    kinds.Class
+	// why tells tenants why they do not have what is the system's.
+	why string
 	// open reports what tenants see, where they see a part or nothing of what is
 	// not theirs.
 	open func(runtime.Object) bool

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -211,6 +212,14 @@ func TestNodesOfATenant(t *testing.T) {
 	if code, _ := do(t, a.config, http.MethodPost, "/apis/apps/v1/namespaces/default/daemonsets",
 		`{"metadata":{"name":"x"}}`, nil); code != http.StatusForbidden {
 		t.Errorf("making a DaemonSet: %d", code)
+	}
+	// An administrator of the cluster makes none in the space of a tenant, either.
+	inside := p.as(t, "a", tenantapi.InSpace(p.Admin, "a")).client
+	for ns, client := range map[string]kubernetes.Interface{"default.a": p.admin, "default": inside} {
+		if _, err := client.AppsV1().DaemonSets(ns).Create(ctx, systems,
+			metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "of the system") {
+			t.Errorf("an administrator makes a DaemonSet in %s: %v", ns, err)
+		}
 	}
 	if sets, err := a.client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{}); err != nil ||
 		len(sets.Items) > 0 {
