@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/pki"
 )
@@ -21,6 +23,10 @@ type Options struct {
 	// Access returns the access of a user in some groups. It is asked once for
 	// each node.
 	Access func(user string, groups ...string) (*rest.Config, error)
+	// Groups are further groups in the certificates of the nodes.
+	Groups []string
+	// Elsewhere says that pods come from other servers, which TakePods names.
+	Elsewhere bool
 }
 
 // Fleet is a number of hollow nodes.
@@ -37,7 +43,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	for i := range o.Nodes {
 		number := o.First + i
 		name := Name(number)
-		access, err := o.Access(pki.NodeUserPrefix+name, pki.GroupNodes)
+		access, err := o.Access(pki.NodeUserPrefix+name, append([]string{pki.GroupNodes}, o.Groups...)...)
 		if err != nil {
 			return nil, fmt.Errorf("access of node %s: %w", name, err)
 		}
@@ -64,7 +70,10 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 					errs <- fmt.Errorf("registering node %s: %w", n.name, err)
 					continue
 				}
-				f.running.Go(func() { n.run(ctx) })
+				f.running.Go(func() { n.renewAlways(ctx) })
+				if !o.Elsewhere {
+					f.running.Go(func() { n.own.informer(ctx).RunWithContext(ctx) })
+				}
 			}
 		})
 	}
@@ -75,6 +84,31 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 		all = append(all, err)
 	}
 	return f, errors.Join(all...)
+}
+
+// TakePods has the nodes take the pods of some servers, by their URLs, until the context
+// ends: each with a connection of its own, beside that to the server of Access. It returns
+// when all watches are open.
+func (f *Fleet) TakePods(ctx context.Context, urls ...string) error {
+	var all errgroup.Group
+	all.SetLimit(registering)
+	for _, n := range f.nodes {
+		for _, url := range urls {
+			from, err := n.from(url)
+			if err != nil {
+				return fmt.Errorf("client of node %s: %w", n.name, err)
+			}
+			all.Go(func() error {
+				informer := from.informer(ctx)
+				f.running.Go(func() { informer.RunWithContext(ctx) })
+				if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+					return fmt.Errorf("watching the pods of %s at %s: %w", n.name, url, ctx.Err())
+				}
+				return nil
+			})
+		}
+	}
+	return all.Wait()
 }
 
 // Wait returns when all nodes have stopped, after the end of their context.

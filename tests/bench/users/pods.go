@@ -143,6 +143,20 @@ func (w *PodWatch) AwaitAll(ctx context.Context, want int) error {
 	})
 }
 
+// AwaitLeft returns when all pods of a phase are gone.
+func (w *PodWatch) AwaitLeft(ctx context.Context, phase string) error {
+	return AwaitCount(ctx, "pods that are left", 0, func() (n int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, p := range w.pods {
+			if p.counts == w.phases[phase] {
+				n++
+			}
+		}
+		return n
+	})
+}
+
 // AwaitNone returns when all pods are gone.
 func (w *PodWatch) AwaitNone(ctx context.Context) error {
 	return AwaitCount(ctx, "pods that are left", 0, w.Present)
