@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -109,6 +111,51 @@ func (f *Fleet) TakePods(ctx context.Context, urls ...string) error {
 		}
 	}
 	return all.Wait()
+}
+
+// Follow has each node read a stream that never ends from some servers, by their URLs and
+// the path, until the context ends. It returns when all are open.
+func (f *Fleet) Follow(ctx context.Context, path string, urls ...string) error {
+	var all errgroup.Group
+	all.SetLimit(registering)
+	for _, n := range f.nodes {
+		client, err := rest.HTTPClientFor(n.access)
+		if err != nil {
+			return fmt.Errorf("client of node %s: %w", n.name, err)
+		}
+		for _, url := range urls {
+			all.Go(func() error {
+				body, err := open(ctx, client, url+path)
+				if err != nil {
+					return fmt.Errorf("node %s: %w", n.name, err)
+				}
+				f.running.Go(func() {
+					defer body.Close()
+					if _, err := io.Copy(io.Discard, body); ctx.Err() == nil {
+						f.failures.add(fmt.Errorf("%s of node %s ended: %w", path, n.name, err))
+					}
+				})
+				return nil
+			})
+		}
+	}
+	return all.Wait()
+}
+
+func open(ctx context.Context, client *http.Client, url string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return response.Body, nil
 }
 
 // Wait returns when all nodes have stopped, after the end of their context.

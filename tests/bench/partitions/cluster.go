@@ -47,7 +47,6 @@ type tenantPartition struct {
 	maker  *users.Maker
 	pods   *users.PodWatch
 	spaces []*users.Space
-	paced  *users.Load
 }
 
 // cluster are the servers of a layout, and its nodes.
@@ -214,7 +213,6 @@ func (c *cluster) populate(ctx context.Context) error {
 	for i, tp := range c.tps {
 		made.Go(func() (err error) {
 			tp.spaces, err = tp.maker.MakeAll(ctx, c.clients, c.tenants, fmt.Sprint("tenant-", i+1))
-			tp.paced = &users.Load{Spaces: tp.spaces, Name: "paced", Clients: c.clients, Replicas: pacedReplicas}
 			return err
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/tests/bench/sides"
 	"github.com/a4s-io/a4s/tests/measure"
 )
@@ -12,15 +13,45 @@ import (
 // sizeName is the side of results with so many nodes.
 func sizeName(nodes int) string { return fmt.Sprintf("%d nodes", nodes) }
 
-// growing weighs a TP and an RP by the number of nodes.
+// growing measures a TP and an RP by the number of nodes.
 func (t *trial) growing() []phase {
-	all := []phase{{"start", t.start}, {"empty", func(ctx context.Context) error { return t.size(ctx, 0) }}}
+	all := []phase{{"start", t.start}, {"tenants", t.populate},
+		{"no nodes", func(ctx context.Context) error { return t.size(ctx, 0) }}}
 	for _, n := range t.growth {
 		all = append(all,
 			phase{fmt.Sprint(n, " nodes come"), func(ctx context.Context) error { return t.addNodes(ctx, n) }},
-			phase{"they are weighed", func(ctx context.Context) error { return t.size(ctx, n) }})
+			phase{"they are weighed", func(ctx context.Context) error { return t.size(ctx, n) }},
+			phase{"paced load", func(ctx context.Context) error { return t.paceSize(ctx, fmt.Sprint("paced-", n), tpCPU) }},
+			phase{"the same with streams", func(ctx context.Context) error { return t.streams(ctx, n) }})
 	}
 	return all
+}
+
+// paceSize measures a paced load, half as long as others.
+func (t *trial) paceSize(ctx context.Context, phase, quantity string) error {
+	p, err := t.pace(ctx, phase, t.paced/2)
+	if err != nil {
+		return err
+	}
+	t.set(quantity, p.tps*1000/float64(len(p.waits)))
+	return nil
+}
+
+// streams is a paced load while each node reads what agents need to keep tenants apart: the
+// addresses of all pods of a TP.
+func (t *trial) streams(ctx context.Context, nodes int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, f := range t.fleets {
+		if err := f.Follow(ctx, joinapi.PathPacketFilter, t.urls()...); err != nil {
+			return err
+		}
+	}
+	if err := t.paceSize(ctx, fmt.Sprint("streams-", nodes), streamCPU); err != nil {
+		return err
+	}
+	t.set(perStream, (t.round[streamCPU][t.side]-t.round[tpCPU][t.side])/float64(nodes)*1000)
+	return nil
 }
 
 // size measures both when there are so many nodes.
@@ -40,7 +71,7 @@ func (t *trial) size(ctx context.Context, nodes int) error {
 
 // growthQuantities are those of a size.
 func growthQuantities() []string {
-	return []string{tpResident, tpPSS, tpLive, tpIdle, rpResident, rpPSS, rpLive, rpIdle}
+	return []string{tpResident, tpPSS, tpLive, tpIdle, rpResident, rpPSS, rpLive, rpIdle, tpCPU, streamCPU, perStream}
 }
 
 // growthTable is what was measured by the number of nodes, and what each further node adds.
@@ -73,6 +104,10 @@ func perNode(r measure.Rounds, quantity string, sizes []int) string {
 	switch {
 	case math.IsNaN(each) || math.IsInf(each, 0):
 		return ""
+	case quantity == perStream:
+		return ""
+	case quantity == tpCPU || quantity == streamCPU:
+		return fmt.Sprintf("%.3g µs", each*1000)
 	case quantity == tpIdle || quantity == rpIdle:
 		return fmt.Sprintf("%.3g ms/s", each*1000)
 	}

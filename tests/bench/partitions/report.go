@@ -60,6 +60,10 @@ const (
 	rpPSS      = "memory of an RP: PSS, MiB"
 	rpLive     = "memory of an RP: live heap, MiB"
 	startTime  = "all servers ready, s"
+
+	// Of the number of nodes.
+	streamCPU = "paced, nodes have the stream of pod addresses: CPU of a TP a pod, ms"
+	perStream = "of this for the stream of a node, a pod, µs"
 )
 
 // quantities are all, in the order of the report.

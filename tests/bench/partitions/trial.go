@@ -183,67 +183,89 @@ func (t *trial) weigh(ctx context.Context) error {
 	return nil
 }
 
-// paceAll makes pods in all TPs at the same pace.
+// paceAll makes pods in all TPs at the same pace, and measures everything about it.
 func (t *trial) paceAll(ctx context.Context) error {
-	// The heap was collected.
-	if _, _, err := t.rest(ctx); err != nil {
+	p, err := t.pace(ctx, phasePaced, t.paced)
+	if err != nil {
 		return err
 	}
+	each := 1000 / float64(len(p.waits))
+	t.set(tpCPU, p.tps*each)
+	t.set(homeCPU, p.home*1000/float64(p.ofHome))
+	if t.layout.split() {
+		t.set(rpPodCPU, p.rps*each)
+	}
+	t.set(allCPU, (p.tps+p.rps)*each)
+	t.set(came, float64(len(p.waits))/float64(len(t.tps))/p.took.Seconds())
+	t.set(busyAll, p.cores)
+	t.setWaits(p.waits, pacedP50, pacedP90, pacedP99)
+	return nil
+}
+
+// paced is what a paced load was measured to be: seconds of processor time of all TPs, of
+// home among them, and of all RPs, without what they need idle; how long pods took, in
+// order, and how many were in home; how long all took, and how many cores were needed.
+type paced struct {
+	tps, home, rps float64
+	waits          []time.Duration
+	ofHome         int
+	took           time.Duration
+	cores          float64
+}
+
+// pace makes pods in all TPs at the same pace for a while.
+func (t *trial) pace(ctx context.Context, phase string, d time.Duration) (p paced, err error) {
+	if _, _, err := t.rest(ctx); err != nil {
+		return p, err
+	}
 	meters := make([]sides.Meter, len(t.all()))
-	var err error
 	for i, s := range t.sides() {
 		if meters[i], err = sides.NewMeter(s); err != nil {
-			return err
+			return p, err
 		}
 	}
 	stop := make(chan struct{})
-	time.AfterFunc(t.paced, func() { close(stop) })
+	time.AfterFunc(d, func() { close(stop) })
 	began := time.Now()
 	made, making := errgroup.WithContext(ctx)
-	t.enter(phasePaced)
+	t.enter(phase)
+	var loads []*users.Load
 	for _, tp := range t.tps {
-		made.Go(func() error { return tp.paced.Pace(making, t.rate, stop) })
+		load := &users.Load{Spaces: tp.spaces, Name: phase, Clients: t.clients, Replicas: pacedReplicas}
+		loads = append(loads, load)
+		made.Go(func() error { return load.Pace(making, t.rate, stop) })
 	}
 	if err := made.Wait(); err != nil {
-		return err
+		return p, err
 	}
-	pods, most := 0, time.Duration(0)
-	var waits []time.Duration
-	for _, tp := range t.tps {
-		if err := tp.pods.AwaitRunning(ctx, phasePaced, tp.paced.Pods()); err != nil {
-			return err
+	for i, tp := range t.tps {
+		if err := tp.pods.AwaitRunning(ctx, phase, loads[i].Pods()); err != nil {
+			return p, err
 		}
-		seen := tp.pods.Of(phasePaced)
-		pods, waits, most = pods+len(seen.Waits), append(waits, seen.Waits...), max(most, seen.Last.Sub(began))
+		seen := tp.pods.Of(phase)
+		p.waits, p.took = append(p.waits, seen.Waits...), max(p.took, seen.Last.Sub(began))
 	}
+	slices.Sort(p.waits)
+	p.ofHome = loads[0].Pods()
 	if err := sides.Sleep(ctx, wake); err != nil {
-		return err
+		return p, err
 	}
-	used := make([]float64, len(meters))
-	tps, rps, cores := 0.0, 0.0, 0.0
 	for i, s := range t.all() {
-		if used[i], err = meters[i].Beyond(s.idle); err != nil {
-			return err
+		used, err := meters[i].Beyond(s.idle)
+		switch {
+		case err != nil:
+			return p, err
+		case i >= len(t.tps):
+			p.rps += used
+		case i == 0:
+			p.home = used
+			fallthrough
+		default:
+			p.tps += used
 		}
-		if i < len(t.tps) {
-			tps += used[i]
-		} else {
-			rps += used[i]
-		}
-		cores += s.idle + used[i]/t.paced.Seconds()
+		p.cores += s.idle + used/d.Seconds()
 	}
-	each := 1000 / float64(pods)
-	t.set(tpCPU, tps*each)
-	t.set(homeCPU, used[0]*1000/float64(t.tps[0].paced.Pods()))
-	if t.layout.split() {
-		t.set(rpPodCPU, rps*each)
-	}
-	t.set(allCPU, (tps+rps)*each)
-	t.set(came, float64(pods)/float64(len(t.tps))/most.Seconds())
-	t.set(busyAll, cores)
-	slices.Sort(waits)
-	t.setWaits(waits, pacedP50, pacedP90, pacedP99)
-	return nil
+	return p, nil
 }
 
 // enter begins a phase in all TPs.
