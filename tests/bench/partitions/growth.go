@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
-	"github.com/a4s-io/a4s/tests/bench/sides"
 	"github.com/a4s-io/a4s/tests/measure"
 )
 
@@ -47,6 +46,9 @@ func (t *trial) streams(ctx context.Context, nodes int) error {
 			return err
 		}
 	}
+	if _, _, err := t.rest(ctx); err != nil {
+		return err
+	}
 	if err := t.paceSize(ctx, fmt.Sprint("streams-", nodes), streamCPU); err != nil {
 		return err
 	}
@@ -56,16 +58,13 @@ func (t *trial) streams(ctx context.Context, nodes int) error {
 
 // size measures both when there are so many nodes.
 func (t *trial) size(ctx context.Context, nodes int) error {
-	if err := sides.Sleep(ctx, t.settle); err != nil {
-		return err
-	}
-	cores, err := sides.CoresDuring(ctx, t.idle/2, t.tps[0].Side, t.rps[0].Side)
+	tp, rp, err := t.rest(ctx)
 	if err != nil {
 		return err
 	}
 	t.side = sizeName(nodes)
-	t.set(tpIdle, cores[0])
-	t.set(rpIdle, cores[1])
+	t.set(tpIdle, tp)
+	t.set(rpIdle, rp)
 	return t.weigh(ctx)
 }
 

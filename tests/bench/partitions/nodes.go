@@ -119,6 +119,11 @@ type sightings struct {
 	began []time.Time
 	took  []time.Duration
 	seen  map[string]bool // number of the change and of the TP
+	news  chan struct{}
+}
+
+func newSightings() *sightings {
+	return &sightings{seen: map[string]bool{}, news: make(chan struct{}, 1)}
 }
 
 // see notes that a TP has a node with a change, perhaps not for the first time.
@@ -132,6 +137,27 @@ func (s *sightings) see(tp int, value string, now time.Time) {
 	}
 	s.seen[key] = true
 	s.took = append(s.took, now.Sub(s.began[change]))
+	select {
+	case s.news <- struct{}{}:
+	default: // nobody has looked yet
+	}
+}
+
+// await returns when there are so many times.
+func (s *sightings) await(ctx context.Context, want int) error {
+	limited, cancel := context.WithTimeout(ctx, arrivalTimeout)
+	defer cancel()
+	for {
+		n := len(s.times())
+		if n >= want {
+			return nil
+		}
+		select {
+		case <-s.news:
+		case <-limited.Done():
+			return fmt.Errorf("%d of %d are seen: %w", n, want, limited.Err())
+		}
+	}
 }
 
 // begin returns the number of the next change.
@@ -157,7 +183,7 @@ func (t *trial) change(ctx context.Context) error {
 	}
 	following, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &sightings{seen: map[string]bool{}}
+	s := newSightings()
 	for i, tp := range t.tps {
 		if err := followNodes(following, tp, func(obj any) {
 			if node, ok := obj.(*corev1.Node); ok && node.Labels[changed] != "" {
@@ -184,16 +210,8 @@ func (t *trial) change(ctx context.Context) error {
 			metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("changing %s: %w", hollow.Name(node), err)
 		}
-		limited, cancel := context.WithTimeout(ctx, arrivalTimeout)
-		err := sides.Await(limited, "a change of "+hollow.Name(node), func() error {
-			if n, want := len(s.times()), (i+1)*len(t.tps); n < want {
-				return fmt.Errorf("%d of %d are seen", n, want)
-			}
-			return nil
-		})
-		cancel()
-		if err != nil {
-			return err
+		if err := s.await(ctx, (i+1)*len(t.tps)); err != nil {
+			return fmt.Errorf("changing %s: %w", hollow.Name(node), err)
 		}
 	}
 	took := s.times()

@@ -64,7 +64,7 @@ func TestNodesAreSpread(t *testing.T) {
 
 func TestChangesAreSeenOnce(t *testing.T) {
 	start := time.Now()
-	s := &sightings{seen: map[string]bool{}}
+	s := newSightings()
 	s.begin(start)
 	if n := s.begin(start.Add(time.Second)); n != 1 {
 		t.Errorf("the second change is %d", n)

@@ -213,11 +213,8 @@ type paced struct {
 	cores          float64
 }
 
-// pace makes pods in all TPs at the same pace for a while.
+// pace makes pods in all TPs at the same pace for a while, after a rest.
 func (t *trial) pace(ctx context.Context, phase string, d time.Duration) (p paced, err error) {
-	if _, _, err := t.rest(ctx); err != nil {
-		return p, err
-	}
 	meters := make([]sides.Meter, len(t.all()))
 	for i, s := range t.sides() {
 		if meters[i], err = sides.NewMeter(s); err != nil {
