@@ -348,14 +348,15 @@ func (t *trial) saturate(ctx context.Context) (float64, error) {
 	if err := tp.pods.AwaitRunning(ctx, phaseBusy, load.Pods()); err != nil {
 		return 0, err
 	}
-	rest := 0.0
+	rest, own := 0.0, 0.0
 	for i, m := range meters {
 		used, elapsed, err := m.Read()
 		if err != nil {
 			return 0, err
 		}
 		if i == 0 {
-			t.set(busyCore, used.Seconds()/elapsed.Seconds())
+			own = used.Seconds() / elapsed.Seconds()
+			t.set(busyCore, own)
 		} else {
 			rest += used.Seconds() / elapsed.Seconds()
 		}
@@ -373,6 +374,7 @@ func (t *trial) saturate(ctx context.Context) (float64, error) {
 	pods := tp.pods.Of(phaseBusy)
 	rate := float64(len(pods.Waits)) / pods.Last.Sub(meters[0].Began()).Seconds()
 	t.set(busyRate, rate)
+	t.set(busyEach, rate/own)
 	t.set(busyCPU, used/float64(len(pods.Waits))*1000)
 	t.setWaits(pods.Waits, busyP50, "", busyP99)
 	return rate, nil
