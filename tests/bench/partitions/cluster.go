@@ -207,6 +207,13 @@ func (c *cluster) watch(ctx, limited context.Context) error {
 	return nil
 }
 
+// enter begins a phase in all TPs.
+func (c *cluster) enter(phase string) {
+	for _, tp := range c.tps {
+		tp.pods.Enter(phase)
+	}
+}
+
 // populate makes the tenants.
 func (c *cluster) populate(ctx context.Context) error {
 	made, ctx := errgroup.WithContext(ctx)

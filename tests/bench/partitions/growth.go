@@ -20,7 +20,9 @@ func (t *trial) growing() []phase {
 		all = append(all,
 			phase{fmt.Sprint(n, " nodes come"), func(ctx context.Context) error { return t.addNodes(ctx, n) }},
 			phase{"they are weighed", func(ctx context.Context) error { return t.size(ctx, n) }},
-			phase{"paced load", func(ctx context.Context) error { return t.paceSize(ctx, fmt.Sprint("paced-", n), tpCPU) }},
+			phase{"paced load", func(ctx context.Context) error {
+				return t.paceSize(ctx, fmt.Sprint("paced-", n), tpCPU)
+			}},
 			phase{"the same with streams", func(ctx context.Context) error { return t.streams(ctx, n) }})
 	}
 	return all

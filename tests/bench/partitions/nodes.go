@@ -73,15 +73,15 @@ func (t *trial) contend(ctx context.Context) error {
 	return t.removeLarge(ctx, pods)
 }
 
-func (t *trial) removeLarge(ctx context.Context, pods int) error {
-	if err := users.InParallel(ctx, t.clients, pods, func(ctx context.Context, i int) error {
-		tp := t.tps[i%len(t.tps)]
-		space := tp.spaces[i/len(t.tps)%len(tp.spaces)]
+func (c *cluster) removeLarge(ctx context.Context, pods int) error {
+	if err := users.InParallel(ctx, c.clients, pods, func(ctx context.Context, i int) error {
+		tp := c.tps[i%len(c.tps)]
+		space := tp.spaces[i/len(c.tps)%len(tp.spaces)]
 		return space.Core.Pods(space.Namespace).Delete(ctx, largeName(i), metav1.DeleteOptions{})
 	}); err != nil {
 		return fmt.Errorf("deleting large pods: %w", err)
 	}
-	for _, tp := range t.tps {
+	for _, tp := range c.tps {
 		if err := tp.pods.AwaitLeft(ctx, phaseContended); err != nil {
 			return err
 		}

@@ -16,7 +16,8 @@ func TestSmallRunsKeepWhatIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.nodes != 9 || s.tenants != 2 || s.rounds != 1 || s.idle != 3*time.Second || !slices.Equal(s.growth, []int{8, 16}) {
+	if s.nodes != 9 || s.tenants != 2 || s.rounds != 1 || s.idle != 3*time.Second ||
+		!slices.Equal(s.growth, []int{8, 16}) {
 		t.Errorf("settings are %+v", s)
 	}
 	if want := []layout{{2}, {0}}; !slices.Equal(s.layouts, want) {
@@ -75,7 +76,8 @@ func TestChangesAreSeenOnce(t *testing.T) {
 	s.see(1, "0", start.Add(5*time.Second))
 	s.see(1, "7", start.Add(5*time.Second))
 	s.see(1, "x", start.Add(5*time.Second))
-	if got, want := s.times(), []time.Duration{time.Second, 2 * time.Second, 5 * time.Second}; !slices.Equal(got, want) {
+	want := []time.Duration{time.Second, 2 * time.Second, 5 * time.Second}
+	if got := s.times(); !slices.Equal(got, want) {
 		t.Errorf("times are %v, want %v", got, want)
 	}
 }
@@ -120,7 +122,8 @@ func TestReport(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"partitions.svg", "partitions-memory.svg"} {
-		if data, err := os.ReadFile(filepath.Join(s.out, name)); err != nil || !strings.Contains(string(data), "<rect") {
+		data, err := os.ReadFile(filepath.Join(s.out, name))
+		if err != nil || !strings.Contains(string(data), "<rect") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

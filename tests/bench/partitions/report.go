@@ -91,7 +91,8 @@ func report(r results, s *settings) error {
 		names = append(names, l.String())
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s Rounds: %d.\n\n%s\n%s\n", s, len(r.rounds), claims(r, s), r.rounds.Table(quantities(), names))
+	fmt.Fprintf(&text, "%s Rounds: %d.\n\n%s\n%s\n", s, len(r.rounds), claims(r, s),
+		r.rounds.Table(quantities(), names))
 	if err := draw(filepath.Join(s.out, "partitions.svg"), ratios(r.rounds, names)); err != nil {
 		return err
 	}
@@ -130,7 +131,8 @@ func claims(r results, s *settings) string {
 	add("work: CPU of a TP a pod", tpCPU, last, first, "within 10 %", tenth)
 	add("work: CPU of home, the first TP, a pod", homeCPU, last, first, "within 10 %", tenth)
 	add("work: CPU of the RPs a node, idle", rpNodeIdle, last, first, "within 10 %", tenth)
-	add("throughput of a TP on one core", busyRate, last, first, "within 10 %", func(v float64) bool { return v >= 0.9 })
+	add("throughput of a TP on one core", busyRate, last, first, "within 10 %",
+		func(v float64) bool { return v >= 0.9 })
 	add("throughput: pods for a second of that core's time", busyEach, last, first, "within 10 %",
 		func(v float64) bool { return v >= 0.9 })
 	for _, l := range []layout{first, last} {

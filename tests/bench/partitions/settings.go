@@ -121,7 +121,8 @@ func parseSizes(list string) ([]int, error) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("--growth: %q is no number of nodes: want whole numbers from 1, such as 250,500", text)
+			return nil, fmt.Errorf("--growth: %q is no number of nodes: want whole numbers from 1, such as 250,500",
+				text)
 		}
 		all = append(all, n)
 	}
@@ -133,8 +134,8 @@ func parseSizes(list string) ([]int, error) {
 
 // String says what was measured.
 func (s *settings) String() string {
-	return fmt.Sprintf("%d hollow nodes in all, each with a connection to each TP; %d tenants a TP; paced: %.3g pods a "+
-		"second and TP in Deployments of %d for %v.", s.nodes, s.tenants, s.rate, pacedReplicas, s.paced)
+	return fmt.Sprintf("%d hollow nodes in all, each with a connection to each TP; %d tenants a TP; paced: %.3g pods "+
+		"a second and TP in Deployments of %d for %v.", s.nodes, s.tenants, s.rate, pacedReplicas, s.paced)
 }
 
 // layout is how many TPs and RPs there are, each a process of its own; with 0 home is both.
@@ -150,7 +151,8 @@ func parseLayouts(list string) ([]layout, error) {
 		if text != aloneName {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 || n > mostPartitions {
-				return nil, fmt.Errorf("--layouts: %q is none: want %s, or 1 to %d partitions", text, aloneName, mostPartitions)
+				return nil, fmt.Errorf("--layouts: %q is none: want %s, or 1 to %d partitions", text, aloneName,
+					mostPartitions)
 			}
 			l.partitions = n
 		}

@@ -265,13 +265,6 @@ func (t *trial) pace(ctx context.Context, phase string, d time.Duration) (p pace
 	return p, nil
 }
 
-// enter begins a phase in all TPs.
-func (t *trial) enter(phase string) {
-	for _, tp := range t.tps {
-		tp.pods.Enter(phase)
-	}
-}
-
 // setWaits sets quantiles of times that are in order; "" leaves one out.
 func (t *trial) setWaits(waits []time.Duration, p50, p90, p99 string) {
 	for _, q := range []struct {

@@ -218,13 +218,17 @@ func (t *trial) nodes(ctx context.Context) error {
 // spaces makes the spaces of the load.
 func (t *trial) spaces(ctx context.Context) error {
 	made, err := t.makeSpaces(ctx, "space", t.idle, spacesTime, spaceCPU)
-	t.load = &users.Load{Spaces: made, Name: "web", Clients: t.settings.clients, Replicas: t.settings.replicas}
+	t.load = &users.Load{
+		Spaces: made, Name: "web", Clients: t.settings.clients, Replicas: t.settings.replicas,
+	}
 	return err
 }
 
 // makeSpaces makes as many spaces as there are to be, while the side needs so
 // many cores anyway.
-func (t *trial) makeSpaces(ctx context.Context, prefix string, cores float64, inAll, each string) ([]*users.Space, error) {
+func (t *trial) makeSpaces(
+	ctx context.Context, prefix string, cores float64, inAll, each string,
+) ([]*users.Space, error) {
 	m, err := sides.NewMeter(t.side)
 	if err != nil {
 		return nil, err
