@@ -157,6 +157,10 @@ func (t *trial) weigh(ctx context.Context) error {
 		n := float64(len(of.servers))
 		resident, pss, live := 0.0, 0.0, 0.0
 		for _, s := range of.servers {
+			_, l, err := s.Heap(ctx) // collects garbage
+			if err != nil {
+				return err
+			}
 			r, _, err := s.Weigh(ctx)
 			if err != nil {
 				return err
@@ -167,10 +171,6 @@ func (t *trial) weigh(ctx context.Context) error {
 			}
 			for _, p := range programs {
 				pss += p.PSS / n
-			}
-			_, l, err := s.Heap(ctx)
-			if err != nil {
-				return err
 			}
 			resident, live = resident+r/n, live+l/n
 		}
