@@ -184,6 +184,12 @@ bench-groups: build upstream-etcd ## Run whole servers of 1, 2 and 4 service gro
 	go build -o bin/groups ./tests/bench/groups
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_UPSTREAM=$(CURDIR)/bin/upstream A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/groups $(ARGS)
 
+.PHONY: bench-partitions
+bench-partitions: build ## Run 1 to 4 tenant and resource partitions with 1,000 nodes in all; results go to bin/bench (as root, an hour; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
+	@mkdir -p bin/bench
+	go build -o bin/partitions ./tests/bench/partitions
+	A4S_BINARY=$(CURDIR)/bin/a4s A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/partitions $(ARGS)
+
 # Without groups: a server of another commit, by its binary, in place of upstream's programs.
 .PHONY: bench-base
 bench-base: build ## Run bin/a4s beside another binary of a4s, A4S_BASE=PATH; results go to bin/bench/base (as root, an hour)

@@ -16,7 +16,6 @@ import (
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/groupwatch"
@@ -29,8 +28,6 @@ import (
 const (
 	// startTimeout bounds the start of servers on a datastore with much in it.
 	startTimeout = 10 * time.Minute
-	// glance is how often somebody looks who waits.
-	glance = 200 * time.Millisecond
 	// appliedAnnotation is on the Lease of a server, with the newest configuration that its
 	// caches have met.
 	appliedAnnotation = "a4s.io/applied-revision"
@@ -176,7 +173,7 @@ func (c *cluster) stop() error {
 
 // awaitLeader returns when the first server leads.
 func (c *cluster) awaitLeader(ctx context.Context) error {
-	return await(ctx, "the first server to lead", func() error {
+	return sides.Await(ctx, "the first server to lead", func() error {
 		client := c.servers[0].Client.CoordinationV1().Leases(metav1.NamespaceSystem)
 		lease, err := client.Get(ctx, leaderLease, metav1.GetOptions{})
 		if err != nil {
@@ -202,7 +199,7 @@ func (c *cluster) awaitApplied(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return await(ctx, "the servers to meet the configurations", func() error {
+	return sides.Await(ctx, "the servers to meet the configurations", func() error {
 		list, err := configs.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -274,31 +271,7 @@ func (c *cluster) follow(ctx context.Context) error {
 
 // merged is an access that asks the servers of all groups, as programs of a4s do.
 func (c *cluster) merged(access *rest.Config) *rest.Config {
-	config := efficient(access)
+	config := sides.Efficient(access)
 	config.Wrap(c.groups.Wrap)
 	return config
-}
-
-// efficient is the same access with the encoding that programs use.
-func efficient(access *rest.Config) *rest.Config {
-	config := rest.CopyConfig(access)
-	config.QPS = -1
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	return config
-}
-
-// await tries until it succeeds.
-func await(ctx context.Context, what string, try func() error) error {
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w: %w", what, ctx.Err(), err)
-		case <-time.After(glance):
-		}
-	}
 }

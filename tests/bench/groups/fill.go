@@ -57,7 +57,7 @@ func (c *cluster) fill(ctx context.Context) error {
 			return err
 		}
 	}
-	admin := efficient(c.servers[0].Config)
+	admin := sides.Efficient(c.servers[0].Config)
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		return err
@@ -89,13 +89,13 @@ func (c *cluster) fillTenant(
 		return fmt.Errorf("making tenant %s: %w", name, err)
 	}
 	// The first request makes the space.
-	own, err := kubernetes.NewForConfig(tenantapi.InSpace(efficient(c.servers[0].Config), name))
+	own, err := kubernetes.NewForConfig(tenantapi.InSpace(sides.Efficient(c.servers[0].Config), name))
 	if err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := await(limited, "the space of "+name, func() error {
+	if err := sides.Await(limited, "the space of "+name, func() error {
 		_, err := own.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(limited, "default", metav1.GetOptions{})
 		return err
 	}); err != nil {
@@ -145,7 +145,7 @@ func (c *cluster) awaitRunning(ctx context.Context, client kubernetes.Interface)
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
-	err := await(limited, "all pods to run", func() error {
+	err := sides.Await(limited, "all pods to run", func() error {
 		list, err := client.CoreV1().Pods("").List(limited, metav1.ListOptions{
 			FieldSelector: "status.phase!=Running", ResourceVersion: "0",
 		})

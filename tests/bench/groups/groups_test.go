@@ -94,16 +94,6 @@ func TestEventsAreOfTheirWrite(t *testing.T) {
 	}
 }
 
-func TestMetric(t *testing.T) {
-	text := []byte("# HELP a b\na_more 1\na{x=\"y\"} 2\na 3.5e+06\n")
-	if v, err := metric(text, "a"); err != nil || v != 3.5e6 {
-		t.Errorf("%v %v", v, err)
-	}
-	if _, err := metric(text, "b"); err == nil {
-		t.Error("a metric that there is not has a value")
-	}
-}
-
 func TestRoundsBeginWithAnotherLayout(t *testing.T) {
 	all := []layout{{1, 1}, {2, 1}, {4, 1}}
 	if got := sides.InTurn(4, all); got[0] != all[1] || len(got) != 3 {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/tests/bench/sides"
 )
 
 const (
@@ -56,7 +57,7 @@ type load struct {
 func newLoad(ctx context.Context, c *cluster) (*load, error) {
 	l := &load{cluster: c, id: strconv.FormatInt(time.Now().UnixNano(), 36)}
 	for _, s := range c.servers[:c.running] {
-		client, err := kubernetes.NewForConfig(efficient(s.Config))
+		client, err := kubernetes.NewForConfig(sides.Efficient(s.Config))
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +71,7 @@ func newLoad(ctx context.Context, c *cluster) (*load, error) {
 			continue
 		}
 		server := c.servers[c.layout.server(tenant, c.tenants, tenant)]
-		access := tenantapi.InSpace(efficient(server.Config), tenantName(tenant))
+		access := tenantapi.InSpace(sides.Efficient(server.Config), tenantName(tenant))
 		if err := l.watch(ctx, access, &l.ofTenants); err != nil {
 			return nil, fmt.Errorf("watching %s: %w", tenantName(tenant), err)
 		}
@@ -113,7 +114,7 @@ func (l *load) watch(ctx context.Context, access *rest.Config, took *[]time.Dura
 func openWatch(ctx context.Context, pods coreclient.PodInterface) (w watch.Interface, err error) {
 	limited, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	err = await(limited, "the watch", func() error {
+	err = sides.Await(limited, "the watch", func() error {
 		list, err := pods.List(limited, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return err
@@ -185,7 +186,7 @@ func (l *load) run(ctx context.Context) error {
 	all.Wait()
 	limited, cancel := context.WithTimeout(ctx, arrivalTimeout)
 	defer cancel()
-	err := await(limited, "all events", func() error {
+	err := sides.Await(limited, "all events", func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.failed != nil {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/pki"
 )
@@ -21,6 +25,10 @@ type Options struct {
 	// Access returns the access of a user in some groups. It is asked once for
 	// each node.
 	Access func(user string, groups ...string) (*rest.Config, error)
+	// Groups are further groups in the certificates of the nodes.
+	Groups []string
+	// Elsewhere says that pods come from other servers, which TakePods names.
+	Elsewhere bool
 }
 
 // Fleet is a number of hollow nodes.
@@ -37,7 +45,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	for i := range o.Nodes {
 		number := o.First + i
 		name := Name(number)
-		access, err := o.Access(pki.NodeUserPrefix+name, pki.GroupNodes)
+		access, err := o.Access(pki.NodeUserPrefix+name, append([]string{pki.GroupNodes}, o.Groups...)...)
 		if err != nil {
 			return nil, fmt.Errorf("access of node %s: %w", name, err)
 		}
@@ -64,7 +72,10 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 					errs <- fmt.Errorf("registering node %s: %w", n.name, err)
 					continue
 				}
-				f.running.Go(func() { n.run(ctx) })
+				f.running.Go(func() { n.renewAlways(ctx) })
+				if !o.Elsewhere {
+					f.running.Go(func() { n.own.informer(ctx).RunWithContext(ctx) })
+				}
 			}
 		})
 	}
@@ -75,6 +86,76 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 		all = append(all, err)
 	}
 	return f, errors.Join(all...)
+}
+
+// TakePods has the nodes take the pods of some servers, by their URLs, until the context
+// ends: each with a connection of its own, beside that to the server of Access. It returns
+// when all watches are open.
+func (f *Fleet) TakePods(ctx context.Context, urls ...string) error {
+	var all errgroup.Group
+	all.SetLimit(registering)
+	for _, n := range f.nodes {
+		for _, url := range urls {
+			from, err := n.from(url)
+			if err != nil {
+				return fmt.Errorf("client of node %s: %w", n.name, err)
+			}
+			all.Go(func() error {
+				informer := from.informer(ctx)
+				f.running.Go(func() { informer.RunWithContext(ctx) })
+				if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+					return fmt.Errorf("watching the pods of %s at %s: %w", n.name, url, ctx.Err())
+				}
+				return nil
+			})
+		}
+	}
+	return all.Wait()
+}
+
+// Follow has each node read a stream that never ends from some servers, by their URLs and
+// the path, until the context ends. It returns when all are open.
+func (f *Fleet) Follow(ctx context.Context, path string, urls ...string) error {
+	var all errgroup.Group
+	all.SetLimit(registering)
+	for _, n := range f.nodes {
+		client, err := rest.HTTPClientFor(n.access)
+		if err != nil {
+			return fmt.Errorf("client of node %s: %w", n.name, err)
+		}
+		for _, url := range urls {
+			all.Go(func() error {
+				body, err := open(ctx, client, url+path)
+				if err != nil {
+					return fmt.Errorf("node %s: %w", n.name, err)
+				}
+				f.running.Go(func() {
+					defer body.Close()
+					if _, err := io.Copy(io.Discard, body); ctx.Err() == nil {
+						f.failures.add(fmt.Errorf("%s of node %s ended: %w", path, n.name, err))
+					}
+				})
+				return nil
+			})
+		}
+	}
+	return all.Wait()
+}
+
+func open(ctx context.Context, client *http.Client, url string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return response.Body, nil
 }
 
 // Wait returns when all nodes have stopped, after the end of their context.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -24,6 +25,8 @@ const (
 	// the lease is good.
 	renewal      = 10 * time.Second
 	leaseSeconds = 40
+	// cpus is how many processors a node has.
+	cpus = 32
 	// again is how long a node waits before it tries again what failed.
 	again = time.Second
 )
@@ -32,14 +35,16 @@ const (
 type node struct {
 	number   int
 	name     string
-	core     coreclient.CoreV1Interface
+	access   *rest.Config
+	own      *source // the server that has the node
 	leases   coordinationclient.LeaseInterface
 	failures *failures
+	room     room
 
 	// lease is the one that the server has, as far as the node knows.
 	lease *coordinationv1.Lease
 	// started is how many pods the node has started.
-	started int
+	started atomic.Int64
 }
 
 func newNode(number int, access *rest.Config, f *failures) (*node, error) {
@@ -51,18 +56,24 @@ func newNode(number int, access *rest.Config, f *failures) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	core, err := coreclient.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, err
-	}
 	coordination, err := coordinationclient.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, err
 	}
-	return &node{
-		number: number, name: Name(number), core: core, failures: f,
+	n := &node{
+		number: number, name: Name(number), access: config, failures: f, room: newRoom(cpus),
 		leases: coordination.Leases(corev1.NamespaceNodeLease),
-	}, nil
+	}
+	n.own, err = n.from(config.Host)
+	return n, err
+}
+
+// from is what the node takes pods from, by its URL. Another URL is another connection.
+func (n *node) from(url string) (*source, error) {
+	config := rest.CopyConfig(n.access)
+	config.Host = url
+	core, err := coreclient.NewForConfig(config)
+	return &source{node: n, core: core}, err
 }
 
 // ip is an address of the node, which nobody has.
@@ -71,12 +82,12 @@ func (n *node) ip() string { return fmt.Sprintf("10.250.%d.%d", n.number/250, n.
 // register makes the Node, as one that is ready, and its lease.
 func (n *node) register(ctx context.Context) error {
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU:              resource.MustParse("32"),
+		corev1.ResourceCPU:              *resource.NewQuantity(cpus, resource.DecimalSI),
 		corev1.ResourceMemory:           resource.MustParse("128Gi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("200Gi"),
 		corev1.ResourcePods:             resource.MustParse("110"),
 	}
-	made, err := n.core.Nodes().Create(ctx, &corev1.Node{
+	made, err := n.own.core.Nodes().Create(ctx, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{
 			corev1.LabelHostname: n.name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 		}},
@@ -123,19 +134,13 @@ func conditions() []corev1.NodeCondition {
 	return all
 }
 
-// run does what a node does until the context ends.
-func (n *node) run(ctx context.Context) {
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		n.watchPods(ctx)
-	}()
+// renewAlways renews the lease until the context ends.
+func (n *node) renewAlways(ctx context.Context) {
 	// Not all nodes at the same moment.
 	next := time.After(rand.N(renewal))
 	for {
 		select {
 		case <-ctx.Done():
-			<-watched
 			return
 		case <-next:
 		}

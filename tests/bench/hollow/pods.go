@@ -11,12 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchPods does what has to be done about the pods of the node, one after the
-// other, until the context ends.
-func (n *node) watchPods(ctx context.Context) {
+// source is a server that has pods of a node.
+type source struct {
+	*node
+	core coreclient.CoreV1Interface
+}
+
+// informer does, while it runs, what has to be done about the pods of the node, one after
+// the other.
+func (n *source) informer(ctx context.Context) cache.Controller {
 	bound := fields.OneTermEqualSelector("spec.nodeName", n.name)
 	sync := func(obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
@@ -29,18 +36,30 @@ func (n *node) watchPods(ctx context.Context) {
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    sync,
 			UpdateFunc: func(_, obj any) { sync(obj) },
+			DeleteFunc: func(obj any) {
+				if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+					obj = last.Obj
+				}
+				if pod, ok := obj.(*corev1.Pod); ok {
+					n.room.leave(pod)
+				}
+			},
 		},
 	})
-	informer.RunWithContext(ctx)
+	return informer
 }
 
 // sync tries until the pod is what it has to be.
-func (n *node) sync(ctx context.Context, pod *corev1.Pod) {
+func (n *source) sync(ctx context.Context, pod *corev1.Pod) {
 	for {
 		var err error
 		switch {
 		case pod.DeletionTimestamp != nil:
+			n.room.leave(pod)
 			err = n.remove(ctx, pod)
+		case pod.Status.Phase == corev1.PodPending && !n.room.enter(pod):
+			err = n.setStatus(ctx, pod, corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu",
+				Message: "Pod was rejected: Node didn't have enough resource: cpu"})
 		case pod.Status.Phase == corev1.PodPending:
 			err = n.setRunning(ctx, pod)
 		}
@@ -58,18 +77,17 @@ func (n *node) sync(ctx context.Context, pod *corev1.Pod) {
 }
 
 // remove takes the pod away, as a kubelet does when its containers have ended.
-func (n *node) remove(ctx context.Context, pod *corev1.Pod) error {
+func (n *source) remove(ctx context.Context, pod *corev1.Pod) error {
 	now := int64(0)
 	return n.core.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID},
 	})
 }
 
-// setRunning patches the status as a kubelet does.
-func (n *node) setRunning(ctx context.Context, pod *corev1.Pod) error {
+// setRunning says that the pod runs.
+func (n *source) setRunning(ctx context.Context, pod *corev1.Pod) error {
 	now := metav1.Now()
-	n.started++
-	ip := fmt.Sprintf("10.%d.%d.%d", 128+n.number/256, n.number%256, n.started%250+1)
+	ip := fmt.Sprintf("10.%d.%d.%d", 128+n.number/256, n.number%256, n.started.Add(1)%250+1)
 	status := corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &now,
 		HostIP: n.ip(), HostIPs: []corev1.HostIP{{IP: n.ip()}}, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
@@ -89,6 +107,11 @@ func (n *node) setRunning(ctx context.Context, pod *corev1.Pod) error {
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
+	return n.setStatus(ctx, pod, status)
+}
+
+// setStatus patches the status as a kubelet does.
+func (n *source) setStatus(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status":   status,

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/tests/bench/users"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // reader reads a few objects of a space that nothing else happens in: one by its
 // name, and all, in turns.
 type reader struct {
-	space *space
+	space *users.Space
 
 	mu    sync.Mutex
 	phase string
@@ -34,10 +36,10 @@ type reader struct {
 }
 
 // startReader fills the space and reads until the context ends.
-func startReader(ctx context.Context, s *space) (*reader, error) {
+func startReader(ctx context.Context, s *users.Space) (*reader, error) {
 	r := &reader{space: s, took: map[string][]time.Duration{}}
 	for i := range settingsRead {
-		if _, err := s.core.ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{
+		if _, err := s.Core.ConfigMaps(s.Namespace).Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: settingName(i)},
 			Data:       map[string]string{"text": strings.Repeat("word ", 200)},
 		}, metav1.CreateOptions{}); err != nil {
@@ -68,7 +70,7 @@ func (r *reader) read(ctx context.Context, n int) {
 	r.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	settings := r.space.core.ConfigMaps(r.space.namespace)
+	settings := r.space.Core.ConfigMaps(r.space.Namespace)
 	began := time.Now()
 	var err error
 	if n%2 == 0 {

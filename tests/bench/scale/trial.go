@@ -15,6 +15,7 @@ import (
 
 	"github.com/a4s-io/a4s/tests/bench/hollow"
 	"github.com/a4s-io/a4s/tests/bench/sides"
+	"github.com/a4s-io/a4s/tests/bench/users"
 	"github.com/a4s-io/a4s/tests/hosts"
 	"github.com/a4s-io/a4s/tests/measure"
 )
@@ -41,10 +42,10 @@ type trial struct {
 
 	side   *sides.Side
 	fleet  *hollow.Fleet
-	maker  *spaceMaker
-	pods   *podWatch
+	maker  *users.Maker
+	pods   *users.PodWatch
 	reader *reader
-	load   *load
+	load   *users.Load
 
 	// empty, idle and quiet are how many cores the side needs without a node,
 	// with all nodes, and with the reader as well.
@@ -129,14 +130,14 @@ func (t *trial) start(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if t.maker, err = newSpaceMaker(ctx, t.side, t.contestant.tenants); err != nil {
+	if t.maker, err = users.NewMaker(ctx, t.side, t.contestant.tenants); err != nil {
 		return err
 	}
 	// Controllers run when this has one.
-	if err := t.maker.accounts.await(limited, corev1.NamespaceDefault); err != nil {
+	if err := t.maker.Accounts.Await(limited, corev1.NamespaceDefault); err != nil {
 		return err
 	}
-	if t.pods, err = watchPods(ctx, t.maker.admin.CoreV1().RESTClient()); err != nil {
+	if t.pods, err = users.WatchPods(ctx, t.maker.Admin.CoreV1().RESTClient()); err != nil {
 		return err
 	}
 	if err := t.calm(ctx); err != nil {
@@ -166,16 +167,16 @@ func (t *trial) wake(ctx context.Context) error { return sides.Sleep(ctx, t.sett
 
 // nodes registers the nodes and measures the side with them.
 func (t *trial) nodes(ctx context.Context) error {
-	usable := newArrivals()
+	usable := users.NewArrivals()
 	look := func(obj any) {
 		if node, ok := obj.(*corev1.Node); ok && len(node.Spec.Taints) == 0 {
-			usable.add(node.Name)
+			usable.Add(node.Name)
 		}
 	}
 	nodesOnly, stop := context.WithCancel(ctx)
 	defer stop()
-	nodes := resource{plural: "nodes", example: &corev1.Node{}}
-	if err := follow(nodesOnly, t.maker.admin.CoreV1().RESTClient(), nodes, cache.ResourceEventHandlerFuncs{
+	nodes := users.Resource{Plural: "nodes", Example: &corev1.Node{}}
+	if err := users.Follow(nodesOnly, t.maker.Admin.CoreV1().RESTClient(), nodes, cache.ResourceEventHandlerFuncs{
 		AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) },
 	}); err != nil {
 		return err
@@ -184,14 +185,14 @@ func (t *trial) nodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.fleet, err = hollow.Start(ctx, hollow.Options{Nodes: t.settings.nodes, Access: t.maker.signer.User})
+	t.fleet, err = hollow.Start(ctx, hollow.Options{Nodes: t.settings.nodes, Access: t.maker.Signer.User})
 	if err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, nodesTimeout)
 	defer cancel()
 	for i := range t.settings.nodes {
-		if err := usable.await(limited, hollow.Name(i)); err != nil {
+		if err := usable.Await(limited, hollow.Name(i)); err != nil {
 			return err
 		}
 	}
@@ -217,18 +218,22 @@ func (t *trial) nodes(ctx context.Context) error {
 // spaces makes the spaces of the load.
 func (t *trial) spaces(ctx context.Context) error {
 	made, err := t.makeSpaces(ctx, "space", t.idle, spacesTime, spaceCPU)
-	t.load = &load{spaces: made, clients: t.settings.clients, replicas: t.settings.replicas}
+	t.load = &users.Load{
+		Spaces: made, Name: "web", Clients: t.settings.clients, Replicas: t.settings.replicas,
+	}
 	return err
 }
 
 // makeSpaces makes as many spaces as there are to be, while the side needs so
 // many cores anyway.
-func (t *trial) makeSpaces(ctx context.Context, prefix string, cores float64, inAll, each string) ([]*space, error) {
+func (t *trial) makeSpaces(
+	ctx context.Context, prefix string, cores float64, inAll, each string,
+) ([]*users.Space, error) {
 	m, err := sides.NewMeter(t.side)
 	if err != nil {
 		return nil, err
 	}
-	made, err := t.maker.makeAll(ctx, t.settings.clients, t.settings.spaces, prefix)
+	made, err := t.maker.MakeAll(ctx, t.settings.clients, t.settings.spaces, prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +252,7 @@ func (t *trial) makeSpaces(ctx context.Context, prefix string, cores float64, in
 
 // alone has the reader read while nothing else happens.
 func (t *trial) alone(ctx context.Context) error {
-	own, err := t.maker.makeOne(ctx, "next-door")
+	own, err := t.maker.MakeOne(ctx, "next-door")
 	if err != nil {
 		return err
 	}
@@ -284,7 +289,7 @@ func (t *trial) setReads(phase string, p50, p99 string) error {
 
 func (t *trial) enter(phase string) {
 	t.reader.enter(phase)
-	t.pods.enter(phase)
+	t.pods.Enter(phase)
 }
 
 // saturate makes the load as fast as it goes.
@@ -294,10 +299,10 @@ func (t *trial) saturate(ctx context.Context) error {
 		return err
 	}
 	t.enter(phaseSaturated)
-	if err := t.load.saturate(ctx, t.settings.deployments); err != nil {
+	if err := t.load.Saturate(ctx, t.settings.deployments); err != nil {
 		return err
 	}
-	if err := t.pods.awaitRunning(ctx, phaseSaturated, t.load.pods()); err != nil {
+	if err := t.pods.AwaitRunning(ctx, phaseSaturated, t.load.Pods()); err != nil {
 		return err
 	}
 	t.reader.enter("")
@@ -308,14 +313,14 @@ func (t *trial) saturate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pods := t.pods.of(phaseSaturated)
-	rate := float64(len(pods.waits)) / pods.last.Sub(m.Began()).Seconds()
+	pods := t.pods.Of(phaseSaturated)
+	rate := float64(len(pods.Waits)) / pods.Last.Sub(m.Began()).Seconds()
 	t.set(saturatedRate, rate)
-	t.set(saturatedCPU, used/float64(len(pods.waits))*1000)
-	t.set(saturatedP50, sides.Seconds(pods.waits, 0.5))
-	t.set(saturatedP99, sides.Seconds(pods.waits, 0.99))
-	t.set(saturatedSet, sides.Seconds(pods.places, 0.99))
-	t.set(createP99, sides.Seconds(t.load.requests(), 0.99)*1000)
+	t.set(saturatedCPU, used/float64(len(pods.Waits))*1000)
+	t.set(saturatedP50, sides.Seconds(pods.Waits, 0.5))
+	t.set(saturatedP99, sides.Seconds(pods.Waits, 0.99))
+	t.set(saturatedSet, sides.Seconds(pods.Places, 0.99))
+	t.set(createP99, sides.Seconds(t.load.Requests(), 0.99)*1000)
 	t.settings.learn(rate)
 	if err := t.setReads(phaseSaturated, saturatedReadP50, saturatedReadP99); err != nil {
 		return err
@@ -327,10 +332,10 @@ func (t *trial) saturate(ctx context.Context) error {
 // clear deletes the load.
 func (t *trial) clear(ctx context.Context) error {
 	began := time.Now()
-	if err := t.load.remove(ctx); err != nil {
+	if err := t.load.Remove(ctx); err != nil {
 		return err
 	}
-	if err := t.pods.awaitNone(ctx); err != nil {
+	if err := t.pods.AwaitNone(ctx); err != nil {
 		return err
 	}
 	log.Printf("  all pods are gone after %v", time.Since(began).Round(time.Second))
@@ -355,7 +360,7 @@ func (t *trial) paced(ctx context.Context) (err error) {
 	})
 	defer end()
 	t.enter(phasePaced)
-	loaded.Go(func() { failed = t.load.pace(ctx, pace, stop) })
+	loaded.Go(func() { failed = t.load.Pace(ctx, pace, stop) })
 	cores, err := t.cores(ctx, t.settings.paced)
 	if err != nil {
 		return err
@@ -368,25 +373,25 @@ func (t *trial) paced(ctx context.Context) (err error) {
 	if failed != nil {
 		return failed
 	}
-	before := t.pods.of(phasePaced)
-	if err := t.pods.awaitRunning(ctx, phasePaced, before.seen); err != nil {
+	before := t.pods.Of(phasePaced)
+	if err := t.pods.AwaitRunning(ctx, phasePaced, before.Seen); err != nil {
 		return err
 	}
-	pods := t.pods.of(phasePaced)
-	if len(pods.waits) == 0 {
+	pods := t.pods.Of(phasePaced)
+	if len(pods.Waits) == 0 {
 		return errors.New("no pod ran while the load had a pace: it was too short")
 	}
-	t.set(pacedCame, float64(len(pods.waits))/t.settings.paced.Seconds())
-	t.set(pacedCPU, (cores-t.quiet)*t.settings.paced.Seconds()/float64(len(pods.waits))*1000)
-	t.set(pacedP50, sides.Seconds(pods.waits, 0.5))
-	t.set(pacedP99, sides.Seconds(pods.waits, 0.99))
-	t.set(pacedSet, sides.Seconds(pods.places, 0.99))
+	t.set(pacedCame, float64(len(pods.Waits))/t.settings.paced.Seconds())
+	t.set(pacedCPU, (cores-t.quiet)*t.settings.paced.Seconds()/float64(len(pods.Waits))*1000)
+	t.set(pacedP50, sides.Seconds(pods.Waits, 0.5))
+	t.set(pacedP99, sides.Seconds(pods.Waits, 0.99))
+	t.set(pacedSet, sides.Seconds(pods.Places, 0.99))
 	if err := t.setReads(phasePaced, pacedReadP50, pacedReadP99); err != nil {
 		return err
 	}
 	t.set(pacedNotice, t.got(pacedReadP99)/t.got(readP99))
 	t.reader.enter("")
-	return t.pods.awaitAll(ctx, t.load.pods())
+	return t.pods.AwaitAll(ctx, t.load.Pods())
 }
 
 // weigh weighs the side after it had nothing to do for a while.

@@ -26,6 +26,7 @@ func (m *Maker) A4s(ctx context.Context, name string, args ...string) (*Side, er
 		if err != nil {
 			return err
 		}
+		s.own = filepath.Dir(binary)
 		if err := os.WriteFile(binary, data, 0o755); err != nil {
 			return err
 		}

@@ -55,6 +55,7 @@ type Side struct {
 	// launch starts the programs, in an order of its own.
 	launch func(ctx context.Context, s *Side)
 	args   []string // of a4s
+	own    string   // the directory of its copy of the binary, "" for none
 
 	running context.CancelFunc
 	kept    sync.WaitGroup
@@ -93,6 +94,9 @@ func (s *Side) Close() {
 	}
 	s.Host.Close()
 	s.kept.Wait()
+	if s.own != "" {
+		_ = os.RemoveAll(s.own) // the lab removes what is left
+	}
 }
 
 // Start starts the side and does not wait for it.

@@ -1,4 +1,4 @@
-package main
+package users
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// inParallel calls do with 0 to n-1, some at a time, until one fails.
-func inParallel(ctx context.Context, workers, n int, do func(ctx context.Context, i int) error) error {
+// InParallel calls do with 0 to n-1, some at a time, until one fails.
+func InParallel(ctx context.Context, workers, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
@@ -34,31 +34,34 @@ func inParallel(ctx context.Context, workers, n int, do func(ctx context.Context
 	return context.Cause(ctx)
 }
 
-// load makes Deployments, in one space after the other.
-type load struct {
-	spaces            []*space
-	clients, replicas int
+// Load makes Deployments, in one space after the other.
+type Load struct {
+	Spaces []*Space
+	// Name begins the names of its Deployments; Clients is how many requests are made at a
+	// time, Replicas how many pods a Deployment has.
+	Name              string
+	Clients, Replicas int
 
 	mu   sync.Mutex
 	made int // Deployments of the current phase, called 0 to made-1
 	took []time.Duration
 }
 
-// saturate makes so many Deployments as fast as it can.
-func (l *load) saturate(ctx context.Context, n int) error {
+// Saturate makes so many Deployments as fast as it can.
+func (l *Load) Saturate(ctx context.Context, n int) error {
 	l.made, l.took = n, nil
-	return inParallel(ctx, l.clients, n, l.create)
+	return InParallel(ctx, l.Clients, n, l.create)
 }
 
-// pace makes Deployments so that there are so many new pods a second, until
+// Pace makes Deployments so that there are so many new pods a second, until
 // stop is closed.
-func (l *load) pace(ctx context.Context, pods float64, stop <-chan struct{}) error {
+func (l *Load) Pace(ctx context.Context, pods float64, stop <-chan struct{}) error {
 	l.made, l.took = 0, nil
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ticker := time.NewTicker(time.Duration(float64(l.replicas) / pods * float64(time.Second)))
+	ticker := time.NewTicker(time.Duration(float64(l.Replicas) / pods * float64(time.Second)))
 	defer ticker.Stop()
-	places := make(chan struct{}, l.clients)
+	places := make(chan struct{}, l.Clients)
 	var all sync.WaitGroup
 	defer all.Wait()
 	for {
@@ -82,22 +85,22 @@ func (l *load) pace(ctx context.Context, pods float64, stop <-chan struct{}) err
 	}
 }
 
-// pods is how many pods the Deployments of the current phase have.
-func (l *load) pods() int { return l.made * l.replicas }
+// Pods is how many pods the Deployments of the current phase have.
+func (l *Load) Pods() int { return l.made * l.Replicas }
 
-// requests returns how long the requests of the current phase took, in order.
-func (l *load) requests() []time.Duration {
+// Requests returns how long the requests of the current phase took, in order.
+func (l *Load) Requests() []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(slices.Values(l.took))
 }
 
-func (l *load) create(ctx context.Context, i int) error {
-	s := l.spaces[i%len(l.spaces)]
+func (l *Load) create(ctx context.Context, i int) error {
+	s := l.Spaces[i%len(l.Spaces)]
 	began := time.Now()
-	deployments := s.apps.Deployments(s.namespace)
-	if _, err := deployments.Create(ctx, deployment(i, l.replicas), metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("making %s: %w", deploymentName(i), err)
+	wanted := deployment(l.deploymentName(i), l.Replicas)
+	if _, err := s.Apps.Deployments(s.Namespace).Create(ctx, wanted, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("making %s: %w", wanted.Name, err)
 	}
 	took := time.Since(began)
 	l.mu.Lock()
@@ -106,27 +109,27 @@ func (l *load) create(ctx context.Context, i int) error {
 	return nil
 }
 
-// remove deletes the Deployments of the current phase.
-func (l *load) remove(ctx context.Context) error {
-	return inParallel(ctx, l.clients, l.made, func(ctx context.Context, i int) error {
-		s := l.spaces[i%len(l.spaces)]
-		if err := s.apps.Deployments(s.namespace).Delete(ctx, deploymentName(i), metav1.DeleteOptions{
+// Remove deletes the Deployments of the current phase.
+func (l *Load) Remove(ctx context.Context) error {
+	return InParallel(ctx, l.Clients, l.made, func(ctx context.Context, i int) error {
+		s := l.Spaces[i%len(l.Spaces)]
+		if err := s.Apps.Deployments(s.Namespace).Delete(ctx, l.deploymentName(i), metav1.DeleteOptions{
 			PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
 		}); err != nil {
-			return fmt.Errorf("deleting %s: %w", deploymentName(i), err)
+			return fmt.Errorf("deleting %s: %w", l.deploymentName(i), err)
 		}
 		return nil
 	})
 }
 
-func deploymentName(i int) string { return fmt.Sprintf("web-%05d", i) }
+func (l *Load) deploymentName(i int) string { return fmt.Sprintf("%s-%05d", l.Name, i) }
 
 // deployment is one of pods as they are common: with labels, an environment and
 // requests.
-func deployment(i, replicas int) *appsv1.Deployment {
-	labels := map[string]string{"app": deploymentName(i), "tier": "front"}
+func deployment(name string, replicas int) *appsv1.Deployment {
+	labels := map[string]string{"app": name, "tier": "front"}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: deploymentName(i), Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(replicas)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},

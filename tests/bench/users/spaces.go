@@ -1,4 +1,4 @@
-package main
+package users
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -31,71 +30,65 @@ const (
 	defaultAccount, rootCA = "default", "kube-root-ca.crt"
 )
 
-// space is a tenant or a namespace, as its user sees it: with a certificate and
+// Space is a tenant or a namespace, as its user sees it: with a certificate and
 // a connection of its own.
-type space struct {
-	namespace string
-	apps      appsclient.AppsV1Interface
-	core      coreclient.CoreV1Interface
+type Space struct {
+	Namespace string
+	Apps      appsclient.AppsV1Interface
+	Core      coreclient.CoreV1Interface
 }
 
-// spaceMaker makes spaces with the rights of an administrator. A space of either
+// Maker makes spaces with the rights of an administrator. A space of either
 // kind has three namespaces, with what controllers put into each, and a user with
 // all rights, by a role and its binding.
-type spaceMaker struct {
-	admin    kubernetes.Interface
-	tenants  *tenantapi.Client // nil: spaces are namespaces
-	signer   *sides.Signer
-	accounts *arrivals // default service accounts, by namespace
-	bundles  *arrivals // CA bundles, by namespace
+type Maker struct {
+	// Partition is where tenants are made, "" for wherever there is room.
+	Partition string
+	Admin     kubernetes.Interface
+	tenants   *tenantapi.Client // nil: spaces are namespaces
+	Signer    *sides.Signer
+	Accounts  *Arrivals // default service accounts, by namespace
+	bundles   *Arrivals // CA bundles, by namespace
 }
 
-func newSpaceMaker(ctx context.Context, s *sides.Side, tenants bool) (*spaceMaker, error) {
+// NewMaker returns one for a side, which makes tenants or namespaces.
+func NewMaker(ctx context.Context, s *sides.Side, tenants bool) (*Maker, error) {
 	signer, err := s.Signer()
 	if err != nil {
 		return nil, err
 	}
-	config := efficient(s.Config)
+	config := sides.Efficient(s.Config)
 	admin, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	m := &spaceMaker{admin: admin, signer: signer, accounts: newArrivals(), bundles: newArrivals()}
+	m := &Maker{Admin: admin, Signer: signer, Accounts: NewArrivals(), bundles: NewArrivals()}
 	if tenants {
 		if m.tenants, err = tenantapi.NewClient(config, nil); err != nil {
 			return nil, err
 		}
 	}
 	client := admin.CoreV1().RESTClient()
-	accounts := resource{"serviceaccounts", &corev1.ServiceAccount{}, defaultAccount}
-	if err := follow(ctx, client, accounts, m.accounts.handler()); err != nil {
+	accounts := Resource{"serviceaccounts", &corev1.ServiceAccount{}, defaultAccount}
+	if err := Follow(ctx, client, accounts, m.Accounts.handler()); err != nil {
 		return nil, err
 	}
-	bundles := resource{"configmaps", &corev1.ConfigMap{}, rootCA}
-	return m, follow(ctx, client, bundles, m.bundles.handler())
+	bundles := Resource{"configmaps", &corev1.ConfigMap{}, rootCA}
+	return m, Follow(ctx, client, bundles, m.bundles.handler())
 }
 
 // handler notes the namespaces of objects.
-func (a *arrivals) handler() cache.ResourceEventHandler {
+func (a *Arrivals) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
 		if o, ok := obj.(metav1.Object); ok {
-			a.add(o.GetNamespace())
+			a.Add(o.GetNamespace())
 		}
 	}}
 }
 
-// efficient is the same access with the encoding that programs use.
-func efficient(access *rest.Config) *rest.Config {
-	config := rest.CopyConfig(access)
-	config.QPS = -1
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	return config
-}
-
-// makeOne makes a space and returns when its user has been served in it and all
+// MakeOne makes a space and returns when its user has been served in it and all
 // that a new space has is there.
-func (m *spaceMaker) makeOne(ctx context.Context, name string) (*space, error) {
+func (m *Maker) MakeOne(ctx context.Context, name string) (*Space, error) {
 	ctx, cancel := context.WithTimeout(ctx, usableTimeout)
 	defer cancel()
 	begin := m.makeNamespaces
@@ -108,19 +101,19 @@ func (m *spaceMaker) makeOne(ctx context.Context, name string) (*space, error) {
 	}
 	if m.tenants != nil {
 		// The first request makes the space.
-		if _, err := s.core.ServiceAccounts(s.namespace).List(ctx, metav1.ListOptions{}); err != nil {
+		if _, err := s.Core.ServiceAccounts(s.Namespace).List(ctx, metav1.ListOptions{}); err != nil {
 			return nil, fmt.Errorf("making space %s: %w", name, err)
 		}
 	}
-	for _, of := range []*arrivals{m.accounts, m.bundles} {
+	for _, of := range []*Arrivals{m.Accounts, m.bundles} {
 		for _, namespace := range namespaces {
-			if err := of.await(ctx, namespace); err != nil {
+			if err := of.Await(ctx, namespace); err != nil {
 				return nil, fmt.Errorf("making space %s: %w", name, err)
 			}
 		}
 	}
 	for {
-		_, err := s.core.ServiceAccounts(s.namespace).Get(ctx, defaultAccount, metav1.GetOptions{})
+		_, err := s.Core.ServiceAccounts(s.Namespace).Get(ctx, defaultAccount, metav1.GetOptions{})
 		if err == nil {
 			return s, nil
 		}
@@ -133,14 +126,14 @@ func (m *spaceMaker) makeOne(ctx context.Context, name string) (*space, error) {
 }
 
 // makeTenant returns the namespaces of the space as an administrator calls them.
-func (m *spaceMaker) makeTenant(ctx context.Context, name string) (*space, []string, error) {
+func (m *Maker) makeTenant(ctx context.Context, name string) (*Space, []string, error) {
 	tenant, err := m.tenants.Create(ctx, &tenantapi.Tenant{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: tenantapi.TenantSpec{Partition: m.Partition},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
-	access, err := m.signer.Client(pkix.Name{
+	access, err := m.Signer.Client(pkix.Name{
 		CommonName: "admin", Organization: []string{"tenant:" + name}, SerialNumber: string(tenant.UID),
 	})
 	if err != nil {
@@ -155,31 +148,31 @@ func (m *spaceMaker) makeTenant(ctx context.Context, name string) (*space, []str
 }
 
 // makeNamespaces makes what a tenant has, one object after the other.
-func (m *spaceMaker) makeNamespaces(ctx context.Context, name string) (*space, []string, error) {
+func (m *Maker) makeNamespaces(ctx context.Context, name string) (*Space, []string, error) {
 	namespaces := []string{name, name + "-system", name + "-public"}
 	for _, n := range namespaces {
-		if _, err := m.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		if _, err := m.Admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: n},
 		}, metav1.CreateOptions{}); err != nil {
 			return nil, nil, err
 		}
 	}
 	all := []string{"*"}
-	if _, err := m.admin.RbacV1().Roles(name).Create(ctx, &rbacv1.Role{
+	if _, err := m.Admin.RbacV1().Roles(name).Create(ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "admin"},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}},
 	}, metav1.CreateOptions{}); err != nil {
 		return nil, nil, err
 	}
 	user := "admin-of-" + name
-	if _, err := m.admin.RbacV1().RoleBindings(name).Create(ctx, &rbacv1.RoleBinding{
+	if _, err := m.Admin.RbacV1().RoleBindings(name).Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "admin"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{}); err != nil {
 		return nil, nil, err
 	}
-	access, err := m.signer.User(user)
+	access, err := m.Signer.User(user)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -187,25 +180,25 @@ func (m *spaceMaker) makeNamespaces(ctx context.Context, name string) (*space, [
 	return s, namespaces, err
 }
 
-func newSpace(access *rest.Config, namespace string) (*space, error) {
-	config := efficient(access)
+func newSpace(access *rest.Config, namespace string) (*Space, error) {
+	config := sides.Efficient(access)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	s := &space{namespace: namespace}
-	if s.apps, err = appsclient.NewForConfigAndClient(config, client); err != nil {
+	s := &Space{Namespace: namespace}
+	if s.Apps, err = appsclient.NewForConfigAndClient(config, client); err != nil {
 		return nil, err
 	}
-	s.core, err = coreclient.NewForConfigAndClient(config, client)
+	s.Core, err = coreclient.NewForConfigAndClient(config, client)
 	return s, err
 }
 
-// makeAll makes several spaces, some at a time.
-func (m *spaceMaker) makeAll(ctx context.Context, clients, n int, prefix string) ([]*space, error) {
-	made := make([]*space, n)
-	err := inParallel(ctx, clients, n, func(ctx context.Context, i int) (err error) {
-		made[i], err = m.makeOne(ctx, fmt.Sprintf("%s-%04d", prefix, i))
+// MakeAll makes several spaces, some at a time.
+func (m *Maker) MakeAll(ctx context.Context, clients, n int, prefix string) ([]*Space, error) {
+	made := make([]*Space, n)
+	err := InParallel(ctx, clients, n, func(ctx context.Context, i int) (err error) {
+		made[i], err = m.MakeOne(ctx, fmt.Sprintf("%s-%04d", prefix, i))
 		return err
 	})
 	return made, err
