@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -21,6 +22,7 @@ import (
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
+	"github.com/a4s-io/a4s/server/datastore/restored"
 	"github.com/a4s-io/a4s/server/partition/allocations"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/server/partition/nodeidentity"
@@ -41,6 +43,9 @@ type resources struct {
 
 	guard    *nodeidentity.Guard
 	importer *nodecopies.Importer
+	// sharesUnknown says that this partition was restored from a snapshot and does not know
+	// what is on its nodes.
+	sharesUnknown atomic.Bool
 
 	mu sync.Mutex
 	// clients are by the name of the partition.
@@ -57,10 +62,13 @@ type resourceClients struct {
 // newResources makes them when the partitions of a server are known.
 func newResources(s *Server) (*resources, error) {
 	r := &resources{of: s.partition, parts: s.parts, files: s.files, life: s.renewal.life,
-		log: logrus.WithField("component", "partition-nodes"), clients: map[string]*resourceClients{}}
-	if m := s.health.monitor; m != nil {
-		r.health = m.Registry
+		health: s.health.registry(), log: logrus.WithField("component", "partition-nodes"),
+		clients: map[string]*resourceClients{}}
+	record, err := restored.Read(r.files.dir)
+	if err != nil {
+		return nil, err
 	}
+	r.sharesUnknown.Store(record.Shares && r.of.has(partitionapi.RoleResource))
 	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral}
 	if !r.of.has(partitionapi.RoleTenant) {
 		o.Ask = r.ask
@@ -75,7 +83,7 @@ func newResources(s *Server) (*resources, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.importer = nodecopies.New(nodecopies.Options{Client: client, Sources: r.sources, Left: r.parts.Left,
+	r.importer = nodecopies.New(nodecopies.Options{Client: client, Sources: r.sources, Left: r.left,
 		Health: r.health, Log: logrus.WithField("component", nodecopies.Name)})
 	return r, nil
 }
@@ -120,6 +128,9 @@ func (r *resources) start(
 	if err := r.startSigner(ctx, group, leader); err != nil {
 		return err
 	}
+	if err := r.startRestored(ctx, group); err != nil {
+		return err
+	}
 	group.Start(ctx, running("partition-nodes", func(ctx context.Context) error {
 		if !r.parts.Await(ctx, func() bool { return r.parts.Settled() && r.parts.Several() }) {
 			return nil
@@ -152,6 +163,52 @@ func (r *resources) startSigner(ctx context.Context, group *component.Group, lea
 	return nil
 }
 
+// startRestored finds out, after a restore, what other partitions have of the nodes. Only the
+// server that was restored has to: others join it.
+func (r *resources) startRestored(ctx context.Context, group *component.Group) error {
+	if !r.sharesUnknown.Load() {
+		return nil
+	}
+	supervisor := r.files.restConfig(r.files.pki.Supervisor)
+	supervisor.QPS = -1
+	nodes, err := nodesClient(supervisor)
+	if err != nil {
+		return err
+	}
+	client, err := allocations.NewClient(supervisor, nil)
+	if err != nil {
+		return err
+	}
+	group.Start(ctx, shares.Restored(shares.RestoredOptions{Nodes: nodes, Client: client, Log: r.log,
+		Tenants: r.tenantPartitions,
+		Done: func() error {
+			if err := restored.SharesKnown(r.files.dir); err != nil {
+				return err
+			}
+			r.sharesUnknown.Store(false)
+			return nil
+		}}))
+	return nil
+}
+
+// tenantPartitions are those of the cluster, as home says now. A cluster of one has none that
+// share nodes.
+func (r *resources) tenantPartitions(ctx context.Context) ([]string, error) {
+	if !r.parts.Await(ctx, r.parts.Synced) {
+		return nil, ctx.Err()
+	}
+	if !r.parts.Several() {
+		return nil, nil
+	}
+	var out []string
+	for _, p := range r.parts.Partitions() {
+		if p.Has(partitionapi.RoleTenant) {
+			out = append(out, p.Name)
+		}
+	}
+	return out, nil
+}
+
 // begin starts all of it, or nothing.
 func (r *resources) begin(
 	ctx context.Context, group *component.Group, o controllers.Options, leader *election.Election,
@@ -182,6 +239,12 @@ func (r *resources) begin(
 		group.Start(ctx, leader.Only(c))
 	}
 	return nil
+}
+
+// left says that a partition has left the cluster.
+func (r *resources) left(ctx context.Context, partition string) (bool, error) {
+	_, left, err := r.parts.Left(ctx, partition)
+	return left, err
 }
 
 // sources are the other resource partitions.

@@ -254,7 +254,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	if s.parts, err = newPartitions(s.partition, s.files, s.addresses); err != nil {
+	if s.parts, err = newPartitions(s.partition, s.files, s.addresses, s.health.registry()); err != nil {
 		return nil, err
 	}
 	if s.resources, err = newResources(s); err != nil {

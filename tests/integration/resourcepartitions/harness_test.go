@@ -107,7 +107,7 @@ func startPlane(t *testing.T, name string, port int) *plane {
 }
 
 func extend(g generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-	extra, err := allocationregistry.Storage(g)
+	extra, err := allocationregistry.Storage(g, nil)
 	maps.Copy(v1, extra)
 	return errors.Join(err, storage.Extend(v1, importerUser))
 }
