@@ -120,7 +120,8 @@ func (p *partitionSet) keepRegistered(ctx context.Context) error {
 		known := p.Registered(p.Self())
 		own := partitionapi.PartitionServer{Name: p.own.Server, Address: p.own.Address}
 		var err error
-		if (known != nil || p.home == nil) &&
+		// Home registers itself with the first other one, or if it has forgotten one.
+		if (known != nil || p.home == nil || len(p.Forgotten()) > 0) &&
 			(known == nil || !slices.Contains(known.Spec.Servers, own) || known.Spec.Restored < p.own.Restored) {
 			err = p.register(ctx)
 		}

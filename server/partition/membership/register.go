@@ -44,7 +44,7 @@ func (r *Register) Add(ctx context.Context, req joinapi.PartitionRequest) error 
 	switch {
 	case apierrors.IsNotFound(err):
 		// Until there is another partition, a cluster has no use for a directory.
-		if err := r.put(ctx, r.own, true); err != nil {
+		if err := r.put(ctx, r.own); err != nil {
 			return fmt.Errorf("registering the home partition: %w", err)
 		}
 	case err != nil:
@@ -54,24 +54,22 @@ func (r *Register) Add(ctx context.Context, req joinapi.PartitionRequest) error 
 			return fmt.Errorf("partition %s, at %s: %w", was.Name, was.At.UTC().Format(time.RFC3339), ErrRemoved)
 		}
 	}
-	return r.put(ctx, req, true)
+	return r.put(ctx, req)
 }
 
-// Own puts this server among those of the home partition, which is registered.
-func (r *Register) Own(ctx context.Context) error { return r.put(ctx, r.own, false) }
+// Own puts this server among those of the home partition.
+func (r *Register) Own(ctx context.Context) error { return r.put(ctx, r.own) }
 
-func (r *Register) put(ctx context.Context, req joinapi.PartitionRequest, create bool) error {
+func (r *Register) put(ctx context.Context, req joinapi.PartitionRequest) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		p, err := r.client.Get(ctx, req.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err) && !create:
-			return fmt.Errorf("the home partition is not registered: %w", err)
 		case apierrors.IsNotFound(err):
 			_, err = r.client.Create(ctx, newPartition(req), metav1.CreateOptions{})
 			if !apierrors.IsAlreadyExists(err) {
 				return err
 			}
-			return r.put(ctx, req, create) // another server of it came first
+			return r.put(ctx, req) // another server of it came first
 		case err != nil:
 			return err
 		}
