@@ -41,8 +41,6 @@ type partitionSet struct {
 	home   *membership.Register // nil outside the home partition
 	health *health.Registry     // nil without a monitor
 	log    *logrus.Entry
-	// forgotten are the partitions that were reported. keepRegistered uses it.
-	forgotten map[string]bool
 }
 
 // Has implements edge.Partitions.
@@ -139,9 +137,9 @@ func (p *partitionSet) reportForgotten(own error) {
 	if p.health == nil {
 		return
 	}
-	now := map[string]bool{}
+	var names []string
 	for _, one := range p.Forgotten() {
-		now[one.Name] = true
+		names = append(names, one.Name)
 		detail := "its identity is " + one.Spec.Identity
 		if other := p.Registered(one.Name); other != nil {
 			detail += "; another one with the identity " + other.Spec.Identity + " has its name at home"
@@ -149,15 +147,10 @@ func (p *partitionSet) reportForgotten(own error) {
 		p.health.Set(health.PartitionForgotten, one.Name, detail)
 	}
 	if own != nil && p.Registered(p.Self()) == nil {
-		now[p.Self()] = true
+		names = append(names, p.Self())
 		p.health.Set(health.PartitionForgotten, p.Self(), own.Error())
 	}
-	for name := range p.forgotten {
-		if !now[name] {
-			p.health.Clear(health.PartitionForgotten, name)
-		}
-	}
-	p.forgotten = now
+	p.health.Keep(health.PartitionForgotten, names)
 }
 
 // register registers this server.

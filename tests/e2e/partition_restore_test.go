@@ -15,6 +15,9 @@ import (
 	"github.com/a4s-io/a4s/tests/hosts"
 )
 
+// partitionsFile is what a server knows of the partitions.
+const partitionsFile = dataDir + "/server/partition-directory.json"
+
 // TestPartitionRestore: the home partition is restored from a snapshot that is older than
 // another partition. Nothing of that one is lost, whatever else is down, until an operator
 // removes it; and then it does not come back, and its name is free.
@@ -58,6 +61,13 @@ func TestPartitionRestore(t *testing.T) {
 		r.whole(t)
 	})
 	t.Run("home knows from its disk what it forgot", func(t *testing.T) {
+		hosts.Until(t, soon, "it is on its disk", func(context.Context) error {
+			data, err := os.ReadFile(home.host.Path(partitionsFile))
+			if err == nil && !strings.Contains(string(data), "tp2") {
+				err = errors.New(string(data))
+			}
+			return err
+		})
 		tp2.proc.Kill()
 		r.restore(t, false)
 		hosts.Until(t, podTimeout, "the doctor says so", func(context.Context) error {
@@ -98,7 +108,7 @@ func (r *restored) restore(t *testing.T, newMachine bool) {
 	r.home.proc.Kill()
 	r.home.must(t, "etcd-snapshot", "restore", r.snapshot)
 	if newMachine {
-		if err := os.Remove(r.home.host.Path(dataDir + "/server/partition-directory.json")); err != nil {
+		if err := os.Remove(r.home.host.Path(partitionsFile)); err != nil {
 			t.Fatal(err)
 		}
 	}
