@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -108,7 +109,7 @@ func (r *restored) restore(t *testing.T, newMachine bool) {
 	r.home.proc.Kill()
 	r.home.must(t, "etcd-snapshot", "restore", r.snapshot)
 	if newMachine {
-		if err := os.Remove(r.home.host.Path(partitionsFile)); err != nil {
+		if err := os.Remove(r.home.host.Path(partitionsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
