@@ -43,8 +43,8 @@ type resources struct {
 
 	guard    *nodeidentity.Guard
 	importer *nodecopies.Importer
-	// sharesUnknown says that this partition was restored from a snapshot and does not know
-	// what is on its nodes.
+	// sharesUnknown says that this server does not know what is on its nodes: the partition was
+	// restored from a snapshot, or had nobody to share with so far.
 	sharesUnknown atomic.Bool
 
 	mu sync.Mutex
@@ -68,7 +68,8 @@ func newResources(s *Server) (*resources, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.sharesUnknown.Store(record.Shares && r.of.has(partitionapi.RoleResource))
+	r.sharesUnknown.Store(r.of.has(partitionapi.RoleResource) &&
+		(record.Shares || r.of.name() == "" && !record.Shared))
 	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral}
 	if !r.of.has(partitionapi.RoleTenant) {
 		o.Ask = r.ask
@@ -128,7 +129,7 @@ func (r *resources) start(
 	if err := r.startSigner(ctx, group, leader); err != nil {
 		return err
 	}
-	if err := r.startRestored(ctx, group); err != nil {
+	if err := r.startSharing(ctx, group); err != nil {
 		return err
 	}
 	group.Start(ctx, running("partition-nodes", func(ctx context.Context) error {
@@ -163,9 +164,9 @@ func (r *resources) startSigner(ctx context.Context, group *component.Group, lea
 	return nil
 }
 
-// startRestored finds out, after a restore, what other partitions have of the nodes. Only the
-// server that was restored has to: others join it.
-func (r *resources) startRestored(ctx context.Context, group *component.Group) error {
+// startSharing finds out what is on the nodes: after a restore what all partitions have there,
+// and what home has when there is a second partition, before that can place anything.
+func (r *resources) startSharing(ctx context.Context, group *component.Group) error {
 	if !r.sharesUnknown.Load() {
 		return nil
 	}
@@ -180,9 +181,9 @@ func (r *resources) startRestored(ctx context.Context, group *component.Group) e
 		return err
 	}
 	group.Start(ctx, shares.Restored(shares.RestoredOptions{Nodes: nodes, Client: client, Log: r.log,
-		Tenants: r.tenantPartitions,
+		Tenants: r.sharers,
 		Done: func() error {
-			if err := restored.SharesKnown(r.files.dir); err != nil {
+			if err := restored.SharesKnown(r.files.dir, true); err != nil {
 				return err
 			}
 			r.sharesUnknown.Store(false)
@@ -191,19 +192,32 @@ func (r *resources) startRestored(ctx context.Context, group *component.Group) e
 	return nil
 }
 
-// tenantPartitions are those of the cluster, as home says now. A cluster of one has none that
-// share nodes.
-func (r *resources) tenantPartitions(ctx context.Context) ([]string, error) {
+// sharers are the partitions that may have pods on the nodes of this one when it begins to share
+// them: all tenant partitions after a restore, as home says now, and else only home. It waits
+// until there is another partition.
+func (r *resources) sharers(ctx context.Context) ([]string, error) {
 	if !r.parts.Await(ctx, r.parts.Synced) {
 		return nil, ctx.Err()
 	}
+	record, err := restored.Read(r.files.dir)
+	if err != nil {
+		return nil, err
+	}
 	if !r.parts.Several() {
-		return nil, nil
+		// Those that come later are new ones, or registered again.
+		if err := restored.SharesKnown(r.files.dir, false); err != nil {
+			return nil, err
+		}
+		if !r.parts.Await(ctx, r.parts.Several) {
+			return nil, ctx.Err()
+		}
+		record.Shares = false
 	}
 	var out []string
 	for _, p := range r.parts.Partitions() {
-		if p.Has(partitionapi.RoleTenant) {
-			out = append(out, p.Name)
+		own := p.Name == r.of.self()
+		if p.Has(partitionapi.RoleTenant) && (record.Shares || own) && !(own && r.of.cfg.DisableScheduler) {
+			out = append(out, p.Name) // without its scheduler it would never say anything
 		}
 	}
 	return out, nil

@@ -72,8 +72,7 @@ func TestPartitionRestore(t *testing.T) {
 		tp2.proc.Kill()
 		r.restore(t, false)
 		hosts.Until(t, podTimeout, "the doctor says so", func(context.Context) error {
-			if out := home.a4s(t, "doctor").Stdout; !strings.Contains(out, "partition-not-registered") ||
-				!strings.Contains(out, "tp2") {
+			if out := home.a4s(t, "doctor").Stdout; !strings.Contains(out, "does not know a partition (tp2)") {
 				return errors.New(out)
 			}
 			return nil
@@ -88,7 +87,7 @@ func TestPartitionRestore(t *testing.T) {
 		tp2.restart(t)
 		waitBound(t, home, "waits")
 		r.whole(t)
-		if out := home.a4s(t, "doctor").Stdout; strings.Contains(out, "partition-not-registered") {
+		if out := home.a4s(t, "doctor").Stdout; strings.Contains(out, "does not know a partition") {
 			t.Errorf("the doctor says: %s", out)
 		}
 	})

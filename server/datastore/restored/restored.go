@@ -22,6 +22,8 @@ type Record struct {
 	At string `json:"at,omitempty"`
 	// Shares says that what pods of all partitions take of the nodes is not known yet.
 	Shares bool `json:"shares,omitempty"`
+	// Shared says that this server has begun to share its nodes with other partitions.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // New is the record of a restore.
@@ -59,12 +61,13 @@ func (r Record) Write(dir string) error {
 	return nil
 }
 
-// SharesKnown takes note that the shares of nodes are known again.
-func SharesKnown(dir string) error {
+// SharesKnown takes note that the shares of nodes are known again, and whether there are other
+// partitions to share with.
+func SharesKnown(dir string, shared bool) error {
 	r, err := Read(dir)
-	if err != nil || !r.Shares {
+	if err != nil || !r.Shares && (r.Shared || !shared) {
 		return err
 	}
-	r.Shares = false
+	r.Shares, r.Shared = false, r.Shared || shared
 	return r.Write(dir)
 }

@@ -174,13 +174,15 @@ func (o *RestoreOptions) prepare(work, fresh string, m *archive.Manifest) error 
 	if cluster, err := clusterOf(files); err != nil || cluster != m.Cluster {
 		return unfit(errors.Join(errors.New("its CA is not the one that it names"), err))
 	}
-	if _, err := etcd.CheckSnapshot(db); err != nil {
+	facts, err := etcd.CheckSnapshot(db)
+	if err != nil {
 		return unfit(fmt.Errorf("%s: %w", archive.Database, err))
 	}
 	if err := os.MkdirAll(filepath.Join(fresh, DatabaseDir), 0o700); err != nil {
 		return err
 	}
-	if err := etcd.RestoreSnapshot(db, filepath.Join(fresh, DatabaseDir, "etcd"), o.Member, o.Zap); err != nil {
+	if err := etcd.RestoreSnapshot(db, filepath.Join(fresh, DatabaseDir, "etcd"), o.Member, facts.Revision,
+		o.Zap); err != nil {
 		return err
 	}
 	if err := errors.Join(os.Remove(db), release.Write(fresh, recordOf(m)),

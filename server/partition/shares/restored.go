@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,8 @@ const (
 	RestoredName = "restored-shares"
 	// restoredRetry is how soon it is tried again what could not be done.
 	restoredRetry = time.Second
-	// nodePage is how many nodes are read at a time.
-	nodePage = 500
+	// nodePage is how many nodes are read at a time, restoredWriters how many are written.
+	nodePage, restoredWriters = 500, 8
 )
 
 // RestoredOptions configure Restored.
@@ -39,7 +40,7 @@ type RestoredOptions struct {
 }
 
 // Restored has the shares of all nodes awaited after a resource partition was restored from
-// a snapshot: those of then are too low.
+// a snapshot: those of then are too low. So are those of one that begins to share its nodes.
 func Restored(o RestoredOptions) component.Component {
 	return component.Component{Name: RestoredName, Run: func(ctx context.Context, ready func()) error {
 		ready()
@@ -52,8 +53,8 @@ func Restored(o RestoredOptions) component.Component {
 			}
 			if ctx.Err() == nil && err.Error() != told {
 				told = err.Error()
-				o.Log.WithError(err).Warn("after the restore nothing is placed on the nodes of this partition until it is " +
-					"known which partitions have pods there; it is tried again")
+				o.Log.WithError(err).Warn("nothing is placed on the nodes of this partition until it is known which " +
+					"partitions have pods there; it is tried again")
 			}
 			if component.Sleep(ctx, restoredRetry) != nil {
 				return nil
@@ -74,10 +75,13 @@ func (o RestoredOptions) await(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		some, limited := errgroup.WithContext(ctx)
+		some.SetLimit(restoredWriters)
 		for i := range list.Items {
-			if err := o.awaitOn(ctx, &list.Items[i], tenants); err != nil {
-				return err
-			}
+			some.Go(func() error { return o.awaitOn(limited, &list.Items[i], slices.Clone(tenants)) })
+		}
+		if err := some.Wait(); err != nil {
+			return err
 		}
 		nodes += len(list.Items)
 		if page.Continue = list.Continue; page.Continue == "" {
@@ -88,7 +92,7 @@ func (o RestoredOptions) await(ctx context.Context) error {
 		return err
 	}
 	if len(tenants) > 0 {
-		o.Log.Infof("After the restore, partitions %v say anew what they have on %d nodes", tenants, nodes)
+		o.Log.Infof("Partitions %v have to say what they have on %d nodes before more is placed there", tenants, nodes)
 	}
 	return nil
 }

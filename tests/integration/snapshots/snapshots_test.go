@@ -241,6 +241,16 @@ func TestRestoreBringsEverythingBackAsANewCluster(t *testing.T) {
 			if !errors.Is(w.Err(), rpctypes.ErrCompacted) {
 				t.Errorf("a watch from revision %d: %v, want that it was compacted", last, w.Err())
 			}
+			// So has the same snapshot, restored once more.
+			seen := c.put(t, "/between", "x")
+			c.stop()
+			if _, err := c.restore(e.Path); err != nil {
+				t.Fatal(err)
+			}
+			c.start(t)
+			if get, err = c.client.Get(t.Context(), "/kept"); err != nil || get.Header.Revision <= seen {
+				t.Errorf("restored again: %v, %v, and clients have seen %d", get, err, seen)
+			}
 			// And it can be saved and restored again.
 			again, err := snapshots.Save(t.Context(), o)
 			if err != nil {

@@ -28,8 +28,8 @@ func (g *gated) check(ctx context.Context) error {
 		return nil
 	}
 	if u, ok := request.UserFrom(ctx); ok && strings.HasPrefix(u.GetName(), allocations.UserPrefix) {
-		return apierrors.NewServiceUnavailable("this partition was restored from a snapshot and finds out what " +
-			"is on its nodes")
+		return apierrors.NewServiceUnavailable("this partition finds out what is on its nodes, because it was " +
+			"restored from a snapshot or is about to share them")
 	}
 	return nil
 }
