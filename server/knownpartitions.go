@@ -36,8 +36,8 @@ func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
 
 func forNodes(p *partitionapi.Partition, addresses []string) joinapi.NodePartition {
 	return joinapi.NodePartition{
-		Name: p.Name, Identity: p.Spec.Identity, Home: p.Name == partitionapi.Home, Tenants: p.Has(partitionapi.RoleTenant),
-		Nodes:   p.Has(partitionapi.RoleResource),
+		Name: p.Name, Identity: p.Spec.Identity, Home: p.Name == partitionapi.Home,
+		Tenants: p.Has(partitionapi.RoleTenant), Nodes: p.Has(partitionapi.RoleResource),
 		Servers: addresses, ServiceCIDR: p.Spec.ServiceCIDR, ClusterCIDR: p.Spec.ClusterCIDR,
 		ClusterDNS: p.Spec.ClusterDNS, NodePortRange: p.Spec.NodePortRange,
 	}

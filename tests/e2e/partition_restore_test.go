@@ -214,14 +214,14 @@ func (r *restored) testRemoved(t *testing.T) {
 		t.Errorf("it is the pod of the removed partition: %+v", pod.ObjectMeta)
 	}
 	hosts.Until(t, podTimeout, "the pod of the removed partition has ended", func(context.Context) error {
-		out := run(t, r.worker.host, env.binary, "crictl", "ps", "-a", "-q", "--no-trunc")
+		out := run(t, r.worker.host, env.binary, "ctr", "-n", "k8s.io", "containers", "ls")
 		if strings.Contains(out, containerID(r.pods[r.tp2])) {
 			return errors.New(out)
 		}
 		return nil
 	})
-	if now, err := r.home.client.CoreV1().Pods("kube-system").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil ||
-		now.UID != r.pods[r.home].UID || containerID(now) != containerID(r.pods[r.home]) {
+	now, err := r.home.client.CoreV1().Pods("kube-system").Get(t.Context(), "kept", metav1.GetOptions{})
+	if err != nil || now.UID != r.pods[r.home].UID || containerID(now) != containerID(r.pods[r.home]) {
 		t.Errorf("that of home is another one: %+v, %v", now, err)
 	}
 }

@@ -258,11 +258,14 @@ func (s *Source) keep(l joinapi.Partitions) (whole joinapi.Partitions, forgotten
 	}
 	kept := len(whole.Partitions)
 	for _, p := range l.Partitions {
-		if !slices.ContainsFunc(whole.Partitions[:kept], func(o joinapi.NodePartition) bool { return o.Name == p.Name }) {
+		same := func(o joinapi.NodePartition) bool { return o.Name == p.Name }
+		if !slices.ContainsFunc(whole.Partitions[:kept], same) {
 			whole.Partitions = append(whole.Partitions, p)
 		}
 	}
-	slices.SortStableFunc(whole.Partitions, func(a, b joinapi.NodePartition) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(whole.Partitions, func(a, b joinapi.NodePartition) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	return whole, forgotten
 }
 

@@ -45,6 +45,7 @@ type Options struct {
 // Directory is the copy. It is safe for concurrent use.
 type Directory struct {
 	news       // of partitions
+	held       // what is known of them
 	opts       Options
 	partitions *copied[*partitionapi.Partition]
 	placements *copied[*partitionapi.TenantPlacement]
@@ -52,13 +53,10 @@ type Directory struct {
 	registered *partitionapi.PartitionClient
 	dirty      chan struct{}
 	ended      atomic.Bool
-	known      atomic.Pointer[known]
 
 	mu   sync.Mutex
 	late map[string]*partitionapi.TenantPlacement // asked for before the watch told of them
 	left map[string]leaving                       // what home said of partitions that are not there
-	// knowing is held while known is replaced.
-	knowing sync.Mutex
 }
 
 // leaving is since when a partition is not there, and when home said so.
@@ -68,7 +66,7 @@ type leaving struct{ since, said time.Time }
 func New(o Options) (*Directory, error) {
 	d := &Directory{opts: o, dirty: make(chan struct{}, 1), late: map[string]*partitionapi.TenantPlacement{},
 		news: news{turn: make(chan struct{})}, left: map[string]leaving{}}
-	d.known.Store(&known{})
+	d.now.Store(&known{})
 	d.partitions = &copied[*partitionapi.Partition]{changed: func(name string) {
 		d.changed(name)
 		d.learn()
@@ -140,17 +138,17 @@ func (d *Directory) Self() string { return d.opts.Self }
 
 // Several reports whether the cluster has more than one partition.
 func (d *Directory) Several() bool {
-	return d.opts.Self != partitionapi.Home || len(d.known.Load().all) > 1
+	return d.opts.Self != partitionapi.Home || len(d.now.Load().all) > 1
 }
 
 // Synced reports whether the directory is a copy of home's, not only what was known last.
-func (d *Directory) Synced() bool { return d.known.Load().live && d.placements.live() }
+func (d *Directory) Synced() bool { return d.now.Load().live && d.placements.live() }
 
 // Settled reports whether it is known if there are other partitions. A server of the home
 // partition knows it by the list, the others have at least what they knew last.
 func (d *Directory) Settled() bool {
 	if d.opts.Self == partitionapi.Home {
-		return d.known.Load().live
+		return d.now.Load().live
 	}
 	return d.Partition(d.opts.Self) != nil
 }
@@ -159,7 +157,7 @@ func (d *Directory) Settled() bool {
 // of its removal and, asked for it, no partition of the name. That one is not known here, or
 // not at home, may mean that it is too new, or that home was restored.
 func (d *Directory) Left(ctx context.Context, partition string) (since time.Time, left bool, err error) {
-	k := d.known.Load()
+	k := d.now.Load()
 	removed, recorded := k.removedName(partition)
 	if !d.Synced() || partition == d.opts.Self || k.byName[partition] != nil || !recorded {
 		return time.Time{}, false, nil
@@ -187,9 +185,6 @@ func (d *Directory) Left(ctx context.Context, partition string) (since time.Time
 	return removed.At.Time, true, nil
 }
 
-// Partitions are all partitions, in the order of their names.
-func (d *Directory) Partitions() []*partitionapi.Partition { return d.known.Load().all }
-
 // Known are all partitions, whether that is a copy of home's, and a channel that is closed
 // when there may be others, or that changes. The channel is nil when the server stops, after
 // which nothing changes.
@@ -198,25 +193,8 @@ func (d *Directory) Known() (all []*partitionapi.Partition, complete bool, chang
 	if d.ended.Load() {
 		return nil, false, nil
 	}
-	k := d.known.Load()
+	k := d.now.Load()
 	return k.all, k.live, changed
-}
-
-// Removed are the partitions that were removed, the latest last.
-func (d *Directory) Removed() []partitionapi.RemovedPartition { return d.known.Load().removed }
-
-// Registered finds a partition in home's list, nil when it has none.
-func (d *Directory) Registered(name string) *partitionapi.Partition {
-	return d.known.Load().listed[name]
-}
-
-// Forgotten are the partitions that home does not know, and was not told to remove: it was
-// restored from a snapshot. Instead of one it may have another of the name.
-func (d *Directory) Forgotten() []*partitionapi.Partition { return d.known.Load().forgotten }
-
-// Partition finds a partition, nil when there is none.
-func (d *Directory) Partition(name string) *partitionapi.Partition {
-	return d.known.Load().byName[name]
 }
 
 // Addresses are those of the servers of a partition.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
@@ -77,18 +79,41 @@ func (k *known) sort() {
 	})
 }
 
-// learn takes over what home lists, once that is whole.
-func (d *Directory) learn() {
-	d.knowing.Lock()
-	defer d.knowing.Unlock()
-	if d.partitions.live() {
-		d.known.Store(d.known.Load().next(d.partitions.all()))
-	}
+// held is what is known now.
+type held struct {
+	now atomic.Pointer[known]
+	// replacing is held while it is replaced.
+	replacing sync.Mutex
 }
 
+// Partitions are all partitions, in the order of their names.
+func (h *held) Partitions() []*partitionapi.Partition { return h.now.Load().all }
+
+// Partition finds a partition, nil when there is none.
+func (h *held) Partition(name string) *partitionapi.Partition { return h.now.Load().byName[name] }
+
+// Removed are the partitions that were removed, the latest last.
+func (h *held) Removed() []partitionapi.RemovedPartition { return h.now.Load().removed }
+
+// Registered finds a partition in home's list, nil when it has none.
+func (h *held) Registered(name string) *partitionapi.Partition { return h.now.Load().listed[name] }
+
+// Forgotten are the partitions that home does not know, and was not told to remove: it was
+// restored from a snapshot. Instead of one it may have another of the name.
+func (h *held) Forgotten() []*partitionapi.Partition { return h.now.Load().forgotten }
+
 // recall begins with what was known last.
-func (d *Directory) recall(list []*partitionapi.Partition) {
+func (h *held) recall(list []*partitionapi.Partition) {
 	k := (&known{}).next(list)
 	k.live = false
-	d.known.Store(k)
+	h.now.Store(k)
+}
+
+// learn takes over what home lists, once that is whole.
+func (d *Directory) learn() {
+	d.replacing.Lock()
+	defer d.replacing.Unlock()
+	if d.partitions.live() {
+		d.now.Store(d.now.Load().next(d.partitions.all()))
+	}
 }

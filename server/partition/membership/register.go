@@ -95,7 +95,8 @@ func newPartition(req joinapi.PartitionRequest) *partitionapi.Partition {
 	p := &partitionapi.Partition{
 		ObjectMeta: metav1.ObjectMeta{Name: req.Name},
 		Spec: partitionapi.PartitionSpec{Identity: req.Identity, ServiceCIDR: req.ServiceCIDR,
-			ClusterCIDR: req.ClusterCIDR, NodePortRange: req.NodePortRange, ClusterDNS: req.ClusterDNS, Restored: req.Restored},
+			ClusterCIDR: req.ClusterCIDR, NodePortRange: req.NodePortRange, ClusterDNS: req.ClusterDNS,
+			Restored: req.Restored},
 	}
 	for _, role := range req.Roles {
 		p.Spec.Roles = append(p.Spec.Roles, partitionapi.Role(role))

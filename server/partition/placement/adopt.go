@@ -23,8 +23,12 @@ const (
 	adoptAgain = 5 * time.Second
 )
 
-// adoptions are what is known of the tenants of each partition.
-type adoptions map[string]*adopted
+// adopter gives placements to tenants that have none.
+type adopter struct {
+	*Placer
+	// partitions are what is known of the tenants of each partition.
+	partitions map[string]*adopted
+}
 
 type adopted struct {
 	// of is what the partition was registered as.
@@ -34,21 +38,21 @@ type adopted struct {
 	taken map[string]bool
 }
 
-// adoptAll gives placements to tenants that have none. The home partition has those of the
+// all gives placements to tenants that have none. The home partition has those of the
 // time before there were others. Other partitions have some if home was restored from a
 // snapshot, which begins this process anew or registers them anew, or if they were.
-func (p *Placer) adoptAll(ctx context.Context, all adoptions) {
+func (p *adopter) all(ctx context.Context) {
 	for _, one := range p.dir.Partitions() {
 		registered := p.dir.Registered(one.Name)
 		if registered == nil || !one.Has(partitionapi.RoleTenant) {
 			continue
 		}
 		of := string(registered.UID) + registered.Spec.Restored
-		a := all[one.Name]
+		a := p.partitions[one.Name]
 		if a == nil || a.of != of {
 			if a == nil {
 				a = &adopted{}
-				all[one.Name] = a
+				p.partitions[one.Name] = a
 			}
 			a.of, a.next = of, time.Now()
 		}
@@ -67,16 +71,16 @@ func (p *Placer) adoptAll(ctx context.Context, all adoptions) {
 			a.next = time.Now().Add(adoption)
 		}
 	}
-	for name, a := range all {
+	for name, a := range p.partitions {
 		if p.dir.Partition(name) == nil {
 			p.report(a, nil)
-			delete(all, name)
+			delete(p.partitions, name)
 		}
 	}
 }
 
 // report reports the tenants whose names another partition has. Nothing happens to them.
-func (p *Placer) report(a *adopted, taken map[string]string) {
+func (p *adopter) report(a *adopted, taken map[string]string) {
 	now := map[string]bool{}
 	for name, detail := range taken {
 		now[name] = true
@@ -96,7 +100,7 @@ func (p *Placer) report(a *adopted, taken map[string]string) {
 }
 
 // adopt looks at the tenants of a partition. It returns those whose names belong to another.
-func (p *Placer) adopt(ctx context.Context, partition string) (taken map[string]string, err error) {
+func (p *adopter) adopt(ctx context.Context, partition string) (taken map[string]string, err error) {
 	if partition != p.dir.Self() {
 		if err := p.peers.Ready(ctx, partition); err != nil {
 			return nil, err
@@ -135,7 +139,7 @@ func (p *Placer) adopt(ctx context.Context, partition string) (taken map[string]
 	}
 }
 
-func (p *Placer) page(
+func (p *adopter) page(
 	ctx context.Context, there *tenantapi.Client, o metav1.ListOptions,
 ) (*tenantapi.TenantList, error) {
 	ctx, cancel := context.WithTimeout(ctx, oneTry)
@@ -148,7 +152,7 @@ var errTaken = errors.New("its name was taken at this moment")
 
 // adoptOne gives a tenant its placement. The first that has one keeps the name: what it
 // returns says who that is, if it is another partition.
-func (p *Placer) adoptOne(
+func (p *adopter) adoptOne(
 	ctx context.Context, there *tenantapi.Client, partition string, t *tenantapi.Tenant,
 	placed *partitionapi.TenantPlacement,
 ) (taken string, err error) {

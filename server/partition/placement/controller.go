@@ -26,12 +26,12 @@ const (
 func (p *Placer) Controller() component.Component {
 	return component.Component{Name: "tenant-placement", Run: func(ctx context.Context, ready func()) error {
 		ready()
-		adopted := adoptions{}
+		adopt := &adopter{Placer: p, partitions: map[string]*adopted{}}
 		for component.Sleep(ctx, period) == nil {
 			if !p.dir.Synced() || !p.dir.Several() {
 				continue
 			}
-			p.adoptAll(ctx, adopted)
+			adopt.all(ctx)
 			for _, placed := range p.dir.Placements() {
 				if err := p.resume(ctx, placed, time.Now()); err != nil && ctx.Err() == nil {
 					p.log.WithError(err).WithField("tenant", placed.Name).Debug("will try again")

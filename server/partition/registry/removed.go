@@ -70,7 +70,8 @@ func (r *partitionREST) record(
 	}
 	if options != nil && options.Preconditions != nil {
 		pre := options.Preconditions
-		if pre.UID != nil && *pre.UID != p.UID || pre.ResourceVersion != nil && *pre.ResourceVersion != p.ResourceVersion {
+		if pre.UID != nil && *pre.UID != p.UID ||
+			pre.ResourceVersion != nil && *pre.ResourceVersion != p.ResourceVersion {
 			return apierrors.NewConflict(r.DefaultQualifiedResource, name,
 				errors.New("it is another one than that of the preconditions"))
 		}
@@ -116,7 +117,8 @@ func validateRemoved(p *partitionapi.Partition, path *field.Path) field.ErrorLis
 			errs = append(errs, field.Forbidden(path.Index(i), "the home partition stays"))
 		}
 		if was.Identity == "" {
-			errs = append(errs, field.Required(path.Index(i).Child("identity"), "what told it from others of its name"))
+			errs = append(errs, field.Required(path.Index(i).Child("identity"),
+				"what told it from others of its name"))
 		}
 		if seen[was.Identity] {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("identity"), was.Identity))
