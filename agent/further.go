@@ -45,7 +45,7 @@ func (p *tenantPartitions) servers(config *rest.Config) func() ([]packetfilter.S
 		var out []packetfilter.Server
 		own := false
 		for _, one := range all {
-			s := packetfilter.Server{Name: one.Name, Config: p.config(one)}
+			s := packetfilter.Server{Name: one.Name, Identity: one.Identity, Config: p.config(one)}
 			if !one.Home {
 				s.Qualifier = one.Name
 			}
@@ -150,30 +150,31 @@ func prefixes(list string) []netip.Prefix {
 func (n *clusterNetwork) further(joined *join.Result, pods *localpods.Pods) component.Component {
 	return component.Component{Name: furtherName, Run: func(ctx context.Context, ready func()) error {
 		ready()
-		running := map[string]*component.Group{}
+		running := map[string]*furtherPartition{}
 		defer func() {
-			for name, group := range running {
-				n.end(name, group)
+			for name, one := range running {
+				n.end(name, one.Group)
 			}
 		}()
 		for {
 			all, told, changed := n.partitions.list()
-			here := map[string]bool{}
+			here := map[string]origin.Partition{}
 			for _, one := range all {
-				if one.Node {
-					continue
-				}
-				here[one.Name] = true
-				if running[one.Name] == nil {
-					group := component.NewGroup(n.log.WithField("partition", one.Name))
-					running[one.Name] = group
-					n.begin(ctx, group, one, told[one.Name], joined, pods)
+				if !one.Node {
+					here[one.Name] = one
 				}
 			}
-			for name, group := range running {
-				if !here[name] {
-					n.end(name, group)
+			for name, one := range running {
+				if now, ok := here[name]; !ok || !now.Same(one.of) {
+					n.end(name, one.Group)
 					delete(running, name)
+				}
+			}
+			for name, one := range here {
+				if running[name] == nil {
+					group := component.NewGroup(n.log.WithField("partition", name))
+					running[name] = &furtherPartition{Group: group, of: one}
+					n.begin(ctx, group, one, told[name], joined, pods)
 				}
 			}
 			select {
@@ -183,6 +184,12 @@ func (n *clusterNetwork) further(joined *join.Result, pods *localpods.Pods) comp
 			}
 		}
 	}}
+}
+
+// furtherPartition is what runs for a partition.
+type furtherPartition struct {
+	*component.Group
+	of origin.Partition
 }
 
 func (n *clusterNetwork) end(name string, group *component.Group) {

@@ -30,10 +30,12 @@ func partitionCommand() *cobra.Command {
 			Short: "take a partition without tenants out of the cluster",
 			Long: "Delete its tenants and stop its servers first. Its nodes leave with it, and with them the\n" +
 				"pods of other partitions there. What its servers have on disk is good for the whole\n" +
-				"cluster: destroy it.",
+				"cluster: destroy it. A partition that was removed does not come back; its name is free.",
 			RunE:              action(removePartition),
 			ValidArgsFunction: completePartitions,
 		},
+			text("identity", "", "", "remove the one with this identity, which home does not know any more "+
+				"(a4s doctor tells it)"),
 			adminKubeconfigFlag(),
 		),
 		leaf(&cobra.Command{
@@ -83,7 +85,7 @@ func removePartition(c *call) error {
 		return err
 	}
 	name := c.arg(0)
-	err = admin.RemovePartition(c.ctx, name)
+	err = admin.RemovePartition(c.ctx, name, c.String("identity"))
 	switch {
 	case apierrors.IsNotFound(err):
 		return &problem.Input{Source: "NAME", Value: name, Err: err, Want: `one that "a4s partition list" prints`}

@@ -73,6 +73,14 @@ func (h *serverHealth) watch(m *health.Monitor) {
 	m.AddMetrics(health.CertificateMetrics(uses), h.roomMetrics, h.snapshotMetrics, h.tenantMetrics)
 }
 
+// registry is where problems are reported, nil without a monitor.
+func (h *serverHealth) registry() *health.Registry {
+	if h.monitor == nil {
+		return nil
+	}
+	return h.monitor.Registry
+}
+
 // start begins what needs certificates and a client.
 func (h *serverHealth) start(client kubernetes.Interface) {
 	m := h.monitor

@@ -14,6 +14,9 @@ func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
 		return joinapi.Partitions{}, nil, false
 	}
 	out := joinapi.Partitions{Self: p.Self(), Complete: complete}
+	for _, one := range p.Removed() {
+		out.Removed = append(out.Removed, joinapi.RemovedPartition{Name: one.Name, Identity: one.Identity})
+	}
 	home := false
 	for _, one := range all {
 		home = home || one.Name == partitionapi.Home
@@ -33,8 +36,8 @@ func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
 
 func forNodes(p *partitionapi.Partition, addresses []string) joinapi.NodePartition {
 	return joinapi.NodePartition{
-		Name: p.Name, Home: p.Name == partitionapi.Home, Tenants: p.Has(partitionapi.RoleTenant),
-		Nodes:   p.Has(partitionapi.RoleResource),
+		Name: p.Name, Identity: p.Spec.Identity, Home: p.Name == partitionapi.Home,
+		Tenants: p.Has(partitionapi.RoleTenant), Nodes: p.Has(partitionapi.RoleResource),
 		Servers: addresses, ServiceCIDR: p.Spec.ServiceCIDR, ClusterCIDR: p.Spec.ClusterCIDR,
 		ClusterDNS: p.Spec.ClusterDNS, NodePortRange: p.Spec.NodePortRange,
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/join"
+	"github.com/a4s-io/a4s/server/datastore/restored"
 	"github.com/a4s-io/a4s/server/partition/membership"
 )
 
@@ -29,6 +30,8 @@ type partition struct {
 	member *joinapi.Membership
 	// token is set on a server that begins the partition at this start.
 	token *jointoken.Token
+	// restored is when this server was restored from a snapshot last, empty for never.
+	restored string
 	// bundle is what the home partition sent then.
 	bundle *joinapi.PartitionBundle
 }
@@ -36,7 +39,11 @@ type partition struct {
 // prepare finds out which partition this server is of, and whether it begins it. joins says
 // that it joins servers that know.
 func (p *partition) prepare(joins bool) error {
-	var err error
+	record, err := restored.Read(p.dir)
+	if err != nil {
+		return err
+	}
+	p.restored = record.At
 	if p.member, err = membership.Read(p.dir); err != nil || joins {
 		return err
 	}
@@ -162,7 +169,7 @@ func (p *partition) request(a *addresses) joinapi.PartitionRequest {
 	req := joinapi.PartitionRequest{
 		Name: p.self(), ServiceCIDR: p.cfg.ServiceCIDR, ClusterCIDR: p.cfg.ClusterCIDR,
 		NodePortRange: p.cfg.ServiceNodePortRange, ClusterDNS: p.cfg.ClusterDNS,
-		Server: p.cfg.Agent.NodeName, Address: a.join,
+		Server: p.cfg.Agent.NodeName, Address: a.join, Restored: p.restored,
 	}
 	if p.member != nil {
 		req.Roles, req.Identity = p.member.Roles, p.member.Identity
@@ -252,7 +259,7 @@ func (p *partition) bundleFor(f *files, tokens *jointoken.ServerTokens) (*joinap
 // partition.
 func (p *partition) register(
 	config *rest.Config, a *addresses,
-) (func(context.Context, joinapi.PartitionRequest, bool) error, error) {
+) (func(context.Context, joinapi.PartitionRequest) error, error) {
 	if p.name() != "" {
 		return nil, nil
 	}

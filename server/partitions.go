@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -39,6 +40,7 @@ type partitionSet struct {
 	placer *placement.Placer
 	own    joinapi.PartitionRequest
 	home   *membership.Register // nil outside the home partition
+	health *health.Registry     // nil without a monitor
 	log    *logrus.Entry
 }
 
@@ -58,11 +60,10 @@ func (p *partitionSet) NodePorts() []utilnet.PortRange {
 }
 
 // newPartitions makes them.
-func newPartitions(of *partition, f *files, a *addresses) (*partitionSet, error) {
+func newPartitions(of *partition, f *files, a *addresses, problems *health.Registry) (*partitionSet, error) {
 	self, log := of.self(), logrus.WithField("component", "partition")
-	o := directory.Options{Self: self, Log: log}
+	o := directory.Options{Self: self, Log: log, File: filepath.Join(f.dir, "partition-directory.json")}
 	if of.member != nil {
-		o.File = filepath.Join(f.dir, "partition-directory.json")
 		for _, text := range of.member.Home {
 			u, err := url.Parse(text)
 			if err != nil {
@@ -79,7 +80,7 @@ func newPartitions(of *partition, f *files, a *addresses) (*partitionSet, error)
 	if err != nil {
 		return nil, err
 	}
-	p := &partitionSet{Directory: dir, own: of.request(a), log: log}
+	p := &partitionSet{Directory: dir, own: of.request(a), health: problems, log: log}
 	if p.peers, err = connect.New(f.pki, dir.Addresses); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func newPartitions(of *partition, f *files, a *addresses) (*partitionSet, error)
 	local := f.restConfig(f.pki.Partition)
 	local.QPS = -1
 	clients := &tenantClients{self: self, local: local, Peers: p.peers, of: map[string]*tenantapi.Client{}}
-	p.placer = placement.New(dir, clients, placements, log)
+	p.placer = placement.New(dir, clients, placements, problems, log)
 	return p, dir.Follow(home)
 }
 
@@ -119,25 +120,50 @@ func (p *partitionSet) start(ctx context.Context, group *component.Group, leader
 // registered is how often the registration is looked at.
 const registered = 5 * time.Second
 
-// keepRegistered puts this server among those of its partition, whenever it is not there.
+// keepRegistered puts this server among those of its partition, whenever it is not there, and
+// tells of partitions that are not registered.
 func (p *partitionSet) keepRegistered(ctx context.Context) error {
 	told := ""
 	for component.Sleep(ctx, registered) == nil {
 		if !p.Synced() {
 			continue
 		}
-		known := p.Partition(p.Self())
+		known := p.Registered(p.Self())
 		own := partitionapi.PartitionServer{Name: p.own.Server, Address: p.own.Address}
-		if known == nil && p.home != nil || known != nil && slices.Contains(known.Spec.Servers, own) {
-			continue
+		var err error
+		// Home registers itself with the first other one, or if it has forgotten one.
+		if (known != nil || p.home == nil || len(p.Forgotten()) > 0) &&
+			(known == nil || !slices.Contains(known.Spec.Servers, own) || known.Spec.Restored < p.own.Restored) {
+			err = p.register(ctx)
 		}
-		err := p.register(ctx)
 		if err != nil && err.Error() != told {
 			told = err.Error()
 			p.log.WithError(err).Warn("this server could not be registered as one of its partition")
 		}
+		p.reportForgotten(err)
 	}
 	return nil
+}
+
+// reportForgotten reports the partitions that home does not know. Those are kept as they were.
+func (p *partitionSet) reportForgotten(own error) {
+	if p.health == nil {
+		return
+	}
+	var names []string
+	for _, one := range p.Forgotten() {
+		names = append(names, one.Name)
+		detail := "its identity is " + one.Spec.Identity
+		if other := p.Registered(one.Name); other != nil {
+			detail += "; another one with the identity " + other.Spec.Identity + " has its name at home"
+		}
+		p.health.Set(health.PartitionForgotten, one.Name, detail)
+	}
+	if own != nil && p.Registered(p.Self()) == nil {
+		names = append(names, p.Self())
+		p.health.Set(health.PartitionForgotten, p.Self(), own.Error())
+	}
+	p.health.Keep(health.PartitionForgotten, names)
 }
 
 // register registers this server.

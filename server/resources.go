@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -21,6 +22,7 @@ import (
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
+	"github.com/a4s-io/a4s/server/datastore/restored"
 	"github.com/a4s-io/a4s/server/partition/allocations"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/server/partition/nodeidentity"
@@ -41,6 +43,9 @@ type resources struct {
 
 	guard    *nodeidentity.Guard
 	importer *nodecopies.Importer
+	// sharesUnknown says that this server does not know what is on its nodes: the partition was
+	// restored from a snapshot, or had nobody to share with so far.
+	sharesUnknown atomic.Bool
 
 	mu sync.Mutex
 	// clients are by the name of the partition.
@@ -57,10 +62,14 @@ type resourceClients struct {
 // newResources makes them when the partitions of a server are known.
 func newResources(s *Server) (*resources, error) {
 	r := &resources{of: s.partition, parts: s.parts, files: s.files, life: s.renewal.life,
-		log: logrus.WithField("component", "partition-nodes"), clients: map[string]*resourceClients{}}
-	if m := s.health.monitor; m != nil {
-		r.health = m.Registry
+		health: s.health.registry(), log: logrus.WithField("component", "partition-nodes"),
+		clients: map[string]*resourceClients{}}
+	record, err := restored.Read(r.files.dir)
+	if err != nil {
+		return nil, err
 	}
+	r.sharesUnknown.Store(r.of.has(partitionapi.RoleResource) &&
+		(record.Shares || r.of.name() == "" && !record.Shared))
 	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral}
 	if !r.of.has(partitionapi.RoleTenant) {
 		o.Ask = r.ask
@@ -75,7 +84,7 @@ func newResources(s *Server) (*resources, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.importer = nodecopies.New(nodecopies.Options{Client: client, Sources: r.sources, Left: r.parts.Left,
+	r.importer = nodecopies.New(nodecopies.Options{Client: client, Sources: r.sources, Left: r.left,
 		Health: r.health, Log: logrus.WithField("component", nodecopies.Name)})
 	return r, nil
 }
@@ -120,6 +129,9 @@ func (r *resources) start(
 	if err := r.startSigner(ctx, group, leader); err != nil {
 		return err
 	}
+	if err := r.startSharing(ctx, group); err != nil {
+		return err
+	}
 	group.Start(ctx, running("partition-nodes", func(ctx context.Context) error {
 		if !r.parts.Await(ctx, func() bool { return r.parts.Settled() && r.parts.Several() }) {
 			return nil
@@ -152,6 +164,65 @@ func (r *resources) startSigner(ctx context.Context, group *component.Group, lea
 	return nil
 }
 
+// startSharing finds out what is on the nodes: after a restore what all partitions have there,
+// and what home has when there is a second partition, before that can place anything.
+func (r *resources) startSharing(ctx context.Context, group *component.Group) error {
+	if !r.sharesUnknown.Load() {
+		return nil
+	}
+	supervisor := r.files.restConfig(r.files.pki.Supervisor)
+	supervisor.QPS = -1
+	nodes, err := nodesClient(supervisor)
+	if err != nil {
+		return err
+	}
+	client, err := allocations.NewClient(supervisor, nil)
+	if err != nil {
+		return err
+	}
+	group.Start(ctx, shares.Restored(shares.RestoredOptions{Nodes: nodes, Client: client, Log: r.log,
+		Tenants: r.sharers,
+		Done: func() error {
+			if err := restored.SharesKnown(r.files.dir, true); err != nil {
+				return err
+			}
+			r.sharesUnknown.Store(false)
+			return nil
+		}}))
+	return nil
+}
+
+// sharers are the partitions that may have pods on the nodes of this one when it begins to share
+// them: all tenant partitions after a restore, as home says now, and else only home. It waits
+// until there is another partition.
+func (r *resources) sharers(ctx context.Context) ([]string, error) {
+	if !r.parts.Await(ctx, r.parts.Synced) {
+		return nil, ctx.Err()
+	}
+	record, err := restored.Read(r.files.dir)
+	if err != nil {
+		return nil, err
+	}
+	if !r.parts.Several() {
+		// Those that come later are new ones, or registered again.
+		if err := restored.SharesKnown(r.files.dir, false); err != nil {
+			return nil, err
+		}
+		if !r.parts.Await(ctx, r.parts.Several) {
+			return nil, ctx.Err()
+		}
+		record.Shares = false
+	}
+	var out []string
+	for _, p := range r.parts.Partitions() {
+		own := p.Name == r.of.self()
+		if p.Has(partitionapi.RoleTenant) && (record.Shares || own) && !(own && r.of.cfg.DisableScheduler) {
+			out = append(out, p.Name) // without its scheduler it would never say anything
+		}
+	}
+	return out, nil
+}
+
 // begin starts all of it, or nothing.
 func (r *resources) begin(
 	ctx context.Context, group *component.Group, o controllers.Options, leader *election.Election,
@@ -182,6 +253,12 @@ func (r *resources) begin(
 		group.Start(ctx, leader.Only(c))
 	}
 	return nil
+}
+
+// left says that a partition has left the cluster.
+func (r *resources) left(ctx context.Context, partition string) (bool, error) {
+	_, left, err := r.parts.Left(ctx, partition)
+	return left, err
 }
 
 // sources are the other resource partitions.

@@ -250,7 +250,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if cas != nil {
 		group.Start(ctx, cas.Component())
 	}
-	if s.parts, err = newPartitions(s.partition, s.files, s.addresses); err != nil {
+	if s.parts, err = newPartitions(s.partition, s.files, s.addresses, s.health.registry()); err != nil {
 		return nil, err
 	}
 	extra, err := addons.New(s.cfg, admin, s.pool, s.parts)

@@ -80,7 +80,7 @@ func seams(
 	out.Groups[""] = func(g generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 		partitions, err := partitions.Storage(g)
 		maps.Copy(v1, partitions)
-		shares, sharesErr := allocations.Storage(g)
+		shares, sharesErr := allocations.Storage(g, r.sharesUnknown.Load)
 		maps.Copy(v1, shares)
 		return errors.Join(err, sharesErr, copies.Extend(v1, r.importerName()), persisted.Store(v1),
 			kubelets.Qualify(partition, v1), core(g, c, v1))

@@ -15,12 +15,15 @@ import (
 type Partition struct {
 	// Name is unique among the partitions of the cluster.
 	Name string
+	// Identity tells it from another partition that has had the name, or will have it. It is
+	// empty for home, which stays, and where it is not known.
+	Identity string
 	// Home says that it is the partition that founded the cluster. One is.
 	Home bool
 	// Node says that it is the partition that has this node.
 	Node bool
 	// Transport sends requests to the partition's servers, wherever their URL
-	// points. It stays the same while the partition has its name.
+	// points. It stays the same while the partition does.
 	Transport http.RoundTripper
 	// Service is the address of the Service of the partition's API, for its pods;
 	// invalid where that is not known. The home partition needs none.
@@ -30,6 +33,11 @@ type Partition struct {
 	ClusterDNS []string
 	// NodePorts are those that its Services may have; empty where that is not known.
 	NodePorts utilnet.PortRange
+}
+
+// Same reports whether two partitions of a name are one.
+func (p Partition) Same(o Partition) bool {
+	return p.Identity == o.Identity || p.Identity == "" || o.Identity == ""
 }
 
 // servicePort is the port of the Service "kubernetes".

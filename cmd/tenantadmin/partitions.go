@@ -7,7 +7,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
@@ -65,13 +67,32 @@ func (a *Admin) Partitions(ctx context.Context) ([]Partition, error) {
 	return out, nil
 }
 
-// RemovePartition takes a partition out of the cluster.
-func (a *Admin) RemovePartition(ctx context.Context, name string) error {
+// RemovePartition takes a partition out of the cluster. With an identity it is that one, which
+// the home partition need not know any more.
+func (a *Admin) RemovePartition(ctx context.Context, name, identity string) error {
 	partitions, err := partitionapi.NewPartitionClient(a.cfg, nil)
 	if err != nil {
 		return err
 	}
-	return partitions.Delete(ctx, name, metav1.DeleteOptions{})
+	if identity == "" {
+		return partitions.Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	p, err := partitions.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil && p.Spec.Identity == identity:
+		return partitions.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
+	case err != nil && !apierrors.IsNotFound(err):
+		return err
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		home, err := partitions.Get(ctx, partitionapi.Home, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		home.Spec.Remove(partitionapi.RemovedPartition{Name: name, Identity: identity, At: metav1.Now()})
+		_, err = partitions.Update(ctx, home, metav1.UpdateOptions{FieldManager: "a4s"})
+		return err
+	})
 }
 
 // WritePartitions prints partitions for people.

@@ -27,11 +27,17 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-// revisionBump is added to the last revision of a restored snapshot, which is
+// leastBump is what is added at least to the last revision of a restored snapshot, which is
 // then marked as compacted: it is far above what any client can have seen, so
 // that a watch from before is told to list again and none mistakes a new
 // revision for an old one. It is what etcd's documentation advises.
-const revisionBump = 1_000_000_000
+const leastBump = 1_000_000_000
+
+// bump is what is added: a snapshot that is restored twice has higher revisions the second
+// time than clients have seen since the first, unless there were a million writes a second.
+func bump(revision int64, now time.Time) uint64 {
+	return uint64(max(leastBump, now.UnixMicro()-revision))
+}
 
 // Client says how to reach a member.
 type Client struct {
@@ -136,8 +142,8 @@ func checkSum(path string) (err error) {
 }
 
 // RestoreSnapshot makes a data directory for a new cluster with one member out
-// of a snapshot. dir must not exist.
-func RestoreSnapshot(path, dir, name string, log *zap.Logger) (err error) {
+// of a snapshot, whose last revision is given. dir must not exist.
+func RestoreSnapshot(path, dir, name string, revision int64, log *zap.Logger) (err error) {
 	// What etcd calls fatal would end the process.
 	log = log.WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
 	defer func() {
@@ -154,7 +160,7 @@ func RestoreSnapshot(path, dir, name string, log *zap.Logger) (err error) {
 		// Nothing that knew the old cluster may take part in the new one.
 		InitialCluster:      name + "=" + peer,
 		InitialClusterToken: "a4s-restored-" + rand.Text(),
-		RevisionBump:        revisionBump,
+		RevisionBump:        bump(revision, time.Now()),
 		MarkCompacted:       true,
 	}); err != nil {
 		return fmt.Errorf("restoring the datastore: %w", err)

@@ -29,6 +29,8 @@ const (
 
 	NodeNameTaken       Code = "node-name-taken"
 	ResourcesUnanswered Code = "resource-partition-unanswered"
+	PartitionForgotten  Code = "partition-not-registered"
+	TenantNameTaken     Code = "tenant-name-taken"
 
 	DiskFull      Code = "disk-full"
 	DiskAlmost    Code = "disk-almost-full"
@@ -133,6 +135,16 @@ func Conditions() []Condition {
 			Cause:         "its servers are down, or the network is cut; its pods run on, new ones go elsewhere",
 			Fix:           "start its servers, and check that this one reaches them",
 			TimeToVisible: 20 * time.Second},
+		{Code: PartitionForgotten, Severity: Warning, Title: "The home partition does not know a partition",
+			Cause: "home was restored from a snapshot from before it, and its servers have not registered it again; " +
+				"all that it has is kept as it was known last",
+			Fix: "start its servers and let them reach home; if it is gone for good: " +
+				"a4s partition remove NAME --identity ID",
+			TimeToVisible: 30 * time.Second},
+		{Code: TenantNameTaken, Severity: Error, Title: "Two partitions have a tenant of the same name",
+			Cause: "home was restored from a snapshot, and the name was given away before the partition of the " +
+				"first one told of it; requests go to the one that its TenantPlacement names",
+			Fix: "save what is needed of the one that is not served (/partitions/NAME/tenants/...), and delete one"},
 		{Code: CertificateExpired, Severity: Error, Title: "A certificate has expired",
 			Cause: "it could not be renewed in time, or the clock is wrong",
 			Fix:   "check the clock, then: a4s certificate rotate"},

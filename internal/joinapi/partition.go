@@ -13,6 +13,8 @@ type PartitionRequest struct {
 	// Server is the name of the node of the server, Address "host:port" of its API.
 	Server  string `json:"server"`
 	Address string `json:"address"`
+	// Restored is when this server was restored from a snapshot last; empty for never.
+	Restored string `json:"restored,omitempty"`
 }
 
 // PartitionBundle is what a partition needs to be one of the cluster. It holds the keys

@@ -15,16 +15,27 @@ const PartitionsAlive = 20 * time.Second
 type Partitions struct {
 	// Self is the partition that says it, the one that has the node.
 	Self string `json:"self"`
-	// Complete says that there are no others. Without it this is what the server knew last,
-	// for nodes that know nothing.
+	// Complete says that this is what the home partition has. Without it this is what the
+	// server knew last, for nodes that know nothing.
 	Complete bool `json:"complete,omitempty"`
 	// Partitions are in the order of their names.
 	Partitions []NodePartition `json:"partitions"`
+	// Removed are those that an operator took out of the cluster. Others that are missing
+	// are not known to the home partition, which was restored from a snapshot.
+	Removed []RemovedPartition `json:"removed,omitempty"`
+}
+
+// RemovedPartition is a partition that left the cluster.
+type RemovedPartition struct {
+	Name     string `json:"name"`
+	Identity string `json:"identity"`
 }
 
 // NodePartition is a partition as nodes need it.
 type NodePartition struct {
 	Name string `json:"name"`
+	// Identity tells it from another one of its name; empty from servers of before it.
+	Identity string `json:"identity,omitempty"`
 	// Home says that it is the partition that the cluster began with.
 	Home bool `json:"home,omitempty"`
 	// Tenants says that it has tenants, so nodes take pods from it.
@@ -44,13 +55,13 @@ type NodePartition struct {
 
 // Equal reports whether two partitions are the same in everything.
 func (p NodePartition) Equal(o NodePartition) bool {
-	return slices.Equal(p.Servers, o.Servers) && p.Name == o.Name && p.Home == o.Home && p.Tenants == o.Tenants &&
-		p.Nodes == o.Nodes && p.ServiceCIDR == o.ServiceCIDR && p.ClusterCIDR == o.ClusterCIDR &&
-		p.ClusterDNS == o.ClusterDNS && p.NodePortRange == o.NodePortRange
+	return slices.Equal(p.Servers, o.Servers) && p.Name == o.Name && p.Identity == o.Identity &&
+		p.Home == o.Home && p.Tenants == o.Tenants && p.Nodes == o.Nodes &&
+		p.ServiceCIDR == o.ServiceCIDR && p.ClusterCIDR == o.ClusterCIDR && p.ClusterDNS == o.ClusterDNS && p.NodePortRange == o.NodePortRange
 }
 
 // Equal reports whether two lines say the same.
 func (p Partitions) Equal(o Partitions) bool {
-	return p.Self == o.Self && p.Complete == o.Complete &&
+	return p.Self == o.Self && p.Complete == o.Complete && slices.Equal(p.Removed, o.Removed) &&
 		slices.EqualFunc(p.Partitions, o.Partitions, NodePartition.Equal)
 }

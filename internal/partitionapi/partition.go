@@ -69,6 +69,27 @@ type PartitionSpec struct {
 	NodePortRange string `json:"nodePortRange,omitempty" protobuf:"bytes,6,opt,name=nodePortRange"`
 	// ClusterDNS is the address of DNS for pods of its tenants.
 	ClusterDNS string `json:"clusterDNS,omitempty" protobuf:"bytes,7,opt,name=clusterDNS"`
+	// Removed are the partitions that an operator took out of the cluster, the latest last.
+	// The home partition has it: what is missing in its list, and is not among these, may
+	// be what it forgot.
+	Removed []RemovedPartition `json:"removed,omitempty" protobuf:"bytes,8,rep,name=removed"`
+	// Restored changes when the partition is restored from a snapshot: its tenants are those
+	// of then.
+	Restored string `json:"restored,omitempty" protobuf:"bytes,9,opt,name=restored"`
+}
+
+// MaxRemoved is how many removed partitions are remembered. Every server and every node
+// is told of all of them.
+const MaxRemoved = 100
+
+// RemovedPartition is one that has left the cluster.
+type RemovedPartition struct {
+	// Name is free for another one.
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+	// Identity is that of the partition, which never comes back.
+	Identity string `json:"identity" protobuf:"bytes,2,opt,name=identity"`
+	// At is when it was removed.
+	At metav1.Time `json:"at,omitempty" protobuf:"bytes,3,opt,name=at"`
 }
 
 // PartitionServer is a server of a partition.
@@ -89,6 +110,25 @@ func (in *Partition) Addresses() []string {
 		out = append(out, s.Address)
 	}
 	return out
+}
+
+// Remove takes note of a removed partition, and forgets the oldest if there are too many.
+func (in *PartitionSpec) Remove(p RemovedPartition) {
+	in.Removed = append(slices.DeleteFunc(in.Removed, func(o RemovedPartition) bool {
+		return o.Identity == p.Identity
+	}), p)
+	if more := len(in.Removed) - MaxRemoved; more > 0 {
+		in.Removed = slices.Delete(in.Removed, 0, more)
+	}
+}
+
+// HasRemoved finds the record of a removed partition by its identity.
+func (in *PartitionSpec) HasRemoved(identity string) (RemovedPartition, bool) {
+	i := slices.IndexFunc(in.Removed, func(o RemovedPartition) bool { return o.Identity == identity })
+	if i < 0 {
+		return RemovedPartition{}, false
+	}
+	return in.Removed[i], true
 }
 
 // PartitionList is a list of partitions.

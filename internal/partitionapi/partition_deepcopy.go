@@ -107,6 +107,7 @@ func (in *Partition) DeepCopyInto(out *Partition) {
 	*out = *in
 	in.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.Roles, out.Spec.Servers = slices.Clone(in.Spec.Roles), slices.Clone(in.Spec.Servers)
+	out.Spec.Removed = slices.Clone(in.Spec.Removed) // a time has no pointer that is written through
 }
 
 // DeepCopyInto copies in over out.

@@ -171,6 +171,11 @@ func (in *PartitionSpec) Unmarshal(data []byte) error {
 			in.NodePortRange, err = f.Text()
 		case 7:
 			in.ClusterDNS, err = f.Text()
+		case 8:
+			in.Removed = append(in.Removed, RemovedPartition{})
+			err = f.Message(&in.Removed[len(in.Removed)-1])
+		case 9:
+			in.Restored, err = f.Text()
 		}
 		return err
 	})
@@ -190,7 +195,34 @@ func (in *PartitionSpec) appendTo(b []byte) ([]byte, error) {
 	b = coreapi.AppendText(b, 4, in.ServiceCIDR)
 	b = coreapi.AppendText(b, 5, in.ClusterCIDR)
 	b = coreapi.AppendText(b, 6, in.NodePortRange)
-	return coreapi.AppendText(b, 7, in.ClusterDNS), nil
+	b = coreapi.AppendText(b, 7, in.ClusterDNS)
+	for i := range in.Removed {
+		var err error
+		if b, err = coreapi.AppendMessage(b, 8, in.Removed[i].marshal); err != nil {
+			return nil, err
+		}
+	}
+	return coreapi.AppendText(b, 9, in.Restored), nil
+}
+
+// Unmarshal merges an encoded RemovedPartition into in.
+func (in *RemovedPartition) Unmarshal(data []byte) error {
+	return coreapi.EachField(data, func(f coreapi.Value) (err error) {
+		switch f.Num {
+		case 1:
+			in.Name, err = f.Text()
+		case 2:
+			in.Identity, err = f.Text()
+		case 3:
+			err = f.Message(&in.At)
+		}
+		return err
+	})
+}
+
+func (in *RemovedPartition) marshal() ([]byte, error) {
+	b := coreapi.AppendText(coreapi.AppendText(nil, 1, in.Name), 2, in.Identity)
+	return coreapi.AppendMessage(b, 3, in.At.Marshal)
 }
 
 // Unmarshal merges an encoded PartitionServer into in.

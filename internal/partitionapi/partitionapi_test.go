@@ -3,6 +3,7 @@ package partitionapi
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -26,6 +27,9 @@ func partition() *Partition {
 		Servers:     []PartitionServer{{Name: "a", Address: "192.0.2.1:6443"}, {Name: "b"}},
 		ServiceCIDR: "10.44.0.0/16", ClusterCIDR: "10.42.0.0/16", NodePortRange: "30000-32767",
 		ClusterDNS: "10.44.0.10",
+		Removed: []RemovedPartition{{Name: "tp3", Identity: "gone", At: metav1.Unix(1e9, 0)},
+			{Name: "tp3", Identity: "another"}},
+		Restored: "then",
 	}}
 }
 
@@ -146,4 +150,18 @@ func FuzzUnmarshal(f *testing.F) {
 			t.Errorf("got %+v\nwant %+v", second, first)
 		}
 	})
+}
+
+// TestRemovedPartitions: the latest are remembered, each once.
+func TestRemovedPartitions(t *testing.T) {
+	var s PartitionSpec
+	for i := range MaxRemoved + 2 {
+		s.Remove(RemovedPartition{Name: "tp", Identity: fmt.Sprint(i)})
+	}
+	s.Remove(RemovedPartition{Name: "tp", Identity: "7"})
+	_, oldest := s.HasRemoved("1")
+	_, first := s.HasRemoved("2")
+	if len(s.Removed) != MaxRemoved || oldest || !first || s.Removed[MaxRemoved-1].Identity != "7" {
+		t.Errorf("%d, %v, %v, %v", len(s.Removed), oldest, first, s.Removed[MaxRemoved-1])
+	}
 }

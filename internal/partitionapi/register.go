@@ -48,6 +48,9 @@ func (PartitionSpec) OpenAPIModelName() string { return modelName("PartitionSpec
 // OpenAPIModelName names the model in OpenAPI documents.
 func (PartitionServer) OpenAPIModelName() string { return modelName("PartitionServer") }
 
+// OpenAPIModelName returns the name of the type in OpenAPI documents.
+func (RemovedPartition) OpenAPIModelName() string { return modelName("RemovedPartition") }
+
 // OpenAPIModelName names the model in OpenAPI documents.
 func (TenantPlacement) OpenAPIModelName() string { return modelName("TenantPlacement") }
 

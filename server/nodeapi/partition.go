@@ -30,7 +30,7 @@ func (s *Supervisor) partition(w http.ResponseWriter, r *http.Request, who ident
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
-	if err := s.opts.Partitions(ctx, req, who.serverToken); err != nil {
+	if err := s.opts.Partitions(ctx, req); err != nil {
 		return ofAPI(err)
 	}
 	bundle := &joinapi.PartitionBundle{}
@@ -50,7 +50,8 @@ func ofAPI(err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, membership.ErrRemoved):
-		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
+		return refusal(http.StatusGone, metav1.StatusReasonGone, err.Error()+
+			": destroy its disks, or move its server directory away and begin a new partition")
 	case errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError:
 		st := status.Status()
 		return refusal(st.Code, st.Reason, st.Message)

@@ -52,9 +52,9 @@ type Options struct {
 
 	// Bundle returns what another server needs to join.
 	Bundle func() (*joinapi.ServerBundle, error)
-	// Partitions registers a server of another partition, and that partition if it may
-	// begin; PartitionBundle is what that needs. They are nil outside the home partition.
-	Partitions      func(ctx context.Context, req joinapi.PartitionRequest, mayBegin bool) error
+	// Partitions registers a server of another partition, and that partition if it is not
+	// there; PartitionBundle is what a new one needs. They are nil outside the home partition.
+	Partitions      func(ctx context.Context, req joinapi.PartitionRequest) error
 	PartitionBundle func() (*joinapi.PartitionBundle, error)
 	// Partition is that of the server, "" for the home partition. Nodes judges the
 	// certificates of nodes; nil believes all.

@@ -122,7 +122,7 @@ func TestPartitionNodes(t *testing.T) {
 		waitCopy(t, home, tp2, "home-0", "main")
 		tp2.proc.Kill()
 		home.must(t, "partition", "remove", "tp2")
-		hosts.Until(t, soon, "no shares of it at home", func(ctx context.Context) error {
+		hosts.Until(t, podTimeout, "no shares of it at home", func(ctx context.Context) error {
 			list, err := allocationsOf(t, home).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err

@@ -1,6 +1,7 @@
 package partitions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,13 +70,16 @@ type Source struct {
 	running context.Context // nil while the component does not run
 	dialers sync.WaitGroup
 	refused string // the last list that was not taken over
+	// forgotten are the partitions that the last list lacks, for the log.
+	forgotten string
 }
 
 // way is how a partition is reached.
 type way struct {
-	dialer *loadbalancer.Dialer
-	rt     http.RoundTripper
-	stop   context.CancelFunc
+	identity string // of the partition, empty while it is not known
+	dialer   *loadbalancer.Dialer
+	rt       http.RoundTripper
+	stop     context.CancelFunc
 }
 
 // road leads to home, which may turn out to be elsewhere than was assumed.
@@ -205,6 +210,13 @@ func (r reader) Line(l joinapi.Partitions) bool { return r(l) }
 func (s *Source) take(l joinapi.Partitions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l, forgotten := s.keep(l)
+	if told := strings.Join(forgotten, ", "); l.Complete && told != s.forgotten {
+		if s.forgotten = told; told != "" {
+			s.o.Log.Warnf("The home partition does not know what this node knows of: %s. It was not removed, and "+
+				"its pods run on", told)
+		}
+	}
 	if s.known && l.Equal(s.last) || !l.Complete && (s.known || !s.o.Fresh) {
 		return
 	}
@@ -222,6 +234,41 @@ func (s *Source) take(l joinapi.Partitions) {
 	}
 }
 
+// keep returns a list with the partitions that it lacks and that nobody removed: the home
+// partition was restored from a snapshot. They are as they were, and keep their names.
+func (s *Source) keep(l joinapi.Partitions) (whole joinapi.Partitions, forgotten []string) {
+	removed := func(p joinapi.NodePartition) bool {
+		return slices.ContainsFunc(l.Removed, func(r joinapi.RemovedPartition) bool {
+			return r.Identity == p.Identity || p.Identity == "" && r.Name == p.Name
+		})
+	}
+	whole = l
+	whole.Partitions = nil
+	for _, p := range s.last.Partitions {
+		i := slices.IndexFunc(l.Partitions, func(now joinapi.NodePartition) bool { return now.Name == p.Name })
+		if p.Home || i >= 0 && (p.Identity == "" || l.Partitions[i].Identity == p.Identity) || removed(p) {
+			continue
+		}
+		whole.Partitions = append(whole.Partitions, p)
+		text := fmt.Sprintf("partition %s (%s)", p.Name, p.Identity)
+		if i >= 0 {
+			text += fmt.Sprintf(", whose name another one has there (%s)", l.Partitions[i].Identity)
+		}
+		forgotten = append(forgotten, text)
+	}
+	kept := len(whole.Partitions)
+	for _, p := range l.Partitions {
+		same := func(o joinapi.NodePartition) bool { return o.Name == p.Name }
+		if !slices.ContainsFunc(whole.Partitions[:kept], same) {
+			whole.Partitions = append(whole.Partitions, p)
+		}
+	}
+	slices.SortStableFunc(whole.Partitions, func(a, b joinapi.NodePartition) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	return whole, forgotten
+}
+
 // use makes the partitions those of a list. The caller holds mu, unless nobody else knows s.
 func (s *Source) use(l joinapi.Partitions) error {
 	if err := check(l); err != nil {
@@ -233,12 +280,13 @@ func (s *Source) use(l joinapi.Partitions) error {
 			continue
 		}
 		w := s.ways[p.Name]
-		if w == nil {
+		if w == nil || !p.Home && w.identity != "" && w.identity != p.Identity {
 			var err error
 			if w, err = s.newWay(); err != nil {
 				return fmt.Errorf("partition %s: %w", p.Name, err)
 			}
 		}
+		w.identity = p.Identity
 		ways[p.Name] = w
 	}
 	for _, p := range l.Partitions {
@@ -262,14 +310,14 @@ func (s *Source) use(l joinapi.Partitions) error {
 	s.home.to.Store(&home)
 	s.ways, s.last, s.current, s.known = ways, l, current, true
 	for name, w := range ways {
-		if old[name] == nil {
+		if old[name] != w {
 			s.start(w)
 		}
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
 	for name, w := range old {
-		if ways[name] == nil {
+		if ways[name] != w {
 			w.stop()
 		}
 	}
@@ -295,6 +343,9 @@ func (s *Source) newWay() (*way, error) {
 // partition is one as pods need it.
 func partition(p joinapi.NodePartition) origin.Partition {
 	out := origin.Partition{Name: p.Name, Home: p.Home}
+	if !p.Home {
+		out.Identity = p.Identity
+	}
 	for text := range strings.SplitSeq(p.ClusterDNS, ",") {
 		if addr, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
 			out.ClusterDNS = append(out.ClusterDNS, addr.String())

@@ -149,7 +149,7 @@ func home(s *server) joinapi.NodePartition {
 }
 
 func further(name string, s *server) joinapi.NodePartition {
-	return joinapi.NodePartition{Name: name, Tenants: true, Servers: []string{s.address()},
+	return joinapi.NodePartition{Name: name, Identity: "of " + name, Tenants: true, Servers: []string{s.address()},
 		ServiceCIDR: "10.44.0.0/16", ClusterDNS: "10.44.0.10", NodePortRange: "28000-28099"}
 }
 
@@ -276,10 +276,12 @@ func TestPartitionsLeaveByACompleteList(t *testing.T) {
 	own.tell(list("main", home(own), further("tp2", other)))
 	c.are(s, "main* tp2")
 	own.tell(known)
-	own.tell(list("main", further("tp2", other)))            // no home
-	own.tell(list("main", home(own), further("TP", other)))  // no name
-	own.tell(list("main", home(own), home(own)))             // twice
-	own.tell(list("main", home(own), further("tp3", other))) // tp2 has left
+	own.tell(list("main", further("tp2", other)))           // no home
+	own.tell(list("main", home(own), further("TP", other))) // no name
+	own.tell(list("main", home(own), home(own)))            // twice
+	gone := list("main", home(own), further("tp3", other))
+	gone.Removed = []joinapi.RemovedPartition{{Name: "tp2", Identity: "of tp2"}}
+	own.tell(gone)
 	c.are(s, "main* tp3")
 	errs := 0
 	for _, e := range c.log.AllEntries() {
@@ -290,6 +292,70 @@ func TestPartitionsLeaveByACompleteList(t *testing.T) {
 	if errs != 3 {
 		t.Errorf("%d lists were refused", errs)
 	}
+}
+
+// TestPartitionsThatHomeForgot: home was restored from a snapshot. What it does not know stays,
+// also across a restart, until it is removed; another partition of the name is not mixed up
+// with it.
+func TestPartitionsThatHomeForgot(t *testing.T) {
+	c := newCluster(t)
+	own, other, another := c.server(), c.server(), c.server()
+	s, stop := c.source(own, Options{})
+	own.tell(list("main", home(own), further("tp2", other), further("tp3", other)))
+	c.are(s, "main* tp2 tp3")
+	forgot := list("main", home(own), further("tp4", other))
+	own.tell(forgot)
+	c.are(s, "main* tp2 tp3 tp4")
+	c.answers(s, "tp2", other)
+	stop()
+	s, _ = c.source(own, Options{})
+	c.are(s, "main* tp2 tp3 tp4")
+	c.answers(s, "tp2", other)
+	until(t, "it is said", func() error {
+		if !slices.ContainsFunc(c.log.AllEntries(), func(e *logrus.Entry) bool {
+			return e.Level == logrus.WarnLevel && strings.Contains(e.Message, "of tp2")
+		}) {
+			return errors.New("nothing is logged")
+		}
+		return nil
+	})
+	// Another one of the name joins while the first is not removed: it has to wait.
+	second := further("tp2", another)
+	second.Identity = "of another tp2"
+	taken := list("main", home(own), second, further("tp3", other))
+	taken.Removed = []joinapi.RemovedPartition{{Name: "tp4", Identity: "of tp4"}}
+	own.tell(taken)
+	c.are(s, "main* tp2 tp3")
+	c.answers(s, "tp2", other)
+	before, _ := s.Current()
+	// The first is removed, and the second has the name.
+	taken.Removed = append(taken.Removed, joinapi.RemovedPartition{Name: "tp2", Identity: "of tp2"})
+	own.tell(taken)
+	c.answers(s, "tp2", another)
+	after, _ := s.Current()
+	if before[1].Identity != "of tp2" || after[1].Identity != "of another tp2" || before[1].Same(after[1]) {
+		t.Errorf("they are %q and %q", before[1].Identity, after[1].Identity)
+	}
+}
+
+// TestPartitionsOfAnEarlierRelease have no identity on disk. It is learned.
+func TestPartitionsOfAnEarlierRelease(t *testing.T) {
+	c := newCluster(t)
+	own, other := c.server(), c.server()
+	old := further("tp2", other)
+	old.Identity = ""
+	s, _ := c.source(own, Options{})
+	own.tell(list("main", home(own), old, further("tp3", other)))
+	c.are(s, "main* tp2 tp3")
+	c.answers(s, "tp2", other)
+	before, _ := s.Current()
+	own.tell(list("main", home(own), further("tp2", other), further("tp3", other)))
+	until(t, "its identity is known", func() error {
+		if all, _ := s.Current(); all[1].Identity != "of tp2" || all[1].Transport != before[1].Transport {
+			return errors.New(all[1].Identity)
+		}
+		return nil
+	})
 }
 
 // TestNodeThatHadPodsWaits: nobody knows whose pods it has.

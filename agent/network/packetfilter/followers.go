@@ -20,6 +20,8 @@ import (
 type Server struct {
 	// Name is that of the partition.
 	Name string
+	// Identity tells it from another one of its name.
+	Identity string
 	// Qualifier is the name of the partition in the names that this node has for its system
 	// space, empty for home (see internal/space).
 	Qualifier string
@@ -63,13 +65,17 @@ func (f *followers) follow(ctx context.Context) error {
 		here := map[string]bool{}
 		for _, s := range servers {
 			here[s.Name] = true
-			if old := f.all[s.Name]; old != nil {
+			another := false
+			if old := f.all[s.Name]; old != nil && old.server.Identity == s.Identity {
 				old.server.Clusters = s.Clusters
 				continue
+			} else if old != nil {
+				old.stop()
+				another = true
 			}
 			one := &followed{server: s, follower: &follower{config: s.Config, qualifier: s.Qualifier,
 				log: f.log, changed: f.changed, failed: f.failed}}
-			if len(servers) > 1 {
+			if len(servers) > 1 && !another {
 				one.known = f.recall(s.Name)
 			}
 			var of context.Context

@@ -110,6 +110,32 @@ func (c *checkpoint) blank(from *source) error {
 	return errors.Join(os.RemoveAll(c.partition(from)), os.MkdirAll(c.partition(from), 0o700))
 }
 
+// identityFile says, in the directory of a partition, which one of its name that is.
+const identityFile = "identity"
+
+// identify keeps the identity of a partition, if that is known.
+func (c *checkpoint) identify(from *source, identity string) error {
+	if c.dir == "" || identity == "" {
+		return nil
+	}
+	return atomicfile.Update(filepath.Join(c.partition(from), identityFile), []byte(identity), 0o600)
+}
+
+// ofAnother removes what a former partition of the name said: that one has left.
+func (c *checkpoint) ofAnother(from *source, identity string) error {
+	if c.dir == "" || identity == "" {
+		return nil
+	}
+	was, err := os.ReadFile(filepath.Join(c.partition(from), identityFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && string(was) == identity:
+		return nil
+	case err != nil:
+		return err
+	}
+	return os.RemoveAll(c.partition(from))
+}
+
 // remove forgets a partition.
 func (c *checkpoint) remove(from *source) error {
 	if c.dir == "" {

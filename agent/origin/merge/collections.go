@@ -144,17 +144,26 @@ func (c *Collections) Join(p origin.Partition, since bool) error {
 	defer c.mu.Unlock()
 	m := &member{Partition: p, sources: map[*set]*source{}, ends: map[*set]func(){}}
 	from := &source{name: p.Name}
+	if err := c.files.ofAnother(from, p.Identity); err != nil {
+		return fmt.Errorf("checkpoint of another partition %s: %w", p.Name, err)
+	}
 	m.isNew = c.files.isNew(from) || since && c.files.dir == ""
 	var errs []error
 	if err := c.files.open(from, c.sets[podsResource], m.isNew); err != nil {
 		errs = append(errs, fmt.Errorf("checkpoint of partition %s: %w", p.Name, err))
 	}
+	errs = append(errs, c.files.identify(from, p.Identity))
 	m.ctx, m.stop = context.WithCancel(c.ctx)
 	c.members[p.Name] = m
 	for s := range c.used {
 		errs = append(errs, c.feed(s, m))
 	}
 	return errors.Join(append(errs, c.reopen())...)
+}
+
+// Identify takes note of the identity of a partition that joined before it was known.
+func (c *Collections) Identify(p origin.Partition) error {
+	return c.files.identify(&source{name: p.Name}, p.Identity)
 }
 
 // Leave removes a partition and all that it has.

@@ -1,6 +1,8 @@
 package route
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,6 +64,47 @@ func (k *kubelet) keepsAll(t *testing.T, first, pods int) {
 		if i >= first && len(set) < pods {
 			t.Errorf("state %d of %d is %v", i, len(k.sets), set)
 		}
+	}
+}
+
+// TestAnotherPartitionOfTheName: what one has said never passes for what another one has, in
+// the process and on disk.
+func TestAnotherPartitionOfTheName(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		home, first, second := partitiontest.New(t, "main"), partitiontest.New(t, "tp2"), partitiontest.New(t, "tp2")
+		home.Put(t, "pods", pod("default.t1", "web", "1"))
+		first.Put(t, "pods", pod("kube-system", "agent", "2"))
+		second.Put(t, "pods", pod("kube-system", "agent", "3"))
+		second.Away.Store(true)
+		a, b, unknown := first.Partition(false), second.Partition(false), first.Partition(false)
+		a.Identity, b.Identity = "a", "b"
+		dir, known := t.TempDir(), newDirectory(home.Partition(true), unknown)
+		o := Options{Dir: dir, Fresh: true, Partitions: known}
+		_, k, stop := startNode(t, o)
+		pods := func(want int) {
+			t.Helper()
+			eventually(t, func() bool { return len(k.last()) == want }, func() any { return k.last() })
+		}
+		pods(2)
+		// As after an upgrade: its identity is learned, and nothing happens.
+		from := k.states()
+		known.set(home.Partition(true), a)
+		first.Put(t, "pods", pod("kube-system", "more", "4"))
+		pods(3)
+		k.keepsAll(t, from, 2)
+		if restart {
+			stop()
+			o.Partitions, o.Fresh = newDirectory(home.Partition(true), b), false
+			_, k, stop = startNode(t, o)
+		} else {
+			known.set(home.Partition(true), b)
+		}
+		pods(1) // it never gave this node a pod
+		second.Away.Store(false)
+		pods(2)
+		eventually(t, func() bool { return slices.Contains(slices.Collect(maps.Values(k.last())), "3") },
+			func() any { return k.last() })
+		stop()
 	}
 }
 

@@ -135,7 +135,8 @@ func (r *Router) apply(all []origin.Partition) error {
 	case old == nil:
 		err = r.collections.Begin(all)
 	default:
-		err = r.join(old, t)
+		err = r.replace(old, t)
+		err = errors.Join(err, r.join(old, t))
 	}
 	r.table.Store(t)
 	if old == nil {
@@ -145,10 +146,31 @@ func (r *Router) apply(all []origin.Partition) error {
 		r.endWatches()
 	}
 	for _, p := range old.all {
-		if t.byName[p.Name] == nil {
+		now := t.byName[p.Name]
+		if now != nil && now.guard != p.guard {
+			p.close() // another one has its name
+		}
+		if now == nil {
 			err = errors.Join(err, r.collections.Leave(p.Name))
 			p.close()
 			r.o.Log.Infof("partition %s has left; its pods end", p.Name)
+		}
+	}
+	return err
+}
+
+// replace takes away the partitions of old whose names others have in t, before those join.
+func (r *Router) replace(old, t *table) error {
+	var err error
+	for _, p := range old.all {
+		now := t.byName[p.Name]
+		switch {
+		case now == nil || old.alone:
+		case now.guard != p.guard:
+			r.o.Log.Infof("partition %s has left, and another one has its name; its pods end", p.Name)
+			err = errors.Join(err, r.collections.Leave(p.Name))
+		case now != p:
+			err = errors.Join(err, r.collections.Identify(now.Partition))
 		}
 	}
 	return err
@@ -161,7 +183,7 @@ func (r *Router) join(old, t *table) error {
 		err = r.collections.Begin([]origin.Partition{old.home.Partition})
 	}
 	for _, p := range t.all {
-		if old.byName[p.Name] == nil {
+		if was := old.byName[p.Name]; was == nil || was.guard != p.guard {
 			r.o.Log.Infof("partition %s has joined", p.Name)
 			err = errors.Join(err, r.collections.Join(p.Partition, true))
 		}

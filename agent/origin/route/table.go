@@ -91,11 +91,20 @@ func (r *Router) newTable(old *table, all []origin.Partition) (*table, error) {
 	t := &table{byName: map[string]*partition{}, node: r.node, nodeName: r.o.NodeName, nodes: &r.nodes,
 		collections: r.collections}
 	for _, p := range all {
-		if old != nil && old.byName[p.Name] != nil {
-			if old.byName[p.Name].Home != p.Home {
-				return nil, fmt.Errorf("another partition than %q is the home partition", old.home.Name)
-			}
-			t.byName[p.Name] = old.byName[p.Name]
+		if old == nil || old.byName[p.Name] == nil {
+			continue
+		}
+		was := old.byName[p.Name]
+		switch {
+		case was.Home != p.Home:
+			return nil, fmt.Errorf("another partition than %q is the home partition", old.home.Name)
+		case !was.Same(p):
+		case was.Identity == "" && p.Identity != "":
+			known := *was
+			known.Identity = p.Identity
+			t.byName[p.Name] = &known
+		default:
+			t.byName[p.Name] = was
 		}
 	}
 	if old != nil && t.byName[old.home.Name] == nil {

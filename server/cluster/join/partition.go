@@ -80,6 +80,9 @@ func explainPartition(url string, req joinapi.PartitionRequest, err error) error
 		return explain(url, err)
 	}
 	switch answer.code {
+	case http.StatusGone:
+		return &problem.Input{Source: flagPartition, Value: req.Name, Err: errors.New(answer.message),
+			Want: "an empty server directory, for a partition of its own"}
 	case http.StatusConflict, http.StatusUnprocessableEntity:
 		return &problem.Input{Source: flagPartition, Value: req.Name, Err: errors.New(answer.message),
 			Want: "a name and ranges that no other partition of the cluster has"}

@@ -19,6 +19,7 @@ import (
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/datastore/release"
+	"github.com/a4s-io/a4s/server/datastore/restored"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 )
 
@@ -173,19 +174,44 @@ func (o *RestoreOptions) prepare(work, fresh string, m *archive.Manifest) error 
 	if cluster, err := clusterOf(files); err != nil || cluster != m.Cluster {
 		return unfit(errors.Join(errors.New("its CA is not the one that it names"), err))
 	}
-	if _, err := etcd.CheckSnapshot(db); err != nil {
+	facts, err := etcd.CheckSnapshot(db)
+	if err != nil {
 		return unfit(fmt.Errorf("%s: %w", archive.Database, err))
 	}
 	if err := os.MkdirAll(filepath.Join(fresh, DatabaseDir), 0o700); err != nil {
 		return err
 	}
-	if err := etcd.RestoreSnapshot(db, filepath.Join(fresh, DatabaseDir, "etcd"), o.Member, o.Zap); err != nil {
+	if err := etcd.RestoreSnapshot(db, filepath.Join(fresh, DatabaseDir, "etcd"), o.Member, facts.Revision,
+		o.Zap); err != nil {
 		return err
 	}
-	if err := errors.Join(os.Remove(db), release.Write(fresh, recordOf(m))); err != nil {
+	if err := errors.Join(os.Remove(db), release.Write(fresh, recordOf(m)),
+		restored.New(time.Now()).Write(fresh)); err != nil {
+		return err
+	}
+	if err := o.keep(fresh); err != nil {
 		return err
 	}
 	return syncTree(fresh)
+}
+
+// partitionsFile is what a server knows of the partitions of its cluster.
+const partitionsFile = "partition-directory.json"
+
+// keep takes over what is younger than the snapshot and still true: which partitions the
+// cluster has.
+func (o *RestoreOptions) keep(fresh string) error {
+	if o.OtherCluster {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(o.DataDir, serverName, partitionsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading which partitions the cluster has: %w", err)
+	}
+	return atomicfile.Write(filepath.Join(fresh, partitionsFile), data, 0o600)
 }
 
 // extract writes the files below dir, where their paths have them.

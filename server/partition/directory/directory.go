@@ -45,6 +45,7 @@ type Options struct {
 // Directory is the copy. It is safe for concurrent use.
 type Directory struct {
 	news       // of partitions
+	held       // what is known of them
 	opts       Options
 	partitions *copied[*partitionapi.Partition]
 	placements *copied[*partitionapi.TenantPlacement]
@@ -55,15 +56,20 @@ type Directory struct {
 
 	mu   sync.Mutex
 	late map[string]*partitionapi.TenantPlacement // asked for before the watch told of them
-	left map[string]time.Time                     // when home said that a partition is not there
+	left map[string]leaving                       // what home said of partitions that are not there
 }
+
+// leaving is since when a partition is not there, and when home said so.
+type leaving struct{ since, said time.Time }
 
 // New makes a directory of what the file has.
 func New(o Options) (*Directory, error) {
 	d := &Directory{opts: o, dirty: make(chan struct{}, 1), late: map[string]*partitionapi.TenantPlacement{},
-		news: news{turn: make(chan struct{})}, left: map[string]time.Time{}}
+		news: news{turn: make(chan struct{})}, left: map[string]leaving{}}
+	d.now.Store(&known{})
 	d.partitions = &copied[*partitionapi.Partition]{changed: func(name string) {
 		d.changed(name)
+		d.learn()
 		d.tell()
 	}}
 	d.placements = &copied[*partitionapi.TenantPlacement]{changed: d.changed}
@@ -114,6 +120,7 @@ func (d *Directory) Component() component.Component {
 			} {
 				select {
 				case <-synced.Done():
+					d.learn()
 					d.tell()
 				case <-ctx.Done():
 				}
@@ -131,51 +138,52 @@ func (d *Directory) Self() string { return d.opts.Self }
 
 // Several reports whether the cluster has more than one partition.
 func (d *Directory) Several() bool {
-	return d.opts.Self != partitionapi.Home || d.partitions.count() > 1
+	return d.opts.Self != partitionapi.Home || len(d.now.Load().all) > 1
 }
 
 // Synced reports whether the directory is a copy of home's, not only what was known last.
-func (d *Directory) Synced() bool { return d.partitions.live() && d.placements.live() }
+func (d *Directory) Synced() bool { return d.now.Load().live && d.placements.live() }
 
 // Settled reports whether it is known if there are other partitions. A server of the home
 // partition knows it by the list, the others have at least what they knew last.
 func (d *Directory) Settled() bool {
 	if d.opts.Self == partitionapi.Home {
-		return d.partitions.live()
+		return d.now.Load().live
 	}
 	return d.Partition(d.opts.Self) != nil
 }
 
-// Left reports whether a partition has left the cluster, by the word of home: that it is
-// not known here may mean that it is too new.
-func (d *Directory) Left(ctx context.Context, partition string) (bool, error) {
-	if !d.Synced() || partition == d.opts.Self || d.Partition(partition) != nil {
-		return false, nil
+// Left reports whether a partition has left the cluster, and since when: home has a record
+// of its removal and, asked for it, no partition of the name. That one is not known here, or
+// not at home, may mean that it is too new, or that home was restored.
+func (d *Directory) Left(ctx context.Context, partition string) (since time.Time, left bool, err error) {
+	k := d.now.Load()
+	removed, recorded := k.removedName(partition)
+	if !d.Synced() || partition == d.opts.Self || k.byName[partition] != nil || !recorded {
+		return time.Time{}, false, nil
 	}
 	d.mu.Lock()
-	at, asked := d.left[partition]
+	asked, ok := d.left[partition]
 	d.mu.Unlock()
-	if asked && time.Since(at) < believed {
-		return true, nil
+	if ok && time.Since(asked.said) < believed {
+		return asked.since, true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askHome)
 	defer cancel()
-	_, err := d.registered.Get(ctx, partition, metav1.GetOptions{})
+	p, err := d.registered.Get(ctx, partition, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		clear(d.left)
-		d.left[partition] = time.Now()
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("asking the home partition whether partition %s is there: %w", partition, err)
+	case err == nil && p.Spec.Identity != removed.Identity:
+		return time.Time{}, false, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return time.Time{}, false,
+			fmt.Errorf("asking the home partition whether partition %s is there: %w", partition, err)
 	}
-	return false, nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.left)
+	d.left[partition] = leaving{since: removed.At.Time, said: time.Now()}
+	return removed.At.Time, true, nil
 }
-
-// Partitions are all partitions, in the order of their names.
-func (d *Directory) Partitions() []*partitionapi.Partition { return d.partitions.all() }
 
 // Known are all partitions, whether that is a copy of home's, and a channel that is closed
 // when there may be others, or that changes. The channel is nil when the server stops, after
@@ -185,14 +193,8 @@ func (d *Directory) Known() (all []*partitionapi.Partition, complete bool, chang
 	if d.ended.Load() {
 		return nil, false, nil
 	}
-	complete = d.partitions.live() // before the list: then that is complete, too
-	return d.partitions.all(), complete, changed
-}
-
-// Partition finds a partition, nil when there is none.
-func (d *Directory) Partition(name string) *partitionapi.Partition {
-	p, _ := d.partitions.get(name)
-	return p
+	k := d.now.Load()
+	return k.all, k.live, changed
 }
 
 // Addresses are those of the servers of a partition.
@@ -356,13 +358,4 @@ func (c *copied[T]) all() []T {
 		return 0
 	})
 	return out
-}
-
-func (c *copied[T]) count() int {
-	if c.live() {
-		return len(c.store.ListKeys())
-	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return len(c.last)
 }

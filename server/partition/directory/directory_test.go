@@ -44,7 +44,7 @@ func TestKeptOnDisk(t *testing.T) {
 	home := &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: partitionapi.Home},
 		Spec: partitionapi.PartitionSpec{Servers: []partitionapi.PartitionServer{
 			{Name: "a", Address: "192.0.2.2:6443"}}}}
-	d.partitions.last = byName([]*partitionapi.Partition{home})
+	d.recall([]*partitionapi.Partition{home})
 	d.placements.last = byName([]*partitionapi.TenantPlacement{placed("far", "main"), placed("near", "tp2")})
 	if err := d.write(); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,8 @@ func TestOnlyPartition(t *testing.T) {
 	if to, _ := d.Elsewhere("far"); to != "" || d.Several() {
 		t.Errorf("far is in %q", to)
 	}
-	d.partitions.last = map[string]*partitionapi.Partition{"main": {}, "tp2": {}}
+	one, two := named("main"), named("tp2")
+	d.recall([]*partitionapi.Partition{&one, &two})
 	if to, _ := d.Elsewhere("far"); to != "tp2" {
 		t.Errorf("far is in %q", to)
 	}
@@ -147,7 +148,12 @@ func named(name string) partitionapi.Partition {
 // TestWhatIsKnownOfPartitions: before there is a list nothing is settled at home; whoever
 // waits is told; a partition has left only by the word of home.
 func TestWhatIsKnownOfPartitions(t *testing.T) {
-	h := &home{listed: []partitionapi.Partition{named("main"), named("tp2")}, names: []string{"main", "tp2", "new"}}
+	main := named("main")
+	at := metav1.Unix(1e9, 0)
+	for _, name := range []string{"new", "gone", "other"} {
+		main.Spec.Remove(partitionapi.RemovedPartition{Name: name, Identity: "of " + name, At: at})
+	}
+	h := &home{listed: []partitionapi.Partition{main, named("tp2")}, names: []string{"main", "tp2", "new"}}
 	server := httptest.NewServer(h)
 	defer server.Close()
 	d, err := New(Options{Self: partitionapi.Home, Log: logrus.NewEntry(logrus.StandardLogger())})
@@ -157,7 +163,7 @@ func TestWhatIsKnownOfPartitions(t *testing.T) {
 	if err := d.Follow(&rest.Config{Host: server.URL}); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := d.Left(t.Context(), "gone"); left || err != nil || d.Settled() || d.Several() {
+	if _, left, err := d.Left(t.Context(), "gone"); left || err != nil || d.Settled() || d.Several() {
 		t.Errorf("before there is a list: left %v, %v, settled %v, several %v", left, err, d.Settled(), d.Several())
 	}
 	told := make(chan bool, 2)
@@ -175,9 +181,12 @@ func TestWhatIsKnownOfPartitions(t *testing.T) {
 			t.Error("who waited was not told")
 		}
 	}
-	for partition, want := range map[string]bool{"main": false, "tp2": false, "new": false, "gone": true} {
-		if left, err := d.Left(t.Context(), partition); left != want || err != nil {
-			t.Errorf("%s: left %v, %v", partition, left, err)
+	// Of one that home does not know, and did not remove, nothing may go.
+	for partition, want := range map[string]bool{"main": false, "tp2": false, "new": false, "gone": true,
+		"forgotten": false} {
+		since, left, err := d.Left(t.Context(), partition)
+		if left != want || err != nil || left && !since.Equal(at.Time) {
+			t.Errorf("%s: left %v, since %v, %v", partition, left, since, err)
 		}
 	}
 	asked := func() int {
@@ -186,11 +195,11 @@ func TestWhatIsKnownOfPartitions(t *testing.T) {
 		return h.asked
 	}
 	before := asked()
-	if left, err := d.Left(t.Context(), "gone"); !left || err != nil || asked() != before {
+	if _, left, err := d.Left(t.Context(), "gone"); !left || err != nil || asked() != before {
 		t.Errorf("asked again at once: %v, %v", left, err)
 	}
 	server.Close()
-	if left, err := d.Left(t.Context(), "other"); left || err == nil {
+	if _, left, err := d.Left(t.Context(), "other"); left || err == nil {
 		t.Errorf("home is down: left %v, %v", left, err)
 	}
 	changes := d.Changes()
@@ -218,7 +227,7 @@ func TestSettledWithoutHome(t *testing.T) {
 		t.Error("nothing is known")
 	}
 	own := named("tp2")
-	d.partitions.last = map[string]*partitionapi.Partition{"tp2": &own}
+	d.recall([]*partitionapi.Partition{&own})
 	if !d.Settled() {
 		t.Error("what was known last does not count")
 	}
@@ -230,7 +239,8 @@ func TestKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+	one := &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: "one"},
+		Spec: partitionapi.PartitionSpec{Identity: "id"}}
 	watcher := watch.NewFake()
 	d.partitions.follow(plain{&cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -256,12 +266,23 @@ func TestKnown(t *testing.T) {
 	}()
 	<-changed
 	cache.WaitForCacheSync(t.Context().Done(), d.partitions.live)
+	d.learn() // as the component does
 	if all, complete, changed = d.Known(); len(all) != 1 || !complete {
 		t.Errorf("then it is %v, %v", all, complete)
 	}
+	// Home does not list it any more: that is not to be removed.
 	watcher.Delete(one)
 	<-changed
-	if all, complete, _ := d.Known(); len(all) != 0 || !complete {
+	if all, complete, changed = d.Known(); len(all) != 1 || !complete || len(d.Forgotten()) != 1 ||
+		d.Registered("one") != nil {
+		t.Errorf("when home forgot it, it is %v, %v", all, complete)
+	}
+	home := &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: partitionapi.Home}}
+	home.Spec.Remove(partitionapi.RemovedPartition{Name: "one", Identity: "id"})
+	watcher.Add(home)
+	<-changed
+	if all, complete, _ := d.Known(); len(all) != 1 || all[0] != d.Partition("main") || !complete ||
+		len(d.Forgotten()) != 0 {
 		t.Errorf("in the end it is %v, %v", all, complete)
 	}
 }

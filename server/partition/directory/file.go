@@ -43,7 +43,8 @@ func (d *Directory) load() error {
 			"partition can be reached", d.opts.File)
 		return nil
 	}
-	d.partitions.last, d.placements.last = byName(k.Partitions), byName(k.Placements)
+	d.recall(k.Partitions)
+	d.placements.last = byName(k.Placements)
 	return nil
 }
 
@@ -81,6 +82,9 @@ func (d *Directory) save(ctx context.Context) {
 func (d *Directory) write() error {
 	k := kept{Partitions: d.Partitions()}
 	for _, p := range d.Placements() {
+		if d.opts.Self == partitionapi.Home {
+			break // they are in its datastore
+		}
 		k.Placements = append(k.Placements, &partitionapi.TenantPlacement{
 			ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID},
 			Spec:       partitionapi.TenantPlacementSpec{Partition: p.Spec.Partition},
@@ -91,5 +95,5 @@ func (d *Directory) write() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(d.opts.File, data, 0o600)
+	return atomicfile.Update(d.opts.File, data, 0o600)
 }

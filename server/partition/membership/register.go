@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,8 +16,8 @@ import (
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
-// ErrRemoved is a partition that is not, or no longer, one of the cluster.
-var ErrRemoved = errors.New("the cluster has no such partition: it was removed")
+// ErrRemoved is a partition that an operator took out of the cluster.
+var ErrRemoved = errors.New("it was removed from the cluster, and does not come back")
 
 // Register is the register of partitions, in the home partition.
 type Register struct {
@@ -30,36 +31,45 @@ func NewRegister(client *partitionapi.PartitionClient, own joinapi.PartitionRequ
 	return &Register{client: client, own: own}
 }
 
-// Add registers a server, and its partition if that is new and mayBegin. Refusals are
-// errors of the API, or ErrRemoved.
-func (r *Register) Add(ctx context.Context, req joinapi.PartitionRequest, mayBegin bool) error {
-	if req.Name == partitionapi.Home {
+// Add registers a server, and its partition if that is not there: it is new, or this one was
+// restored from a snapshot that is older. Refusals are errors of the API, or ErrRemoved.
+func (r *Register) Add(ctx context.Context, req joinapi.PartitionRequest) error {
+	switch {
+	case req.Name == partitionapi.Home:
 		return conflict(req.Name, "the home partition has this name")
+	case req.Identity == "":
+		return conflict(req.Name, "it does not say which one it is")
 	}
-	if mayBegin {
+	home, err := r.client.Get(ctx, partitionapi.Home, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
 		// Until there is another partition, a cluster has no use for a directory.
-		if err := r.put(ctx, r.own, true); err != nil {
+		if err := r.put(ctx, r.own); err != nil {
 			return fmt.Errorf("registering the home partition: %w", err)
 		}
+	case err != nil:
+		return fmt.Errorf("reading which partitions were removed: %w", err)
+	default:
+		if was, ok := home.Spec.HasRemoved(req.Identity); ok {
+			return fmt.Errorf("partition %s, at %s: %w", was.Name, was.At.UTC().Format(time.RFC3339), ErrRemoved)
+		}
 	}
-	return r.put(ctx, req, mayBegin)
+	return r.put(ctx, req)
 }
 
-// Own puts this server among those of the home partition, which is registered.
-func (r *Register) Own(ctx context.Context) error { return r.put(ctx, r.own, false) }
+// Own puts this server among those of the home partition.
+func (r *Register) Own(ctx context.Context) error { return r.put(ctx, r.own) }
 
-func (r *Register) put(ctx context.Context, req joinapi.PartitionRequest, mayBegin bool) error {
+func (r *Register) put(ctx context.Context, req joinapi.PartitionRequest) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		p, err := r.client.Get(ctx, req.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err) && !mayBegin:
-			return ErrRemoved
 		case apierrors.IsNotFound(err):
 			_, err = r.client.Create(ctx, newPartition(req), metav1.CreateOptions{})
 			if !apierrors.IsAlreadyExists(err) {
 				return err
 			}
-			return r.put(ctx, req, mayBegin) // another server of it came first
+			return r.put(ctx, req) // another server of it came first
 		case err != nil:
 			return err
 		}
@@ -68,7 +78,12 @@ func (r *Register) put(ctx context.Context, req joinapi.PartitionRequest, mayBeg
 				return err
 			}
 		}
-		if !setServer(p, req) {
+		// Servers that joined it afterwards have nothing to say of that.
+		restored := req.Restored > p.Spec.Restored
+		if restored {
+			p.Spec.Restored = req.Restored
+		}
+		if !setServer(p, req) && !restored {
 			return nil
 		}
 		_, err = r.client.Update(ctx, p, metav1.UpdateOptions{})
@@ -80,7 +95,8 @@ func newPartition(req joinapi.PartitionRequest) *partitionapi.Partition {
 	p := &partitionapi.Partition{
 		ObjectMeta: metav1.ObjectMeta{Name: req.Name},
 		Spec: partitionapi.PartitionSpec{Identity: req.Identity, ServiceCIDR: req.ServiceCIDR,
-			ClusterCIDR: req.ClusterCIDR, NodePortRange: req.NodePortRange, ClusterDNS: req.ClusterDNS},
+			ClusterCIDR: req.ClusterCIDR, NodePortRange: req.NodePortRange, ClusterDNS: req.ClusterDNS,
+			Restored: req.Restored},
 	}
 	for _, role := range req.Roles {
 		p.Spec.Roles = append(p.Spec.Roles, partitionapi.Role(role))

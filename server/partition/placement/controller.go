@@ -2,7 +2,6 @@ package placement
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/partitionapi"
-	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
@@ -22,27 +20,18 @@ const (
 	patience = 10 * time.Second
 	// oneTry bounds the work on one placement.
 	oneTry = 10 * time.Second
-	// adoption is how often tenants of the home partition without a placement are looked
-	// for, in pages of pageSize.
-	adoption, pageSize = time.Minute, 500
 )
 
 // Controller resumes in the home partition what was interrupted. One server runs it.
 func (p *Placer) Controller() component.Component {
 	return component.Component{Name: "tenant-placement", Run: func(ctx context.Context, ready func()) error {
 		ready()
-		var adopted time.Time
+		adopt := &adopter{Placer: p, partitions: map[string]*adopted{}}
 		for component.Sleep(ctx, period) == nil {
 			if !p.dir.Synced() || !p.dir.Several() {
 				continue
 			}
-			if time.Since(adopted) > adoption {
-				if err := p.adopt(ctx); err != nil {
-					p.log.WithError(err).Warn("tenants of the home partition could not be given their placements")
-				} else {
-					adopted = time.Now()
-				}
-			}
+			adopt.all(ctx)
 			for _, placed := range p.dir.Placements() {
 				if err := p.resume(ctx, placed, time.Now()); err != nil && ctx.Err() == nil {
 					p.log.WithError(err).WithField("tenant", placed.Name).Debug("will try again")
@@ -94,49 +83,4 @@ func (p *Placer) complete(ctx context.Context, placed *partitionapi.TenantPlacem
 	}
 	p.log.WithField("tenant", placed.Name).Info("the making of a tenant was interrupted, and is complete now")
 	return p.active(ctx, placed, made)
-}
-
-// adopt gives placements to the tenants that the home partition had before there were
-// others.
-func (p *Placer) adopt(ctx context.Context) error {
-	home, err := p.peers.Tenants(partitionapi.Home)
-	if err != nil {
-		return err
-	}
-	have := map[string]bool{}
-	for _, placed := range p.dir.Placements() {
-		have[placed.Name] = true
-	}
-	o := metav1.ListOptions{Limit: pageSize}
-	for {
-		list, err := home.List(ctx, o)
-		if err != nil {
-			return fmt.Errorf("reading the tenants of the home partition: %w", err)
-		}
-		for i := range list.Items {
-			t := &list.Items[i]
-			if t.Name == space.System || have[t.Name] || !t.DeletionTimestamp.IsZero() {
-				continue
-			}
-			if err := p.adoptOne(ctx, t); err != nil {
-				return err
-			}
-		}
-		if o.Continue = list.Continue; o.Continue == "" {
-			return nil
-		}
-	}
-}
-
-func (p *Placer) adoptOne(ctx context.Context, t *tenantapi.Tenant) error {
-	_, err := p.placements.Create(ctx, &partitionapi.TenantPlacement{
-		ObjectMeta: metav1.ObjectMeta{Name: t.Name},
-		Spec:       partitionapi.TenantPlacementSpec{Partition: partitionapi.Home},
-		Status: partitionapi.TenantPlacementStatus{Phase: partitionapi.PlacementActive, TenantUID: t.UID,
-			TenantCreated: &t.CreationTimestamp},
-	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -24,6 +25,8 @@ type Directory interface {
 	Synced() bool
 	Partition(name string) *partitionapi.Partition
 	Partitions() []*partitionapi.Partition
+	// Registered finds a partition in what home lists.
+	Registered(name string) *partitionapi.Partition
 	Placements() []*partitionapi.TenantPlacement
 	Note(*partitionapi.TenantPlacement)
 }
@@ -42,12 +45,15 @@ type Placer struct {
 	peers Peers
 	// placements is home's, nil on servers of other partitions.
 	placements *partitionapi.PlacementClient
+	health     *health.Registry // nil for nobody
 	log        *logrus.Entry
 }
 
 // New returns the placer of a server; placements is nil outside the home partition.
-func New(dir Directory, peers Peers, placements *partitionapi.PlacementClient, log *logrus.Entry) *Placer {
-	return &Placer{dir: dir, peers: peers, placements: placements, log: log}
+func New(
+	dir Directory, peers Peers, placements *partitionapi.PlacementClient, problems *health.Registry, log *logrus.Entry,
+) *Placer {
+	return &Placer{dir: dir, peers: peers, placements: placements, health: problems, log: log}
 }
 
 // Here makes or deletes a Tenant in the partition of this server.

@@ -30,6 +30,18 @@ func addDirectory(m *apimodels.Builder) {
 	servers.Extensions = spec.Extensions{"x-kubernetes-list-type": "map",
 		"x-kubernetes-list-map-keys":  []any{"name"},
 		"x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "name"}
+	removedAt := m.Ref("When it was removed.", metav1.Time{}.OpenAPIModelName())
+	removedAt.Default = nil
+	m.Add(partitionapi.RemovedPartition{}.OpenAPIModelName(), "A partition that an operator took out of the cluster.",
+		[]string{"name", "identity"}, map[string]spec.Schema{
+			"name":     apimodels.Text("Its name, which another one may have now."),
+			"identity": apimodels.Text("Its identity. A partition with it is refused."),
+			"at":       removedAt,
+		})
+	removed := apimodels.List("The partitions that were removed, the latest last. The home partition has them.",
+		m.Ref("", partitionapi.RemovedPartition{}.OpenAPIModelName()))
+	removed.Extensions = spec.Extensions{"x-kubernetes-list-type": "map",
+		"x-kubernetes-list-map-keys": []any{"identity"}}
 	m.Add(partitionapi.PartitionSpec{}.OpenAPIModelName(), "What a partition said of itself when it was registered.",
 		nil, map[string]spec.Schema{
 			"roles":         apimodels.List("tenant, resource, or both.", apimodels.Text("")),
@@ -39,6 +51,8 @@ func addDirectory(m *apimodels.Builder) {
 			"clusterCIDR":   apimodels.Text("The range of the pods on its nodes."),
 			"nodePortRange": apimodels.Text("The range of the node ports of its Services."),
 			"clusterDNS":    apimodels.Text("The address of DNS for pods of its tenants."),
+			"removed":       removed,
+			"restored":      apimodels.Text("When it was restored from a snapshot last."),
 		})
 	m.Add(partitionapi.Partition{}.OpenAPIModelName(), "Partition is a control plane of the cluster: one datastore "+
 		"and its servers. Servers register themselves.", nil, map[string]spec.Schema{

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -92,6 +91,9 @@ func (r *partitionREST) apart(ctx context.Context, p *partitionapi.Partition) er
 		return fmt.Errorf("reading the other partitions: %w", err)
 	}
 	for _, other := range obj.(*partitionapi.PartitionList).Items {
+		if was, ok := other.Spec.HasRemoved(p.Spec.Identity); ok {
+			return apierrors.NewConflict(r.DefaultQualifiedResource, p.Name, removedError(was))
+		}
 		if err := clash(p, &other); err != nil {
 			return apierrors.NewConflict(r.DefaultQualifiedResource, p.Name, err)
 		}
@@ -124,31 +126,6 @@ func overlap(a, b string) bool {
 	x, errX := netip.ParsePrefix(a)
 	y, errY := netip.ParsePrefix(b)
 	return errX == nil && errY == nil && x.Overlaps(y)
-}
-
-// Delete implements rest.GracefulDeleter.
-func (r *partitionREST) Delete(
-	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
-) (runtime.Object, bool, error) {
-	if name == partitionapi.Home {
-		return nil, false, apierrors.NewForbidden(r.DefaultQualifiedResource, name,
-			errors.New("it is the partition that keeps the directory"))
-	}
-	obj, err := r.placements.List(ctx, nil)
-	if err != nil {
-		return nil, false, fmt.Errorf("reading the placements of tenants: %w", err)
-	}
-	tenants, example := 0, ""
-	for i := range obj.(*partitionapi.TenantPlacementList).Items {
-		if p := &obj.(*partitionapi.TenantPlacementList).Items[i]; p.Spec.Partition == name {
-			tenants, example = tenants+1, p.Name
-		}
-	}
-	if tenants > 0 {
-		return nil, false, apierrors.NewConflict(r.DefaultQualifiedResource, name,
-			fmt.Errorf("it has %d tenants, %s for one: delete them first", tenants, example))
-	}
-	return r.Store.Delete(ctx, name, validate, options)
 }
 
 // DeleteCollection implements rest.CollectionDeleter.
@@ -195,6 +172,7 @@ func validatePartition(obj, old runtime.Object) field.ErrorList {
 		}
 	}
 	errs = append(errs, validateServers(p, spec.Child("servers"))...)
+	errs = append(errs, validateRemoved(p, spec.Child("removed"))...)
 	if old == nil {
 		return errs
 	}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
@@ -34,6 +36,8 @@ import (
 	"github.com/a4s-io/a4s/server/partition/allocations"
 	allocationregistry "github.com/a4s-io/a4s/server/partition/allocations/registry"
 	"github.com/a4s-io/a4s/server/partition/nodecopies/storage"
+	directoryregistry "github.com/a4s-io/a4s/server/partition/registry"
+	tenantregistry "github.com/a4s-io/a4s/server/tenancy/tenants/registry"
 	"github.com/a4s-io/a4s/tests/plainetcd"
 	"github.com/a4s-io/a4s/tests/planes"
 )
@@ -49,6 +53,8 @@ type plane struct {
 	direct string // its own URL, without the link
 	// admin is the administrator's, without the link.
 	admin kubernetes.Interface
+	// closed keeps partitions from writing allocations.
+	closed atomic.Bool
 }
 
 // startPlane runs etcd and the API server of a partition until the test ends.
@@ -66,6 +72,7 @@ func startPlane(t *testing.T, name string, port int) *plane {
 			t.Error(err)
 		}
 	})
+	p := &plane{name: name, files: files, direct: fmt.Sprintf("https://127.0.0.1:%d", port)}
 	log := logrus.NewEntry(logrus.StandardLogger())
 	ctx, cancel := context.WithTimeout(t.Context(), planes.Deadline)
 	defer cancel()
@@ -74,8 +81,8 @@ func startPlane(t *testing.T, name string, port int) *plane {
 		ServiceCIDR: "10.43.0.0/16", ServiceNodePortRange: "30000-32767", ClusterDomain: "cluster.local",
 		Datastore: datastore.Endpoint{URLs: etcd.Endpoints()}, Log: log,
 		Seams: apiserver.Seams{
-			Groups:      map[string]apiserver.Group{"": extend},
-			Definitions: allocationregistry.Definitions,
+			Groups:      map[string]apiserver.Group{"": p.extend},
+			Definitions: definitions,
 			Handler: func(h http.Handler, _ func(http.Handler) http.Handler) http.Handler {
 				return bootstrap.Mark(h)
 			},
@@ -94,7 +101,6 @@ func startPlane(t *testing.T, name string, port int) *plane {
 	})); err != nil {
 		t.Fatal(err)
 	}
-	p := &plane{name: name, files: files, direct: fmt.Sprintf("https://127.0.0.1:%d", port)}
 	p.link = newLink(t, fmt.Sprintf("127.0.0.1:%d", port))
 	p.admin = p.client(t, p.as(t, "system:admin", p.direct))
 	if _, err := p.admin.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err != nil {
@@ -106,10 +112,21 @@ func startPlane(t *testing.T, name string, port int) *plane {
 	return p
 }
 
-func extend(g generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
-	extra, err := allocationregistry.Storage(g)
-	maps.Copy(v1, extra)
-	return errors.Join(err, storage.Extend(v1, importerUser))
+func (p *plane) extend(g generic.RESTOptionsGetter, _ apiserver.GroupConfig, v1 map[string]rest.Storage) error {
+	shares, err := allocationregistry.Storage(g, p.closed.Load)
+	maps.Copy(v1, shares)
+	directory, directoryErr := directoryregistry.Storage(g)
+	maps.Copy(v1, directory)
+	tenants, tenantsErr := tenantregistry.Storage(g, nil, nil, nil)
+	maps.Copy(v1, tenants)
+	return errors.Join(err, directoryErr, tenantsErr, storage.Extend(v1, importerUser))
+}
+
+func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	out := allocationregistry.Definitions(ref)
+	maps.Copy(out, directoryregistry.Definitions(ref))
+	maps.Copy(out, tenantregistry.Definitions(ref))
+	return out
 }
 
 // as is the access of a user with all rights.

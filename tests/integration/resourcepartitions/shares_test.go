@@ -522,3 +522,114 @@ func TestSharesFollowPods(t *testing.T) {
 		share("the share of the second", "tp2", func(s allocations.Share) bool { return s.Pods == 3 })
 	})
 }
+
+// TestRestoredResourcePartition: the shares of the snapshot are too low, and some nodes have
+// none. Nothing is placed until each tenant partition has said what it has.
+func TestRestoredResourcePartition(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	f := newFleet(t, 2, 4000)
+	ctx := t.Context()
+	schedule(t, f.second, "", []*plane{f.first}, true)
+	third := f.first.allocations(t, "tp3")
+	admin, err := allocations.NewClient(f.first.as(t, "system:admin", f.first.direct), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	placed := pod("placed", 3000)
+	placed.Spec.NodeName = "n0"
+	create := func(p *plane, pod *corev1.Pod) {
+		t.Helper()
+		if _, err := p.admin.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(f.second, placed)
+	share := func(what string, check func(*allocations.NodeAllocation) bool) {
+		t.Helper()
+		planes.Eventually(t, what, func(ctx context.Context) (bool, error) {
+			a, err := admin.Get(ctx, "n0", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return false, nil
+			}
+			return err == nil && check(a), err
+		})
+	}
+	share("the share of the pod", func(a *allocations.NodeAllocation) bool { return a.Of("tp2").Pods == 1 })
+
+	// As a server does that starts after a restore: nobody writes before all is awaited.
+	f.first.closed.Store(true)
+	if err := admin.Delete(ctx, "n0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mine := &allocations.NodeAllocation{ObjectMeta: metav1.ObjectMeta{Name: "n0"}}
+	mine.Set(allocations.Share{Partition: "tp3", Pods: 1})
+	if _, err := third.Create(ctx, mine, metav1.CreateOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a partition writes: %v", err)
+	}
+	if a, err := third.List(ctx, metav1.ListOptions{}); err != nil || len(a.Items) > 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	create(f.second, pod("waits", 2000))
+	known := make(chan struct{})
+	run(t, shares.Restored(shares.RestoredOptions{Nodes: f.first.admin, Client: admin,
+		Log: logrus.WithField("component", shares.RestoredName),
+		Tenants: func(ctx context.Context) ([]string, error) {
+			select {
+			case <-known:
+				return []string{"tp2", "tp3"}, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+		Done: func() error {
+			f.first.closed.Store(false)
+			return nil
+		}}))
+	// tp2 says at once what it has; tp3 is away.
+	close(known)
+	share("the share of tp2 again", func(a *allocations.NodeAllocation) bool {
+		requests := a.Of("tp2").Requests
+		return requests.Cpu().MilliValue() == 3000 && slices.Equal(a.Awaited, []string{"tp3"})
+	})
+	planes.Eventually(t, "the pod to wait", func(ctx context.Context) (bool, error) {
+		p, err := f.second.admin.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
+		return err == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && strings.Contains(c.Message, "waited for tenant partitions")
+		}), err
+	})
+	// It has most of n1, so what fits nowhere does not run.
+	for name, cpu := range map[string]int64{"n0": 0, "n1": 3500} {
+		planes.Eventually(t, "the share of tp3", func(ctx context.Context) (bool, error) {
+			a, err := third.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			own := allocations.Share{Partition: "tp3"}
+			if cpu > 0 {
+				own.Pods, own.Requests = 1, corev1.ResourceList{
+					corev1.ResourceCPU: *resource.NewMilliQuantity(cpu, resource.DecimalSI)}
+			}
+			a.Set(own)
+			_, err = third.Update(ctx, a, metav1.UpdateOptions{})
+			return err == nil, nil
+		})
+	}
+	planes.Eventually(t, "the pod to find no room", func(ctx context.Context) (bool, error) {
+		p, err := f.second.admin.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
+		return err == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && strings.Contains(c.Message, "2 Insufficient cpu")
+		}), err
+	})
+	if err := f.second.admin.CoreV1().Pods("default").Delete(ctx, "placed", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	planes.Eventually(t, "the pod to run", func(ctx context.Context) (bool, error) {
+		p, err := f.second.admin.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
+		return err == nil && p.Status.Phase == corev1.PodRunning, err
+	})
+	if n := f.nodes.rejected.Load(); n > 0 {
+		t.Errorf("%d pods were rejected", n)
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
+	"github.com/a4s-io/a4s/server/datastore/restored"
 	"github.com/a4s-io/a4s/server/datastore/snapshots"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 	"github.com/a4s-io/a4s/tests/objectstore"
@@ -185,14 +186,27 @@ func TestRestoreBringsEverythingBackAsANewCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 
+			// Which partitions the cluster has is no state of the datastore.
+			younger := filepath.Join(o.ServerDir, "partition-directory.json")
+			if err := os.WriteFile(younger, []byte("younger"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := restored.Read(o.ServerDir); err != nil || r.At != "" {
+				t.Errorf("before the restore: %+v, %v", r, err)
+			}
+
 			done, err := c.restore(e.Path)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if r, err := restored.Read(o.ServerDir); err != nil || r.At == "" || !r.Shares {
+				t.Errorf("no server could tell that this is restored: %+v, %v", r, err)
 			}
 			for name, want := range map[string]string{
 				filepath.Join(o.ServerDir, "token"):                "the token",
 				filepath.Join(o.ServerDir, "cred/encryption.yaml"): "the key",
 				filepath.Join(done.Kept, "token"):                  "changed",
+				younger:                                            "younger",
 			} {
 				if got, err := os.ReadFile(name); err != nil || string(got) != want {
 					t.Errorf("%s is %q, %v; want %q", name, got, err, want)
@@ -226,6 +240,16 @@ func TestRestoreBringsEverythingBackAsANewCluster(t *testing.T) {
 			w := <-c.client.Watch(ctx, "/", clientv3.WithPrefix(), clientv3.WithRev(last))
 			if !errors.Is(w.Err(), rpctypes.ErrCompacted) {
 				t.Errorf("a watch from revision %d: %v, want that it was compacted", last, w.Err())
+			}
+			// So has the same snapshot, restored once more.
+			seen := c.put(t, "/between", "x")
+			c.stop()
+			if _, err := c.restore(e.Path); err != nil {
+				t.Fatal(err)
+			}
+			c.start(t)
+			if get, err = c.client.Get(t.Context(), "/kept"); err != nil || get.Header.Revision <= seen {
+				t.Errorf("restored again: %v, %v, and clients have seen %d", get, err, seen)
 			}
 			// And it can be saved and restored again.
 			again, err := snapshots.Save(t.Context(), o)
@@ -297,9 +321,16 @@ func TestWhatIsNoGoodSnapshotChangesNothing(t *testing.T) {
 	if !same(before, tree(t, other.dataDir)) {
 		t.Error("the refused snapshot changed the data directory")
 	}
+	of := filepath.Join(other.dataDir, "server", "partition-directory.json")
+	if err := os.WriteFile(of, []byte("of another cluster"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := snapshots.Restore(snapshots.RestoreOptions{Path: e.Path, DataDir: other.dataDir,
 		Member: etcd.LocalMember, OtherCluster: true, Zap: zap.NewNop()}); err != nil {
 		t.Error(err)
+	}
+	if _, err := os.Stat(of); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the partitions of the other cluster: %v", err)
 	}
 
 	// A new machine has nothing that could differ.

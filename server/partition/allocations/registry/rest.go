@@ -20,8 +20,9 @@ import (
 // servers and controllers read it.
 var registered = allocations.AddToScheme(legacyscheme.Scheme)
 
-// Storage returns the REST storage of allocations, by path.
-func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+// Storage returns the REST storage of allocations, by path. While closed says so, partitions
+// cannot write; nil is for never.
+func Storage(getter generic.RESTOptionsGetter, closed func() bool) (map[string]rest.Storage, error) {
 	if registered != nil {
 		return nil, registered
 	}
@@ -37,7 +38,10 @@ func Storage(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) 
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: attributes}); err != nil {
 		return nil, fmt.Errorf("making the storage of the allocations of nodes: %w", err)
 	}
-	return map[string]rest.Storage{allocations.Resource: store}, nil
+	if closed == nil {
+		closed = func() bool { return false }
+	}
+	return map[string]rest.Storage{allocations.Resource: &gated{store, closed}}, nil
 }
 
 // table prints allocations for people.
