@@ -93,7 +93,7 @@ func (p *Placer) complete(ctx context.Context, placed *partitionapi.TenantPlacem
 		return err
 	}
 	p.log.WithField("tenant", placed.Name).Info("the making of a tenant was interrupted, and is complete now")
-	return p.active(ctx, placed, made)
+	return p.active(ctx, there, placed, made)
 }
 
 // adopt gives placements to the tenants that the home partition had before there were
