@@ -13,6 +13,14 @@ type PartitionRequest struct {
 	// Server is the name of the node of the server, Address "host:port" of its API.
 	Server  string `json:"server"`
 	Address string `json:"address"`
+	// Gone are servers of the partition that do not answer: they are taken out of its list.
+	Gone []PartitionServer `json:"gone,omitempty"`
+}
+
+// PartitionServer is a server of a partition, as in PartitionRequest.
+type PartitionServer struct {
+	Server  string `json:"server"`
+	Address string `json:"address"`
 }
 
 // PartitionBundle is what a partition needs to be one of the cluster. It holds the keys

@@ -94,6 +94,15 @@ func (p *Placer) Delete(
 	}
 	ctx = context.WithoutCancel(ctx)
 	deleted, err := deleteIt(ctx)
+	if refused(err) || apierrors.IsConflict(err) {
+		// The controller may have been faster, which is a conflict, too.
+		switch t, getErr := there.Get(ctx, name, metav1.GetOptions{}); {
+		case apierrors.IsNotFound(getErr):
+			deleted, err = Deletion{}, getErr
+		case getErr == nil && !t.DeletionTimestamp.IsZero():
+			return Deletion{Tenant: t}, nil
+		}
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return deleted, cmp.Or(p.drop(ctx, placed), err)

@@ -112,6 +112,7 @@ type server struct {
 	config  *rest.Config
 	client  kubernetes.Interface
 	starts  int
+	ranges  []string // flags that all servers of the partition have
 }
 
 // machine makes what a server runs on.
@@ -282,9 +283,10 @@ func (n *network) home(t *testing.T, args ...string) *server {
 // begin starts the first server of a partition, the i-th, with tenants or nodes or both.
 func (n *network) begin(t *testing.T, home *server, name string, i int, args ...string) *server {
 	t.Helper()
-	s := n.server(t, name, append([]string{"--cluster", home.url(), "--token", home.token(t),
-		"--service-cidr", fmt.Sprintf("10.%d.0.0/16", 44+i), "--cluster-cidr", fmt.Sprintf("10.%d.0.0/16", 142+i)},
-		args...)...)
+	ranges := []string{"--service-cidr", fmt.Sprintf("10.%d.0.0/16", 44+i),
+		"--cluster-cidr", fmt.Sprintf("10.%d.0.0/16", 142+i)}
+	s := n.server(t, name, slices.Concat([]string{"--cluster", home.url(), "--token", home.token(t)}, ranges, args)...)
+	s.ranges = ranges
 	s.ready(t)
 	return s
 }
@@ -292,7 +294,8 @@ func (n *network) begin(t *testing.T, home *server, name string, i int, args ...
 // join starts a further server of the partition of another one.
 func (n *network) join(t *testing.T, first *server, name string, args ...string) *server {
 	t.Helper()
-	s := n.server(t, name, append([]string{"--server", first.url(), "--token", first.token(t)}, args...)...)
+	s := n.server(t, name, slices.Concat([]string{"--server", first.url(), "--token", first.token(t)}, first.ranges,
+		args)...)
 	s.ready(t)
 	return s
 }

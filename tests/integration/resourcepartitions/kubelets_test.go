@@ -3,15 +3,19 @@ package resourcepartitions_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
@@ -26,11 +30,13 @@ type room struct {
 type taken struct {
 	cpu   int64
 	ports []int32
+	name  string
 }
 
 // kubelets are the nodes: they admit pods as kubelets do.
 type kubelets struct {
-	has room // each of them
+	has    room // each of them
+	saying sync.WaitGroup
 
 	mu       sync.Mutex
 	used     map[string]map[types.UID]taken // by node
@@ -62,7 +68,10 @@ func (k *kubelets) follow(t *testing.T, tp *plane) {
 		defer close(done)
 		informer.RunWithContext(t.Context())
 	}()
-	t.Cleanup(func() { <-done })
+	t.Cleanup(func() {
+		<-done
+		k.saying.Wait()
+	})
 }
 
 func (k *kubelets) end(pod *corev1.Pod) {
@@ -71,33 +80,48 @@ func (k *kubelets) end(pod *corev1.Pod) {
 	delete(k.used[pod.Spec.NodeName], pod.UID)
 }
 
+// sync does what a pod asks for. What it says of it takes no time here: kubelets are many.
 func (k *kubelets) sync(ctx context.Context, c kubernetes.Interface, pod *corev1.Pod) {
 	pods := c.CoreV1().Pods(pod.Namespace)
 	if pod.DeletionTimestamp != nil {
 		k.end(pod)
-		now := int64(0)
-		_ = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now,
-			Preconditions: &metav1.Preconditions{UID: &pod.UID}}) // it may be gone
+		k.saying.Go(func() {
+			now := int64(0)
+			_ = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now,
+				Preconditions: &metav1.Preconditions{UID: &pod.UID}}) // it may be gone
+		})
 		return
 	}
 	if pod.Status.Phase != corev1.PodPending {
 		return
 	}
+	reason := k.admit(pod)
+	k.saying.Go(func() { k.say(ctx, pods, pod, reason) })
+}
+
+// say writes what became of a pod. The reason is why it was rejected.
+func (k *kubelets) say(ctx context.Context, pods clientcorev1.PodInterface, pod *corev1.Pod, reason string) {
 	status := map[string]any{"phase": "Running"}
-	if reason := k.admit(pod); reason != "" {
-		status = map[string]any{"phase": "Failed", "reason": reason,
-			"message": "Pod was rejected: Node didn't have enough resource"}
+	if reason != "" {
+		status = map[string]any{"phase": "Failed", "reason": "Rejected", "message": "Pod was rejected: " + reason}
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err == nil {
-		_, _ = pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err = pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	// A pod that is deleted at the moment when it is bound goes at once, like one that is
+	// not: nobody waits for its node, which may hear of it when its room is given away.
+	if reason != "" && !apierrors.IsNotFound(err) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.rejected = append(k.rejected, fmt.Sprintf("%s on %s: %s", pod.Name, pod.Spec.NodeName, reason))
 	}
 }
 
 // takes is what a pod takes.
 func takes(pod *corev1.Pod) taken {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	out := taken{cpu: requests.Cpu().MilliValue()}
+	out := taken{cpu: requests.Cpu().MilliValue(), name: pod.Name}
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {
 			if p.HostPort != 0 {
@@ -122,8 +146,7 @@ func (k *kubelets) admit(pod *corev1.Pod) (reason string) {
 	}
 	own := takes(pod)
 	if reason = k.lacks(pod.Spec.NodeName, own); reason != "" {
-		k.rejected = append(k.rejected, pod.Name+" on "+pod.Spec.NodeName+": "+reason)
-		return reason
+		return fmt.Sprintf("%s: it takes %+v, and there are %+v", reason, own, slices.Collect(maps.Values(node)))
 	}
 	node[pod.UID] = own
 	sum := int64(0)

@@ -112,7 +112,7 @@ func (f *fleet) settle(t *testing.T, commits *allocations.Client) (s standing) {
 				case pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil:
 					s.running++
 					k, own := key{tp.name, pod.Spec.NodeName}, takes(pod)
-					sums[k] = taken{sums[k].cpu + own.cpu, append(sums[k].ports, own.ports...)}
+					sums[k] = taken{cpu: sums[k].cpu + own.cpu, ports: append(sums[k].ports, own.ports...)}
 				case pod.Spec.NodeName == "" && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 					return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable &&
 						strings.Contains(c.Message, "nodes are available") // not by PreBind, which tries again
@@ -196,6 +196,31 @@ func randomPod(r *rand.Rand, name string) *corev1.Pod {
 	return p
 }
 
+// show prints what is on the nodes, by the word of all.
+func (f *fleet) show(t *testing.T, commits *allocations.Client) {
+	t.Helper()
+	list, err := commits.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	for _, a := range list.Items {
+		t.Logf("%s has %+v", a.Name, a.Shares)
+	}
+	for _, tp := range f.tps {
+		pods, err := tp.admin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Log(err)
+			return
+		}
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			t.Logf("%s: %s %s on %s takes %+v, made %s, started %v", tp.name, p.Name, p.Status.Phase, p.Spec.NodeName,
+				takes(p), p.CreationTimestamp, p.Status.Conditions)
+		}
+	}
+}
+
 // priorities makes the classes of randomPod.
 func (f *fleet) priorities(t *testing.T) {
 	t.Helper()
@@ -274,6 +299,7 @@ func TestNothingIsOverCommitted(t *testing.T) {
 		deleted := f.churn(t, rand.New(rand.NewPCG(uint64(seed), 23)), pods)
 		s := f.settle(t, commits)
 		if refused := f.nodes.refusals(); s.failed > 0 || len(refused) > 0 {
+			f.show(t, commits)
 			t.Fatalf("run %d: %d pods failed, their nodes rejected %v", seed, s.failed, refused)
 		}
 		away := pods - deleted - s.running - s.waiting // some were both deleted and pushed away
