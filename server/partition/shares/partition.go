@@ -116,6 +116,7 @@ func (p *partition) watchOver() {
 	defer tick.Stop()
 	if r := p.shares.o.Health; r != nil {
 		defer r.Clear(health.ResourcesUnanswered, p.name) // who follows it next finds out anew
+		defer r.Clear(health.SharesAwaited, p.name)
 	}
 	last := p.controller.LastSyncResourceVersion()
 	for {
@@ -145,6 +146,9 @@ func (p *partition) watchOver() {
 				detail = err.Error()
 			}
 			r.Report(!answers, health.ResourcesUnanswered, p.name, detail)
+			awaited, node := p.shares.awaitedOn(p)
+			r.Report(awaited > 0, health.SharesAwaited, p.name,
+				fmt.Sprintf("%d nodes, %s for one: kubectl get nodeallocations there has their names", awaited, node))
 		}
 		select {
 		case <-tick.C:

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/server/partition/allocations"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/server/partition/shares"
@@ -27,8 +28,19 @@ import (
 	"github.com/a4s-io/a4s/tests/planes"
 )
 
-// runsVariable is how many random runs there are.
-const runsVariable = "A4S_TEST_RUNS"
+// number is one that a variable of the environment may make larger.
+func number(t *testing.T, variable string, usual int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}
 
 // fleet is tenant partitions over the nodes of one resource partition, which is the same
 // server as the first.
@@ -36,6 +48,8 @@ type fleet struct {
 	tps   []*plane
 	nodes *kubelets
 	names []string
+	// problems are what the schedulers report.
+	problems *health.Registry
 }
 
 // newFleet makes it.
@@ -44,7 +58,7 @@ func newFleet(t *testing.T, tps, nodes int, has room) *fleet {
 	if err := planes.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{nodes: &kubelets{has: has, used: map[string]map[types.UID]taken{}}}
+	f := &fleet{problems: health.NewRegistry(), nodes: &kubelets{has: has, used: map[string]map[types.UID]taken{}}}
 	for i := range tps {
 		name := "main"
 		if i > 0 {
@@ -78,7 +92,7 @@ func (f *fleet) schedule(t *testing.T, committed bool) (all []*shares.Stats) {
 		if i == 0 {
 			local = tp.name
 		}
-		all = append(all, schedule(t, tp, local, f.tps[:1], committed))
+		all = append(all, schedule(t, tp, local, f.tps[:1], committed, f.problems))
 	}
 	return all
 }
@@ -288,10 +302,7 @@ func TestNothingIsOverCommitted(t *testing.T) {
 	f.priorities(t)
 	stats := f.schedule(t, true)
 	commits := f.tps[0].allocations(t, "main")
-	runs := 2
-	if n, err := strconv.Atoi(os.Getenv(runsVariable)); err == nil {
-		runs = n
-	}
+	runs := number(t, "A4S_TEST_RUNS", 2)
 	var sum standing
 	gone, pushed := 0, 0
 	for seed := range runs {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
@@ -25,7 +26,9 @@ import (
 )
 
 // schedule runs the scheduler of a tenant partition, which commits if committed is set.
-func schedule(t *testing.T, tp *plane, local string, rps []*plane, committed bool) *shares.Stats {
+func schedule(
+	t *testing.T, tp *plane, local string, rps []*plane, committed bool, problems *health.Registry,
+) *shares.Stats {
 	t.Helper()
 	file, stats := filepath.Join(t.TempDir(), "scheduler.yaml"), &shares.Stats{}
 	if err := kubeconfig.Write(kubeconfig.Options{Path: file, Server: tp.direct, CAFile: tp.files.ServerCA.Cert,
@@ -40,7 +43,7 @@ func schedule(t *testing.T, tp *plane, local string, rps []*plane, committed boo
 	if committed {
 		o.Plugins = func() []scheduler.Plugin {
 			return []scheduler.Plugin{shares.Plugin(shares.Options{
-				Partition: tp.name, Local: local, Stats: stats, Log: logrus.WithField("component", shares.Name),
+				Partition: tp.name, Local: local, Stats: stats, Health: problems, Log: logrus.WithField("component", shares.Name),
 				Partitions: func() ([]shares.ResourcePartition, <-chan struct{}) { return list, nil },
 			})}
 		}
@@ -63,8 +66,7 @@ func TestSharesFollowPods(t *testing.T) {
 		return
 	}
 	f := newFleet(t, 2, 1, room{cpu: 4000, pods: 110})
-	schedule(t, f.tps[0], "main", []*plane{f.tps[0]}, true)
-	schedule(t, f.tps[1], "", []*plane{f.tps[0]}, true)
+	f.schedule(t, true)
 	commits := f.tps[0].allocations(t, "main")
 	share := func(what, partition string, check func(allocations.Share) bool) {
 		t.Helper()
@@ -180,6 +182,12 @@ func TestSharesFollowPods(t *testing.T) {
 		})
 		create(f.tps[0], pod("later", 1))
 		waits(f.tps[0], "later", "waited for tenant partitions")
+		awaited := func() bool {
+			return slices.ContainsFunc(f.problems.Holdings(), func(h health.Holding) bool {
+				return h.Code == health.SharesAwaited && h.Subject == "main" && strings.Contains(h.Detail, "n0")
+			})
+		}
+		planes.Eventually(t, "a problem", func(context.Context) (bool, error) { return awaited(), nil })
 		share("the share again", "tp2", func(s allocations.Share) bool {
 			return s.Requests.Cpu().MilliValue() == 2001
 		})
@@ -199,6 +207,7 @@ func TestSharesFollowPods(t *testing.T) {
 			return err == nil, nil
 		})
 		phase(f.tps[0], "later", corev1.PodRunning)
+		planes.Eventually(t, "no problem", func(context.Context) (bool, error) { return !awaited(), nil })
 	})
 	part("a resource partition that does not answer", func(*testing.T) {
 		f.tps[0].link.set(true)
