@@ -298,7 +298,7 @@ func (p *Placer) create(
 		if dropErr := p.drop(ctx, placed); dropErr != nil {
 			p.log.WithError(dropErr).WithField("tenant", t.Name).Warn("the name of a refused tenant is freed later")
 		}
-		return nil, err
+		return nil, notYet(ctx, there, placed, err)
 	case err != nil:
 		return nil, err // the controller goes on
 	}
@@ -314,6 +314,21 @@ func (p *Placer) create(
 func refused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// notYet is what a client gets to see of a refusal: a partition that has just started refuses
+// this one everything.
+func notYet(
+	ctx context.Context, there *tenantapi.Client, placed *partitionapi.TenantPlacement, err error,
+) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	if _, getErr := there.Get(ctx, placed.Name, metav1.GetOptions{}); apierrors.IsForbidden(getErr) {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("partition %s has just started: try again",
+			placed.Spec.Partition))
+	}
+	return err
 }
 
 // active says that the Tenant of a placement is there. It is a conflict if the placement

@@ -103,6 +103,10 @@ func (p *Placer) Delete(
 			return Deletion{Tenant: t}, nil
 		}
 	}
+	answered := err
+	if refused(err) {
+		answered = notYet(ctx, there, placed, err)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return deleted, cmp.Or(p.drop(ctx, placed), err)
@@ -115,7 +119,7 @@ func (p *Placer) Delete(
 			p.log.WithError(err).WithField("tenant", name).Warn("the name of a deleted tenant is freed later")
 		}
 	}
-	return deleted, err
+	return deleted, answered
 }
 
 // deleteViaHome has home delete a tenant, which is read where it is: home knows, asked by a

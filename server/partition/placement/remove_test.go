@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,8 @@ type api struct {
 	// deleting answers the deletion of the tenant.
 	deleting func(*api) *apierrors.StatusError
 	deleted  int
+	// starting partitions refuse everything.
+	starting bool
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -37,6 +40,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	missing := apierrors.NewNotFound(tenantapi.GroupResource(), "t")
 	var err *apierrors.StatusError
 	switch ofTenant := strings.Contains(req.URL.Path, "/tenants/"); {
+	case strings.Contains(req.URL.Path, "/tenants") && a.starting:
+		err = apierrors.NewForbidden(tenantapi.GroupResource(), "t", errors.New("no roles yet"))
+	case strings.HasSuffix(req.URL.Path, "/tenants"):
+		err = apierrors.NewInvalid(tenantapi.GroupVersion().WithKind("Tenant").GroupKind(), "t", nil)
 	case ofTenant && req.Method == http.MethodGet:
 		if out = a.tenant; a.tenant == nil {
 			err = missing
@@ -161,5 +168,34 @@ func TestNothingIsBegunThatIsRefused(t *testing.T) {
 		if !apierrors.IsConflict(err) || a.deleted > 0 || a.placement.Status.Phase != c.phase {
 			t.Errorf("%s: %v, the placement is %+v", what, err, a.placement)
 		}
+	}
+}
+
+// TestPartitionThatStarts: what it refuses is not refused for good, and nothing is forgotten.
+func TestPartitionThatStarts(t *testing.T) {
+	a := &api{starting: true}
+	p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
+	if _, err := p.Delete(t.Context(), "t", nil, nowhere); !apierrors.IsServiceUnavailable(err) ||
+		a.placement.Status.Phase != partitionapi.PlacementActive {
+		t.Errorf("deleted: %v, the placement is %+v", err, a.placement)
+	}
+	creating := func() *Placer {
+		p := placerOf(t, a, partitionapi.PlacementCreating, metav1.NewTime(time.Now().Add(-time.Hour)))
+		a.placement.Status.TenantUID = ""
+		return p
+	}
+	// The server that made it was killed before it could say so.
+	if err := creating().resume(t.Context(), a.placement, time.Now()); err == nil || a.placement == nil {
+		t.Errorf("while it starts: %v, the placement is %+v", err, a.placement)
+	}
+	a.starting = false
+	if err := creating().resume(t.Context(), a.placement, time.Now()); err != nil || a.placement == nil ||
+		a.placement.Status.Phase != partitionapi.PlacementActive || a.placement.Status.TenantUID != "u" {
+		t.Errorf("a tenant that is there: %v, the placement is %+v", err, a.placement)
+	}
+	p = creating()
+	a.tenant = nil
+	if err := p.resume(t.Context(), a.placement, time.Now()); err != nil || a.placement != nil {
+		t.Errorf("a tenant that cannot be made: %v, the placement is %+v", err, a.placement)
 	}
 }
