@@ -142,7 +142,7 @@ func Conditions() []Condition {
 			Fix:           "start its servers, and check that this one reaches them",
 			TimeToVisible: 20 * time.Second},
 		{Code: SharesAwaited, Severity: Warning, Title: "Nodes wait for partitions to say what they have there",
-			Cause: "the partition of the nodes was restored from a snapshot, and a partition with tenants is down since",
+			Cause: "the partition of the nodes was restored from a snapshot, and one with tenants is down since",
 			Fix:   "start that partition, or remove it for good: a4s partition remove", TimeToVisible: time.Minute},
 		{Code: CopiesBehind, Severity: Warning, Title: "Nodes of another partition are not all known here",
 			Cause: "that partition does not answer, or refuses this one; pods do not go to these nodes",

@@ -152,7 +152,8 @@ func ports(all []*partitionapi.Partition, f found) {
 			bFirst, bLast, okB := portRange(b.Spec.NodePortRange)
 			if okA && okB && aFirst <= bLast && bFirst <= aLast {
 				f.add(health.NodePortsShared, b.Name+", "+a.Name,
-					fmt.Sprintf("%s has %s, and %s has %s", b.Name, b.Spec.NodePortRange, a.Name, a.Spec.NodePortRange))
+					fmt.Sprintf("%s has %s, and %s has %s", b.Name, b.Spec.NodePortRange, a.Name,
+						a.Spec.NodePortRange))
 			}
 		}
 	}

@@ -406,7 +406,8 @@ func TestBehind(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w.importer = New(Options{Client: w.tp, Sources: w.get, Left: w.hasLeft, Log: logrus.NewEntry(logrus.StandardLogger())})
+	w.importer = New(Options{Client: w.tp, Sources: w.get, Left: w.hasLeft,
+		Log: logrus.NewEntry(logrus.StandardLogger())})
 	behind := func(want ...string) func() bool {
 		return func() bool {
 			w.importer.Check(t.Context(), w.problems)

@@ -80,7 +80,7 @@ func (p *Placer) Create(
 	}
 	if want := t.Spec.Partition; !p.dir.Several() {
 		if want != "" && want != partitionapi.Home {
-			return nil, p.noPartition(t, want)
+			return nil, noPartition(p.dir, t, want)
 		}
 		return here(ctx)
 	}
@@ -171,9 +171,9 @@ func answer(partition string, err error) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("partition %s did not answer: %v", partition, err))
 }
 
-func (p *Placer) noPartition(t *tenantapi.Tenant, want string) error {
+func noPartition(dir Directory, t *tenantapi.Tenant, want string) error {
 	var have []string
-	for _, o := range p.dir.Partitions() {
+	for _, o := range dir.Partitions() {
 		if o.Has(partitionapi.RoleTenant) {
 			have = append(have, o.Name)
 		}
@@ -190,7 +190,7 @@ func (p *Placer) noPartition(t *tenantapi.Tenant, want string) error {
 func (p *Placer) choose(ctx context.Context, t *tenantapi.Tenant) (string, error) {
 	if want := t.Spec.Partition; want != "" {
 		if o := p.dir.Partition(want); o == nil || !o.Has(partitionapi.RoleTenant) {
-			return "", p.noPartition(t, want)
+			return "", noPartition(p.dir, t, want)
 		}
 		return want, nil
 	}

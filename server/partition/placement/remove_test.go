@@ -160,7 +160,8 @@ func TestNothingIsBegunThatIsRefused(t *testing.T) {
 		phase partitionapi.PlacementPhase
 		o     *metav1.DeleteOptions
 	}{
-		"another UID":    {partitionapi.PlacementActive, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}},
+		"another UID": {partitionapi.PlacementActive,
+			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}},
 		"it is made now": {partitionapi.PlacementCreating, nil},
 	} {
 		a := &api{deleting: func(a *api) *apierrors.StatusError { return nil }}

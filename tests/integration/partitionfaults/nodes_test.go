@@ -83,8 +83,9 @@ func pod(name string) *corev1.Pod {
 	zero := int64(0)
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
 		TerminationGracePeriodSeconds: &zero,
-		Containers: []corev1.Container{{Name: "c", Image: "none.invalid/none:1", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}}}}}
+		Containers: []corev1.Container{{Name: "c", Image: "none.invalid/none:1",
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}}}}}
 }
 
 // leader is the server that leads those of its partition.

@@ -161,7 +161,8 @@ func (p *pair) schedules(t *testing.T, when string, servers []*server, name stri
 		}
 		return err
 	})
-	hosts.Until(t, settled, fmt.Sprintf("%s: a pod of %s gets a node", when, partition), func(ctx context.Context) error {
+	what := fmt.Sprintf("%s: a pod of %s gets a node", when, partition)
+	hosts.Until(t, settled, what, func(ctx context.Context) error {
 		got, err := pods(len(servers) - 1)(ctx)
 		if err == nil && got.Spec.NodeName != "n0" {
 			err = fmt.Errorf("it has %q: %+v", got.Spec.NodeName, got.Status.Conditions)

@@ -228,7 +228,8 @@ func (v *victims) settle(t *testing.T, round int) {
 				}
 				p, ok := placed[o.Name]
 				if !ok || p.Spec.Partition != partition || p.Status.TenantUID != o.UID {
-					return fmt.Errorf("tenant %s (%s) in partition %s has the placement %+v", o.Name, o.UID, partition, p)
+					return fmt.Errorf("tenant %s (%s) in partition %s has the placement %+v", o.Name, o.UID,
+						partition, p)
 				}
 				if other, twice := owned[o.Name]; twice {
 					return fmt.Errorf("tenant %s has two owners: %s, %s", o.Name, other.UID, o.UID)

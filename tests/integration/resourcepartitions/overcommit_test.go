@@ -127,10 +127,7 @@ func (f *fleet) settle(t *testing.T, commits *allocations.Client) (s standing) {
 					s.running++
 					k, own := key{tp.name, pod.Spec.NodeName}, takes(pod)
 					sums[k] = taken{cpu: sums[k].cpu + own.cpu, ports: append(sums[k].ports, own.ports...)}
-				case pod.Spec.NodeName == "" && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-					return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable &&
-						strings.Contains(c.Message, "nodes are available") // not by PreBind, which tries again
-				}):
+				case pod.Spec.NodeName == "" && slices.ContainsFunc(pod.Status.Conditions, hasNoNode):
 					s.waiting++
 					if on := f.nodes.roomFor(pod, f.names); on != "" && commits != nil {
 						open = fmt.Sprintf("%s of %s waits, and has room on %s", pod.Name, tp.name, on)
@@ -165,6 +162,12 @@ func (f *fleet) settle(t *testing.T, commits *allocations.Client) (s standing) {
 		return open == "", nil
 	})
 	return s
+}
+
+// hasNoNode is the condition of a pod that nothing has room for. PreBind tries again.
+func hasNoNode(c corev1.PodCondition) bool {
+	return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable &&
+		strings.Contains(c.Message, "nodes are available")
 }
 
 // clear deletes all pods and waits until no share is left.
@@ -314,8 +317,8 @@ func TestNothingIsOverCommitted(t *testing.T) {
 			t.Fatalf("run %d: %d pods failed, their nodes rejected %v", seed, s.failed, refused)
 		}
 		away := pods - deleted - s.running - s.waiting // some were both deleted and pushed away
-		t.Logf("run %d: %d run, %d wait, %d deleted, at least %d pushed away, in %s", seed, s.running, s.waiting, deleted,
-			away, time.Since(began).Round(100*time.Millisecond))
+		t.Logf("run %d: %d run, %d wait, %d deleted, at least %d pushed away, in %s", seed, s.running, s.waiting,
+			deleted, away, time.Since(began).Round(100*time.Millisecond))
 		sum.running, sum.waiting = sum.running+s.running, sum.waiting+s.waiting
 		gone, pushed = gone+deleted, pushed+max(0, away)
 		f.clear(t, commits)
@@ -326,7 +329,8 @@ func TestNothingIsOverCommitted(t *testing.T) {
 		commit, spent = commit+s.Commits.Load(), spent+s.Spent.Load()
 	}
 	t.Logf("%d runs: %d pods ran, %d waited, %d were deleted, %d pushed away, 0 failed; fullest node %d m of %d m; "+
-		"%d commits of %v on average, %d writes, %d conflicts, %d refused", runs, sum.running, sum.waiting, gone, pushed,
+		"%d commits of %v on average, %d writes, %d conflicts, %d refused", runs, sum.running, sum.waiting, gone,
+		pushed,
 		f.nodes.peak, f.nodes.has.cpu, commit, time.Duration(spent/max(commit, 1)).Round(10*time.Microsecond), writes,
 		conflicts, refused)
 	if conflicts == 0 || pushed == 0 || sum.waiting == 0 {

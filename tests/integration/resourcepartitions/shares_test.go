@@ -43,7 +43,8 @@ func schedule(
 	if committed {
 		o.Plugins = func() []scheduler.Plugin {
 			return []scheduler.Plugin{shares.Plugin(shares.Options{
-				Partition: tp.name, Local: local, Stats: stats, Health: problems, Log: logrus.WithField("component", shares.Name),
+				Partition: tp.name, Local: local, Stats: stats, Health: problems,
+				Log:        logrus.WithField("component", shares.Name),
 				Partitions: func() ([]shares.ResourcePartition, <-chan struct{}) { return list, nil },
 			})}
 		}
