@@ -174,10 +174,11 @@ func hasNoNode(c corev1.PodCondition) bool {
 func (f *fleet) clear(t *testing.T, commits *allocations.Client) {
 	t.Helper()
 	for _, p := range f.tps {
-		if err := p.admin.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{},
-			metav1.ListOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		// It can take longer than a request may.
+		planes.Eventually(t, "the pods to be deleted", func(ctx context.Context) (bool, error) {
+			err := p.admin.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+			return err == nil, nil
+		})
 	}
 	planes.Eventually(t, "no pods and no shares", func(ctx context.Context) (bool, error) {
 		for _, p := range f.tps {
