@@ -67,8 +67,18 @@ test-unit: test-deps $(PAYLOAD) ## Run the unit tests, those of light packages w
 .PHONY: test-integration
 # Two packages at a time: most of the time they wait. Those that start servers do so
 # in namespaces of their own.
-test-integration: test-deps $(PAYLOAD) ## Run the tests that start components in the test process (as root)
-	go test -count=1 -p 2 -timeout 30m ./tests/integration/...
+test-integration: test-deps build ## Run the tests that start components in the test process, and servers without nodes (as root)
+	A4S_BINARY=$(CURDIR)/bin/a4s go test -count=1 -p 2 -timeout 30m ./tests/integration/...
+
+# What make test does a few times, as often as the claims in the documentation say. One
+# after the other: each is about what happens under load of its own.
+.PHONY: test-long
+test-long: test-deps build ## Kill servers 200 times while tenants are made, 100 runs of shared nodes, 10,000 nodes, 200 moves of tenants (as root, two hours)
+	A4S_TEST_RUNS=$${A4S_TEST_RUNS:-200} A4S_BINARY=$(CURDIR)/bin/a4s \
+		go test -v -count=1 -timeout 3h ./tests/integration/partitionfaults
+	A4S_TEST_RUNS=$${A4S_TEST_RUNS:-100} A4S_TEST_NODES=$${A4S_TEST_NODES:-10000} \
+		go test -v -count=1 -timeout 3h -run 'TestNothingIsOverCommitted|TestHeartbeatsOfManyNodes' ./tests/integration/resourcepartitions
+	A4S_MOVES=$${A4S_MOVES:-200} go test -v -count=1 -timeout 2h -run 'TestMovesUnderWrites|TestMovesBeneathClients' ./server/partition/ranged ./server/partition/serving
 
 .PHONY: isolation
 isolation: test-deps $(PAYLOAD) ## Send 10 million random requests of a hostile tenant, of which make test sends 200,000 (as root, hours)

@@ -112,9 +112,36 @@ func newPartitions(of *partition, f *files, a *addresses, problems *health.Regis
 func (p *partitionSet) start(ctx context.Context, group *component.Group, leader *election.Election) {
 	group.Start(ctx, p.Directory.Component())
 	group.Start(ctx, running("partition-registration", p.keepRegistered))
+	group.Start(ctx, leader.Only(running("partition-servers", p.pruner().Run)))
 	if p.home != nil {
 		group.Start(ctx, leader.Only(p.placer.Controller()))
 	}
+}
+
+// server is this one as one of its partition.
+func (p *partitionSet) server() partitionapi.PartitionServer {
+	return partitionapi.PartitionServer{Name: p.own.Server, Address: p.own.Address}
+}
+
+// pruner takes servers that are gone out of the list of this partition.
+func (p *partitionSet) pruner() *membership.Pruner {
+	out := &membership.Pruner{Self: p.server(), Log: p.log, Forget: p.register,
+		Servers: func() []partitionapi.PartitionServer {
+			if own := p.Partition(p.Self()); own != nil && p.Synced() {
+				return own.Spec.Servers
+			}
+			return nil
+		},
+		Answers: func(ctx context.Context, address string) error {
+			_, err := p.peers.Ping(ctx, address)
+			return err
+		}}
+	if p.home != nil {
+		// Where home is, others know by this list alone: a server that comes back when the
+		// last one in it is down would not be found.
+		out.Least = 2
+	}
+	return out
 }
 
 // registered is how often the registration is looked at.
@@ -129,12 +156,12 @@ func (p *partitionSet) keepRegistered(ctx context.Context) error {
 			continue
 		}
 		known := p.Registered(p.Self())
-		own := partitionapi.PartitionServer{Name: p.own.Server, Address: p.own.Address}
 		var err error
 		// Home registers itself with the first other one, or if it has forgotten one.
 		if (known != nil || p.home == nil || len(p.Forgotten()) > 0) &&
-			(known == nil || !slices.Contains(known.Spec.Servers, own) || known.Spec.Restored < p.own.Restored) {
-			err = p.register(ctx)
+			(known == nil || !slices.Contains(known.Spec.Servers, p.server()) ||
+				known.Spec.Restored < p.own.Restored) {
+			err = p.register(ctx, nil)
 		}
 		if err != nil && err.Error() != told {
 			told = err.Error()
@@ -166,16 +193,18 @@ func (p *partitionSet) reportForgotten(own error) {
 	p.health.Keep(health.PartitionForgotten, names)
 }
 
-// register registers this server.
-func (p *partitionSet) register(ctx context.Context) error {
+// register registers this server, and takes out those that are gone.
+func (p *partitionSet) register(ctx context.Context, gone []joinapi.PartitionServer) error {
 	if p.home != nil {
-		return p.home.Own(ctx)
+		return p.home.Own(ctx, gone)
 	}
+	own := p.own
+	own.Gone = gone
 	client, err := rest.HTTPClientFor(p.peers.Config(partitionapi.Home))
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(p.own)
+	body, err := json.Marshal(own)
 	if err != nil {
 		return err
 	}

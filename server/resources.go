@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -18,12 +20,14 @@ import (
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/server/addons/deploy"
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 	"github.com/a4s-io/a4s/server/datastore/restored"
 	"github.com/a4s-io/a4s/server/partition/allocations"
+	"github.com/a4s-io/a4s/server/partition/checks"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/server/partition/nodeidentity"
 	"github.com/a4s-io/a4s/server/partition/nodewrites"
@@ -87,6 +91,39 @@ func newResources(s *Server) (*resources, error) {
 	r.importer = nodecopies.New(nodecopies.Options{Client: client, Sources: r.sources, Left: r.left,
 		Health: r.health, Log: logrus.WithField("component", nodecopies.Name)})
 	return r, nil
+}
+
+// watch has a monitor look at the partitions, and at what this one knows of their nodes.
+func (r *resources) watch(m *health.Monitor) {
+	if m == nil {
+		return
+	}
+	m.Add("partitions", checks.Options{Self: r.of.self(), Partitions: r.parts.Partitions, Ping: r.parts.peers.Ping,
+		Version: r.version, Own: version.Kubernetes}.Check)
+	if r.importer != nil {
+		m.Add("copies of nodes", r.importer.Check)
+	}
+}
+
+// version is the version of Kubernetes of another partition.
+func (r *resources) version(ctx context.Context, partition string) (string, error) {
+	p := r.parts.Partition(partition)
+	if p == nil {
+		return "", fmt.Errorf("there is no partition %s any more", partition)
+	}
+	c := r.client(partition, p.Spec.Identity)
+	if c == nil {
+		return "", fmt.Errorf("there is no client of partition %s", partition)
+	}
+	data, err := c.nodes.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	if err != nil {
+		return "", err
+	}
+	var info apiversion.Info
+	if err := json.Unmarshal(data, &info); err != nil {
+		return "", fmt.Errorf("reading the version of partition %s: %w", partition, err)
+	}
+	return info.GitVersion, nil
 }
 
 // nodesClient is a client of what there is one of for each node.

@@ -309,6 +309,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		group.Start(ctx, leader.Component())
 	}
 	s.parts.start(ctx, group, leader)
+	s.resources.watch(s.health.monitor)
 	if s.servers != nil {
 		group.Start(ctx, s.servers.Component())
 	}

@@ -71,7 +71,7 @@ func seams(
 	}
 	edge := out.Handler
 	out.Handler = func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
-		return api(bootstrap.Mark(edge(h, audited)))
+		return api(bootstrap.Mark(edge(r.guard.Handler(h), audited)))
 	}
 	// Nodes persist the pods that they ran without a server.
 	persisted := bootstrap.New()

@@ -31,6 +31,14 @@ const (
 	ResourcesUnanswered Code = "resource-partition-unanswered"
 	PartitionForgotten  Code = "partition-not-registered"
 	TenantNameTaken     Code = "tenant-name-taken"
+	SharesAwaited       Code = "shares-awaited"
+	CopiesBehind        Code = "node-copies-behind"
+
+	PartitionUnreachable Code = "partition-unreachable"
+	PartitionServerAway  Code = "partition-server-unreachable"
+	PartitionClock       Code = "partition-clock"
+	PartitionVersion     Code = "partition-version"
+	NodePortsShared      Code = "node-port-ranges-shared"
 
 	DiskFull      Code = "disk-full"
 	DiskAlmost    Code = "disk-almost-full"
@@ -145,6 +153,32 @@ func Conditions() []Condition {
 			Cause: "home was restored from a snapshot, and the name was given away before the partition of the " +
 				"first one told of it; requests go to the one that its TenantPlacement names",
 			Fix: "save what is needed of the one that is not served (/partitions/NAME/tenants/...), and delete one"},
+		{Code: SharesAwaited, Severity: Warning, Title: "Nodes wait for partitions to say what they have there",
+			Cause: "the partition of the nodes was restored from a snapshot, and one with tenants is down since",
+			Fix:   "start that partition, or remove it for good: a4s partition remove", TimeToVisible: time.Minute},
+		{Code: CopiesBehind, Severity: Warning, Title: "Nodes of another partition are not all known here",
+			Cause: "that partition does not answer, or refuses this one; pods do not go to these nodes",
+			Fix:   "see the log of component node-importer", TimeToVisible: time.Minute},
+		{Code: PartitionUnreachable, Severity: Warning, Title: "A partition of the cluster does not answer",
+			Cause: "its servers are down, the network is cut, or a certificate is refused: a clock is wrong, " +
+				"or the CA is not that of the cluster",
+			Fix:           "start its servers, and check that this one reaches them",
+			TimeToVisible: 20 * time.Second},
+		{Code: PartitionServerAway, Severity: Warning, Title: "One of several servers of a partition does not answer",
+			Cause: "it is stopped, or the network between is cut; others stand in for it",
+			Fix: "start it; the others take it out of the list after a minute, but the last two of the home " +
+				"partition: leave it there, or begin it again",
+			TimeToVisible: 2 * time.Minute},
+		{Code: PartitionClock, Severity: Warning, Title: "The clocks of two servers of the cluster differ",
+			Cause: "one of them has no time synchronization",
+			Fix:   "let chrony or systemd-timesyncd keep the time on both", TimeToVisible: 30 * time.Second},
+		{Code: PartitionVersion, Severity: Warning, Title: "Partitions have different versions of Kubernetes",
+			Cause: "one was upgraded and the other was not",
+			Fix:   "upgrade the older one", TimeToVisible: 30 * time.Second},
+		{Code: NodePortsShared, Severity: Warning, Title: "Two tenant partitions have the same node ports",
+			Cause: "both were begun with the same --service-node-port-range, as by default",
+			Fix: "give one of them a range of its own: until then a node port of one is not served on nodes " +
+				"where the other's range counts", TimeToVisible: 30 * time.Second},
 		{Code: CertificateExpired, Severity: Error, Title: "A certificate has expired",
 			Cause: "it could not be renewed in time, or the clock is wrong",
 			Fix:   "check the clock, then: a4s certificate rotate"},

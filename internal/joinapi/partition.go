@@ -15,6 +15,14 @@ type PartitionRequest struct {
 	Address string `json:"address"`
 	// Restored is when this server was restored from a snapshot last; empty for never.
 	Restored string `json:"restored,omitempty"`
+	// Gone are servers of the partition that do not answer: they are taken out of its list.
+	Gone []PartitionServer `json:"gone,omitempty"`
+}
+
+// PartitionServer is a server of a partition, as in PartitionRequest.
+type PartitionServer struct {
+	Server  string `json:"server"`
+	Address string `json:"address"`
 }
 
 // PartitionBundle is what a partition needs to be one of the cluster. It holds the keys

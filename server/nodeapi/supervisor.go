@@ -15,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/server/addons/networkpolicy"
+	"github.com/a4s-io/a4s/server/partition/nodeidentity"
 )
 
 const (
@@ -258,8 +259,11 @@ func (s *Supervisor) judge(e endpoint, who identity) error {
 	if err == nil && !e.stream {
 		err = s.opts.Nodes.Own(who.groups)
 	}
-	if err != nil {
+	switch {
+	case nodeidentity.Refused(err):
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
+	case err != nil:
+		return unavailable("judge the node", err)
 	}
 	return nil
 }

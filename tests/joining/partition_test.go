@@ -19,6 +19,20 @@ import (
 	"github.com/a4s-io/a4s/server/partition/nodeidentity"
 )
 
+// TestNodesAreNotKnownYet: a server that has just started refuses nobody whom it cannot judge;
+// they are to come again.
+func TestNodesAreNotKnownYet(t *testing.T) {
+	guard := nodeidentity.New(nodeidentity.Options{Self: "rp2", Several: func() bool { return true }})
+	c := newClusterWith(t, func(o *nodeapi.Options) { o.Partition, o.Nodes = "rp2", guard })
+	client := c.client(nodeCertificate(t, c, "own", "rp2"))
+	for _, path := range []string{joinapi.PathLocalVolumes, joinapi.PathConfig} {
+		code, header, body := c.send(client, "GET", path, "", "")
+		if code != 503 || header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %v %s", path, code, header, body)
+		}
+	}
+}
+
 // TestNodesOfOtherPartitions: all partitions share the CA of clients, so a server tells
 // nodes by the partition that their certificate names, and names itself in those it signs.
 func TestNodesOfOtherPartitions(t *testing.T) {

@@ -163,19 +163,39 @@ func (p *Peers) answered(address string, ok bool) {
 
 // Ready returns soon whether a server of a partition answers.
 func (p *Peers) Ready(ctx context.Context, partition string) error {
+	if _, err := p.ping(ctx, p.Transport(partition, false)); err != nil {
+		return fmt.Errorf("no server of partition %s answers: %w", partition, err)
+	}
+	return nil
+}
+
+// Ping returns soon whether the server at an address answers, and what time it has.
+func (p *Peers) Ping(ctx context.Context, address string) (time.Time, error) {
+	one := p.newTransport(func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}, true)
+	defer one.CloseIdleConnections()
+	return p.ping(ctx, one)
+}
+
+func (p *Peers) ping(ctx context.Context, by http.RoundTripper) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, URL+joinapi.PathPing, nil)
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
-	resp, err := p.Transport(partition, false).RoundTrip(req)
+	resp, err := by.RoundTrip(req)
 	if err != nil {
-		return fmt.Errorf("no server of partition %s answers: %w", partition, err)
+		return time.Time{}, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("a server of partition %s answered %s", partition, resp.Status)
+		return time.Time{}, fmt.Errorf("the answer was %s", resp.Status)
 	}
-	return nil
+	at, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading the time of the answer: %w", err)
+	}
+	return at, nil
 }

@@ -57,8 +57,13 @@ func (r *Register) Add(ctx context.Context, req joinapi.PartitionRequest) error 
 	return r.put(ctx, req)
 }
 
-// Own puts this server among those of the home partition.
-func (r *Register) Own(ctx context.Context) error { return r.put(ctx, r.own) }
+// Own puts this server among those of the home partition, which is registered, and takes out
+// those that are gone.
+func (r *Register) Own(ctx context.Context, gone []joinapi.PartitionServer) error {
+	own := r.own
+	own.Gone = gone
+	return r.put(ctx, own)
+}
 
 func (r *Register) put(ctx context.Context, req joinapi.PartitionRequest) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -124,11 +129,16 @@ func conflict(name, text string) error {
 		Reason: metav1.StatusReasonAlreadyExists, Message: "partition " + name + ": " + text}}
 }
 
-// setServer puts a server into the list and reports whether that changed it.
+// setServer puts a server into the list, takes out those that it says are gone, and reports
+// whether that changed the list.
 func setServer(p *partitionapi.Partition, req joinapi.PartitionRequest) bool {
 	s := partitionapi.PartitionServer{Name: req.Server, Address: req.Address}
+	before := len(p.Spec.Servers)
+	p.Spec.Servers = slices.DeleteFunc(p.Spec.Servers, func(o partitionapi.PartitionServer) bool {
+		return o != s && slices.Contains(req.Gone, joinapi.PartitionServer{Server: o.Name, Address: o.Address})
+	})
 	if slices.Contains(p.Spec.Servers, s) {
-		return false
+		return len(p.Spec.Servers) != before
 	}
 	// A machine that was given another name, or a name that moved to another machine.
 	p.Spec.Servers = slices.DeleteFunc(p.Spec.Servers, func(o partitionapi.PartitionServer) bool {

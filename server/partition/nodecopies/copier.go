@@ -186,6 +186,33 @@ func (c *copier[T]) replace(ctx context.Context, sources []Source) {
 	}
 }
 
+// behind says of which resource partitions not all objects have a copy. A name that another
+// one has is no matter of time.
+func (c *copier[T]) behind() map[string]string {
+	out := map[string]string{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.copies == nil {
+		return nil // it is about to start
+	}
+	for name, s := range c.sources {
+		if !s.synced() {
+			out[name] = "its " + c.kind.resource + " could not be listed yet"
+			continue
+		}
+		missing, one := 0, ""
+		for _, key := range s.store.ListKeys() {
+			if _, ok, _ := c.copies.GetByKey(key); !ok {
+				missing, one = missing+1, key
+			}
+		}
+		if missing > 0 {
+			out[name] = fmt.Sprintf("%d %s have no copy, %s for one", missing, c.kind.resource, one)
+		}
+	}
+	return out
+}
+
 // slim drops what nobody copies.
 func slim[T object](obj any) (any, error) {
 	if o, ok := obj.(T); ok {

@@ -58,6 +58,7 @@ type Importer struct {
 	o        Options
 	complete atomic.Bool
 	check    atomic.Pointer[func() bool]
+	behind   atomic.Pointer[func() map[string]string] // nil while this server does not lead
 
 	mu      sync.Mutex
 	clashes map[string]bool
@@ -92,6 +93,18 @@ func (i *Importer) Complete() bool {
 	return true
 }
 
+// Check tells of resource partitions whose nodes have no copies, or not all.
+func (i *Importer) Check(_ context.Context, r *health.Registry) {
+	var names []string
+	if behind := i.behind.Load(); behind != nil {
+		for name, detail := range (*behind)() {
+			names = append(names, name)
+			r.Set(health.CopiesBehind, name, detail)
+		}
+	}
+	r.Keep(health.CopiesBehind, names)
+}
+
 func (i *Importer) run(ctx context.Context, ready func()) error {
 	ready()
 	if i.o.Await != nil {
@@ -111,6 +124,9 @@ func (i *Importer) run(ctx context.Context, ready func()) error {
 	check := func() bool { return known.Load() && ofNodes.complete() }
 	i.complete.Store(false)
 	i.check.Store(&check)
+	behind := ofNodes.behind
+	i.behind.Store(&behind)
+	defer i.behind.Store(nil)
 	defer i.complete.Store(false)
 	defer i.check.Store(nil)
 	defer i.forget()

@@ -391,3 +391,46 @@ func TestCopiesAreNotCopied(t *testing.T) {
 		t.Errorf("%v", held)
 	}
 }
+
+// TestBehind: a resource partition whose nodes are not all known is reported by the server
+// that leads, and by no other.
+func TestBehind(t *testing.T) {
+	w := newWorld(t)
+	put(t, w.rp1, "n1", "1", nil)
+	put(t, w.rp2, "m1", "2", nil)
+	w.down["rp1"].Store(true)
+	var refuse atomic.Bool
+	refuse.Store(true)
+	w.tp.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return refuse.Load(), nil, errors.New("refused")
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.importer = New(Options{Client: w.tp, Sources: w.get, Left: w.hasLeft,
+		Log: logrus.NewEntry(logrus.StandardLogger())})
+	behind := func(want ...string) func() bool {
+		return func() bool {
+			w.importer.Check(t.Context(), w.problems)
+			var got []string
+			for _, h := range w.problems.Holdings() {
+				got = append(got, h.Subject+": "+h.Detail)
+			}
+			slices.Sort(got)
+			return slices.Equal(got, want)
+		}
+	}
+	until(t, "nothing while it does not lead", behind())
+	done := make(chan error, 1)
+	go func() { done <- w.importer.Component().Run(ctx, func() {}) }()
+	until(t, "both", behind("rp1: its nodes could not be listed yet", "rp2: 1 nodes have no copy, m1 for one"))
+	refuse.Store(false)
+	until(t, "one", behind("rp1: its nodes could not be listed yet"))
+	w.down["rp1"].Store(false)
+	until(t, "none", behind())
+	w.down["rp1"].Store(true)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	until(t, "nothing when it does not lead any more", behind())
+}

@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
@@ -67,7 +72,7 @@ func (g *Guard) Follow(nodes coreinformers.NodeInformer) {
 // owner is the partition that has a node, "" if none is known.
 func (g *Guard) owner(name string) (string, error) {
 	if g.synced == nil || !g.synced() {
-		return "", errors.New("the nodes are not known yet")
+		return "", errNotYet
 	}
 	n, err := g.node(name)
 	switch {
@@ -86,6 +91,15 @@ func (g *Guard) owner(name string) (string, error) {
 type refused struct{ why string }
 
 func (r *refused) Error() string { return r.why }
+
+// Refused reports whether an error of Check or Own judges the node: others may be over soon.
+func Refused(err error) bool {
+	r := (*refused)(nil)
+	return errors.As(err, &r)
+}
+
+// errNotYet is that of a server that has just started.
+var errNotYet = errors.New("this server has just started and does not know the nodes yet")
 
 // Check returns why the certificate of a node with these groups is not good here.
 func (g *Guard) Check(node string, groups []string) error {
@@ -170,10 +184,30 @@ func (g *Guard) refuse(ctx context.Context, attr authorizer.Attributes) (string,
 		return "", nil
 	}
 	err := g.Check(strings.TrimPrefix(who.GetName(), pki.NodeUserPrefix), who.GetGroups())
-	if r := (*refused)(nil); errors.As(err, &r) {
-		return r.why, nil
+	if Refused(err) {
+		return err.Error(), nil
 	}
 	return "", err
+}
+
+// startAgain is after how many seconds a node is to ask a server again that has just started.
+const startAgain = 1
+
+// Handler answers nodes with 503 while they cannot be judged. An authorizer that cannot judge
+// is a 500 to clients, which they do not try again. It stands behind the edge, which knows
+// the user.
+func (g *Guard) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		who := authn.Authenticated(req.Context())
+		if who == nil || !isNode(who) ||
+			!errors.Is(g.Check(strings.TrimPrefix(who.GetName(), pki.NodeUserPrefix), who.GetGroups()), errNotYet) {
+			next.ServeHTTP(w, req)
+			return
+		}
+		err := apierrors.NewServiceUnavailable(errNotYet.Error())
+		err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: startAgain}
+		responsewriters.ErrorNegotiated(err, legacyscheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
+	})
 }
 
 // sender is who sent a request. Who skipped the edge is known to the chain only.

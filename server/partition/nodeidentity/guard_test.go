@@ -2,11 +2,14 @@ package nodeidentity
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
 
 // guardOf has a node of its own and a copy of one of partition b.
@@ -151,4 +155,48 @@ func TestElsewhere(t *testing.T) {
 	if got := g.Elsewhere(t.Context(), "copy"); got != "" {
 		t.Errorf("without other partitions: %q", got)
 	}
+}
+
+// TestHandler: nodes that cannot be judged yet are asked to come again, all others go on.
+func TestHandler(t *testing.T) {
+	several := true
+	g := New(Options{Self: "main", Several: func() bool { return several }})
+	ask := func(name string, of ...string) *httptest.ResponseRecorder {
+		a := authn.Wrap(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+			return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: groups(of...),
+				Extra: map[string][]string{space.Extra: {space.System}}}}, true, nil
+		}), authn.Options{})
+		req, _, _, err := authn.Early(a, httptest.NewRequest(http.MethodGet, "/api/v1/nodes/own", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTeapot)
+		})).ServeHTTP(w, req)
+		return w
+	}
+	passes := func(what string, w *httptest.ResponseRecorder) {
+		t.Helper()
+		if w.Code != http.StatusTeapot {
+			t.Errorf("%s: %d %s", what, w.Code, w.Body)
+		}
+	}
+	for _, of := range [][]string{nil, {"b"}} {
+		w := ask("system:node:own", of...)
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" ||
+			!strings.Contains(w.Body.String(), "just started") {
+			t.Errorf("%v: %d %v %s", of, w.Code, w.Header(), w.Body)
+		}
+	}
+	passes("no node", ask("somebody"))
+	passes("a certificate of two partitions, which the authorizer refuses", ask("system:node:own", "b", "c"))
+	several = false
+	passes("the only partition", ask("system:node:own"))
+	several = true
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	g.Follow(f.Core().V1().Nodes())
+	f.Start(t.Context().Done())
+	f.WaitForCacheSync(t.Context().Done())
+	passes("the nodes are known", ask("system:node:own"))
 }

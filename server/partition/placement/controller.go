@@ -76,11 +76,19 @@ func (p *Placer) complete(ctx context.Context, placed *partitionapi.TenantPlacem
 			return err
 		}
 	case refused(err):
+		// An earlier try may have made it, and a partition that has just started refuses this
+		// one everything.
+		found, getErr := there.Get(ctx, placed.Name, metav1.GetOptions{})
+		if getErr == nil {
+			return p.active(ctx, there, placed, found)
+		} else if !apierrors.IsNotFound(getErr) {
+			return getErr
+		}
 		p.log.WithError(err).WithField("tenant", placed.Name).Warn("a tenant whose making was interrupted is refused")
 		return p.drop(ctx, placed)
 	case err != nil:
 		return err
 	}
 	p.log.WithField("tenant", placed.Name).Info("the making of a tenant was interrupted, and is complete now")
-	return p.active(ctx, placed, made)
+	return p.active(ctx, there, placed, made)
 }

@@ -28,6 +28,8 @@ type Directory interface {
 	// Registered finds a partition in what home lists.
 	Registered(name string) *partitionapi.Partition
 	Placements() []*partitionapi.TenantPlacement
+	// Find is the placement of a tenant, by the word of home if need be; nil if there is none.
+	Find(ctx context.Context, tenant string) (*partitionapi.TenantPlacement, error)
 	Note(*partitionapi.TenantPlacement)
 }
 
@@ -64,6 +66,9 @@ const (
 	catchUp, look = 5 * time.Second, 20 * time.Millisecond
 	// tries bounds how often a name is found to be free and is taken then.
 	tries = 3
+	// making bounds how long a partition may take to make a Tenant. It is shorter than the
+	// patience of the controller, and that of Delete: then nothing is under way any more.
+	making = 8 * time.Second
 )
 
 // Create makes a tenant in the partition that it belongs to. here makes it in this one.
@@ -81,7 +86,7 @@ func (p *Placer) Create(
 	}
 	if want := t.Spec.Partition; !p.dir.Several() {
 		if want != "" && want != partitionapi.Home {
-			return nil, p.noPartition(t, want)
+			return nil, noPartition(p.dir, t, want)
 		}
 		return here(ctx)
 	}
@@ -172,9 +177,9 @@ func answer(partition string, err error) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("partition %s did not answer: %v", partition, err))
 }
 
-func (p *Placer) noPartition(t *tenantapi.Tenant, want string) error {
+func noPartition(dir Directory, t *tenantapi.Tenant, want string) error {
 	var have []string
-	for _, o := range p.dir.Partitions() {
+	for _, o := range dir.Partitions() {
 		if o.Has(partitionapi.RoleTenant) {
 			have = append(have, o.Name)
 		}
@@ -191,7 +196,7 @@ func (p *Placer) noPartition(t *tenantapi.Tenant, want string) error {
 func (p *Placer) choose(ctx context.Context, t *tenantapi.Tenant) (string, error) {
 	if want := t.Spec.Partition; want != "" {
 		if o := p.dir.Partition(want); o == nil || !o.Has(partitionapi.RoleTenant) {
-			return "", p.noPartition(t, want)
+			return "", noPartition(p.dir, t, want)
 		}
 		return want, nil
 	}
@@ -285,23 +290,27 @@ func (p *Placer) create(
 	p.dir.Note(placed)
 	// From here on it does not depend on the patience of the client.
 	ctx = context.WithoutCancel(ctx)
-	made, err := makeIt(ctx)
+	limited, cancel := context.WithTimeout(ctx, making)
+	defer cancel()
+	made, err := makeIt(limited)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		// It has no right to its name, but it is there, and the name is taken.
 		if found, getErr := there.Get(ctx, t.Name, metav1.GetOptions{}); getErr == nil {
-			return nil, errors.Join(err, p.active(ctx, placed, found))
+			return nil, errors.Join(err, p.active(ctx, there, placed, found))
 		}
 		return nil, err
 	case refused(err):
 		if dropErr := p.drop(ctx, placed); dropErr != nil {
 			p.log.WithError(dropErr).WithField("tenant", t.Name).Warn("the name of a refused tenant is freed later")
 		}
-		return nil, err
+		return nil, notYet(ctx, there, placed, err)
 	case err != nil:
 		return nil, err // the controller goes on
 	}
-	if err := p.active(ctx, placed, made); err != nil {
+	if err := p.active(ctx, there, placed, made); apierrors.IsConflict(err) {
+		return nil, err
+	} else if err != nil {
 		p.log.WithError(err).WithField("tenant", t.Name).Warn("the placement of a tenant is completed later")
 	}
 	return made, nil
@@ -313,21 +322,51 @@ func refused(err error) bool {
 		apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// active says that the Tenant of a placement is there.
-func (p *Placer) active(ctx context.Context, placed *partitionapi.TenantPlacement, t *tenantapi.Tenant) error {
+// notYet is what a client gets to see of a refusal: a partition that has just started refuses
+// this one everything.
+func notYet(
+	ctx context.Context, there *tenantapi.Client, placed *partitionapi.TenantPlacement, err error,
+) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	if _, getErr := there.Get(ctx, placed.Name, metav1.GetOptions{}); apierrors.IsForbidden(getErr) {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("partition %s has just started: try again",
+			placed.Spec.Partition))
+	}
+	return err
+}
+
+// active says that the Tenant of a placement is there. It is a conflict if the placement
+// went, or goes, while the Tenant was made: then that goes, too.
+func (p *Placer) active(
+	ctx context.Context, there *tenantapi.Client, placed *partitionapi.TenantPlacement, t *tenantapi.Tenant,
+) error {
 	out := placed.DeepCopy()
 	created := t.CreationTimestamp
 	out.Spec.Tenant = nil
 	out.Status = partitionapi.TenantPlacementStatus{Phase: partitionapi.PlacementActive, TenantUID: t.UID,
 		TenantCreated: &created}
 	out, err := p.placements.Update(ctx, out, metav1.UpdateOptions{})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // somebody else went on with it
-	}
 	if err == nil {
 		p.dir.Note(out)
+		return nil
 	}
-	return err
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return err
+	}
+	now, err := p.placements.Get(ctx, placed.Name, metav1.GetOptions{})
+	switch {
+	case err == nil && now.Status.TenantUID == t.UID && now.Status.Phase == partitionapi.PlacementActive:
+		return nil // somebody else went on with it
+	case err != nil && !apierrors.IsNotFound(err):
+		return err
+	}
+	if err := there.Delete(ctx, t.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &t.UID}}); err != nil && !apierrors.IsNotFound(err) {
+		p.log.WithError(err).WithField("tenant", t.Name).Warn("a tenant that was deleted while it was made is there")
+	}
+	return apierrors.NewConflict(tenantapi.GroupResource(), t.Name, errors.New("it was deleted while it was made"))
 }
 
 // drop frees a name.

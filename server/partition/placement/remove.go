@@ -3,8 +3,10 @@ package placement
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,11 +48,7 @@ func (p *Placer) Delete(
 	case byHome(ctx):
 		return here(ctx)
 	case p.placements == nil:
-		home, err := p.reach(ctx, partitionapi.Home)
-		if err != nil {
-			return Deletion{}, err
-		}
-		return p.deleteAt(ctx, home, partitionapi.Home, name, o)
+		return p.deleteViaHome(ctx, name, o)
 	}
 	if err := p.know(ctx); err != nil {
 		return Deletion{}, err
@@ -74,17 +72,41 @@ func (p *Placer) Delete(
 		if to == p.dir.Self() {
 			return here(ctx)
 		}
-		return p.deleteAt(ctx, there, to, name, o)
+		return p.deleteAt(ctx, there, there, to, name, o)
 	}
 	if o != nil && len(o.DryRun) > 0 {
 		return deleteIt(ctx)
 	}
+	// It is deleted from here on, whatever happens to this server.
+	if uid := placed.Status.TenantUID; uid != "" && o != nil && o.Preconditions != nil &&
+		o.Preconditions.UID != nil && *o.Preconditions.UID != uid {
+		return Deletion{}, apierrors.NewConflict(tenantapi.GroupResource(), name,
+			fmt.Errorf("the tenant has the UID %s, and the one to be deleted %s", uid, *o.Preconditions.UID))
+	}
 	before := placed.Status.Phase
+	if before == partitionapi.PlacementCreating && time.Since(placed.CreationTimestamp.Time) < patience {
+		// It may be made at this moment, and would be there without its placement.
+		return Deletion{}, apierrors.NewConflict(tenantapi.GroupResource(), name,
+			fmt.Errorf("it is being made: try again in %d seconds at the latest", patience/time.Second))
+	}
 	if placed, err = p.setPhase(ctx, placed, partitionapi.PlacementDeleting); err != nil {
 		return Deletion{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
 	deleted, err := deleteIt(ctx)
+	if refused(err) || apierrors.IsConflict(err) {
+		// The controller may have been faster, which is a conflict, too.
+		switch t, getErr := there.Get(ctx, name, metav1.GetOptions{}); {
+		case apierrors.IsNotFound(getErr):
+			deleted, err = Deletion{}, getErr
+		case getErr == nil && !t.DeletionTimestamp.IsZero():
+			return Deletion{Tenant: t}, nil
+		}
+	}
+	answered := err
+	if refused(err) {
+		answered = notYet(ctx, there, placed, err)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return deleted, cmp.Or(p.drop(ctx, placed), err)
@@ -97,13 +119,42 @@ func (p *Placer) Delete(
 			p.log.WithError(err).WithField("tenant", name).Warn("the name of a deleted tenant is freed later")
 		}
 	}
-	return deleted, err
+	return deleted, answered
 }
 
+// deleteViaHome has home delete a tenant, which is read where it is: home knows, asked by a
+// partition, its own tenants only.
+func (p *Placer) deleteViaHome(ctx context.Context, name string, o *metav1.DeleteOptions) (Deletion, error) {
+	home, err := p.reach(ctx, partitionapi.Home)
+	if err != nil {
+		return Deletion{}, err
+	}
+	placed, err := p.dir.Find(ctx, name)
+	if err != nil {
+		return Deletion{}, answer(partitionapi.Home, err)
+	}
+	partition := partitionapi.Home // also of one from the time before there were others
+	if placed != nil {
+		partition = placed.Spec.Partition
+	}
+	there, err := p.reach(ctx, partition)
+	if err != nil {
+		return Deletion{}, err
+	}
+	return p.deleteAt(ctx, home, there, partition, name, o)
+}
+
+// deleteAt has a tenant deleted at a partition, and reads in another one what became of it.
 func (p *Placer) deleteAt(
-	ctx context.Context, there *tenantapi.Client, partition, name string, o *metav1.DeleteOptions,
+	ctx context.Context, at, there *tenantapi.Client, partition, name string, o *metav1.DeleteOptions,
 ) (Deletion, error) {
 	t, err := there.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && at != there {
+		// There may be a placement without it.
+		if err := at.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return Deletion{}, answer(partitionapi.Home, err)
+		}
+	}
 	if err != nil {
 		return Deletion{}, answer(partition, err)
 	}
@@ -115,7 +166,7 @@ func (p *Placer) deleteAt(
 			asked.Preconditions = o.Preconditions
 		}
 	}
-	if err := there.Delete(ctx, name, asked); err != nil {
+	if err := at.Delete(ctx, name, asked); err != nil {
 		return Deletion{}, answer(partition, err)
 	}
 	if len(asked.DryRun) > 0 {

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/server/partition/allocations"
@@ -62,8 +61,15 @@ func (s *shares) commit(ctx context.Context, name string, pod *podShare) error {
 		}
 		awaited := known != nil && slices.Contains(known.Awaited, s.o.Partition)
 		if known.Of(s.o.Partition).Equal(own) && !awaited {
-			s.count(pod)
-			return nil
+			if !rp.isUnsure(name) {
+				s.count(pod)
+				return nil
+			}
+			// A write that lowered the share was not answered. If it was done, or is done
+			// later, others see room here that is taken: so this has to be a write, too, of
+			// something else. The accountant puts it right.
+			own.Pods++
+			rp.account(name)
 		}
 		next := &allocations.NodeAllocation{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if known != nil {
@@ -78,7 +84,7 @@ func (s *shares) commit(ctx context.Context, name string, pod *podShare) error {
 			s.count(pod)
 			s.tell(name)
 			return nil
-		case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err):
+		case !judged(err):
 			return err
 		}
 		s.o.Stats.Conflicts.Add(1)

@@ -105,3 +105,21 @@ func (s *shares) wake(gone *corev1.Pod) {
 	s.sched.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Background(), framework.EventAssignedPodDelete, gone,
 		nil, nil)
 }
+
+// awaitedOn is on how many nodes of a resource partition others have to say what they have.
+func (s *shares) awaitedOn(p *partition) (n int, one string) {
+	var names []string
+	s.mu.RLock()
+	for name, o := range s.others {
+		if o.awaited {
+			names = append(names, name)
+		}
+	}
+	s.mu.RUnlock()
+	for _, name := range names {
+		if node, err := s.nodes.Get(name); err == nil && s.partitionOf(node) == p {
+			n, one = n+1, name
+		}
+	}
+	return n, one
+}

@@ -52,6 +52,9 @@ type partition struct {
 	// written is what this process knows from its own requests and the store may not
 	// know yet.
 	written map[string]written
+	// unsure are nodes whose last write was not answered: it may have been done, or may
+	// still be.
+	unsure map[string]bool
 }
 
 // written is an allocation, or that there is none any more, after a version.
@@ -62,6 +65,7 @@ type written struct {
 
 func newPartition(ctx context.Context, s *shares, rp ResourcePartition) *partition {
 	p := &partition{name: rp.Name, client: rp.Client, shares: s, written: map[string]written{},
+		unsure: map[string]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](debounce, lastRetry))}
 	p.ctx, p.stop = context.WithCancel(ctx)
@@ -112,6 +116,7 @@ func (p *partition) watchOver() {
 	defer tick.Stop()
 	if r := p.shares.o.Health; r != nil {
 		defer r.Clear(health.ResourcesUnanswered, p.name) // who follows it next finds out anew
+		defer r.Clear(health.SharesAwaited, p.name)
 	}
 	last := p.controller.LastSyncResourceVersion()
 	for {
@@ -141,6 +146,9 @@ func (p *partition) watchOver() {
 				detail = err.Error()
 			}
 			r.Report(!answers, health.ResourcesUnanswered, p.name, detail)
+			awaited, node := p.shares.awaitedOn(p)
+			r.Report(awaited > 0, health.SharesAwaited, p.name,
+				fmt.Sprintf("%d nodes, %s for one: kubectl get nodeallocations there has their names", awaited, node))
 		}
 		select {
 		case <-tick.C:
@@ -210,12 +218,31 @@ func (p *partition) write(ctx context.Context, a *allocations.NodeAllocation, cr
 	} else {
 		got, err = p.client.Update(ctx, a, metav1.UpdateOptions{})
 	}
+	p.mu.Lock()
+	// What was done settles the write before it: that was for an older version.
+	if p.unsure[a.Name] = err != nil && !judged(err); !p.unsure[a.Name] {
+		delete(p.unsure, a.Name)
+	}
+	p.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	p.answered.Store(time.Now().UnixNano())
 	p.knows(a.Name, got)
 	return nil
+}
+
+// judged reports whether an error says that a write was not done, and none before it of the
+// same node will be.
+func judged(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}
+
+// isUnsure reports whether a write of a node may have been done that is not known here.
+func (p *partition) isUnsure(node string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unsure[node]
 }
 
 // read asks for an allocation.

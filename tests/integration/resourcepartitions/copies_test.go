@@ -404,7 +404,7 @@ func TestHeartbeatsOfManyNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	tp, rp := startPlane(t, "tp1", 6443), startPlane(t, "rp1", 6444)
-	const many = 1000
+	many := number(t, "A4S_TEST_NODES", 1000)
 	inParallel(t, many, func(ctx context.Context, i int) error {
 		_, err := rp.admin.CoreV1().Nodes().Create(ctx, node(fmt.Sprintf("n%d", i), "4"), metav1.CreateOptions{})
 		return err

@@ -1,0 +1,202 @@
+package placement
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/tenantapi"
+)
+
+// api has one tenant, in partition tp2, and its placement.
+type api struct {
+	mu        sync.Mutex
+	tenant    *tenantapi.Tenant
+	placement *partitionapi.TenantPlacement
+	// deleting answers the deletion of the tenant.
+	deleting func(*api) *apierrors.StatusError
+	deleted  int
+	// starting partitions refuse everything.
+	starting bool
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out any
+	missing := apierrors.NewNotFound(tenantapi.GroupResource(), "t")
+	var err *apierrors.StatusError
+	switch ofTenant := strings.Contains(req.URL.Path, "/tenants/"); {
+	case strings.Contains(req.URL.Path, "/tenants") && a.starting:
+		err = apierrors.NewForbidden(tenantapi.GroupResource(), "t", errors.New("no roles yet"))
+	case strings.HasSuffix(req.URL.Path, "/tenants"):
+		err = apierrors.NewInvalid(tenantapi.GroupVersion().WithKind("Tenant").GroupKind(), "t", nil)
+	case ofTenant && req.Method == http.MethodGet:
+		if out = a.tenant; a.tenant == nil {
+			err = missing
+		}
+	case ofTenant:
+		a.deleted++
+		if err = a.deleting(a); err == nil {
+			out = metav1.Status{Status: metav1.StatusSuccess}
+		}
+	case a.placement == nil:
+		err = missing
+	case req.Method == http.MethodPut:
+		var p partitionapi.TenantPlacement
+		if json.NewDecoder(req.Body).Decode(&p) == nil {
+			a.placement = &p
+		}
+		out = a.placement
+	case req.Method == http.MethodDelete:
+		out, a.placement = a.placement, nil
+	default:
+		out = a.placement
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		w.WriteHeader(int(err.ErrStatus.Code))
+		out = err.ErrStatus
+	}
+	_ = json.NewEncoder(w).Encode(out)
+}
+
+// known is a directory of two partitions.
+type known struct{ Directory }
+
+func (known) Self() string                       { return partitionapi.Home }
+func (known) Several() bool                      { return true }
+func (known) Synced() bool                       { return true }
+func (known) Note(*partitionapi.TenantPlacement) {}
+
+// peers reach one API for all.
+type peers struct{ tenants *tenantapi.Client }
+
+func (p peers) Ready(context.Context, string) error       { return nil }
+func (p peers) Tenants(string) (*tenantapi.Client, error) { return p.tenants, nil }
+
+// placerOf is home's placer with an API.
+func placerOf(t *testing.T, a *api, phase partitionapi.PlacementPhase, created metav1.Time) *Placer {
+	t.Helper()
+	kind := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: kind} }
+	a.tenant = &tenantapi.Tenant{TypeMeta: kind("Tenant"), ObjectMeta: metav1.ObjectMeta{Name: "t", UID: "u"}}
+	a.placement = &partitionapi.TenantPlacement{TypeMeta: kind("TenantPlacement"),
+		ObjectMeta: metav1.ObjectMeta{Name: "t", UID: "p", ResourceVersion: "1", CreationTimestamp: created},
+		Spec:       partitionapi.TenantPlacementSpec{Partition: "tp2"},
+		Status:     partitionapi.TenantPlacementStatus{Phase: phase, TenantUID: "u"}}
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	tenants, err := tenantapi.NewClient(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	placements, err := partitionapi.NewPlacementClient(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(known{}, peers{tenants}, placements, logrus.NewEntry(logrus.StandardLogger()))
+}
+
+func nowhere(context.Context) (Deletion, error) { return Deletion{}, errors.New("it is not here") }
+
+func conflict() *apierrors.StatusError {
+	return apierrors.NewConflict(tenantapi.GroupResource(), "t", errors.New("the precondition failed"))
+}
+
+// TestDeletedByTwo: the controller, which goes on with every deletion, may delete the Tenant
+// at the same moment. That is no reason to keep the placement.
+func TestDeletedByTwo(t *testing.T) {
+	a := &api{deleting: func(a *api) *apierrors.StatusError {
+		a.tenant = nil
+		return conflict()
+	}}
+	_, err := placerOf(t, a, partitionapi.PlacementActive, metav1.Now()).Delete(t.Context(), "t", nil, nowhere)
+	if !apierrors.IsNotFound(err) || a.placement != nil {
+		t.Errorf("%v, the placement is %+v", err, a.placement)
+	}
+	a = &api{deleting: func(a *api) *apierrors.StatusError {
+		now := metav1.Now()
+		a.tenant.DeletionTimestamp = &now
+		return conflict()
+	}}
+	d, err := placerOf(t, a, partitionapi.PlacementActive, metav1.Now()).Delete(t.Context(), "t", nil, nowhere)
+	if err != nil || d.Tenant == nil || a.placement.Status.Phase != partitionapi.PlacementDeleting {
+		t.Errorf("%+v, %v, the placement is %+v", d, err, a.placement)
+	}
+}
+
+// TestRefusedDeletion leaves the tenant as it was.
+func TestRefusedDeletion(t *testing.T) {
+	for what, refuse := range map[string]*apierrors.StatusError{"conflict": conflict(),
+		"forbidden": apierrors.NewForbidden(tenantapi.GroupResource(), "t", errors.New("by a webhook"))} {
+		a := &api{deleting: func(*api) *apierrors.StatusError { return refuse }}
+		_, err := placerOf(t, a, partitionapi.PlacementActive, metav1.Now()).Delete(t.Context(), "t", nil, nowhere)
+		if apierrors.ReasonForError(err) != refuse.ErrStatus.Reason ||
+			a.placement.Status.Phase != partitionapi.PlacementActive {
+			t.Errorf("%s: %v, the placement is %+v", what, err, a.placement)
+		}
+	}
+}
+
+// TestNothingIsBegunThatIsRefused: before the placement says that the tenant goes, it is known
+// that it is the one that is meant, and that nobody makes it at this moment.
+func TestNothingIsBegunThatIsRefused(t *testing.T) {
+	other := types.UID("other")
+	for what, c := range map[string]struct {
+		phase partitionapi.PlacementPhase
+		o     *metav1.DeleteOptions
+	}{
+		"another UID": {partitionapi.PlacementActive,
+			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}},
+		"it is made now": {partitionapi.PlacementCreating, nil},
+	} {
+		a := &api{deleting: func(a *api) *apierrors.StatusError { return nil }}
+		_, err := placerOf(t, a, c.phase, metav1.Now()).Delete(t.Context(), "t", c.o, nowhere)
+		if !apierrors.IsConflict(err) || a.deleted > 0 || a.placement.Status.Phase != c.phase {
+			t.Errorf("%s: %v, the placement is %+v", what, err, a.placement)
+		}
+	}
+}
+
+// TestPartitionThatStarts: what it refuses is not refused for good, and nothing is forgotten.
+func TestPartitionThatStarts(t *testing.T) {
+	a := &api{starting: true}
+	p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
+	if _, err := p.Delete(t.Context(), "t", nil, nowhere); !apierrors.IsServiceUnavailable(err) ||
+		a.placement.Status.Phase != partitionapi.PlacementActive {
+		t.Errorf("deleted: %v, the placement is %+v", err, a.placement)
+	}
+	creating := func() *Placer {
+		p := placerOf(t, a, partitionapi.PlacementCreating, metav1.NewTime(time.Now().Add(-time.Hour)))
+		a.placement.Status.TenantUID = ""
+		return p
+	}
+	// The server that made it was killed before it could say so.
+	if err := creating().resume(t.Context(), a.placement, time.Now()); err == nil || a.placement == nil {
+		t.Errorf("while it starts: %v, the placement is %+v", err, a.placement)
+	}
+	a.starting = false
+	if err := creating().resume(t.Context(), a.placement, time.Now()); err != nil || a.placement == nil ||
+		a.placement.Status.Phase != partitionapi.PlacementActive || a.placement.Status.TenantUID != "u" {
+		t.Errorf("a tenant that is there: %v, the placement is %+v", err, a.placement)
+	}
+	p = creating()
+	a.tenant = nil
+	if err := p.resume(t.Context(), a.placement, time.Now()); err != nil || a.placement != nil {
+		t.Errorf("a tenant that cannot be made: %v, the placement is %+v", err, a.placement)
+	}
+}
