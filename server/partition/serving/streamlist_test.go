@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -114,17 +113,14 @@ func TestListsOfStreamsUnderMoves(t *testing.T) {
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
 	busy.Go(func() { write(t, servers, tenants, stop) })
-	busy.Go(func() {
-		random := rand.New(rand.NewPCG(1, 2))
-		for !closed(stop) {
-			bound := tenants[random.IntN(len(tenants))]
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 40 {
+		bound := tenants[random.IntN(len(tenants))]
+		var moving sync.WaitGroup
+		moving.Go(func() { // while it is listed
 			configure(t, etcd, "1", bound, "")
-			time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 			configure(t, etcd, "0", "", bound)
-			time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
-		}
-	})
-	for i := range 60 {
+		})
 		begin, err := etcd.Get(t.Context(), "nothing")
 		if err != nil {
 			t.Fatal(err)
@@ -155,6 +151,7 @@ func TestListsOfStreamsUnderMoves(t *testing.T) {
 		if want := storedAt(t, etcd, number(rev)); !slices.Equal(all, want) {
 			t.Errorf("%d objects at %s, want %d:\n%q\n%q", len(all), rev, len(want), all, want)
 		}
+		moving.Wait()
 	}
 	close(stop)
 	busy.Wait()
