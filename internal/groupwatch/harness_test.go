@@ -175,7 +175,7 @@ func (h *history) server(name string) http.Handler {
 		if query.Get("watch") == "" {
 			stream := req.Header.Get(partitionapi.StreamHeader)
 			if busy && stream != "" {
-				w.Header().Set("Retry-After", "0")
+				w.Header().Set("Retry-After", "1")
 				http.Error(w, "busy", http.StatusTooManyRequests)
 				return
 			}

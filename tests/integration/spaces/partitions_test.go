@@ -237,7 +237,7 @@ func listsOfStreams(t *testing.T, p *plane) {
 			t.Errorf("%s: %d %v %s", what, res.StatusCode, res.Header, body)
 		}
 	}
-	groups := groupwatch.New(nobody{}, logrus.NewEntry(logrus.New()))
+	groups := groupwatch.New(noServers{}, logrus.NewEntry(logrus.New()))
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		config := rest.CopyConfig(p.Admin)
 		config.AcceptContentTypes = media
@@ -269,7 +269,9 @@ func listsOfStreams(t *testing.T, p *plane) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		byKey := func(a, b corev1.ConfigMap) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) }
+		byKey := func(a, b corev1.ConfigMap) int {
+			return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		}
 		slices.SortFunc(list.Items, byKey)
 		slices.SortFunc(same.Items, byKey)
 		if !apiequality.Semantic.DeepEqual(list, same) || len(same.Items) < 3 {
@@ -278,10 +280,10 @@ func listsOfStreams(t *testing.T, p *plane) {
 	}
 }
 
-// nobody are no servers but the one that is asked anyway.
-type nobody struct{}
+// noServers are no servers but the one that is asked anyway.
+type noServers struct{}
 
-func (nobody) Group(string) []string { return nil }
+func (noServers) Group(string) []string { return nil }
 
 // sender is a transport.
 type sender func(*http.Request) (*http.Response, error)
