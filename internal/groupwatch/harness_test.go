@@ -55,18 +55,19 @@ type history struct {
 	late time.Duration
 	held chan struct{}
 	down map[string]bool // servers
-	// busy servers say when to ask again. lists are what was listed, by server and stream,
-	// "" for everything.
-	busy  map[string]bool
-	lists map[string]int
-	lags  int64 // how many events a cache can be behind
+	// busy servers say when to ask again. lists and streams are what was listed and watched, by
+	// server and stream, "" for everything.
+	busy    map[string]bool
+	lists   map[string]int
+	streams map[string]int
+	lags    int64 // how many events a cache can be behind
 }
 
 func newHistory() *history {
 	return &history{
 		changed: make(chan struct{}), table: ownership.NewTable(nil), objects: map[string]*corev1.ConfigMap{},
 		configs: map[string]*partitionapi.DataPartitionConfig{}, down: map[string]bool{}, busy: map[string]bool{},
-		lists: map[string]int{},
+		lists: map[string]int{}, streams: map[string]int{},
 	}
 }
 
@@ -169,6 +170,9 @@ func (h *history) server(name string) http.Handler {
 			http.Error(w, "down", http.StatusServiceUnavailable)
 			return
 		}
+		if req.URL.Path == "/readyz" {
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		query := req.URL.Query()
 		configs := strings.HasSuffix(req.URL.Path, partitionapi.Resource)
@@ -186,6 +190,9 @@ func (h *history) server(name string) http.Handler {
 		stream := req.Header.Get(partitionapi.StreamHeader)
 		if stream != "" {
 			w.Header().Set(partitionapi.StreamHeader, stream)
+			h.mu.Lock()
+			h.streams[name+" "+stream]++
+			h.mu.Unlock()
 		}
 		h.watch(w, req, configs, stream, from, query.Get("sendInitialEvents") == "true")
 	})

@@ -124,6 +124,50 @@ func (g *Groups) ask(
 	}, nil
 }
 
+// homeward ends a stream that another server gives in place of its group's, from the datastore,
+// at a random moment once a server of the group answers. Who reads it goes on there.
+func (g *Groups) homeward(base http.RoundTripper, req *http.Request, group string, end func()) {
+	ctx := req.Context()
+	ticker := time.NewTicker(lookout)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, host := range g.hosts(group) {
+			if g.faults.has(host) {
+				continue
+			}
+			if !answers(base, req, host) {
+				g.faults.note(host)
+				continue
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(rand.N(g.spread + 1)):
+				end()
+			}
+			return
+		}
+	}
+}
+
+// answers reports whether a server is ready.
+func answers(base http.RoundTripper, req *http.Request, host string) bool {
+	ctx, cancel := context.WithTimeout(req.Context(), patience)
+	defer cancel()
+	out := to(ctx, req, host)
+	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = "/readyz", "", ""
+	res, err := base.RoundTrip(out)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}
+
 // broke is told how a stream of a server has ended.
 func (g *Groups) broke(ctx context.Context, host string, err error) {
 	if host != "" && ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, errFrame) {

@@ -311,6 +311,14 @@ func (t *transport) open(req *http.Request, host, group string) (frames, io.Clos
 		_ = body.Close()
 		return nil, nil, errFrame
 	}
+	if host == "" && group != partitionapi.Rest {
+		watching, stop := context.WithCancel(req.Context())
+		body.cancel = func() {
+			stop()
+			done()
+		}
+		go t.groups.homeward(t.base, req.WithContext(watching), group, done)
+	}
 	return func() (*frame, error) {
 		f, err := next()
 		if err != nil {
