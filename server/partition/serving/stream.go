@@ -264,16 +264,7 @@ func (h *held) leave(s *stream) {
 func (h *held) tableAt(rev int64) (_ *ownership.Table, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.at(rev)
-}
-
-func (h *held) at(rev int64) (_ *ownership.Table, ok bool) {
-	for _, t := range slices.Backward(h.tables) {
-		if t.at <= rev {
-			return t.table, true
-		}
-	}
-	return nil, false
+	return h.tables.at(rev)
 }
 
 // streams are the storages of the streams of groups, without a cache. They are made

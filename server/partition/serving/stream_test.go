@@ -77,6 +77,9 @@ func streamed(t *testing.T, s storage.Interface, group, rev string, upTo func() 
 // into gaps and back, too. They are read while all that happens.
 func TestStreamsUnderMoves(t *testing.T) {
 	etcd := runEtcd(t)
+	if _, err := etcd.Put(t.Context(), namespaces+"kube-system", ""); err != nil {
+		t.Fatal(err)
+	}
 	configure(t, etcd, "0", "", "t3")
 	configure(t, etcd, "1", "t3", "")
 	servers := map[string]storage.Interface{"0": server(t, etcd, "0"), "1": server(t, etcd, "1")}
