@@ -6,14 +6,16 @@
 // of the servers of all groups: one stream of each group that owns a tenant, and one of the
 // rest. A stream that breaks is opened again where it was, at another server if need be;
 // groups that come and go are followed. Reads of one tenant go to a server of the group
-// that owns it. All else passes: lists of everything are complete whoever answers them.
+// that owns it. A list of everything is made of lists of the streams, all at one revision.
+// All else passes: what one server answers is complete, too, and read in the datastore.
 // Before there are groups a watch is one of a server, and gives way when they come.
 //
 // Invariants: each event is delivered once, and those of one object in order; between
 // objects of different groups there is no order, so the last revision that a client has seen does
 // not say where all streams are: that is remembered, and a client that returns
 // with a revision that cannot be placed gets 410 and begins anew; a bookmark has a
-// revision that all streams have reached. Bytes of objects pass unchanged.
+// revision that all streams have reached; a list is what the datastore has at its revision,
+// whole or not at all. Bytes of objects pass unchanged.
 //
 // server's and agent's wiring may import it. It imports nothing of Kubernetes' server.
 package groupwatch

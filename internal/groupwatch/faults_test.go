@@ -23,8 +23,7 @@ import (
 
 // TestCutOffFromAGroup cuts a client off from the server of one group, with moves and
 // writes meanwhile: once it has noticed, it has the stream from another server. That takes
-// 2 seconds here and 45 as programs come, by the same means, and then as long as a
-// connection may take to be made.
+// 2 seconds here and 45 as programs come, by the same means.
 func TestCutOffFromAGroup(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
@@ -228,4 +227,32 @@ func TestResumedBeforeAGroupIsKnown(t *testing.T) {
 	if _, err := begin(rev); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		t.Errorf("the client is not told to begin anew: %v", err)
 	}
+}
+
+// TestStreamsComeHome: what another server gives in place of a group's comes from the
+// group's server again once that answers.
+func TestStreamsComeHome(t *testing.T) {
+	h := newHistory()
+	h.configure("0", "", "m")
+	h.configure("1", "m", "")
+	h.down["1"] = true
+	client, groups := cluster(t, h, "0", "1")
+	groups.spread = 0
+	h.write("z", "one", false)
+	store, _ := informed(t, client)
+	eventually(t, "the informer does not have what the datastore has", func() bool { return h.same(store) })
+	opened := func(what string) bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.streams[what] > 0
+	}
+	if !opened("0 1") || opened("1 1") {
+		t.Errorf("the stream of a group without a server comes from elsewhere: %v", h.streams)
+	}
+	h.mu.Lock()
+	h.down["1"] = false
+	h.mu.Unlock()
+	eventually(t, "the stream stays where it is", func() bool { return opened("1 1") })
+	h.write("z", "two", false)
+	eventually(t, "the informer does not have what the datastore has", func() bool { return h.same(store) })
 }

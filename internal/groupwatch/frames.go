@@ -19,6 +19,12 @@ import (
 // maxFrame is how large an event may be, in bytes. Objects of the API are smaller.
 const maxFrame = 64 << 20
 
+// Types of content.
+const (
+	jsonMedia     = "application/json"
+	protobufMedia = "application/vnd.kubernetes.protobuf"
+)
+
 var (
 	errFrame = errors.New("an event of a watch cannot be read")
 	// magic is in front of an object in Kubernetes' protobuf form.
@@ -47,9 +53,9 @@ func read(contentType string, body io.Reader) (_ frames, ok bool) {
 	}
 	r := bufio.NewReader(body)
 	switch media {
-	case "application/json":
+	case jsonMedia:
 		return func() (*frame, error) { return readJSON(r) }, true
-	case "application/vnd.kubernetes.protobuf":
+	case protobufMedia:
 		return func() (*frame, error) { return readProtobuf(r) }, true
 	}
 	return nil, false

@@ -44,6 +44,7 @@ type Groups struct {
 	expected atomic.Bool
 	// spread is how long it takes until all of those watches have ended after that.
 	spread time.Duration
+	faults faults
 
 	mu      sync.Mutex
 	tables  []since // in order
@@ -155,6 +156,10 @@ func (g *Groups) wait(ctx context.Context, limit time.Duration) bool {
 	}
 	return false
 }
+
+// reads reports whether lists are made of streams: servers of groups know what there is,
+// so nothing else has to be known.
+func (g *Groups) reads() bool { return g.known.Err() != nil || g.expected.Load() }
 
 // owner is the group that owns a tenant now, "" for none.
 func (g *Groups) owner(tenant string) string {

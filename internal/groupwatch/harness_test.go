@@ -18,8 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -53,12 +55,19 @@ type history struct {
 	late time.Duration
 	held chan struct{}
 	down map[string]bool // servers
+	// busy servers say when to ask again. lists and streams are what was listed and watched, by
+	// server and stream, "" for everything.
+	busy    map[string]bool
+	lists   map[string]int
+	streams map[string]int
+	lags    int64 // how many events a cache can be behind
 }
 
 func newHistory() *history {
 	return &history{
 		changed: make(chan struct{}), table: ownership.NewTable(nil), objects: map[string]*corev1.ConfigMap{},
-		configs: map[string]*partitionapi.DataPartitionConfig{}, down: map[string]bool{},
+		configs: map[string]*partitionapi.DataPartitionConfig{}, down: map[string]bool{}, busy: map[string]bool{},
+		lists: map[string]int{}, streams: map[string]int{},
 	}
 }
 
@@ -155,32 +164,67 @@ func (h *history) same(store cache.Store) bool {
 func (h *history) server(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		h.mu.Lock()
-		down := h.down[name]
+		down, busy := h.down[name], h.busy[name]
 		h.mu.Unlock()
 		if down {
 			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		if req.URL.Path == "/readyz" {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		query := req.URL.Query()
 		configs := strings.HasSuffix(req.URL.Path, partitionapi.Resource)
 		if query.Get("watch") == "" {
-			h.list(w, configs)
+			stream := req.Header.Get(partitionapi.StreamHeader)
+			if busy && stream != "" {
+				w.Header().Set("Retry-After", "1")
+				http.Error(w, "busy", http.StatusTooManyRequests)
+				return
+			}
+			h.list(w, req, configs, name, stream)
 			return
 		}
 		from, _ := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
 		stream := req.Header.Get(partitionapi.StreamHeader)
 		if stream != "" {
 			w.Header().Set(partitionapi.StreamHeader, stream)
+			h.mu.Lock()
+			h.streams[name+" "+stream]++
+			h.mu.Unlock()
 		}
 		h.watch(w, req, configs, stream, from, query.Get("sendInitialEvents") == "true")
 	})
 }
 
-func (h *history) list(w http.ResponseWriter, configs bool) {
+// at is what there was at a revision, and who owned what.
+func (h *history) at(rev int64) (objects []*corev1.ConfigMap, table *ownership.Table) {
+	all := map[string]*corev1.ConfigMap{}
+	table = ownership.NewTable(nil)
+	for _, e := range h.events[:rev] {
+		switch {
+		case e.table != nil:
+			table = e.table
+		case e.kind == watch.Deleted:
+			delete(all, e.obj.Namespace+"/"+e.obj.Name)
+		default:
+			all[e.obj.Namespace+"/"+e.obj.Name] = e.obj
+		}
+	}
+	return slices.Collect(maps.Values(all)), table
+}
+
+func (h *history) list(w http.ResponseWriter, req *http.Request, configs bool, name, stream string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	meta := metav1.ListMeta{ResourceVersion: strconv.Itoa(len(h.events))}
+	rev := int64(len(h.events))
+	if query := req.URL.Query(); query.Get("resourceVersionMatch") == "Exact" {
+		rev, _ = strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
+	} else if query.Get("resourceVersion") == "0" && stream != "" {
+		rev -= rand.Int64N(min(rev, h.lags) + 1)
+	}
+	meta := metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}
 	if configs {
 		list := partitionapi.DataPartitionConfigList{ListMeta: meta}
 		list.APIVersion, list.Kind = "v1", "DataPartitionConfigList"
@@ -190,12 +234,25 @@ func (h *history) list(w http.ResponseWriter, configs bool) {
 		_ = json.NewEncoder(w).Encode(list)
 		return
 	}
+	h.lists[name+" "+stream]++
 	list := corev1.ConfigMapList{ListMeta: meta}
 	list.APIVersion, list.Kind = "v1", "ConfigMapList"
-	for _, o := range h.objects {
-		list.Items = append(list.Items, *o)
+	objects, table := h.at(rev)
+	for _, o := range objects {
+		if tenant, _ := space.SplitNamespace(o.Namespace); stream == "" || table.Streams(stream, tenant) {
+			list.Items = append(list.Items, *o)
+		}
 	}
-	_ = json.NewEncoder(w).Encode(list)
+	if stream != "" {
+		w.Header().Set(partitionapi.StreamHeader, stream)
+		w.Header().Set(partitionapi.StreamsHeader, strings.Join(table.Streamed(), ","))
+	}
+	if !strings.Contains(req.Header.Get("Accept"), protobufMedia) {
+		_ = json.NewEncoder(w).Encode(list)
+		return
+	}
+	w.Header().Set("Content-Type", protobufMedia)
+	_ = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(&list, w)
 }
 
 func (h *history) watch(
@@ -311,6 +368,12 @@ func (s *servers) Group(id string) []string {
 // cluster starts servers of groups, and makes a client that merges their streams.
 func cluster(t *testing.T, h *history, groups ...string) (*kubernetes.Clientset, *Groups) {
 	t.Helper()
+	return clusterOf(t, h, jsonMedia, groups...)
+}
+
+// clusterOf is cluster, with the encoding in which the client lists.
+func clusterOf(t *testing.T, h *history, media string, groups ...string) (*kubernetes.Clientset, *Groups) {
+	t.Helper()
 	all := &servers{of: map[string][]string{}}
 	var first string
 	for _, group := range groups {
@@ -332,6 +395,7 @@ func cluster(t *testing.T, h *history, groups ...string) (*kubernetes.Clientset,
 	follower := g.Component(client)
 	go func() { _ = follower.Run(t.Context(), func() {}) }()
 	merged := rest.CopyConfig(plain)
+	merged.AcceptContentTypes = media
 	merged.Wrap(g.Wrap)
 	set, err := kubernetes.NewForConfig(merged)
 	if err != nil {

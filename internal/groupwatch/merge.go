@@ -155,6 +155,7 @@ func (m *merge) start(ctx context.Context, p *part) {
 				return false
 			}
 		}
+		begun := false
 		for pause := minPause; ; {
 			next, body, err := m.open(ctx, p.group, from, from == 0)
 			for err == nil {
@@ -162,7 +163,7 @@ func (m *merge) start(ctx context.Context, p *part) {
 				if f, err = next(); err != nil {
 					break
 				}
-				pause = minPause
+				pause, begun = minPause, true
 				if from > 0 || f.complete {
 					from = max(from, f.rev)
 				}
@@ -176,7 +177,7 @@ func (m *merge) start(ctx context.Context, p *part) {
 			if ctx.Err() != nil {
 				return
 			}
-			if from == 0 || errors.Is(err, errAnew) || errors.Is(err, errFrame) {
+			if from == 0 && begun || errors.Is(err, errAnew) || errors.Is(err, errFrame) {
 				hand(arrived{of: p, err: errAnew})
 				return
 			}

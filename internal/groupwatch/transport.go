@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -52,7 +51,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	query := req.URL.Query()
 	if watches, err := strconv.ParseBool(query.Get("watch")); err != nil || !watches {
 		t.memory.forget(name(req, query))
-		return t.base.RoundTrip(req) // complete, and at one revision
+		if !t.groups.reads() || !mergeable(req, query) {
+			return t.base.RoundTrip(req) // complete, and at one revision
+		}
+		return t.list(req, query)
 	}
 	w := newWatch(req, query)
 	switch {
@@ -87,25 +89,20 @@ func target(path string) (tenant string, everything bool) {
 // owners reads of a tenant at a server of the group that owns it, which has it in its
 // cache. Other servers can answer, too.
 func (t *transport) owners(req *http.Request, tenant string) (*http.Response, error) {
-	hosts := t.groups.hosts(t.groups.owner(tenant))
-	if len(hosts) == 0 {
+	group := t.groups.owner(tenant)
+	host := t.groups.candidates(group)[0]
+	if host == "" {
 		return t.base.RoundTrip(req)
 	}
-	res, err := t.base.RoundTrip(to(req.Context(), req, hosts[0]))
-	if err == nil || req.Context().Err() != nil {
-		return res, err
+	res, done, err := t.groups.ask(t.base, to(req.Context(), req, host), host, group, false)
+	switch {
+	case err == nil:
+		res.Body = closing{res.Body, done}
+		return res, nil
+	case req.Context().Err() != nil:
+		return nil, err
 	}
 	return t.base.RoundTrip(req)
-}
-
-// hosts are those of a group's servers in any order, none for no group.
-func (g *Groups) hosts(group string) []string {
-	if group == "" || group == partitionapi.Rest {
-		return nil
-	}
-	hosts := g.servers.Group(group)
-	rand.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
-	return hosts
 }
 
 // to is a request to another server, "" for the same one.
@@ -279,30 +276,62 @@ func (t *transport) opener(req *http.Request, w *asked, first frames, body io.Cl
 			return next, body, nil
 		}
 		var errs []error
-		for _, host := range append(t.groups.hosts(group), "") {
-			res, err := t.base.RoundTrip(w.stream(ctx, req, host, group, from, initial))
-			if err == nil {
-				err = check(res)
+		busy := false
+		for _, host := range t.groups.candidates(group) {
+			if host == "" && busy {
+				continue // it would read in the datastore what a cache has in a moment
 			}
-			if errors.Is(err, errAnew) {
+			next, body, err := t.open(w.stream(ctx, req, host, group, from, initial), host, group)
+			if err == nil {
+				return next, body, nil
+			}
+			if errors.Is(err, errAnew) || errors.Is(err, errFrame) {
 				return nil, nil, err
 			}
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			next, ok := read(res.Header.Get("Content-Type"), res.Body)
-			if !ok {
-				_ = res.Body.Close()
-				return nil, nil, errFrame
-			}
-			return next, res.Body, nil
+			busy = busy || errors.Is(err, errBusy)
+			errs = append(errs, err)
 		}
 		return nil, nil, errors.Join(errs...)
 	}
 }
 
-var errStream = errors.New("a server does not open the stream of a service group")
+// open opens a stream at a host.
+func (t *transport) open(req *http.Request, host, group string) (frames, io.Closer, error) {
+	res, done, err := t.groups.ask(t.base, req, host, group, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := check(res); err != nil {
+		done()
+		return nil, nil, err
+	}
+	body := closing{res.Body, done}
+	next, ok := read(res.Header.Get("Content-Type"), body)
+	if !ok {
+		_ = body.Close()
+		return nil, nil, errFrame
+	}
+	if host == "" && group != partitionapi.Rest {
+		watching, stop := context.WithCancel(req.Context())
+		body.cancel = func() {
+			stop()
+			done()
+		}
+		go t.groups.homeward(t.base, req.WithContext(watching), group, done)
+	}
+	return func() (*frame, error) {
+		f, err := next()
+		if err != nil {
+			t.groups.broke(req.Context(), host, err)
+		}
+		return f, err
+	}, body, nil
+}
+
+var (
+	errStream = errors.New("a server does not open the stream of a service group")
+	errBusy   = errors.New("a server says when to ask again")
+)
 
 // check reads an answer that is no stream to its end.
 func check(res *http.Response) error {
@@ -312,6 +341,9 @@ func check(res *http.Response) error {
 	_ = res.Body.Close()
 	if res.StatusCode == http.StatusGone || res.StatusCode == http.StatusOK {
 		return errAnew
+	}
+	if res.Header.Get("Retry-After") != "" {
+		return fmt.Errorf("%w: %s: %w", errStream, res.Status, errBusy)
 	}
 	return fmt.Errorf("%w: %s", errStream, res.Status)
 }

@@ -224,6 +224,18 @@ func (t *Table) Streams(group, tenant string) bool {
 	return group == partitionapi.Rest
 }
 
+// Streamed are the streams that have all objects together: those of the groups that may own
+// a tenant, in order, and Rest.
+func (t *Table) Streamed() []string {
+	names := make([]string, 0, len(t.groups)+1)
+	for _, name := range t.Groups() {
+		if len(t.groups[name]) > 0 {
+			names = append(names, name)
+		}
+	}
+	return append(names, partitionapi.Rest)
+}
+
 // HoldsAll reports whether the servers of a group hold every tenant.
 func (t *Table) HoldsAll(group string) bool {
 	spans := t.Spans(group)

@@ -12,7 +12,13 @@ const (
 	// events it has, or Rest. Each event is in one stream only, that of the group that
 	// owned the tenant at its revision, whatever moves. Every server has every stream. The
 	// answer has the header, too, unless the resource is not split: then it is complete.
+	//
+	// A list of everything with this header has what the stream has at the revision of the
+	// list. Lists of all streams at one revision are complete together.
 	StreamHeader = "A4s-Stream"
+	// StreamsHeader of the answer to such a list names the streams that there are at its
+	// revision, with commas.
+	StreamsHeader = "A4s-Streams"
 	// Rest is the stream of the system and of tenants that no group owns. No group has
 	// this name.
 	Rest = "-"
@@ -44,8 +50,11 @@ func AsksForPart(ctx context.Context) bool {
 type Stream struct {
 	// Group is whose tenants it has, or Rest.
 	Group string
-	// Split is called before the watch begins, if there is such a stream.
+	// Split is called before a watch begins, if there is such a stream.
 	Split func()
+	// Listed is called before a list is given, if there is such a stream, with all that there
+	// are at the revision of the list. It is nil for a watch.
+	Listed func(streams []string)
 }
 
 // WithStream asks for a stream in place of everything.

@@ -109,7 +109,11 @@ func TestServiceGroups(t *testing.T) {
 		// The node is that of a server of group 0, and asks its own server for that group.
 		waitProxyStreams(t, also.host.Name, map[*cluster][]string{also: {"0", partitionapi.Rest}, one: {"1"}})
 	})
-	merged := zero.merged(t, one)
+	merged, all := zero.merged(t, one)
+	t.Run("one aggregated list has all", func(t *testing.T) {
+		zero.sameLists(t, all)
+		one.waitListOf(t, "1")
+	})
 	t.Run("reset by the partition manager", func(t *testing.T) {
 		alpha := one.inSpace(t, "alpha")
 		part := one.informer(t, "1")
@@ -167,6 +171,7 @@ func TestServiceGroups(t *testing.T) {
 		if _, err := found.Create(ctx, configMap("alone", "x"), metav1.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
+		zero.sameLists(t, all)
 		hosts.Until(t, soon, "groups list shows who runs", func(context.Context) error {
 			out := zero.must(t, "groups", "list")
 			if !strings.Contains(out, "0/1") || !strings.Contains(out, "[m, )") || !strings.Contains(out, "2/2") {
@@ -372,7 +377,7 @@ func (s serverOf) Group(id string) []string {
 
 // merged is an informer of config maps that merges the streams of c, of group 0, and of
 // another server, of group 1.
-func (c *cluster) merged(t *testing.T, other *cluster) cache.Store {
+func (c *cluster) merged(t *testing.T, other *cluster) (cache.Store, kubernetes.Interface) {
 	t.Helper()
 	configs, err := partitionapi.NewClient(c.config, nil)
 	if err != nil {
@@ -388,7 +393,7 @@ func (c *cluster) merged(t *testing.T, other *cluster) cache.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return informed(t, client)
+	return informed(t, client), client
 }
 
 // informer is one of config maps: of a part, or "" for all.

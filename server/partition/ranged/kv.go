@@ -28,8 +28,8 @@ func (k *kv) lists(key string, op clientv3.Op) bool {
 }
 
 // Get implements clientv3.KV. Lists have the ranges that the group holds at their
-// revision. Their count is that of the ranges: what is foreign among the keys
-// of the system counts.
+// revision. The count of one that has more, or of which only that is asked, is that of the
+// ranges: what is foreign among the keys of the system counts.
 func (k *kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	op := clientv3.OpGet(key, opts...)
 	if !k.lists(key, op) {
@@ -49,6 +49,10 @@ func (k *kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*c
 		if err := k.read(ctx, v, part, rev, op, out); err != nil {
 			return nil, err
 		}
+	}
+	if !out.More && !op.IsCountOnly() {
+		// Upstream takes what is counted and not there for a further page.
+		out.Count = int64(len(out.Kvs))
 	}
 	return out, nil
 }

@@ -62,6 +62,19 @@ type view struct {
 
 // at reads what decides the ranges as of a revision, 0 for the newest, which it returns.
 func (s *Source) at(ctx context.Context, rev int64) (*view, int64, error) {
+	v, rev, err := s.configsAt(ctx, rev)
+	if err != nil {
+		return nil, 0, err
+	}
+	v.table = tableOf(v.configs)
+	if v.namespaces, err = s.namespacesAt(ctx, rev); err != nil {
+		return nil, 0, err
+	}
+	return v, rev, nil
+}
+
+// configsAt reads the configurations as of a revision.
+func (s *Source) configsAt(ctx context.Context, rev int64) (*view, int64, error) {
 	got, err := s.Client.Get(ctx, s.Configs, clientv3.WithPrefix(), clientv3.WithRev(rev))
 	if err != nil {
 		return nil, 0, err // errors of etcd are read by upstream's storage
@@ -76,11 +89,16 @@ func (s *Source) at(ctx context.Context, rev int64) (*view, int64, error) {
 		}
 		v.newest = max(v.newest, kv.ModRevision)
 	}
-	v.table = tableOf(v.configs)
-	if v.namespaces, err = s.namespacesAt(ctx, rev); err != nil {
-		return nil, 0, err
-	}
 	return v, rev, nil
+}
+
+// Table is who owned what at a revision.
+func (s *Source) Table(ctx context.Context, rev int64) (*ownership.Table, error) {
+	v, _, err := s.configsAt(ctx, rev)
+	if err != nil {
+		return nil, err
+	}
+	return tableOf(v.configs), nil
 }
 
 func (s *Source) config(ctx context.Context, kv *mvccpb.KeyValue) (ownership.Config, error) {

@@ -8,7 +8,8 @@
 // (partitionapi.WithStream), in which nothing of a move is seen; a read from the cache is
 // repeated if its tenant moved meanwhile; an open watch of a tenant that leaves goes on
 // with what the datastore says, and nobody but those who ask for the part sees what a move
-// puts in or takes out.
+// puts in or takes out; a list of a stream is what the stream has at the revision of the
+// list; streams are not read in the datastore while the cache is filled that will have them.
 //
 // The storage of the API server imports it.
 package serving

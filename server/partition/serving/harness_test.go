@@ -104,19 +104,40 @@ func server(t testing.TB, etcd *clientv3.Client, group string) storage.Interface
 	return serverBehind(t, etcd, group, func(kv clientv3.KV) clientv3.KV { return kv })
 }
 
-// serverBehind is server, with what it reads at a change behind something.
-func serverBehind(
-	t testing.TB, etcd *clientv3.Client, group string, behind func(clientv3.KV) clientv3.KV,
-) storage.Interface {
+// sourceOf is what a server of a group reads the configurations with.
+func sourceOf(t testing.TB, etcd *clientv3.Client, group string) *ranged.Source {
 	t.Helper()
-	source := ranged.NewSource(ranged.Options{
+	return ranged.NewSource(ranged.Options{
 		Group: group, Client: plainetcd.Dial(t, etcd.Endpoints()...), Configs: configs, Namespaces: namespaces,
 		Decode: func(_ context.Context, _ string, value []byte) (*partitionapi.DataPartitionConfig, error) {
 			c := &partitionapi.DataPartitionConfig{}
 			return c, json.Unmarshal(value, c)
 		},
 	})
+}
+
+// serverBehind is server, with what it reads at a change behind something.
+func serverBehind(
+	t testing.TB, etcd *clientv3.Client, group string, behind func(clientv3.KV) clientv3.KV,
+) storage.Interface {
+	t.Helper()
+	source := sourceOf(t, etcd, group)
 	source.Client.KV = behind(source.Client.KV)
+	return serverOf(t, etcd, source, func(kv clientv3.KV) clientv3.KV { return kv })
+}
+
+// serverCounted is server, with what its storages read behind something.
+func serverCounted(
+	t testing.TB, etcd *clientv3.Client, group string, behind func(clientv3.KV) clientv3.KV,
+) storage.Interface {
+	t.Helper()
+	return serverOf(t, etcd, sourceOf(t, etcd, group), behind)
+}
+
+func serverOf(
+	t testing.TB, etcd *clientv3.Client, source *ranged.Source, behind func(clientv3.KV) clientv3.KV,
+) storage.Interface {
+	t.Helper()
 	codec, versioner := codec(), storage.APIObjectVersioner{}
 	resource := corev1.Resource("configmaps")
 	s, stop, err := New(Options{
@@ -128,6 +149,7 @@ func serverBehind(
 		},
 		Storage: func(change func(*clientv3.Client)) (storage.Interface, func(), error) {
 			own := plainetcd.Dial(t, etcd.Endpoints()...)
+			own.KV = behind(own.KV)
 			change(own)
 			client := &kubernetes.Client{Client: own}
 			client.Kubernetes = client

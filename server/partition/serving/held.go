@@ -39,7 +39,7 @@ type held struct {
 	arrivals []arrival
 	watches  map[*continued]struct{}
 	// tables are who owned what since when, in order.
-	tables  []since
+	tables  tables
 	streams map[*stream]struct{}
 }
 
@@ -47,6 +47,19 @@ type held struct {
 type since struct {
 	at    int64
 	table *ownership.Table
+}
+
+// tables are who owned what, in order.
+type tables []since
+
+// at is who owned what at a revision; ok is false if that is forgotten.
+func (t tables) at(rev int64) (_ *ownership.Table, ok bool) {
+	for _, s := range slices.Backward(t) {
+		if s.at <= rev {
+			return s.table, true
+		}
+	}
+	return nil, false
 }
 
 // everybody is the span of all tenants.
@@ -72,7 +85,7 @@ func (h *held) Begin(t *ownership.Table, at int64) {
 	defer h.mu.Unlock()
 	h.table = t
 	h.arrivals = []arrival{{everybody, at}}
-	h.tables = []since{{at, t}}
+	h.tables = tables{{at, t}}
 	h.changes++
 }
 

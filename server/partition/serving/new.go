@@ -71,8 +71,8 @@ func New(o Options) (storage.Interface, func(), error) {
 		})
 	}}
 	return &grouped{
-			Interface: delegator, all: all, stream: streams.of, held: held, key: o.Cache.KeyFunc, layout: o.Layout,
-			prefix: o.Cache.ResourcePrefix,
+			Interface: delegator, all: all, stream: streams.of, tableOf: o.Source.Table, held: held,
+			key: o.Cache.KeyFunc, layout: o.Layout, prefix: o.Cache.ResourcePrefix,
 		}, func() {
 			delegator.Stop()
 			cached.Stop()

@@ -24,10 +24,12 @@ type grouped struct {
 	all               storage.Interface
 	// stream is the stream of a group without a cache.
 	stream func(group string) (storage.Interface, error)
-	held   *held
-	key    func(runtime.Object) (string, error)
-	layout space.Layout
-	prefix string // of stored keys
+	// tableOf is who owned what at a revision.
+	tableOf func(ctx context.Context, rev int64) (*ownership.Table, error)
+	held    *held
+	key     func(runtime.Object) (string, error)
+	layout  space.Layout
+	prefix  string // of stored keys
 }
 
 // scope is what a request reads.
@@ -65,7 +67,11 @@ func (g *grouped) Get(ctx context.Context, key string, opts storage.GetOptions, 
 
 // GetList implements storage.Interface.
 func (g *grouped) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	switch s := g.scope(ctx, key); {
+	s := g.scope(ctx, key)
+	asked, streamed := partitionapi.AskedStream(ctx)
+	switch {
+	case s.whole() && streamed && asked.Listed != nil:
+		return g.listStream(ctx, asked, key, opts, list)
 	case s.whole() && partitionapi.AsksForPart(ctx):
 		return g.getPart(ctx, key, opts, list)
 	case s.tenant == space.System:
@@ -113,7 +119,7 @@ func (g *grouped) Watch(ctx context.Context, key string, opts storage.ListOption
 	s := g.scope(ctx, key)
 	asked, streamed := partitionapi.AskedStream(ctx)
 	switch {
-	case s.whole() && streamed:
+	case s.whole() && streamed && asked.Split != nil:
 		asked.Split()
 		audit.AddAuditAnnotation(ctx, streamAnnotation, asked.Group)
 		return g.watchStream(ctx, asked.Group, key, opts)

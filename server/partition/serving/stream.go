@@ -73,7 +73,10 @@ func (g *grouped) watchStream(
 			if !g.held.unchanged(changes) {
 				continue
 			}
-			return g.uncached(ctx, group, key, opts)
+			if _, err := g.held.serves(group); err != nil {
+				return nil, err
+			}
+			return g.uncached(ctx, group, key, opts, int64(parsed)) //nolint:gosec // as above
 		}
 		// The bookmarks tell how far the stream is.
 		if s.from, err = g.Interface.Watch(ctx, key, opts); err != nil {
@@ -85,16 +88,24 @@ func (g *grouped) watchStream(
 	}
 }
 
-// uncached watches a stream in the datastore.
+// uncached watches a stream in the datastore. One that is older than the cache of its group
+// ends when the cache can go on with it.
 func (g *grouped) uncached(
-	ctx context.Context, group, key string, opts storage.ListOptions,
+	ctx context.Context, group, key string, opts storage.ListOptions, reached int64,
 ) (watch.Interface, error) {
 	from, err := g.stream(group)
 	if err != nil {
 		return nil, storage.NewInternalError(err)
 	}
 	opts.ProgressNotify = true
-	return from.Watch(ctx, key, opts)
+	w, err := from.Watch(ctx, key, opts)
+	if err != nil || opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+		return w, err
+	}
+	u := &older{held: g.held, group: group, reached: reached, from: w, out: make(chan watch.Event),
+		stop: make(chan struct{})}
+	go u.run()
+	return u, nil
 }
 
 // tenantOf is the tenant that owns an object.
@@ -213,21 +224,27 @@ func (h *held) begin(s *stream, changes int) bool {
 	if h.changes != changes || h.table == nil || !h.streamed(s.group, h.table) {
 		return false
 	}
-	if s.begun < 0 {
-		if s.reached < h.tables[0].at {
-			return false
-		}
-		for _, t := range slices.Backward(h.tables) {
-			if !h.streamed(s.group, t.table) {
-				return false
-			}
-			if t.at <= s.reached {
-				break
-			}
-		}
+	if s.begun < 0 && !h.since(s.group, s.reached) {
+		return false
 	}
 	s.table = h.table
 	h.streams[s] = struct{}{}
+	return true
+}
+
+// since reports whether the cache has had all of a stream since a revision.
+func (h *held) since(group string, rev int64) bool {
+	if h.table == nil || rev < h.tables[0].at {
+		return false
+	}
+	for _, t := range slices.Backward(h.tables) {
+		if !h.streamed(group, t.table) {
+			return false
+		}
+		if t.at <= rev {
+			break
+		}
+	}
 	return true
 }
 
@@ -247,12 +264,7 @@ func (h *held) leave(s *stream) {
 func (h *held) tableAt(rev int64) (_ *ownership.Table, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, t := range slices.Backward(h.tables) {
-		if t.at <= rev {
-			return t.table, true
-		}
-	}
-	return nil, false
+	return h.tables.at(rev)
 }
 
 // streams are the storages of the streams of groups, without a cache. They are made

@@ -146,7 +146,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	if sent, err := e.others.elsewhere(w, req, r, entry); sent || err != nil {
 		return err
 	}
-	if req, err = e.part(w, req, r); err != nil {
+	if w, req, err = e.part(w, req, r); err != nil {
 		return err
 	}
 	if space.IsSystem(r.userTenant) {

@@ -2,15 +2,21 @@ package spaces_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/groupwatch"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
@@ -182,6 +188,7 @@ func TestPartOfAGroup(t *testing.T) {
 			t.Errorf("what the stream of %s has of the system: %s", group, body)
 		}
 	}
+	t.Run("lists of streams", func(t *testing.T) { listsOfStreams(t, p) })
 	// To a user of a tenant it means nothing, and what is not split is complete.
 	own := p.bareTenant(t, "b")
 	code, body := do(t, own.config, http.MethodGet, initial, "", []string{partitionapi.StreamHeader + ": 0"})
@@ -201,4 +208,110 @@ func TestPartOfAGroup(t *testing.T) {
 	if code != http.StatusBadRequest || !strings.Contains(body, "service group") {
 		t.Errorf("the part of another group: %d %s", code, body)
 	}
+}
+
+// listsOfStreams: each stream is listed in all encodings with what streams there are, and a
+// client that merges them has the list that it would have without.
+func listsOfStreams(t *testing.T, p *plane) {
+	const path = "/api/v1/configmaps"
+	for accept, of := range map[string]string{
+		"application/json": `"name":"own"`, "application/vnd.kubernetes.protobuf": "own",
+		"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io": `"name":"own"`,
+	} {
+		for group, want := range map[string]bool{"1": true, partitionapi.Rest: false} {
+			for _, query := range []string{"", "?resourceVersion=0", "?limit=500"} {
+				res, body := answerTo(t, p.Admin, path+query, accept, group)
+				if res.StatusCode != http.StatusOK || strings.Contains(body, of) != want ||
+					res.Header.Get(partitionapi.StreamHeader) != group ||
+					res.Header.Get(partitionapi.StreamsHeader) != "1,"+partitionapi.Rest {
+					t.Errorf("the stream of %s as %s: %d %v %q", group, accept, res.StatusCode, res.Header, body)
+				}
+			}
+		}
+	}
+	for what, path := range map[string]string{"a resource that is not split": "/api/v1/services",
+		"one namespace": "/api/v1/namespaces/kube-system/configmaps", "no list": "/api/v1/namespaces/default"} {
+		res, body := answerTo(t, p.Admin, path, "application/json", "1")
+		if res.StatusCode != http.StatusOK || res.Header.Get(partitionapi.StreamsHeader) != "" ||
+			!strings.Contains(body, `"name"`) {
+			t.Errorf("%s: %d %v %s", what, res.StatusCode, res.Header, body)
+		}
+	}
+	groups := groupwatch.New(noServers{}, logrus.NewEntry(logrus.New()))
+	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+		config := rest.CopyConfig(p.Admin)
+		config.AcceptContentTypes = media
+		var asked []string
+		config.Wrap(func(base http.RoundTripper) http.RoundTripper {
+			return sender(func(req *http.Request) (*http.Response, error) {
+				asked = append(asked, req.Header.Get(partitionapi.StreamHeader))
+				return base.RoundTrip(req)
+			})
+		})
+		plain, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Wrap(groups.Wrap)
+		merged, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := merged.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(asked, []string{partitionapi.Rest, "1"}) {
+			t.Errorf("asked for %q", asked)
+		}
+		same, err := plain.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{
+			ResourceVersion: list.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		if err != nil {
+			t.Fatal(err)
+		}
+		byKey := func(a, b corev1.ConfigMap) int {
+			return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		}
+		slices.SortFunc(list.Items, byKey)
+		slices.SortFunc(same.Items, byKey)
+		if !apiequality.Semantic.DeepEqual(list, same) || len(same.Items) < 3 {
+			t.Errorf("merged, as %s: %+v\nwant %+v", media, list, same)
+		}
+	}
+}
+
+// noServers are no servers but the one that is asked anyway.
+type noServers struct{}
+
+func (noServers) Group(string) []string { return nil }
+
+// sender is a transport.
+type sender func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (s sender) RoundTrip(req *http.Request) (*http.Response, error) { return s(req) }
+
+// answerTo is the answer to a request for a stream.
+func answerTo(t *testing.T, config *rest.Config, path, accept, stream string) (*http.Response, string) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", accept)
+	req.Header.Set(partitionapi.StreamHeader, stream)
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(body)
 }
