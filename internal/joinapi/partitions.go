@@ -57,7 +57,8 @@ type NodePartition struct {
 func (p NodePartition) Equal(o NodePartition) bool {
 	return slices.Equal(p.Servers, o.Servers) && p.Name == o.Name && p.Identity == o.Identity &&
 		p.Home == o.Home && p.Tenants == o.Tenants && p.Nodes == o.Nodes &&
-		p.ServiceCIDR == o.ServiceCIDR && p.ClusterCIDR == o.ClusterCIDR && p.ClusterDNS == o.ClusterDNS && p.NodePortRange == o.NodePortRange
+		p.ServiceCIDR == o.ServiceCIDR && p.ClusterCIDR == o.ClusterCIDR && p.ClusterDNS == o.ClusterDNS &&
+		p.NodePortRange == o.NodePortRange
 }
 
 // Equal reports whether two lines say the same.
