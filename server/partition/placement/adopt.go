@@ -182,7 +182,7 @@ func (p *adopter) adoptOne(
 	case placed.Spec.Partition == partition:
 		if placed.Status.Phase == partitionapi.PlacementActive && placed.Status.TenantUID != t.UID {
 			// The partition was restored from a snapshot. Credentials go by the UID.
-			return "", p.active(ctx, placed, t)
+			return "", p.record(ctx, placed, t)
 		}
 		return "", nil
 	}

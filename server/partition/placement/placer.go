@@ -342,31 +342,41 @@ func notYet(
 func (p *Placer) active(
 	ctx context.Context, there *tenantapi.Client, placed *partitionapi.TenantPlacement, t *tenantapi.Tenant,
 ) error {
-	out := placed.DeepCopy()
-	created := t.CreationTimestamp
-	out.Spec.Tenant = nil
-	out.Status = partitionapi.TenantPlacementStatus{Phase: partitionapi.PlacementActive, TenantUID: t.UID,
-		TenantCreated: &created}
-	out, err := p.placements.Update(ctx, out, metav1.UpdateOptions{})
-	if err == nil {
-		p.dir.Note(out)
-		return nil
-	}
-	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		return err
-	}
-	now, err := p.placements.Get(ctx, placed.Name, metav1.GetOptions{})
-	switch {
-	case err == nil && now.Status.TenantUID == t.UID && now.Status.Phase == partitionapi.PlacementActive:
-		return nil // somebody else went on with it
-	case err != nil && !apierrors.IsNotFound(err):
-		return err
+	for {
+		err := p.record(ctx, placed, t)
+		if err == nil || !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return err
+		}
+		now, err := p.placements.Get(ctx, placed.Name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		if err != nil || now.UID != placed.UID || now.Status.Phase == partitionapi.PlacementDeleting {
+			break
+		}
+		if now.Status.TenantUID == t.UID && now.Status.Phase == partitionapi.PlacementActive {
+			return nil // somebody else went on with it
+		}
+		placed = now // something else of it was changed
 	}
 	if err := there.Delete(ctx, t.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &t.UID}}); err != nil && !apierrors.IsNotFound(err) {
 		p.log.WithError(err).WithField("tenant", t.Name).Warn("a tenant that was deleted while it was made is there")
 	}
 	return apierrors.NewConflict(tenantapi.GroupResource(), t.Name, errors.New("it was deleted while it was made"))
+}
+
+// record writes that the Tenant of a placement is there, and which one.
+func (p *Placer) record(ctx context.Context, placed *partitionapi.TenantPlacement, t *tenantapi.Tenant) error {
+	out := placed.DeepCopy()
+	out.Spec.Tenant = nil
+	out.Status = partitionapi.TenantPlacementStatus{Phase: partitionapi.PlacementActive, TenantUID: t.UID,
+		TenantCreated: t.CreationTimestamp.DeepCopy()}
+	out, err := p.placements.Update(ctx, out, metav1.UpdateOptions{})
+	if err == nil {
+		p.dir.Note(out)
+	}
+	return err
 }
 
 // drop frees a name.

@@ -108,7 +108,7 @@ func placerOf(t *testing.T, a *api, phase partitionapi.PlacementPhase, created m
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(known{}, peers{tenants}, placements, logrus.NewEntry(logrus.StandardLogger()))
+	return New(known{}, peers{tenants}, placements, nil, logrus.NewEntry(logrus.StandardLogger()))
 }
 
 func nowhere(context.Context) (Deletion, error) { return Deletion{}, errors.New("it is not here") }

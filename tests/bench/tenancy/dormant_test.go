@@ -211,19 +211,21 @@ func (c *child) firstRequests(b *testing.B, n int, seed uint64) (r requests) {
 	return r
 }
 
-// BenchmarkDormantStart starts a server with the data that A4S_BENCH_DATA names, which
-// BenchmarkDormantTenants left there, and an empty one, by turns, and then sends the first
-// requests of some of its A4S_BENCH_DORMANT tenants.
-func BenchmarkDormantStart(b *testing.B) {
+// BenchmarkStart starts a server with the data that A4S_BENCH_DATA names, which another
+// benchmark left there, and an empty one, by turns, weighs both, and then sends the first
+// requests of some of its A4S_BENCH_DORMANT tenants. A4S_BENCH_TENANTS is how many it has
+// in all.
+func BenchmarkStart(b *testing.B) {
 	data := os.Getenv("A4S_BENCH_DATA")
 	if data == "" {
 		b.Skip("A4S_BENCH_DATA names no directory")
 	}
 	n, empty := fromEnv(b, "A4S_BENCH_DORMANT", 20000), b.TempDir()
+	all := fromEnv(b, "A4S_BENCH_TENANTS", n)
 	startChildIn(b, complete, empty).stop() // it makes keys, which later starts find
 	var server *child
-	took := map[string][]time.Duration{}
-	for range 3 {
+	took, weights := map[string][]time.Duration{}, map[string]weight{}
+	for i := range 3 {
 		for _, dir := range []string{empty, data} {
 			if server != nil {
 				server.stop()
@@ -231,6 +233,9 @@ func BenchmarkDormantStart(b *testing.B) {
 			began := time.Now()
 			server = startChildIn(b, complete, dir)
 			took[dir] = append(took[dir], time.Since(began))
+			if i == 2 {
+				weights[dir] = server.weigh(b, filepath.Base(dir))
+			}
 		}
 	}
 	requests := server.firstRequests(b, n, uint64(time.Now().UnixNano())) // others than those before
@@ -240,6 +245,11 @@ func BenchmarkDormantStart(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	slices.Sort(took[data])
 	slices.Sort(took[empty])
+	each := func(bytes int64) float64 { return float64(bytes) / float64(all) / 1024 }
+	b.ReportMetric(each(weights[data].own-weights[empty].own), "Anonymous-KiB/tenant")
+	b.ReportMetric(float64(weights[data].own)/(1<<20), "Anonymous-MiB")
+	b.ReportMetric(each(fileSize(b, filepath.Join(data, "server", "db", "etcd", "member", "snap", "db"))),
+		"datastore-KiB/tenant")
 	b.ReportMetric(took[empty][1].Seconds(), "start-empty-s")
 	b.ReportMetric(took[data][1].Seconds(), "start-s")
 	b.ReportMetric(took[data][1].Seconds()/took[empty][1].Seconds(), "start/start-empty")

@@ -232,11 +232,11 @@ func TestRestoredResourcePartition(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
 	}
-	f := newFleet(t, 2, 4000)
+	f := newFleet(t, 2, 2, room{cpu: 4000, pods: 110})
 	ctx := t.Context()
-	schedule(t, f.second, "", []*plane{f.first}, true)
-	third := f.first.allocations(t, "tp3")
-	admin, err := allocations.NewClient(f.first.as(t, "system:admin", f.first.direct), nil)
+	schedule(t, f.tps[1], "", f.tps[:1], true, f.problems)
+	third := f.tps[0].allocations(t, "tp3")
+	admin, err := allocations.NewClient(f.tps[0].as(t, "system:admin", f.tps[0].direct), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestRestoredResourcePartition(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	create(f.second, placed)
+	create(f.tps[1], placed)
 	share := func(what string, check func(*allocations.NodeAllocation) bool) {
 		t.Helper()
 		planes.Eventually(t, what, func(ctx context.Context) (bool, error) {
@@ -262,7 +262,7 @@ func TestRestoredResourcePartition(t *testing.T) {
 	share("the share of the pod", func(a *allocations.NodeAllocation) bool { return a.Of("tp2").Pods == 1 })
 
 	// As a server does that starts after a restore: nobody writes before all is awaited.
-	f.first.closed.Store(true)
+	f.tps[0].closed.Store(true)
 	if err := admin.Delete(ctx, "n0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -274,9 +274,9 @@ func TestRestoredResourcePartition(t *testing.T) {
 	if a, err := third.List(ctx, metav1.ListOptions{}); err != nil || len(a.Items) > 0 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	create(f.second, pod("waits", 2000))
+	create(f.tps[1], pod("waits", 2000))
 	known := make(chan struct{})
-	run(t, shares.Restored(shares.RestoredOptions{Nodes: f.first.admin, Client: admin,
+	run(t, shares.Restored(shares.RestoredOptions{Nodes: f.tps[0].admin, Client: admin,
 		Log: logrus.WithField("component", shares.RestoredName),
 		Tenants: func(ctx context.Context) ([]string, error) {
 			select {
@@ -287,7 +287,7 @@ func TestRestoredResourcePartition(t *testing.T) {
 			}
 		},
 		Done: func() error {
-			f.first.closed.Store(false)
+			f.tps[0].closed.Store(false)
 			return nil
 		}}))
 	// tp2 says at once what it has; tp3 is away.
@@ -297,7 +297,7 @@ func TestRestoredResourcePartition(t *testing.T) {
 		return requests.Cpu().MilliValue() == 3000 && slices.Equal(a.Awaited, []string{"tp3"})
 	})
 	planes.Eventually(t, "the pod to wait", func(ctx context.Context) (bool, error) {
-		p, err := f.second.admin.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
+		p, err := f.tps[1].admin.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
 		return err == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodScheduled && strings.Contains(c.Message, "waited for tenant partitions")
 		}), err
@@ -320,19 +320,19 @@ func TestRestoredResourcePartition(t *testing.T) {
 		})
 	}
 	planes.Eventually(t, "the pod to find no room", func(ctx context.Context) (bool, error) {
-		p, err := f.second.admin.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
+		p, err := f.tps[1].admin.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
 		return err == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodScheduled && strings.Contains(c.Message, "2 Insufficient cpu")
 		}), err
 	})
-	if err := f.second.admin.CoreV1().Pods("default").Delete(ctx, "placed", metav1.DeleteOptions{}); err != nil {
+	if err := f.tps[1].admin.CoreV1().Pods("default").Delete(ctx, "placed", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	planes.Eventually(t, "the pod to run", func(ctx context.Context) (bool, error) {
-		p, err := f.second.admin.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
+		p, err := f.tps[1].admin.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
 		return err == nil && p.Status.Phase == corev1.PodRunning, err
 	})
-	if n := f.nodes.rejected.Load(); n > 0 {
-		t.Errorf("%d pods were rejected", n)
+	if why := f.nodes.refusals(); len(why) > 0 {
+		t.Errorf("nodes rejected %v", why)
 	}
 }
