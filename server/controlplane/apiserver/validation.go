@@ -10,10 +10,10 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-// These two variables of upstream are the one piece of global state that a4s
-// changes: everything upstream validates namespaces with them, and inside the
-// control plane a tenant's namespace has a composite name. They are set before
-// anything runs and never again.
+// These two variables of upstream are, with the one in server/addons/localstorage,
+// the only global state that a4s changes: everything upstream validates namespaces
+// with them, and inside the control plane a tenant's namespace has a composite name.
+// They are set before anything runs and never again.
 func init() {
 	apimachineryvalidation.ValidateNamespaceName = validateNamespaceName
 	corevalidation.ValidateNamespaceName = validateNamespaceName
