@@ -1,6 +1,7 @@
 package tenantadmin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func (n *Nodes) Drain(ctx context.Context, name string, o DrainOptions) error {
 		pods := lists[i].Pods()
 		if o.DryRun {
 			for _, pod := range pods {
-				fmt.Fprintf(o.Out, "evicting pod %s/%s (dry run)\n", pod.Namespace, pod.Name)
+				fmt.Fprintf(o.Out, "evicting pod %s/%s%s (dry run)\n", pod.Namespace, pod.Name, p.where())
 			}
 			continue
 		}
@@ -97,8 +98,23 @@ func (o DrainOptions) helper(ctx context.Context, p server) *drain.Helper {
 		Ctx: ctx, Client: p.client, Force: o.Force, IgnoreAllDaemonSets: o.IgnoreDaemonSets,
 		DeleteEmptyDirData: o.DeleteEmptyDirData, DisableEviction: o.DisableEviction,
 		GracePeriodSeconds: o.GracePeriod, Timeout: o.Timeout, PodSelector: o.PodSelector,
-		ChunkSize: podsAtATime, EvictErrorRetryDelay: 5 * time.Second, Out: o.Out, ErrOut: o.ErrOut,
+		ChunkSize: podsAtATime, EvictErrorRetryDelay: 5 * time.Second,
+		Out: linesOf{o.Out, p.where()}, ErrOut: linesOf{o.ErrOut, p.where()},
 	}
+}
+
+// linesOf says at the end of each line where that is: pods of two partitions have equal names.
+type linesOf struct {
+	io.Writer
+	where string
+}
+
+// Write implements io.Writer.
+func (l linesOf) Write(p []byte) (int, error) {
+	if _, err := l.Writer.Write(bytes.ReplaceAll(p, []byte("\n"), []byte(l.where+"\n"))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // find returns a node and the partition that it is registered with.
