@@ -112,7 +112,7 @@ func newPartitions(of *partition, f *files, a *addresses, problems *health.Regis
 func (p *partitionSet) start(ctx context.Context, group *component.Group, leader *election.Election) {
 	group.Start(ctx, p.Directory.Component())
 	group.Start(ctx, running("partition-registration", p.keepRegistered))
-	group.Start(ctx, leader.Only(running("partition-servers", p.pruner().Run)))
+	group.Start(ctx, leader.Only(running("partition-pruner", p.pruner().Run)))
 	if p.home != nil {
 		group.Start(ctx, leader.Only(p.placer.Controller()))
 	}

@@ -87,9 +87,12 @@ func TestPartitionRestore(t *testing.T) {
 		tp2.restart(t)
 		waitBound(t, home, "waits")
 		r.whole(t)
-		if out := home.a4s(t, "doctor").Stdout; strings.Contains(out, "does not know a partition") {
-			t.Errorf("the doctor says: %s", out)
-		}
+		hosts.Until(t, podTimeout, "the doctor says it no more", func(context.Context) error {
+			if out := home.a4s(t, "doctor").Stdout; strings.Contains(out, "does not know a partition") {
+				return errors.New(out)
+			}
+			return nil
+		})
 	})
 	t.Run("it is removed, and stays away", func(t *testing.T) { r.testRemoved(t) })
 }
