@@ -10,7 +10,8 @@ import (
 func TestLinesSayWhere(t *testing.T) {
 	out := &strings.Builder{}
 	for _, where := range []string{"", " in partition tp2"} {
-		if n, err := fmt.Fprint(linesOf{out, where}, "evicting pod a/x\nevicting pod a/y\n"); err != nil || n != 34 {
+		n, err := fmt.Fprint(linesOf{out, where}, "evicting pod a/x\nevicting pod a/y\n")
+		if err != nil || n != 34 {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
