@@ -15,7 +15,8 @@ func TestLinesSayWhere(t *testing.T) {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
-	want := "evicting pod a/x\nevicting pod a/y\nevicting pod a/x in partition tp2\nevicting pod a/y in partition tp2\n"
+	want := "evicting pod a/x\nevicting pod a/y\n" +
+		"evicting pod a/x in partition tp2\nevicting pod a/y in partition tp2\n"
 	if got := out.String(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
