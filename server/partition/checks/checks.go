@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/partitionapi"
@@ -148,9 +149,7 @@ func ports(all []*partitionapi.Partition, f found) {
 			if !a.Has(partitionapi.RoleTenant) || !b.Has(partitionapi.RoleTenant) {
 				continue
 			}
-			aFirst, aLast, okA := portRange(a.Spec.NodePortRange)
-			bFirst, bLast, okB := portRange(b.Spec.NodePortRange)
-			if okA && okB && aFirst <= bLast && bFirst <= aLast {
+			if ofA, ofB := portRange(a), portRange(b); ofA.Base < ofB.Base+ofB.Size && ofB.Base < ofA.Base+ofA.Size {
 				f.add(health.NodePortsShared, b.Name+", "+a.Name,
 					fmt.Sprintf("%s has %s, and %s has %s", b.Name, b.Spec.NodePortRange, a.Name,
 						a.Spec.NodePortRange))
@@ -159,9 +158,11 @@ func ports(all []*partitionapi.Partition, f found) {
 	}
 }
 
-func portRange(text string) (first, last int, ok bool) {
-	from, to, ok := strings.Cut(text, "-")
-	first, err := strconv.Atoi(strings.TrimSpace(from))
-	last, errLast := strconv.Atoi(strings.TrimSpace(to))
-	return first, last, ok && err == nil && errLast == nil
+// portRange is empty for one that cannot be read.
+func portRange(p *partitionapi.Partition) utilnet.PortRange {
+	r, err := utilnet.ParsePortRange(p.Spec.NodePortRange)
+	if err != nil {
+		return utilnet.PortRange{}
+	}
+	return *r
 }
