@@ -403,3 +403,28 @@ func clusterOf(t *testing.T, h *history, media string, groups ...string) (*kuber
 	}
 	return set, g
 }
+
+// change writes an object of a tenant. Six times in a number of calls it also changes who owns
+// what, or whether a group is down. All of it is random.
+func (h *history) change(random *rand.Rand, tenants []string, calls int) {
+	h.write(tenants[random.IntN(len(tenants))], fmt.Sprint("c", random.IntN(10)), random.IntN(5) == 0)
+	bound := tenants[1+random.IntN(6)]
+	switch random.IntN(calls) {
+	case 0, 1, 2:
+		h.configure("1", bound, "")
+		h.configure("0", "", bound)
+	case 3:
+		h.configure("2", "t2", "t4")
+	case 4:
+		h.mu.Lock()
+		ok := h.configs["2"] != nil
+		h.mu.Unlock()
+		if ok {
+			h.remove("2")
+		}
+	case 5:
+		h.mu.Lock()
+		h.down["1"] = !h.down["1"]
+		h.mu.Unlock()
+	}
+}

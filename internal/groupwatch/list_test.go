@@ -219,32 +219,13 @@ func TestListsUnderMoves(t *testing.T) {
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		random := rand.New(rand.NewPCG(1, 2))
-		for i := 0; ; i++ {
+		for {
 			select {
 			case <-stop:
 				return
 			case <-time.After(time.Millisecond / 2):
 			}
-			h.write(tenants[random.IntN(len(tenants))], fmt.Sprint("c", random.IntN(10)), random.IntN(5) == 0)
-			bound := tenants[1+random.IntN(6)]
-			switch random.IntN(60) {
-			case 0, 1, 2:
-				h.configure("1", bound, "")
-				h.configure("0", "", bound)
-			case 3:
-				h.configure("2", "t2", "t4")
-			case 4:
-				h.mu.Lock()
-				ok := h.configs["2"] != nil
-				h.mu.Unlock()
-				if ok {
-					h.remove("2")
-				}
-			case 5:
-				h.mu.Lock()
-				h.down["1"] = !h.down["1"]
-				h.mu.Unlock()
-			}
+			h.change(random, tenants, 60)
 		}
 	})
 	defer busy.Wait()

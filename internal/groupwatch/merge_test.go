@@ -106,28 +106,9 @@ func informerUnderMoves(t *testing.T, h *history) {
 	store, seen := informed(t, client)
 	random := rand.New(rand.NewPCG(1, uint64(h.lost)))
 	for i := range 3000 {
-		h.write(tenants[random.IntN(len(tenants))], fmt.Sprint("c", random.IntN(10)), random.IntN(5) == 0)
+		h.change(random, tenants, 300)
 		if i%10 == 0 {
 			time.Sleep(time.Millisecond) // else it would be one burst
-		}
-		bound := tenants[1+random.IntN(6)]
-		switch random.IntN(300) {
-		case 0, 1, 2:
-			h.configure("1", bound, "")
-			h.configure("0", "", bound)
-		case 3:
-			h.configure("2", "t2", "t4")
-		case 4:
-			h.mu.Lock()
-			ok := h.configs["2"] != nil
-			h.mu.Unlock()
-			if ok {
-				h.remove("2")
-			}
-		case 5:
-			h.mu.Lock()
-			h.down["1"] = !h.down["1"]
-			h.mu.Unlock()
 		}
 	}
 	eventually(t, "the informer does not have what the datastore has", func() bool {
