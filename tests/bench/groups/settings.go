@@ -6,10 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/a4s-io/a4s/tests/bench/sides"
 )
 
 // settings are how large the benchmark is.
@@ -39,7 +40,6 @@ func parse(args []string) (*settings, error) {
 		out:      cmp.Or(os.Getenv("A4S_BENCH_OUT"), "bin/bench"),
 	}
 	whole := flag.NewFlagSet("groups", flag.ContinueOnError)
-	small := whole.Bool("smoke", false, "try everything at a small size: what the numbers mean is nothing")
 	layouts := whole.String("layouts", "1,1x2,2,4", "what to measure, with commas: G groups of one server each, GxS "+
 		"groups of S servers each, or 0, one server without --service-group-id; others are compared with the first")
 	whole.IntVar(&s.rounds, "rounds", 1, "rounds, each with all layouts")
@@ -53,16 +53,8 @@ func parse(args []string) (*settings, error) {
 	whole.DurationVar(&s.idle, "idle", time.Minute, "how long idle servers are measured")
 	whole.DurationVar(&s.load, "load", 2*time.Minute, "how long there are writes")
 	whole.IntVar(&s.clients, "clients", 16, "requests that are made at a time to fill the datastore")
-	if err := whole.Parse(args); err != nil {
+	if err := sides.Parse(whole, args, smoke()); err != nil {
 		return nil, err
-	}
-	if whole.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", whole.Arg(0))
-	}
-	if *small {
-		if err := shrink(whole); err != nil {
-			return nil, err
-		}
 	}
 	var err error
 	if s.layouts, err = parseLayouts(*layouts); err != nil {
@@ -76,27 +68,18 @@ func parse(args []string) (*settings, error) {
 	case s.pods < s.tenants:
 		return nil, errors.New("there are fewer pods than tenants")
 	}
-	for _, path := range []*string{&s.binary, &s.programs, &s.out} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return nil, err
-		}
+	if err := sides.Absolute(&s.binary, &s.programs, &s.out); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-// shrink sets what was not set to values of a small run.
-func shrink(whole *flag.FlagSet) error {
-	values := map[string]string{
+// smoke is what a small run has.
+func smoke() map[string]string {
+	return map[string]string{
 		"layouts": "1,2", "tenants": "8", "pods": "80", "nodes": "4", "watched": "4", "rate": "20", "settle": "1s",
 		"idle": "2s", "load": "5s",
 	}
-	whole.Visit(func(f *flag.Flag) { delete(values, f.Name) })
-	for name, value := range values {
-		if err := whole.Set(name, value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // String says what was measured.

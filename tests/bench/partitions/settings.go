@@ -6,11 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/a4s-io/a4s/tests/bench/sides"
 )
 
 // settings are how large the benchmark is.
@@ -44,7 +45,6 @@ func parse(args []string) (*settings, error) {
 		out:    cmp.Or(os.Getenv("A4S_BENCH_OUT"), "bin/bench"),
 	}
 	whole := flag.NewFlagSet("partitions", flag.ContinueOnError)
-	small := whole.Bool("smoke", false, "try everything at a small size: what the numbers mean is nothing")
 	layouts := whole.String("layouts", "1,2,3,4,alone", "what to measure, with commas: K tenant and K resource "+
 		"partitions, or alone, home as both; others are compared with the first")
 	whole.IntVar(&s.rounds, "rounds", 3, "rounds, each with all layouts")
@@ -61,16 +61,8 @@ func parse(args []string) (*settings, error) {
 	whole.DurationVar(&s.idle, "idle", 20*time.Second, "how long idle servers are measured")
 	whole.DurationVar(&s.paced, "paced", 40*time.Second, "how long the paced load is")
 	whole.DurationVar(&s.calm, "calm", 30*time.Second, "how long the load at 20 % of saturation is")
-	if err := whole.Parse(args); err != nil {
+	if err := sides.Parse(whole, args, smoke()); err != nil {
 		return nil, err
-	}
-	if whole.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", whole.Arg(0))
-	}
-	if *small {
-		if err := shrink(whole); err != nil {
-			return nil, err
-		}
 	}
 	var err error
 	if s.layouts, err = parseLayouts(*layouts); err != nil {
@@ -90,27 +82,18 @@ func parse(args []string) (*settings, error) {
 		return nil, errors.New("each resource partition needs a node, and one that is filled, and there are no more " +
 			"nodes to fill than nodes")
 	}
-	for _, path := range []*string{&s.binary, &s.out} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return nil, err
-		}
+	if err := sides.Absolute(&s.binary, &s.out); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-// shrink sets what was not set to values of a small run.
-func shrink(whole *flag.FlagSet) error {
-	values := map[string]string{
+// smoke is what a small run has.
+func smoke() map[string]string {
+	return map[string]string{
 		"layouts": "1,2,alone", "rounds": "1", "nodes": "12", "growth": "8,16", "tenants": "2", "rate": "5",
 		"busy": "5", "contended": "4", "changes": "10", "settle": "1s", "idle": "3s", "paced": "5s", "calm": "5s",
 	}
-	whole.Visit(func(f *flag.Flag) { delete(values, f.Name) })
-	for name, value := range values {
-		if err := whole.Set(name, value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func parseSizes(list string) ([]int, error) {

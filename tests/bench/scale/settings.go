@@ -6,11 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/a4s-io/a4s/tests/bench/sides"
 )
 
 // ofSaturation is the part of what upstream can do at most that the paced load
@@ -45,7 +46,6 @@ func parse(args []string) (*settings, error) {
 		out:      cmp.Or(os.Getenv("A4S_BENCH_OUT"), "bin/bench"),
 	}
 	whole := flag.NewFlagSet("scale", flag.ContinueOnError)
-	small := whole.Bool("smoke", false, "try everything at a small size: what the numbers mean is nothing")
 	names := whole.String("sides", "",
 		"what to measure, with commas, of "+strings.Join(sideNames(), ", ")+" (default all)")
 	whole.IntVar(&s.rounds, "rounds", 3, "rounds, each with all sides")
@@ -61,16 +61,8 @@ func parse(args []string) (*settings, error) {
 	whole.Float64Var(&s.pace, "pace", 0, "pods a second of the paced load (default 60 % of what upstream can do)")
 	sizes := whole.String("growth", "",
 		"measure one side at several sizes, such as 1,2,4 times the nodes and Deployments, instead of several sides")
-	if err := whole.Parse(args); err != nil {
+	if err := sides.Parse(whole, args, smoke()); err != nil {
 		return nil, err
-	}
-	if whole.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", whole.Arg(0))
-	}
-	if *small {
-		if err := s.shrink(whole); err != nil {
-			return nil, err
-		}
 	}
 	if min(s.rounds, s.nodes, s.spaces, s.deployments, s.replicas, s.clients) < 1 {
 		return nil, errors.New("all numbers have to be at least 1")
@@ -82,27 +74,18 @@ func parse(args []string) (*settings, error) {
 	if err := s.grow(*sizes); err != nil {
 		return nil, err
 	}
-	for _, path := range []*string{&s.binary, &s.programs, &s.out} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return nil, err
-		}
+	if err := sides.Absolute(&s.binary, &s.programs, &s.out); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-// shrink sets what was not set to values of a small run.
-func (s *settings) shrink(whole *flag.FlagSet) error {
-	values := map[string]string{
+// smoke is what a small run has.
+func smoke() map[string]string {
+	return map[string]string{
 		"rounds": "1", "nodes": "20", "spaces": "5", "deployments": "10", "replicas": "5",
 		"idle": "1s", "alone": "1s", "paced": "2s", "settle": "1s",
 	}
-	whole.Visit(func(f *flag.Flag) { delete(values, f.Name) })
-	for name, value := range values {
-		if err := whole.Set(name, value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // grow sets the sizes.
