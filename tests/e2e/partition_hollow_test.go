@@ -7,15 +7,13 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/a4s-io/a4s/internal/workload"
 	"github.com/a4s-io/a4s/server/partition/allocations"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
+	"github.com/a4s-io/a4s/tests/hollownode"
 	"github.com/a4s-io/a4s/tests/hosts"
 )
 
@@ -38,44 +36,17 @@ func newHollow(t *testing.T) *hollow {
 // make makes a node of 4 CPUs that is ready.
 func (h *hollow) make(t *testing.T, c *cluster, name, fleet string) {
 	t.Helper()
-	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	has := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"),
-		corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")}
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fleet": fleet,
-		corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
-		Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
-	for _, condition := range []corev1.NodeConditionType{corev1.NodeReady, workload.Container.Condition()} {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: condition,
-			Status: corev1.ConditionTrue, Reason: "Hollow", LastHeartbeatTime: now, LastTransitionTime: now})
-	}
-	made, err := c.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+	made, err := c.client.CoreV1().Nodes().Create(t.Context(),
+		hollownode.New(name, map[string]string{"fleet": fleet}), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	client, ctx := c.client, h.ctx
-	renew := func() error {
-		leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		at, seconds := metav1.NowMicro(), int32(40)
-		spec := coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &at}
-		lease, err := leases.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name,
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: made.UID}}},
-				Spec: spec}, metav1.CreateOptions{})
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		lease.Spec = spec
-		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-		return err
-	}
 	h.running.Go(func() {
 		tick := time.NewTicker(5 * time.Second)
 		defer tick.Stop()
 		for {
-			_ = renew() // the server may be down
+			_ = hollownode.Renew(ctx, client, made) // the server may be down
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

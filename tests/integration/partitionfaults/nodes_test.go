@@ -7,31 +7,20 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/a4s-io/a4s/internal/workload"
+	"github.com/a4s-io/a4s/tests/hollownode"
 )
 
 // hollow makes a node of 4 CPUs, with nothing behind it, that says until the test ends that
 // it is there, to whatever server answers.
 func hollow(t *testing.T, servers []*server, name string) {
 	t.Helper()
-	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	has := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"),
-		corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")}
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-		corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
-		Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
-	for _, condition := range []corev1.NodeConditionType{corev1.NodeReady, workload.Container.Condition()} {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: condition,
-			Status: corev1.ConditionTrue, Reason: "Hollow", LastHeartbeatTime: now, LastTransitionTime: now})
-	}
-	made, err := servers[0].client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+	made, err := servers[0].client.CoreV1().Nodes().Create(t.Context(), hollownode.New(name, nil),
+		metav1.CreateOptions{})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -60,22 +49,7 @@ func hollow(t *testing.T, servers []*server, name string) {
 func renew(ctx context.Context, c kubernetes.Interface, n *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	leases := c.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	at, seconds := metav1.NowMicro(), int32(40)
-	spec := coordinationv1.LeaseSpec{HolderIdentity: &n.Name, LeaseDurationSeconds: &seconds, RenewTime: &at}
-	lease, err := leases.Get(ctx, n.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: n.Name,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}},
-			Spec: spec}, metav1.CreateOptions{})
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	lease.Spec = spec
-	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-	return err
+	return hollownode.Renew(ctx, c, n)
 }
 
 // pod asks for a tenth of a CPU.
