@@ -36,14 +36,16 @@ func (m *merge) apply(c *change) bool {
 	if err != nil {
 		return m.end()
 	}
+	moved := false
 	if c.role == configs {
 		m.changes.Configured(v.table, at)
-	}
-	gone, come := ownership.Moves(old.table, v.table, m.source.Group)
-	if len(gone)+len(come) > 0 && !m.source.quiet {
-		m.changes.Change(gone, come, at)
-		if !m.takeOut(gone, at) || !m.putIn(come, at) {
-			return m.end()
+		gone, come := ownership.Moves(old.table, v.table, m.source.Group)
+		moved = len(gone)+len(come) > 0
+		if moved && !m.source.quiet {
+			m.changes.Change(gone, come, at)
+			if !m.takeOut(gone, at) || !m.putIn(come, at) {
+				return m.end()
+			}
 		}
 		last := m.last
 		m.last = nil
@@ -53,7 +55,7 @@ func (m *merge) apply(c *change) bool {
 	}
 	m.view, m.done = v, at
 	if c.role == configs {
-		m.source.progress.met(m, v, at, len(gone)+len(come) > 0)
+		m.source.progress.met(m, v, at, moved)
 	}
 	m.reopen(at)
 	return m.send(clientv3.WatchResponse{Header: m.header(at)})

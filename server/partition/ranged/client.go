@@ -19,7 +19,8 @@ type Changes interface {
 	// Change is called before the first object is taken out or put in, at a revision.
 	Change(gone, come []ownership.Span, at int64)
 	// Changed is called after the last one, whose event it is, nil for none, with who
-	// owns what from then on. It returns false if the watch is to end.
+	// owns what from then on; after a change by which nothing is taken out or put in, too. It
+	// returns false if the watch is to end.
 	Changed(ctx context.Context, t *ownership.Table, last *clientv3.Event) bool
 	// End is called when the watch has ended.
 	End()

@@ -168,6 +168,68 @@ func byRevision(a, b string) int {
 	return int(number(x) - number(y))
 }
 
+// initialOf is what a stream begins with, and how it goes on.
+func initialOf(t *testing.T, s storage.Interface, group string) ([]string, watch.Interface) {
+	t.Helper()
+	opts := everything()
+	opts.SendInitialEvents = new(true)
+	opts.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	opts.Predicate.AllowWatchBookmarks = true
+	ctx := partitionapi.WithStream(t.Context(), partitionapi.Stream{Group: group, Split: func() {}})
+	w, err := s.Watch(ctx, prefix, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for e := range w.ResultChan() {
+		if e.Type == watch.Added {
+			got = append(got, uncovered(e.Object).(*corev1.ConfigMap).Name)
+		}
+		if e.Type == watch.Bookmark && initialEnd(e.Object) {
+			break
+		}
+	}
+	slices.Sort(got)
+	return got, w
+}
+
+// TestStreamsOfOthersTenants: what the stream of the rest has follows the configurations of
+// other groups, by which nothing comes to a server or leaves it.
+func TestStreamsOfOthersTenants(t *testing.T) {
+	etcd := runEtcd(t)
+	if _, err := etcd.Put(t.Context(), namespaces+"kube-system", ""); err != nil {
+		t.Fatal(err)
+	}
+	configure(t, etcd, "0", "", "m")
+	configure(t, etcd, "1", "m", "")
+	s := server(t, etcd, "0")
+	create(t, s, "n", "of-1", "")
+	create(t, s, space.System, "systems", "")
+	change := func(what string, do func() error, fromCache bool, want ...string) {
+		t.Helper()
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := list(of(t, "a"), s, prefix+"/a/"); err != nil { // the cache has caught up then
+			t.Fatal(err)
+		}
+		got, w := initialOf(t, s, partitionapi.Rest)
+		defer w.Stop()
+		equal(t, what, got, want...)
+		if _, ok := w.(*stream); ok != fromCache {
+			t.Errorf("%s: the stream is a %T", what, w)
+		}
+	}
+	change("the tenants of 1 are nobody's", func() error {
+		_, err := etcd.Delete(t.Context(), configs+"of-1")
+		return err
+	}, false, "of-1", "systems")
+	change("the tenants of 1 are its again", func() error {
+		configure(t, etcd, "1", "m", "")
+		return nil
+	}, true, "systems")
+}
+
 // TestStreamsBegin: each stream begins with what there is of it, says when that is all,
 // and goes on, from the server of the group and from another one.
 func TestStreamsBegin(t *testing.T) {
@@ -182,29 +244,11 @@ func TestStreamsBegin(t *testing.T) {
 	create(t, servers["0"], "n", "of-1", "")
 	create(t, servers["0"], "z", "nobodys", "") // a gap
 	create(t, servers["0"], space.System, "systems", "")
-	opts := everything()
-	opts.SendInitialEvents = new(true)
-	opts.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	opts.Predicate.AllowWatchBookmarks = true
 	for name, s := range servers {
 		for group, want := range map[string][]string{
 			"0": {"of-0"}, "1": {"of-1"}, partitionapi.Rest: {"nobodys", "systems"}, "9": nil,
 		} {
-			ctx := partitionapi.WithStream(t.Context(), partitionapi.Stream{Group: group, Split: func() {}})
-			w, err := s.Watch(ctx, prefix, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for e := range w.ResultChan() {
-				if e.Type == watch.Added {
-					got = append(got, uncovered(e.Object).(*corev1.ConfigMap).Name)
-				}
-				if e.Type == watch.Bookmark && initialEnd(e.Object) {
-					break
-				}
-			}
-			slices.Sort(got)
+			got, w := initialOf(t, s, group)
 			equal(t, "stream "+group+" of server "+name, got, want...)
 			if group == "1" {
 				made := create(t, s, "n", "new", "")
