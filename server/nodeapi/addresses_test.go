@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -314,4 +316,63 @@ func TestPacketFilterIsStreamed(t *testing.T) {
 	if err := lines.Decode(new(netpolicy.FilterLine)); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream did not end properly: %v", err)
 	}
+}
+
+// TestManyStreamsAreToldTogether: the first change is told at once, and those that follow are
+// told together, after a time that grows with the streams.
+func TestManyStreamsAreToldTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams, pods = 1000, 50
+		a := NewAddresses(nil)
+		a.reset()
+		a.synced = true
+		var all []*addressWatch
+		for range streams {
+			w, ok := a.watch()
+			if !ok {
+				t.Fatal("no stream")
+			}
+			all = append(all, w)
+		}
+		told := func() (n int) {
+			for _, w := range all {
+				select {
+				case <-w.wake:
+					n += len(a.take(w))
+				default:
+				}
+			}
+			return n
+		}
+		a.set(podAt("default.t1", "first", "10.42.0.1"))
+		if got := told(); got != streams {
+			t.Errorf("%d of %d streams were told the first address at once", got, streams)
+		}
+		for i := range pods {
+			a.set(podAt("default.t1", fmt.Sprint("p", i), fmt.Sprintf("10.42.1.%d", i)))
+			time.Sleep(time.Millisecond)
+		}
+		a.unset(podAt("default.t1", "p0", "10.42.1.0"))
+		if got := told(); got != 0 {
+			t.Errorf("%d addresses were told before others could come", got)
+		}
+		late, _ := a.watch()
+		if got := len(a.take(late)); got != pods {
+			t.Errorf("a stream that begins meanwhile is told %d addresses, want %d", got, pods)
+		}
+		time.Sleep(streams * perStream)
+		if got := told(); got != streams*pods {
+			t.Errorf("%d addresses were told together, want %d", got, streams*pods)
+		}
+		// Nobody is told anything of what was forgotten.
+		a.set(podAt("default.t1", "last", "10.42.2.1"))
+		a.reset()
+		time.Sleep(longest)
+		if got := told(); got != 0 {
+			t.Errorf("%d addresses were told after all was forgotten", got)
+		}
+		if a.pause() != 0 {
+			t.Errorf("without streams a change waits %s", a.pause())
+		}
+	})
 }
