@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/tests/hosts"
 )
@@ -18,15 +20,21 @@ import (
 const auditLog = "/var/lib/a4s/audit.log"
 
 // serviceIn runs a pod and a Service before it in a tenant, and returns what asks for the
-// Service from the pod: by its ClusterIP, which kube-proxy of the pod's node has to know.
+// Service from the pod: by its ClusterIP, which kube-proxy of the pod's node has to know. The
+// pod is to be what it was.
 func (c *cluster) serviceIn(t *testing.T, tenant, name, node string) (answers func(*testing.T)) {
 	t.Helper()
 	in := *c
 	in.client, in.tenant = c.inSpace(t, tenant), tenant
 	svc := in.createService(t, "default", service(name, name))
-	in.runPod(t, "default", on(node, testboxPod(name)))
+	was := in.runPod(t, "default", on(node, testboxPod(name)))
 	return func(t *testing.T) {
 		t.Helper()
+		now, err := in.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || now.UID != was.UID || containerID(now) != containerID(was) || !podIsReady(now) ||
+			!slices.Equal(now.Status.PodIPs, was.Status.PodIPs) {
+			t.Fatalf("pod %s in %s: %v\n%+v\nwas\n%+v", name, tenant, err, now, was.Status)
+		}
 		in.waitAnswer(t, "default", name, name, "/get", "url", "http://"+svc.Spec.ClusterIP+"/hostname")
 	}
 }

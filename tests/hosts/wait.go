@@ -19,18 +19,23 @@ func Until(t testing.TB, timeout time.Duration, what string, condition func(ctx 
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	started := time.Now()
-	last := condition(ctx)
+	last, cut := condition(ctx), ""
 	for last != nil {
 		select {
 		case <-ctx.Done():
-			reason := fmt.Sprintf("waiting until %s: not within %s: %v", what,
-				time.Since(started).Round(time.Second), last)
+			reason := fmt.Sprintf("waiting until %s: not within %s: %v%s", what,
+				time.Since(started).Round(time.Second), last, cut)
 			vain.Store(whole(t), reason)
 			t.Fatal(reason)
 		case <-time.After(pollInterval):
 		}
-		if err := condition(ctx); ctx.Err() == nil || last == nil {
+		tried := time.Now()
+		if err := condition(ctx); ctx.Err() == nil {
 			last = err
+		} else if err != nil { // it says less than the one before
+			cut = fmt.Sprintf(" (a try of %s after that: %v)", time.Since(tried).Round(time.Second), err)
+		} else {
+			last = nil
 		}
 	}
 	if took := time.Since(started); took > time.Second {

@@ -228,6 +228,11 @@ func TestStreamsOfOthersTenants(t *testing.T) {
 		configure(t, etcd, "1", "m", "")
 		return nil
 	}, true, "systems")
+	before := create(t, s, space.System, "seen", "").ResourceVersion
+	w := openStream(t, s, partitionapi.Rest, before)
+	defer w.Stop()
+	create(t, s, space.System, "later", "")
+	expect(t, w, "ADDED later")
 }
 
 // TestStreamsBegin: each stream begins with what there is of it, says when that is all,
