@@ -12,7 +12,6 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -38,8 +37,6 @@ type frame struct {
 	// key names the object, rev is its revision, 0 for none.
 	key string
 	rev int64
-	// complete is set on the bookmark that says that all there is was sent.
-	complete bool
 }
 
 // frames reads the events of a watch.
@@ -79,10 +76,9 @@ func readJSON(r *bufio.Reader) (*frame, error) {
 		Type   watch.EventType `json:"type"`
 		Object struct {
 			Metadata struct {
-				Name            string            `json:"name"`
-				Namespace       string            `json:"namespace"`
-				ResourceVersion string            `json:"resourceVersion"`
-				Annotations     map[string]string `json:"annotations"`
+				Name            string `json:"name"`
+				Namespace       string `json:"namespace"`
+				ResourceVersion string `json:"resourceVersion"`
 			} `json:"metadata"`
 		} `json:"object"`
 	}
@@ -90,12 +86,11 @@ func readJSON(r *bufio.Reader) (*frame, error) {
 		return nil, fmt.Errorf("%w: %w", errFrame, err)
 	}
 	o := event.Object.Metadata
-	return newFrame(line, event.Type, o.Namespace, o.Name, o.ResourceVersion,
-		o.Annotations[metav1.InitialEventsAnnotationKey] == "true")
+	return newFrame(line, event.Type, o.Namespace, o.Name, o.ResourceVersion)
 }
 
-func newFrame(raw []byte, kind watch.EventType, namespace, name, rev string, complete bool) (*frame, error) {
-	f := &frame{raw: raw, kind: kind, key: namespace + "/" + name, complete: complete}
+func newFrame(raw []byte, kind watch.EventType, namespace, name, rev string) (*frame, error) {
+	f := &frame{raw: raw, kind: kind, key: namespace + "/" + name}
 	if kind == watch.Error {
 		return f, nil
 	}
@@ -135,14 +130,13 @@ func readProtobuf(r *bufio.Reader) (*frame, error) {
 		return nil, fmt.Errorf("%w: its object is not in protobuf", errFrame)
 	}
 	if string(kind) == string(watch.Error) {
-		return newFrame(raw, watch.Error, "", "", "", false)
+		return newFrame(raw, watch.Error, "", "", "")
 	}
 	meta, err := path(object, 2, 1)
 	if err != nil {
 		return nil, err
 	}
 	var name, namespace, rev string
-	complete := false
 	err = each(meta, func(num protowire.Number, value []byte) error {
 		switch num {
 		case 1:
@@ -151,21 +145,13 @@ func readProtobuf(r *bufio.Reader) (*frame, error) {
 			namespace = string(value)
 		case 6:
 			rev = string(value)
-		case 12:
-			key, err := field(value, 1)
-			if err != nil || string(key) != metav1.InitialEventsAnnotationKey {
-				return err
-			}
-			said, err := field(value, 2)
-			complete = string(said) == "true"
-			return err
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return newFrame(raw, watch.EventType(kind), namespace, name, rev, complete)
+	return newFrame(raw, watch.EventType(kind), namespace, name, rev)
 }
 
 // path follows the numbers of fields that are messages.

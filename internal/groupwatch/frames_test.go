@@ -50,13 +50,13 @@ func TestFrames(t *testing.T) {
 		{Type: watch.Added, Object: pod("7", map[string]string{"x": "true"})},
 		{Type: watch.Deleted, Object: pod("9", nil)},
 		{Type: watch.Bookmark, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "12",
-			Annotations: map[string]string{"b": "c", metav1.InitialEventsAnnotationKey: "true"}}}},
+			Annotations: map[string]string{"b": "c"}}}},
 		{Type: watch.Error, Object: &metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired}},
 	}
 	want := []frame{
 		{kind: watch.Added, key: "default.t1/web", rev: 7},
 		{kind: watch.Deleted, key: "default.t1/web", rev: 9},
-		{kind: watch.Bookmark, key: "/", rev: 12, complete: true},
+		{kind: watch.Bookmark, key: "/", rev: 12},
 		{kind: watch.Error, key: "/"},
 	}
 	for media, contentType := range map[string]string{
@@ -75,7 +75,7 @@ func TestFrames(t *testing.T) {
 				t.Fatal(media, err)
 			}
 			again = append(again, f.raw...)
-			if f.raw = nil; f.kind != w.kind || f.key != w.key || f.rev != w.rev || f.complete != w.complete {
+			if f.raw = nil; f.kind != w.kind || f.key != w.key || f.rev != w.rev {
 				t.Errorf("%s: event %d is %+v, want %+v", media, i, *f, w)
 			}
 		}

@@ -197,13 +197,6 @@ func (g *Groups) after(rev int64) ([]since, <-chan struct{}, bool) {
 	return slices.Clone(g.tables[i:]), g.changed, i > 0
 }
 
-// newest is who owns what now.
-func (g *Groups) newest() since {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.tables[len(g.tables)-1]
-}
-
 // configs is where the reflector keeps the configurations.
 type configs struct {
 	groups *Groups

@@ -13,8 +13,8 @@ import (
 // errAnew ends a watch whose client has to begin anew, or where it was.
 var errAnew = errors.New("the streams of the service groups do not make one watch any more")
 
-// opener opens a stream of a group from a revision on, or with what there is.
-type opener func(ctx context.Context, group string, from int64, initial bool) (frames, io.Closer, error)
+// opener opens a stream of a group from a revision on.
+type opener func(ctx context.Context, group string, from int64) (frames, io.Closer, error)
 
 // arrived is what came of a stream.
 type arrived struct {
@@ -27,7 +27,7 @@ type arrived struct {
 type part struct {
 	group  string
 	cancel context.CancelFunc
-	// reached is the revision up to which all events have come, 0 until all there is has.
+	// reached is the revision up to which all events have come.
 	reached int64
 	// until is the revision after which it has no events, 0 for one that goes on. It is
 	// closed when it has reached it.
@@ -50,10 +50,6 @@ type merge struct {
 	parts map[string]*part
 	// applied is the revision of the last change of the configurations.
 	applied int64
-	// initial is set until all streams have sent what there is, which they have up to the
-	// revision begun. If the configurations change in between, a tenant may be in none.
-	initial bool
-	begun   int64
 	// floor is the revision of the list from which the client begins, 0 for none.
 	floor int64
 	// recent are the revisions of objects that were sent and that not all streams have reached,
@@ -90,9 +86,6 @@ func (m *merge) run(ctx context.Context, start []since, at position) error {
 			return errAnew
 		}
 		for _, t := range more {
-			if m.initial || t.at <= m.begun {
-				return errAnew
-			}
 			if err := m.apply(ctx, t, false, at); err != nil {
 				return err
 			}
@@ -121,10 +114,7 @@ func (m *merge) apply(ctx context.Context, t since, first bool, at position) err
 			continue
 		}
 		from, known := at[group]
-		switch {
-		case m.initial && first:
-			from = 0
-		case !known:
+		if !known {
 			// What its tenants had when the client did not know of it is lost, or older than
 			// what others had of them since.
 			if from = max(t.at, m.floor); first || from < m.forgotten {
@@ -155,18 +145,14 @@ func (m *merge) start(ctx context.Context, p *part) {
 				return false
 			}
 		}
-		begun := false
 		for pause := minPause; ; {
-			next, body, err := m.open(ctx, p.group, from, from == 0)
+			next, body, err := m.open(ctx, p.group, from)
 			for err == nil {
 				var f *frame
 				if f, err = next(); err != nil {
 					break
 				}
-				pause, begun = minPause, true
-				if from > 0 || f.complete {
-					from = max(from, f.rev)
-				}
+				pause, from = minPause, max(from, f.rev)
 				if !hand(arrived{of: p, what: f}) {
 					break
 				}
@@ -177,7 +163,7 @@ func (m *merge) start(ctx context.Context, p *part) {
 			if ctx.Err() != nil {
 				return
 			}
-			if from == 0 && begun || errors.Is(err, errAnew) || errors.Is(err, errFrame) {
+			if errors.Is(err, errAnew) || errors.Is(err, errFrame) {
 				hand(arrived{of: p, err: errAnew})
 				return
 			}
@@ -213,18 +199,12 @@ func (m *merge) take(ctx context.Context, a arrived) error {
 	case f.kind == watch.Bookmark:
 		return m.bookmark(p, f)
 	}
-	if p.reached > 0 {
-		p.reached = max(p.reached, f.rev)
-	}
+	p.reached = max(p.reached, f.rev)
 	if m.recent[f.key] >= f.rev {
 		return m.progress(p) // the new owner of its tenant was faster
 	}
 	m.recent[f.key] = f.rev
-	var at position
-	if !m.initial {
-		at = m.position()
-	}
-	if err := m.send(f.raw, f.rev, at); err != nil {
+	if err := m.send(f.raw, f.rev, m.position()); err != nil {
 		return err
 	}
 	return m.progress(p)
@@ -252,37 +232,8 @@ func (m *merge) low() int64 {
 }
 
 func (m *merge) bookmark(p *part, f *frame) error {
-	p.bookmark = f
-	if p.reached > 0 || f.complete {
-		p.reached = max(p.reached, f.rev)
-	}
-	if m.initial {
-		return m.complete()
-	}
+	p.bookmark, p.reached = f, max(p.reached, f.rev)
 	return m.progress(p)
-}
-
-// complete says that all there is was sent, when all streams have said so. The bookmark
-// is the earliest one.
-func (m *merge) complete() error {
-	var first *part
-	for _, p := range m.parts {
-		if p.reached == 0 {
-			return nil
-		}
-		if p.bookmark != nil && p.bookmark.complete && (first == nil || p.bookmark.rev < first.bookmark.rev) {
-			first = p
-		}
-	}
-	if first == nil {
-		return errAnew
-	}
-	m.initial, m.marked = false, first.bookmark.rev
-	for _, p := range m.parts {
-		m.begun = max(m.begun, p.reached)
-	}
-	m.forget(m.low())
-	return m.send(first.bookmark.raw, m.marked, m.position())
 }
 
 // progress closes a stream that has reached its end, and hands on the last bookmark that
@@ -292,14 +243,11 @@ func (m *merge) progress(p *part) error {
 		p.closed = true
 		p.cancel()
 	}
-	if m.initial {
-		return nil
-	}
 	low := m.low()
 	var best *frame
 	for _, p := range m.parts {
 		b := p.bookmark
-		if b != nil && !b.complete && b.rev <= low && b.rev > m.marked && (best == nil || b.rev > best.rev) {
+		if b != nil && b.rev <= low && b.rev > m.marked && (best == nil || b.rev > best.rev) {
 			best = b
 		}
 	}

@@ -93,6 +93,31 @@ func TestInformerUnderMoves(t *testing.T) {
 	}
 }
 
+// TestInformerBeginsAtAChange: an informer that begins when its client has not learned of a
+// change that the servers know is complete, all the same: a node would end the pods that
+// it does not find.
+func TestInformerBeginsAtAChange(t *testing.T) {
+	h := newHistory()
+	h.held = make(chan struct{})
+	h.write("a", "one", false)
+	h.write("z", "two", false)
+	client, groups := cluster(t, h, "0", "1")
+	if !groups.wait(t.Context(), deadline) {
+		t.Fatal("the configurations are not read")
+	}
+	for _, c := range [][3]string{{"0", "", "m"}, {"1", "m", ""}, {"0", "", "b"}, {"1", "b", ""}} {
+		h.configure(c[0], c[1], c[2])
+		if store, _ := informed(t, client); !h.same(store) {
+			t.Errorf("after the configuration %q the informer begins with %v", c, store.ListKeys())
+		}
+	}
+	close(h.held)
+	store, _ := informed(t, client)
+	h.write("a", "three", false)
+	h.write("z", "four", false)
+	eventually(t, "the informer goes on", func() bool { return h.same(store) })
+}
+
 func informerUnderMoves(t *testing.T, h *history) {
 	h.configure("0", "", "t3")
 	h.configure("1", "t3", "")

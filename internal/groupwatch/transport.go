@@ -1,7 +1,6 @@
 package groupwatch
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
@@ -56,6 +57,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return t.list(req, query)
 	}
+	if initial, err := strconv.ParseBool(query.Get("sendInitialEvents")); err == nil && initial {
+		return t.initial(req, query)
+	}
 	w := newWatch(req, query)
 	switch {
 	case w == nil:
@@ -64,6 +68,26 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.meanwhile(req)
 	}
 	return t.watch(req, w)
+}
+
+// initial is a watch that begins with what there is. Streams have no revision in common when
+// they begin, and who owns what can change in between, so that a tenant would be in none of
+// them: its objects would be taken for deleted. What is split is refused, and clients
+// list it then, which they can at one revision.
+func (t *transport) initial(req *http.Request, query url.Values) (*http.Response, error) {
+	if !t.groups.wait(req.Context(), patience) {
+		return t.meanwhile(req)
+	}
+	t.memory.forget(name(req, query))
+	out := to(req.Context(), req, "")
+	out.Header.Set(partitionapi.StreamHeader, partitionapi.Rest)
+	res, err := t.base.RoundTrip(out)
+	if err != nil || res.Header.Get(partitionapi.StreamHeader) == "" {
+		return res, err // the resource is not split
+	}
+	_ = res.Body.Close()
+	return refused(req, http.StatusUnprocessableEntity, "Invalid",
+		"sendInitialEvents: the streams of service groups do not begin with what there is: list it"), nil
 }
 
 // target says what a path reads: all objects of a resource, or something of a tenant.
@@ -126,7 +150,7 @@ type asked struct {
 	name string
 	// query is that of its streams.
 	query url.Values
-	// from is the revision from which it is asked, 0 if it begins with what there is.
+	// from is the revision from which it is asked.
 	from int64
 	// timeout is how long it is to last, 0 for no limit.
 	timeout   time.Duration
@@ -139,13 +163,10 @@ func newWatch(req *http.Request, query url.Values) *asked {
 		return nil
 	}
 	w := &asked{name: name(req, query), query: query}
-	initial, _ := strconv.ParseBool(query.Get("sendInitialEvents"))
 	w.bookmarks, _ = strconv.ParseBool(query.Get("allowWatchBookmarks"))
 	var err error
-	if !initial {
-		if w.from, err = strconv.ParseInt(query.Get("resourceVersion"), 10, 64); err != nil || w.from <= 0 {
-			return nil // from anywhere: not the same for all streams
-		}
+	if w.from, err = strconv.ParseInt(query.Get("resourceVersion"), 10, 64); err != nil || w.from <= 0 {
+		return nil // from anywhere: not the same for all streams
 	}
 	if s := query.Get("timeoutSeconds"); s != "" {
 		seconds, err := strconv.ParseUint(s, 10, 31)
@@ -162,24 +183,22 @@ func newWatch(req *http.Request, query url.Values) *asked {
 // watch merges the streams of a watch. What the server says of the rest is what its
 // client is answered.
 func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
-	start, at, floor := []since{t.groups.newest()}, position{}, int64(0)
-	if w.from == 0 {
-		t.memory.forget(w.name)
-	} else {
-		var known, listed bool
-		if at, known = t.memory.find(w.name, w.from); known {
-			if listed = at == nil; listed {
-				at, floor = position{partitionapi.Rest: w.from}, w.from
-			}
-			start, known = t.groups.from(at.low())
-		}
-		if !known {
-			return expired(req), nil
-		}
-		if listed { // with what all groups had
-			for _, group := range start[0].streams {
-				at[group] = w.from
-			}
+	at, known := t.memory.find(w.name, w.from)
+	listed := known && at == nil
+	var floor int64
+	if listed {
+		at, floor = position{partitionapi.Rest: w.from}, w.from
+	}
+	var start []since
+	if known {
+		start, known = t.groups.from(at.low())
+	}
+	if !known {
+		return expired(req), nil
+	}
+	if listed { // with what all groups had
+		for _, group := range start[0].streams {
+			at[group] = w.from
 		}
 	}
 	ctx, cancel := w.limit(req.Context())
@@ -187,7 +206,7 @@ func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
 	if !ok {
 		rest = at.low()
 	}
-	first, err := t.base.RoundTrip(w.stream(ctx, req, "", partitionapi.Rest, rest, w.from == 0))
+	first, err := t.base.RoundTrip(w.stream(ctx, req, "", partitionapi.Rest, rest))
 	if err != nil {
 		cancel()
 		return nil, err
@@ -212,7 +231,7 @@ func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
 	out, in := io.Pipe()
 	closed := false
 	m := &merge{
-		groups: t.groups, bookmarks: w.bookmarks, initial: w.from == 0, floor: floor,
+		groups: t.groups, bookmarks: w.bookmarks, floor: floor,
 		open: t.opener(req, w, next, first.Body),
 		send: func(raw []byte, rev int64, at position) error {
 			if at != nil {
@@ -250,18 +269,14 @@ func (w *asked) limit(ctx context.Context) (context.Context, context.CancelFunc)
 
 // stream is the request for a stream at a host.
 func (w *asked) stream(
-	ctx context.Context, req *http.Request, host, group string, from int64, initial bool,
+	ctx context.Context, req *http.Request, host, group string, from int64,
 ) *http.Request {
 	out := to(ctx, req, host)
 	query := url.Values{}
 	for key, values := range w.query {
 		query[key] = values
 	}
-	if !initial {
-		query.Del("sendInitialEvents")
-		query.Del("resourceVersionMatch")
-		query.Set("resourceVersion", strconv.FormatInt(from, 10))
-	}
+	query.Set("resourceVersion", strconv.FormatInt(from, 10))
 	out.URL.RawQuery = query.Encode()
 	out.Header.Set(partitionapi.StreamHeader, group)
 	return out
@@ -269,7 +284,7 @@ func (w *asked) stream(
 
 // opener opens the streams of a watch, of which the first one of the rest is open.
 func (t *transport) opener(req *http.Request, w *asked, first frames, body io.Closer) opener {
-	return func(ctx context.Context, group string, from int64, initial bool) (frames, io.Closer, error) {
+	return func(ctx context.Context, group string, from int64) (frames, io.Closer, error) {
 		if group == partitionapi.Rest && first != nil {
 			next := first
 			first = nil
@@ -281,7 +296,7 @@ func (t *transport) opener(req *http.Request, w *asked, first frames, body io.Cl
 			if host == "" && busy {
 				continue // it would read in the datastore what a cache has in a moment
 			}
-			next, body, err := t.open(w.stream(ctx, req, host, group, from, initial), host, group)
+			next, body, err := t.open(w.stream(ctx, req, host, group, from), host, group)
 			if err == nil {
 				return next, body, nil
 			}
@@ -350,12 +365,19 @@ func check(res *http.Response) error {
 
 // expired says that a client has to begin anew.
 func expired(req *http.Request) *http.Response {
-	const body = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"Expired","code":410,` +
-		`"message":"too old resource version: the servers of the service groups cannot go on from it"}` + "\n"
+	return refused(req, http.StatusGone, "Expired",
+		"too old resource version: the servers of the service groups cannot go on from it")
+}
+
+// refused is an answer that no server has given.
+func refused(req *http.Request, code int, reason metav1.StatusReason, message string) *http.Response {
+	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"code":%d,`+
+		`"message":%q}`+"\n", reason, code, message)
 	return &http.Response{
-		Status: "410 Gone", StatusCode: http.StatusGone, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Header:        http.Header{"Content-Type": {"application/json"}},
-		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader([]byte(body))),
+		Status: fmt.Sprint(code, " ", http.StatusText(code)), StatusCode: code,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header:        http.Header{"Content-Type": {jsonMedia}},
+		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
 	}
 }
 

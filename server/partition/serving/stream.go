@@ -8,9 +8,11 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
@@ -32,10 +34,6 @@ type stream struct {
 	of func(runtime.Object) (tenant string, err error)
 	// left is closed when the cache ceases to hold what the stream has.
 	left chan struct{}
-	// begun is how much had moved when the stream began, until its initial events are all
-	// sent; -1 from then on. table is who owned what then.
-	begun int
-	table *ownership.Table
 	// reached is the revision of the last event.
 	reached int64
 
@@ -45,8 +43,9 @@ type stream struct {
 	once sync.Once
 }
 
-// watchStream watches one stream: in the cache if that holds it, and in the datastore
-// otherwise.
+// watchStream watches one stream from a revision on: in the cache if that holds it, and in the
+// datastore otherwise. Streams do not begin with what there is: they would do so at different
+// revisions, between which tenants can move.
 func (g *grouped) watchStream(
 	ctx context.Context, group, key string, opts storage.ListOptions,
 ) (watch.Interface, error) {
@@ -54,20 +53,19 @@ func (g *grouped) watchStream(
 	if err != nil {
 		return nil, err
 	}
-	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", field.ErrorList{field.Forbidden(
+			field.NewPath("sendInitialEvents"), "a stream of a service group begins at a revision: list it first")})
+	}
 	s := &stream{
-		group: group, held: g.held, of: g.tenantOf, left: make(chan struct{}), begun: -1,
-		out: make(chan watch.Event), stop: make(chan struct{}),
+		group: group, held: g.held, of: g.tenantOf, left: make(chan struct{}),
+		reached: int64(parsed), //nolint:gosec // revisions of etcd are signed
+		out:     make(chan watch.Event), stop: make(chan struct{}),
 	}
 	for {
 		changes, err := g.held.still(ctx)
 		if err != nil {
 			return nil, err
-		}
-		if initial {
-			s.begun = changes
-		} else {
-			s.reached = int64(parsed) //nolint:gosec // revisions of etcd are signed
 		}
 		if !g.held.begin(s, changes) {
 			if !g.held.unchanged(changes) {
@@ -76,7 +74,7 @@ func (g *grouped) watchStream(
 			if _, err := g.held.serves(group); err != nil {
 				return nil, err
 			}
-			return g.uncached(ctx, group, key, opts, int64(parsed)) //nolint:gosec // as above
+			return g.uncached(ctx, group, key, opts, s.reached)
 		}
 		// The bookmarks tell how far the stream is.
 		if s.from, err = g.Interface.Watch(ctx, key, opts); err != nil {
@@ -99,8 +97,8 @@ func (g *grouped) uncached(
 	}
 	opts.ProgressNotify = true
 	w, err := from.Watch(ctx, key, opts)
-	if err != nil || opts.SendInitialEvents != nil && *opts.SendInitialEvents {
-		return w, err
+	if err != nil {
+		return nil, err
 	}
 	u := &older{held: g.held, group: group, reached: reached, from: w, out: make(chan watch.Event),
 		stop: make(chan struct{})}
@@ -150,15 +148,12 @@ func (s *stream) take(e watch.Event) bool {
 		return false
 	}
 	if e.Type == watch.Bookmark {
-		return s.bookmark(e, rev)
+		s.reached = max(s.reached, rev)
+		return s.send(e)
 	}
 	tenant, err := s.of(uncovered(e.Object))
 	if err != nil {
 		return false
-	}
-	if s.begun >= 0 {
-		// What there is, as of when it was asked for.
-		return !s.table.Streams(s.group, tenant) || s.send(e)
 	}
 	if rev < s.reached {
 		return true // a move put it in
@@ -169,25 +164,6 @@ func (s *stream) take(e watch.Event) bool {
 		return false
 	}
 	return !table.Streams(s.group, tenant) || s.send(e)
-}
-
-// bookmark hands a bookmark on.
-func (s *stream) bookmark(e watch.Event, rev int64) bool {
-	if s.begun >= 0 && initialEnd(e.Object) {
-		if !s.held.unchanged(s.begun) {
-			return false // what moved meanwhile may be missing
-		}
-		s.begun, s.reached = -1, rev
-	}
-	if s.begun < 0 {
-		s.reached = max(s.reached, rev)
-	}
-	return s.send(e)
-}
-
-func initialEnd(obj runtime.Object) bool {
-	o, err := meta.Accessor(obj)
-	return err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
 // uncovered is the object of which others keep encoded forms, too.
@@ -224,10 +200,9 @@ func (h *held) begin(s *stream, changes int) bool {
 	if h.changes != changes || h.table == nil || !h.streamed(s.group, h.table) {
 		return false
 	}
-	if s.begun < 0 && !h.since(s.group, s.reached) {
+	if !h.since(s.group, s.reached) {
 		return false
 	}
-	s.table = h.table
 	h.streams[s] = struct{}{}
 	return true
 }

@@ -168,31 +168,6 @@ func byRevision(a, b string) int {
 	return int(number(x) - number(y))
 }
 
-// initialOf is what a stream begins with, and how it goes on.
-func initialOf(t *testing.T, s storage.Interface, group string) ([]string, watch.Interface) {
-	t.Helper()
-	opts := everything()
-	opts.SendInitialEvents = new(true)
-	opts.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	opts.Predicate.AllowWatchBookmarks = true
-	ctx := partitionapi.WithStream(t.Context(), partitionapi.Stream{Group: group, Split: func() {}})
-	w, err := s.Watch(ctx, prefix, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for e := range w.ResultChan() {
-		if e.Type == watch.Added {
-			got = append(got, uncovered(e.Object).(*corev1.ConfigMap).Name)
-		}
-		if e.Type == watch.Bookmark && initialEnd(e.Object) {
-			break
-		}
-	}
-	slices.Sort(got)
-	return got, w
-}
-
 // TestStreamsOfOthersTenants: what the stream of the rest has follows the configurations of
 // other groups, by which nothing comes to a server or leaves it.
 func TestStreamsOfOthersTenants(t *testing.T) {
@@ -203,40 +178,35 @@ func TestStreamsOfOthersTenants(t *testing.T) {
 	configure(t, etcd, "0", "", "m")
 	configure(t, etcd, "1", "m", "")
 	s := server(t, etcd, "0")
-	create(t, s, "n", "of-1", "")
-	create(t, s, space.System, "systems", "")
-	change := func(what string, do func() error, fromCache bool, want ...string) {
+	change := func(what string, do func(), fromCache bool, want ...string) {
 		t.Helper()
-		if err := do(); err != nil {
-			t.Fatal(err)
-		}
+		do()
 		if _, _, err := list(of(t, "a"), s, prefix+"/a/"); err != nil { // the cache has caught up then
 			t.Fatal(err)
 		}
-		got, w := initialOf(t, s, partitionapi.Rest)
+		_, rev, _ := mustListStream(t, s, partitionapi.Rest, "")
+		w := openStream(t, s, partitionapi.Rest, rev)
 		defer w.Stop()
-		equal(t, what, got, want...)
 		if _, ok := w.(*stream); ok != fromCache {
 			t.Errorf("%s: the stream is a %T", what, w)
 		}
+		create(t, s, "n", "of-1, "+what, "")
+		create(t, s, space.System, "of the system, "+what, "")
+		for _, of := range want {
+			expect(t, w, "ADDED "+of+", "+what)
+		}
 	}
-	change("the tenants of 1 are nobody's", func() error {
-		_, err := etcd.Delete(t.Context(), configs+"of-1")
-		return err
-	}, false, "of-1", "systems")
-	change("the tenants of 1 are its again", func() error {
-		configure(t, etcd, "1", "m", "")
-		return nil
-	}, true, "systems")
-	before := create(t, s, space.System, "seen", "").ResourceVersion
-	w := openStream(t, s, partitionapi.Rest, before)
-	defer w.Stop()
-	create(t, s, space.System, "later", "")
-	expect(t, w, "ADDED later")
+	change("with a configuration", func() {}, true, "of the system")
+	change("without", func() {
+		if _, err := etcd.Delete(t.Context(), configs+"of-1"); err != nil {
+			t.Fatal(err)
+		}
+	}, false, "of-1", "of the system")
+	change("with another", func() { configure(t, etcd, "1", "m", "") }, true, "of the system")
 }
 
-// TestStreamsBegin: each stream begins with what there is of it, says when that is all,
-// and goes on, from the server of the group and from another one.
+// TestStreamsBegin: each stream begins at the revision of a list and goes on, from the server
+// of the group and from another one, and none begins with what there is.
 func TestStreamsBegin(t *testing.T) {
 	etcd := runEtcd(t)
 	if _, err := etcd.Put(t.Context(), namespaces+"kube-system", ""); err != nil {
@@ -245,25 +215,31 @@ func TestStreamsBegin(t *testing.T) {
 	configure(t, etcd, "0", "", "m")
 	configure(t, etcd, "1", "m", "t")
 	servers := map[string]storage.Interface{"0": server(t, etcd, "0"), "1": server(t, etcd, "1")}
-	create(t, servers["0"], "a", "of-0", "")
-	create(t, servers["0"], "n", "of-1", "")
-	create(t, servers["0"], "z", "nobodys", "") // a gap
-	create(t, servers["0"], space.System, "systems", "")
+	opts := everything()
+	opts.SendInitialEvents = new(true)
+	opts.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	opts.Predicate.AllowWatchBookmarks = true
 	for name, s := range servers {
-		for group, want := range map[string][]string{
-			"0": {"of-0"}, "1": {"of-1"}, partitionapi.Rest: {"nobodys", "systems"}, "9": nil,
+		for group, tenants := range map[string][]string{
+			"0": {"a"}, "1": {"n"}, partitionapi.Rest: {"z", space.System}, "9": nil, // z is in a gap
 		} {
-			got, w := initialOf(t, s, group)
-			equal(t, "stream "+group+" of server "+name, got, want...)
-			if group == "1" {
-				made := create(t, s, "n", "new", "")
-				expect(t, w, "ADDED new")
+			ctx := partitionapi.WithStream(t.Context(), partitionapi.Stream{Group: group, Split: func() {}})
+			if _, err := s.Watch(ctx, prefix, opts); !apierrors.IsInvalid(err) {
+				t.Errorf("stream %s of server %s begins with what there is: %v", group, name, err)
+			}
+			_, rev, _ := mustListStream(t, s, group, "")
+			w := openStream(t, s, group, rev)
+			for _, tenant := range []string{"a", "n", "z", space.System} {
+				made := create(t, s, tenant, name+group+tenant, "")
 				key, _ := keyOf(made)
 				if err := s.Delete(t.Context(), key, made, nil, storage.ValidateAllObjectFunc, nil,
 					storage.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				expect(t, w, "DELETED new")
+			}
+			for _, tenant := range tenants {
+				expect(t, w, "ADDED "+name+group+tenant)
+				expect(t, w, "DELETED "+name+group+tenant)
 			}
 			w.Stop()
 		}
