@@ -222,7 +222,7 @@ func (s *Server) Reset(ctx context.Context) error {
 // when nodes can join: the API serves, and the manifests of a4s, which say what
 // nodes may do, are applied.
 func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, error) {
-	group.Start(ctx, heap.Idle(s.pool))
+	group.Start(ctx, heap.Idle())
 	group.Start(ctx, s.renewal.component())
 	if err := s.store.start(ctx, group); err != nil {
 		return nil, err

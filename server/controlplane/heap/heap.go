@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/a4s-io/a4s/internal/component"
-	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
 
 const (
@@ -36,15 +35,12 @@ const (
 // Idle returns memory to the machine after work. Go collects garbage when
 // the heap has doubled and returns free memory only slowly; collecting earlier
 // costs every request, so it is done when there are few.
-func Idle(pool *interning.Pool) component.Component {
+func Idle() component.Component {
 	return component.Component{Name: "idle-memory", Run: func(ctx context.Context, ready func()) error {
 		ready()
 		tick := time.NewTicker(idleFor)
 		defer tick.Stop()
-		giveBack(ctx, tick.C, processorTime, heapSize, func() {
-			pool.Forget()
-			debug.FreeOSMemory()
-		})
+		giveBack(ctx, tick.C, processorTime, heapSize, debug.FreeOSMemory)
 		return nil
 	}}
 }

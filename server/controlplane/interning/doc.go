@@ -4,8 +4,9 @@
 //
 // A Pool remembers recent values in tables of a fixed size, so that it does not
 // grow: frequent values stay in them, and names and UIDs reach all caches
-// within milliseconds. Schemas of CRDs are interned as a whole; the pool has
-// weak references to them, so they live as long as a cache has them.
+// within milliseconds. Schemas of CRDs and objects of informers are interned as a whole;
+// the pool has weak references to them, so they live as long as a cache has them. After a
+// start informers list one after the other, and what they list has long left a table.
 //
 // Invariants: only values that nobody changes are interned: strings, small maps
 // of strings, managed fields, schemas, and whole objects of informers. Whoever

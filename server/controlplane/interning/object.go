@@ -43,15 +43,11 @@ func (p *Pool) Transform(obj any) (any, error) {
 	}
 	hash := maphash.Comparable(p.seed,
 		version{reflect.TypeOf(obj), string(accessor.GetUID()), accessor.GetResourceVersion()})
-	// Objects of one version can differ: spaces have their own names for the
-	// same object, and some informers keep a part of it.
-	slot := &p.objects[hash%objectSlots]
-	if interned := slot.Load(); interned != nil && reflect.DeepEqual(*interned, obj) {
-		return *interned, nil
+	if interned := p.objects.find(hash, obj); interned != nil {
+		return interned, nil
 	}
 	p.Object(obj)
-	copied := obj // only a new value escapes to the heap
-	slot.Store(&copied)
+	p.objects.add(hash, obj)
 	return obj, nil
 }
 
@@ -59,14 +55,6 @@ func (p *Pool) Transform(obj any) (any, error) {
 type version struct {
 	goType       reflect.Type
 	uid, version string
-}
-
-// Forget drops the objects that Transform remembers, which may be old versions
-// by now.
-func (p *Pool) Forget() {
-	for i := range p.objects {
-		p.objects[i].Store(nil)
-	}
 }
 
 func (p *Pool) walk(v reflect.Value) {

@@ -15,7 +15,6 @@ const (
 	longSlots, longLength   = 1 << 8, 8 << 10
 	fieldsSlots             = 1 << 9
 	mapSlots, mapEntries    = 1 << 10, 8
-	objectSlots             = 1 << 11
 )
 
 // Pool remembers values. It is safe for concurrent use.
@@ -25,7 +24,7 @@ type Pool struct {
 	long    [longSlots]atomic.Pointer[string]
 	fields  [fieldsSlots]atomic.Pointer[metav1.FieldsV1]
 	maps    [mapSlots]atomic.Pointer[map[string]string]
-	objects [objectSlots]atomic.Pointer[any]
+	objects objects
 	schemas schemas
 	walkers sync.Map // of walker, by reflect.Type
 }

@@ -1,6 +1,7 @@
 package interning
 
 import (
+	"fmt"
 	"reflect"
 	"runtime"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // fresh makes an object whose strings no other object has.
@@ -284,10 +286,49 @@ func TestInformersHaveOneCopyOfAnObject(t *testing.T) {
 	if keep(secret) == keep(secret) {
 		t.Error("the pool remembers secrets")
 	}
-	p.Forget()
-	for i := range p.objects {
-		if p.objects[i].Load() != nil {
-			t.Fatal("it remembers objects after Forget")
+	runtime.KeepAlive(first)
+}
+
+// TestInformersListOneAfterTheOther: informers have one copy of an object however many others
+// are listed in between, each in its own form, and the pool keeps none that no informer has.
+func TestInformersListOneAfterTheOther(t *testing.T) {
+	const many = 5000
+	p := New()
+	informed := func(uid, form string) any {
+		cm := configMap()
+		cm.UID, cm.Namespace = types.UID(uid), form
+		got, err := p.Transform(fresh(cm))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	list := func(form string) []any {
+		all := make([]any, 0, many)
+		for i := range many {
+			all = append(all, informed(fmt.Sprint("uid-", i), form))
+		}
+		return all
+	}
+	whole, part := list("whole"), list("part")
+	for form, first := range map[string][]any{"whole": whole, "part": part} {
+		for i, again := range list(form) {
+			if again != first[i] {
+				t.Fatalf("form %s has two copies of object %d", form, i)
+			}
+		}
+	}
+	runtime.KeepAlive(whole)
+	runtime.KeepAlive(part)
+	whole, part = nil, nil
+	deadline := time.Now().Add(time.Minute)
+	for i := 0; len(p.objects.refs) >= many; i++ { // it looks when others come
+		if i%firstSweep == 0 {
+			runtime.GC()
+		}
+		informed(fmt.Sprint("another-", i), "whole")
+		if time.Now().After(deadline) {
+			t.Fatalf("it remembers %d objects, which nobody has", len(p.objects.refs))
 		}
 	}
 }
