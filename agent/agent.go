@@ -175,7 +175,8 @@ func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined 
 		return err
 	}
 	isolated()
-	if err := errors.Join(n.runtimes.report(ctx, group, n.access), startVolumes(ctx, group, n.access)); err != nil {
+	if err := errors.Join(n.runtimes.report(ctx, group, n.access, n.partitions.source.Restored),
+		startVolumes(ctx, group, n.access)); err != nil {
 		return err
 	}
 	if err := n.network.start(ctx, group, joined, pods); err != nil {

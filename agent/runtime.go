@@ -8,6 +8,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/a4s-io/a4s/agent/cluster/registration"
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/host/hostprep"
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
@@ -95,17 +96,24 @@ func (r *runtimeSet) importImages(ctx context.Context, group *component.Group) e
 	return nil
 }
 
-// report tells the cluster which runtimes of the node are ready.
-func (r *runtimeSet) report(ctx context.Context, group *component.Group, a *access) error {
+// report tells the cluster which runtimes of the node are ready, and that there is the node if
+// its partition has lost that.
+func (r *runtimeSet) report(
+	ctx context.Context, group *component.Group, a *access, restored func() (string, <-chan struct{}),
+) error {
 	_, client, err := a.clients(readiness.Name)
 	if err != nil {
 		return err
 	}
+	keeper := registration.New(registration.Options{NodeName: r.cfg.NodeName, Client: client, Restored: restored,
+		Log: logrus.WithField("component", registration.Name)})
+	group.Start(ctx, keeper.Component())
 	group.Start(ctx, readiness.New(readiness.Options{
 		Client:   client,
 		NodeName: r.cfg.NodeName,
 		Runtimes: r.mux,
 		Told:     &r.reported,
+		Seen:     keeper.Saw,
 		Log:      logrus.WithField("component", readiness.Name),
 	}))
 	return nil

@@ -13,13 +13,16 @@ func (p *partitionSet) known() (joinapi.Partitions, <-chan struct{}, bool) {
 	if changed == nil {
 		return joinapi.Partitions{}, nil, false
 	}
-	out := joinapi.Partitions{Self: p.Self(), Complete: complete}
+	out := joinapi.Partitions{Self: p.Self(), Restored: p.own.Restored, Complete: complete}
 	for _, one := range p.Removed() {
 		out.Removed = append(out.Removed, joinapi.RemovedPartition{Name: one.Name, Identity: one.Identity})
 	}
 	home := false
 	for _, one := range all {
 		home = home || one.Name == partitionapi.Home
+		if one.Name == p.Self() { // another server of it may have been restored
+			out.Restored = max(out.Restored, one.Spec.Restored)
+		}
 		out.Partitions = append(out.Partitions, forNodes(one, p.Addresses(one.Name)))
 	}
 	// The home partition registers itself a little after it began.

@@ -15,6 +15,9 @@ const PartitionsAlive = 20 * time.Second
 type Partitions struct {
 	// Self is the partition that says it, the one that has the node.
 	Self string `json:"self"`
+	// Restored is when that partition was restored from a snapshot last, empty for never: a
+	// later time is greater.
+	Restored string `json:"restored,omitempty"`
 	// Complete says that this is what the home partition has. Without it this is what the
 	// server knew last, for nodes that know nothing.
 	Complete bool `json:"complete,omitempty"`
@@ -63,6 +66,6 @@ func (p NodePartition) Equal(o NodePartition) bool {
 
 // Equal reports whether two lines say the same.
 func (p Partitions) Equal(o Partitions) bool {
-	return p.Self == o.Self && p.Complete == o.Complete && slices.Equal(p.Removed, o.Removed) &&
-		slices.EqualFunc(p.Partitions, o.Partitions, NodePartition.Equal)
+	return p.Self == o.Self && p.Restored == o.Restored && p.Complete == o.Complete &&
+		slices.Equal(p.Removed, o.Removed) && slices.EqualFunc(p.Partitions, o.Partitions, NodePartition.Equal)
 }

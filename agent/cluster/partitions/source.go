@@ -70,6 +70,9 @@ type Source struct {
 	running context.Context // nil while the component does not run
 	dialers sync.WaitGroup
 	refused string // the last list that was not taken over
+	// restored is when the partition of the node was restored last, by whatever list.
+	restored   string
+	restoredAt chan struct{} // closed when that changes
 	// forgotten are the partitions that the last list lacks, for the log.
 	forgotten string
 }
@@ -103,7 +106,7 @@ func New(o Options) (*Source, error) {
 		return nil, fmt.Errorf("address of the servers: %w", err)
 	}
 	s := &Source{o: o, own: origin.At(base, o.Own), home: &road{}, changed: make(chan struct{}),
-		ways: map[string]*way{}}
+		restoredAt: make(chan struct{}), ways: map[string]*way{}}
 	s.home.to.Store(&s.own)
 	s.way = s.home
 	if o.Home != nil {
@@ -134,6 +137,14 @@ func (s *Source) Last() (joinapi.Partitions, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, s.changed
+}
+
+// Restored is when the partition that has the node was restored from a snapshot last, as far
+// as its servers have said since this agent runs, and a channel that is closed at the next time.
+func (s *Source) Restored() (at string, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restored, s.restoredAt
 }
 
 // Known waits until somebody has said which partitions there are, and returns that. It is
@@ -210,6 +221,11 @@ func (r reader) Line(l joinapi.Partitions) bool { return r(l) }
 func (s *Source) take(l joinapi.Partitions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l.Restored > s.restored {
+		s.restored = l.Restored
+		close(s.restoredAt)
+		s.restoredAt = make(chan struct{})
+	}
 	l, forgotten := s.keep(l)
 	if told := strings.Join(forgotten, ", "); l.Complete && told != s.forgotten {
 		if s.forgotten = told; told != "" {

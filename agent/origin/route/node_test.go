@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -88,4 +90,39 @@ func TestNodeOfATenantPartition(t *testing.T) {
 	second.Node = false
 	d.set(main, second)
 	eventually(t, by(rp), what)
+}
+
+// TestAListThatLacksTheNode is no answer if the node was there: kube-proxy ends the process when it
+// is gone.
+func TestAListThatLacksTheNode(t *testing.T) {
+	c := newCluster(t, Options{})
+	list := func() error {
+		_, err := c.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + nodeName})
+		return err
+	}
+	initial := true
+	if _, err := c.api.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{SendInitialEvents: &initial,
+		FieldSelector: "metadata.name=" + nodeName}); !apierrors.IsInvalid(err) {
+		t.Errorf("a watch tells which nodes there are: %v", err)
+	}
+	if err := list(); err != nil {
+		t.Errorf("before it registers: %v", err)
+	}
+	node := nodeCalled(nodeName)
+	c.rp.Put(t, "nodes", node)
+	if _, err := c.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.rp.Delete(t, "nodes", node)
+	if err := list(); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("it is missing: %v", err)
+	}
+	c.rp.Put(t, "nodes", node)
+	if err := list(); err != nil {
+		t.Errorf("it is back: %v", err)
+	}
+	n := ownNode{there: true, missing: time.Now().Add(-missed - time.Second)}
+	if !n.lacking() {
+		t.Error("a node that is missing for long is not believed to be gone")
+	}
 }

@@ -54,6 +54,7 @@ type Router struct {
 	stop        context.CancelFunc
 	node        *partition // the resource partition, nil if it is home
 	nodes       nodeLists
+	self        ownNode
 
 	table atomic.Pointer[table] // nil until the partitions are known
 

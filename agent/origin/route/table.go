@@ -45,6 +45,7 @@ type table struct {
 	node        *partition // the resource partition, nil if it is home
 	nodeName    string
 	nodes       *nodeLists
+	self        *ownNode
 	collections *merge.Collections
 }
 
@@ -89,7 +90,7 @@ func (r *Router) newTable(old *table, all []origin.Partition) (*table, error) {
 		return nil, err
 	}
 	t := &table{byName: map[string]*partition{}, node: r.node, nodeName: r.o.NodeName, nodes: &r.nodes,
-		collections: r.collections}
+		self: &r.self, collections: r.collections}
 	for _, p := range all {
 		if old == nil || old.byName[p.Name] == nil {
 			continue

@@ -58,6 +58,8 @@ type Options struct {
 	Runtimes Runtimes
 	// Told is where to remember what was reported; may be nil.
 	Told *Told
+	// Seen is told of the Node whenever it changes; it may be nil.
+	Seen func(*corev1.Node)
 	// Log may be nil.
 	Log *logrus.Entry
 }
@@ -153,6 +155,9 @@ func (o Options) watch(ctx context.Context) <-chan struct{} {
 		node, ok := obj.(*corev1.Node)
 		if !ok {
 			return
+		}
+		if o.Seen != nil {
+			o.Seen(node)
 		}
 		// Age is left to the heartbeat.
 		if patch, err := patchFor(node, o.Runtimes.States(), time.Now(), 24*time.Hour); err == nil && patch == nil {

@@ -1,6 +1,7 @@
 package nodecopies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ const (
 	writers = 8
 	// firstRetry and lastRetry bound how long a copy that could not be written waits.
 	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
+	// patience is Options.Patience, if nobody says.
+	patience = 5 * time.Minute
 	// requestTimeout bounds what is done about one copy.
 	requestTimeout = 10 * time.Second
 	// originals selects what a resource partition has itself: it may be a tenant partition,
@@ -60,6 +63,8 @@ type source[T object] struct {
 	store  cache.Store
 	synced func() bool
 	stop   func()
+	// deleted are what it said was deleted and has a copy still.
+	deleted sync.Map
 }
 
 // seen is what is remembered of a copy, and of objects that are none.
@@ -84,11 +89,16 @@ type copier[T object] struct {
 
 	mu      sync.Mutex
 	sources map[string]*source[T]
-	running sync.WaitGroup
+	// missing are copies whose original is not there, and since when that is known; they stay
+	// for patience.
+	missing  map[string]time.Time
+	patience time.Duration
+	running  sync.WaitGroup
 }
 
 func newCopier[T object](k kind[T], o Options, clash func(string, []string)) *copier[T] {
 	return &copier[T]{kind: k, to: o.Client, log: o.Log, left: o.Left, clash: clash, sources: map[string]*source[T]{},
+		missing: map[string]time.Time{}, patience: cmp.Or(o.Patience, patience),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
 }
@@ -96,7 +106,8 @@ func newCopier[T object](k kind[T], o Options, clash func(string, []string)) *co
 // run keeps copies until the context ends.
 func (c *copier[T]) run(ctx context.Context) {
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: c.kind.watch(c.to, ""), ObjectType: c.kind.empty, Handler: c.handler(), Transform: c.remember,
+		ListerWatcher: c.kind.watch(c.to, ""), ObjectType: c.kind.empty, Transform: c.remember,
+		Handler: c.handler(func(string) {}),
 	})
 	c.mu.Lock()
 	c.copies, c.ready = store, controller.HasSynced
@@ -116,15 +127,21 @@ func (c *copier[T]) run(ctx context.Context) {
 	c.running.Wait()
 }
 
-// handler asks for a look at every name that something happens to.
-func (c *copier[T]) handler() cache.ResourceEventHandler {
+// handler asks for a look at every name that something happens to. deleted is told before of
+// what was deleted, and not of what is merely missing in a list.
+func (c *copier[T]) handler(deleted func(name string)) cache.ResourceEventHandler {
 	look := func(obj any) {
 		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			c.queue.Add(name)
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: look, DeleteFunc: look,
-		UpdateFunc: func(_, obj any) { look(obj) }}
+	return cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) },
+		DeleteFunc: func(obj any) {
+			if o, ok := obj.(metav1.Object); ok {
+				deleted(o.GetName())
+			}
+			look(obj)
+		}}
 }
 
 // remember reduces a copy to what is compared.
@@ -168,12 +185,14 @@ func (c *copier[T]) replace(ctx context.Context, sources []Source) {
 		if c.sources[s.Name] != nil {
 			continue
 		}
+		one := &source[T]{Source: s}
 		store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-			ListerWatcher: c.kind.watch(s.Client, originals), ObjectType: c.kind.empty, Handler: c.handler(),
-			Transform: slim[T],
+			ListerWatcher: c.kind.watch(s.Client, originals), ObjectType: c.kind.empty, Transform: slim[T],
+			Handler: c.handler(func(name string) { one.deleted.Store(name, true) }),
 		})
 		ctx, stop := context.WithCancel(ctx)
-		c.sources[s.Name] = &source[T]{Source: s, store: store, synced: controller.HasSynced, stop: stop}
+		one.store, one.synced, one.stop = store, controller.HasSynced, stop
+		c.sources[s.Name] = one
 		c.running.Go(func() {
 			controller.RunWithContext(ctx)
 		})
@@ -276,7 +295,7 @@ func (c *copier[T]) look(ctx context.Context, name string) error {
 	}
 	if owner != nil && have != nil {
 		if _, there, _ := owner.store.GetByKey(name); !there {
-			if err := c.gone(ctx, owner, have); err != nil {
+			if err := c.gone(ctx, owner, have, len(others) > 0); err != nil {
 				return err
 			}
 			// The event of the deletion brings the next one who has the name.
@@ -292,6 +311,7 @@ func (c *copier[T]) look(ctx context.Context, name string) error {
 	if err != nil || !there {
 		return err
 	}
+	c.settled(owner, name)
 	original, ok := obj.(T)
 	if !ok {
 		return fmt.Errorf("the original is a %T", obj)
@@ -346,8 +366,9 @@ func (c *copier[T]) whose(name string) (have *seen, owner *source[T], others []s
 }
 
 // gone deletes a copy whose original is not there, by the word of its resource partition
-// itself: what a list began with may be older than the copy.
-func (c *copier[T]) gone(ctx context.Context, owner *source[T], have *seen) error {
+// itself: what a list began with may be older than the copy. Without a word of its deletion the
+// copy stays for a while, unless the node is elsewhere.
+func (c *copier[T]) gone(ctx context.Context, owner *source[T], have *seen, elsewhere bool) error {
 	err := c.kind.there(ctx, owner.Client, have.Name)
 	if err == nil {
 		return errors.New("its resource partition has it, but did not list it yet")
@@ -355,7 +376,41 @@ func (c *copier[T]) gone(ctx context.Context, owner *source[T], have *seen) erro
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("asking its resource partition for it: %w", err)
 	}
-	return c.delete(ctx, have)
+	if left := c.waits(owner, have.Name); left > 0 && !elsewhere {
+		c.queue.AddAfter(have.Name, left)
+		return nil
+	}
+	if err := c.delete(ctx, have); err != nil {
+		return err
+	}
+	c.settled(owner, have.Name)
+	return nil
+}
+
+// waits is for how long a copy stays. A resource partition that was restored from a snapshot
+// does not know nodes that joined after it, which register again; pods run there.
+func (c *copier[T]) waits(owner *source[T], name string) time.Duration {
+	if _, ok := owner.deleted.Load(name); ok {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since, ok := c.missing[name]
+	if !ok {
+		since = time.Now()
+		c.missing[name] = since
+		c.log.WithField("partition", owner.Name).Warnf("%s %s is missing there, and nobody said that it was deleted: "+
+			"its copy stays for %s", strings.TrimSuffix(c.kind.resource, "s"), name, c.patience)
+	}
+	return time.Until(since.Add(c.patience))
+}
+
+// settled takes note that an original is there, or its copy gone.
+func (c *copier[T]) settled(owner *source[T], name string) {
+	owner.deleted.Delete(name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.missing, name)
 }
 
 // delete deletes a copy, and nothing that came in its place.

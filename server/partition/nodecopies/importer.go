@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,9 @@ type Options struct {
 	// Await blocks until this server leads the others; nil is for a server without
 	// others. What it returns ends with the lead.
 	Await func(context.Context) (context.Context, context.CancelFunc, error)
+	// Patience is for how long a copy stays whose node is missing in a list without a word of its
+	// deletion; zero is for as long as pods stay, by default, on a node that does not answer.
+	Patience time.Duration
 	// Health is told of names that several have; nil for nobody.
 	Health *health.Registry
 	Log    *logrus.Entry

@@ -43,12 +43,15 @@ type world struct {
 	// does not say.
 	left   map[string]bool
 	silent bool
+	// patience is short, unless a test says otherwise.
+	patience time.Duration
 }
 
 func newWorld(t *testing.T, own ...runtime.Object) *world {
 	t.Helper()
 	w := &world{tp: fake.NewClientset(own...), rp1: fake.NewClientset(), rp2: fake.NewClientset(),
-		problems: health.NewRegistry(), down: map[string]*atomic.Bool{}, changed: make(chan struct{})}
+		problems: health.NewRegistry(), patience: time.Millisecond, down: map[string]*atomic.Bool{},
+		changed: make(chan struct{})}
 	for name, rp := range map[string]*fake.Clientset{"rp1": w.rp1, "rp2": w.rp2} {
 		down := &atomic.Bool{}
 		w.down[name] = down
@@ -97,7 +100,7 @@ func (w *world) hasLeft(_ context.Context, partition string) (bool, error) {
 func (w *world) start(t *testing.T) {
 	t.Helper()
 	w.importer = New(Options{Client: w.tp, Sources: w.get, Left: w.hasLeft, Health: w.problems,
-		Log: logrus.NewEntry(logrus.StandardLogger())})
+		Patience: w.patience, Log: logrus.NewEntry(logrus.StandardLogger())})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.importer.Component().Run(ctx, func() {}) }()
@@ -257,6 +260,35 @@ func TestAPartitionThatIsDown(t *testing.T) {
 	w.down["rp1"].Store(false)
 	until(t, "the end of the copy", func() bool { return w.copied(t, "n") == nil })
 	until(t, "all copies", w.importer.Complete)
+}
+
+// TestAPartitionThatForgotANode: a copy whose node is missing stays, until the node registers again
+// or somebody deletes it.
+func TestAPartitionThatForgotANode(t *testing.T) {
+	w := newWorld(t, wantedNode(full(), "rp1"))
+	w.patience = time.Hour
+	w.start(t)
+	until(t, "a question for the node", func() bool {
+		return slices.ContainsFunc(w.rp1.Actions(),
+			func(a clienttesting.Action) bool { return a.Matches("get", "nodes") })
+	})
+	w.rp2Marks(t)
+	if w.copied(t, "n") == nil {
+		t.Fatal("the copy was deleted without a word of the deletion of its node")
+	}
+	put(t, w.rp1, "n", "second", nil)
+	w.of(t, "n", "rp1", "second")
+	remove(t, w.rp1, "n")
+	until(t, "the end of the copy", func() bool { return w.copied(t, "n") == nil })
+}
+
+// TestAForgottenNodeThatIsElsewhere: its copy does not stay in the way of the node.
+func TestAForgottenNodeThatIsElsewhere(t *testing.T) {
+	w := newWorld(t, wantedNode(full(), "rp1"))
+	w.patience = time.Hour
+	put(t, w.rp2, "n", "second", nil)
+	w.start(t)
+	w.of(t, "n", "rp2", "second")
 }
 
 // TestAListThatIsOld: a list without the node deletes nothing if the partition has it.
