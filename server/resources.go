@@ -50,6 +50,9 @@ type resources struct {
 	// sharesUnknown says that this server does not know what is on its nodes: the partition was
 	// restored from a snapshot, or had nobody to share with so far.
 	sharesUnknown atomic.Bool
+	// podsUnknown says that this server was restored, and nodes may run pods that it does not
+	// know.
+	podsUnknown atomic.Bool
 
 	mu sync.Mutex
 	// clients are by the name of the partition.
@@ -74,6 +77,7 @@ func newResources(s *Server) (*resources, error) {
 	}
 	r.sharesUnknown.Store(r.of.has(partitionapi.RoleResource) &&
 		(record.Shares || r.of.name() == "" && !record.Shared))
+	r.podsUnknown.Store(r.of.has(partitionapi.RoleTenant) && record.Shares)
 	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral}
 	if !r.of.has(partitionapi.RoleTenant) {
 		o.Ask = r.ask
@@ -390,7 +394,21 @@ func (r *resources) plugins() []scheduler.Plugin {
 	if r.of.has(partitionapi.RoleResource) {
 		o.Local = r.of.self()
 	}
+	if r.podsUnknown.Load() {
+		o.Unknown = r.podsKnown
+	}
 	return []scheduler.Plugin{shares.Plugin(o)}
+}
+
+// podsKnown takes note that nodes run no pods any more that this server does not know.
+func (r *resources) podsKnown() {
+	r.podsUnknown.Store(false)
+	if r.of.has(partitionapi.RoleResource) {
+		return // the record is of the shares of its nodes, too, and goes when these are known
+	}
+	if err := restored.SharesKnown(r.files.dir, false); err != nil {
+		r.log.WithError(err).Warn("after the next start room is given out a minute later")
+	}
 }
 
 // sharing runs the scheduler, and anew with its plugin once there is a second partition.

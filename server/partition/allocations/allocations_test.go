@@ -242,3 +242,19 @@ func TestOfPod(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+func TestRaise(t *testing.T) {
+	dns := HostPort{Port: 53, Protocol: corev1.ProtocolUDP, IP: anywhere}
+	before := Share{Requests: requests("2", "1Gi"), Pods: 3, HostPorts: []HostPort{dns}}
+	for what, c := range map[string]struct{ now, want Share }{
+		"nothing": {Share{}, before},
+		"more of one": {Share{Requests: requests("1", "4Gi"), Pods: 5},
+			Share{Requests: requests("2", "4Gi"), Pods: 5, HostPorts: []HostPort{dns}}},
+		"the same": {before, before},
+	} {
+		c.now.Raise(before)
+		if !c.now.Equal(c.want) || c.now.Lowered(before) {
+			t.Errorf("%s: it is %+v, want %+v", what, c.now, c.want)
+		}
+	}
+}

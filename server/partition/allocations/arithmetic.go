@@ -88,6 +88,21 @@ func (s Share) Lowered(before Share) bool {
 	})
 }
 
+// Raise gives a normalized share at least what o, another one, takes of each.
+func (s *Share) Raise(o Share) {
+	for name, quantity := range o.Requests {
+		if now := s.Requests[name]; now.Cmp(quantity) < 0 {
+			if s.Requests == nil {
+				s.Requests = corev1.ResourceList{}
+			}
+			s.Requests[name] = quantity
+		}
+	}
+	s.Pods = max(s.Pods, o.Pods)
+	s.HostPorts = append(slices.Clip(s.HostPorts), o.HostPorts...)
+	s.Normalize()
+}
+
 // Of is the share of a partition.
 func (in *NodeAllocation) Of(partition string) Share {
 	for _, s := range in.shares() {

@@ -50,6 +50,9 @@ func (s *shares) commit(ctx context.Context, name string, pod *podShare) error {
 	}
 	for {
 		own, known := s.sum(name, pod), rp.allocation(name)
+		if s.lingers.Load() {
+			own.Raise(known.Of(s.o.Partition))
+		}
 		if pod != nil {
 			if known != nil && slices.ContainsFunc(known.Awaited, func(p string) bool { return p != s.o.Partition }) {
 				return fmt.Errorf("partitions %v have to say first what they have there", known.Awaited)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +20,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 
+	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/health"
 	ourscheduler "github.com/a4s-io/a4s/server/controlplane/scheduler"
 	"github.com/a4s-io/a4s/server/partition/allocations"
@@ -43,6 +47,9 @@ type Options struct {
 	// Partitions returns the resource partitions, the local one included, and what is
 	// closed when they change.
 	Partitions func() ([]ResourcePartition, <-chan struct{})
+	// Unknown says that this partition was restored from a snapshot: nodes still run pods that
+	// it does not know, so no share is lowered for Lingers; then it is called. Nil is for others.
+	Unknown func()
 	// Health is told of resource partitions that do not answer; nil for nobody.
 	Health *health.Registry
 	// Stats counts; nil for nobody.
@@ -59,6 +66,7 @@ func Plugin(o Options) ourscheduler.Plugin {
 		o: o, pods: map[types.UID]*podShare{}, onNode: map[string]map[types.UID]*podShare{},
 		partitions: map[string]*partition{}, others: map[string]other{}, started: make(chan struct{}),
 	}
+	s.lingers.Store(o.Unknown != nil)
 	return ourscheduler.Plugin{
 		Name:   Name,
 		New:    func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return &plugin{s}, nil },
@@ -80,7 +88,9 @@ type podShare struct {
 type shares struct {
 	o     Options
 	sched *scheduler.Scheduler
-	nodes corelisters.NodeLister
+	// lingers says that no share may be lowered.
+	lingers atomic.Bool
+	nodes   corelisters.NodeLister
 	// started is closed when all pods that are bound are known.
 	started chan struct{}
 	// writing keeps writes of one node in order, by the hash of its name.
@@ -116,10 +126,27 @@ func (s *shares) attach(ctx context.Context, sched *scheduler.Scheduler, f infor
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), nodesKnown.HasSynced, podsKnown.HasSynced) {
 			close(s.started)
+			go s.linger(ctx)
 			s.follow(ctx)
 		}
 	}()
 	return nil
+}
+
+// linger lets shares be lowered when nodes have had time to end what this partition does not
+// know.
+func (s *shares) linger(ctx context.Context) {
+	if !s.lingers.Load() || component.Sleep(ctx, Lingers) != nil {
+		return
+	}
+	s.lingers.Store(false)
+	s.o.Unknown()
+	s.mu.RLock()
+	all := slices.Collect(maps.Values(s.partitions))
+	s.mu.RUnlock()
+	for _, p := range all {
+		p.accountAll()
+	}
 }
 
 // follow follows the resource partitions until the context ends.
