@@ -31,6 +31,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
@@ -52,7 +53,9 @@ type fakeTenants struct {
 	requested []string
 	// What the test wants to go wrong.
 	stuck, forbidden, deny bool
-	maxLife                time.Duration
+	// lost is a tenant that has a placement only.
+	lost    string
+	maxLife time.Duration
 }
 
 func newFakeTenants(t *testing.T, names ...string) *fakeTenants {
@@ -142,7 +145,7 @@ func (f *fakeTenants) handleTenants(handle handler) {
 	handle("POST /api/v1/tenants", func(r *http.Request) (int, any) {
 		var in tenantapi.Tenant
 		f.decode(r, &in)
-		if f.tenants[in.Name] != nil {
+		if f.tenants[in.Name] != nil || f.lost == in.Name {
 			return http.StatusConflict,
 				failure(http.StatusConflict, metav1.StatusReasonAlreadyExists, "tenants", in.Name)
 		}
@@ -175,10 +178,29 @@ func (f *fakeTenants) handleTenants(handle handler) {
 		}
 		return http.StatusOK, out
 	})
+	handle("GET /api/v1/tenantplacements/{name}", func(r *http.Request) (int, any) {
+		name := r.PathValue("name")
+		if name != f.lost {
+			return notFound("tenantplacements", name)
+		}
+		return http.StatusOK, partitionapi.TenantPlacement{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "TenantPlacement"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     partitionapi.TenantPlacementStatus{TenantUID: newTenant(name).UID}}
+	})
 	handle("DELETE /api/v1/tenants/{name}", func(r *http.Request) (int, any) {
-		t := f.tenants[r.PathValue("name")]
+		name := r.PathValue("name")
+		t := f.tenants[name]
 		var options metav1.DeleteOptions
 		f.decode(r, &options)
+		if t == nil && f.lost == name {
+			t = newTenant(name)
+			f.lost = ""
+			if options.Preconditions == nil || *options.Preconditions.UID != t.UID {
+				f.t.Errorf("the name is deleted with %+v", options)
+			}
+			return http.StatusOK, t
+		}
 		if options.Preconditions == nil || *options.Preconditions.UID != t.UID {
 			f.t.Errorf("deleted with %+v", options)
 		}

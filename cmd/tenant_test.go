@@ -171,6 +171,14 @@ func TestTenantDelete(t *testing.T) {
 	if n := strings.Count(strings.Join(f.requested, "\n"), "DELETE /api/v1/tenants/t2"); n != 1 {
 		t.Errorf("%d deletions of t2", n)
 	}
+	// Its partition has lost it, and has its name.
+	f.lost = "t3"
+	if _, _, err = f.run("create", "t3"); err == nil || !strings.Contains(err.Error(), "AlreadyExists") {
+		t.Errorf("a lost one is made: %v", err)
+	}
+	if out, _, err = f.run("delete", "t3"); err != nil || out != "tenant t3 deleted\n" || f.lost != "" {
+		t.Errorf("delete a lost one: %q, %v", out, err)
+	}
 }
 
 func TestTenantMistakes(t *testing.T) {

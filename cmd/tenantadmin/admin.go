@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
@@ -26,6 +27,8 @@ type Admin struct {
 	server  string
 	kube    kubernetes.Interface
 	tenants *tenantapi.Client
+	// placements are those of a cluster of several partitions.
+	placements *partitionapi.PlacementClient
 }
 
 // New returns an Admin with the rights of cfg, which addresses the cluster and
@@ -46,6 +49,9 @@ func New(cfg *rest.Config) (*Admin, error) {
 		return nil, err
 	}
 	if a.tenants, err = tenantapi.NewClient(cfg, http); err != nil {
+		return nil, err
+	}
+	if a.placements, err = partitionapi.NewPlacementClient(cfg, http); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -83,11 +89,14 @@ func (a *Admin) Create(ctx context.Context, name, partition string) (made bool, 
 	if !apierrors.IsAlreadyExists(err) {
 		return err == nil, err
 	}
-	t, err := a.Get(ctx, name)
-	if err == nil && terminating(t) {
-		err = ErrTerminating
+	t, getErr := a.Get(ctx, name)
+	switch {
+	case apierrors.IsNotFound(getErr):
+		return false, err // its partition has lost it
+	case getErr == nil && terminating(t):
+		getErr = ErrTerminating
 	}
-	return false, err
+	return false, getErr
 }
 
 func terminating(t *tenantapi.Tenant) bool {
@@ -124,6 +133,14 @@ func (a *Admin) WaitReady(ctx context.Context, name string) error {
 // tenant from a later one of the same name.
 func (a *Admin) Delete(ctx context.Context, name string) (uid types.UID, marked bool, err error) {
 	t, err := a.Get(ctx, name)
+	if apierrors.IsNotFound(err) {
+		// Its partition may have lost it, by a restore, and its name is still taken.
+		if placed, e := a.placements.Get(ctx, name, metav1.GetOptions{}); e == nil {
+			uid = placed.Status.TenantUID
+			return uid, true, a.tenants.Delete(ctx, name,
+				metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
+		}
+	}
 	if err != nil {
 		return "", false, err
 	}

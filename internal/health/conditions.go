@@ -31,6 +31,7 @@ const (
 	ResourcesUnanswered Code = "resource-partition-unanswered"
 	PartitionForgotten  Code = "partition-not-registered"
 	TenantNameTaken     Code = "tenant-name-taken"
+	TenantMissing       Code = "tenant-missing"
 	SharesAwaited       Code = "shares-awaited"
 	CopiesBehind        Code = "node-copies-behind"
 
@@ -153,6 +154,11 @@ func Conditions() []Condition {
 			Cause: "home was restored from a snapshot, and the name was given away before the partition of the " +
 				"first one told of it; requests go to the one that its TenantPlacement names",
 			Fix: "save what is needed of the one that is not served (/partitions/NAME/tenants/...), and delete one"},
+		{Code: TenantMissing, Severity: Error, Title: "A partition does not have a tenant that it should have",
+			Cause: "the partition was restored from a snapshot from before the tenant, or home from one from before " +
+				"its deletion; its name is nobody else's",
+			Fix: "restore a later snapshot, or give the tenant up and free its name (a4s tenant delete NAME) and " +
+				"make it again"},
 		{Code: SharesAwaited, Severity: Warning, Title: "Nodes wait for partitions to say what they have there",
 			Cause: "the partition of the nodes was restored from a snapshot, and one with tenants is down since",
 			Fix:   "start that partition, or remove it for good: a4s partition remove", TimeToVisible: time.Minute},

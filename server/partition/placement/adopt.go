@@ -17,7 +17,7 @@ import (
 
 const (
 	// adoption is how often tenants without a placement are looked for in the home partition,
-	// and in one whose tenants have names that others have; in pages of pageSize.
+	// and in one that does not agree with the placements; in pages of pageSize.
 	adoption, pageSize = time.Minute, 500
 	// adoptAgain is how soon it is tried again what failed.
 	adoptAgain = 5 * time.Second
@@ -34,8 +34,18 @@ type adopted struct {
 	// of is what the partition was registered as.
 	of   string
 	next time.Time // zero for never
-	// taken are its tenants whose names another partition has.
-	taken map[string]bool
+	// reported are the tenants about which it does not agree with the placements.
+	reported found
+}
+
+// found are tenants by what is wrong with them, and what there is to say of each.
+type found map[health.Code]map[string]string
+
+func (f found) add(code health.Code, tenant, detail string) {
+	if f[code] == nil {
+		f[code] = map[string]string{}
+	}
+	f[code][tenant] = detail
 }
 
 // all gives placements to tenants that have none. The home partition has those of the
@@ -56,18 +66,18 @@ func (p *adopter) all(ctx context.Context) {
 			}
 			a.of, a.next = of, time.Now()
 		}
-		if a.next.IsZero() || time.Now().Before(a.next) {
+		if a.next.IsZero() || time.Now().Before(a.next) && !p.freed(a) {
 			continue
 		}
-		taken, err := p.adopt(ctx, one.Name)
+		wrong, err := p.adopt(ctx, one.Name)
 		if err != nil {
 			p.log.WithError(err).WithField("of", one.Name).Warn("tenants of a partition have no placements; " +
 				"it is tried again")
 			a.next = time.Now().Add(adoptAgain)
 			continue
 		}
-		p.report(a, taken)
-		if a.next = (time.Time{}); one.Name == partitionapi.Home || len(taken) > 0 {
+		p.report(a, wrong)
+		if a.next = (time.Time{}); one.Name == partitionapi.Home || len(wrong) > 0 {
 			a.next = time.Now().Add(adoption)
 		}
 	}
@@ -79,28 +89,47 @@ func (p *adopter) all(ctx context.Context) {
 	}
 }
 
-// report reports the tenants whose names another partition has. Nothing happens to them.
-func (p *adopter) report(a *adopted, taken map[string]string) {
-	now := map[string]bool{}
-	for name, detail := range taken {
-		now[name] = true
-		if p.health != nil {
-			p.health.Set(health.TenantNameTaken, name, detail)
-		}
-		if !a.taken[name] {
-			p.log.WithField("tenant", name).Error("two partitions have a tenant of this name: " + detail)
+// freed reports whether somebody gave up a tenant that was reported as missing.
+func (p *adopter) freed(a *adopted) bool {
+	missing := len(a.reported[health.TenantMissing])
+	if missing == 0 {
+		return false
+	}
+	for _, placed := range p.dir.Placements() {
+		if _, is := a.reported[health.TenantMissing][placed.Name]; is {
+			missing--
 		}
 	}
-	for name := range a.taken {
-		if !now[name] && p.health != nil {
-			p.health.Clear(health.TenantNameTaken, name)
-		}
-	}
-	a.taken = now
+	return missing > 0
 }
 
-// adopt looks at the tenants of a partition. It returns those whose names belong to another.
-func (p *adopter) adopt(ctx context.Context, partition string) (taken map[string]string, err error) {
+// report reports tenants about which a partition and the placements do not agree. Nothing
+// happens to them.
+func (p *adopter) report(a *adopted, wrong found) {
+	for code, text := range map[health.Code]string{
+		health.TenantNameTaken: "two partitions have a tenant of this name: ",
+		health.TenantMissing:   "a tenant is not in its partition: ",
+	} {
+		for name, detail := range wrong[code] {
+			if p.health != nil {
+				p.health.Set(code, name, detail)
+			}
+			if _, told := a.reported[code][name]; !told {
+				p.log.WithField("tenant", name).Error(text + detail)
+			}
+		}
+		for name := range a.reported[code] {
+			if _, is := wrong[code][name]; !is && p.health != nil {
+				p.health.Clear(code, name)
+			}
+		}
+	}
+	a.reported = wrong
+}
+
+// adopt looks at the tenants of a partition. It returns those whose names belong to another, and
+// those that it should have.
+func (p *adopter) adopt(ctx context.Context, partition string) (found, error) {
 	if partition != p.dir.Self() {
 		if err := p.peers.Ready(ctx, partition); err != nil {
 			return nil, err
@@ -114,7 +143,7 @@ func (p *adopter) adopt(ctx context.Context, partition string) (taken map[string
 	for _, placed := range p.dir.Placements() {
 		have[placed.Name] = placed
 	}
-	taken = map[string]string{}
+	wrong := found{}
 	for o := (metav1.ListOptions{Limit: pageSize}); ; {
 		list, err := p.page(ctx, there, o)
 		if err != nil {
@@ -130,13 +159,44 @@ func (p *adopter) adopt(ctx context.Context, partition string) (taken map[string
 				return nil, fmt.Errorf("tenant %s: %w", t.Name, err)
 			}
 			if detail != "" {
-				taken[t.Name] = detail
+				wrong.add(health.TenantNameTaken, t.Name, detail)
 			}
+			delete(have, t.Name)
 		}
 		if o.Continue = list.Continue; o.Continue == "" {
-			return taken, nil
+			break
 		}
 	}
+	for _, placed := range have {
+		if placed.Spec.Partition != partition || placed.Status.Phase != partitionapi.PlacementActive {
+			continue
+		}
+		if lost, err := p.lost(ctx, there, placed); err != nil {
+			return nil, fmt.Errorf("tenant %s: %w", placed.Name, err)
+		} else if lost {
+			wrong.add(health.TenantMissing, placed.Name, "partition "+partition+" does not have it")
+		}
+	}
+	return wrong, nil
+}
+
+// lost reports whether a partition does not have a tenant that it should have: it was restored
+// from a snapshot from before the tenant.
+func (p *adopter) lost(
+	ctx context.Context, there *tenantapi.Client, placed *partitionapi.TenantPlacement,
+) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, oneTry)
+	defer cancel()
+	_, err := there.Get(ctx, placed.Name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	// It may be deleted at this moment, or made.
+	now, err := p.placements.Get(ctx, placed.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && now.ResourceVersion == placed.ResourceVersion, err
 }
 
 func (p *adopter) page(

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -94,6 +95,10 @@ func (p *Placer) Delete(
 	}
 	ctx = context.WithoutCancel(ctx)
 	deleted, err := deleteIt(ctx)
+	if apierrors.IsNotFound(err) && before == partitionapi.PlacementActive {
+		// Its partition has lost it, by a restore: its name is what is deleted.
+		return lost(name, placed.Status.TenantUID), p.drop(ctx, placed)
+	}
 	if refused(err) || apierrors.IsConflict(err) {
 		// The controller may have been faster, which is a conflict, too.
 		switch t, getErr := there.Get(ctx, name, metav1.GetOptions{}); {
@@ -122,6 +127,11 @@ func (p *Placer) Delete(
 	return deleted, answered
 }
 
+// lost is the end of a tenant that its partition does not have.
+func lost(name string, uid types.UID) Deletion {
+	return Deletion{Tenant: &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}, Gone: true}
+}
+
 // deleteViaHome has home delete a tenant, which is read where it is: home knows, asked by a
 // partition, its own tenants only.
 func (p *Placer) deleteViaHome(ctx context.Context, name string, o *metav1.DeleteOptions) (Deletion, error) {
@@ -148,17 +158,22 @@ func (p *Placer) deleteViaHome(ctx context.Context, name string, o *metav1.Delet
 func (p *Placer) deleteAt(
 	ctx context.Context, at, there *tenantapi.Client, partition, name string, o *metav1.DeleteOptions,
 ) (Deletion, error) {
+	var asked metav1.DeleteOptions
 	t, err := there.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && at != there {
 		// There may be a placement without it.
-		if err := at.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		if o != nil {
+			asked.DryRun, asked.Preconditions = o.DryRun, o.Preconditions
+		}
+		if err := at.Delete(ctx, name, asked); err != nil {
 			return Deletion{}, answer(partitionapi.Home, err)
 		}
+		return lost(name, ""), nil
 	}
 	if err != nil {
 		return Deletion{}, answer(partition, err)
 	}
-	asked := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.UID}}
+	asked.Preconditions = &metav1.Preconditions{UID: &t.UID}
 	if o != nil {
 		asked.DryRun, asked.PropagationPolicy, asked.GracePeriodSeconds = o.DryRun, o.PropagationPolicy,
 			o.GracePeriodSeconds

@@ -139,6 +139,25 @@ func TestDeletedByTwo(t *testing.T) {
 	}
 }
 
+// TestDeletionOfALostTenant: the partition does not have it, after a restore. The name is deleted.
+func TestDeletionOfALostTenant(t *testing.T) {
+	a := &api{}
+	p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
+	a.tenant = nil
+	with := func(uid types.UID) (Deletion, error) {
+		return p.Delete(t.Context(), "t", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, nowhere)
+	}
+	if d, err := with("other"); !apierrors.IsConflict(err) || a.placement == nil {
+		t.Errorf("another one: %+v, %v, the placement is %+v", d, err, a.placement)
+	}
+	if d, err := with("u"); err != nil || !d.Gone || d.Tenant.UID != "u" || a.placement != nil {
+		t.Errorf("%+v, %v, the placement is %+v", d, err, a.placement)
+	}
+	if _, err := p.Delete(t.Context(), "t", nil, nowhere); err == nil {
+		t.Error("what is not there is deleted")
+	}
+}
+
 // TestRefusedDeletion leaves the tenant as it was.
 func TestRefusedDeletion(t *testing.T) {
 	for what, refuse := range map[string]*apierrors.StatusError{"conflict": conflict(),

@@ -191,7 +191,8 @@ func TestRestoredHome(t *testing.T) {
 	after.add(t, asks("tp2", "second", 1))
 	known("that home knows tp2 again", d, "main tp2", 0)
 
-	// Its tenants: one that home knows as another one's, one of another UID, and one more.
+	// Its tenants: one that home knows as another one's, one of another UID, and one more. It
+	// should have yet another.
 	problems := health.NewRegistry()
 	tenants := map[string]*tenantapi.Client{}
 	for name, p := range map[string]*plane{"main": after.plane, "tp2": tp2} {
@@ -210,7 +211,7 @@ func TestRestoredHome(t *testing.T) {
 		}
 		made[name] = one
 	}
-	for name, partition := range map[string]string{"taken": "main", "older": "tp2"} {
+	for name, partition := range map[string]string{"taken": "main", "older": "tp2", "lost": "tp2"} {
 		if _, err := after.placements.Create(ctx, &partitionapi.TenantPlacement{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: partitionapi.TenantPlacementSpec{Partition: partition},
 			Status: partitionapi.TenantPlacementStatus{Phase: partitionapi.PlacementActive, TenantUID: "other"},
@@ -232,7 +233,8 @@ func TestRestoredHome(t *testing.T) {
 				return false, fmt.Errorf("%+v, %w", p, err)
 			}
 		}
-		return holds(problems, health.TenantNameTaken, "taken"), nil
+		return holds(problems, health.TenantNameTaken, "taken") && holds(problems, health.TenantMissing, "lost") &&
+			!holds(problems, health.TenantMissing, "older"), nil
 	})
 	p, err := after.placements.Get(ctx, "taken", metav1.GetOptions{})
 	if err != nil || p.Spec.Partition != "main" || p.Status.TenantUID != "other" {
