@@ -91,14 +91,7 @@ func TestPodsReachEachOtherAcrossNodesOverHostGatewayAndIptables(t *testing.T) {
 	}
 	c.proc.Kill()
 	c.restart(t)
-	hosts.Until(t, podTimeout, "the worker has found the new server", func(ctx context.Context) error {
-		lease, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(ctx, worker.host.Name,
-			metav1.GetOptions{})
-		if err == nil && lease.Spec.RenewTime.Time.Before(c.started) {
-			err = fmt.Errorf("its last sign of life is of %s", lease.Spec.RenewTime)
-		}
-		return err
-	})
+	c.waitLease(t, worker.host.Name, c.started)
 	c.waitAnswer(t, ns, "far", instance, "/instance")
 	worker.proc.Kill()
 	if err := worker.start(); err != nil {
@@ -114,6 +107,18 @@ func TestPodsReachEachOtherAcrossNodesOverHostGatewayAndIptables(t *testing.T) {
 	if left := differences(before, look(t, h)); len(left) > 0 {
 		t.Errorf("after killall:\n%s", strings.Join(left, "\n"))
 	}
+}
+
+// waitLease waits until a node has given a sign of life to the server since then.
+func (c *cluster) waitLease(t *testing.T, name string, since time.Time) {
+	t.Helper()
+	hosts.Until(t, podTimeout, "node "+name+" has found the server", func(ctx context.Context) error {
+		lease, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(ctx, name, metav1.GetOptions{})
+		if err == nil && lease.Spec.RenewTime.Time.Before(since) {
+			err = fmt.Errorf("its last sign of life is of %s", lease.Spec.RenewTime)
+		}
+		return err
+	})
 }
 
 // run runs a program on a host; it has to succeed.
