@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -64,7 +65,25 @@ type resourceClients struct {
 	identity    string
 	nodes       kubernetes.Interface
 	allocations *allocations.Client
+	// failed is when a request failed last that was not answered, in nanoseconds.
+	failed atomic.Int64
 }
+
+// noting takes note of requests that are not answered.
+func (c *resourceClients) noting(rt http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(q *http.Request) (*http.Response, error) {
+		resp, err := rt.RoundTrip(q)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			c.failed.Store(time.Now().UnixNano())
+		}
+		return resp, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
 // newResources makes them when the partitions of a server are known.
 func newResources(s *Server) (*resources, error) {
@@ -288,7 +307,7 @@ func (r *resources) begin(
 			return err
 		}
 		start = append(start, r.importer.Component(), notready.Component(notready.Options{Client: client,
-			Log: logrus.WithField("component", notready.Name)}))
+			Silent: r.silent, Log: logrus.WithField("component", notready.Name)}))
 	}
 	for _, c := range start {
 		group.Start(ctx, leader.Only(c))
@@ -351,6 +370,8 @@ func (r *resources) client(name, identity string) *resourceClients {
 		config.QPS = -1
 	}
 	c := &resourceClients{identity: identity}
+	config = rest.CopyConfig(config)
+	config.Wrap(c.noting)
 	var err error
 	if c.nodes, err = nodesClient(config); err == nil {
 		c.allocations, err = allocations.NewClient(config, nil)
@@ -361,6 +382,16 @@ func (r *resources) client(name, identity string) *resourceClients {
 	}
 	r.clients[name] = c
 	return c
+}
+
+// silent is when a resource partition did not answer last.
+func (r *resources) silent(partition string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.clients[partition]; c != nil {
+		return time.Unix(0, c.failed.Load())
+	}
+	return time.Time{}
 }
 
 // askTimeout bounds how long home may take to say which partition has a node.

@@ -29,6 +29,9 @@ const (
 	// mostUnknown is the part of the nodes of a resource partition that may be unknown, in
 	// per cent; upstream's for a zone.
 	mostUnknown = 55
+	// heardAgain is for how long a resource partition that was silent may take to hear of its
+	// nodes again: three reports of a kubelet.
+	heardAgain = 30 * time.Second
 	// again is how often the pods of a node that is not ready are looked at: there may be
 	// new ones.
 	again = 20 * time.Second
@@ -44,6 +47,9 @@ const (
 type Options struct {
 	// Client reads nodes and pods, and writes the status of pods and events.
 	Client kubernetes.Interface
+	// Silent is when a resource partition did not answer last. It may not have heard of its nodes
+	// then, so those that are unknown have to be so for longer.
+	Silent func(partition string) time.Time
 	// Await blocks until this server leads the others; nil is for a server without
 	// others. What it returns ends with the lead.
 	Await func(context.Context) (context.Context, context.CancelFunc, error)
@@ -205,8 +211,12 @@ func (m *marker) due(name string) (due, later bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	partition, ok := m.of[name]
-	if !ok || m.nodes[partition][name].ready {
+	s := m.nodes[partition][name]
+	if !ok || s.ready {
 		return false, false
+	}
+	if s.unknown && time.Since(m.o.Silent(partition)) < heardAgain {
+		return false, true
 	}
 	return !m.held(partition), true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +14,7 @@ import (
 )
 
 func newMarker() *marker {
-	return &marker{nodes: map[string]map[string]state{}, of: map[string]string{},
+	return &marker{o: Options{Silent: func(string) time.Time { return time.Time{} }}, nodes: map[string]map[string]state{}, of: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())}
 }
 
@@ -92,6 +93,25 @@ func TestReleased(t *testing.T) {
 					t.Fatalf("seed %d: %s is due and was not looked at: %+v", seed, name, m.nodes)
 				}
 			}
+		}
+	}
+}
+
+// TestPartitionThatWasSilent: what it does not hear of its nodes counts later, what they say at once.
+func TestPartitionThatWasSilent(t *testing.T) {
+	for status, silent := range map[corev1.ConditionStatus]bool{
+		corev1.ConditionUnknown: true, corev1.ConditionFalse: false} {
+		m := newMarker()
+		last := time.Now()
+		m.o.Silent = func(string) time.Time { return last }
+		m.changed(copyOf("other", "rp1", corev1.ConditionTrue))
+		m.changed(copyOf("n", "rp1", status))
+		if due, later := m.due("n"); due == silent || !later {
+			t.Errorf("%s: due %t, later %t", status, due, later)
+		}
+		last = time.Now().Add(-heardAgain)
+		if due, _ := m.due("n"); !due {
+			t.Errorf("%s: it is not due when the partition has answered for long", status)
 		}
 	}
 }

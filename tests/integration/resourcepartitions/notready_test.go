@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +90,8 @@ func TestPodsOfNodesThatAreNotReady(t *testing.T) {
 	add("own", "")
 	set("a3", corev1.ConditionFalse) // before the marker comes
 	run(t, notready.Component(notready.Options{Client: tp.client(t, tp.as(t, "system:admin", tp.direct)),
-		Log: logrus.WithField("component", notready.Name)}))
+		Silent: func(string) time.Time { return time.Time{} },
+		Log:    logrus.WithField("component", notready.Name)}))
 	becomes("a3", corev1.ConditionFalse)
 	set("a3", corev1.ConditionTrue) // the kubelet says it of the pod
 	set("own", corev1.ConditionUnknown)
