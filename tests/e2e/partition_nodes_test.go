@@ -58,13 +58,7 @@ func TestPartitionNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tp := range tps {
-			hosts.Until(t, soon, "no copy at "+tp.host.Name, func(ctx context.Context) error {
-				_, err := tp.client.CoreV1().Nodes().Get(ctx, "short", metav1.GetOptions{})
-				if !apierrors.IsNotFound(err) {
-					return fmt.Errorf("it is there: %w", err)
-				}
-				return nil
-			})
+			waitNoNode(t, tp, "short")
 		}
 	})
 	t.Run("the controllers of nodes leave copies alone", func(t *testing.T) {

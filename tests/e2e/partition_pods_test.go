@@ -407,20 +407,7 @@ func (p *partitionPods) testDown(t *testing.T) {
 	p.home.removed(t, "kube-system", "while-down")
 	p.tp2.restart(t)
 	for name, c := range p.of {
-		// A status from now, so what the kubelet thinks of it.
-		hosts.Until(t, podTimeout, name+"'s pod is as it was", func(ctx context.Context) error {
-			now, err := c.client.CoreV1().Pods("kube-system").Get(ctx, "x-"+node, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if now.UID != before[c].UID || now.DeletionTimestamp != nil {
-				t.Fatalf("%s's pod is another one: %+v", name, now)
-			}
-			if !podIsReady(now) || containerID(now) != containerID(before[c]) {
-				return fmt.Errorf("%+v", now.Status)
-			}
-			return nil
-		})
+		c.unchanged(t, before[c])
 		if out := c.logs(t, "kube-system", "x-"+node); out != "I am of "+name+"\n" {
 			t.Errorf("%s: the logs are %q", name, out)
 		}

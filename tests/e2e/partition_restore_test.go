@@ -149,19 +149,7 @@ func (r *restored) whole(t *testing.T) {
 	})
 	r.shared(t)
 	for c, was := range r.pods {
-		hosts.Until(t, podTimeout, "the pod of "+c.host.Name+" is as it was", func(ctx context.Context) error {
-			now, err := c.client.CoreV1().Pods("kube-system").Get(ctx, was.Name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if now.UID != was.UID || now.DeletionTimestamp != nil {
-				t.Fatalf("it is another one: %+v", now)
-			}
-			if !podIsReady(now) || containerID(now) != containerID(was) {
-				return fmt.Errorf("%+v", now.Status)
-			}
-			return nil
-		})
+		c.unchanged(t, was)
 	}
 	if out := r.tp2.logs(t, "kube-system", "kept"); out != "I am of tp2\n" {
 		t.Errorf("the logs are %q", out)

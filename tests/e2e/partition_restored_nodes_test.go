@@ -157,7 +157,7 @@ func getNode(t *testing.T, c *cluster, name string) *corev1.Node {
 // waitNoNode waits until a partition does not know a node.
 func waitNoNode(t *testing.T, c *cluster, name string) {
 	t.Helper()
-	hosts.Until(t, podTimeout, "no node "+name+" at "+c.host.Name, func(ctx context.Context) error {
+	hosts.Until(t, soon, "no node "+name+" at "+c.host.Name, func(ctx context.Context) error {
 		_, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		return wantNotFound(err)
 	})
