@@ -14,7 +14,8 @@ import (
 )
 
 func newMarker() *marker {
-	return &marker{o: Options{Silent: func(string) time.Time { return time.Time{} }}, nodes: map[string]map[string]state{}, of: map[string]string{},
+	never := func(string) time.Time { return time.Time{} }
+	return &marker{o: Options{Silent: never}, nodes: map[string]map[string]state{}, of: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())}
 }
 
