@@ -370,6 +370,7 @@ func (r *resources) client(name, identity string) *resourceClients {
 		config.QPS = -1
 	}
 	c := &resourceClients{identity: identity}
+	c.failed.Store(time.Now().UnixNano()) // it was not heard of so far
 	config = rest.CopyConfig(config)
 	config.Wrap(c.noting)
 	var err error
@@ -426,20 +427,17 @@ func (r *resources) plugins() []scheduler.Plugin {
 		o.Local = r.of.self()
 	}
 	if r.podsUnknown.Load() {
-		o.Unknown = r.podsKnown
+		o.Unknown = func() {
+			r.podsUnknown.Store(false)
+			if r.of.has(partitionapi.RoleResource) {
+				return // the record is of the shares of its nodes, too, and goes when these are known
+			}
+			if err := restored.SharesKnown(r.files.dir, false); err != nil {
+				r.log.WithError(err).Warn("after the next start room is given out a minute later")
+			}
+		}
 	}
 	return []scheduler.Plugin{shares.Plugin(o)}
-}
-
-// podsKnown takes note that nodes run no pods any more that this server does not know.
-func (r *resources) podsKnown() {
-	r.podsUnknown.Store(false)
-	if r.of.has(partitionapi.RoleResource) {
-		return // the record is of the shares of its nodes, too, and goes when these are known
-	}
-	if err := restored.SharesKnown(r.files.dir, false); err != nil {
-		r.log.WithError(err).Warn("after the next start room is given out a minute later")
-	}
 }
 
 // sharing runs the scheduler, and anew with its plugin once there is a second partition.

@@ -97,7 +97,8 @@ func TestNodeOfATenantPartition(t *testing.T) {
 func TestAListThatLacksTheNode(t *testing.T) {
 	c := newCluster(t, Options{})
 	list := func() error {
-		_, err := c.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + nodeName})
+		_, err := c.api.CoreV1().Nodes().List(t.Context(),
+			metav1.ListOptions{FieldSelector: "metadata.name=" + nodeName})
 		return err
 	}
 	initial := true

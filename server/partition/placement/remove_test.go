@@ -145,7 +145,8 @@ func TestDeletionOfALostTenant(t *testing.T) {
 	p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
 	a.tenant = nil
 	with := func(uid types.UID) (Deletion, error) {
-		return p.Delete(t.Context(), "t", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, nowhere)
+		o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+		return p.Delete(t.Context(), "t", &o, nowhere)
 	}
 	if d, err := with("other"); !apierrors.IsConflict(err) || a.placement == nil {
 		t.Errorf("another one: %+v, %v, the placement is %+v", d, err, a.placement)
