@@ -57,7 +57,7 @@ func importInto(t *testing.T, tp *plane, s *sources) (*nodecopies.Importer, *hea
 	registry := health.NewRegistry()
 	i := nodecopies.New(nodecopies.Options{
 		Client: tp.client(t, tp.as(t, importerUser, tp.direct)), Sources: s.get, Health: registry,
-		Log: logrus.WithField("component", nodecopies.Name),
+		Patience: time.Second, Log: logrus.WithField("component", nodecopies.Name),
 	})
 	return i, registry, run(t, i.Component())
 }
