@@ -292,7 +292,7 @@ func TestInformersHaveOneCopyOfAnObject(t *testing.T) {
 // TestInformersListOneAfterTheOther: informers have one copy of an object however many others
 // are listed in between, each in its own form, and the pool keeps none that no informer has.
 func TestInformersListOneAfterTheOther(t *testing.T) {
-	const many = 5000
+	const many = 3000
 	p := New()
 	informed := func(uid, form string) any {
 		cm := configMap()
