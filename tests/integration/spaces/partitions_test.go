@@ -140,15 +140,20 @@ func TestPartOfAGroup(t *testing.T) {
 		return
 	}
 	p := start(t, func(cfg *config.Server) { cfg.ServiceGroupID = "1" })
-	for name, tenant := range map[string]*space{"own": p.bareTenant(t, "a"), "foreign": p.bareTenant(t, "z")} {
+	tenants := map[string]*space{"own": p.bareTenant(t, "a"), "foreign": p.bareTenant(t, "z")}
+	if code, body := do(t, p.Admin, http.MethodPost, partitionsPath, seedPartition,
+		[]string{"Content-Type: application/yaml"}); code != http.StatusCreated {
+		t.Fatalf("%d %s", code, body)
+	}
+	before, err := p.admin.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tenant := range tenants {
 		if _, err := tenant.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if code, body := do(t, p.Admin, http.MethodPost, partitionsPath, seedPartition,
-		[]string{"Content-Type: application/yaml"}); code != http.StatusCreated {
-		t.Fatalf("%d %s", code, body)
 	}
 	const path = "/api/v1/configmaps"
 	const initial = path + "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&" +
@@ -174,18 +179,22 @@ func TestPartOfAGroup(t *testing.T) {
 			t.Errorf("%s: the end of the initial events does not come: %s", what, body)
 		}
 	}
+	after := path + "?watch=true&timeoutSeconds=1&resourceVersion=" + before.ResourceVersion
 	for group, want := range map[string]string{"1": "own", partitionapi.Rest: "foreign", "0": ""} {
-		code, body := do(t, p.Admin, http.MethodGet, initial, "", []string{partitionapi.StreamHeader + ": " + group})
-		if code != http.StatusOK || !strings.Contains(body, metav1.InitialEventsAnnotationKey) {
-			t.Errorf("the stream of %s: %d %s", group, code, body)
+		stream := []string{partitionapi.StreamHeader + ": " + group}
+		if code, body := do(t, p.Admin, http.MethodGet, initial, "", stream); code != http.StatusUnprocessableEntity ||
+			!strings.Contains(body, "sendInitialEvents") {
+			t.Errorf("the stream of %s begins with what there is: %d %s", group, code, body)
 		}
+		code, body := do(t, p.Admin, http.MethodGet, after, "", stream)
 		for _, name := range []string{"own", "foreign"} {
-			if strings.Contains(body, `"name":"`+name+`"`) != (name == want) {
-				t.Errorf("the stream of %s: %s", group, body)
+			if code != http.StatusOK || strings.Contains(body, `"name":"`+name+`"`) != (name == want) {
+				t.Errorf("the stream of %s: %d %s", group, code, body)
 			}
 		}
-		if strings.Contains(body, `"namespace":"kube-system"`) != (group == partitionapi.Rest) {
-			t.Errorf("what the stream of %s has of the system: %s", group, body)
+		code, body = do(t, p.Admin, http.MethodGet, path, "", stream)
+		if code != http.StatusOK || strings.Contains(body, `"namespace":"kube-system"`) != (group == partitionapi.Rest) {
+			t.Errorf("what the stream of %s has of the system: %d %s", group, code, body)
 		}
 	}
 	t.Run("lists of streams", func(t *testing.T) { listsOfStreams(t, p) })

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/tests/nstest"
 )
@@ -133,16 +134,21 @@ func testProvisioned(t *testing.T, p *plane, s *space) {
 	if _, err := p.admin.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var own *corev1.PersistentVolumeClaim
 	eventually(t, "the claim to be bound to the volume that was made for it", func(ctx context.Context) (bool, error) {
-		var err error
-		own, err = s.client.CoreV1().PersistentVolumeClaims("default").Get(ctx, "provisioned", metav1.GetOptions{})
+		own, err := s.client.CoreV1().PersistentVolumeClaims("default").Get(ctx, "provisioned", metav1.GetOptions{})
 		return err == nil && own.Status.Phase == corev1.ClaimBound && own.Spec.VolumeName == v.Name, err
 	})
 	// A client that writes back what it read changes nothing else.
-	own.Labels = map[string]string{"changed": "yes"}
-	if _, err := s.client.CoreV1().PersistentVolumeClaims("default").
-		Update(ctx, own, metav1.UpdateOptions{}); err != nil {
+	claims := s.client.CoreV1().PersistentVolumeClaims("default")
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // its controller may write once more
+		own, err := claims.Get(ctx, "provisioned", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		own.Labels = map[string]string{"changed": "yes"}
+		_, err = claims.Update(ctx, own, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
 		t.Errorf("updating the bound claim: %v", err)
 	}
 	now, err := p.admin.CoreV1().PersistentVolumeClaims("default."+s.name).Get(ctx, "provisioned", metav1.GetOptions{})
