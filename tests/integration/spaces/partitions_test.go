@@ -193,7 +193,8 @@ func TestPartOfAGroup(t *testing.T) {
 			}
 		}
 		code, body = do(t, p.Admin, http.MethodGet, path, "", stream)
-		if code != http.StatusOK || strings.Contains(body, `"namespace":"kube-system"`) != (group == partitionapi.Rest) {
+		if code != http.StatusOK ||
+			strings.Contains(body, `"namespace":"kube-system"`) != (group == partitionapi.Rest) {
 			t.Errorf("what the stream of %s has of the system: %d %s", group, code, body)
 		}
 	}
