@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 )
 
 // commitTimeout is for how long a pod waits for a resource partition.
@@ -20,6 +22,7 @@ var (
 	_ fwk.FilterPlugin      = (*plugin)(nil)
 	_ fwk.ReservePlugin     = (*plugin)(nil)
 	_ fwk.PreBindPlugin     = (*plugin)(nil)
+	_ fwk.BindPlugin        = (*plugin)(nil)
 	_ fwk.EnqueueExtensions = (*plugin)(nil)
 	_ fwk.SignPlugin        = (*plugin)(nil)
 )
@@ -82,16 +85,51 @@ func (p *plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod,
 	}
 }
 
-// PreBindPreFlight implements fwk.PreBindPlugin: every pod is committed.
-func (*plugin) PreBindPreFlight(
+// PreBindPreFlight implements fwk.PreBindPlugin. A pod for which PreBind has work to do is
+// first written with the name of its node, for who adds nodes. That is one more write and
+// event of each pod, so pods are committed in Bind where that is possible.
+func (p *plugin) PreBindPreFlight(
 	context.Context, fwk.CycleState, *corev1.Pod, string,
 ) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	if p.bindsFirst {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
 	return nil, nil
 }
 
-// PreBind commits the pod. One that is refused is tried again after its backoff, by when
-// the cache knows what others have.
+// PreBind commits the pod if something may bind it before Bind is asked.
 func (p *plugin) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	if p.bindsFirst {
+		return nil
+	}
+	return p.committed(ctx, pod, node)
+}
+
+// Bind commits the pod, and leaves it to others to bind it.
+func (p *plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	if p.bindsFirst {
+		if status := p.committed(ctx, pod, node); !status.IsSuccess() {
+			return status
+		}
+	}
+	return fwk.NewStatus(fwk.Skip)
+}
+
+// bindsFirst reports whether Bind of this plugin comes before whatever binds a pod. A
+// configuration of the user's may have an extender that binds, or another order.
+func bindsFirst(sched *scheduler.Scheduler) bool {
+	for _, profile := range sched.Profiles {
+		binders := profile.ListPlugins().Bind.Enabled
+		if len(binders) == 0 || binders[0].Name != Name {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(sched.Extenders, fwk.Extender.IsBinder)
+}
+
+// committed commits a pod. One that is refused is tried again after its backoff, by when
+// the cache knows what others have.
+func (p *plugin) committed(ctx context.Context, pod *corev1.Pod, node string) *fwk.Status {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	select {

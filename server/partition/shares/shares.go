@@ -88,6 +88,8 @@ type podShare struct {
 type shares struct {
 	o     Options
 	sched *scheduler.Scheduler
+	// bindsFirst says that pods are committed in Bind; it is set before the scheduler runs.
+	bindsFirst bool
 	// lingers says that no share may be lowered.
 	lingers atomic.Bool
 	nodes   corelisters.NodeLister
@@ -108,7 +110,7 @@ type shares struct {
 
 // attach connects the plugin with its scheduler, which does not run yet.
 func (s *shares) attach(ctx context.Context, sched *scheduler.Scheduler, f informers.SharedInformerFactory) error {
-	s.sched = sched
+	s.sched, s.bindsFirst = sched, bindsFirst(sched)
 	nodes := f.Core().V1().Nodes()
 	s.nodes = nodes.Lister()
 	nodesKnown, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -3,6 +3,7 @@ package resourcepartitions_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,21 +26,29 @@ import (
 	"github.com/a4s-io/a4s/tests/planes"
 )
 
-// schedule runs the scheduler of a tenant partition, which commits if committed is set.
-func schedule(
-	t *testing.T, tp *plane, local string, rps []*plane, committed bool, problems *health.Registry,
-) *shares.Stats {
+// credential is a file with which the administrator's certificate is used.
+func (p *plane) credential(t *testing.T) string {
 	t.Helper()
-	file, stats := filepath.Join(t.TempDir(), "scheduler.yaml"), &shares.Stats{}
-	if err := kubeconfig.Write(kubeconfig.Options{Path: file, Server: tp.direct, CAFile: tp.files.ServerCA.Cert,
-		CertFile: tp.files.Admin.Cert, KeyFile: tp.files.Admin.Key}); err != nil {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := kubeconfig.Write(kubeconfig.Options{Path: file, Server: p.direct, CAFile: p.files.ServerCA.Cert,
+		CertFile: p.files.Admin.Cert, KeyFile: p.files.Admin.Key}); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// schedule runs the scheduler of a tenant partition, which commits if committed is set.
+func schedule(
+	t *testing.T, tp *plane, local string, rps []*plane, committed bool, problems *health.Registry, args ...string,
+) *shares.Stats {
+	t.Helper()
+	file, stats := tp.credential(t), &shares.Stats{}
 	var list []shares.ResourcePartition
 	for _, rp := range rps {
 		list = append(list, shares.ResourcePartition{Name: rp.name, Client: rp.allocations(t, tp.name)})
 	}
-	o := scheduler.Options{Kubeconfig: file, Pool: interning.New(), Log: logrus.WithField("component", "scheduler")}
+	o := scheduler.Options{Kubeconfig: file, Args: args, Pool: interning.New(),
+		Log: logrus.WithField("component", "scheduler")}
 	if committed {
 		o.Plugins = func() []scheduler.Plugin {
 			return []scheduler.Plugin{shares.Plugin(shares.Options{
@@ -58,6 +67,59 @@ func pod(name string, cpu int64) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(cpu, resource.DecimalSI)}}}}}}
+}
+
+// TestCommitsOfBinders: a pod is committed before it is bound, whatever the configuration has
+// bind it. Where nothing comes before the commit, a pod is not written once more for it.
+func TestCommitsOfBinders(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	for name, c := range map[string]struct {
+		bind      string
+		announced bool
+	}{
+		"as it comes":          {"", false},
+		"another binder first": {"    bind:\n      enabled:\n      - name: DefaultBinder\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 1, 1, room{cpu: 4000, pods: 110})
+			tp, file := f.tps[0], filepath.Join(t.TempDir(), "config.yaml")
+			text := fmt.Sprintf("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
+				"clientConnection: {kubeconfig: %q}\nprofiles:\n- schedulerName: default-scheduler\n  plugins:\n%s", tp.credential(t), c.bind)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			stats := schedule(t, tp, tp.name, f.tps, true, f.problems, "config="+file)
+			pods := tp.admin.CoreV1().Pods("default")
+			events, err := pods.Watch(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer events.Stop()
+			if _, err := pods.Create(t.Context(), pod("a", 3000), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			announced := false
+			for e := range events.ResultChan() {
+				got, ok := e.Object.(*corev1.Pod)
+				if !ok {
+					t.Fatalf("event %v", e)
+				}
+				if got.Spec.NodeName != "" {
+					break
+				}
+				announced = announced || got.Status.NominatedNodeName != ""
+			}
+			a, err := tp.allocations(t, tp.name).Get(t.Context(), "n0", metav1.GetOptions{})
+			if err != nil || a.Of(tp.name).Pods != 1 || stats.Commits.Load() != 1 {
+				t.Errorf("bound after %d commits: %+v, %v", stats.Commits.Load(), a, err)
+			}
+			if announced != c.announced {
+				t.Errorf("the pod was written with its node before it was bound: %v, want %v", announced, c.announced)
+			}
+		})
+	}
 }
 
 // TestSharesFollowPods: what one partition has, the other sees, in all that it can see it
