@@ -164,7 +164,7 @@ func (f *fleet) settle(t *testing.T, commits *allocations.Client) (s standing) {
 	return s
 }
 
-// hasNoNode is the condition of a pod that nothing has room for. PreBind tries again.
+// hasNoNode is the condition of a pod that nothing has room for. A refused commit is tried again.
 func hasNoNode(c corev1.PodCondition) bool {
 	return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable &&
 		strings.Contains(c.Message, "nodes are available")
