@@ -86,7 +86,8 @@ func TestCommitsOfBinders(t *testing.T) {
 			f := newFleet(t, 1, 1, room{cpu: 4000, pods: 110})
 			tp, file := f.tps[0], filepath.Join(t.TempDir(), "config.yaml")
 			text := fmt.Sprintf("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
-				"clientConnection: {kubeconfig: %q}\nprofiles:\n- schedulerName: default-scheduler\n  plugins:\n%s", tp.credential(t), c.bind)
+				"clientConnection: {kubeconfig: %q}\n"+
+				"profiles:\n- schedulerName: default-scheduler\n  plugins:\n%s", tp.credential(t), c.bind)
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
