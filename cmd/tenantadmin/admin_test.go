@@ -26,6 +26,7 @@ func TestReadyTakesPods(t *testing.T) {
 	var asked atomic.Int32
 	var never atomic.Bool
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		var answer any = &tenantapi.Tenant{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Tenant"},
 			ObjectMeta: metav1.ObjectMeta{Name: "team-a"},
 			Status: tenantapi.TenantStatus{Phase: tenantapi.Active, Conditions: []metav1.Condition{
@@ -36,11 +37,9 @@ func TestReadyTakesPods(t *testing.T) {
 			if n <= missing || never.Load() {
 				status := apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "default").Status()
 				status.TypeMeta, answer = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, status
-				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusNotFound)
 			}
 		}
-		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	defer s.Close()

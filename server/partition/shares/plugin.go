@@ -85,8 +85,8 @@ func (p *plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod,
 	}
 }
 
-// PreBindPreFlight implements fwk.PreBindPlugin. A pod for which PreBind has work to do is
-// first written with the name of its node, for who adds nodes. That is one more write and
+// PreBindPreFlight implements fwk.PreBindPlugin. Upstream writes the name of the node into
+// each pod for which PreBind has work to do, for autoscalers. That is one more write and
 // event of each pod, so pods are committed in Bind where that is possible.
 func (p *plugin) PreBindPreFlight(
 	context.Context, fwk.CycleState, *corev1.Pod, string,
@@ -97,18 +97,19 @@ func (p *plugin) PreBindPreFlight(
 	return nil, nil
 }
 
-// PreBind commits the pod if something may bind it before Bind is asked.
+// PreBind commits the pod if something may bind it before Bind of this plugin is called. It
+// is called in any case when upstream's gate NominatedNodeNameForExpectation is off.
 func (p *plugin) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if p.bindsFirst {
 		return nil
 	}
-	return p.committed(ctx, pod, node)
+	return p.commitPod(ctx, pod, node)
 }
 
 // Bind commits the pod, and leaves it to others to bind it.
 func (p *plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if p.bindsFirst {
-		if status := p.committed(ctx, pod, node); !status.IsSuccess() {
+		if status := p.commitPod(ctx, pod, node); !status.IsSuccess() {
 			return status
 		}
 	}
@@ -127,9 +128,9 @@ func bindsFirst(sched *scheduler.Scheduler) bool {
 	return !slices.ContainsFunc(sched.Extenders, fwk.Extender.IsBinder)
 }
 
-// committed commits a pod. One that is refused is tried again after its backoff, by when
+// commitPod commits a pod. One that is refused is tried again after its backoff, by when
 // the cache knows what others have.
-func (p *plugin) committed(ctx context.Context, pod *corev1.Pod, node string) *fwk.Status {
+func (p *plugin) commitPod(ctx context.Context, pod *corev1.Pod, node string) *fwk.Status {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	select {

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/kubeconfig"
@@ -93,7 +94,7 @@ func TestCommitsOfBinders(t *testing.T) {
 			}
 			stats := schedule(t, tp, tp.name, f.tps, true, f.problems, "config="+file)
 			pods := tp.admin.CoreV1().Pods("default")
-			events, err := pods.Watch(t.Context(), metav1.ListOptions{})
+			events, err := pods.Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: ptr.To[int64](60)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,20 +102,20 @@ func TestCommitsOfBinders(t *testing.T) {
 			if _, err := pods.Create(t.Context(), pod("a", 3000), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			announced := false
+			bound, announced := false, false
 			for e := range events.ResultChan() {
 				got, ok := e.Object.(*corev1.Pod)
 				if !ok {
 					t.Fatalf("event %v", e)
 				}
-				if got.Spec.NodeName != "" {
+				if bound = got.Spec.NodeName != ""; bound {
 					break
 				}
 				announced = announced || got.Status.NominatedNodeName != ""
 			}
 			a, err := tp.allocations(t, tp.name).Get(t.Context(), "n0", metav1.GetOptions{})
-			if err != nil || a.Of(tp.name).Pods != 1 || stats.Commits.Load() != 1 {
-				t.Errorf("bound after %d commits: %+v, %v", stats.Commits.Load(), a, err)
+			if err != nil || !bound || a.Of(tp.name).Pods != 1 || stats.Commits.Load() != 1 {
+				t.Errorf("bound %v, after %d commits: %+v, %v", bound, stats.Commits.Load(), a, err)
 			}
 			if announced != c.announced {
 				t.Errorf("the pod was written with its node before it was bound: %v, want %v", announced, c.announced)
