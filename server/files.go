@@ -37,6 +37,15 @@ rules:
 - level: Metadata
 `
 
+// rootCA is what pods verify the API with, in PEM.
+func (f *files) rootCA() (string, error) {
+	bundle, err := os.ReadFile(f.pki.ServerCA.Cert)
+	if err != nil {
+		return "", fmt.Errorf("reading the CAs of the API for pods: %w", err)
+	}
+	return string(bundle), nil
+}
+
 // loadTokens makes or reads the join tokens. Those of a cluster that this server
 // joins are in the bundle.
 func (f *files) loadTokens(bundle *joinapi.ServerBundle) (*jointoken.ServerTokens, error) {

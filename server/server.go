@@ -261,7 +261,11 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	s.upstream.resources = s.resources
-	spaces, err := s.newSpaces(admin, s.parts)
+	rootCA, err := s.files.rootCA()
+	if err != nil {
+		return nil, err
+	}
+	spaces, err := s.newSpaces(admin, s.parts, rootCA)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +333,8 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: admin, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool, Log: s.log,
+		Config: admin, Contents: spaces.Limits, RootCA: rootCA, DefaultTenant: s.partition.defaultTenant(),
+		Pool: s.pool, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: admin, FS: manifests.FS, Values: s.resources.manifests(s.cfg.ClusterDNS), Disabled: s.cfg.Disable,

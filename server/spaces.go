@@ -25,15 +25,19 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy"
 )
 
-// newSpaces makes what the API server has for tenants. admin has all rights.
-func (s *Server) newSpaces(admin *restclient.Config, parts *partitionSet) (*tenancy.Spaces, error) {
+// newSpaces makes what the API server has for tenants. admin has all rights, and rootCA is
+// what pods verify the API with, in PEM.
+func (s *Server) newSpaces(
+	admin *restclient.Config, parts *partitionSet, rootCA string,
+) (*tenancy.Spaces, error) {
 	return tenancy.New(tenancy.Options{
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
 		APIServerArgs: s.cfg.KubeAPIServerArgs, System: admin, Group: s.cfg.ServiceGroupID,
 		Partitions: parts, Placer: parts.placer,
 		Load:        s.load,
 		Connections: s.store.connections(), Fill: s.store.fill(),
-		Ranges: s.addresses.ranges(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts), Pool: s.pool,
+		Ranges: s.addresses.ranges(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
+		RootCA: rootCA, Pool: s.pool,
 		Log: s.log,
 	})
 }

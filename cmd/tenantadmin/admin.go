@@ -103,10 +103,7 @@ func terminating(t *tenantapi.Tenant) bool {
 	return !t.DeletionTimestamp.IsZero() || t.Status.Phase == tenantapi.Terminating
 }
 
-// serviceAccount is that of pods that name none.
-const serviceAccount = "default"
-
-// WaitReady waits until the space can be used, and takes pods.
+// WaitReady waits until the space can be used.
 func (a *Admin) WaitReady(ctx context.Context, name string) error {
 	inside, err := a.space(name)
 	if err != nil {
@@ -124,10 +121,9 @@ func (a *Admin) WaitReady(ctx context.Context, name string) error {
 		case !meta.IsStatusConditionTrue(t.Status.Conditions, tenantapi.SpaceReady):
 			return "its default objects" + messageOf(t, tenantapi.SpaceReady), nil
 		}
-		// Pods need it. A controller makes it, some time after the namespace.
-		_, err = inside.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, serviceAccount, metav1.GetOptions{})
+		_, err = inside.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return "service account " + serviceAccount + " of its namespace " + metav1.NamespaceDefault, nil
+			return "its namespace " + metav1.NamespaceDefault, nil
 		}
 		return "", err
 	})

@@ -93,8 +93,10 @@ type Options struct {
 	// Services do not get; nil if they get no addresses.
 	Ranges        []netip.Prefix
 	LoadBalancers *servicelb.Rules
-	Pool          *interning.Pool
-	Log           *logrus.Entry
+	// RootCA is what pods verify the API with, in PEM.
+	RootCA string
+	Pool   *interning.Pool
+	Log    *logrus.Entry
 }
 
 // New wires the parts.
@@ -133,7 +135,7 @@ func New(o Options) (*Spaces, error) {
 		m.admission.Forget(name)
 	})
 	m.provisioner, err = provision.New(provision.Options{
-		Config: o.System, Tenants: tenants, Growth: heap.NewGrowth(), Log: o.Log,
+		Config: o.System, Tenants: tenants, RootCA: o.RootCA, Growth: heap.NewGrowth(), Log: o.Log,
 		Has: func(roles, bindings sets.Set[string]) bool { return m.Roles.Has(roles, bindings) },
 	})
 	if err != nil {

@@ -82,9 +82,11 @@ func dataDir(b *testing.B) string {
 	return b.TempDir()
 }
 
-// requests are how long requests of tenants took.
+// requests are how long requests of tenants took, and the processor time of the server
+// for all of them.
 type requests struct {
 	first, next []time.Duration
+	used        time.Duration
 }
 
 func (r requests) report(b *testing.B) {
@@ -93,6 +95,7 @@ func (r requests) report(b *testing.B) {
 		b.ReportMetric(milliseconds(of[len(of)/2]), name+"-p50-ms")
 		b.ReportMetric(milliseconds(of[len(of)*99/100]), name+"-p99-ms")
 	}
+	b.ReportMetric(milliseconds(r.used)/float64(len(r.first)), "cpu-ms/first")
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -202,12 +205,15 @@ func (c *child) firstRequests(b *testing.B, n int, seed uint64) (r requests) {
 		}
 		return time.Since(began)
 	}
+	before, _, _ := c.command(b, "usage")
 	for _, i := range rand.New(rand.NewPCG(seed, 1)).Perm(n)[:min(n, firsts)] {
 		r.first = append(r.first, ask(dormantName(i)))
 		for range nextEach {
 			r.next = append(r.next, ask(dormantName(i)))
 		}
 	}
+	after, _, _ := c.command(b, "usage")
+	r.used = after - before
 	return r
 }
 

@@ -151,10 +151,21 @@ func (d *dormancy) testFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A write, at once.
-	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}); err != nil {
+	// A pod, at once. It needs the service account.
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "x"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	for _, ns := range []string{"default", "kube-system", "kube-public"} {
+		if _, err := client.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+		bundle, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+		if err != nil || bundle.Data["ca.crt"] == "" {
+			t.Errorf("the CA bundle in %s is %+v, %v", ns, bundle, err)
+		}
 	}
 	if r := d.reason(t, "first"); r != tenantapi.ReasonMade {
 		t.Errorf("the space is %s", r)

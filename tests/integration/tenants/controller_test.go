@@ -123,7 +123,7 @@ func (s *spaces) control(t *testing.T, tenant string) (stop func()) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	if err := group.StartAndWait(ctx, controller.New(controller.Options{
-		Config: s.config(s.files.Admin), Contents: s.contents, DefaultTenant: tenant,
+		Config: s.config(s.files.Admin), Contents: s.contents, RootCA: s.rootCA(t), DefaultTenant: tenant,
 		Log: logrus.WithField("component", controller.Name),
 	})); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func (s *spaces) ready(t *testing.T, tenant string) {
 func (s *spaces) use(t *testing.T, tenant string) {
 	t.Helper()
 	p, err := provision.New(provision.Options{
-		Config: s.config(s.files.Admin), Tenants: lookup{s.tenants}, Growth: heap.NewGrowth(),
+		Config: s.config(s.files.Admin), Tenants: lookup{s.tenants}, RootCA: s.rootCA(t), Growth: heap.NewGrowth(),
 		Has: func(_, _ sets.Set[string]) bool { return true }, Log: logrus.WithField("component", "provision"),
 	})
 	if err != nil {
@@ -180,6 +180,14 @@ func (s *spaces) testDefaultTenant(t *testing.T) {
 	for _, ns := range []string{"default.acme", "kube-system.acme", "kube-public.acme"} {
 		if _, err := s.client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); err != nil {
 			t.Error(err)
+		}
+		// No controller of upstream's runs here.
+		if _, err := s.client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+		bundle, err := s.client.CoreV1().ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		if err != nil || bundle.Data["ca.crt"] != s.rootCA(t) {
+			t.Errorf("the CA bundle in %s is %+v, %v", ns, bundle, err)
 		}
 	}
 	role, err := s.client.RbacV1().ClusterRoles().Get(ctx, "admin-role.acme.tenant", metav1.GetOptions{})
@@ -237,22 +245,25 @@ func (s *spaces) testRestart(t *testing.T, stop func()) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.CoreV1().ServiceAccounts("default.many-1").Create(ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	empties := []string{"kube-system.many-1", "kube-public.many-1"}
+	for _, ns := range empties {
+		if err := errors.Join(s.client.CoreV1().ServiceAccounts(ns).Delete(ctx, "default", metav1.DeleteOptions{}),
+			s.client.CoreV1().ConfigMaps(ns).Delete(ctx, "kube-root-ca.crt", metav1.DeleteOptions{})); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.delete(t, "many-1")
 	s.waits(t, "many-1", "ObjectsRemain", ": pods default/held is held by example.com/hold")
 	if _, err := maps.Get(ctx, "used", metav1.GetOptions{}); err != nil {
 		t.Errorf("what a pod may use while it ends: %v", err)
 	}
-	for _, empty := range []string{"kube-system.many-1", "kube-public.many-1"} {
+	for _, empty := range empties {
 		if _, err := s.client.CoreV1().Namespaces().Get(ctx, empty, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the empty namespace %s: %v", empty, err)
 		}

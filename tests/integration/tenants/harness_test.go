@@ -123,6 +123,16 @@ func (a *api) config(pair pki.Pair) *restclient.Config {
 	}
 }
 
+// rootCA is what pods verify the API with.
+func (a *api) rootCA(t *testing.T) string {
+	t.Helper()
+	bundle, err := os.ReadFile(a.files.ServerCA.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(bundle)
+}
+
 func eventually(t *testing.T, what string, check func(ctx context.Context) (bool, error)) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, deadline, true, check); err != nil {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 
 	"github.com/a4s-io/a4s/internal/space"
 )
@@ -22,6 +23,11 @@ const (
 	adminBinding = "admin-role-binding"
 	adminUser    = space.Admin
 	adminGroup   = space.Masters
+
+	// account is the service account of pods that name none.
+	account = "default"
+	// bundleKey is where the CA bundle is in its ConfigMap.
+	bundleKey = "ca.crt"
 )
 
 // namespaces are those that every space has.
@@ -29,7 +35,8 @@ func namespaces() []string {
 	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 }
 
-// Defaults makes what is missing of the default objects of a space.
+// Defaults makes what is missing of the default objects of a space but for those of
+// PodDefaults.
 func Defaults(ctx context.Context, client kubernetes.Interface, tenant string) error {
 	if tenant == space.System {
 		return makeSystem(ctx, client)
@@ -52,6 +59,36 @@ func Defaults(ctx context.Context, client kubernetes.Interface, tenant string) e
 			metav1.CreateOptions{})
 		return made("cluster role binding", adminBinding, err)
 	})
+	return group.Wait()
+}
+
+// PodDefaults makes what pods need in the namespaces of Defaults: the service account, and
+// the CA bundle rootCA (PEM), with which they verify the API. Upstream's controllers make
+// both in every namespace, but some time later, and leave what they find.
+func PodDefaults(ctx context.Context, client kubernetes.Interface, tenant, rootCA string) error {
+	if tenant == space.System {
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range namespaces() {
+		in := space.Namespace(tenant, name)
+		group.Go(func() error {
+			_, err := client.CoreV1().ServiceAccounts(in).Create(ctx,
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+			return made("service account", name+"/"+account, err)
+		})
+		group.Go(func() error {
+			const bundle = rootcacertpublisher.RootCACertConfigMapName
+			_, err := client.CoreV1().ConfigMaps(in).Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: bundle, Annotations: map[string]string{
+					// The controller would write the object again without it.
+					rootcacertpublisher.DescriptionAnnotation: rootcacertpublisher.Description,
+				}},
+				Data: map[string]string{bundleKey: rootCA},
+			}, metav1.CreateOptions{})
+			return made("config map", name+"/"+bundle, err)
+		})
+	}
 	return group.Wait()
 }
 

@@ -54,6 +54,8 @@ type Options struct {
 	// Config reaches the API as a system user with all rights.
 	Config  *restclient.Config
 	Tenants Tenants
+	// RootCA is what pods verify the API with, in PEM.
+	RootCA string
 	// Has reports whether this server judges by ClusterRoles and ClusterRoleBindings
 	// of these names.
 	Has    func(roles, bindings sets.Set[string]) bool
@@ -160,6 +162,10 @@ func (p *Provisioner) make(ctx context.Context, name string) error {
 	case err != nil:
 		log.WithError(err).Warn("the space could not be made: its next request tries again")
 		return unavailable(name, err)
+	}
+	// Not before: a request in a namespace of a dormant space waits for this very function.
+	if err := PodDefaults(ctx, p.client, name, p.opts.RootCA); err != nil {
+		log.WithError(err).Warn("what pods need is left to the controllers of upstream")
 	}
 	p.opts.Growth.Tenant()
 	log.Info("space is made by its first request")
