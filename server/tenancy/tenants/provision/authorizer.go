@@ -4,6 +4,7 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -24,8 +25,8 @@ func (p *Provisioner) Authorizer(inner authorizer.Authorizer) authorizer.Authori
 		decision, reason, err := inner.Authorize(ctx, a)
 		// Controllers come for what is there. Everybody may ask what the API is and what
 		// they may do, and needs nothing of the space for it.
-		if decision != authorizer.DecisionAllow || authn.IsController(a.GetUser()) || !a.IsResourceRequest() ||
-			kinds.IsReview(a.GetAPIGroup()) {
+		if decision != authorizer.DecisionAllow || authn.IsController(a.GetUser()) || makesDefaults(a.GetUser()) ||
+			!a.IsResourceRequest() || kinds.IsReview(a.GetAPIGroup()) {
 			return decision, reason, err
 		}
 		if tenant := addressed(ctx); !space.IsSystem(tenant) && tenant != space.All {
@@ -35,6 +36,16 @@ func (p *Provisioner) Authorizer(inner authorizer.Authorizer) authorizer.Authori
 		}
 		return decision, reason, err
 	})
+}
+
+// makesDefaults tells the controllers of upstream that PodDefaults waits for. Each does one
+// thing at a time, and would wait for the space that waits for it.
+func makesDefaults(u user.Info) bool {
+	if u == nil || !space.IsSystem(authn.TenantOf(u)) {
+		return false
+	}
+	return u.GetName() == "system:serviceaccount:kube-system:service-account-controller" ||
+		u.GetName() == "system:serviceaccount:kube-system:root-ca-cert-publisher"
 }
 
 // addressed is the space of a request: by its path, or on a short path by its

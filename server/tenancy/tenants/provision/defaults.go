@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 
@@ -62,34 +63,66 @@ func Defaults(ctx context.Context, client kubernetes.Interface, tenant string) e
 	return group.Wait()
 }
 
-// PodDefaults makes what pods need in the namespaces of Defaults: the service account, and
-// the CA bundle rootCA (PEM), with which they verify the API. Upstream's controllers make
-// both in every namespace, but some time later, and leave what they find.
+// PodDefaults returns when the namespaces of Defaults have what pods need: the service
+// account, and the CA bundle rootCA (PEM), with which they verify the API. Upstream's
+// controllers make both in every namespace, and log an error when somebody else does it
+// meanwhile, so what they are late with is made here.
 func PodDefaults(ctx context.Context, client kubernetes.Interface, tenant, rootCA string) error {
 	if tenant == space.System {
 		return nil
 	}
+	cached := metav1.GetOptions{ResourceVersion: "0"}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range namespaces() {
 		in := space.Namespace(tenant, name)
 		group.Go(func() error {
-			_, err := client.CoreV1().ServiceAccounts(in).Create(ctx,
-				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
-			return made("service account", name+"/"+account, err)
+			accounts := client.CoreV1().ServiceAccounts(in)
+			return madeByOthers(ctx, "service account", name+"/"+account, func(ctx context.Context) error {
+				_, err := accounts.Get(ctx, account, cached)
+				return err
+			}, func() error {
+				_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}},
+					metav1.CreateOptions{})
+				return err
+			})
 		})
 		group.Go(func() error {
 			const bundle = rootcacertpublisher.RootCACertConfigMapName
-			_, err := client.CoreV1().ConfigMaps(in).Create(ctx, &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: bundle, Annotations: map[string]string{
-					// The controller would write the object again without it.
-					rootcacertpublisher.DescriptionAnnotation: rootcacertpublisher.Description,
-				}},
-				Data: map[string]string{bundleKey: rootCA},
-			}, metav1.CreateOptions{})
-			return made("config map", name+"/"+bundle, err)
+			maps := client.CoreV1().ConfigMaps(in)
+			return madeByOthers(ctx, "config map", name+"/"+bundle, func(ctx context.Context) error {
+				_, err := maps.Get(ctx, bundle, cached)
+				return err
+			}, func() error {
+				_, err := maps.Create(ctx, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Name: bundle, Annotations: map[string]string{
+						// The controller would write the object again without it.
+						rootcacertpublisher.DescriptionAnnotation: rootcacertpublisher.Description,
+					}},
+					Data: map[string]string{bundleKey: rootCA},
+				}, metav1.CreateOptions{})
+				return err
+			})
 		})
 	}
 	return group.Wait()
+}
+
+// madeByOthers waits for an object, and makes it when that takes long.
+func madeByOthers(
+	ctx context.Context, kind, name string, get func(context.Context) error, create func() error,
+) error {
+	limited, cancel := context.WithTimeout(ctx, late)
+	defer cancel()
+	if wait.PollUntilContextCancel(limited, look, true, func(ctx context.Context) (bool, error) {
+		err := get(ctx)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	}) == nil {
+		return nil
+	}
+	return made(kind, name, create())
 }
 
 // makeSystem makes what the system space has besides what every cluster has: the

@@ -28,6 +28,8 @@ const (
 	moment = time.Second
 	// look is how often it is looked whether the caches have what was made.
 	look = 5 * time.Millisecond
+	// late is when upstream's controllers are not waited for any longer.
+	late = 200 * time.Millisecond
 	// retryAfter is what a client is advised to wait when a space cannot be made, in
 	// seconds.
 	retryAfter = 1
@@ -73,7 +75,7 @@ type Provisioner struct {
 
 // New makes a Provisioner, which asks nothing of the API before Ensure is called.
 func New(o Options) (*Provisioner, error) {
-	config := restclient.CopyConfig(o.Config)
+	config := restclient.AddUserAgent(restclient.CopyConfig(o.Config), "provision")
 	config.QPS = -1 // as many as there are requests that wait
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf,
 		runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON

@@ -12,8 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	restclient "k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
@@ -78,4 +82,42 @@ func TestNoSpaceIsMadeDuringACollection(t *testing.T) {
 	if requests.Load() == 0 {
 		t.Error("nothing was tried")
 	}
+}
+
+// TestDefaultsAreNotWaitedForByTheirMakers: the controllers that make what pods need go on in
+// a namespace of a space that is being made, and others wait for it.
+func TestDefaultsAreNotWaitedForByTheirMakers(t *testing.T) {
+	growth := collecting{waits: make(chan struct{}), release: make(chan struct{})}
+	p, err := New(Options{
+		Config: &restclient.Config{Host: "http://127.0.0.1:1"}, Tenants: sleepers{}, Growth: growth,
+		Has: func(_, _ sets.Set[string]) bool { return false }, Log: logrus.NewEntry(logrus.New()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow := authorizer.AuthorizerFunc(func(
+		context.Context, authorizer.Attributes,
+	) (authorizer.Decision, string, error) {
+		return authorizer.DecisionAllow, "", nil
+	})
+	ask := func(ctx context.Context, name string) error {
+		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{Namespace: space.Namespace("t1", "default")})
+		_, _, err := p.Authorizer(allow).Authorize(ctx, authorizer.AttributesRecord{
+			User: &user.DefaultInfo{Name: name}, ResourceRequest: true})
+		return err
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- ask(ctx, "system:serviceaccount:kube-system:an-operator") }()
+	<-growth.waits
+	for _, maker := range []string{"service-account-controller", "root-ca-cert-publisher"} {
+		if err := ask(t.Context(), "system:serviceaccount:kube-system:"+maker); err != nil {
+			t.Errorf("%s: %v", maker, err)
+		}
+	}
+	leave()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("an operator does not wait for the space: %v", err)
+	}
+	close(growth.release)
 }
