@@ -37,21 +37,21 @@ rules:
 - level: Metadata
 `
 
-// rootCA is what pods verify the API with, in PEM.
-func (f *files) rootCA() (string, error) {
+// serverCA is what nodes and pods verify the API with, in PEM.
+func (f *files) serverCA() ([]byte, error) {
 	bundle, err := os.ReadFile(f.pki.ServerCA.Cert)
 	if err != nil {
-		return "", fmt.Errorf("reading the CAs of the API for pods: %w", err)
+		return nil, fmt.Errorf("reading the server CA: %w", err)
 	}
-	return string(bundle), nil
+	return bundle, nil
 }
 
 // loadTokens makes or reads the join tokens. Those of a cluster that this server
 // joins are in the bundle.
 func (f *files) loadTokens(bundle *joinapi.ServerBundle) (*jointoken.ServerTokens, error) {
-	ca, err := os.ReadFile(f.pki.ServerCA.Cert)
+	ca, err := f.serverCA()
 	if err != nil {
-		return nil, fmt.Errorf("reading the server CA: %w", err)
+		return nil, err
 	}
 	server, agent, err := sharedTokens(f.cfg, bundle)
 	if err != nil {

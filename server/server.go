@@ -261,11 +261,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	s.upstream.resources = s.resources
-	rootCA, err := s.files.rootCA()
-	if err != nil {
-		return nil, err
-	}
-	spaces, err := s.newSpaces(admin, s.parts, rootCA)
+	spaces, err := s.newSpaces(admin, s.parts)
 	if err != nil {
 		return nil, err
 	}
@@ -333,8 +329,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: admin, Contents: spaces.Limits, RootCA: rootCA, DefaultTenant: s.partition.defaultTenant(),
-		Pool: s.pool, Log: s.log,
+		Config: admin, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: admin, FS: manifests.FS, Values: s.resources.manifests(s.cfg.ClusterDNS), Disabled: s.cfg.Disable,

@@ -25,11 +25,12 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy"
 )
 
-// newSpaces makes what the API server has for tenants. admin has all rights, and rootCA is
-// what pods verify the API with, in PEM.
-func (s *Server) newSpaces(
-	admin *restclient.Config, parts *partitionSet, rootCA string,
-) (*tenancy.Spaces, error) {
+// newSpaces makes what the API server has for tenants. admin has all rights.
+func (s *Server) newSpaces(admin *restclient.Config, parts *partitionSet) (*tenancy.Spaces, error) {
+	rootCA, err := s.files.serverCA()
+	if err != nil {
+		return nil, err
+	}
 	return tenancy.New(tenancy.Options{
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
 		APIServerArgs: s.cfg.KubeAPIServerArgs, System: admin, Group: s.cfg.ServiceGroupID,
@@ -37,7 +38,7 @@ func (s *Server) newSpaces(
 		Load:        s.load,
 		Connections: s.store.connections(), Fill: s.store.fill(),
 		Ranges: s.addresses.ranges(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
-		RootCA: rootCA, Pool: s.pool,
+		RootCA: string(rootCA), Pool: s.pool,
 		Log: s.log,
 	})
 }

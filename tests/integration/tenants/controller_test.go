@@ -123,7 +123,7 @@ func (s *spaces) control(t *testing.T, tenant string) (stop func()) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	if err := group.StartAndWait(ctx, controller.New(controller.Options{
-		Config: s.config(s.files.Admin), Contents: s.contents, RootCA: s.rootCA(t), DefaultTenant: tenant,
+		Config: s.config(s.files.Admin), Contents: s.contents, DefaultTenant: tenant,
 		Log: logrus.WithField("component", controller.Name),
 	})); err != nil {
 		t.Fatal(err)
@@ -245,25 +245,22 @@ func (s *spaces) testRestart(t *testing.T, stop func()) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.client.CoreV1().ServiceAccounts("default.many-1").Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	empties := []string{"kube-system.many-1", "kube-public.many-1"}
-	for _, ns := range empties {
-		if err := errors.Join(s.client.CoreV1().ServiceAccounts(ns).Delete(ctx, "default", metav1.DeleteOptions{}),
-			s.client.CoreV1().ConfigMaps(ns).Delete(ctx, "kube-root-ca.crt", metav1.DeleteOptions{})); err != nil {
-			t.Fatal(err)
-		}
-	}
 	s.delete(t, "many-1")
 	s.waits(t, "many-1", "ObjectsRemain", ": pods default/held is held by example.com/hold")
 	if _, err := maps.Get(ctx, "used", metav1.GetOptions{}); err != nil {
 		t.Errorf("what a pod may use while it ends: %v", err)
 	}
-	for _, empty := range empties {
+	for _, empty := range []string{"kube-system.many-1", "kube-public.many-1"} {
 		if _, err := s.client.CoreV1().Namespaces().Get(ctx, empty, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the empty namespace %s: %v", empty, err)
 		}

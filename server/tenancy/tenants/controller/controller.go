@@ -70,8 +70,6 @@ type Options struct {
 	// Config reaches the API as a system user with all rights.
 	Config   *restclient.Config
 	Contents Contents
-	// RootCA is what pods verify the API with, in PEM.
-	RootCA string
 	// DefaultTenant is made at the start if it is missing; empty means none.
 	DefaultTenant string
 	// Pool is where the Tenants that it knows share what they say with other
@@ -95,7 +93,6 @@ type controller struct {
 	metadata metadata.Interface
 	tenants  *tenantapi.Client
 	contents Contents
-	rootCA   string
 	apis     *apis
 	// builtIn are the groups that every space has alike.
 	builtIn map[string]bool
@@ -107,7 +104,7 @@ type controller struct {
 }
 
 func newController(o Options) (*controller, error) {
-	c := &controller{log: o.Log, config: restclient.CopyConfig(o.Config), contents: o.Contents, rootCA: o.RootCA}
+	c := &controller{log: o.Log, config: restclient.CopyConfig(o.Config), contents: o.Contents}
 	c.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	c.config.ContentType, c.config.AcceptContentTypes = runtime.ContentTypeProtobuf,
 		runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
@@ -269,11 +266,7 @@ func (c *controller) reconcile(ctx context.Context, name string) (done bool, err
 	case is.deleted, is.ready:
 		return true, nil // others hold it, or it was made, or its first request makes it
 	}
-	err = provision.Defaults(ctx, c.client, name)
-	if err == nil {
-		err = provision.PodDefaults(ctx, c.client, name, c.rootCA)
-	}
-	if err != nil {
+	if err := provision.Defaults(ctx, c.client, name); err != nil {
 		return false, errors.Join(err, c.complain(ctx, t, metav1.Condition{
 			Type: tenantapi.SpaceReady, Status: metav1.ConditionFalse, Reason: "NotMade", Message: err.Error(),
 		}))

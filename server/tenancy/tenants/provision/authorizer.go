@@ -38,14 +38,18 @@ func (p *Provisioner) Authorizer(inner authorizer.Authorizer) authorizer.Authori
 	})
 }
 
-// makesDefaults tells the controllers of upstream that PodDefaults waits for. Each does one
-// thing at a time, and would wait for the space that waits for it.
+// makesDefaults tells the controllers of upstream that podDefaults waits for. Each works on
+// one namespace at a time, so if it waited for a space, all others would wait for that, too.
 func makesDefaults(u user.Info) bool {
 	if u == nil || !space.IsSystem(authn.TenantOf(u)) {
 		return false
 	}
-	return u.GetName() == "system:serviceaccount:kube-system:service-account-controller" ||
-		u.GetName() == "system:serviceaccount:kube-system:root-ca-cert-publisher"
+	switch u.GetName() {
+	case "system:serviceaccount:kube-system:service-account-controller",
+		"system:serviceaccount:kube-system:root-ca-cert-publisher":
+		return true
+	}
+	return false
 }
 
 // addressed is the space of a request: by its path, or on a short path by its

@@ -36,8 +36,8 @@ func namespaces() []string {
 	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 }
 
-// Defaults makes what is missing of the default objects of a space but for those of
-// PodDefaults.
+// Defaults makes what is missing of the default objects of a space. What pods need in its
+// namespaces is left to upstream's controllers.
 func Defaults(ctx context.Context, client kubernetes.Interface, tenant string) error {
 	if tenant == space.System {
 		return makeSystem(ctx, client)
@@ -63,21 +63,18 @@ func Defaults(ctx context.Context, client kubernetes.Interface, tenant string) e
 	return group.Wait()
 }
 
-// PodDefaults returns when the namespaces of Defaults have what pods need: the service
+// podDefaults returns when the namespaces of Defaults have what pods need: the service
 // account, and the CA bundle rootCA (PEM), with which they verify the API. Upstream's
 // controllers make both in every namespace, and log an error when somebody else does it
-// meanwhile, so what they are late with is made here.
-func PodDefaults(ctx context.Context, client kubernetes.Interface, tenant, rootCA string) error {
-	if tenant == space.System {
-		return nil
-	}
+// meanwhile, so only what they are late with is made here.
+func podDefaults(ctx context.Context, client kubernetes.Interface, tenant, rootCA string) error {
 	cached := metav1.GetOptions{ResourceVersion: "0"}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range namespaces() {
 		in := space.Namespace(tenant, name)
 		group.Go(func() error {
 			accounts := client.CoreV1().ServiceAccounts(in)
-			return madeByOthers(ctx, "service account", name+"/"+account, func(ctx context.Context) error {
+			return awaitOrMake(ctx, "service account", name+"/"+account, func() error {
 				_, err := accounts.Get(ctx, account, cached)
 				return err
 			}, func() error {
@@ -89,7 +86,7 @@ func PodDefaults(ctx context.Context, client kubernetes.Interface, tenant, rootC
 		group.Go(func() error {
 			const bundle = rootcacertpublisher.RootCACertConfigMapName
 			maps := client.CoreV1().ConfigMaps(in)
-			return madeByOthers(ctx, "config map", name+"/"+bundle, func(ctx context.Context) error {
+			return awaitOrMake(ctx, "config map", name+"/"+bundle, func() error {
 				_, err := maps.Get(ctx, bundle, cached)
 				return err
 			}, func() error {
@@ -107,19 +104,16 @@ func PodDefaults(ctx context.Context, client kubernetes.Interface, tenant, rootC
 	return group.Wait()
 }
 
-// madeByOthers waits for an object, and makes it when that takes long.
-func madeByOthers(
-	ctx context.Context, kind, name string, get func(context.Context) error, create func() error,
-) error {
-	limited, cancel := context.WithTimeout(ctx, late)
-	defer cancel()
-	if wait.PollUntilContextCancel(limited, look, true, func(ctx context.Context) (bool, error) {
-		err := get(ctx)
+// awaitOrMake waits a while for an object that others make, and then makes it.
+func awaitOrMake(ctx context.Context, kind, name string, get, create func() error) error {
+	err := wait.PollUntilContextTimeout(ctx, look, late, true, func(context.Context) (bool, error) {
+		err := get() // it is not cut short: the API server would log that
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
 		return err == nil, err
-	}) == nil {
+	})
+	if err == nil {
 		return nil
 	}
 	return made(kind, name, create())

@@ -1,6 +1,7 @@
 // Package provision makes the default objects of spaces: in composite form on
-// short paths the namespaces default, kube-system and kube-public, with the service
-// account and the CA bundle that pods need, and an administrator's role and its binding.
+// short paths the namespaces default, kube-system and kube-public, and an
+// administrator's role and its binding. What pods need in the namespaces, a service account
+// and a CA bundle, it makes when upstream's controllers are late with it.
 //
 // A new tenant is dormant: it costs its Tenant object and nothing more. Its space
 // is made by the first request that may use it, which waits for it. A user of the

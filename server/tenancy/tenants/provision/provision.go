@@ -28,7 +28,7 @@ const (
 	moment = time.Second
 	// look is how often it is looked whether the caches have what was made.
 	look = 5 * time.Millisecond
-	// late is when upstream's controllers are not waited for any longer.
+	// late is how long upstream's controllers are waited for.
 	late = 200 * time.Millisecond
 	// retryAfter is what a client is advised to wait when a space cannot be made, in
 	// seconds.
@@ -165,8 +165,9 @@ func (p *Provisioner) make(ctx context.Context, name string) error {
 		log.WithError(err).Warn("the space could not be made: its next request tries again")
 		return unavailable(name, err)
 	}
-	// Not before: a request in a namespace of a dormant space waits for this very function.
-	if err := PodDefaults(ctx, p.client, name, p.opts.RootCA); err != nil {
+	// Not before: a request in a namespace of a dormant space, such as those of podDefaults,
+	// waits for this very function.
+	if err := podDefaults(ctx, p.client, name, p.opts.RootCA); err != nil {
 		log.WithError(err).Warn("what pods need is left to the controllers of upstream")
 	}
 	p.opts.Growth.Tenant()
