@@ -47,6 +47,8 @@ type partition struct {
 	controller cache.Controller
 	// answered is when it last did, in nanoseconds.
 	answered atomic.Int64
+	// refused says that a pod waits because it did not answer.
+	refused atomic.Bool
 
 	mu sync.Mutex
 	// written is what this process knows from its own requests and the store may not
@@ -120,7 +122,6 @@ func (p *partition) watchOver() {
 	}
 	last := p.controller.LastSyncResourceVersion()
 	for {
-		before := p.answers()
 		ctx, cancel := context.WithTimeout(p.ctx, probePeriod)
 		_, err := p.client.Get(ctx, probe, metav1.GetOptions{})
 		cancel()
@@ -137,7 +138,7 @@ func (p *partition) watchOver() {
 		}
 		last = now
 		answers := p.answers()
-		if answers && !before {
+		if answers && p.refused.Swap(false) {
 			p.shares.wake(standIn(p.name, allocations.Share{}))
 		}
 		if r := p.shares.o.Health; r != nil {

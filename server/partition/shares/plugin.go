@@ -41,6 +41,7 @@ func (p *plugin) Filter(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, info
 			"node(s) were of a resource partition that is not known")
 	}
 	if !rp.answers() {
+		rp.refused.Store(true)
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 			fmt.Sprintf("node(s) were of resource partition %s, which does not answer", rp.name))
 	}
