@@ -30,38 +30,62 @@ func (m moves) MoveAllToActiveOrBackoffQueue(
 	m.moved <- struct{}{}
 }
 
-// TestAnsweredToAnotherFirst: a pod that was refused because a resource partition did not
-// answer is tried again when it does, if a write of the accountant was answered first, too.
-func TestAnsweredToAnotherFirst(t *testing.T) {
-	api := httptest.NewServer(http.NotFoundHandler())
-	defer api.Close()
-	client, err := allocations.NewClient(&rest.Config{Host: api.URL}, nil)
-	if err != nil {
-		t.Fatal(err)
+// TestRefusedPodsAreWoken: a pod that was refused because a resource partition did not answer,
+// or was not known yet, is tried again when it answers, whoever was answered first.
+func TestRefusedPodsAreWoken(t *testing.T) {
+	for name, c := range map[string]struct {
+		known    bool // to the plugin, when the pod is filtered
+		answered bool // the accountant, before the first probe
+	}{
+		"silent, then a probe is answered":        {known: true},
+		"silent, then the accountant is answered": {known: true, answered: true},
+		"not known, then a probe is answered":     {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := httptest.NewServer(http.NotFoundHandler())
+			defer api.Close()
+			client, err := allocations.NewClient(&rest.Config{Host: api.URL}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			queue := moves{moved: make(chan struct{}, 1)}
+			s := newShares()
+			s.o.Local, s.sched = "rp", &scheduler.Scheduler{SchedulingQueue: queue}
+			add := func() *partition {
+				p := newPartition(t.Context(), s, ResourcePartition{Name: "rp", Client: client})
+				s.partitions["rp"] = p
+				return p
+			}
+			var p *partition
+			if c.known {
+				p = add()
+				p.refused.Store(false) // it answered once, and woke what waited
+			}
+			info := framework.NewNodeInfo()
+			info.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+			pod := boundPod("new", "", 1, corev1.PodPending)
+			if status := (&plugin{s}).Filter(t.Context(), nil, pod, info); status.IsSuccess() {
+				t.Fatal("the node is taken")
+			}
+			if !c.known {
+				p = add()
+			}
+			defer p.queue.ShutDown()
+			if c.answered {
+				p.answered.Store(time.Now().UnixNano())
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				p.watchOver()
+			}()
+			select {
+			case <-queue.moved:
+			case <-time.After(time.Minute):
+				t.Error("the pod still waits")
+			}
+			p.stop()
+			<-done
+		})
 	}
-	queue := moves{moved: make(chan struct{}, 1)}
-	s := newShares()
-	s.o.Local, s.sched = "rp", &scheduler.Scheduler{SchedulingQueue: queue}
-	p := newPartition(t.Context(), s, ResourcePartition{Name: "rp", Client: client})
-	defer p.queue.ShutDown()
-	s.partitions["rp"] = p
-	info := framework.NewNodeInfo()
-	info.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	pod := boundPod("new", "", 1, corev1.PodPending)
-	if status := (&plugin{s}).Filter(t.Context(), nil, pod, info); status.IsSuccess() {
-		t.Fatal("a node whose partition does not answer is taken")
-	}
-	p.answered.Store(time.Now().UnixNano()) // as an accountant does
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.watchOver()
-	}()
-	select {
-	case <-queue.moved:
-	case <-time.After(time.Minute):
-		t.Error("the pod still waits")
-	}
-	p.stop()
-	<-done
 }

@@ -47,7 +47,7 @@ type partition struct {
 	controller cache.Controller
 	// answered is when it last did, in nanoseconds.
 	answered atomic.Int64
-	// refused says that a pod waits because it did not answer.
+	// refused says that a pod may wait because it did not answer, or was not known yet.
 	refused atomic.Bool
 
 	mu sync.Mutex
@@ -71,6 +71,7 @@ func newPartition(ctx context.Context, s *shares, rp ResourcePartition) *partiti
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](debounce, lastRetry))}
 	p.ctx, p.stop = context.WithCancel(ctx)
+	p.refused.Store(true) // Filter refused its nodes until now
 	changed := func(obj any) {
 		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			s.tell(name)
