@@ -227,10 +227,19 @@ func (t *trial) pace(ctx context.Context, phase string, d time.Duration) (p pace
 	made, making := errgroup.WithContext(ctx)
 	t.enter(phase)
 	var loads []*users.Load
-	for _, tp := range t.tps {
+	period := pacedReplicas / t.rate * float64(time.Second)
+	for i, tp := range t.tps {
 		load := &users.Load{Spaces: tp.spaces, Name: phase, Clients: t.clients, Replicas: pacedReplicas}
 		loads = append(loads, load)
-		made.Go(func() error { return load.Pace(making, t.rate, stop) })
+		// By turns: Deployments at the same moment would compete for the cores of this machine,
+		// where TPs have machines of their own.
+		turn := time.Duration(period * float64(i) / float64(len(t.tps)))
+		made.Go(func() error {
+			if err := sides.Sleep(making, turn); err != nil {
+				return err
+			}
+			return load.Pace(making, t.rate, stop)
+		})
 	}
 	if err := made.Wait(); err != nil {
 		return p, err
