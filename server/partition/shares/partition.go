@@ -71,7 +71,7 @@ func newPartition(ctx context.Context, s *shares, rp ResourcePartition) *partiti
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](debounce, lastRetry))}
 	p.ctx, p.stop = context.WithCancel(ctx)
-	p.refused.Store(true) // Filter refused its nodes until now
+	p.refused.Store(true) // Filter may have refused its nodes until now
 	changed := func(obj any) {
 		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			s.tell(name)

@@ -13,17 +13,23 @@ import (
 // are known by what they authenticate as, whatever starts them and with which
 // arguments.
 func IsController(u user.Info) bool {
-	if u == nil || !space.IsSystem(TenantOf(u)) {
-		return false
-	}
-	name, account := strings.CutPrefix(u.GetName(), "system:serviceaccount:kube-system:")
-	if !account {
-		return name == user.KubeControllerManager
-	}
-	switch name {
+	switch ControllerAccount(u) {
 	case "generic-garbage-collector", "resourcequota-controller", "namespace-controller", "horizontal-pod-autoscaler",
 		"disruption-controller":
 		return true
 	}
-	return false
+	return u != nil && space.IsSystem(TenantOf(u)) && u.GetName() == user.KubeControllerManager
+}
+
+// ControllerAccount is the name of the service account that a user is, if it is one of
+// kube-system in the system space, where upstream's controllers have theirs; else "".
+func ControllerAccount(u user.Info) string {
+	if u == nil || !space.IsSystem(TenantOf(u)) {
+		return ""
+	}
+	name, ok := strings.CutPrefix(u.GetName(), "system:serviceaccount:kube-system:")
+	if !ok {
+		return ""
+	}
+	return name
 }

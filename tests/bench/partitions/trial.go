@@ -227,13 +227,12 @@ func (t *trial) pace(ctx context.Context, phase string, d time.Duration) (p pace
 	made, making := errgroup.WithContext(ctx)
 	t.enter(phase)
 	var loads []*users.Load
-	period := pacedReplicas / t.rate * float64(time.Second)
 	for i, tp := range t.tps {
 		load := &users.Load{Spaces: tp.spaces, Name: phase, Clients: t.clients, Replicas: pacedReplicas}
 		loads = append(loads, load)
 		// By turns: Deployments at the same moment would compete for the cores of this machine,
 		// where TPs have machines of their own.
-		turn := time.Duration(period * float64(i) / float64(len(t.tps)))
+		turn := load.Period(t.rate) * time.Duration(i) / time.Duration(len(t.tps))
 		made.Go(func() error {
 			if err := sides.Sleep(making, turn); err != nil {
 				return err

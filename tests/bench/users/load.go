@@ -59,7 +59,7 @@ func (l *Load) Pace(ctx context.Context, pods float64, stop <-chan struct{}) err
 	l.made, l.took = 0, nil
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ticker := time.NewTicker(time.Duration(float64(l.Replicas) / pods * float64(time.Second)))
+	ticker := time.NewTicker(l.Period(pods))
 	defer ticker.Stop()
 	places := make(chan struct{}, l.Clients)
 	var all sync.WaitGroup
@@ -83,6 +83,11 @@ func (l *Load) Pace(ctx context.Context, pods float64, stop <-chan struct{}) err
 			}
 		})
 	}
+}
+
+// Period is the time from one Deployment to the next when there are so many new pods a second.
+func (l *Load) Period(pods float64) time.Duration {
+	return time.Duration(float64(l.Replicas) / pods * float64(time.Second))
 }
 
 // Pods is how many pods the Deployments of the current phase have.

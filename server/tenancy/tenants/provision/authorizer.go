@@ -38,15 +38,12 @@ func (p *Provisioner) Authorizer(inner authorizer.Authorizer) authorizer.Authori
 	})
 }
 
-// makesDefaults tells the controllers of upstream that podDefaults waits for. Each works on
-// one namespace at a time, so if it waited for a space, all others would wait for that, too.
+// makesDefaults reports whether a user is one of the controllers that podDefaults waits for.
+// Each works on one namespace at a time: while it waited for a space, it would make nothing in
+// any other.
 func makesDefaults(u user.Info) bool {
-	if u == nil || !space.IsSystem(authn.TenantOf(u)) {
-		return false
-	}
-	switch u.GetName() {
-	case "system:serviceaccount:kube-system:service-account-controller",
-		"system:serviceaccount:kube-system:root-ca-cert-publisher":
+	switch authn.ControllerAccount(u) {
+	case "service-account-controller", "root-ca-cert-publisher":
 		return true
 	}
 	return false

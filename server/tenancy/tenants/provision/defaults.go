@@ -107,7 +107,7 @@ func podDefaults(ctx context.Context, client kubernetes.Interface, tenant, rootC
 // awaitOrMake waits a while for an object that others make, and then makes it.
 func awaitOrMake(ctx context.Context, kind, name string, get, create func() error) error {
 	err := wait.PollUntilContextTimeout(ctx, look, late, true, func(context.Context) (bool, error) {
-		err := get() // it is not cut short: the API server would log that
+		err := get() // without the deadline of the poll: the API server logs requests that are cut short
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
