@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -157,6 +158,19 @@ func (c *cluster) logs(t *testing.T, ns, pod string) string {
 		t.Fatalf("logs of pod %s: %v", pod, err)
 	}
 	return string(b)
+}
+
+// said is what a pod has logged, which it waits for: a pod without a probe is ready before it
+// says anything.
+func (c *cluster) said(t *testing.T, ns, pod string) (out string) {
+	t.Helper()
+	hosts.Until(t, podTimeout, "pod "+pod+" has said something", func(context.Context) error {
+		if out = c.logs(t, ns, pod); out == "" {
+			return errors.New("its log is empty")
+		}
+		return nil
+	})
+	return out
 }
 
 // runDeployment creates a Deployment, waits until all replicas are available

@@ -144,7 +144,7 @@ func (p *partitionPods) testDaemonSets(t *testing.T) {
 		c.waitSet(t, "there", p.nodes()[1])
 		pods := c.waitSet(t, "everywhere", p.nodes()...)
 		for node, pod := range pods {
-			if out := c.logs(t, "kube-system", pod.Name); out != "I am of "+name+"\n" || uids[pod.UID] {
+			if out := c.said(t, "kube-system", pod.Name); out != "I am of "+name+"\n" || uids[pod.UID] {
 				t.Errorf("%s's pod on %s has UID %s and says %q", name, node, pod.UID, out)
 			}
 			uids[pod.UID] = true
@@ -168,7 +168,7 @@ func (p *partitionPods) testDaemonSets(t *testing.T) {
 	for node, now := range p.home.waitSet(t, "everywhere", p.nodes()...) {
 		was := ofHome[node]
 		p.isSame(t, "home's on "+node, &was, &now)
-		if out := p.home.logs(t, "kube-system", now.Name); out != "I am of main\n" {
+		if out := p.home.said(t, "kube-system", now.Name); out != "I am of main\n" {
 			t.Errorf("home's on %s says %q", node, out)
 		}
 	}
@@ -254,7 +254,7 @@ func (p *partitionPods) testKinds(t *testing.T) {
 	for name, c := range p.of {
 		for _, kind := range kinds {
 			pod := c.oneOf(t, "kind-"+kind)
-			if out := c.logs(t, "kube-system", pod.Name); out != "I am of "+name+"\n" || pod.Spec.NodeName != node ||
+			if out := c.said(t, "kube-system", pod.Name); out != "I am of "+name+"\n" || pod.Spec.NodeName != node ||
 				uids[pod.UID] {
 				t.Errorf("%s's %s on %s has UID %s and says %q", name, kind, pod.Spec.NodeName, pod.UID, out)
 			}
@@ -272,7 +272,7 @@ func (p *partitionPods) testKinds(t *testing.T) {
 		if err != nil || len(list.Items) != 1 {
 			t.Fatalf("%s: %d pods of the job that ended: %v", name, len(list.Items), err)
 		}
-		if out := c.logs(t, "kube-system", list.Items[0].Name); out != "I am of "+name+"\n" {
+		if out := c.said(t, "kube-system", list.Items[0].Name); out != "I am of "+name+"\n" {
 			t.Errorf("%s's job says %q", name, out)
 		}
 	}
@@ -347,7 +347,7 @@ func (p *partitionPods) testLocalPods(t *testing.T) {
 	}
 	for _, name := range names {
 		pod := p.home.waitPodReady(t, "kube-system", name)
-		if out := p.home.logs(t, "kube-system", name); out != "I am of main\n" {
+		if out := p.home.said(t, "kube-system", name); out != "I am of main\n" {
 			t.Errorf("%s on %s says %q", name, pod.Spec.NodeName, out)
 		}
 		if _, err := p.tp2.client.CoreV1().Pods("kube-system").

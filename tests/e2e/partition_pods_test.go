@@ -197,7 +197,7 @@ func (c *cluster) runOn(t *testing.T, ns string, pod *corev1.Pod) *corev1.Pod {
 func (p *partitionPods) isItself(t *testing.T, partition string, pod *corev1.Pod) {
 	t.Helper()
 	c, ctx, at := p.of[partition], t.Context(), partition+"'s "+pod.Name
-	if out := c.logs(t, pod.Namespace, pod.Name); out != "I am of "+partition+"\n" {
+	if out := c.said(t, pod.Namespace, pod.Name); out != "I am of "+partition+"\n" {
 		t.Errorf("%s: the logs are %q", at, out)
 	}
 	host := map[string]string{"main": "10.43.0.1", "tp2": "10.44.0.1"}[partition]
@@ -315,7 +315,7 @@ func (p *partitionPods) testTenants(t *testing.T) {
 		if pod.Spec.NodeName != node {
 			t.Errorf("tenant %s: the pod is on %s", tenant, pod.Spec.NodeName)
 		}
-		if out := c.logs(t, "default", pod.Name); out != "I am of "+partition+"\n" {
+		if out := c.said(t, "default", pod.Name); out != "I am of "+partition+"\n" {
 			t.Errorf("tenant %s: the logs are %q", tenant, out)
 		}
 		asks := testboxPod("asks")
@@ -408,7 +408,7 @@ func (p *partitionPods) testDown(t *testing.T) {
 	p.tp2.restart(t)
 	for name, c := range p.of {
 		c.unchanged(t, before[c])
-		if out := c.logs(t, "kube-system", "x-"+node); out != "I am of "+name+"\n" {
+		if out := c.said(t, "kube-system", "x-"+node); out != "I am of "+name+"\n" {
 			t.Errorf("%s: the logs are %q", name, out)
 		}
 	}

@@ -151,7 +151,7 @@ func (r *restored) whole(t *testing.T) {
 	for c, was := range r.pods {
 		c.unchanged(t, was)
 	}
-	if out := r.tp2.logs(t, "kube-system", "kept"); out != "I am of tp2\n" {
+	if out := r.tp2.said(t, "kube-system", "kept"); out != "I am of tp2\n" {
 		t.Errorf("the logs are %q", out)
 	}
 }

@@ -103,7 +103,7 @@ func TestRestoredResourcePartition(t *testing.T) {
 		others.untouched(t)
 		for _, p := range r.pods["tp2"] {
 			tp2.unchanged(t, p)
-			if out := tp2.logs(t, "kube-system", p.Name); out != "I am of tp2\n" {
+			if out := tp2.said(t, "kube-system", p.Name); out != "I am of tp2\n" {
 				t.Errorf("the logs are %q", out)
 			}
 		}
