@@ -6,9 +6,10 @@
 // of the servers of all groups: one stream of each group that owns a tenant, and one of the
 // rest. A stream that breaks is opened again where it was, at another server if need be;
 // groups that come and go are followed. Reads of one tenant go to a server of the group
-// that owns it. A list of everything is made of lists of the streams, all at one revision. A
-// watch that begins with what there is (sendInitialEvents) is refused: clients list then.
-// All else passes: what one server answers is complete, too, and read in the datastore.
+// that owns it. A list of everything is made of lists of the streams, all at one revision, at
+// which it is known who owned what: a watch goes on from there. A watch that begins with
+// what there is (sendInitialEvents) is refused: clients list then. All else passes: what one
+// server answers is complete, too, and read in the datastore.
 // Before there are groups a watch is one of a server, and gives way when they come.
 //
 // Invariants: each event is delivered once, and those of one object in order; between

@@ -172,6 +172,16 @@ func (g *Groups) owner(tenant string) string {
 	return group
 }
 
+// oldest is the revision from which on it is known who owned what, 0 if it is not known yet.
+func (g *Groups) oldest() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.tables) == 0 {
+		return 0
+	}
+	return g.tables[0].at
+}
+
 // from are who owned what after a revision, with the table in force at it first. It is
 // false if that is not known.
 func (g *Groups) from(rev int64) ([]since, bool) {

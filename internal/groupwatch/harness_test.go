@@ -61,6 +61,10 @@ type history struct {
 	lists   map[string]int
 	streams map[string]int
 	lags    int64 // how many events a cache can be behind
+	// cached is the revision of all caches, 0 for that of the datastore. A list that may not be
+	// older than another one has that.
+	cached int64
+	whole  bool // nothing is split
 }
 
 func newHistory() *history {
@@ -176,6 +180,9 @@ func (h *history) server(name string) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		query := req.URL.Query()
 		configs := strings.HasSuffix(req.URL.Path, partitionapi.Resource)
+		if h.whole {
+			req.Header.Del(partitionapi.StreamHeader)
+		}
 		if query.Get("watch") == "" {
 			stream := req.Header.Get(partitionapi.StreamHeader)
 			if busy && stream != "" {
@@ -219,9 +226,14 @@ func (h *history) list(w http.ResponseWriter, req *http.Request, configs bool, n
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	rev := int64(len(h.events))
-	if query := req.URL.Query(); query.Get("resourceVersionMatch") == "Exact" {
-		rev, _ = strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
-	} else if query.Get("resourceVersion") == "0" && stream != "" {
+	query := req.URL.Query()
+	from, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
+	switch {
+	case query.Get("resourceVersionMatch") == "Exact":
+		rev = from
+	case err == nil && h.cached > 0 && !configs:
+		rev = max(from, h.cached)
+	case err == nil && from == 0 && stream != "":
 		rev -= rand.Int64N(min(rev, h.lags) + 1)
 	}
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}

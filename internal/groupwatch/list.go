@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
@@ -39,23 +40,27 @@ func mergeable(req *http.Request, query url.Values) bool {
 // datastore has at it, whatever moves meanwhile, and a watch goes on from it as from any
 // list. What has no pages is given without.
 func (t *transport) list(req *http.Request, query url.Values) (*http.Response, error) {
-	out := to(req.Context(), req, "")
-	out.Header.Set(partitionapi.StreamHeader, partitionapi.Rest)
-	res, err := t.base.RoundTrip(out)
-	if err != nil || res.StatusCode != http.StatusOK {
+	res, first, err := t.rest(req)
+	if oldest := t.groups.oldest(); first != nil && first.at < oldest && !exact(query) {
+		// A cache that has seen nothing for long is older than what is known of the groups. A
+		// watch could not go on from there, and the next list would be as old.
+		query.Del("limit")
+		query.Set("resourceVersion", strconv.FormatInt(oldest, 10))
+		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+		req = to(req.Context(), req, "")
+		req.URL.RawQuery = query.Encode()
+		res, first, err = t.rest(req)
+	}
+	switch {
+	case errors.Is(err, errList):
+		return t.whole(req, err)
+	case err != nil || first == nil:
 		return res, err
 	}
 	streams := res.Header.Get(partitionapi.StreamsHeader)
-	if streams == "" {
-		return res, nil // the resource is not split: it is complete
-	}
-	first, err := readList(res)
-	if err != nil {
-		return t.whole(req, err)
-	}
 	query.Del("limit")
 	query.Set("resourceVersion", first.rev)
-	query.Set("resourceVersionMatch", "Exact")
+	query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 	var others []string
 	for _, group := range strings.Split(streams, ",") {
 		if group != partitionapi.Rest {
@@ -85,6 +90,24 @@ func (t *transport) list(req *http.Request, query url.Values) (*http.Response, e
 		return t.whole(req, err)
 	}
 	return first.answer(res, body), nil
+}
+
+// rest lists the stream of the rest. The list is nil if the resource is not split, or if the
+// server answers with an error: the response is for the client then.
+func (t *transport) rest(req *http.Request) (*http.Response, *list, error) {
+	out := to(req.Context(), req, "")
+	out.Header.Set(partitionapi.StreamHeader, partitionapi.Rest)
+	res, err := t.base.RoundTrip(out)
+	if err != nil || res.StatusCode != http.StatusOK || res.Header.Get(partitionapi.StreamsHeader) == "" {
+		return res, nil, err
+	}
+	first, err := readList(res)
+	return res, first, err
+}
+
+// exact reports whether a list is asked for at one revision and no other.
+func exact(query url.Values) bool {
+	return query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact)
 }
 
 // whole asks one server for everything, which reads it in the datastore.

@@ -314,6 +314,61 @@ func (h *history) watchFrom(t *testing.T, client kubernetes.Interface, rev int64
 	}
 }
 
+// groupsBehind are two groups, and caches that are older than what the client knows of them.
+func groupsBehind(t *testing.T, whole bool) (*history, *kubernetes.Clientset) {
+	t.Helper()
+	h := newHistory()
+	h.whole = whole
+	h.write("z", "first", false)
+	h.configure("0", "", "m")
+	h.configure("1", "m", "")
+	h.cached = 2
+	client, groups := cluster(t, h, "0", "1")
+	if !groups.wait(t.Context(), deadline) {
+		t.Fatal("the configurations are not read")
+	}
+	return h, client
+}
+
+// TestListsAreNotOlderThanTheGroups: an informer that lists from a cache that is older than
+// what its client knows of the groups has what comes later, too. One revision that is asked
+// for stays what it is.
+func TestListsAreNotOlderThanTheGroups(t *testing.T) {
+	h, client := groupsBehind(t, false)
+	exactly := metav1.ListOptions{ResourceVersion: "2", ResourceVersionMatch: metav1.ResourceVersionMatchExact}
+	list, err := client.CoreV1().ConfigMaps("").List(t.Context(), exactly)
+	if err != nil || list.ResourceVersion != "2" {
+		t.Errorf("a list at revision 2 is %+v: %v", list, err)
+	}
+	store, _ := informed(t, client)
+	for _, tenant := range []string{"a", "z", space.System} {
+		h.write(tenant, "later", false)
+	}
+	eventually(t, "the informer does not have what the datastore has", func() bool { return h.same(store) })
+}
+
+// TestWatchOfWhatIsNotSplit: a watch of it begins wherever it is asked to, whatever is known
+// of the groups.
+func TestWatchOfWhatIsNotSplit(t *testing.T) {
+	h, client := groupsBehind(t, true)
+	list, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil || list.ResourceVersion != "2" {
+		t.Fatalf("the list is %+v: %v", list, err)
+	}
+	w, err := client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: "2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	h.write("z", "later", false)
+	for e := range w.ResultChan() {
+		if o, ok := e.Object.(*corev1.ConfigMap); ok && o.Name == "later" {
+			return
+		}
+	}
+	t.Error("the watch ends without the event")
+}
+
 // TestListOfADeadServer: somebody who waits for a server that does not answer asks another
 // one as soon as it is no server of the group any more, and then at once.
 func TestListOfADeadServer(t *testing.T) {

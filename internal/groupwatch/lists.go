@@ -19,6 +19,7 @@ var errList = errors.New("a server does not list the part of a service group")
 type list struct {
 	media string
 	rev   string
+	at    int64 // rev as a number
 	// kind is what says the kind of the list: the TypeMeta of protobuf, and all fields but
 	// items and metadata of JSON.
 	kind   []byte
@@ -32,7 +33,7 @@ func readList(res *http.Response) (*list, error) {
 	body, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
 	if err != nil {
-		return nil, fmt.Errorf("reading a list: %w", err)
+		return nil, fmt.Errorf("%w: %w", errList, err)
 	}
 	media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if err != nil {
@@ -49,8 +50,8 @@ func readList(res *http.Response) (*list, error) {
 	default:
 		err = fmt.Errorf("it is of type %s", media)
 	}
-	if _, invalid := strconv.ParseInt(l.rev, 10, 64); err == nil && invalid != nil {
-		err = invalid
+	if err == nil {
+		l.at, err = strconv.ParseInt(l.rev, 10, 64)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errList, err)

@@ -183,43 +183,25 @@ func newWatch(req *http.Request, query url.Values) *asked {
 // watch merges the streams of a watch. What the server says of the rest is what its
 // client is answered.
 func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
-	at, known := t.memory.find(w.name, w.from)
-	listed := known && at == nil
-	var floor int64
-	if listed {
-		at, floor = position{partitionapi.Rest: w.from}, w.from
-	}
-	var start []since
-	if known {
-		start, known = t.groups.from(at.low())
-	}
-	if !known {
-		return expired(req), nil
-	}
-	if listed { // with what all groups had
-		for _, group := range start[0].streams {
-			at[group] = w.from
-		}
-	}
+	b, known := t.begin(w)
 	ctx, cancel := w.limit(req.Context())
-	rest, ok := at[partitionapi.Rest]
+	rest, ok := b.at[partitionapi.Rest]
 	if !ok {
-		rest = at.low()
+		rest = w.from
 	}
 	first, err := t.base.RoundTrip(w.stream(ctx, req, "", partitionapi.Rest, rest))
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	plain := func() (*http.Response, error) {
+	if first.StatusCode != http.StatusOK || first.Header.Get(partitionapi.StreamHeader) == "" {
 		first.Body = closing{first.Body, cancel}
-		return first, nil
+		return first, nil // it is an error, or the resource is not split
 	}
-	if first.StatusCode != http.StatusOK {
-		return plain()
-	}
-	if first.Header.Get(partitionapi.StreamHeader) == "" {
-		return plain() // the resource is not split
+	if !known {
+		cancel()
+		_ = first.Body.Close()
+		return expired(req), nil
 	}
 	next, ok := read(first.Header.Get("Content-Type"), first.Body)
 	if !ok {
@@ -231,7 +213,7 @@ func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
 	out, in := io.Pipe()
 	closed := false
 	m := &merge{
-		groups: t.groups, bookmarks: w.bookmarks, floor: floor,
+		groups: t.groups, bookmarks: w.bookmarks, floor: b.floor,
 		open: t.opener(req, w, next, first.Body),
 		send: func(raw []byte, rev int64, at position) error {
 			if at != nil {
@@ -249,7 +231,7 @@ func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
 	}}
 	go func() {
 		defer cancel()
-		err := m.run(ctx, start, at)
+		err := m.run(ctx, b.tables, b.at)
 		if errors.Is(err, errAnew) {
 			t.memory.lose(w.name, &closed)
 			err = nil
@@ -257,6 +239,33 @@ func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
 		_ = in.CloseWithError(err) // nil is EOF
 	}()
 	return &res, nil
+}
+
+// beginning is where a watch begins.
+type beginning struct {
+	// at is where the streams are.
+	at position
+	// tables are who owned what from then on.
+	tables []since
+	// floor is the revision of the list from which the client begins, 0 for none.
+	floor int64
+}
+
+// begin is where a watch begins. It is false if that is not known, or not who owned what then.
+func (t *transport) begin(w *asked) (b beginning, known bool) {
+	if b.at, known = t.memory.find(w.name, w.from); !known {
+		return b, false
+	}
+	listed := b.at == nil
+	if listed {
+		b.at, b.floor = position{partitionapi.Rest: w.from}, w.from
+	}
+	if b.tables, known = t.groups.from(b.at.low()); listed && known {
+		for _, group := range b.tables[0].streams { // the list has what all groups had
+			b.at[group] = w.from
+		}
+	}
+	return b, known
 }
 
 // limit ends with the time that the client has given.
