@@ -128,7 +128,8 @@ func (c *cluster) waitPod(t *testing.T, ns, name, what string, condition func(*c
 			return err
 		}
 		if !condition(p) {
-			return fmt.Errorf("phase %s, containers %+v", p.Status.Phase, p.Status.ContainerStatuses)
+			return fmt.Errorf("phase %s, on node %q, conditions %+v, containers %+v",
+				p.Status.Phase, p.Spec.NodeName, p.Status.Conditions, p.Status.ContainerStatuses)
 		}
 		pod = p
 		return nil
