@@ -34,6 +34,14 @@ func TestHostIsAMachineOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lab.Close()
+	hardware := func() string {
+		bridge, err := netlink.LinkByName(lab.bridge.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bridge.Attrs().HardwareAddr.String()
+	}
+	before := hardware()
 	a, err := lab.NewHost(t.Context(), "alpha")
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +51,10 @@ func TestHostIsAMachineOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// Hosts that send to the machine know its address: it must not change as others come and go.
+	if now := hardware(); now != before {
+		t.Errorf("the machine has the hardware address %s in the lab, and had %s before there were hosts", now, before)
+	}
 	if got := run(t, a, "hostname"); got != "alpha" {
 		t.Errorf("host name %q", got)
 	}

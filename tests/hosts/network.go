@@ -44,6 +44,9 @@ func (l *Lab) makeBridge() error {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = linkPrefix + l.id + "br"
+	// A bridge that is given none takes the lowest one of its links, and another one when such
+	// a host comes or goes. What others send to the machine is lost then, for many seconds.
+	attrs.HardwareAddr = net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return err

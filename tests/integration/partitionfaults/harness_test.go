@@ -83,6 +83,7 @@ func newNetwork(t *testing.T) *network {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "br0"
+	attrs.HardwareAddr = net.HardwareAddr{2, 0, 0, 0, 0, 1} // else it changes as machines come and go
 	n := &network{binary: binary, bridge: &netlink.Bridge{LinkAttrs: attrs}}
 	must(t, netlink.LinkAdd(n.bridge))
 	must(t, netlink.AddrAdd(n.bridge, &netlink.Addr{IPNet: subnet(net.ParseIP(gateway))}))
