@@ -40,11 +40,11 @@ func mergeable(req *http.Request, query url.Values) bool {
 // datastore has at it, whatever moves meanwhile, and a watch goes on from it as from any
 // list. What has no pages is given without.
 func (t *transport) list(req *http.Request, query url.Values) (*http.Response, error) {
+	query.Del("limit")
 	res, first, err := t.rest(req)
 	if oldest := t.groups.oldest(); first != nil && first.at < oldest && !exact(query) {
 		// A cache that has seen nothing for long is older than what is known of the groups. A
 		// watch could not go on from there, and the next list would be as old.
-		query.Del("limit")
 		query.Set("resourceVersion", strconv.FormatInt(oldest, 10))
 		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
 		req = to(req.Context(), req, "")
@@ -58,7 +58,6 @@ func (t *transport) list(req *http.Request, query url.Values) (*http.Response, e
 		return res, err
 	}
 	streams := res.Header.Get(partitionapi.StreamsHeader)
-	query.Del("limit")
 	query.Set("resourceVersion", first.rev)
 	query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 	var others []string

@@ -198,7 +198,7 @@ func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
 		first.Body = closing{first.Body, cancel}
 		return first, nil // it is an error, or the resource is not split
 	}
-	if !known {
+	if !known { // which counts for what is split only
 		cancel()
 		_ = first.Body.Close()
 		return expired(req), nil
@@ -251,7 +251,8 @@ type beginning struct {
 	floor int64
 }
 
-// begin is where a watch begins. It is false if that is not known, or not who owned what then.
+// begin is where a watch begins. It is false if it is not known where the streams were when
+// the client saw the revision from which it asks, or who owned what then.
 func (t *transport) begin(w *asked) (b beginning, known bool) {
 	if b.at, known = t.memory.find(w.name, w.from); !known {
 		return b, false
