@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -214,7 +215,11 @@ func isolation(t *testing.T, p *plane, total int) {
 	if code, body := get(t, p.Admin, "/api/v1/tenants/b/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Errorf("the canaries of the other tenant are gone: %d", code)
 	}
-	if keys := p.keys(t, "/"+asleep+"/"); len(keys) > 0 {
+	// The attacker may make a namespace of that name in their own space.
+	keys := slices.DeleteFunc(p.keys(t, "/"+asleep+"/"), func(key string) bool {
+		return strings.Contains(key, "/a/"+asleep+"/")
+	})
+	if len(keys) > 0 {
 		t.Errorf("the space of a tenant that nobody uses is made: %q", keys)
 	}
 	if code, body := get(t, p.Admin, "/api/v1/tenants/"+asleep); !strings.Contains(body, tenantapi.ReasonDormant) {
