@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httputil"
 	"os"
@@ -122,12 +123,30 @@ func (p *Proxy) Forward(w http.ResponseWriter, req *http.Request, to Target) {
 		Rewrite:       func(r *httputil.ProxyRequest) { p.rewrite(r, to) },
 		Transport:     p.peers.Transport(to.Partition, upgrade),
 		FlushInterval: -1, // watches
+		ModifyResponse: func(resp *http.Response) error {
+			if resp.StatusCode != http.StatusSwitchingProtocols {
+				resp.Body = answered{resp.Body}
+			}
+			return nil
+		},
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
 			p.failed(w, req, to.Partition, err)
 		},
 		ErrorLog: nil,
 	}
 	proxy.ServeHTTP(w, req)
+}
+
+// answered is the body of an answer. To close it waits until the body of the request has
+// been sent (golang/go#80085), but a client who was refused before they sent all of theirs
+// sends no more of it and waits for the end of the answer. Nobody waits for it here: it ends
+// with the request.
+type answered struct{ io.ReadCloser }
+
+// Close implements io.Closer.
+func (a answered) Close() error {
+	go a.ReadCloser.Close() //nolint:errcheck // the answer is read to its end, or is of no use
+	return nil
 }
 
 // rewrite makes the request that is sent on. Headers that the client wanted to be dropped

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -199,6 +200,31 @@ func (l *lab) get(t *testing.T, h http.Header) *http.Response {
 	_, _ = io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	return resp
+}
+
+// TestRefusedBeforeItsBody: who is refused before their body came has the whole answer.
+func TestRefusedBeforeItsBody(t *testing.T) {
+	l := newLab(t)
+	l.behind.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "no")
+	})
+	// A client that is answered with an error sends no more of its body, nor its end.
+	body, more := io.Pipe()
+	defer more.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), longest/2)
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPatch, l.front.URL+"/api", body)
+	client := l.client(t, pki.Pair{})
+	client.Transport.(*http.Transport).ForceAttemptHTTP2 = true
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if answer, err := io.ReadAll(resp.Body); err != nil || string(answer) != "no" {
+		t.Errorf("got %s %q, %v", resp.Status, answer, err)
+	}
 }
 
 // TestMarkNeedsAFrontProxy: the header counts on a connection of an API server only.
