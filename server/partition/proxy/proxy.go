@@ -137,10 +137,10 @@ func (p *Proxy) Forward(w http.ResponseWriter, req *http.Request, to Target) {
 	proxy.ServeHTTP(w, req)
 }
 
-// answered is the body of an answer. To close it waits until the body of the request has
-// been sent (golang/go#80085), but a client who was refused before they sent all of theirs
-// sends no more of it and waits for the end of the answer. Nobody waits for it here: it ends
-// with the request.
+// answered is the body of an answer. Closing it waits until the body of the request is sent
+// (golang/go#80085). A client that is refused before it has sent its body sends no more of
+// it and waits for the end of the answer, so the proxy must not wait: what is being closed
+// ends with the request.
 type answered struct{ io.ReadCloser }
 
 // Close implements io.Closer.
