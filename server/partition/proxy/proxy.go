@@ -124,7 +124,7 @@ func (p *Proxy) Forward(w http.ResponseWriter, req *http.Request, to Target) {
 		Transport:     p.peers.Transport(to.Partition, upgrade),
 		FlushInterval: -1, // watches
 		ModifyResponse: func(resp *http.Response) error {
-			if resp.StatusCode != http.StatusSwitchingProtocols {
+			if resp.StatusCode != http.StatusSwitchingProtocols { // whose body is the connection
 				resp.Body = answered{resp.Body}
 			}
 			return nil

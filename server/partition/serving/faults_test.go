@@ -120,7 +120,8 @@ func TestCompactedInMidMove(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		// A cache that lists anew, for the compaction before, can begin after the move.
+		// A cache that lists anew because of the last compaction can begin after the move; it
+		// then reads nothing in mid-move that could be interrupted. So move again.
 		for s.met(s.split(bound)); !closed(compacted); s.met(s.split(bound)) {
 			if time.Since(began) > deadline {
 				t.Fatalf("move %d of group %s does not happen", i, group)
