@@ -125,6 +125,9 @@ func (e *Edge) Handler(next http.Handler, audited func(http.Handler) http.Handle
 // serve answers a request or returns why it is refused before it reaches the
 // API server.
 func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *request) error {
+	if err := r.boundQuery(req); err != nil {
+		return err
+	}
 	entry, err := e.queue.enter(req, r.long)
 	if err != nil {
 		return err
@@ -151,6 +154,9 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	}
 	if space.IsSystem(r.userTenant) {
 		return e.route(w, req, next, r)
+	}
+	if err := r.boundSelectors(req); err != nil {
+		return err
 	}
 	if r.long {
 		w = entry.untilOpen(w, r.resource, req.URL.Query())
