@@ -67,7 +67,7 @@ func Prepare(ctx context.Context, cfg *config.Agent, addr nodeaddr.Choice) (*Nod
 	if n.runtimes.registries, err = registries.Load(cfg.PrivateRegistry); err != nil {
 		return nil, err
 	}
-	if n.runtimes.period, err = n.kubelet.options(unknownCluster(), "", "").StatusPeriod(); err != nil {
+	if n.runtimes.chosen, err = n.kubelet.options(unknownCluster(), "", "").Chosen(); err != nil {
 		return nil, err
 	}
 	if err := n.runtimes.check(); err != nil {

@@ -54,6 +54,7 @@ func (h *nodeHealth) watch(m *health.Monitor, events bool) {
 	m.Add("DNS", h.checkDNS)
 	m.Add("certificates of the node", health.Certificates(uses))
 	m.Add("servers", h.checkServers)
+	m.Add("limits of the kernel", health.KernelLimits("/proc"))
 	m.AddMetrics(health.CertificateMetrics(uses), h.serverMetrics)
 	if events {
 		var tell func(added, gone []health.Problem)

@@ -11,6 +11,7 @@ import (
 	"github.com/a4s-io/a4s/agent/cluster/registration"
 	"github.com/a4s-io/a4s/agent/host"
 	"github.com/a4s-io/a4s/agent/host/hostprep"
+	"github.com/a4s-io/a4s/agent/kubelet"
 	"github.com/a4s-io/a4s/agent/kubelet/settings"
 	"github.com/a4s-io/a4s/agent/network"
 	"github.com/a4s-io/a4s/agent/runtime/containerd"
@@ -39,7 +40,7 @@ type runtimeSet struct {
 	dir        string // <data-dir>/agent
 	host       host.Info
 	registries *registries.Config
-	period     time.Duration         // in which the kubelet reports its status
+	chosen     kubelet.Chosen        // what the kubelet's configuration says
 	registered []noderuntime.Runtime // of the settings; endpoints may be builtin
 	payload    *payload.Payload      // nil until start
 	mux        *mux.Mux              // nil until start
@@ -57,7 +58,8 @@ func (r *runtimeSet) start(ctx context.Context, group *component.Group) error {
 		return err
 	}
 	if err := hostprep.Prepare(ctx,
-		hostprep.Options{RecordFile: filepath.Join(r.dir, hostprep.RecordName), Log: r.log}); err != nil {
+		hostprep.Options{RecordFile: filepath.Join(r.dir, hostprep.RecordName), Log: r.log,
+			LeaveLimits: r.cfg.LeaveKernelLimits || r.chosen.ProtectKernelDefaults}); err != nil {
 		return err
 	}
 	if r.builtin(workload.Container) {
@@ -162,7 +164,7 @@ func (r *runtimeSet) muxOptions() mux.Options {
 		File:        filepath.Join(r.dir, "runtimes.json"),
 		MemoryDir:   filepath.Join(instance.RunDir, "runtimes"),
 		Runtimes:    all,
-		Grace:       time.Duration(r.cfg.RuntimeGracePeriods) * r.period,
+		Grace:       time.Duration(r.cfg.RuntimeGracePeriods) * r.chosen.StatusPeriod,
 		KubeletDir:  settings.RootDir(r.cfg.DataDir),
 		Log:         logrus.WithField("component", mux.Name),
 	}

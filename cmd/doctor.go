@@ -187,6 +187,7 @@ func (d doctor) stopped() []health.Problem {
 	if _, err := os.Stat(node.Client.Cert); err == nil {
 		health.Certificates(node.Uses)(context.Background(), registry)
 	}
+	health.KernelLimits(d.proc)(context.Background(), registry)
 	out := registry.Problems()
 	if n := d.leftovers(); n > 0 {
 		out = append(out, health.Problem{

@@ -74,6 +74,8 @@ type Agent struct {
 	VMAccelerator string
 	// BootstrapPodAPI serves the API for pods without an API server.
 	BootstrapPodAPI bool
+	// LeaveKernelLimits keeps a4s from raising limits of the machine's kernel.
+	LeaveKernelLimits bool
 	// ProxyMode is "auto", "nftables" or "iptables".
 	ProxyMode string
 	// DisableKubeProxy leaves kube-proxy out.

@@ -129,6 +129,9 @@ func nodeSettings(a *Agent) []Setting {
 
 		{Name: "bootstrap-pod-api", Category: catNode,
 			Usage: "serve an API on a unix socket that runs pods without an API server", target: &a.BootstrapPodAPI},
+		{Name: "leave-kernel-limits", Category: catNode,
+			Usage: "do not raise the limits of the kernel that all pods share, such as fs.aio-max-nr; " +
+				"--kubelet-arg protect-kernel-defaults=true implies it", target: &a.LeaveKernelLimits},
 	}
 }
 

@@ -46,6 +46,7 @@ const (
 	DiskReadOnly  Code = "disk-read-only"
 	ClockJumped   Code = "clock-jumped"
 	CgroupMissing Code = "cgroup-controllers-missing"
+	KernelLimit   Code = "kernel-limit-almost-reached"
 
 	CertificateExpired    Code = "certificate-expired"
 	CertificateExpiring   Code = "certificate-expiring"
@@ -229,6 +230,10 @@ func Conditions() []Condition {
 		{Code: CgroupMissing, Severity: Error, Title: "Control groups that containers need are missing",
 			Cause: "the kernel or the machine's container does not offer them",
 			Fix:   "a4s check-config says which, and how to enable them"},
+		{Code: KernelLimit, Severity: Warning, Title: "A limit of the kernel that all pods share is almost reached",
+			Cause: "programs of the machine, or one of its pods, take most of it; others get errors when it is reached",
+			Fix: "raise it with the command in the detail, and for good in /etc/sysctl.d; without " +
+				"--leave-kernel-limits a4s raises such limits at its start"},
 		{Code: PacketFilterDegraded, Severity: Warning, Title: "Services use iptables instead of nftables",
 			Cause: "the kernel or the program nft is too old or missing",
 			Fix:   "install nftables 1.0.1 or newer on a kernel 5.13 or newer; a4s then uses it at its next start"},

@@ -56,6 +56,17 @@ var changed = []string{
 	"kernel/panic_on_oops",
 	"kernel/keys/root_maxbytes",
 	"kernel/keys/root_maxkeys",
+	// The limits that pods share, see limits.go.
+	"fs/aio-max-nr",
+	"fs/file-max",
+	"fs/inotify/max_user_instances",
+	"fs/inotify/max_user_watches",
+	"fs/pipe-user-pages-soft",
+	"kernel/keys/maxbytes",
+	"kernel/keys/maxkeys",
+	"kernel/pid_max",
+	"kernel/pty/max",
+	"vm/max_map_count",
 }
 
 // wanted are the sysctls that a4s sets. Bridged traffic must pass the packet
@@ -78,6 +89,8 @@ type Options struct {
 	ProcSys string
 	// Keep lists keys that Restore leaves as they are.
 	Keep []string
+	// LeaveLimits keeps Prepare from raising the limits that pods share.
+	LeaveLimits bool
 	// Log receives what was changed.
 	Log *logrus.Entry
 }
@@ -88,7 +101,8 @@ type record struct {
 	Values map[string]string `json:"values"`
 }
 
-// Prepare loads modules, records sysctls and sets those that a node needs.
+// Prepare loads modules, records sysctls, sets those that a node needs and raises
+// the limits that pods share.
 // Call it before containerd, kubelet or kube-proxy start.
 func Prepare(ctx context.Context, o Options) error {
 	o = o.withDefaults()
@@ -122,6 +136,9 @@ func Prepare(ctx context.Context, o Options) error {
 				"node; load the module br_netfilter", name, w.value)
 		}
 	}
+	if !o.LeaveLimits {
+		o.raiseLimits()
+	}
 	return nil
 }
 
@@ -149,7 +166,7 @@ func Restore(o Options) ([]string, error) {
 				continue
 			}
 			now, err := o.read(key)
-			if errors.Is(err, fs.ErrNotExist) || err == nil && now == before {
+			if errors.Is(err, fs.ErrNotExist) || err == nil && (now == before || raisedByOthers(key, now)) {
 				continue
 			}
 			if err == nil {

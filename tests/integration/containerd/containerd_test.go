@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -153,6 +154,18 @@ func TestPodsSurvive(t *testing.T) {
 	}
 	sandbox, container := n.runPod()
 	defer n.removePod(sandbox)
+	t.Run("TestWallW12KernelLimits", func(t *testing.T) {
+		for what, pid := range map[string]int{"the sandbox": n.sandboxPid(sandbox), "the container": n.taskPid(container)} {
+			mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			devpts := regexp.MustCompile(`(?m)^\S+ /dev/pts devpts \S*\bmax=512\b`)
+			if !devpts.Match(mounts) {
+				t.Errorf("%s has terminals without a limit:\n%s", what, mounts)
+			}
+		}
+	})
 
 	t.Run("kill containerd", func(t *testing.T) {
 		old := n.containerdPid()
@@ -201,6 +214,33 @@ func TestPodsSurvive(t *testing.T) {
 		n.start()
 		n.checkRunning(t, container)
 	})
+}
+
+// sandboxPid and taskPid are the first processes of a sandbox and of a container.
+func (n *node) sandboxPid(id string) int {
+	n.t.Helper()
+	status, err := n.runtime.PodSandboxStatus(n.ctx,
+		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	return n.pidOf(status.GetInfo()["info"], err)
+}
+
+func (n *node) taskPid(id string) int {
+	n.t.Helper()
+	status, err := n.runtime.ContainerStatus(n.ctx,
+		&runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	return n.pidOf(status.GetInfo()["info"], err)
+}
+
+func (n *node) pidOf(info string, err error) int {
+	n.t.Helper()
+	var found struct{ Pid int }
+	if err == nil {
+		err = json.Unmarshal([]byte(info), &found)
+	}
+	if err != nil || found.Pid == 0 {
+		n.t.Fatalf("no process in %s: %v", info, err)
+	}
+	return found.Pid
 }
 
 func TestImport(t *testing.T) {
