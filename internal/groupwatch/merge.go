@@ -102,8 +102,8 @@ func (m *merge) run(ctx context.Context, start []since, at position) error {
 	}
 }
 
-// apply opens the streams that there are from a change on. Those that there are no more
-// end when they have reached it.
+// apply opens the streams that there are from a change on: those that the client has a part of
+// where it was, others at the change. Those that there are no more end when they have reached it.
 func (m *merge) apply(ctx context.Context, t since, first bool, at position) error {
 	m.applied = t.at
 	there := map[string]bool{}
@@ -113,8 +113,10 @@ func (m *merge) apply(ctx context.Context, t since, first bool, at position) err
 			p.until = 0
 			continue
 		}
+		// The position counts once: a stream that returns begins at its return.
 		from, known := at[group]
-		if !known {
+		delete(at, group)
+		if !known || !first && from < t.at {
 			// What its tenants had when the client did not know of it is lost, or older than
 			// what others had of them since.
 			if from = max(t.at, m.floor); first || from < m.forgotten {
