@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -12,8 +11,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/a4s-io/a4s/agent/origin/objectfile"
-	"github.com/a4s-io/a4s/internal/atomicfile"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -31,14 +28,17 @@ const begunFile = ".begun"
 
 // checkpoint has a directory for each partition, with a file for each collection. A
 // partition of which there is a directory and no file of pods has pods that nobody
-// knows. The zero value keeps nothing.
+// knows. A directory comes and goes as a whole, by its name. The zero value keeps nothing.
 type checkpoint struct {
-	dir string
-	log *logrus.Entry
+	dir  string
+	disk disk
+	log  *logrus.Entry
 
 	wake  chan struct{}
 	mu    sync.Mutex
 	dirty map[dirtyFile]time.Time // when to write
+	// admitted are the partitions whose directories are theirs.
+	admitted map[string]bool
 }
 
 type dirtyFile struct {
@@ -48,12 +48,13 @@ type dirtyFile struct {
 
 // openCheckpoint opens a directory; an empty name means none. fresh says that the
 // node never had a pod.
-func openCheckpoint(dir string, fresh bool, log *logrus.Entry) (*checkpoint, error) {
-	c := &checkpoint{dir: dir, log: log, wake: make(chan struct{}, 1), dirty: map[dirtyFile]time.Time{}}
+func openCheckpoint(dir string, fresh bool, on disk, log *logrus.Entry) (*checkpoint, error) {
+	c := &checkpoint{dir: dir, disk: on, log: log, wake: make(chan struct{}, 1),
+		dirty: map[dirtyFile]time.Time{}, admitted: map[string]bool{}}
 	if dir == "" {
 		return c, nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := c.disk.MkdirAll(dir); err != nil {
 		return nil, &problem.Precondition{What: "directory of the partitions' checkpoint " + dir, Err: err}
 	}
 	if fresh {
@@ -67,88 +68,139 @@ func (c *checkpoint) begun() error {
 	if c.dir == "" {
 		return nil
 	}
-	return atomicfile.Write(filepath.Join(c.dir, begunFile), nil, 0o600)
+	return c.disk.Write(filepath.Join(c.dir, begunFile), nil)
 }
 
-func (c *checkpoint) partition(from *source) string { return filepath.Join(c.dir, from.name) }
+func (c *checkpoint) partition(name string) string { return filepath.Join(c.dir, name) }
 
-func (c *checkpoint) path(s *set, from *source) string {
-	return filepath.Join(c.partition(from), s.resource.Resource+".json")
-}
-
-// isNew reports whether the node never had anything of a partition.
-func (c *checkpoint) isNew(from *source) bool {
-	if c.dir == "" {
-		return false
-	}
-	_, begun := os.Stat(filepath.Join(c.dir, begunFile))
-	_, dir := os.Stat(c.partition(from))
-	return begun == nil && errors.Is(dir, fs.ErrNotExist)
-}
-
-// open makes the directory of a partition. For one that is new it notes that there
-// are no pods.
-func (c *checkpoint) open(from *source, pods *set, isNew bool) error {
-	if c.dir == "" {
-		return nil
-	}
-	if err := os.MkdirAll(c.partition(from), 0o700); err != nil {
-		return err
-	}
-	if !isNew {
-		return nil
-	}
-	return objectfile.Write(c.path(pods, from), nil)
-}
-
-// blank forgets what a partition said, but not that there is one: nobody keeps it
-// up to date any more, and old files would end pods.
-func (c *checkpoint) blank(from *source) error {
-	if c.dir == "" {
-		return nil
-	}
-	return errors.Join(os.RemoveAll(c.partition(from)), os.MkdirAll(c.partition(from), 0o700))
+func (c *checkpoint) path(s *set, partition string) string {
+	return filepath.Join(c.partition(partition), s.resource.Resource+".json")
 }
 
 // identityFile says, in the directory of a partition, which one of its name that is.
 const identityFile = "identity"
 
-// identify keeps the identity of a partition, if that is known.
-func (c *checkpoint) identify(from *source, identity string) error {
-	if c.dir == "" || identity == "" {
-		return nil
+// admit makes the directory of a partition its own: what a former one of the name said
+// goes, for that has left. isNew says that the node never had anything of it, so that it
+// has no pods here. After an error nothing is known of it, whatever is on disk.
+func (c *checkpoint) admit(name, identity string, pods *set) (isNew bool, err error) {
+	if c.dir == "" {
+		return false, nil
 	}
-	return atomicfile.Update(filepath.Join(c.partition(from), identityFile), []byte(identity), 0o600)
+	if identity != "" {
+		was, err := c.disk.ReadFile(filepath.Join(c.partition(name), identityFile))
+		switch {
+		case err == nil && string(was) != identity:
+			if err := c.remove(name); err != nil {
+				return false, err
+			}
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return false, err
+		}
+	}
+	switch isNew, err = c.isNew(name); {
+	case err != nil:
+		return false, err
+	case isNew:
+		err = c.create(name, identity, pods)
+	default:
+		if err = c.disk.MkdirAll(c.partition(name)); err == nil {
+			err = c.identify(name, identity)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.admitted[name] = true
+	return isNew, nil
 }
 
-// ofAnother removes what a former partition of the name said: that one has left.
-func (c *checkpoint) ofAnother(from *source, identity string) error {
+// isNew reports whether the node never had anything of a partition.
+func (c *checkpoint) isNew(name string) (bool, error) {
+	for path, want := range map[string]bool{filepath.Join(c.dir, begunFile): true, c.partition(name): false} {
+		_, err := c.disk.Stat(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		if (err == nil) != want {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// create makes the directory of a partition that has no pods. It has its name once all is in
+// it.
+func (c *checkpoint) create(name, identity string, pods *set) error {
+	making := filepath.Join(c.dir, "."+name)
+	if err := c.disk.RemoveAll(making); err != nil {
+		return err
+	}
+	if err := c.disk.MkdirAll(making); err != nil {
+		return err
+	}
+	if err := c.disk.WriteObjects(c.path(pods, "."+name), nil); err != nil {
+		return err
+	}
+	if err := c.identify("."+name, identity); err != nil {
+		return err
+	}
+	return c.disk.Rename(making, c.partition(name), c.dir)
+}
+
+// identify keeps the identity of a partition, if that is known.
+func (c *checkpoint) identify(name, identity string) error {
 	if c.dir == "" || identity == "" {
 		return nil
 	}
-	was, err := os.ReadFile(filepath.Join(c.partition(from), identityFile))
-	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && string(was) == identity:
+	return c.disk.Write(filepath.Join(c.partition(name), identityFile), []byte(identity))
+}
+
+// blank forgets what a partition said, but not that there is one: nobody keeps it
+// up to date any more, and old files would end pods.
+func (c *checkpoint) blank(name string) error {
+	if c.dir == "" {
 		return nil
-	case err != nil:
+	}
+	if err := c.disk.MkdirAll(c.partition(name)); err != nil {
 		return err
 	}
-	return os.RemoveAll(c.partition(from))
+	found, err := c.disk.ReadDir(c.partition(name))
+	for _, f := range found {
+		err = errors.Join(err, c.disk.RemoveAll(filepath.Join(c.partition(name), f.Name())))
+	}
+	return err
 }
 
 // remove forgets a partition.
-func (c *checkpoint) remove(from *source) error {
+func (c *checkpoint) remove(name string) error {
 	if c.dir == "" {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.admitted, name)
 	for f := range c.dirty {
-		if f.from == from {
+		if f.from.name == name {
 			delete(c.dirty, f)
 		}
 	}
-	return os.RemoveAll(c.partition(from))
+	if _, err := c.disk.Stat(c.partition(name)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	gone := filepath.Join(c.dir, "."+name)
+	if err := c.disk.RemoveAll(gone); err != nil {
+		return err
+	}
+	if err := c.disk.Rename(c.partition(name), gone, c.dir); err != nil {
+		return err
+	}
+	if err := c.disk.RemoveAll(gone); err != nil {
+		c.log.WithError(err).Warn("what a partition said that has left is not removed yet")
+	}
+	return nil
 }
 
 // keepOnly removes the partitions that left while there was no process.
@@ -156,13 +208,13 @@ func (c *checkpoint) keepOnly(names map[string]bool) error {
 	if c.dir == "" {
 		return nil
 	}
-	found, err := os.ReadDir(c.dir)
+	found, err := c.disk.ReadDir(c.dir)
 	if err != nil {
 		return err
 	}
 	for _, f := range found {
 		if f.IsDir() && !names[f.Name()] {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(c.dir, f.Name())))
+			err = errors.Join(err, c.disk.RemoveAll(filepath.Join(c.dir, f.Name())))
 		}
 	}
 	return err
@@ -173,7 +225,7 @@ func (c *checkpoint) read(s *set, from *source) ([]runtime.Object, error) {
 	if c.dir == "" {
 		return nil, fs.ErrNotExist
 	}
-	return objectfile.Read(c.path(s, from), s.gvk)
+	return c.disk.ReadObjects(c.path(s, from.name), s.gvk)
 }
 
 // mark asks for a collection of a partition to be written.
@@ -253,10 +305,19 @@ func (c *checkpoint) write(now time.Time) {
 	}
 }
 
+// errNotAdmitted is why nothing is written that another partition's would stand beside.
+var errNotAdmitted = errors.New("it is not known whose directory that is")
+
 // writeFile does not bring back the directory of a partition that has left.
 func (c *checkpoint) writeFile(f dirtyFile, objs []runtime.Object) error {
-	if _, err := os.Stat(c.partition(f.from)); err != nil {
+	c.mu.Lock()
+	admitted := c.admitted[f.from.name]
+	c.mu.Unlock()
+	if !admitted {
+		return errNotAdmitted
+	}
+	if _, err := c.disk.Stat(c.partition(f.from.name)); err != nil {
 		return err
 	}
-	return objectfile.Write(c.path(f.set, f.from), objs)
+	return c.disk.WriteObjects(c.path(f.set, f.from.name), objs)
 }

@@ -2,7 +2,6 @@ package merge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -32,6 +31,8 @@ type Options struct {
 	Patience time.Duration
 	// Log is optional.
 	Log *logrus.Entry
+
+	disk disk // nil for that of the machine
 }
 
 // Collections are the merged collections.
@@ -49,17 +50,8 @@ type Collections struct {
 	sets    map[schema.GroupVersionResource]*set
 	used    map[*set]bool
 	members map[string]*member
-}
-
-// member is a partition.
-type member struct {
-	origin.Partition
-	isNew   bool
-	sources map[*set]*source
-	ends    map[*set]func() // ends the feed of a set
-	ctx     context.Context // of its feeds
-	stop    context.CancelFunc
-	feeds   sync.WaitGroup
+	// undone is what failed on disk and is to be done again.
+	undone undone
 }
 
 // New opens the checkpoint. Close must be called in the end.
@@ -70,13 +62,16 @@ func New(o Options) (*Collections, error) {
 	if o.Patience == 0 {
 		o.Patience = 3 * time.Second
 	}
-	files, err := openCheckpoint(o.Dir, o.Fresh, o.Log)
+	if o.disk == nil {
+		o.disk = osDisk{}
+	}
+	files, err := openCheckpoint(o.Dir, o.Fresh, o.disk, o.Log)
 	if err != nil {
 		return nil, err
 	}
 	c := &Collections{o: o, files: files, placement: newPlacement(),
 		sets: map[schema.GroupVersionResource]*set{}, used: map[*set]bool{}, members: map[string]*member{},
-		listTimeout: listTimeout}
+		undone: undone{removals: map[string]bool{}}, listTimeout: listTimeout}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	base := firstVersion()
 	for _, k := range kinds() {
@@ -103,128 +98,6 @@ func (c *Collections) Close() {
 
 // Placement says which partition a tenant is in.
 func (c *Collections) Placement() *Placement { return c.placement }
-
-// Alone is called while this node has one partition and its collections are not
-// merged: what is on disk of them goes, for nobody keeps it up to date.
-func (c *Collections) Alone(p origin.Partition) error {
-	from := &source{name: p.Name}
-	if err := c.files.keepOnly(map[string]bool{p.Name: true}); err != nil {
-		return fmt.Errorf("checkpoint of partitions that have left: %w", err)
-	}
-	if err := c.files.blank(from); err != nil {
-		return fmt.Errorf("checkpoint of partition %s: %w", p.Name, err)
-	}
-	return c.files.begun()
-}
-
-// Begin joins the partitions that there are in the beginning.
-func (c *Collections) Begin(all []origin.Partition) error {
-	names := map[string]bool{}
-	for _, p := range all {
-		names[p.Name] = true
-	}
-	if err := c.files.keepOnly(names); err != nil {
-		c.o.Log.WithError(err).Error("the checkpoint of partitions that have left is still there")
-	}
-	var errs []error
-	for _, p := range all {
-		errs = append(errs, c.Join(p, false)) // without one of them its pods would end
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return c.files.begun()
-}
-
-// Join adds a partition. since says that it joined after this process began, so it
-// has no pods here that are not known; the same is said of one that the checkpoint
-// does not know.
-func (c *Collections) Join(p origin.Partition, since bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := &member{Partition: p, sources: map[*set]*source{}, ends: map[*set]func(){}}
-	from := &source{name: p.Name}
-	if err := c.files.ofAnother(from, p.Identity); err != nil {
-		return fmt.Errorf("checkpoint of another partition %s: %w", p.Name, err)
-	}
-	m.isNew = c.files.isNew(from) || since && c.files.dir == ""
-	var errs []error
-	if err := c.files.open(from, c.sets[podsResource], m.isNew); err != nil {
-		errs = append(errs, fmt.Errorf("checkpoint of partition %s: %w", p.Name, err))
-	}
-	errs = append(errs, c.files.identify(from, p.Identity))
-	m.ctx, m.stop = context.WithCancel(c.ctx)
-	c.members[p.Name] = m
-	for s := range c.used {
-		errs = append(errs, c.feed(s, m))
-	}
-	return errors.Join(append(errs, c.reopen())...)
-}
-
-// Identify takes note of the identity of a partition that joined before it was known.
-func (c *Collections) Identify(p origin.Partition) error {
-	return c.files.identify(&source{name: p.Name}, p.Identity)
-}
-
-// Leave removes a partition and all that it has.
-func (c *Collections) Leave(name string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.members[name]
-	if m == nil {
-		return nil
-	}
-	delete(c.members, name)
-	m.stop()
-	m.feeds.Wait()
-	for s, from := range m.sources {
-		s.leave(from)
-	}
-	c.placement.forget(name)
-	err := c.reopen()
-	for _, from := range m.sources {
-		if err := c.files.remove(from); err != nil {
-			return fmt.Errorf("checkpoint of partition %s: %w", name, err)
-		}
-	}
-	return err
-}
-
-// feed begins to fill a set. The caller holds mu.
-func (c *Collections) feed(s *set, m *member) error {
-	from := &source{name: m.Name, home: m.Home}
-	if m.isNew {
-		from.state = known
-	}
-	m.sources[s] = from
-	s.join(from) // without a client, too: there is no list without it
-	return c.start(s, m, from)
-}
-
-// start follows what a partition has of a set. The caller holds mu.
-func (c *Collections) start(s *set, m *member, from *source) error {
-	client, err := newClient(m.Name, m.Transport, s.kind)
-	if err != nil {
-		return fmt.Errorf("client of partition %s: %w", m.Name, err)
-	}
-	f := &feed{set: s, from: from, client: client, selector: selectorFor(s.kind, c.o.NodeName), files: c.files,
-		patience: c.o.Patience, listTimeout: c.listTimeout, log: c.o.Log}
-	if s.resource == servicesResource {
-		from.taken = c.taken(m)
-	}
-	ctx, cancel := context.WithCancel(m.ctx)
-	done := make(chan struct{})
-	m.ends[s] = func() {
-		cancel()
-		<-done
-	}
-	m.feeds.Go(func() {
-		defer close(done)
-		defer cancel()
-		f.run(ctx)
-	})
-	return nil
-}
 
 // Has reports whether r asks for one of the merged collections.
 func (c *Collections) Has(r *origin.Request) bool {

@@ -2,7 +2,9 @@ package merge
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"sync"
 	"time"
@@ -16,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/a4s-io/a4s/internal/component"
 )
 
 // listTimeout is how long one list of a partition may last.
@@ -28,6 +32,8 @@ type feed struct {
 	client   rest.Interface
 	selector string // the field selector
 	files    *checkpoint
+	// admitted is closed when what is on disk of the partition counts.
+	admitted <-chan struct{}
 	patience time.Duration
 	// listTimeout is how long one list may last.
 	listTimeout time.Duration
@@ -78,18 +84,42 @@ func (f *feed) fallBack(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	objs, err := f.files.read(f.set, f.from)
-	switch {
-	case err == nil:
-		f.set.settle(f.from, known, objs)
-	case f.set.resource == podsResource:
-		f.log.WithError(err).Errorf("the pods of partition %s on this node are not known; no pod starts "+
-			"until it was reached", f.from.name)
-		f.set.settle(f.from, unknown, nil)
+	pods := f.set.resource == podsResource
+	unknownYet := func(err error) {
+		if f.set.settle(f.from, unknown, nil) && pods {
+			f.log.WithError(err).Errorf("the pods of partition %s on this node are not known; no pod starts "+
+				"until it was reached", f.from.name)
+		}
+	}
+	select {
+	case <-f.admitted:
 	default:
-		f.set.settle(f.from, known, nil) // a pod waits at worst
+		unknownYet(errNotAdmitted)
+		select {
+		case <-f.admitted:
+		case <-ctx.Done():
+			return
+		}
+	}
+	for pause := firstPause; ; pause = min(2*pause, calm) {
+		objs, err := f.files.read(f.set, f.from)
+		switch {
+		case err == nil:
+			f.set.settle(f.from, known, objs)
+			return
+		case !pods && (errors.Is(err, fs.ErrNotExist) || pause > f.patience):
+			f.set.settle(f.from, known, nil) // a pod waits at worst
+			return
+		}
+		unknownYet(err)
+		if errors.Is(err, fs.ErrNotExist) || component.Sleep(ctx, pause) != nil {
+			return
+		}
 	}
 }
+
+// firstPause is how soon a file is read again that could not be.
+const firstPause = 100 * time.Millisecond
 
 // listWatch is without streaming lists, of which a client could not say when one
 // takes too long.

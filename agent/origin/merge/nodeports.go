@@ -54,7 +54,10 @@ func (c *Collections) reopen() error {
 		if from == nil || slices.Equal(from.taken, c.taken(m)) {
 			continue
 		}
-		m.ends[s]()
+		if end := m.ends[s]; end != nil {
+			end()
+			delete(m.ends, s)
+		}
 		if err := c.start(s, m, from); err != nil {
 			return err
 		}

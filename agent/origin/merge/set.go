@@ -113,18 +113,19 @@ func (s *set) leave(from *source) {
 }
 
 // settle says what is known of a partition that is waited for. objs are what it
-// said before.
-func (s *set) settle(from *source, to state, objs []runtime.Object) {
+// said before. It is false if that was known, as when it has answered meanwhile.
+func (s *set) settle(from *source, to state, objs []runtime.Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if from.state == known || from.state == to {
-		return // it has answered meanwhile
+		return false
 	}
 	from.state = to
 	for _, obj := range objs {
 		s.give(from, obj)
 	}
 	s.wake()
+	return true
 }
 
 // replace takes over all that a partition has.

@@ -1,11 +1,16 @@
 package route
 
 import (
+	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
@@ -154,3 +159,46 @@ func TestSecretsAreFollowed(t *testing.T) {
 
 // Router is what the transport of the kubelet needs.
 var _ origin.Uplink = (*Router)(nil)
+
+// TestACheckpointThatCannotBeRead: the identity of a partition that is away cannot be read at
+// the start. The kubelet gets no list that lacks its pods, and the right one once it can.
+func TestACheckpointThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	home, tp2 := partitiontest.New(t, "main"), partitiontest.New(t, "tp2")
+	home.Put(t, "pods", pod("kube-system", "agent", "1"))
+	tp2.Put(t, "pods", pod("default.t2", "web", "2"))
+	named := tp2.Partition(false)
+	named.Identity = "a"
+	all := newDirectory(home.Partition(true), named)
+	n, stop := runNode(t, Options{Partitions: all, Dir: dir, Fresh: true})
+	api := n.client(t)
+	eventually(t, func() bool { return len(podsOf(t, api)) == 2 }, func() any { return podsOf(t, api) })
+	file := filepath.Join(dir, "tp2", "pods.json")
+	eventually(t, func() bool {
+		data, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(data), "web")
+	}, func() any { return file })
+	stop()
+	tp2.Away.Store(true)
+	identity := filepath.Join(dir, "tp2", "identity")
+	if err := errors.Join(os.Rename(identity, identity+".aside"), os.Mkdir(identity, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	n, _ = runNode(t, Options{Partitions: all, Dir: dir})
+	api = n.client(t)
+	if list, err := api.CoreV1().Pods("").List(t.Context(), ownPods); !apierrors.IsServiceUnavailable(err) {
+		t.Fatalf("without the pods of a partition there is a list of %d: %v", len(list.Items), err)
+	}
+	if err := errors.Join(os.Remove(identity), os.Rename(identity+".aside", identity)); err != nil {
+		t.Fatal(err)
+	}
+	var got *corev1.PodList
+	eventually(t, func() bool {
+		var err error
+		got, err = api.CoreV1().Pods("").List(t.Context(), ownPods)
+		return err == nil
+	}, func() any { return "no list" })
+	if len(got.Items) != 2 {
+		t.Errorf("the list has %d pods", len(got.Items))
+	}
+}

@@ -93,20 +93,44 @@ func (r *Router) run(ctx context.Context, ready func()) error {
 	defer r.close()
 	for {
 		all, changed := r.o.Partitions.Current()
+		var err error
 		if len(all) > 0 {
-			if err := r.apply(all); err != nil {
+			if err = r.apply(all); err != nil {
 				r.o.Log.WithError(err).Error("not all that is said of the tenant partitions can be taken over")
 			}
 		}
 		ready()
 		ready = func() {}
-		select {
-		case <-changed:
-		case <-ctx.Done():
+		if !r.retry(ctx, err, changed) {
 			return nil
 		}
 	}
 }
+
+// retry does again what failed on disk until there is another list of partitions. It is
+// false at the end of ctx.
+func (r *Router) retry(ctx context.Context, err error, changed <-chan struct{}) bool {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		var again <-chan time.Time
+		if err != nil {
+			again = time.After(pause)
+		}
+		select {
+		case <-changed:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-again:
+			err = r.collections.Retry()
+		}
+	}
+}
+
+// Pauses before what failed on disk is done again.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 10 * time.Second
+)
 
 func (r *Router) close() {
 	r.stop()
