@@ -3,16 +3,11 @@ package groupwatch
 import (
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/ownership"
@@ -90,20 +85,6 @@ func (g *Groups) Component(client *partitionapi.Client) component.Component {
 		g.follow(ctx, client)
 		return nil
 	}}
-}
-
-// follow lists and watches the configurations until ctx ends.
-func (g *Groups) follow(ctx context.Context, client *partitionapi.Client) {
-	store := &configs{groups: g}
-	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, o)
-		},
-	}, client), &partitionapi.DataPartitionConfig{}, store, cache.ReflectorOptions{Name: Name})
-	reflector.RunWithContext(ctx)
 }
 
 // set is told of the configurations as of a revision. Those between it and the one before
@@ -206,66 +187,3 @@ func (g *Groups) after(rev int64) ([]since, <-chan struct{}, bool) {
 	}
 	return slices.Clone(g.tables[i:]), g.changed, i > 0
 }
-
-// configs is where the reflector keeps the configurations.
-type configs struct {
-	groups *Groups
-	byName map[string]ownership.Config
-}
-
-var _ cache.ReflectorStore = (*configs)(nil)
-
-func (c *configs) put(obj any) {
-	if o, ok := obj.(*partitionapi.DataPartitionConfig); ok {
-		c.byName[o.Name] = ownership.NewConfig(o, o.CreationTimestamp.UnixNano())
-	}
-}
-
-func (c *configs) changed(obj any) error {
-	if o, ok := obj.(*partitionapi.DataPartitionConfig); ok {
-		c.tell(o.ResourceVersion, false)
-	}
-	return nil
-}
-
-func (c *configs) tell(rev string, listed bool) {
-	at, err := strconv.ParseInt(rev, 10, 64)
-	if err != nil {
-		return
-	}
-	all := make([]ownership.Config, 0, len(c.byName))
-	for _, config := range c.byName {
-		all = append(all, config)
-	}
-	c.groups.set(all, at, listed)
-}
-
-// Add implements cache.ReflectorStore.
-func (c *configs) Add(obj any) error {
-	c.put(obj)
-	return c.changed(obj)
-}
-
-// Update implements cache.ReflectorStore.
-func (c *configs) Update(obj any) error { return c.Add(obj) }
-
-// Delete implements cache.ReflectorStore.
-func (c *configs) Delete(obj any) error {
-	if o, ok := obj.(*partitionapi.DataPartitionConfig); ok {
-		delete(c.byName, o.Name)
-	}
-	return c.changed(obj)
-}
-
-// Replace implements cache.ReflectorStore.
-func (c *configs) Replace(all []any, rev string) error {
-	c.byName = map[string]ownership.Config{}
-	for _, obj := range all {
-		c.put(obj)
-	}
-	c.tell(rev, true)
-	return nil
-}
-
-// Resync implements cache.ReflectorStore.
-func (c *configs) Resync() error { return nil }
