@@ -8,6 +8,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -115,6 +116,18 @@ const impersonateOn = "impersonate-on:"
 func sharedRole(name string) bool {
 	of, _ := space.SplitClusterName(name)
 	return of == space.System && kinds.SharedClusterRole(name)
+}
+
+// allocates reports whether the question is one of those that upstream asks besides
+// about who gives out devices: whether a user may bind claims at all, or speak for a
+// driver. Where a request changes an allocation, admission looks at what it would
+// bind, which may be nothing.
+func allocates(ctx context.Context, a authorizer.Attributes) bool {
+	if a.GetAPIGroup() != resourcev1.GroupName || a.GetResource() != "resourceclaims" {
+		return false
+	}
+	return a.GetSubresource() == resourcev1.SubresourceDriver ||
+		a.GetSubresource() == resourcev1.SubresourceBinding && asked(ctx)
 }
 
 // asked reports whether the authorizer is asked on behalf of a review, not of a

@@ -168,6 +168,9 @@ func (b *bordered) byKind(
 	if !ok {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
+	if allocates(ctx, a) {
+		return authorizer.DecisionDeny, "the devices of nodes are given out by the scheduler of the cluster", nil
+	}
 	// Impersonation also asks whether it may be used for what is requested.
 	verb, impersonated := a.GetVerb(), false
 	if strings.HasPrefix(verb, impersonateOn) {

@@ -50,17 +50,23 @@ them are empty: clients go through all that a cluster has. Custom resources are 
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", k.Resource, group(k.Group), k.Kind, scope, class, k.Why)
 	}
 	b.WriteString(`
-## Status of pods and Services
+## Fields of the system
 
-What tenants write in the status of their own pods and Services. Of the
-conditions of a pod these are Ready, ContainersReady, Initialized and all whose
-type has a domain, as readiness gates have.
+What users of a tenant do not write of their own objects, because others believe it:
+they get a 403 that names the field. All other fields of the kinds of tenants are theirs, but
+for one that a new Kubernetes brings, until it is decided. Of the conditions of a pod they
+write Ready, ContainersReady, Initialized, all whose type has a domain, and those that its
+readiness gates name, unless Kubernetes writes them itself.
 
-| Kind | Field | Tenants write it | Why not |
+| Kind | Group | Field | Why |
 |---|---|---|---|
 `)
-	for _, f := range kinds.StatusFields() {
-		fmt.Fprintf(&b, "| %s | `status.%s` | %s | %s |\n", f.Kind, f.Field, yes(f.Why == ""), f.Why)
+	for _, of := range kinds.FieldRows() {
+		for _, f := range of.Fields {
+			if f.Why != "" {
+				fmt.Fprintf(&b, "| %s | %s | `%s` | %s |\n", of.Kind, group(of.Group), f.Path, f.Why)
+			}
+		}
 	}
 	b.WriteString(`
 ## Nodes

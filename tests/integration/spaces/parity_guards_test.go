@@ -54,9 +54,9 @@ func parityGuards() []*parityIntention {
 					asks(run, "endpointslices.discovery.k8s.io", dry(`{"metadata":{"name":"x"},`+
 						`"addressType":"IPv4","endpoints":[{"addresses":["10.42.9.9"]}]}`))...)
 			}, "spec.externalIPs would catch", "is inside the cluster and not that of a pod"),
-		guard("status", "403 for what the cluster believes in the status of pods and Services ([field by "+
-			"field](tenancy-tables.md#status-of-pods-and-services))",
-			"addresses, limits and the use of nodes are reckoned by it",
+		guard("status", "403 for what the cluster believes in the status of objects ([field by "+
+			"field](tenancy-tables.md#fields-of-the-system))",
+			"addresses, limits, devices and the use of nodes are reckoned by it",
 			func(run *parityRun) []*parityRequest {
 				r := parityRequest{
 					method: http.MethodPatch,
@@ -67,7 +67,7 @@ func parityGuards() []*parityIntention {
 					body:   `{"status":{"podIP":"10.42.0.9","podIPs":[{"ip":"10.42.0.9"}]}}`,
 				}
 				return asks(run, "pods", r)
-			}, "is written by the system only", "there is no status yet"),
+			}, "is written by the system only"),
 		guard("the API's own objects", "403 for writing to the Service `kubernetes` in `default`, "+
 			"its Endpoints and its EndpointSlice", "they are the same in all spaces",
 			func(run *parityRun) []*parityRequest {

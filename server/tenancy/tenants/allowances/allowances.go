@@ -38,10 +38,16 @@ const (
 	PriorityClasses = "a4s.io/priority-classes"
 	RuntimeClasses  = "a4s.io/runtime-classes"
 	StorageClasses  = "a4s.io/storage-classes"
+	// DeviceClasses are those of whose devices claims may be made, by pods and
+	// templates as well. Without it, all are.
+	DeviceClasses = "a4s.io/device-classes"
+	// DeviceAdminAccess, "true", lets claims have administrator's access to
+	// devices that others use.
+	DeviceAdminAccess = "a4s.io/device-admin-access"
 )
 
 func lists() []string {
-	return []string{VolumeTypes, CSIDrivers, Tolerations, PriorityClasses, RuntimeClasses, StorageClasses}
+	return []string{VolumeTypes, CSIDrivers, Tolerations, PriorityClasses, RuntimeClasses, StorageClasses, DeviceClasses}
 }
 
 // List is a list in an annotation.
@@ -164,8 +170,10 @@ func Validate(annotations map[string]string) error {
 			errs = append(errs, fmt.Errorf("%s: %w", key, err))
 		}
 	}
-	if value := annotations[NodeNames]; value != "" && value != "true" && value != "false" {
-		errs = append(errs, fmt.Errorf("%s: %q is neither true nor false", NodeNames, value))
+	for _, key := range []string{NodeNames, DeviceAdminAccess} {
+		if value := annotations[key]; value != "" && value != "true" && value != "false" {
+			errs = append(errs, fmt.Errorf("%s: %q is neither true nor false", key, value))
+		}
 	}
 	if value, levels := annotations[PodSecurity], []string{"privileged", "baseline", "restricted"}; value != "" &&
 		!slices.Contains(levels, value) {
