@@ -1,6 +1,8 @@
 package tenantapi
 
 import (
+	"maps"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -56,6 +58,7 @@ func (in *TenantLimits) DeepCopy() *TenantLimits {
 	for _, f := range out.fields() {
 		f.copy()
 	}
+	out.Devices = maps.Clone(in.Devices)
 	return &out
 }
 

@@ -121,8 +121,11 @@ func ParseLimits(settings []string) (*TenantLimits, error) {
 		if !ok {
 			return nil, fmt.Errorf("%q is not NAME=VALUE", s)
 		}
-		found := false
-		var names []string
+		found, err := l.parseDevices(name, value)
+		if err != nil {
+			return nil, fmt.Errorf("the limit %s: %w", name, err)
+		}
+		names := []string{LimitOfDevices("CLASS")}
 		for _, f := range l.fields() {
 			names = append(names, f.name)
 			if f.name != name {
@@ -161,6 +164,7 @@ func (in *TenantLimits) Over(base *TenantLimits) *TenantLimits {
 			*f.quantity = *from[i].quantity
 		}
 	}
+	out.Devices = devicesOver(in.Devices, base.Devices)
 	return &out
 }
 
@@ -190,5 +194,5 @@ func (in *TenantLimits) Validate(path *field.Path) field.ErrorList {
 	if n := in.RequestsInFlight; n != nil && *n == 0 {
 		errs = append(errs, field.Invalid(path.Child(LimitRequestsInFlight), *n, "must be at least 1"))
 	}
-	return errs
+	return append(errs, validateDevices(in.Devices, path.Child(LimitDevices))...)
 }

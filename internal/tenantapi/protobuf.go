@@ -103,6 +103,9 @@ func (in *TenantSpec) Unmarshal(data []byte) error {
 func (in *TenantLimits) Unmarshal(data []byte) error {
 	fields := in.fields()
 	return coreapi.EachField(data, func(f coreapi.Value) error {
+		if f.Num == devicesField {
+			return in.readDevices(f)
+		}
 		if i := int(f.Num) - 1; i >= 0 && i < len(fields) {
 			return fields[i].read(f)
 		}
@@ -181,6 +184,7 @@ func (in *TenantSpec) marshal() ([]byte, error) {
 				limits = coreapi.AppendText(limits, protowire.Number(i+1), textOf(**f.quantity))
 			}
 		}
+		limits = appendDevices(limits, l.Devices)
 		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), limits)
 	}
 	b = coreapi.AppendText(coreapi.AppendText(b, 2, string(in.CRDPolicy)), 3, string(in.Nodes))

@@ -124,6 +124,9 @@ type TenantLimits struct {
 	LoadBalancers *int64 `json:"loadBalancers,omitempty" protobuf:"varint,10,opt,name=loadBalancers"`
 	// EventsPerSecond is how many events are written, on average.
 	EventsPerSecond *int64 `json:"eventsPerSecond,omitempty" protobuf:"varint,11,opt,name=eventsPerSecond"`
+	// Devices is the number of devices that claims ask for, by their DeviceClass.
+	// Those of a class that is not there are not bounded.
+	Devices map[string]int64 `json:"devices,omitempty" protobuf:"bytes,20,rep,name=devices"`
 }
 
 // TenantStatus is what a4s reports about a tenant.

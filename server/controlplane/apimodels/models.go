@@ -74,3 +74,12 @@ func List(description string, of spec.Schema) spec.Schema {
 		Items:       &spec.SchemaOrArray{Schema: &of},
 	}}
 }
+
+// Map is a property that has others by names of anybody's choice.
+func Map(description string, of spec.Schema) spec.Schema {
+	return spec.Schema{SchemaProps: spec.SchemaProps{
+		Description:          description,
+		Type:                 []string{"object"},
+		AdditionalProperties: &spec.SchemaOrBool{Allows: true, Schema: &of},
+	}}
+}

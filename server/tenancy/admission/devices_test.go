@@ -20,8 +20,8 @@ import (
 func deviceGuard(t *testing.T, of annotated) *guard {
 	t.Helper()
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for name, extended := range map[string]string{"gpu.example.com": "example.com/gpu", "big.example.com": "example.com/gpu",
-		"nic.example.com": "example.com/nic"} {
+	for name, extended := range map[string]string{"gpu.example.com": "example.com/gpu",
+		"big.example.com": "example.com/gpu", "nic.example.com": "example.com/nic"} {
 		class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &extended}}
 		if err := store.Add(class); err != nil {
@@ -107,7 +107,8 @@ func TestDevicesAreAllowances(t *testing.T) {
 				if (err != nil) != (c.text != "") || err != nil && !strings.Contains(err.Error(), c.text) {
 					t.Errorf("%s, %s: %v", c.name, kind.Kind, err)
 				}
-				if err := g.check(t.Context(), "t1", byTenant, update(t, *kind, now, now.DeepCopyObject(), "")); err != nil {
+				again := update(t, *kind, now, now.DeepCopyObject(), "")
+				if err := g.check(t.Context(), "t1", byTenant, again); err != nil {
 					t.Errorf("%s, %s, which was there: %v", c.name, kind.Kind, err)
 				}
 			}
@@ -165,8 +166,9 @@ func TestRequestsOfDevicesAreAllDecided(t *testing.T) {
 		"allocationMode":    "counted by the limits", "count": "counted by the limits",
 	}
 	used := map[string]bool{}
-	for _, typ := range []reflect.Type{reflect.TypeFor[resourcev1.DeviceClaim](), reflect.TypeFor[resourcev1.DeviceRequest](),
-		reflect.TypeFor[resourcev1.ExactDeviceRequest](), reflect.TypeFor[resourcev1.DeviceSubRequest]()} {
+	for _, typ := range []reflect.Type{reflect.TypeFor[resourcev1.DeviceClaim](),
+		reflect.TypeFor[resourcev1.DeviceRequest](), reflect.TypeFor[resourcev1.ExactDeviceRequest](),
+		reflect.TypeFor[resourcev1.DeviceSubRequest]()} {
 		for i := range typ.NumField() {
 			name := jsonName(typ.Field(i))
 			used[name] = true

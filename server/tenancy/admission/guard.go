@@ -13,6 +13,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
+	"k8s.io/kubernetes/pkg/apis/authentication"
 	core "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/discovery"
 	resourceapi "k8s.io/kubernetes/pkg/apis/resource"
@@ -72,6 +73,10 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 				return err
 			}
 			return g.checkPod(ctx, tenant, object, old)
+		}
+	case *authentication.TokenRequest:
+		if byTenant {
+			return checkToken(object)
 		}
 	case *core.Namespace:
 		if byTenant {

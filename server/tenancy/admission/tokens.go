@@ -1,7 +1,10 @@
 package admission
 
 import (
+	"fmt"
+
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/apis/authentication"
 	core "k8s.io/kubernetes/pkg/apis/core"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -19,4 +22,15 @@ func nativeToken(attr admission.Attributes) {
 	if string(secret.Data[core.ServiceAccountNamespaceKey]) == attr.GetNamespace() {
 		secret.Data[core.ServiceAccountNamespaceKey] = []byte(native)
 	}
+}
+
+// checkToken keeps the tokens of a space to its own objects. What upstream takes
+// besides pods and Secrets is looked up by its bare name among the system's, nodes
+// and webhook configurations, and the answer says whether it is there.
+func checkToken(request *authentication.TokenRequest) error {
+	ref := request.Spec.BoundObjectRef
+	if ref == nil || ref.Kind == "Pod" || ref.Kind == "Secret" {
+		return nil
+	}
+	return fmt.Errorf("spec.boundObjectRef is a %s, and tokens of a tenant are bound to a Pod or a Secret", ref.Kind)
 }

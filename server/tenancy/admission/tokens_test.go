@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/apis/authentication"
 	core "k8s.io/kubernetes/pkg/apis/core"
 )
 
@@ -36,5 +37,26 @@ func TestNamespaceOfTokens(t *testing.T) {
 		schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "", admission.Create, nil, false, nil))
 	if empty.Data != nil {
 		t.Errorf("a new Secret has %v", empty.Data)
+	}
+}
+
+func TestTokensAreBoundInTheSpace(t *testing.T) {
+	g, err := newGuard(annotated{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}
+	for bound, ok := range map[string]bool{"": true, "Pod": true, "Secret": true, "Node": false,
+		"ValidatingWebhookConfiguration": false, "Anything": false} {
+		request := &authentication.TokenRequest{}
+		if bound != "" {
+			request.Spec.BoundObjectRef = &authentication.BoundObjectReference{Kind: bound, Name: "x"}
+		}
+		if err := g.check(t.Context(), "t1", true, update(t, kind, request, nil, "token")); (err == nil) != ok {
+			t.Errorf("bound to a %q: %v", bound, err)
+		}
+		if err := g.check(t.Context(), "t1", false, update(t, kind, request, nil, "token")); err != nil {
+			t.Errorf("bound to a %q by a node: %v", bound, err)
+		}
 	}
 }

@@ -162,6 +162,21 @@ func want(u user.Info, s string) authorizer.AttributesRecord {
 	return a
 }
 
+// TestBindingOfClaims: a review says no. In a request admission decides, by what is
+// bound.
+func TestBindingOfClaims(t *testing.T) {
+	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
+	ask := want(in("t1", "admin"), "update resource.k8s.io|resourceclaims/binding")
+	for group, want := range map[string]authorizer.Decision{"authorization.k8s.io": authorizer.DecisionDeny,
+		"resource.k8s.io": authorizer.DecisionAllow} {
+		ctx := request.WithRequestInfo(space.WithTenant(t.Context(), "t1"), &request.RequestInfo{IsResourceRequest: true,
+			APIGroup: group})
+		if got, reason, err := a.Authorize(ctx, ask); got != want || err != nil {
+			t.Errorf("asked for %s: %v, %s, %v", group, got, reason, err)
+		}
+	}
+}
+
 func TestAuthorize(t *testing.T) {
 	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
 	admin, alice, lead, mallory := in("t1", "admin"), in("t1", "alice"), in("t1", "lead"), in("t1", "mallory")
@@ -240,6 +255,12 @@ func TestAuthorize(t *testing.T) {
 		{"DaemonSets are not deleted", admin, "t1", "delete apps|daemonsets default.t1=x", false, "use a Deployment"},
 		{"tenants", admin, "t1", "get tenants t1", false, "made by the administrators"},
 		{"binding of pods", admin, "t1", "create pods/binding default.t1=web", false, "only the scheduler"},
+		{"speaks for a driver of devices", masters, "t1",
+			"arbitrary-node:update resource.k8s.io|resourceclaims/driver default.t1=gpu.example.com", false,
+			"given out by the scheduler"},
+		{"claims of devices", admin, "t1", "update resource.k8s.io|resourceclaims/status default.t1=web", true, ""},
+		{"drivers of the system", root, "t1",
+			"arbitrary-node:update resource.k8s.io|resourceclaims/driver default.t1=gpu.example.com", true, "masters"},
 		{"shared", mallory, "t1", "list storage.k8s.io|storageclasses", true, "every tenant can read"},
 		{"shared by name", mallory, "t1", "get scheduling.k8s.io|priorityclasses system-node-critical", true, ""},
 		{"shared, in another space", mallory, "t2", "list storage.k8s.io|storageclasses", false, "cannot reach"},

@@ -34,7 +34,11 @@ func (a *amounts) add(b *amounts, times int64) {
 }
 
 // charge is what an object costs besides what its key says.
-type charge struct{ loadBalancers, pods, cpu, memory, volumes int64 }
+type charge struct {
+	loadBalancers, pods, cpu, memory, volumes int64
+
+	claim *claim // of devices, nil for anything else
+}
 
 // class is what a key says about the costs of what it holds.
 type class uint8
@@ -84,6 +88,8 @@ type account struct {
 	charges  map[uint64]charge // of those entries that have one
 	used     amounts
 	reserved amounts // for writes that are under way
+
+	devices, reservedDevices devices
 }
 
 // entry is one key.
@@ -110,7 +116,11 @@ func (l *accounting) of(tenant string) *account {
 func (a *account) take(id uint64, e entry, times int64) {
 	sum := e.class.amounts(int64(e.size), a.charges[id])
 	a.used.add(&sum, times)
+	a.takeDevices(a.charges[id].claim, times)
 }
+
+// id is by what an account knows a key.
+func (l *accounting) id(key string) uint64 { return maphash.String(l.seed, key) }
 
 // put says what a key holds since a revision. What is older than what is known
 // already is passed over; a watch says again, and better, what a write said.
@@ -164,7 +174,7 @@ func (a *account) drop(id uint64, e entry) {
 }
 
 func (l *accounting) forgetEmpty(tenant string, a *account) {
-	if len(a.entries) == 0 && a.reserved == (amounts{}) {
+	if len(a.entries) == 0 && a.reserved == (amounts{}) && len(a.reservedDevices) == 0 {
 		delete(l.accounts, tenant)
 	}
 }
@@ -234,12 +244,16 @@ func (l *accounting) release(tenant string, need *amounts) {
 	l.forgetEmpty(tenant, a)
 }
 
-// settle is put and release in one: nobody sees the one without the other.
-func (l *accounting) settle(tenant string, need *amounts, key string, revision, size int64, c class, extra charge) {
+// settle is put and release in one: nobody sees the one without the other. claimed
+// are the devices that were reserved.
+func (l *accounting) settle(
+	tenant string, need *amounts, key string, revision, size int64, c class, extra charge, claimed devices,
+) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.of(tenant)
 	a.reserved.add(need, -1)
+	a.reservedDevices.add(claimed, -1)
 	if e, known := a.entries[maphash.String(l.seed, key)]; !known || e.revision < revision { // the watch knows better
 		l.set(tenant, key, revision, size, c, extra)
 	}

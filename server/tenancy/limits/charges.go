@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/pkg/apis/core"
+	resourceapi "k8s.io/kubernetes/pkg/apis/resource"
 )
 
 // most is what one object costs at most of anything: sums of it do not overflow.
@@ -14,7 +15,8 @@ const most = 1 << 50
 func charged(r schema.GroupResource) bool {
 	switch r {
 	case schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "services"},
-		schema.GroupResource{Resource: "persistentvolumeclaims"}:
+		schema.GroupResource{Resource: "persistentvolumeclaims"},
+		schema.GroupResource{Group: resourceapi.GroupName, Resource: "resourceclaims"}:
 		return true
 	}
 	return false
@@ -31,6 +33,8 @@ func chargeOf(obj runtime.Object) charge {
 		if o.Spec.Type == core.ServiceTypeLoadBalancer {
 			return charge{loadBalancers: 1}
 		}
+	case *resourceapi.ResourceClaim:
+		return charge{claim: claimOf(o)}
 	case *core.PersistentVolumeClaim:
 		// What a larger volume has is not given back when less is asked for.
 		return charge{volumes: max(amount(core.ResourceStorage, o.Spec.Resources.Requests),

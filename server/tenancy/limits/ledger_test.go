@@ -35,7 +35,7 @@ func TestLedgerIsExact(t *testing.T) {
 		if r%2 == 0 {
 			watched()
 		}
-		l.settle("t", &need, name, r, 10, isObject, charge{})
+		l.settle("t", &need, name, r, 10, isObject, charge{}, nil)
 		if r%2 != 0 {
 			watched()
 		}

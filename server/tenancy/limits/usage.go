@@ -74,7 +74,7 @@ func (l *Limits) Usage(t *tenantapi.Tenant) []tenantapi.LimitUsage {
 		}
 		out = append(out, u)
 	}
-	return out
+	return append(out, l.deviceUsage(t)...)
 }
 
 // show has metrics say what tenants use.

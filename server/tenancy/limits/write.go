@@ -45,10 +45,11 @@ type write struct {
 	tenant, name, key string
 	system            bool // it is the system that writes
 
-	held  bool // need is reserved
-	need  amounts
-	size  int64
-	extra charge
+	held    bool // need is reserved, and devices are
+	need    amounts
+	devices devices
+	size    int64
+	extra   charge
 }
 
 // write is nil for what is not a tenant's.
@@ -96,7 +97,8 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 		return apierrors.NewInternalError(fmt.Errorf("looking for the tenant: %w", err))
 	}
 	limits := w.limits.bounds(t)
-	if limits == unbounded() && w.limits.fill == nil && w.limits.limitsOf(t).EventsPerSecond == nil {
+	own := w.limits.limitsOf(t)
+	if limits == unbounded() && w.limits.fill == nil && own.EventsPerSecond == nil && len(own.Devices) == 0 {
 		return nil
 	}
 	if known, err := w.awaitCount(ctx); err != nil || !known {
@@ -124,7 +126,11 @@ func (w *write) reserve(ctx context.Context, was before, obj runtime.Object) err
 		return w.exceeded(lack, used, limits[lack])
 	}
 	w.held = true
-	if err := w.slow(t, was, &limits); err != nil {
+	err = w.reserveDevices(t, was)
+	if err == nil {
+		err = w.slow(t, was, &limits)
+	}
+	if err != nil {
 		w.release()
 		return err
 	}
@@ -193,7 +199,8 @@ func (w *write) exceeded(d dimension, used, limit int64) error {
 func (w *write) release() {
 	if w.held {
 		w.limits.accounting.release(w.tenant, &w.need)
-		w.held = false
+		w.limits.accounting.releaseDevices(w.tenant, w.devices)
+		w.held, w.devices = false, nil
 	}
 }
 
@@ -204,8 +211,9 @@ func (w *write) done(out runtime.Object, err error) {
 	}
 	if err == nil && out != nil {
 		if revision, err := w.Versioner().ObjectResourceVersion(out); err == nil && revision > 0 {
-			w.limits.accounting.settle(w.tenant, &w.need, w.key, int64(revision), w.size, w.class(), w.extra)
-			w.held = false
+			w.limits.accounting.settle(w.tenant, &w.need, w.key, int64(revision), w.size, w.class(), w.extra,
+				w.devices)
+			w.held, w.devices = false, nil
 			return
 		}
 	}

@@ -113,6 +113,7 @@ func isolation(t *testing.T, p *plane, total int) {
 	plantAPIServer(t, p, word)
 	plantOwned(t, p)
 	plantNode(t, p, "web", word)
+	plantDevices(t, p, b)
 	if err := p.showNodes(t, "a", "ReadOnly"); err != nil {
 		t.Fatal(err)
 	}
@@ -206,6 +207,7 @@ func isolation(t *testing.T, p *plane, total int) {
 		t.Errorf("too few: the test does not test them")
 	}
 	keepsCustoms(t, p, b, c)
+	keepsDevices(t, p)
 	after := planted(t, p, word)
 	for path, was := range before {
 		if after[path] != was {

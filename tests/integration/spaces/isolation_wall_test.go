@@ -28,7 +28,7 @@ func (g *attacker) hostile() *attack {
 	r := &attack{header: http.Header{}, method: http.MethodPost}
 	r.header.Set("Content-Type", "application/json")
 	path := ""
-	switch g.rand.IntN(11) {
+	switch g.rand.IntN(12) {
 	case 0:
 		path, r.body = g.mutatingPolicy()
 	case 1:
@@ -55,6 +55,8 @@ func (g *attacker) hostile() *attack {
 			pick(g, "pods", "services") + "/" + pick(g, "web", "evil:80", "https:web:443", "steady-1:6443") +
 			"/proxy" + pick(g, "", "", "?path=/x", "/", "//", "/metrics", "/..%2f..%2f", "/%2e%2e/x",
 			"/a%0d%0aLocation:%20b?watch=1")
+	case 10:
+		path = g.devices(r)
 	default:
 		path, r.body = g.owned()
 	}
@@ -259,6 +261,7 @@ func planted(t *testing.T, p *plane, word string) map[string]string {
 		"/apis/" + isolationGroup + "/v1/tenants/b/foos/web",
 		"/apis/" + isolationGroup + "/v1/tenants/system/namespaces/default/privates/web",
 		"/api/v1/tenants/b/namespaces/default/configmaps/owned",
+		"/apis/resource.k8s.io/v1/tenants/b/namespaces/default/resourceclaims/web",
 		"/api/v1/tenants/system/namespaces/default/configmaps/owned",
 		"/apis/apiextensions.k8s.io/v1/tenants/b/customresourcedefinitions/bars." + isolationGroup,
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin", "/api/v1/namespaces/kube-system",

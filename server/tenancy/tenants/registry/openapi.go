@@ -75,6 +75,8 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		tenantapi.LimitDefinitions:     apimodels.Number("The number of definitions of custom resources."),
 		tenantapi.LimitLoadBalancers:   apimodels.Number("The number of services of type LoadBalancer."),
 		tenantapi.LimitEventsPerSecond: apimodels.Number("How many events are written in a second, on average."),
+		tenantapi.LimitDevices: apimodels.Map("The number of devices that claims ask for, by their DeviceClass.",
+			apimodels.Number("")),
 	})
 	m.Add(tenantapi.LimitUsage{}.OpenAPIModelName(), "LimitUsage is what a tenant uses of one limit.",
 		[]string{"name", "used"}, map[string]spec.Schema{
