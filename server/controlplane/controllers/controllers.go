@@ -197,9 +197,13 @@ func run(ctx context.Context, o Options, ready func()) error {
 			defer cancel()
 			ctx = led
 		}
-		return app.Run(ctx, complete)
+		if o.Pool == nil {
+			return app.Run(ctx, complete)
+		}
+		m := &manager{config: complete, name: Name + "-owners", transform: o.Pool.Transform}
+		return m.beside(ctx, app.Run, built.Done())
 	}
-	m := &manager{config: complete, transform: o.Pool.Transform, built: built.tell, await: o.Await,
+	m := &manager{config: complete, name: Name, transform: o.Pool.Transform, built: built.tell, await: o.Await,
 		copies: o.Copies, podGC: o.PodGC}
 	return m.run(ctx)
 }

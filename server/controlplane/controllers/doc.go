@@ -5,6 +5,9 @@
 // cluster use a service account each, as upstream's default roles expect; no
 // port is opened, the process' metrics are served by the API server.
 //
+// The garbage collector sees owners as package owners has them, also where the
+// settings want upstream's own manager.
+//
 // Known limit: a run that fails while upstream builds its controllers cannot be
 // repeated in the same process, see run.
 //

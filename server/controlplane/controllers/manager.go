@@ -31,6 +31,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	tokens "k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/a4s-io/a4s/server/controlplane/owners"
 )
 
 // kindsPeriod is how often the controllers forget which kinds there are, and so
@@ -41,6 +43,8 @@ const kindsPeriod = 30 * time.Second
 // without an election, with informers of our own making.
 type manager struct {
 	config *config.CompletedConfig
+	// name is that of the informers; no two managers of a process have the same.
+	name string
 	// root has the rights of the controller manager itself.
 	root clientbuilder.ControllerClientBuilder
 	// transform is what all informers do with what they keep.
@@ -52,6 +56,8 @@ type manager struct {
 	// copies is Options.Copies, and podGC Options.PodGC.
 	copies string
 	podGC  func(context.Context) bool
+	// owners is what the garbage collector sees of the spaces.
+	owners *owners.View
 }
 
 // byUpstream says that the settings want what only app.Run has.
@@ -128,7 +134,8 @@ func (m *manager) context(ctx context.Context) (app.ControllerContext, error) {
 	}
 	cc.RESTMapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery))
 	go wait.UntilWithContext(ctx, func(context.Context) { cc.RESTMapper.Reset() }, kindsPeriod)
-	informerName, err := cache.NewInformerName(Name)
+	m.owners = owners.New(cc.RESTMapper)
+	informerName, err := cache.NewInformerName(m.name)
 	if err != nil {
 		return cc, fmt.Errorf("naming the informers of the controllers: %w", err)
 	}
@@ -155,7 +162,7 @@ func (m *manager) context(ctx context.Context) (app.ControllerContext, error) {
 			ignored[schema.GroupResource{Group: r.Group, Resource: r.Resource}] = struct{}{}
 		}
 		cc.GraphBuilder = garbagecollector.NewDependencyGraphBuilder(ctx, partial, cc.RESTMapper, ignored,
-			cc.ObjectOrMetadataInformerFactory, cc.InformersStarted)
+			m.owners.Informers(cc.ObjectOrMetadataInformerFactory), cc.InformersStarted)
 	}
 	return cc, nil
 }
@@ -175,8 +182,14 @@ func (m *manager) controllers(ctx context.Context, cc app.ControllerContext) ([]
 	if err != nil {
 		return nil, err
 	}
+	collecting, err := m.collector(ctx, cc)
+	if err != nil {
+		return nil, err
+	}
+	first = append(first, collecting...)
 	descriptors := app.NewControllerDescriptors()
 	delete(descriptors, names.ServiceAccountTokenController)
+	delete(descriptors, names.GarbageCollectorController)
 	if m.copies != "" {
 		var nodes map[string]*app.ControllerDescriptor
 		descriptors, nodes = split(descriptors)
