@@ -36,6 +36,7 @@ import (
 	"github.com/a4s-io/a4s/server/nodeapi"
 	"github.com/a4s-io/a4s/server/partition/load"
 	"github.com/a4s-io/a4s/server/tenancy"
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 	tenants "github.com/a4s-io/a4s/server/tenancy/tenants/controller"
 )
 
@@ -84,6 +85,7 @@ type Server struct {
 	tokens *jointoken.ServerTokens // set by Init
 	first  bool                    // Init made the PKI
 	parts  *partitionSet           // set by Serve
+	inside *inside.Cluster         // set by Serve
 	// resources is set by Serve.
 	resources *resources
 	servers   *servers.Registry // set by Serve, nil on the only server
@@ -253,6 +255,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if s.parts, err = newPartitions(s.partition, s.files, s.addresses, s.health.registry()); err != nil {
 		return nil, err
 	}
+	s.inside = inside.New(s.addresses.ranges(), s.parts)
 	extra, err := addons.New(s.cfg, admin, s.pool, s.parts)
 	if err != nil {
 		return nil, err
@@ -323,7 +326,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	group.Start(ctx, leader.Only(running("node-credentials", credentials.Run)))
 	forNodes.start(ctx, group)
 	group.Start(ctx, leader.Only(aggregation.New(admin, s.pool)))
-	own, err := tenancy.Endpoints(supervisor, s.addresses.ranges(), s.pool)
+	own, err := tenancy.Endpoints(supervisor, s.inside, s.pool)
 	if err != nil {
 		return nil, err
 	}

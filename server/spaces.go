@@ -37,7 +37,7 @@ func (s *Server) newSpaces(admin *restclient.Config, parts *partitionSet) (*tena
 		Partitions: parts, Placer: parts.placer,
 		Load:        s.load,
 		Connections: s.store.connections(), Fill: s.store.fill(),
-		Ranges: s.addresses.ranges(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
+		Inside: s.inside, LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
 		RootCA: string(rootCA), Pool: s.pool,
 		Log: s.log,
 	})

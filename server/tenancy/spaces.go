@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	goruntime "runtime"
 	"strings"
 
@@ -38,6 +37,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/fairness"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 	"github.com/a4s-io/a4s/server/tenancy/storage/events"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/directory"
@@ -89,9 +89,9 @@ type Options struct {
 	// Connections lead to the datastore, and Fill says how full it is.
 	Connections *storage.Connections
 	Fill        func() (used, quota int64)
-	// Ranges are the addresses of pods and Services, LoadBalancers the ports that
-	// Services do not get; nil if they get no addresses.
-	Ranges        []netip.Prefix
+	// Inside are the addresses of the cluster, LoadBalancers the ports that Services
+	// do not get; nil if they get no addresses.
+	Inside        *inside.Cluster
 	LoadBalancers *servicelb.Rules
 	// RootCA is what pods verify the API with, in PEM.
 	RootCA string
@@ -159,7 +159,7 @@ func New(o Options) (*Spaces, error) {
 	m.edge = edge.New(atEdge)
 	tenants.OnGone(m.edge.TenantGone)
 	m.admission, err = admission.New(admission.Options{
-		Projector: m.edge.Projector, Tenants: tenants, System: o.System, Ranges: o.Ranges,
+		Projector: m.edge.Projector, Tenants: tenants, System: o.System, Inside: o.Inside,
 		LoadBalancers: o.LoadBalancers, Pool: o.Pool, Log: o.Log,
 	})
 	return m, err

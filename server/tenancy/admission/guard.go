@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,6 +22,7 @@ import (
 	"github.com/a4s-io/a4s/server/addons/servicelb"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 )
 
 // guard refuses what would let a tenant reach past their space through the
@@ -112,24 +113,21 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 		}
 	case *core.Endpoints:
 		if byTenant {
+			var all []string
 			for _, subset := range object.Subsets {
-				for _, a := range append(subset.Addresses[:len(subset.Addresses):len(subset.Addresses)],
-					subset.NotReadyAddresses...) {
-					if err := g.checkAddress(tenant, a.IP); err != nil {
-						return err
-					}
+				for _, a := range slices.Concat(subset.Addresses, subset.NotReadyAddresses) {
+					all = append(all, a.IP)
 				}
 			}
+			return g.checkAddresses(ctx, tenant, all)
 		}
 	case *discovery.EndpointSlice:
-		if byTenant && object.AddressType != discovery.AddressTypeFQDN {
+		if byTenant { // what is an address is one, whatever type the tenant gives it
+			var all []string
 			for _, e := range object.Endpoints {
-				for _, a := range e.Addresses {
-					if err := g.checkAddress(tenant, a); err != nil {
-						return err
-					}
-				}
+				all = append(all, e.Addresses...)
 			}
+			return g.checkAddresses(ctx, tenant, all)
 		}
 	}
 	return nil
@@ -163,21 +161,30 @@ func (g *guard) checkKind(ctx context.Context, tenant string, byTenant bool, att
 	return g.checkPriorities(ctx, tenant, w)
 }
 
-// checkAddress lets tenants send traffic to their own pods and out of the
+// checkAddresses lets tenants send traffic to their own pods and out of the
 // cluster. Whatever resolves endpoints, the API server among it, stands behind
-// the walls between tenants. When the pod goes, server/tenancy/reach/endpoints takes its
-// address off again.
-func (g *guard) checkAddress(tenant, address string) error {
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return nil // upstream refuses it
-	}
-	if !g.reach.Inside(ip) {
+// the walls between tenants. When the pod goes, or the cluster grows, then
+// server/tenancy/reach/endpoints takes its address off again.
+func (g *guard) checkAddresses(ctx context.Context, tenant string, addresses []string) error {
+	if len(addresses) == 0 {
 		return nil
 	}
-	if own, err := g.reach.KeptByPod(tenant, ip); err != nil || own {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	if err := g.reach.Wait(ctx); err != nil {
 		return err
 	}
-	return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space that runs and stays",
-		address)
+	for _, address := range addresses {
+		ip, ok := inside.Parse(address)
+		if !ok {
+			continue // a name, or what upstream refuses
+		}
+		if may, err := g.reach.Endpoint(tenant, ip); err != nil {
+			return err
+		} else if !may {
+			return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space that runs and "+
+				"stays", address)
+		}
+	}
+	return nil
 }

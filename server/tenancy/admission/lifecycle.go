@@ -13,6 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 )
 
 // lifecycle does for tenants what NamespaceLifecycle does for namespaces:
@@ -43,7 +44,10 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 func (l *lifecycle) Validate(ctx context.Context, attr admission.Attributes, o admission.ObjectInterfaces) error {
 	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
 		byTenant := authorOf(attr) != theSystem
-		if err := l.admission.guard.check(ctx, tenant, byTenant, attr); err != nil {
+		switch err := l.admission.guard.check(ctx, tenant, byTenant, attr); {
+		case errors.Is(err, inside.ErrUnknown):
+			return apierrors.NewServiceUnavailable(err.Error())
+		case err != nil:
 			return admission.NewForbidden(attr, err)
 		}
 	}

@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -25,6 +24,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
@@ -50,8 +50,8 @@ type Options struct {
 	// System is a client of the system with all rights, by certificate: the
 	// API server's client of itself does not come through the edge.
 	System *rest.Config
-	// Ranges are the addresses of pods and Services.
-	Ranges []netip.Prefix
+	// Inside are the addresses of the cluster.
+	Inside *inside.Cluster
 	// LoadBalancers are the ports that Services do not get at addresses of
 	// nodes; nil where they get no addresses.
 	LoadBalancers *servicelb.Rules
@@ -95,7 +95,7 @@ func (a *Admission) Informers(
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the admission plugins: %w", err)
 	}
-	if a.guard.reach, err = reach.New(f, a.opts.Ranges); err != nil {
+	if a.guard.reach, err = reach.New(f, a.opts.Inside); err != nil {
 		return nil, err
 	}
 	a.guard.services = f.Core().V1().Services().Lister()

@@ -22,8 +22,6 @@ var (
 		"of the cluster only")
 	// ErrRedirect is an answer that would send the API server elsewhere.
 	ErrRedirect = errors.New("redirects are not followed")
-
-	errUnknown = errors.New("the addresses of the cluster are not known yet")
 )
 
 // Dial makes a connection.

@@ -1,57 +1,60 @@
 package reach
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/server/tenancy/reach/endpoints"
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 )
 
-// podIPs is the index of pods by address.
-const podIPs = "a4s.io/pod-ip"
-
-// apiService is the Service of the API itself, and the slice of its endpoints:
-// the addresses of all servers.
-const apiService = metav1.NamespaceDefault + "/kubernetes"
+// byAddress is the index of pods, nodes and servers by address.
+const byAddress = "a4s.io/address"
 
 // Rules know the addresses of the cluster.
 type Rules struct {
-	ranges  []netip.Prefix
+	cluster *inside.Cluster
 	pods    cache.Indexer
-	nodes   cache.Store
-	servers cache.Store
+	nodes   cache.Indexer
+	servers cache.Indexer
 	synced  []cache.InformerSynced
-	// own are the addresses of this machine.
-	own func() ([]net.Addr, error)
+	own     *ownAddresses
 }
 
-// New makes rules for a cluster with these ranges of pods and Services. It has
-// to be called before the informers start.
-func New(f informers.SharedInformerFactory, ranges []netip.Prefix) (*Rules, error) {
-	pods := f.Core().V1().Pods().Informer()
-	if _, ok := pods.GetIndexer().GetIndexers()[podIPs]; !ok {
-		if err := pods.AddIndexers(cache.Indexers{podIPs: addressesOf}); err != nil {
-			return nil, fmt.Errorf("indexing pods by address: %w", err)
+// New makes rules for a cluster. It has to be called before the informers start.
+func New(f informers.SharedInformerFactory, cluster *inside.Cluster) (*Rules, error) {
+	r := &Rules{cluster: cluster, own: &ownAddresses{list: net.InterfaceAddrs}}
+	for _, of := range []struct {
+		what     string
+		informer cache.SharedIndexInformer
+		indexer  *cache.Indexer
+		index    cache.IndexFunc
+	}{
+		{"pods", f.Core().V1().Pods().Informer(), &r.pods, ofPods},
+		{"nodes", f.Core().V1().Nodes().Informer(), &r.nodes, endpoints.OfNodes},
+		{"servers", f.Discovery().V1().EndpointSlices().Informer(), &r.servers, endpoints.OfServers},
+	} {
+		if _, ok := of.informer.GetIndexer().GetIndexers()[byAddress]; !ok {
+			if err := of.informer.AddIndexers(cache.Indexers{byAddress: of.index}); err != nil {
+				return nil, fmt.Errorf("indexing %s by address: %w", of.what, err)
+			}
 		}
+		*of.indexer = of.informer.GetIndexer()
+		r.synced = append(r.synced, of.informer.HasSynced)
 	}
-	nodes, servers := f.Core().V1().Nodes().Informer(), f.Discovery().V1().EndpointSlices().Informer()
-	return &Rules{
-		ranges: ranges, pods: pods.GetIndexer(), nodes: nodes.GetStore(), servers: servers.GetStore(),
-		synced: []cache.InformerSynced{pods.HasSynced, nodes.HasSynced, servers.HasSynced},
-		own:    net.InterfaceAddrs,
-	}, nil
+	return r, nil
 }
 
-// addressesOf are the addresses that are a pod's alone.
-func addressesOf(obj any) ([]string, error) {
+// ofPods are the addresses that are a pod's alone.
+func ofPods(obj any) ([]string, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return nil, nil
@@ -59,89 +62,127 @@ func addressesOf(obj any) ([]string, error) {
 	return endpoints.Addresses(pod), nil
 }
 
-// Inside tells addresses of pods and Services.
-func (r *Rules) Inside(ip netip.Addr) bool {
-	ip = ip.Unmap()
-	return slices.ContainsFunc(r.ranges, func(p netip.Prefix) bool { return p.Contains(ip) })
-}
-
 // OfPod reports whether an address is that of a pod of tenant. A pod that has
 // ended keeps its address in its status while another gets it; where two claim
 // it nobody can say whose it is.
 func (r *Rules) OfPod(tenant string, ip netip.Addr) (bool, error) {
-	return r.held(tenant, ip, endpoints.Running)
+	return endpoints.Held(tenant, r.pods, byAddress, ip.Unmap().String(), endpoints.Running)
 }
 
-// KeptByPod is OfPod for what outlasts a connection: a pod that is being deleted
-// does not count.
-func (r *Rules) KeptByPod(tenant string, ip netip.Addr) (bool, error) {
-	return r.held(tenant, ip, endpoints.Living)
-}
-
-func (r *Rules) held(tenant string, ip netip.Addr, counts func(*corev1.Pod) bool) (bool, error) {
-	return endpoints.Held(tenant, r.pods, podIPs, ip.Unmap().String(), counts)
+// Endpoint reports whether endpoints of a tenant may have an address: whoever
+// resolves them, the API server among it, stands behind the walls. It asks more
+// of a pod than a connection does, which endpoints outlast.
+func (r *Rules) Endpoint(tenant string, ip netip.Addr) (bool, error) {
+	return r.judge(tenant, ip, endpoints.Living)
 }
 
 // allows reports whether a webhook of tenant may be called at an address.
 func (r *Rules) allows(tenant string, ip netip.Addr) (bool, error) {
-	ip = ip.Unmap()
-	if v4, ok := translated(ip); ok {
-		return r.allows(tenant, v4)
-	}
+	return r.judge(tenant, ip, endpoints.Running)
+}
+
+// judge lets a tenant have what is outside of the cluster, and of what is inside
+// its own pods that count. What is inside is so in all partitions.
+func (r *Rules) judge(tenant string, ip netip.Addr, counts func(*corev1.Pod) bool) (bool, error) {
+	ip = inside.Plain(ip)
 	if special(ip) {
 		return false, nil
 	}
-	for _, synced := range r.synced {
-		if !synced() {
-			return false, errUnknown
-		}
+	if err := r.known(); err != nil {
+		return false, err
 	}
-	if r.Inside(ip) {
-		return r.OfPod(tenant, ip)
+	in, err := r.cluster.Range(ip)
+	switch {
+	case err != nil:
+		return false, err
+	case in:
+		return endpoints.Held(tenant, r.pods, byAddress, ip.String(), counts)
 	}
 	machines, err := r.ofMachine(ip)
 	return !machines && err == nil, err
 }
 
+// known returns inside.ErrUnknown until it can be judged.
+func (r *Rules) known() error {
+	for _, synced := range r.synced {
+		if !synced() {
+			return inside.ErrUnknown
+		}
+	}
+	return r.cluster.Known()
+}
+
+// lookEvery is how often Wait looks.
+const lookEvery = 20 * time.Millisecond
+
+// Wait returns when addresses can be judged, or why they cannot until ctx ends.
+func (r *Rules) Wait(ctx context.Context) error {
+	err := r.known()
+	if err == nil {
+		return nil
+	}
+	ticks := time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	for err != nil {
+		select {
+		case <-ticks.C:
+			err = r.known()
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return nil
+}
+
 // ofMachine tells the addresses of this machine, of all nodes and of all
 // servers.
 func (r *Rules) ofMachine(ip netip.Addr) (bool, error) {
-	own, err := r.own()
-	if err != nil {
-		return false, fmt.Errorf("listing the addresses of the machine: %w", err)
+	if own, err := r.own.has(ip); own || err != nil {
+		return own, err
 	}
-	for _, a := range own {
-		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip.AsSlice()) {
-			return true, nil
-		}
+	if of, err := r.cluster.Server(ip); of || err != nil {
+		return of, err
 	}
-	is := func(text string) bool {
-		other, err := netip.ParseAddr(text)
-		return err == nil && other.Unmap() == ip
-	}
-	for _, obj := range r.nodes.List() {
-		if node, ok := obj.(*corev1.Node); ok {
-			for _, a := range node.Status.Addresses {
-				if is(a.Address) {
-					return true, nil
-				}
-			}
-		}
-	}
-	obj, _, err := r.servers.GetByKey(apiService)
-	if err != nil {
-		return false, fmt.Errorf("looking for the servers: %w", err)
-	}
-	if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
-		for _, e := range slice.Endpoints {
-			for _, a := range e.Addresses {
-				if is(a) {
-					return true, nil
-				}
-			}
+	for _, indexer := range []cache.Indexer{r.nodes, r.servers} {
+		found, err := indexer.IndexKeys(byAddress, ip.String())
+		if len(found) > 0 || err != nil {
+			return len(found) > 0, err
 		}
 	}
 	return false, nil
+}
+
+// ownFor is how long the addresses of the machine are believed: one write can
+// have thousands to judge.
+const ownFor = time.Second
+
+// ownAddresses are those of this machine.
+type ownAddresses struct {
+	list func() ([]net.Addr, error)
+
+	mu  sync.Mutex
+	at  time.Time
+	all map[netip.Addr]bool
+}
+
+func (o *ownAddresses) has(ip netip.Addr) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil || time.Since(o.at) > ownFor {
+		found, err := o.list()
+		if err != nil {
+			return false, fmt.Errorf("listing the addresses of the machine: %w", err)
+		}
+		o.all, o.at = map[netip.Addr]bool{}, time.Now()
+		for _, a := range found {
+			if n, ok := a.(*net.IPNet); ok {
+				if addr, ok := netip.AddrFromSlice(n.IP); ok {
+					o.all[addr.Unmap()] = true
+				}
+			}
+		}
+	}
+	return o.all[ip], nil
 }
 
 // refused are ranges in which there is nothing outside: this machine, its link,
@@ -165,15 +206,4 @@ func special(ip netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// nat64 are the addresses by which a network of IPv6 alone reaches those of IPv4.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-func translated(ip netip.Addr) (netip.Addr, bool) {
-	if !nat64.Contains(ip) {
-		return netip.Addr{}, false
-	}
-	raw := ip.As16()
-	return netip.AddrFrom4([4]byte(raw[12:])), true
 }

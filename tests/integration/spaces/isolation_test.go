@@ -118,6 +118,7 @@ func isolation(t *testing.T, p *plane, total int) {
 		t.Fatal(err)
 	}
 	planes.CreateTenant(t, p.Admin, asleep)
+	far := plantPartition(t, p)
 	before := planted(t, p, word)
 	if code, body := get(t, p.Admin, "/api/v1/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Fatal("the canary is not found where it is")
@@ -141,6 +142,7 @@ func isolation(t *testing.T, p *plane, total int) {
 	var background sync.WaitGroup
 	over := make(chan struct{})
 	background.Go(func() { steady(t.Context(), t, p, b, over) })
+	background.Go(func() { far.watch(t.Context(), t, over) })
 	composite := regexp.MustCompile(`\bdefault\.a([^a-zA-Z0-9.-]|$)`)
 	var sent, failures, customs, hostile, sockets atomic.Int64
 	codes := make([]atomic.Int64, 600)

@@ -28,7 +28,7 @@ func (g *attacker) hostile() *attack {
 	r := &attack{header: http.Header{}, method: http.MethodPost}
 	r.header.Set("Content-Type", "application/json")
 	path := ""
-	switch g.rand.IntN(12) {
+	switch g.rand.IntN(13) {
 	case 0:
 		path, r.body = g.mutatingPolicy()
 	case 1:
@@ -57,6 +57,8 @@ func (g *attacker) hostile() *attack {
 			"/a%0d%0aLocation:%20b?watch=1")
 	case 10:
 		path = g.devices(r)
+	case 11:
+		path = g.elsewhere(r)
 	default:
 		path, r.body = g.owned()
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +26,7 @@ import (
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 )
 
 // Name is the name of the component.
@@ -44,8 +44,8 @@ const (
 type Options struct {
 	// Client has all rights.
 	Client kubernetes.Interface
-	// Ranges are the addresses of pods and Services.
-	Ranges []netip.Prefix
+	// Inside are the addresses of the cluster.
+	Inside *inside.Cluster
 	// Pool is where informers share what they keep with others.
 	Pool *interning.Pool
 	Log  *logrus.Entry
@@ -75,6 +75,7 @@ type controller struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[key]
 	pods  cache.Indexer
+	nodes cache.Indexer
 	kinds map[kind]cache.Indexer
 
 	services corelisters.ServiceLister
@@ -94,7 +95,7 @@ func New(o Options) component.Component {
 func (o Options) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0,
-		informers.WithTransform(trimmer(o.Ranges, o.Pool)))
+		informers.WithTransform(trimmer(o.Pool)))
 	defer factory.Shutdown()
 	defer cancel() // before Shutdown, which waits
 	c := &controller{
@@ -106,14 +107,17 @@ func (o Options) run(ctx context.Context) error {
 	}
 	pods, slices, olds := factory.Core().V1().Pods().Informer(), factory.Discovery().V1().EndpointSlices().Informer(),
 		factory.Core().V1().Endpoints().Informer()
-	c.pods, c.kinds[slice], c.kinds[old] = pods.GetIndexer(), slices.GetIndexer(), olds.GetIndexer()
+	nodes := factory.Core().V1().Nodes().Informer()
+	c.pods, c.nodes = pods.GetIndexer(), nodes.GetIndexer()
+	c.kinds[slice], c.kinds[old] = slices.GetIndexer(), olds.GetIndexer()
 	synced := []cache.InformerSynced{factory.Core().V1().Services().Informer().HasSynced}
 	for _, w := range []struct {
 		informer cache.SharedIndexInformer
 		changed  func(obj any)
 	}{
-		{pods, c.podChanged},
-		{slices, func(obj any) { c.add(slice, obj) }},
+		{pods, c.ownerChanged},
+		{nodes, c.ownerChanged},
+		{slices, c.sliceChanged},
 		{olds, func(obj any) { c.add(old, obj) }},
 	} {
 		if err := w.informer.AddIndexers(cache.Indexers{byAddress: addressesOf}); err != nil {
@@ -122,9 +126,9 @@ func (o Options) run(ctx context.Context) error {
 		handler, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: w.changed,
 			UpdateFunc: func(before, obj any) {
-				if !samePod(before, obj) {
+				if !same(before, obj) {
 					w.changed(obj)
-					w.changed(before) // the address that a pod had until now
+					w.changed(before) // the addresses that a pod had until now
 				}
 			},
 			DeleteFunc: w.changed,
@@ -138,14 +142,38 @@ func (o Options) run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil // ctx ended
 	}
+	for changed := c.Inside.Changes(); c.Inside.Known() != nil; changed = c.Inside.Changes() {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() { c.work(ctx) })
 	}
-	<-ctx.Done()
+	c.follow(ctx)
 	c.queue.ShutDown()
 	wg.Wait()
 	return nil
+}
+
+// follow has everything looked at whenever the cluster changes, until ctx ends.
+func (c *controller) follow(ctx context.Context) {
+	for {
+		changed := c.Inside.Changes()
+		for k, indexer := range c.kinds {
+			for _, o := range indexer.List() {
+				c.add(k, o)
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // addressesOf are the addresses in what trimmer left.
@@ -153,6 +181,8 @@ func addressesOf(obj any) (out []string, err error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		return Addresses(o), nil
+	case *corev1.Node:
+		return OfNodes(o)
 	case *discoveryv1.EndpointSlice:
 		for _, e := range o.Endpoints {
 			out = append(out, e.Addresses...)
@@ -175,21 +205,33 @@ func (c *controller) add(k kind, obj any) {
 	if addresses, err := addressesOf(obj); err != nil || len(addresses) == 0 {
 		return
 	}
-	if o, ok := obj.(metav1.Object); ok {
+	if o, ok := obj.(metav1.Object); ok && !ofSystem(o.GetNamespace()) {
 		c.queue.Add(key{kind: k, namespace: o.GetNamespace(), name: o.GetName()})
 	}
 }
 
-// podChanged has everything looked at that names an address of the pod.
-func (c *controller) podChanged(obj any) {
+// sliceChanged has a slice looked at, or what names a server that it tells of.
+func (c *controller) sliceChanged(obj any) {
 	if late, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = late.Obj
 	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
+	if o, ok := obj.(*discoveryv1.EndpointSlice); ok && ofSystem(o.Namespace) {
+		c.ownerChanged(obj)
 		return
 	}
-	for _, address := range Addresses(pod) {
+	c.add(slice, obj)
+}
+
+// ownerChanged has everything looked at that names an address of a pod, a node or a server.
+func (c *controller) ownerChanged(obj any) {
+	if late, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = late.Obj
+	}
+	addresses, err := addressesOf(obj)
+	if err != nil {
+		c.Log.WithError(err).Error("what has addresses cannot be read") // it never fails
+	}
+	for _, address := range addresses {
 		for k, indexer := range c.kinds {
 			found, err := indexer.ByIndex(byAddress, address)
 			if err != nil {
@@ -241,7 +283,7 @@ func (c *controller) look(ctx context.Context, k key) (again time.Duration, err 
 	if byUpstream {
 		counts = Running
 	}
-	suspect, err := c.lost(tenant, addresses, counts)
+	suspect, err := c.lost(tenant, addresses, counts, byUpstream)
 	if err != nil || len(suspect) == 0 {
 		return 0, err
 	}
@@ -272,15 +314,26 @@ func (c *controller) look(ctx context.Context, k key) (again time.Duration, err 
 	case err != nil:
 		return 0, err
 	}
-	c.Log.WithField("tenant", tenant).Infof("took %s off %s: the pod of the tenant that had it has gone",
+	c.Log.WithField("tenant", tenant).Infof("took %s off %s: no pod of the tenant has it, and it is inside the cluster",
 		strings.Join(slices.Sorted(maps.Keys(gone)), ", "), k)
 	return 0, nil
 }
 
-// lost are the addresses that are not the tenant's as far as is known.
-func (c *controller) lost(tenant string, addresses []string, counts func(*corev1.Pod) bool) ([]string, error) {
+// lost are the addresses of the cluster that are not the tenant's as far as is
+// known. Those of nodes in what upstream keeps up to date are of pods in the
+// network of the node, which an administrator let the tenant have.
+func (c *controller) lost(
+	tenant string, addresses []string, counts func(*corev1.Pod) bool, byUpstream bool,
+) ([]string, error) {
 	var out []string
 	for _, address := range addresses {
+		pod, machine, err := c.inside(address)
+		if err != nil {
+			return nil, err
+		}
+		if !pod && (!machine || byUpstream) {
+			continue
+		}
 		held, err := Held(tenant, c.pods, byAddress, address, counts)
 		if err != nil {
 			return nil, err
@@ -290,6 +343,38 @@ func (c *controller) lost(tenant string, addresses []string, counts func(*corev1
 		}
 	}
 	return out, nil
+}
+
+// inside says what has an address in the cluster: a pod or a Service, or a node
+// or a server.
+func (c *controller) inside(address string) (pod, machine bool, err error) {
+	ip, ok := inside.Parse(address)
+	if !ok {
+		return false, false, nil
+	}
+	if pod, err = c.Inside.Range(ip); pod || err != nil {
+		return pod, false, err
+	}
+	if machine, err = c.Inside.Server(ip); machine || err != nil {
+		return false, machine, err
+	}
+	nodes, err := c.nodes.IndexKeys(byAddress, address)
+	if err != nil {
+		return false, false, fmt.Errorf("looking for the node at %s: %w", address, err)
+	}
+	if len(nodes) > 0 {
+		return false, true, nil
+	}
+	found, err := c.kinds[slice].ByIndex(byAddress, address)
+	if err != nil {
+		return false, false, fmt.Errorf("looking for the server at %s: %w", address, err)
+	}
+	for _, obj := range found {
+		if o, ok := obj.(*discoveryv1.EndpointSlice); ok && ofSystem(o.Namespace) {
+			return false, true, nil // the only ones of the system that have any here
+		}
+	}
+	return false, false, nil
 }
 
 // byUpstream says what a controller of upstream brings up to date from the

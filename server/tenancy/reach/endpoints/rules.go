@@ -2,13 +2,14 @@ package endpoints
 
 import (
 	"fmt"
-	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 )
 
 // Living reports whether a pod has its address and keeps it for now. That of a
@@ -38,30 +39,56 @@ func Holds(tenant string, pods []*corev1.Pod, counts func(*corev1.Pod) bool) boo
 	return own
 }
 
-// Inside reports whether an address is of the cluster: of a pod or of a Service.
-// The form it returns is that in which addresses are compared.
-func Inside(ranges []netip.Prefix, address string) (string, bool) {
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return "", false // a name, or what upstream refuses
-	}
-	ip = ip.Unmap()
-	if !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(ip) }) {
-		return "", false
-	}
-	return ip.String(), true
-}
-
 // Addresses are those that are a pod's alone, in the form in which they are
 // compared.
 func Addresses(pod *corev1.Pod) []string {
 	var out []string
 	for _, ip := range pod.Status.PodIPs {
-		if addr, err := netip.ParseAddr(ip.IP); err == nil && !pod.Spec.HostNetwork {
-			out = append(out, addr.Unmap().String())
+		if addr, ok := inside.Parse(ip.IP); ok && !pod.Spec.HostNetwork {
+			out = append(out, addr.String())
 		}
 	}
 	return out
+}
+
+// OfNodes are the addresses of a node, in that form: an index.
+func OfNodes(obj any) (out []string, err error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return nil, nil
+	}
+	for _, a := range node.Status.Addresses {
+		if addr, ok := inside.Parse(a.Address); ok {
+			out = append(out, addr.String())
+		}
+	}
+	return out, nil
+}
+
+// apiService is the Service of the API itself, whose slices have the addresses of
+// all servers of the partition, whatever their group.
+const apiService = "kubernetes"
+
+// OfServers are the addresses in slices of the API itself, in that form: an index.
+func OfServers(obj any) (out []string, err error) {
+	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok || slice.Namespace != metav1.NamespaceDefault ||
+		slice.Name != apiService && slice.Labels[discoveryv1.LabelServiceName] != apiService {
+		return nil, nil
+	}
+	return written(slice), nil
+}
+
+// written are the addresses in a slice.
+func written(slice *discoveryv1.EndpointSlice) (out []string) {
+	for _, e := range slice.Endpoints {
+		for _, a := range e.Addresses {
+			if ip, ok := inside.Parse(a); ok {
+				out = append(out, ip.String())
+			}
+		}
+	}
+	return distinct(out)
 }
 
 // Held is Holds for the pods that an index has at an address.

@@ -1,7 +1,6 @@
 package endpoints
 
 import (
-	"net/netip"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,18 +43,6 @@ func TestWallV12Holds(t *testing.T) {
 		}
 		if got := Holds("a", c.pods, Running); got != c.draining {
 			t.Errorf("%s, where it drains: %v", c.name, got)
-		}
-	}
-}
-
-func TestInside(t *testing.T) {
-	ranges := []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd00:42::/56")}
-	for address, want := range map[string]string{
-		"10.42.3.4": "10.42.3.4", "::ffff:10.42.3.4": "10.42.3.4", "fd00:42:0::0:7": "fd00:42::7",
-		"192.0.2.1": "", "example.com": "", "": "",
-	} {
-		if got, ok := Inside(ranges, address); got != want && ok || ok != (want != "") {
-			t.Errorf("%q: %q, %v", address, got, ok)
 		}
 	}
 }

@@ -12,13 +12,15 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 )
 
 // without writes an object, as it is now, without the addresses.
 func (c *controller) without(ctx context.Context, k key, gone map[string]bool) error {
 	isGone := func(address string) bool {
-		inside, ok := Inside(c.Ranges, address)
-		return ok && gone[inside]
+		ip, ok := inside.Parse(address)
+		return ok && gone[ip.String()]
 	}
 	var err error
 	if k.kind == old {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 )
 
 // TestWallV12AddressesAreTakenOffWhateverTheObject: an object that its tenant
@@ -43,7 +45,7 @@ func TestWallV12AddressesAreTakenOffWhateverTheObject(t *testing.T) {
 			return refusal != nil && ok && len(o.GetAnnotations()) > 0, nil, refusal
 		})
 		c := &controller{Options: Options{Client: client,
-			Ranges: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}}}
+			Inside: inside.New([]netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, nil)}}
 		for _, k := range []kind{slice, old} {
 			if err := c.without(t.Context(), key{kind: k, namespace: "default.a", name: "x"},
 				map[string]bool{"10.42.0.5": true}); err != nil {

@@ -3,7 +3,6 @@ package endpoints
 //lint:file-ignore SA1019 Endpoints are deprecated, and tenants still write them
 
 import (
-	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,11 +12,13 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 )
 
 // trimmer keeps of objects what is read here: of a pod its addresses and whether
-// it has them, of endpoints the addresses of the cluster that a tenant wrote.
-func trimmer(ranges []netip.Prefix, pool *interning.Pool) cache.TransformFunc {
+// it has them, of a node its addresses, of endpoints those in a tenant's space.
+// What is outside of the cluster today may be inside tomorrow.
+func trimmer(pool *interning.Pool) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		switch o := obj.(type) {
 		case *corev1.Pod:
@@ -33,19 +34,27 @@ func trimmer(ranges []netip.Prefix, pool *interning.Pool) cache.TransformFunc {
 			if o.Labels[discoveryv1.LabelManagedBy] == managedBy {
 				kept.Labels = map[string]string{discoveryv1.LabelServiceName: o.Labels[discoveryv1.LabelServiceName]}
 			}
-			if inside := sliceAddresses(ranges, o); len(inside) > 0 {
-				kept.Endpoints = []discoveryv1.Endpoint{{Addresses: inside}}
+			all, err := sliceAddresses(o)
+			if err != nil {
+				return nil, err
+			}
+			if len(all) > 0 {
+				kept.Endpoints = []discoveryv1.Endpoint{{Addresses: all}}
 			}
 			obj = kept
 		case *corev1.Endpoints:
 			kept := &corev1.Endpoints{TypeMeta: o.TypeMeta, ObjectMeta: trimMeta(&o.ObjectMeta)}
-			if inside := oldAddresses(ranges, o); len(inside) > 0 {
+			if all := oldAddresses(o); len(all) > 0 {
 				subset := corev1.EndpointSubset{}
-				for _, a := range inside {
+				for _, a := range all {
 					subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a})
 				}
 				kept.Subsets = append(kept.Subsets, subset)
 			}
+			obj = kept
+		case *corev1.Node:
+			kept := &corev1.Node{TypeMeta: o.TypeMeta, ObjectMeta: trimMeta(&o.ObjectMeta)}
+			kept.Status.Addresses = o.Status.Addresses
 			obj = kept
 		case *corev1.Service:
 			kept := &corev1.Service{TypeMeta: o.TypeMeta, ObjectMeta: trimMeta(&o.ObjectMeta)}
@@ -61,44 +70,42 @@ func trimmer(ranges []netip.Prefix, pool *interning.Pool) cache.TransformFunc {
 // managedBy is what upstream's controller writes into its slices.
 const managedBy = "endpointslice-controller.k8s.io"
 
-// samePod says that nothing changed in a pod that concerns its addresses.
-func samePod(before, after any) bool {
-	a, isPod := before.(*corev1.Pod)
-	b, both := after.(*corev1.Pod)
-	return isPod && both && a.UID == b.UID && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
-		slices.Equal(a.Status.PodIPs, b.Status.PodIPs)
+// same says that nothing changed in a pod or a node that concerns its addresses.
+func same(before, after any) bool {
+	switch a := before.(type) {
+	case *corev1.Pod:
+		b, both := after.(*corev1.Pod)
+		return both && a.UID == b.UID && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+			slices.Equal(a.Status.PodIPs, b.Status.PodIPs)
+	case *corev1.Node:
+		b, both := after.(*corev1.Node)
+		return both && slices.Equal(a.Status.Addresses, b.Status.Addresses)
+	}
+	return false
 }
 
 func trimMeta(o *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
 }
 
-// sliceAddresses are the addresses of the cluster in a slice of a tenant.
-func sliceAddresses(ranges []netip.Prefix, slice *discoveryv1.EndpointSlice) []string {
+// sliceAddresses are the addresses in a slice of a tenant, or of the API's own.
+func sliceAddresses(slice *discoveryv1.EndpointSlice) ([]string, error) {
 	if ofSystem(slice.Namespace) {
-		return nil
+		return OfServers(slice)
 	}
-	var out []string
-	for _, e := range slice.Endpoints {
-		for _, a := range e.Addresses {
-			if inside, ok := Inside(ranges, a); ok {
-				out = append(out, inside)
-			}
-		}
-	}
-	return distinct(out)
+	return written(slice), nil
 }
 
 // oldAddresses are those in Endpoints of a tenant.
-func oldAddresses(ranges []netip.Prefix, endpoints *corev1.Endpoints) []string {
+func oldAddresses(endpoints *corev1.Endpoints) []string {
 	if ofSystem(endpoints.Namespace) {
 		return nil
 	}
 	var out []string
 	for _, subset := range endpoints.Subsets {
 		for _, a := range slices.Concat(subset.Addresses, subset.NotReadyAddresses) {
-			if inside, ok := Inside(ranges, a.IP); ok {
-				out = append(out, inside)
+			if ip, ok := inside.Parse(a.IP); ok {
+				out = append(out, ip.String())
 			}
 		}
 	}
