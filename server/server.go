@@ -26,7 +26,6 @@ import (
 	"github.com/a4s-io/a4s/server/cluster/election"
 	"github.com/a4s-io/a4s/server/cluster/members"
 	"github.com/a4s-io/a4s/server/cluster/servers"
-	"github.com/a4s-io/a4s/server/controlplane/aggregation"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/defaultroles"
@@ -37,6 +36,7 @@ import (
 	"github.com/a4s-io/a4s/server/partition/load"
 	"github.com/a4s-io/a4s/server/tenancy"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
+	"github.com/a4s-io/a4s/server/tenancy/roles/aggregation"
 	tenants "github.com/a4s-io/a4s/server/tenancy/tenants/controller"
 )
 

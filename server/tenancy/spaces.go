@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sirupsen/logrus"
+	rbacv1 "k8s.io/api/rbac/v1"
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -169,7 +170,7 @@ func New(o Options) (*Spaces, error) {
 func (m *Spaces) Seams() apiserver.Seams {
 	return apiserver.Seams{
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-			return m.Limits.Storage(storage.Decorate(m.connections.Builtin(g), m.pool))
+			return m.Limits.Storage(storage.Decorate(m.connections.Builtin(g), m.pool, m.sharedRoles))
 		},
 		Handler: func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 			return admission.Allow(m.edge.Handler(h, audited))
@@ -225,6 +226,9 @@ func (m *Spaces) access(
 	}
 	return limits.Authorizer(m.provisioner.Authorizer(bordered)), authz.WrapRules(r, o), nil
 }
+
+// sharedRoles are asked for once the API server is made, which sets Roles.
+func (m *Spaces) sharedRoles() ([]*rbacv1.ClusterRole, error) { return m.Roles.SharedClusterRoles() }
 
 // groups are the changes to the storage of upstream's groups.
 func (m *Spaces) groups() map[string]apiserver.Group {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/roles"
 )
 
 // named are attributes with another name of the object.
@@ -48,7 +49,7 @@ func (b *bordered) nativeName(ctx context.Context, tenant string, a authorizer.A
 	switch {
 	case a.GetAPIGroup() == "" && a.GetResource() == "namespaces":
 		of, native = space.SplitNamespace(name)
-	case isClusterRole(a) && sharedRole(name), known && kind.Class != kinds.Tenant:
+	case isClusterRole(a) && roles.Shared(name), known && kind.Class != kinds.Tenant:
 		return name, true
 	case known && (kind.Namespaced || kinds.IsReview(kind.Group)), !known && a.GetNamespace() != "":
 		return name, true
@@ -111,12 +112,6 @@ func isClusterRole(a authorizer.Attributes) bool {
 // impersonateOn begins the verb of the question whether an impersonation may
 // be used for a request.
 const impersonateOn = "impersonate-on:"
-
-// sharedRole tells the ClusterRoles of the system space that all spaces have.
-func sharedRole(name string) bool {
-	of, _ := space.SplitClusterName(name)
-	return of == space.System && kinds.SharedClusterRole(name)
-}
 
 // allocates reports whether the question is one of those that upstream asks besides
 // about who gives out devices: whether a user may bind claims at all, or speak for a

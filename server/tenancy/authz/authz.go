@@ -15,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/roles"
 )
 
 // Options configures Wrap and WrapRules.
@@ -196,7 +197,7 @@ func (b *bordered) byKind(
 			"tenants can get, list and watch them", resource), nil
 	case kind.Class == kinds.Shared && !impersonated:
 		return authorizer.DecisionAllow, fmt.Sprintf("every tenant can read %s", resource), nil
-	case isClusterRole(a) && sharedRole(a.GetName()) && !reads && verb != "bind":
+	case isClusterRole(a) && roles.Shared(a.GetName()) && !reads && verb != "bind":
 		return authorizer.DecisionDeny,
 			"the default roles are the same in all spaces and are changed by the administrators of the cluster", nil
 	}

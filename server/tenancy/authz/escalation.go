@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/rbac/validation"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/roles"
 )
 
 // GuardStorage replaces, in upstream's storage of rbac.authorization.k8s.io,
@@ -25,7 +26,7 @@ import (
 // user's rights by all bindings that its storage lists: for a user of the
 // system also by those that tenants made, and for a tenant's user not by those
 // that every space has without storing them.
-func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, roles Roles) error {
+func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, in Roles) error {
 	r, ok1 := storage["roles"].(*roleguard.Storage)
 	rb, ok2 := storage["rolebindings"].(*rolebindingguard.Storage)
 	cr, ok3 := storage["clusterroles"].(*clusterroleguard.Storage)
@@ -34,13 +35,14 @@ func GuardStorage(storage map[string]rest.Storage, a authorizer.Authorizer, role
 		return fmt.Errorf("roles are stored as %T and %T, bindings as %T and %T, which cannot be guarded",
 			storage["roles"], storage["clusterroles"], storage["rolebindings"], storage["clusterrolebindings"])
 	}
-	rights := validation.NewDefaultRuleResolver(roles, roles, roles, roles)
+	rights := validation.NewDefaultRuleResolver(in, in, in, in)
 	rules := &grantable{
 		rights: rights,
 		granted: validation.NewDefaultRuleResolver(role.AuthorizerAdapter{
 			Registry: role.NewRegistry(r.StandardStorage),
 		}, nil, storedClusterRoles{
-			clusterrole.AuthorizerAdapter{Registry: clusterrole.NewRegistry(cr.StandardStorage)},
+			ClusterRoleGetter: clusterrole.AuthorizerAdapter{Registry: clusterrole.NewRegistry(cr.StandardStorage)},
+			inSpace:           in,
 		}, nil),
 	}
 	storage["roles"] = roleguard.NewStorage(r.StandardStorage, a, rules)
@@ -58,12 +60,21 @@ type grantable struct {
 	granted validation.AuthorizationRuleResolver
 }
 
-// GetRoleReferenceRules implements validation.AuthorizationRuleResolver.
+// GetRoleReferenceRules implements validation.AuthorizationRuleResolver. What a role
+// gives is what it gives in the space of the namespace.
 func (g *grantable) GetRoleReferenceRules(
 	ctx context.Context, ref rbacv1.RoleRef, namespace string,
 ) ([]rbacv1.PolicyRule, error) {
+	if _, addressed := space.FromContext(ctx); !addressed && namespace != "" {
+		of, _ := space.SplitNamespace(namespace)
+		ctx = context.WithValue(ctx, grantedIn{}, of)
+	}
 	return g.granted.GetRoleReferenceRules(ctx, ref, namespace)
 }
+
+// grantedIn is the key of the space in which a role is granted by a request that is
+// addressed to none. Such a request reads everything.
+type grantedIn struct{}
 
 // RulesFor implements validation.AuthorizationRuleResolver.
 func (g *grantable) RulesFor(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
@@ -87,13 +98,25 @@ func (g *grantable) VisitRulesFor(
 }
 
 // storedClusterRoles reads the default roles from the system space, where they
-// are for all.
-type storedClusterRoles struct{ validation.ClusterRoleGetter }
+// are for all, but for those that give what other roles give: these are not the same
+// in all spaces.
+type storedClusterRoles struct {
+	validation.ClusterRoleGetter
+	inSpace validation.ClusterRoleGetter
+}
 
 // GetClusterRole implements validation.ClusterRoleGetter.
 func (s storedClusterRoles) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
-	if sharedRole(name) {
-		ctx = space.WithTenant(ctx, space.System)
+	if !roles.Shared(name) {
+		return s.ClusterRoleGetter.GetClusterRole(ctx, name)
 	}
-	return s.ClusterRoleGetter.GetClusterRole(ctx, name)
+	in := tenantIn(ctx)
+	if of, ok := ctx.Value(grantedIn{}).(string); ok {
+		in = of
+	}
+	role, err := s.ClusterRoleGetter.GetClusterRole(space.WithTenant(ctx, space.System), name)
+	if err != nil || role.AggregationRule == nil || space.IsSystem(in) {
+		return role, err
+	}
+	return s.inSpace.GetClusterRole(space.WithTenant(ctx, in), name)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/rbac/validation"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/roles"
 )
 
 // Roles are the roles and bindings of the space in the context, of the system
@@ -32,6 +33,7 @@ type Listers struct {
 	roleBindings        rbaclisters.RoleBindingLister
 	clusterRoles        rbaclisters.ClusterRoleLister
 	clusterRoleBindings cache.Indexer
+	aggregated          *aggregated
 	// everywhere are the bindings that every space has without storing them.
 	everywhere []*rbacv1.ClusterRoleBinding
 }
@@ -48,7 +50,12 @@ func NewListers(f informers.SharedInformerFactory) (*Listers, error) {
 	if err := bindings.AddIndexers(cache.Indexers{byTenant: tenantOfObject}); err != nil {
 		return nil, fmt.Errorf("indexing ClusterRoleBindings by tenant: %w", err)
 	}
+	aggregated, err := newAggregated(v1.ClusterRoles().Informer())
+	if err != nil {
+		return nil, err
+	}
 	return &Listers{
+		aggregated:          aggregated,
 		roles:               v1.Roles().Lister(),
 		roleBindings:        v1.RoleBindings().Lister(),
 		clusterRoles:        v1.ClusterRoles().Lister(),
@@ -123,10 +130,21 @@ func (l *Listers) ListRoleBindings(ctx context.Context, namespace string) ([]*rb
 
 // GetClusterRole implements validation.ClusterRoleGetter.
 func (l *Listers) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
-	if t, _ := space.SplitClusterName(name); t != tenantIn(ctx) && !sharedRole(name) {
+	tenant := tenantIn(ctx)
+	of, _ := space.SplitClusterName(name)
+	if of != tenant && !roles.Shared(name) {
 		return nil, apierrors.NewNotFound(rbacv1.Resource("clusterroles"), name)
 	}
-	return l.clusterRoles.Get(name)
+	role, err := l.clusterRoles.Get(name)
+	if err != nil || of == tenant || role.AggregationRule == nil {
+		return role, err
+	}
+	return l.aggregated.in(tenant, role)
+}
+
+// SharedClusterRoles are the ClusterRoles that all spaces have.
+func (l *Listers) SharedClusterRoles() ([]*rbacv1.ClusterRole, error) {
+	return l.aggregated.selectable(space.System)
 }
 
 // ListClusterRoleBindings implements validation.ClusterRoleBindingLister.

@@ -31,9 +31,10 @@ type Defines func(r schema.GroupResource, kind schema.GroupVersionKind) bool
 // Decorate puts the mapping into the options of every resource. What caches
 // keep shares its strings in the pool, unless that is nil. Every custom resource
 // that cannot be decoded counts as one of another CRD: what one tenant has
-// must not stop the cache of a resource that others have as well.
-func Decorate(inner generic.RESTOptionsGetter, pool *interning.Pool) generic.RESTOptionsGetter {
-	return &getter{inner: inner, kinds: kinds.New(), pool: pool}
+// must not stop the cache of a resource that others have as well. The default roles
+// that give what others give are computed for each space, unless roles is nil.
+func Decorate(inner generic.RESTOptionsGetter, pool *interning.Pool, roles SharedClusterRoles) generic.RESTOptionsGetter {
+	return &getter{inner: inner, kinds: kinds.New(), pool: pool, roles: roles}
 }
 
 type getter struct {
@@ -43,6 +44,7 @@ type getter struct {
 	bound   string
 	pool    *interning.Pool
 	defines Defines
+	roles   SharedClusterRoles
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -67,7 +69,7 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		}
 		m := &mapped{
 			keys: keys, border: confinement{keys: keys, scopes: scopes(layout, trigger)},
-			newList: newListFunc, stamps: stamped(resource),
+			newList: newListFunc, stamps: stamped(resource), sharedRoles: g.roles,
 		}
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
 			keys.class, keys.why, keys.open = k.Class, cmp.Or(k.Why, keys.why), openPart(k)

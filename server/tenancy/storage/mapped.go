@@ -23,6 +23,8 @@ type mapped struct {
 	destroy factory.DestroyFunc
 	newList func() runtime.Object
 	stamps  bool
+	// sharedRoles is nil where there are no ClusterRoles.
+	sharedRoles SharedClusterRoles
 }
 
 // confinement keeps reads and writes in the space that they are for.
@@ -131,6 +133,11 @@ func (m *mapped) Get(ctx context.Context, key string, opts storage.GetOptions, o
 	if m.keys.reducesNodes(ctx) {
 		reduceNodes(out)
 	}
+	if tenant, ok := m.aggregates(ctx); ok {
+		if err := m.asIn(ctx, tenant, out); err != nil {
+			return err
+		}
+	}
 	return m.checkOpen(ctx, key, opts, out)
 }
 
@@ -160,7 +167,13 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 		reduceNodes(list)
 	}
 	if m.showsShared(ctx, tenant) {
-		return m.addSharedRoles(ctx, opts, list)
+		if err := m.addSharedRoles(ctx, opts, list); err != nil {
+			return err
+		}
+		if _, ok := m.aggregates(ctx); ok {
+			return m.asIn(ctx, tenant, list)
+		}
+		return nil
 	}
 	m.countRemaining(ctx, key, tenant, whole, asked, list)
 	if api {
@@ -173,8 +186,13 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if addressed, ok := space.FromContext(ctx); ok && m.showsShared(ctx, addressed) {
 		if m.keys.below(key) == "" {
+			asked := opts
 			m.withShared(addressed, &opts)
-			return m.Interface.Watch(ctx, key, opts)
+			w, err := m.Interface.Watch(ctx, key, opts)
+			if _, ok := m.aggregates(ctx); ok && err == nil {
+				w = m.watchAggregated(ctx, addressed, asked, w)
+			}
+			return w, err
 		}
 	}
 	asked, whole := opts, m.keys.below(key) == ""

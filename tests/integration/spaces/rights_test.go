@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -171,15 +172,83 @@ func testRoles(t *testing.T, p *plane, a, b *space) {
 			t.Errorf("a tenant could delete the role %s", name)
 		}
 	}
-	// A tenant's role is not aggregated into the shared one.
-	view, err := p.admin.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{})
-	if err != nil {
+	testAggregatedRoles(t, p, a, bob)
+}
+
+// testAggregatedRoles has the role reader of a space, which adds secrets to view, and one
+// of the system space, which adds pipelines.
+func testAggregatedRoles(t *testing.T, p *plane, a, bob *space) {
+	ctx := t.Context()
+	if _, err := p.admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "operator",
+			Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{"example.com"},
+			Resources: []string{"pipelines"}}},
+	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range view.Rules {
-		if slices.Contains(rule.Resources, "secrets") {
-			t.Error("the role of a tenant was aggregated into the shared role view")
+	gives := func(client kubernetes.Interface, name, resource string) bool {
+		t.Helper()
+		role, err := client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		return slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "get")
+		})
+	}
+	eventually(t, "the role of the operator in view", func(context.Context) (bool, error) {
+		return gives(p.admin, "view", "pipelines"), nil
+	})
+	if gives(p.admin, "view", "secrets") {
+		t.Error("the role of a tenant was aggregated into view of the system space")
+	}
+	none := p.bareTenant(t, "without-roles")
+	for _, c := range []struct {
+		s                  *space
+		secrets, pipelines bool
+	}{{a, true, false}, {none, false, false}} {
+		if gives(c.s.client, "view", "secrets") != c.secrets || gives(c.s.client, "view", "pipelines") != c.pipelines ||
+			!gives(c.s.client, "view", "pods") || !gives(c.s.client, "edit", "pods") {
+			t.Errorf("%s: view gives the wrong things", c.s.name)
+		}
+	}
+	// An aggregated role of a tenant finds the default ones, as they are in its space.
+	if _, err := a.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "viewers"},
+		AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{
+			{MatchLabels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-edit": "true"}}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the aggregated role of a tenant", func(context.Context) (bool, error) {
+		return gives(a.client, "viewers", "secrets") && gives(a.client, "viewers", "pods"), nil
+	})
+	if gives(a.client, "viewers", "pipelines") {
+		t.Error("an aggregated role of a tenant gives what one of the system space does")
+	}
+	// What view gives is what who has it may do.
+	if _, err := a.client.RbacV1().RoleBindings("kube-system").Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "viewers"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "bob"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the role view of bob", func(ctx context.Context) (bool, error) {
+		_, err := bob.client.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{})
+		return err == nil, nil
+	})
+	if code, body := get(t, bob.config, "/apis/example.com/v1/namespaces/kube-system/pipelines/x"); code !=
+		http.StatusForbidden && code != http.StatusNotFound {
+		t.Errorf("pipelines: %d %.200s", code, body)
+	}
+	review, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: "bob", ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: "kube-system", Verb: "get", Group: "example.com", Resource: "pipelines"}},
+	}, metav1.CreateOptions{})
+	if err != nil || review.Status.Allowed {
+		t.Errorf("pipelines in a tenant: %+v, %v", review, err)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestSpacesAreMade(t *testing.T) {
 	a := serveIn(t, t.TempDir(), apiserver.Seams{
 		Groups: map[string]apiserver.Group{"": addTenants}, Definitions: registry.Definitions,
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-			return l.Storage(storage.Decorate(g, nil))
+			return l.Storage(storage.Decorate(g, nil, nil))
 		},
 	})
 	t.Cleanup(l.Close)

@@ -24,6 +24,10 @@ const Controller = "clusterrole-aggregation-controller"
 // workers is as many as upstream's controller manager gives it.
 const workers = 5
 
+// everything is the selector of the instance for tenants, which needs the roles that
+// all spaces share as well.
+const everything = ""
+
 // New returns the supervised pair of controllers. cfg may change any role. The
 // roles they keep share what they say in the pool.
 func New(cfg *rest.Config, pool *interning.Pool) component.Component {
@@ -36,13 +40,13 @@ func New(cfg *rest.Config, pool *interning.Pool) component.Component {
 		var running sync.WaitGroup
 		defer running.Wait()
 		defer cancel()
-		for _, selector := range []string{"!" + space.Label, space.Label} {
+		for _, selector := range []string{"!" + space.Label, everything} {
 			factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 				informers.WithTransform(pool.Transform), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 					o.LabelSelector = selector
 				}))
 			var from rbacinformers.ClusterRoleInformer = factory.Rbac().V1().ClusterRoles()
-			if selector == space.Label {
+			if selector == everything {
 				if from, err = newRoles(from); err != nil {
 					return err
 				}

@@ -5,7 +5,8 @@
 //
 // Invariants: the system's instance never sees a role of a tenant; the
 // selectors of a tenant's aggregated role carry the tenant's label, which the
-// edge adds, so that they find roles of that tenant only.
+// edge adds, so that they find roles of that tenant, and the default ones that all
+// spaces share, as these are in the space of the tenant.
 //
 // Only server may import it.
 package aggregation

@@ -68,8 +68,7 @@ func TestEverythingIsTheRolesWithARule(t *testing.T) {
 func TestSelectorsFindWhatUpstreamsListerFinds(t *testing.T) {
 	r, upstream := filled(t, 3)
 	for _, text := range []string{
-		space.Label + "=t-1", space.Label + "=t-1,part in (1,2)", space.Label + "=t-9", space.Label + " in (t-1,t-2)",
-		"part=3", space.Label + "=t-1,part!=2", space.Label,
+		space.Label + "=t-1", space.Label + "=t-1,part in (1,2)", space.Label + "=t-9", space.Label + "=t-1,part!=2",
 	} {
 		selector, err := labels.Parse(text)
 		if err != nil {
@@ -78,6 +77,67 @@ func TestSelectorsFindWhatUpstreamsListerFinds(t *testing.T) {
 		want := names(t, upstream, selector)
 		if got := names(t, r.Lister(), selector); !slices.Equal(got, want) {
 			t.Errorf("%s finds %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A selector that is not confined to a tenant is no rule of a tenant's.
+func TestSelectorsOfNoTenantFindNothing(t *testing.T) {
+	r, _ := filled(t, 3)
+	for _, text := range []string{space.Label + " in (t-1,t-2)", "part=3", space.Label, space.Label + "=system"} {
+		selector, err := labels.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := names(t, r.Lister(), selector); len(got) > 0 {
+			t.Errorf("%s finds %v", text, got)
+		}
+	}
+}
+
+// TestSharedRolesAreThoseOfTheTenant has a tenant whose role adds to view, and an
+// aggregated role of it that selects what view does.
+func TestSharedRolesAreThoseOfTheTenant(t *testing.T) {
+	from := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Rbac().V1().ClusterRoles()
+	r, err := newRoles(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := func(name, tenant, resource string, labels ...string) *rbacv1.ClusterRole {
+		out := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{resource}}}}
+		if tenant != "" {
+			out.Name, out.Labels[space.Label] = space.ClusterName(tenant, name), tenant
+		}
+		for _, l := range labels {
+			out.Labels[l] = "true"
+		}
+		return out
+	}
+	view := role("view", "", "everybodys", "to-edit")
+	view.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{
+		{MatchLabels: map[string]string{"to-view": "true"}}}}
+	for _, o := range []*rbacv1.ClusterRole{
+		view, role("system:to-view", "", "pods", "to-view"), role("operator", "", "pipelines", "to-view", "to-edit"),
+		role("boats", "t1", "boats", "to-view"), role("trains", "t2", "trains", "to-view"),
+	} {
+		if err := from.Informer().GetStore().Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for tenant, want := range map[string][]string{"t1": {"boats", "pods"}, "t2": {"pods", "trains"}, "t3": {"pods"}} {
+		selector := labels.SelectorFromSet(labels.Set{space.Label: tenant, "to-edit": "true"})
+		found, err := r.Lister().List(selector)
+		if err != nil || len(found) != 1 || found[0].Name != "view" {
+			t.Fatalf("%s: %v, %v", tenant, found, err)
+		}
+		var got []string
+		for _, rule := range found[0].Rules {
+			got = append(got, rule.Resources...)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("in %s view gives %v, want %v", tenant, got, want)
 		}
 	}
 }
