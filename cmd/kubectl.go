@@ -4,34 +4,34 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/homedir"
 
 	"github.com/a4s-io/a4s/internal/config"
-	"github.com/a4s-io/a4s/internal/problem"
 )
 
 func kubectlCommand(m Modes) *cobra.Command {
 	return leaf(&cobra.Command{
 		Use:   "kubectl [--tenant NAME] [ARGUMENTS OF KUBECTL]",
-		Short: "run kubectl, by default with the admin kubeconfig",
-		Long: "The space is that of --tenant, else the one that manifests (-f, -k) name in\n" +
-			"metadata.tenant, else that of the kubeconfig.",
+		Short: "run kubectl",
+		Long: "The kubeconfig is that of --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else the\n" +
+			"admin kubeconfig of the server of this machine.\n" +
+			"The space is that of --tenant, else that of a kubeconfig of a tenant, else the one that\n" +
+			"manifests (-f, -k) name in metadata.tenant.",
 		DisableFlagParsing: true,
 		RunE: action(func(c *call) error {
 			run, err := newKubectlRun(c.args, os.Getenv(tenantEnv))
 			if err != nil {
 				return err
 			}
-			args := run.Args
-			path, err := defaultKubeconfig(args)
-			if err != nil {
-				return err
-			}
-			if path != "" {
+			if path := defaultKubeconfig(run.Args); path != "" {
 				// kubectl's plugins must find it as well.
-				if err := os.Setenv("KUBECONFIG", path); err != nil {
+				if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path); err != nil {
 					return err
 				}
 			}
@@ -44,30 +44,49 @@ func kubectlCommand(m Modes) *cobra.Command {
 }
 
 // defaultKubeconfig returns the admin kubeconfig if kubectl is to use it: if
-// neither the arguments nor the environment name another and it exists.
-func defaultKubeconfig(args []string) (string, error) {
-	if os.Getenv("KUBECONFIG") != "" {
-		return "", nil
+// neither the arguments nor the environment name another, the user has none, and
+// they can read it. Much of kubectl needs no server, so that an admin kubeconfig
+// which cannot be read is no error here (see checkLoaded).
+func defaultKubeconfig(args []string) string {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+		return ""
 	}
 	for _, arg := range args {
 		if arg == "--" {
 			break
 		}
 		if arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") {
-			return "", nil
+			return ""
 		}
 	}
-	path := adminKubeconfig()
-	f, err := os.Open(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", nil // kubectl has defaults of its own
-	case err != nil:
-		return "", &problem.Input{Source: "kubeconfig " + path, Err: reason(err),
-			Want: "to be run by a user who can read it (see --write-kubeconfig-mode of a4s server), " +
-				"or another file in --kubeconfig or KUBECONFIG"}
+	if ownKubeconfig() {
+		return ""
 	}
-	return path, f.Close()
+	path := adminKubeconfig()
+	if readable(path) != nil {
+		return ""
+	}
+	return path
+}
+
+// ownKubeconfig reports whether the user has a kubeconfig where kubectl looks by
+// itself, with anything in it. What cannot be read is kubectl's to report.
+func ownKubeconfig() bool {
+	cfg, err := clientcmd.LoadFromFile(filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir,
+		clientcmd.RecommendedFileName))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return !clientcmdapi.IsConfigEmpty(cfg)
+}
+
+// readable says why a file cannot be read.
+func readable(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return reason(err)
+	}
+	return f.Close()
 }
 
 // adminKubeconfig returns where the server of this machine writes its admin

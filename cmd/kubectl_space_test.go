@@ -32,6 +32,7 @@ func TestKubectlOneSpace(t *testing.T) {
 		objects    []Named
 		want       string // the tenant in the address
 		says       []string
+		warns      string
 	}{
 		"nothing":                      {},
 		"flag":                         {tenant: "a", want: "a"},
@@ -46,12 +47,14 @@ func TestKubectlOneSpace(t *testing.T) {
 		"object and kubeconfig":        {of: "a", objects: []Named{object("f", "a")}, want: "a"},
 		"with and without, flag":       {tenant: "a", objects: []Named{object("f", "a"), object("g", "")}, want: "a"},
 		"with and without, kubeconfig": {of: "a", objects: []Named{object("f", ""), object("g", "a")}, want: "a"},
-		"object against flag": {tenant: "a", objects: []Named{object("f", "b")},
-			says: []string{"f: metadata.tenant", `"b"`, "--tenant is a"}},
-		"second object against flag": {tenant: "a", objects: []Named{object("f", "a"), object("g", "b")},
-			says: []string{"f: metadata.tenant", "g: metadata.tenant is b"}},
-		"object against kubeconfig": {of: "a", objects: []Named{object("f", "b")},
-			says: []string{"f: metadata.tenant", `"b"`, "tenant a only"}},
+		"object against flag": {tenant: "a", objects: []Named{object("f", "b")}, want: "a",
+			warns: `f: metadata.tenant: "b" is ignored, the space of the command is a`},
+		"second object against flag": {tenant: "a", objects: []Named{object("f", "a"), object("g", "b")}, want: "a",
+			warns: `g: metadata.tenant: "b" is ignored, the space of the command is a`},
+		"object against kubeconfig": {of: "a", objects: []Named{object("f", "b")}, want: "a",
+			warns: `f: metadata.tenant: "b" is ignored, the space of the command is a`},
+		"objects against kubeconfig": {of: "a", objects: []Named{object("f", "b"), object("g", "c")}, want: "a",
+			warns: `f: metadata.tenant: "b" is ignored, the space of the command is a`},
 		"objects against each other": {objects: []Named{object("f", "a"), object("h", ""), object("g", "b")},
 			says: []string{"f: metadata.tenant", `"a"`, "g: metadata.tenant is b"}},
 		"of the system and of a tenant": {objects: []Named{object("f", "system"), object("g", "b")},
@@ -68,7 +71,9 @@ func TestKubectlOneSpace(t *testing.T) {
 				kubeconfig += ".t"
 				writeKubeconfig(t, kubeconfig, f.url+"/tenants/"+tc.of, caOf(t, f.kubeconfig))
 			}
-			k := &KubectlRun{Tenant: tc.tenant, Source: "--tenant"}
+			var warnings []string
+			k := &KubectlRun{Tenant: tc.tenant, Source: "--tenant",
+				Warn: func(text string) { warnings = append(warnings, text) }}
 			for _, o := range tc.objects { // from several files
 				k.Name(o)
 			}
@@ -90,6 +95,9 @@ func TestKubectlOneSpace(t *testing.T) {
 			}
 			if failed != nil || err != nil {
 				t.Fatalf("%v, %v", failed, err)
+			}
+			if strings.Join(warnings, "\n") != tc.warns {
+				t.Errorf("warned %q, want %q", warnings, tc.warns)
 			}
 			if tc.want == "" { // a short path, which this API has not
 				if len(f.requested) > 0 {

@@ -2,12 +2,15 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +47,8 @@ type KubectlRun struct {
 	// Tenant is the space to work in, empty for that of the manifests or the
 	// kubeconfig. Source is what says so, a flag or a variable.
 	Tenant, Source string
+	// Warn tells the user something, unless it is nil.
+	Warn func(string)
 
 	// named and unnamed are the first objects that name a space and none.
 	named, unnamed *Named
@@ -126,16 +131,20 @@ func (k *KubectlRun) Name(objects ...Named) {
 }
 
 // space returns the space to work in and what says so, both empty for that of
-// the kubeconfig, which is for the tenant of, if that is not empty. What is
-// said twice must be the same, and one command works in one space.
+// the kubeconfig, which is for the tenant of, if that is not empty. The space that is
+// asked for counts, whatever objects name. One command works in one space.
 func (k *KubectlRun) space(of string) (tenant, source string, err error) {
-	kubeconfig := fmt.Errorf("the kubeconfig is for the tenant %s only", of)
 	const want = "a kubeconfig of an administrator of the cluster, in --kubeconfig or KUBECONFIG"
-	if k.Tenant != "" && of != "" && k.Tenant != of {
-		return "", "", &problem.Input{Source: k.Source, Value: k.Tenant, Err: kubeconfig, Want: want}
-	}
-	if k.named == nil {
+	// Users of the system reach every space.
+	ofTenant := of != "" && !reservedSpace(of)
+	switch {
+	case k.Tenant != "" && ofTenant && k.Tenant != of:
+		return "", "", &problem.Input{Source: k.Source, Value: k.Tenant,
+			Err: fmt.Errorf("the kubeconfig is for the tenant %s only", of), Want: want}
+	case k.named == nil, k.Tenant != "":
 		return k.Tenant, k.Source, nil
+	case ofTenant:
+		return "", "", nil
 	}
 	named := k.named.Tenant
 	if !reservedSpace(named) {
@@ -147,19 +156,25 @@ func (k *KubectlRun) space(of string) (tenant, source string, err error) {
 	switch {
 	case k.second != nil:
 		in.Err = fmt.Errorf("%s is %s", k.second.Source, k.second.Tenant)
-		in.Want = "objects of one tenant in a command"
-	case k.Tenant != "" && named != k.Tenant:
-		in.Err = fmt.Errorf("%s is %s", k.Source, k.Tenant)
-		in.Want = "the same tenant in both"
-	case k.Tenant == "" && of != "" && named != of:
-		in.Err, in.Want = kubeconfig, "that tenant or none, or "+want
-	case k.Tenant == "" && of == "" && k.unnamed != nil:
+		in.Want = fmt.Sprintf("objects of one tenant in a command, or the space to work in, in --%s", tenantFlag)
+	case k.unnamed != nil:
 		in.Err = fmt.Errorf("%s is not set", k.unnamed.Source)
 		in.Want = fmt.Sprintf("--%s %s if all objects are of that tenant, or two commands", tenantFlag, named)
 	default:
 		return named, k.named.Source, nil
 	}
 	return "", "", in
+}
+
+// overruled says that objects name another space than the one to work in, "" if
+// none does.
+func (k *KubectlRun) overruled(tenant string) string {
+	for _, o := range []*Named{k.named, k.second} {
+		if o != nil && o.Tenant != tenant {
+			return fmt.Sprintf("%s: %q is ignored, the space of the command is %s", o.Source, o.Tenant, tenant)
+		}
+	}
+	return ""
 }
 
 // Wrap makes the client configuration that kubectl found into that of the
@@ -176,9 +191,13 @@ func (k *KubectlRun) Wrap(
 	}
 	cluster, of := tenantadmin.SplitAddress(u.String())
 	tenant, source, spaceErr := k.space(of)
-	out := rest.CopyConfig(cfg)
+	out, inSpace := rest.CopyConfig(cfg), tenant != "" || of != ""
 	if tenant != "" {
 		out.Host = tenantadmin.Address(cluster, tenant)
+		u, err = tenantadmin.ServerURL(out)
+	}
+	if err != nil || !inSpace {
+		u = &url.URL{}
 	}
 	check := func(ctx context.Context) error {
 		switch err := checkLoaded(cfg.Host, loader, server); {
@@ -186,15 +205,17 @@ func (k *KubectlRun) Wrap(
 			return err
 		case spaceErr != nil:
 			return spaceErr
-		case tenant != "" && of == "":
-			return checkExists(ctx, cfg, source, tenant)
+		case tenant != "" && (of == "" || reservedSpace(of)):
+			return checkExists(ctx, cfg, cluster, source, tenant)
 		}
 		return nil
 	}
-	g := gate{inSpace: tenant != "" || of != "", refused: fail, check: func(ctx context.Context) error {
+	g := gate{inSpace: inSpace, below: u.Path, refused: fail, check: func(ctx context.Context) error {
 		k.once.Do(func() {
 			if k.err = check(ctx); k.err != nil {
 				fail(k.err)
+			} else if warning := k.overruled(cmp.Or(tenant, of)); warning != "" && inSpace && k.Warn != nil {
+				k.Warn(warning)
 			}
 		})
 		return k.err
@@ -236,7 +257,12 @@ func checkLoaded(host string, loader clientcmd.ClientConfig, server string) erro
 	files := loader.ConfigAccess().GetLoadingPrecedence()
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		if path := adminKubeconfig(); !slices.Contains(files, path) {
-			files = append([]string{path}, files...)
+			if err := readable(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return &problem.Input{Source: "kubeconfig " + path, Err: err,
+					Want: "to be run by a user who can read it (see --write-kubeconfig-mode of a4s server), " +
+						"or another file in --kubeconfig, KUBECONFIG or " + strings.Join(files, ", ")}
+			}
+			files = append(files, path)
 		}
 	}
 	shown := strings.Join(files, ", ")
@@ -250,12 +276,12 @@ func checkLoaded(host string, loader clientcmd.ClientConfig, server string) erro
 
 // checkExists says so if there is surely no such tenant. Any other answer, or
 // none, is for kubectl to report.
-func checkExists(ctx context.Context, cfg *rest.Config, source, tenant string) error {
+func checkExists(ctx context.Context, cfg *rest.Config, cluster, source, tenant string) error {
 	if reservedSpace(tenant) {
 		return nil
 	}
 	short := rest.CopyConfig(cfg)
-	short.Timeout = checkTimeout
+	short.Host, short.Timeout = cluster, checkTimeout
 	admin, err := tenantadmin.New(short)
 	if err != nil {
 		return nil
@@ -267,10 +293,14 @@ func checkExists(ctx context.Context, cfg *rest.Config, source, tenant string) e
 	return unknownTenant(ctx, admin, source, tenant)
 }
 
-// gate lets requests pass once it has checked that they can succeed.
+// gate lets requests pass once it has checked that they can succeed. What kubectl
+// sends to a path of the server, as proxy and --raw do, it sends to that path in the
+// space.
 type gate struct {
 	next  http.RoundTripper
 	check func(context.Context) error
+	// below is the path of the space, empty for that of no space.
+	below string
 	// inSpace is set if a space is named in the address. refused learns why
 	// the server does not let the user into it.
 	inSpace bool
@@ -283,6 +313,13 @@ var _ utilnet.RoundTripperWrapper = (*gate)(nil)
 func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := g.check(req.Context()); err != nil {
 		return nil, err
+	}
+	if path := req.URL.Path; path != g.below && !strings.HasPrefix(path, g.below+"/") {
+		req = req.Clone(req.Context())
+		req.URL.Path = g.below + "/" + strings.TrimPrefix(path, "/")
+		if raw := req.URL.RawPath; raw != "" {
+			req.URL.RawPath = g.below + "/" + strings.TrimPrefix(raw, "/")
+		}
 	}
 	resp, err := g.next.RoundTrip(req)
 	if err == nil && g.inSpace && resp.StatusCode == http.StatusForbidden {

@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -120,6 +121,76 @@ func TestKubectlInATenant(t *testing.T) {
 	}
 }
 
+// TestKubectlOfASystemUser: the kubeconfig of a user of the system for the space of
+// the system is good for all.
+func TestKubectlOfASystemUser(t *testing.T) {
+	f := newFakeTenants(t, "team-a")
+	path := f.kubeconfig + ".s"
+	writeKubeconfig(t, path, f.url+"/tenants/system", caOf(t, f.kubeconfig))
+	object := Named{Source: "f: metadata.tenant", Tenant: "team-a"}
+	for _, tc := range []struct {
+		tenant  string
+		objects []Named
+		want    string
+	}{
+		{want: "system"},
+		{tenant: "team-a", want: "team-a"},
+		{tenant: "all", want: "all"},
+		{objects: []Named{object}, want: "team-a"},
+		{tenant: "system", objects: []Named{object}, want: "system"},
+	} {
+		f.requested = nil
+		k := &KubectlRun{Tenant: tc.tenant, Source: "--tenant"}
+		k.Name(tc.objects...)
+		failed, err := kubectlGet(t, k, loaderOf(path), "")
+		if want := "GET /tenants/" + tc.want + "/api/v1/namespaces/default"; failed != nil || err != nil ||
+			!slices.Contains(f.requested, want) {
+			t.Errorf("%+v: %v, %v, requested %q", tc, failed, err, f.requested)
+		}
+	}
+	failed, err := kubectlGet(t, &KubectlRun{Tenant: "taem-a", Source: "--tenant"}, loaderOf(path), "")
+	if !errors.Is(failed, errUnknownTenant) || err == nil {
+		t.Errorf("unknown tenant: %v, %v", failed, err)
+	}
+}
+
+// TestKubectlStaysInTheSpace: proxy and --raw ask for paths of the server.
+func TestKubectlStaysInTheSpace(t *testing.T) {
+	noConfig(t)
+	for _, tc := range []struct{ host, tenant, path, want string }{
+		{"https://h", "t1", "/api/v1/pods", "/tenants/t1/api/v1/pods"},
+		{"https://h", "t1", "/tenants/t1/api/v1/pods", "/tenants/t1/api/v1/pods"},
+		{"https://h", "t1", "/tenants/t1", "/tenants/t1"},
+		{"https://h", "t1", "/tenants/t11/api", "/tenants/t1/tenants/t11/api"},
+		{"https://h", "t1", "/tenants/t2/api", "/tenants/t1/tenants/t2/api"},
+		{"https://h/tenants/t1", "", "/api/v1/pods", "/tenants/t1/api/v1/pods"},
+		{"https://h/behind/tenants/t1", "", "/api/v1/a%2Fb", "/behind/tenants/t1/api/v1/a%2Fb"},
+		{"https://h/behind", "t1", "/", "/behind/tenants/t1/"},
+		{"https://h", "", "/api/v1/pods", "/api/v1/pods"},
+		{"https://h/behind", "", "/api/v1/pods", "/api/v1/pods"},
+	} {
+		asked := ""
+		cfg := &rest.Config{Host: tc.host, Transport: answers(func(r *http.Request) *http.Response {
+			if asked = r.URL.EscapedPath(); r.URL.Query().Get("q") != "x" {
+				asked += " without the query"
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
+		})}
+		out := (&KubectlRun{Tenant: tc.tenant, Source: "--tenant"}).Wrap(cfg, loaderOf("/nonexistent"), "", func(err error) {
+			t.Error(err)
+		})
+		// As rest.RESTClientFor and kubectl proxy make theirs.
+		client, err := rest.HTTPClientFor(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Get("https://h" + tc.path + "?q=x")
+		if err != nil || resp.Body.Close() != nil || asked != tc.want {
+			t.Errorf("%+v: asked for %s, %v", tc, asked, err)
+		}
+	}
+}
+
 func caOf(t *testing.T, kubeconfig string) []byte {
 	t.Helper()
 	cfg, err := clientcmd.LoadFromFile(kubeconfig)
@@ -127,6 +198,14 @@ func caOf(t *testing.T, kubeconfig string) []byte {
 		t.Fatal(err)
 	}
 	return cfg.Clusters["c"].CertificateAuthorityData
+}
+
+func emptyFile(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestKubectlWithoutKubeconfig(t *testing.T) {
@@ -143,6 +222,14 @@ func TestKubectlWithoutKubeconfig(t *testing.T) {
 			t.Errorf("tenant %q: %v", tenant, failed)
 		}
 	}
+	// The server's is there, for others.
+	t.Setenv("A4S_KUBECONFIG_OUTPUT", filepath.Join(emptyFile(t, filepath.Join(dir, "file")), "below"))
+	var in *problem.Input
+	if failed, _ := kubectlGet(t, &KubectlRun{}, loaderOf(missing), ""); !errors.As(failed, &in) ||
+		!strings.Contains(in.Want, "--write-kubeconfig-mode") || !strings.Contains(in.Want, missing) {
+		t.Errorf("a kubeconfig that cannot be read: %v", failed)
+	}
+	t.Setenv("A4S_KUBECONFIG_OUTPUT", "/nonexistent/a4s.yaml")
 	cfg := clientcmdapi.NewConfig()
 	cfg.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://192.0.2.1"}
 	if err := clientcmd.WriteToFile(*cfg, missing); err != nil {

@@ -57,6 +57,7 @@ func newRoot(run *cmd.KubectlRun, streams genericiooptions.IOStreams, fail func(
 		IOStreams:     streams,
 	})
 	root.SetArgs(run.Args)
+	run.Warn = func(text string) { fmt.Fprintf(streams.ErrOut, "Warning: %s\n", text) }
 	f := cmdutil.NewFactory(cmdutil.NewMatchVersionFlags(flags))
 	readManifests(root, run)
 	describeTenants()

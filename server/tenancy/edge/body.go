@@ -55,20 +55,16 @@ type body struct {
 // the name of a cluster-scoped object, the edge does so instead, because the tenant
 // follows the random characters; if the name is taken, the answer tries another.
 //
-// For tenants' users, the space of the request overrides the space that the body
-// names, so that objects exported from one space can be created in another. For
-// users of the system a different space is an error.
-func composeBody(req *http.Request, p *wire.Projector, r *resourceRequest, ofUser string) *body {
+// The space of the request overrides the space that the body names, so that objects
+// exported from one space can be created in another.
+func composeBody(req *http.Request, p *wire.Projector, r *resourceRequest) *body {
 	if req.Body == nil || req.Body == http.NoBody || !writes(req.Method) {
 		return nil
 	}
+	own := *p
 	b := &body{native: req.Body, method: req.Method, mediaType: req.Header.Get("Content-Type"),
-		projector: p, resource: r.wire()}
-	if !space.IsSystem(ofUser) {
-		own := *p
-		own.Named = b.ignoreTenant
-		b.projector = &own
-	}
+		projector: &own, resource: r.wire()}
+	own.Named = b.ignoreTenant
 	b.mayGenerate = req.Method == http.MethodPost && r.subresource == "" && r.known && !r.kind.Namespaced &&
 		!kinds.IsReview(r.group)
 	b.replaceBody(req)

@@ -60,7 +60,7 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	if r.watches() && e.opts.Load != nil && tenant != space.System {
 		next = countsEvents(next, e.opts.Load, tenant)
 	}
-	return serveAnswer(w, req, next, p, r, composeBody(req, p, r, ofUser))
+	return serveAnswer(w, req, next, p, r, composeBody(req, p, r))
 }
 
 // inSpaces reports whether tenants have a resource at all. They do not have custom
