@@ -78,8 +78,8 @@ func update(t *testing.T, kind schema.GroupVersionKind, object, old runtime.Obje
 		nil, false, nil)
 }
 
-// inside is an object as admission sees it.
-func inside(t *testing.T, kind schema.GroupVersionKind, object runtime.Object) runtime.Object {
+// internal is an object as admission sees it.
+func internal(t *testing.T, kind schema.GroupVersionKind, object runtime.Object) runtime.Object {
 	t.Helper()
 	scheme := legacyscheme.Scheme
 	if kind.Group == apiextensions.GroupName {
@@ -102,7 +102,7 @@ func TestTenantsWriteTheirFields(t *testing.T) {
 			continue // nobody writes them
 		}
 		example, kind := exampleOf(t, schema.GroupKind{Group: row.Group, Kind: row.Kind})
-		blank := inside(t, kind, example)
+		blank := internal(t, kind, example)
 		v := reflect.ValueOf(example).Elem()
 		eachField(v, v, "", func(path string, field, _ reflect.Value) {
 			row, _ := g.kinds.FieldsOf(kind.Group, kind.Kind)
@@ -111,7 +111,7 @@ func TestTenantsWriteTheirFields(t *testing.T) {
 				t.Fatalf("%s of %s is not decided", path, kind)
 			}
 			fill(field)
-			changed := inside(t, kind, example)
+			changed := internal(t, kind, example)
 			field.SetZero()
 			own := decided.Why == ""
 			if !own {
