@@ -202,6 +202,12 @@ bench-partitions: build ## Run 1 to 4 tenant and resource partitions with 1,000 
 	go build -o bin/partitions ./tests/bench/partitions
 	A4S_BINARY=$(CURDIR)/bin/a4s A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/partitions $(ARGS)
 
+.PHONY: bench-hostile
+bench-hostile: build ## Measure what a tenant waits for beside one that is hostile, in each way that is known; results go to bin/bench (as root, half an hour; ARGS=--smoke tries it in minutes, ARGS=--help lists what can be changed)
+	@mkdir -p bin/bench
+	go build -o bin/hostile ./tests/bench/hostile
+	A4S_BINARY=$(CURDIR)/bin/a4s A4S_BENCH_OUT=$(CURDIR)/bin/bench bin/hostile $(ARGS)
+
 # Without groups: a server of another commit, by its binary, in place of upstream's programs.
 .PHONY: bench-base
 bench-base: build ## Run bin/a4s beside another binary of a4s, A4S_BASE=PATH; results go to bin/bench/base (as root, an hour)

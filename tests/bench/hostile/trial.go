@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/tests/bench/hollow"
+	"github.com/a4s-io/a4s/tests/bench/sides"
+	"github.com/a4s-io/a4s/tests/bench/users"
+	"github.com/a4s-io/a4s/tests/hosts"
+	"github.com/a4s-io/a4s/tests/measure"
+)
+
+const (
+	startTimeout = 5 * time.Minute
+	// prepareTimeout bounds how long an attack is prepared.
+	prepareTimeout = 10 * time.Minute
+	// settle is how long an attack goes on before it is measured beside it, and after.
+	settle = 2 * time.Second
+	weigh  = 250 * time.Millisecond
+)
+
+// trial measures one row.
+type trial struct {
+	*settings
+	row   row
+	round measure.Round
+}
+
+func (t *trial) set(quantity string, value float64) { t.round.Set(quantity, t.row.name, value) }
+
+func (t *trial) run(ctx context.Context, m *sides.Maker) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := m.A4s(ctx, "hostile", append(sides.PlainA4s(), "--disable-agent")...)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	defer func() {
+		if err != nil {
+			for _, path := range s.Host.Logs() {
+				log.Printf("%s:\n%s", filepath.Base(path), hosts.LastLines(path, 10))
+			}
+		}
+	}()
+	s.Start()
+	limited, stop := context.WithTimeout(ctx, startTimeout)
+	defer stop()
+	if err := s.AwaitReady(limited); err != nil {
+		return err
+	}
+	signer, err := s.Signer()
+	if err != nil {
+		return err
+	}
+	maker, err := users.NewMaker(ctx, s, true)
+	if err != nil {
+		return err
+	}
+	neighbours, err := t.neighbours(limited, s, maker)
+	if err != nil {
+		return err
+	}
+	if _, err := hollow.Start(ctx, hollow.Options{Nodes: 1, Access: signer.User}); err != nil {
+		return err
+	}
+	hostile, err := t.hostile(limited, s, signer)
+	if err != nil {
+		return err
+	}
+	hostile.Outside = m.Lab.Gateway.String()
+	attacking, err := startAttack(ctx, hostile)
+	if err != nil {
+		return err
+	}
+	defer attacking.end()
+	return t.measure(ctx, s, neighbours, attacking)
+}
+
+// neighbours are the users that are measured.
+func (t *trial) neighbours(ctx context.Context, s *sides.Side, maker *users.Maker) (*neighbours, error) {
+	if err := maker.Accounts.Await(ctx, metav1.NamespaceDefault); err != nil {
+		return nil, err
+	}
+	space, err := maker.MakeOne(ctx, "neighbour")
+	if err != nil {
+		return nil, err
+	}
+	return newNeighbours(ctx, space, s.Config)
+}
+
+// hostile makes the tenant of the attacker. It returns the order without where and how
+// long.
+func (t *trial) hostile(ctx context.Context, s *sides.Side, signer *sides.Signer) (order, error) {
+	tenants, err := tenantapi.NewClient(s.Config, nil)
+	if err != nil {
+		return order{}, err
+	}
+	tenant, err := tenants.Create(ctx, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "hostile"}},
+		metav1.CreateOptions{})
+	if err != nil {
+		return order{}, err
+	}
+	access, err := signer.Client(pkix.Name{CommonName: "admin", Organization: []string{"tenant:hostile"},
+		SerialNumber: string(tenant.UID)})
+	o := orderOf(t.row.name, access)
+	o.For = t.beside + 2*settle
+	return o, err
+}
+
+func (t *trial) measure(ctx context.Context, s *sides.Side, n *neighbours, a *attacking) error {
+	if _, err := n.during(ctx, settle); err != nil { // warm
+		return err
+	}
+	alone, err := n.during(ctx, t.alone)
+	if err != nil {
+		return err
+	}
+	done, err := a.begin()
+	if err != nil {
+		return err
+	}
+	if err := sides.Sleep(ctx, settle); err != nil {
+		return err
+	}
+	most := make(chan float64, 1)
+	weighing, stop := context.WithCancel(ctx)
+	go func() { most <- heaviest(weighing, s) }()
+	beside, err := n.during(ctx, t.beside)
+	stop()
+	t.set(peak, <-most)
+	if err != nil {
+		return err
+	}
+	got, err := done()
+	if err != nil {
+		return err
+	}
+	if got.Error != "" {
+		log.Printf("  %s: the attack ended early: %s", t.row.name, got.Error)
+	}
+	t.keep(alone, beside, got)
+	return nil
+}
+
+func (t *trial) keep(alone, beside seen, got gain) {
+	for _, of := range []struct {
+		alone, beside string
+		now, with     []time.Duration
+	}{
+		{getAlone, getBeside, alone.gets, beside.gets},
+		{podAlone, podBeside, alone.pods, beside.pods},
+		{adminAlone, adminBeside, alone.admin, beside.admin},
+	} {
+		for suffix, part := range map[string]float64{p50: 0.5, p99: 0.99} {
+			t.set(of.alone+suffix, sides.Seconds(of.now, part)*1e3)
+			t.set(of.beside+suffix, sides.Seconds(of.with, part)*1e3)
+		}
+	}
+	t.set(failed, float64(beside.errors))
+	ok, no := 0, 0
+	for code, n := range got.Codes {
+		if code > 0 && code < 300 {
+			ok += n
+		} else {
+			no += n
+		}
+	}
+	seconds := (t.beside + 2*settle).Seconds()
+	t.set(answered, float64(ok)/seconds)
+	t.set(refused, float64(no)/seconds)
+	log.Printf("  %s: get p50 %.1f ms, p99 %.1f ms (alone %.1f, %.1f); the attacker's answers: %v", t.row.name,
+		sides.Seconds(beside.gets, 0.5)*1e3, sides.Seconds(beside.gets, 0.99)*1e3,
+		sides.Seconds(alone.gets, 0.5)*1e3, sides.Seconds(alone.gets, 0.99)*1e3, got.Codes)
+}
+
+// heaviest is the most memory that the server had resident until the context ended.
+func heaviest(ctx context.Context, s *sides.Side) float64 {
+	most := 0.0
+	for sides.Sleep(ctx, weigh) == nil {
+		if now, _, _, err := s.Memory(); err == nil {
+			most = max(most, now)
+		}
+	}
+	return most
+}
+
+// attacking is a process that attacks.
+type attacking struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// startAttack starts the process and returns when it is prepared.
+func startAttack(ctx context.Context, o order) (*attacking, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	a := &attacking{cmd: exec.CommandContext(ctx, "chrt", "--idle", "0", self, attackArg)}
+	a.cmd.Stderr = os.Stderr
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if a.in, err = a.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := a.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	a.out = bufio.NewReader(out)
+	if err := a.cmd.Start(); err != nil {
+		return nil, err
+	}
+	late := time.AfterFunc(prepareTimeout, func() { _ = a.cmd.Process.Kill() }) //nolint:errcheck // it has ended
+	defer late.Stop()
+	if err := json.NewEncoder(a.in).Encode(o); err != nil {
+		a.end()
+		return nil, err
+	}
+	line, err := a.out.ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != prepared {
+		a.end()
+		return nil, fmt.Errorf("preparing the attack %s: it said %q: %w", o.Row, line, err)
+	}
+	return a, nil
+}
+
+// begin has it attack; done waits until it has, and returns what it got.
+func (a *attacking) begin() (done func() (gain, error), err error) {
+	if _, err := fmt.Fprintln(a.in, begin); err != nil {
+		return nil, err
+	}
+	return func() (g gain, err error) {
+		err = json.NewDecoder(a.out).Decode(&g)
+		return g, err
+	}, nil
+}
+
+func (a *attacking) end() {
+	a.in.Close()             //nolint:errcheck // it ends by this
+	_ = a.cmd.Process.Kill() //nolint:errcheck // it has ended
+	_ = a.cmd.Wait()         //nolint:errcheck // it was killed
+}
