@@ -2,7 +2,6 @@ package groupwatch
 
 import (
 	"maps"
-	"math"
 	"sync"
 )
 
@@ -40,6 +39,9 @@ func (p position) high() (high int64) {
 type memory struct {
 	mu      sync.Mutex
 	watches map[string]*seen
+	// dropped is the greatest revision that a watch has shown that is forgotten as a whole, 0 for
+	// none: there were too many. Up to it nobody knows whether a revision is one of a list.
+	dropped int64
 }
 
 // seen are the last events of one watch.
@@ -47,6 +49,7 @@ type seen struct {
 	order []int64 // revisions
 	at    map[int64]position
 	last  int64 // the greatest one
+	lost  bool  // it cannot go on from any of them
 }
 
 // remember says that a client has seen a revision when the streams were there, unless it has
@@ -59,14 +62,7 @@ func (m *memory) remember(watch string, rev int64, at position, closed *bool) {
 	}
 	s := m.watches[watch]
 	if s == nil {
-		if len(m.watches) >= maxWatches {
-			m.watches = nil // their clients begin anew
-		}
-		if m.watches == nil {
-			m.watches = map[string]*seen{}
-		}
-		s = &seen{at: map[int64]position{}}
-		m.watches[watch] = s
+		s = m.add(watch)
 	}
 	s.last = max(s.last, rev)
 	if before, ok := s.at[rev]; ok {
@@ -79,6 +75,22 @@ func (m *memory) remember(watch string, rev int64, at position, closed *bool) {
 	}
 	s.order = append(s.order, rev)
 	s.at[rev] = at
+}
+
+// add begins to remember a watch. The caller holds mu.
+func (m *memory) add(watch string) *seen {
+	if len(m.watches) >= maxWatches {
+		for _, s := range m.watches {
+			m.dropped = max(m.dropped, s.last)
+		}
+		m.watches = nil // their clients begin anew
+	}
+	if m.watches == nil {
+		m.watches = map[string]*seen{}
+	}
+	s := &seen{at: map[int64]position{}}
+	m.watches[watch] = s
+	return s
 }
 
 // earlier is where neither has seen more.
@@ -106,14 +118,14 @@ func (m *memory) find(watch string, rev int64) (position, bool) {
 	defer m.mu.Unlock()
 	s := m.watches[watch]
 	if s == nil {
-		return nil, true
+		return nil, rev > m.dropped
 	}
 	if at, ok := s.at[rev]; ok {
 		// What came after it will come again, when the streams are elsewhere.
 		s.order, s.at = []int64{rev}, map[int64]position{rev: at}
 		return maps.Clone(at), true
 	}
-	return nil, rev > s.last
+	return nil, rev > s.last && !s.lost
 }
 
 // close is for a client that closes a watch: what is on its way it does not see.
@@ -128,7 +140,7 @@ func (m *memory) lose(watch string, closed *bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.watches[watch]; s != nil && !*closed {
-		*s = seen{at: map[int64]position{}, last: math.MaxInt64}
+		*s = seen{at: map[int64]position{}, last: s.last, lost: true}
 	}
 }
 
@@ -137,4 +149,7 @@ func (m *memory) forget(watch string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.watches, watch)
+	if m.dropped > 0 {
+		m.add(watch) // what it lists is no revision that was dropped
+	}
 }
