@@ -162,3 +162,58 @@ func TestOpenings(t *testing.T) {
 		})
 	}
 }
+
+// TestBookmarksOfShownRevisions: a client that comes back with the revision of an event has seen
+// that and maybe not what other streams sent since. So no bookmark has such a revision.
+func TestBookmarksOfShownRevisions(t *testing.T) {
+	rest := partitionapi.Rest
+	for name, c := range map[string]struct {
+		from  int64
+		steps []step
+		want  []string
+	}{
+		"of an event": {10, []step{
+			{of: "1", frame: event1("a", 50)}, {of: rest, frame: event1("b", 45)},
+			{of: rest, frame: mark(50)}, {of: "1", frame: mark(50)}, {of: rest, frame: mark(60)}, {of: "1", frame: mark(60)},
+		}, []string{"a@50", "b@45", "mark@60"}},
+		"of one that is not the last of its object": {10, []step{
+			{of: "1", frame: event1("a", 50)}, {of: "1", frame: event1("a", 55)},
+			{of: rest, frame: mark(50)}, {of: rest, frame: mark(52)},
+		}, []string{"a@50", "a@55", "mark@52"}},
+		"from which it was resumed": {20, []step{
+			{of: rest, frame: mark(20)}, {of: "1", frame: mark(20)}, {of: rest, frame: mark(21)}, {of: "1", frame: mark(21)},
+		}, []string{"mark@21"}},
+		"that an earlier bookmark had": {10, []step{
+			{of: rest, frame: mark(20)}, {of: "1", frame: mark(20)}, {of: rest, frame: event1("a", 30)},
+			{of: "1", frame: mark(30)}, {of: rest, frame: mark(31)}, {of: "1", frame: mark(31)},
+		}, []string{"mark@20", "a@30", "mark@31"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStreams(rest, "1")
+				s.do(step{at: 5, change: []string{"1"}})
+				var sent []string
+				m := &merge{groups: s.groups, open: s.open, bookmarks: true, from: c.from,
+					send: func(raw []byte, _ int64, _ position) error {
+						sent = append(sent, string(raw))
+						return nil
+					}}
+				tables, _ := s.groups.from(10)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- m.run(ctx, tables, position{rest: 10, "1": 10}) }()
+				synctest.Wait()
+				for _, step := range c.steps {
+					s.do(step)
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(sent, c.want) {
+					t.Errorf("sent are %q, want %q", sent, c.want)
+				}
+			})
+		})
+	}
+}

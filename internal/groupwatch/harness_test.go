@@ -146,6 +146,13 @@ func (h *history) write(tenant, name string, remove bool) {
 	}
 }
 
+// elsewhere is a write of another resource.
+func (h *history) elsewhere() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.add(event{})
+}
+
 // same reports whether an informer has what there is.
 func (h *history) same(store cache.Store) bool {
 	h.mu.Lock()
@@ -213,6 +220,7 @@ func (h *history) at(rev int64) (objects []*corev1.ConfigMap, table *ownership.T
 		switch {
 		case e.table != nil:
 			table = e.table
+		case e.obj == nil:
 		case e.kind == watch.Deleted:
 			delete(all, e.obj.Namespace+"/"+e.obj.Name)
 		default:

@@ -63,6 +63,10 @@ type merge struct {
 		at  time.Time
 	}
 	marked int64 // the revision of the last bookmark
+	// shown are the revisions of events that the client has seen since. from is the one that
+	// it began with.
+	shown map[int64]bool
+	from  int64
 }
 
 // remembers is how long what all streams have reached is remembered at least: a client that
@@ -74,6 +78,7 @@ func (m *merge) run(ctx context.Context, start []since, at position) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m.in, m.parts, m.recent = make(chan arrived), map[string]*part{}, map[string]int64{}
+	m.shown = map[int64]bool{m.from: true}
 	m.forgotten = at.high()
 	for i, t := range start {
 		if err := m.apply(ctx, t, i == 0, at); err != nil {
@@ -205,7 +210,7 @@ func (m *merge) take(ctx context.Context, a arrived) error {
 	if m.recent[f.key] >= f.rev {
 		return m.progress(p) // the new owner of its tenant was faster
 	}
-	m.recent[f.key] = f.rev
+	m.recent[f.key], m.shown[f.rev] = f.rev, true
 	if err := m.send(f.raw, f.rev, m.position()); err != nil {
 		return err
 	}
@@ -257,8 +262,11 @@ func (m *merge) progress(p *part) error {
 		return nil
 	}
 	m.marked = best.rev
+	// A client that returns with the revision of an event has seen that, and not what other
+	// streams have sent since.
+	shown := m.shown[best.rev]
 	m.prune(low)
-	if !m.bookmarks {
+	if !m.bookmarks || shown {
 		return nil
 	}
 	return m.send(best.raw, best.rev, m.position())
@@ -279,6 +287,11 @@ func (m *merge) prune(low int64) {
 	if now := time.Now(); now.Sub(m.next.at) >= remembers {
 		m.forget(m.next.low)
 		m.next.low, m.next.at = low, now
+	}
+	for rev := range m.shown {
+		if rev <= m.marked {
+			delete(m.shown, rev)
+		}
 	}
 	for group, p := range m.parts {
 		if p.closed && p.until <= low {

@@ -213,7 +213,7 @@ func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
 	out, in := io.Pipe()
 	closed := false
 	m := &merge{
-		groups: t.groups, bookmarks: w.bookmarks, floor: b.floor,
+		groups: t.groups, bookmarks: w.bookmarks, floor: b.floor, from: w.from,
 		open: t.opener(req, w, next, first.Body),
 		send: func(raw []byte, rev int64, at position) error {
 			if at != nil {
