@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/a4s-io/a4s/agent/origin/partitiontest"
 )
 
 // TestPartitionThatHangs takes requests and says nothing.
@@ -31,6 +35,7 @@ func TestPartitionThatHangs(t *testing.T) {
 	if err := get("default.t2"); !apierrors.IsServiceUnavailable(err) {
 		t.Fatalf("a request to a partition that hangs: %v", err)
 	}
+	eventually(t, c.table.Load().byName["tp2"].refuses, func() any { return "it is asked on" })
 	asked := len(c.tp2.Asked("GET", "/api/v1/namespaces/default.t2/secrets"))
 	for range 10 {
 		if err := get("default.t2"); !apierrors.IsServiceUnavailable(err) {
@@ -48,6 +53,34 @@ func TestPartitionThatHangs(t *testing.T) {
 	}
 	if n := len(c.log.AllEntries()); n == 0 || c.log.LastEntry().Level > 3 { // warning
 		t.Errorf("%d messages, the last one %v", n, c.log.LastEntry())
+	}
+}
+
+// TestARequestThatIsSlow is one of a partition that answers all else, as one whose webhook is slow.
+func TestARequestThatIsSlow(t *testing.T) {
+	c := newCluster(t, Options{Limit: 2 * time.Second, ProbeEvery: time.Hour})
+	c.tp2.Put(t, "secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default.t2", Name: "s"}})
+	answered := make(chan struct{})
+	t.Cleanup(func() { close(answered) })
+	c.tp2.Answer("GET", "/api/v1/namespaces/default.t2/secrets/slow", func(partitiontest.Asked) (int, runtime.Object) {
+		<-answered
+		return http.StatusOK, &corev1.Secret{}
+	})
+	secrets := c.api.CoreV1().Secrets("default.t2")
+	if _, err := secrets.Get(t.Context(), "slow", metav1.GetOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Fatalf("a request that is slow: %v", err)
+	}
+	tp2 := c.table.Load().byName["tp2"].guard
+	eventually(t, func() bool {
+		if _, err := secrets.Get(t.Context(), "s", metav1.GetOptions{}); err != nil || tp2.refuses() {
+			t.Fatalf("another request fails with it: %v", err)
+		}
+		tp2.mu.Lock()
+		defer tp2.mu.Unlock()
+		return !tp2.probing
+	}, func() any { return "it is probed on" })
+	if n := len(c.tp2.Asked("GET", "/livez")); n != 1 {
+		t.Errorf("it is probed %d times", n)
 	}
 }
 

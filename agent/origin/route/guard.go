@@ -23,7 +23,8 @@ var (
 )
 
 // guard bounds how long a partition is waited for. One that did not answer in time is
-// asked by a probe only, until it answers.
+// probed at once: a request may be slow by itself, as by a webhook. If it does not answer that
+// either, it is asked by probes only, until it does.
 type guard struct {
 	ctx          context.Context // of the probes
 	name         string
@@ -32,6 +33,7 @@ type guard struct {
 	log          *logrus.Entry
 
 	mu       sync.Mutex
+	probing  bool // since a request was not answered in time
 	refusing bool
 	probes   sync.WaitGroup
 }
@@ -55,7 +57,7 @@ func (g *guard) do(r *http.Request) (*http.Response, error) {
 		}
 	}
 	if errors.Is(context.Cause(ctx), errHangs) {
-		g.refuse()
+		g.doubt()
 		return nil, fmt.Errorf("partition %s: %w within %s", g.name, errHangs, g.limit)
 	}
 	return nil, fmt.Errorf("partition %s: %w", g.name, err)
@@ -67,15 +69,14 @@ func (g *guard) refuses() bool {
 	return g.refusing
 }
 
-// refuse begins to probe, unless that was begun.
-func (g *guard) refuse() {
+// doubt begins to probe, unless that was begun.
+func (g *guard) doubt() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.refusing || g.ctx.Err() != nil {
+	if g.probing || g.ctx.Err() != nil {
 		return
 	}
-	g.refusing = true
-	g.log.Warnf("partition %s does not answer within %s; its requests fail at once until it does", g.name, g.limit)
+	g.probing = true
 	g.probes.Go(g.probe)
 }
 
@@ -83,20 +84,30 @@ func (g *guard) refuse() {
 func (g *guard) probe() {
 	tick := time.NewTicker(g.every)
 	defer tick.Stop()
-	for {
+	for first := true; !g.answers(); first = false {
+		if g.ctx.Err() != nil {
+			return
+		}
+		if first {
+			g.set(true, true)
+			g.log.Warnf("partition %s does not answer within %s; its requests fail at once until it does", g.name, g.limit)
+		}
 		select {
 		case <-tick.C:
 		case <-g.ctx.Done():
 			return
 		}
-		if g.answers() {
-			g.mu.Lock()
-			g.refusing = false
-			g.mu.Unlock()
-			g.log.Infof("partition %s answers again", g.name)
-			return
-		}
 	}
+	if g.refuses() {
+		g.log.Infof("partition %s answers again", g.name)
+	}
+	g.set(false, false)
+}
+
+func (g *guard) set(probing, refusing bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.probing, g.refusing = probing, refusing
 }
 
 func (g *guard) answers() bool {
