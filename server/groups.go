@@ -82,11 +82,11 @@ func (s *Server) onlyMembers(what string) error {
 // followGroups has these clients, the controllers and the scheduler ask the servers of all
 // groups, unless this server is of none. It changes their transports, and returns what
 // follows the configurations.
-func (s *Server) followGroups(admin *rest.Config, clients ...*rest.Config) ([]component.Component, error) {
+func (s *Server) followGroups(inside *rest.Config, clients ...*rest.Config) ([]component.Component, error) {
 	if s.cfg.ServiceGroupID == "" {
 		return nil, nil
 	}
-	configs, err := partitionapi.NewClient(admin, nil)
+	configs, err := partitionapi.NewClient(inside, nil)
 	if err != nil {
 		return nil, err
 	}

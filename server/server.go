@@ -232,7 +232,9 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err := s.peers.started(); err != nil {
 		return nil, err
 	}
-	admin := s.files.restConfig(s.files.pki.Admin)
+	// Both are what runs in the server, which is not what administrators are: a short path
+	// is the whole cluster for it, whatever it does.
+	internal := s.files.restConfig(s.files.pki.Supervisor)
 	supervisor := s.files.restConfig(s.files.pki.Supervisor)
 	client, err := kubernetes.NewForConfig(supervisor)
 	if err != nil {
@@ -256,7 +258,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	s.inside = inside.New(s.addresses.ranges(), s.parts)
-	extra, err := addons.New(s.cfg, admin, s.pool, s.parts)
+	extra, err := addons.New(s.cfg, internal, s.pool, s.parts)
 	if err != nil {
 		return nil, err
 	}
@@ -264,12 +266,12 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		return nil, err
 	}
 	s.upstream.resources = s.resources
-	spaces, err := s.newSpaces(admin, s.parts)
+	spaces, err := s.newSpaces(internal, s.parts)
 	if err != nil {
 		return nil, err
 	}
 	s.spaces, s.servers = spaces, s.registry(client, spaces)
-	follow, err := s.followGroups(admin, supervisor)
+	follow, err := s.followGroups(internal, supervisor)
 	if err != nil {
 		return nil, err
 	}
@@ -325,17 +327,17 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	credentials := nodeapi.NewNodeCredentials(client, s.log)
 	group.Start(ctx, leader.Only(running("node-credentials", credentials.Run)))
 	forNodes.start(ctx, group)
-	group.Start(ctx, leader.Only(aggregation.New(admin, s.pool)))
+	group.Start(ctx, leader.Only(aggregation.New(internal, s.pool)))
 	own, err := tenancy.Endpoints(supervisor, s.inside, s.pool)
 	if err != nil {
 		return nil, err
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: admin, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool, Log: s.log,
+		Config: internal, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool, Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
-		Config: admin, FS: manifests.FS, Values: s.resources.manifests(s.cfg.ClusterDNS), Disabled: s.cfg.Disable,
+		Config: internal, FS: manifests.FS, Values: s.resources.manifests(s.cfg.ClusterDNS), Disabled: s.cfg.Disable,
 		Dir: s.files.manifests, Log: logrus.WithField("component", deploy.Name),
 	}))
 	for _, c := range extra.Components(leader.Only) {
@@ -354,7 +356,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		NodeTokenFile: filepath.Join(s.files.dir, jointoken.NodeFile),
 		Kubeconfig:    s.cfg.WriteKubeconfig,
 		FirstStart:    s.first,
-		Admin:         admin,
+		Admin:         s.files.restConfig(s.files.pki.Admin),
 		clustered:     s.peers.clustered && !s.cfg.DisableEtcd,
 	}, nil
 }

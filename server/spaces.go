@@ -25,15 +25,15 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy"
 )
 
-// newSpaces makes what the API server has for tenants. admin has all rights.
-func (s *Server) newSpaces(admin *restclient.Config, parts *partitionSet) (*tenancy.Spaces, error) {
+// newSpaces makes what the API server has for tenants. inside has all rights.
+func (s *Server) newSpaces(inside *restclient.Config, parts *partitionSet) (*tenancy.Spaces, error) {
 	rootCA, err := s.files.serverCA()
 	if err != nil {
 		return nil, err
 	}
 	return tenancy.New(tenancy.Options{
 		DefaultTenant: s.cfg.DefaultTenant, DefaultLimits: s.cfg.TenantDefaultLimits,
-		APIServerArgs: s.cfg.KubeAPIServerArgs, System: admin, Group: s.cfg.ServiceGroupID,
+		APIServerArgs: s.cfg.KubeAPIServerArgs, System: inside, Group: s.cfg.ServiceGroupID,
 		Partitions: parts, Placer: parts.placer,
 		Load:        s.load,
 		Connections: s.store.connections(), Fill: s.store.fill(),

@@ -140,7 +140,7 @@ func (f *Files) leaves(opts Options) []leafFile {
 	return []leafFile{
 		{f.ServingAPIServer, f.ServerCA, Leaf{CommonName: "kube-apiserver", DNSNames: names, IPs: ips, Server: true}},
 		client(f.Admin, f.ClientCA, "system:admin", GroupMasters),
-		client(f.Supervisor, f.ClientCA, "system:a4s-supervisor", GroupMasters),
+		client(f.Supervisor, f.ClientCA, UserSupervisor, GroupMasters),
 		client(f.ControllerManager, f.ClientCA, "system:kube-controller-manager"),
 		client(f.Scheduler, f.ClientCA, "system:kube-scheduler"),
 		client(f.APIServerKubeletClient, f.ClientCA, UserKubeletClient),

@@ -65,6 +65,8 @@ type Files struct {
 const (
 	// UserKubeletClient is the user that the API server is to kubelets.
 	UserKubeletClient = "system:kube-apiserver"
+	// UserSupervisor is what the parts of a server are to its API.
+	UserSupervisor = "system:a4s-supervisor"
 	// UserAuthProxy is the allowed name of the request-header client.
 	UserAuthProxy = "system:auth-proxy"
 	// GroupMasters is the group of cluster administrators.

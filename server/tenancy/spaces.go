@@ -57,6 +57,7 @@ type Spaces struct {
 	ByRoles bool
 
 	directory   *directory.Directory
+	accounts    *accounts
 	crds        *crd.Catalog
 	system      *restclient.Config
 	log         *logrus.Entry
@@ -112,7 +113,7 @@ func New(o Options) (*Spaces, error) {
 	}
 	m := &Spaces{
 		directory: tenants, system: o.System, pool: o.Pool, log: o.Log, crds: crd.NewCatalog(tenants, o.Log),
-		connections: o.Connections, placer: o.Placer,
+		connections: o.Connections, placer: o.Placer, accounts: newAccounts(),
 	}
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
 		m.crds.TenantChanged(old, t)
@@ -148,6 +149,7 @@ func New(o Options) (*Spaces, error) {
 		Partitions:      ofCluster(o.Partitions),
 		Tenants:         everywhere(tenants, o.Partitions),
 		Spaces:          m.provisioner,
+		Accounts:        m.accounts,
 		CustomResources: m.crds,
 		TokenFile:       tokens,
 		Queue:           fairqueue.New(fairqueue.ForProcessors(goruntime.GOMAXPROCS(0))),
@@ -219,6 +221,7 @@ func (m *Spaces) access(
 		return nil, nil, err
 	}
 	m.ByRoles = rbac
+	m.accounts.lister = f.Core().V1().ServiceAccounts().Lister()
 	o := authz.Options{Roles: m.Roles, SystemRBAC: rbac, ReadsNodes: m.directory.ReadsNodes}
 	bordered, err := authz.Wrap(a, o)
 	if err != nil {

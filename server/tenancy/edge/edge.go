@@ -50,6 +50,9 @@ type Options struct {
 	Tenants Tenants
 	// Spaces makes those that nobody has used yet; nil if all are made.
 	Spaces Spaces
+	// Accounts are the service accounts of the system space; nil for an edge on whose
+	// short paths everybody of the system has the whole cluster.
+	Accounts Accounts
 	// CustomResources are the custom resources of each space; nil for none.
 	CustomResources CustomResources
 	// TokenFile knows the tenants of static tokens; nil if there is no token file.
@@ -184,6 +187,13 @@ func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler
 	bySystem := space.IsSystem(r.ofTenant) && r.space != space.System
 	switch {
 	case r.space == "":
+		var err error
+		if r.confined, err = e.confineShort(r, req.Header); err != nil {
+			return err
+		}
+		if r.confined {
+			req = req.WithContext(space.WithTenant(req.Context(), space.System))
+		}
 		e.findKind(r)
 		return e.serveSystem(w, req, next, r)
 	case r.space == space.All && !space.IsSystem(r.ofTenant):

@@ -55,6 +55,9 @@ type request struct {
 	// space is the space that the request is addressed to, "" for the composite
 	// view of the whole cluster.
 	space string
+	// confined is set when the request is on a short path and reaches the space of the
+	// system alone.
+	confined bool
 
 	// kindFound is set by findKind.
 	kindFound bool
@@ -105,7 +108,7 @@ func (e *Edge) findKind(r *request) {
 	}
 	of := r.space
 	switch {
-	case of == "" && r.table:
+	case of == "" && r.table && !r.confined:
 		of = space.All
 	case of == "":
 		of = space.System
@@ -117,7 +120,7 @@ func (e *Edge) findKind(r *request) {
 // acrossTenants reports whether a system user on a short path asks for a table of
 // namespaced objects of all spaces. Clients show no tenant of their own accord.
 func (r *request) acrossTenants() bool {
-	if r.space != "" || !r.table {
+	if r.space != "" || !r.table || r.confined {
 		return false
 	}
 	asked := r.resource

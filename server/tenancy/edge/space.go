@@ -78,7 +78,8 @@ func (e *Edge) inSpaces(r *resourceRequest) bool {
 }
 
 // serveAll serves tenants/all: list and watch of every space, each object as
-// its own tenant sees it, and the discovery that clients ask for before that.
+// its own tenant sees it, the deletion of a whole collection, and the discovery that
+// clients ask for before that.
 func (e *Edge) serveAll(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request) error {
 	p := e.Projector(space.All)
 	p.Tenants = wire.ColumnFirst
@@ -86,9 +87,11 @@ func (e *Edge) serveAll(w http.ResponseWriter, req *http.Request, next http.Hand
 	if r == nil {
 		return e.serveNonResource(w, withoutEncoding(req), next, p, asked)
 	}
-	if req.Method != http.MethodGet || r.name != "" || r.namespace != "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("tenants/%s can be listed and watched across namespaces, "+
-			"nothing else: address one tenant", space.All))
+	// Of what has no namespace the API server can delete a whole collection.
+	empties := r.verb == "deletecollection" && r.known && !r.kind.Namespaced
+	if req.Method != http.MethodGet && !empties || r.name != "" || r.namespace != "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("tenants/%s can be listed and watched across namespaces, and "+
+			"collections of what has no namespace deleted, nothing else: address one tenant", space.All))
 	}
 	return serveAnswer(w, withoutEncoding(req), next, p, r, nil)
 }
@@ -102,7 +105,7 @@ func (e *Edge) serveAcross(w http.ResponseWriter, req *http.Request, next http.H
 }
 
 // serveSystem serves a system user on a short path: untouched, but for bodies that
-// name a tenant.
+// name a tenant. What confineShort says is in the context.
 func (e *Edge) serveSystem(w http.ResponseWriter, req *http.Request, next http.Handler, asked *request) error {
 	// For all other users the discovery is upstream's: nothing of it is a
 	// tenant's.

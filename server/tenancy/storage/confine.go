@@ -165,7 +165,13 @@ func (m *confinement) checkRead(ctx context.Context, key string) error {
 
 // checkWrite lets a request change the space it is addressed to, nothing else.
 func (m *confinement) checkWrite(ctx context.Context, key string) error {
-	if addressed, ok := space.FromContext(ctx); ok && (m.keys.ownerOfKey(key) != addressed || m.isAPI(key)) {
+	addressed, ok := space.FromContext(ctx)
+	owner := m.keys.ownerOfKey(key)
+	switch {
+	case ok && space.IsSystem(addressed) && !space.IsSystem(owner):
+		return apierrors.NewForbidden(m.keys.resource, path.Base(key), fmt.Errorf("by its name it is of tenant %q, "+
+			"whose space the request is not for: ask below the path /tenants/%s of the server", owner, owner))
+	case ok && (owner != addressed || m.isAPI(key)):
 		return apierrors.NewForbidden(m.keys.resource, path.Base(key), errors.New(m.keys.why))
 	}
 	return nil
