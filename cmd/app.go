@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/version"
@@ -45,6 +46,9 @@ type App struct {
 
 // NewApp returns the a4s command with all its subcommands.
 func NewApp(m Modes) *App {
+	// Libraries leave flags of their programs here, and cobra gives them to every command,
+	// those of kubectl too.
+	pflag.CommandLine = pflag.NewFlagSet("a4s", pflag.ContinueOnError)
 	root := group(&cobra.Command{
 		Use:   "a4s",
 		Short: "multi-tenant, scale-out Kubernetes in one binary",

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -83,6 +85,22 @@ func TestHelpAndVersion(t *testing.T) {
 		if err != nil || !strings.Contains(stdout, tc.want) || c.what != "" {
 			t.Errorf("a4s %s: ran %q, err %v, output lacks %q:\n%s", tc.args, c.what, err, tc.want, stdout)
 		}
+	}
+}
+
+// TestFlagsOfLibrariesAreNobodys: upstream's programs have flags that cobra would give to
+// every command.
+func TestFlagsOfLibrariesAreNobodys(t *testing.T) {
+	noConfig(t)
+	for _, args := range []string{"tenant create x --version", "tenant create x --version=raw", "status --version"} {
+		pflag.CommandLine.Bool("version", false, "of a program of upstream")
+		if _, _, _, err := run(t, strings.Fields(args)...); !errors.Is(err, config.ErrUnknownFlag) {
+			t.Errorf("a4s %s: %v", args, err)
+		}
+	}
+	pflag.CommandLine.Bool("version", false, "of a program of upstream")
+	if _, stdout, _, err := run(t, "tenant", "create", "--help"); err != nil || strings.Contains(stdout, "--version") {
+		t.Errorf("%v, the help has a flag of a library:\n%s", err, stdout)
 	}
 }
 

@@ -221,7 +221,8 @@ func writeAccess(ctx context.Context, c *call, admin *tenantadmin.Admin, who *ac
 
 // noteAccess says what is not as the user may expect.
 func noteAccess(w io.Writer, server string, who *access, notAfter time.Time) error {
-	const grace = 5 * time.Minute
+	// The signer begins a certificate five minutes before its issue, and counts from there.
+	const grace = 6 * time.Minute
 	if left := time.Until(notAfter); left < who.expires-grace {
 		if _, err := fmt.Fprintf(w, "a4s: note: the cluster signs for %s at most (argument cluster-signing-duration "+
 			"of the controller manager)\n", left.Round(time.Minute)); err != nil {

@@ -81,6 +81,12 @@ func TestTenantKubeconfig(t *testing.T) {
 			t.Fatalf("kubeconfig: %v\n%s", err, stderr)
 		}
 	}
+	// A year is what the cluster signs for, from before the issue.
+	f.maxLife = 8760*time.Hour - 5*time.Minute - 2*time.Second
+	if _, stderr, err := f.run("kubeconfig", "t1", "--user=bob", "-o", file); err != nil ||
+		strings.Contains(stderr, "at most") {
+		t.Errorf("a year: %v\n%s", err, stderr)
+	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
