@@ -21,7 +21,7 @@ func plantDevices(t *testing.T, p *plane, b *space) {
 		`"devices":[{"name":"d0"},{"name":"d1"}]}}`)
 	post(t, b.config, ownClaims, claimBody("web", claimOf("gpu.example.com", "")))
 	code, answer := do(t, p.Admin, http.MethodPatch, deviceAPI+"namespaces/default.b/resourceclaims/web/status",
-		`{"status":{"allocation":`+stolen("d0")+`}}`, []string{mergePatch})
+		`{"status":{"allocation":`+stolen("d0")+`}}`, []string{asMergePatch})
 	if code != http.StatusOK {
 		t.Fatalf("the allocation of b: %d %s", code, answer)
 	}

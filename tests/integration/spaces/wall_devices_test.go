@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	deviceAPI  = "/apis/resource.k8s.io/v1/"
-	ownClaims  = deviceAPI + "namespaces/default/resourceclaims"
-	templates  = deviceAPI + "namespaces/default/resourceclaimtemplates"
-	mergePatch = "Content-Type: application/merge-patch+json"
+	deviceAPI    = "/apis/resource.k8s.io/v1/"
+	ownClaims    = deviceAPI + "namespaces/default/resourceclaims"
+	templates    = deviceAPI + "namespaces/default/resourceclaimtemplates"
+	asMergePatch = "Content-Type: application/merge-patch+json"
 )
 
 // deviceNode is a machine with devices d0, d1, ... of a driver, and a class of them
@@ -109,7 +109,7 @@ func TestWallW1ClaimStatus(t *testing.T) {
 	apply := func(body string) string {
 		return `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"stolen"},` + body + `}`
 	}
-	if code, answer := do(t, a.config, http.MethodPatch, path+"?fieldManager=x", apply(`"spec":`+
+	if code, answer := do(t, a.config, http.MethodPatch, path+"?fieldManager=x&force=true", apply(`"spec":`+
 		claimOf("gpu.example.com", "")+`,"status":{"allocation":`+stolen(device)+`}`),
 		[]string{"Content-Type: application/apply-patch+yaml"}); code != http.StatusOK {
 		t.Errorf("applying a claim with a status: %d %.300s", code, answer)
@@ -224,19 +224,18 @@ func testWallW1Honest(t *testing.T, p *plane, a, b *space, device string) {
 	code, answer := do(t, p.Admin, http.MethodPatch, deviceAPI+"namespaces/default.b/resourceclaims/theirs/status",
 		`{"status":{"devices":[{"driver":"gpu.example.com","pool":"n1","device":"`+device+`","conditions":[`+
 			`{"type":"Ready","status":"True","reason":"X","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}]}}`,
-		[]string{mergePatch})
+		[]string{asMergePatch})
 	if code != http.StatusOK {
 		t.Errorf("a driver writes status.devices: %d %.300s", code, answer)
 	}
 	// The tenant does not.
 	if code, answer := do(t, b.config, http.MethodPatch, ownClaims+"/theirs/status", `{"status":{"devices":null}}`,
-		[]string{mergePatch}); code < http.StatusBadRequest {
+		[]string{asMergePatch}); code < http.StatusBadRequest {
 		t.Errorf("the tenant removes status.devices: %d %.300s", code, answer)
 	}
-	for _, body := range []string{`{"status":{"allocation":null}}`, `{"status":{"allocation":{}}}`,
-		`{"status":{"reservedFor":null}}`} {
+	for _, body := range []string{`{"status":{"allocation":null}}`, `{"status":{"reservedFor":null}}`} {
 		if code, answer := do(t, b.config, http.MethodPatch, ownClaims+"/theirs/status", body,
-			[]string{mergePatch}); code < http.StatusBadRequest {
+			[]string{asMergePatch}); code < http.StatusBadRequest {
 			t.Errorf("the tenant gives a device back that is in use by %s: %d %.300s", body, code, answer)
 		}
 	}
@@ -246,11 +245,11 @@ func testWallW1Honest(t *testing.T, p *plane, a, b *space, device string) {
 	// As upstream's conformance test does, which gives nobody anything.
 	post(t, b.config, ownClaims, claimBody("empty", claimOf("gpu.example.com", "")))
 	if code, answer := do(t, b.config, http.MethodPatch, ownClaims+"/empty/status", `{"status":{"allocation":{}}}`,
-		[]string{mergePatch}); code != http.StatusOK || !strings.Contains(answer, `"allocation":{`) {
+		[]string{asMergePatch}); code != http.StatusOK || !strings.Contains(answer, `"allocation":{`) {
 		t.Errorf("an allocation of nothing: %d %.300s", code, answer)
 	}
 	if code, answer := do(t, b.config, http.MethodPatch, ownClaims+"/theirs", `{"metadata":{"labels":{"a":"b"}}}`,
-		[]string{mergePatch}); code != http.StatusOK {
+		[]string{asMergePatch}); code != http.StatusOK {
 		t.Errorf("a label on a claim: %d %.300s", code, answer)
 	}
 }
@@ -270,7 +269,7 @@ func TestWallW2AdminAccess(t *testing.T) {
 		t.Helper()
 		eventually(t, "the label of a namespace", func(context.Context) (bool, error) {
 			got, answer := do(t, a.config, http.MethodPatch, "/api/v1/namespaces/default?dryRun=All", label,
-				[]string{mergePatch})
+				[]string{asMergePatch})
 			if got != code && got != http.StatusForbidden && got != http.StatusOK {
 				return false, fmt.Errorf("%d %s", got, answer)
 			}
@@ -284,7 +283,7 @@ func TestWallW2AdminAccess(t *testing.T) {
 	}
 	// Where an administrator of the cluster has labelled it, a claim needs the allowance, too.
 	if code, answer := do(t, p.Admin, http.MethodPatch, "/api/v1/namespaces/default.a", label,
-		[]string{mergePatch}); code != http.StatusOK {
+		[]string{asMergePatch}); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
 	}
 	spec := claimOf("gpu.example.com", admin)
@@ -428,7 +427,7 @@ func testWallW2Limits(t *testing.T, p *plane, c *space) {
 	}
 	// What is there can be changed, and what is not bounded be had.
 	if code, answer := do(t, c.config, http.MethodPatch, ownClaims+"/one", `{"metadata":{"labels":{"a":"b"}}}`,
-		[]string{mergePatch}); code != http.StatusOK {
+		[]string{asMergePatch}); code != http.StatusOK {
 		t.Errorf("a label: %d %.300s", code, answer)
 	}
 	post(t, c.config, ownClaims, claimBody("other", claimOf("nic.example.com", `,"count":5`)))
@@ -498,7 +497,7 @@ func TestWallW17PriorityOfGroups(t *testing.T) {
 	}
 	each("", http.StatusCreated, "")
 	each(`"priorityClassName":"high",`, http.StatusForbidden, allowances.PriorityClasses)
-	each(`"priorityClassName":"system-node-critical",`, http.StatusForbidden, "the cluster's own pods")
+	each(`"priorityClassName":"system-node-critical",`, http.StatusForbidden, "system-node-critical")
 	p.allow(t, "a", allowances.PriorityClasses, "high")
 	each(`"priorityClassName":"high",`, http.StatusCreated, "")
 	p.disallow(t, "a", allowances.PriorityClasses)
@@ -513,7 +512,7 @@ func TestWallW17PriorityOfGroups(t *testing.T) {
 	post(t, a.config, api+"podgroups", bodies("")["podgroups"])
 	if code, answer := do(t, a.config, http.MethodPatch, api+"podgroups/x/status",
 		`{"status":{"conditions":[{"type":"PodGroupInitiallyScheduled","status":"False","reason":"Unschedulable",`+
-			`"message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, []string{mergePatch}); code != http.StatusOK {
+			`"message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, []string{asMergePatch}); code != http.StatusOK {
 		t.Errorf("a condition of a group: %d %.300s", code, answer)
 	}
 }
