@@ -2,6 +2,7 @@ package merge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -159,10 +160,14 @@ func (c *Collections) ByName(resource schema.GroupVersionResource, name string) 
 }
 
 // Attached are the volumes that the partitions have attached to this node, each of
-// which has a copy of the node with its own.
-func (c *Collections) Attached() ([]corev1.AttachedVolume, error) {
+// which has a copy of the node with its own. They are those of all partitions: one that did not
+// speak yet is waited for, as for a list; a pod waits for those of one of which nothing is known.
+func (c *Collections) Attached(ctx context.Context) ([]corev1.AttachedVolume, error) {
 	s, err := c.use(nodeResource)
 	if err != nil {
+		return nil, err
+	}
+	if _, _, err := s.await(ctx); err != nil && !errors.Is(err, errUnknown) {
 		return nil, err
 	}
 	var out []corev1.AttachedVolume

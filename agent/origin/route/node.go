@@ -31,7 +31,7 @@ func (t *table) aboutNode(q *origin.Request, own http.RoundTripper) (*http.Respo
 		return resp, err
 	}
 	t.self.seen()
-	volumes, err := t.collections.Attached()
+	volumes, err := t.collections.Attached(q.HTTP.Context())
 	if err == nil && len(volumes) > 0 {
 		err = attach(resp, volumes)
 	}

@@ -14,6 +14,21 @@ import (
 	"github.com/a4s-io/a4s/agent/origin/partitiontest"
 )
 
+// TestVolumesOfTheFirstGet: the kubelet is not told that a volume is not attached before its partition
+// could say that it is.
+func TestVolumesOfTheFirstGet(t *testing.T) {
+	c := newCluster(t, Options{})
+	c.rp.Put(t, "nodes", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
+	for _, s := range []*partitiontest.Server{c.home, c.tp2} {
+		s.Put(t, "nodes", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}, Status: corev1.NodeStatus{
+			VolumesAttached: []corev1.AttachedVolume{{Name: corev1.UniqueVolumeName("of-" + s.URL)}}}})
+	}
+	got, err := c.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil || len(got.Status.VolumesAttached) != 2 {
+		t.Errorf("attached are %v: %v", got.Status.VolumesAttached, err)
+	}
+}
+
 // TestVolumesAttachedByPartitions are all in the node that the kubelet reads.
 func TestVolumesAttachedByPartitions(t *testing.T) {
 	c := newCluster(t, Options{})

@@ -19,7 +19,8 @@ func asksForNodes(q *origin.Request) bool {
 	return !one
 }
 
-// nodeLists remembers who said last which nodes there are.
+// nodeLists remembers who said last which nodes there are, for one client: the versions that it has
+// are of that partition.
 type nodeLists struct {
 	mu   sync.Mutex
 	from string
@@ -41,13 +42,13 @@ func (l *nodeLists) is(from string) {
 // the whole cluster, in copies; one with nodes only has its own, so another one is asked: home,
 // or one that answers when home does not. A client whose version is of a partition that
 // does not answer any more has to list again, which leads to another one.
-func (t *table) allNodes(q *origin.Request, own http.RoundTripper) (*http.Response, error) {
+func (t *table) allNodes(q *origin.Request, own http.RoundTripper, nodes *nodeLists) (*http.Response, error) {
 	if t.node == nil || slices.Contains(t.all, t.node) {
 		return t.aboutNode(q, own)
 	}
 	o := &q.Options
 	if o.Continue != "" || q.Verb == origin.VerbWatch && o.ResourceVersion != "" && o.ResourceVersion != "0" {
-		if p := t.byName[t.nodes.last()]; p != nil && !p.refuses() {
+		if p := t.byName[nodes.last()]; p != nil && !p.refuses() {
 			resp, err := p.rt.RoundTrip(q.HTTP)
 			if err == nil || q.HTTP.Context().Err() != nil {
 				return resp, err
@@ -55,7 +56,7 @@ func (t *table) allNodes(q *origin.Request, own http.RoundTripper) (*http.Respon
 		}
 		return refuse(q, http.StatusGone, metav1.StatusReasonExpired, "the client has to list again")
 	}
-	last := t.nodes.last()
+	last := nodes.last()
 	order := slices.Clone(t.all)
 	if i := slices.IndexFunc(order, func(p *partition) bool { return p.Name == last }); i > 0 {
 		order[0], order[i] = order[i], order[0]
@@ -80,7 +81,7 @@ func (t *table) allNodes(q *origin.Request, own http.RoundTripper) (*http.Respon
 		case err != nil && q.HTTP.Context().Err() != nil:
 			return nil, err
 		case err == nil && resp.StatusCode < http.StatusInternalServerError:
-			t.nodes.is(p.Name)
+			nodes.is(p.Name)
 			return resp, nil
 		case err == nil && failed == nil:
 			failed = resp

@@ -79,6 +79,44 @@ func TestNodesOfTheCluster(t *testing.T) {
 	is(nodeName, "of-home", "of-tp3")
 }
 
+// TestNodesForTwoClients: versions that a client has are of the partition that gave it its list,
+// whichever gave another client one since.
+func TestNodesForTwoClients(t *testing.T) {
+	c := newCluster(t, Options{})
+	for _, s := range []*partitiontest.Server{c.home, c.tp2} {
+		s.Put(t, "nodes", nodeCalled("n"))
+	}
+	client := func() kubernetes.Interface {
+		api, err := kubernetes.NewForConfig(&rest.Config{Host: "http://origin", QPS: -1,
+			Transport: origin.New(c.Through(c.rp.Transport()), origin.Options{})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return api
+	}
+	first, second := client(), client()
+	list, err := first.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.home.Away.Store(true)
+	if _, err := second.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.home.Away.Store(false)
+	w, err := first.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for _, a := range c.tp2.Asked("GET", "/api/v1/nodes") {
+		if a.Query.Get("watch") != "" && a.Query.Get("resourceVersion") == list.ResourceVersion &&
+			a.Query.Get("fieldSelector") == "" {
+			t.Error("a partition was asked for the version of another")
+		}
+	}
+}
+
 // TestNodesByTheOwnPartition: one with tenants has copies of all nodes.
 func TestNodesByTheOwnPartition(t *testing.T) {
 	c := newCluster(t, Options{})

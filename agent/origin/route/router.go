@@ -229,28 +229,29 @@ func (r *Router) CloseIdleConnections() {
 }
 
 // Send implements origin.Uplink.
-func (r *Router) Send(q *origin.Request) (*http.Response, error) { return r.send(q, nil) }
+func (r *Router) Send(q *origin.Request) (*http.Response, error) { return r.send(q, nil, &r.nodes) }
 
 // Through is the router for clients that have a way of their own to the partition of the node. While
 // there is one partition, and for the node itself, they use that.
-func (r *Router) Through(own http.RoundTripper) origin.Uplink { return through{r, own} }
+func (r *Router) Through(own http.RoundTripper) origin.Uplink { return through{r, own, &nodeLists{}} }
 
 type through struct {
 	*Router
-	own http.RoundTripper
+	own   http.RoundTripper
+	nodes *nodeLists
 }
 
 // Send implements origin.Uplink.
-func (u through) Send(q *origin.Request) (*http.Response, error) { return u.send(q, u.own) }
+func (u through) Send(q *origin.Request) (*http.Response, error) { return u.send(q, u.own, u.nodes) }
 
 // CloseIdleConnections implements origin.Uplink.
 func (u through) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(u.own) }
 
 // send sends a request. own is the client's way to the partition of the node, nil if it has none.
-func (r *Router) send(q *origin.Request, own http.RoundTripper) (*http.Response, error) {
+func (r *Router) send(q *origin.Request, own http.RoundTripper, nodes *nodeLists) (*http.Response, error) {
 	t := r.table.Load()
 	if t != nil && t.alone {
-		return r.sendAlone(t, q, own)
+		return r.sendAlone(t, q, own, nodes)
 	}
 	switch {
 	case q.HTTP.URL.RawPath != "":
@@ -264,7 +265,7 @@ func (r *Router) send(q *origin.Request, own http.RoundTripper) (*http.Response,
 	case t == nil:
 		return unavailable(q, "the tenant partitions of the cluster are not known yet")
 	case asksForNodes(q):
-		return t.allNodes(q, own)
+		return t.allNodes(q, own, nodes)
 	case ofNode(q):
 		return t.aboutNode(q, own)
 	case q.Namespace != "":
@@ -328,7 +329,9 @@ func (p *partition) do(q *origin.Request) (*http.Response, error) {
 
 // sendAlone sends a request to the only partition. A watch of a collection that is
 // merged when there are more ends then.
-func (r *Router) sendAlone(t *table, q *origin.Request, own http.RoundTripper) (*http.Response, error) {
+func (r *Router) sendAlone(
+	t *table, q *origin.Request, own http.RoundTripper, nodes *nodeLists,
+) (*http.Response, error) {
 	rt := orElse(own, t.home.rt)
 	if q.Verb != origin.VerbWatch || !r.collections.Has(q) {
 		return rt.RoundTrip(q.HTTP)
@@ -338,7 +341,7 @@ func (r *Router) sendAlone(t *table, q *origin.Request, own http.RoundTripper) (
 	if r.table.Load() != t {
 		r.mu.Unlock()
 		cancel()
-		return r.send(q, own)
+		return r.send(q, own, nodes)
 	}
 	r.watches[&cancel] = struct{}{}
 	r.mu.Unlock()

@@ -44,7 +44,6 @@ type table struct {
 
 	node        *partition // the resource partition, nil if it is home
 	nodeName    string
-	nodes       *nodeLists
 	self        *ownNode
 	collections *merge.Collections
 }
@@ -89,8 +88,7 @@ func (r *Router) newTable(old *table, all []origin.Partition) (*table, error) {
 	if err := check(all); err != nil {
 		return nil, err
 	}
-	t := &table{byName: map[string]*partition{}, node: r.node, nodeName: r.o.NodeName, nodes: &r.nodes,
-		self: &r.self, collections: r.collections}
+	t := &table{byName: map[string]*partition{}, node: r.node, nodeName: r.o.NodeName, self: &r.self, collections: r.collections}
 	for _, p := range all {
 		if old == nil || old.byName[p.Name] == nil {
 			continue

@@ -154,7 +154,10 @@ func (n names) answer(ctx context.Context, resp *http.Response, watched bool) er
 		return err
 	}
 	if watched {
-		resp.Body, err = n.watch(ctx, resp.Body, info)
+		body, err := n.watch(ctx, resp.Body, info)
+		if err == nil {
+			resp.Body = body // else its caller closes that of the server
+		}
 		return err
 	}
 	body, err := wire.ReadAll(resp.Body)

@@ -109,11 +109,15 @@ func TestAnswersInEachFormat(t *testing.T) {
 			t.Errorf("%s: %v, %v", contentType, obj, err)
 		}
 	}
-	for contentType, body := range map[string]string{"application/json": "{", "text/plain": "x", "": "x"} {
+	for contentType, body := range map[string]string{"application/json": "{", "text/plain": "x", "": "x",
+		runtime.ContentTypeYAML: "{"} {
 		for _, watched := range []bool{false, true} {
 			resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}},
 				Body: io.NopCloser(bytes.NewReader([]byte(body)))}
 			err := ofPartition("tp2", false).toNode().answer(context.Background(), resp, watched)
+			if resp.Body == nil {
+				t.Fatalf("%q in %q, watch %v: there is no body to close", body, contentType, watched)
+			}
 			if err == nil {
 				_, err = io.ReadAll(resp.Body)
 			}
