@@ -98,7 +98,7 @@ func TestDevicesAreAllowances(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now := inside(t, *kind, object)
+			now := internal(t, *kind, object)
 			if p, ok := now.(*core.Pod); ok {
 				p.Spec.SecurityContext = &core.PodSecurityContext{}
 			}

@@ -99,7 +99,7 @@ func TestPrioritiesOfEveryKindAreJudged(t *testing.T) {
 				}
 				class.SetString("high")
 				defer class.SetZero()
-				attr := update(t, kind, inside(t, kind, object), nil, "")
+				attr := update(t, kind, internal(t, kind, object), nil, "")
 				for _, byTenant := range []bool{true, false} { // whoever makes it from a tenant's template
 					if err := g.check(t.Context(), "t1", byTenant, attr); err == nil ||
 						!strings.Contains(err.Error(), allowances.PriorityClasses) {
@@ -113,7 +113,7 @@ func TestPrioritiesOfEveryKindAreJudged(t *testing.T) {
 					class.SetString("low")
 					defer class.SetZero()
 				}
-				attr = update(t, kind, inside(t, kind, object), nil, "")
+				attr = update(t, kind, internal(t, kind, object), nil, "")
 				if err := g.check(t.Context(), "t1", true, attr); err == nil {
 					t.Errorf("%s of %s has a value of its own, and it is taken", path, kind)
 				}
@@ -156,7 +156,7 @@ func TestPrioritiesOfGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := inside(t, kind, object)
+		now := internal(t, kind, object)
 		if err := g.check(t.Context(), "t1", true, update(t, kind, now, nil, "")); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
