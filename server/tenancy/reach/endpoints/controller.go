@@ -314,7 +314,7 @@ func (c *controller) look(ctx context.Context, k key) (again time.Duration, err 
 	case err != nil:
 		return 0, err
 	}
-	c.Log.WithField("tenant", tenant).Infof("took %s off %s: no pod of the tenant has it, and it is inside the cluster",
+	c.Log.WithField("tenant", tenant).Infof("took %s off %s: it is inside the cluster, and no pod of the tenant's",
 		strings.Join(slices.Sorted(maps.Keys(gone)), ", "), k)
 	return 0, nil
 }
