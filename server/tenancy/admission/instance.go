@@ -26,7 +26,6 @@ import (
 	controlplaneadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
 	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
 
-	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
@@ -195,28 +194,10 @@ func (i *instance) connect() error {
 	services, authInfo := i.admission.Reach(i.tenant)
 	i.initializer = admission.PluginInitializers{
 		initializer.New(client, dyn, i.factory,
-			authorizer.AuthorizerFunc(composing{i.admission.authz, i.tenant}.Authorize),
+			authorizer.AuthorizerFunc(composing{i.admission.authz, i.admission.kinds, i.tenant}.Authorize),
 			utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), i.ctx.Done(), mapper),
 		webhookinit.NewPluginInitializer(authInfo, services),
 		controlplaneadmission.NewPluginInitializer(nil, exclusion.Excluded()),
 	}
 	return nil
-}
-
-// composing answers what CEL expressions of a tenant ask about permissions.
-type composing struct {
-	inner  authorizer.UnconditionalAuthorizer
-	tenant string
-}
-
-// Authorize implements authorizer.UnconditionalAuthorizer.
-func (c composing) Authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
-	composed := authorizer.AttributesRecord{
-		User: composedUser(attr.GetUser(), c.tenant), Verb: attr.GetVerb(),
-		Namespace: space.Namespace(c.tenant, attr.GetNamespace()), Name: attr.GetName(),
-		APIGroup: attr.GetAPIGroup(), APIVersion: attr.GetAPIVersion(), Resource: attr.GetResource(),
-		Subresource:     attr.GetSubresource(),
-		ResourceRequest: attr.IsResourceRequest(), Path: attr.GetPath(),
-	}
-	return c.inner.Authorize(space.WithTenant(ctx, c.tenant), composed)
 }

@@ -1,16 +1,12 @@
 package authz
 
 import (
-	"context"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
@@ -33,7 +29,7 @@ const everything = "*"
 
 // nativeName is the name of the object as rules of tenant have it. ok is false
 // when the object is of another space.
-func (b *bordered) nativeName(ctx context.Context, tenant string, a authorizer.Attributes) (name string, ok bool) {
+func (b *bordered) nativeName(tenant string, a authorizer.Attributes) (name string, ok bool) {
 	name = a.GetName()
 	if name == "" {
 		return "", true
@@ -61,9 +57,6 @@ func (b *bordered) nativeName(ctx context.Context, tenant string, a authorizer.A
 		}
 	default:
 		of, native = space.SplitClusterName(name)
-	}
-	if of == space.System && (asked(ctx) || parameter(ctx, a)) {
-		return name, true // these speak of objects in native words
 	}
 	return native, of == tenant
 }
@@ -123,26 +116,4 @@ func allocates(ctx context.Context, a authorizer.Attributes) bool {
 	}
 	return a.GetSubresource() == resourcev1.SubresourceDriver ||
 		a.GetSubresource() == resourcev1.SubresourceBinding && asked(ctx)
-}
-
-// asked reports whether the authorizer is asked on behalf of a review, not of a
-// request that will touch the object.
-func asked(ctx context.Context) bool {
-	info, ok := request.RequestInfoFrom(ctx)
-	return ok && info.IsResourceRequest && info.APIGroup == authorizationv1.GroupName
-}
-
-// parameter reports whether the question is about the parameter of an admission
-// policy, on behalf of its binding. The tenant's own plugins look for it, so the
-// binding names it as the tenant does.
-func parameter(ctx context.Context, a authorizer.Attributes) bool {
-	info, ok := request.RequestInfoFrom(ctx)
-	return ok && info.IsResourceRequest && info.APIGroup == admissionregistrationv1.GroupName &&
-		strings.HasSuffix(info.Resource, "bindings") && a.GetResource() != info.Resource
-}
-
-// openPaths are the patterns of kinds.OpenPath, in the words of rules.
-func openPaths() []string {
-	return []string{"/", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/",
-		"/healthz", "/livez", "/readyz", "/.well-known/openid-configuration", "/openid/v1/jwks"}
 }

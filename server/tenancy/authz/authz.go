@@ -84,6 +84,9 @@ func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 	if space.IsSystem(tenant) {
 		return b.system.Authorize(ctx, a)
 	}
+	if nativeWords(ctx, tenant, a) {
+		a = named{Attributes: a, name: composedName(b.kinds, tenant, a)}
+	}
 	if !a.IsResourceRequest() {
 		if !kinds.OpenPath(a.GetPath()) {
 			return authorizer.DecisionDeny, fmt.Sprintf("%s belongs to the cluster", a.GetPath()), nil
@@ -108,7 +111,7 @@ func (b *bordered) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 	if decision != authorizer.DecisionNoOpinion || err != nil {
 		return decision, reason, err
 	}
-	name, ok := b.nativeName(ctx, tenant, a)
+	name, ok := b.nativeName(tenant, a)
 	if !ok {
 		return authorizer.DecisionDeny, fmt.Sprintf("tenant %q cannot reach objects of other spaces", tenant), nil
 	}

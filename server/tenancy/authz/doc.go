@@ -15,11 +15,13 @@
 //
 // Names in rules are native; the names that the authorizer is asked about are
 // composite and translated here. Namespaces and subjects are composite on both
-// sides.
+// sides. A question in native words, of a review or of a tenant's policy, is made
+// the one that the request itself would be, and then judged as that (Question).
 //
 // Invariants: fails closed; an authorization looks at objects of one space
 // only, however many others there are; a reason never has a name of another
 // space in it.
 //
-// Only the wiring of the API server imports it.
+// The wiring of the API server imports it, and server/tenancy/admission for the
+// questions that a tenant's policies ask.
 package authz
