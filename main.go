@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -48,7 +47,7 @@ func run(args []string) int {
 		err = cmd.NewApp(process.Modes(os.Exit)).RunContext(ctx, args)
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "a4s: %v\n", err)
+		problem.Show(os.Stderr, "a4s: %s\n", problem.Lines(err.Error())) //nolint:errcheck // nothing is left to do
 	}
 	return problem.ExitCode(err)
 }

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/server/datastore/snapshots/archive"
 )
@@ -112,18 +112,19 @@ const (
 // RunContext runs the command line args, whose first element is the name of
 // the program.
 func (a *App) RunContext(ctx context.Context, args []string) error {
-	a.root.SetOut(a.Stdout)
-	a.root.SetErr(a.Stderr)
+	// What is shown of objects and answers may have been written for the terminal.
+	a.root.SetOut(problem.Terminal(a.Stdout))
+	a.root.SetErr(problem.Terminal(a.Stderr))
 	a.root.SetArgs(kubectlCompletes(args[min(1, len(args)):]))
 	return a.root.ExecuteContext(ctx)
 }
 
 func printVersion(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "a4s %s (%s)\n", version.Version, version.Commit); err != nil {
+	if _, err := problem.Show(w, "a4s %s (%s)\n", version.Version, version.Commit); err != nil {
 		return err
 	}
 	for _, p := range version.Parts() {
-		if _, err := fmt.Fprintf(w, "%s %s\n", p.Name, p.Version); err != nil {
+		if _, err := problem.Show(w, "%s %s\n", p.Name, p.Version); err != nil {
 			return err
 		}
 	}

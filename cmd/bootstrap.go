@@ -200,9 +200,9 @@ func deleteBootstrapPod(c *call) error {
 		return err
 	}
 	if pod.DeletionTimestamp != nil {
-		_, err = fmt.Fprintf(c.out, "pod %s/%s is being ended\n", pod.Namespace, pod.Name)
+		_, err = problem.Show(c.out, "pod %s/%s is being ended\n", pod.Namespace, pod.Name)
 	} else {
-		_, err = fmt.Fprintf(c.out, "pod %s/%s is gone\n", pod.Namespace, pod.Name)
+		_, err = problem.Show(c.out, "pod %s/%s is gone\n", pod.Namespace, pod.Name)
 	}
 	return err
 }
@@ -252,7 +252,7 @@ func writePods(out io.Writer, pods []corev1.Pod, now time.Time) error {
 		} else if why := p.Annotations[bootstrapapi.MessageAnnotation]; why != "" {
 			persisted += ": " + firstLine(why)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d/%d\t%d\t%s\t%s\n", p.Namespace, p.Name, p.UID, podState(p), ready,
+		problem.Show(w, "%s\t%s\t%s\t%s\t%d/%d\t%d\t%s\t%s\n", p.Namespace, p.Name, p.UID, podState(p), ready,
 			len(p.Spec.Containers), restarts, persisted,
 			duration.HumanDuration(now.Sub(p.CreationTimestamp.Time)))
 	}

@@ -176,7 +176,7 @@ func rotateCertificates(c *call, m Modes) error {
 		return encode(c.out, resp)
 	}
 	for _, file := range resp.Renewed {
-		if _, err := fmt.Fprintf(c.out, "renewed %s\n", file); err != nil {
+		if _, err := problem.Show(c.out, "renewed %s\n", file); err != nil {
 			return err
 		}
 	}
@@ -231,14 +231,14 @@ func writeCertificates(out io.Writer, rows []certificate, format string, now tim
 	fmt.Fprintln(w, "STATE\tEXPIRES\tIN\tRENEWED IN\tUSED BY\tFILE")
 	for _, r := range rows {
 		if r.State == certBad {
-			fmt.Fprintf(w, "%s\t\t\t\t%s\t%s: %s\n", r.State, r.User, r.File, firstLine(r.Error))
+			problem.Show(w, "%s\t\t\t\t%s\t%s: %s\n", r.State, r.User, r.File, firstLine(r.Error))
 			continue
 		}
 		renewed := ""
 		if !r.CA {
 			renewed = duration.HumanDuration(max(0, r.RenewAt.Sub(now)))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.State, r.NotAfter.UTC().Format(time.RFC3339),
+		problem.Show(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.State, r.NotAfter.UTC().Format(time.RFC3339),
 			duration.HumanDuration(max(0, r.NotAfter.Sub(now))), renewed, r.User, r.File)
 	}
 	return w.Flush()

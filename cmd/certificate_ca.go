@@ -79,7 +79,7 @@ func rotateCAs(c *call, m Modes) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(c.out, "replaced %s\nthe files before are in %s; keep them safe or remove them\n",
+	if _, err := problem.Show(c.out, "replaced %s\nthe files before are in %s; keep them safe or remove them\n",
 		strings.Join(done.Replaced, ", "), done.Backup); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func rotateCAs(c *call, m Modes) error {
 	case r.Force:
 		next = "start a4s on this machine; where a node does not come back, start a4s there with this token:"
 	}
-	_, err = fmt.Fprintf(c.out, "%s\n%s\n", next, done.Token)
+	_, err = problem.Show(c.out, "%s\n%s\n", problem.Lines(next), done.Token)
 	return err
 }
 
@@ -132,6 +132,6 @@ func rotateCAsLive(c *call, r *CARotation, kubeconfig string) error {
 	default:
 		text += "then " + beforeFinish + finish + "nodes join with this token when the servers were restarted:"
 	}
-	_, err = fmt.Fprintf(c.out, "%s\n%s\n", text, done.Token)
+	_, err = problem.Show(c.out, "%s\n%s\n", problem.Lines(text), done.Token)
 	return err
 }

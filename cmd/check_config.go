@@ -31,16 +31,16 @@ func report(w io.Writer, results []checkconfig.Result) error {
 	count := map[checkconfig.Level]int{}
 	for _, r := range results {
 		count[r.Level]++
-		if _, err := fmt.Fprintf(w, "%-4s  %-26s %s\n", r.Level, r.Name, r.Found); err != nil {
+		if _, err := problem.Show(w, "%-4s  %-26s %s\n", r.Level, r.Name, r.Found); err != nil {
 			return err
 		}
 		if r.Level != checkconfig.Pass && r.Fix != "" {
-			if _, err := fmt.Fprintf(w, "      %-26s fix: %s\n", "", r.Fix); err != nil {
+			if _, err := problem.Show(w, "      %-26s fix: %s\n", "", r.Fix); err != nil {
 				return err
 			}
 		}
 	}
-	if _, err := fmt.Fprintf(w, "\n%d passed, %d warnings, %d failed\n", count[checkconfig.Pass],
+	if _, err := problem.Show(w, "\n%d passed, %d warnings, %d failed\n", count[checkconfig.Pass],
 		count[checkconfig.Warn], count[checkconfig.Fail]); err != nil {
 		return err
 	}

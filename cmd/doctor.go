@@ -244,16 +244,16 @@ func (f *diagnosis) print(out io.Writer, count map[health.Severity]int) error {
 	if f.Running == nil {
 		b.WriteString("No a4s runs on this machine.\n")
 	} else {
-		fmt.Fprintf(&b, "a4s %s %s runs as node %s.\n", f.Running.Mode, f.Running.Version, f.Running.Node)
+		problem.Show(&b, "a4s %s %s runs as node %s.\n", f.Running.Mode, f.Running.Version, f.Running.Node)
 	}
 	for _, p := range f.Problems {
-		fmt.Fprintf(&b, "\n%-8s %s\n", strings.ToUpper(string(p.Severity)), p.Line())
-		fmt.Fprintf(&b, "  cause: %s\n", p.Cause)
+		problem.Show(&b, "\n%-8s %s\n", strings.ToUpper(string(p.Severity)), p.Line())
+		problem.Show(&b, "  cause: %s\n", p.Cause)
 		if p.Fix != "" {
-			fmt.Fprintf(&b, "  fix:   %s\n", p.Fix)
+			problem.Show(&b, "  fix:   %s\n", p.Fix)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s, %s\n", number(count[health.Error], "error"), number(count[health.Warning], "warning"))
+	problem.Show(&b, "\n%s, %s\n", number(count[health.Error], "error"), number(count[health.Warning], "warning"))
 	_, err := io.WriteString(out, b.String())
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 func etcdMemberCommand() *cobra.Command {
@@ -57,7 +58,7 @@ func listMembers(c *call) error {
 		case m.Learner:
 			state = "catches up"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, m.ID, m.Address, state)
+		problem.Show(w, "%s\t%s\t%s\t%s\n", name, m.ID, m.Address, state)
 	}
 	return w.Flush()
 }
@@ -75,6 +76,6 @@ func removeMember(c *call) error {
 		joinapi.MemberRequest{Member: name}, nil); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.out, "member %s removed\n", name)
+	_, err = problem.Show(c.out, "member %s removed\n", name)
 	return err
 }

@@ -145,7 +145,7 @@ func saveSnapshot(c *call, m Modes) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(c.out, "%s\n", e.Path); err != nil {
+	if _, err := problem.Show(c.out, "%s\n", e.Path); err != nil {
 		return err
 	}
 	return p.upload(c.ctx, c.out, e.Path)
@@ -176,11 +176,11 @@ func writeSnapshots(out io.Writer, list []archive.Entry) error {
 	fmt.Fprintln(w, "NAME\tLOCATION\tCREATED\tSIZE\tREVISION\tNODE\tKUBERNETES") // Flush reports errors
 	for _, e := range list {
 		if e.Err != nil {
-			fmt.Fprintf(w, "%s\t%s\tunreadable: %v\t%d\t\t\t\n", e.Name, e.Location, e.Err, e.Size)
+			problem.Show(w, "%s\t%s\tunreadable: %v\t%d\t\t\t\n", e.Name, e.Location, e.Err, e.Size)
 			continue
 		}
 		m := e.Manifest
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, e.Location, m.Created.Format(time.RFC3339), e.Size,
+		problem.Show(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Name, e.Location, m.Created.Format(time.RFC3339), e.Size,
 			m.Revision, m.Node, m.Kubernetes)
 	}
 	return w.Flush()
@@ -237,7 +237,7 @@ func pruneSnapshots(c *call) error {
 		err = errors.Join(err, remoteErr)
 	}
 	for _, name := range pruned {
-		if _, err := fmt.Fprintf(c.out, "deleted %s\n", name); err != nil {
+		if _, err := problem.Show(c.out, "deleted %s\n", name); err != nil {
 			return err
 		}
 	}
@@ -280,12 +280,12 @@ func restoreSnapshot(c *call, m Modes) (err error) {
 		return err
 	}
 	s := done.Manifest
-	if _, err := fmt.Fprintf(c.out, "restored %s into %s: taken on %s at %s, revision %d, Kubernetes %s\n",
+	if _, err := problem.Show(c.out, "restored %s into %s: taken on %s at %s, revision %d, Kubernetes %s\n",
 		filepath.Base(path), l.DataDir, s.Node, s.Created.Format(time.RFC3339), s.Revision, s.Kubernetes); err != nil {
 		return err
 	}
 	if done.Kept != "" {
-		if _, err := fmt.Fprintf(c.out, "what was there is kept in %s\n", done.Kept); err != nil {
+		if _, err := problem.Show(c.out, "what was there is kept in %s\n", done.Kept); err != nil {
 			return err
 		}
 	}

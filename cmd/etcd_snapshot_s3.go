@@ -70,7 +70,7 @@ func (p *snapshotPlaces) upload(ctx context.Context, out io.Writer, file string)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, url)
+	_, err = problem.Show(out, "%s\n", url)
 	return err
 }
 
@@ -88,7 +88,7 @@ func (p *snapshotPlaces) list(ctx context.Context) ([]archive.Entry, error) {
 func (p *snapshotPlaces) remove(ctx context.Context, out io.Writer, name string) error {
 	err := p.dir.Delete(name)
 	if err == nil {
-		_, err = fmt.Fprintf(out, "deleted %s\n", name)
+		_, err = problem.Show(out, "deleted %s\n", name)
 	}
 	var absent *problem.Input // no such file
 	if p.store == nil || err != nil && !errors.As(err, &absent) {
@@ -103,7 +103,7 @@ func (p *snapshotPlaces) remove(ctx context.Context, out io.Writer, name string)
 	case !found:
 		return nil
 	}
-	_, err = fmt.Fprintf(out, "deleted %s\n", p.store.URL(name))
+	_, err = problem.Show(out, "deleted %s\n", p.store.URL(name))
 	return err
 }
 

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,7 +93,7 @@ func removePartition(c *call) error {
 	case err != nil:
 		return explainFor(admin.Server(), err)
 	}
-	_, err = fmt.Fprintf(c.out, "partition %s removed\n", name)
+	_, err = problem.Show(c.out, "partition %s removed\n", name)
 	return err
 }
 
@@ -109,7 +108,7 @@ func evictPartition(c *call) error {
 	name := c.arg(0)
 	done, err := admin.EvictPartition(c.ctx, name, c.Bool("force"))
 	for _, e := range done {
-		if _, err := fmt.Fprintf(c.out, "partition %s: %d pods on %d nodes deleted, "+
+		if _, err := problem.Show(c.out, "partition %s: %d pods on %d nodes deleted, "+
 			"%d left that belong to their nodes\n", e.Partition, e.Pods, e.Nodes, e.Kept); err != nil {
 			return err
 		}

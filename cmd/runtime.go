@@ -103,7 +103,7 @@ func addRuntime(c *call) error {
 	if inJSON {
 		return encode(c.out, state)
 	}
-	_, err = fmt.Fprintf(c.out, "added %s\n", state.Name)
+	_, err = problem.Show(c.out, "added %s\n", state.Name)
 	return err
 }
 
@@ -115,7 +115,7 @@ func removeRuntime(c *call) error {
 	if err := (noderuntime.Client{Socket: c.String("socket")}).Remove(c.ctx, name, c.Bool("force")); err != nil {
 		return runtimeError(c, err)
 	}
-	_, err := fmt.Fprintf(c.out, "removed %s\n", name)
+	_, err := problem.Show(c.out, "removed %s\n", name)
 	return err
 }
 
@@ -142,7 +142,7 @@ func writeRuntimeStates(out io.Writer, states []noderuntime.State, inJSON bool, 
 		if s.Primary {
 			primary = "yes"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Type, primary, s.Ready,
+		problem.Show(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Type, primary, s.Ready,
 			duration.HumanDuration(now.Sub(s.Since)), s.Reason, s.Version, s.Endpoint)
 	}
 	return w.Flush()

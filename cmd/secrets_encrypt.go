@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // encryptionPoll is how often a change of the encryption is asked about.
@@ -90,27 +91,27 @@ func writeEncryption(out io.Writer, s *joinapi.EncryptionStatus) error {
 	if s.Hash != s.LoadedHash {
 		loaded = "not yet read by the API server"
 	}
-	fmt.Fprintf(w, "Encryption:\t%s\n", state)
-	fmt.Fprintf(w, "Stage:\t%s\n", s.Stage)
-	fmt.Fprintf(w, "Active key:\t%s\n", active)
-	fmt.Fprintf(w, "Keys:\t%s\n", strings.Join(s.Keys, ", "))
-	fmt.Fprintf(w, "File:\t%s, %s\n", s.Path, loaded)
-	fmt.Fprintf(w, "Hash:\t%s\n", s.Hash)
+	problem.Show(w, "Encryption:\t%s\n", state)
+	problem.Show(w, "Stage:\t%s\n", s.Stage)
+	problem.Show(w, "Active key:\t%s\n", active)
+	problem.Show(w, "Keys:\t%s\n", strings.Join(s.Keys, ", "))
+	problem.Show(w, "File:\t%s, %s\n", s.Path, loaded)
+	problem.Show(w, "Hash:\t%s\n", s.Hash)
 	if len(s.Servers) > 1 {
-		fmt.Fprintf(w, "Servers:\t%s\n", describeServers(s.Servers))
+		problem.Show(w, "Servers:\t%s\n", describeServers(s.Servers))
 	}
 	if j := s.Job; j != nil {
-		fmt.Fprintf(w, "Last change:\t%s: %s\n", j.Action, describeJob(j))
+		problem.Show(w, "Last change:\t%s: %s\n", j.Action, describeJob(j))
 	}
 	fmt.Fprint(w, "\nSTORED WITH\tSECRETS\n")
 	for _, name := range slices.Sorted(maps.Keys(s.Stored)) {
-		fmt.Fprintf(w, "%s\t%d\n", name, s.Stored[name])
+		problem.Show(w, "%s\t%d\n", name, s.Stored[name])
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	if next := nextStep(s); next != "" {
-		_, err := fmt.Fprintf(out, "\n%s\n", next)
+		_, err := problem.Show(out, "\n%s\n", next)
 		return err
 	}
 	return nil
@@ -180,7 +181,7 @@ func changeEncryption(c *call, action joinapi.EncryptionAction) error {
 		}
 		if text := describeJob(s.Job); text != last {
 			last = text
-			if _, err := fmt.Fprintln(c.out, text); err != nil {
+			if _, err := problem.Show(c.out, "%s\n", text); err != nil {
 				return err
 			}
 		}
@@ -204,7 +205,7 @@ func changed(out io.Writer, s *joinapi.EncryptionStatus) error {
 	if s.ActiveKey != "" {
 		text = "Secrets are encrypted with " + s.ActiveKey
 	}
-	if _, err := fmt.Fprintln(out, text); err != nil {
+	if _, err := problem.Show(out, "%s\n", text); err != nil {
 		return err
 	}
 	if s.Flag && s.ActiveKey == "" {

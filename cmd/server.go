@@ -2,12 +2,12 @@ package cmd
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 func serverCommand(m Modes) *cobra.Command {
@@ -45,7 +45,7 @@ func configured(c *cobra.Command, table []config.Setting) *cobra.Command {
 // not set up yet: the configuration says where it goes.
 func warn(w io.Writer, warnings []string) error {
 	for _, text := range warnings {
-		if _, err := fmt.Fprintln(w, "a4s: warning:", text); err != nil {
+		if _, err := problem.Show(w, "a4s: warning: %s\n", text); err != nil {
 			return err
 		}
 	}

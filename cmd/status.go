@@ -17,6 +17,7 @@ import (
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/joinapi"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
@@ -176,19 +177,19 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 	if !s.Ready {
 		ready = "not ready: " + firstLine(s.NotReady)
 	}
-	fmt.Fprintf(w, "Server:\t%s\n", s.URL)
-	fmt.Fprintf(w, "Version:\ta4s %s, Kubernetes %s\n", s.Version, s.Kubernetes)
-	fmt.Fprintf(w, "API:\t%s\n", ready)
+	problem.Show(w, "Server:\t%s\n", s.URL)
+	problem.Show(w, "Version:\ta4s %s, Kubernetes %s\n", s.Version, s.Kubernetes)
+	problem.Show(w, "API:\t%s\n", ready)
 	if s.Datastore != "" {
-		fmt.Fprintf(w, "Datastore:\t%s\n", s.Datastore)
+		problem.Show(w, "Datastore:\t%s\n", s.Datastore)
 	}
 	if s.Partition != "" {
-		fmt.Fprintf(w, "Partition:\t%s (%s)\n", s.Partition, strings.Join(s.Roles, ", "))
+		problem.Show(w, "Partition:\t%s (%s)\n", s.Partition, strings.Join(s.Roles, ", "))
 	}
 	if s.ServiceGroup != "" {
-		fmt.Fprintf(w, "Service group:\t%s\n", s.ServiceGroup)
+		problem.Show(w, "Service group:\t%s\n", s.ServiceGroup)
 		if s.ServiceGroupRevision != 0 {
-			fmt.Fprintf(w, "Ranges applied:\trevision %d\n", s.ServiceGroupRevision)
+			problem.Show(w, "Ranges applied:\trevision %d\n", s.ServiceGroupRevision)
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -209,7 +210,7 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 		if at, err := time.Parse(time.RFC3339, c.Since); err == nil {
 			since = duration.HumanDuration(now.Sub(at))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", c.Name, state, since, c.Restarts, firstLine(c.LastError))
+		problem.Show(w, "%s\t%s\t%s\t%d\t%s\n", c.Name, state, since, c.Restarts, firstLine(c.LastError))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -220,12 +221,12 @@ func writeStatus(out io.Writer, s *status, now time.Time) error {
 	}
 
 	if s.NodesError != "" {
-		_, err := fmt.Fprintf(out, "\nNodes: unknown: %s\n", firstLine(s.NodesError))
+		_, err := problem.Show(out, "\nNodes: unknown: %s\n", firstLine(s.NodesError))
 		return err
 	}
 	fmt.Fprint(w, "\nNODE\tSTATE\tADDRESS\tVERSION\tAGE\n")
 	for _, n := range s.Nodes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.Address, n.Version,
+		problem.Show(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.Address, n.Version,
 			duration.HumanDuration(now.Sub(n.Created)))
 	}
 	if err := w.Flush(); err != nil {
@@ -245,7 +246,7 @@ func writeServerProblems(out io.Writer, problems []joinapi.Problem, now time.Tim
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprint(w, "\nPROBLEM\tSEVERITY\tSINCE\tABOUT\tFIX\n")
 	for _, p := range problems {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Title, p.Severity,
+		problem.Show(w, "%s\t%s\t%s\t%s\t%s\n", p.Title, p.Severity,
 			duration.HumanDuration(now.Sub(p.Since)), p.Subject, p.Fix)
 	}
 	return w.Flush()
@@ -255,7 +256,7 @@ func writeServerProblems(out io.Writer, problems []joinapi.Problem, now time.Tim
 func writeServiceGroups(out io.Writer, s *status) error {
 	switch {
 	case s.GroupsError != "":
-		_, err := fmt.Fprintf(out, "\nService groups: unknown: %s\n", firstLine(s.GroupsError))
+		_, err := problem.Show(out, "\nService groups: unknown: %s\n", firstLine(s.GroupsError))
 		return err
 	case s.Groups == nil:
 		return nil
@@ -272,10 +273,10 @@ func writeRuntimes(out io.Writer, s *status, now time.Time) error {
 	fmt.Fprint(w, "\nNODE\tRUNTIME OF\tREADY\tSINCE\tMESSAGE\n")
 	for _, n := range s.Nodes {
 		if len(n.Runtimes) == 0 {
-			fmt.Fprintf(w, "%s\tnothing\t\t\tno runtime has been reported\n", n.Name)
+			problem.Show(w, "%s\tnothing\t\t\tno runtime has been reported\n", n.Name)
 		}
 		for _, r := range n.Runtimes {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, r.WorkloadType, r.Ready,
+			problem.Show(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, r.WorkloadType, r.Ready,
 				duration.HumanDuration(now.Sub(r.Since)), firstLine(r.Message))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/a4s-io/a4s/internal/bootstrapapi"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -70,7 +71,7 @@ func describePod(pod *corev1.Pod) bootstrapPod {
 // writeBootstrapPods writes nothing in a cluster that has none.
 func writeBootstrapPods(out io.Writer, s *status, now time.Time) error {
 	if s.BootstrapPodsError != "" {
-		_, err := fmt.Fprintf(out, "\nBootstrap pods: unknown: %s\n", firstLine(s.BootstrapPodsError))
+		_, err := problem.Show(out, "\nBootstrap pods: unknown: %s\n", firstLine(s.BootstrapPodsError))
 		return err
 	}
 	if len(s.BootstrapPods) == 0 {
@@ -83,7 +84,7 @@ func writeBootstrapPods(out io.Writer, s *status, now time.Time) error {
 		if owner == "" {
 			owner = "none"
 		}
-		fmt.Fprintf(w, "%s/%s\t%s\t%s\t%d\t%s\t%s\n", p.Namespace, p.Name, p.Node, p.State, p.Restarts, owner,
+		problem.Show(w, "%s/%s\t%s\t%s\t%d\t%s\t%s\n", p.Namespace, p.Name, p.Node, p.State, p.Restarts, owner,
 			duration.HumanDuration(now.Sub(p.Created)))
 	}
 	return w.Flush()

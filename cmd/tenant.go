@@ -220,7 +220,7 @@ func deleteTenant(c *call) error {
 		state += " already"
 	}
 	if !c.Bool("wait") {
-		_, err := fmt.Fprintf(c.out, "tenant %s %s\n", name, state)
+		_, err := problem.Show(c.out, "tenant %s %s\n", name, state)
 		return err
 	}
 	ctx := c.ctx
@@ -229,15 +229,15 @@ func deleteTenant(c *call) error {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	if _, err := fmt.Fprintf(c.errOut, "tenant %s %s\n", name, state); err != nil {
+	if _, err := problem.Show(c.errOut, "tenant %s %s\n", name, state); err != nil {
 		return err
 	}
 	err = admin.WaitGone(ctx, name, uid, func(what string) {
-		_, _ = fmt.Fprintf(c.errOut, "waiting for %s\n", what) // only to be looked at
+		_, _ = problem.Show(c.errOut, "waiting for %s\n", what) // only to be looked at
 	})
 	if err != nil {
 		return tenantError(c.ctx, admin, name, err)
 	}
-	_, err = fmt.Fprintf(c.out, "tenant %s deleted\n", name)
+	_, err = problem.Show(c.out, "tenant %s deleted\n", name)
 	return err
 }

@@ -139,7 +139,7 @@ func createTenant(c *call) error {
 	if !made {
 		state = "exists"
 	}
-	if _, err := fmt.Fprintf(says, "tenant %s %s\n", name, state); err != nil {
+	if _, err := problem.Show(says, "tenant %s %s\n", name, state); err != nil {
 		return err
 	}
 	if binds {
@@ -151,12 +151,12 @@ func createTenant(c *call) error {
 		if err != nil {
 			return tenantError(c.ctx, admin, name, err)
 		}
-		if _, err := fmt.Fprintf(says, "user %s has the role %s in tenant %s\n", who.User, role, name); err != nil {
+		if _, err := problem.Show(says, "user %s has the role %s in tenant %s\n", who.User, role, name); err != nil {
 			return err
 		}
 	}
 	if file == "" {
-		_, err := fmt.Fprintf(says, "get a kubeconfig for it with: a4s tenant kubeconfig %s --output FILE\n", name)
+		_, err := problem.Show(says, "get a kubeconfig for it with: a4s tenant kubeconfig %s --output FILE\n", name)
 		return err
 	}
 	return writeAccess(ctx, c, admin, who, file)
@@ -210,7 +210,7 @@ func writeAccess(ctx context.Context, c *call, admin *tenantadmin.Admin, who *ac
 	if file == toStdout {
 		_, err = c.out.Write(data)
 	} else if err = tenantadmin.WriteKubeconfig(file, data); err == nil {
-		_, err = fmt.Fprintf(c.out, "kubeconfig of user %s in tenant %s is in %s, valid until %s\n",
+		_, err = problem.Show(c.out, "kubeconfig of user %s in tenant %s is in %s, valid until %s\n",
 			who.User, who.Tenant, file, creds.NotAfter.Local().Format("2006-01-02 15:04 MST"))
 	}
 	if err != nil {
@@ -224,7 +224,7 @@ func noteAccess(w io.Writer, server string, who *access, notAfter time.Time) err
 	// The signer begins a certificate five minutes before its issue, and counts from there.
 	const grace = 6 * time.Minute
 	if left := time.Until(notAfter); left < who.expires-grace {
-		if _, err := fmt.Fprintf(w, "a4s: note: the cluster signs for %s at most (argument cluster-signing-duration "+
+		if _, err := problem.Show(w, "a4s: note: the cluster signs for %s at most (argument cluster-signing-duration "+
 			"of the controller manager)\n", left.Round(time.Minute)); err != nil {
 			return err
 		}
@@ -234,7 +234,7 @@ func noteAccess(w io.Writer, server string, who *access, notAfter time.Time) err
 		return nil
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
-		_, err = fmt.Fprintf(w,
+		_, err = problem.Show(w,
 			"a4s: note: %s works on this machine only; --server URL makes a kubeconfig for others\n", server)
 		return err
 	}

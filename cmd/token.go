@@ -108,7 +108,7 @@ func createToken(c *call) error {
 	if err != nil {
 		return cl.explain(err)
 	}
-	_, err = fmt.Fprintln(c.out, token.Encode())
+	_, err = problem.Show(c.out, "%s\n", token.Encode())
 	return err
 }
 
@@ -211,7 +211,7 @@ func writeTokens(out io.Writer, secrets []corev1.Secret, now time.Time) error {
 			}
 		}
 		slices.Sort(usages)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", get(bootstrapapi.BootstrapTokenIDKey), ttl, expires,
+		problem.Show(w, "%s\t%s\t%s\t%s\t%s\n", get(bootstrapapi.BootstrapTokenIDKey), ttl, expires,
 			strings.Join(usages, ","), get(bootstrapapi.BootstrapTokenDescriptionKey))
 	}
 	return w.Flush()
@@ -238,7 +238,7 @@ func deleteTokens(c *call) error {
 		if err := deleteToken(c.ctx, cl, id); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(c.out, "deleted %s\n", id); err != nil {
+		if _, err := problem.Show(c.out, "deleted %s\n", id); err != nil {
 			return err
 		}
 	}
@@ -293,6 +293,6 @@ func rotateToken(c *call) error {
 	if err := cl.do(c.ctx, http.MethodPut, joinapi.PathToken, req, &resp); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(c.out, resp.Token)
+	_, err = problem.Show(c.out, "%s\n", resp.Token)
 	return err
 }

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 
@@ -19,7 +18,7 @@ func runKubectl(ctx context.Context, run *cmd.KubectlRun, exit func(code int)) e
 		return err
 	}
 	return kubectl.Run(run, func(err error) {
-		fmt.Fprintf(os.Stderr, "a4s: %v\n", err)
+		problem.Show(os.Stderr, "a4s: %s\n", problem.Lines(err.Error())) //nolint:errcheck // nothing is left to do
 		exit(problem.ExitCode(err))
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/logging"
 	"github.com/a4s-io/a4s/internal/preflight"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/version"
 	"github.com/a4s-io/a4s/server"
 )
@@ -36,7 +37,7 @@ func Modes(exit func(code int)) cmd.Modes {
 		Server: runServer,
 		Agent:  runAgent,
 		Killall: func(ctx context.Context, dataDir string) error {
-			return cleanup.Killall(ctx, cleanup.Options{DataDir: dataDir, Out: os.Stdout})
+			return cleanup.Killall(ctx, cleanup.Options{DataDir: dataDir, Out: problem.Terminal(os.Stdout)})
 		},
 		RenewNode:       agent.RenewCertificates,
 		RotateCA:        rotateCA,

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/kubectl/pkg/drain"
+
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // ErrNoNode is a name that no node of the cluster has.
@@ -44,12 +46,12 @@ func (n *Nodes) Drain(ctx context.Context, name string, o DrainOptions) error {
 		return err
 	}
 	if o.DryRun {
-		fmt.Fprintf(o.Out, "node/%s cordoned (dry run)\n", name)
+		problem.Show(o.Out, "node/%s cordoned (dry run)\n", name)
 	} else {
 		if err := drain.RunCordonOrUncordon(o.helper(ctx, home), node, true); err != nil {
 			return fmt.Errorf("cordoning node %s%s: %w", name, home.where(), err)
 		}
-		fmt.Fprintf(o.Out, "node/%s cordoned\n", name)
+		problem.Show(o.Out, "node/%s cordoned\n", name)
 		if err := n.awaitCordoned(ctx, name); err != nil {
 			return err
 		}
@@ -61,7 +63,7 @@ func (n *Nodes) Drain(ctx context.Context, name string, o DrainOptions) error {
 			return fmt.Errorf("listing the pods of node %s%s: %w", name, p.where(), errors.Join(errs...))
 		}
 		if warnings := list.Warnings(); warnings != "" {
-			fmt.Fprintf(o.ErrOut, "Warning: %s\n", warnings)
+			problem.Show(o.ErrOut, "Warning: %s\n", warnings)
 		}
 		lists[i] = list
 	}
@@ -70,7 +72,7 @@ func (n *Nodes) Drain(ctx context.Context, name string, o DrainOptions) error {
 		pods := lists[i].Pods()
 		if o.DryRun {
 			for _, pod := range pods {
-				fmt.Fprintf(o.Out, "evicting pod %s/%s%s (dry run)\n", pod.Namespace, pod.Name, p.where())
+				problem.Show(o.Out, "evicting pod %s/%s%s (dry run)\n", pod.Namespace, pod.Name, p.where())
 			}
 			continue
 		}
@@ -88,7 +90,7 @@ func (n *Nodes) Drain(ctx context.Context, name string, o DrainOptions) error {
 	if o.DryRun {
 		suffix = " (dry run)"
 	}
-	_, err = fmt.Fprintf(o.Out, "node/%s drained%s\n", name, suffix)
+	_, err = problem.Show(o.Out, "node/%s drained%s\n", name, suffix)
 	return err
 }
 

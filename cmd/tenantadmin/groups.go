@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/server/cluster/servers"
 	"github.com/a4s-io/a4s/server/partition/balance"
 )
@@ -113,7 +114,7 @@ func (g *Groups) Write(out io.Writer) error {
 		return s
 	}
 	for _, r := range g.Groups {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%.1f\t%.1f\t%.0f%%\t%d/%d\t%s\n", dash(r.ID), r.Range,
+		problem.Show(w, "%s\t%s\t%s\t%d\t%d\t%.1f\t%.1f\t%.0f%%\t%d/%d\t%s\n", dash(r.ID), r.Range,
 			dash(strings.Join(r.Listed, ",")), r.Tenants, r.Objects, r.Writes, r.WatchBytes/1000, 100*r.Share,
 			r.Ready, r.Servers, dash(r.Config))
 	}
@@ -134,7 +135,7 @@ func (g *Groups) Write(out io.Writer) error {
 				behind = behind || s.Ready
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, dash(s.Group), ready, dash(s.Address), applied)
+		problem.Show(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, dash(s.Group), ready, dash(s.Address), applied)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -146,7 +147,7 @@ func (g *Groups) Write(out io.Writer) error {
 	if behind {
 		state = "some servers have not applied it yet"
 	}
-	_, err := fmt.Fprintf(out, "\nThe newest configuration is of revision %d: %s.\n", g.Revision, state)
+	_, err := problem.Show(out, "\nThe newest configuration is of revision %d: %s.\n", g.Revision, state)
 	return err
 }
 
@@ -222,10 +223,10 @@ func (m *Move) Write(out io.Writer, verb string) error {
 			"or the group that has less has no server that is ready.")
 		return err
 	}
-	fmt.Fprintf(out, "%d tenants with %s %s from service group %s to %s: %s\n", len(p.Tenants), p.Load, verb,
+	problem.Show(out, "%d tenants with %s %s from service group %s to %s: %s\n", len(p.Tenants), p.Load, verb,
 		p.From, p.To, strings.Join(p.Tenants, ", "))
 	for _, c := range p.Configs {
-		_, err := fmt.Fprintf(out, "%s: service group %s, %s\n", c.Name, c.ServiceGroupID, rangeText(c))
+		_, err := problem.Show(out, "%s: service group %s, %s\n", c.Name, c.ServiceGroupID, rangeText(c))
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
 
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
@@ -33,8 +34,12 @@ func Writer(format string) (write func(io.Writer, *tenantapi.TenantList) error, 
 		}, true
 	case "yaml":
 		return func(w io.Writer, list *tenantapi.TenantList) error {
-			data, err := yaml.Marshal(named(list))
-			if err == nil {
+			data, err := json.Marshal(named(list))
+			if err != nil {
+				return err
+			}
+			// YAML has no control characters; in JSON they can be said by numbers.
+			if data, err = yaml.JSONToYAML([]byte(problem.Text(string(data)))); err == nil {
 				_, err = w.Write(data)
 			}
 			return err
@@ -55,7 +60,7 @@ func named(list *tenantapi.TenantList) *tenantapi.TenantList {
 
 func writeNames(out io.Writer, list *tenantapi.TenantList) error {
 	for i := range list.Items {
-		if _, err := fmt.Fprintf(out, "tenant/%s\n", list.Items[i].Name); err != nil {
+		if _, err := problem.Show(out, "tenant/%s\n", list.Items[i].Name); err != nil {
 			return err
 		}
 	}
@@ -71,7 +76,8 @@ func writeTable(out io.Writer, tenants []tenantapi.Tenant, wide bool, now time.T
 	fmt.Fprintln(w)
 	for i := range tenants {
 		t := &tenants[i]
-		fmt.Fprintf(w, "%s\t%s\t%s", t.Name, t.Status.Phase, duration.HumanDuration(now.Sub(t.CreationTimestamp.Time)))
+		problem.Show(w, "%s\t%s\t%s", t.Name, t.Status.Phase,
+			duration.HumanDuration(now.Sub(t.CreationTimestamp.Time)))
 		if wide {
 			ready, message := "Unknown", ""
 			shown := tenantapi.SpaceReady
@@ -84,7 +90,7 @@ func writeTable(out io.Writer, tenants []tenantapi.Tenant, wide bool, now time.T
 			if c := meta.FindStatusCondition(t.Status.Conditions, shown); c != nil {
 				message, _, _ = strings.Cut(c.Message, "\n")
 			}
-			fmt.Fprintf(w, "\t%s\t%s\t%s", ready, t.Spec.CRDPolicy, message)
+			problem.Show(w, "\t%s\t%s\t%s", ready, t.Spec.CRDPolicy, message)
 		}
 		fmt.Fprintln(w)
 	}

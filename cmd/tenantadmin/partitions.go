@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // Partition is a partition of the cluster, and what it has.
@@ -104,7 +105,7 @@ func WritePartitions(out io.Writer, list []Partition) error {
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) // Flush reports the errors of all writes
 	fmt.Fprint(w, "NAME\tROLES\tTENANTS\tSERVICES\tPODS\tSERVERS\n")
 	for _, p := range list {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", p.Name, strings.Join(p.Roles, ","), p.Tenants, p.ServiceCIDR,
+		problem.Show(w, "%s\t%s\t%d\t%s\t%s\t%s\n", p.Name, strings.Join(p.Roles, ","), p.Tenants, p.ServiceCIDR,
 			p.ClusterCIDR, strings.Join(p.Servers, ", "))
 	}
 	return w.Flush()

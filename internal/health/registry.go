@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // Problem is a condition that holds for a subject.
@@ -61,7 +63,7 @@ func (r *Registry) Set(code Code, name, detail string) {
 	if !ok {
 		s.since = r.now()
 	}
-	s.detail = detail
+	s.detail = problem.Line(detail) // which can have words of anybody in it
 	r.set[k] = s
 }
 

@@ -6,5 +6,9 @@
 // errors.As. Nothing here logs or exits; only main turns a problem into an
 // exit code.
 //
+// It also shows what others have written (names, messages, errors of servers) in a
+// form of which a terminal obeys nothing: Show in what a4s' commands print, Line in
+// what a4s writes into objects.
+//
 // Any package may import it. It imports only the standard library.
 package problem

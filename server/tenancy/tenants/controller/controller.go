@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
@@ -292,6 +293,8 @@ func (c *controller) complain(ctx context.Context, t *tenantapi.Tenant, conditio
 // report writes a condition unless it stands there already.
 func (c *controller) report(ctx context.Context, t *tenantapi.Tenant, condition metav1.Condition) error {
 	condition.ObservedGeneration = t.Generation
+	// It may have words of the tenant in it, and administrators read it on terminals.
+	condition.Message = problem.Line(condition.Message)
 	if !meta.SetStatusCondition(&t.Status.Conditions, condition) {
 		return nil
 	}
