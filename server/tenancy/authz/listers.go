@@ -3,16 +3,19 @@ package authz
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/informers"
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/registry/rbac/validation"
+	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/roles"
@@ -60,12 +63,27 @@ func NewListers(f informers.SharedInformerFactory) (*Listers, error) {
 		roleBindings:        v1.RoleBindings().Lister(),
 		clusterRoles:        v1.ClusterRoles().Lister(),
 		clusterRoleBindings: bindings.GetIndexer(),
-		everywhere: []*rbacv1.ClusterRoleBinding{
-			bindingOfGroups("system:basic-user", user.AllAuthenticated),
-			bindingOfGroups("system:discovery", user.AllAuthenticated),
-			bindingOfGroups("system:public-info-viewer", user.AllAuthenticated, user.AllUnauthenticated),
-		},
+		everywhere:          everywhere(),
 	}, nil
+}
+
+// everywhere are the default bindings of upstream for groups that users of tenants
+// are in.
+func everywhere() []*rbacv1.ClusterRoleBinding {
+	theirs := []string{user.AllAuthenticated, user.AllUnauthenticated, serviceaccount.AllServiceAccountsGroup}
+	var out []*rbacv1.ClusterRoleBinding
+	for _, b := range bootstrappolicy.ClusterRoleBindings() {
+		var groups []string
+		for _, s := range b.Subjects {
+			if s.Kind == rbacv1.GroupKind && slices.Contains(theirs, s.Name) {
+				groups = append(groups, s.Name)
+			}
+		}
+		if len(groups) > 0 {
+			out = append(out, bindingOfGroups(b.Name, groups...))
+		}
+	}
+	return out
 }
 
 // Has reports whether ClusterRoles and ClusterRoleBindings of these names are

@@ -104,7 +104,7 @@ func openRules(rules []authorizer.NonResourceRuleInfo) []authorizer.NonResourceR
 		for _, url := range r.GetNonResourceURLs() {
 			switch {
 			case url == "*" || url == "/*":
-				kept = append(kept, openPaths()...)
+				kept = append(kept, kinds.OpenPaths()...)
 			case kinds.OpenPath(strings.TrimSuffix(url, "*")):
 				kept = append(kept, url)
 			}

@@ -141,9 +141,10 @@ func TestBindingsOfOneTenant(t *testing.T) {
 	objs = append(objs, clusterBinding("b.t1", "view", "User:x"), clusterBinding("t1.tenants", "view", "User:x"))
 	l := listers(t, objs...)
 	for tenant, want := range map[string][]string{
-		"t1": {"b.t1.tenant", "cluster-admin", "system:basic-user", "system:discovery",
-			"system:public-info-viewer"},
-		"new":    {"cluster-admin", "system:basic-user", "system:discovery", "system:public-info-viewer"},
+		"t1": {"b.t1.tenant", "cluster-admin", "system:basic-user", "system:cluster-trust-bundle-discovery",
+			"system:discovery", "system:public-info-viewer", "system:service-account-issuer-discovery"},
+		"new": {"cluster-admin", "system:basic-user", "system:cluster-trust-bundle-discovery",
+			"system:discovery", "system:public-info-viewer", "system:service-account-issuer-discovery"},
 		"system": {"b.t1", "t1.tenants"},
 	} {
 		got, err := l.ListClusterRoleBindings(space.WithTenant(t.Context(), tenant))
