@@ -46,9 +46,11 @@ func groupsCommand() *cobra.Command {
 			Use:   "drain GROUP [FLAGS]",
 			Short: "give all tenants of a group to a neighbour, so that its servers can stop",
 			Long: "The group keeps a configuration without tenants. Delete that when its servers have\n" +
-				"stopped: a server of a group without a configuration caches all tenants.",
+				"stopped: a server of a group without a configuration caches all tenants. Until then\n" +
+				"--undo gives the group back what it had.",
 			RunE: action(drainGroup),
 		},
+			toggle("undo", "", "give a drained group back what it had"),
 			adminKubeconfigFlag(),
 		),
 	)
@@ -105,11 +107,16 @@ func drainGroup(c *call) error {
 	if err != nil {
 		return err
 	}
-	move, err := admin.Drain(c.ctx, c.arg(0))
+	undo := c.Bool("undo")
+	move, err := admin.Drain(c.ctx, c.arg(0), undo)
 	var cannot *tenantadmin.DrainError
 	if errors.As(err, &cannot) {
-		return &problem.Input{Source: "GROUP", Value: c.arg(0), Err: cannot.Err,
-			Want: `a group with a range next to that of another one, as "a4s groups list" prints them`}
+		want := `a group with a range next to that of another one, as "a4s groups list" prints them`
+		if undo {
+			want = "a group that was drained, while the range of its neighbour still ends with its own; " +
+				"set the ranges with kubectl edit datapartitionconfigs otherwise"
+		}
+		return &problem.Input{Source: "GROUP", Value: c.arg(0), Err: cannot.Err, Want: want}
 	}
 	if err != nil {
 		return err

@@ -170,7 +170,11 @@ func (a *Admin) readGroups(ctx context.Context) (*balance.State, *balance.Store,
 }
 
 // Move is what moves tenants from one service group to another; it may be nothing.
-type Move struct{ proposal *balance.Proposal }
+type Move struct {
+	proposal *balance.Proposal
+	// Stopped says that no server of the group that gets the tenants is ready.
+	Stopped bool
+}
 
 // SuggestMove says which tenants to move so that two neighbours have about the same.
 func (a *Admin) SuggestMove(ctx context.Context) (*Move, error) {
@@ -178,7 +182,7 @@ func (a *Admin) SuggestMove(ctx context.Context) (*Move, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Move{state.Suggest()}, nil
+	return &Move{proposal: state.Suggest()}, nil
 }
 
 // ApplyMove does what SuggestMove says.
@@ -187,7 +191,7 @@ func (a *Admin) ApplyMove(ctx context.Context) (*Move, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Move{state.Suggest()}
+	m := &Move{proposal: state.Suggest()}
 	if m.proposal == nil {
 		return m, nil
 	}
@@ -202,17 +206,22 @@ func (e *DrainError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *DrainError) Unwrap() error { return e.Err }
 
-// Drain gives all that a group owns to a neighbour. Why it cannot be is a *DrainError.
-func (a *Admin) Drain(ctx context.Context, group string) (*Move, error) {
+// Drain gives all that a group owns to a neighbour, or takes that back. Why it cannot be is
+// a *DrainError.
+func (a *Admin) Drain(ctx context.Context, group string, undo bool) (*Move, error) {
 	state, store, err := a.readGroups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, err := state.Drain(group)
+	propose := state.Drain
+	if undo {
+		propose = state.Undrain
+	}
+	p, err := propose(group)
 	if err != nil {
 		return nil, &DrainError{err}
 	}
-	return &Move{p}, store.Apply(ctx, p)
+	return &Move{proposal: p, Stopped: !state.Runs(p.To)}, store.Apply(ctx, p)
 }
 
 // Write says what moves and how the ranges are then.
@@ -225,6 +234,10 @@ func (m *Move) Write(out io.Writer, verb string) error {
 	}
 	problem.Show(out, "%d tenants with %s %s from service group %s to %s: %s\n", len(p.Tenants), p.Load, verb,
 		p.From, p.To, strings.Join(p.Tenants, ", "))
+	if m.Stopped {
+		fmt.Fprintf(out, "No server of service group %s is ready: the servers of other groups answer for these tenants, "+
+			"without caches for them.\n", p.To)
+	}
 	for _, c := range p.Configs {
 		_, err := problem.Show(out, "%s: service group %s, %s\n", c.Name, c.ServiceGroupID, rangeText(c))
 		if err != nil {

@@ -2,7 +2,6 @@ package balance
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"slices"
 
@@ -166,50 +165,4 @@ func between(a, b Group, weights map[string]int64) (_ *Proposal, moved int64) {
 func distance(difference, moved int64) int64 {
 	d := difference - 2*moved
 	return max(d, -d)
-}
-
-var (
-	errNoConfig    = errors.New("it has no configuration: its servers hold all tenants")
-	errDrained     = errors.New("it owns no tenants")
-	errNoNeighbour = errors.New("no range of another group begins or ends where its own does")
-)
-
-// Drain proposes to give everything that a group owns to a neighbour, so that its servers
-// can stop.
-func Drain(configs []partitionapi.DataPartitionConfig, loads Loads, group string) (*Proposal, error) {
-	groups := Groups(configs, loads)
-	i := slices.IndexFunc(groups, func(g Group) bool { return g.ID == group && g.Config != nil })
-	if i < 0 {
-		return nil, errNoConfig
-	}
-	from := groups[i]
-	if from.span.Empty() && len(from.Config.Tenants) == 0 {
-		return nil, errDrained
-	}
-	empty := from.Config.DeepCopy()
-	empty.IsRangeStartValid, empty.IsRangeEndValid, empty.RangeStart, empty.RangeEnd = true, true, nobody, nobody
-	empty.Tenants = nil
-	var grown *partitionapi.DataPartitionConfig
-	switch {
-	case i > 0 && adjacent(groups[i-1], from):
-		grown = groups[i-1].Config.DeepCopy()
-		grown.RangeEnd, grown.IsRangeEndValid = from.Config.RangeEnd, from.Config.IsRangeEndValid
-	case i+1 < len(groups) && adjacent(from, groups[i+1]):
-		grown = groups[i+1].Config.DeepCopy()
-		grown.RangeStart, grown.IsRangeStartValid = from.Config.RangeStart, from.Config.IsRangeStartValid
-	default:
-		return nil, errNoNeighbour
-	}
-	p := &Proposal{From: group, To: grown.ServiceGroupID, Tenants: slices.Clone(from.ranged), Load: from.Load,
-		Configs: []*partitionapi.DataPartitionConfig{grown, empty}}
-	p.Tenants = append(p.Tenants, from.Config.Tenants...)
-	slices.Sort(p.Tenants)
-	if len(from.Config.Tenants) > 0 {
-		// Only one configuration lists a tenant, so these change owners in between by
-		// their names.
-		listed := grown.DeepCopy()
-		listed.Tenants = append(slices.Clone(grown.Tenants), from.Config.Tenants...)
-		p.Configs = append(p.Configs, listed)
-	}
-	return p, nil
 }

@@ -148,6 +148,57 @@ func TestDrain(t *testing.T) {
 			t.Errorf("group %s: %s, %v, want %s", c.group, text(p), err, c.want)
 		}
 	}
+	for _, group := range []string{"0", "1", "2"} {
+		configs := slices.Clone(three)
+		apply := func(p *Proposal, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatalf("group %s: %v", group, err)
+			}
+			for _, c := range p.Configs {
+				configs[slices.IndexFunc(configs, func(o partitionapi.DataPartitionConfig) bool {
+					return o.Name == c.Name
+				})] = *c
+				var rules []ownership.Config
+				for i := range configs {
+					rules = append(rules, ownership.NewConfig(&configs[i], int64(i)))
+				}
+				if gaps := ownership.NewTable(rules).Gaps(); len(gaps) > 0 {
+					t.Errorf("%s leaves gaps: %+v", text(p), gaps)
+				}
+			}
+		}
+		loads := objectsOf{"a": 1, "i": 3, "q": 2, "zoo": 2}.loads()
+		down, err := Drain(configs, loads, group)
+		apply(down, err)
+		between := slices.Clone(configs)
+		up, err := Undrain(configs, loads, group)
+		apply(up, err)
+		if up.From != down.To || up.To != down.From || !slices.Equal(up.Tenants, down.Tenants) || up.Load != down.Load {
+			t.Errorf("group %s: %s was taken back by %s", group, text(down), text(up))
+		}
+		for i := range three {
+			was, is := three[i], configs[i]
+			if was.RangeStart != is.RangeStart || was.RangeEnd != is.RangeEnd ||
+				was.IsRangeStartValid != is.IsRangeStartValid || was.IsRangeEndValid != is.IsRangeEndValid ||
+				!slices.Equal(was.Tenants, is.Tenants) || is.Annotations[drainedAnnotation] != "" {
+				t.Errorf("group %s: %+v became %+v", group, was, is)
+			}
+		}
+		if _, err := Undrain(configs, loads, group); !errors.Is(err, errNotDrained) {
+			t.Errorf("group %s, again: %v", group, err)
+		}
+		// Who got it has given a part of it away.
+		for i := range between {
+			if between[i].ServiceGroupID == down.To {
+				between[i].RangeStart, between[i].RangeEnd = "i", "j"
+				between[i].IsRangeStartValid, between[i].IsRangeEndValid = true, true
+			}
+		}
+		if _, err := Undrain(between, loads, group); !errors.Is(err, errMoved) {
+			t.Errorf("group %s, moved: %v", group, err)
+		}
+	}
 	drained := []partitionapi.DataPartitionConfig{config("0", "a", "a"), config("1", "", "")}
 	if _, err := Drain(drained, nil, "0"); !errors.Is(err, errDrained) {
 		t.Errorf("a group that is drained: %v", err)

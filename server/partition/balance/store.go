@@ -69,6 +69,12 @@ func (s *State) Suggest() *Proposal { return Suggest(s.Configs, s.Loads, s.runs)
 // Drain proposes to give everything that a group owns to a neighbour.
 func (s *State) Drain(group string) (*Proposal, error) { return Drain(s.Configs, s.Loads, group) }
 
+// Undrain proposes to give a drained group back what it had.
+func (s *State) Undrain(group string) (*Proposal, error) { return Undrain(s.Configs, s.Loads, group) }
+
+// Runs reports whether a server of a group is ready.
+func (s *State) Runs(group string) bool { return s.runs(group) }
+
 // runs reports whether a server of a group is ready.
 func (s *State) runs(group string) bool {
 	return slices.ContainsFunc(s.Servers, func(o servers.Server) bool { return o.Ready && o.Group == group })
