@@ -28,13 +28,17 @@ func partitionCommand() *cobra.Command {
 			Use:   "remove NAME [FLAGS]",
 			Short: "take a partition without tenants out of the cluster",
 			Long: "Delete its tenants and stop its servers first. Its nodes leave with it, and with them the\n" +
-				"pods of other partitions there. What its servers have on disk is good for the whole\n" +
-				"cluster: destroy it. A partition that was removed does not come back; its name is free.",
+				"pods of other partitions there: while there are any, it needs --force. What its servers\n" +
+				"have on disk is good for the whole cluster: destroy it. A partition that was removed does\n" +
+				"not come back; its name is free. With --lost, one that does not answer is removed with its\n" +
+				"tenants: their names are printed, and free.",
 			RunE:              action(removePartition),
 			ValidArgsFunction: completePartitions,
 		},
 			text("identity", "", "", "remove the one with this identity, which home does not know any more "+
 				"(a4s doctor tells it)"),
+			toggle("force", "", "also while pods of other partitions run on its nodes"),
+			toggle("lost", "", "with its tenants, if it does not answer and never will"),
 			adminKubeconfigFlag(),
 		),
 		leaf(&cobra.Command{
@@ -83,13 +87,39 @@ func removePartition(c *call) error {
 	if err != nil {
 		return err
 	}
-	name := c.arg(0)
-	err = admin.RemovePartition(c.ctx, name, c.String("identity"))
+	name, identity := c.arg(0), c.String("identity")
+	if identity == "" && !c.Bool("force") && !c.Bool("lost") {
+		switch pods, tenants, err := admin.PodsOn(c.ctx, name); {
+		case err != nil:
+			return &problem.Input{Source: "NAME", Value: name, Err: err,
+				Want: "partitions that answer, to count the pods on its nodes, or --force"}
+		case pods > 0:
+			return &problem.Input{Source: "NAME", Value: name,
+				Err:  fmt.Errorf("its nodes run %d pods of other partitions, of %d tenants", pods, tenants),
+				Want: `a partition whose nodes are drained with "a4s node drain", or --force, which ends these pods`}
+		}
+	}
+	if c.Bool("lost") {
+		err := admin.GiveUp(c.ctx, name, func(tenant string) {
+			_, _ = fmt.Fprintf(c.out, "tenant %s is given up\n", tenant) // what counts is that it is done
+		})
+		switch {
+		case errors.Is(err, tenantadmin.ErrAnswers):
+			return &problem.Input{Source: "--lost", Value: "true", Err: err,
+				Want: `no --lost: delete its tenants with "a4s tenant delete"`}
+		case apierrors.IsNotFound(err):
+			return &problem.Input{Source: "NAME", Value: name, Err: err, Want: `one that "a4s partition list" prints`}
+		case err != nil:
+			return explainFor(admin.Server(), err)
+		}
+	}
+	err = admin.RemovePartition(c.ctx, name, identity)
 	switch {
 	case apierrors.IsNotFound(err):
 		return &problem.Input{Source: "NAME", Value: name, Err: err, Want: `one that "a4s partition list" prints`}
 	case apierrors.IsConflict(err), apierrors.IsForbidden(err):
-		return &problem.Input{Source: "NAME", Value: name, Err: err, Want: "a partition without tenants, but main"}
+		return &problem.Input{Source: "NAME", Value: name, Err: err,
+			Want: "a partition without tenants, but main; --lost if its servers are gone for good"}
 	case err != nil:
 		return explainFor(admin.Server(), err)
 	}

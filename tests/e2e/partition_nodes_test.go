@@ -102,7 +102,11 @@ func TestPartitionNodes(t *testing.T) {
 	})
 	t.Run("a partition that leaves takes its nodes along", func(t *testing.T) {
 		rp2.proc.Kill()
-		home.must(t, "partition", "remove", "rp2")
+		if r := home.a4s(t, "partition", "remove", "rp2"); r.ExitCode == 0 ||
+			!strings.Contains(r.Stderr, "pods of other partitions") {
+			t.Errorf("a partition whose nodes have pods: %d %s", r.ExitCode, r.Stderr)
+		}
+		home.must(t, "partition", "remove", "rp2", "--force")
 		for _, tp := range tps {
 			hosts.Until(t, soon, "no copies at "+tp.host.Name, func(ctx context.Context) error {
 				n, err := tp.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
