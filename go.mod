@@ -13,6 +13,7 @@ require (
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/distribution/reference v0.6.0
 	github.com/flannel-io/flannel v0.28.10
+	github.com/google/cadvisor/lib v0.60.5
 	github.com/go-logr/logr v1.4.4
 	github.com/google/gnostic-models v0.7.1
 	github.com/k3s-io/kine v0.17.5
@@ -92,7 +93,6 @@ require (
 	github.com/go-openapi/swag/stringutils v0.28.0 // indirect
 	github.com/go-openapi/swag/typeutils v0.28.0 // indirect
 	github.com/go-openapi/swag/yamlutils v0.28.0 // indirect
-	github.com/google/cadvisor/lib v0.60.5 // indirect
 	github.com/google/nftables v0.3.0 // indirect
 	github.com/google/renameio/v2 v2.0.2 // indirect
 	github.com/mdlayher/netlink v1.11.2 // indirect

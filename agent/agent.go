@@ -190,7 +190,7 @@ func (n *Node) startNetwork(ctx context.Context, group *component.Group, joined 
 func (n *Node) startKubelet(ctx context.Context, group *component.Group, joined *join.Result) {
 	n.runtimes.mux.SetClusterDomain(joined.Config.ClusterDomain)
 	o := n.kubelet.options(joined, n.access.credential(), resolvConf(n.cfg, n.log))
-	o.NotReadyReason = n.runtimes.notReadyReason
+	o.NotReadyReason, o.ContainerdSocket = n.runtimes.notReadyReason, n.runtimes.containerAPI()
 	n.partitions.kubelet(ctx, &o, joined)
 	group.Start(ctx, kubelet.New(o))
 }

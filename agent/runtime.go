@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -146,6 +147,19 @@ func (r *runtimeSet) builtin(t workload.Type) bool {
 	return slices.ContainsFunc(r.registered, func(o noderuntime.Runtime) bool {
 		return o.Type == t && o.Endpoint == noderuntime.Builtin
 	})
+}
+
+// containerAPI is the socket of the runtime of containers, "" if there is none.
+func (r *runtimeSet) containerAPI() string {
+	for _, o := range r.registered {
+		if o.Type == workload.Container {
+			if o.Endpoint == noderuntime.Builtin {
+				return containerd.Socket(containerdState())
+			}
+			return strings.TrimPrefix(o.Endpoint, "unix://")
+		}
+	}
+	return ""
 }
 
 // muxOptions are those of what stands between the kubelet and the runtimes.

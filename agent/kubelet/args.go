@@ -36,6 +36,7 @@ var refused = map[string]string{
 	"cloud-provider":            "no value: a4s has no cloud provider",
 	"v":                         "a4s' own -v, as all components share one log",
 	"vmodule":                   "a4s' own --vmodule, as all components share one log",
+	"version":                   "a4s --version",
 	"logging-format":            "no value, as all components share one log",
 	"log-flush-frequency":       "no value, as all components share one log",
 	"log-text-split-stream":     "no value, as all components share one log",
@@ -173,6 +174,7 @@ func applyArgs(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfigu
 	flags.AddFlags(set)
 	gates := maps.Clone(config.FeatureGates)
 	options.AddKubeletConfigFlags(set, config)
+	options.AddGlobalFlags(set)
 	for _, a := range args {
 		text := a.name + "=" + a.value
 		if set.Lookup(a.name) == nil {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	cadvisor "github.com/google/cadvisor/lib/container/containerd"
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -54,6 +55,9 @@ type Options struct {
 	NodeTaints []string
 	// RuntimeEndpoint is the CRI socket, "unix:///...".
 	RuntimeEndpoint string
+	// ContainerdSocket is the API of the containerd below RuntimeEndpoint, from which
+	// cAdvisor knows the names of containers; "" if there is none.
+	ContainerdSocket string
 	// ClientCA holds the CA of the clients that the kubelet's API accepts.
 	ClientCA string
 	// ServingCert and ServingKey are the serving certificate.
@@ -146,10 +150,15 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err := errors.Join(preflight.Ports(ports(server)...), preflight.FileWatches(fileWatches)); err != nil {
 		return err
 	}
+	if o.ContainerdSocket != "" {
+		// A flag of upstream's process, which has no other way.
+		*cadvisor.ArgContainerdEndpoint = o.ContainerdSocket
+	}
 	gates := utilfeature.DefaultMutableFeatureGate
 	if err := gates.SetFromMap(server.FeatureGates); err != nil {
 		return fmt.Errorf("setting the kubelet's feature gates: %w", err)
 	}
+	gates.AddMetrics()
 	deps, err := app.UnsecuredDependencies(ctx, server, gates)
 	if err != nil {
 		return fmt.Errorf("assembling the kubelet: %w", err)

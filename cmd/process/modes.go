@@ -171,6 +171,7 @@ func supervise(
 		return err
 	}
 	defer log.Close() //nolint:errcheck // nothing is left to report it to
+	setUpstreamGlobals()
 	if err := preflight.Root("a4s " + mode); err != nil {
 		return err
 	}

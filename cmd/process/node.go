@@ -62,6 +62,7 @@ func RunNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	setUpstreamGlobals()
 	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
 	defer func() {
 		log.Stopping()

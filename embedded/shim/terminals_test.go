@@ -17,7 +17,8 @@ func TestWallW12TerminalsOfAContainer(t *testing.T) {
 			`{"big":9223372036854775807,"mounts":[{"destination":"/proc","type":"proc"},` +
 				`{"destination":"/dev/pts","type":"devpts","options":["newinstance","ptmxmode=0666"],"new":[1]}]}`,
 			`{"big":9223372036854775807,"mounts":[{"destination":"/proc","type":"proc"},` +
-				`{"destination":"/dev/pts","new":[1],"options":["newinstance","ptmxmode=0666","max=512"],"type":"devpts"}]}`},
+				`{"destination":"/dev/pts","new":[1],"options":["newinstance","ptmxmode=0666","max=512"],` +
+				`"type":"devpts"}]}`},
 		{"without options", `{"mounts":[{"type":"devpts"}]}`, `{"mounts":[{"options":["max=512"],"type":"devpts"}]}`},
 		{"with a limit", `{"mounts":[{"type":"devpts","options":["max=7"]}]}`, ""},
 		{"without mounts", `{"process":{}}`, ""},

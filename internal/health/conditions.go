@@ -231,7 +231,8 @@ func Conditions() []Condition {
 			Cause: "the kernel or the machine's container does not offer them",
 			Fix:   "a4s check-config says which, and how to enable them"},
 		{Code: KernelLimit, Severity: Warning, Title: "A limit of the kernel that all pods share is almost reached",
-			Cause: "programs of the machine, or one of its pods, take most of it; others get errors when it is reached",
+			Cause: "programs of the machine, or one of its pods, take most of it; others get errors " +
+				"when it is reached",
 			Fix: "raise it with the command in the detail, and for good in /etc/sysctl.d; without " +
 				"--leave-kernel-limits a4s raises such limits at its start"},
 		{Code: PacketFilterDegraded, Severity: Warning, Title: "Services use iptables instead of nftables",

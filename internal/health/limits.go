@@ -40,7 +40,8 @@ func KernelLimits(proc string) Check {
 			}
 			subject := strings.TrimSpace(u.sysctl + " " + u.what)
 			near = append(near, subject)
-			r.Set(KernelLimit, subject, fmt.Sprintf("%d of %d are taken: sysctl -w %s=%d", u.used, u.max, u.sysctl, 2*u.max))
+			r.Set(KernelLimit, subject,
+				fmt.Sprintf("%d of %d are taken: sysctl -w %s=%d", u.used, u.max, u.sysctl, 2*u.max))
 		}
 		r.Keep(KernelLimit, near)
 	}

@@ -82,7 +82,8 @@ func TestLimitsThatCannotBeRaised(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := lines.LastEntry()
-	if last == nil || last.Level != logrus.InfoLevel || !strings.Contains(last.Message, "fs.aio-max-nr to 1073741824") {
+	if last == nil || last.Level != logrus.InfoLevel ||
+		!strings.Contains(last.Message, "fs.aio-max-nr to 1073741824") {
 		t.Errorf("the last line is %+v", last)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -113,9 +114,13 @@ func run(ctx context.Context, o Options, ready func()) error {
 		return err
 	}
 	readKeysOften()
-	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+	registry := s.GenericServerRunOptions.ComponentGlobalsRegistry
+	if err := registry.Set(); err != nil {
 		return fmt.Errorf("setting feature gates: %w", err)
 	}
+	// The other parts of the server have the same gates.
+	utilfeature.DefaultMutableFeatureGate.AddMetrics()
+	registry.AddMetrics()
 	completed, err := s.Complete(ctx)
 	if err != nil {
 		return fmt.Errorf("completing the options: %w", err)

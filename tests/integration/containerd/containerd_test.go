@@ -155,7 +155,8 @@ func TestPodsSurvive(t *testing.T) {
 	sandbox, container := n.runPod()
 	defer n.removePod(sandbox)
 	t.Run("TestWallW12KernelLimits", func(t *testing.T) {
-		for what, pid := range map[string]int{"the sandbox": n.sandboxPid(sandbox), "the container": n.taskPid(container)} {
+		pids := map[string]int{"the sandbox": n.sandboxPid(sandbox), "the container": n.taskPid(container)}
+		for what, pid := range pids {
 			mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", pid))
 			if err != nil {
 				t.Fatal(err)
