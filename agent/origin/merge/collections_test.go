@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -120,6 +121,32 @@ func TestEqualNames(t *testing.T) {
 	eventually(t, func() bool { return handler() == "of-home" }, func() any { return handler() })
 	home.Delete(t, "runtimeclasses", class("of-home"))
 	eventually(t, func() bool { return handler() == "of-tp2" }, func() any { return handler() })
+}
+
+// The kubelet of a node watches its requests for certificates in all partitions.
+func TestCertificateRequestsOfAllPartitions(t *testing.T) {
+	home, tp2 := partitiontest.New(t, "main"), partitiontest.New(t, "tp2")
+	request := func(namespace, name, node string) *certificatesv1.PodCertificateRequest {
+		return &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: certificatesv1.PodCertificateRequestSpec{NodeName: types.NodeName(node)}}
+	}
+	home.Put(t, "podcertificaterequests", request("kube-system", "a", node1))
+	tp2.Put(t, "podcertificaterequests", request("default.t1", "b", node1))
+	c := open(t, "", true, home, tp2)
+	var got []string
+	eventually(t, func() bool {
+		list, err := c.client(t).CertificatesV1().PodCertificateRequests("").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "spec.nodeName=" + node1})
+		got = nil
+		if err != nil {
+			return false
+		}
+		for _, r := range list.Items {
+			got = append(got, r.Namespace+"/"+r.Name)
+		}
+		slices.Sort(got)
+		return slices.Equal(got, []string{"default.t1/b", "kube-system/a"})
+	}, func() any { return got })
 }
 
 func TestWhatWatchesGet(t *testing.T) {

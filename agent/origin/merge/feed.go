@@ -166,7 +166,7 @@ func (f *feed) note(err error) {
 // selectorFor is what a partition is asked for.
 func selectorFor(k kind, node string) string {
 	switch k.resource {
-	case podsResource:
+	case podsResource, requestsResource: // a node may read its own only
 		return fields.OneTermEqualSelector(fieldNode, node).String()
 	case nodeResource:
 		return fields.OneTermEqualSelector("metadata.name", node).String()

@@ -3,6 +3,7 @@ package merge
 import (
 	"fmt"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -37,6 +38,7 @@ var (
 	servicesResource  = corev1.SchemeGroupVersion.WithResource("services")
 	namespaceResource = corev1.SchemeGroupVersion.WithResource("namespaces")
 	nodeResource      = corev1.SchemeGroupVersion.WithResource("nodes")
+	requestsResource  = certificatesv1.SchemeGroupVersion.WithResource("podcertificaterequests")
 	rangesResource    = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 )
 
@@ -84,10 +86,30 @@ func kinds() []kind {
 			item:     func() runtime.Object { return &nodev1.RuntimeClass{} },
 		},
 		{
+			// The kubelet projects them into pods.
+			resource: certificatesv1.SchemeGroupVersion.WithResource("clustertrustbundles"),
+			gvk:      certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
+			list:     func() runtime.Object { return &certificatesv1.ClusterTrustBundleList{} },
+			item:     func() runtime.Object { return &certificatesv1.ClusterTrustBundle{} },
+		},
+		{
 			resource: storagev1.SchemeGroupVersion.WithResource("csidrivers"),
 			gvk:      storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
 			list:     func() runtime.Object { return &storagev1.CSIDriverList{} },
 			item:     func() runtime.Object { return &storagev1.CSIDriver{} },
+		},
+		{
+			// The kubelet asks for the certificates of its pods, in their namespaces.
+			resource: requestsResource, gvk: certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"),
+			list: func() runtime.Object { return &certificatesv1.PodCertificateRequestList{} },
+			item: func() runtime.Object { return &certificatesv1.PodCertificateRequest{} },
+			selectable: func(obj runtime.Object) fields.Set {
+				request, ok := obj.(*certificatesv1.PodCertificateRequest)
+				if !ok {
+					request = &certificatesv1.PodCertificateRequest{}
+				}
+				return fields.Set{fieldNode: string(request.Spec.NodeName)}
+			},
 		},
 		{
 			// kube-proxy refuses what comes for their addresses that no Service has.

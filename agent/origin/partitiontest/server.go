@@ -372,6 +372,7 @@ func listKind(collection string) string {
 		"namespaces": "Namespace", "runtimeclasses": "RuntimeClass", "csidrivers": "CSIDriver", "secrets": "Secret",
 		"configmaps": "ConfigMap", "volumeattachments": "VolumeAttachment", "nodes": "Node",
 		"persistentvolumeclaims": "PersistentVolumeClaim", "persistentvolumes": "PersistentVolume",
-		"servicecidrs": "ServiceCIDR"}
+		"servicecidrs": "ServiceCIDR", "podcertificaterequests": "PodCertificateRequest",
+		"clustertrustbundles": "ClusterTrustBundle"}
 	return kinds[collection] + "List"
 }
