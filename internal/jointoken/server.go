@@ -22,8 +22,9 @@ import (
 const (
 	// ServerFile holds the token with which servers and agents join.
 	ServerFile = "token"
-	// NodeFile is another name of ServerFile, the one that documentation
-	// of k3s has taught people to look for.
+	// NodeFile is another name of the file whose token agents are to join with:
+	// AgentFile if that has one of its own, else ServerFile. The documentation
+	// of k3s has taught people to look for it.
 	NodeFile = "node-token"
 	// AgentFile holds the token with which only agents join.
 	AgentFile = "agent-token"
@@ -164,14 +165,17 @@ func (t *ServerTokens) write() error {
 			return err
 		}
 	}
-	link := filepath.Join(t.dir, NodeFile)
-	if target, err := os.Readlink(link); err == nil && target == ServerFile {
+	link, want := filepath.Join(t.dir, NodeFile), ServerFile
+	if t.agent != t.server {
+		want = AgentFile // who is given it is not to join as a server
+	}
+	if target, err := os.Readlink(link); err == nil && target == want {
 		return nil
 	}
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.Symlink(ServerFile, link)
+	return os.Symlink(want, link)
 }
 
 // Server returns the token with which servers and agents join.

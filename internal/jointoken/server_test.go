@@ -110,6 +110,41 @@ func TestEnsureServerTokens(t *testing.T) {
 	}
 }
 
+// What nodes join with does not let them join as servers, once agents have a token of
+// their own.
+func TestNodeTokenIsThatOfAgents(t *testing.T) {
+	dir, ca := t.TempDir(), newCA(t)
+	expect := func(when, password, user string) {
+		t.Helper()
+		text, err := ReadFile("x", filepath.Join(dir, NodeFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tok, err := Parse("x", text); err != nil || tok.Password != password || tok.User != user {
+			t.Errorf("%s: %s holds the password %q of %q, %v", when, NodeFile, tok.Password, tok.User, err)
+		}
+	}
+	tok, err := EnsureServerTokens(dir, "s", "", ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("one token", "s", "server")
+	if _, err := tok.Rotate("node", "a"); err != nil {
+		t.Fatal(err)
+	}
+	expect("an agent token by rotation", "a", "node")
+	if _, err := EnsureServerTokens(dir, "", "", ca); err != nil {
+		t.Fatal(err)
+	}
+	expect("a restart", "a", "node")
+
+	dir = t.TempDir()
+	if _, err := EnsureServerTokens(dir, "s", "a", ca); err != nil {
+		t.Fatal(err)
+	}
+	expect("an agent token from the start", "a", "node")
+}
+
 func TestCheckAndRotate(t *testing.T) {
 	dir, ca := t.TempDir(), newCA(t)
 	tok, err := EnsureServerTokens(dir, "s", "", ca)
