@@ -15,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/cmd"
 	"github.com/a4s-io/a4s/cmd/process"
 	"github.com/a4s-io/a4s/embedded/containerd"
+	_ "github.com/a4s-io/a4s/embedded/noplugins" // no shared libraries in a static program
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/renewal"
 )
