@@ -199,7 +199,10 @@ func (s *Server) Init(ctx context.Context) error {
 	if s.tokens, err = f.loadTokens(s.partition.tokens(s.peers.bundle)); err != nil {
 		return err
 	}
-	return f.write()
+	if err := f.write(); err != nil {
+		return err
+	}
+	return s.upstream.check(ctx)
 }
 
 // Reset makes this server the only one of its cluster, with the data that it has.

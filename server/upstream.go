@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
@@ -46,6 +47,11 @@ func (u *upstream) validate() error {
 		}
 	}
 	return scheduler.Validate(u.scheduler(nil))
+}
+
+// check refuses what validate cannot see before the files of the server are there.
+func (u *upstream) check(ctx context.Context) error {
+	return apiserver.Check(ctx, u.apiserver(apiserver.Seams{}))
 }
 
 // apiserver are the options of the API server.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
+	"k8s.io/kubernetes/pkg/kubelet/eviction"
 	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/configfiles"
 	utilfs "k8s.io/kubernetes/pkg/util/filesystem"
 	"sigs.k8s.io/yaml"
@@ -95,10 +96,20 @@ func (o Options) server(file string) (*options.KubeletServer, error) {
 	if err := validation.ValidateKubeletConfiguration(config, gates); err != nil {
 		return nil, &problem.Input{Source: "--kubelet-arg", Err: err}
 	}
+	if err := checkEviction(config); err != nil {
+		return nil, &problem.Input{Source: "--kubelet-arg", Err: err, Want: "thresholds of eviction that fit together"}
+	}
 	if err := options.ValidateKubeletFlags(flags); err != nil {
 		return nil, &problem.Input{Source: "--node-label", Err: err}
 	}
 	return &options.KubeletServer{KubeletFlags: *flags, KubeletConfiguration: *config}, nil
+}
+
+// checkEviction finds what the kubelet would find after it has begun to run.
+func checkEviction(config *kubeletconfig.KubeletConfiguration) error {
+	_, err := eviction.ParseThresholdConfig(config.EnforceNodeAllocatable, config.EvictionHard, config.EvictionSoft,
+		config.EvictionSoftGracePeriod, config.EvictionMinimumReclaim)
+	return err
 }
 
 func (o Options) writeConfig(file, userFile string) error {

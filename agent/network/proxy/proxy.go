@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/configz"
 	"k8s.io/kubernetes/cmd/kube-proxy/app"
 	kubeproxyconfig "k8s.io/kubernetes/pkg/proxy/apis/config"
@@ -67,11 +70,30 @@ func New(o Options) component.Component {
 // Ports are those that kube-proxy will listen on. It checks the user's
 // arguments on the way, without touching the machine.
 func (o Options) Ports() ([]preflight.Port, error) {
-	_, fs, err := o.options(netfilter.Nftables)
+	// The gates of the process are set when kube-proxy runs, not here.
+	checked := o
+	checked.Args = slices.DeleteFunc(slices.Clone(o.Args), func(arg string) bool {
+		return strings.HasPrefix(strings.TrimLeft(arg, "-"), "feature-gates=")
+	})
+	for _, arg := range o.Args {
+		if gates, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "feature-gates="); ok {
+			if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().Set(gates); err != nil {
+				return nil, &problem.Input{Source: argFlag, Value: arg, Err: err, Want: "feature gates of kube-proxy"}
+			}
+		}
+	}
+	opts, fs, err := checked.options(netfilter.Nftables)
 	if err != nil {
 		return nil, err
 	}
-	return ports(fs)
+	all, err := ports(fs)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(opts.Complete(fs), opts.Validate()); err != nil {
+		return nil, &problem.Input{Source: argFlag, Err: err, Want: "arguments that kube-proxy accepts together"}
+	}
+	return all, nil
 }
 
 // ports are those of addresses that the user has not turned off.

@@ -54,9 +54,10 @@ func TestBadArgumentsAreInput(t *testing.T) {
 	for _, arg := range []string{
 		"no-such-flag=1", "healthz-bind-address=192.0.2.1", "conntrack-min=many", "cleanup=true", "config=/etc/x",
 		"write-config-to=/x",
-		"init-only=true", "v=9", "detect-local-mode=NodeCIDR", "profiling",
+		"init-only=true", "v=9", "detect-local-mode=NodeCIDR", "profiling", "feature-gates=Unknown=true",
+		"nodeport-addresses=here", "proxy-mode=other",
 	} {
-		_, err := Options{Args: []string{arg}}.Ports()
+		_, err := Options{ClusterCIDR: "10.42.0.0/16", Args: []string{arg}}.Ports()
 		var in *problem.Input
 		if !errors.As(err, &in) || in.Source != argFlag || in.Want == "" {
 			t.Errorf("Ports with %s = %v", arg, err)
@@ -69,7 +70,7 @@ func TestPortsAreThoseOfTheArguments(t *testing.T) {
 		"": 2, "healthz-bind-address=": 1, "metrics-bind-address=192.0.2.1:0": 1,
 		"healthz-bind-address=192.0.2.1:11256": 2,
 	} {
-		o := Options{}
+		o := Options{ClusterCIDR: "10.42.0.0/16"}
 		if args != "" {
 			o.Args = []string{args}
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
+	"github.com/a4s-io/a4s/server/controlplane/featuregates"
 	"github.com/a4s-io/a4s/server/datastore"
 )
 
@@ -89,19 +90,53 @@ func New(o Options) component.Component {
 
 // Validate parses the user's arguments without starting anything.
 func Validate(o Options) error {
+	if err := featuregates.Check(argFlag, o.Args); err != nil {
+		return err
+	}
 	_, err := parse(o)
 	return err
 }
 
+// Check finds what upstream refuses of the user's arguments once the files are there,
+// still without starting anything.
+func Check(ctx context.Context, o Options) error {
+	s, err := parse(o)
+	if err != nil {
+		return err
+	}
+	_, err = complete(ctx, s)
+	return err
+}
+
+// complete sets the gates of the process and completes the options.
+func complete(ctx context.Context, s *options.ServerRunOptions) (options.CompletedOptions, error) {
+	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return options.CompletedOptions{},
+			&problem.Input{Source: argFlag, Err: err, Want: "feature gates of Kubernetes"}
+	}
+	completed, err := s.Complete(ctx)
+	if err != nil {
+		return completed, &problem.Input{Source: argFlag, Err: err, Want: "arguments that kube-apiserver can complete"}
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return completed, &problem.Input{Source: argFlag, Err: errors.Join(errs...),
+			Want: "arguments that kube-apiserver accepts together"}
+	}
+	return completed, nil
+}
+
+// argFlag is the flag of a4s that carries the user's arguments.
+const argFlag = "--kube-apiserver-arg"
+
 func parse(o Options) (*options.ServerRunOptions, error) {
 	s := options.NewServerRunOptions()
 	fss := s.Flags()
-	if err := upstreamflags.Parse(flatten(fss), "--kube-apiserver-arg", o.flags(), o.Args); err != nil {
+	if err := upstreamflags.Parse(flatten(fss), argFlag, o.flags(), o.Args); err != nil {
 		return nil, err
 	}
 	if disabled := s.Admission.GenericAdmission.DisablePlugins; slices.Contains(disabled, lifecycle.PluginName) {
 		return nil, &problem.Input{
-			Source: "--kube-apiserver-arg", Value: "disable-admission-plugins=" + strings.Join(disabled, ","),
+			Source: argFlag, Value: "disable-admission-plugins=" + strings.Join(disabled, ","),
 			Want: "plugins other than " + lifecycle.PluginName + ", which keeps namespaces and tenants whole",
 		}
 	}
@@ -114,20 +149,13 @@ func run(ctx context.Context, o Options, ready func()) error {
 		return err
 	}
 	readKeysOften()
-	registry := s.GenericServerRunOptions.ComponentGlobalsRegistry
-	if err := registry.Set(); err != nil {
-		return fmt.Errorf("setting feature gates: %w", err)
+	completed, err := complete(ctx, s)
+	if err != nil {
+		return err
 	}
 	// The other parts of the server have the same gates.
 	utilfeature.DefaultMutableFeatureGate.AddMetrics()
-	registry.AddMetrics()
-	completed, err := s.Complete(ctx)
-	if err != nil {
-		return fmt.Errorf("completing the options: %w", err)
-	}
-	if errs := completed.Validate(); len(errs) > 0 {
-		return fmt.Errorf("invalid options: %w", errors.Join(errs...))
-	}
+	s.GenericServerRunOptions.ComponentGlobalsRegistry.AddMetrics()
 	server, err := compose(completed, o.Seams)
 	if err != nil {
 		return err

@@ -15,7 +15,9 @@ import (
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
+	"github.com/a4s-io/a4s/server/controlplane/featuregates"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
 
@@ -77,10 +79,27 @@ func New(o Options) component.Component {
 		Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
 }
 
-// Validate parses the user's arguments without starting anything.
+// argFlag is the flag of a4s that carries the user's arguments.
+const argFlag = "--kube-controller-manager-arg"
+
+// Validate finds mistakes in the user's arguments without starting anything.
 func Validate(o Options) error {
-	_, err := parse(o)
-	return err
+	if err := featuregates.Check(argFlag, o.Args); err != nil {
+		return err
+	}
+	s, err := parse(o)
+	if err == nil {
+		err = s.ComponentGlobalsRegistry.Set() // which Validate would do with a warning
+	}
+	if err != nil {
+		return err
+	}
+	err = s.Validate(app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases())
+	if err != nil {
+		return &problem.Input{Source: argFlag, Err: err,
+			Want: "arguments that kube-controller-manager accepts together"}
+	}
+	return nil
 }
 
 // Apart returns why the controllers of nodes cannot be kept from copies. Where they cannot,
@@ -107,7 +126,7 @@ func parse(o Options) (*options.KubeControllerManagerOptions, error) {
 		fs.AddFlagSet(f)
 	}
 	s.ParsedFlags = &fss
-	return s, upstreamflags.Parse(fs, "--kube-controller-manager-arg", o.flags(), o.Args)
+	return s, upstreamflags.Parse(fs, argFlag, o.flags(), o.Args)
 }
 
 func (o Options) flags() map[string]string {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/sirupsen/logrus"
@@ -10,13 +11,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/transport"
 	"k8s.io/component-base/configz"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/upstreamflags"
+	"github.com/a4s-io/a4s/server/controlplane/featuregates"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 )
 
@@ -61,10 +66,34 @@ func New(o Options) component.Component {
 		Run: func(ctx context.Context, ready func()) error { return run(ctx, o, ready) }}
 }
 
-// Validate parses the user's arguments without starting anything.
+// argFlag is the flag of a4s that carries the user's arguments.
+const argFlag = "--kube-scheduler-arg"
+
+// Validate finds mistakes in the user's arguments without starting anything.
 func Validate(o Options) error {
-	_, err := parse(o)
-	return err
+	if err := featuregates.Check(argFlag, o.Args); err != nil {
+		return err
+	}
+	s, err := parse(o)
+	if err == nil {
+		err = s.ComponentGlobalsRegistry.Set() // which Validate would do with a warning
+	}
+	if err != nil {
+		return err
+	}
+	if s.ComponentConfig, err = latest.Default(); err != nil {
+		return fmt.Errorf("making the default configuration: %w", err)
+	}
+	if s.ConfigFile != "" {
+		if s.ComponentConfig, err = options.LoadConfigFromFile(klog.Background(), s.ConfigFile); err != nil {
+			return &problem.Input{Source: argFlag, Value: "config=" + s.ConfigFile, Err: err,
+				Want: "a file with a KubeSchedulerConfiguration"}
+		}
+	}
+	if err := errors.Join(s.Validate()...); err != nil {
+		return &problem.Input{Source: argFlag, Err: err, Want: "arguments that kube-scheduler accepts together"}
+	}
+	return nil
 }
 
 func parse(o Options) (*options.Options, error) {
@@ -73,7 +102,7 @@ func parse(o Options) (*options.Options, error) {
 	for _, f := range s.Flags.FlagSets {
 		fs.AddFlagSet(f)
 	}
-	return s, upstreamflags.Parse(fs, "--kube-scheduler-arg", map[string]string{
+	return s, upstreamflags.Parse(fs, argFlag, map[string]string{
 		// No limit: it is for programs on other machines, and API priority and
 		// fairness protects the server from this one as from everybody.
 		"kube-api-qps": "-1",
