@@ -145,6 +145,9 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
+	if err := o.setAsideStates(server); err != nil {
+		return err
+	}
 	// The kubelet exits the whole process when it cannot listen, or cannot
 	// watch cgroups.
 	if err := errors.Join(preflight.Ports(ports(server)...), preflight.FileWatches(fileWatches)); err != nil {
@@ -181,7 +184,16 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	deps.OnHeartbeatFailure = c.closeIdle
 
 	go o.announce(ctx, server, c, ready)
-	return app.Run(ctx, server, deps, gates)
+	err = component.Contain(Name, func() error { return app.Run(ctx, server, deps, gates) })
+	if ctx.Err() != nil {
+		return err
+	}
+	if err == nil {
+		err = component.ErrExited
+	}
+	// Its metrics are registered, and a second start in this process would only say
+	// that they are.
+	return component.Final(err)
 }
 
 // origin are the options of the transport between the kubelet and the API. The

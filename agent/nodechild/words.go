@@ -2,7 +2,9 @@ package nodechild
 
 import (
 	"bytes"
+	"cmp"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -22,6 +24,7 @@ type words struct {
 	partial []byte
 	end     string
 	own     bool
+	failure string // the last error in the log
 }
 
 // Write implements io.Writer. What cannot be written is lost, as it is for the
@@ -54,15 +57,37 @@ func (w *words) line(line []byte) {
 		if w.end == "" {
 			w.end = text
 		}
+	case strings.Contains(text, " level=error ") || strings.Contains(text, " level=fatal "):
+		w.failure = plain(text)
 	}
 	_, _ = w.out.Write(line) // see Write
 }
 
-// last is what the node said about its end, "" if it said nothing.
+// last is what the node said about its end, else the last error in its log: parts
+// of upstream write one and end the process. It is "" if there was none.
 func (w *words) last() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.end
+	return cmp.Or(w.end, w.failure)
+}
+
+// plain is the message and the error of a line of the log.
+func plain(line string) string {
+	var parts []string
+	for _, key := range []string{" msg=", " error="} {
+		_, rest, found := strings.Cut(line, key)
+		if !found {
+			continue
+		}
+		value, _, _ := strings.Cut(rest, " ")
+		if quoted, err := strconv.QuotedPrefix(rest); err == nil {
+			if text, err := strconv.Unquote(quoted); err == nil {
+				value = text
+			}
+		}
+		parts = append(parts, value)
+	}
+	return strings.Join(parts, ": ")
 }
 
 // byItself reports whether the node gave up, and not a part of it.

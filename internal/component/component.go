@@ -154,7 +154,13 @@ func (g *Group) States() []State {
 // Stop ends all components in reverse start order, each within its own
 // timeout (a short one after a critical failure), and returns the names of
 // those that did not end in time.
-func (g *Group) Stop() error {
+func (g *Group) Stop() error { return g.stop(time.Time{}) }
+
+// StopBy is Stop that returns at a deadline at the latest. A component has most of the
+// time that is left, so that those below it have some as well.
+func (g *Group) StopBy(deadline time.Time) error { return g.stop(deadline) }
+
+func (g *Group) stop(deadline time.Time) error {
 	g.mu.Lock()
 	running := append([]*supervised(nil), g.running...)
 	g.mu.Unlock()
@@ -169,11 +175,15 @@ func (g *Group) Stop() error {
 		if g.broken.Load() {
 			timeout = min(timeout, brokenStopTimeout)
 		}
+		if !deadline.IsZero() {
+			timeout = min(timeout, max(time.Until(deadline), 0)*3/4)
+		}
 		select {
 		case <-s.done:
 			g.log.WithField("component", s.Name).Debug("stopped")
 		case <-time.After(timeout):
-			errs = append(errs, fmt.Errorf("component %s did not stop within %s", s.Name, timeout))
+			errs = append(errs, fmt.Errorf("component %s did not stop within %s", s.Name,
+				timeout.Round(time.Millisecond)))
 		}
 	}
 	return errors.Join(errs...)
@@ -204,7 +214,7 @@ func (g *Group) supervise(ctx context.Context, s *supervised) {
 			return
 		}
 		s.markExited(err)
-		if s.Critical {
+		if final := (*finalError)(nil); s.Critical || errors.As(err, &final) {
 			log.WithError(err).Error("critical component exited")
 			g.broken.Store(true)
 			select {
@@ -232,6 +242,16 @@ func (g *Group) supervise(ctx context.Context, s *supervised) {
 func runOnce(ctx context.Context, s *supervised) error {
 	runCtx, cancel := context.WithCancel(ctx)
 	defer cancel() // nothing of a dead run may outlive it
+	err := Contain(s.Name, func() error { return s.Run(runCtx, s.markReady) })
+	if err == nil && ctx.Err() == nil {
+		err = ErrExited
+	}
+	return err
+}
+
+// Contain runs a function on a goroutine of its own and returns how it ended: a
+// panic is ErrPanicked, and the end of the goroutine by itself ErrAborted.
+func Contain(name string, run func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		returned := false
@@ -240,21 +260,33 @@ func runOnce(ctx context.Context, s *supervised) error {
 				return
 			}
 			if p := recover(); p != nil {
-				logrus.WithField("component", s.Name).Debugf("panic: %v\n%s", p, debug.Stack())
+				logrus.WithField("component", name).Debugf("panic: %v\n%s", p, debug.Stack())
 				result <- fmt.Errorf("%w: %v", ErrPanicked, p)
 				return
 			}
 			result <- ErrAborted
 		}()
-		err := s.Run(runCtx, s.markReady)
+		err := run()
 		returned = true
 		result <- err
 	}()
-	err := <-result
-	if err == nil && ctx.Err() == nil {
-		err = ErrExited
+	return <-result
+}
+
+// finalError is the end of what cannot be started again in its process.
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }
+
+// Final marks the error of a component that cannot be started again in this process,
+// because upstream keeps in it what it makes once: it ends the group as that of a
+// critical component does, so that what is shown is this reason, and not what a
+// second start would say. Of nil it is nil.
+func Final(err error) error {
+	if err == nil {
+		return nil
 	}
-	return err
+	return &finalError{err}
 }
 
 func (s *supervised) markReady() {

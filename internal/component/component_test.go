@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,5 +140,57 @@ func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 	}
 	if err := g.Stop(); err == nil {
 		t.Error("Stop = nil although a component does not end")
+	}
+}
+
+// Whatever hangs, a group ends by its deadline, and each component is told to end.
+func TestStopByADeadline(t *testing.T) {
+	group := NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	told := make(chan string, 3)
+	for _, name := range []string{"below", "hangs", "above"} {
+		group.Start(t.Context(), Component{Name: name, Run: func(ctx context.Context, _ func()) error {
+			<-ctx.Done()
+			told <- name
+			if name == "hangs" {
+				<-release
+			}
+			return nil
+		}})
+	}
+	const limit = 400 * time.Millisecond
+	began := time.Now()
+	err := group.StopBy(began.Add(limit))
+	if took := time.Since(began); took > 4*limit { // the machine may be slow
+		t.Errorf("it took %s", took)
+	}
+	if err == nil || !strings.Contains(err.Error(), "component hangs did not stop") ||
+		strings.Contains(err.Error(), "below") {
+		t.Errorf("error %v", err)
+	}
+	for _, want := range []string{"above", "hangs", "below"} {
+		if got := <-told; got != want {
+			t.Errorf("%s was told to end, want %s", got, want)
+		}
+	}
+}
+
+func TestAFinalErrorEndsTheGroup(t *testing.T) {
+	group := NewGroup(logrus.NewEntry(logrus.StandardLogger()))
+	reason := errors.New("no grace period")
+	runs := 0
+	group.Start(t.Context(), Component{Name: "once", Run: func(context.Context, func()) error {
+		runs++
+		return Final(Contain("once", func() error { return reason }))
+	}})
+	if err := <-group.Failed(); !errors.Is(err, reason) || err.Error() != "once: no grace period" {
+		t.Errorf("the group ends with %v", err)
+	}
+	if err := group.Stop(); err != nil || runs != 1 {
+		t.Errorf("%d runs, %v", runs, err)
+	}
+	if Final(nil) != nil {
+		t.Error("no error is one")
 	}
 }
