@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,17 +71,7 @@ func (p *adopter) all(ctx context.Context) {
 		if a.next.IsZero() || time.Now().Before(a.next) && !p.freed(a) {
 			continue
 		}
-		wrong, err := p.adopt(ctx, one.Name)
-		if err != nil {
-			p.log.WithError(err).WithField("of", one.Name).Warn("tenants of a partition have no placements; " +
-				"it is tried again")
-			a.next = time.Now().Add(adoptAgain)
-			continue
-		}
-		p.report(a, wrong)
-		if a.next = (time.Time{}); one.Name == partitionapi.Home || len(wrong) > 0 {
-			a.next = time.Now().Add(adoption)
-		}
+		p.pass(ctx, one.Name, a)
 	}
 	for name, a := range p.partitions {
 		if p.dir.Partition(name) == nil {
@@ -87,6 +79,56 @@ func (p *adopter) all(ctx context.Context) {
 			delete(p.partitions, name)
 		}
 	}
+}
+
+// pass looks once at the tenants of a partition. What fails for one of them is tried again soon,
+// and keeps no other from its placement.
+func (p *adopter) pass(ctx context.Context, partition string, a *adopted) {
+	wrong, failed, err := p.adopt(ctx, partition)
+	if err != nil || len(failed) > 0 {
+		p.log.WithError(errors.Join(append(failed.errors(), err)...)).WithField("of", partition).
+			Warn("tenants of a partition have no placements; it is tried again")
+		a.next = time.Now().Add(adoptAgain)
+	}
+	if err != nil {
+		return
+	}
+	for code, names := range a.reported {
+		for name, detail := range names {
+			if failed[name] != nil {
+				wrong.add(code, name, detail) // nothing else is known of it
+			}
+		}
+	}
+	p.report(a, wrong)
+	if len(failed) > 0 {
+		return
+	}
+	if a.next = (time.Time{}); partition == partitionapi.Home || len(wrong) > 0 {
+		a.next = time.Now().Add(adoption)
+	}
+}
+
+// failures are tenants whose turn did not go well.
+type failures map[string]error
+
+// errors are a few of them.
+func (f failures) errors() (few []error) {
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if len(few) == 3 {
+			break
+		}
+		few = append(few, fmt.Errorf("tenant %s: %w", name, f[name]))
+	}
+	return few
+}
+
+// note takes an error about one tenant. It is false if a server did not answer, so that the
+// next one would fare no better.
+func (f failures) note(name string, err error) bool {
+	var status apierrors.APIStatus
+	f[name] = err
+	return errors.Is(err, errTaken) || errors.As(err, &status)
 }
 
 // freed reports whether somebody gave up a tenant that was reported as missing.
@@ -128,26 +170,26 @@ func (p *adopter) report(a *adopted, wrong found) {
 }
 
 // adopt looks at the tenants of a partition. It returns those whose names belong to another, and
-// those that it should have.
-func (p *adopter) adopt(ctx context.Context, partition string) (found, error) {
+// those that it should have, and those of which that cannot be said.
+func (p *adopter) adopt(ctx context.Context, partition string) (found, failures, error) {
 	if partition != p.dir.Self() {
 		if err := p.peers.Ready(ctx, partition); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	there, err := p.peers.Tenants(partition)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	have := map[string]*partitionapi.TenantPlacement{}
 	for _, placed := range p.dir.Placements() {
 		have[placed.Name] = placed
 	}
-	wrong := found{}
+	wrong, failed := found{}, failures{}
 	for o := (metav1.ListOptions{Limit: pageSize}); ; {
 		list, err := p.page(ctx, there, o)
 		if err != nil {
-			return nil, fmt.Errorf("reading the tenants of partition %s: %w", partition, err)
+			return nil, nil, fmt.Errorf("reading the tenants of partition %s: %w", partition, err)
 		}
 		for i := range list.Items {
 			t := &list.Items[i]
@@ -155,8 +197,8 @@ func (p *adopter) adopt(ctx context.Context, partition string) (found, error) {
 				continue
 			}
 			detail, err := p.adoptOne(ctx, there, partition, t, have[t.Name])
-			if err != nil {
-				return nil, fmt.Errorf("tenant %s: %w", t.Name, err)
+			if err != nil && !failed.note(t.Name, err) {
+				return nil, nil, fmt.Errorf("tenant %s: %w", t.Name, err)
 			}
 			if detail != "" {
 				wrong.add(health.TenantNameTaken, t.Name, detail)
@@ -171,13 +213,13 @@ func (p *adopter) adopt(ctx context.Context, partition string) (found, error) {
 		if placed.Spec.Partition != partition || placed.Status.Phase != partitionapi.PlacementActive {
 			continue
 		}
-		if lost, err := p.lost(ctx, there, placed); err != nil {
-			return nil, fmt.Errorf("tenant %s: %w", placed.Name, err)
-		} else if lost {
+		if lost, err := p.lost(ctx, there, placed); err != nil && !failed.note(placed.Name, err) {
+			return nil, nil, fmt.Errorf("tenant %s: %w", placed.Name, err)
+		} else if lost && err == nil {
 			wrong.add(health.TenantMissing, placed.Name, "partition "+partition+" does not have it")
 		}
 	}
-	return wrong, nil
+	return wrong, failed, nil
 }
 
 // lost reports whether a partition does not have a tenant that it should have: it was restored

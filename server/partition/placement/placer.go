@@ -297,7 +297,9 @@ func (p *Placer) create(
 	case apierrors.IsAlreadyExists(err):
 		// It has no right to its name, but it is there, and the name is taken.
 		if found, getErr := there.Get(ctx, t.Name, metav1.GetOptions{}); getErr == nil {
-			return nil, errors.Join(err, p.active(ctx, there, placed, found))
+			if activeErr := p.active(ctx, there, placed, found); activeErr != nil {
+				p.log.WithError(activeErr).WithField("tenant", t.Name).Warn("the placement of a tenant is completed later")
+			}
 		}
 		return nil, err
 	case refused(err):

@@ -41,13 +41,16 @@ type Deletion struct {
 	Gone bool
 }
 
+// DeleteHere deletes a Tenant in the partition of this server.
+type DeleteHere func(ctx context.Context, o *metav1.DeleteOptions) (Deletion, error)
+
 // Delete deletes a tenant in the partition that has it. here deletes it in this one.
 func (p *Placer) Delete(
-	ctx context.Context, name string, o *metav1.DeleteOptions, here Here[Deletion],
+	ctx context.Context, name string, o *metav1.DeleteOptions, here DeleteHere,
 ) (Deletion, error) {
 	switch {
 	case byHome(ctx):
-		return here(ctx)
+		return here(ctx, o)
 	case p.placements == nil:
 		return p.deleteViaHome(ctx, name, o)
 	}
@@ -55,12 +58,12 @@ func (p *Placer) Delete(
 		return Deletion{}, err
 	}
 	if !p.dir.Several() {
-		return here(ctx)
+		return here(ctx, o)
 	}
 	placed, err := p.placements.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return here(ctx) // of the time before there were others, or of none
+		return here(ctx, o) // of the time before there were others, or of none
 	case err != nil:
 		return Deletion{}, err
 	}
@@ -69,16 +72,15 @@ func (p *Placer) Delete(
 	if err != nil {
 		return Deletion{}, err
 	}
-	deleteIt := func(ctx context.Context) (Deletion, error) {
+	deleteIt := func(ctx context.Context, o *metav1.DeleteOptions) (Deletion, error) {
 		if to == p.dir.Self() {
-			return here(ctx)
+			return here(ctx, o)
 		}
 		return p.deleteAt(ctx, there, there, to, name, o)
 	}
 	if o != nil && len(o.DryRun) > 0 {
-		return deleteIt(ctx)
+		return deleteIt(ctx, o)
 	}
-	// It is deleted from here on, whatever happens to this server.
 	if uid := placed.Status.TenantUID; uid != "" && o != nil && o.Preconditions != nil &&
 		o.Preconditions.UID != nil && *o.Preconditions.UID != uid {
 		return Deletion{}, apierrors.NewConflict(tenantapi.GroupResource(), name,
@@ -90,11 +92,22 @@ func (p *Placer) Delete(
 		return Deletion{}, apierrors.NewConflict(tenantapi.GroupResource(), name,
 			fmt.Errorf("it is being made: try again in %d seconds at the latest", patience/time.Second))
 	}
+	if before != partitionapi.PlacementDeleting {
+		// Preconditions and admission speak first: what the placement says counts whoever was
+		// refused, if this server ends.
+		if _, err := deleteIt(ctx, dryRun(o)); err != nil && !apierrors.IsNotFound(err) {
+			if refused(err) {
+				err = notYet(ctx, there, placed, err)
+			}
+			return Deletion{}, err
+		}
+	}
+	// It is deleted from here on, whatever happens to this server.
 	if placed, err = p.setPhase(ctx, placed, partitionapi.PlacementDeleting); err != nil {
 		return Deletion{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	deleted, err := deleteIt(ctx)
+	deleted, err := deleteIt(ctx, o)
 	if apierrors.IsNotFound(err) && before == partitionapi.PlacementActive {
 		// Its partition has lost it, by a restore: its name is what is deleted.
 		return lost(name, placed.Status.TenantUID), p.drop(ctx, placed)
@@ -125,6 +138,16 @@ func (p *Placer) Delete(
 		}
 	}
 	return deleted, answered
+}
+
+// dryRun is the same deletion, which changes nothing.
+func dryRun(o *metav1.DeleteOptions) *metav1.DeleteOptions {
+	out := &metav1.DeleteOptions{}
+	if o != nil {
+		out = o.DeepCopy()
+	}
+	out.DryRun = []string{metav1.DryRunAll}
+	return out
 }
 
 // lost is the end of a tenant that its partition does not have.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 )
@@ -26,11 +28,17 @@ type api struct {
 	mu        sync.Mutex
 	tenant    *tenantapi.Tenant
 	placement *partitionapi.TenantPlacement
-	// deleting answers the deletion of the tenant.
-	deleting func(*api) *apierrors.StatusError
-	deleted  int
+	// deleting answers the deletion of the tenant, trying a dry run of it.
+	deleting, trying func(*api) *apierrors.StatusError
+	deleted          int
+	// phases are those that the placement was given.
+	phases []partitionapi.PlacementPhase
 	// starting partitions refuse everything.
 	starting bool
+	// listed are all tenants, taken the names whose placements cannot be made, and made those
+	// that were.
+	listed      []string
+	taken, made []string
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -42,6 +50,20 @@ func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch ofTenant := strings.Contains(req.URL.Path, "/tenants/"); {
 	case strings.Contains(req.URL.Path, "/tenants") && a.starting:
 		err = apierrors.NewForbidden(tenantapi.GroupResource(), "t", errors.New("no roles yet"))
+	case strings.HasSuffix(req.URL.Path, "/tenants") && req.Method == http.MethodGet:
+		list := tenantapi.TenantList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "TenantList"}}
+		for _, name := range a.listed {
+			list.Items = append(list.Items, tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u"}})
+		}
+		out = list
+	case req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/"+partitionapi.Placements):
+		var p partitionapi.TenantPlacement
+		if json.NewDecoder(req.Body).Decode(&p); slices.Contains(a.taken, p.Name) {
+			err = apierrors.NewAlreadyExists(tenantapi.GroupResource(), p.Name)
+		} else {
+			a.made = append(a.made, p.Name)
+			out, a.placement = &p, &p
+		}
 	case strings.HasSuffix(req.URL.Path, "/tenants"):
 		err = apierrors.NewInvalid(tenantapi.GroupVersion().WithKind("Tenant").GroupKind(), "t", nil)
 	case ofTenant && req.Method == http.MethodGet:
@@ -49,8 +71,17 @@ func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			err = missing
 		}
 	case ofTenant:
-		a.deleted++
-		if err = a.deleting(a); err == nil {
+		var o metav1.DeleteOptions
+		decide := a.deleting
+		if json.NewDecoder(req.Body).Decode(&o) == nil && len(o.DryRun) > 0 {
+			decide = a.trying
+		} else {
+			a.deleted++
+		}
+		if decide != nil {
+			err = decide(a)
+		}
+		if err == nil {
 			out = metav1.Status{Status: metav1.StatusSuccess}
 		}
 	case a.placement == nil:
@@ -59,6 +90,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		var p partitionapi.TenantPlacement
 		if json.NewDecoder(req.Body).Decode(&p) == nil {
 			a.placement = &p
+			a.phases = append(a.phases, p.Status.Phase)
 		}
 		out = a.placement
 	case req.Method == http.MethodDelete:
@@ -81,6 +113,13 @@ func (known) Self() string                       { return partitionapi.Home }
 func (known) Several() bool                      { return true }
 func (known) Synced() bool                       { return true }
 func (known) Note(*partitionapi.TenantPlacement) {}
+
+func (known) Placements() []*partitionapi.TenantPlacement { return nil }
+
+func (known) Partition(name string) *partitionapi.Partition {
+	return &partitionapi.Partition{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: partitionapi.PartitionSpec{Roles: partitionapi.Roles()}}
+}
 
 // peers reach one API for all.
 type peers struct{ tenants *tenantapi.Client }
@@ -111,7 +150,9 @@ func placerOf(t *testing.T, a *api, phase partitionapi.PlacementPhase, created m
 	return New(known{}, peers{tenants}, placements, nil, logrus.NewEntry(logrus.StandardLogger()))
 }
 
-func nowhere(context.Context) (Deletion, error) { return Deletion{}, errors.New("it is not here") }
+func nowhere(context.Context, *metav1.DeleteOptions) (Deletion, error) {
+	return Deletion{}, errors.New("it is not here")
+}
 
 func conflict() *apierrors.StatusError {
 	return apierrors.NewConflict(tenantapi.GroupResource(), "t", errors.New("the precondition failed"))
@@ -172,6 +213,25 @@ func TestRefusedDeletion(t *testing.T) {
 	}
 }
 
+// TestRefusedBeforeItBegins: what preconditions or admission refuse never stands in the placement,
+// which the controller goes by, also if this server is killed at that moment.
+func TestRefusedBeforeItBegins(t *testing.T) {
+	for what, refuse := range map[string]*apierrors.StatusError{"conflict": conflict(),
+		"forbidden": apierrors.NewForbidden(tenantapi.GroupResource(), "t", errors.New("by a webhook")),
+		"no answer": apierrors.NewInternalError(errors.New("a webhook does not answer"))} {
+		judge := func(*api) *apierrors.StatusError { return refuse }
+		a := &api{trying: judge, deleting: judge}
+		p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
+		_, err := p.Delete(t.Context(), "t", nil, nowhere)
+		if apierrors.ReasonForError(err) != refuse.ErrStatus.Reason || a.deleted > 0 || len(a.phases) > 0 {
+			t.Errorf("%s: %v, the placement was %v", what, err, a.phases)
+		}
+		if _, err = p.Delete(t.Context(), "t", nil, nowhere); err == nil || a.tenant == nil {
+			t.Errorf("%s, again: %v", what, err)
+		}
+	}
+}
+
 // TestNothingIsBegunThatIsRefused: before the placement says that the tenant goes, it is known
 // that it is the one that is meant, and that nobody makes it at this moment.
 func TestNothingIsBegunThatIsRefused(t *testing.T) {
@@ -218,5 +278,42 @@ func TestPartitionThatStarts(t *testing.T) {
 	a.tenant = nil
 	if err := p.resume(t.Context(), a.placement, time.Now()); err != nil || a.placement != nil {
 		t.Errorf("a tenant that cannot be made: %v, the placement is %+v", err, a.placement)
+	}
+}
+
+// TestTakenByATenant: a name that a tenant without a placement has is taken, which the handlers of
+// the API see in an error that is one of the API itself.
+func TestTakenByATenant(t *testing.T) {
+	a := &api{}
+	p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
+	a.placement = nil
+	there := apierrors.NewAlreadyExists(tenantapi.GroupResource(), "t")
+	_, err := p.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t"},
+		Spec: tenantapi.TenantSpec{Partition: partitionapi.Home}}, nil,
+		func(context.Context) (*tenantapi.Tenant, error) { return nil, there })
+	if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != http.StatusConflict { //nolint:errorlint // as they do
+		t.Errorf("%T: %v", err, err)
+	}
+	if a.placement == nil || a.placement.Status.Phase != partitionapi.PlacementActive {
+		t.Errorf("the placement is %+v", a.placement)
+	}
+}
+
+// TestATakenNameStopsNoOther: what fails for one tenant is tried again, and the others get their
+// placements.
+func TestATakenNameStopsNoOther(t *testing.T) {
+	a := &api{listed: []string{"a", "b", "c"}, taken: []string{"a"}}
+	p := placerOf(t, a, partitionapi.PlacementActive, metav1.Now())
+	reported := found{health.TenantNameTaken: {"a": "as before", "c": "as before"}}
+	adopter, state := &adopter{Placer: p}, &adopted{reported: reported}
+	adopter.pass(t.Context(), partitionapi.Home, state)
+	if !slices.Equal(a.made, []string{"b", "c"}) {
+		t.Errorf("placements are made for %q", a.made)
+	}
+	if wait := time.Until(state.next); wait <= 0 || wait > adoptAgain {
+		t.Errorf("it is tried again in %s", wait)
+	}
+	if still := state.reported[health.TenantNameTaken]; len(still) != 1 || still["a"] == "" {
+		t.Errorf("reported is %v", state.reported)
 	}
 }

@@ -38,7 +38,7 @@ type Placer interface {
 	Create(ctx context.Context, t *tenantapi.Tenant, o *metav1.CreateOptions,
 		here placement.Here[*tenantapi.Tenant]) (*tenantapi.Tenant, error)
 	Delete(ctx context.Context, name string, o *metav1.DeleteOptions,
-		here placement.Here[placement.Deletion]) (placement.Deletion, error)
+		here placement.DeleteHere) (placement.Deletion, error)
 }
 
 // Storage returns the REST storage of tenants and of their status, by path.
@@ -189,7 +189,9 @@ func (r *tenantREST) Delete(
 	if r.placer == nil {
 		return r.store.Delete(ctx, name, validate, options)
 	}
-	deleted, err := r.placer.Delete(ctx, name, options, func(ctx context.Context) (placement.Deletion, error) {
+	deleted, err := r.placer.Delete(ctx, name, options, func(
+		ctx context.Context, options *metav1.DeleteOptions,
+	) (placement.Deletion, error) {
 		obj, gone, err := r.store.Delete(ctx, name, validate, options)
 		t, _ := obj.(*tenantapi.Tenant)
 		return placement.Deletion{Tenant: t, Gone: gone}, err
