@@ -17,7 +17,7 @@ const (
 	// directly, unless it is there to connect others.
 	maxImports = 15
 	// maxMethods is how many methods a type may have before it should be two.
-	maxMethods = 20
+	maxMethods = 25
 	// maxInternal is how many packages server and agent may have in common.
 	maxInternal = 27
 )
