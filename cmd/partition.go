@@ -101,7 +101,7 @@ func removePartition(c *call) error {
 	}
 	if c.Bool("lost") {
 		err := admin.GiveUp(c.ctx, name, func(tenant string) {
-			_, _ = fmt.Fprintf(c.out, "tenant %s is given up\n", tenant) // what counts is that it is done
+			_, _ = problem.Show(c.out, "tenant %s is given up\n", tenant) // what counts is that it is done
 		})
 		switch {
 		case errors.Is(err, tenantadmin.ErrAnswers):

@@ -232,11 +232,15 @@ func (m *Move) Write(out io.Writer, verb string) error {
 			"or the group that has less has no server that is ready.")
 		return err
 	}
-	problem.Show(out, "%d tenants with %s %s from service group %s to %s: %s\n", len(p.Tenants), p.Load, verb,
-		p.From, p.To, strings.Join(p.Tenants, ", "))
+	if _, err := problem.Show(out, "%d tenants with %s %s from service group %s to %s: %s\n", len(p.Tenants), p.Load,
+		verb, p.From, p.To, strings.Join(p.Tenants, ", ")); err != nil {
+		return err
+	}
 	if m.Stopped {
-		fmt.Fprintf(out, "No server of service group %s is ready: the servers of other groups answer for these tenants, "+
-			"without caches for them.\n", p.To)
+		if _, err := problem.Show(out, "No server of service group %s is ready: the servers of other groups answer "+
+			"for these tenants, without caches for them.\n", p.To); err != nil {
+			return err
+		}
 	}
 	for _, c := range p.Configs {
 		_, err := problem.Show(out, "%s: service group %s, %s\n", c.Name, c.ServiceGroupID, rangeText(c))
