@@ -26,6 +26,12 @@ func parityGuards() []*parityIntention {
 			}}
 	}
 	return []*parityIntention{
+		guard("devices", "403 for `adminAccess` in claims of devices, and for the label of namespaces that upstream wants "+
+			"for it", "it is access to devices that others use",
+			func(run *parityRun) []*parityRequest {
+				return asks(run, "namespaces", dry(`{"metadata":{"name":"par-x","labels":`+
+					`{"resource.kubernetes.io/admin-access":"true"}}}`))
+			}, "gives access to devices that others use"),
 		guard("pods", "403 for pods beyond the level `baseline`, and for sources of volumes beyond `restricted` "+
 			"([what a tenant cannot do](#what-a-tenant-cannot-do))", "they run on nodes that all share",
 			func(run *parityRun) []*parityRequest {
@@ -68,18 +74,13 @@ func parityGuards() []*parityIntention {
 				}
 				return asks(run, "pods", r)
 			}, "is written by the system only"),
-		guard("devices", "403 for `adminAccess` in claims of devices, and for the label of namespaces that upstream wants "+
-			"for it", "it is access to devices that others use",
-			func(run *parityRun) []*parityRequest {
-				return asks(run, "namespaces", dry(`{"metadata":{"name":"par-x","labels":`+
-					`{"resource.kubernetes.io/admin-access":"true"}}}`))
-			}, "gives access to devices that others use"),
 		guard("tokens of nodes", "403 for tokens of service accounts that are bound to anything but a Pod or a Secret",
 			"upstream looks for it among the objects of the cluster",
 			func(run *parityRun) []*parityRequest {
 				return asks(run, "serviceaccounts", parityRequest{method: http.MethodPost, namespace: "default",
 					name: "default", path: "/token", query: []string{"dryRun=All"},
-					body: `{"spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Node","name":"n"}}}`})
+					body: `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"boundObjectRef":` +
+						`{"apiVersion":"v1","kind":"Node","name":"n"}}}`})
 			}, "tokens of a tenant are bound to a Pod or a Secret"),
 		guard("the API's own objects", "403 for writing to the Service `kubernetes` in `default`, "+
 			"its Endpoints and its EndpointSlice", "they are the same in all spaces",

@@ -145,7 +145,8 @@ func testWallW1Status(t *testing.T, s *space, c statusOf) {
 	}
 	gone(answer)
 	path := c.path + "/" + name
-	if code, answer := do(t, s.config, http.MethodPatch, path, body, []string{asMergePatch}); code != http.StatusOK {
+	patch := meta + `"status":{` + strings.TrimPrefix(all, ",") + `}}`
+	if code, answer := do(t, s.config, http.MethodPatch, path, patch, []string{asMergePatch}); code != http.StatusOK {
 		t.Errorf("patching the object with its status: %d %.300s", code, answer)
 	} else {
 		gone(answer)
