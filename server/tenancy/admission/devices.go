@@ -8,31 +8,40 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	core "k8s.io/kubernetes/pkg/apis/core"
 	resourceapi "k8s.io/kubernetes/pkg/apis/resource"
 
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 )
 
-// checkDevices looks at the devices that a claim asks for, or one that is made
+// deviceRules say what devices the pods of a tenant have.
+type deviceRules struct {
+	tenants Tenants
+	classes resourcelisters.DeviceClassLister // set before the API server serves
+}
+
+// checkClaim looks at the devices that a claim asks for, or one that is made
 // from a template, whoever makes it.
-func (g *guard) checkDevices(ctx context.Context, tenant string, spec *resourceapi.ResourceClaimSpec, at string) error {
+func (r *deviceRules) checkClaim(
+	ctx context.Context, tenant string, spec *resourceapi.ResourceClaimSpec, at string,
+) error {
 	for i := range spec.Devices.Requests {
 		request, path := &spec.Devices.Requests[i], fmt.Sprintf("%s.devices.requests[%d]", at, i)
 		if exactly := request.Exactly; exactly != nil {
 			path := path + ".exactly"
 			if exactly.AdminAccess != nil && *exactly.AdminAccess {
-				if err := g.checkAdminAccess(ctx, tenant, path+".adminAccess"); err != nil {
+				if err := r.checkAdminAccess(ctx, tenant, path+".adminAccess"); err != nil {
 					return err
 				}
 			}
-			if err := g.checkRequest(ctx, tenant, path, exactly.DeviceClassName, exactly.Tolerations); err != nil {
+			if err := r.checkRequest(ctx, tenant, path, exactly.DeviceClassName, exactly.Tolerations); err != nil {
 				return err
 			}
 		}
 		for j := range request.FirstAvailable {
 			of := &request.FirstAvailable[j]
-			if err := g.checkRequest(ctx, tenant, fmt.Sprintf("%s.firstAvailable[%d]", path, j), of.DeviceClassName,
+			if err := r.checkRequest(ctx, tenant, fmt.Sprintf("%s.firstAvailable[%d]", path, j), of.DeviceClassName,
 				of.Tolerations); err != nil {
 				return err
 			}
@@ -42,13 +51,13 @@ func (g *guard) checkDevices(ctx context.Context, tenant string, spec *resourcea
 }
 
 // checkRequest looks at what all requests have.
-func (g *guard) checkRequest(
+func (r *deviceRules) checkRequest(
 	ctx context.Context, tenant, path, class string, tolerations []resourceapi.DeviceToleration,
 ) error {
-	if err := g.checkDeviceClass(ctx, tenant, path+".deviceClassName", class); err != nil {
+	if err := r.checkDeviceClass(ctx, tenant, path+".deviceClassName", class); err != nil {
 		return err
 	}
-	tolerated, err := g.allowed(ctx, tenant, allowances.Tolerations)
+	tolerated, err := allowed(ctx, r.tenants, tenant, allowances.Tolerations)
 	if err != nil {
 		return err
 	}
@@ -61,8 +70,8 @@ func (g *guard) checkRequest(
 }
 
 // checkAdminAccess: with it a pod gets devices that others use.
-func (g *guard) checkAdminAccess(ctx context.Context, tenant, what string) error {
-	value, err := g.tenants.Annotation(ctx, tenant, allowances.DeviceAdminAccess)
+func (r *deviceRules) checkAdminAccess(ctx context.Context, tenant, what string) error {
+	value, err := r.tenants.Annotation(ctx, tenant, allowances.DeviceAdminAccess)
 	if err != nil {
 		return err
 	}
@@ -77,9 +86,9 @@ func (g *guard) checkAdminAccess(ctx context.Context, tenant, what string) error
 	return nil
 }
 
-// checkAdminNamespace looks at the label by which upstream lets the claims of a
+// checkNamespace looks at the label by which upstream lets the claims of a
 // namespace have that access, under its present name and former ones.
-func (g *guard) checkAdminNamespace(ctx context.Context, tenant string, namespace, old *core.Namespace) error {
+func (r *deviceRules) checkNamespace(ctx context.Context, tenant string, namespace, old *core.Namespace) error {
 	for key, value := range namespace.Labels {
 		domain, name, _ := strings.Cut(key, "/")
 		if name != "admin-access" || domain != "resource.kubernetes.io" && domain != resourcev1.GroupName {
@@ -90,40 +99,40 @@ func (g *guard) checkAdminNamespace(ctx context.Context, tenant string, namespac
 				continue
 			}
 		}
-		if err := g.checkAdminAccess(ctx, tenant, "the label "+key); err != nil {
+		if err := r.checkAdminAccess(ctx, tenant, "the label "+key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (g *guard) checkDeviceClass(ctx context.Context, tenant, path, class string) error {
-	classes, err := g.allowed(ctx, tenant, allowances.DeviceClasses)
+func (r *deviceRules) checkDeviceClass(ctx context.Context, tenant, path, class string) error {
+	classes, err := allowed(ctx, r.tenants, tenant, allowances.DeviceClasses)
 	if err != nil || !classes.Said || classes.Has(class) {
 		return err
 	}
 	return fmt.Errorf("%s: the DeviceClass %s is not one of this space's: %s", path, class, classes)
 }
 
-// checkPodDevices looks at resources of a pod by which the scheduler makes a
+// checkPod looks at resources of a pod by which the scheduler makes a
 // claim for it. Old is nil for a new pod.
-func (g *guard) checkPodDevices(ctx context.Context, tenant string, pod, old *core.Pod) error {
+func (r *deviceRules) checkPod(ctx context.Context, tenant string, pod, old *core.Pod) error {
 	if old != nil && equality.Semantic.DeepEqual(old.Spec, pod.Spec) {
 		return nil
 	}
-	classes, err := g.allowed(ctx, tenant, allowances.DeviceClasses)
+	classes, err := allowed(ctx, r.tenants, tenant, allowances.DeviceClasses)
 	if err != nil || !classes.Said {
 		return err
 	}
 	for _, name := range resourcesOf(&pod.Spec) {
-		found, err := g.deviceClasses(name)
+		found, err := r.classesOf(name)
 		if err != nil {
 			return err
 		}
 		for _, class := range found {
 			if !classes.Has(class) {
-				return fmt.Errorf("the resource %s is of the DeviceClass %s, which is not one of this space's: %s", name,
-					class, classes)
+				return fmt.Errorf("the resource %s is of the DeviceClass %s, which is not one of this space's: %s",
+					name, class, classes)
 			}
 		}
 	}
@@ -159,13 +168,13 @@ func resourcesOf(spec *core.PodSpec) []core.ResourceName {
 	return names
 }
 
-// deviceClasses are the classes whose devices a resource of pods stands for: the
+// classesOf are the classes whose devices a resource of pods stands for: the
 // one that its name names, or those that say the name.
-func (g *guard) deviceClasses(name core.ResourceName) ([]string, error) {
+func (r *deviceRules) classesOf(name core.ResourceName) ([]string, error) {
 	if class, ok := strings.CutPrefix(string(name), resourcev1.ResourceDeviceClassPrefix); ok {
 		return []string{class}, nil
 	}
-	all, err := g.devices.List(labels.Everything())
+	all, err := r.classes.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("looking for the device classes of %s: %w", name, err)
 	}

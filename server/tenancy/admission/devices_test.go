@@ -32,7 +32,7 @@ func deviceGuard(t *testing.T, of annotated) *guard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.devices, g.classes = resourcelisters.NewDeviceClassLister(store), classes(t)
+	g.devices.classes, g.classes = resourcelisters.NewDeviceClassLister(store), classes(t)
 	return g
 }
 
@@ -61,11 +61,13 @@ func TestDevicesAreAllowances(t *testing.T) {
 		{"another class", exactly(`"deviceClassName":"nic.example.com"`), gpu, "requests[1].exactly.deviceClassName"},
 		{"all", exactly(`"deviceClassName":"nic.example.com"`), annotated{allowances.DeviceClasses: "*"}, ""},
 		{"another class as the second choice", claims(`{"devices":{"requests":[{"name":"r","firstAvailable":[` +
-			`{"name":"a","deviceClassName":"gpu.example.com"},{"name":"b","deviceClassName":"nic.example.com"}]}]}}`), gpu,
+			`{"name":"a","deviceClassName":"gpu.example.com"},{"name":"b","deviceClassName":"nic.example.com"}]}]}}`),
+			gpu,
 			"requests[0].firstAvailable[1].deviceClassName"},
 		{"administrator's access", exactly(`"deviceClassName":"gpu.example.com","adminAccess":true`), nil,
 			allowances.DeviceAdminAccess},
-		{"administrator's access of a trusted tenant", exactly(`"deviceClassName":"gpu.example.com","adminAccess":true`),
+		{"administrator's access of a trusted tenant", exactly(`"deviceClassName":"gpu.example.com",` +
+			`"adminAccess":true`),
 			annotated{allowances.PodSecurity: "privileged"}, allowances.DeviceAdminAccess},
 		{"no administrator's access", exactly(`"deviceClassName":"gpu.example.com","adminAccess":false`), nil, ""},
 		{"administrator's access that is allowed", exactly(`"deviceClassName":"gpu.example.com","adminAccess":true`),
@@ -74,7 +76,8 @@ func TestDevicesAreAllowances(t *testing.T) {
 			annotated{allowances.DeviceAdminAccess: "false"}, allowances.DeviceAdminAccess},
 		{"every taint", exactly(`"deviceClassName":"gpu.example.com","tolerations":[{"operator":"Exists"}]`), nil,
 			"tolerates every taint"},
-		{"one taint", exactly(`"deviceClassName":"gpu.example.com","tolerations":[{"key":"x","operator":"Exists"}]`), nil,
+		{"one taint", exactly(`"deviceClassName":"gpu.example.com","tolerations":[{"key":"x",` +
+			`"operator":"Exists"}]`), nil,
 			""},
 		{"a resource of a class", pod(`"containers":` + requests + `example.com/nic":1}}}]`),
 			annotated{allowances.DeviceClasses: "nic.example.com"}, ""},
@@ -85,7 +88,8 @@ func TestDevicesAreAllowances(t *testing.T) {
 			"the DeviceClass big.example.com"},
 		{"a resource of an init container", pod(`"initContainers":` + requests + `example.com/nic":1}}}]`), gpu,
 			"the DeviceClass nic.example.com"},
-		{"a limit alone", pod(`"containers":[{"name":"c","image":"i","resources":{"limits":{"example.com/nic":1}}}]`), gpu,
+		{"a limit alone", pod(`"containers":[{"name":"c","image":"i","resources":{"limits":{"example.com/nic":1}}}]`),
+			gpu,
 			"the DeviceClass nic.example.com"},
 		{"a resource that is called like a class",
 			pod(`"containers":` + requests + `deviceclass.resource.kubernetes.io/nic.example.com":1}}}]`), gpu,
@@ -132,7 +136,8 @@ func TestAdminNamespaces(t *testing.T) {
 		{"a new one", labelled(is), nil, nil, true},
 		{"by the former name", labelled(was), nil, nil, true},
 		{"an old one", labelled(is), labelled(nil), nil, true},
-		{"whatever it says", labelled(map[string]string{"resource.kubernetes.io/admin-access": "no"}), labelled(nil), nil,
+		{"whatever it says", labelled(map[string]string{"resource.kubernetes.io/admin-access": "no"}),
+			labelled(nil), nil,
 			true},
 		{"one that has it", labelled(is), labelled(is), nil, false},
 		{"one that loses it", labelled(nil), labelled(is), nil, false},

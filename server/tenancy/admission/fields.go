@@ -1,11 +1,13 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -71,6 +73,35 @@ func versioned(obj runtime.Object, kind schema.GroupKind) (reflect.Value, error)
 		return reflect.ValueOf(out).Elem(), nil
 	}
 	return reflect.Value{}, fmt.Errorf("nothing is known of the kind %s", kind)
+}
+
+// checkKind looks at an object by the tables of fields, whatever it is: at what of
+// it a tenant may write, and at priorities.
+func checkKind(ctx context.Context, g *guard, tenant string, byTenant bool, attr admission.Attributes) error {
+	groups := groupRules{guard: g, prioritized: g.groups}
+	if !byTenant && !groups.prioritized[attr.GetKind().GroupKind()] {
+		return nil
+	}
+	w, ok, err := writtenIn(attr)
+	if err != nil || !ok {
+		return err
+	}
+	if byTenant {
+		fields, known := g.kinds.FieldsOf(w.kind.Group, w.kind.Kind)
+		if !known {
+			return fmt.Errorf("nothing is known of the kind %s", w.kind)
+		}
+		if err := checkFields(fields, w, attr.GetSubresource()); err != nil {
+			return err
+		}
+		if pod, ok := w.now.Interface().(corev1.Pod); ok && attr.GetSubresource() == "status" {
+			was, _ := w.was.Interface().(corev1.Pod)
+			if err := checkConditions(&pod, &was); err != nil {
+				return err
+			}
+		}
+	}
+	return groups.check(ctx, tenant, w)
 }
 
 // checkFields refuses changes of fields that are not the tenants'.

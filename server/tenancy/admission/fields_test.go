@@ -85,7 +85,8 @@ func internal(t *testing.T, kind schema.GroupVersionKind, object runtime.Object)
 	if kind.Group == apiextensions.GroupName {
 		scheme = apiextensionsserver.Scheme
 	}
-	out, err := scheme.ConvertToVersion(object, schema.GroupVersion{Group: kind.Group, Version: runtime.APIVersionInternal})
+	out, err := scheme.ConvertToVersion(object, schema.GroupVersion{Group: kind.Group,
+		Version: runtime.APIVersionInternal})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestTenantsWriteTheirFields(t *testing.T) {
 				"changed":    {changed, blank, "", !own && !decided.Made},
 				"left alone": {changed, changed.DeepCopyObject(), "status", false},
 			} {
-				err := g.checkKind(t.Context(), "t1", true, update(t, kind, c.now, c.was, c.sub))
+				err := checkKind(t.Context(), g, "t1", true, update(t, kind, c.now, c.was, c.sub))
 				if path == "status.conditions" && kind.Kind == "Pod" && err == nil && c.sub == "status" {
 					continue // one with a domain
 				}
@@ -136,7 +137,7 @@ func TestTenantsWriteTheirFields(t *testing.T) {
 					t.Errorf("%s of %s, %s: %v", path, kind, what, err)
 				}
 			}
-			if err := g.checkKind(t.Context(), "t1", false, update(t, kind, changed, blank, "status")); err != nil {
+			if err := checkKind(t.Context(), g, "t1", false, update(t, kind, changed, blank, "status")); err != nil {
 				t.Errorf("%s of %s, by the system: %v", path, kind, err)
 			}
 		})
@@ -175,7 +176,8 @@ func TestUndecidedFieldsAreRefused(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	of := kinds.Fields{Kind: kind.Kind, Fields: []kinds.Field{{Path: "spec.selector"}, {Path: "status.phase", Why: "x"}}}
+	of := kinds.Fields{Kind: kind.Kind, Fields: []kinds.Field{{Path: "spec.selector"}, {Path: "status.phase",
+		Why: "x"}}}
 	if err := checkFields(of, w, ""); err == nil || !strings.Contains(err.Error(), "spec.storageClassName") ||
 		!strings.Contains(err.Error(), "change spec.selector") {
 		t.Errorf("a field that is not in the table: %v", err)
@@ -183,12 +185,12 @@ func TestUndecidedFieldsAreRefused(t *testing.T) {
 	g := &guard{kinds: kinds.New()}
 	// A kind of the cluster that is not in the table, and one of the tenant's own.
 	node := update(t, corev1.SchemeGroupVersion.WithKind("Node"), &core.Node{}, nil, "")
-	if err := g.checkKind(t.Context(), "t1", true, node); err == nil {
+	if err := checkKind(t.Context(), g, "t1", true, node); err == nil {
 		t.Error("a kind that is not in the table is taken")
 	}
 	custom := update(t, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Foo"},
 		&unstructured.Unstructured{Object: map[string]any{"spec": "x", "status": "y"}}, nil, "status")
-	if err := g.checkKind(t.Context(), "t1", true, custom); err != nil {
+	if err := checkKind(t.Context(), g, "t1", true, custom); err != nil {
 		t.Errorf("a custom resource: %v", err)
 	}
 }
@@ -215,7 +217,8 @@ func TestNothingIsAllocatedByNothing(t *testing.T) {
 		{"nothing instead of a device", nothing, device, true},
 		{"a device given back", none, device, true},
 	} {
-		if err := g.checkKind(t.Context(), "t1", true, update(t, kind, c.now, c.was, "status")); (err != nil) != c.refused {
+		if err := checkKind(t.Context(), g, "t1", true, update(t, kind, c.now, c.was,
+			"status")); (err != nil) != c.refused {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -253,7 +256,7 @@ func TestTenantsWriteTheirConditions(t *testing.T) {
 		{gated(pod("Unheard")), gated(pod()), false},
 	} {
 		attr := update(t, corev1.SchemeGroupVersion.WithKind("Pod"), c.now, c.was, "status")
-		if err := g.checkKind(t.Context(), "t1", true, attr); (err == nil) != c.ok {
+		if err := checkKind(t.Context(), g, "t1", true, attr); (err == nil) != c.ok {
 			t.Errorf("%v, was %v: %v", c.now.Status.Conditions, c.was.Status.Conditions, err)
 		}
 	}

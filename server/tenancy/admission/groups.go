@@ -139,9 +139,16 @@ func (p *priority) read(name string, v reflect.Value) {
 	}
 }
 
-// checkPriorities judges the priorities of groups of pods as those of pods: the
+// groupRules judge priorities that are not those of pods alone.
+type groupRules struct {
+	*guard
+	// prioritized are the kinds of objects that have one.
+	prioritized map[schema.GroupKind]bool
+}
+
+// check judges the priorities of groups of pods as those of pods: the
 // scheduler makes room for a group by its own. What was allowed once stays.
-func (g *guard) checkPriorities(ctx context.Context, tenant string, w written) error {
+func (g groupRules) check(ctx context.Context, tenant string, w written) error {
 	if !g.prioritized[w.kind] {
 		return nil
 	}
@@ -168,7 +175,7 @@ func (g *guard) checkPriorities(ctx context.Context, tenant string, w written) e
 
 // checkNumber compares what stands beside the class with it. Without it, it
 // follows the class.
-func (g *guard) checkNumber(p priority) error {
+func (g groupRules) checkNumber(p priority) error {
 	if p.value == nil && p.policy == "" {
 		return nil
 	}

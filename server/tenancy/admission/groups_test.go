@@ -37,7 +37,8 @@ var aboutPriority = regexp.MustCompile(`(?i)priority|preemption`)
 
 // eachPriority calls visit for each field of a type whose name is about priority,
 // outside of pods, with the value at that place made.
-func eachPriority(v reflect.Value, path string, above []reflect.Type, visit func(path string, in reflect.Value, i int)) {
+func eachPriority(v reflect.Value, path string, above []reflect.Type, visit func(path string, in reflect.Value,
+	i int)) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -76,7 +77,7 @@ func eachPriority(v reflect.Value, path string, above []reflect.Type, visit func
 // that tenants write, in every version: each is judged, or is of a pod and judged
 // there.
 func TestPrioritiesOfEveryKindAreJudged(t *testing.T) {
-	g := &guard{kinds: kinds.New(), classes: classes(t), prioritized: prioritizedKinds(), tenants: annotated{}}
+	g := &guard{kinds: kinds.New(), classes: classes(t), groups: prioritizedKinds(), tenants: annotated{}}
 	found := map[string]bool{}
 	for _, row := range kinds.FieldRows() {
 		for _, version := range legacyscheme.Scheme.PrioritizedVersionsForGroup(row.Group) {
@@ -141,16 +142,18 @@ func TestPrioritiesOfGroups(t *testing.T) {
 		{"a class that displaces others", `{"priorityClassName":"high"}`, nil, false},
 		{"one that is allowed", `{"priorityClassName":"high","priority":1000}`,
 			annotated{allowances.PriorityClasses: "high"}, true},
-		{"another than is allowed", `{"priorityClassName":"low"}`, annotated{allowances.PriorityClasses: "high"}, false},
+		{"another than is allowed", `{"priorityClassName":"low"}`, annotated{allowances.PriorityClasses: "high"},
+			false},
 		{"a low class", `{"priorityClassName":"low","priority":-1,"preemptionPolicy":"Never"}`, nil, true},
 		{"a low class with a high number", `{"priorityClassName":"low","priority":5}`, nil, false},
-		{"a low class that displaces", `{"priorityClassName":"low","preemptionPolicy":"PreemptLowerPriority"}`, nil, false},
+		{"a low class that displaces", `{"priorityClassName":"low","preemptionPolicy":"PreemptLowerPriority"}`,
+			nil, false},
 		{"a number without a class", `{"priority":1}`, nil, false},
 		{"the number of no class", `{"priority":0}`, nil, true},
 		{"the cluster's own class", `{"priorityClassName":"system-node-critical"}`,
 			annotated{allowances.PriorityClasses: "*"}, false},
 	} {
-		g := &guard{kinds: kinds.New(), classes: classes(t), prioritized: prioritizedKinds(), tenants: c.tenant}
+		g := &guard{kinds: kinds.New(), classes: classes(t), groups: prioritizedKinds(), tenants: c.tenant}
 		object, _, err := legacyscheme.Codecs.UniversalDeserializer().Decode([]byte(
 			`{"apiVersion":"scheduling.k8s.io/v1beta1","kind":"PodGroup","spec":`+c.body+`}`), nil, nil)
 		if err != nil {

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/kubernetes/pkg/apis/authentication"
 	core "k8s.io/kubernetes/pkg/apis/core"
@@ -35,10 +33,9 @@ type guard struct {
 	services  corelisters.ServiceLister
 	balancers *servicelb.Rules // nil if nodes' addresses are not given to Services
 	classes   schedulinglisters.PriorityClassLister
-	devices   resourcelisters.DeviceClassLister
+	devices   deviceRules
 	kinds     *kinds.Table
-	// prioritized are the kinds, besides pods, of objects that have a priority.
-	prioritized map[schema.GroupKind]bool
+	groups    map[schema.GroupKind]bool // of pods and the like, that have a priority
 }
 
 func newGuard(tenants Tenants) (*guard, error) {
@@ -46,7 +43,8 @@ func newGuard(tenants Tenants) (*guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)
 	}
-	return &guard{tenants: tenants, evaluator: evaluator, kinds: kinds.New(), prioritized: prioritizedKinds()}, nil
+	return &guard{tenants: tenants, evaluator: evaluator, devices: deviceRules{tenants: tenants}, kinds: kinds.New(),
+		groups: prioritizedKinds()}, nil
 }
 
 // check looks at what would be stored in the space of tenant. byTenant tells
@@ -58,7 +56,7 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 		return nil
 	}
 	sub := attr.GetSubresource()
-	if err := g.checkKind(ctx, tenant, byTenant, attr); err != nil {
+	if err := checkKind(ctx, g, tenant, byTenant, attr); err != nil {
 		return err
 	}
 	if byTenant {
@@ -70,7 +68,7 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 	case *core.Pod:
 		if sub != "status" {
 			old, _ := attr.GetOldObject().(*core.Pod)
-			if err := g.checkPodDevices(ctx, tenant, object, old); err != nil {
+			if err := g.devices.checkPod(ctx, tenant, object, old); err != nil {
 				return err
 			}
 			return g.checkPod(ctx, tenant, object, old)
@@ -82,17 +80,17 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 	case *core.Namespace:
 		if byTenant {
 			old, _ := attr.GetOldObject().(*core.Namespace)
-			return g.checkAdminNamespace(ctx, tenant, object, old)
+			return g.devices.checkNamespace(ctx, tenant, object, old)
 		}
 	case *resourceapi.ResourceClaim:
 		old, _ := attr.GetOldObject().(*resourceapi.ResourceClaim)
 		if old == nil || !equality.Semantic.DeepEqual(old.Spec, object.Spec) {
-			return g.checkDevices(ctx, tenant, &object.Spec, "spec")
+			return g.devices.checkClaim(ctx, tenant, &object.Spec, "spec")
 		}
 	case *resourceapi.ResourceClaimTemplate:
 		old, _ := attr.GetOldObject().(*resourceapi.ResourceClaimTemplate)
 		if old == nil || !equality.Semantic.DeepEqual(old.Spec, object.Spec) {
-			return g.checkDevices(ctx, tenant, &object.Spec.Spec, "spec.spec")
+			return g.devices.checkClaim(ctx, tenant, &object.Spec.Spec, "spec.spec")
 		}
 	case *core.PersistentVolumeClaim:
 		if byTenant && attr.GetOperation() == admission.Create && sub == "" {
@@ -131,34 +129,6 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 		}
 	}
 	return nil
-}
-
-// checkKind looks at an object by the tables of fields, whatever it is: at what of
-// it a tenant may write, and at priorities.
-func (g *guard) checkKind(ctx context.Context, tenant string, byTenant bool, attr admission.Attributes) error {
-	if !byTenant && !g.prioritized[attr.GetKind().GroupKind()] {
-		return nil
-	}
-	w, ok, err := writtenIn(attr)
-	if err != nil || !ok {
-		return err
-	}
-	if byTenant {
-		fields, known := g.kinds.FieldsOf(w.kind.Group, w.kind.Kind)
-		if !known {
-			return fmt.Errorf("nothing is known of the kind %s", w.kind)
-		}
-		if err := checkFields(fields, w, attr.GetSubresource()); err != nil {
-			return err
-		}
-		if pod, ok := w.now.Interface().(corev1.Pod); ok && attr.GetSubresource() == "status" {
-			was, _ := w.was.Interface().(corev1.Pod)
-			if err := checkConditions(&pod, &was); err != nil {
-				return err
-			}
-		}
-	}
-	return g.checkPriorities(ctx, tenant, w)
 }
 
 // checkAddresses lets tenants send traffic to their own pods and out of the

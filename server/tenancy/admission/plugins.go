@@ -100,7 +100,7 @@ func (a *Admission) Informers(
 	}
 	a.guard.services = f.Core().V1().Services().Lister()
 	a.guard.classes = f.Scheduling().V1().PriorityClasses().Lister()
-	a.guard.devices = f.Resource().V1().DeviceClasses().Lister()
+	a.guard.devices.classes = f.Resource().V1().DeviceClasses().Lister()
 	return narrow(f, client, a.opts.Pool), nil
 }
 

@@ -250,7 +250,11 @@ func (g *guard) checkClaim(ctx context.Context, tenant string, claim *core.Persi
 
 // allowed reads a list of what a tenant may have.
 func (g *guard) allowed(ctx context.Context, tenant, key string) (allowances.List, error) {
-	value, err := g.tenants.Annotation(ctx, tenant, key)
+	return allowed(ctx, g.tenants, tenant, key)
+}
+
+func allowed(ctx context.Context, tenants Tenants, tenant, key string) (allowances.List, error) {
+	value, err := tenants.Annotation(ctx, tenant, key)
 	return allowances.ParseList(value), err
 }
 

@@ -169,8 +169,9 @@ func TestBindingOfClaims(t *testing.T) {
 	ask := want(in("t1", "admin"), "update resource.k8s.io|resourceclaims/binding")
 	for group, want := range map[string]authorizer.Decision{"authorization.k8s.io": authorizer.DecisionDeny,
 		"resource.k8s.io": authorizer.DecisionAllow} {
-		ctx := request.WithRequestInfo(space.WithTenant(t.Context(), "t1"), &request.RequestInfo{IsResourceRequest: true,
-			APIGroup: group})
+		ctx := request.WithRequestInfo(space.WithTenant(t.Context(), "t1"),
+			&request.RequestInfo{IsResourceRequest: true,
+				APIGroup: group})
 		if got, reason, err := a.Authorize(ctx, ask); got != want || err != nil {
 			t.Errorf("asked for %s: %v, %s, %v", group, got, reason, err)
 		}

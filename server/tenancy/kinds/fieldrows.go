@@ -20,8 +20,8 @@ func FieldRows() []Fields {
 		review       = "allowed denied reason evaluationError"
 		template     = "minReadySeconds replicas selector template"
 		replicas     = "replicas fullyLabeledReplicas readyReplicas availableReplicas observedGeneration conditions"
-		group        = "parentCompositePodGroupName workloadRef schedulingPolicy schedulingConstraints disruptionMode " +
-			"priorityClassName priority preemptionPolicy"
+		group        = "parentCompositePodGroupName workloadRef schedulingPolicy schedulingConstraints " +
+			"disruptionMode priorityClassName priority preemptionPolicy"
 	)
 	return []Fields{
 		fields("", "ConfigMap", own("", "data binaryData immutable")),
@@ -36,7 +36,8 @@ func FieldRows() []Fields {
 			own("spec", "accessModes selector resources volumeName storageClassName volumeMode dataSource "+
 				"dataSourceRef volumeAttributesClassName"),
 			made("status", "phase", volumes),
-			systems("status", "accessModes capacity allocatedResourceStatuses modifyVolumeStatus healthStatus", volumes),
+			systems("status", "accessModes capacity allocatedResourceStatuses modifyVolumeStatus healthStatus",
+				volumes),
 			systems("status", "allocatedResources", accounting),
 			systems("status", "currentVolumeAttributesClassName", quotas),
 			own("status", "conditions")),
@@ -44,8 +45,8 @@ func FieldRows() []Fields {
 			own("spec", "capacity accessModes claimRef persistentVolumeReclaimPolicy storageClassName mountOptions "+
 				"volumeMode nodeAffinity volumeAttributesClassName"),
 			own("spec", "awsElasticBlockStore azureDisk azureFile cephfs cinder csi fc flexVolume flocker "+
-				"gcePersistentDisk glusterfs hostPath iscsi local nfs photonPersistentDisk portworxVolume quobyte rbd "+
-				"scaleIO storageos vsphereVolume"),
+				"gcePersistentDisk glusterfs hostPath iscsi local nfs photonPersistentDisk portworxVolume "+
+				"quobyte rbd scaleIO storageos vsphereVolume"),
 			made("status", "phase", "the node removes the directory of a volume by it"),
 			made("status", "lastPhaseTransitionTime", volumes),
 			own("status", "message reason")),
@@ -116,18 +117,20 @@ func FieldRows() []Fields {
 		fields("authentication.k8s.io", "TokenReview", own("spec", "token audiences"),
 			own("status", "authenticated user audiences error")),
 		fields(authnz, "LocalSubjectAccessReview",
-			own("spec", "resourceAttributes nonResourceAttributes user group groups extra uid"), own("status", review)),
+			own("spec", "resourceAttributes nonResourceAttributes user group groups extra uid"),
+			own("status", review)),
 		fields(authnz, "SelfSubjectAccessReview", own("spec", "resourceAttributes nonResourceAttributes"),
 			own("status", review)),
 		fields(authnz, "SelfSubjectRulesReview", own("spec", "namespace"),
 			own("status", "resourceRules nonResourceRules incomplete evaluationError")),
 		fields(authnz, "SubjectAccessReview",
-			own("spec", "resourceAttributes nonResourceAttributes user group groups extra uid"), own("status", review)),
+			own("spec", "resourceAttributes nonResourceAttributes user group groups extra uid"),
+			own("status", review)),
 
 		fields("autoscaling", "HorizontalPodAutoscaler",
 			own("spec", "scaleTargetRef minReplicas maxReplicas metrics behavior targetCPUUtilizationPercentage"),
-			own("status", "observedGeneration lastScaleTime currentReplicas desiredReplicas currentMetrics conditions "+
-				"currentCPUUtilizationPercentage")),
+			own("status", "observedGeneration lastScaleTime currentReplicas desiredReplicas currentMetrics "+
+				"conditions currentCPUUtilizationPercentage")),
 		fields("autoscaling", "Scale", own("spec", "replicas"), own("status", "replicas selector")),
 		fields("batch", "CronJob",
 			own("spec", "schedule timeZone startingDeadlineSeconds concurrencyPolicy suspend jobTemplate "+

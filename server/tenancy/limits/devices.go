@@ -104,8 +104,8 @@ func (w *write) reserveDevices(t *tenantapi.Tenant, was before) error {
 	}
 	if class, used, ok := w.limits.accounting.reserveDevices(w.tenant, need, limits); !ok {
 		name := tenantapi.LimitOfDevices(class)
-		return apierrors.NewForbidden(w.resource, w.name, fmt.Errorf("exceeded limit of the tenant: %s, requested: %d, "+
-			"used: %d, limited: %d; an administrator of the cluster can raise spec.limits.%s of the Tenant", name,
+		return apierrors.NewForbidden(w.resource, w.name, fmt.Errorf("exceeded limit of the tenant: %s, requested: "+
+			"%d, used: %d, limited: %d; an administrator of the cluster can raise spec.limits.%s of the Tenant", name,
 			need[class], used, limits[class], tenantapi.LimitDevices))
 	}
 	w.devices = need
@@ -176,7 +176,7 @@ func (l *accounting) usedDevices(tenant string) devices {
 
 // deviceUsage are the classes that have a limit, and of the others those of which
 // most is used.
-func (l *Limits) deviceUsage(t *tenantapi.Tenant) []tenantapi.LimitUsage {
+func deviceUsage(l *Limits, t *tenantapi.Tenant) []tenantapi.LimitUsage {
 	used, limits := l.accounting.usedDevices(t.Name), l.limitsOf(t).Devices
 	var out []tenantapi.LimitUsage
 	add := func(class string, limit int64) {

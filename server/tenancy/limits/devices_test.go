@@ -132,9 +132,10 @@ func TestDevicesInTheStatus(t *testing.T) {
 	l.accounting.put("t", "k", 1, 1, isObject, made)
 	tenant := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t"},
 		Spec: tenantapi.TenantSpec{Limits: &tenantapi.TenantLimits{Devices: map[string]int64{"gpu": 4}}}}
-	got := l.deviceUsage(tenant)
+	got := deviceUsage(l, tenant)
 	if len(got) != 2+namedClasses || got[0].Name != "devices.gpu" || got[0].Used.Value() != 2 ||
-		got[0].Limit.Value() != 4 || got[1].Name != "devices.nic" || got[1].Limit.Value() != 1 || got[2].Name != "devices.big" || got[2].Limit != nil {
+		got[0].Limit.Value() != 4 || got[1].Name != "devices.nic" || got[1].Limit.Value() != 1 ||
+		got[2].Name != "devices.big" || got[2].Limit != nil {
 		t.Errorf("%+v", got)
 	}
 }

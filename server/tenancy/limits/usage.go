@@ -74,7 +74,7 @@ func (l *Limits) Usage(t *tenantapi.Tenant) []tenantapi.LimitUsage {
 		}
 		out = append(out, u)
 	}
-	return append(out, l.deviceUsage(t)...)
+	return append(out, deviceUsage(l, t)...)
 }
 
 // show has metrics say what tenants use.

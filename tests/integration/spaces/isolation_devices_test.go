@@ -85,7 +85,8 @@ func (g *attacker) devices(r *attack) (path string) {
 	meta := `{"metadata":{"name":"` + named[1:] + `"},`
 	allocation := `"allocation":` + pick(g, stolen("d0"), stolen("d1"), "null", "{}",
 		strings.Replace(stolen("d0"), `"device"`, `"adminAccess":true,"device"`, 1))
-	status := `"status":{` + pick(g, allocation, allocation, allocation+`,"reservedFor":[{"resource":"pods","name":"web",`+
+	status := `"status":{` + pick(g, allocation, allocation, allocation+
+		`,"reservedFor":[{"resource":"pods","name":"web",`+
 		`"uid":"1"}]`, `"reservedFor":null`, `"devices":[{"driver":"gpu.example.com","pool":"n1","device":"d0",`+
 		`"networkData":{"ips":["10.42.0.8/32"]}}]`, `"devices":null`) + `}`
 	switch g.rand.IntN(7) {
@@ -103,7 +104,8 @@ func (g *attacker) devices(r *attack) (path string) {
 	case 3:
 		r.body = `{"metadata":{"name":"dev` + strconv.Itoa(g.rand.IntN(8)) + `"},"spec":{"schedulerName":"nobody",` +
 			`"resourceClaims":[{"name":"r","` + pick(g, "resourceClaimName", "resourceClaimTemplateName") + `":"` +
-			named[1:] + `"}],"containers":[{"name":"c","image":"i","resources":{"limits":{"` + pick(g, "example.com/gpu",
+			named[1:] + `"}],"containers":[{"name":"c","image":"i","resources":{"limits":{"` + pick(g,
+			"example.com/gpu",
 			"deviceclass.resource.kubernetes.io/gpu.example.com") + `":"1"}}}]}}`
 		return "/api/v1/namespaces/default/pods"
 	default:
@@ -116,7 +118,8 @@ func (g *attacker) devices(r *attack) (path string) {
 		case media == "application/json-patch+json":
 			r.header.Set("Content-Type", media)
 			r.body = `[{"op":"` + pick(g, "add", "replace", "remove") + `","path":"/status/` + pick(g, "allocation",
-				"reservedFor", "allocation/devices/results/0/device") + `","value":` + pick(g, stolen("d0"), `"d1"`) + `}]`
+				"reservedFor", "allocation/devices/results/0/device") + `","value":` + pick(g, stolen("d0"),
+				`"d1"`) + `}]`
 		default:
 			r.header.Set("Content-Type", media)
 			r.body = `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim",` + meta[1:] + status + `}`

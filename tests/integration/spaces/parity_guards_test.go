@@ -26,8 +26,8 @@ func parityGuards() []*parityIntention {
 			}}
 	}
 	return []*parityIntention{
-		guard("devices", "403 for `adminAccess` in claims of devices, and for the label of namespaces that upstream wants "+
-			"for it", "it is access to devices that others use",
+		guard("devices", "403 for `adminAccess` in claims of devices, and for the label of namespaces that "+
+			"upstream wants for it", "it is access to devices that others use",
 			func(run *parityRun) []*parityRequest {
 				return asks(run, "namespaces", dry(`{"metadata":{"name":"par-x","labels":`+
 					`{"resource.kubernetes.io/admin-access":"true"}}}`))

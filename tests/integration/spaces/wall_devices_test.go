@@ -44,7 +44,8 @@ func (p *plane) deviceNode(t *testing.T, devices int) {
 		strings.Join(list, ",")+`]}}`)
 	for class, extended := range map[string]string{"gpu.example.com": "example.com/gpu",
 		"nic.example.com": "example.com/nic"} {
-		post(t, p.Admin, deviceAPI+"deviceclasses", `{"metadata":{"name":"`+class+`"},"spec":{"extendedResourceName":"`+
+		post(t, p.Admin, deviceAPI+"deviceclasses", `{"metadata":{"name":"`+class+
+			`"},"spec":{"extendedResourceName":"`+
 			extended+`","selectors":[{"cel":{"expression":"device.driver == '`+class+`'"}}]}}`)
 	}
 }
@@ -81,8 +82,10 @@ func (s *space) allocated(t *testing.T, claim string) (device string) {
 
 // stolen is an allocation of a device.
 func stolen(device string) string {
-	return `{"devices":{"results":[{"request":"r","driver":"gpu.example.com","pool":"n1","device":"` + device + `"}]},` +
-		`"nodeSelector":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}]}}`
+	return `{"devices":{"results":[{"request":"r","driver":"gpu.example.com","pool":"n1","device":"` + device +
+		`"}]},` +
+		`"nodeSelector":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In",` +
+		`"values":["n1"]}]}]}}`
 }
 
 // TestWallW1ClaimStatus: the status of a claim of devices is the system's, in every
@@ -97,7 +100,8 @@ func TestWallW1ClaimStatus(t *testing.T) {
 	ctx := t.Context()
 
 	post(t, b.config, ownClaims, claimBody("theirs", claimOf("gpu.example.com", "")))
-	if _, err := b.client.CoreV1().Pods("default").Create(ctx, claimer("web", "theirs"), metav1.CreateOptions{}); err != nil {
+	if _, err := b.client.CoreV1().Pods("default").Create(ctx, claimer("web", "theirs"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	device := b.allocated(t, "theirs")
@@ -138,11 +142,13 @@ func TestWallW1ClaimStatus(t *testing.T) {
 			if media == "application/apply-patch+yaml" {
 				query = "?fieldManager=x&force=true"
 			}
-			code, answer := do(t, a.config, http.MethodPatch, path+"/status"+query, body, []string{"Content-Type: " + media})
+			code, answer := do(t, a.config, http.MethodPatch, path+"/status"+query, body,
+				[]string{"Content-Type: " + media})
 			if version != "v1" && code == http.StatusNotFound {
 				continue // a version that is not served
 			}
-			if code != http.StatusForbidden || !strings.Contains(answer, "status.allocation is written by the system only") {
+			if code != http.StatusForbidden || !strings.Contains(answer,
+				"status.allocation is written by the system only") {
 				t.Errorf("%s of %s: %d %.400s", media, version, code, answer)
 			}
 		}
@@ -167,7 +173,8 @@ func testWallW1Typed(t *testing.T, a *space, device string) {
 	for name, change := range map[string]func(*resourcev1.ResourceClaimStatus){
 		"status.allocation": func(s *resourcev1.ResourceClaimStatus) {
 			s.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
-				Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "gpu.example.com", Pool: "n1",
+				Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "gpu.example.com",
+					Pool:   "n1",
 					Device: device}}}}
 		},
 		"status.reservedFor": func(s *resourcev1.ResourceClaimStatus) {
@@ -214,7 +221,8 @@ func testWallW1Honest(t *testing.T, p *plane, a, b *space, device string) {
 		"Object.status.allocation{devices: Object.status.allocation.devices{results: []}}}}")
 	a.marker(t)
 	post(t, a.config, ownClaims, claimBody("mine", claimOf("gpu.example.com", "")))
-	if _, err := a.client.CoreV1().Pods("default").Create(ctx, claimer("web", "mine"), metav1.CreateOptions{}); err != nil {
+	if _, err := a.client.CoreV1().Pods("default").Create(ctx, claimer("web", "mine"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.allocated(t, "mine"); got == device {
@@ -223,7 +231,8 @@ func testWallW1Honest(t *testing.T, p *plane, a, b *space, device string) {
 	// A driver says how a device is.
 	code, answer := do(t, p.Admin, http.MethodPatch, deviceAPI+"namespaces/default.b/resourceclaims/theirs/status",
 		`{"status":{"devices":[{"driver":"gpu.example.com","pool":"n1","device":"`+device+`","conditions":[`+
-			`{"type":"Ready","status":"True","reason":"X","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}]}}`,
+			`{"type":"Ready","status":"True","reason":"X","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}`+
+			`]}]}}`,
 		[]string{asMergePatch})
 	if code != http.StatusOK {
 		t.Errorf("a driver writes status.devices: %d %.300s", code, answer)
@@ -317,7 +326,8 @@ func TestWallW2AdminAccess(t *testing.T) {
 
 func testWallW2Classes(t *testing.T, p *plane, a *space) {
 	pod := func(resource string) string {
-		return `{"metadata":{"name":"x"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"` + resource +
+		return `{"metadata":{"name":"x"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"` +
+			resource +
 			`":"1"}}}]}}`
 	}
 	const pods = "/api/v1/namespaces/default/pods"
@@ -337,7 +347,8 @@ func testWallW2Classes(t *testing.T, p *plane, a *space) {
 			eventually(t, what+": "+way.path+" "+way.body, func(context.Context) (bool, error) {
 				got, answer := do(t, a.config, http.MethodPost, way.path+"?dryRun=All", way.body, nil)
 				last = answer
-				return got == code && (code != http.StatusForbidden || strings.Contains(answer, "nic.example.com")), nil
+				return got == code && (code != http.StatusForbidden || strings.Contains(answer,
+					"nic.example.com")), nil
 			})
 			if t.Failed() {
 				t.Log(last)
@@ -434,7 +445,8 @@ func testWallW2Limits(t *testing.T, p *plane, c *space) {
 	// A claim by a template, and one for a resource of a pod.
 	post(t, c.config, templates, claimBody("by-template", `{"spec":`+claimOf("gpu.example.com", "")+`}`))
 	templated := claimer("templated", "")
-	templated.Spec.ResourceClaims[0] = corev1.PodResourceClaim{Name: "r", ResourceClaimTemplateName: new("by-template")}
+	templated.Spec.ResourceClaims[0] = corev1.PodResourceClaim{Name: "r",
+		ResourceClaimTemplateName: new("by-template")}
 	extended := simplePod("extended")
 	extended.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/gpu": quantity("1")}
 	for _, pod := range []*corev1.Pod{templated, extended} {
@@ -476,14 +488,16 @@ func TestWallW17PriorityOfGroups(t *testing.T) {
 	bodies := func(priority string) map[string]string {
 		return map[string]string{
 			"podgroups": `{"metadata":{"name":"x"},"spec":{` + priority + group + `}}`,
-			"workloads": `{"metadata":{"name":"x"},"spec":{"podGroupTemplates":[{"name":"g",` + priority + group + `}]}}`,
+			"workloads": `{"metadata":{"name":"x"},"spec":{"podGroupTemplates":[{"name":"g",` + priority + group +
+				`}]}}`,
 		}
 	}
 	each := func(priority string, code int, text string) {
 		t.Helper()
 		for resource, body := range bodies(priority) {
 			last := ""
-			eventually(t, fmt.Sprintf("%d for %s with %s", code, resource, priority), func(context.Context) (bool, error) {
+			eventually(t, fmt.Sprintf("%d for %s with %s", code, resource, priority), func(context.Context) (bool,
+				error) {
 				got, answer := do(t, a.config, http.MethodPost, api+resource+"?dryRun=All", body, nil)
 				if last = answer; got >= http.StatusInternalServerError || got == http.StatusNotFound {
 					return false, fmt.Errorf("%d %s", got, answer)
@@ -510,7 +524,8 @@ func TestWallW17PriorityOfGroups(t *testing.T) {
 	each(`"priorityClassName":"high",`, http.StatusForbidden, "")
 	// Whoever makes it for the tenant.
 	eventually(t, "an administrator of the cluster to be judged alike", func(context.Context) (bool, error) {
-		code, _ := do(t, p.Admin, http.MethodPost, strings.Replace(api, "default", "default.a", 1)+"podgroups?dryRun=All",
+		code, _ := do(t, p.Admin, http.MethodPost, strings.Replace(api, "default", "default.a", 1)+
+			"podgroups?dryRun=All",
 			bodies(`"priorityClassName":"high",`)["podgroups"], nil)
 		return code == http.StatusForbidden, nil
 	})
@@ -518,7 +533,8 @@ func TestWallW17PriorityOfGroups(t *testing.T) {
 	post(t, a.config, api+"podgroups", bodies("")["podgroups"])
 	if code, answer := do(t, a.config, http.MethodPatch, api+"podgroups/x/status",
 		`{"status":{"conditions":[{"type":"PodGroupInitiallyScheduled","status":"False","reason":"Unschedulable",`+
-			`"message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, []string{asMergePatch}); code != http.StatusOK {
+			`"message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
+		[]string{asMergePatch}); code != http.StatusOK {
 		t.Errorf("a condition of a group: %d %.300s", code, answer)
 	}
 }

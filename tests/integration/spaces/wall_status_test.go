@@ -37,7 +37,8 @@ func statuses() []statusOf {
 				"status.nominatedNodeName": `"nominatedNodeName":"n1"`,
 				"the condition Unheard":    `"conditions":[{"type":"Unheard","status":"True"}]`,
 				"the condition Disruption": `"conditions":[{"type":"DisruptionTarget","status":"True"}]`}},
-		{"Service", core + "services", `"spec":{"type":"LoadBalancer","loadBalancerClass":"example.com/x","ports":[{"port":80}]}`,
+		{"Service", core + "services", `"spec":{"type":"LoadBalancer","loadBalancerClass":"example.com/x",` +
+			`"ports":[{"port":80}]}`,
 			[]string{`"conditions":[{"type":"X","status":"True","reason":"E2E","message":"m",` +
 				`"lastTransitionTime":"2026-01-01T00:00:00Z"}]`},
 			map[string]string{"status.loadBalancer": `"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}`}},
@@ -103,8 +104,8 @@ func TestWallW1StatusOfEveryKind(t *testing.T) {
 	for kind, code := range map[string]int{`"Node","name":"none"`: http.StatusForbidden,
 		`"Pod","name":"none"`: http.StatusNotFound} {
 		if got, answer := do(t, s.config, http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/default/token",
-			`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","spec":{"boundObjectRef":{"apiVersion":"v1",`+
-				`"kind":`+kind+`}}}`, nil); got != code {
+			`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","spec":{"boundObjectRef":{"apiVersion":`+
+				`"v1","kind":`+kind+`}}}`, nil); got != code {
 			t.Errorf("a token that is bound to a %s: %d %.300s", kind, got, answer)
 		}
 	}
@@ -152,7 +153,8 @@ func testWallW1Status(t *testing.T, s *space, c statusOf) {
 		gone(answer)
 	}
 	for field, status := range c.systems {
-		code, answer := do(t, s.config, http.MethodPatch, path+"/status", `{"status":{`+status+`}}`, []string{asMergePatch})
+		code, answer := do(t, s.config, http.MethodPatch, path+"/status", `{"status":{`+status+`}}`,
+			[]string{asMergePatch})
 		// Upstream refuses some itself, as invalid.
 		if code != http.StatusForbidden && code != http.StatusUnprocessableEntity || code == http.StatusForbidden &&
 			!(strings.Contains(answer, field) && strings.Contains(answer, "is written by the system only")) {

@@ -47,7 +47,8 @@ const (
 )
 
 func lists() []string {
-	return []string{VolumeTypes, CSIDrivers, Tolerations, PriorityClasses, RuntimeClasses, StorageClasses, DeviceClasses}
+	return []string{VolumeTypes, CSIDrivers, Tolerations, PriorityClasses, RuntimeClasses, StorageClasses,
+		DeviceClasses}
 }
 
 // List is a list in an annotation.
