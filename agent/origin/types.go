@@ -89,8 +89,11 @@ func (w *Workloads) show(ctx context.Context, pod *corev1.Pod) (changed, hold bo
 	}
 	w.mu.Unlock()
 	if v == nil {
-		if v, err = w.judge(ctx, pod); err != nil || v == nil {
+		if v, err = w.judge(ctx, pod); err != nil {
 			return false, false, err
+		}
+		if v == nil { // whatever its class is, the pod does not say the handler
+			return annotate(pod, workload.HandlerAnnotation, ""), false, nil
 		}
 	}
 	if v.refused {

@@ -333,3 +333,16 @@ func waitActions(t *testing.T, client *fake.Clientset, verb, resource string, wa
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// TestHandlerIsOfTheClass: a pod does not say its handler, also where nobody knows its
+// class any more.
+func TestHandlerIsOfTheClass(t *testing.T) {
+	pod := typed("default.t1", "runs", "gone", "")
+	pod.Annotations = map[string]string{workload.HandlerAnnotation: "kata"}
+	pod.Status.StartTime = new(metav1.Now())
+	w := newWorkloads(t, apiServer(), &runtimesOfTest{})
+	changed, hold, err := w.show(t.Context(), pod)
+	if handler := pod.Annotations[workload.HandlerAnnotation]; err != nil || hold || !changed || handler != "" {
+		t.Errorf("the handler %q, %v, %v, %v", handler, changed, hold, err)
+	}
+}

@@ -159,6 +159,9 @@ func (s *containers) create(ctx context.Context, c *container, image *disks.Imag
 	if err := m.guest.Create(ctx, inGuest); err != nil {
 		return guestError("creating the container in its guest", err)
 	}
+	if err := m.score(s.store.allContainers(p)); err != nil {
+		return err
+	}
 	return s.store.updateContainer(c, func(r *containerRecord) { r.State, r.Process = stateCreated, inGuest.Process })
 }
 

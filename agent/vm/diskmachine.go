@@ -195,8 +195,11 @@ func (s *diskMachines) start(ctx context.Context, c *container) error {
 	}
 	m := handle(q, s.podDir(p.id), nil)
 	c.output.open(log)
-	if err := s.store.updateContainer(c,
-		func(r *containerRecord) { r.State, r.Started = stateRunning, time.Now() }); err != nil {
+	err = m.score([]*container{c})
+	if err == nil {
+		err = s.store.updateContainer(c, func(r *containerRecord) { r.State, r.Started = stateRunning, time.Now() })
+	}
+	if err != nil {
 		return errors.Join(err, q.Kill(), m.close())
 	}
 	s.watcher.adopt(p, m)

@@ -75,6 +75,23 @@ func (m *machine) close() error {
 	return errors.Join(errs...)
 }
 
+// score has the kernel, when memory is short, end the machine as soon as it would
+// end what runs in it: the kubelet says so for each container, and means the one
+// that is to stay longest.
+func (m *machine) score(of []*container) error {
+	score, said := 0, false
+	for _, c := range of {
+		if r := c.get().Config.P.GetLinux().GetResources(); r != nil && (!said || int(r.GetOomScoreAdj()) < score) {
+			score, said = int(r.GetOomScoreAdj()), true
+		}
+	}
+	err := m.SetOOMScore(score)
+	if m.share != nil { // the machine ends with it
+		err = errors.Join(err, m.share.SetOOMScore(score))
+	}
+	return err
+}
+
 // shareEnded is closed when the machine's volumes are gone.
 func (m *machine) shareEnded() <-chan struct{} {
 	if m.share == nil {
@@ -102,11 +119,17 @@ func dialer(dir, socket string) guest.Dialer {
 // cgroup is where the processes of a pod's machine belong; nil if the pod has
 // no control group.
 func (s *machines) cgroup(r *sandboxRecord) (*process.Cgroup, error) {
-	return cgroupOf(r, exceedsPod(r.Config.P.GetLinux(), r.Size.MemoryMB, s.choice.Accelerator))
+	if !exceedsPod(r.Config.P.GetLinux(), r.Size.MemoryMB, s.choice.Accelerator) {
+		return cgroupOf(r, false, 0)
+	}
+	// What QEMU takes besides is an estimate, by which no machine may end.
+	most := r.Size.MemoryMB + 2*besides(r.Size.MemoryMB, s.choice.Accelerator)
+	return cgroupOf(r, true, int64(most)*mebibyte)
 }
 
-// cgroupOf is the control group of a machine in that of its pod, or outside.
-func cgroupOf(r *sandboxRecord, outside bool) (*process.Cgroup, error) {
+// cgroupOf is the control group of a machine in that of its pod, or outside with a
+// limit of memory of its own.
+func cgroupOf(r *sandboxRecord, outside bool, memory int64) (*process.Cgroup, error) {
 	linux := r.Config.P.GetLinux()
 	parent := linux.GetCgroupParent()
 	if parent == "" {
@@ -124,7 +147,7 @@ func cgroupOf(r *sandboxRecord, outside bool) (*process.Cgroup, error) {
 		parent = outsideSlice
 	}
 	quota, period := cpuQuota(linux)
-	return process.NewCgroup(parent, r.ID, systemd, process.Limits{CPUQuota: quota, CPUPeriod: period})
+	return process.NewCgroup(parent, r.ID, systemd, process.Limits{CPUQuota: quota, CPUPeriod: period, Memory: memory})
 }
 
 // boot starts the machine of a pod with the embedded guest, and returns when
@@ -268,7 +291,7 @@ func (s *machines) destroy(r *sandboxRecord, m *machine) error {
 	// Where it was may have been decided by another release, or for another
 	// accelerator.
 	for _, outside := range []bool{false, true} {
-		if group, err := cgroupOf(r, outside); err != nil {
+		if group, err := cgroupOf(r, outside, 0); err != nil {
 			errs = append(errs, err)
 		} else if group != nil {
 			errs = append(errs, group.Remove())

@@ -114,6 +114,7 @@ func (s *recovery) sandbox(p *sandbox) error {
 	m, err := s.machines.attach(ctx, p)
 	if err == nil {
 		s.watcher.adopt(p, m)
+		warn(s.log, m.score(s.store.allContainers(p)), "setting the OOM score of a machine")
 		if m.guest != nil {
 			s.containers(ctx, p, m)
 		} else {

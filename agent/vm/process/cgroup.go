@@ -24,6 +24,8 @@ type Limits struct {
 	// CPUQuota is how many microseconds of CPU time its processes may use in
 	// each CPUPeriod; 0 is no limit.
 	CPUQuota, CPUPeriod int64
+	// Memory is how many bytes they may take together; 0 is no limit.
+	Memory int64
 }
 
 // NewCgroup returns the control group name below parent, which is what the
@@ -49,11 +51,11 @@ func (c *Cgroup) Add(p *Process) error {
 	if err := c.add(p.pid); err != nil {
 		return fmt.Errorf("moving process %d into its control group: %w", p.pid, err)
 	}
-	if c.limits.CPUQuota <= 0 {
+	if c.limits == (Limits{}) {
 		return nil
 	}
 	err := c.m.Set(&cgroups.Resources{SkipDevices: true, CpuQuota: c.limits.CPUQuota,
-		CpuPeriod: uint64(c.limits.CPUPeriod)})
+		CpuPeriod: uint64(c.limits.CPUPeriod), Memory: c.limits.Memory})
 	if err != nil {
 		return fmt.Errorf("limits of a control group: %w", err)
 	}

@@ -51,7 +51,7 @@ type Process struct {
 	done  chan struct{}
 }
 
-// Start starts a process in a session of its own.
+// Start starts a process in a session of its own, with an OOM score of 0.
 func Start(s Spec) (_ *Process, err error) {
 	cmd := exec.Command(s.Path, s.Args...)
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = s.Dir, s.Env, s.Files
@@ -85,6 +85,12 @@ func Start(s Spec) (_ *Process, err error) {
 	}()
 	pid := cmd.Process.Pid
 	p, err := open(pid) // before the status is taken, so it is this one
+	if err == nil {
+		// This process has the node's, or a neutral one, by when it was started.
+		if err = p.SetOOMScore(0); err != nil {
+			err = errors.Join(err, p.fd.Close())
+		}
+	}
 	go func() {
 		defer close(reaped)
 		_ = cmd.Wait() // its end is seen through the descriptor

@@ -268,7 +268,8 @@ func TestCgroupTakesChildrenToo(t *testing.T) {
 			t.Fatal("it does not start")
 		}
 	}
-	c, err := NewCgroup("/", "a4s-test-"+strconv.Itoa(os.Getpid()), false, Limits{CPUQuota: 50000, CPUPeriod: 100000})
+	c, err := NewCgroup("/", "a4s-test-"+strconv.Itoa(os.Getpid()), false, Limits{CPUQuota: 50000, CPUPeriod: 100000,
+		Memory: 64 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,6 +300,13 @@ func TestCgroupTakesChildrenToo(t *testing.T) {
 	}
 	if set := limitOfCPU(t, c); set != "50000" {
 		t.Errorf("its processes may use %q microseconds in each period", set)
+	}
+	file := filepath.Join(c.m.Path("memory"), "memory.limit_in_bytes")
+	if cgroups.IsCgroup2UnifiedMode() {
+		file = filepath.Join(c.m.Path(""), "memory.max")
+	}
+	if data, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(data)) != strconv.Itoa(64<<20) {
+		t.Errorf("its processes may take %q bytes, %v", data, err)
 	}
 }
 
