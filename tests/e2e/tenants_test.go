@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/hosts"
 )
 
@@ -35,6 +37,13 @@ func inEverySpace(t *testing.T, test func(*testing.T, *cluster)) {
 // its administrator sees it.
 func (c *cluster) makeTenant(t *testing.T, name string) *cluster {
 	t.Helper()
+	// Its pods go to nodes that are kept for one test as well.
+	tenant := &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Annotations: map[string]string{"a4s.io/tolerations": passingTaint}}}
+	if _, err := c.tenants(t).Create(t.Context(), tenant, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
 	file := "/run/" + strings.ReplaceAll(t.Name(), "/", "-") + "-" + name + ".yaml"
 	c.must(t, "tenant", "create", name, "--kubeconfig", file, "--server", c.url())
 	content, err := os.ReadFile(c.host.Path(file))

@@ -50,7 +50,7 @@ func TestPortsOfBalancers(t *testing.T) {
 		"another type":              {service(true, core.ServiceTypeClusterIP, 443), service(true, lb, 80), false},
 		"what it has":               {service(true, lb, 443), service(true, lb, 443), false},
 	} {
-		g := &guard{tenants: annotated{}, services: corelisters.NewServiceLister(services),
+		g := &guard{permits: permits{annotated{}}, services: corelisters.NewServiceLister(services),
 			balancers: &servicelb.Rules{Used: []int32{22, 6443}, First: 30000, Last: 32767}}
 		if err := g.checkBalancer(t.Context(), "t1", true, c.service, c.old); (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
@@ -71,7 +71,7 @@ func TestTenantsWithoutBalancers(t *testing.T) {
 	lb, plain := service(core.ServiceTypeLoadBalancer), service(core.ServiceTypeNodePort)
 	other := service(core.ServiceTypeLoadBalancer)
 	other.Spec.LoadBalancerClass = new("example.com/lb")
-	g := &guard{tenants: annotated{allowances.LoadBalancers: "false"}, balancers: &servicelb.Rules{}}
+	g := &guard{permits: permits{annotated{allowances.LoadBalancers: "false"}}, balancers: &servicelb.Rules{}}
 	for name, c := range map[string]struct {
 		byTenant     bool
 		service, old *core.Service

@@ -17,7 +17,7 @@ import (
 
 // deviceRules say what devices the pods of a tenant have.
 type deviceRules struct {
-	tenants Tenants
+	permits
 	classes resourcelisters.DeviceClassLister // set before the API server serves
 }
 
@@ -57,7 +57,7 @@ func (r *deviceRules) checkRequest(
 	if err := r.checkDeviceClass(ctx, tenant, path+".deviceClassName", class); err != nil {
 		return err
 	}
-	tolerated, err := allowed(ctx, r.tenants, tenant, allowances.Tolerations)
+	tolerated, err := r.allowed(ctx, tenant, allowances.Tolerations)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (r *deviceRules) checkNamespace(ctx context.Context, tenant string, namespa
 }
 
 func (r *deviceRules) checkDeviceClass(ctx context.Context, tenant, path, class string) error {
-	classes, err := allowed(ctx, r.tenants, tenant, allowances.DeviceClasses)
+	classes, err := r.allowed(ctx, tenant, allowances.DeviceClasses)
 	if err != nil || !classes.Said || classes.Has(class) {
 		return err
 	}
@@ -120,7 +120,7 @@ func (r *deviceRules) checkPod(ctx context.Context, tenant string, pod, old *cor
 	if old != nil && equality.Semantic.DeepEqual(old.Spec, pod.Spec) {
 		return nil
 	}
-	classes, err := allowed(ctx, r.tenants, tenant, allowances.DeviceClasses)
+	classes, err := r.allowed(ctx, tenant, allowances.DeviceClasses)
 	if err != nil || !classes.Said {
 		return err
 	}

@@ -27,13 +27,14 @@ import (
 // machines and the network that all tenants share. In a cluster of one's own
 // these are matters of trust; here they are not.
 type guard struct {
-	tenants   Tenants
+	permits
 	evaluator policy.Evaluator
 	reach     *reach.Rules // set before the API server serves
 	services  corelisters.ServiceLister
 	balancers *servicelb.Rules // nil if nodes' addresses are not given to Services
 	classes   schedulinglisters.PriorityClassLister
 	devices   deviceRules
+	runtimes  runtimes // set with reach
 	kinds     *kinds.Table
 	groups    map[schema.GroupKind]bool // of pods and the like, that have a priority
 }
@@ -43,8 +44,8 @@ func newGuard(tenants Tenants) (*guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)
 	}
-	return &guard{tenants: tenants, evaluator: evaluator, devices: deviceRules{tenants: tenants}, kinds: kinds.New(),
-		groups: prioritizedKinds()}, nil
+	return &guard{permits: permits{tenants}, evaluator: evaluator, devices: deviceRules{permits: permits{tenants}},
+		kinds: kinds.New(), groups: prioritizedKinds()}, nil
 }
 
 // check looks at what would be stored in the space of tenant. byTenant tells
@@ -66,13 +67,14 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 	}
 	switch object := attr.GetObject().(type) {
 	case *core.Pod:
-		if sub != "status" {
-			old, _ := attr.GetOldObject().(*core.Pod)
-			if err := g.devices.checkPod(ctx, tenant, object, old); err != nil {
-				return err
-			}
-			return g.checkPod(ctx, tenant, object, old)
+		old, _ := attr.GetOldObject().(*core.Pod)
+		if err := g.runtimes.check(ctx, tenant, object, old); err != nil || sub == "status" {
+			return err
 		}
+		if err := g.devices.checkPod(ctx, tenant, object, old); err != nil {
+			return err
+		}
+		return g.checkPod(ctx, tenant, object, old)
 	case *authentication.TokenRequest:
 		if byTenant {
 			return checkToken(object)
@@ -93,12 +95,13 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 			return g.devices.checkClaim(ctx, tenant, &object.Spec.Spec, "spec.spec")
 		}
 	case *core.PersistentVolumeClaim:
-		if byTenant && attr.GetOperation() == admission.Create && sub == "" {
-			return g.checkClaim(ctx, tenant, object)
+		if sub == "" {
+			old, _ := attr.GetOldObject().(*core.PersistentVolumeClaim)
+			return storage{g.permits}.checkClaim(ctx, tenant, object, old)
 		}
 	case *core.PersistentVolume:
 		old, _ := attr.GetOldObject().(*core.PersistentVolume)
-		return g.checkVolume(ctx, tenant, byTenant, object, old)
+		return storage{g.permits}.checkVolume(ctx, tenant, byTenant, object, old)
 	case *core.Service:
 		//lint:ignore SA1019 it is deprecated just for what is refused here
 		if byTenant && len(object.Spec.ExternalIPs) > 0 {
@@ -129,6 +132,24 @@ func (g *guard) check(ctx context.Context, tenant string, byTenant bool, attr ad
 		}
 	}
 	return nil
+}
+
+// fill gives a pod what its space has for what it does not say, and takes out
+// what would have no effect, before upstream's plugins look at it. What a tenant's
+// admission makes of it afterwards check judges.
+func (g *guard) fill(ctx context.Context, tenant string, attr admission.Attributes) error {
+	op := attr.GetOperation()
+	pod, ok := attr.GetObject().(*core.Pod)
+	if !ok || attr.GetSubresource() != "" || op != admission.Create && op != admission.Update {
+		return nil
+	}
+	old, _ := attr.GetOldObject().(*core.Pod)
+	if op == admission.Create {
+		if err := g.runtimes.set(ctx, tenant, pod); err != nil {
+			return err
+		}
+	}
+	return tolerations(g.runtimes).drop(ctx, tenant, pod, old)
 }
 
 // checkAddresses lets tenants send traffic to their own pods and out of the

@@ -33,6 +33,11 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 	}
 	restoreClaim(attr)
 	nativeToken(attr)
+	if tenant := l.admission.tenantOf(ctx, attr); !space.IsSystem(tenant) {
+		if err := l.admission.guard.fill(ctx, tenant, attr); err != nil {
+			return admission.NewForbidden(attr, err)
+		}
+	}
 	if m, ok := l.Interface.(admission.MutationInterface); ok {
 		return m.Admit(ctx, attr, o)
 	}

@@ -101,6 +101,8 @@ func (a *Admission) Informers(
 	a.guard.services = f.Core().V1().Services().Lister()
 	a.guard.classes = f.Scheduling().V1().PriorityClasses().Lister()
 	a.guard.devices.classes = f.Resource().V1().DeviceClasses().Lister()
+	a.guard.runtimes = runtimes{a.guard.permits, runtimeClasses{f.Node().V1().RuntimeClasses().Lister(),
+		client.NodeV1().RuntimeClasses()}}
 	return narrow(f, client, a.opts.Pool), nil
 }
 

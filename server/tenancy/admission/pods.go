@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,28 +19,17 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
 )
 
-// level is what the pods of a tenant may do to the nodes.
-func (g *guard) level(ctx context.Context, tenant string) (api.Level, error) {
-	value, err := g.tenants.Annotation(ctx, tenant, allowances.PodSecurity)
-	if err != nil || value == "" {
-		return api.LevelBaseline, err
-	}
-	level, err := api.ParseLevel(value)
-	if err != nil {
-		return api.LevelRestricted,
-			fmt.Errorf("the annotation %s of tenant %s: %w", allowances.PodSecurity, tenant, err)
-	}
-	return level, nil
-}
-
 // checkPod looks at a new pod, or at one that is another than old. What was
 // allowed once stays, and can be deleted and finalized.
 func (g *guard) checkPod(ctx context.Context, tenant string, pod, old *core.Pod) error {
 	if old != nil && equality.Semantic.DeepEqual(old.Spec, pod.Spec) {
 		return nil
 	}
-	if old == nil {
+	if old == nil { // nobody changes the class of a pod
 		if err := g.checkPriority(pod); err != nil {
+			return err
+		}
+		if err := g.checkPriorityClass(ctx, tenant, pod.Spec.PriorityClassName); err != nil {
 			return err
 		}
 	}
@@ -52,14 +40,12 @@ func (g *guard) checkPod(ctx context.Context, tenant string, pod, old *core.Pod)
 	if err := g.checkPlace(ctx, tenant, pod, old); err != nil {
 		return err
 	}
-	if err := g.checkPodClasses(ctx, tenant, pod); err != nil {
-		return err
-	}
 	versioned := &corev1.Pod{}
 	if err := corev1convert.Convert_core_Pod_To_v1_Pod(pod.DeepCopy(), versioned, nil); err != nil {
 		return fmt.Errorf("reading the pod: %w", err)
 	}
-	if err := g.checkVolumeTypes(ctx, tenant, versioned.Spec.Volumes); err != nil {
+	err = storage{g.permits}.checkVolumes(ctx, tenant, versioned.Spec.Volumes)
+	if err != nil {
 		return err
 	}
 	if err := g.withoutAllowedPorts(ctx, tenant, &versioned.Spec); err != nil {
@@ -92,12 +78,6 @@ func debugging(level api.Level, pod, old *core.Pod) string {
 	return fmt.Sprintf("; kubectl debug makes what is allowed here with --profile=%s", level)
 }
 
-// protectedTaints keep the pods of tenants away from nodes: a toleration of them
-// is for pods of the cluster's own.
-func protectedTaints() []string {
-	return []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "CriticalAddonsOnly"}
-}
-
 // checkPlace keeps tenants from choosing a node past the scheduler, and from
 // nodes that are not for them. Old is nil for a new pod.
 func (g *guard) checkPlace(ctx context.Context, tenant string, pod, old *core.Pod) error {
@@ -115,42 +95,7 @@ func (g *guard) checkPlace(ctx context.Context, tenant string, pod, old *core.Po
 				"which spec.nodeSelector and spec.affinity can narrow", pod.Spec.NodeName)
 		}
 	}
-	tolerated, err := g.allowed(ctx, tenant, allowances.Tolerations)
-	if err != nil {
-		return err
-	}
-	for i, t := range pod.Spec.Tolerations {
-		if t.Key == "" && t.Operator == core.TolerationOpExists && !tolerated.Has("*") {
-			return fmt.Errorf("spec.tolerations[%d] tolerates every taint: name the keys of the taints", i)
-		}
-		for _, key := range protectedTaints() {
-			if t.Key == key && !tolerated.Has(key) {
-				return fmt.Errorf("spec.tolerations[%d] tolerates %s, which keeps nodes for pods of the cluster's own",
-					i, key)
-			}
-		}
-	}
-	return nil
-}
-
-// checkPodClasses keeps the classes of administrators for those whom they are
-// meant for.
-func (g *guard) checkPodClasses(ctx context.Context, tenant string, pod *core.Pod) error {
-	if name := pod.Spec.PriorityClassName; name != "" {
-		if err := g.checkPriorityClass(ctx, tenant, name); err != nil {
-			return err
-		}
-	}
-	if name := pod.Spec.RuntimeClassName; name != nil && *name != "" {
-		classes, err := g.allowed(ctx, tenant, allowances.RuntimeClasses)
-		if err != nil {
-			return err
-		}
-		if classes.Said && !classes.Has(*name) {
-			return fmt.Errorf("the RuntimeClass %s is not one of this space's: %s", *name, classes)
-		}
-	}
-	return nil
+	return tolerations(g.runtimes).check(ctx, tenant, pod, old)
 }
 
 // checkPriority looks at the number that the scheduler goes by. Upstream takes it
@@ -203,76 +148,41 @@ func (g *guard) priorityClass(name string) (*schedulingv1.PriorityClass, error) 
 
 // checkPriorityClass: with a priority above that of others, pods displace those
 // of others. So without an allowance only classes that give none can be used, and
-// the one that all pods get.
+// the one that all pods get. That one is what a pod without a class has, so no list
+// leaves it out.
 func (g *guard) checkPriorityClass(ctx context.Context, tenant, name string) error {
-	if strings.HasPrefix(name, scheduling.SystemPriorityClassPrefix) {
+	if name == "" {
+		return nil
+	}
+	level, err := g.level(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	trusted := level == api.LevelPrivileged
+	if strings.HasPrefix(name, scheduling.SystemPriorityClassPrefix) && !trusted {
 		return fmt.Errorf("the priority class %s is that of the cluster's own pods, which nobody else may displace",
 			name)
 	}
 	classes, err := g.allowed(ctx, tenant, allowances.PriorityClasses)
-	switch {
-	case err != nil:
+	if err != nil || classes.Has(name) || !classes.Said && trusted {
 		return err
-	case classes.Has(name):
-		return nil
-	case classes.Said:
+	}
+	usual, err := g.priorityClass("")
+	if err != nil || usual != nil && usual.Name == name {
+		return err
+	}
+	if classes.Said {
 		return fmt.Errorf("the priority class %s is not one of this space's: %s", name, classes)
 	}
 	class, err := g.priorityClass(name)
 	if err != nil {
 		return err
 	}
-	if class.Value > 0 && !class.GlobalDefault {
+	if class.Value > 0 {
 		return fmt.Errorf("pods of the priority class %s displace those of others, so an administrator of the "+
 			"cluster has to allow it by the annotation %s of the tenant", name, allowances.PriorityClasses)
 	}
 	return nil
-}
-
-// checkClaim looks at the class of a new claim.
-func (g *guard) checkClaim(ctx context.Context, tenant string, claim *core.PersistentVolumeClaim) error {
-	classes, err := g.allowed(ctx, tenant, allowances.StorageClasses)
-	if err != nil || !classes.Said {
-		return err
-	}
-	name := ""
-	if claim.Spec.StorageClassName != nil {
-		name = *claim.Spec.StorageClassName
-	}
-	if name != "" && !classes.Has(name) {
-		return fmt.Errorf("the StorageClass %s is not one of this space's: %s", name, classes)
-	}
-	if name == "" && claim.Spec.StorageClassName == nil {
-		return errors.New("spec.storageClassName is missing, and there is no default: name one of " + classes.String())
-	}
-	return nil
-}
-
-// allowed reads a list of what a tenant may have.
-func (g *guard) allowed(ctx context.Context, tenant, key string) (allowances.List, error) {
-	return allowed(ctx, g.tenants, tenant, key)
-}
-
-func allowed(ctx context.Context, tenants Tenants, tenant, key string) (allowances.List, error) {
-	value, err := tenants.Annotation(ctx, tenant, key)
-	return allowances.ParseList(value), err
-}
-
-// ports reads the ports of nodes that a tenant may have; otherwise is what holds
-// without an annotation.
-func (g *guard) ports(ctx context.Context, tenant, key, otherwise string) (allowances.Ports, error) {
-	value, err := g.tenants.Annotation(ctx, tenant, key)
-	if err != nil {
-		return allowances.Ports{}, err
-	}
-	if value == "" {
-		value = otherwise
-	}
-	ports, err := allowances.ParsePorts(value)
-	if err != nil {
-		return ports, fmt.Errorf("the annotation %s of tenant %s: %w", key, tenant, err)
-	}
-	return ports, nil
 }
 
 // withoutAllowedPorts takes the ports of nodes that the tenant may have out of

@@ -26,10 +26,13 @@ func openTypes() []string {
 		"projected", "secret"}
 }
 
-// checkVolumeTypes keeps pods from mounting what their nodes reach: disks of the
-// node, of others, of the network behind it. What hostPath may do is a matter of
-// the level.
-func (g *guard) checkVolumeTypes(ctx context.Context, tenant string, volumes []corev1.Volume) error {
+// storage judges what pods, claims and volumes say of storage.
+type storage struct{ permits }
+
+// checkVolumes keeps pods from mounting what their nodes reach: disks of the node,
+// of others, of the network behind it. What hostPath may do is a matter of the
+// level. A volume that stands in the pod is judged as one that stands for itself.
+func (g storage) checkVolumes(ctx context.Context, tenant string, volumes []corev1.Volume) error {
 	types, err := g.allowed(ctx, tenant, allowances.VolumeTypes)
 	if err != nil {
 		return err
@@ -43,19 +46,111 @@ func (g *guard) checkVolumeTypes(ctx context.Context, tenant string, volumes []c
 				"claim a volume of a StorageClass, or have an administrator of the cluster allow the type by the "+
 				"annotation %s of the tenant", i, source, allowances.VolumeTypes)
 		}
+		if csi := volume.CSI; csi != nil {
+			if err := g.checkDriver(ctx, tenant, csi.Driver); err != nil {
+				return fmt.Errorf("spec.volumes[%d]: %w", i, err)
+			}
+		}
+		if of := volume.Ephemeral; of != nil && of.VolumeClaimTemplate != nil {
+			// Without a class it gets one when the claim is made, which is judged as well.
+			named := classesOf(of.VolumeClaimTemplate.Annotations, of.VolumeClaimTemplate.Spec.StorageClassName,
+				of.VolumeClaimTemplate.Spec.VolumeAttributesClassName)
+			if err := g.checkNamed(ctx, tenant, named); err != nil {
+				return fmt.Errorf("spec.volumes[%d]: %w", i, err)
+			}
+		}
 	}
 	return nil
+}
+
+// checkDriver: the attributes of a volume say what it is, and a driver that was not
+// made for strangers mounts whatever they name.
+func (g storage) checkDriver(ctx context.Context, tenant, driver string) error {
+	drivers, err := g.allowed(ctx, tenant, allowances.CSIDrivers)
+	if err != nil || drivers.Has(driver) {
+		return err
+	}
+	return fmt.Errorf("a volume of the driver %s can be anybody's: claim one of a StorageClass, "+
+		"or have an administrator of the cluster allow the driver by the annotation %s of the tenant", driver,
+		allowances.CSIDrivers)
+}
+
+// namedClasses are what a claim or a volume names of the cluster's storage. Which
+// of the first two counts is upstream's to say, so each is judged.
+type namedClasses struct{ annotated, named, attributes string }
+
+func classesOf(annotations map[string]string, class, attributes *string) namedClasses {
+	out := namedClasses{annotated: annotations[core.BetaStorageClassAnnotation]}
+	if class != nil {
+		out.named = *class
+	}
+	if attributes != nil {
+		out.attributes = *attributes
+	}
+	return out
+}
+
+func classesOfClaim(c *core.PersistentVolumeClaim) namedClasses {
+	return classesOf(c.Annotations, c.Spec.StorageClassName, c.Spec.VolumeAttributesClassName)
+}
+
+func classesOfVolume(v *core.PersistentVolume) namedClasses {
+	return classesOf(v.Annotations, &v.Spec.StorageClassName, v.Spec.VolumeAttributesClassName)
+}
+
+// checkNamed keeps to the classes that are allowed.
+func (g storage) checkNamed(ctx context.Context, tenant string, of namedClasses) error {
+	allowed, err := g.allowed(ctx, tenant, allowances.StorageClasses)
+	if err != nil || !allowed.Narrows() {
+		return err
+	}
+	for _, name := range []string{of.annotated, of.named} {
+		if name != "" && !allowed.Has(name) {
+			return fmt.Errorf("the StorageClass %s is not one of this space's: %s", name, allowed)
+		}
+	}
+	if name := of.attributes; name != "" && !allowed.Has(name) {
+		return fmt.Errorf("the VolumeAttributesClass %s is not one of this space's classes: %s", name, allowed)
+	}
+	return nil
+}
+
+// checkClaim looks at the classes of a claim, whoever makes it: controllers make
+// those of templates of StatefulSets and pods, and give a claim that waits the
+// default. Old is nil for a new claim.
+func (g storage) checkClaim(ctx context.Context, tenant string, claim, old *core.PersistentVolumeClaim) error {
+	of := classesOfClaim(claim)
+	if old != nil {
+		if of == classesOfClaim(old) {
+			return nil
+		}
+		return g.checkNamed(ctx, tenant, of)
+	}
+	allowed, err := g.allowed(ctx, tenant, allowances.StorageClasses)
+	if err != nil {
+		return err
+	}
+	_, annotated := claim.Annotations[core.BetaStorageClassAnnotation]
+	if allowed.Narrows() && claim.Spec.StorageClassName == nil && !annotated {
+		return errors.New("spec.storageClassName is missing, and there is no default: name one of " + allowed.String())
+	}
+	return g.checkNamed(ctx, tenant, of)
 }
 
 // checkVolume looks at a persistent volume. One that a tenant writes is what an
 // inline volume is: whatever its source names is mounted by the node. Old is nil
 // for a new volume, and upstream lets nobody change what a volume is.
-func (g *guard) checkVolume(
+func (g storage) checkVolume(
 	ctx context.Context, tenant string, byTenant bool, volume, old *core.PersistentVolume,
 ) error {
 	if byTenant && provisioned(volume) && (old == nil || !provisioned(old)) {
 		return fmt.Errorf("the annotation %s is the cluster's: only what it provisions has it",
 			localstorage.ProvisionedBy)
+	}
+	if of := classesOfVolume(volume); byTenant && (old == nil || of != classesOfVolume(old)) {
+		if err := g.checkNamed(ctx, tenant, of); err != nil {
+			return err
+		}
 	}
 	if old != nil {
 		if byTenant && provisioned(old) {
@@ -84,16 +179,7 @@ func (g *guard) checkVolume(
 		return err
 	}
 	if csi := volume.Spec.CSI; csi != nil {
-		drivers, err := g.allowed(ctx, tenant, allowances.CSIDrivers)
-		if err != nil {
-			return err
-		}
-		if !drivers.Has(csi.Driver) {
-			return fmt.Errorf("a volume of the driver %s can be anybody's: claim one of a StorageClass, "+
-				"or have an administrator of the cluster allow the driver by the annotation %s of the tenant",
-				csi.Driver, allowances.CSIDrivers)
-		}
-		return nil
+		return g.checkDriver(ctx, tenant, csi.Driver)
 	}
 	for _, source := range allowances.SourcesOf(externalSource(volume)) {
 		if !types.Has(source) {

@@ -134,7 +134,8 @@ func TestVolumesOfNodes(t *testing.T) {
 			volume(set(localstorage.State, localstorage.Removed)), volume(), false},
 		"let go by the cluster": {false, volume(free), volume(), false},
 	} {
-		if err := g.checkVolume(t.Context(), "t1", c.byTenant, c.volume, c.old); (err != nil) != c.refused {
+		err := storage{g.permits}.checkVolume(t.Context(), "t1", c.byTenant, c.volume, c.old)
+		if (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

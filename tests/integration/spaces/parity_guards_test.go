@@ -32,15 +32,17 @@ func parityGuards() []*parityIntention {
 				return asks(run, "namespaces", dry(`{"metadata":{"name":"par-x","labels":`+
 					`{"resource.kubernetes.io/admin-access":"true"}}}`))
 			}, "gives access to devices that others use"),
-		guard("pods", "403 for pods beyond the level `baseline`, and for sources of volumes beyond `restricted` "+
-			"([what a tenant cannot do](#what-a-tenant-cannot-do))", "they run on nodes that all share",
+		guard("pods", "403 for pods beyond the level `baseline`, for `csi` volumes, and for sources of volumes "+
+			"beyond `restricted` ([what a tenant cannot do](#what-a-tenant-cannot-do))",
+			"they run on nodes that all share",
 			func(run *parityRun) []*parityRequest {
 				return asks(run, "pods", dry(pod(`"hostNetwork":true,`, "")),
 					dry(pod("", `,"securityContext":{"privileged":true}`)),
-					dry(pod(`"volumes":[{"name":"v","nfs":{"server":"192.0.2.9","path":"/"}}],`, "")))
+					dry(pod(`"volumes":[{"name":"v","nfs":{"server":"192.0.2.9","path":"/"}}],`, "")),
+					dry(pod(`"volumes":[{"name":"v","csi":{"driver":"nfs.csi.k8s.io"}}],`, "")))
 			}, `violates PodSecurity`, `an administrator of the cluster`),
-		guard("places of pods", "403 for pods that name their node, tolerate the taints of the cluster's own nodes, "+
-			"or have a priority of the cluster's own pods", "nodes are the cluster's",
+		guard("places of pods", "403 for pods that name their node, tolerate everything or the taints of the "+
+			"cluster's own nodes, or have a priority of the cluster's own pods", "nodes are the cluster's",
 			func(run *parityRun) []*parityRequest {
 				return asks(run, "pods", dry(pod(`"nodeName":"n",`, "")),
 					dry(pod(`"tolerations":[{"operator":"Exists"}],`, "")),

@@ -79,7 +79,7 @@ func reads(paths ...string) []*parityRequest {
 }
 
 func parityIntentions() []*parityIntention {
-	return slices.Concat(parityRefusals(), parityGuards(), parityContents(), parityDocuments())
+	return slices.Concat(parityRefusals(), parityGuards(), parityPods(), parityContents(), parityDocuments())
 }
 
 // parityRefusals are what a tenant is not allowed.

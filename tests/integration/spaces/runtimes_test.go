@@ -61,16 +61,18 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 	plain := s.makePod(t, "plain", "", "")
 	byClass := s.makePod(t, "by-class", "vm", "")
 	s.makePod(t, "by-annotation", "", "vm")
-	s.makePod(t, "unknown", "", "unikernel")
-	s.makePod(t, "contradiction", "vm", "container")
+	// A tenant's pod is refused if it is of no type, one of the system waits.
+	system := p.as(t, "system", p.Admin)
+	system.makePod(t, "unknown", "", "unikernel")
+	system.makePod(t, "contradiction", "vm", "container")
 	if len(plain.Spec.Overhead) != 0 || byClass.Spec.Overhead.Memory().IsZero() {
 		t.Errorf("overhead of a container %v, of a virtual machine %v", plain.Spec.Overhead, byClass.Spec.Overhead)
 	}
 	s.waitsFor(t, "plain", "0/1 nodes are available: 1 node(s) had no ready container runtime (none is registered)")
 	s.waitsFor(t, "by-class", "0/1 nodes are available: 1 node(s) had no ready vm runtime (none is registered)")
 	s.waitsFor(t, "by-annotation", "1 node(s) had no ready vm runtime (none is registered)")
-	s.waitsFor(t, "unknown", `unknown workload type "unikernel": want container or vm`)
-	s.waitsFor(t, "contradiction", `annotation a4s.io/workload-type is "container", runtime class "vm" runs "vm"`)
+	system.waitsFor(t, "unknown", `unknown workload type "unikernel": want container or vm`)
+	system.waitsFor(t, "contradiction", `annotation a4s.io/workload-type is "container", runtime class "vm" runs "vm"`)
 
 	// The primary is away: no virtual machine.
 	say(workload.VMRuntimeReady, corev1.ConditionTrue)
@@ -90,11 +92,11 @@ func TestPodsWaitForTheRuntimeOfTheirType(t *testing.T) {
 	// A pod that is put right is tried again.
 	patch := []byte(`{"metadata":{"annotations":{"` + workload.Annotation + `":"vm"}}}`)
 	for _, name := range []string{"unknown", "contradiction"} {
-		if _, err := s.client.CoreV1().Pods("default").
+		if _, err := system.client.CoreV1().Pods("default").
 			Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		s.isPlaced(t, name)
+		system.isPlaced(t, name)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 // Annotations of a Tenant. Each list has commas between its items, and "*" stands
-// for everything.
+// for everything. What a pod, a claim or a volume does not say is judged as well:
+// beside each stands what holds for it.
 const (
 	// PodSecurity is the level of the Pod Security Standards that the pods meet:
 	// privileged, baseline (without the annotation) or restricted.
@@ -27,17 +28,23 @@ const (
 	// VolumeTypes are further sources of volumes, in pods and in persistent
 	// volumes, by their names in the API: nfs, iscsi, ...
 	VolumeTypes = "a4s.io/volume-types"
-	// CSIDrivers are the drivers of persistent volumes that the tenant writes.
+	// CSIDrivers are the drivers of persistent volumes that the tenant writes, and
+	// of volumes that stand in a pod.
 	CSIDrivers = "a4s.io/csi-drivers"
 	// NodeNames, "true", lets pods say their node.
 	NodeNames = "a4s.io/node-names"
-	// Tolerations are keys of taints of nodes that are not for everybody.
+	// Tolerations are keys of taints of nodes, which are not for everybody.
 	Tolerations = "a4s.io/tolerations"
-	// PriorityClasses, RuntimeClasses and StorageClasses are those that may be
-	// used. Without the last two, all may be.
+	// PriorityClasses are those that may be used. A pod without one has what all
+	// pods get.
 	PriorityClasses = "a4s.io/priority-classes"
-	RuntimeClasses  = "a4s.io/runtime-classes"
-	StorageClasses  = "a4s.io/storage-classes"
+	// RuntimeClasses are those that may be used, without the annotation all. A pod
+	// without one gets the first.
+	RuntimeClasses = "a4s.io/runtime-classes"
+	// StorageClasses are those that may be used, and classes of the attributes of
+	// volumes; without the annotation all. A claim without one gets the cluster's
+	// default, and is refused if that is not one of them.
+	StorageClasses = "a4s.io/storage-classes"
 	// DeviceClasses are those of whose devices claims may be made, by pods and
 	// templates as well. Without it, all are.
 	DeviceClasses = "a4s.io/device-classes"
@@ -45,6 +52,11 @@ const (
 	// devices that others use.
 	DeviceAdminAccess = "a4s.io/device-admin-access"
 )
+
+// All are all annotations.
+func All() []string {
+	return append(lists(), PodSecurity, LoadBalancers, HostPorts, NodeNames, DeviceAdminAccess)
+}
 
 func lists() []string {
 	return []string{VolumeTypes, CSIDrivers, Tolerations, PriorityClasses, RuntimeClasses, StorageClasses,
@@ -74,6 +86,9 @@ func ParseList(value string) List {
 func (l List) Has(item string) bool {
 	return slices.Contains(l.Items, item) || slices.Contains(l.Items, "*")
 }
+
+// Narrows reports whether the list leaves anything out.
+func (l List) Narrows() bool { return l.Said && !slices.Contains(l.Items, "*") }
 
 // String is the list as it is written.
 func (l List) String() string { return strings.Join(l.Items, ", ") }

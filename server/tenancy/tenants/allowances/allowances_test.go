@@ -1,6 +1,51 @@
 package allowances
 
-import "testing"
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestAllAreAll: whoever walks the allowances leaves none out.
+func TestAllAreAll(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "allowances.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		for _, value := range spec.Values {
+			if literal, ok := value.(*ast.BasicLit); ok {
+				if text, err := strconv.Unquote(literal.Value); err == nil && strings.HasPrefix(text, "a4s.io/") {
+					declared = append(declared, text)
+				}
+			}
+		}
+		return true
+	})
+	all := All()
+	slices.Sort(all)
+	slices.Sort(declared)
+	if len(declared) == 0 || !slices.Equal(all, declared) {
+		t.Errorf("all are %q, there are %q", all, declared)
+	}
+}
+
+func TestLists(t *testing.T) {
+	for value, narrows := range map[string]bool{"": false, "a,b": true, "*": false, "a,*": false} {
+		if l := ParseList(value); l.Narrows() != narrows || l.Has("x") != (value != "" && !narrows) {
+			t.Errorf("%q: %v, %v", value, l.Narrows(), l.Has("x"))
+		}
+	}
+}
 
 func TestAnnotationsThatCannotBeRead(t *testing.T) {
 	for _, c := range []struct {

@@ -1,0 +1,50 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/pod-security-admission/api"
+
+	"github.com/a4s-io/a4s/server/tenancy/tenants/allowances"
+)
+
+// permits are what administrators of the cluster allow tenants, by annotations.
+type permits struct{ tenants Tenants }
+
+// level is what the pods of a tenant may do to the nodes.
+func (g permits) level(ctx context.Context, tenant string) (api.Level, error) {
+	value, err := g.tenants.Annotation(ctx, tenant, allowances.PodSecurity)
+	if err != nil || value == "" {
+		return api.LevelBaseline, err
+	}
+	level, err := api.ParseLevel(value)
+	if err != nil {
+		return api.LevelRestricted,
+			fmt.Errorf("the annotation %s of tenant %s: %w", allowances.PodSecurity, tenant, err)
+	}
+	return level, nil
+}
+
+// allowed reads a list of what a tenant may have.
+func (g permits) allowed(ctx context.Context, tenant, key string) (allowances.List, error) {
+	value, err := g.tenants.Annotation(ctx, tenant, key)
+	return allowances.ParseList(value), err
+}
+
+// ports reads the ports of nodes that a tenant may have; otherwise is what holds
+// without an annotation.
+func (g permits) ports(ctx context.Context, tenant, key, otherwise string) (allowances.Ports, error) {
+	value, err := g.tenants.Annotation(ctx, tenant, key)
+	if err != nil {
+		return allowances.Ports{}, err
+	}
+	if value == "" {
+		value = otherwise
+	}
+	ports, err := allowances.ParsePorts(value)
+	if err != nil {
+		return ports, fmt.Errorf("the annotation %s of tenant %s: %w", key, tenant, err)
+	}
+	return ports, nil
+}
