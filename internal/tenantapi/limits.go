@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -23,6 +24,9 @@ const (
 	LimitDefinitions      = "definitions"
 	LimitLoadBalancers    = "loadBalancers"
 	LimitEventsPerSecond  = "eventsPerSecond"
+	LimitServices         = "services"
+	LimitNodePorts        = "nodePorts"
+	LimitBalancerPorts    = "loadBalancerPorts"
 )
 
 // NoLimit is the value in settings of what is not bounded.
@@ -33,6 +37,8 @@ type limitField struct {
 	name     string
 	count    **int64
 	quantity **resource.Quantity
+	// number is that in protobuf; 0 is the place in the list.
+	number protowire.Number
 }
 
 // fields are all fields, in the order of their numbers in protobuf.
@@ -49,7 +55,18 @@ func (in *TenantLimits) fields() []limitField {
 		{name: LimitDefinitions, count: &in.Definitions},
 		{name: LimitLoadBalancers, count: &in.LoadBalancers},
 		{name: LimitEventsPerSecond, count: &in.EventsPerSecond},
+		{name: LimitServices, count: &in.Services, number: 30},
+		{name: LimitNodePorts, count: &in.NodePorts, number: 31},
+		{name: LimitBalancerPorts, count: &in.LoadBalancerPorts, number: 32},
 	}
+}
+
+// numbered is the number of the field at place i of the list.
+func (f limitField) numbered(i int) protowire.Number {
+	if f.number != 0 {
+		return f.number
+	}
+	return protowire.Number(i + 1)
 }
 
 // copy has the field share its value with nobody.
@@ -110,7 +127,7 @@ func DefaultLimits() *TenantLimits {
 // DefaultLimitSettings are DefaultLimits as they would be set.
 func DefaultLimitSettings() []string {
 	return []string{"bytes=256Mi", "objects=50000", "pods=2000", "definitions=200", "loadBalancers=10",
-		"eventsPerSecond=50"}
+		"eventsPerSecond=50", "services=2000", "nodePorts=100", "loadBalancerPorts=100"}
 }
 
 // ParseLimits changes DefaultLimits by settings, "name=value" each.

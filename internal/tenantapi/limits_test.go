@@ -1,6 +1,8 @@
 package tenantapi
 
 import (
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -61,6 +63,7 @@ func TestLimitsSurviveProtobufAndCopying(t *testing.T) {
 			Namespaces: &five, Objects: &five, RequestsInFlight: &five, Bytes: &q, Pods: &five, CPU: &q,
 			Memory: &q, Storage: &q,
 			Definitions: &five, LoadBalancers: &five, EventsPerSecond: &five,
+			Services: &five, NodePorts: &five, LoadBalancerPorts: &five,
 		}},
 		Status: TenantStatus{Usage: []LimitUsage{{Name: LimitBytes, Used: q, Limit: &q}, {Name: LimitCPU}}},
 	}
@@ -82,5 +85,20 @@ func TestLimitsSurviveProtobufAndCopying(t *testing.T) {
 	if in.Spec.Limits.Bytes.Value() != 12<<20 || *in.Spec.Limits.Pods != 5 ||
 		in.Status.Usage[0].Limit.Value() != 12<<20 {
 		t.Error("a copy shares its values")
+	}
+}
+
+// TestNumbersOfLimits: the list and the tags of the struct say the same.
+func TestNumbersOfLimits(t *testing.T) {
+	limits := reflect.TypeFor[TenantLimits]()
+	fields := (&TenantLimits{}).fields()
+	if len(fields) != limits.NumField() {
+		t.Fatalf("%d fields of %d", len(fields), limits.NumField())
+	}
+	for i, f := range fields {
+		tag := limits.Field(i).Tag.Get("protobuf")
+		if !strings.HasSuffix(tag, fmt.Sprintf(",%d,opt,name=%s", f.numbered(i), f.name)) {
+			t.Errorf("%s has the number %d, its tag is %s", f.name, f.numbered(i), tag)
+		}
 	}
 }

@@ -106,8 +106,10 @@ func (in *TenantLimits) Unmarshal(data []byte) error {
 		if f.Num == devicesField {
 			return in.readDevices(f)
 		}
-		if i := int(f.Num) - 1; i >= 0 && i < len(fields) {
-			return fields[i].read(f)
+		for i := range fields {
+			if fields[i].numbered(i) == f.Num {
+				return fields[i].read(f)
+			}
 		}
 		return nil
 	})
@@ -179,9 +181,9 @@ func (in *TenantSpec) marshal() ([]byte, error) {
 		var limits []byte
 		for i, f := range l.fields() {
 			if f.count != nil {
-				limits = coreapi.AppendNumber(limits, protowire.Number(i+1), *f.count)
+				limits = coreapi.AppendNumber(limits, f.numbered(i), *f.count)
 			} else if *f.quantity != nil {
-				limits = coreapi.AppendText(limits, protowire.Number(i+1), textOf(**f.quantity))
+				limits = coreapi.AppendText(limits, f.numbered(i), textOf(**f.quantity))
 			}
 		}
 		limits = appendDevices(limits, l.Devices)

@@ -127,6 +127,12 @@ type TenantLimits struct {
 	// Devices is the number of devices that claims ask for, by their DeviceClass.
 	// Those of a class that is not there are not bounded.
 	Devices map[string]int64 `json:"devices,omitempty" protobuf:"bytes,20,rep,name=devices"`
+	// Services is the number of services, each of which can take an address.
+	Services *int64 `json:"services,omitempty" protobuf:"varint,30,opt,name=services"`
+	// NodePorts is the number of node ports of all services.
+	NodePorts *int64 `json:"nodePorts,omitempty" protobuf:"varint,31,opt,name=nodePorts"`
+	// LoadBalancerPorts is the number of ports of services of type LoadBalancer.
+	LoadBalancerPorts *int64 `json:"loadBalancerPorts,omitempty" protobuf:"varint,32,opt,name=loadBalancerPorts"`
 }
 
 // TenantStatus is what a4s reports about a tenant.

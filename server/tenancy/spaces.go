@@ -163,7 +163,7 @@ func New(o Options) (*Spaces, error) {
 	tenants.OnGone(m.edge.TenantGone)
 	m.admission, err = admission.New(admission.Options{
 		Projector: m.edge.Projector, Tenants: tenants, System: o.System, Inside: o.Inside,
-		LoadBalancers: o.LoadBalancers, Pool: o.Pool, Log: o.Log,
+		LoadBalancers: o.LoadBalancers, NodePorts: limits.NodePorts(m.Limits), Pool: o.Pool, Log: o.Log,
 	})
 	return m, err
 }

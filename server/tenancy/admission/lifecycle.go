@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	core "k8s.io/kubernetes/pkg/apis/core"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
@@ -37,11 +38,25 @@ func (l *lifecycle) Admit(ctx context.Context, attr admission.Attributes, o admi
 		if err := l.admission.guard.fill(ctx, tenant, attr); err != nil {
 			return admission.NewForbidden(attr, err)
 		}
+		if err := l.admission.checkNodePorts(ctx, tenant, attr); err != nil {
+			return err
+		}
 	}
 	if m, ok := l.Interface.(admission.MutationInterface); ok {
 		return m.Admit(ctx, attr, o)
 	}
 	return nil
+}
+
+// checkNodePorts comes before upstream takes the ports, which it does before anything
+// is validated, and again when the tenant's admission may have asked for more.
+func (a *Admission) checkNodePorts(ctx context.Context, tenant string, attr admission.Attributes) error {
+	service, ok := attr.GetObject().(*core.Service)
+	if !ok || attr.GetSubresource() != "" || attr.IsDryRun() {
+		return nil
+	}
+	old, _ := attr.GetOldObject().(*core.Service)
+	return a.opts.NodePorts(ctx, tenant, service, old)
 }
 
 // Validate implements admission.ValidationInterface: what webhooks have made

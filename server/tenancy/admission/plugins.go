@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	core "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/plugin/pkg/admission/certificates/subjectrestriction"
 
 	"github.com/a4s-io/a4s/internal/space"
@@ -55,6 +56,8 @@ type Options struct {
 	// LoadBalancers are the ports that Services do not get at addresses of
 	// nodes; nil where they get no addresses.
 	LoadBalancers *servicelb.Rules
+	// NodePorts refuses what takes more node ports than the tenant may have.
+	NodePorts func(ctx context.Context, tenant string, service, old *core.Service) error
 	// Pool is where informers share what they keep with others.
 	Pool *interning.Pool
 	Log  *logrus.Entry
@@ -153,7 +156,10 @@ func (p *plugin) Admit(ctx context.Context, attr admission.Attributes, o admissi
 	if err != nil {
 		return err
 	}
-	return q.native.writeBack()
+	if err := q.native.writeBack(); err != nil {
+		return err
+	}
+	return p.admission.checkNodePorts(ctx, p.admission.tenantOf(ctx, attr), attr)
 }
 
 // Validate implements admission.ValidationInterface.

@@ -21,6 +21,9 @@ const (
 	cpu     // in thousandths
 	memory  // in bytes
 	volumes // in bytes, that claims request
+	services
+	nodePorts
+	balancerPorts
 	dimensions
 )
 
@@ -36,6 +39,7 @@ func (a *amounts) add(b *amounts, times int64) {
 // charge is what an object costs besides what its key says.
 type charge struct {
 	loadBalancers, pods, cpu, memory, volumes int64
+	services, nodePorts, balancerPorts        int64
 
 	claim *claim // of devices, nil for anything else
 }
@@ -53,7 +57,8 @@ const (
 // amounts of one object of that class.
 func (c class) amounts(size int64, extra charge) amounts {
 	a := amounts{bytes: size, loadBalancers: extra.loadBalancers, pods: extra.pods, cpu: extra.cpu,
-		memory: extra.memory, volumes: extra.volumes}
+		memory: extra.memory, volumes: extra.volumes, services: extra.services, nodePorts: extra.nodePorts,
+		balancerPorts: extra.balancerPorts}
 	if c&isObject != 0 {
 		a[objects] = 1
 	}

@@ -30,9 +30,11 @@ func chargeOf(obj runtime.Object) charge {
 		}
 		return charge{pods: 1, cpu: podRequest(o, core.ResourceCPU), memory: podRequest(o, core.ResourceMemory)}
 	case *core.Service:
+		c := charge{services: 1, nodePorts: nodePortsOf(o)}
 		if o.Spec.Type == core.ServiceTypeLoadBalancer {
-			return charge{loadBalancers: 1}
+			c.loadBalancers, c.balancerPorts = 1, int64(len(o.Spec.Ports))
 		}
+		return c
 	case *resourceapi.ResourceClaim:
 		return charge{claim: claimOf(o)}
 	case *core.PersistentVolumeClaim:
@@ -41,6 +43,18 @@ func chargeOf(obj runtime.Object) charge {
 			amount(core.ResourceStorage, o.Status.AllocatedResources))}
 	}
 	return charge{}
+}
+
+// nodePortsOf is how many ports of the nodes a Service has: what is stored has those
+// that it was given. A number for TCP and UDP is one of the range.
+func nodePortsOf(s *core.Service) int64 {
+	ports := map[int32]bool{}
+	for _, p := range s.Spec.Ports {
+		ports[p.NodePort] = true
+	}
+	ports[s.Spec.HealthCheckNodePort] = true
+	delete(ports, 0)
+	return int64(len(ports))
 }
 
 // ended pods run nothing any more. Admission sees to it that only the system

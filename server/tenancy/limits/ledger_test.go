@@ -204,9 +204,15 @@ func TestCharges(t *testing.T) {
 			p.Spec.Containers[1].Resources.Requests = list("9E", "9E")
 		}), charge{pods: 1, cpu: most, memory: most}},
 		"claim": {claim, charge{volumes: 3 << 30}},
-		"load balancer": {&core.Service{Spec: core.ServiceSpec{Type: core.ServiceTypeLoadBalancer}},
-			charge{loadBalancers: 1}},
-		"service": {&core.Service{}, charge{}},
+		"load balancer": {&core.Service{Spec: core.ServiceSpec{Type: core.ServiceTypeLoadBalancer,
+			Ports:               []core.ServicePort{{Port: 80, NodePort: 30001}, {Port: 81}},
+			HealthCheckNodePort: 30002}},
+			charge{services: 1, loadBalancers: 1, balancerPorts: 2, nodePorts: 2}},
+		"node ports": {&core.Service{Spec: core.ServiceSpec{Type: core.ServiceTypeNodePort,
+			Ports: []core.ServicePort{{Port: 53, Protocol: core.ProtocolTCP, NodePort: 30001},
+				{Port: 53, Protocol: core.ProtocolUDP, NodePort: 30001}, {Port: 80, NodePort: 30003}}}},
+			charge{services: 1, nodePorts: 2}},
+		"service": {&core.Service{}, charge{services: 1}},
 	} {
 		if got := chargeOf(c.obj); got != c.want {
 			t.Errorf("%s costs %+v, want %+v", name, got, c.want)

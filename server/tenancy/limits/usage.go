@@ -28,6 +28,12 @@ func (d dimension) limit() string {
 		return tenantapi.LimitMemory
 	case volumes:
 		return tenantapi.LimitStorage
+	case services:
+		return tenantapi.LimitServices
+	case nodePorts:
+		return tenantapi.LimitNodePorts
+	case balancerPorts:
+		return tenantapi.LimitBalancerPorts
 	}
 	return tenantapi.LimitBytes
 }
@@ -54,7 +60,8 @@ func (d dimension) text(n int64) string {
 
 // shown are the dimensions that the status of a tenant has, in its order.
 func shown() []dimension {
-	return []dimension{namespaces, objects, bytes, pods, cpu, memory, volumes, definitions, loadBalancers}
+	return []dimension{namespaces, objects, bytes, pods, cpu, memory, volumes, definitions, services, nodePorts,
+		loadBalancers, balancerPorts}
 }
 
 // Usage is what a tenant uses of its limits, nil as long as that is not known.

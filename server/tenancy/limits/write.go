@@ -187,13 +187,17 @@ func marks(was before, obj runtime.Object) bool {
 
 // exceeded says what there is too little of, and who can change that.
 func (w *write) exceeded(d dimension, used, limit int64) error {
-	name, part := d.limit(), ""
+	part := ""
 	if d == eventBytes {
 		part = fmt.Sprintf(" (events have a part in %d of them)", eventShare)
 	}
-	return apierrors.NewForbidden(w.resource, w.name, fmt.Errorf("exceeded limit of the tenant: %s%s, requested: "+
-		"%s, used: %s, limited: %s; an administrator of the cluster can raise spec.limits.%s of the Tenant",
-		name, part, d.text(w.need[d]), d.text(used), d.text(limit), name))
+	return apierrors.NewForbidden(w.resource, w.name, tooMuch(d, part, w.need[d], used, limit))
+}
+
+func tooMuch(d dimension, part string, need, used, limit int64) error {
+	return fmt.Errorf("exceeded limit of the tenant: %s%s, requested: %s, used: %s, limited: %s; "+
+		"an administrator of the cluster can raise spec.limits.%s of the Tenant", d.limit(), part, d.text(need),
+		d.text(used), d.text(limit), d.limit())
 }
 
 func (w *write) release() {
@@ -233,7 +237,10 @@ func (l *Limits) bounds(t *tenantapi.Tenant) amounts {
 	count(objects, own.Objects)
 	count(pods, own.Pods)
 	count(definitions, own.Definitions)
+	count(services, own.Services)
+	count(nodePorts, own.NodePorts)
 	count(loadBalancers, own.LoadBalancers)
+	count(balancerPorts, own.LoadBalancerPorts)
 	if q := own.CPU; q != nil {
 		a[cpu] = q.MilliValue()
 	}

@@ -71,9 +71,13 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			"or are limited to without a request."),
 		tenantapi.LimitMemory: m.Quantity("What the pods that have not ended request of memory, " +
 			"or are limited to without a request."),
-		tenantapi.LimitStorage:         m.Quantity("What all claims of volumes request together."),
-		tenantapi.LimitDefinitions:     apimodels.Number("The number of definitions of custom resources."),
-		tenantapi.LimitLoadBalancers:   apimodels.Number("The number of services of type LoadBalancer."),
+		tenantapi.LimitStorage:       m.Quantity("What all claims of volumes request together."),
+		tenantapi.LimitDefinitions:   apimodels.Number("The number of definitions of custom resources."),
+		tenantapi.LimitLoadBalancers: apimodels.Number("The number of services of type LoadBalancer."),
+		tenantapi.LimitServices:      apimodels.Number("The number of services."),
+		tenantapi.LimitNodePorts:     apimodels.Number("The number of node ports of all services together."),
+		tenantapi.LimitBalancerPorts: apimodels.Number("The number of ports of all services of type LoadBalancer " +
+			"together."),
 		tenantapi.LimitEventsPerSecond: apimodels.Number("How many events are written in a second, on average."),
 		tenantapi.LimitDevices: apimodels.Map("The number of devices that claims ask for, by their DeviceClass.",
 			apimodels.Number("")),
