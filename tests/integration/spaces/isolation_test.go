@@ -96,7 +96,7 @@ func isolation(t *testing.T, p *plane, total int) {
 		}
 		total = n
 	}
-	p.bareTenant(t, "a")
+	p.narrow(t, p.bareTenant(t, "a"))
 	b := p.tenant(t, "b")
 	const word = "zqcanaryzq"
 	c := newCanary(word)
@@ -210,6 +210,7 @@ func isolation(t *testing.T, p *plane, total int) {
 	}
 	keepsCustoms(t, p, b, c)
 	keepsDevices(t, p)
+	keepsAllowances(t.Context(), t, p)
 	after := planted(t, p, word)
 	for path, was := range before {
 		if after[path] != was {

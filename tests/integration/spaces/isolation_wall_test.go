@@ -28,7 +28,7 @@ func (g *attacker) hostile() *attack {
 	r := &attack{header: http.Header{}, method: http.MethodPost}
 	r.header.Set("Content-Type", "application/json")
 	path := ""
-	switch g.rand.IntN(13) {
+	switch g.rand.IntN(14) {
 	case 0:
 		path, r.body = g.mutatingPolicy()
 	case 1:
@@ -59,6 +59,8 @@ func (g *attacker) hostile() *attack {
 		path = g.devices(r)
 	case 11:
 		path = g.elsewhere(r)
+	case 12:
+		path = g.past(r)
 	default:
 		path, r.body = g.owned()
 	}
