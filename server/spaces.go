@@ -23,6 +23,7 @@ import (
 	copies "github.com/a4s-io/a4s/server/partition/nodecopies/storage"
 	partitions "github.com/a4s-io/a4s/server/partition/registry"
 	"github.com/a4s-io/a4s/server/tenancy"
+	"github.com/a4s-io/a4s/server/tenancy/reach"
 )
 
 // newSpaces makes what the API server has for tenants. inside has all rights.
@@ -37,10 +38,25 @@ func (s *Server) newSpaces(inside *restclient.Config, parts *partitionSet) (*ten
 		Partitions: parts, Placer: parts.placer,
 		Load:        s.load,
 		Connections: s.store.connections(), Fill: s.store.fill(),
-		Inside: s.inside, LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
+		Inside: s.inside, Tunnel: s.tunnel(), LoadBalancers: addons.LoadBalancerRules(s.cfg, parts),
 		RootCA: string(rootCA), Pool: s.pool,
 		Log: s.log,
 	})
+}
+
+// tunnel leads to pods through their nodes, nil on a server that is a node.
+func (s *Server) tunnel() reach.Tunnel {
+	if !s.cfg.DisableAgent {
+		return nil
+	}
+	return &kubelets.Forwarder{Kubelet: s.kubeletClient(), Partition: s.partition.name()}
+}
+
+// kubeletClient is the API server at kubelets.
+func (s *Server) kubeletClient() restclient.TLSClientConfig {
+	t := s.files.pki
+	return restclient.TLSClientConfig{CAFile: t.ServerCA.Cert, CertFile: t.APIServerKubeletClient.Cert,
+		KeyFile: t.APIServerKubeletClient.Key}
 }
 
 // newMetrics makes the API of what nodes and pods use; it is nil if that is left out.
@@ -48,11 +64,7 @@ func (s *Server) newMetrics() (*resourcemetrics.Metrics, error) {
 	if s.cfg.Disabled(config.AddonMetricsServer) {
 		return nil, nil
 	}
-	t := s.files.pki
-	partition := s.partition.name()
-	return resourcemetrics.New(resourcemetrics.Options{Partition: partition, Kubelet: restclient.TLSClientConfig{
-		CAFile: t.ServerCA.Cert, CertFile: t.APIServerKubeletClient.Cert, KeyFile: t.APIServerKubeletClient.Key,
-	}})
+	return resourcemetrics.New(resourcemetrics.Options{Partition: s.partition.name(), Kubelet: s.kubeletClient()})
 }
 
 // seams are those of the spaces, with what nodes need before and behind them: api is

@@ -38,6 +38,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/fairness"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
+	"github.com/a4s-io/a4s/server/tenancy/reach"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 	"github.com/a4s-io/a4s/server/tenancy/storage/events"
@@ -67,6 +68,7 @@ type Spaces struct {
 	connections *storage.Connections
 	provisioner *provision.Provisioner
 	placer      registry.Placer
+	tunnels     bool // pods are reached through their nodes
 }
 
 // Options is what Spaces works with.
@@ -93,7 +95,9 @@ type Options struct {
 	Fill        func() (used, quota int64)
 	// Inside are the addresses of the cluster, LoadBalancers the ports that Services
 	// do not get; nil if they get no addresses.
-	Inside        *inside.Cluster
+	Inside *inside.Cluster
+	// Tunnel leads to pods; nil for a server in the pod network.
+	Tunnel        reach.Tunnel
 	LoadBalancers *servicelb.Rules
 	// RootCA is what pods verify the API with, in PEM.
 	RootCA string
@@ -113,7 +117,7 @@ func New(o Options) (*Spaces, error) {
 	}
 	m := &Spaces{
 		directory: tenants, system: o.System, pool: o.Pool, log: o.Log, crds: crd.NewCatalog(tenants, o.Log),
-		connections: o.Connections, placer: o.Placer, accounts: newAccounts(),
+		connections: o.Connections, placer: o.Placer, accounts: newAccounts(), tunnels: o.Tunnel != nil,
 	}
 	tenants.OnChange(func(old, t *tenantapi.Tenant) {
 		m.crds.TenantChanged(old, t)
@@ -162,7 +166,7 @@ func New(o Options) (*Spaces, error) {
 	m.edge = edge.New(atEdge)
 	tenants.OnGone(m.edge.TenantGone)
 	m.admission, err = admission.New(admission.Options{
-		Projector: m.edge.Projector, Tenants: tenants, System: o.System, Inside: o.Inside,
+		Projector: m.edge.Projector, Tenants: tenants, System: o.System, Inside: o.Inside, Tunnel: o.Tunnel,
 		LoadBalancers: o.LoadBalancers, NodePorts: limits.NodePorts(m.Limits), Pool: o.Pool, Log: o.Log,
 	})
 	return m, err
@@ -170,7 +174,7 @@ func New(o Options) (*Spaces, error) {
 
 // Seams are the places in the API server where the parts go.
 func (m *Spaces) Seams() apiserver.Seams {
-	return apiserver.Seams{
+	out := apiserver.Seams{
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 			return m.Limits.Storage(storage.Decorate(m.connections.Builtin(g), m.pool, m.sharedRoles))
 		},
@@ -193,6 +197,10 @@ func (m *Spaces) Seams() apiserver.Seams {
 		Groups:      m.groups(),
 		Definitions: registry.Definitions,
 	}
+	if m.tunnels {
+		out.Dial = m.admission.Dial
+	}
+	return out
 }
 
 // Components are what runs besides the API server.

@@ -47,6 +47,7 @@ func compose(opts options.CompletedOptions, seams Seams) (*aggregatorapiserver.A
 	if err != nil {
 		return nil, err
 	}
+	seams.applyDial(generic)
 	kube, serviceResolver, admission, err := app.CreateKubeAPIServerConfig(opts, generic, informers, storageFactory)
 	if err != nil {
 		return nil, fmt.Errorf("building the configuration of the built-in APIs: %w", err)

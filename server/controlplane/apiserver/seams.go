@@ -7,11 +7,13 @@ import (
 
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/egressselector"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
@@ -64,6 +66,9 @@ type Seams struct {
 	// Definitions are the OpenAPI models of what Groups adds. A type may be
 	// its own internal version.
 	Definitions common.GetOpenAPIDefinitions
+	// Dial connects to pods, kubelets and what webhooks name in place of the network
+	// of the machine, unless the user's arguments say how.
+	Dial utilnet.DialFunc
 	// Endpoints keeps the endpoints of the API in place of upstream's reconciler.
 	Endpoints *Endpoints
 	// Install adds further groups to the built-in APIs, and Schemes have
@@ -166,6 +171,16 @@ func (s Seams) applyAdmission(
 	generic.Decorators = append(admission.Decorators{admission.DecoratorFunc(s.Admission.Decorate)},
 		generic.Decorators...)
 	return narrowed, nil
+}
+
+// applyDial puts the way to the cluster where upstream has that of a user's egress
+// selector: webhooks, proxies, kubelets and aggregated APIs.
+func (s Seams) applyDial(c *genericapiserver.Config) {
+	if s.Dial == nil || c.EgressSelector != nil {
+		return
+	}
+	c.EgressSelector = egressselector.NewEgressSelectorWithMap(map[egressselector.EgressType]utilnet.DialFunc{
+		egressselector.Cluster: s.Dial, egressselector.ControlPlane: s.Dial})
 }
 
 // applyFront puts the handler seam, and what serves custom resources, into the

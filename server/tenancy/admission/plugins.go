@@ -51,8 +51,10 @@ type Options struct {
 	// System is a client of the system with all rights, by certificate: the
 	// API server's client of itself does not come through the edge.
 	System *rest.Config
-	// Inside are the addresses of the cluster.
+	// Inside are the addresses of the cluster, and Tunnel leads to its pods; nil for
+	// a server in the pod network.
 	Inside *inside.Cluster
+	Tunnel reach.Tunnel
 	// LoadBalancers are the ports that Services do not get at addresses of
 	// nodes; nil where they get no addresses.
 	LoadBalancers *servicelb.Rules
@@ -98,7 +100,7 @@ func (a *Admission) Informers(
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the admission plugins: %w", err)
 	}
-	if a.guard.reach, err = reach.New(f, a.opts.Inside); err != nil {
+	if a.guard.reach, err = reach.New(f, a.opts.Inside, a.opts.Tunnel); err != nil {
 		return nil, err
 	}
 	a.guard.services = f.Core().V1().Services().Lister()

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -30,6 +32,11 @@ func (a *Admission) ReachConversions(
 	resolver, auth := a.Reach(tenant)
 	s := &standing{changed: func(open bool) { a.conversionsChanged(tenant, open) }}
 	return resolver, wrapped(auth, func(rt http.RoundTripper) http.RoundTripper { return conversion{rt, s} })
+}
+
+// Dial is how the API server itself connects to what is in the cluster.
+func (a *Admission) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return a.guard.reach.Dial(ctx, network, address)
 }
 
 // GuardProxies lets tenants proxy to their own pods only.

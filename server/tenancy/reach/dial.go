@@ -30,12 +30,12 @@ type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 // Dialer connects to what a tenant names, by inner or, if that is nil, as
 // usual. inner gets addresses, never names.
 func (r *Rules) Dialer(tenant string, inner Dial) Dial {
-	return r.dialer(inner, func(ip netip.Addr) (bool, error) { return r.allows(tenant, ip) })
+	return r.dialer(tenant, inner, r.allows)
 }
 
 // PodDialer connects to pods of tenant only.
 func (r *Rules) PodDialer(tenant string) Dial {
-	return r.dialer(nil, func(ip netip.Addr) (bool, error) {
+	return r.dialer(tenant, nil, func(tenant string, ip netip.Addr) (bool, error) {
 		if special(ip.Unmap()) {
 			return false, nil
 		}
@@ -43,10 +43,7 @@ func (r *Rules) PodDialer(tenant string) Dial {
 	})
 }
 
-func (r *Rules) dialer(inner Dial, allows func(netip.Addr) (bool, error)) Dial {
-	if inner == nil {
-		inner = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext
-	}
+func (r *Rules) dialer(tenant string, inner Dial, allows func(string, netip.Addr) (bool, error)) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -58,14 +55,14 @@ func (r *Rules) dialer(inner Dial, allows func(netip.Addr) (bool, error)) Dial {
 		}
 		last := fmt.Errorf("%s: %w", host, ErrRefused)
 		for _, ip := range ips {
-			ok, err := allows(ip)
+			ok, err := allows(tenant, ip)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", host, err)
 			}
 			if !ok {
 				continue
 			}
-			conn, err := inner(ctx, network, net.JoinHostPort(ip.Unmap().String(), port))
+			conn, err := r.connect(ctx, inner, ofTenant(tenant), network, ip.Unmap(), port)
 			if err == nil {
 				return conn, nil
 			}

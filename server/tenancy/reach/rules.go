@@ -27,11 +27,13 @@ type Rules struct {
 	servers cache.Indexer
 	synced  []cache.InformerSynced
 	own     *ownAddresses
+	tunnel  Tunnel
 }
 
 // New makes rules for a cluster. It has to be called before the informers start.
-func New(f informers.SharedInformerFactory, cluster *inside.Cluster) (*Rules, error) {
-	r := &Rules{cluster: cluster, own: &ownAddresses{list: net.InterfaceAddrs}}
+// tunnel is nil on a server that is a node, which is in the pod network itself.
+func New(f informers.SharedInformerFactory, cluster *inside.Cluster, tunnel Tunnel) (*Rules, error) {
+	r := &Rules{cluster: cluster, own: &ownAddresses{list: net.InterfaceAddrs}, tunnel: tunnel}
 	for _, of := range []struct {
 		what     string
 		informer cache.SharedIndexInformer

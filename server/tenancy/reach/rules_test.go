@@ -117,10 +117,10 @@ func TestAddresses(t *testing.T) {
 				t.Errorf("%s: an endpoint at %s: %t, %v", c.what, a, ok, err)
 			}
 			var dialled string
-			dial := r.dialer(func(_ context.Context, _, address string) (net.Conn, error) {
+			dial := r.Dialer("t1", func(_ context.Context, _, address string) (net.Conn, error) {
 				dialled = address
 				return nil, nil
-			}, func(ip netip.Addr) (bool, error) { return r.allows("t1", ip) })
+			})
 			_, err := dial(t.Context(), "tcp", net.JoinHostPort(a, "443"))
 			if c.ok != (err == nil) || c.ok != (dialled != "") || !c.ok && !errors.Is(err, ErrRefused) {
 				t.Errorf("%s: connecting to %s: %q, %v", c.what, a, dialled, err)
