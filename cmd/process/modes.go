@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/a4s-io/a4s/internal/health"
 	"github.com/a4s-io/a4s/internal/instance"
 	"github.com/a4s-io/a4s/internal/logging"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/preflight"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/version"
@@ -183,8 +185,18 @@ func supervise(
 	if err := preflight.Root("a4s " + mode); err != nil {
 		return err
 	}
+	given := cfg.NodeName != ""
 	if cfg.NodeName, err = instance.ChooseNodeName(cfg.NodeName, cfg.WithNodeID, instance.NodeIDFile); err != nil {
 		return err
+	}
+	former, err := instance.CheckNodeName(cfg.NodeName, given,
+		pki.NodeFilesIn(filepath.Join(cfg.DataDir, "agent", "tls")).Client.Cert)
+	if err != nil {
+		return err
+	}
+	if former != "" {
+		logrus.Warnf("This machine was node %s and is node %s now: delete the former when its pods are gone",
+			former, cfg.NodeName)
 	}
 	addr, err := nodeaddr.Choose(cfg.NodeIPs, cfg.FlannelIface)
 	if err != nil {

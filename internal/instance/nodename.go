@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/a4s-io/a4s/internal/atomicfile"
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -46,6 +47,31 @@ func ChooseNodeName(name string, withID bool, idFile string) (string, error) {
 			Want: "a DNS name in lower case; --node-name sets another"}
 	}
 	return name, nil
+}
+
+// CheckNodeName refuses a name that only follows a new host name of a machine that is
+// a node by another one already: there would be a second node, and nobody had asked for
+// it. certFile is the node's client certificate, given whether the name was set. It
+// returns the name that a set one replaces, "" if there is none.
+func CheckNodeName(name string, given bool, certFile string) (former string, err error) {
+	cert, err := pki.ReadCert(certFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil // it has not joined
+	}
+	if err != nil {
+		return "", nil // who needs the certificate says what is wrong with it
+	}
+	former, ok := strings.CutPrefix(cert.Subject.CommonName, pki.NodeUserPrefix)
+	if !ok || former == name {
+		return "", nil
+	}
+	if given {
+		return former, nil
+	}
+	return "", &problem.Precondition{What: "host name",
+		Err: fmt.Errorf("this machine is node %s of the cluster, and would join again as %s", former, name),
+		Fix: fmt.Sprintf("keep the node with --node-name %s; or make it another one with --node-name %s, "+
+			"and delete node %s", former, name, former)}
 }
 
 func ensureID(path string) (string, error) {
