@@ -137,6 +137,7 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 	if err := pods.start(ctx, group, n.cfg.NodeName); err != nil {
 		return err
 	}
+	parts.await(ctx)
 	// The network has to learn of the nodes, so it comes before what it may have
 	// to wait for.
 	if err := n.startNetwork(ctx, group, joined, func() {}); err != nil {

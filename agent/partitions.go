@@ -81,6 +81,14 @@ func (p *tenantPartitions) follow(ctx context.Context, group *component.Group) e
 	return nil
 }
 
+// await waits for a while until requests can be sent to the partitions: what asks before
+// is told that there are none, and says so in the log.
+func (p *tenantPartitions) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, partitionsKnownWithin)
+	defer cancel()
+	p.router.Await(ctx)
+}
+
 // transport is that of clients of the node's pods and of what these use.
 func (p *tenantPartitions) transport() http.RoundTripper {
 	return origin.New(p.router, origin.Options{})

@@ -214,8 +214,15 @@ var harmless = [...]string{
 	"eviction manager: failed to check if we have separate container filesystem",
 	// A machine that hides the namespaces of its init process.
 	"Failed to ensure process in container with oom score",
+	// The kubelet on a machine with cgroup v1 whose processes are not in one group: only
+	// what it says of itself lacks.
+	"Failed to find cgroups of kubelet",
+	// The kubelet before it sees the Node that it has made; when all tries have failed it
+	// says "Unable to update node status".
+	"Error updating node status, will retry",
 	// kube-proxy's nftables before its first sync.
-	"Failed to list existing nftables objects",
+	"Failed to list existing sets",
+	"Failed to list existing chains",
 }
 
 // WithValues implements logr.LogSink.

@@ -58,6 +58,9 @@ type Router struct {
 
 	table atomic.Pointer[table] // nil until the partitions are known
 
+	applied     chan struct{} // closed when the first table is there
+	appliedOnce sync.Once
+
 	mu sync.Mutex // guards the watches that a second partition ends
 	// watches are those that one partition answers alone.
 	watches map[*context.CancelFunc]struct{}
@@ -78,7 +81,7 @@ func New(o Options) (*Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Router{o: o, collections: c, watches: map[*context.CancelFunc]struct{}{}}
+	r := &Router{o: o, collections: c, applied: make(chan struct{}), watches: map[*context.CancelFunc]struct{}{}}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	if o.ResourcePartition != nil {
 		r.node = r.newPartition(origin.Partition{Name: "of the node", Transport: o.ResourcePartition})
@@ -98,6 +101,7 @@ func (r *Router) run(ctx context.Context, ready func()) error {
 			if err = r.apply(all); err != nil {
 				r.o.Log.WithError(err).Error("not all that is said of the tenant partitions can be taken over")
 			}
+			r.appliedOnce.Do(func() { close(r.applied) })
 		}
 		ready()
 		ready = func() {}
@@ -131,6 +135,14 @@ const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 10 * time.Second
 )
+
+// Await waits until the router knows partitions, or ctx ends.
+func (r *Router) Await(ctx context.Context) {
+	select {
+	case <-r.applied:
+	case <-ctx.Done():
+	}
+}
 
 func (r *Router) close() {
 	r.stop()
