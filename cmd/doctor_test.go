@@ -120,3 +120,15 @@ func TestDoctorAsksTheRunningProcess(t *testing.T) {
 		t.Error("an error leads to no error")
 	}
 }
+
+// What a program has taken of the kernel's limits is a finding, with what raises them.
+func TestDoctorShowsLimitsOfTheKernel(t *testing.T) {
+	d := newDoctor(t)
+	write(t, filepath.Join(d.proc, "sys/fs/aio-nr"), "65000\n", 0o644)
+	write(t, filepath.Join(d.proc, "sys/fs/aio-max-nr"), "65536\n", 0o644)
+	_, problems := d.find(t)
+	p, ok := problems["kernel-limit-almost-reached:fs.aio-max-nr"]
+	if !ok || !strings.Contains(p.Detail, "sysctl -w fs.aio-max-nr=131072") {
+		t.Errorf("the finding is %+v of %v", p, problems)
+	}
+}
