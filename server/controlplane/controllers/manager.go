@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/controller-manager/pkg/clientbuilder"
-	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/config"
@@ -152,9 +151,14 @@ func (m *manager) context(ctx context.Context) (app.ControllerContext, error) {
 		return cc, fmt.Errorf("making the client of the controllers' informers: %w", err)
 	}
 	cc.InformerFactory = m.informers(client, cc, informerName)
-	cc.ObjectOrMetadataInformerFactory = informerfactory.NewInformerFactory(cc.InformerFactory,
-		metadatainformer.NewSharedInformerFactoryWithOptions(partial, cc.ResyncPeriod(),
-			metadatainformer.WithTransform(m.transform)))
+	cc.ObjectOrMetadataInformerFactory = &endingInformers{
+		typed: cc.InformerFactory, transform: m.transform, goneAfter: goneAfter,
+		metadata: func(r schema.GroupVersionResource) informers.GenericInformer {
+			return metadatainformer.NewFilteredMetadataInformer(partial, r, metav1.NamespaceAll, cc.ResyncPeriod(),
+				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil)
+		},
+		of: map[schema.GroupVersionResource]*endingInformer{},
+	}
 	if gc := cc.ComponentConfig.GarbageCollectorController; gc.EnableGarbageCollector &&
 		cc.IsControllerEnabled(app.NewControllerDescriptors()[names.GarbageCollectorController]) {
 		ignored := map[schema.GroupResource]struct{}{}
