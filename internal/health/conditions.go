@@ -40,6 +40,7 @@ const (
 	PartitionClock       Code = "partition-clock"
 	PartitionVersion     Code = "partition-version"
 	NodePortsShared      Code = "node-port-ranges-shared"
+	NodeRangeUnfit       Code = "node-range-unfit"
 
 	DiskFull      Code = "disk-full"
 	DiskAlmost    Code = "disk-almost-full"
@@ -186,6 +187,10 @@ func Conditions() []Condition {
 			Cause: "both were begun with the same --service-node-port-range, as by default",
 			Fix: "give one of them a range of its own: until then a node port of one is not served on nodes " +
 				"where the other's range counts", TimeToVisible: 30 * time.Second},
+		{Code: NodeRangeUnfit, Severity: Error, Title: "A node has a range of pods that it cannot have",
+			Cause: "the Node is of a time before ranges were looked at, or --cluster-cidr was changed since",
+			Fix: "delete the Node and start its agent again, with its token: it gets another range; " +
+				"delete the pods that run on it"},
 		{Code: CertificateExpired, Severity: Error, Title: "A certificate has expired",
 			Cause: "it could not be renewed in time, or the clock is wrong",
 			Fix:   "check the clock, then: a4s certificate rotate"},

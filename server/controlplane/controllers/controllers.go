@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -19,6 +21,7 @@ import (
 	"github.com/a4s-io/a4s/internal/upstreamflags"
 	"github.com/a4s-io/a4s/server/controlplane/featuregates"
 	"github.com/a4s-io/a4s/server/controlplane/interning"
+	"github.com/a4s-io/a4s/server/controlplane/noderanges"
 )
 
 // Name is the component's name.
@@ -113,6 +116,38 @@ func Apart(o Options) error {
 		return errByUpstream
 	}
 	return nil
+}
+
+// NodeRanges are the ranges that nodes get theirs from, none if these controllers give nodes
+// none.
+func NodeRanges(o Options) ([]noderanges.Range, error) {
+	s, err := parse(o)
+	if err != nil {
+		return nil, err
+	}
+	return nodeRanges(s)
+}
+
+// nodeRanges are what upstream makes of its flags.
+func nodeRanges(s *options.KubeControllerManagerOptions) ([]noderanges.Range, error) {
+	if !s.KubeCloudShared.AllocateNodeCIDRs {
+		return nil, nil
+	}
+	ipam := s.NodeIPAMController
+	var out []noderanges.Range
+	for text := range strings.SplitSeq(s.KubeCloudShared.ClusterCIDR, ",") {
+		cluster, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("reading the range of pods of the cluster: %w", err)
+		}
+		r := noderanges.Range{Cluster: cluster.Masked(),
+			Bits: int(cmp.Or(ipam.NodeCIDRMaskSize, ipam.NodeCIDRMaskSizeIPv4, 24))}
+		if cluster.Addr().Is6() {
+			r.Bits = int(cmp.Or(ipam.NodeCIDRMaskSize, ipam.NodeCIDRMaskSizeIPv6, 64))
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }
 
 func parse(o Options) (*options.KubeControllerManagerOptions, error) {
@@ -222,8 +257,15 @@ func run(ctx context.Context, o Options, ready func()) error {
 		m := &manager{config: complete, name: Name + "-owners", transform: o.Pool.Transform}
 		return m.beside(ctx, app.Run, built.Done())
 	}
+	ranges, err := nodeRanges(s)
+	if err != nil {
+		return err
+	}
 	m := &manager{config: complete, name: Name, transform: o.Pool.Transform, built: built.tell, await: o.Await,
-		copies: o.Copies, podGC: o.PodGC}
+		copies: o.Copies, podGC: o.PodGC, ranges: ranges, log: o.Log}
+	if m.log == nil {
+		m.log = logrus.WithField("component", Name)
+	}
 	return m.run(ctx)
 }
 

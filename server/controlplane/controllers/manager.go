@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,6 +32,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	tokens "k8s.io/kubernetes/pkg/serviceaccount"
 
+	"github.com/a4s-io/a4s/server/controlplane/noderanges"
 	"github.com/a4s-io/a4s/server/controlplane/owners"
 )
 
@@ -57,6 +59,9 @@ type manager struct {
 	podGC  func(context.Context) bool
 	// owners is what the garbage collector sees of the spaces.
 	owners *owners.View
+	// ranges are those that nodes can have.
+	ranges []noderanges.Range
+	log    *logrus.Entry
 }
 
 // byUpstream says that the settings want what only app.Run has.
@@ -194,15 +199,16 @@ func (m *manager) controllers(ctx context.Context, cc app.ControllerContext) ([]
 	descriptors := app.NewControllerDescriptors()
 	delete(descriptors, names.ServiceAccountTokenController)
 	delete(descriptors, names.GarbageCollectorController)
+	own, wanted := cc, []string{names.NodeIpamController}
 	if m.copies != "" {
-		var nodes map[string]*app.ControllerDescriptor
-		descriptors, nodes = split(descriptors)
-		kept, err := app.BuildControllers(ctx, withoutCopies(cc, m.copies), nodes, nil, noHealth{})
-		if err != nil {
-			return nil, fmt.Errorf("building the controllers of nodes: %w", err)
-		}
-		first = append(first, kept...)
+		own, wanted = withoutCopies(cc, m.copies), ofNodes()
 	}
+	descriptors, nodes := split(descriptors, wanted)
+	kept, err := app.BuildControllers(ctx, withFitRanges(own, m.ranges, m.log), nodes, nil, noHealth{})
+	if err != nil {
+		return nil, fmt.Errorf("building the controllers of nodes: %w", err)
+	}
+	first = append(first, kept...)
 	all, err := app.BuildControllers(ctx, cc, descriptors, nil, noHealth{})
 	if err != nil {
 		return nil, fmt.Errorf("building the controllers: %w", err)

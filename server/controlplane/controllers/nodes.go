@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,8 @@ import (
 	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
+
+	"github.com/a4s-io/a4s/server/controlplane/noderanges"
 )
 
 // errByUpstream is of settings that let upstream make the informers.
@@ -33,10 +36,12 @@ func ofNodes() []string {
 	return []string{names.NodeLifecycleController, names.NodeIpamController, names.TTLController}
 }
 
-// split takes the controllers of nodes out of all.
-func split(all map[string]*app.ControllerDescriptor) (others, nodes map[string]*app.ControllerDescriptor) {
+// split takes the wanted controllers out of all.
+func split(
+	all map[string]*app.ControllerDescriptor, wanted []string,
+) (others, nodes map[string]*app.ControllerDescriptor) {
 	others, nodes = maps.Clone(all), map[string]*app.ControllerDescriptor{}
-	for _, name := range ofNodes() {
+	for _, name := range wanted {
 		if d, ok := all[name]; ok {
 			nodes[name] = d
 			delete(others, name)
@@ -50,7 +55,15 @@ func split(all map[string]*app.ControllerDescriptor) (others, nodes map[string]*
 // a list, with which the one of address ranges begins.
 func withoutCopies(cc app.ControllerContext, label string) app.ControllerContext {
 	cc.InformerFactory = ownFactory{cc.InformerFactory, label}
-	cc.ClientBuilder = ownBuilder{cc.ClientBuilder, label}
+	cc.ClientBuilder = listBuilder{cc.ClientBuilder, lists{label: label}}
+	return cc
+}
+
+// withFitRanges is what the controller of address ranges is made with: it ends, and all others
+// with it, when the list that it begins with has a node with a range that it cannot have. It
+// is not shown that range, and later says of the node that it cannot be had.
+func withFitRanges(cc app.ControllerContext, in []noderanges.Range, log *logrus.Entry) app.ControllerContext {
+	cc.ClientBuilder = listBuilder{cc.ClientBuilder, lists{ranges: in, log: log}}
 	return cc
 }
 
@@ -184,47 +197,70 @@ func (i ownIndexer) only(obj any, ok bool, err error) (any, bool, error) {
 	return obj, true, nil
 }
 
-// ownBuilder makes clients that list own nodes.
-type ownBuilder struct {
-	clientbuilder.ControllerClientBuilder
+// lists is how nodes are listed.
+type lists struct {
+	// label is of nodes that are left out, "" for none.
 	label string
+	// ranges are what a node can have; without any all is shown.
+	ranges []noderanges.Range
+	log    *logrus.Entry
+}
+
+// listBuilder makes clients that list nodes so.
+type listBuilder struct {
+	clientbuilder.ControllerClientBuilder
+	lists lists
 }
 
 // Client implements clientbuilder.ControllerClientBuilder.
-func (b ownBuilder) Client(name string) (kubernetes.Interface, error) {
+func (b listBuilder) Client(name string) (kubernetes.Interface, error) {
 	c, err := b.ControllerClientBuilder.Client(name)
-	return ownClient{c, b.label}, err
+	return listClient{c, b.lists}, err
 }
 
-type ownClient struct {
+type listClient struct {
 	kubernetes.Interface
-	label string
+	lists lists
 }
 
 // CoreV1 implements kubernetes.Interface.
-func (c ownClient) CoreV1() typedcorev1.CoreV1Interface {
-	return ownCore{c.Interface.CoreV1(), c.label}
+func (c listClient) CoreV1() typedcorev1.CoreV1Interface {
+	return listCore{c.Interface.CoreV1(), c.lists}
 }
 
-type ownCore struct {
+type listCore struct {
 	typedcorev1.CoreV1Interface
-	label string
+	lists lists
 }
 
 // Nodes implements typedcorev1.NodesGetter.
-func (c ownCore) Nodes() typedcorev1.NodeInterface {
-	return ownList{c.CoreV1Interface.Nodes(), c.label}
+func (c listCore) Nodes() typedcorev1.NodeInterface {
+	return listNodes{c.CoreV1Interface.Nodes(), c.lists}
 }
 
-type ownList struct {
+type listNodes struct {
 	typedcorev1.NodeInterface
-	label string
+	lists lists
 }
 
 // List implements typedcorev1.NodeInterface.
-func (l ownList) List(ctx context.Context, o metav1.ListOptions) (*corev1.NodeList, error) {
-	if o.LabelSelector == "" {
-		o.LabelSelector = "!" + l.label
+func (l listNodes) List(ctx context.Context, o metav1.ListOptions) (*corev1.NodeList, error) {
+	if o.LabelSelector == "" && l.lists.label != "" {
+		o.LabelSelector = "!" + l.lists.label
 	}
-	return l.NodeInterface.List(ctx, o)
+	list, err := l.NodeInterface.List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	unfit := noderanges.Unfit(list.Items, l.lists.ranges)
+	for i := range list.Items {
+		n := &list.Items[i]
+		if why := unfit[n.Name]; why != nil {
+			l.lists.log.WithError(why).WithField("node", n.Name).Error("This node has a range of pods that it " +
+				"cannot have, and nodes beside it may get the same addresses: delete the Node, and start its agent " +
+				"again")
+			n.Spec.PodCIDR, n.Spec.PodCIDRs = "", nil
+		}
+	}
+	return list, nil
 }

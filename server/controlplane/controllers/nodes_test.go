@@ -1,9 +1,11 @@
 package controllers
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +23,7 @@ import (
 // TestControllersOfNodesAreApart: upstream still has each, and none is lost or twice.
 func TestControllersOfNodesAreApart(t *testing.T) {
 	all := app.NewControllerDescriptors()
-	others, nodes := split(all)
+	others, nodes := split(all, ofNodes())
 	if len(nodes) != len(ofNodes()) || len(others)+len(nodes) != len(all) {
 		t.Errorf("%d and %d of %d controllers", len(others), len(nodes), len(all))
 	}
@@ -143,4 +145,51 @@ func join(names []string) string {
 		out += "," + name
 	}
 	return out
+}
+
+// TestRangesThatCannotBeHad: a node with one, which would end all controllers, is shown to the
+// controller of ranges without it.
+func TestRangesThatCannotBeHad(t *testing.T) {
+	client := fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "good"},
+			Spec: corev1.NodeSpec{PodCIDR: "10.42.1.0/24", PodCIDRs: []string{"10.42.1.0/24"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "outside"},
+			Spec: corev1.NodeSpec{PodCIDR: "192.0.2.0/24", PodCIDRs: []string{"192.0.2.0/24"}}})
+	in, err := NodeRanges(Options{ClusterCIDR: "10.42.0.0/16", ServiceCIDR: "10.43.0.0/16"})
+	if err != nil || len(in) != 1 || in[0].Bits != 24 {
+		t.Fatalf("%v, %v", in, err)
+	}
+	cc := withFitRanges(app.ControllerContext{ClientBuilder: builder{client: client}}, in,
+		logrus.NewEntry(logrus.StandardLogger()))
+	c, err := cc.ClientBuilder.Client("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, n := range list.Items {
+		got[n.Name] = len(n.Spec.PodCIDRs)
+	}
+	if len(got) != 2 || got["good"] != 1 || got["outside"] != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestNodeRanges follows what users say to the controller of ranges.
+func TestNodeRanges(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "[{10.42.0.0/16 24}]", "node-cidr-mask-size=25": "[{10.42.0.0/16 25}]",
+		"node-cidr-mask-size-ipv4=26": "[{10.42.0.0/16 26}]", "allocate-node-cidrs=false": "[]",
+	} {
+		o := Options{ClusterCIDR: "10.42.0.0/16", ServiceCIDR: "10.43.0.0/16"}
+		if args != "" {
+			o.Args = []string{args}
+		}
+		if got, err := NodeRanges(o); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, %v", args, got, err)
+		}
+	}
 }
