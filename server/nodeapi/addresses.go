@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/noderanges"
 )
 
 // Addresses knows the tenant behind every address of the pod network, for the
@@ -25,8 +27,9 @@ type Addresses struct {
 
 	mu       sync.Mutex
 	synced   bool
-	claims   map[netip.Addr]map[string]joinapi.PodAddress // by who claims it
-	owned    map[string][]netip.Addr                      // addresses of a claimant
+	claims   map[netip.Addr]map[string]claim // by who claims it
+	owned    map[string][]netip.Addr         // addresses of a claimant
+	ranges   map[string][]netip.Prefix       // of pods, by node
 	watchers map[*addressWatch]bool
 	// news are what the streams are not told yet, and told is when they were last.
 	news map[netip.Addr]joinapi.PodAddress
@@ -41,6 +44,12 @@ const (
 	// longest is how long a change waits at most.
 	longest = time.Second
 )
+
+// claim is what somebody says of an address, and on which node.
+type claim struct {
+	joinapi.PodAddress
+	node string
+}
 
 // addressWatch is one stream.
 type addressWatch struct {
@@ -94,8 +103,9 @@ func (a *Addresses) reset() {
 		close(w.done)
 	}
 	a.synced = false
-	a.claims, a.owned, a.watchers = map[netip.Addr]map[string]joinapi.PodAddress{}, map[string][]netip.Addr{},
+	a.claims, a.owned, a.watchers = map[netip.Addr]map[string]claim{}, map[string][]netip.Addr{},
 		map[*addressWatch]bool{}
+	a.ranges = map[string][]netip.Prefix{}
 	clear(a.news)
 }
 
@@ -142,17 +152,18 @@ func (a *Addresses) set(obj any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changed := map[netip.Addr]joinapi.PodAddress{}
+	a.setRanges(obj, changed)
 	for _, addr := range a.owned[key] {
 		if _, still := claims[addr]; !still {
-			changed[addr] = a.current(addr)
+			a.note(addr, changed)
 			delete(a.claims[addr], key)
 		}
 	}
 	delete(a.owned, key)
 	for addr, p := range claims {
-		changed[addr] = a.current(addr)
+		a.note(addr, changed)
 		if a.claims[addr] == nil {
-			a.claims[addr] = map[string]joinapi.PodAddress{}
+			a.claims[addr] = map[string]claim{}
 		}
 		a.claims[addr][key] = p
 		a.owned[key] = append(a.owned[key], addr)
@@ -168,8 +179,11 @@ func (a *Addresses) unset(obj any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changed := map[netip.Addr]joinapi.PodAddress{}
+	if node, ok := obj.(*corev1.Node); ok {
+		a.setRanges(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, changed)
+	}
 	for _, addr := range a.owned[key] {
-		changed[addr] = a.current(addr)
+		a.note(addr, changed)
 		delete(a.claims[addr], key)
 	}
 	delete(a.owned, key)
@@ -230,12 +244,66 @@ func (a *Addresses) tellNews() {
 	a.told = time.Now()
 }
 
-// current is what is known about addr. Where two pods of different tenants
+// setRanges takes note of the ranges of a node that changed, and of what its pods were until
+// now.
+func (a *Addresses) setRanges(obj any, changed map[netip.Addr]joinapi.PodAddress) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return
+	}
+	now := noderanges.Stored(node.Spec.PodCIDRs)
+	was := a.ranges[node.Name]
+	if slices.Equal(now, was) {
+		return
+	}
+	for _, p := range slices.Concat(now, was) {
+		if bits := p.Addr().BitLen() - p.Bits(); bits <= mostBits {
+			for addr := p.Masked().Addr(); p.Contains(addr); addr = addr.Next() {
+				if len(a.claims[addr]) > 0 {
+					a.note(addr, changed)
+				}
+			}
+			continue
+		}
+		for addr := range a.claims {
+			if p.Contains(addr) {
+				a.note(addr, changed)
+			}
+		}
+	}
+	if a.ranges[node.Name] = now; len(now) == 0 {
+		delete(a.ranges, node.Name)
+	}
+}
+
+// mostBits is how large ranges are whose addresses are gone through, not those that pods claim.
+const mostBits = 12
+
+// note takes note of what is known about addr before it changes.
+func (a *Addresses) note(addr netip.Addr, changed map[netip.Addr]joinapi.PodAddress) {
+	if _, noted := changed[addr]; !noted {
+		changed[addr] = a.current(addr)
+	}
+}
+
+// current is what is known about addr. Who has it in the range of their node has it, whatever
+// pods of other nodes say. Where two pods of different tenants
 // claim it, as happens while one goes and the other comes, it belongs to
 // nobody.
 func (a *Addresses) current(addr netip.Addr) joinapi.PodAddress {
 	out := joinapi.PodAddress{IP: addr.String(), Deleted: true}
-	for _, p := range a.claims[addr] {
+	inRange := func(c claim) bool {
+		return slices.ContainsFunc(a.ranges[c.node], func(p netip.Prefix) bool { return p.Contains(addr) })
+	}
+	some := false
+	for _, c := range a.claims[addr] {
+		some = some || inRange(c)
+	}
+	for _, c := range a.claims[addr] {
+		if some && !inRange(c) {
+			continue
+		}
+		p := c.PodAddress
 		switch {
 		case out.Deleted:
 			out = p
@@ -250,8 +318,8 @@ func (a *Addresses) current(addr netip.Addr) joinapi.PodAddress {
 
 // claimsOf returns the addresses of a pod, or those that a node has in the pod
 // network: the first of its range is the tunnel's, the second the gateway's.
-func claimsOf(obj any) (key string, claims map[netip.Addr]joinapi.PodAddress) {
-	claims = map[netip.Addr]joinapi.PodAddress{}
+func claimsOf(obj any) (key string, claims map[netip.Addr]claim) {
+	claims = map[netip.Addr]claim{}
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		key = "pod/" + o.Namespace + "/" + o.Name
@@ -259,7 +327,8 @@ func claimsOf(obj any) (key string, claims map[netip.Addr]joinapi.PodAddress) {
 		for _, ip := range o.Status.PodIPs {
 			if addr, err := netip.ParseAddr(ip.IP); err == nil {
 				addr = addr.Unmap()
-				claims[addr] = joinapi.PodAddress{IP: addr.String(), Tenant: tenant, Shared: isShared(o)}
+				claims[addr] = claim{joinapi.PodAddress{IP: addr.String(), Tenant: tenant, Shared: isShared(o)},
+					o.Spec.NodeName}
 			}
 		}
 	case *corev1.Node:
@@ -271,7 +340,7 @@ func claimsOf(obj any) (key string, claims map[netip.Addr]joinapi.PodAddress) {
 			}
 			first := prefix.Masked().Addr()
 			for _, addr := range []netip.Addr{first, first.Next()} {
-				claims[addr] = joinapi.PodAddress{IP: addr.String(), Tenant: space.System, Shared: true}
+				claims[addr] = claim{joinapi.PodAddress{IP: addr.String(), Tenant: space.System, Shared: true}, o.Name}
 			}
 		}
 	}
@@ -294,7 +363,7 @@ func addressesOnly(obj any) (any, error) {
 			kept.Annotations = map[string]string{space.Shared: "true"}
 		}
 		if !o.Spec.HostNetwork && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
-			kept.Status.PodIPs = o.Status.PodIPs
+			kept.Status.PodIPs, kept.Spec.NodeName = o.Status.PodIPs, o.Spec.NodeName
 		}
 		return kept, nil
 	case *corev1.Node:

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -375,4 +376,44 @@ func TestManyStreamsAreToldTogether(t *testing.T) {
 			t.Errorf("without streams a change waits %s", a.pause())
 		}
 	})
+}
+
+// TestAddressesOfTheRange: of pods of two nodes that claim one address, the one has it whose
+// node has the range, whoever came first; two of one node have it neither.
+func TestAddressesOfTheRange(t *testing.T) {
+	a := NewAddresses(nil)
+	a.reset()
+	on := func(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+	node := func(name, cidr string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: []string{cidr}}}
+	}
+	const ip = "10.42.2.7"
+	tenant := func() string {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.current(netip.MustParseAddr(ip)).Tenant
+	}
+	theirs, thief := podAt("default.t2", "web", ip, on("n2")), podAt("default.t1", "own", ip, on("n1"))
+	a.set(thief)
+	a.set(node("n1", "10.42.1.0/24"))
+	a.set(theirs)
+	if got := tenant(); got != "" {
+		t.Errorf("while the range is nobody's it is that of %q", got)
+	}
+	a.set(node("n2", "10.42.2.0/24"))
+	if got := tenant(); got != "t2" {
+		t.Errorf("it is that of %q", got)
+	}
+	if a.news[netip.MustParseAddr(ip)].Tenant != "t2" && len(a.news) > 0 {
+		t.Errorf("nodes are told %v", a.news)
+	}
+	a.set(podAt("default.t3", "next", ip, on("n2")))
+	if got := tenant(); got != "" {
+		t.Errorf("with two of the node it is that of %q", got)
+	}
+	a.unset(podAt("default.t3", "next", ip, on("n2")))
+	a.unset(node("n2", "10.42.2.0/24"))
+	if got := tenant(); got != "" || len(a.ranges) != 1 {
+		t.Errorf("without the node it is that of %q, ranges %v", got, a.ranges)
+	}
 }
