@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,7 @@ type fakeServer struct {
 	secrets  []corev1.Secret
 	rotated  joinapi.TokenRequest
 	removed  joinapi.MemberRequest
+	revoked  []string // nodes, and what was deleted
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
@@ -80,6 +82,24 @@ func newFakeServer(t *testing.T) *fakeServer {
 			return
 		}
 		reply(w, struct{}{})
+	}))
+	mux.HandleFunc("POST "+joinapi.PathRevokeNode, locked(func(w http.ResponseWriter, r *http.Request) {
+		var req joinapi.RevokeRequest
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			t.Error(err)
+		}
+		if req.NodeName == "none" {
+			w.WriteHeader(http.StatusNotFound)
+			reply(w, metav1.Status{Message: "there is no node none"})
+			return
+		}
+		f.revoked = append(f.revoked, req.NodeName)
+		reply(w, joinapi.RevokeResponse{Joined: true, Registered: true})
+	}))
+	mux.HandleFunc("DELETE /api/v1/nodes/{name}", locked(func(w http.ResponseWriter, r *http.Request) {
+		f.revoked = append(f.revoked, "deleted "+r.PathValue("name"))
+		reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: metav1.StatusSuccess})
 	}))
 	mux.HandleFunc("GET /readyz", locked(func(w http.ResponseWriter, _ *http.Request) {
 		if f.notReady {
@@ -330,5 +350,21 @@ func TestRandomTextIsOfTheAlphabet(t *testing.T) {
 	a, b := randomText(64), randomText(64)
 	if len(a) != 64 || a == b || strings.Trim(a+b, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
 		t.Errorf("%q, %q", a, b)
+	}
+}
+
+// TestNodeRevokeCommand says what it did of each node, and deletes only what it is told to.
+func TestNodeRevokeCommand(t *testing.T) {
+	noConfig(t)
+	f := newFakeServer(t)
+	out, err := f.run(t, "node", "revoke", "n1")
+	if err != nil || !strings.HasPrefix(out, "node n1 revoked: all its certificates are dead") ||
+		!strings.Contains(out, "the Node is still there") || !slices.Equal(f.revoked, []string{"n1"}) {
+		t.Errorf("%q, %v, asked for %v", out, err, f.revoked)
+	}
+	if out, err = f.run(t, "node", "revoke", "none", "n2", "--delete"); err == nil ||
+		!strings.Contains(err.Error(), "node none: ") || !strings.Contains(out, "the Node is deleted") ||
+		!slices.Equal(f.revoked, []string{"n1", "n2", "deleted n2"}) {
+		t.Errorf("%q, %v, asked for %v", out, err, f.revoked)
 	}
 }

@@ -2,17 +2,22 @@ package cmd
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
 func nodeCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "node",
-		Short: "drain nodes, of the pods of all partitions",
+		Short: "drain nodes, of the pods of all partitions, and revoke their credentials",
 	},
 		leaf(&cobra.Command{
 			Use:   "drain NODE... [FLAGS]",
@@ -32,6 +37,20 @@ func nodeCommand() *cobra.Command {
 			span("timeout", "", 0, "how long the pods of a node may take to end; 0 for any time"),
 			text("pod-selector", "", "", "evict only pods with these `LABELS`"),
 			adminKubeconfigFlag(),
+		),
+		leaf(&cobra.Command{
+			Use:   "revoke NODE... [FLAGS]",
+			Short: "end the certificates of nodes, as of machines that were stolen or broken into",
+			Long: "From then on no server takes a certificate that a node of this name has, and what it is\n" +
+				"being told ends. The Node stays, and its pods are taken for lost when it is silent for long\n" +
+				"enough. A machine with a token of the cluster and the node password can join under the name\n" +
+				"again, so replace the token, too, if that was on the machine: a4s token rotate.\n" +
+				"kubectl delete node ends them as well, and frees the name for another machine.",
+			RunE:              action(revokeNodes),
+			ValidArgsFunction: completeNodes,
+		},
+			toggle("delete", "", "delete the Node, too, and with it its pods and its password"),
+			kubeconfigFlag(),
 		),
 	)
 }
@@ -71,4 +90,39 @@ func drainNodes(c *call) error {
 		failed = errors.Join(failed, err)
 	}
 	return failed
+}
+
+func revokeNodes(c *call) error {
+	if err := wantArgs(c, 1, -1, "names of nodes"); err != nil {
+		return err
+	}
+	cl, err := newClient(c)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, name := range c.args {
+		failed = errors.Join(failed, revokeNode(c, cl, name))
+	}
+	return failed
+}
+
+func revokeNode(c *call, cl *client, name string) error {
+	var resp joinapi.RevokeResponse
+	if err := cl.do(c.ctx, http.MethodPost, joinapi.PathRevokeNode, joinapi.RevokeRequest{NodeName: name},
+		&resp); err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	what := "all its certificates are dead; a machine with a token of the cluster can join under the name again"
+	if !c.Bool("delete") {
+		if resp.Registered {
+			what += "; the Node is still there"
+		}
+	} else if err := cl.kube.CoreV1().Nodes().Delete(c.ctx, name, metav1.DeleteOptions{}); err == nil {
+		what += "; the Node is deleted"
+	} else if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("node %s: its certificates are dead, but deleting it failed: %w", name, err)
+	}
+	_, err := fmt.Fprintf(c.out, "node %s revoked: %s\n", name, what)
+	return err
 }

@@ -61,6 +61,9 @@ const (
 	// PathEncryptionStart begins a change of how Secrets are stored. POST
 	// EncryptionRequest, returns nothing; admin certificate.
 	PathEncryptionStart = Prefix + "secrets-encryption/start"
+	// PathRevokeNode ends the certificates of a node. POST RevokeRequest, returns
+	// RevokeResponse; admin certificate.
+	PathRevokeNode = Prefix + "node/revoke"
 	// PathToken replaces the server or agent token. PUT TokenRequest;
 	// admin certificate.
 	PathToken = Prefix + "token"
@@ -78,10 +81,14 @@ const (
 	// ReasonNodeNameTaken means that the node name is bound to the password
 	// of another machine.
 	ReasonNodeNameTaken = "NodeNameTaken"
+	// ReasonNodeEnded means that the certificate of the node is dead: its Node was deleted, or
+	// it was revoked.
+	ReasonNodeEnded = "NodeEnded"
 	// FieldNodeName and FieldNodeIPs are the field of the first cause of a
 	// status with reason Invalid.
-	FieldNodeName = "nodeName"
-	FieldNodeIPs  = "nodeIPs"
+	FieldNodeName   = "nodeName"
+	FieldNodeIPs    = "nodeIPs"
+	FieldFurtherIPs = "furtherIPs"
 )
 
 // MaxBody bounds the body of a request and of a response.
@@ -111,6 +118,10 @@ type NodeRequest struct {
 	// and bound to NodeName by the first request that names it.
 	NodePassword string   `json:"nodePassword"`
 	NodeIPs      []string `json:"nodeIPs"`
+	// FurtherIPs are other addresses that the node will say are its own: those of
+	// --node-external-ip and of the interface that its tunnel uses. It is null of agents that
+	// do not know of it.
+	FurtherIPs []string `json:"furtherIPs"`
 	// ClientCSR and ServingCSR are PEM requests. The server takes only the
 	// public keys from them; subject and names are the server's decision.
 	ClientCSR  []byte `json:"clientCSR"`
@@ -245,6 +256,18 @@ type CAsResponse struct {
 // MemberRequest names a member by its name or ID.
 type MemberRequest struct {
 	Member string `json:"member"`
+}
+
+// RevokeRequest names a node.
+type RevokeRequest struct {
+	NodeName string `json:"nodeName"`
+}
+
+// RevokeResponse says what the server knew of the node.
+type RevokeResponse struct {
+	// Joined says that the node had joined, and Registered that it has a Node.
+	Joined     bool `json:"joined"`
+	Registered bool `json:"registered"`
 }
 
 // TokenRequest replaces a token.
