@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"net"
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
@@ -26,6 +27,9 @@ import (
 // minFree is the disk space that a node asks for at its start: the payload
 // and the first images.
 const minFree = 256 << 20
+
+// maxFurther is how many further addresses a server takes.
+const maxFurther = 8
 
 // Node is a node in the making: Prepare refuses what can be refused without a
 // trace, StartRuntime does what needs no server, Join the rest.
@@ -158,13 +162,37 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 
 func (n *Node) joinOptions(servers []string, token string) join.Options {
 	return join.Options{
-		ServerURL: servers[0],
-		Token:     token,
-		NodeName:  n.cfg.NodeName,
-		NodeIPs:   n.addr.Strings(),
-		Dir:       n.dir,
-		Log:       n.log,
+		ServerURL:  servers[0],
+		Token:      token,
+		NodeName:   n.cfg.NodeName,
+		NodeIPs:    n.addr.Strings(),
+		FurtherIPs: n.furtherIPs(),
+		Dir:        n.dir,
+		Log:        n.log,
 	}
+}
+
+// furtherIPs are what else this node says are its addresses: its external ones, and that of the
+// tunnel, if that is of another interface.
+func (n *Node) furtherIPs() []string {
+	out := append([]string{}, n.cfg.NodeExternalIPs...)
+	if n.cfg.FlannelIface == "" {
+		return out
+	}
+	iface, err := net.InterfaceByName(n.cfg.FlannelIface)
+	if err != nil {
+		return out // the network says what is wrong with it
+	}
+	addrs, err := iface.Addrs()
+	if err != nil {
+		return out
+	}
+	for _, a := range addrs {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			out = append(out, ip.IP.String())
+		}
+	}
+	return out[:min(len(out), maxFurther)]
 }
 
 // startNetwork starts what keeps pods apart, and when its rules are there what

@@ -78,6 +78,7 @@ func (p *tenantPartitions) follow(ctx context.Context, group *component.Group) e
 		return err
 	}
 	group.Start(ctx, p.source.Follow(config))
+	group.Start(ctx, p.source.Life())
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/a4s-io/a4s/internal/component"
@@ -64,6 +66,8 @@ func (s *Server) nodeAPI(
 		Bundle:     s.bundle,
 		Partition:  s.partition.name(),
 		Nodes:      s.resources.guard,
+		Lives:      s.lives,
+		Registered: addressesIn(client),
 		Partitions: register,
 		PartitionBundle: func() (*joinapi.PartitionBundle, error) {
 			return s.partition.bundleFor(s.files, s.tokens)
@@ -82,6 +86,25 @@ func (s *Server) nodeAPI(
 		LocalNode:    s.cfg.Agent.NodeName,
 		ReservedSANs: s.addresses.sans,
 	}), nil
+}
+
+// addressesIn finds the addresses of Nodes, among them those that flannel told, which may be of
+// another interface.
+func addressesIn(client kubernetes.Interface) func(ctx context.Context, node string) ([]string, bool, error) {
+	return func(ctx context.Context, node string) ([]string, bool, error) {
+		n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		var out []string
+		for _, a := range n.Status.Addresses {
+			out = append(out, a.Address)
+		}
+		return append(out, n.Annotations["flannel.alpha.coreos.com/public-ip"]), true, nil
+	}
 }
 
 // clusterConfig is what nodes must agree on with this server.

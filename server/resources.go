@@ -27,6 +27,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 	"github.com/a4s-io/a4s/server/datastore/restored"
+	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 	"github.com/a4s-io/a4s/server/partition/allocations"
 	"github.com/a4s-io/a4s/server/partition/checks"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
@@ -46,6 +47,7 @@ type resources struct {
 	life   func() time.Duration
 	log    *logrus.Entry
 
+	lives    *nodelife.Records
 	guard    *nodeidentity.Guard
 	importer *nodecopies.Importer
 	// sharesUnknown says that this server does not know what is on its nodes: the partition was
@@ -97,11 +99,13 @@ func newResources(s *Server) (*resources, error) {
 	r.sharesUnknown.Store(r.of.has(partitionapi.RoleResource) &&
 		(record.Shares || r.of.name() == "" && !record.Shared))
 	r.podsUnknown.Store(r.of.has(partitionapi.RoleTenant) && record.Shares)
-	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral}
+	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral, Alive: s.lives.Alive}
+	r.lives = s.lives
 	if !r.of.has(partitionapi.RoleTenant) {
 		o.Ask = r.ask
 	}
 	r.guard = nodeidentity.New(o)
+	s.lives.OnChange(r.guard.Look)
 	if !r.of.has(partitionapi.RoleTenant) {
 		return r, nil
 	}
@@ -207,9 +211,6 @@ func (r *resources) start(
 
 // startSigner starts what signs the certificates of kubelets in place of upstream.
 func (r *resources) startSigner(ctx context.Context, group *component.Group, leader *election.Election) error {
-	if r.of.name() == "" {
-		return nil
-	}
 	ca, err := pki.LoadCA(r.files.pki.ClientCA)
 	if err != nil {
 		return err
@@ -219,7 +220,7 @@ func (r *resources) startSigner(ctx context.Context, group *component.Group, lea
 		return fmt.Errorf("making the client of the signer: %w", err)
 	}
 	group.Start(ctx, leader.Only(nodeidentity.Signer(nodeidentity.SignerOptions{
-		Partition: r.of.self(), Client: client, CA: ca, Life: r.life(), Log: r.log,
+		Partition: r.of.self(), Client: client, CA: ca, Life: r.life(), Lives: r.lives, Log: r.log,
 	})))
 	return nil
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/a4s-io/a4s/server/controlplane/interning"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler"
 	"github.com/a4s-io/a4s/server/nodeapi"
+	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 	"github.com/a4s-io/a4s/server/partition/load"
 	"github.com/a4s-io/a4s/server/tenancy"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
@@ -89,6 +90,7 @@ type Server struct {
 	// resources is set by Serve.
 	resources *resources
 	servers   *servers.Registry // set by Serve, nil on the only server
+	lives     *nodelife.Records // set by Serve
 	spaces    *tenancy.Spaces   // set by Serve
 	load      *load.Counters    // nil without service groups
 	others    func() []component.State
@@ -265,6 +267,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
+	s.lives = nodelife.New(client, s.log)
 	if s.resources, err = newResources(s); err != nil {
 		return nil, err
 	}
@@ -296,11 +299,16 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	served := seams(spaces, api.Handler, metrics, s.resources, s.partition.name())
+	bounds, err := newBounds(s)
+	if err != nil {
+		return nil, err
+	}
+	served := seams(spaces, api.Handler, metrics, s.resources, bounds, s.partition.name())
 	served.Endpoints = s.apiEndpoints()
 	if err := group.StartAndWait(ctx, apiserver.New(s.upstream.apiserver(served))); err != nil {
 		return nil, err
 	}
+	group.Start(ctx, running("node-records", s.lives.Run))
 	for _, c := range follow {
 		group.Start(ctx, c)
 	}
@@ -328,6 +336,7 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 		group.Start(ctx, leader.Only(members.New(client, s.store.members(), s.log)))
 	}
 	credentials := nodeapi.NewNodeCredentials(client, s.log)
+	credentials.Lives(s.lives, max(pki.LeafLife, s.renewal.life()))
 	group.Start(ctx, leader.Only(running("node-credentials", credentials.Run)))
 	forNodes.start(ctx, group)
 	group.Start(ctx, leader.Only(aggregation.New(internal, s.pool)))

@@ -14,10 +14,13 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/a4s-io/a4s/internal/config"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/server/addons"
 	"github.com/a4s-io/a4s/server/addons/resourcemetrics"
 	"github.com/a4s-io/a4s/server/controlplane/apiserver"
+	"github.com/a4s-io/a4s/server/controlplane/controllers"
 	"github.com/a4s-io/a4s/server/nodeapi/bootstrap"
+	"github.com/a4s-io/a4s/server/nodeapi/nodebounds"
 	allocations "github.com/a4s-io/a4s/server/partition/allocations/registry"
 	"github.com/a4s-io/a4s/server/partition/kubelets"
 	copies "github.com/a4s-io/a4s/server/partition/nodecopies/storage"
@@ -59,6 +62,33 @@ func (s *Server) kubeletClient() restclient.TLSClientConfig {
 		KeyFile: t.APIServerKubeletClient.Key}
 }
 
+// newBounds makes what keeps nodes to what they may say.
+func newBounds(s *Server) (*nodebounds.Bounds, error) {
+	o := nodebounds.Options{
+		Pods: s.addresses.pods, PodsInRanges: s.cfg.FlannelBackend != config.FlannelNone,
+		Restored: func() bool {
+			known, _, _ := s.parts.known()
+			return s.partition.restored != "" || known.Restored != ""
+		},
+		Joined: s.lives.Joined, Known: s.lives.Known, End: s.lives.End,
+		Mark: func(node string) (string, bool) {
+			record, there, err := s.lives.Of(node)
+			return record.Mark(), there && err == nil
+		},
+	}
+	if s.partition.has(partitionapi.RoleResource) {
+		var err error
+		if o.Ranges, err = controllers.NodeRanges(s.upstream.controllers(nil)); err != nil {
+			return nil, err
+		}
+	}
+	bounds := nodebounds.New(o)
+	if m := s.health.monitor; m != nil {
+		m.Add("ranges of nodes", bounds.Check)
+	}
+	return bounds, nil
+}
+
 // newMetrics makes the API of what nodes and pods use; it is nil if that is left out.
 func (s *Server) newMetrics() (*resourcemetrics.Metrics, error) {
 	if s.cfg.Disabled(config.AddonMetricsServer) {
@@ -71,7 +101,7 @@ func (s *Server) newMetrics() (*resourcemetrics.Metrics, error) {
 // what nodes call, and partition the name of that of the server, empty for home.
 func seams(
 	spaces *tenancy.Spaces, api func(http.Handler) http.Handler, metrics *resourcemetrics.Metrics, r *resources,
-	partition string,
+	bounds *nodebounds.Bounds, partition string,
 ) apiserver.Seams {
 	out := spaces.Seams()
 	out.Behind = r.writes
@@ -79,7 +109,9 @@ func seams(
 	out.Access = func(
 		f informers.SharedInformerFactory, a authorizer.Authorizer, rules authorizer.RuleResolver, rbac bool,
 	) (authorizer.Authorizer, authorizer.RuleResolver, error) {
-		r.guard.Follow(f.Core().V1().Nodes())
+		if err := r.guard.Follow(f.Core().V1().Nodes()); err != nil {
+			return nil, nil, err
+		}
 		a, rules, err := access(f, a, rules, rbac)
 		if err != nil {
 			return nil, nil, err
@@ -92,14 +124,15 @@ func seams(
 	}
 	// Nodes persist the pods that they ran without a server.
 	persisted := bootstrap.New()
-	out.Admission = persisted.Admission(out.Admission)
+	out.Admission = bounds.Seam(persisted.Admission(out.Admission))
 	core := out.Groups[""]
 	out.Groups[""] = func(g generic.RESTOptionsGetter, c apiserver.GroupConfig, v1 map[string]rest.Storage) error {
 		partitions, err := partitions.Storage(g)
 		maps.Copy(v1, partitions)
 		shares, sharesErr := allocations.Storage(g, r.sharesUnknown.Load)
 		maps.Copy(v1, shares)
-		return errors.Join(err, sharesErr, copies.Extend(v1, r.importerName()), persisted.Store(v1),
+		return errors.Join(err, sharesErr, copies.Extend(v1, r.importerName()), bounds.Store(v1),
+			persisted.Store(v1),
 			kubelets.Qualify(partition, v1), core(g, c, v1))
 	}
 	out.Definitions = withDefinitions(out.Definitions, withDefinitions(partitions.Definitions,

@@ -109,8 +109,8 @@ func (u *upstream) controllers(leader *election.Election) controllers.Options {
 	if u.resources != nil {
 		o.PodGC = u.resources.mayCollect
 	}
-	// Our own signs certificates of kubelets there.
-	o.WithoutKubeletClients = u.partition.name() != ""
+	// Our own signs certificates of kubelets.
+	o.WithoutKubeletClients = true
 	if leader != nil {
 		o.Await = leader.Await
 	}

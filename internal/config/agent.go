@@ -87,4 +87,7 @@ type Agent struct {
 }
 
 // FlannelBackends are the valid values of Server.FlannelBackend.
-var FlannelBackends = []string{"vxlan", "host-gw", "none"}
+var FlannelBackends = []string{"vxlan", "host-gw", FlannelNone}
+
+// FlannelNone leaves the network of pods, and their addresses, to something else.
+const FlannelNone = "none"

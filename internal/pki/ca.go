@@ -102,6 +102,8 @@ func (a *CA) Pool() *x509.CertPool {
 type Leaf struct {
 	CommonName   string
 	Organization []string
+	// SerialNumber is that of the subject, not of the certificate.
+	SerialNumber string
 	DNSNames     []string
 	IPs          []net.IP
 	// Client and Server are what the certificate may be used for.
@@ -113,7 +115,8 @@ type Leaf struct {
 func (a *CA) Sign(pub crypto.PublicKey, leaf Leaf) ([]byte, error) {
 	now := a.now()
 	t := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Organization},
+		Subject: pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Organization,
+			SerialNumber: leaf.SerialNumber},
 		DNSNames:              leaf.DNSNames,
 		IPAddresses:           leaf.IPs,
 		NotBefore:             now.Add(-clockSkew),
@@ -150,14 +153,18 @@ func (a *CA) intermediates() []*x509.Certificate {
 	return out
 }
 
+// NodeLife is the extra attribute of a user, and the annotation of a Node, that say which life
+// of a node a certificate is of.
+const NodeLife = "a4s.io/node-life"
+
 // SignNodeClient signs the client certificate of the named node of a partition, "" for the
-// home partition.
-func (a *CA) SignNodeClient(pub crypto.PublicKey, node, partition string) ([]byte, error) {
+// home partition, in one of its lives. Without a life the certificate says none.
+func (a *CA) SignNodeClient(pub crypto.PublicKey, node, partition, life string) ([]byte, error) {
 	groups := []string{GroupNodes}
 	if partition != "" && partition != HomePartition {
 		groups = append(groups, NodePartitionPrefix+partition)
 	}
-	return a.Sign(pub, Leaf{CommonName: NodeUserPrefix + node, Organization: groups, Client: true})
+	return a.Sign(pub, Leaf{CommonName: NodeUserPrefix + node, Organization: groups, SerialNumber: life, Client: true})
 }
 
 // SignNodeServing signs the certificate of the kubelet's port on the named

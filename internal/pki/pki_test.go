@@ -311,7 +311,7 @@ func TestNodeCertificates(t *testing.T) {
 		}
 		return certs[0]
 	}
-	client := parse(clientCA.SignNodeClient(key.Public(), "n1", ""))
+	client := parse(clientCA.SignNodeClient(key.Public(), "n1", "", ""))
 	if got, err := clientCA.VerifyClient([]*x509.Certificate{client}); err != nil ||
 		got.Subject.CommonName != "system:node:n1" || got.Subject.Organization[0] != "system:nodes" {
 		t.Errorf("client: %v, %v", got, err)

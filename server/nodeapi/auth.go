@@ -28,8 +28,9 @@ type identity struct {
 	admin bool
 	// node is the node whose certificate was shown, empty for tokens.
 	node string
-	// groups are those of that certificate.
+	// groups are those of that certificate, and life is the one of the node that it is of.
 	groups []string
+	life   string
 	// partition is the partition whose certificate was shown, empty for others.
 	partition string
 	// serverToken says that the server token was shown.
@@ -107,7 +108,7 @@ func (a *authenticator) authenticateCert(r *http.Request) (identity, error) {
 	}
 	node, ok := strings.CutPrefix(cert.Subject.CommonName, pki.NodeUserPrefix)
 	if ok && node != "" && slices.Contains(cert.Subject.Organization, pki.GroupNodes) {
-		id.node, id.groups = node, cert.Subject.Organization
+		id.node, id.groups, id.life = node, cert.Subject.Organization, cert.Subject.SerialNumber
 		return id, nil
 	}
 	return identity{},

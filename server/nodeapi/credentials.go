@@ -68,37 +68,37 @@ func (a apiSecrets) ListType(ctx context.Context, t corev1.SecretType) ([]corev1
 }
 
 // bind makes password the one of the node, if it has none yet, and otherwise
-// checks it. The uniqueness of object names decides between two machines that
-// come first at the same time. replace gives the node another password.
-func (n *nodes) bind(ctx context.Context, node, password string, replace bool) error {
+// checks it, and reports whether it had one. The uniqueness of object names decides between two
+// machines that come first at the same time. replace gives the node another password.
+func (n *nodes) bind(ctx context.Context, node, password string, replace bool) (before bool, err error) {
 	name := node + secretSuffix
 	obj, err := n.secrets.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
 		err = n.secrets.Create(ctx, newCredential(name, password))
 		if err == nil {
 			n.log.WithField("node", node).Info("a new node joined; its name now belongs to its password")
-			return nil
+			return false, nil
 		}
 		if apierrors.IsAlreadyExists(err) {
 			obj, err = n.secrets.Get(ctx, name)
 		}
 	}
 	if err != nil {
-		return unavailable("check the password of a node", err)
+		return false, unavailable("check the password of a node", err)
 	}
 	if obj.Type != SecretTypeNodePassword ||
 		!hmac.Equal(obj.Data[keyHash], credentialHash(obj.Data[keySalt], password)) {
 		if replace {
 			if err := n.secrets.Delete(ctx, obj); err != nil && !apierrors.IsNotFound(err) {
-				return unavailable("replace the password of a node", err)
+				return false, unavailable("replace the password of a node", err)
 			}
 			return n.bind(ctx, node, password, false)
 		}
-		return refusal(http.StatusForbidden, joinapi.ReasonNodeNameTaken, fmt.Sprintf(
+		return false, refusal(http.StatusForbidden, joinapi.ReasonNodeNameTaken, fmt.Sprintf(
 			"another machine holds the node name %q; choose another with --node-name or --with-node-id, or, "+
 				"if this machine replaces that one, delete the Node first: kubectl delete node %s", node, node))
 	}
-	return nil
+	return true, nil
 }
 
 func newCredential(name, password string) *corev1.Secret {

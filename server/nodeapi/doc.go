@@ -7,6 +7,8 @@
 // a node certificate is only signed for the machine that first used the node
 // name, which a password in an immutable Secret decides; subject and names of
 // a certificate are decided here, and never those of the API server itself;
+// a certificate alone changes no address of its node, and is good only in the
+// life of the node that it was signed in (package nodelife);
 // secrets are neither logged nor returned, and are compared in constant time.
 //
 // server and cmd may import it. Of Kubernetes it imports client-go only.

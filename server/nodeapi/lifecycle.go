@@ -31,6 +31,19 @@ type NodeCredentials struct {
 	secrets Secrets
 	log     *logrus.Entry
 	now     func() time.Time
+	// lives are the records of nodes, and expired is how long certificates live at most.
+	lives   sweeper
+	expired time.Duration
+}
+
+// sweeper forgets lives of nodes that ended.
+type sweeper interface {
+	Sweep(ctx context.Context, expired time.Duration) error
+}
+
+// Lives has the ends of lives forgotten when all certificates of them have expired.
+func (c *NodeCredentials) Lives(lives sweeper, expired time.Duration) {
+	c.lives, c.expired = lives, expired+24*time.Hour
 }
 
 // NewNodeCredentials returns the controller. It needs to list and watch nodes
@@ -133,6 +146,9 @@ func (c *NodeCredentials) sweep(ctx context.Context, nodes corev1listers.NodeLis
 		if _, err := nodes.Get(node); apierrors.IsNotFound(err) {
 			errs = append(errs, c.remove(ctx, &all[i], node))
 		}
+	}
+	if c.lives != nil {
+		errs = append(errs, c.lives.Sweep(ctx, c.expired))
 	}
 	return errors.Join(errs...)
 }

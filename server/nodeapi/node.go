@@ -32,7 +32,9 @@ type nodes struct {
 	reservedSANs       []string
 	serverSANs         func() []string // nil without other servers
 	serviceCIDR        netip.Prefix
-	partition          string                                                    // "" for home
+	partition          string // "" for home
+	lives              Lives  // nil to keep nothing
+	registered         func(ctx context.Context, node string) ([]string, bool, error)
 	elsewhere          func(ctx context.Context, node string) (partition string) // nil for never
 	log                *logrus.Entry
 }
@@ -45,6 +47,10 @@ func (n *nodes) node(w http.ResponseWriter, r *http.Request, who identity) error
 		return err
 	}
 	ips, err := n.validate(&req)
+	if err != nil {
+		return err
+	}
+	further, err := n.further(&req)
 	if err != nil {
 		return err
 	}
@@ -78,11 +84,16 @@ func (n *nodes) node(w http.ResponseWriter, r *http.Request, who identity) error
 	// A server that lost its disk comes back with another password; its token
 	// proves more than that. Other machines have that token, too.
 	replace := req.NodeName == n.localNode && who.serverToken && n.fromHere(r)
-	if err := n.bind(ctx, req.NodeName, req.NodePassword, replace); err != nil {
+	before, err := n.bind(ctx, req.NodeName, req.NodePassword, replace)
+	if err != nil {
+		return err
+	}
+	life, err := n.live(ctx, &req, who, ips, further, before)
+	if err != nil {
 		return err
 	}
 	resp := joinapi.NodeResponse{ClientCA: n.clientCA.CertPEM(), ServerCA: n.serverCA.CertPEM()}
-	if resp.ClientCert, err = n.clientCA.SignNodeClient(clientKey, req.NodeName, n.partition); err != nil {
+	if resp.ClientCert, err = n.clientCA.SignNodeClient(clientKey, req.NodeName, n.partition, life); err != nil {
 		return err
 	}
 	if resp.ServingCert, err = n.serverCA.SignNodeServing(servingKey, req.NodeName, ips); err != nil {

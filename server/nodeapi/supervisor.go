@@ -15,6 +15,7 @@ import (
 	"github.com/a4s-io/a4s/internal/jointoken"
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/server/addons/networkpolicy"
+	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 	"github.com/a4s-io/a4s/server/partition/nodeidentity"
 )
 
@@ -61,6 +62,10 @@ type Options struct {
 	// certificates of nodes; nil believes all.
 	Partition string
 	Nodes     NodeJudge
+	// Lives are the records of nodes, and Registered finds a Node: the addresses in it, and
+	// whether it is there. Without them nothing is kept of nodes but their passwords.
+	Lives      Lives
+	Registered func(ctx context.Context, node string) (addresses []string, there bool, err error)
 	// KnownPartitions are those of the cluster, for nodes; changed is closed when they may
 	// be others. It is false while nothing is known. Without it nodes are told nothing.
 	KnownPartitions func() (known joinapi.Partitions, changed <-chan struct{}, ok bool)
@@ -94,8 +99,26 @@ type Options struct {
 	Now func() time.Time
 }
 
+// Lives keep what is known of nodes.
+type Lives interface {
+	// Change changes the record of a node, which may not be there, and returns what it is then.
+	Change(
+		ctx context.Context, node string, change func(record *nodelife.Record, there bool) error,
+	) (nodelife.Record, error)
+	// Known reports whether a node has one.
+	Known(node string) (bool, error)
+	// Mark writes on the Node, if it is there, what other partitions have to know of it.
+	Mark(ctx context.Context, node string, record nodelife.Record) error
+	// Revoke ends all certificates of a node.
+	Revoke(ctx context.Context, node string) error
+}
+
 // NodeJudge knows which partition a node is of.
 type NodeJudge interface {
+	// Alive returns why the certificate of a life of a node, "" for none, is not good any more.
+	Alive(node, life string) error
+	// Hold returns a context that ends with that life, and what ends it when it is done with.
+	Hold(ctx context.Context, node, life string) (context.Context, context.CancelFunc)
 	// Check returns why the certificate of a node with these groups is not good here.
 	Check(node string, groups []string) error
 	// Own returns why a certificate with these groups is not of a node of this partition.
@@ -130,6 +153,7 @@ func New(opts Options) *Supervisor {
 			serverCA: opts.ServerCA, clientCA: opts.ClientCA, secrets: opts.Secrets, localNode: opts.LocalNode,
 			reservedSANs: opts.ReservedSANs, serverSANs: opts.ServerSANs,
 			serviceCIDR: opts.Config.ServiceCIDR, partition: opts.Partition, log: opts.Log,
+			lives: opts.Lives, registered: opts.Registered,
 		},
 		streams: streams{addresses: opts.Addresses, policies: opts.Policies, log: opts.Log},
 		volumes: volumes{volumes: opts.Volumes, log: opts.Log},
@@ -173,6 +197,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathCertificates:    {method: http.MethodPost, admin: true, serve: s.certificates},
 		joinapi.PathCAs:             {method: http.MethodPost, admin: true, serve: s.authorities},
 		joinapi.PathToken:           {method: http.MethodPut, admin: true, serve: s.token},
+		joinapi.PathRevokeNode:      {method: http.MethodPost, admin: true, serve: s.nodes.revoke},
 
 		joinapi.PathEncryption:      {method: http.MethodGet, admin: true, serve: s.encryption},
 		joinapi.PathEncryptionStart: {method: http.MethodPost, admin: true, serve: s.startEncryption},
@@ -245,6 +270,11 @@ func (s *Supervisor) dispatch(w http.ResponseWriter, r *http.Request, e endpoint
 	if err := s.judge(e, who); err != nil {
 		return err
 	}
+	if who.node != "" && s.opts.Nodes != nil {
+		ctx, done := s.opts.Nodes.Hold(r.Context(), who.node, who.life)
+		defer done()
+		r = r.WithContext(ctx)
+	}
 	return e.serve(w, r, who)
 }
 
@@ -255,11 +285,16 @@ func (s *Supervisor) judge(e endpoint, who identity) error {
 	if who.node == "" || s.opts.Nodes == nil {
 		return nil
 	}
-	err := s.opts.Nodes.Check(who.node, who.groups)
+	err := s.opts.Nodes.Alive(who.node, who.life)
+	if err == nil {
+		err = s.opts.Nodes.Check(who.node, who.groups)
+	}
 	if err == nil && !e.stream {
 		err = s.opts.Nodes.Own(who.groups)
 	}
 	switch {
+	case errors.Is(err, nodelife.ErrDead):
+		return errEnded()
 	case nodeidentity.Refused(err):
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
 	case err != nil:

@@ -120,6 +120,13 @@ func TestRestoredResourcePartition(t *testing.T) {
 		})
 		waitNoNode(t, rp2, late.host.Name)
 	})
+	t.Run("and is back, by its token, when its agent starts", func(t *testing.T) {
+		if err := late.start(); err != nil {
+			t.Fatal(err)
+		}
+		rp2.waitNodeReady(t, late.host.Name, late.started)
+		waitCopy(t, rp2, home, late.host.Name, "rp2")
+	})
 }
 
 // restoredNodes is a cluster with a resource partition that is restored.

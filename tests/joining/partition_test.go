@@ -41,7 +41,9 @@ func TestNodesOfOtherPartitions(t *testing.T) {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "copy",
 			Labels: map[string]string{nodecopies.Label: "rp1"}}}), 0)
 	guard := nodeidentity.New(nodeidentity.Options{Self: "rp2", Several: func() bool { return true }})
-	guard.Follow(f.Core().V1().Nodes())
+	if err := guard.Follow(f.Core().V1().Nodes()); err != nil {
+		t.Fatal(err)
+	}
 	f.Start(t.Context().Done())
 	f.WaitForCacheSync(t.Context().Done())
 	c := newClusterWith(t, func(o *nodeapi.Options) { o.Partition, o.Nodes = "rp2", guard })
@@ -103,7 +105,7 @@ func nodeCertificate(t *testing.T, c *cluster, node, partition string) pki.Pair 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := ca.SignNodeClient(key.Public(), node, partition)
+	cert, err := ca.SignNodeClient(key.Public(), node, partition, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func Write(t testing.TB, server *pki.Files, node string, to pki.Pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := ca.SignNodeClient(key.Public(), node, "")
+	cert, err := ca.SignNodeClient(key.Public(), node, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

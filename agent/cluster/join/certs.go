@@ -54,6 +54,9 @@ func (j *joiner) fetchCerts(ctx context.Context, conn *connection, ca *authority
 		return err
 	}
 	req := &joinapi.NodeRequest{NodeName: j.NodeName, NodePassword: j.password, NodeIPs: j.NodeIPs}
+	if j.token != nil { // without one, others than before would have the join refused
+		req.FurtherIPs = j.FurtherIPs
+	}
 	if req.ClientCSR, err = pki.NewCSR(clientKey); err != nil {
 		return err
 	}

@@ -41,8 +41,8 @@ type Options struct {
 	Token string
 	// NodeName is the name of the Node.
 	NodeName string
-	// NodeIPs are the addresses of the node.
-	NodeIPs []string
+	// NodeIPs are the addresses of the node, and FurtherIPs others that it will say it has.
+	NodeIPs, FurtherIPs []string
 	// Dir is the agent directory; the files go to its subdirectory tls.
 	Dir string
 	// NodePasswordFile is made when it does not exist; empty means

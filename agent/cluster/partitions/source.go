@@ -32,6 +32,8 @@ const (
 	Name = "partition-servers"
 	// FollowerName is the name of the one that learns of partitions.
 	FollowerName = "partition-list"
+	// LifeName is the name of the one that ends with the credential of the node.
+	LifeName = "node-life"
 )
 
 // Options make a Source.
@@ -73,6 +75,9 @@ type Source struct {
 	// restored is when the partition of the node was restored last, by whatever list.
 	restored   string
 	restoredAt chan struct{} // closed when that changes
+	// ended is closed when a server says that the credential of the node is dead.
+	ended    chan struct{}
+	endsOnce sync.Once
 	// forgotten are the partitions that the last list lacks, for the log.
 	forgotten string
 }
@@ -106,7 +111,7 @@ func New(o Options) (*Source, error) {
 		return nil, fmt.Errorf("address of the servers: %w", err)
 	}
 	s := &Source{o: o, own: origin.At(base, o.Own), home: &road{}, changed: make(chan struct{}),
-		restoredAt: make(chan struct{}), ways: map[string]*way{}}
+		restoredAt: make(chan struct{}), ended: make(chan struct{}), ways: map[string]*way{}}
 	s.home.to.Store(&s.own)
 	s.way = s.home
 	if o.Home != nil {
@@ -208,7 +213,33 @@ func (s *Source) Follow(config *rest.Config) component.Component {
 				once.Do(ready)
 				return l.Complete
 			})
-		}, nil)
+		}, s.refusedBy)
+	}}
+}
+
+// errEnded ends the agent, as the deletion of its Node does: it joins again when it starts.
+var errEnded = errors.New("a server says that the credential of this node is dead: its Node was deleted, or it was " +
+	"revoked; with the token the node joins again when the agent starts")
+
+// refusedBy takes note of a server that says so.
+func (s *Source) refusedBy(err error) {
+	var status *serverstream.StatusError
+	if errors.As(err, &status) && status.Reason() == joinapi.ReasonNodeEnded {
+		s.endsOnce.Do(func() { close(s.ended) })
+	}
+}
+
+// Life returns what ends, and the agent with it, when the credential of the node is dead. Who
+// follows the Node would not be told any more that it was deleted.
+func (s *Source) Life() component.Component {
+	return component.Component{Name: LifeName, Critical: true, Run: func(ctx context.Context, ready func()) error {
+		ready()
+		select {
+		case <-s.ended:
+			return errEnded
+		case <-ctx.Done():
+			return nil
+		}
 	}}
 }
 

@@ -21,6 +21,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/agent/cluster/serverstream"
 	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/pki"
@@ -421,5 +422,36 @@ func TestNodePortsOfPartitions(t *testing.T) {
 		if got := partition(joinapi.NodePartition{NodePortRange: text}).NodePorts; got.Size != want {
 			t.Errorf("%q: %v", text, got)
 		}
+	}
+}
+
+// TestDeadCredential: the agent ends when a server says that the credential of the node is
+// dead, and not by any other refusal.
+func TestDeadCredential(t *testing.T) {
+	s, err := New(Options{Dir: t.TempDir(), URL: "https://127.0.0.1:1", Own: http.DefaultTransport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	life := s.Life()
+	if !life.Critical {
+		t.Error("the agent goes on without it")
+	}
+	done := make(chan error, 1)
+	go func() { done <- life.Run(t.Context(), func() {}) }()
+	for _, refusal := range []error{errors.New("gone"), &serverstream.StatusError{Code: 503, Message: "busy"},
+		&serverstream.StatusError{Code: 401, Message: `{"reason":"Unauthorized"}`},
+		&serverstream.StatusError{Code: 401, Message: `NodeEnded`}} {
+		s.refusedBy(refusal)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("it ended: %v", err)
+	default:
+	}
+	for range 2 {
+		s.refusedBy(&serverstream.StatusError{Code: 401, Message: `{"reason":"NodeEnded"}`})
+	}
+	if err := <-done; !errors.Is(err, errEnded) {
+		t.Errorf("it ended with %v", err)
 	}
 }

@@ -45,6 +45,15 @@ type StatusError struct {
 	Message string
 }
 
+// Reason is that of a refusal of a server, "" for none.
+func (e *StatusError) Reason() string {
+	var status struct {
+		Reason string `json:"reason"`
+	}
+	_ = json.Unmarshal([]byte(e.Message), &status) // what is none has no reason
+	return status.Reason
+}
+
 // Error implements error.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("the server answered %d: %s", e.Code, e.Message)

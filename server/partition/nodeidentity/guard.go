@@ -16,10 +16,12 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 )
@@ -51,6 +53,9 @@ type Options struct {
 	// Ask asks another partition which one has a node, "" for none; nil if this one has
 	// copies of all nodes.
 	Ask func(ctx context.Context, node string) (partition string)
+	// Alive returns why the certificate of a life of an own node is not good any more; nil
+	// for always good.
+	Alive func(node, life string) error
 }
 
 // Guard judges nodes.
@@ -58,6 +63,8 @@ type Guard struct {
 	o      Options
 	node   func(name string) (*corev1.Node, error)
 	synced func() bool
+
+	holds holds
 }
 
 // New returns a guard. Follow must be called before it judges.
@@ -65,8 +72,17 @@ func New(o Options) *Guard { return &Guard{o: o} }
 
 // Follow takes the nodes of this partition, copies among them, from an informer that runs
 // anyway.
-func (g *Guard) Follow(nodes coreinformers.NodeInformer) {
+func (g *Guard) Follow(nodes coreinformers.NodeInformer) error {
 	g.node, g.synced = nodes.Lister().Get, nodes.Informer().HasSynced
+	_, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, now any) { g.changed(before, now) },
+		DeleteFunc: func(obj any) {
+			if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				g.Look(name)
+			}
+		},
+	})
+	return err
 }
 
 // owner is the partition that has a node, "" if none is known.
@@ -183,8 +199,8 @@ func (g *Guard) refuse(ctx context.Context, attr authorizer.Attributes) (string,
 	if who == nil || !isNode(who) {
 		return "", nil
 	}
-	err := g.Check(strings.TrimPrefix(who.GetName(), pki.NodeUserPrefix), who.GetGroups())
-	if Refused(err) {
+	err := g.judge(who)
+	if Refused(err) || errors.Is(err, nodelife.ErrDead) {
 		return err.Error(), nil
 	}
 	return "", err
@@ -193,21 +209,40 @@ func (g *Guard) refuse(ctx context.Context, attr authorizer.Attributes) (string,
 // startAgain is after how many seconds a node is to ask a server again that has just started.
 const startAgain = 1
 
-// Handler answers nodes with 503 while they cannot be judged. An authorizer that cannot judge
+// Handler answers nodes with 503 while they cannot be judged, and with 401 when their
+// certificate is dead; a request that runs when it dies ends. An authorizer that cannot judge
 // is a 500 to clients, which they do not try again. It stands behind the edge, which knows
 // the user.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		who := authn.Authenticated(req.Context())
-		if who == nil || !isNode(who) ||
-			!errors.Is(g.Check(strings.TrimPrefix(who.GetName(), pki.NodeUserPrefix), who.GetGroups()), errNotYet) {
+		if who == nil || !isNode(who) {
 			next.ServeHTTP(w, req)
 			return
 		}
-		err := apierrors.NewServiceUnavailable(errNotYet.Error())
-		err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: startAgain}
-		responsewriters.ErrorNegotiated(err, legacyscheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
+		var refusal *apierrors.StatusError
+		switch why := g.judge(who); {
+		case errors.Is(why, errNotYet) || errors.Is(why, nodelife.ErrNotYet):
+			refusal = apierrors.NewServiceUnavailable(why.Error())
+			refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: startAgain}
+		case errors.Is(why, nodelife.ErrDead):
+			refusal = apierrors.NewUnauthorized(why.Error())
+		default: // the authorizer says the rest
+			ctx, done := g.Hold(req.Context(), nodeName(who), life(who))
+			defer done()
+			next.ServeHTTP(w, req.WithContext(ctx))
+			return
+		}
+		responsewriters.ErrorNegotiated(refusal, legacyscheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
 	})
+}
+
+// judge returns why the certificate of a node is not good.
+func (g *Guard) judge(who user.Info) error {
+	if err := g.Check(nodeName(who), who.GetGroups()); err != nil {
+		return err
+	}
+	return g.Alive(nodeName(who), life(who))
 }
 
 // sender is who sent a request. Who skipped the edge is known to the chain only.

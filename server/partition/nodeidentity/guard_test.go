@@ -29,7 +29,9 @@ func guardOf(t *testing.T, self string, several bool) *Guard {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "copy",
 			Labels: map[string]string{nodecopies.Label: "b"}}}), 0)
 	g := New(Options{Self: self, Several: func() bool { return several }})
-	g.Follow(f.Core().V1().Nodes())
+	if err := g.Follow(f.Core().V1().Nodes()); err != nil {
+		t.Fatal(err)
+	}
 	f.Start(t.Context().Done())
 	f.WaitForCacheSync(t.Context().Done())
 	return g

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/pki"
+	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 )
 
 // SignerName is the name of the component.
@@ -41,13 +43,18 @@ type SignerOptions struct {
 	// CA signs, for as long as certificates live here.
 	CA   *pki.CA
 	Life time.Duration
-	Log  *logrus.Entry
+	// Lives are the records of nodes.
+	Lives interface {
+		Of(node string) (nodelife.Record, bool, error)
+		Change(ctx context.Context, node string, change func(*nodelife.Record, bool) error) (nodelife.Record, error)
+	}
+	Log *logrus.Entry
 }
 
 // Signer signs the approved requests of kubelets for client certificates, in place of
-// upstream's signer, which would leave out the group of the partition: the subject of
-// such a request is fixed, and without the group it is that of a node of the home
-// partition.
+// upstream's signer, which would leave out the group of the partition and the life of the
+// node: the subject of such a request is fixed, and without the group it is that of a node of
+// the home partition.
 func Signer(o SignerOptions) component.Component {
 	return component.Component{Name: SignerName, Run: func(ctx context.Context, ready func()) error {
 		f := informers.NewSharedInformerFactoryWithOptions(o.Client, 0,
@@ -75,6 +82,13 @@ func (o SignerOptions) sign(ctx context.Context, csr *certificatesv1.Certificate
 		return nil
 	}
 	node, key, err := parse(csr)
+	of := ""
+	if err == nil {
+		of, err = o.of(ctx, csr, node)
+		if err != nil && !errors.Is(err, nodelife.ErrDead) {
+			return err
+		}
+	}
 	if err != nil {
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure",
@@ -82,12 +96,37 @@ func (o SignerOptions) sign(ctx context.Context, csr *certificatesv1.Certificate
 		})
 	} else {
 		ca := o.CA.WithLife(o.life(csr))
-		if csr.Status.Certificate, err = ca.SignNodeClient(key, node, o.Partition); err != nil {
+		if csr.Status.Certificate, err = ca.SignNodeClient(key, node, o.Partition, of); err != nil {
 			return fmt.Errorf("signing the certificate of node %s: %w", node, err)
 		}
 	}
 	_, err = o.Client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, csr, metav1.UpdateOptions{})
 	return err
+}
+
+// of is the life of a node in which a request gets a certificate. A node goes on with its own;
+// for anybody else somebody approved the request by hand, which begins one if it has to.
+func (o SignerOptions) of(
+	ctx context.Context, csr *certificatesv1.CertificateSigningRequest, node string,
+) (string, error) {
+	if o.Lives == nil {
+		return "", nil
+	}
+	record, there, err := o.Lives.Of(node)
+	if err != nil || !there {
+		return "", err
+	}
+	if csr.Spec.Username == pki.NodeUserPrefix+node {
+		if !record.Good(strings.Join(csr.Spec.Extra[pki.NodeLife], ",")) {
+			return "", nodelife.ErrDead
+		}
+		return record.Life, nil
+	}
+	record, err = o.Lives.Change(ctx, node, func(r *nodelife.Record, _ bool) error {
+		r.Begin()
+		return nil
+	})
+	return record.Life, err
 }
 
 func (o SignerOptions) life(csr *certificatesv1.CertificateSigningRequest) time.Duration {

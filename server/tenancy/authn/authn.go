@@ -85,7 +85,7 @@ func (t *tenanted) authenticate(req *http.Request) (*authenticator.Response, lif
 		return nil, of, false, err
 	}
 	out := *response
-	out.User = who
+	out.User = ofNode(who, certificateOf(req, response.User))
 	t.verified.remember(req, &out)
 	return &out, of, true, nil
 }

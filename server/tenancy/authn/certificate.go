@@ -3,11 +3,13 @@ package authn
 import (
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
 )
 
@@ -65,6 +67,24 @@ func FromCertificate(cert *x509.Certificate) (Identity, error) {
 		groups = append(groups, space.Admins)
 	}
 	return Identity{Tenant: tenant, Groups: authenticated(groups)}, nil
+}
+
+// ofNode is a user with the life that the certificate of a node says, which whoever judges
+// nodes asks for. Nobody says it otherwise but another server of the cluster.
+func ofNode(u user.Info, cert *x509.Certificate) user.Info {
+	if cert == nil || TenantOf(u) != space.System || !slices.Contains(u.GetGroups(), user.NodesGroup) {
+		return u
+	}
+	out := &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(),
+		Extra: maps.Clone(u.GetExtra())}
+	delete(out.Extra, pki.NodeLife)
+	if life := cert.Subject.SerialNumber; life != "" {
+		if out.Extra == nil {
+			out.Extra = map[string][]string{}
+		}
+		out.Extra[pki.NodeLife] = []string{life}
+	}
+	return out
 }
 
 // oldForm reads a certificate without a tenant's organization.
