@@ -21,6 +21,7 @@ import (
 
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/edge/proxied"
+	"github.com/a4s-io/a4s/server/tenancy/listsize"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
@@ -107,6 +108,15 @@ func serveAnswer(
 		c = watchEvents
 		req, s = overHTTP(w, req)
 		defer s.close()
+	}
+	if r.verb == "list" && strings.Contains(req.Header.Get("Accept"), protobuf) {
+		ctx, size := listsize.With(req.Context())
+		own := *p
+		own.Listed = func() (l wire.Listed, ok bool) {
+			l.Items, l.Names, ok = size.Get()
+			return l, ok
+		}
+		req, p = req.WithContext(ctx), &own
 	}
 	for attempt := 1; ; attempt++ {
 		a := newAnswer(w, p, r.wire(), c)

@@ -178,6 +178,7 @@ func writes(method string) bool {
 func (r *resourceRequest) wire() wire.Resource {
 	return wire.Resource{
 		Group: r.group, Version: r.version, Resource: r.resource, Kind: r.kind.Kind, Namespaced: r.kind.Namespaced,
+		Of:          r.namespace,
 		Merges:      r.builtIn,
 		MayBeSystem: r.kind.Class != kinds.Tenant || r.showsSystem(),
 	}

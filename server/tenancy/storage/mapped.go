@@ -3,15 +3,18 @@ package storage
 import (
 	"context"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
+	"github.com/a4s-io/a4s/server/tenancy/listsize"
 )
 
 // mapped is the storage of one resource. What it does not override does not
@@ -46,6 +49,8 @@ type objectKeys struct {
 	// open reports what tenants see, where they see a part or nothing of what is
 	// not theirs.
 	open func(runtime.Object) bool
+	// sees reports whether a tenant sees all there is in spite of open, nil for none.
+	sees func(ctx context.Context, tenant string) (bool, error)
 	// triggers is set when the cache can distinguish watches by tenant.
 	triggers bool
 	// custom is set for custom resources, bound when they are one tenant's.
@@ -143,6 +148,15 @@ func (m *mapped) Get(ctx context.Context, key string, opts storage.GetOptions, o
 
 // GetList implements storage.Interface.
 func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	err := m.getList(ctx, key, opts, list)
+	if err == nil {
+		listsize.Note(ctx, list)
+	}
+	return err
+}
+
+func (m *mapped) getList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	m.awaitCache(ctx)
 	asked, whole := opts, m.keys.below(key) == ""
 	apiOf, api := m.showsAPI(ctx, key)
 	key, tenant, err := m.border.confine(ctx, key, &opts)
@@ -184,6 +198,7 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 
 // Watch implements storage.Interface.
 func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	m.awaitCache(ctx)
 	if addressed, ok := space.FromContext(ctx); ok && m.showsShared(ctx, addressed) {
 		if m.keys.below(key) == "" {
 			asked := opts
@@ -232,6 +247,26 @@ func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions
 		return m.withAPI(ctx, apiOf, asked, w)
 	}
 	return w, nil
+}
+
+const (
+	// cacheBegins is how long a new cache may take before requests are refused, as
+	// upstream does at once, and cachePause is between two looks at it.
+	cacheBegins = 3 * time.Second
+	cachePause  = 10 * time.Millisecond
+)
+
+// awaitCache waits for the cache of custom resources, which begins with the first request
+// for a version of theirs. Nobody who has just defined them expects to be told to come
+// again.
+func (m *mapped) awaitCache(ctx context.Context) {
+	if !m.keys.custom || m.Interface.ReadinessCheck() == nil {
+		return
+	}
+	// What does not get ready is for the cache to refuse.
+	_ = wait.PollUntilContextTimeout(ctx, cachePause, cacheBegins, false, func(context.Context) (bool, error) {
+		return m.Interface.ReadinessCheck() == nil, nil
+	})
 }
 
 // below is what a key has below the prefix of the resource, "" for the key of

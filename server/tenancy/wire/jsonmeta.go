@@ -44,24 +44,10 @@ func (t *objectMeta) listMetadata() {
 			m.drop(&t.scanner)
 		}
 	}
-	if link := t.collection(t.p.View.Tenant); t.d == Out && link != "" && t.err == nil {
+	if link := t.r.collection(t.p.View.Tenant); t.d == Out && link != "" && t.err == nil {
 		m.insert(&t.scanner)
 		t.dst = append(t.dst, `"selfLink":`...)
 		t.dst = appendJSONString(t.dst, link)
-	}
-}
-
-// collection is the path of all objects of the resource in a space, "" if it
-// cannot be known.
-func (t *objectMeta) collection(tenant string) string {
-	r := &t.r
-	switch {
-	case r.Version == "" || r.Resource == "":
-		return ""
-	case r.Group == "":
-		return "/api/" + r.Version + "/tenants/" + tenant + "/" + r.Resource
-	default:
-		return "/apis/" + r.Group + "/" + r.Version + "/tenants/" + tenant + "/" + r.Resource
 	}
 }
 

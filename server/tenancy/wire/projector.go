@@ -9,6 +9,9 @@ type Projector struct {
 	// each metadata.selfLink: an error refuses the body, otherwise the space is
 	// that of the view. If it is nil, another metadata.tenant is refused.
 	Named func(field, value string) error
+	// Listed says how large the list is that is translated, once it begins to come. A
+	// long list of which that is not known is held as a whole.
+	Listed func() (Listed, bool)
 	// Tenants adds a column to Tables that says whose the objects are.
 	Tenants Column
 	// Composite leaves everything else as it is. The view is then that of all.

@@ -26,8 +26,7 @@ const (
 const rawExtensionRaw = 1
 
 // Proto translates one message in Kubernetes' protobuf envelope ("k8s\0" and
-// a runtime.Unknown). Objects get a selfLink, items of a list do not: they
-// must not grow, see protostream.go.
+// a runtime.Unknown). Objects, the items of lists too, and lists get a selfLink.
 func (p *Projector) Proto(d Direction, r Resource, body []byte) ([]byte, error) {
 	return p.AppendProto(make([]byte, 0, Room(len(body))), d, r, body)
 }
@@ -272,7 +271,7 @@ func (t *protoTranslator) appendMessage(dst, b []byte, at int, plan *protoPlan) 
 		}
 		// Parts of one message would be merged by who reads them, but be
 		// translated apart here.
-		if !p.repeated && (p.message != nil || p.ref != nil || p.meta || p.op == NamespaceSelector) {
+		if !p.repeated && (p.message != nil || p.ref != nil || p.meta || p.listMeta || p.op == NamespaceSelector) {
 			if f.number < 64 && seen&(1<<f.number) != 0 || f.number >= 64 {
 				return nil, malformed(f.at, "a message comes twice")
 			}
@@ -299,7 +298,13 @@ func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) (
 	switch {
 	case p.item != nil:
 		dst, n := nest(dst, f)
-		if dst, err = t.appendObject(dst, f.value, f.at, p.item, false); err != nil {
+		if dst, err = t.appendObject(dst, f.value, f.at, p.item, true); err != nil {
+			return nil, err
+		}
+		return n.end(dst), nil
+	case p.listMeta:
+		dst, n := nest(dst, f)
+		if dst, err = t.appendListMeta(dst, f.value, f.at); err != nil {
 			return nil, err
 		}
 		return n.end(dst), nil

@@ -16,6 +16,8 @@ const (
 	metaSelfLink        = 4
 	metaLabels          = 11
 	metaOwnerReferences = 13
+	// listMetaSelfLink is one of metav1.ListMeta.
+	listMetaSelfLink = 1
 )
 
 // Numbers of the fields of a map's entry, of metav1.LabelSelector and of its
@@ -113,19 +115,7 @@ func (t *protoTranslator) path(tenant, namespace, name string) (string, error) {
 	if name, err = t.v.Name(Out, t.group, t.kind, name); err != nil {
 		return "", err
 	}
-	return protoFullPath(r, tenant, native, name), nil
-}
-
-func protoFullPath(r Resource, tenant, namespace, name string) string {
-	path := "/api/" + r.Version
-	if r.Group != "" {
-		path = "/apis/" + r.Group + "/" + r.Version
-	}
-	path += "/tenants/" + tenant
-	if namespace != "" {
-		path += "/namespaces/" + namespace
-	}
-	return path + "/" + r.Resource + "/" + name
+	return r.path(tenant, native) + "/" + name, nil
 }
 
 // appendMeta appends the ObjectMeta of an object. More says what the table has
@@ -190,6 +180,29 @@ func (t *protoTranslator) appendMeta(dst, b []byte, at int, more *protoPlan) ([]
 	}
 	if t.selfLink != "" {
 		dst = protowire.AppendString(protowire.AppendTag(dst, metaSelfLink, protowire.BytesType), t.selfLink)
+	}
+	return dst, nil
+}
+
+// appendListMeta appends the ListMeta of a list, which gets the path of the collection.
+func (t *protoTranslator) appendListMeta(dst, b []byte, at int) ([]byte, error) {
+	for s := newScanner(b, at); ; {
+		start := s.position
+		s.skipTo(1 << listMetaSelfLink)
+		dst = append(dst, b[start:s.position]...)
+		f, ok, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		if f.number != listMetaSelfLink {
+			dst = append(dst, f.all...)
+		}
+	}
+	if link := t.r.collection(t.projector.View.Tenant); t.d == Out && link != "" {
+		dst = protowire.AppendString(protowire.AppendTag(dst, listMetaSelfLink, protowire.BytesType), link)
 	}
 	return dst, nil
 }

@@ -39,8 +39,9 @@ type protoField struct {
 	// named is used in place of message where the name, field 1, is that of a
 	// namespace or of a cluster-scoped tenant object.
 	named *protoPlan
-	// item marks the elements of a list of objects.
-	item *protoPlan
+	// item marks the elements of a list of objects, listMeta the metadata of one.
+	item     *protoPlan
+	listMeta bool
 	// json is the tree of an object that lies in the message as JSON.
 	json *Node
 }
@@ -171,6 +172,11 @@ func compileKind(t reflect.Type, node *Node) (*protoKind, error) {
 		}
 		list := &protoPlan{}
 		list.set(number, &protoField{repeated: true, item: object})
+		if meta, ok := t.FieldByName("ListMeta"); ok {
+			if number, ok := protoNumber(meta); ok {
+				list.set(number, &protoField{listMeta: true})
+			}
+		}
 		return &protoKind{object: list, list: true}, nil
 	}
 	object, err := compileObject(t, node)

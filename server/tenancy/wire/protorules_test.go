@@ -82,7 +82,7 @@ func TestProtoOwners(t *testing.T) {
 				t.Errorf("got %v", got.ObjectMeta)
 			}
 			items := unseal(t, listed, &metav1.PartialObjectMetadataList{}).Items
-			if len(items) != 1 || items[0].Name != c.want || items[0].GetSelfLink() != "" ||
+			if len(items) != 1 || items[0].Name != c.want || items[0].GetSelfLink() != c.link ||
 				len(items[0].Labels) != 1 {
 				t.Errorf("listed %v", items)
 			}

@@ -172,8 +172,9 @@ func appendOnly(
 // protoList translates an answer that is no watch. A short one, and one that
 // is no list, is translated as a whole. Of a long list one item at a time is
 // held. The length of the list stands before it, and a translated item is
-// never longer than it was, so the length is kept as it is: what is missing in
-// the end is made up by a field that nobody knows and every reader skips.
+// longer than it was by no more than its selfLink. So the length is that of the
+// list as it comes, and what selfLinks can take: what is missing in the end is made
+// up by a field that nobody knows and every reader skips.
 type protoList struct {
 	pieces
 	p *Projector
@@ -186,8 +187,9 @@ type protoList struct {
 	whole bool
 	t     *protoTranslator
 	items *protoPlan
-	// left is how much of the list was not read yet, saved by how much less
-	// of it was written than read.
+	// left is how much of the list was not read yet, saved by how much less was
+	// written than could be. An item for whose selfLink there is no room, because the
+	// list is longer than it was said to be, gets none.
 	left, saved int
 	filled      bool
 }
@@ -238,7 +240,7 @@ func (s *protoList) begin(src []byte) (from int, err error) {
 			if !typed {
 				break
 			}
-			return s.beginList(src[:at+n+m], e, int(length))
+			return s.beginList(src[:at+n], e, int(length), at+n+m)
 		}
 		end := at + n + m + int(length)
 		if typed || number != unknownTypeMeta || end > len(src) {
@@ -253,21 +255,30 @@ func (s *protoList) begin(src []byte) (from int, err error) {
 	return 0, nil
 }
 
-func (s *protoList) beginList(head []byte, e envelope, length int) (from int, err error) {
+// beginList begins a list of some length, whose items come from a place on; head is
+// what comes before the length.
+func (s *protoList) beginList(head []byte, e envelope, length, items int) (from int, err error) {
 	kind, err := s.p.protoKindOf(e.apiVersion, e.kind, s.r)
 	if err != nil {
 		return 0, err
 	}
-	if !kind.list {
+	listed, known := Listed{}, false
+	if kind.list && s.p.Listed != nil {
+		listed, known = s.p.Listed()
+	}
+	if !known {
 		s.whole = true
 		return 0, nil
+	}
+	if s.saved = s.r.growth(listed, s.p.View.Tenant); length+s.saved > protoMaxMessage {
+		return 0, malformed(0, "the list is too long")
 	}
 	s.t = s.p.translator(Out, s.r, e.apiVersion, e.kind)
 	s.t.bounded = true
 	s.items, s.left = kind.object, length
-	s.out = append(s.room(), head...)
-	s.read = len(head)
-	return len(head), nil
+	s.out = protowire.AppendVarint(append(s.room(), head...), uint64(length+s.saved))
+	s.read = items
+	return items, nil
 }
 
 // progress translates the items that are complete and says what comes next.
@@ -359,18 +370,51 @@ func (s *protoList) field(b []byte) error {
 	if f.kind != protowire.BytesType {
 		return malformed(f.at, "an item has the wrong type")
 	}
-	// The length takes as much room as it took.
-	begin := len(out) + len(b) - len(f.value)
+	// With a selfLink, and without if there is no room for that. The length takes as
+	// much room as it took, or as it may need.
+	width := len(b) - len(f.value) - protowire.SizeTag(f.number)
+	most := protowire.SizeVarint(uint64(len(f.value) + s.r.linkGrowth(s.p.View.Tenant) + len(s.r.Of) + longestName))
+	for _, link := range []bool{true, false} {
+		if !link {
+			most = width
+		}
+		done, err := s.item(out, b, f, p, max(width, most), link)
+		if done || err != nil {
+			return err
+		}
+	}
+	return malformed(f.at, "an item got longer")
+}
+
+// longestName is more than a name and a namespace have.
+const longestName = 1 << 10
+
+// item writes an item, or the metadata of the list, with so much room for its length.
+// It reports whether there was room for it all.
+func (s *protoList) item(out, b []byte, f protoValue, p *protoField, width int, link bool) (bool, error) {
+	if width > binary.MaxVarintLen64 {
+		return false, malformed(f.at, "a length cannot be written")
+	}
 	tag := len(out) + protowire.SizeTag(f.number)
-	width := begin - tag
-	out = append(out, b[:len(b)-len(f.value)]...)
-	if out, err = s.t.appendObject(out, f.value, f.at, p.item, false); err != nil {
-		return err
+	out = protowire.AppendTag(out, f.number, protowire.BytesType)
+	begin := tag + width
+	out = append(out, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"[:width]...)
+	var err error
+	switch {
+	case p.item != nil:
+		out, err = s.t.appendObject(out, f.value, f.at, p.item, link)
+	case link:
+		out, err = s.t.appendListMeta(out, f.value, f.at)
+	default:
+		out = append(out, f.value...)
+	}
+	if err != nil {
+		return false, err
 	}
 	n := len(out) - begin
-	saved := s.saved + len(f.value) - n
+	saved := s.saved + len(b) - (len(out) - tag) - protowire.SizeTag(f.number)
 	if saved < 0 {
-		return malformed(f.at, "an item got longer")
+		return false, nil
 	}
 	if saved > 0 && saved < fillerLeast {
 		// No field is that short: the length takes more bytes than it needs.
@@ -380,11 +424,11 @@ func (s *protoList) field(b []byte) error {
 		saved = 0
 	}
 	if width < protowire.SizeVarint(uint64(n)) || width > binary.MaxVarintLen64 {
-		return malformed(f.at, "a length cannot be written")
+		return false, malformed(f.at, "a length cannot be written")
 	}
 	appendWide(out[:tag], uint64(n), width)
 	s.saved, s.out = saved, out
-	return s.passOn()
+	return true, s.passOn()
 }
 
 // fillerLeast is the length of the shortest filler: the tag and a length of 0.

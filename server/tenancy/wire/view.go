@@ -35,6 +35,8 @@ const (
 type Resource struct {
 	Group, Version, Resource, Kind string
 	Namespaced                     bool
+	// Of is the native namespace that the request is about, "" for none or all.
+	Of string
 	// MayBeSystem allows objects of the system space in an answer to a tenant:
 	// shared resources, and the default ClusterRoles. They are passed as they
 	// are, with metadata.tenant "system".

@@ -23,6 +23,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
+	"github.com/a4s-io/a4s/server/tenancy/listsize"
 )
 
 // Visible knows which CRDs of the system tenants are shown.
@@ -189,6 +190,7 @@ func (d *store) List(ctx context.Context, options *internalversion.ListOptions) 
 		}
 	}
 	page.add(list, shown)
+	listsize.Note(ctx, list)
 	return list, nil
 }
 
