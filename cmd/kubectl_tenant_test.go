@@ -176,9 +176,10 @@ func TestKubectlStaysInTheSpace(t *testing.T) {
 			}
 			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
 		})}
-		out := (&KubectlRun{Tenant: tc.tenant, Source: "--tenant"}).Wrap(cfg, loaderOf("/nonexistent"), "", func(err error) {
-			t.Error(err)
-		})
+		out := (&KubectlRun{Tenant: tc.tenant, Source: "--tenant"}).Wrap(cfg, loaderOf("/nonexistent"), "",
+			func(err error) {
+				t.Error(err)
+			})
 		// As rest.RESTClientFor and kubectl proxy make theirs.
 		client, err := rest.HTTPClientFor(out)
 		if err != nil {

@@ -123,6 +123,6 @@ func revokeNode(c *call, cl *client, name string) error {
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("node %s: its certificates are dead, but deleting it failed: %w", name, err)
 	}
-	_, err := fmt.Fprintf(c.out, "node %s revoked: %s\n", name, what)
+	_, err := problem.Show(c.out, "node %s revoked: %s\n", name, what)
 	return err
 }

@@ -346,7 +346,8 @@ func (s *Server) Serve(ctx context.Context, group *component.Group) (*Running, e
 	}
 	group.Start(ctx, leader.Only(own))
 	group.Start(ctx, leader.Only(tenants.New(tenants.Options{
-		Config: internal, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool, Log: s.log,
+		Config: internal, Contents: spaces.Limits, DefaultTenant: s.partition.defaultTenant(), Pool: s.pool,
+		Log: s.log,
 	})))
 	group.Start(ctx, deploy.New(deploy.Options{
 		Config: internal, FS: manifests.FS, Values: s.resources.manifests(s.cfg.ClusterDNS), Disabled: s.cfg.Disable,

@@ -58,8 +58,9 @@ func (f *fakePartitions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i := slices.IndexFunc(all, func(p partitionapi.Partition) bool { return strings.HasSuffix(path, "/"+p.Name) })
 		reply(all[i])
 	case path == "/api/v1/tenantplacements":
-		reply(partitionapi.TenantPlacementList{TypeMeta: kind("TenantPlacementList"), Items: []partitionapi.TenantPlacement{
-			placement("t1", "main"), placement("t2", "tp2"), placement("t3", "tp2")}})
+		reply(partitionapi.TenantPlacementList{TypeMeta: kind("TenantPlacementList"),
+			Items: []partitionapi.TenantPlacement{
+				placement("t1", "main"), placement("t2", "tp2"), placement("t3", "tp2")}})
 	case strings.HasPrefix(path, "/api/v1/tenantplacements/") && r.Method == http.MethodDelete:
 		f.deleted = append(f.deleted, strings.TrimPrefix(path, "/api/v1/tenantplacements/"))
 		reply(metav1.Status{TypeMeta: kind("Status"), Status: metav1.StatusSuccess})

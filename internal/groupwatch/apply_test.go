@@ -174,14 +174,16 @@ func TestBookmarksOfShownRevisions(t *testing.T) {
 	}{
 		"of an event": {10, []step{
 			{of: "1", frame: event1("a", 50)}, {of: rest, frame: event1("b", 45)},
-			{of: rest, frame: mark(50)}, {of: "1", frame: mark(50)}, {of: rest, frame: mark(60)}, {of: "1", frame: mark(60)},
+			{of: rest, frame: mark(50)}, {of: "1", frame: mark(50)}, {of: rest, frame: mark(60)}, {of: "1",
+				frame: mark(60)},
 		}, []string{"a@50", "b@45", "mark@60"}},
 		"of one that is not the last of its object": {10, []step{
 			{of: "1", frame: event1("a", 50)}, {of: "1", frame: event1("a", 55)},
 			{of: rest, frame: mark(50)}, {of: rest, frame: mark(52)},
 		}, []string{"a@50", "a@55", "mark@52"}},
 		"from which it was resumed": {20, []step{
-			{of: rest, frame: mark(20)}, {of: "1", frame: mark(20)}, {of: rest, frame: mark(21)}, {of: "1", frame: mark(21)},
+			{of: rest, frame: mark(20)}, {of: "1", frame: mark(20)}, {of: rest, frame: mark(21)}, {of: "1",
+				frame: mark(21)},
 		}, []string{"mark@21"}},
 		"that an earlier bookmark had": {10, []step{
 			{of: rest, frame: mark(20)}, {of: "1", frame: mark(20)}, {of: rest, frame: event1("a", 30)},

@@ -56,8 +56,9 @@ func TestFollowing(t *testing.T) {
 		want []string // what is asked for
 		anew bool
 	}{
-		"a watch ends":      {func(c *configured) { c.open.Stop() }, []string{"list", "10", "20"}, false},
-		"a watch is broken": {func(c *configured) { c.open.Error(&down.ErrStatus) }, []string{"list", "10", "20"}, false},
+		"a watch ends": {func(c *configured) { c.open.Stop() }, []string{"list", "10", "20"}, false},
+		"a watch is broken": {func(c *configured) { c.open.Error(&down.ErrStatus) }, []string{"list", "10", "20"},
+			false},
 		"a watch is refused": {func(c *configured) {
 			c.refuses = down
 			c.open.Stop()

@@ -100,7 +100,8 @@ func TestManifestsChooseTheSpace(t *testing.T) {
 	k.fails(t, "delete -f "+ours+" -f "+theirs, `^a4s: .*ours/manifest.yaml: ConfigMap two-of-it: metadata.tenant: `+
 		`invalid value "acme": .*theirs/manifest.yaml: .* is globex`)
 	k.fails(t, "delete -f "+ours+" -f "+nobodys, `nobodys/manifest.yaml: .* is not set: want --tenant acme`)
-	k.fails(t, "--tenant globex delete -f "+ours, `ours/manifest.yaml: .*: "acme" is ignored, the space of the command is globex`,
+	k.fails(t, "--tenant globex delete -f "+ours,
+		`ours/manifest.yaml: .*: "acme" is ignored, the space of the command is globex`,
 		`NotFound`)
 	k.in(t, "", "--tenant globex apply -f "+ours)
 	k.shows(t, "--tenant globex get -f "+ours+" -o yaml", `^  tenant: globex$`)

@@ -231,7 +231,8 @@ func (c *Collections) start(s *set, m *member, from *source) error {
 	if err != nil {
 		return fmt.Errorf("client of partition %s: %w", m.Name, err)
 	}
-	f := &feed{set: s, from: from, client: client, selector: selectorFor(s.kind, c.o.NodeName), files: c.files, admitted: m.admitted,
+	f := &feed{set: s, from: from, client: client, selector: selectorFor(s.kind, c.o.NodeName), files: c.files,
+		admitted: m.admitted,
 		patience: c.o.Patience, listTimeout: c.listTimeout, log: c.o.Log}
 	if s.resource == servicesResource {
 		from.taken = c.taken(m)

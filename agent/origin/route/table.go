@@ -88,7 +88,8 @@ func (r *Router) newTable(old *table, all []origin.Partition) (*table, error) {
 	if err := check(all); err != nil {
 		return nil, err
 	}
-	t := &table{byName: map[string]*partition{}, node: r.node, nodeName: r.o.NodeName, self: &r.self, collections: r.collections}
+	t := &table{byName: map[string]*partition{}, node: r.node, nodeName: r.o.NodeName, self: &r.self,
+		collections: r.collections}
 	for _, p := range all {
 		if old == nil || old.byName[p.Name] == nil {
 			continue

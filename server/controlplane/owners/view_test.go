@@ -54,7 +54,8 @@ func TestOwnersAreOfOneSpace(t *testing.T) {
 		"of the system by name": {mapOf("default.t1", owner("PersistentVolume", "p", "p-uid"),
 			owner("Namespace", "default", "n-uid"), owner("ConfigMap", "o", "o-uid")), "t1/m-uid",
 			[]metav1.OwnerReference{owner("ConfigMap", "o", "t1/o-uid")}},
-		"of another tenant by name": {mapOf("default.t1", owner("PersistentVolume", "p.t2.tenant", "p-uid")), "t1/m-uid",
+		"of another tenant by name": {mapOf("default.t1", owner("PersistentVolume", "p.t2.tenant", "p-uid")),
+			"t1/m-uid",
 			[]metav1.OwnerReference{}},
 		"of a tenant, for the system": {mapOf("default", owner("PersistentVolume", "p.t2.tenant", "p-uid")), "m-uid",
 			[]metav1.OwnerReference{}},
@@ -138,7 +139,8 @@ func TestTheAPIHasItsOwnUIDs(t *testing.T) {
 	var sent, want any
 	if err != nil || answer.UID != "t1/m-uid" || json.Unmarshal([]byte(api.patch), &sent) != nil ||
 		json.Unmarshal([]byte(`{"metadata":{"uid":"m-uid",`+
-			`"ownerReferences":[{"$patch":"delete","uid":"o-uid"},{"uid":"p-uid","blockOwnerDeletion":false}]}}`), &want) != nil ||
+			`"ownerReferences":[{"$patch":"delete","uid":"o-uid"},{"uid":"p-uid","blockOwnerDeletion":false}]}}`),
+			&want) != nil ||
 		!reflect.DeepEqual(sent, want) {
 		t.Errorf("patched with %s, answered %+v, %v", api.patch, answer, err)
 	}

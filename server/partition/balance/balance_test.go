@@ -174,7 +174,8 @@ func TestDrain(t *testing.T) {
 		between := slices.Clone(configs)
 		up, err := Undrain(configs, loads, group)
 		apply(up, err)
-		if up.From != down.To || up.To != down.From || !slices.Equal(up.Tenants, down.Tenants) || up.Load != down.Load {
+		if up.From != down.To || up.To != down.From || !slices.Equal(up.Tenants, down.Tenants) ||
+			up.Load != down.Load {
 			t.Errorf("group %s: %s was taken back by %s", group, text(down), text(up))
 		}
 		for i := range three {

@@ -135,7 +135,8 @@ func (f *Forwarder) begin(ctx context.Context, u *url.URL, port string) (net.Con
 		data, err = session.CreateStream(headers)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening a connection at the kubelet at %s: %w", u.Host, err), session.Close())
+		return nil, errors.Join(fmt.Errorf("opening a connection at the kubelet at %s: %w", u.Host, err),
+			session.Close())
 	}
 	return newForwarded(session, failures, data), nil
 }

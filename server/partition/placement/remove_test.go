@@ -291,7 +291,8 @@ func TestTakenByATenant(t *testing.T) {
 	_, err := p.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t"},
 		Spec: tenantapi.TenantSpec{Partition: partitionapi.Home}}, nil,
 		func(context.Context) (*tenantapi.Tenant, error) { return nil, there })
-	if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != http.StatusConflict { //nolint:errorlint // as they do
+	if status, ok := err.(apierrors.APIStatus); !ok ||
+		status.Status().Code != http.StatusConflict { //nolint:errorlint // as they do
 		t.Errorf("%T: %v", err, err)
 	}
 	if a.placement == nil || a.placement.Status.Phase != partitionapi.PlacementActive {

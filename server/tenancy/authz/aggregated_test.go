@@ -90,7 +90,8 @@ func TestAggregatedRolesOfASpace(t *testing.T) {
 			}
 		}
 	}
-	if err := client.RbacV1().ClusterRoles().Delete(t.Context(), "boats.t1.tenant", metav1.DeleteOptions{}); err != nil {
+	if err := client.RbacV1().ClusterRoles().Delete(t.Context(), "boats.t1.tenant",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until("t1", "view", "pods")

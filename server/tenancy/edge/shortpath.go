@@ -62,7 +62,8 @@ func (e *Edge) confineShort(r *request, header http.Header) (confined bool, err 
 			return false, nil
 		}
 		if ofTenant {
-			return false, e.notHere(r, tenant, "service accounts of the system space reach nothing else on short paths")
+			return false, e.notHere(r, tenant,
+				"service accounts of the system space reach nothing else on short paths")
 		}
 		return true, nil
 	}
@@ -82,9 +83,11 @@ func (e *Edge) confineShort(r *request, header http.Header) (confined bool, err 
 
 // notHere refuses a request on a short path which names the space of a tenant.
 func (e *Edge) notHere(r *request, tenant, why string) error {
-	return apierrors.NewForbidden(r.resource.groupResource(), r.resource.name, fmt.Errorf("it is of tenant %q, and %s: "+
-		"ask for %s, or below the path /tenants/%s of the server, as \"a4s kubectl --tenant %s\" does", tenant, why,
-		r.resource.nativePath(tenant), tenant, tenant))
+	return apierrors.NewForbidden(r.resource.groupResource(), r.resource.name,
+		fmt.Errorf("it is of tenant %q, and %s: "+
+			"ask for %s, or below the path /tenants/%s of the server, as \"a4s kubectl --tenant %s\" does", tenant,
+			why,
+			r.resource.nativePath(tenant), tenant, tenant))
 }
 
 // nativePath is the full path of what a short path with composite names is about.

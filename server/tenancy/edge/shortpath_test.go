@@ -56,7 +56,8 @@ func TestShortPathsOfTheSystem(t *testing.T) {
 		{who: "system:admin", method: http.MethodPut, path: "/api/v1/namespaces/default.t1/finalize", want: refused},
 		// A namespace in the path names the space.
 		{who: "system:admin", path: "/api/v1/namespaces/default.t1/pods", command: "kubectl delete", want: whole},
-		{who: "system:admin", method: http.MethodPost, path: "/api/v1/namespaces/default.t1/pods/x/eviction", want: whole},
+		{who: "system:admin", method: http.MethodPost, path: "/api/v1/namespaces/default.t1/pods/x/eviction",
+			want: whole},
 		// Programs in the space of the system have that alone.
 		{who: account, path: pods, want: confined},
 		{who: account, path: pods + "?watch=1", want: confined},
@@ -67,7 +68,8 @@ func TestShortPathsOfTheSystem(t *testing.T) {
 		{who: account, method: http.MethodPost, path: "/api/v1/namespaces/default.t1/pods", want: refused},
 		{who: account, path: "/apis", want: whole},
 		// Servers of APIs ask about users of all spaces.
-		{who: account, method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", want: whole},
+		{who: account, method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+			want: whole},
 		{who: account, method: http.MethodPost, path: "/apis/authentication.k8s.io/v1/tokenreviews", want: whole},
 		{who: "system:admin", as: account, path: pods, want: confined},
 		{who: "system:serviceaccount:storage:provisioner", path: pods, want: whole},
@@ -78,7 +80,8 @@ func TestShortPathsOfTheSystem(t *testing.T) {
 		{who: "system:serviceaccount:kube-system:namespace-controller", method: http.MethodPut,
 			path: "/api/v1/namespaces/default.t1/finalize", want: whole},
 		{who: "system:serviceaccount:elsewhere:namespace-controller", path: pods, want: confined},
-		{who: user.KubeControllerManager, method: http.MethodPut, path: "/api/v1/persistentvolumes/x.t1.tenant", want: whole},
+		{who: user.KubeControllerManager, method: http.MethodPut, path: "/api/v1/persistentvolumes/x.t1.tenant",
+			want: whole},
 		{who: user.KubeScheduler, method: http.MethodPut, path: "/api/v1/persistentvolumes/x.t1.tenant", want: whole},
 		{who: pki.UserSupervisor, method: http.MethodDelete, path: roles, want: whole},
 	} {

@@ -9,7 +9,8 @@ import (
 
 func TestNote(t *testing.T) {
 	list := &corev1.PodList{Items: []corev1.Pod{
-		{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default.t1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default.t1"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 	}}
 	Note(t.Context(), list) // nobody wants to know
 	ctx, size := With(t.Context())

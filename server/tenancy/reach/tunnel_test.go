@@ -56,9 +56,11 @@ func TestTunnel(t *testing.T) {
 		inner         string // what is dialled by the network
 		refused       bool
 	}{
-		{"a webhook in an own pod", "10.42.0.5", func(d Dial) Dial { return r.Dialer("t1", d) }, "n default.t1/next:8443",
+		{"a webhook in an own pod", "10.42.0.5", func(d Dial) Dial { return r.Dialer("t1", d) },
+			"n default.t1/next:8443",
 			"", false},
-		{"a proxy to an own pod", "10.42.0.5", func(Dial) Dial { return r.PodDialer("t1") }, "n default.t1/next:8443", "",
+		{"a proxy to an own pod", "10.42.0.5", func(Dial) Dial { return r.PodDialer("t1") }, "n default.t1/next:8443",
+			"",
 			false},
 		{"a webhook in an own pod, mapped", "::ffff:10.42.0.5", func(d Dial) Dial { return r.Dialer("t1", d) },
 			"n default.t1/next:8443", "", false},
@@ -72,7 +74,8 @@ func TestTunnel(t *testing.T) {
 			"10.42.0.20:8443", false},
 		{"a pod without a node", "10.42.0.21", func(d Dial) Dial { return r.Dialer("t1", d) }, "", "10.42.0.21:8443",
 			false},
-		{"the system to a pod of a tenant", "10.42.0.6", func(Dial) Dial { return r.Dial }, "n default.t2/web:8443", "",
+		{"the system to a pod of a tenant", "10.42.0.6", func(Dial) Dial { return r.Dial }, "n default.t2/web:8443",
+			"",
 			false},
 	} {
 		u, dialled := &tunnel{}, ""

@@ -73,8 +73,8 @@ func TestRules(t *testing.T) {
 		}
 	}
 	bad := of(role("bad", nil))
-	bad.AggregationRule.ClusterRoleSelectors = []metav1.LabelSelector{{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: "x", Operator: "Like"}}}}
+	unreadable := []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like"}}
+	bad.AggregationRule.ClusterRoleSelectors = []metav1.LabelSelector{{MatchExpressions: unreadable}}
 	if _, err := Rules(bad, all); err == nil {
 		t.Error("a selector that cannot be read gives no error")
 	}

@@ -58,14 +58,14 @@ func (m *mapped) showsAPI(ctx context.Context, key string) (tenant string, ok bo
 	return "", false
 }
 
-// keyOfAPI is where the object is stored.
-func (m *mapped) keyOfAPI() string {
-	return m.keys.prefix + "/" + metav1.NamespaceDefault + "/" + kinds.APIObject
+// ofAPI is where the object is stored.
+func (k *objectKeys) ofAPI() string {
+	return k.prefix + "/" + metav1.NamespaceDefault + "/" + kinds.APIObject
 }
 
 // getAPI reads the object as a space has it.
 func (m *mapped) getAPI(ctx context.Context, tenant string, opts storage.GetOptions, out runtime.Object) error {
-	if err := m.Interface.Get(ctx, m.keyOfAPI(), opts, out); err != nil {
+	if err := m.Interface.Get(ctx, m.keys.ofAPI(), opts, out); err != nil {
 		return err
 	}
 	accessor, err := meta.Accessor(out)
@@ -218,7 +218,7 @@ func (m *mapped) withAPI(
 		named.Namespace, named.Name = metav1.NamespaceDefault, kinds.APIObject
 		where = request.WithRequestInfo(where, &named)
 	}
-	stored, err := m.Interface.Watch(where, m.keyOfAPI(), opts)
+	stored, err := m.Interface.Watch(where, m.keys.ofAPI(), opts)
 	if err != nil {
 		own.Stop()
 		return nil, err

@@ -33,7 +33,8 @@ type Defines func(r schema.GroupResource, kind schema.GroupVersionKind) bool
 // that cannot be decoded counts as one of another CRD: what one tenant has
 // must not stop the cache of a resource that others have as well. The default roles
 // that give what others give are computed for each space, unless roles is nil.
-func Decorate(inner generic.RESTOptionsGetter, pool *interning.Pool, roles SharedClusterRoles) generic.RESTOptionsGetter {
+func Decorate(inner generic.RESTOptionsGetter, pool *interning.Pool,
+	roles SharedClusterRoles) generic.RESTOptionsGetter {
 	return &getter{inner: inner, kinds: kinds.New(), pool: pool, roles: roles}
 }
 

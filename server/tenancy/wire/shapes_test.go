@@ -52,7 +52,8 @@ func TestEveryShapeShowsTheSameObject(t *testing.T) {
 }
 
 // shapes are the object in all answers that have it.
-func shapes(t *testing.T, p *Projector, r Resource, gvk schema.GroupVersionKind, object protoMessage) map[string]shownObject {
+func shapes(t *testing.T, p *Projector, r Resource, gvk schema.GroupVersionKind,
+	object protoMessage) map[string]shownObject {
 	t.Helper()
 	apiVersion := gvk.GroupVersion().String()
 	const metaVersion = "meta.k8s.io/v1"
@@ -69,18 +70,22 @@ func shapes(t *testing.T, p *Projector, r Resource, gvk schema.GroupVersionKind,
 	}
 	out := map[string]shownObject{
 		"object in protobuf": fromProto(t, must(p.Proto(Out, r, seal(t, apiVersion, gvk.Kind, object)))(t), object),
-		"partial in protobuf": fromProto(t, must(p.Proto(Out, r, seal(t, metaVersion, "PartialObjectMetadata", &partial)))(t),
+		"partial in protobuf": fromProto(t, must(p.Proto(Out, r, seal(t, metaVersion, "PartialObjectMetadata",
+			&partial)))(t),
 			&metav1.PartialObjectMetadata{}),
-		"partial in JSON": fromJSON(t, must(p.JSON(Out, r, typed(t, metaVersion, "PartialObjectMetadata", &partial)))(t)),
-		"object in YAML":  fromJSON(t, fromYAML(t, must(p.YAML(r, inYAML(t, typed(t, apiVersion, gvk.Kind, object))))(t))),
+		"partial in JSON": fromJSON(t, must(p.JSON(Out, r, typed(t, metaVersion, "PartialObjectMetadata",
+			&partial)))(t)),
+		"object in YAML": fromJSON(t, fromYAML(t, must(p.YAML(r, inYAML(t, typed(t, apiVersion, gvk.Kind,
+			object))))(t))),
 	}
 	lists := map[string]*metav1.PartialObjectMetadataList{"short": few, "long": long}
 	for name, list := range lists {
 		inJSON := typed(t, metaVersion, "PartialObjectMetadataList", list)
 		inProto := seal(t, metaVersion, "PartialObjectMetadataList", list)
 		for answer, bodies := range map[string][2][]byte{
-			"whole":  {must(p.JSON(Out, r, inJSON))(t), must(p.Proto(Out, r, inProto))(t)},
-			"pieces": {answered(t, p, r, "application/json", false, inJSON), answered(t, p, r, protoMedia, false, inProto)},
+			"whole": {must(p.JSON(Out, r, inJSON))(t), must(p.Proto(Out, r, inProto))(t)},
+			"pieces": {answered(t, p, r, "application/json", false, inJSON), answered(t, p, r, protoMedia, false,
+				inProto)},
 		} {
 			items := itemsOfJSON(t, bodies[0], "items")
 			got := unseal(t, bodies[1], &metav1.PartialObjectMetadataList{})
@@ -113,7 +118,8 @@ func shapes(t *testing.T, p *Projector, r Resource, gvk schema.GroupVersionKind,
 	out["event in JSON"] = fromJSON(t, of.Object)
 	sent := metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: seal(t, apiVersion, gvk.Kind, object)}}
 	frame := must(sent.Marshal())(t)
-	frame = answered(t, p, r, protoMedia, true, append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
+	frame = answered(t, p, r, protoMedia, true, append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))),
+		frame...))
 	var got metav1.WatchEvent
 	if err := got.Unmarshal(frame[4:]); err != nil {
 		t.Fatal(err)
@@ -211,7 +217,8 @@ func TestListsSayWhereTheyAre(t *testing.T) {
 		{Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}, "t1", "/api/v1/tenants/t1/pods"},
 		{Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true, Of: "default"}, "t1",
 			"/api/v1/tenants/t1/namespaces/default/pods"},
-		{Resource{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true, Of: "a"}, "t1",
+		{Resource{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true,
+			Of: "a"}, "t1",
 			"/apis/apps/v1/tenants/t1/namespaces/a/deployments"},
 		{Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}, "all", "/api/v1/tenants/all/pods"},
 	} {

@@ -79,10 +79,13 @@ func TestReviewsSayWhatRequestsAreAnswered(t *testing.T) {
 		}
 	}
 	for who, s := range users {
-		for _, path := range []string{"/", "/api", "/api/", "/apis", "/apis/", "/apis/apps", "/apis/apps/v1", "/api/v1",
-			"/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/version", "/version/", "/healthz", "/livez", "/readyz",
+		for _, path := range []string{"/", "/api", "/api/", "/apis", "/apis/", "/apis/apps", "/apis/apps/v1",
+			"/api/v1",
+			"/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/version", "/version/", "/healthz", "/livez",
+			"/readyz",
 			"/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks",
-			"/openid/v1/jwks/", "/healthz/etcd", "/readyz/ping", "/metrics", "/metrics/slis", "/logs/", "/debug/pprof/",
+			"/openid/v1/jwks/", "/healthz/etcd", "/readyz/ping", "/metrics", "/metrics/slis", "/logs/",
+			"/debug/pprof/",
 			"/nothing", "/configz", "/statusz", "/flagz"} {
 			for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
 				http.MethodPatch, http.MethodDelete} {

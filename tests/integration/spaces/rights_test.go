@@ -208,7 +208,8 @@ func testAggregatedRoles(t *testing.T, p *plane, a, bob *space) {
 		s                  *space
 		secrets, pipelines bool
 	}{{a, true, false}, {none, false, false}} {
-		if gives(c.s.client, "view", "secrets") != c.secrets || gives(c.s.client, "view", "pipelines") != c.pipelines ||
+		if gives(c.s.client, "view", "secrets") != c.secrets || gives(c.s.client, "view",
+			"pipelines") != c.pipelines ||
 			!gives(c.s.client, "view", "pods") || !gives(c.s.client, "edit", "pods") {
 			t.Errorf("%s: view gives the wrong things", c.s.name)
 		}
@@ -244,8 +245,9 @@ func testAggregatedRoles(t *testing.T, p *plane, a, bob *space) {
 		t.Errorf("pipelines: %d %.200s", code, body)
 	}
 	review, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{User: "bob", ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: "kube-system", Verb: "get", Group: "example.com", Resource: "pipelines"}},
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: "bob",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: "kube-system", Verb: "get", Group: "example.com", Resource: "pipelines"}},
 	}, metav1.CreateOptions{})
 	if err != nil || review.Status.Allowed {
 		t.Errorf("pipelines in a tenant: %+v, %v", review, err)

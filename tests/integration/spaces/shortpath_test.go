@@ -65,7 +65,8 @@ func testShortPathsOfAdministrators(t *testing.T, p *plane, a *space) {
 	for command, sees := range map[string]bool{"kubectl get": true, "kubectl delete": false, "kubectl label": false} {
 		for _, form := range []string{"Accept: application/json", asTable} {
 			code, body := do(t, p.Admin, http.MethodGet, selected, "", []string{"Kubectl-Command: " + command, form})
-			if code != http.StatusOK || strings.Contains(body, "one.a.tenant") != sees || !strings.Contains(body, `"one"`) {
+			if code != http.StatusOK || strings.Contains(body, "one.a.tenant") != sees || !strings.Contains(body,
+				`"one"`) {
 				t.Errorf("%s, %s: %d %.300s", command, form, code, body)
 			}
 		}
@@ -79,7 +80,8 @@ func testShortPathsOfAdministrators(t *testing.T, p *plane, a *space) {
 	}
 	const merge = `{"metadata":{"labels":{"by":"system"}}}`
 	for _, c := range []struct{ method, path, body, native string }{
-		{http.MethodDelete, rolesPath + "/one.a.tenant", "", rolesPath[:len(rolesPath)-len("clusterroles")] + "tenants/a/clusterroles/one"},
+		{http.MethodDelete, rolesPath + "/one.a.tenant", "", rolesPath[:len(rolesPath)-len("clusterroles")] +
+			"tenants/a/clusterroles/one"},
 		{http.MethodPut, rolesPath + "/one.a.tenant", `{"metadata":{"name":"one.a.tenant"}}`, "clusterroles/one"},
 		{http.MethodDelete, "/api/v1/namespaces/default.a", "", "/api/v1/tenants/a/namespaces/default"},
 		{http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"more.a"}}`, "/tenants/a"},
@@ -108,7 +110,8 @@ func testShortPathsOfAdministrators(t *testing.T, p *plane, a *space) {
 	if got := p.labelled(t, "team=x"); len(got) > 0 {
 		t.Errorf("after the deletion in all spaces there are %v", got)
 	}
-	if code, body := do(t, a.config, http.MethodDelete, "/tenants/all"+selected, "", nil); code != http.StatusForbidden {
+	if code, body := do(t, a.config, http.MethodDelete, "/tenants/all"+selected, "",
+		nil); code != http.StatusForbidden {
 		t.Errorf("a tenant's user in all spaces: %d %s", code, body)
 	}
 }
@@ -130,13 +133,15 @@ func testShortPathsOfAccounts(t *testing.T, p *plane, a *space) {
 		return err == nil, nil
 	})
 	for _, s := range []*space{system, a} {
-		if _, err := s.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("seen"), metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("seen"),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	namespaces := func(s *space) (found []string) {
 		t.Helper()
-		list, err := s.client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=seen"})
+		list, err := s.client.CoreV1().ConfigMaps("").List(ctx,
+			metav1.ListOptions{FieldSelector: "metadata.name=seen"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +155,10 @@ func testShortPathsOfAccounts(t *testing.T, p *plane, a *space) {
 		t.Errorf("a service account of the system sees %v", got)
 	}
 	all, err := operator.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	if err != nil || slices.ContainsFunc(all.Items, func(n corev1.Namespace) bool { return strings.HasSuffix(n.Name, ".a") }) {
+	if err != nil || slices.ContainsFunc(all.Items, func(n corev1.Namespace) bool {
+		return strings.HasSuffix(n.Name,
+			".a")
+	}) {
 		t.Errorf("its namespaces: %+v, %v", all, err)
 	}
 	watch, err := operator.client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{})
@@ -159,7 +167,8 @@ func testShortPathsOfAccounts(t *testing.T, p *plane, a *space) {
 	}
 	defer watch.Stop()
 	for _, s := range []*space{a, system} {
-		if _, err := s.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("watched"), metav1.CreateOptions{}); err != nil {
+		if _, err := s.client.CoreV1().ConfigMaps("default").Create(ctx, configMap("watched"),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

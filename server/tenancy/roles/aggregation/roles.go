@@ -33,7 +33,8 @@ func newRoles(from informers.ClusterRoleInformer) (*roles, error) {
 	informer := from.Informer()
 	if err := informer.AddIndexers(cache.Indexers{
 		aggregated: func(obj any) ([]string, error) {
-			if role, ok := obj.(*rbacv1.ClusterRole); ok && role.AggregationRule != nil && role.Labels[space.Label] != "" {
+			if role, ok := obj.(*rbacv1.ClusterRole); ok && role.AggregationRule != nil &&
+				role.Labels[space.Label] != "" {
 				return []string{""}, nil
 			}
 			return nil, nil

@@ -105,7 +105,8 @@ func TestSharedRolesAreThoseOfTheTenant(t *testing.T) {
 	}
 	role := func(name, tenant, resource string, labels ...string) *rbacv1.ClusterRole {
 		out := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
-			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{resource}}}}
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""},
+				Resources: []string{resource}}}}
 		if tenant != "" {
 			out.Name, out.Labels[space.Label] = space.ClusterName(tenant, name), tenant
 		}
