@@ -62,8 +62,14 @@ func (r *deviceRules) checkRequest(
 		return err
 	}
 	for i, t := range tolerations {
-		if t.Key == "" && !tolerated.Has("*") {
+		switch {
+		case tolerated.Has(t.Key): // with "*" the empty key, too
+		case t.Key == "":
 			return fmt.Errorf("%s.tolerations[%d] tolerates every taint: name the keys of the taints", path, i)
+		default:
+			return fmt.Errorf("%s.tolerations[%d] tolerates the taint %s, which keeps devices for others: leave it "+
+				"out; an administrator of the cluster allows the key by the annotation %s of the tenant", path, i, t.Key,
+				allowances.Tolerations)
 		}
 	}
 	return nil

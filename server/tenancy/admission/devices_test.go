@@ -77,8 +77,9 @@ func TestDevicesAreAllowances(t *testing.T) {
 		{"every taint", exactly(`"deviceClassName":"gpu.example.com","tolerations":[{"operator":"Exists"}]`), nil,
 			"tolerates every taint"},
 		{"one taint", exactly(`"deviceClassName":"gpu.example.com","tolerations":[{"key":"x",` +
-			`"operator":"Exists"}]`), nil,
-			""},
+			`"operator":"Exists"}]`), nil, "tolerates the taint x"},
+		{"one taint that is allowed", exactly(`"deviceClassName":"gpu.example.com","tolerations":[{"key":"x",` +
+			`"operator":"Exists"}]`), annotated{allowances.Tolerations: "x"}, ""},
 		{"a resource of a class", pod(`"containers":` + requests + `example.com/nic":1}}}]`),
 			annotated{allowances.DeviceClasses: "nic.example.com"}, ""},
 		{"a resource without the annotation", pod(`"containers":` + requests + `example.com/nic":1}}}]`), nil, ""},

@@ -222,7 +222,7 @@ func waysOf() map[string][]way {
 }
 
 // templates are what wants more than a tenant has, by the allowance. Those of Services
-// alone have none.
+// alone have none, nor has what only a claim can say.
 func templates() map[string]pastAllowance {
 	mount := func(source string) string { return `"volumes":[{"name":"v",` + source + `}],` }
 	return map[string]pastAllowance{
@@ -238,6 +238,8 @@ func templates() map[string]pastAllowance {
 			claimSpec(`,"storageClassName":"slow"`) + `}}`), hasNot: `"storageClassName":"slow"`},
 		allowances.VolumeTypes: {spec: mount(`"nfs":{"server":"192.0.2.1","path":"/"}`), hasNot: `"nfs"`},
 		allowances.CSIDrivers:  {spec: mount(`"csi":{"driver":"nfs.csi.k8s.io"}`), hasNot: `"nfs.csi.k8s.io"`},
+		allowances.DeviceClasses: {container: `,"resources":{"limits":{` +
+			`"deviceclass.resource.kubernetes.io/slow.example.com":"1"}}`, hasNot: "slow.example.com"},
 	}
 }
 
@@ -268,7 +270,7 @@ func TestEveryAllowanceSaysAbsenceToo(t *testing.T) {
 	keys := allowances.All()
 	slices.Sort(keys)
 	for _, key := range keys {
-		ways := waysOf()[key]
+		ways := append(waysOf()[key], deviceWays()[key]...)
 		kinds := map[string]bool{}
 		for _, w := range ways {
 			kinds[w.kind] = true
@@ -277,7 +279,7 @@ func TestEveryAllowanceSaysAbsenceToo(t *testing.T) {
 		if !kinds[byAbsence] || !kinds[byField] {
 			t.Errorf("%s: there is no row of absence, or of a field: %v", key, kinds)
 		}
-		if _, ok := templates()[key]; !ok && key != allowances.LoadBalancers {
+		if _, ok := templates()[key]; !ok && key != allowances.LoadBalancers && key != allowances.DeviceAdminAccess {
 			t.Errorf("%s: there is no template", key)
 		}
 		p.disallow(t, s.name, key)
@@ -331,6 +333,7 @@ func without(object string) string {
 func (p *plane) triesTemplates(t *testing.T, s *space) {
 	t.Helper()
 	p.allow(t, s.name, allowances.StorageClasses, "fast")
+	p.allow(t, s.name, allowances.DeviceClasses, "fast.example.com")
 	p.holds(t, s, allowances.RuntimeClasses, "vm", func() bool {
 		_, _, pod := s.makesPod(t, asDryRun, podBody("", ""))
 		code, _ := do(t, s.config, http.MethodPost, inClaims+asDryRun,

@@ -530,7 +530,7 @@ func (m *machine) renews(t *testing.T, p *plane) *machine {
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature,
 				certificatesv1.UsageClientAuth}},
 	}, metav1.CreateOptions{})
 	if err != nil {
