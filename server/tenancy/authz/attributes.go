@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"context"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
