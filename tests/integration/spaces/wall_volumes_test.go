@@ -117,7 +117,8 @@ func TestWallW7InlineVolumes(t *testing.T) {
 	testClaimsOfControllers(t, p, s, template("", ""))
 
 	// What is changed later: attributes only of a claim that is bound.
-	mine := strings.Replace(volume("", ""), `"generateName":"x-"`, `"name":"mine"`, 1)
+	mine := strings.Replace(volume("", `,"claimRef":{"namespace":"default","name":"bound"}`), `"generateName":"x-"`,
+		`"name":"mine"`, 1)
 	post(t, s.config, volumes, mine)
 	post(t, s.config, inClaims, `{"metadata":{"name":"bound"},`+claimSpec(`,"storageClassName":""`)+`}`)
 	eventually(t, "a claim to be bound", func(ctx context.Context) (bool, error) {
