@@ -64,8 +64,11 @@ func TestStopWithoutTheDatastore(t *testing.T) {
 		t.Fatal(err)
 	}
 	hosts.Until(t, startTimeout, "the server waits for its datastore", func(context.Context) error {
-		if status := first.a4s(t, "status").Stdout; !strings.Contains(status, "etcd ") {
-			return fmt.Errorf("its status is %s", status)
+		if !first.proc.Running() {
+			t.Fatalf("a4s ended by itself:\n%s", hosts.LastLines(first.proc.Log, 50))
+		}
+		if said := first.a4s(t, "doctor").Stdout; !strings.Contains(said, "runs as node") {
+			return fmt.Errorf("doctor says %s", said)
 		}
 		return nil
 	})

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -90,7 +89,10 @@ func (o Options) Ports() ([]preflight.Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(opts.Complete(fs), opts.Validate()); err != nil {
+	if err = opts.Complete(fs); err == nil {
+		err = opts.Validate()
+	}
+	if err != nil {
 		return nil, &problem.Input{Source: argFlag, Err: err, Want: "arguments that kube-proxy accepts together"}
 	}
 	return all, nil

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
@@ -119,7 +119,7 @@ func complete(ctx context.Context, s *options.ServerRunOptions) (options.Complet
 		return completed, &problem.Input{Source: argFlag, Err: err, Want: "arguments that kube-apiserver can complete"}
 	}
 	if errs := completed.Validate(); len(errs) > 0 {
-		return completed, &problem.Input{Source: argFlag, Err: errors.Join(errs...),
+		return completed, &problem.Input{Source: argFlag, Err: utilerrors.NewAggregate(errs),
 			Want: "arguments that kube-apiserver accepts together"}
 	}
 	return completed, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercompatibility "k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -18,6 +19,7 @@ import (
 // flag of a4s that carries args, each "name=value".
 func Check(source string, args []string) error {
 	var emulated, least *version.Version
+	var given []string // of versions
 	for _, arg := range args {
 		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		var err error
@@ -26,9 +28,11 @@ func Check(source string, args []string) error {
 		case "feature-gates":
 			err = gates(value)
 		case "emulated-version":
+			given = append(given, arg)
 			emulated, err = parse(value)
 			want = "a version such as 1.36, or kube=1.36"
 		case "min-compatibility-version":
+			given = append(given, arg)
 			least, err = parse(value)
 			want = "a version such as 1.36, or kube=1.36"
 		}
@@ -37,7 +41,8 @@ func Check(source string, args []string) error {
 		}
 	}
 	if err := versions(emulated, least); err != nil {
-		return &problem.Input{Source: source, Err: err, Want: "versions that this release can emulate"}
+		return &problem.Input{Source: source, Value: strings.Join(given, " "), Err: err,
+			Want: "versions that this release can emulate"}
 	}
 	return nil
 }
@@ -104,5 +109,5 @@ func versions(emulated, least *version.Version) error {
 	if least != nil {
 		effective.SetMinCompatibilityVersion(least)
 	}
-	return errors.Join(effective.Validate()...)
+	return utilerrors.NewAggregate(effective.Validate()) // on one line
 }

@@ -17,7 +17,7 @@ func TestMistakesAreFoundBeforeAnythingIsSet(t *testing.T) {
 		"feature-gates=Unknown=true", "--feature-gates=WatchList=maybe", "feature-gates=kube:Unknown=true",
 		"feature-gates=WatchList=true,kube:WatchList=false", "feature-gates=other:WatchList=true",
 		"feature-gates=WatchList",
-		"emulated-version=one", "emulated-version=other=1.36",
+		"emulated-version=one", "emulated-version=1.20", "emulated-version=other=1.36",
 	} {
 		var in *problem.Input
 		if err := Check(source, []string{arg}); !errors.As(err, &in) || in.Source != source || in.Value != arg {

@@ -2,11 +2,11 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/transport"
@@ -90,7 +90,7 @@ func Validate(o Options) error {
 				Want: "a file with a KubeSchedulerConfiguration"}
 		}
 	}
-	if err := errors.Join(s.Validate()...); err != nil {
+	if err := utilerrors.NewAggregate(s.Validate()); err != nil {
 		return &problem.Input{Source: argFlag, Err: err, Want: "arguments that kube-scheduler accepts together"}
 	}
 	return nil
