@@ -55,7 +55,7 @@ func TestBadArgumentsAreInput(t *testing.T) {
 		"no-such-flag=1", "healthz-bind-address=192.0.2.1", "conntrack-min=many", "cleanup=true", "config=/etc/x",
 		"write-config-to=/x",
 		"init-only=true", "v=9", "detect-local-mode=NodeCIDR", "profiling", "feature-gates=Unknown=true",
-		"nodeport-addresses=here", "proxy-mode=other",
+		"nodeport-addresses=here", "proxy-mode=other", "metrics-bind-address=192.0.2.1:0",
 	} {
 		_, err := Options{ClusterCIDR: "10.42.0.0/16", Args: []string{arg}}.Ports()
 		var in *problem.Input
@@ -67,7 +67,7 @@ func TestBadArgumentsAreInput(t *testing.T) {
 
 func TestPortsAreThoseOfTheArguments(t *testing.T) {
 	for args, want := range map[string]int{
-		"": 2, "healthz-bind-address=": 1, "metrics-bind-address=192.0.2.1:0": 1,
+		"": 2, "healthz-bind-address=": 1, "metrics-bind-address=192.0.2.1:10249": 2,
 		"healthz-bind-address=192.0.2.1:11256": 2,
 	} {
 		o := Options{ClusterCIDR: "10.42.0.0/16"}
