@@ -12,11 +12,14 @@
 // server answers is complete, too, and read in the datastore.
 // Before there are groups a watch is one of a server, and gives way when they come.
 //
+// A watch is a machine, a value without goroutines: where its streams are, and what its client was
+// shown. merge does what it says, and sessions keep it for a client that comes back.
+//
 // Invariants: each event is delivered once, and those of one object in order; between
 // objects of different groups there is no order, so the last revision that a client has seen does
 // not say where all streams are: that is remembered, and a client that returns
 // with a revision that cannot be placed gets 410 and begins anew; a bookmark has a
-// revision that all streams have reached; a list is what the datastore has at its revision,
+// revision that all streams have reached, and no event has it; a list is what the datastore has at its revision,
 // whole or not at all. Bytes of objects pass unchanged.
 //
 // server's and agent's wiring may import it. It imports nothing of Kubernetes' server.

@@ -65,6 +65,7 @@ func TestFollowing(t *testing.T) {
 		}, []string{"list", "10", "20", "20"}, false},
 		"a bookmark came": {func(c *configured) {
 			c.open.Action(watch.Bookmark, at(25))
+			synctest.Wait()
 			c.open.Stop()
 		}, []string{"list", "10", "25"}, false},
 		"an event is none": {func(c *configured) {
@@ -87,9 +88,12 @@ func TestFollowing(t *testing.T) {
 				s.open.Add(at(20))
 				synctest.Wait()
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				s.now = 30
 				c.fail(s)
+				synctest.Wait()
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				if !slices.Equal(s.asked, c.want) {
 					t.Errorf("asked for is %q, want %q", s.asked, c.want)
 				}

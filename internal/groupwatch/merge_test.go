@@ -201,14 +201,14 @@ func TestWatchResumes(t *testing.T) {
 		}
 	}
 	h.configure("2", "c", "d")
-	for n := range 2 * maxRemembered {
+	for n := range 2 * maxShown {
 		h.write("a", fmt.Sprint("d", n), false)
 	}
 	again, err := client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: rev})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 * maxRemembered {
+	for range 2 * maxShown {
 		<-again.ResultChan()
 	}
 	again.Stop()

@@ -183,90 +183,59 @@ func newWatch(req *http.Request, query url.Values) *asked {
 // watch merges the streams of a watch. What the server says of the rest is what its
 // client is answered.
 func (t *transport) watch(req *http.Request, w *asked) (*http.Response, error) {
-	b, known := t.begin(w)
-	ctx, cancel := w.limit(req.Context())
-	rest, ok := b.at[partitionapi.Rest]
-	if !ok {
-		rest = w.from
+	session, outs, unknown := t.memory.begin(w.name, w.from, w.bookmarks, t.groups.from)
+	ctx, stop := w.limit(req.Context())
+	end := func() {
+		session.close()
+		stop()
+	}
+	rest := w.from
+	for _, o := range outs {
+		if o.group == partitionapi.Rest {
+			rest = o.from
+		}
 	}
 	first, err := t.base.RoundTrip(w.stream(ctx, req, "", partitionapi.Rest, rest))
 	if err != nil {
-		cancel()
+		end()
 		return nil, err
 	}
 	if first.StatusCode != http.StatusOK || first.Header.Get(partitionapi.StreamHeader) == "" {
-		first.Body = closing{first.Body, cancel}
+		session.close()
+		first.Body = closing{first.Body, stop}
 		return first, nil // it is an error, or the resource is not split
 	}
-	if !known { // which counts for what is split only
-		cancel()
+	if unknown != nil { // which counts for what is split only
+		end()
 		_ = first.Body.Close()
 		return expired(req), nil
 	}
 	next, ok := read(first.Header.Get("Content-Type"), first.Body)
 	if !ok {
 		_ = first.Body.Close()
-		cancel()
+		end()
 		return t.base.RoundTrip(req)
 	}
 	first.Header.Del(partitionapi.StreamHeader)
 	out, in := io.Pipe()
-	closed := false
-	m := &merge{
-		groups: t.groups, bookmarks: w.bookmarks, floor: b.floor, from: w.from,
-		open: t.opener(req, w, next, first.Body),
-		send: func(raw []byte, rev int64, at position) error {
-			if at != nil {
-				t.memory.remember(w.name, rev, at, &closed)
-			}
+	m := &merge{groups: t.groups, session: session, open: t.opener(req, w, next, first.Body),
+		send: func(raw []byte) error {
 			_, err := in.Write(raw)
 			return err
-		},
-	}
+		}}
 	res := *first
 	res.ContentLength = -1
-	res.Body = closing{out, func() {
-		t.memory.close(&closed)
-		cancel()
-	}}
+	res.Body = closing{out, end}
 	go func() {
-		defer cancel()
-		err := m.run(ctx, b.tables, b.at)
+		defer stop()
+		err := m.run(ctx, outs)
 		if errors.Is(err, errAnew) {
-			t.memory.lose(w.name, &closed)
+			session.lose()
 			err = nil
 		}
 		_ = in.CloseWithError(err) // nil is EOF
 	}()
 	return &res, nil
-}
-
-// beginning is where a watch begins.
-type beginning struct {
-	// at is where the streams are.
-	at position
-	// tables are who owned what from then on.
-	tables []since
-	// floor is the revision of the list from which the client begins, 0 for none.
-	floor int64
-}
-
-// begin is where a watch begins. It is false if it is not known where the streams were when
-// the client saw the revision from which it asks, or who owned what then.
-func (t *transport) begin(w *asked) (b beginning, known bool) {
-	if b.at, known = t.memory.find(w.name, w.from); !known {
-		return b, false
-	}
-	listed := b.at == nil
-	if listed {
-		b.at, b.floor = position{partitionapi.Rest: w.from}, w.from
-	}
-	if b.tables, known = t.groups.from(b.at.low()); listed && known {
-		for _, group := range b.tables[0].streams { // the list has what all groups had
-			b.at[group] = w.from
-		}
-	}
-	return b, known
 }
 
 // limit ends with the time that the client has given.
