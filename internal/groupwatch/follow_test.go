@@ -57,8 +57,8 @@ func TestFollowing(t *testing.T) {
 		anew bool
 	}{
 		"a watch ends": {func(c *configured) { c.open.Stop() }, []string{"list", "10", "20"}, false},
-		"a watch is broken": {func(c *configured) { c.open.Error(&down.ErrStatus) }, []string{"list", "10", "20"},
-			false},
+		"a watch is broken": {func(c *configured) { c.open.Error(&down.ErrStatus) },
+			[]string{"list", "10", "20"}, false},
 		"a watch is refused": {func(c *configured) {
 			c.refuses = down
 			c.open.Stop()

@@ -191,7 +191,9 @@ func (w *world) do(outs []output, err error) {
 			if o.from < w.compacted {
 				err = errAnew
 			}
-			next, _ := slices.BinarySearchFunc(w.all, o.from+1, func(h happened, rev int64) int { return int(h.rev - rev) })
+			next, _ := slices.BinarySearchFunc(w.all, o.from+1, func(h happened, rev int64) int {
+				return int(h.rev - rev)
+			})
 			w.cursors[o.group] = &cursor{turn: o.open, at: o.from, next: next}
 		case o.close > 0:
 			if w.cursors[o.group].turn == o.close {

@@ -72,7 +72,7 @@ func New(o Options) (*Collections, error) {
 	}
 	c := &Collections{o: o, files: files, placement: newPlacement(),
 		sets: map[schema.GroupVersionResource]*set{}, used: map[*set]bool{}, members: map[string]*member{},
-		undone: undone{removals: map[string]bool{}}, listTimeout: listTimeout}
+		undone: undone{files: files, removals: map[string]bool{}}, listTimeout: listTimeout}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	base := firstVersion()
 	for _, k := range kinds() {

@@ -155,8 +155,8 @@ func TestFaultsOfTheDisk(t *testing.T) {
 			}
 			start := func(dir string, on disk) (*Collections, error) {
 				logger, _ := logtest.NewNullLogger()
-				return New(Options{NodeName: node1, Dir: dir, Patience: time.Minute, Log: logrus.NewEntry(logger),
-					disk: on})
+				return New(Options{NodeName: node1, Dir: dir, Patience: time.Minute,
+					Log: logrus.NewEntry(logger), disk: on})
 			}
 			before := open(t, t.TempDir(), true, home)
 			before.awaitDisk(t, "main", 1)

@@ -26,6 +26,7 @@ type member struct {
 
 // undone is what failed on disk and is to be done again.
 type undone struct {
+	files *checkpoint
 	// alone is the only partition, whose files are too old to count.
 	alone string
 	// begun says that it is not noted yet that all have their directories.
@@ -40,25 +41,24 @@ func (c *Collections) Alone(p origin.Partition) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.undone.alone = p.Name
-	return c.forgetAlone()
+	return c.undone.forgetAlone()
 }
 
-// forgetAlone is the work of Alone. The caller holds mu.
-func (c *Collections) forgetAlone() error {
-	name := c.undone.alone
-	if name == "" {
+// forgetAlone is the work of Alone.
+func (u *undone) forgetAlone() error {
+	if u.alone == "" {
 		return nil
 	}
-	if err := c.files.keepOnly(map[string]bool{name: true}); err != nil {
+	if err := u.files.keepOnly(map[string]bool{u.alone: true}); err != nil {
 		return fmt.Errorf("checkpoint of partitions that have left: %w", err)
 	}
-	if err := c.files.blank(name); err != nil {
-		return fmt.Errorf("checkpoint of partition %s: %w", name, err)
+	if err := u.files.blank(u.alone); err != nil {
+		return fmt.Errorf("checkpoint of partition %s: %w", u.alone, err)
 	}
-	if err := c.files.begun(); err != nil {
+	if err := u.files.begun(); err != nil {
 		return err
 	}
-	c.undone.alone = ""
+	u.alone = ""
 	return nil
 }
 
@@ -130,11 +130,11 @@ func (c *Collections) admit(m *member) error {
 	if m.isAdmitted() {
 		return nil
 	}
-	if err := c.forgetAlone(); err != nil {
+	if err := c.undone.forgetAlone(); err != nil {
 		return err
 	}
 	if c.undone.removals[m.Name] {
-		if err := c.remove(m.Name); err != nil {
+		if err := c.undone.remove(m.Name); err != nil {
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ func (c *Collections) admit(m *member) error {
 func (c *Collections) Retry() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	errs := []error{c.forgetAlone()}
+	errs := []error{c.undone.forgetAlone()}
 	for _, m := range c.members {
 		errs = append(errs, c.admit(m))
 		for s := range c.used {
@@ -164,7 +164,7 @@ func (c *Collections) Retry() error {
 		}
 	}
 	for name := range c.undone.removals {
-		errs = append(errs, c.remove(name))
+		errs = append(errs, c.undone.remove(name))
 	}
 	return errors.Join(append(errs, c.begun())...)
 }
@@ -195,16 +195,16 @@ func (c *Collections) Leave(name string) error {
 		s.leave(from)
 	}
 	c.placement.forget(name)
-	return errors.Join(c.reopen(), c.remove(name))
+	return errors.Join(c.reopen(), c.undone.remove(name))
 }
 
-// remove forgets on disk a partition that has left. The caller holds mu.
-func (c *Collections) remove(name string) error {
-	c.undone.removals[name] = true
-	if err := c.files.remove(name); err != nil {
+// remove forgets on disk a partition that has left.
+func (u *undone) remove(name string) error {
+	u.removals[name] = true
+	if err := u.files.remove(name); err != nil {
 		return fmt.Errorf("checkpoint of partition %s, which has left: %w", name, err)
 	}
-	delete(c.undone.removals, name)
+	delete(u.removals, name)
 	return nil
 }
 
@@ -231,8 +231,8 @@ func (c *Collections) start(s *set, m *member, from *source) error {
 	if err != nil {
 		return fmt.Errorf("client of partition %s: %w", m.Name, err)
 	}
-	f := &feed{set: s, from: from, client: client, selector: selectorFor(s.kind, c.o.NodeName), files: c.files,
-		admitted: m.admitted,
+	f := &feed{set: s, from: from, client: client, selector: selectorFor(s.kind, c.o.NodeName),
+		files: c.files, admitted: m.admitted,
 		patience: c.o.Patience, listTimeout: c.listTimeout, log: c.o.Log}
 	if s.resource == servicesResource {
 		from.taken = c.taken(m)

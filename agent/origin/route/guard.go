@@ -90,8 +90,8 @@ func (g *guard) probe() {
 		}
 		if first {
 			g.set(true, true)
-			g.log.Warnf("partition %s does not answer within %s; its requests fail at once until it does", g.name,
-				g.limit)
+			g.log.Warnf("partition %s does not answer within %s; its requests fail at once until it does",
+				g.name, g.limit)
 		}
 		select {
 		case <-tick.C:

@@ -298,8 +298,8 @@ func (p *Placer) create(
 		// It has no right to its name, but it is there, and the name is taken.
 		if found, getErr := there.Get(ctx, t.Name, metav1.GetOptions{}); getErr == nil {
 			if activeErr := p.active(ctx, there, placed, found); activeErr != nil {
-				p.log.WithError(activeErr).WithField("tenant",
-					t.Name).Warn("the placement of a tenant is completed later")
+				p.log.WithError(activeErr).WithField("tenant", t.Name).
+					Warn("the placement of a tenant is completed later")
 			}
 		}
 		return nil, err

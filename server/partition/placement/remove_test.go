@@ -291,8 +291,8 @@ func TestTakenByATenant(t *testing.T) {
 	_, err := p.Create(t.Context(), &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t"},
 		Spec: tenantapi.TenantSpec{Partition: partitionapi.Home}}, nil,
 		func(context.Context) (*tenantapi.Tenant, error) { return nil, there })
-	if status, ok := err.(apierrors.APIStatus); !ok ||
-		status.Status().Code != http.StatusConflict { //nolint:errorlint // as they do
+	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // as they do
+	if !ok || status.Status().Code != http.StatusConflict {
 		t.Errorf("%T: %v", err, err)
 	}
 	if a.placement == nil || a.placement.Status.Phase != partitionapi.PlacementActive {
