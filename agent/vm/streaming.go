@@ -230,11 +230,8 @@ func (r runtimeStreams) Exec(
 	return nil
 }
 
-// sizes hands on the sizes of a terminal until ctx ends.
+// sizes hands on the sizes of a terminal until ctx ends. There are none without a terminal.
 func sizes(ctx context.Context, from <-chan remotecommand.TerminalSize) <-chan guest.TerminalSize {
-	if from == nil {
-		return nil
-	}
 	to := make(chan guest.TerminalSize)
 	go func() {
 		defer close(to)
