@@ -72,7 +72,7 @@ func TestRefusedPodsAreWoken(t *testing.T) {
 			}
 			defer p.queue.ShutDown()
 			if c.answered {
-				p.answered.Store(time.Now().UnixNano())
+				p.answersNow()
 			}
 			done := make(chan struct{})
 			go func() {

@@ -45,8 +45,9 @@ type partition struct {
 
 	store      cache.Store
 	controller cache.Controller
-	// answered is when it last did, in nanoseconds.
-	answered atomic.Int64
+	// answered is when it last did, nil for never. What has passed since does not go by the clock
+	// of the machine, which can be set.
+	answered atomic.Pointer[time.Time]
 	// refused says that a pod may wait because it did not answer, or was not known yet.
 	refused atomic.Bool
 
@@ -127,7 +128,7 @@ func (p *partition) watchOver() {
 		_, err := p.client.Get(ctx, probe, metav1.GetOptions{})
 		cancel()
 		if err == nil || apierrors.IsNotFound(err) {
-			p.answered.Store(time.Now().UnixNano())
+			p.answersNow()
 		}
 		now := p.controller.LastSyncResourceVersion()
 		if newer(last, now) {
@@ -162,7 +163,14 @@ func (p *partition) watchOver() {
 
 // answers reports whether it has answered lately.
 func (p *partition) answers() bool {
-	return time.Since(time.Unix(0, p.answered.Load())) < silence
+	at := p.answered.Load()
+	return at != nil && time.Since(*at) < silence
+}
+
+// answersNow says that it does.
+func (p *partition) answersNow() {
+	now := time.Now()
+	p.answered.Store(&now)
 }
 
 // newer reports whether version a is after b.
@@ -229,7 +237,7 @@ func (p *partition) write(ctx context.Context, a *allocations.NodeAllocation, cr
 	if err != nil {
 		return err
 	}
-	p.answered.Store(time.Now().UnixNano())
+	p.answersNow()
 	p.knows(a.Name, got)
 	return nil
 }
