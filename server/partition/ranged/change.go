@@ -65,6 +65,13 @@ func (m *merge) apply(c *change) bool {
 func (m *merge) changed(c *change) (*view, error) {
 	v := *m.view
 	if c.role == namespaces {
+		if len(v.namespaces) >= maxNamespaces {
+			there, err := m.source.namespacesAt(m.ctx, c.event.Kv.ModRevision)
+			if err != nil {
+				return nil, err
+			}
+			v.namespaces = there
+		}
 		if !slices.Contains(v.namespaces, c.namespace) {
 			v.namespaces = append(slices.Clone(v.namespaces), c.namespace)
 		}

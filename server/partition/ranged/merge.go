@@ -18,6 +18,8 @@ const (
 	// askAgain is when etcd is asked again how far the watches are: it drops such
 	// requests while a watch is behind.
 	askAgain = 20 * time.Millisecond
+	// askLast is how long that becomes while nothing goes on.
+	askLast = 10 * askAgain
 	// settled is when no answer to a question from before a watch was opened is on its
 	// way any more.
 	settled = 500 * time.Millisecond
@@ -96,6 +98,7 @@ func (m *merge) run() {
 	defer m.changes.End()
 	defer m.source.progress.end(m)
 	var again <-chan time.Time
+	var asks asking
 	for {
 		select {
 		case <-m.ctx.Done():
@@ -118,9 +121,24 @@ func (m *merge) run() {
 			if err := m.Watcher.RequestProgress(m.ctx); err != nil {
 				return
 			}
-			m.asked, again = true, time.After(askAgain)
+			m.asked, again = true, time.After(asks.next(waits))
 		}
 	}
+}
+
+// asking is how etcd is asked how far the watches are.
+type asking struct {
+	waits int64
+	pause time.Duration
+}
+
+// next is how long to wait for an answer to the next question, for the sake of a revision.
+func (a *asking) next(waits int64) time.Duration {
+	if waits != a.waits {
+		*a = asking{waits: waits}
+	}
+	a.pause = min(max(2*a.pause, askAgain), askLast)
+	return a.pause
 }
 
 // begin opens the watches as of the revision from which they are asked.

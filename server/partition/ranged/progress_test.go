@@ -2,6 +2,7 @@ package ranged
 
 import (
 	"testing"
+	"time"
 
 	"github.com/a4s-io/a4s/internal/ownership"
 )
@@ -45,4 +46,18 @@ func TestProgress(t *testing.T) {
 	p.end(secrets)
 	p.end(pods)
 	expect("no watch is open", 50, 3)
+}
+
+// TestAsking: while nothing goes on, etcd is asked less and less often.
+func TestAsking(t *testing.T) {
+	var a asking
+	for i, c := range []struct {
+		waits int64
+		want  time.Duration
+	}{{5, askAgain}, {5, 2 * askAgain}, {5, 4 * askAgain}, {5, 8 * askAgain},
+		{5, askLast}, {5, askLast}, {6, askAgain}} {
+		if got := a.next(c.waits); got != c.want {
+			t.Errorf("question %d is followed by one in %s, want %s", i, got, c.want)
+		}
+	}
 }

@@ -1,8 +1,10 @@
 package ranged
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -39,15 +41,22 @@ type Source struct {
 	progress progress
 
 	mu sync.Mutex
-	// namespaces are those that the system has had up to a revision. It may have deleted
-	// some of them: their ranges are empty.
-	namespaces map[string]bool
+	// namespaces are those that the system has had up to a revision, each with one at which it
+	// was found to be gone, 0 for none: it may have deleted others, too, whose ranges are empty.
+	namespaces map[string]int64
 	upTo       int64
 }
 
+const (
+	// maxNamespaces is how many there are before it is looked which of them are gone.
+	maxNamespaces = maxRanges / 2
+	// maxGone is how many are remembered that are gone, for reads of the past.
+	maxGone = 1000
+)
+
 // NewSource makes a source.
 func NewSource(o Options) *Source {
-	return &Source{Options: o, namespaces: map[string]bool{},
+	return &Source{Options: o, namespaces: map[string]int64{},
 		progress: progress{watches: map[*merge]int64{}, table: ownership.NewTable(nil)}}
 }
 
@@ -131,18 +140,55 @@ func (s *Source) namespacesAt(ctx context.Context, rev int64) ([]string, error) 
 		if err != nil {
 			return nil, err
 		}
+		more := false
 		for _, kv := range got.Kvs {
 			if name, ok := s.systemNamespace(string(kv.Key)); ok {
-				s.namespaces[name] = true
+				s.namespaces[name], more = 0, true
 			}
 		}
 		s.upTo = rev
+		if more {
+			if err := s.sweep(ctx); err != nil {
+				return nil, err
+			}
+		}
 	}
 	names := make([]string, 0, len(s.namespaces))
-	for name := range s.namespaces {
-		names = append(names, name)
+	for name, gone := range s.namespaces {
+		if gone == 0 || rev < gone {
+			names = append(names, name)
+		}
 	}
 	return names, nil
+}
+
+// sweep finds out which namespaces are gone, if they are many. The caller holds mu.
+func (s *Source) sweep(ctx context.Context) error {
+	var there, past []string
+	for name, gone := range s.namespaces {
+		if gone == 0 {
+			there = append(there, name)
+		} else {
+			past = append(past, name)
+		}
+	}
+	if len(there) > maxNamespaces {
+		for _, name := range there {
+			got, err := s.Client.Get(ctx, s.Namespaces+name, clientv3.WithCountOnly(), clientv3.WithRev(s.upTo))
+			if err != nil {
+				return err
+			}
+			if got.Count == 0 {
+				s.namespaces[name] = s.upTo
+			}
+		}
+	}
+	slices.SortFunc(past, func(a, b string) int { return cmp.Compare(s.namespaces[a], s.namespaces[b]) })
+	for len(past) > maxGone {
+		delete(s.namespaces, past[0])
+		past = past[1:]
+	}
+	return nil
 }
 
 // systemNamespace is the name of a namespace whose key it is, if it is the system's.
