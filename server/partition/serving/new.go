@@ -34,6 +34,17 @@ type Options struct {
 // New makes the storage of a resource, and what stops it.
 func New(o Options) (storage.Interface, func(), error) {
 	held := newHeld(o.Source.Group)
+	// What watches the datastore asks the cache, which is made of what watches it.
+	made := make(chan struct{})
+	var look func(context.Context, *clientv3.Event) bool
+	held.shown = func(ctx context.Context, e *clientv3.Event) bool {
+		select {
+		case <-made:
+			return look(ctx, e)
+		case <-ctx.Done():
+			return false
+		}
+	}
 	// Keys of the datastore are those of the storage below the root.
 	root := strings.TrimSuffix(o.Root, "/")
 	resource := ranged.Resource{Prefix: root + strings.TrimSuffix(o.Cache.ResourcePrefix, "/") + "/", Layout: o.Layout}
@@ -62,7 +73,8 @@ func New(o Options) (storage.Interface, func(), error) {
 		stop()
 		return nil, nil, fmt.Errorf("making the cache of %s: %w", o.Cache.GroupResource, err)
 	}
-	held.shown = shown(cached, root, o.Cache.NewFunc)
+	look = shown(cached, root, o.Cache.NewFunc)
+	close(made)
 	delegator := cacher.NewCacheDelegator(cached, behind)
 	streams := &streams{make: func(group string) (storage.Interface, func(), error) {
 		return o.Storage(func(c *clientv3.Client) {

@@ -2,7 +2,6 @@ package serving
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,10 +20,9 @@ import (
 )
 
 // maxStreams is how many groups a server has streams of without a cache: those of other
-// groups, which their own servers should serve. With more, somebody makes names up.
+// groups, which their own servers should serve. With more, those end that nobody asked for
+// for longest, and who reads them asks again.
 const maxStreams = 64
-
-var errTooManyStreams = errors.New("this server has the streams of too many service groups")
 
 // stream is one of the streams of a watch of everything, from the cache.
 type stream struct {
@@ -247,36 +245,41 @@ func (h *held) tableAt(rev int64) (_ *ownership.Table, ok bool) {
 type streams struct {
 	make func(group string) (storage.Interface, func(), error)
 
-	mu    sync.Mutex
-	made  map[string]storage.Interface
-	stops []func()
+	mu   sync.Mutex
+	made []uncachedStream // that asked for last at the end
+}
+
+type uncachedStream struct {
+	group string
+	storage.Interface
+	stop func()
 }
 
 func (s *streams) of(group string) (storage.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if made := s.made[group]; made != nil {
-		return made, nil
-	}
-	if len(s.made) >= maxStreams {
-		return nil, errTooManyStreams
+	if i := slices.IndexFunc(s.made, func(u uncachedStream) bool { return u.group == group }); i >= 0 {
+		found := s.made[i]
+		s.made = append(slices.Delete(s.made, i, i+1), found)
+		return found.Interface, nil
 	}
 	made, stop, err := s.make(group)
 	if err != nil {
 		return nil, err
 	}
-	if s.made == nil {
-		s.made = map[string]storage.Interface{}
+	if len(s.made) >= maxStreams {
+		s.made[0].stop()
+		s.made = slices.Delete(s.made, 0, 1)
 	}
-	s.made[group] = made
-	s.stops = append(s.stops, stop)
+	s.made = append(s.made, uncachedStream{group, made, stop})
 	return made, nil
 }
 
 func (s *streams) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, stop := range s.stops {
-		stop()
+	for _, u := range s.made {
+		u.stop()
 	}
+	s.made = nil
 }
