@@ -354,7 +354,8 @@ func (w *world) step() {
 
 // TestMachineAgainstAHistory compares what a client sees that has a machine with what happened one
 // after the other, over hours: nothing is lost, no object goes back, and a bookmark has all. It takes
-// a second; A4S_MACHINE_TIME=1h makes it longer, and A4S_MACHINE_SEED repeats a run.
+// a second; A4S_MACHINE_TIME=1h makes it longer, and A4S_MACHINE_SEED repeats a run, or begins with it if
+// both are set.
 func TestMachineAgainstAHistory(t *testing.T) {
 	lasts := time.Second
 	if s := os.Getenv("A4S_MACHINE_TIME"); s != "" {
@@ -363,10 +364,11 @@ func TestMachineAgainstAHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seed, repeat := uint64(1), os.Getenv("A4S_MACHINE_SEED")
-	if repeat != "" {
+	seed, once := uint64(1), false
+	if s := os.Getenv("A4S_MACHINE_SEED"); s != "" {
 		var err error
-		if seed, err = strconv.ParseUint(repeat, 10, 64); err != nil {
+		once = os.Getenv("A4S_MACHINE_TIME") == ""
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -393,7 +395,7 @@ func TestMachineAgainstAHistory(t *testing.T) {
 		total.bookmarks += w.bookmarks
 		total.moves += w.moves
 		total.now = total.now.Add(w.now.Sub(time.Unix(1e9, 0)))
-		if repeat != "" || time.Now().After(end) {
+		if once || time.Now().After(end) {
 			break
 		}
 	}

@@ -3,6 +3,7 @@ package merge
 import (
 	"errors"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -212,5 +215,39 @@ func TestFaultsOfTheDisk(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAnswersThatAreNoList: whatever a partition answers that is no list of pods, its pods stay.
+func TestAnswersThatAreNoList(t *testing.T) {
+	dir := t.TempDir()
+	home, tp2 := partitiontest.New(t, "main"), partitiontest.New(t, "tp2")
+	home.Put(t, "pods", pod("kube-system", "x", "1"))
+	tp2.Put(t, "pods", pod("kube-system", "x", "2"))
+	before := open(t, dir, true, home, tp2)
+	before.awaitDisk(t, "tp2", 1)
+	before.Close()
+	type answer struct {
+		code int
+		obj  runtime.Object
+	}
+	kind := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: kind} }
+	answers := []answer{{http.StatusOK, nil}, {http.StatusOK, &corev1.PodList{}}, // which does not say what it is
+		{http.StatusOK, &metav1.Status{TypeMeta: kind("Status"), Status: metav1.StatusSuccess}},
+		{http.StatusOK, &corev1.Pod{TypeMeta: kind("Pod")}},
+		{http.StatusOK, &corev1.SecretList{TypeMeta: kind("SecretList")}}}
+	for _, code := range []int{301, 400, 401, 403, 404, 405, 409, 410, 422, 429, 500, 502, 503, 504} {
+		answers = append(answers, answer{code, &corev1.PodList{TypeMeta: kind("PodList")}},
+			answer{code, &metav1.Status{TypeMeta: kind("Status"), Status: metav1.StatusFailure,
+				Code: int32(code), Reason: metav1.StatusReasonExpired}}) //nolint:gosec // it is small
+	}
+	for _, a := range answers {
+		tp2.Answer("GET", "/api/v1/pods", func(partitiontest.Asked) (int, runtime.Object) { return a.code, a.obj })
+		process := open(t, dir, false, home, tp2)
+		got, err := process.pods(t)
+		if err != nil || !slices.Equal(got, []string{"kube-system.tp2.system/x", "kube-system/x"}) {
+			t.Errorf("after %d with a %T the pods are said to be %q: %v", a.code, a.obj, got, err)
+		}
+		process.Close()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -138,6 +139,9 @@ func (f *feed) listWatch() *cache.ListWatch {
 			ctx, cancel := context.WithTimeout(ctx, f.listTimeout)
 			defer cancel()
 			list, err := request(&o).Do(ctx).Get()
+			if want := f.set.list(); err == nil && reflect.TypeOf(list) != reflect.TypeOf(want) {
+				err = fmt.Errorf("%w: it is a %T, not a %T", errNoList, list, want)
+			}
 			f.note(err)
 			return list, err
 		},
@@ -147,6 +151,9 @@ func (f *feed) listWatch() *cache.ListWatch {
 		},
 	}
 }
+
+// errNoList is an answer that says nothing of what there is.
+var errNoList = errors.New("the answer is no list of the collection")
 
 // note logs when the partition goes away and comes back.
 func (f *feed) note(err error) {
