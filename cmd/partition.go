@@ -90,7 +90,7 @@ func removePartition(c *call) error {
 	}
 	name, identity := c.arg(0), c.String("identity")
 	if identity == "" && !c.Bool("force") && !c.Bool("lost") {
-		switch pods, tenants, err := admin.PodsOn(c.ctx, name); {
+		switch pods, tenants, err := tenantadmin.NewRemoval(admin, name).PodsOn(c.ctx); {
 		case err != nil:
 			return &problem.Input{Source: "NAME", Value: name, Err: err,
 				Want: "partitions that answer, to count the pods on its nodes, or --force"}
@@ -101,7 +101,7 @@ func removePartition(c *call) error {
 		}
 	}
 	if c.Bool("lost") {
-		err := admin.GiveUp(c.ctx, name, func(tenant string) {
+		err := tenantadmin.NewRemoval(admin, name).GiveUp(c.ctx, func(tenant string) {
 			_, _ = problem.Show(c.out, "tenant %s is given up\n", tenant) // what counts is that it is done
 		})
 		switch {

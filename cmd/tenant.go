@@ -59,13 +59,16 @@ func tenantCommand() *cobra.Command {
 			adminKubeconfigFlag(),
 		),
 		leaf(&cobra.Command{
-			Use:               "delete NAME [FLAGS]",
-			Short:             "delete a tenant and everything in its space",
-			Long:              "Run again while the space is being emptied, it only waits.",
+			Use:   "delete NAME [FLAGS]",
+			Short: "delete a tenant and everything in its space",
+			Long: "Run again while the space is being emptied, it only waits. What operators of the\n" +
+				"tenant have to finalize goes first, and says what holds it; --force drops finalizers\n" +
+				"instead, and prints each.",
 			RunE:              action(deleteTenant),
 			ValidArgsFunction: completeTenants,
 		},
 			enabled("wait", "wait until everything is gone; --wait=false returns at once"),
+			toggle("force", "", "drop the finalizers that hold objects of the space, and print each"),
 			span("timeout", "", deleteTimeout, "`DURATION` to wait; 0 is as long as it takes", "5m"),
 			adminKubeconfigFlag(),
 		),
@@ -207,6 +210,11 @@ func deleteTenant(c *call) error {
 		return &problem.Input{Source: "--timeout", Value: timeout.String(),
 			Want: `a duration such as "5m", or 0 for no limit`}
 	}
+	force := c.Bool("force")
+	if force && !c.Bool("wait") {
+		return &problem.Input{Source: "--force", Value: "true", Err: errors.New("it needs to wait"),
+			Want: "no --wait=false: finalizers are dropped while the command waits"}
+	}
 	admin, _, err := newAdmin(c)
 	if err != nil {
 		return err
@@ -232,9 +240,14 @@ func deleteTenant(c *call) error {
 	if _, err := problem.Show(c.errOut, "tenant %s %s\n", name, state); err != nil {
 		return err
 	}
+	var drop func(context.Context) error
+	if force {
+		say := func(what string) { _, _ = problem.Show(c.errOut, "%s\n", what) } // only to be read
+		drop = tenantadmin.NewDropper(admin, name, say).Drop
+	}
 	err = admin.WaitGone(ctx, name, uid, func(what string) {
 		_, _ = problem.Show(c.errOut, "waiting for %s\n", what) // only to be looked at
-	})
+	}, drop)
 	if err != nil {
 		return tenantError(c.ctx, admin, name, err)
 	}

@@ -54,7 +54,9 @@ type fakeTenants struct {
 	// What the test wants to go wrong.
 	stuck, forbidden, deny bool
 	// lost is a tenant that has a placement only.
-	lost    string
+	lost string
+	// placed is a tenant whose placement goes at the third look.
+	placed  string
 	maxLife time.Duration
 }
 
@@ -180,7 +182,10 @@ func (f *fakeTenants) handleTenants(handle handler) {
 	})
 	handle("GET /api/v1/tenantplacements/{name}", func(r *http.Request) (int, any) {
 		name := r.PathValue("name")
-		if name != f.lost {
+		if f.looks["placement"]++; f.looks["placement"] > 2 {
+			f.placed = ""
+		}
+		if name != f.lost && name != f.placed {
 			return notFound("tenantplacements", name)
 		}
 		return http.StatusOK, partitionapi.TenantPlacement{

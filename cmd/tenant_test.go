@@ -187,6 +187,20 @@ func TestTenantDelete(t *testing.T) {
 	}
 }
 
+// A tenant is deleted when the cluster has forgotten where it was, and no earlier.
+func TestTenantDeleteWaitsForThePlacement(t *testing.T) {
+	f := newFakeTenants(t, "t1")
+	f.placed = "t1"
+	out, stderr, err := f.run("delete", "t1")
+	if err != nil || out != "tenant t1 deleted\n" || f.placed != "" {
+		t.Errorf("delete: %q, %v\n%s", out, err, stderr)
+	}
+	if _, _, err := f.run("delete", "t1", "--force", "--wait=false"); err == nil ||
+		!strings.Contains(err.Error(), "--force") {
+		t.Errorf("forced without waiting: %v", err)
+	}
+}
+
 func TestTenantMistakes(t *testing.T) {
 	f := newFakeTenants(t, "team-a", "old")
 	f.terminate("old")

@@ -154,19 +154,41 @@ func (a *Admin) Delete(ctx context.Context, name string) (uid types.UID, marked 
 	return t.UID, err == nil, err
 }
 
-// WaitGone waits until a deleted tenant and everything in its space is gone.
-// progress learns what it waits for.
-func (a *Admin) WaitGone(ctx context.Context, name string, uid types.UID, progress func(string)) error {
+// WaitGone waits until a deleted tenant and everything in its space is gone, its
+// placement too. progress learns what it waits for; meanwhile, unless it is nil, is called
+// again and again.
+func (a *Admin) WaitGone(
+	ctx context.Context, name string, uid types.UID, progress func(string), meanwhile func(context.Context) error,
+) error {
 	return until(ctx, "tenant "+name+" is not gone", progress, func(ctx context.Context) (string, error) {
 		t, err := a.Get(ctx, name)
 		switch {
 		case apierrors.IsNotFound(err) || err == nil && t.UID != uid:
-			return "", nil
+			return placed(ctx, a.placements, name, uid)
 		case err != nil:
 			return "", err
 		}
+		if meanwhile != nil {
+			if err := meanwhile(ctx); err != nil {
+				return "", err
+			}
+		}
 		return "its space to be emptied" + messageOf(t, tenantapi.SpaceEmpty), nil
 	})
+}
+
+// placed says that the cluster has not forgotten yet where a tenant was.
+func placed(
+	ctx context.Context, placements *partitionapi.PlacementClient, name string, uid types.UID,
+) (waitingFor string, err error) {
+	p, err := placements.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && p.Status.TenantUID != uid:
+		return "", nil // or a cluster of one partition
+	case err != nil:
+		return "", err
+	}
+	return "its placement in the partition " + p.Spec.Partition + " to go", nil
 }
 
 // messageOf is what a condition says, in brackets.

@@ -94,18 +94,19 @@ func TestRemovalOfPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][2]int{"rp2": {4, 2}, "tp2": {0, 0}} {
-		if pods, tenants, err := admin.PodsOn(t.Context(), name); err != nil || [2]int{pods, tenants} != want {
+		pods, tenants, err := NewRemoval(admin, name).PodsOn(t.Context())
+		if err != nil || [2]int{pods, tenants} != want {
 			t.Errorf("on the nodes of %s: %d pods of %d tenants, %v", name, pods, tenants, err)
 		}
 	}
 	var said []string
 	say := func(tenant string) { said = append(said, tenant) }
-	if err := admin.GiveUp(t.Context(), "tp2", say); !errors.Is(err, ErrAnswers) || len(f.deleted) > 0 {
+	if err := NewRemoval(admin, "tp2").GiveUp(t.Context(), say); !errors.Is(err, ErrAnswers) || len(f.deleted) > 0 {
 		t.Errorf("one that answers: %v, deleted %v", err, f.deleted)
 	}
 	f.answers = false
-	if err := admin.GiveUp(t.Context(), "tp2", say); err != nil || !slices.Equal(f.deleted, []string{"t2", "t3"}) ||
-		!slices.Equal(said, f.deleted) {
+	err = NewRemoval(admin, "tp2").GiveUp(t.Context(), say)
+	if err != nil || !slices.Equal(f.deleted, []string{"t2", "t3"}) || !slices.Equal(said, f.deleted) {
 		t.Errorf("a silent one: %v, deleted %v, said %v", err, f.deleted, said)
 	}
 }
