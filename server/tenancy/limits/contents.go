@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
@@ -60,6 +61,87 @@ func (l *Limits) Drop(ctx context.Context, tenant string, r contents.Resource) e
 		}
 	}
 	return nil
+}
+
+// remover takes what is stored out of the datastore.
+type remover struct{ keys *keys }
+
+// Remove takes the objects of a resource out of the datastore for which which returns
+// true of what is stored, and returns how many there were. It is for custom resources that
+// cannot be read as objects. What is written meanwhile stays.
+func (m remover) Remove(
+	ctx context.Context, tenant string, r contents.Resource, which func(stored []byte) bool,
+) (n int64, err error) {
+	if n, err = m.keys.remove(ctx, tenant, r, which); err != nil {
+		return n, fmt.Errorf("removing %s of tenant %s: %w", r.GroupResource, tenant, err)
+	}
+	return n, nil
+}
+
+func (k *keys) remove(
+	ctx context.Context, tenant string, r contents.Resource, which func(stored []byte) bool,
+) (n int64, err error) {
+	client, root, _, err := k.places()
+	if err != nil {
+		return 0, err
+	}
+	layout := space.ClusterScoped
+	if r.Namespaced {
+		layout = space.Namespaced
+	}
+	p := place{stored{resource: r.GroupResource, layout: layout}, path.Join("/", root, r.Group, r.Resource)}
+	k.mu.Lock()
+	if known := k.resources[p.prefix]; known != nil {
+		p.plain = known.plain
+	}
+	k.mu.Unlock()
+	of := space.TenantPrefix(p.prefix, tenant)
+	for from := of; ; {
+		page, err := client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(of)),
+			clientv3.WithLimit(perPage))
+		if err != nil {
+			return n, err
+		}
+		for _, kv := range page.Kvs {
+			key, value := string(kv.Key), kv.Value
+			if p.plain != nil {
+				if value, err = p.plain(ctx, key, value); err != nil {
+					return n, err
+				}
+			}
+			if _, ok := p.object(tenant, strings.TrimPrefix(key, of)); !ok || !isOf(tenant, value) || !which(value) {
+				continue
+			}
+			done, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision)).
+				Then(clientv3.OpDelete(key)).Commit()
+			if err != nil {
+				return n, err
+			}
+			if done.Succeeded {
+				n++
+			}
+		}
+		if !page.More {
+			return n, nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// isOf reports whether a stored custom resource says that it is a tenant's. A key alone
+// can be that of an object in a namespace of the system, too.
+func isOf(tenant string, value []byte) bool {
+	var stored struct {
+		Metadata struct{ Name, Namespace string }
+	}
+	if json.Unmarshal(value, &stored) != nil {
+		return false
+	}
+	of, _ := space.SplitClusterName(stored.Metadata.Name)
+	if stored.Metadata.Namespace != "" {
+		of, _ = space.SplitNamespace(stored.Metadata.Namespace)
+	}
+	return of == tenant
 }
 
 // Watch makes the system's custom resources known. Their storage comes to be

@@ -50,6 +50,9 @@ type stored struct {
 	users    int  // versions of a custom resource share their keys
 	// decode reads a stored value; nil if nobody knows how.
 	decode func(ctx context.Context, key string, value []byte) (runtime.Object, error)
+	// plain is a stored value as it was before it was encrypted; nil if nobody knows
+	// how.
+	plain func(ctx context.Context, key string, value []byte) ([]byte, error)
 }
 
 // add makes a resource known, until the returned function is called.
@@ -69,7 +72,7 @@ func (k *keys) know(s stored, prefix string) (remove func()) {
 		k.resources[full] = &s
 	}
 	if k.resources[full].decode == nil {
-		k.resources[full].decode = s.decode
+		k.resources[full].decode, k.resources[full].plain = s.decode, s.plain
 	}
 	k.resources[full].users++
 	return sync.OnceFunc(func() {

@@ -46,12 +46,13 @@ type Options struct {
 
 // Limits knows what tenants use.
 type Limits struct {
-	tenants    Tenants
-	defaults   *tenantapi.TenantLimits
-	fill       func() (used, quota int64)
-	load       Load
-	log        *logrus.Entry
-	keys       keys
+	tenants  Tenants
+	defaults *tenantapi.TenantLimits
+	fill     func() (used, quota int64)
+	load     Load
+	log      *logrus.Entry
+	keys     keys
+	remover
 	accounting *accounting
 	users      sync.Map // tenant -> *usage
 	rates      rateLimits
@@ -60,11 +61,13 @@ type Limits struct {
 
 // New makes Limits that have counted nothing yet.
 func New(o Options) *Limits {
-	return &Limits{
+	l := &Limits{
 		tenants: o.Tenants, defaults: o.Defaults, fill: o.Fill, load: o.Load, log: o.Log,
 		accounting: newAccounting(),
 		keys:       keys{log: o.Log, resources: map[string]*stored{}},
 	}
+	l.remover = remover{&l.keys}
+	return l
 }
 
 // Forget drops what is known of a tenant that is gone. What the datastore still

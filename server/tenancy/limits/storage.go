@@ -58,7 +58,7 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 			return s, destroy, err
 		}
 		of := stored{resource: resource, layout: layout, counts: belongs && !exempt(resource), belongs: belongs,
-			custom: !builtin, decode: decoder(config)}
+			custom: !builtin, decode: decoder(config), plain: decrypter(config)}
 		remove := g.limits.keys.add(config, prefix, of)
 		gone := func() { remove(); destroy() }
 		if !belongs {
@@ -72,15 +72,24 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 
 // decoder reads what a storage writes.
 func decoder(config *storagebackend.ConfigForResource) func(context.Context, string, []byte) (runtime.Object, error) {
+	plain := decrypter(config)
 	return func(ctx context.Context, key string, data []byte) (runtime.Object, error) {
-		if config.Transformer != nil {
-			var err error
-			if data, _, err = config.Transformer.TransformFromStorage(ctx, data,
-				value.DefaultContext(key)); err != nil {
-				return nil, err
-			}
+		data, err := plain(ctx, key, data)
+		if err != nil {
+			return nil, err
 		}
 		return runtime.Decode(config.Codec, data)
+	}
+}
+
+// decrypter undoes the encryption of a storage.
+func decrypter(config *storagebackend.ConfigForResource) func(context.Context, string, []byte) ([]byte, error) {
+	return func(ctx context.Context, key string, data []byte) ([]byte, error) {
+		if config.Transformer == nil {
+			return data, nil
+		}
+		data, _, err := config.Transformer.TransformFromStorage(ctx, data, value.DefaultContext(key))
+		return data, err
 	}
 }
 

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +31,9 @@ type api struct {
 	schema.GroupVersionResource
 	namespaced  bool
 	collections bool // all objects of a namespace by one request
+	// stored says that the version is the one that objects are written in, so that
+	// none of them has to be converted but those of older times.
+	stored bool
 }
 
 // errUnserved is for objects that nobody can delete.
@@ -44,6 +49,8 @@ type apis struct {
 	mu      sync.Mutex
 	at      time.Time
 	known   map[schema.GroupResource]api
+	served  map[schema.GroupVersionResource]bool
+	asked   map[schema.GroupResource]bool // in which version they are stored
 	foreign bool
 }
 
@@ -63,6 +70,37 @@ func (a *apis) of(ctx context.Context, r contents.Resource) (api, error) {
 	if !ok || found.namespaced != r.Namespaced {
 		return api{}, fmt.Errorf("%s: %w", r.GroupResource, errUnserved)
 	}
+	return found, nil
+}
+
+// ofStored is of, in the version that objects are stored in, if that is served.
+func (a *apis) ofStored(ctx context.Context, r contents.Resource) (api, error) {
+	found, err := a.of(ctx, r)
+	if err != nil {
+		return found, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked[r.GroupResource] {
+		return a.known[r.GroupResource], nil
+	}
+	// Discovery of all at once does not say.
+	list, err := a.client.ServerResourcesForGroupVersion(found.GroupVersion().String())
+	if err != nil {
+		return api{}, fmt.Errorf("finding out in which version %s are stored: %w", r.GroupResource, err)
+	}
+	for _, of := range list.APIResources {
+		if of.Name != r.Resource {
+			continue
+		}
+		for gvr := range a.served {
+			if gvr.GroupResource() == r.GroupResource &&
+				of.StorageVersionHash == storageHash(gvr.GroupVersion().WithKind(of.Kind)) {
+				found.GroupVersionResource, found.stored = gvr, true
+			}
+		}
+	}
+	a.known[r.GroupResource], a.asked[r.GroupResource] = found, true
 	return found, nil
 }
 
@@ -96,6 +134,7 @@ func (a *apis) refresh(ctx context.Context, age time.Duration) error {
 		byVersion[list.GroupVersion] = list.APIResources
 	}
 	a.known, a.foreign, a.at = map[schema.GroupResource]api{}, false, time.Now()
+	a.served, a.asked = map[schema.GroupVersionResource]bool{}, map[schema.GroupResource]bool{}
 	for _, group := range groups {
 		for _, v := range append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...) {
 			a.add(schema.GroupVersion{Group: group.Name, Version: v.Version}, byVersion[v.GroupVersion])
@@ -117,7 +156,11 @@ func (a *apis) refresh(ctx context.Context, age time.Duration) error {
 func (a *apis) add(gv schema.GroupVersion, resources []metav1.APIResource) {
 	for _, r := range resources {
 		gr := schema.GroupResource{Group: gv.Group, Resource: r.Name}
-		if _, known := a.known[gr]; known || !deletable(r) {
+		if !deletable(r) {
+			continue
+		}
+		a.served[gv.WithResource(r.Name)] = true
+		if _, known := a.known[gr]; known {
 			continue
 		}
 		a.known[gr] = api{
@@ -126,6 +169,12 @@ func (a *apis) add(gv schema.GroupVersion, resources []metav1.APIResource) {
 			collections:          r.Namespaced && slices.Contains(r.Verbs, "deletecollection"),
 		}
 	}
+}
+
+// storageHash is how discovery tells the version that objects are stored in.
+func storageHash(gvk schema.GroupVersionKind) string {
+	sum := sha256.Sum256([]byte(gvk.Group + "/" + gvk.Version + "/" + gvk.Kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
 func deletable(r metav1.APIResource) bool {

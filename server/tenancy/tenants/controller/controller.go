@@ -62,6 +62,9 @@ type Contents interface {
 	Contents(ctx context.Context, tenant string) ([]contents.Resource, error)
 	// Drop takes objects out of the datastore that no API serves.
 	Drop(ctx context.Context, tenant string, r contents.Resource) error
+	// Remove takes those out of the datastore that which returns true for, from
+	// what is stored. It returns how many there were.
+	Remove(ctx context.Context, tenant string, r contents.Resource, which func(stored []byte) bool) (int64, error)
 	// Discard deletes what no API reaches any more, once that is all.
 	Discard(ctx context.Context, tenant string) (n int64, err error)
 }

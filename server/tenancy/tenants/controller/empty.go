@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -42,11 +43,13 @@ func (c *controller) terminate(ctx context.Context, t *tenantapi.Tenant, log *lo
 	if c.tries.NumRequeues(t.Name) == 0 {
 		log.Info("tenant is being deleted: emptying its space")
 	}
-	e := &emptying{controller: c, tenant: t.Name, marked: map[string]*corev1.Namespace{}}
+	e := &emptying{controller: c, tenant: t.Name, marked: map[string]*corev1.Namespace{},
+		deleted: t.DeletionTimestamp.Time}
 	left, err := e.run(ctx)
 	if err != nil {
 		return false, errors.Join(err, c.complain(ctx, t, metav1.Condition{
-			Type: tenantapi.SpaceEmpty, Status: metav1.ConditionFalse, Reason: "DeletionFailed", Message: err.Error(),
+			Type: tenantapi.SpaceEmpty, Status: metav1.ConditionFalse, Reason: "DeletionFailed",
+			Message: said(err.Error()),
 		}))
 	}
 	if len(left) > 0 {
@@ -55,7 +58,7 @@ func (c *controller) terminate(ctx context.Context, t *tenantapi.Tenant, log *lo
 		}
 		return false, c.report(ctx, t, metav1.Condition{
 			Type: tenantapi.SpaceEmpty, Status: metav1.ConditionFalse, Reason: "ObjectsRemain",
-			Message: "waiting for the end of " + describe(left) + e.reasons(ctx, left),
+			Message: said("waiting for the end of " + describe(left) + e.reasons(ctx, left) + e.note()),
 		})
 	}
 	undefined, err := c.contents.Discard(ctx, t.Name)
@@ -82,6 +85,10 @@ type emptying struct {
 	marked map[string]*corev1.Namespace
 	// own are the APIs of the space, made when they are asked for.
 	own *apis
+	// deleted is when the tenant was.
+	deleted time.Time
+	// operators says that the workloads are left for what is to be finalized.
+	operators bool
 }
 
 // api is how objects are deleted. Custom resources are what the space has under
@@ -91,18 +98,23 @@ func (e *emptying) api(ctx context.Context, r contents.Resource) (api, error) {
 		return e.apis.of(ctx, r)
 	}
 	if e.own == nil {
-		config := restclient.CopyConfig(e.config)
-		config.Host += "/tenants/" + e.tenant
-		client, err := discovery.NewDiscoveryClientForConfigAndClient(config, e.http)
+		client, err := discovery.NewDiscoveryClientForConfigAndClient(e.inSpace(), e.http)
 		if err != nil {
 			return api{}, fmt.Errorf("making a discovery client: %w", err)
 		}
 		e.own = &apis{client: client, ofTenant: true}
 	}
-	if found, err := e.own.of(ctx, r); !errors.Is(err, errUnserved) {
+	if found, err := e.own.ofStored(ctx, r); !errors.Is(err, errUnserved) {
 		return found, err
 	}
-	return e.apis.of(ctx, r)
+	return e.apis.ofStored(ctx, r)
+}
+
+// inSpace reaches the space by its native names.
+func (e *emptying) inSpace() *restclient.Config {
+	config := restclient.CopyConfig(e.config)
+	config.Host += "/tenants/" + e.tenant
+	return config
 }
 
 // run deletes until nothing is left or what is left has to be waited for.
@@ -128,9 +140,9 @@ func (e *emptying) run(ctx context.Context) (left []contents.Resource, err error
 }
 
 // What goes when. Who could refuse or fail to answer goes before what they are
-// asked about. Pods go before what protects them and what they use, and those
-// that would replace them go with them; without its CRD an instance of
-// a custom resource could not be deleted.
+// asked about. What operators finalize comes next, see finalize.go. Pods go before
+// what protects them and what they use, and those that would replace them go with
+// them; without its CRD an instance of a custom resource could not be deleted.
 const (
 	hooks = iota
 	workloads
@@ -167,10 +179,13 @@ func (e *emptying) step(ctx context.Context, left []contents.Resource) (marked b
 		turns[turn(r.GroupResource)] = append(turns[turn(r.GroupResource)], r)
 	}
 	closed := slices.Collect(maps.Keys(e.marked))
-	if marked, err = e.mark(ctx, turns[namespaces]); err != nil {
-		return marked, err
-	}
 	if err := e.delete(ctx, turns[hooks], nil); err != nil {
+		return false, err
+	}
+	if e.operators, err = e.finalizing(ctx, left); err != nil || e.operators {
+		return false, err
+	}
+	if marked, err = e.mark(ctx, turns[namespaces]); err != nil {
 		return marked, err
 	}
 	defined := definedBy(turns[definitions])
@@ -262,16 +277,18 @@ func definedBy(definitions []contents.Resource) map[schema.GroupResource]bool {
 	return out
 }
 
+// request is for the end of an object, or of all of a namespace, if it has no name.
+type request struct {
+	api
+	contents.Object
+}
+
 // delete asks for the end of objects. Those that nothing serves go with their
 // CRD, or are lost anyway.
 func (e *emptying) delete(
 	ctx context.Context, resources []contents.Resource, defined map[schema.GroupResource]bool,
 ) error {
-	type request struct {
-		api
-		contents.Object // all of a namespace, if it has no name
-	}
-	var requests []request
+	var requests, customs []request
 	var errs []error
 	for _, r := range resources {
 		a, err := e.api(ctx, r)
@@ -285,39 +302,51 @@ func (e *emptying) delete(
 				}
 			}
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			errs = append(errs, err)
-			continue
-		}
-		byNamespace := map[string]int{}
-		for _, o := range r.Objects {
-			byNamespace[o.Namespace]++
-		}
-		for _, o := range r.Objects {
-			switch n := byNamespace[o.Namespace]; {
-			case n == 0: // is asked for
-			case n > few && a.collections:
-				byNamespace[o.Namespace] = 0
-				requests = append(requests, request{a, contents.Object{Namespace: o.Namespace}})
-			default:
-				requests = append(requests, request{a, o})
-			}
+		case e.builtIn[r.Group]:
+			requests = append(requests, requestsFor(a, r)...)
+		default:
+			customs = append(customs, requestsFor(a, r)...)
 		}
 	}
-	errs = append(errs, inParallel(requests, func(r request) error {
-		client, of := e.metadata.Resource(r.GroupVersionResource).Namespace(r.Namespace), r.GroupResource()
-		if r.Name == "" {
-			if err := client.DeleteCollection(ctx, *inBackground(), metav1.ListOptions{}); err != nil {
-				return fmt.Errorf("deleting all %s in %s: %w", of, r.Namespace, err)
-			}
-			return nil
+	errs = append(errs, inParallel(requests, func(r request) error { return e.send(ctx, r) }),
+		e.deleteCustoms(ctx, customs))
+	return errors.Join(errs...)
+}
+
+// requestsFor are the requests that delete objects of a resource.
+func requestsFor(a api, r contents.Resource) (requests []request) {
+	byNamespace := map[string]int{}
+	for _, o := range r.Objects {
+		byNamespace[o.Namespace]++
+	}
+	for _, o := range r.Objects {
+		switch n := byNamespace[o.Namespace]; {
+		case n == 0: // is asked for
+		case n > few && a.collections:
+			byNamespace[o.Namespace] = 0
+			requests = append(requests, request{a, contents.Object{Namespace: o.Namespace}})
+		default:
+			requests = append(requests, request{a, o})
 		}
-		if err := client.Delete(ctx, r.Name, *inBackground()); ignoreGone(err) != nil {
-			return fmt.Errorf("deleting %s %s: %w", of, r.Object, err)
+	}
+	return requests
+}
+
+func (e *emptying) send(ctx context.Context, r request) error {
+	client, of := e.metadata.Resource(r.GroupVersionResource).Namespace(r.Namespace), r.GroupResource()
+	if r.Name == "" {
+		if err := client.DeleteCollection(ctx, *inBackground(), metav1.ListOptions{}); err != nil {
+			return fmt.Errorf("deleting all %s in %s: %w", of, r.Namespace, err)
 		}
 		return nil
-	}))
-	return errors.Join(errs...)
+	}
+	if err := client.Delete(ctx, r.Name, *inBackground()); ignoreGone(err) != nil {
+		return fmt.Errorf("deleting %s %s: %w", of, r.Object, err)
+	}
+	return nil
 }
 
 func inBackground() *metav1.DeleteOptions {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	restclient "k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/contents"
 )
 
@@ -34,6 +36,11 @@ type fakeCluster struct {
 	refuse  string // a part of paths whose deletion is refused
 	foreign string // a group version of somebody else's server
 	broken  error  // of the datastore
+	// finalizers are those of objects; failing is a part of paths that cannot be read.
+	finalizers map[string][]string
+	failing    string
+	// stored is what the datastore has of custom resources.
+	stored map[string]string
 }
 
 func newFakeCluster(t *testing.T, objects ...string) (*fakeCluster, *emptying) {
@@ -57,7 +64,7 @@ func newFakeCluster(t *testing.T, objects ...string) (*fakeCluster, *emptying) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.shutDown)
-	return f, &emptying{controller: c, tenant: "t1", marked: map[string]*corev1.Namespace{}}
+	return f, &emptying{controller: c, tenant: "t1", marked: map[string]*corev1.Namespace{}, deleted: time.Now()}
 }
 
 // parse takes a path apart: /api/v1/namespaces/default.t1/configmaps/a
@@ -115,10 +122,35 @@ func (f *fakeCluster) Drop(_ context.Context, _ string, r contents.Resource) err
 	return nil
 }
 
+// Remove implements Contents.
+func (f *fakeCluster) Remove(
+	_ context.Context, _ string, r contents.Resource, which func([]byte) bool,
+) (n int64, err error) {
+	f.mu.Lock()
+	there := slices.Clone(f.objects)
+	f.mu.Unlock()
+	for _, path := range there {
+		if of, _ := parse(path); of.GroupResource == r.GroupResource && which([]byte(f.stored[path])) {
+			f.mu.Lock()
+			f.objects = slices.DeleteFunc(f.objects, func(other string) bool { return other == path })
+			f.mu.Unlock()
+			n++
+		}
+	}
+	return n, nil
+}
+
 func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
+	case f.failing != "" && strings.Contains(r.URL.Path, f.failing):
+		http.Error(w, "no conversion", http.StatusInternalServerError)
+		return
+	case r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata"):
+		of, o := parse(strings.TrimPrefix(r.URL.Path, "/tenants/t1"))
+		f.show(w, of.GroupResource, o)
+		return
 	case r.Method == http.MethodGet:
 		// The space has what the system has.
 		f.discover(w, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"), "tenants/t1/"))
@@ -151,6 +183,28 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 }
 
+// show answers with the metadata of one object, or of all of a resource in the space.
+func (f *fakeCluster) show(w http.ResponseWriter, r schema.GroupResource, o contents.Object) {
+	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList",
+		APIVersion: "meta.k8s.io/v1"}}
+	for _, path := range f.objects {
+		of, is := parse(path)
+		if of.GroupResource != r {
+			continue
+		}
+		m := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata",
+			APIVersion: "meta.k8s.io/v1"}, ObjectMeta: metav1.ObjectMeta{Name: is.Name, Namespace: is.Namespace,
+			Finalizers: f.finalizers[path]}}
+		if is == o {
+			answer(w, m)
+			return
+		}
+		_, m.Namespace = space.SplitNamespace(is.Namespace)
+		list.Items = append(list.Items, m)
+	}
+	answer(w, list)
+}
+
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v)
@@ -169,7 +223,9 @@ func (f *fakeCluster) discover(w http.ResponseWriter, path string) {
 		if strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/") == gv {
 			list.GroupVersion = gv
 			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: name, Verbs: verbs,
-				Namespaced: slices.Contains([]string{"configmaps", "pods", "deployments", "widgets", "things"}, name)})
+				StorageVersionHash: storageHash(schema.FromAPIVersionAndKind(gv, name)),
+				Namespaced: slices.Contains([]string{"configmaps", "pods", "deployments", "widgets", "things"},
+					name)})
 		}
 	}
 	switch {
@@ -211,7 +267,7 @@ func TestSpaceIsEmptiedInOrder(t *testing.T) {
 	if left, err := e.run(t.Context()); err != nil || len(left) > 0 {
 		t.Fatalf("left %s, %v", describe(left), err)
 	}
-	order := [][]string{{ns, other}, {hook}, {pod, deploy}, {volume, widget, config, another},
+	order := [][]string{{hook}, {widget}, {ns, other}, {pod, deploy}, {volume, config, another},
 		{crd}, {ns + "/finalize"}}
 	at := map[string]int{}
 	for i, path := range f.paths {
@@ -240,8 +296,9 @@ func TestWhatIsHeldHoldsWhatComesAfterIt(t *testing.T) {
 			[]string{ns, config, other, another, other + "/finalize", volume}},
 		{"a pod", pod, "2 configmaps, 2 namespaces, 1 persistentvolumes, 1 pods",
 			[]string{config, another, ns, other, pod, volume}, []string{ns, other, pod}},
-		{"an instance", widget, "1 customresourcedefinitions.apiextensions.k8s.io, 1 namespaces, " +
-			"1 widgets.example.com", []string{crd, ns, widget}, []string{widget, config, volume, crd}},
+		{"an instance", widget, "2 configmaps, 2 namespaces, 1 customresourcedefinitions.apiextensions.k8s.io, " +
+			"1 persistentvolumes, 1 widgets.example.com", []string{crd, ns, widget, config, another, other, volume},
+			[]string{widget}},
 		{"a hook", hook, "1 validatingwebhookconfigurations.admissionregistration.k8s.io", []string{hook},
 			[]string{hook, config, ns + "/finalize"}},
 		{"a namespace", ns, "1 namespaces", []string{ns}, []string{config, ns + "/finalize"}},
