@@ -55,8 +55,7 @@ func TestOwnersAreOfOneSpace(t *testing.T) {
 			owner("Namespace", "default", "n-uid"), owner("ConfigMap", "o", "o-uid")), "t1/m-uid",
 			[]metav1.OwnerReference{owner("ConfigMap", "o", "t1/o-uid")}},
 		"of another tenant by name": {mapOf("default.t1", owner("PersistentVolume", "p.t2.tenant", "p-uid")),
-			"t1/m-uid",
-			[]metav1.OwnerReference{}},
+			"t1/m-uid", []metav1.OwnerReference{}},
 		"of a tenant, for the system": {mapOf("default", owner("PersistentVolume", "p.t2.tenant", "p-uid")), "m-uid",
 			[]metav1.OwnerReference{}},
 		"of a kind that nobody knows": {mapOf("default.t1", owner("Foo", "f", "f-uid")), "t1/m-uid",
@@ -138,9 +137,8 @@ func TestTheAPIHasItsOwnUIDs(t *testing.T) {
 		metav1.PatchOptions{})
 	var sent, want any
 	if err != nil || answer.UID != "t1/m-uid" || json.Unmarshal([]byte(api.patch), &sent) != nil ||
-		json.Unmarshal([]byte(`{"metadata":{"uid":"m-uid",`+
-			`"ownerReferences":[{"$patch":"delete","uid":"o-uid"},{"uid":"p-uid","blockOwnerDeletion":false}]}}`),
-			&want) != nil ||
+		json.Unmarshal([]byte(`{"metadata":{"uid":"m-uid","ownerReferences":[{"$patch":"delete","uid":"o-uid"},`+
+			`{"uid":"p-uid","blockOwnerDeletion":false}]}}`), &want) != nil ||
 		!reflect.DeepEqual(sent, want) {
 		t.Errorf("patched with %s, answered %+v, %v", api.patch, answer, err)
 	}

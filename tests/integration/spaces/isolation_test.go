@@ -119,6 +119,7 @@ func isolation(t *testing.T, p *plane, total int) {
 	}
 	planes.CreateTenant(t, p.Admin, asleep)
 	far := plantPartition(t, p)
+	held := plantClass(t, p)
 	before := planted(t, p, word)
 	if code, body := get(t, p.Admin, "/api/v1/secrets"); code != http.StatusOK || !c.in([]byte(body)) {
 		t.Fatal("the canary is not found where it is")
@@ -150,6 +151,7 @@ func isolation(t *testing.T, p *plane, total int) {
 	for i := range isolationWorkers {
 		workers.Go(func() {
 			g := &attacker{rand: rand.New(rand.NewPCG(seed, uint64(i))), host: a.config.Host, kinds: customKinds()}
+			g.held = held
 			for !t.Failed() && sent.Add(1) <= int64(total) {
 				r := g.request()
 				if g.chance(10) {
@@ -230,6 +232,7 @@ func isolation(t *testing.T, p *plane, total int) {
 	if code, body := get(t, p.Admin, "/api/v1/tenants/"+asleep); !strings.Contains(body, tenantapi.ReasonDormant) {
 		t.Errorf("a tenant that nobody uses: %d %s", code, body)
 	}
+	deletionsEnd(t, p)
 }
 
 // asleep is a tenant that nobody uses, so its space is not made.
@@ -323,6 +326,7 @@ type attacker struct {
 	rand  *rand.Rand
 	host  string
 	kinds []kinds.Kind
+	held  string // the UID of what holding is about
 }
 
 type attack struct {

@@ -62,7 +62,7 @@ func (g *attacker) hostile() *attack {
 	case 12:
 		path = g.past(r)
 	default:
-		path, r.body = g.owned()
+		path, r.body = pick(g, g.owned, g.holding)()
 	}
 	// What is there is taken away again, so that the next of its name is made.
 	if g.chance(15) && strings.Contains(path, "admissionregistration") {

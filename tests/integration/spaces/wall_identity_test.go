@@ -64,7 +64,7 @@ func (p *plane) end(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.WaitGone(t.Context(), name, uid, nil); err != nil {
+	if err := admin.WaitGone(t.Context(), name, uid, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/tests/nstest"
 )
 
@@ -19,10 +20,22 @@ import (
 // something else holds up the deletion of nothing: not of what all share, not of what
 // another tenant has, whatever kind it is and whatever finalizers it has.
 func TestWallW9OwnersByUID(t *testing.T) {
-	if !nstest.Isolate(t) {
-		return
+	if nstest.Isolate(t) {
+		ownersByUID(t, start(t, nil))
 	}
-	p := start(t, nil)
+}
+
+// TestWallW9BesideUpstreamsManager: with settings of which upstream's manager is in charge.
+func TestWallW9BesideUpstreamsManager(t *testing.T) {
+	if nstest.Isolate(t) {
+		ownersByUID(t, start(t, func(cfg *config.Server) {
+			cfg.KubeControllerManagerArgs = []string{"secure-port=10257"}
+		}))
+	}
+}
+
+func ownersByUID(t *testing.T, p *plane) {
+	t.Helper()
 	t1, t2 := p.tenant(t, "t1"), p.tenant(t, "t2")
 	ctx := t.Context()
 	foreground, orphan := metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan
