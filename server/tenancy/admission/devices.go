@@ -68,7 +68,8 @@ func (r *deviceRules) checkRequest(
 			return fmt.Errorf("%s.tolerations[%d] tolerates every taint: name the keys of the taints", path, i)
 		default:
 			return fmt.Errorf("%s.tolerations[%d] tolerates the taint %s, which keeps devices for others: leave it "+
-				"out; an administrator of the cluster allows the key by the annotation %s of the tenant", path, i, t.Key,
+				"out; an administrator of the cluster allows the key by the annotation %s of the tenant", path, i,
+				t.Key,
 				allowances.Tolerations)
 		}
 	}
