@@ -77,7 +77,7 @@ func eachPriority(v reflect.Value, path string, above []reflect.Type, visit func
 // that tenants write, in every version: each is judged, or is of a pod and judged
 // there.
 func TestPrioritiesOfEveryKindAreJudged(t *testing.T) {
-	g := &guard{kinds: kinds.New(), classes: classes(t), groups: prioritizedKinds(), tenants: annotated{}}
+	g := &guard{kinds: kinds.New(), classes: classes(t), groups: prioritizedKinds(), permits: permits{annotated{}}}
 	found := map[string]bool{}
 	for _, row := range kinds.FieldRows() {
 		for _, version := range legacyscheme.Scheme.PrioritizedVersionsForGroup(row.Group) {
@@ -153,7 +153,7 @@ func TestPrioritiesOfGroups(t *testing.T) {
 		{"the cluster's own class", `{"priorityClassName":"system-node-critical"}`,
 			annotated{allowances.PriorityClasses: "*"}, false},
 	} {
-		g := &guard{kinds: kinds.New(), classes: classes(t), groups: prioritizedKinds(), tenants: c.tenant}
+		g := &guard{kinds: kinds.New(), classes: classes(t), groups: prioritizedKinds(), permits: permits{c.tenant}}
 		object, _, err := legacyscheme.Codecs.UniversalDeserializer().Decode([]byte(
 			`{"apiVersion":"scheduling.k8s.io/v1beta1","kind":"PodGroup","spec":`+c.body+`}`), nil, nil)
 		if err != nil {

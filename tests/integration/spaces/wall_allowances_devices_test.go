@@ -9,9 +9,8 @@ import (
 // deviceWays are those of the allowances of devices, by the annotation.
 func deviceWays() map[string][]way {
 	const (
-		of        = "/apis/resource.k8s.io/v1/namespaces/default/"
-		inClaim   = of + "resourceclaims"
-		inMade    = of + "resourceclaimtemplates"
+		inClaim   = ownClaims
+		inMade    = claimTemplates
 		list      = "fast.example.com"
 		foreign   = "is not one of this space's"
 		access    = "gives access to devices that others use"

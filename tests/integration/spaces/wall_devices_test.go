@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	deviceAPI    = "/apis/resource.k8s.io/v1/"
-	ownClaims    = deviceAPI + "namespaces/default/resourceclaims"
-	templates    = deviceAPI + "namespaces/default/resourceclaimtemplates"
-	asMergePatch = "Content-Type: application/merge-patch+json"
+	deviceAPI      = "/apis/resource.k8s.io/v1/"
+	ownClaims      = deviceAPI + "namespaces/default/resourceclaims"
+	claimTemplates = deviceAPI + "namespaces/default/resourceclaimtemplates"
+	asMergePatch   = "Content-Type: application/merge-patch+json"
 )
 
 // deviceNode is a machine with devices d0, d1, ... of a driver, and a class of them
@@ -299,7 +299,7 @@ func TestWallW2AdminAccess(t *testing.T) {
 	makes := func(code int, what string) {
 		t.Helper()
 		for path, body := range map[string]string{ownClaims: claimBody("x", spec),
-			templates: claimBody("x", `{"spec":`+spec+`}`)} {
+			claimTemplates: claimBody("x", `{"spec":`+spec+`}`)} {
 			eventually(t, path+" "+what, func(context.Context) (bool, error) {
 				got, answer := do(t, a.config, http.MethodPost, path+"?dryRun=All", body, nil)
 				if got == http.StatusForbidden && !strings.Contains(answer, allowances.DeviceAdminAccess) ||
@@ -334,7 +334,7 @@ func testWallW2Classes(t *testing.T, p *plane, a *space) {
 	nic := claimOf("nic.example.com", "")
 	ways := []struct{ path, body string }{
 		{ownClaims, claimBody("x", nic)},
-		{templates, claimBody("x", `{"spec":`+nic+`}`)},
+		{claimTemplates, claimBody("x", `{"spec":`+nic+`}`)},
 		{ownClaims, claimBody("x", `{"devices":{"requests":[{"name":"r","firstAvailable":[{"name":"a",`+
 			`"deviceClassName":"gpu.example.com"},{"name":"b","deviceClassName":"nic.example.com"}]}]}}`)},
 		{pods, pod("example.com/nic")},
@@ -443,7 +443,7 @@ func testWallW2Limits(t *testing.T, p *plane, c *space) {
 	}
 	post(t, c.config, ownClaims, claimBody("other", claimOf("nic.example.com", `,"count":5`)))
 	// A claim by a template, and one for a resource of a pod.
-	post(t, c.config, templates, claimBody("by-template", `{"spec":`+claimOf("gpu.example.com", "")+`}`))
+	post(t, c.config, claimTemplates, claimBody("by-template", `{"spec":`+claimOf("gpu.example.com", "")+`}`))
 	templated := claimer("templated", "")
 	templated.Spec.ResourceClaims[0] = corev1.PodResourceClaim{Name: "r",
 		ResourceClaimTemplateName: new("by-template")}
