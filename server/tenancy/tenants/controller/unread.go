@@ -61,6 +61,7 @@ func (e *emptying) deleteCustoms(ctx context.Context, requests []request) error 
 		failed[gr] = err
 		return nil
 	})
+	e.slow = e.slow || limited.Err() != nil
 	cancel()
 	errs := []error{err}
 	seen := map[schema.GroupResource]bool{}
