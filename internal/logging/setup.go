@@ -201,6 +201,9 @@ var harmless = [...]string{
 	// The API server waits for the namespace that it is about to make.
 	"Failed to ensure lease exists, will retry",
 	"Error while syncing ConfigMap",
+	// A watch whose client has left before the first list was through: the error is in the
+	// text, where errors.Is does not see it.
+	"failed to sync with latest state: context canceled",
 	// The kubelet before its first look at image file system, cgroups and node.
 	"Failed to get the info of the filesystem with mountpoint",
 	"invalid capacity 0 on image filesystem",
