@@ -21,7 +21,7 @@ func (m *Spaces) customResources(of apiserver.CRDServer) (apiserver.CustomResour
 			return m.Limits.Storage(storage.Bound(m.connections.Shared(g), tenant, m.crds.Defines(tenant)))
 		},
 		Mapped: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-			return storage.Decorate(storage.Uncached(g), nil, nil)
+			return storage.Decorate(storage.Uncached(g), storage.Options{})
 		},
 		CRDs:      of.CRDs,
 		Reach:     m.admission.ReachConversions,

@@ -176,7 +176,9 @@ func New(o Options) (*Spaces, error) {
 func (m *Spaces) Seams() apiserver.Seams {
 	out := apiserver.Seams{
 		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-			return m.Limits.Storage(storage.Decorate(m.connections.Builtin(g), m.pool, m.sharedRoles))
+			return m.Limits.Storage(storage.Decorate(m.connections.Builtin(g), storage.Options{
+				Pool: m.pool, SharedRoles: m.sharedRoles, ReadsNodes: m.directory.ReadsNodes,
+			}))
 		},
 		Handler: func(h http.Handler, audited func(http.Handler) http.Handler) http.Handler {
 			return admission.Allow(m.edge.Handler(h, audited))

@@ -26,8 +26,8 @@ type Options struct {
 	// space to this package, see the package's documentation. It is not set
 	// in a cluster that does without RBAC for its users of the system.
 	SystemRBAC bool
-	// ReadsNodes reports whether users of a tenant may read nodes if its roles
-	// let them; nil for no tenant.
+	// ReadsNodes reports whether there are nodes in the space of a tenant, for users
+	// whom its roles let read them; nil for no tenant.
 	ReadsNodes func(ctx context.Context, tenant string) (bool, error)
 }
 
@@ -183,10 +183,13 @@ func (b *bordered) byKind(
 	reads := verb == "get" || verb == "list" || verb == "watch"
 	switch {
 	case kinds.IsNodes(kind.Group, kind.Resource):
-		if may, err := b.opts.readsNodes(ctx, tenant); err != nil || !may {
+		// Without the right there are none in the space, which is for its roles to let be
+		// seen. Parameters of a policy cannot be of such a kind.
+		may, err := b.opts.readsNodes(ctx, tenant)
+		switch {
+		case err != nil, !may && (!reads || a.GetSubresource() != "" || a.GetName() == everything):
 			return authorizer.DecisionDeny, kind.Why, err
-		}
-		if !reads || a.GetSubresource() != "" {
+		case !reads || a.GetSubresource() != "":
 			return authorizer.DecisionDeny,
 				"nodes belong to the cluster, this tenant can get, list and watch them", nil
 		}

@@ -211,7 +211,7 @@ func TestAuthorize(t *testing.T) {
 		{"masters in his space", masters, "t1", "delete namespaces default.t1=default.t1", true, "cluster-admin"},
 		{"masters of another space", foreign, "t1", "get pods default.t1=web", false, ""},
 		{"masters in another space", masters, "t2", "get pods default.t2=web", false, "cannot reach"},
-		{"masters, of the system", masters, "t1", "list nodes", false, "nodes belong to the cluster"},
+		{"masters, of the system", masters, "t1", "create nodes", false, "nodes belong to the cluster"},
 		{"masters, paths", masters, "t1", "get /metrics", false, "belongs to the cluster"},
 
 		{"role, right name", alice, "t1", "get pods default.t1=web-0", true,
@@ -248,7 +248,9 @@ func TestAuthorize(t *testing.T) {
 		{"role of another tenant", mallory, "t1", "list secrets", false, `"all.t2.tenant" not found`},
 		{"no user", nil, "t1", "list pods", false, "no user"},
 
-		{"of the system", admin, "t1", "list nodes", false, "nodes belong to the cluster"},
+		{"of the system", admin, "t1", "delete nodes n1", false, "nodes belong to the cluster"},
+		{"nodes can be listed, there may be none", admin, "t1", "list nodes", true, ""},
+		{"nodes are listed by role", mallory, "t1", "list nodes", false, ""},
 		{"of the system, by subresource", admin, "t1", "get nodes/proxy n1", false, "nodes belong to the cluster"},
 		{"DaemonSet", admin, "t1", "create apps|daemonsets default.t1=", false, "use a Deployment"},
 		{"DaemonSets can be listed, there are none", admin, "t1", "list apps|daemonsets default.t1=", true, ""},
@@ -326,7 +328,7 @@ func TestAuthorize(t *testing.T) {
 			"impersonate-on:user-info:get storage.k8s.io|storageclasses fast", true, ""},
 		{"constrained, on shared without role", mallory, "t1",
 			"impersonate-on:user-info:get storage.k8s.io|storageclasses fast", false, ""},
-		{"constrained, on nodes", admin, "t1", "impersonate-on:user-info:get nodes n1", false, "nodes belong"},
+		{"constrained, on nodes", admin, "t1", "impersonate-on:user-info:update nodes n1", false, "nodes belong"},
 
 		{"system user, cluster", sysop, "", "list nodes", true, ""},
 		{"system user, space", sysop, "t1", "list pods default.t1=", true, `ClusterRoleBinding "pod-reader"`},

@@ -25,7 +25,7 @@ func (e *discoveryViews) has(view *discoveryView, group, resource string) bool {
 	}
 	resource, sub, _ := strings.Cut(resource, "/")
 	if kinds.IsNodes(group, resource) {
-		return view.nodes && sub == ""
+		return sub == "" // there may be none
 	}
 	if k, ok := e.kinds.Resource(group, resource); ok {
 		return k.Class != kinds.System || k.Announced
@@ -190,7 +190,7 @@ func (e *discoveryServer) filterResources(view *discoveryView, group string, lis
 	})
 	for i := range list.APIResources {
 		if r := &list.APIResources[i]; e.announced(view, group, r.Name) {
-			r.Verbs, r.Categories, r.ShortNames = append(reading(), "create"), nil, nil
+			r.Verbs, r.Categories = append(reading(), "create"), nil
 		} else if view.index != nil && kinds.IsNodes(group, r.Name) {
 			r.Verbs = reading()
 		}
@@ -219,7 +219,7 @@ func (e *discoveryServer) filterAggregated(view *discoveryView, list *apidiscove
 			})
 			for k := range v.Resources {
 				if r := &v.Resources[k]; e.announced(view, g.Name, r.Resource) {
-					r.Verbs, r.Categories, r.ShortNames, r.Subresources = append(reading(), "create"), nil, nil, nil
+					r.Verbs, r.Categories, r.Subresources = append(reading(), "create"), nil, nil
 				} else if view.lists {
 					r.Verbs, r.Subresources = keep(r.Verbs, listing), nil
 				} else if view.index != nil && kinds.IsNodes(g.Name, r.Resource) {

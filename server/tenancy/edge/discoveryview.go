@@ -110,7 +110,7 @@ type discoveryView struct {
 	// its own CRDs of each group version.
 	groups   map[string]bool
 	versions map[schema.GroupVersion]string
-	// nodes is set if the space can read nodes.
+	// nodes is set if the space sees nodes. All spaces can ask for them.
 	nodes bool
 	// unfiltered is set for the system, which has all of upstream's resources.
 	unfiltered bool
@@ -146,7 +146,7 @@ func (e *discoveryViews) viewOf(tenant string, nodes bool, idx *index) (*discove
 	return view, nil
 }
 
-// mayReadNodes reports whether a tenant can read the nodes of the cluster.
+// mayReadNodes reports whether a tenant sees the nodes of the cluster.
 func (e *discoveryViews) mayReadNodes(ctx context.Context, tenant string) (bool, error) {
 	if e.tenants == nil {
 		return false, nil

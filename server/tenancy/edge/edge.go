@@ -188,7 +188,7 @@ func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler
 	switch {
 	case r.space == "":
 		var err error
-		if r.confined, err = e.confineShort(r, req.Header); err != nil {
+		if r.confined, err = confineShort(e.opts.Accounts, r, req.Header); err != nil {
 			return err
 		}
 		if r.confined {

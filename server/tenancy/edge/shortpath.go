@@ -46,23 +46,23 @@ const AllSpaces = "a4s.io/spaces"
 
 // confineShort decides what a request of a user of the system on a short path reaches:
 // the space of the system alone if confined is set.
-func (e *Edge) confineShort(r *request, header http.Header) (confined bool, err error) {
+func confineShort(accounts Accounts, r *request, header http.Header) (confined bool, err error) {
 	asked := r.resource
-	if asked == nil || e.opts.Accounts == nil || kinds.IsReview(asked.group) {
+	if asked == nil || accounts == nil || kinds.IsReview(asked.group) {
 		return false, nil
 	}
 	who := actor(r.user, header)
-	if e.ofCluster(who) {
+	if ofCluster(accounts, who) {
 		return false, nil
 	}
 	tenant := asked.spaceNamed()
 	ofTenant := !space.IsSystem(tenant)
 	if namespace, name, ok := accountOf(who.GetName()); ok {
-		if e.opts.Accounts.InAllSpaces(namespace, name) {
+		if accounts.InAllSpaces(namespace, name) {
 			return false, nil
 		}
 		if ofTenant {
-			return false, e.notHere(r, tenant,
+			return false, notHere(r, tenant,
 				"service accounts of the system space reach nothing else on short paths")
 		}
 		return true, nil
@@ -73,20 +73,21 @@ func (e *Edge) confineShort(r *request, header http.Header) (confined bool, err 
 	case asked.verb == "deletecollection", asked.verb == "list" && findsToWrite(header.Get(kubectlCommand)):
 		return true, nil
 	case ofTenant && changes(asked.verb):
-		return false, e.notHere(r, tenant, "short paths are written to in the space of the system alone")
+		return false, notHere(r, tenant, "short paths are written to in the space of the system alone")
 	case asked.verb == "create" && asked.name == "":
-		e.findKind(r)
-		return asked.known && !asked.kind.Namespaced && asked.kind.Class == kinds.Tenant, nil
+		// What is not built in is a custom resource.
+		k, builtIn := kinds.New().Resource(asked.group, asked.resource)
+		return !builtIn || !k.Namespaced && k.Class == kinds.Tenant, nil
 	}
 	return false, nil
 }
 
 // notHere refuses a request on a short path which names the space of a tenant.
-func (e *Edge) notHere(r *request, tenant, why string) error {
+func notHere(r *request, tenant, why string) error {
 	return apierrors.NewForbidden(r.resource.groupResource(), r.resource.name,
 		fmt.Errorf("it is of tenant %q, and %s: "+
-			"ask for %s, or below the path /tenants/%s of the server, as \"a4s kubectl --tenant %s\" does", tenant,
-			why,
+			"ask for %s, or below the path /tenants/%s of the server, as \"a4s kubectl --tenant %s\" does",
+			tenant, why,
 			r.resource.nativePath(tenant), tenant, tenant))
 }
 
@@ -135,7 +136,7 @@ func actor(u user.Info, header http.Header) user.Info {
 
 // ofCluster tells the parts of the cluster, which work on the objects of all spaces:
 // servers, controllers, nodes.
-func (e *Edge) ofCluster(u user.Info) bool {
+func ofCluster(accounts Accounts, u user.Info) bool {
 	switch u.GetName() {
 	case pki.UserSupervisor, user.KubeControllerManager, user.KubeScheduler, user.APIServerUser:
 		return true
@@ -146,7 +147,7 @@ func (e *Edge) ofCluster(u user.Info) bool {
 		}
 	}
 	account := authn.ControllerAccount(u)
-	return account != "" && e.opts.Accounts.IsController(account)
+	return account != "" && accounts.IsController(account)
 }
 
 // accountOf are the namespace and name of a service account of the system space.

@@ -30,7 +30,6 @@ func TestShortPathsOfTheSystem(t *testing.T) {
 		confined    = "confined"
 		refused     = "refused"
 	)
-	e := New(Options{Accounts: fakeAccounts{}})
 	for _, c := range []struct {
 		who, as, method, path, command, want string
 	}{
@@ -95,7 +94,7 @@ func TestShortPathsOfTheSystem(t *testing.T) {
 		req.Header.Set("Kubectl-Command", c.command)
 		r := read(req)
 		r.identify(&user.DefaultInfo{Name: c.who}, req.Header)
-		ok, err := e.confineShort(r, req.Header)
+		ok, err := confineShort(fakeAccounts{}, r, req.Header)
 		got := whole
 		switch {
 		case err != nil:
@@ -114,7 +113,7 @@ func TestShortPathsOfTheSystem(t *testing.T) {
 	node := &user.DefaultInfo{Name: "system:node:n", Groups: []string{user.NodesGroup}}
 	r := read(httptest.NewRequest(http.MethodGet, pods, nil))
 	r.identify(node, nil)
-	if ok, err := e.confineShort(r, http.Header{}); ok || err != nil {
+	if ok, err := confineShort(fakeAccounts{}, r, http.Header{}); ok || err != nil {
 		t.Errorf("a node is confined: %t, %v", ok, err)
 	}
 }

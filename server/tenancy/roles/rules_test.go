@@ -73,8 +73,8 @@ func TestRules(t *testing.T) {
 		}
 	}
 	bad := of(role("bad", nil))
-	unreadable := []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like"}}
-	bad.AggregationRule.ClusterRoleSelectors = []metav1.LabelSelector{{MatchExpressions: unreadable}}
+	unknown := []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like"}}
+	bad.AggregationRule.ClusterRoleSelectors = []metav1.LabelSelector{{MatchExpressions: unknown}}
 	if _, err := Rules(bad, all); err == nil {
 		t.Error("a selector that cannot be read gives no error")
 	}

@@ -22,10 +22,18 @@ import (
 // SharedClusterRoles are the ClusterRoles that all spaces have.
 type SharedClusterRoles func() ([]*rbacv1.ClusterRole, error)
 
-// aggregates reports whether a request sees such roles of a space other than the
+// rolesInSpaces shows the ClusterRoles of a storage as they are in each space.
+type rolesInSpaces struct {
+	storage.Interface
+	keys    *objectKeys
+	newList func() runtime.Object
+	shared  SharedClusterRoles // nil where there are no ClusterRoles
+}
+
+// of reports whether a request sees such roles of a space other than the
 // system's, and of which.
-func (m *mapped) aggregates(ctx context.Context) (tenant string, ok bool) {
-	if !m.keys.sharedRoles() || m.sharedRoles == nil {
+func (m *rolesInSpaces) of(ctx context.Context) (tenant string, ok bool) {
+	if m.shared == nil || !m.keys.sharedRoles() {
 		return "", false
 	}
 	tenant, ok = space.FromContext(ctx)
@@ -33,7 +41,7 @@ func (m *mapped) aggregates(ctx context.Context) (tenant string, ok bool) {
 }
 
 // asIn makes what was read, one role or a list, that of a space.
-func (m *mapped) asIn(ctx context.Context, tenant string, obj runtime.Object) error {
+func (m *rolesInSpaces) asIn(ctx context.Context, tenant string, obj runtime.Object) error {
 	if meta.IsListType(obj) {
 		var all []*rbacv1.ClusterRole
 		return meta.EachListItem(obj, func(item runtime.Object) error {
@@ -45,7 +53,7 @@ func (m *mapped) asIn(ctx context.Context, tenant string, obj runtime.Object) er
 
 // aggregate sets the rules of a role, if it is shared and aggregated. The roles of the
 // space are read into all when they are needed first.
-func (m *mapped) aggregate(
+func (m *rolesInSpaces) aggregate(
 	ctx context.Context, tenant string, obj runtime.Object, all *[]*rbacv1.ClusterRole,
 ) error {
 	role, err := versioned(obj)
@@ -74,8 +82,8 @@ func (m *mapped) aggregate(
 }
 
 // rolesOf are the roles of a space that aggregated roles can select.
-func (m *mapped) rolesOf(ctx context.Context, tenant string) ([]*rbacv1.ClusterRole, error) {
-	all, err := m.sharedRoles()
+func (m *rolesInSpaces) rolesOf(ctx context.Context, tenant string) ([]*rbacv1.ClusterRole, error) {
+	all, err := m.shared()
 	if err != nil {
 		return nil, err
 	}

@@ -45,16 +45,16 @@ func TestAggregatedRolesAreShownAsInTheSpace(t *testing.T) {
 	shared := func() ([]*rbacv1.ClusterRole, error) {
 		return []*rbacv1.ClusterRole{view, role("system:to-view", "pods", "view")}, nil
 	}
-	s := open(t, plainetcd.Run(t), clusterRoles(), storage.Decorate(getter{genericregistry.StorageWithCacher()}, nil,
-		shared))
+	s := open(t, plainetcd.Run(t), clusterRoles(), storage.Decorate(getter{genericregistry.StorageWithCacher()},
+		storage.Options{SharedRoles: shared}))
 	put := func(r *rbacv1.ClusterRole) {
 		t.Helper()
 		if err := s.Create(t.Context(), s.key("", r.Name), r, &rbacv1.ClusterRole{}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, r := range []*rbacv1.ClusterRole{view, role("system:to-view", "pods", "view"), role("operator", "pipelines",
-		"view"),
+	for _, r := range []*rbacv1.ClusterRole{view, role("system:to-view", "pods", "view"), role("operator",
+		"pipelines", "view"),
 		role("boats.t1.tenant", "boats", "view"), role("cars.t1.tenant", "cars", "")} {
 		put(r.DeepCopy())
 	}
@@ -109,8 +109,8 @@ func TestAggregatedRolesAreShownAsInTheSpace(t *testing.T) {
 			if shared, ok := obj.(runtime.CacheableObject); ok {
 				obj = shared.GetObject()
 			}
-			if r, ok := obj.(*rbacv1.ClusterRole); !ok || e.Type != kind || r.Name != name || !slices.Equal(gives(r),
-				want) {
+			if r, ok := obj.(*rbacv1.ClusterRole); !ok || e.Type != kind || r.Name != name ||
+				!slices.Equal(gives(r), want) {
 				t.Errorf("%s %+v, want %s %s, which gives %v", e.Type, e.Object, kind, name, want)
 			}
 		case <-t.Context().Done():

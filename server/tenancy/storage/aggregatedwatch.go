@@ -17,11 +17,11 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/roles"
 )
 
-// watchAggregated shows, in a watch of the roles of a space, the shared ones as they
+// watched shows, in a watch of the roles of a space, the shared ones as they
 // are in it. A change of a role of the space is also one of each of them that then
 // gives something else. A watch with a selector does not see all roles of the space:
 // it is told with the next change of the shared role itself.
-func (m *mapped) watchAggregated(
+func (m *rolesInSpaces) watched(
 	ctx context.Context, tenant string, asked storage.ListOptions, inner watch.Interface,
 ) watch.Interface {
 	labels, fields := asked.Predicate.Label, asked.Predicate.Field
@@ -38,7 +38,7 @@ func (m *mapped) watchAggregated(
 
 type aggregatedWatch struct {
 	watch.Interface
-	m              *mapped
+	m              *rolesInSpaces
 	tenant         string
 	events         chan watch.Event
 	whole, initial bool
@@ -100,7 +100,7 @@ func (w *aggregatedWatch) shown(ctx context.Context, event watch.Event) ([]watch
 	if !w.whole || w.initial {
 		return out, nil
 	}
-	shared, err := w.m.sharedRoles()
+	shared, err := w.m.shared()
 	if err != nil {
 		return nil, err
 	}

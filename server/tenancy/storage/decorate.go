@@ -2,6 +2,7 @@ package storage
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,14 +29,22 @@ const tenantField = "a4s.tenant"
 // version and kind.
 type Defines func(r schema.GroupResource, kind schema.GroupVersionKind) bool
 
-// Decorate puts the mapping into the options of every resource. What caches
-// keep shares its strings in the pool, unless that is nil. Every custom resource
+// Options is what Decorate works with.
+type Options struct {
+	// Pool shares the strings of what caches keep, nil for none.
+	Pool *interning.Pool
+	// SharedRoles are those that all spaces have. If it is nil, default roles that give
+	// what others give are shown as they are in the system space.
+	SharedRoles SharedClusterRoles
+	// ReadsNodes reports whether there are nodes in the space of a tenant; nil for all.
+	ReadsNodes func(ctx context.Context, tenant string) (bool, error)
+}
+
+// Decorate puts the mapping into the options of every resource. Every custom resource
 // that cannot be decoded counts as one of another CRD: what one tenant has
-// must not stop the cache of a resource that others have as well. The default roles
-// that give what others give are computed for each space, unless roles is nil.
-func Decorate(inner generic.RESTOptionsGetter, pool *interning.Pool,
-	roles SharedClusterRoles) generic.RESTOptionsGetter {
-	return &getter{inner: inner, kinds: kinds.New(), pool: pool, roles: roles}
+// must not stop the cache of a resource that others have as well.
+func Decorate(inner generic.RESTOptionsGetter, o Options) generic.RESTOptionsGetter {
+	return &getter{inner: inner, kinds: kinds.New(), opts: o}
 }
 
 type getter struct {
@@ -43,9 +52,8 @@ type getter struct {
 	kinds *kinds.Table
 	// bound is the one tenant whose custom resources are reached, "" for all.
 	bound   string
-	pool    *interning.Pool
+	opts    Options
 	defines Defines
-	roles   SharedClusterRoles
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -70,10 +78,13 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		}
 		m := &mapped{
 			keys: keys, border: confinement{keys: keys, scopes: scopes(layout, trigger)},
-			newList: newListFunc, stamps: stamped(resource), sharedRoles: g.roles,
+			newList: newListFunc, stamps: stamped(resource),
 		}
 		if k, ok := g.kinds.Resource(resource.Group, resource.Resource); ok {
 			keys.class, keys.why, keys.open = k.Class, cmp.Or(k.Why, keys.why), openPart(k)
+			if kinds.IsNodes(k.Group, k.Resource) {
+				keys.sees = g.opts.ReadsNodes
+			}
 		}
 		config, within := keys.customize(config, g.bound, g.defines)
 		if keys.triggers {
@@ -84,6 +95,7 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		m.Interface, m.destroy, err = inner(config, within, func(obj runtime.Object) (string, error) {
 			return keys.storedKey(obj, keyFunc)
 		}, newFunc, newListFunc, g.shared(m.border.scopedAttrs(attrs)), trigger, indexers)
+		m.roles = rolesInSpaces{Interface: m.Interface, keys: keys, newList: newListFunc, shared: g.opts.SharedRoles}
 		return m, m.destroy, err
 	}
 	return opts, nil
@@ -93,11 +105,11 @@ func (g *getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 // the attributes of an object once, before anybody else has the object: there
 // is no other place that sees everything that a cache keeps, and nothing else.
 func (g *getter) shared(attrs storage.AttrFunc) storage.AttrFunc {
-	if g.pool == nil {
+	if g.opts.Pool == nil {
 		return attrs
 	}
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
-		g.pool.Object(obj)
+		g.opts.Pool.Object(obj)
 		return attrs(obj)
 	}
 }

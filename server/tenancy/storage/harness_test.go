@@ -125,7 +125,7 @@ func everyway(t *testing.T, test func(t *testing.T, open func(resource) *store))
 		t.Run(name, func(t *testing.T) {
 			etcd := plainetcd.Run(t)
 			test(t, func(r resource) *store {
-				return open(t, etcd, r, storage.Decorate(getter{decorator}, interning.New(), nil))
+				return open(t, etcd, r, storage.Decorate(getter{decorator}, storage.Options{Pool: interning.New()}))
 			})
 		})
 	}

@@ -26,8 +26,8 @@ type mapped struct {
 	destroy factory.DestroyFunc
 	newList func() runtime.Object
 	stamps  bool
-	// sharedRoles is nil where there are no ClusterRoles.
-	sharedRoles SharedClusterRoles
+	// roles are the ClusterRoles of each space.
+	roles rolesInSpaces
 }
 
 // confinement keeps reads and writes in the space that they are for.
@@ -138,8 +138,8 @@ func (m *mapped) Get(ctx context.Context, key string, opts storage.GetOptions, o
 	if m.keys.reducesNodes(ctx) {
 		reduceNodes(out)
 	}
-	if tenant, ok := m.aggregates(ctx); ok {
-		if err := m.asIn(ctx, tenant, out); err != nil {
+	if tenant, ok := m.roles.of(ctx); ok {
+		if err := m.roles.asIn(ctx, tenant, out); err != nil {
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ func (m *mapped) GetList(ctx context.Context, key string, opts storage.ListOptio
 }
 
 func (m *mapped) getList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	m.awaitCache(ctx)
+	awaitCache(ctx, m.keys, m.Interface)
 	asked, whole := opts, m.keys.below(key) == ""
 	apiOf, api := m.showsAPI(ctx, key)
 	key, tenant, err := m.border.confine(ctx, key, &opts)
@@ -184,8 +184,8 @@ func (m *mapped) getList(ctx context.Context, key string, opts storage.ListOptio
 		if err := m.addSharedRoles(ctx, opts, list); err != nil {
 			return err
 		}
-		if _, ok := m.aggregates(ctx); ok {
-			return m.asIn(ctx, tenant, list)
+		if _, ok := m.roles.of(ctx); ok {
+			return m.roles.asIn(ctx, tenant, list)
 		}
 		return nil
 	}
@@ -198,14 +198,14 @@ func (m *mapped) getList(ctx context.Context, key string, opts storage.ListOptio
 
 // Watch implements storage.Interface.
 func (m *mapped) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	m.awaitCache(ctx)
+	awaitCache(ctx, m.keys, m.Interface)
 	if addressed, ok := space.FromContext(ctx); ok && m.showsShared(ctx, addressed) {
 		if m.keys.below(key) == "" {
 			asked := opts
 			m.withShared(addressed, &opts)
 			w, err := m.Interface.Watch(ctx, key, opts)
-			if _, ok := m.aggregates(ctx); ok && err == nil {
-				w = m.watchAggregated(ctx, addressed, asked, w)
+			if _, ok := m.roles.of(ctx); ok && err == nil {
+				w = m.roles.watched(ctx, addressed, asked, w)
 			}
 			return w, err
 		}
@@ -259,13 +259,13 @@ const (
 // awaitCache waits for the cache of custom resources, which begins with the first request
 // for a version of theirs. Nobody who has just defined them expects to be told to come
 // again.
-func (m *mapped) awaitCache(ctx context.Context) {
-	if !m.keys.custom || m.Interface.ReadinessCheck() == nil {
+func awaitCache(ctx context.Context, keys *objectKeys, cache storage.Interface) {
+	if !keys.custom || cache.ReadinessCheck() == nil {
 		return
 	}
 	// What does not get ready is for the cache to refuse.
 	_ = wait.PollUntilContextTimeout(ctx, cachePause, cacheBegins, false, func(context.Context) (bool, error) {
-		return m.Interface.ReadinessCheck() == nil, nil
+		return cache.ReadinessCheck() == nil, nil
 	})
 }
 

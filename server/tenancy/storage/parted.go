@@ -18,7 +18,8 @@ import (
 // of the cluster: where administrators have added API servers, and what the
 // system space has defined.
 //
-// Of what is announced they see nothing: it is all the cluster's.
+// Of what is announced they see nothing: it is all the cluster's. So it is with nodes,
+// unless the Tenant says that there are some.
 
 const (
 	// openField is a field that objects have which tenants see, where they
@@ -42,7 +43,7 @@ func openPart(k kinds.Kind) func(runtime.Object) bool {
 	switch {
 	case k.Group == apiServices.Group && k.Resource == apiServices.Resource:
 		return openAPIService
-	case k.Announced && !k.Namespaced:
+	case k.Announced && !k.Namespaced, kinds.IsNodes(k.Group, k.Resource):
 		return func(runtime.Object) bool { return false }
 	}
 	return nil
@@ -55,8 +56,15 @@ func (m *confinement) seesPart(ctx context.Context) bool {
 	if m.keys.open == nil || !ok || space.IsSystem(addressed) {
 		return false
 	}
-	info, ok := request.RequestInfoFrom(ctx)
-	return !ok || info.APIGroup == m.keys.resource.Group && info.Resource == m.keys.resource.Resource
+	if info, ok := request.RequestInfoFrom(ctx); ok &&
+		(info.APIGroup != m.keys.resource.Group || info.Resource != m.keys.resource.Resource) {
+		return false
+	}
+	if m.keys.sees == nil {
+		return true
+	}
+	all, err := m.keys.sees(ctx, addressed)
+	return err != nil || !all
 }
 
 // onlyOpen narrows a list or watch to what its tenant sees.

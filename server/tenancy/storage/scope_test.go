@@ -143,8 +143,8 @@ func TestResumedWatchOfTriggeredResource(t *testing.T) {
 // TestWatchByTrigger: a watch of what upstream has the trigger for is woken by
 // that, in every space.
 func TestWatchByTrigger(t *testing.T) {
-	s := open(t, plainetcd.Run(t), triggered(), storage.Decorate(getter{genericregistry.StorageWithCacher()}, nil,
-		nil))
+	s := open(t, plainetcd.Run(t), triggered(), storage.Decorate(getter{genericregistry.StorageWithCacher()},
+		storage.Options{}))
 	version := s.create(t, "default.a", "old")
 	w := s.watch(t, t.Context(), "/pods", func(o *apistorage.ListOptions) {
 		o.ResourceVersion = version

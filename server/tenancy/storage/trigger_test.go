@@ -44,7 +44,8 @@ func TestWatchIsWokenByItsOwnSpace(t *testing.T) {
 		resource
 		asked int32
 	}{{configMaps(), 1}, {withTrigger, 1}} {
-		s := open(t, etcd, c.resource, storage.Decorate(getter{genericregistry.StorageWithCacher()}, nil, nil))
+		s := open(t, etcd, c.resource, storage.Decorate(getter{genericregistry.StorageWithCacher()},
+			storage.Options{}))
 		asked := &atomic.Int32{}
 		version := s.create(t, "first", "x")
 		w := s.watch(t, in(t, "a"), c.prefix, func(o *apistorage.ListOptions) {
@@ -64,7 +65,8 @@ func TestWatchIsWokenByItsOwnSpace(t *testing.T) {
 // TestWhatLiesInTheWrongPlaceIsNotHandedOut: if etcd has an object under the
 // key of another space, a list fails and a watch leaves it out; both count.
 func TestWhatLiesInTheWrongPlaceIsNotHandedOut(t *testing.T) {
-	s := open(t, plainetcd.Run(t), configMaps(), storage.Decorate(getter{generic.UndecoratedStorage}, nil, nil))
+	s := open(t, plainetcd.Run(t), configMaps(), storage.Decorate(getter{generic.UndecoratedStorage},
+		storage.Options{}))
 	version := s.create(t, "default.b", "canary")
 	misplaced, err := s.etcd.Get(t.Context(), "/registry/configmaps/b/default/canary")
 	if err != nil {

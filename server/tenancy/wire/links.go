@@ -27,6 +27,14 @@ func (r *Resource) collection(tenant string) string {
 	return r.path(tenant, r.Of)
 }
 
+// listLink is the selfLink of a list, "" for none.
+func (r *Resource) listLink(d Direction, tenant string) string {
+	if d != Out {
+		return ""
+	}
+	return r.collection(tenant)
+}
+
 // Listed is how large a list is, as far as it is known before the list is read.
 type Listed struct {
 	// Items is the number of objects, Names the length of all their names and

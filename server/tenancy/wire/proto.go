@@ -304,7 +304,7 @@ func (t *protoTranslator) appendField(dst []byte, f protoValue, p *protoField) (
 		return n.end(dst), nil
 	case p.listMeta:
 		dst, n := nest(dst, f)
-		if dst, err = t.appendListMeta(dst, f.value, f.at); err != nil {
+		if dst, err = appendListMeta(dst, f.value, f.at, t.r.listLink(t.d, t.projector.View.Tenant)); err != nil {
 			return nil, err
 		}
 		return n.end(dst), nil

@@ -184,8 +184,8 @@ func (t *protoTranslator) appendMeta(dst, b []byte, at int, more *protoPlan) ([]
 	return dst, nil
 }
 
-// appendListMeta appends the ListMeta of a list, which gets the path of the collection.
-func (t *protoTranslator) appendListMeta(dst, b []byte, at int) ([]byte, error) {
+// appendListMeta appends the ListMeta of a list, which gets a selfLink unless that is empty.
+func appendListMeta(dst, b []byte, at int, link string) ([]byte, error) {
 	for s := newScanner(b, at); ; {
 		start := s.position
 		s.skipTo(1 << listMetaSelfLink)
@@ -201,7 +201,7 @@ func (t *protoTranslator) appendListMeta(dst, b []byte, at int) ([]byte, error) 
 			dst = append(dst, f.all...)
 		}
 	}
-	if link := t.r.collection(t.projector.View.Tenant); t.d == Out && link != "" {
+	if link != "" {
 		dst = protowire.AppendString(protowire.AppendTag(dst, listMetaSelfLink, protowire.BytesType), link)
 	}
 	return dst, nil

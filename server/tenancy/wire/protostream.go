@@ -404,7 +404,7 @@ func (s *protoList) item(out, b []byte, f protoValue, p *protoField, width int, 
 	case p.item != nil:
 		out, err = s.t.appendObject(out, f.value, f.at, p.item, link)
 	case link:
-		out, err = s.t.appendListMeta(out, f.value, f.at)
+		out, err = appendListMeta(out, f.value, f.at, s.r.listLink(Out, s.p.View.Tenant))
 	default:
 		out = append(out, f.value...)
 	}

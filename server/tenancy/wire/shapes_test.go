@@ -84,8 +84,8 @@ func shapes(t *testing.T, p *Projector, r Resource, gvk schema.GroupVersionKind,
 		inProto := seal(t, metaVersion, "PartialObjectMetadataList", list)
 		for answer, bodies := range map[string][2][]byte{
 			"whole": {must(p.JSON(Out, r, inJSON))(t), must(p.Proto(Out, r, inProto))(t)},
-			"pieces": {answered(t, p, r, "application/json", false, inJSON), answered(t, p, r, protoMedia, false,
-				inProto)},
+			"pieces": {answered(t, p, r, "application/json", false, inJSON), answered(t, p, r, protoMedia,
+				false, inProto)},
 		} {
 			items := itemsOfJSON(t, bodies[0], "items")
 			got := unseal(t, bodies[1], &metav1.PartialObjectMetadataList{})

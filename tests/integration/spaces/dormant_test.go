@@ -167,6 +167,17 @@ func (d *dormancy) testFirst(t *testing.T) {
 			t.Errorf("the CA bundle in %s is %+v, %v", ns, bundle, err)
 		}
 	}
+	// What servers of APIs look for when they start.
+	const extension = "extension-apiserver-authentication"
+	if m, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), extension,
+		metav1.GetOptions{}); err != nil ||
+		len(m.Data) > 0 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if r, err := client.RbacV1().Roles("kube-system").Get(t.Context(), extension+"-reader",
+		metav1.GetOptions{}); err != nil || len(r.Rules) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
 	if r := d.reason(t, "first"); r != tenantapi.ReasonMade {
 		t.Errorf("the space is %s", r)
 	}

@@ -263,6 +263,9 @@ func pathOfCluster(path string) bool {
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		return clusterPath(group, parts[2])
 	}
+	if len(parts) > 0 && kinds.IsNodes(group, parts[0]) {
+		return len(parts) > 2 // of its subresources
+	}
 	return len(parts) > 0 && clusterPath(group, parts[0])
 }
 

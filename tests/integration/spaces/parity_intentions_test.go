@@ -87,7 +87,8 @@ func parityRefusals() []*parityIntention {
 	return []*parityIntention{{
 		name: "kinds of the cluster",
 		what: "403 for the kinds that belong to the cluster ([the table](tenancy-tables.md#kinds)), " +
-			"among them nodes and DaemonSets, whatever else is wrong with the request",
+			"among them DaemonSets, whatever else is wrong with the request; nodes can be read, and unless " +
+			"the Tenant has `spec.nodes: ReadOnly` there are none",
 		why: "all tenants share the nodes and the control plane",
 		examples: func(run *parityRun) []*parityRequest {
 			return slices.Concat(
@@ -106,6 +107,10 @@ func parityRefusals() []*parityIntention {
 				resource = "bindings"
 			}
 			kind, ok := kinds.New().Resource(r.group, resource)
+			if ok && kinds.IsNodes(r.group, resource) && p.request.method == http.MethodGet &&
+				slices.Contains([]string{"200", "404"}, p.code(0)) {
+				return p.accept()
+			}
 			return ok && kind.Class == kinds.System && p.refused("403", kind.Why) && p.accept()
 		},
 	}, {

@@ -65,8 +65,8 @@ func testShortPathsOfAdministrators(t *testing.T, p *plane, a *space) {
 	for command, sees := range map[string]bool{"kubectl get": true, "kubectl delete": false, "kubectl label": false} {
 		for _, form := range []string{"Accept: application/json", asTable} {
 			code, body := do(t, p.Admin, http.MethodGet, selected, "", []string{"Kubectl-Command: " + command, form})
-			if code != http.StatusOK || strings.Contains(body, "one.a.tenant") != sees || !strings.Contains(body,
-				`"one"`) {
+			if code != http.StatusOK || strings.Contains(body, "one.a.tenant") != sees ||
+				!strings.Contains(body, `"one"`) {
 				t.Errorf("%s, %s: %d %.300s", command, form, code, body)
 			}
 		}
@@ -155,10 +155,8 @@ func testShortPathsOfAccounts(t *testing.T, p *plane, a *space) {
 		t.Errorf("a service account of the system sees %v", got)
 	}
 	all, err := operator.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	if err != nil || slices.ContainsFunc(all.Items, func(n corev1.Namespace) bool {
-		return strings.HasSuffix(n.Name,
-			".a")
-	}) {
+	if err != nil || slices.ContainsFunc(all.Items,
+		func(n corev1.Namespace) bool { return strings.HasSuffix(n.Name, ".a") }) {
 		t.Errorf("its namespaces: %+v, %v", all, err)
 	}
 	watch, err := operator.client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{})

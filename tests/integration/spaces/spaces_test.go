@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/internal/tenantapi"
@@ -43,6 +45,7 @@ func TestSpaces(t *testing.T) {
 	t.Run("bad input", func(t *testing.T) { testBadInput(t, p, a) })
 	t.Run("discovery", func(t *testing.T) { testDiscovery(t, a) })
 	t.Run("protobuf", func(t *testing.T) { testProtobuf(t, a) })
+	t.Run("lists in protobuf", func(t *testing.T) { testListsInProtobuf(t, a) })
 	t.Run("a deleted tenant leaves nothing", func(t *testing.T) { testDeletion(t, p, b) })
 }
 
@@ -384,7 +387,8 @@ func testDiscovery(t *testing.T, a *space) {
 	}
 	for name, want := range map[string]bool{
 		"v1/pods": true, "v1/namespaces": true, "apps/v1/deployments": true, "storage.k8s.io/v1/storageclasses": true,
-		"v1/nodes": false, "v1/tenants": false, "apps/v1/daemonsets": true, "apps/v1/daemonsets list": true,
+		"v1/nodes": true, "v1/nodes/status": false, "v1/tenants": false, "apps/v1/daemonsets": true,
+		"apps/v1/daemonsets list":               true,
 		"apiregistration.k8s.io/v1/apiservices": true, "apiregistration.k8s.io/v1/apiservices list": true,
 		"flowcontrol.apiserver.k8s.io/v1/flowschemas": true,
 	} {
@@ -405,8 +409,48 @@ func testDiscovery(t *testing.T, a *space) {
 		t.Fatal(err)
 	}
 	for _, path := range doc.GetPaths().GetPath() {
-		if strings.Contains(path.GetName(), "/nodes") {
+		if strings.Contains(path.GetName(), "/nodes/{name}/") {
 			t.Errorf("OpenAPI v2 has %s", path.GetName())
+		}
+	}
+}
+
+// testListsInProtobuf: the items of a list are what a GET of each is, as informers of
+// metadata take them for. The list is too long to be translated as a whole.
+func testListsInProtobuf(t *testing.T, a *space) {
+	client, err := metadata.NewForConfig(a.config) // asks for protobuf
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
+	for i := range 40 {
+		if _, err := a.client.CoreV1().Secrets("default").Create(t.Context(),
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("long-%d", i), Annotations: map[string]string{"a": strings.Repeat("x", 4<<10)},
+			}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, namespace := range []string{"default", ""} {
+		list, err := secrets.Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) < 40 {
+			t.Fatalf("%d items, %v", len(list.Items), err)
+		}
+		want := "/api/v1/tenants/a/secrets"
+		if namespace != "" {
+			want = "/api/v1/tenants/a/namespaces/default/secrets"
+		}
+		if list.SelfLink != want {
+			t.Errorf("the list says that it is %q, not %q", list.SelfLink, want)
+		}
+		for _, item := range list.Items {
+			one, err := secrets.Namespace(item.Namespace).Get(t.Context(), item.Name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !apiequality.Semantic.DeepEqual(one.ObjectMeta, item.ObjectMeta) {
+				t.Errorf("a list has %+v\nand a GET %+v", item.ObjectMeta, one.ObjectMeta)
+			}
 		}
 	}
 }

@@ -111,7 +111,8 @@ func testWallV1(t *testing.T, p *plane, s *space) {
 			},
 		},
 	}
-	got, err := p.admin.CoreV1().PersistentVolumes().Create(t.Context(), volume, metav1.CreateOptions{})
+	provisioner := p.as(t, "system", p.user(t, "system:a4s-supervisor", []string{"system:masters"}, nil)).client
+	got, err := provisioner.CoreV1().PersistentVolumes().Create(t.Context(), volume, metav1.CreateOptions{})
 	if err != nil || got.Spec.Local.Path != "/var/lib/a4s/storage/x" {
 		t.Errorf("the provisioner makes a volume and gets %+v, %v", got.Spec.PersistentVolumeSource, err)
 	}

@@ -67,7 +67,9 @@ func TestPlainDatastoreOpensAsTheSystemSpace(t *testing.T) {
 	}
 
 	again := serveIn(t, dir, apiserver.Seams{
-		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter { return storage.Decorate(g, nil, nil) },
+		Storage: func(g generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+			return storage.Decorate(g, storage.Options{})
+		},
 	})
 	if client, err = dynamic.NewForConfig(again.config(again.files.Admin)); err != nil {
 		t.Fatal(err)

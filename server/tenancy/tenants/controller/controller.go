@@ -278,6 +278,9 @@ func (c *controller) reconcile(ctx context.Context, name string) (done bool, err
 	if err := c.report(ctx, t, tenantapi.MadeCondition()); err != nil {
 		return false, err
 	}
+	if err := provision.ExtensionDefaults(ctx, c.client, name); err != nil {
+		log.WithError(err).Warn("servers of APIs in the space do not find how to authenticate")
+	}
 	log.Info("space is ready")
 	return true, nil
 }

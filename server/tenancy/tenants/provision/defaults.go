@@ -29,6 +29,10 @@ const (
 	account = "default"
 	// bundleKey is where the CA bundle is in its ConfigMap.
 	bundleKey = "ca.crt"
+
+	// extensionConfig is the ConfigMap of servers behind the API server, and the beginning
+	// of the name of the role that reads it.
+	extensionConfig = "extension-apiserver-authentication"
 )
 
 // namespaces are those that every space has.
@@ -59,6 +63,30 @@ func Defaults(ctx context.Context, client kubernetes.Interface, tenant string) e
 		_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, adminClusterRoleBinding(tenant),
 			metav1.CreateOptions{})
 		return made("cluster role binding", adminBinding, err)
+	})
+	return group.Wait()
+}
+
+// ExtensionDefaults makes what servers of APIs look for at their start, in a namespace of
+// Defaults: how users are authenticated who come to them by the API server, and the role to
+// read it. The API server leads nobody to such a server in a space, and the cluster's client
+// CA signs for the users of all tenants, so there is nothing in it: these servers go on
+// without. The space must be reported to be made.
+func ExtensionDefaults(ctx context.Context, client kubernetes.Interface, tenant string) error {
+	in := space.Namespace(tenant, metav1.NamespaceSystem)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		_, err := client.CoreV1().ConfigMaps(in).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: extensionConfig}}, metav1.CreateOptions{})
+		return made("config map", extensionConfig, err)
+	})
+	group.Go(func() error {
+		_, err := client.RbacV1().Roles(in).Create(ctx, &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Name: extensionConfig + "-reader"},
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""},
+				Resources: []string{"configmaps"}, ResourceNames: []string{extensionConfig}}},
+		}, metav1.CreateOptions{})
+		return made("role", extensionConfig+"-reader", err)
 	})
 	return group.Wait()
 }

@@ -170,6 +170,9 @@ func (p *Provisioner) make(ctx context.Context, name string) error {
 	if err := podDefaults(ctx, p.client, name, p.opts.RootCA); err != nil {
 		log.WithError(err).Warn("what pods need is left to the controllers of upstream")
 	}
+	if err := ExtensionDefaults(ctx, p.client, name); err != nil {
+		log.WithError(err).Warn("servers of APIs in the space do not find how to authenticate")
+	}
 	p.opts.Growth.Tenant()
 	log.Info("space is made by its first request")
 	return nil
