@@ -49,6 +49,9 @@ func TestTunnel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	hook := func(d Dial) Dial { return r.Dialer("t1", d) }
+	proxy := func(Dial) Dial { return r.PodDialer("t1") }
+	system := func(Dial) Dial { return r.Dial }
 	for _, c := range []struct {
 		what, address string
 		dial          func(inner Dial) Dial
@@ -56,27 +59,17 @@ func TestTunnel(t *testing.T) {
 		inner         string // what is dialled by the network
 		refused       bool
 	}{
-		{"a webhook in an own pod", "10.42.0.5", func(d Dial) Dial { return r.Dialer("t1", d) },
-			"n default.t1/next:8443",
-			"", false},
-		{"a proxy to an own pod", "10.42.0.5", func(Dial) Dial { return r.PodDialer("t1") }, "n default.t1/next:8443",
-			"",
-			false},
-		{"a webhook in an own pod, mapped", "::ffff:10.42.0.5", func(d Dial) Dial { return r.Dialer("t1", d) },
-			"n default.t1/next:8443", "", false},
-		{"a webhook in another's pod", "10.42.0.6", func(d Dial) Dial { return r.Dialer("t1", d) }, "", "", true},
-		{"a proxy to another's pod", "10.42.0.6", func(Dial) Dial { return r.PodDialer("t1") }, "", "", true},
-		{"what two claim", "10.42.0.9", func(d Dial) Dial { return r.Dialer("t1", d) }, "", "", true},
-		{"a webhook at a node", "203.0.113.8", func(d Dial) Dial { return r.Dialer("t1", d) }, "", "", true},
-		{"a webhook outside", "198.51.100.1", func(d Dial) Dial { return r.Dialer("t1", d) }, "", "198.51.100.1:8443",
-			false},
-		{"a pod whose node is not known", "10.42.0.20", func(d Dial) Dial { return r.Dialer("t1", d) }, "",
-			"10.42.0.20:8443", false},
-		{"a pod without a node", "10.42.0.21", func(d Dial) Dial { return r.Dialer("t1", d) }, "", "10.42.0.21:8443",
-			false},
-		{"the system to a pod of a tenant", "10.42.0.6", func(Dial) Dial { return r.Dial }, "n default.t2/web:8443",
-			"",
-			false},
+		{"a webhook in an own pod", "10.42.0.5", hook, "n default.t1/next:8443", "", false},
+		{"a proxy to an own pod", "10.42.0.5", proxy, "n default.t1/next:8443", "", false},
+		{"a webhook in an own pod, mapped", "::ffff:10.42.0.5", hook, "n default.t1/next:8443", "", false},
+		{"a webhook in another's pod", "10.42.0.6", hook, "", "", true},
+		{"a proxy to another's pod", "10.42.0.6", proxy, "", "", true},
+		{"what two claim", "10.42.0.9", hook, "", "", true},
+		{"a webhook at a node", "203.0.113.8", hook, "", "", true},
+		{"a webhook outside", "198.51.100.1", hook, "", "198.51.100.1:8443", false},
+		{"a pod whose node is not known", "10.42.0.20", hook, "", "10.42.0.20:8443", false},
+		{"a pod without a node", "10.42.0.21", hook, "", "10.42.0.21:8443", false},
+		{"the system to a pod of a tenant", "10.42.0.6", system, "n default.t2/web:8443", "", false},
 	} {
 		u, dialled := &tunnel{}, ""
 		r.tunnel = u
