@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/a4s-io/a4s/internal/space"
-	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/discovery"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
@@ -135,16 +134,19 @@ func (e *discoveryServer) serveNonResource(
 	if asked.document == nil || tenant == space.System {
 		return serveAnswer(w, req, next, p, &resourceRequest{subresource: "log"}, nil)
 	}
-	if !reads(req) {
-		// Upstream answers some with the document, whatever the method.
-		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method,
-			schema.GroupResource{}, "", "", 0, false)
-	}
 	d := *asked.document
 	relay := func(c *capture) error {
 		a := newAnswer(w, p, wire.Resource{}, object)
 		c.sendTo(a, d.prefix)
 		return a.finish()
+	}
+	if !reads(req) {
+		if refusal := refusedTo(req, next, d); refusal != nil {
+			return relay(refusal)
+		}
+		// Upstream answers some with the document, whatever the method.
+		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, req.Method,
+			schema.GroupResource{}, "", "", 0, false)
 	}
 	// No CRD is served below /api.
 	idx := &index{}
@@ -220,6 +222,9 @@ func (e *discoveryServer) answerDocument(
 	w http.ResponseWriter, req *http.Request, next http.Handler, tenant string, view *discoveryView, d documentRequest,
 	relay func(*capture) error,
 ) error {
+	if refusal := refusedTo(req, next, d); refusal != nil {
+		return relay(refusal)
+	}
 	c := e.discoveryCache
 	seen := d.path + "\x00" + d.accept
 	tag, _ := c.tags.get(seen)
@@ -431,27 +436,6 @@ func (m *discoveryDocument) send(w http.ResponseWriter, req *http.Request) error
 	return nil
 }
 
-// ask gets a document from upstream, as the user of the request.
-func ask(req *http.Request, next http.Handler, path, query, accept, etag string) *capture {
-	out := authn.Again(req)
-	out = out.Clone(out.Context())
-	out.Method = http.MethodGet
-	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = path, "", query
-	out.RequestURI = out.URL.RequestURI()
-	for _, name := range []string{"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since",
-		"If-Range", "Range"} {
-		out.Header.Del(name)
-	}
-	out.Header.Set("Accept", accept)
-	if etag != "" {
-		out.Header.Set("If-None-Match", etag)
-	}
-	c := &capture{header: http.Header{}}
-	next.ServeHTTP(c, out)
-	c.WriteHeader(http.StatusOK)
-	return c
-}
-
 // onlyJSON keeps the JSON media types of an Accept header.
 func onlyJSON(accept string) string {
 	kept := []string{}
@@ -464,37 +448,4 @@ func onlyJSON(accept string) string {
 		return "application/json"
 	}
 	return strings.Join(kept, ",")
-}
-
-// capture records an answer.
-type capture struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (c *capture) Header() http.Header { return c.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (c *capture) WriteHeader(code int) {
-	if c.code == 0 {
-		c.code = code
-	}
-}
-
-// Write implements http.ResponseWriter.
-func (c *capture) Write(b []byte) (int, error) {
-	c.WriteHeader(http.StatusOK)
-	return c.body.Write(b)
-}
-
-// sendTo passes the answer on, with addresses below a prefix.
-func (c *capture) sendTo(w http.ResponseWriter, prefix string) {
-	if at := c.header.Get("Location"); at != "" {
-		c.header.Set("Location", prefix+at)
-	}
-	maps.Copy(w.Header(), c.header)
-	w.WriteHeader(c.code)
-	w.Write(c.body.Bytes()) //nolint:errcheck // the client is gone
 }

@@ -241,21 +241,36 @@ func fetch(t *testing.T, e *Edge, u *upstream, tenant, path string, header ...st
 }
 
 // TestDocumentsAreOnlyRead: upstream's handlers of custom groups answer other
-// methods with the document as well, and not with that of the space.
+// methods with the document as well, and not with that of the space. Who may not
+// even ask is told so, as by upstream.
 func TestDocumentsAreOnlyRead(t *testing.T) {
 	for _, method := range []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodOptions} {
+		http.MethodOptions, http.MethodHead} {
 		for _, path := range []string{"/apis", "/apis/own.io", "/apis/own.io/v1", "/openapi/v2",
 			"/openapi/v3/apis/own.io/v1", "/api/v1"} {
-			e, w := New(Options{}), httptest.NewRecorder()
-			req := httptest.NewRequest(method, path, nil)
-			asked := read(req)
-			asked.space = "a"
-			err := e.serveNonResource(w, req, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-				t.Errorf("%s %s reaches upstream", method, path)
-			}), e.Projector("a"), asked)
-			if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != http.StatusMethodNotAllowed {
-				t.Errorf("%s %s: %v", method, path, err)
+			for _, code := range []int{http.StatusOK, http.StatusForbidden} {
+				if method == http.MethodHead && code == http.StatusOK {
+					continue // it is read
+				}
+				e, w := New(Options{}), httptest.NewRecorder()
+				req := httptest.NewRequest(method, path, nil)
+				asked := read(req)
+				asked.space = "a"
+				err := e.serveNonResource(w, req, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == method {
+						w.WriteHeader(code)
+					}
+					_, _ = w.Write([]byte("{}")) // it is in memory
+				}), e.Projector("a"), asked)
+				status, isStatus := err.(apierrors.APIStatus)
+				switch {
+				case code == http.StatusForbidden:
+					if err != nil || w.Code != code {
+						t.Errorf("%s %s, refused: %d, %v", method, path, w.Code, err)
+					}
+				case !isStatus || status.Status().Code != http.StatusMethodNotAllowed || w.Body.Len() > 0:
+					t.Errorf("%s %s: %v, %q", method, path, err, w.Body)
+				}
 			}
 		}
 	}
