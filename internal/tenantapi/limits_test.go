@@ -92,11 +92,17 @@ func TestLimitsSurviveProtobufAndCopying(t *testing.T) {
 func TestNumbersOfLimits(t *testing.T) {
 	limits := reflect.TypeFor[TenantLimits]()
 	fields := (&TenantLimits{}).fields()
-	if len(fields) != limits.NumField() {
-		t.Fatalf("%d fields of %d", len(fields), limits.NumField())
+	var tags []string
+	for i := range limits.NumField() {
+		if limits.Field(i).Name != "Devices" { // a map, with rules of its own
+			tags = append(tags, limits.Field(i).Tag.Get("protobuf"))
+		}
+	}
+	if len(fields) != len(tags) {
+		t.Fatalf("%d fields of %d", len(fields), len(tags))
 	}
 	for i, f := range fields {
-		tag := limits.Field(i).Tag.Get("protobuf")
+		tag := tags[i]
 		if !strings.HasSuffix(tag, fmt.Sprintf(",%d,opt,name=%s", f.numbered(i), f.name)) {
 			t.Errorf("%s has the number %d, its tag is %s", f.name, f.numbered(i), tag)
 		}

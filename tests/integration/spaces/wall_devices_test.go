@@ -291,7 +291,7 @@ func TestWallW2AdminAccess(t *testing.T) {
 		t.Errorf("a new namespace: %d %.300s", code, answer)
 	}
 	// Where an administrator of the cluster has labelled it, a claim needs the allowance, too.
-	if code, answer := do(t, p.Admin, http.MethodPatch, "/api/v1/namespaces/default.a", label,
+	if code, answer := do(t, p.Admin, http.MethodPatch, "/api/v1/tenants/a/namespaces/default", label,
 		[]string{asMergePatch}); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
 	}
