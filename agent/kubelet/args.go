@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -185,7 +186,7 @@ func applyArgs(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfigu
 	flags.AddFlags(set)
 	gates := maps.Clone(config.FeatureGates)
 	options.AddKubeletConfigFlags(set, config)
-	options.AddGlobalFlags(set)
+	addCadvisorFlag(set)
 	for _, a := range args {
 		text := a.name + "=" + a.value
 		if set.Lookup(a.name) == nil {
@@ -201,6 +202,16 @@ func applyArgs(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfigu
 		}
 	}
 	return nil
+}
+
+// addCadvisorFlag adds the one flag of cAdvisor that the kubelet has. Upstream's
+// AddGlobalFlags adds it, too, and a flag of programs that a4s' commands do without.
+func addCadvisorFlag(set *pflag.FlagSet) {
+	if f := flag.CommandLine.Lookup("housekeeping_interval"); f != nil {
+		own := pflag.PFlagFromGoFlag(f)
+		own.Name = "housekeeping-interval"
+		set.AddFlag(own)
+	}
 }
 
 func badArg(text, want string, err error) error {

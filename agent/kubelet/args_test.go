@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
@@ -60,6 +62,19 @@ func TestServer(t *testing.T) {
 		s.ReadOnlyPort != 0 {
 		t.Errorf("the kubelet's API is open: %+v %+v, read-only port %d", s.Authentication,
 			s.Authorization, s.ReadOnlyPort)
+	}
+}
+
+// TestFlagsWithoutThoseOfPrograms: a4s' commands empty the set in which libraries leave
+// flags of upstream's programs.
+func TestFlagsWithoutThoseOfPrograms(t *testing.T) {
+	all := pflag.CommandLine
+	t.Cleanup(func() { pflag.CommandLine = all })
+	pflag.CommandLine = pflag.NewFlagSet("a4s", pflag.ContinueOnError)
+	o := sample(t)
+	o.Args = []string{"housekeeping-interval=20s"}
+	if _, err := o.server(filepath.Join(o.DataDir, "kubelet.yaml")); err != nil {
+		t.Error(err)
 	}
 }
 

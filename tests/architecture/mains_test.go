@@ -119,7 +119,7 @@ func mainCalls() map[string]string {
 	out := map[string]string{
 		"rest.SetDefaultWarningHandler":       "cmd/process/upstream.go",
 		"restclient.SetDefaultWarningHandler": "cmd/process/upstream.go",
-		"options.AddGlobalFlags":              "agent/kubelet/args.go, for cAdvisor's",
+		"options.AddGlobalFlags":              "agent/kubelet/args.go has the flag of cAdvisor",
 		"options.ValidateKubeletFlags":        "agent/kubelet/args.go",
 		"cache.NewInformerName":               informers,
 		"utilerrors.NewAggregate":             ownRun,
