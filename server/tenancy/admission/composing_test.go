@@ -173,7 +173,8 @@ func TestWallW14AuthorizerInPolicies(t *testing.T) {
 		{"account", `group("").resource("secrets").namespace("default").check("get")`, true},
 		{"alice", `serviceAccount("default","default").group("").resource("secrets").check("get")`, false},
 		{"alice", `serviceAccount("kube-system","web").group("").resource("secrets").check("get")`, false},
-		{"admin", `group("").resource("nodes").check("list")`, false},
+		{"admin", `group("").resource("nodes").check("list")`, true}, // of nothing, unless they read nodes
+		{"admin", `group("").resource("nodes").check("delete")`, false},
 		{"admin", `path("/metrics").check("get")`, false},
 		{"controller", `group("").resource("nodes").check("list")`, false},
 		{"controller", `path("/metrics").check("get")`, false},

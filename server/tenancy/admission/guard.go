@@ -45,7 +45,7 @@ func newGuard(tenants Tenants) (*guard, error) {
 		return nil, fmt.Errorf("loading the Pod Security Standards: %w", err)
 	}
 	return &guard{permits: permits{tenants}, evaluator: evaluator, devices: deviceRules{permits: permits{tenants}},
-		kinds: kinds.New(), groups: prioritizedKinds()}, nil
+		runtimes: runtimes{permits: permits{tenants}}, kinds: kinds.New(), groups: prioritizedKinds()}, nil
 }
 
 // check looks at what would be stored in the space of tenant. byTenant tells

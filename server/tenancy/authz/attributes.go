@@ -1,7 +1,6 @@
 package authz
 
 import (
-	"context"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -107,14 +106,11 @@ func isClusterRole(a authorizer.Attributes) bool {
 // be used for a request.
 const impersonateOn = "impersonate-on:"
 
-// allocates reports whether the question is one of those that upstream asks besides
-// about who gives out devices: whether a user may bind claims at all, or speak for a
-// driver. Where a request changes an allocation, admission looks at what it would
-// bind, which may be nothing.
-func allocates(ctx context.Context, a authorizer.Attributes) bool {
-	if a.GetAPIGroup() != resourcev1.GroupName || a.GetResource() != "resourceclaims" {
-		return false
-	}
-	return a.GetSubresource() == resourcev1.SubresourceDriver ||
-		a.GetSubresource() == resourcev1.SubresourceBinding && asked(ctx)
+// speaksForDrivers reports whether the question is the one that upstream asks besides, where
+// the status of a claim of devices is written: whether a user may speak for a driver. The other
+// one, whether they may bind the claim, is for roles: admission looks at what would be bound,
+// which may be nothing.
+func speaksForDrivers(a authorizer.Attributes) bool {
+	return a.GetAPIGroup() == resourcev1.GroupName && a.GetResource() == "resourceclaims" &&
+		a.GetSubresource() == resourcev1.SubresourceDriver
 }

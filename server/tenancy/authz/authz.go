@@ -172,7 +172,7 @@ func (b *bordered) byKind(
 	if !ok {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
-	if allocates(ctx, a) {
+	if speaksForDrivers(a) {
 		return authorizer.DecisionDeny, "the devices of nodes are given out by the scheduler of the cluster", nil
 	}
 	// Impersonation also asks whether it may be used for what is requested.

@@ -162,18 +162,21 @@ func want(u user.Info, s string) authorizer.AttributesRecord {
 	return a
 }
 
-// TestBindingOfClaims: a review says no. In a request admission decides, by what is
-// bound.
+// TestBindingOfClaims: a review says what a request is answered. By what is bound admission
+// decides.
 func TestBindingOfClaims(t *testing.T) {
 	a := wrap(t, authorizer.AuthorizerFunc(upstream), Options{Roles: listers(t, objects()...), SystemRBAC: true})
-	ask := want(in("t1", "admin"), "update resource.k8s.io|resourceclaims/binding")
-	for group, want := range map[string]authorizer.Decision{"authorization.k8s.io": authorizer.DecisionDeny,
-		"resource.k8s.io": authorizer.DecisionAllow} {
-		ctx := request.WithRequestInfo(space.WithTenant(t.Context(), "t1"),
-			&request.RequestInfo{IsResourceRequest: true,
-				APIGroup: group})
-		if got, reason, err := a.Authorize(ctx, ask); got != want || err != nil {
-			t.Errorf("asked for %s: %v, %s, %v", group, got, reason, err)
+	for _, c := range []struct {
+		subresource string
+		want        authorizer.Decision
+	}{{"binding", authorizer.DecisionAllow}, {"driver", authorizer.DecisionDeny}} {
+		ask := want(in("t1", "admin"), "update resource.k8s.io|resourceclaims/"+c.subresource)
+		for _, group := range []string{"authorization.k8s.io", "resource.k8s.io"} {
+			ctx := request.WithRequestInfo(space.WithTenant(t.Context(), "t1"),
+				&request.RequestInfo{IsResourceRequest: true, APIGroup: group})
+			if got, reason, err := a.Authorize(ctx, ask); got != c.want || err != nil {
+				t.Errorf("%s, asked for %s: %v, %s, %v", c.subresource, group, got, reason, err)
+			}
 		}
 	}
 }

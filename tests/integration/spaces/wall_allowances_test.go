@@ -267,6 +267,12 @@ func TestEveryAllowanceSaysAbsenceToo(t *testing.T) {
 			`{"metadata":{"name":"`+class+`"},"driverName":"example.com","parameters":{"a":"b"}}`)
 	}
 	s := p.bareTenant(t, "t1")
+	// Upstream wants the label before it is asked whether the tenant may.
+	if code, answer := do(t, p.Admin, http.MethodPatch, "/api/v1/tenants/t1/namespaces/default",
+		`{"metadata":{"labels":{"resource.kubernetes.io/admin-access":"true"}}}`,
+		[]string{asMergePatch}); code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
 	keys := allowances.All()
 	slices.Sort(keys)
 	for _, key := range keys {
