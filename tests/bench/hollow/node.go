@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +47,10 @@ type node struct {
 	lease *coordinationv1.Lease
 	// started is how many pods the node has started.
 	started atomic.Int64
+
+	mu sync.Mutex
+	// pods is the range of the node's pods, once the server has given it one.
+	pods netip.Prefix
 }
 
 func newNode(number int, access *rest.Config, f *failures) (*node, error) {
@@ -78,6 +84,35 @@ func (n *node) from(url string) (*source, error) {
 
 // ip is an address of the node, which nobody has.
 func (n *node) ip() string { return fmt.Sprintf("10.250.%d.%d", n.number/250, n.number%250+1) }
+
+// podIP is another address of the range that the server has given the node. Until it has, the
+// node asks.
+func (n *node) podIP(ctx context.Context) (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for !n.pods.IsValid() {
+		got, err := n.own.core.Nodes().Get(ctx, n.name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		if got.Spec.PodCIDR != "" {
+			if n.pods, err = netip.ParsePrefix(got.Spec.PodCIDR); err != nil {
+				return "", err
+			}
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(again / 10):
+		}
+	}
+	ip := n.pods.Addr()
+	for range n.started.Add(1)%250 + 1 {
+		ip = ip.Next()
+	}
+	return ip.String(), nil
+}
 
 // register makes the Node, as one that is ready, and its lease.
 func (n *node) register(ctx context.Context) error {

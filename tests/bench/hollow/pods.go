@@ -87,7 +87,10 @@ func (n *source) remove(ctx context.Context, pod *corev1.Pod) error {
 // setRunning says that the pod runs.
 func (n *source) setRunning(ctx context.Context, pod *corev1.Pod) error {
 	now := metav1.Now()
-	ip := fmt.Sprintf("10.%d.%d.%d", 128+n.number/256, n.number%256, n.started.Add(1)%250+1)
+	ip, err := n.podIP(ctx)
+	if err != nil {
+		return err
+	}
 	status := corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &now,
 		HostIP: n.ip(), HostIPs: []corev1.HostIP{{IP: n.ip()}}, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},

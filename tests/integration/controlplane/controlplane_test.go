@@ -233,7 +233,7 @@ func (p *plane) testNodeIsConfined(t *testing.T) {
 			t.Fatalf("creating node %s: %v", name, err)
 		}
 	}
-	label := []byte(`{"metadata":{"annotations":{"x":"y"}}}`)
+	label := []byte(`{"metadata":{"annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":"true"}}}`)
 	if _, err := node.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, label,
 		metav1.PatchOptions{}); err != nil {
 		t.Errorf("a node cannot annotate itself: %v", err)
