@@ -143,9 +143,11 @@ func TestWallW8AddressesOfOtherPartitions(t *testing.T) {
 	a := newSide(t, home, "main", "t1", "10.42.0.5", "10.43.0.1", "203.0.113.1")
 	const outside = "198.51.100.7"
 	theirs := []string{"10.142.0.5", "10.44.0.1", "203.0.113.2", "10.99.0.2"}
-	_, err := a.client.DiscoveryV1().EndpointSlices("default").Create(t.Context(),
-		slice("early", append(theirs, outside, a.pod)...), metav1.CreateOptions{})
-	must(t, err)
+	hosts.Until(t, settled, "the server knows the pod of t1", func(ctx context.Context) error {
+		_, err := a.client.DiscoveryV1().EndpointSlices("default").Create(ctx,
+			slice("early", append(theirs, outside, a.pod)...), metav1.CreateOptions{})
+		return err
+	})
 	tp2 := n.begin(t, home, "tp2", 0, "--tenant-partition", "tp2", "--resource-partition", "tp2")
 	b := newSide(t, tp2, "tp2", "t4", "10.142.0.5", "10.44.0.1", "203.0.113.2")
 	for _, node := range []string{"node-of-main", "node-of-tp2"} {
