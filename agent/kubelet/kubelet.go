@@ -14,6 +14,7 @@ import (
 
 	cadvisor "github.com/google/cadvisor/lib/container/containerd"
 	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
@@ -191,9 +192,19 @@ func (o Options) run(ctx context.Context, ready func()) error {
 	if err == nil {
 		err = component.ErrExited
 	}
+	if ofRuntime(err) {
+		return err // before it has begun
+	}
 	// Its metrics are registered, and a second start in this process would only say
 	// that they are.
 	return component.Final(err)
+}
+
+// ofRuntime reports whether the kubelet ended because the runtime did not answer: it asks
+// that before anything else, and no more once it has begun.
+func ofRuntime(err error) bool {
+	_, ok := status.FromError(err)
+	return ok && err != nil
 }
 
 // origin are the options of the transport between the kubelet and the API. The

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,6 +36,18 @@ func TestPortTaken(t *testing.T) {
 		if !errors.As(err, &precondition) {
 			t.Errorf("%s taken: error = %v, want a problem.Precondition", arg, err)
 		}
+	}
+}
+
+// TestRuntimeThatDoesNotAnswer: a kubelet that has not begun starts again in its process.
+func TestRuntimeThatDoesNotAnswer(t *testing.T) {
+	away := fmt.Errorf("failed to run Kubelet: %w", fmt.Errorf("validate service connection: %w",
+		status.Error(codes.Canceled, "context canceled")))
+	if !ofRuntime(away) {
+		t.Error("it is final that the runtime did not answer")
+	}
+	if ofRuntime(errors.New("failed to run Kubelet: no such file")) || ofRuntime(nil) {
+		t.Error("whatever ended the kubelet is taken for the runtime")
 	}
 }
 
