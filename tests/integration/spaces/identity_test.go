@@ -53,8 +53,8 @@ func TestSeedDefaultTenant(t *testing.T) {
 			!strings.Contains(body, `"tenant":"`+c.tenant+`"`) {
 			t.Errorf("%s: %d %.300s", c.name, code, body)
 		}
-		if code, _ := get(t, who.config, "/api/v1/nodes"); code != http.StatusForbidden {
-			t.Errorf("%s lists nodes: %d", c.name, code)
+		if code, _ := get(t, who.config, "/apis/storage.k8s.io/v1/csinodes"); code != http.StatusForbidden {
+			t.Errorf("%s lists what is the system's: %d", c.name, code)
 		}
 	}
 	if code, _ := get(t, nora.config, "/api/v1/tenants/b/namespaces/default"); code != http.StatusForbidden {

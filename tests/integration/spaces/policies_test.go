@@ -44,7 +44,7 @@ const validatingPolicy = `{"metadata":{"name":"words"},"spec":{` + configMapCons
 		{"expression":"params.metadata.namespace == 'default'","message":"parameter"},
 		{"expression":"authorizer.group('').resource('pods').namespace('default').check('create').allowed()","message":"authorizer"},
 		{"expression":"!authorizer.serviceAccount('default', 'nobody').group('').resource('pods').namespace('default').check('create').allowed()","message":"another's rights"},
-		{"expression":"!authorizer.group('').resource('nodes').check('list').allowed()","message":"rights outside of the space"}
+		{"expression":"!authorizer.group('').resource('nodes').check('delete').allowed()","message":"rights outside of the space"}
 	]}}`
 
 const validatingBinding = `{"metadata":{"name":"words"},"spec":{"policyName":"words","validationActions":["Deny"],

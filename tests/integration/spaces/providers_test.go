@@ -124,8 +124,8 @@ current-context: hook
 		if c.user == "" {
 			continue
 		}
-		if code, _ := get(t, cfg, "/api/v1/nodes"); code != http.StatusForbidden {
-			t.Errorf("%s lists nodes: %d", c.name, code)
+		if code, _ := get(t, cfg, "/apis/storage.k8s.io/v1/csinodes"); code != http.StatusForbidden {
+			t.Errorf("%s lists what is the system's: %d", c.name, code)
 		}
 		if code, body := do(t, cfg, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
 			`{"spec":{"nonResourceAttributes":{"path":"/version","verb":"get"}}}`, nil); code != http.StatusCreated ||

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 
@@ -92,6 +93,9 @@ func (e *emptying) held(ctx context.Context, resources []contents.Resource) (hel
 				}
 			}
 		})
+		if apierrors.IsNotFound(err) {
+			continue // it is not served any more
+		}
 		if err != nil {
 			return nil, fmt.Errorf("looking for finalizers of %s: %w", r.GroupResource, err)
 		}
