@@ -53,7 +53,7 @@ func TestSeedDefaultTenant(t *testing.T) {
 			!strings.Contains(body, `"tenant":"`+c.tenant+`"`) {
 			t.Errorf("%s: %d %.300s", c.name, code, body)
 		}
-		if code, _ := get(t, who.config, "/apis/storage.k8s.io/v1/csinodes"); code != http.StatusForbidden {
+		if code, _ := get(t, who.config, "/api/v1/tenantplacements"); code != http.StatusForbidden {
 			t.Errorf("%s lists what is the system's: %d", c.name, code)
 		}
 	}

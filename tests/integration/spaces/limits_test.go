@@ -419,7 +419,7 @@ func testAudit(t *testing.T, p *plane, a *space, log string) {
 		want string
 	}{
 		{"a tenant's user", a.config, "/api/v1/namespaces/default/configmaps/audit1", http.StatusNotFound, "a"},
-		{"a tenant's user who is refused", a.config, "/apis/storage.k8s.io/v1/csinodes/audit2", http.StatusForbidden, "a"},
+		{"a tenant's user who is refused", a.config, "/api/v1/tenantplacements/audit2", http.StatusForbidden, "a"},
 		{"a tenant's user in another's space", a.config, "/api/v1/tenants/b/namespaces/default/configmaps/audit3",
 			http.StatusForbidden, "b"},
 		{"an administrator in a space", p.Admin, "/api/v1/tenants/a/namespaces/default/configmaps/audit4",
@@ -471,7 +471,7 @@ func findEvent(log, name string) (*auditEvent, error) {
 func testTenantMetrics(t *testing.T, p *plane) {
 	c := p.tenant(t, "counted")
 	get(t, c.config, "/api/v1/namespaces/default/pods/none")
-	get(t, c.config, "/apis/storage.k8s.io/v1/csinodes")
+	get(t, c.config, "/api/v1/tenantplacements")
 	eventually(t, "the metrics of a tenant", func(context.Context) (bool, error) {
 		return p.metric(t, `a4s_tenant_requests_total{code="404",tenant="counted",verb="get"}`) != "" &&
 			p.metric(t, `a4s_tenant_requests_total{code="403",tenant="counted",verb="list"}`) == "1" &&

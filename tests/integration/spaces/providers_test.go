@@ -124,7 +124,7 @@ current-context: hook
 		if c.user == "" {
 			continue
 		}
-		if code, _ := get(t, cfg, "/apis/storage.k8s.io/v1/csinodes"); code != http.StatusForbidden {
+		if code, _ := get(t, cfg, "/api/v1/tenantplacements"); code != http.StatusForbidden {
 			t.Errorf("%s lists what is the system's: %d", c.name, code)
 		}
 		if code, body := do(t, cfg, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",

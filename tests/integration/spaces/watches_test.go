@@ -149,7 +149,7 @@ func TestWatchesAsUpstreamTakesThem(t *testing.T) {
 		t.Errorf("the view of the cluster: %.500s", shown)
 	}
 	for path, want := range map[string]string{"/tenants/b" + maps + "?watch=true": "bad status",
-		"/apis/storage.k8s.io/v1/csinodes?watch=true": "bad status", maps + "?watch=true&limit=x": "bad status"} {
+		"/api/v1/tenantplacements?watch=true": "bad status", maps + "?watch=true&limit=x": "bad status"} {
 		if shown := firstMessage(t, a.config, path, ""); !strings.Contains(shown, want) {
 			t.Errorf("%s: %.500s", path, shown)
 		}
