@@ -1,7 +1,6 @@
 package nodechild
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,21 +53,13 @@ func Receive(stdin io.Reader) (*Handover, error) {
 	return h, nil
 }
 
-// Server waits until the server can be joined, or ctx ends. It may be called once.
-func (h *Handover) Server(ctx context.Context) (Server, error) {
+// Server waits until the server can be joined.
+func (h *Handover) Server() (Server, error) {
 	var s Server
-	decoded := make(chan error, 1)
-	// Reading standard input does not end with ctx, but with the process.
-	go func() { decoded <- h.in.Decode(&s) }()
-	select {
-	case err := <-decoded:
-		if err != nil {
-			return Server{}, fmt.Errorf("%w: %w", errNoServer, err)
-		}
-		return s, nil
-	case <-ctx.Done():
-		return Server{}, context.Cause(ctx)
+	if err := h.in.Decode(&s); err != nil {
+		return s, fmt.Errorf("%w: %w", errNoServer, err)
 	}
+	return s, nil
 }
 
 // send is the other side of Handover. It returns when the reader has ended, too.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -67,7 +66,7 @@ func RunNode(ctx context.Context) error {
 	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
 	defer func() {
 		log.Stopping()
-		if err := group.StopBy(time.Now().Add(nodeStopsWithin - time.Second)); err != nil {
+		if err := group.Stop(); err != nil {
 			logrus.WithError(err).Warn("Not everything of the node stopped in time")
 		}
 	}()
@@ -110,7 +109,7 @@ func startNode(
 	if err := node.ImportImages(ctx, group); err != nil {
 		return err
 	}
-	server, err := handover.Server(ctx)
+	server, err := handover.Server()
 	if err != nil {
 		return err
 	}

@@ -180,14 +180,9 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return s.unusable(err)
 	}
-	began := false // it was ready to serve
 	defer func() {
 		var gone *errFatal
-		if errors.As(err, &gone) || !began {
-			abandon(e, began)
-		} else {
-			e.Close()
-		}
+		closeMember(e, errors.As(err, &gone))
 	}()
 	level.SetLevel(zap.DebugLevel)
 	defer level.SetLevel(zap.DPanicLevel) // it reports each listener that Close closes as an error
@@ -218,7 +213,6 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 	case <-ctx.Done():
 		return nil
 	}
-	began = true
 	if err := s.settle(ctx, e); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -251,18 +245,18 @@ const localPatience = time.Second
 // closeTimeout bounds how long a member that has given up may take to close.
 const closeTimeout = 5 * time.Second
 
-// abandon closes a member that has lost a goroutine to a fatal error and may wait for it
-// forever, or that was never ready: what it holds goes with the process. Close waits for
-// listeners that begin to serve when the member is ready, or has stopped.
-func abandon(e *embed.Etcd, began bool) {
+// closeMember closes a member. One that has lost a goroutine to a fatal error
+// may wait for it forever, and what it holds goes with the process.
+func closeMember(e *embed.Etcd, broken bool) {
 	closed := make(chan struct{})
 	go func() {
-		if !began {
-			e.Server.HardStop()
-		}
 		e.Close()
 		close(closed)
 	}()
+	if !broken {
+		<-closed
+		return
+	}
 	select {
 	case <-closed:
 	case <-time.After(closeTimeout):

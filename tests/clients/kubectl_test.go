@@ -70,7 +70,7 @@ func (k *kubectl) discovery(t *testing.T) {
 	resources := k.ok(t, "api-resources --no-headers -o name")
 	match(t, "api-resources", resources, []string{`^deployments\.apps$`, `^configmaps$`, `^clusterroles\.rbac`,
 		`^leases\.coord`, `^storageclasses\.storage`, `^customresourcedefinitions\.apiext`})
-	for _, hidden := range []string{"nodes", "tenants"} {
+	for _, hidden := range []string{"tenantplacements", "tenants"} {
 		if misses(resources, []string{"^" + hidden + "$"}) == "" {
 			t.Errorf("api-resources shows %s", hidden)
 		}
@@ -79,11 +79,12 @@ func (k *kubectl) discovery(t *testing.T) {
 	k.shows(t, "version", `Server Version: v1\.37\.`)
 	k.shows(t, "explain deployment.spec", `GROUP: +apps`, `^  replicas\s+<integer>`, `^  template\s+<PodTemplateSpec>`)
 	k.shows(t, "explain pods.spec.containers --recursive", `image\s+<string>`)
-	for _, kind := range []string{"nodes", "tenants"} {
+	for _, kind := range []string{"tenantplacements", "tenants"} {
 		k.fails(t, "explain "+kind, `the server doesn't have a resource type`)
 		k.fails(t, "get "+kind, `the server doesn't have a resource type "`+kind+`"`)
 	}
-	k.fails(t, "get --raw /api/v1/nodes", `Forbidden`)
+	k.fails(t, "get --raw /api/v1/tenantplacements", `Forbidden`)
+	k.shows(t, "get --raw /api/v1/nodes", `"items": ?\[\]`)
 	const daemonSet = "-f testdata/kubectl/daemonset.json"
 	k.fails(t, "create "+daemonSet, `[Ff]orbidden.*a DaemonSet runs on every node`)
 	k.fails(t, "create --raw /apis/apps/v1/namespaces/default/daemonsets "+daemonSet,
@@ -365,7 +366,7 @@ func (k *kubectl) auth(t *testing.T, namespace string) {
 	k.shows(t, "auth can-i --list --as="+account, `^configmaps +\[\] +\[\] +\[get list watch\]`)
 	k.fails(t, "auth can-i get secrets --as="+account, `^no$`)
 	k.fails(t, "auth can-i list configmaps -A --as="+account, `^no$`)
-	k.fails(t, "get --raw /api/v1/nodes --as=admin --as-group=system:masters", `Forbidden`)
+	k.fails(t, "get --raw /api/v1/tenantplacements --as=admin --as-group=system:masters", `Forbidden`)
 
 	token := strings.TrimSpace(k.ok(t, "create token builder --duration=1h"))
 	checkToken(t, token, "system:serviceaccount:"+namespace+"."+acme.name+":builder")
