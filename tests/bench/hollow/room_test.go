@@ -2,6 +2,7 @@ package hollow
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,9 @@ import (
 // TestRoom: a node takes pods of all servers into one account, fails what does not fit,
 // and has the room again when a pod ends.
 func TestRoom(t *testing.T) {
-	n := &node{name: Name(0), failures: &failures{}, room: newRoom(4)}
+	n := &node{
+		name: Name(0), failures: &failures{}, room: newRoom(4), pods: netip.MustParsePrefix("10.42.0.0/24"),
+	}
 	pod := func(name, cpus string) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
