@@ -169,7 +169,8 @@ func (a *Admin) WaitGone(
 			return "", err
 		}
 		if meanwhile != nil {
-			if err := meanwhile(ctx); err != nil {
+			// What it looks at, and the tenant itself, can go while it looks.
+			if err := meanwhile(ctx); err != nil && !apierrors.IsNotFound(err) {
 				return "", err
 			}
 		}

@@ -10,19 +10,18 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
 )
 
 // What is deleted and held for longer loses its finalizers, each of which is said; nothing
 // else is touched, and what cannot be listed does not keep the rest.
 func TestDropper(t *testing.T) {
-	reply := func(w http.ResponseWriter, v any) {
-		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(v); err != nil {
-			t.Error(err)
-		}
-	}
+	reply := func(w http.ResponseWriter, v any) { answer(t, w, http.StatusOK, v) }
 	object := func(name string, deleted time.Duration, finalizers ...string) metav1.PartialObjectMetadata {
 		m := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata",
 			APIVersion: "meta.k8s.io/v1"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "u",
@@ -104,5 +103,36 @@ func TestDropper(t *testing.T) {
 	end()
 	if err := NewDropper(admin, "t1", nil).Drop(ended); err == nil {
 		t.Error("no error of a context that ended")
+	}
+}
+
+// TestWaitGoneWhileDropping: a tenant that goes between two looks at it is gone, although
+// its resources are not found then.
+func TestWaitGoneWhileDropping(t *testing.T) {
+	looked := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !looked && strings.HasSuffix(r.URL.Path, "/tenants/t1") {
+			looked = true
+			answer(t, w, http.StatusOK, &tenantapi.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "t1", UID: "u"}})
+			return
+		}
+		gone := apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, "t1").Status()
+		answer(t, w, http.StatusNotFound, &gone)
+	}))
+	defer server.Close()
+	admin, err := New(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.WaitGone(t.Context(), "t1", "u", nil, NewDropper(admin, "t1", nil).Drop); err != nil || !looked {
+		t.Errorf("looked: %v, %v", looked, err)
+	}
+}
+
+func answer(t *testing.T, w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		t.Error(err)
 	}
 }
