@@ -145,7 +145,7 @@ test-critest: build guest ## Run critest, the conformance tests of the CRI, agai
 
 # Its parts are built by the program itself: the suite is a module of its own.
 .PHONY: conformance
-conformance: build ## Run upstream's conformance tests from a tenant's kubeconfig and the system's (FOCUS=REGEXP SPACES=tenant|restricted|system PROCS=4; as root, hours)
+conformance: build ## Run upstream's conformance tests from a tenant's kubeconfig and the system's (FOCUS=REGEXP SPACES=tenant|restricted|system PROCS=4, ALL=1 for the tests beyond it; as root, hours)
 	go build -o bin/conformance/run ./tests/conformance
 	A4S_BINARY=$(CURDIR)/bin/a4s bin/conformance/run
 

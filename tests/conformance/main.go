@@ -24,7 +24,9 @@ type runner struct {
 	root, suite, out string
 	// binary is a4s.
 	binary string
-	// focus is a regular expression: of the conformance tests run those that match.
+	// tests are those of upstream that run.
+	tests selection
+	// focus is a regular expression: of these tests run those that match.
 	focus string
 	// spaces are where to run them.
 	spaces []string
@@ -57,7 +59,15 @@ func fromEnvironment() (*runner, error) {
 		suite:  filepath.Join(root, "tests/conformance/suite"),
 		out:    filepath.Join(root, "bin/conformance"),
 		binary: cmp.Or(os.Getenv("A4S_BINARY"), filepath.Join(root, "bin/a4s")),
+		tests:  conformanceTests(),
 		focus:  os.Getenv("FOCUS"),
+	}
+	switch all := os.Getenv("ALL"); all {
+	case "":
+	case "1":
+		r.tests = otherTests()
+	default:
+		return nil, fmt.Errorf("ALL=%s: want 1, for upstream's tests beyond conformance, or nothing", all)
 	}
 	if _, err := os.Stat(r.suite); err != nil {
 		return nil, fmt.Errorf("run it in the directory of the sources: %w", err)
@@ -82,10 +92,11 @@ func run(ctx context.Context) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	known, err := readKnown(filepath.Join(r.root, knownFile))
+	tables, err := readKnown(filepath.Join(r.root, knownFile))
 	if err != nil {
 		return false, err
 	}
+	known := tables[r.tests.name]
 	if err := r.buildPrograms(ctx); err != nil {
 		return false, err
 	}
@@ -115,9 +126,15 @@ func run(ctx context.Context) (ok bool, err error) {
 		if err != nil {
 			return false, errors.Join(err, ctx.Err())
 		}
-		report, good := summarize(space, results, known[space])
-		reports = append(reports, report)
-		ok = ok && good
+		sum := summarize(space, results, known[space], r.focus == "")
+		reports = append(reports, sum.text)
+		ok = ok && sum.asListed
+		if r.focus != "" {
+			continue // a part of the tests says nothing of all of them
+		}
+		if err := r.record(ctx, space, sum); err != nil {
+			return false, err
+		}
 	}
 	fmt.Print("\n", strings.Join(reports, "\n"))
 	return ok, nil
@@ -130,13 +147,13 @@ func (r *runner) buildPrograms(ctx context.Context) error {
 		return err
 	}
 	fmt.Println("building the tests")
-	pinned, err := r.output(ctx, r.suite, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	pinned, err := r.kubernetes(ctx)
 	if err != nil {
 		return err
 	}
 	// kubectl refuses to print a version that is none, and a test asks it. Another
 	// wants pods that the program's own version takes for restricted.
-	stamp, err := stampOf(strings.TrimSpace(pinned))
+	stamp, err := stampOf(pinned)
 	if err != nil {
 		return err
 	}
@@ -146,6 +163,12 @@ func (r *runner) buildPrograms(ctx context.Context) error {
 		r.command(ctx, r.suite, "go", "build", "-o", r.out+"/", "github.com/onsi/ginkgo/v2/ginkgo"),
 		r.command(ctx, r.suite, "go", "build", "-ldflags", stamp, "-o", r.out+"/", "k8s.io/kubernetes/cmd/kubectl"),
 	)
+}
+
+// kubernetes is the version of Kubernetes that the tests are of.
+func (r *runner) kubernetes(ctx context.Context) (string, error) {
+	v, err := r.output(ctx, r.suite, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	return strings.TrimSpace(v), err
 }
 
 // stampOf are the linker's flags that tell a program of upstream its version.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,10 +16,11 @@ import (
 // TestKnownFailuresAreTests checks the tables of the documentation against
 // upstream's list: a misspelt name would be a failure that nobody expects.
 func TestKnownFailuresAreTests(t *testing.T) {
-	known, err := readKnown(filepath.Join("..", "..", knownFile))
+	tables, err := readKnown(filepath.Join("..", "..", knownFile))
 	if err != nil {
 		t.Fatal(err)
 	}
+	known := tables[conformanceName]
 	data, err := testdata.GetConformanceTestdataFS().EmbeddedFS.ReadFile("conformance.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -50,19 +53,24 @@ func TestSummary(t *testing.T) {
 	passed, failed := result{State: "passed"}, result{State: "timedout", Message: "too late\nwith details"}
 	for name, c := range map[string]struct {
 		results map[string]result
+		all     bool
 		ok      bool
 		want    string
 	}{
-		"as listed": {map[string]result{"a": passed, "listed": failed}, true,
+		"as listed": {map[string]result{"a": passed, "listed": failed}, true, true,
 			"1 of 2 passed, 1 do not apply, 0 were skipped, 0 failed"},
-		"a failure":       {map[string]result{"a": failed}, false, "1 failed:\n  a: timedout: too late\n"},
-		"a listed passes": {map[string]result{"listed": passed}, false, "1 passed although"},
-		"a skip":          {map[string]result{"a": {State: "skipped", Message: "one node"}}, true, "a: one node"},
-		"passed alone":    {map[string]result{"a": {State: "passed", Again: true}}, true, "1 passed only alone"},
+		"a failure":       {map[string]result{"a": failed}, false, false, "1 failed:\n  a: timedout: too late\n"},
+		"a listed passes": {map[string]result{"listed": passed}, true, false, "1 passed although"},
+		"a skip": {map[string]result{"a": {State: "skipped", Message: "one node"}}, false, true,
+			"a: one node"},
+		"passed alone": {map[string]result{"a": {State: "passed", Again: true}}, false, true,
+			"1 passed only alone"},
+		"a listed gone": {map[string]result{"a": passed}, true, false,
+			"1 are in docs/conformance.md and are no tests"},
 	} {
-		got, ok := summarize(tenantSpace, c.results, known)
-		if ok != c.ok || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %v\n%s\nwant %v and %q", name, ok, got, c.ok, c.want)
+		got := summarize(tenantSpace, c.results, known, c.all)
+		if got.asListed != c.ok || !strings.Contains(got.text, c.want) {
+			t.Errorf("%s: %v\n%s\nwant %v and %q", name, got.asListed, got.text, c.ok, c.want)
 		}
 	}
 }
@@ -79,5 +87,46 @@ func TestReport(t *testing.T) {
 	got, err := readReport(file)
 	if want := (result{State: "failed", Message: "no"}); err != nil || len(got) != 1 || got["[sig] A works"] != want {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestKnownTables: the tables of both kinds of tests are apart.
+func TestKnownTables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	content := "## Tests that do not apply in a tenant\n| a | `[x] one` |\n" +
+		"## Tests in a tenant with default settings\n| b | `[x] two` |\n" +
+		"## Other tests that do not apply in a tenant\n| c | `[x] three` |\n## Results\n| d | `[x] no` |\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readKnown(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[string]map[string]string{
+		conformanceName: {
+			tenantSpace: {"[x] one": "a"}, restrictedSpace: {"[x] one": "a", "[x] two": "b"}, systemSpace: {},
+		},
+		otherName: {tenantSpace: {"[x] three": "c"}, restrictedSpace: {"[x] three": "c"}, systemSpace: {}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestRecord: a run replaces its own row of the results, or adds it.
+func TestRecord(t *testing.T) {
+	page := "text\n\n## Results\n\n| Tests | Space | N |\n|---|---|---|\n| conformance | tenant | 1 |\n\n## More\n"
+	got, err := withResult(page, []string{"conformance", "tenant"}, []string{"2"})
+	if want := strings.Replace(page, "| 1 |", "| 2 |", 1); err != nil || got != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	got, err = withResult(page, []string{"conformance", "system"}, []string{"3"})
+	want := strings.Replace(page, "| 1 |\n", "| 1 |\n| conformance | system | 3 |\n", 1)
+	if err != nil || got != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	if _, err := withResult("## Results\n\n## More\n", []string{"a", "b"}, nil); !errors.Is(err, errNoResults) {
+		t.Errorf("a page without the table: %v", err)
 	}
 }

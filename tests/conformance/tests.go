@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,33 @@ import (
 
 // suiteTimeout is far more than the tests take on two slow cores.
 const suiteTimeout = "6h"
+
+// selection is which of upstream's tests run.
+type selection struct {
+	// name is what docs/conformance.md calls them, in the first column of its results.
+	name string
+	// labels is ginkgo's filter by labels, focus the regular expression of the names if
+	// FOCUS has none.
+	labels, focus string
+}
+
+// conformanceTests are those that every cluster passes.
+func conformanceTests() selection { return selection{name: conformanceName, labels: "Conformance"} }
+
+// otherTests are the rest of what needs no feature that is off by default and nothing
+// of a cloud: of storage only what a node has by itself.
+func otherTests() selection {
+	return selection{
+		name:   otherName,
+		labels: "!Conformance && !Slow && !Serial && !Disruptive && !Flaky && Feature: isEmpty",
+		focus: `^\[sig-(network|apps|cli|auth|api-machinery|node)\]|` +
+			`^\[sig-storage\] (EmptyDir|Projected|Subpath|PersistentVolumes-local|` +
+			`In-tree Volumes \[Driver: (local|emptydir)\])`,
+	}
+}
+
+// The names of both in docs/conformance.md.
+const conformanceName, otherName = "conformance", "others"
 
 // result is what became of a test.
 type result struct {
@@ -39,11 +67,12 @@ func (r *runner) runTests(
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(r.out, space)
+	dir := filepath.Join(r.out, r.tests.name, space)
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return nil, err
 	}
-	results, err := r.attempt(ctx, c, file, filepath.Join(dir, "first"), r.procs, r.focus)
+	results, err := r.attempt(ctx, c, file, filepath.Join(dir, "first"), r.procs,
+		cmp.Or(r.focus, r.tests.focus))
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +112,8 @@ func (r *runner) attempt(
 	args := []string{
 		// The tests leave files behind: they go with the lab.
 		"TMPDIR=" + tmp, filepath.Join(r.out, "ginkgo"),
-		"run", "--procs=" + strconv.Itoa(procs), "--label-filter=Conformance", "--timeout=" + suiteTimeout,
+		"run", "--procs=" + strconv.Itoa(procs),
+		"--label-filter=" + r.tests.labels, "--timeout=" + suiteTimeout,
 		"--no-color", "-v", "--silence-skips",
 		"--output-dir=" + dir, "--json-report=report.json", "--junit-report=junit.xml", "--seed=1",
 	}
