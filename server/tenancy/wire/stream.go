@@ -289,11 +289,12 @@ func (s *jsonWatch) event(b []byte) (n int, complete bool, err error) {
 		return 0, false, t.err
 	}
 	t.flush(t.pos)
-	s.out = append(t.dst, '\n')
+	n, s.out = t.pos, append(t.dst, '\n')
 	if s.apart {
 		err = s.flush()
 	}
-	return t.pos, true, err
+	t.scanner = scanner{} // a watch that waits must not hold what an event was written to
+	return n, true, err
 }
 
 // Flush implements Stream.

@@ -230,7 +230,7 @@ func TestWatchIsFlushed(t *testing.T) {
 			}
 			switch s := s.(type) {
 			case *jsonWatch:
-				if s.own != nil || s.out != nil || s.buf != nil {
+				if s.own != nil || s.out != nil || s.buf != nil || s.t.dst != nil || s.t.src != nil {
 					t.Error("the watch holds a buffer")
 				}
 			case *protoWatch:
