@@ -26,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/a4s-io/a4s/server/controlplane/scheduler/readiness"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler/turns"
 )
 
 // setup makes the scheduler of s. It stands in for upstream's app.Setup, which
@@ -34,7 +35,7 @@ import (
 func setup(
 	ctx context.Context, s *options.Options, wrap transport.WrapperFunc, plugins []Plugin,
 ) (*appconfig.CompletedConfig, *scheduler.Scheduler, error) {
-	registry := runtime.Registry{readiness.Name: readiness.New}
+	registry := runtime.Registry{readiness.Name: readiness.New, turns.Name: turns.Factory()}
 	for _, p := range plugins {
 		if err := registry.Register(p.Name, p.New); err != nil {
 			return nil, nil, err
@@ -63,6 +64,7 @@ func setup(
 		}
 		enable(&cfg.Profiles[i], readiness.Name)
 	}
+	takeTurns(cfg.Profiles)
 	var completed []config.KubeSchedulerProfile
 	sched, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
 		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
@@ -126,6 +128,23 @@ func awaitAccess(ctx context.Context, client kubernetes.Interface) error {
 		return nil // so do they with this
 	}
 	return err
+}
+
+// takeTurns has tenants take turns in the queue, unless a profile says how to order it. All
+// have the same order, as they share the queue.
+func takeTurns(profiles []config.KubeSchedulerProfile) {
+	for _, profile := range profiles {
+		if sort := profile.Plugins.QueueSort; len(sort.Enabled)+len(sort.Disabled) > 0 {
+			return
+		}
+	}
+	for i := range profiles {
+		enable(&profiles[i], turns.Name)
+		// Upstream's order is enabled at all extension points, and there may be one only.
+		profiles[i].Plugins.QueueSort = config.PluginSet{
+			Enabled: []config.Plugin{{Name: turns.Name}}, Disabled: []config.Plugin{{Name: "*"}},
+		}
+	}
 }
 
 // enable turns a plugin on at all its extension points, unless the profile

@@ -17,6 +17,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/kubeconfig"
 	"github.com/a4s-io/a4s/server/controlplane/scheduler/readiness"
+	"github.com/a4s-io/a4s/server/controlplane/scheduler/turns"
 )
 
 // head is how a file of the user's begins.
@@ -81,6 +82,8 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 				plugins := sched.Profiles[name].ListPlugins()
 				for point, set := range map[string]config.PluginSet{"PreFilter": plugins.PreFilter,
 					"Filter": plugins.Filter} {
+					set.Enabled = slices.DeleteFunc(set.Enabled,
+						func(p config.Plugin) bool { return p.Name == turns.Name })
 					i := slices.IndexFunc(set.Enabled, func(p config.Plugin) bool { return p.Name == readiness.Name })
 					if i == len(set.Enabled)-1 {
 						i = last
@@ -89,6 +92,57 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 						t.Errorf("profile %s has %s plugins %v, want %s at %d", name, point, set.Enabled,
 							readiness.Name, want)
 					}
+				}
+			}
+		})
+	}
+}
+
+// TestTurnsAreInEveryProfile: as one plugin, unless a profile says how the queue is ordered.
+func TestTurnsAreInEveryProfile(t *testing.T) {
+	credential := writeCredential(t)
+	for name, tc := range map[string]struct {
+		profiles, want string
+	}{
+		"no file":      {"", turns.Name},
+		"two profiles": {"- schedulerName: default-scheduler\n- schedulerName: other\n", turns.Name},
+		"own choice of plugins": {`
+- plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled: [{name: PrioritySort}, {name: DefaultBinder}]
+`, turns.Name},
+		"another order": {
+			"- plugins: {queueSort: {enabled: [{name: PrioritySort}], disabled: [{name: \"*\"}]}}\n", "PrioritySort"},
+		"not turns": {"- plugins: {queueSort: {disabled: [{name: TenantTurns}]}}\n", "PrioritySort"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var args []string
+			if tc.profiles != "" {
+				file := filepath.Join(t.TempDir(), "config.yaml")
+				text := fmt.Sprintf(head, credential) + "profiles:\n" + tc.profiles
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args = []string{"config=" + file}
+			}
+			s, err := parse(Options{Kubeconfig: credential, Args: args})
+			if err != nil {
+				t.Fatal(err)
+			}
+			configz.Delete(configzName)
+			_, sched, err := setup(t.Context(), s, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for profile, f := range sched.Profiles {
+				plugins := f.ListPlugins()
+				if got := plugins.QueueSort.Enabled; len(got) != 1 || got[0].Name != tc.want {
+					t.Errorf("profile %s orders the queue by %v, want %s", profile, got, tc.want)
+				}
+				// It must see each pod that is scheduled, also those that others turn away.
+				if first := plugins.PreFilter.Enabled[0].Name; (first == turns.Name) != (tc.want == turns.Name) {
+					t.Errorf("profile %s begins with the PreFilter plugin %s", profile, first)
 				}
 			}
 		})
