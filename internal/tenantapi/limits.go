@@ -27,6 +27,7 @@ const (
 	LimitServices         = "services"
 	LimitNodePorts        = "nodePorts"
 	LimitBalancerPorts    = "loadBalancerPorts"
+	LimitWatches          = "watches"
 )
 
 // NoLimit is the value in settings of what is not bounded.
@@ -58,6 +59,7 @@ func (in *TenantLimits) fields() []limitField {
 		{name: LimitServices, count: &in.Services, number: 30},
 		{name: LimitNodePorts, count: &in.NodePorts, number: 31},
 		{name: LimitBalancerPorts, count: &in.LoadBalancerPorts, number: 32},
+		{name: LimitWatches, count: &in.Watches, number: 33},
 	}
 }
 
@@ -127,7 +129,7 @@ func DefaultLimits() *TenantLimits {
 // DefaultLimitSettings are DefaultLimits as they would be set.
 func DefaultLimitSettings() []string {
 	return []string{"bytes=256Mi", "objects=50000", "pods=2000", "definitions=200", "loadBalancers=10",
-		"eventsPerSecond=50", "services=2000", "nodePorts=100", "loadBalancerPorts=100"}
+		"eventsPerSecond=50", "services=2000", "nodePorts=100", "loadBalancerPorts=100", "watches=1000"}
 }
 
 // ParseLimits changes DefaultLimits by settings, "name=value" each.

@@ -64,6 +64,7 @@ func TestLimitsSurviveProtobufAndCopying(t *testing.T) {
 			Memory: &q, Storage: &q,
 			Definitions: &five, LoadBalancers: &five, EventsPerSecond: &five,
 			Services: &five, NodePorts: &five, LoadBalancerPorts: &five,
+			Watches: &five,
 		}},
 		Status: TenantStatus{Usage: []LimitUsage{{Name: LimitBytes, Used: q, Limit: &q}, {Name: LimitCPU}}},
 	}

@@ -133,6 +133,8 @@ type TenantLimits struct {
 	NodePorts *int64 `json:"nodePorts,omitempty" protobuf:"varint,31,opt,name=nodePorts"`
 	// LoadBalancerPorts is the number of ports of services of type LoadBalancer.
 	LoadBalancerPorts *int64 `json:"loadBalancerPorts,omitempty" protobuf:"varint,32,opt,name=loadBalancerPorts"`
+	// Watches is the number of watches of the tenant's users that are open at a time.
+	Watches *int64 `json:"watches,omitempty" protobuf:"varint,33,opt,name=watches"`
 }
 
 // TenantStatus is what a4s reports about a tenant.

@@ -2,6 +2,7 @@
 // of a Tenant says so, and lets metrics and audit events name the tenant.
 //
 //	requestsInFlight  at the edge: 429 with Retry-After (limits.go)
+//	watches           there, too
 //	all others        in the storage, when something is written: 403
 //	                  (storage.go, write.go)
 //	eventsPerSecond   there, too: 429 (rates.go)

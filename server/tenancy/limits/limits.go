@@ -19,6 +19,9 @@ import (
 // back; upstream's own filters say the same.
 const retryAfter = 1
 
+// verbWatch is the verb of what counts among the watches of a tenant.
+const verbWatch = "watch"
+
 // Tenants finds Tenants.
 type Tenants interface {
 	// Get finds a tenant, nil when there is none. The answer is not changed.
@@ -103,7 +106,15 @@ func (l *Limits) Serve(
 	u := l.usageOf(r.Tenant)
 	c := &codeWriter{ResponseWriter: w}
 	defer func() { u.count(r.Verb, codeOf(c.code, err)) }()
+	limits := t.Spec.Limits.Over(l.defaults)
 	if r.LongRunning {
+		if r.Verb == verbWatch {
+			open := u.watches.Add(1)
+			defer u.watches.Add(-1)
+			if most := limits.Watches; most != nil && open > *most {
+				return tooMany("watches open", tenantapi.LimitWatches, *most)
+			}
+		}
 		return serve(responsewriter.WrapForHTTP1Or2(c))
 	}
 	now := u.inFlight.Add(1)
@@ -112,17 +123,23 @@ func (l *Limits) Serve(
 		u.inFlight.Add(-1)
 		ended()
 	}()
-	if limits := t.Spec.Limits.Over(l.defaults); limits.RequestsInFlight != nil && now > *limits.RequestsInFlight {
-		return apierrors.NewTooManyRequests(fmt.Sprintf("the tenant has %d requests in flight, which is its limit: "+
-			"try again later", *limits.RequestsInFlight), retryAfter)
+	if most := limits.RequestsInFlight; most != nil && now > *most {
+		return tooMany("requests in flight", tenantapi.LimitRequestsInFlight, *most)
 	}
 	return serve(responsewriter.WrapForHTTP1Or2(c))
+}
+
+// tooMany refuses what is one more than a limit, by its name, lets be at a time.
+func tooMany(what, limit string, most int64) error {
+	return apierrors.NewTooManyRequests(fmt.Sprintf("the tenant has %d %s, which is its limit: try again later; an "+
+		"administrator of the cluster can raise spec.limits.%s of the Tenant", most, what, limit), retryAfter)
 }
 
 // usage is what goes on in the name of one tenant.
 type usage struct {
 	tenant   string
 	inFlight atomic.Int64
+	watches  atomic.Int64
 	gone     bool // guarded by labels
 }
 

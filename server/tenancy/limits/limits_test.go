@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,6 +84,49 @@ func TestRequestsInFlight(t *testing.T) {
 			check("the third, by a higher limit", serve(tenant.Name, false, nothing), false)
 		}), false)
 	}), false)
+}
+
+// TestWatchesAreBounded: open watches count by themselves, and other long requests and
+// those of other tenants do not.
+func TestWatchesAreBounded(t *testing.T) {
+	limit := int64(1)
+	tenant := &tenantapi.Tenant{Spec: tenantapi.TenantSpec{Limits: &tenantapi.TenantLimits{RequestsInFlight: &limit}}}
+	tenant.Name = "watches"
+	l := New(Options{Tenants: &oneTenant{tenant}, Defaults: &tenantapi.TenantLimits{Watches: &limit}})
+	defer l.Forget(tenant.Name)
+	serve := func(name, verb string, during func()) error {
+		long := verb == "watch" || verb == "connect"
+		return l.Serve(t.Context(), httptest.NewRecorder(), Request{Tenant: name, Verb: verb, LongRunning: long},
+			func(w http.ResponseWriter) error {
+				w.WriteHeader(http.StatusOK)
+				during()
+				return nil
+			})
+	}
+	nothing := func() {}
+	for range 2 { // the first round leaves nothing that counts in the second
+		if err := serve(tenant.Name, "watch", func() {
+			err := serve(tenant.Name, "watch", func() { t.Error("it was served") })
+			if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok ||
+				seconds < 1 || !strings.Contains(err.Error(), "1 watches open") ||
+				!strings.Contains(err.Error(), "spec.limits.watches") {
+				t.Errorf("a watch too many: %v", err)
+			}
+			for _, c := range [][2]string{{tenant.Name, "connect"}, {tenant.Name, "list"}, {"nobody", "watch"}} {
+				if err := serve(c[0], c[1], nothing); err != nil {
+					t.Errorf("a %s of %s beside the watch: %v", c[1], c[0], err)
+				}
+			}
+			more := int64(2)
+			tenant.Spec.Limits.Watches = &more
+			if err := serve(tenant.Name, "watch", nothing); err != nil {
+				t.Errorf("a watch by the tenant's own limit: %v", err)
+			}
+			tenant.Spec.Limits.Watches = nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestGaugeReturns: the requests in flight are 0 in the end, whatever happens

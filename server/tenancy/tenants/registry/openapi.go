@@ -64,6 +64,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		tenantapi.LimitNamespaces:       apimodels.Number("The number of namespaces, the default ones included."),
 		tenantapi.LimitObjects:          apimodels.Number("The number of objects of all kinds together."),
 		tenantapi.LimitRequestsInFlight: apimodels.Number("The number of requests that are served at a time."),
+		tenantapi.LimitWatches:          apimodels.Number("The number of watches that are open at a time."),
 		tenantapi.LimitBytes: m.Quantity("What all objects take in the datastore, " +
 			"events and leases included."),
 		tenantapi.LimitPods: apimodels.Number("The number of pods that have not ended."),
