@@ -25,6 +25,9 @@ func (g *guard) checkPod(ctx context.Context, tenant string, pod, old *core.Pod)
 	if old != nil && equality.Semantic.DeepEqual(old.Spec, pod.Spec) {
 		return nil
 	}
+	if err := checkAsked(pod, old); err != nil {
+		return err
+	}
 	if old == nil { // nobody changes the class of a pod
 		if err := g.checkPriority(pod); err != nil {
 			return err
