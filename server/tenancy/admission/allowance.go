@@ -31,6 +31,8 @@ var (
 // allowance is what the hooks of a tenant may take of one request, by all
 // plugins together.
 type allowance struct {
+	computing computing
+
 	mu       sync.Mutex
 	standing *standing // of the tenant, nil for a request of its user
 	end      time.Time // zero until a hook is asked
@@ -120,19 +122,25 @@ func (t trip) RoundTrip(req *http.Request) (*http.Response, error) {
 	if a == nil {
 		return t.call(req, func() {})
 	}
+	answered := a.computing.wait()
 	s, left := a.left()
 	if s == nil {
-		return t.call(req, func() {})
+		return t.call(req, answered)
 	}
 	if err := s.mayAsk(time.Now()); err != nil {
+		answered()
 		return nil, err
 	}
 	if left <= 0 {
+		answered()
 		s.failed(time.Now())
 		return nil, errBudget
 	}
 	ctx, cancel := context.WithTimeoutCause(req.Context(), left, errBudget)
-	return s.judge(t.call(req.WithContext(ctx), cancel))
+	return s.judge(t.call(req.WithContext(ctx), func() {
+		cancel()
+		answered()
+	}))
 }
 
 // conversion is one call of a conversion webhook.

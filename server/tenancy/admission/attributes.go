@@ -31,6 +31,8 @@ type attributes struct {
 	object, old     runtime.Object
 	before          []byte // the native object as it was handed out
 	user            user.Info
+	// computing is the time that the plugins have, nil for any.
+	computing *computing
 }
 
 func newAttributes(p *wire.Projector, table *kinds.Table, attr admission.Attributes) (*attributes, error) {
@@ -75,6 +77,16 @@ func (n *attributes) GetOldObject() runtime.Object { return n.old }
 
 // GetUserInfo implements admission.Attributes.
 func (n *attributes) GetUserInfo() user.Info { return n.user }
+
+// GetOperation implements admission.Attributes. When the plugins' time is over it is one
+// that nothing matches, so that they pass over the policies that are left: the end of the
+// context is seen by loops of expressions only. The request is refused then.
+func (n *attributes) GetOperation() admission.Operation {
+	if n.computing != nil && n.computing.over() {
+		return ""
+	}
+	return n.Attributes.GetOperation()
+}
 
 // GetReinvocationContext implements admission.Attributes.
 func (n *attributes) GetReinvocationContext() admission.ReinvocationContext {

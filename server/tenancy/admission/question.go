@@ -86,12 +86,22 @@ func (p *plugin) own(ctx context.Context, tenant string, attr admission.Attribut
 // tenant may take of one request, whatever the plugin waits for: its
 // configurations, the objects that its policies name, a hook.
 func (q *question) ask(ctx context.Context, of func(context.Context, admission.Interface) error) error {
+	ctx, allowed := allowanceOf(ctx)
+	q.native.computing = &allowed.computing
+	most := computeFor
+	if q.standing != nil {
+		most = workloadBudget
+	}
 	answer := func(ctx context.Context) error {
 		own, err := q.own(ctx)
 		if err != nil || own == nil || !own.Handles(q.attr.GetOperation()) {
 			return err
 		}
-		return of(ctx, own)
+		err = allowed.computing.run(ctx, most, func(ctx context.Context) error { return of(ctx, own) })
+		if long := longComputing(0); errors.As(err, &long) {
+			return admission.NewForbidden(q.attr, long)
+		}
+		return err
 	}
 	if q.standing == nil {
 		return answer(ctx)
@@ -102,12 +112,13 @@ func (q *question) ask(ctx context.Context, of func(context.Context, admission.I
 		// controller would wait for it, and the worker with the client.
 		return apierrors.NewTooManyRequests(err.Error(), 0)
 	}
-	ctx, allowed := allowanceOf(ctx)
 	allowed.begin(q.standing)
+	asking, cancel := context.WithCancelCause(ctx)
 	done := make(chan error, 1)
 	go func() {
 		defer func() { q.standing.leave(began, time.Now()) }()
-		done <- answer(ctx)
+		defer cancel(nil)
+		done <- answer(asking)
 	}()
 	_, left := allowed.left()
 	timer := time.NewTimer(max(left, 0) + lateBy)
@@ -116,7 +127,8 @@ func (q *question) ask(ctx context.Context, of func(context.Context, admission.I
 	case err := <-done:
 		return err
 	case <-timer.C:
-		// The plugin may go on with the native copy, which nobody uses.
+		// The plugin may go on for a little with the native copy, which nobody uses.
+		cancel(errBudget)
 		q.standing.failed(time.Now())
 		return admission.NewForbidden(q.attr, errors.Join(errBudget, context.Cause(ctx)))
 	}

@@ -1,0 +1,138 @@
+package spaces_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/a4s-io/a4s/tests/nstest"
+)
+
+// TestOverloadIsBounded: what would have everybody wait because of one request of a tenant
+// is refused with a reason, and of the tenant alone.
+func TestOverloadIsBounded(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	p := start(t, nil)
+	a, b := p.tenant(t, "a"), p.tenant(t, "b")
+	t.Run("selectors", func(t *testing.T) { testBoundedSelectors(t, a) })
+	t.Run("terms of pods", func(t *testing.T) { testBoundedTerms(t, a) })
+	t.Run("watches", func(t *testing.T) { testBoundedWatches(t, p, a, b) })
+	t.Run("policies", func(t *testing.T) { testBoundedPolicies(t, a, b) })
+}
+
+func testBoundedSelectors(t *testing.T, a *space) {
+	terms := make([]string, 201)
+	for i := range terms {
+		terms[i] = fmt.Sprintf("k%d!=v", i)
+	}
+	path := "/api/v1/namespaces/default/configmaps?labelSelector=" + url.QueryEscape(strings.Join(terms, ","))
+	if code, text := get(t, a.config, path); code != http.StatusBadRequest || !strings.Contains(text, "at most 200") {
+		t.Errorf("%d requirements: %d %s", len(terms), code, text)
+	}
+}
+
+func testBoundedTerms(t *testing.T, a *space) {
+	pod := simplePod("many")
+	pod.Spec.TopologySpreadConstraints = slices.Repeat([]corev1.TopologySpreadConstraint{{MaxSkew: 1,
+		WhenUnsatisfiable: corev1.ScheduleAnyway}}, 101)
+	for i := range pod.Spec.TopologySpreadConstraints {
+		pod.Spec.TopologySpreadConstraints[i].TopologyKey = fmt.Sprint("example.com/k", i)
+	}
+	_, err := a.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+	refused(t, "many constraints", err, "spec.topologySpreadConstraints has 101 constraints: it may have 100")
+	pod.Spec.TopologySpreadConstraints = pod.Spec.TopologySpreadConstraints[:100]
+	if _, err := a.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{
+		DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("as many as may be: %v", err)
+	}
+}
+
+func testBoundedWatches(t *testing.T, p *plane, a, b *space) {
+	p.limit(t, "a", `{"watches":2}`)
+	watch := func(s *space) (func(), error) {
+		w, err := s.client.CoreV1().RESTClient().Get().Namespace("default").Resource("configmaps").
+			VersionedParams(&metav1.ListOptions{Watch: true}, scheme.ParameterCodec).MaxRetries(0).Watch(t.Context())
+		if err != nil {
+			return nil, err
+		}
+		return w.Stop, nil
+	}
+	var open []func()
+	eventually(t, "a watch too many", func(context.Context) (bool, error) {
+		stop, err := watch(a)
+		if err == nil {
+			open = append(open, stop)
+			return false, nil // the limit is not known yet
+		}
+		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 ||
+			!strings.Contains(err.Error(), "spec.limits.watches") {
+			t.Errorf("past the limit: %v", err)
+		}
+		return true, nil
+	})
+	if stop, err := watch(b); err != nil {
+		t.Errorf("another tenant: %v", err)
+	} else {
+		stop()
+	}
+	for _, stop := range open {
+		stop()
+	}
+	eventually(t, "room for another watch", func(context.Context) (bool, error) {
+		stop, err := watch(a)
+		if err != nil {
+			return false, nil //nolint:nilerr // those before have not ended yet
+		}
+		stop()
+		return true, nil
+	})
+	p.limit(t, "a", "null")
+}
+
+// testBoundedPolicies: each policy is within what upstream lets one compute, all of them
+// are not, in a loop or without one. That they fail open makes no difference.
+func testBoundedPolicies(t *testing.T, a, b *space) {
+	const n = 40
+	for name, expression := range map[string]string{
+		"loops":       "lists.range(400).all(x, lists.range(400).all(y, x + y >= 0))",
+		"expressions": "!(object.data.text" + strings.Repeat("+object.data.text", 9) + ").matches('^(a|b|[ac]*x)+y$')",
+	} {
+		const of = registration + "validatingadmissionpolic"
+		for i := range n {
+			post(t, a.config, of+"ies", fmt.Sprintf(`{"metadata":{"name":"%s%d"},"spec":{"failurePolicy":"Ignore",`+
+				configMapConstraints+`,"validations":[{"expression":%q}]}}`, name, i, expression))
+			post(t, a.config, of+"ybindings", fmt.Sprintf(
+				`{"metadata":{"name":"%s%d"},"spec":{"policyName":"%[1]s%[2]d","validationActions":["Deny"]}}`, name, i))
+		}
+		long := strings.Repeat("a", 60_000)
+		eventually(t, "a refusal because of "+name, func(ctx context.Context) (bool, error) {
+			cm := configMap("said")
+			cm.Data = map[string]string{"text": long}
+			_, err := a.client.CoreV1().ConfigMaps("default").Create(ctx, cm,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err == nil {
+				return false, nil // not all policies are known yet
+			}
+			refused(t, name, err, "computed for longer than 1s")
+			return true, nil
+		})
+		if _, err := b.say(t.Context(), "x"); err != nil {
+			t.Errorf("another tenant: %v", err)
+		}
+		for i := range n {
+			remove(t, a.config, fmt.Sprintf("%sybindings/%s%d", of, name, i))
+			remove(t, a.config, fmt.Sprintf("%sies/%s%d", of, name, i))
+		}
+	}
+}
