@@ -25,8 +25,13 @@ const (
 	longest    = 100 * time.Millisecond
 	longestOwn = time.Second
 	// aloneAfter is when a flow is alone, after the last request of another.
-	// It is short: probes of a load balancer do not count.
-	aloneAfter = 100 * time.Millisecond
+	// It is short: probes of a load balancer do not count. A flow whose requests
+	// last long is alone later, after as many of them as aloneRequests, but at
+	// most after aloneAtLast: what it begins meanwhile is what the next request
+	// of another waits for.
+	aloneAfter    = 100 * time.Millisecond
+	aloneRequests = 10
+	aloneAtLast   = 10 * time.Second
 	// forgetAfter is when an idle flow is forgotten, once there are maxFlows.
 	forgetAfter = 10 * time.Second
 	maxFlows    = 256
@@ -92,6 +97,12 @@ type flow struct {
 
 // due is what the flow will have used when its running requests have ended.
 func (f *flow) due() float64 { return f.used + float64(f.own)*f.cost }
+
+// aloneAfter is when the flow is alone, after the last request of another.
+func (f *flow) aloneAfter() time.Duration {
+	requests := time.Duration(aloneRequests * f.cost * float64(time.Second))
+	return min(max(aloneAfter, requests), aloneAtLast)
+}
 
 // Seat is the right of a request to compute.
 type Seat struct {
@@ -231,7 +242,7 @@ func (q *Queue) forget(now time.Time) {
 // fits reports whether a request of the flow can begin.
 func (q *Queue) fits(f *flow, now time.Time) bool {
 	share := q.opts.Share
-	if now.Sub(q.mixed) > aloneAfter || f.used < q.most-credit/2 { // or it has used less than others
+	if now.Sub(q.mixed) > f.aloneAfter() || f.used < q.most-credit/2 { // or it has used less than others
 		share = max(share, q.opts.Alone)
 	}
 	return q.taken < q.opts.Seats && f.own < share

@@ -245,6 +245,47 @@ func TestAloneAFlowHasMore(t *testing.T) {
 	})
 }
 
+// TestAloneLaterByLongRequests: a flow whose requests last long does not take all seats
+// between two requests of another.
+func TestAloneLaterByLongRequests(t *testing.T) {
+	for takes, after := range map[time.Duration]time.Duration{
+		time.Millisecond: aloneAfter, 50 * time.Millisecond: 500 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := New(Options{Seats: 4, Share: 1, Alone: 3, Length: 64, Idle: busy})
+			ctx, cancel := context.WithCancel(t.Context())
+			var mu sync.Mutex
+			for range 64 {
+				go client(ctx, q, "one", takes, new(int), &mu)
+			}
+			time.Sleep(20 * time.Second) // until it is known what it costs
+			for range 3 {
+				seat, err := q.Acquire(ctx, "other", false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				seat.Release()
+				running := func(until time.Duration, want int) {
+					time.Sleep(until)
+					q.mu.Lock()
+					defer q.mu.Unlock()
+					if n := q.flows["one"].own; n != want {
+						t.Errorf("%v each: %d at once, want %d", takes, n, want)
+					}
+				}
+				running(after*9/10, q.opts.Share)
+				running(after*2/10, q.opts.Alone)
+			}
+			cancel()
+			time.Sleep(time.Second)
+		})
+	}
+	long := &flow{cost: 3600}
+	if long.aloneAfter() != aloneAtLast {
+		t.Errorf("at last after %v", long.aloneAfter())
+	}
+}
+
 // TestIdleProcessorsAreUsed: requests that wait for something else do not keep
 // others from processors that have nothing to do, of the same flow neither.
 func TestIdleProcessorsAreUsed(t *testing.T) {
