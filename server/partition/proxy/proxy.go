@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -32,6 +33,8 @@ const (
 	headerUID  = "A4s-Tenant-Uid"
 	// frontProxy begins the headers in which a front proxy says for whom it asks.
 	frontProxy = "X-Remote-"
+	// headerFor has the address that a request came from.
+	headerFor = "X-Forwarded-For"
 
 	// longest is how long a request may take that is not a stream: a little more than the
 	// server behind allows.
@@ -68,6 +71,10 @@ type Mark struct {
 	// TenantUID is the Tenant of its user, "" for users of the system and for those whom
 	// this server has to authenticate.
 	TenantUID types.UID
+	// Tenant is that of its user, "" if this server has to authenticate them.
+	Tenant string
+	// Address is where the request came from, "" if that is not said.
+	Address string
 }
 
 // Received takes the mark off a request. It is nil for a request of a client, whatever
@@ -79,7 +86,11 @@ func (p *Proxy) Received(req *http.Request) *Mark {
 	if from == "" || !p.fromFrontProxy(req) {
 		return nil
 	}
-	return &Mark{Partition: from, TenantUID: types.UID(uid)}
+	m := &Mark{Partition: from, TenantUID: types.UID(uid), Address: req.Header.Get(headerFor)}
+	if said := req.Header.Values(frontProxy + "Extra-" + url.PathEscape(space.Extra)); len(said) == 1 {
+		m.Tenant = said[0]
+	}
+	return m
 }
 
 // fromFrontProxy reports whether an API server of the cluster is at the other end.

@@ -156,7 +156,8 @@ func TestForwardSaysWhoAsks(t *testing.T) {
 			t.Errorf("no %s in %v", name, l.got.Header)
 		}
 	}
-	if l.mark == nil || l.mark.Partition != "main" || l.mark.TenantUID != "uid-of-team-a" {
+	if l.mark == nil || l.mark.Partition != "main" || l.mark.TenantUID != "uid-of-team-a" ||
+		l.mark.Tenant != "team-a" || l.mark.Address != "127.0.0.1" {
 		t.Errorf("the mark is %+v", l.mark)
 	}
 	if l.got.Header.Get("Authorization") != "" || l.got.Header.Get("X-Forwarded-For") != "127.0.0.1" {
@@ -168,8 +169,9 @@ func TestForwardOfTheSystemSaysSo(t *testing.T) {
 	l := newLab(t)
 	l.to.User = &user.DefaultInfo{Name: "system:admin"}
 	l.get(t, nil)
-	if got := l.got.Header["X-Remote-Extra-A4s.io%2ftenant"]; len(got) != 1 || got[0] != space.System {
-		t.Errorf("the tenant is %q", got)
+	if got := l.got.Header["X-Remote-Extra-A4s.io%2ftenant"]; len(got) != 1 || got[0] != space.System ||
+		l.mark.Tenant != space.System {
+		t.Errorf("the tenant is %q, the mark %+v", got, l.mark)
 	}
 }
 
@@ -184,7 +186,7 @@ func TestForwardOfATokenSaysNothing(t *testing.T) {
 			t.Errorf("%s gets through", name)
 		}
 	}
-	if l.mark == nil || l.mark.TenantUID != "" || l.got.Header.Get("Authorization") != "Bearer secret" {
+	if l.mark == nil || l.mark.TenantUID != "" || l.mark.Tenant != "" || l.mark.Address != "127.0.0.1" || l.got.Header.Get("Authorization") != "Bearer secret" {
 		t.Errorf("the mark is %+v, headers %v", l.mark, l.got.Header)
 	}
 }

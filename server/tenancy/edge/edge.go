@@ -131,7 +131,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	if err := r.boundQuery(req); err != nil {
 		return err
 	}
-	entry, err := e.queue.enter(req, r.long)
+	entry, err := e.queue.enter(req, r.long, r.mark)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/partition/proxy"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
@@ -59,9 +60,11 @@ func newQueue(seats *fairqueue.Queue) *queue {
 // credential is what a request is authenticated by.
 type credential [sha256.Size]byte
 
-func credentialOf(req *http.Request) (c credential, ok bool) {
+// credentialOf is that of a client, and of one whose request another server sent on: the
+// certificate is that server's then, for all clients.
+func credentialOf(req *http.Request, sentOn bool) (c credential, ok bool) {
 	h := sha256.New()
-	if req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
+	if !sentOn && req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
 		h.Write(req.TLS.PeerCertificates[0].Raw)
 		ok = true
 	}
@@ -107,21 +110,29 @@ type admission struct {
 	q     *queue // nil for none
 	by    credential
 	known bool // there is a credential
+	said  bool // another server has authenticated the user
 	long  bool
 	flow  string
 	seat  *fairqueue.Seat // nil for those who do not wait
 }
 
-// enter waits for the seat of a request. A queue that is nil has no one wait.
-func (q *queue) enter(req *http.Request, long bool) (*admission, error) {
+// enter waits for the seat of a request. A queue that is nil has no one wait. A request
+// that another server sent on waits among those of its user's tenant, or of its client's
+// address, as if it had come by itself.
+func (q *queue) enter(req *http.Request, long bool, mark *proxy.Mark) (*admission, error) {
 	if q == nil || fromItself(req) {
 		return &admission{}, nil
 	}
 	a := &admission{q: q, long: long, flow: addressFlow(req)}
-	if a.by, a.known = credentialOf(req); a.known {
-		if flow, ok := q.flows.Get(a.by); ok {
-			a.flow = flow.(string)
-		}
+	if mark != nil && mark.Address != "" {
+		a.flow = "address:" + mark.Address
+	}
+	a.by, a.known = credentialOf(req, mark != nil)
+	if flow, ok := q.flows.Get(a.by); ok && a.known {
+		a.flow = flow.(string)
+	}
+	if mark != nil && mark.Tenant != "" {
+		a.said, a.flow = true, tenantFlow(mark.Tenant)
 	}
 	return a, a.acquire(req.Context())
 }
@@ -150,7 +161,7 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 // identified says who it is that was admitted. Who has no credential stays one
 // of their address, so that nobody gets past the queue by saying nothing.
 func (a *admission) identified(ctx context.Context, u user.Info) error {
-	if !a.known || a.q == nil || u.GetName() == user.Anonymous {
+	if a.q == nil || !a.said && (!a.known || u.GetName() == user.Anonymous) {
 		return nil
 	}
 	flow := tenantFlow(authn.TenantOf(u))
@@ -158,7 +169,9 @@ func (a *admission) identified(ctx context.Context, u user.Info) error {
 		return nil
 	}
 	a.flow = flow
-	a.q.flows.Add(a.by, flow)
+	if a.known && !a.said {
+		a.q.flows.Add(a.by, flow)
+	}
 	switch {
 	case flow == "":
 		a.leave()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/partition/proxy"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
@@ -52,7 +53,7 @@ func TestFlowsOfRequests(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 			req.RemoteAddr = "192.0.2.7:1000"
 			c.change(req)
-			a, err := q.enter(req, false)
+			a, err := q.enter(req, false, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,13 +73,67 @@ func TestFlowsOfRequests(t *testing.T) {
 	}
 }
 
+// TestFlowsOfRequestsOfOtherPartitions: the certificate of such a request is that of the
+// server that sent it on, and says nothing of its user.
+func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
+	q := newQueue(fairqueue.New(fairqueue.ForProcessors(2)))
+	of := func(tenant string) user.Info {
+		return &user.DefaultInfo{Name: "u", Extra: map[string][]string{space.Extra: {tenant}}}
+	}
+	system, anonymous := &user.DefaultInfo{Name: "kubelet"}, &user.DefaultInfo{Name: user.Anonymous}
+	const client = "address:198.51.100.9"
+	for i, c := range []struct {
+		what        string
+		mark        proxy.Mark
+		token       string
+		user        user.Info // nil: refused
+		first, last string    // flows before and after the user is known
+	}{
+		{"a tenant's user", proxy.Mark{Tenant: "a"}, "", of("a"), "tenant:a", "tenant:a"},
+		{"one of another", proxy.Mark{Tenant: "b"}, "", of("b"), "tenant:b", "tenant:b"},
+		{"of the system", proxy.Mark{Tenant: space.System}, "", system, "", ""},
+		{"of the first again", proxy.Mark{Tenant: "a"}, "", of("a"), "tenant:a", "tenant:a"},
+		{"nobody", proxy.Mark{}, "", anonymous, client, client},
+		{"a token", proxy.Mark{}, "x", of("a"), client, "tenant:a"},
+		{"another", proxy.Mark{}, "y", of("b"), client, "tenant:b"},
+		{"a wrong one", proxy.Mark{}, "z", nil, client, client},
+		{"the first token again", proxy.Mark{}, "x", of("a"), "tenant:a", "tenant:a"},
+		{"a mark that is wrong", proxy.Mark{Tenant: "a"}, "", of("b"), "tenant:a", "tenant:b"},
+		{"and the next", proxy.Mark{Tenant: "a"}, "", of("a"), "tenant:a", "tenant:a"},
+	} {
+		req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+		req.RemoteAddr = "192.0.2.7:1000"
+		req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Raw: []byte("front proxy")}}}
+		if c.token != "" {
+			req.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		c.mark.Partition, c.mark.Address = "tp2", "198.51.100.9"
+		a, err := q.enter(req, false, &c.mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.flow != c.first || (a.seat != nil) != (c.first != "") {
+			t.Errorf("%d, %s: flow %q, want %q", i, c.what, a.flow, c.first)
+		}
+		if c.user != nil {
+			if err := a.identified(t.Context(), c.user); err != nil {
+				t.Errorf("%s: %v", c.what, err)
+			}
+		}
+		if a.flow != c.last {
+			t.Errorf("%d, %s: at last flow %q, want %q", i, c.what, a.flow, c.last)
+		}
+		a.leave()
+	}
+}
+
 // TestQueueRefuses: who waits in vain learns when to come back.
 func TestQueueRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Idle: func() int { return 0 }}))
 		ask := func() (*admission, error) {
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
-			return q.enter(req, false)
+			return q.enter(req, false, nil)
 		}
 		check := func(what string, err error) {
 			t.Helper()
@@ -126,14 +181,14 @@ func TestWatchLeavesItsSeat(t *testing.T) {
 			q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Idle: busy}))
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods?"+query, nil)
 			r := read(req)
-			a, err := q.enter(req, r.long)
+			a, err := q.enter(req, r.long, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer a.leave()
 			a.untilOpen(httptest.NewRecorder(), r.resource, req.URL.Query()).WriteHeader(http.StatusOK)
 			began := time.Now()
-			next, err := q.enter(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), false)
+			next, err := q.enter(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), false, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
