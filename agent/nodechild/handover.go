@@ -1,6 +1,7 @@
 package nodechild
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,13 +54,21 @@ func Receive(stdin io.Reader) (*Handover, error) {
 	return h, nil
 }
 
-// Server waits until the server can be joined.
-func (h *Handover) Server() (Server, error) {
+// Server waits until the server can be joined, or ctx ends. It may be called once.
+func (h *Handover) Server(ctx context.Context) (Server, error) {
 	var s Server
-	if err := h.in.Decode(&s); err != nil {
-		return s, fmt.Errorf("%w: %w", errNoServer, err)
+	decoded := make(chan error, 1)
+	// Reading standard input does not end with ctx, but with the process.
+	go func() { decoded <- h.in.Decode(&s) }()
+	select {
+	case err := <-decoded:
+		if err != nil {
+			return Server{}, fmt.Errorf("%w: %w", errNoServer, err)
+		}
+		return s, nil
+	case <-ctx.Done():
+		return Server{}, context.Cause(ctx)
 	}
-	return s, nil
 }
 
 // send is the other side of Handover. It returns when the reader has ended, too.

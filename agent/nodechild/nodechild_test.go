@@ -41,14 +41,34 @@ func TestHandover(t *testing.T) {
 		t.Errorf("the node gets %+v", h.Setup)
 	}
 	server <- Server{URL: "https://127.0.0.1:6443", Token: "secret"}
-	if s, err := h.Server(); err != nil || s.URL != "https://127.0.0.1:6443" || s.Token != "secret" {
+	if s, err := h.Server(t.Context()); err != nil || s.URL != "https://127.0.0.1:6443" || s.Token != "secret" {
 		t.Errorf("the server is %+v, %v", s, err)
 	}
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
-	if _, err := h.Server(); !errors.Is(err, errNoServer) {
+	if _, err := h.Server(t.Context()); !errors.Is(err, errNoServer) {
 		t.Errorf("after the end of the server: %v", err)
+	}
+}
+
+// A node that waits for its server ends when it is told to.
+func TestWaitingForTheServerEndsWithItsContext(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	defer in.Close()
+	go func() { _ = send(out, Setup{}, nil, t.Context().Done()) }()
+	h, err := Receive(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.Server(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the wait ended with %v", err)
 	}
 }
 
@@ -62,6 +82,9 @@ func TestWords(t *testing.T) {
 			"one\npanic: boom\n\ngoroutine 1 [running]:\npanic: again\n", "panic: boom", false},
 		{"a signal", "SIGSEGV: segmentation violation\nPC=0x1\n", "SIGSEGV: segmentation violation\nPC=0x1\n",
 			"SIGSEGV: segmentation violation", false},
+		{"a part that ends the process", `level=info msg=x` + "\n" + `time="t" level=error msg="Failed to start" ` +
+			`error="no \"state\""` + "\n", `level=info msg=x` + "\n" + `time="t" level=error msg="Failed to start" ` +
+			`error="no \"state\""` + "\n", `Failed to start: no "state"`, false},
 		{"it gave up", "one\na4s: disk full\n", "one\n", "disk full", true},
 	} {
 		var out bytes.Buffer

@@ -53,6 +53,14 @@ func Modes(exit func(code int)) cmd.Modes {
 	}
 }
 
+// stopsWithin is how long a server or an agent takes to end, whatever hangs, and
+// nodeStopsWithin how long the node of a server does. What is not through by then ends
+// with the process: everything that is kept outlives a crash as well.
+const (
+	stopsWithin     = 8 * time.Second
+	nodeStopsWithin = 5 * time.Second
+)
+
 // errDone ends a process that was started for one task.
 var errDone = errors.New("done")
 
@@ -210,7 +218,9 @@ func supervise(
 	p := &process{lock: lock, addr: addr, group: component.NewGroup(entry), node: component.NewGroup(entry)}
 	defer func() {
 		log.Stopping()
-		if stopErr := errors.Join(p.node.Stop(), p.group.Stop()); stopErr != nil {
+		began := time.Now()
+		if stopErr := errors.Join(p.node.StopBy(began.Add(nodeStopsWithin)),
+			p.group.StopBy(began.Add(stopsWithin))); stopErr != nil {
 			logrus.WithError(stopErr).Warn("Not everything stopped in time")
 		}
 		logrus.Info("Stopped")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -66,7 +67,7 @@ func RunNode(ctx context.Context) error {
 	group := component.NewGroup(logrus.NewEntry(logrus.StandardLogger()))
 	defer func() {
 		log.Stopping()
-		if err := group.Stop(); err != nil {
+		if err := group.StopBy(time.Now().Add(nodeStopsWithin - time.Second)); err != nil {
 			logrus.WithError(err).Warn("Not everything of the node stopped in time")
 		}
 	}()
@@ -109,7 +110,7 @@ func startNode(
 	if err := node.ImportImages(ctx, group); err != nil {
 		return err
 	}
-	server, err := handover.Server()
+	server, err := handover.Server(ctx)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
-	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.uber.org/zap"
 
 	"github.com/a4s-io/a4s/internal/problem"
@@ -29,8 +28,6 @@ const (
 	askTimeout = 5 * time.Second
 	// changeTimeout bounds one change of the members.
 	changeTimeout = 15 * time.Second
-	// removeTimeout bounds a removal: less than a command waits for it.
-	removeTimeout = 12 * time.Second
 	// retryPause is between two tries to join or to be promoted.
 	retryPause = time.Second
 )
@@ -389,31 +386,16 @@ func (s *Server) Members() []Member {
 
 var errNotRunning = errors.New("the datastore of this server does not run")
 
-// RemoveMember takes a member out of the cluster. etcd refuses when too few of
-// the others are healthy, which they are some seconds after they were reached;
-// that is waited for.
+// RemoveMember takes a member out of the cluster, see repeatRemoval.
 func (s *Server) RemoveMember(ctx context.Context, id uint64) error {
 	e := s.running.Load()
 	if e == nil {
 		return errNotRunning
 	}
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
-	defer cancel()
-	for {
+	return repeatRemoval(ctx, func(ctx context.Context) error {
 		_, err := e.Server.RemoveMember(ctx, id)
-		switch {
-		case err == nil, errors.Is(err, membership.ErrIDNotFound), errors.Is(err, membership.ErrIDRemoved):
-			return nil
-		case !errors.Is(err, etcderrors.ErrUnhealthy):
-			return fmt.Errorf("removing a member of the datastore: %w", err)
-		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-			return fmt.Errorf("removing a member of the datastore: too few of the others are healthy to go on "+
-				"without it: %w", err)
-		}
-	}
+		return err
+	})
 }
 
 // Reset makes the member the only one of its cluster, with the data that it

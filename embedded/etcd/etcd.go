@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -176,13 +177,21 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 	s.cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.opts.Zap.WithOptions(zap.IncreaseLevel(level),
 		zap.WithFatalHook(hook), zap.WithPanicHook(hook)))
 
+	streams, endStreams := context.WithCancel(context.Background())
+	defer endStreams()
+	s.cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{endingStreams(streams)}
 	e, err := s.start(fatal)
 	if err != nil {
 		return s.unusable(err)
 	}
+	began := false // it was ready to serve
 	defer func() {
 		var gone *errFatal
-		closeMember(e, errors.As(err, &gone))
+		if errors.As(err, &gone) || !began {
+			abandon(e, began)
+		} else {
+			leave(e, endStreams)
+		}
 	}()
 	level.SetLevel(zap.DebugLevel)
 	defer level.SetLevel(zap.DPanicLevel) // it reports each listener that Close closes as an error
@@ -213,6 +222,7 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 	case <-ctx.Done():
 		return nil
 	}
+	began = true
 	if err := s.settle(ctx, e); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -241,27 +251,6 @@ func (s *Server) serve(ctx context.Context, ready func()) (err error) {
 // localPatience bounds how long a member that is to close waits for calls of
 // this process.
 const localPatience = time.Second
-
-// closeTimeout bounds how long a member that has given up may take to close.
-const closeTimeout = 5 * time.Second
-
-// closeMember closes a member. One that has lost a goroutine to a fatal error
-// may wait for it forever, and what it holds goes with the process.
-func closeMember(e *embed.Etcd, broken bool) {
-	closed := make(chan struct{})
-	go func() {
-		e.Close()
-		close(closed)
-	}()
-	if !broken {
-		<-closed
-		return
-	}
-	select {
-	case <-closed:
-	case <-time.After(closeTimeout):
-	}
-}
 
 // start calls StartEtcd on a goroutine of its own, because what etcd calls
 // fatal leaves the goroutine it happens on.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -330,26 +329,15 @@ func (r *Remote) Members() []Member {
 	return slices.Clone(r.members)
 }
 
-// RemoveMember takes a member out of the cluster, see Server.RemoveMember.
+// RemoveMember takes a member out of the cluster, see repeatRemoval.
 func (r *Remote) RemoveMember(ctx context.Context, id uint64) error {
 	c, err := r.dial(r.relay.urls())
 	if err != nil {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // the change was answered
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
-	defer cancel()
-	for {
+	return repeatRemoval(ctx, func(ctx context.Context) error {
 		_, err := c.MemberRemove(ctx, id)
-		switch {
-		case err == nil, errors.Is(err, rpctypes.ErrMemberNotFound):
-			return nil
-		case !errors.Is(err, rpctypes.ErrUnhealthy):
-			return fmt.Errorf("removing a member of the datastore: %w", err)
-		}
-		if pause(ctx, retryPause) != nil {
-			return fmt.Errorf("removing a member of the datastore: too few of the others are healthy to go on "+
-				"without it: %w", err)
-		}
-	}
+		return err
+	})
 }
