@@ -141,7 +141,7 @@ func (s *Server) forgetGroups() func(context.Context) error {
 }
 
 // checkGroups finds tenants without a group and groups without servers.
-func checkGroups(registry *servers.Registry, client *partitionapi.Client) health.Check {
+func checkGroups(registry *servers.Registry, client balance.Configs) health.Check {
 	return func(ctx context.Context, r *health.Registry) {
 		list, err := client.List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -163,6 +163,11 @@ func checkGroups(registry *servers.Registry, client *partitionapi.Client) health
 		r.Keep(health.ServiceGroupNoOne, alone)
 		gaps := ownership.NewTable(configs).Gaps()
 		r.Report(len(gaps) > 0, health.ServiceGroupGap, "", fmt.Sprintf("%d ranges: %s", len(gaps), gaps))
+		if p := balance.Interrupted(list.Items); p != nil {
+			r.Set(health.ServiceGroupInterrupted, "", "from service group "+p.From+" to "+p.To)
+		} else {
+			r.Clear(health.ServiceGroupInterrupted, "")
+		}
 		var overlaps []string
 		for _, pair := range ownership.Overlaps(configs) {
 			name := pair[0] + " and " + pair[1]

@@ -172,6 +172,8 @@ func (a *Admin) readGroups(ctx context.Context) (*balance.State, *balance.Store,
 // Move is what moves tenants from one service group to another; it may be nothing.
 type Move struct {
 	proposal *balance.Proposal
+	// settled is what was interrupted and done before.
+	settled *balance.Proposal
 	// Stopped says that no server of the group that gets the tenants is ready.
 	Stopped bool
 }
@@ -213,15 +215,22 @@ func (a *Admin) Drain(ctx context.Context, group string, undo bool) (*Move, erro
 	if err != nil {
 		return nil, err
 	}
+	state, settled, err := store.Settle(ctx, state)
+	if err != nil {
+		return nil, err
+	}
 	propose := state.Drain
 	if undo {
 		propose = state.Undrain
 	}
 	p, err := propose(group)
+	if err != nil && settled != nil && (undo && settled.To == group || !undo && settled.From == group) {
+		return &Move{proposal: settled, Stopped: !state.Runs(settled.To)}, nil // that was it
+	}
 	if err != nil {
 		return nil, &DrainError{err}
 	}
-	return &Move{proposal: p, Stopped: !state.Runs(p.To)}, store.Apply(ctx, p)
+	return &Move{proposal: p, settled: settled, Stopped: !state.Runs(p.To)}, store.Apply(ctx, p)
 }
 
 // Write says what moves and how the ranges are then.
@@ -232,8 +241,20 @@ func (m *Move) Write(out io.Writer, verb string) error {
 			"or the group that has less has no server that is ready.")
 		return err
 	}
-	if _, err := problem.Show(out, "%d tenants with %s %s from service group %s to %s: %s\n", len(p.Tenants), p.Load,
-		verb, p.From, p.To, strings.Join(p.Tenants, ", ")); err != nil {
+	if m.settled != nil {
+		if err := (&Move{proposal: m.settled}).Write(out, verb); err != nil {
+			return err
+		}
+	}
+	var err error
+	if p.Interrupted {
+		_, err = problem.Show(out, "A move from service group %s to %s was interrupted. The rest of its tenants %s now:\n",
+			p.From, p.To, verb)
+	} else {
+		_, err = problem.Show(out, "%d tenants with %s %s from service group %s to %s: %s\n", len(p.Tenants), p.Load,
+			verb, p.From, p.To, strings.Join(p.Tenants, ", "))
+	}
+	if err != nil {
 		return err
 	}
 	if m.Stopped {

@@ -25,7 +25,9 @@ const (
 
 	ServiceGroupGap     Code = "service-group-gap"
 	ServiceGroupOverlap Code = "service-group-overlap"
-	ServiceGroupNoOne   Code = "service-group-without-servers"
+	// ServiceGroupInterrupted is a move of tenants of which only a part is stored.
+	ServiceGroupInterrupted Code = "service-group-move-interrupted"
+	ServiceGroupNoOne       Code = "service-group-without-servers"
 
 	NodeNameTaken       Code = "node-name-taken"
 	ResourcesUnanswered Code = "resource-partition-unanswered"
@@ -133,6 +135,10 @@ func Conditions() []Condition {
 		{Code: ServiceGroupOverlap, Severity: Warning, Title: "The ranges of two service groups overlap",
 			Cause:     "two DataPartitionConfigs have the same names; the one with the greater start counts",
 			Fix:       "a4s groups list; then end the first range where the second begins",
+			DependsOn: []Code{DatastoreUnreachable, ServiceGroupInterrupted}, TimeToVisible: 30 * time.Second},
+		{Code: ServiceGroupInterrupted, Severity: Warning, Title: "A move of tenants between service groups was interrupted",
+			Cause:     "who stored its DataPartitionConfigs ended when only a part was stored",
+			Fix:       "a4s groups apply, which goes on with it; with --auto-partition that happens by itself",
 			DependsOn: []Code{DatastoreUnreachable}, TimeToVisible: 30 * time.Second},
 		{Code: ServiceGroupNoOne, Severity: Warning, Title: "A service group has no server that runs",
 			Cause: "its servers are down, or have another --service-group-id; " +

@@ -11,6 +11,9 @@ const (
 	Singular = "datapartitionconfig"
 	// DefaultGroup is the service group of a server that is not given one.
 	DefaultGroup = "0"
+	// MaxTenants is how many tenants one configuration lists: every request of a tenant is
+	// looked up among them, and each has a range of keys.
+	MaxTenants = 1000
 )
 
 // DataPartitionConfig says which tenants a service group of API servers owns: those

@@ -40,8 +40,9 @@ func (c *cluster) groups(t *testing.T) groupsShown {
 }
 
 // TestServiceGroupsAreBalanced: doctor finds what is wrong with the ranges of groups; once
-// that is right, the server that leads moves tenants by their load, and status, metrics
-// and a4s groups list show how far each server is.
+// that is right, the server that leads would move tenants by their load ten minutes later,
+// and a4s groups apply does at once; status, metrics and a4s groups list show how far each
+// server is.
 func TestServiceGroupsAreBalanced(t *testing.T) {
 	t.Parallel()
 	const minutes = 4 * time.Minute // the servers look and publish every minute
@@ -107,7 +108,17 @@ func TestServiceGroupsAreBalanced(t *testing.T) {
 		t.Fatal(err)
 	}
 	zero.setRange(t, "1", "m", "")
-	hosts.Until(t, minutes, "the boundary is moved", func(context.Context) error {
+	hosts.Until(t, minutes, "the server that leads says that it waits", func(context.Context) error {
+		for _, c := range []*cluster{zero, one} {
+			if log := c.proc.Output(); strings.Contains(log, "ranges of service groups overlap") &&
+				strings.Contains(log, "what was changed is left alone") {
+				return nil
+			}
+		}
+		return errors.New("no log has it")
+	})
+	zero.must(t, "groups", "apply")
+	hosts.Until(t, soon, "the boundary is moved", func(context.Context) error {
 		c, err := client.Get(ctx, "partition-1", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package balance
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -10,18 +11,21 @@ import (
 )
 
 const (
-	// lookEvery is how often the groups are looked at, and restFor how long a move is left
-	// to have its effect, whoever made it.
+	// lookEvery is how often the groups are looked at. What was interrupted is taken up
+	// when it was the same twice, so that nobody is disturbed who stores it now.
 	lookEvery = time.Minute
-	restFor   = 10 * time.Minute
+	// restFor is how long configurations are left as they are after a change, whoever made
+	// it. A server that begins to lead does not know when that was, and waits as long.
+	restFor = 10 * time.Minute
 )
 
 // Automatic applies what Suggest proposes. It runs on one server only.
 func Automatic(s *Store, log *logrus.Entry) component.Component {
 	return component.Component{Name: "auto-partition", Run: func(ctx context.Context, ready func()) error {
 		ready()
+		a := automatic{read: s.Read, apply: s.Apply, log: log}
 		for ctx.Err() == nil {
-			if err := s.balance(ctx, time.Now(), log); err != nil && ctx.Err() == nil {
+			if err := a.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
 				log.WithError(err).Warn("Service groups are not balanced now; this is tried again")
 			}
 			if err := component.Sleep(ctx, lookEvery); err != nil {
@@ -32,19 +36,65 @@ func Automatic(s *Store, log *logrus.Entry) component.Component {
 	}}
 }
 
-// balance applies one proposal, unless one was applied a short time ago.
-func (s *Store) balance(ctx context.Context, now time.Time, log *logrus.Entry) error {
-	state, err := s.Read(ctx)
+// automatic is what a server that leads knows of the groups.
+type automatic struct {
+	read  func(context.Context) (*State, error)
+	apply func(context.Context, *Proposal) error
+	log   *logrus.Entry
+
+	// versions are those of the configurations when they were looked at last, and since is
+	// when they were seen first, by a clock that nobody sets. said is set when it was told
+	// why nothing is moved.
+	versions map[string]string
+	since    time.Time
+	said     bool
+}
+
+// look goes on with what was interrupted, or applies one proposal, unless something was
+// changed a short time ago.
+func (a *automatic) look(ctx context.Context, now time.Time) error {
+	state, err := a.read(ctx)
 	if err != nil {
 		return err
 	}
+	versions := map[string]string{}
+	for i := range state.Configs {
+		versions[state.Configs[i].Name] = state.Configs[i].ResourceVersion
+	}
+	first := a.versions == nil || !maps.Equal(versions, a.versions)
+	if first {
+		a.versions, a.since, a.said = versions, now, false
+	}
 	p := state.Suggest()
-	if p == nil || now.Sub(moved(state.Configs)) < restFor {
+	switch {
+	case p == nil:
+		if pairs := overlaps(state.Configs); len(pairs) > 0 {
+			a.say("The ranges of service groups overlap, so no tenant is moved between them: %s; "+
+				"set them with kubectl edit datapartitionconfigs", pairs)
+		}
+		return nil
+	case p.Interrupted:
+		if first {
+			return nil
+		}
+		a.log.Infof("A move of tenants from service group %s to %s was interrupted; it is taken up again", p.From, p.To)
+	case now.Sub(a.since) < restFor:
+		a.say("Service groups %s and %s are not balanced; what was changed is left alone for %s", p.From, p.To, restFor)
 		return nil
 	}
-	if err := s.Apply(ctx, p); err != nil {
+	if err := a.apply(ctx, p); err != nil {
 		return err
 	}
-	log.Infof("Moved %d tenants with %s from service group %s to %s", len(p.Tenants), p.Load, p.From, p.To)
+	if !p.Interrupted {
+		a.log.Infof("Moved %d tenants with %s from service group %s to %s", len(p.Tenants), p.Load, p.From, p.To)
+	}
 	return nil
+}
+
+// say tells once, until a configuration changes, why nothing is moved.
+func (a *automatic) say(format string, args ...any) {
+	if !a.said {
+		a.log.Infof(format, args...)
+	}
+	a.said = true
 }

@@ -44,6 +44,9 @@ type Proposal struct {
 	Load    Load
 	// Configs are the configurations to store, in this order.
 	Configs []*partitionapi.DataPartitionConfig
+	// Interrupted is set for the rest of one of which a part was stored. Its tenants and
+	// their load are not known.
+	Interrupted bool
 }
 
 // Groups are the groups in the order of their ranges, with what they own. What nobody owns

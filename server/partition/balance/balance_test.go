@@ -35,6 +35,9 @@ func (o objectsOf) loads() Loads {
 // all is for groups that run.
 func all(string) bool { return true }
 
+// twoServers are one of each of two groups.
+var twoServers = []servers.Server{{Name: "s0", Group: "0", Ready: true}, {Name: "s1", Group: "1", Ready: true}}
+
 func text(p *Proposal) string {
 	if p == nil {
 		return "nothing"
@@ -203,6 +206,13 @@ func TestDrain(t *testing.T) {
 	drained := []partitionapi.DataPartitionConfig{config("0", "a", "a"), config("1", "", "")}
 	if _, err := Drain(drained, nil, "0"); !errors.Is(err, errDrained) {
 		t.Errorf("a group that is drained: %v", err)
+	}
+	many := []partitionapi.DataPartitionConfig{config("0", "", "m", "own"), config("1", "m", "")}
+	for i := range partitionapi.MaxTenants {
+		many[1].Tenants = append(many[1].Tenants, fmt.Sprint("pinned-", i))
+	}
+	if _, err := Drain(many, nil, "1"); !errors.Is(err, errTooMany) {
+		t.Errorf("more listed tenants than one configuration has: %v", err)
 	}
 	if _, err := Drain(drained, nil, "1"); !errors.Is(err, errNoNeighbour) {
 		t.Errorf("the only group: %v", err)

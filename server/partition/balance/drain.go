@@ -27,6 +27,7 @@ var (
 	errNoConfig    = errors.New("it has no configuration: its servers hold all tenants")
 	errDrained     = errors.New("it owns no tenants")
 	errNoNeighbour = errors.New("no range of another group begins or ends where its own does")
+	errTooMany     = fmt.Errorf("it and its neighbour list more than %d tenants together", partitionapi.MaxTenants)
 	errNotDrained  = errors.New("it is not drained, or its configuration has been changed since")
 	errMoved       = errors.New("the group that got its range has given parts of it away since")
 )
@@ -56,6 +57,9 @@ func Drain(configs []partitionapi.DataPartitionConfig, loads Loads, group string
 		grown.RangeStart, grown.IsRangeStartValid = from.Config.RangeStart, from.Config.IsRangeStartValid
 	default:
 		return nil, errNoNeighbour
+	}
+	if len(grown.Tenants)+len(from.Config.Tenants) > partitionapi.MaxTenants {
+		return nil, errTooMany // the API refuses the last configuration, when the others are stored
 	}
 	had := drained{To: grown.ServiceGroupID, Tenants: from.Config.Tenants}
 	if from.Config.IsRangeStartValid {

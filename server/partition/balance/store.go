@@ -19,12 +19,16 @@ import (
 	"github.com/a4s-io/a4s/server/partition/load"
 )
 
-// movedAnnotation is on configurations, with when the last proposal was stored.
-const movedAnnotation = "a4s.io/moved-at"
+// Configs are where configurations are kept.
+type Configs interface {
+	List(context.Context, metav1.ListOptions) (*partitionapi.DataPartitionConfigList, error)
+	Update(context.Context, *partitionapi.DataPartitionConfig, metav1.UpdateOptions) (
+		*partitionapi.DataPartitionConfig, error)
+}
 
 // Store is where proposals are read from and stored.
 type Store struct {
-	Configs *partitionapi.Client
+	Configs Configs
 	Tenants *tenantapi.Client
 	Kube    kubernetes.Interface
 }
@@ -63,8 +67,14 @@ type State struct {
 // Groups are the groups in the order of their ranges.
 func (s *State) Groups() []Group { return Groups(s.Configs, s.Loads) }
 
-// Suggest proposes the move that helps most, nil for none.
-func (s *State) Suggest() *Proposal { return Suggest(s.Configs, s.Loads, s.runs) }
+// Suggest proposes to go on with what was interrupted, else the move that helps most, nil
+// for none.
+func (s *State) Suggest() *Proposal {
+	if p := Interrupted(s.Configs); p != nil {
+		return p
+	}
+	return Suggest(s.Configs, s.Loads, s.runs)
+}
 
 // Drain proposes to give everything that a group owns to a neighbour.
 func (s *State) Drain(group string) (*Proposal, error) { return Drain(s.Configs, s.Loads, group) }
@@ -135,15 +145,23 @@ func objects(t *tenantapi.Tenant) int64 {
 
 // Apply stores the configurations of a proposal in their order. It fails with a conflict
 // if one has changed since it was read; what was stored until then stays, and leaves no
-// tenant without an owner.
+// tenant without an owner. Each one that is stored says what comes after it: where this
+// process ends in between, Interrupted finds the rest, and whoever looks at the groups next
+// goes on, a person by Settle and Suggest or Automatic.
 func (s *Store) Apply(ctx context.Context, p *Proposal) error {
 	versions := map[string]string{}
-	for _, c := range p.Configs {
-		c = c.DeepCopy()
+	version := func(c *partitionapi.DataPartitionConfig) string {
 		if v, again := versions[c.Name]; again {
-			c.ResourceVersion = v
+			return v
 		}
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, movedAnnotation, time.Now().UTC().Format(time.RFC3339))
+		return c.ResourceVersion
+	}
+	for i, c := range p.Configs {
+		c = c.DeepCopy()
+		c.ResourceVersion = version(c)
+		if err := p.note(c, p.Configs[i+1:], version); err != nil {
+			return err
+		}
 		stored, err := s.Configs.Update(ctx, c, metav1.UpdateOptions{FieldManager: "a4s"})
 		if err != nil {
 			return fmt.Errorf("storing the configuration %s of service group %s: %w", c.Name, c.ServiceGroupID, err)
@@ -153,14 +171,17 @@ func (s *Store) Apply(ctx context.Context, p *Proposal) error {
 	return nil
 }
 
-// moved is when a proposal was stored last, zero for never.
-func moved(configs []partitionapi.DataPartitionConfig) time.Time {
-	var last time.Time
-	for i := range configs {
-		at, err := time.Parse(time.RFC3339, configs[i].Annotations[movedAnnotation])
-		if err == nil && at.After(last) {
-			last = at
-		}
+// Settle goes on with what was interrupted and returns it, nil for nothing, and the state
+// after that.
+func (s *Store) Settle(ctx context.Context, state *State) (*State, *Proposal, error) {
+	p := Interrupted(state.Configs)
+	if p == nil {
+		return state, nil, nil
 	}
-	return last
+	if err := s.Apply(ctx, p); err != nil {
+		return nil, nil, fmt.Errorf("going on with a move from service group %s to %s that was interrupted: %w",
+			p.From, p.To, err)
+	}
+	state, err := s.Read(ctx)
+	return state, p, err
 }

@@ -31,7 +31,7 @@ func TestValidation(t *testing.T) {
 		"the system":                {func(c *dpc) { c.Tenants = []string{"system"} }, "tenants[0]"},
 		"a name that no tenant has": {func(c *dpc) { c.Tenants = []string{"A"} }, "tenants[0]"},
 		"too many tenants": {func(c *dpc) {
-			c.Tenants = make([]string, maxTenants+1)
+			c.Tenants = make([]string, partitionapi.MaxTenants+1)
 		}, "tenants: Too many"},
 	} {
 		t.Run(what, func(t *testing.T) {

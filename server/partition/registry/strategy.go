@@ -19,13 +19,8 @@ import (
 	"github.com/a4s-io/a4s/internal/space"
 )
 
-const (
-	// maxTenants is how many tenants one configuration lists: every request of a
-	// tenant is looked up among them, and each has a range of keys.
-	maxTenants = 1000
-	// maxBound is the longest bound of a range, in characters.
-	maxBound = 63
-)
+// maxBound is the longest bound of a range, in characters.
+const maxBound = 63
 
 // bounds are of the characters that names can have, and of capital letters, with which
 // the seed writes bounds that lie before all names.
@@ -119,8 +114,8 @@ func validateRange(c *partitionapi.DataPartitionConfig) field.ErrorList {
 func validateTenants(c *partitionapi.DataPartitionConfig) field.ErrorList {
 	var errs field.ErrorList
 	tenants := field.NewPath("tenants")
-	if len(c.Tenants) > maxTenants {
-		return append(errs, field.TooMany(tenants, len(c.Tenants), maxTenants))
+	if len(c.Tenants) > partitionapi.MaxTenants {
+		return append(errs, field.TooMany(tenants, len(c.Tenants), partitionapi.MaxTenants))
 	}
 	seen := map[string]bool{}
 	for i, name := range c.Tenants {
