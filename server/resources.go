@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiversion "k8s.io/apimachinery/pkg/version"
@@ -30,6 +31,7 @@ import (
 	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 	"github.com/a4s-io/a4s/server/partition/allocations"
 	"github.com/a4s-io/a4s/server/partition/checks"
+	"github.com/a4s-io/a4s/server/partition/kubelets"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/server/partition/nodeidentity"
 	"github.com/a4s-io/a4s/server/partition/nodewrites"
@@ -46,6 +48,8 @@ type resources struct {
 	health *health.Registry // nil without a monitor
 	life   func() time.Duration
 	log    *logrus.Entry
+	// kubelet is the API server at kubelets.
+	kubelet rest.TLSClientConfig
 
 	lives    *nodelife.Records
 	guard    *nodeidentity.Guard
@@ -90,7 +94,7 @@ func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { retur
 // newResources makes them when the partitions of a server are known.
 func newResources(s *Server) (*resources, error) {
 	r := &resources{of: s.partition, parts: s.parts, files: s.files, life: s.renewal.life,
-		health: s.health.registry(), log: logrus.WithField("component", "partition-nodes"),
+		health: s.health.registry(), kubelet: s.kubeletClient(), log: logrus.WithField("component", "partition-nodes"),
 		clients: map[string]*resourceClients{}}
 	record, err := restored.Read(r.files.dir)
 	if err != nil {
@@ -308,7 +312,7 @@ func (r *resources) begin(
 			return err
 		}
 		start = append(start, r.importer.Component(), notready.Component(notready.Options{Client: client,
-			Silent: r.silent, Log: logrus.WithField("component", notready.Name)}))
+			Silent: r.silent, Reached: r.reached, Log: logrus.WithField("component", notready.Name)}))
 	}
 	for _, c := range start {
 		group.Start(ctx, leader.Only(c))
@@ -394,6 +398,11 @@ func (r *resources) silent(partition string) time.Time {
 		return time.Unix(0, c.failed.Load())
 	}
 	return time.Time{}
+}
+
+// reached asks the kubelet of a node, and returns an error if it does not answer.
+func (r *resources) reached(ctx context.Context, node *corev1.Node) error {
+	return kubelets.Answers(ctx, r.kubelet, node)
 }
 
 // askTimeout bounds how long home may take to say which partition has a node.

@@ -35,9 +35,10 @@ const (
 	// again is how often the pods of a node that is not ready are looked at: there may be
 	// new ones.
 	again = 20 * time.Second
-	// markers is how many nodes are looked at at a time, firstRetry and lastRetry how long
-	// one waits whose pods could not be marked.
-	markers               = 4
+	// markers is how many nodes are looked at at a time, each of which may take a few seconds
+	// to find out whether its kubelet answers; firstRetry and lastRetry are how long one waits
+	// whose pods could not be marked.
+	markers               = 16
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 	// requestTimeout bounds what is done about one node.
 	requestTimeout = 30 * time.Second
@@ -50,6 +51,8 @@ type Options struct {
 	// Silent is when a resource partition did not answer last. It may not have heard of its nodes
 	// then, so those that are unknown have to be so for longer.
 	Silent func(partition string) time.Time
+	// Reached asks the kubelet of a node, and returns an error if it does not answer.
+	Reached func(context.Context, *corev1.Node) error
 	// Await blocks until this server leads the others; nil is for a server without
 	// others. What it returns ends with the lead.
 	Await func(context.Context) (context.Context, context.CancelFunc, error)
@@ -165,9 +168,6 @@ func (m *marker) deleted(obj any) {
 func (m *marker) set(name, partition string, now state) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, p := range []string{m.of[name], partition} {
-		defer m.release(p, m.held(p))
-	}
 	delete(m.nodes[m.of[name]], name)
 	delete(m.of, name)
 	if partition == "" {
@@ -182,20 +182,9 @@ func (m *marker) set(name, partition string, now state) {
 	}
 }
 
-// release looks at the nodes of a partition again if it was held back and is not now.
-func (m *marker) release(partition string, was bool) {
-	if !was || m.held(partition) {
-		return
-	}
-	for name, s := range m.nodes[partition] {
-		if !s.ready {
-			m.queue.Add(name)
-		}
-	}
-}
-
-// held reports whether too many nodes of a partition are unknown.
-func (m *marker) held(partition string) bool {
+// most reports whether so many nodes of a partition are unknown that it may be the way
+// between them and its servers.
+func (m *marker) most(partition string) bool {
 	nodes := m.nodes[partition]
 	unknown := 0
 	for _, s := range nodes {
@@ -206,19 +195,20 @@ func (m *marker) held(partition string) bool {
 	return unknown*100 > mostUnknown*len(nodes)
 }
 
-// due reports whether the pods of a node are to be marked.
-func (m *marker) due(name string) (due, later bool) {
+// due reports whether the pods of a node are to be marked now, or it is to be looked at
+// later, and whether its kubelet is asked before.
+func (m *marker) due(name string) (due, later, ask bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	partition, ok := m.of[name]
 	s := m.nodes[partition][name]
 	if !ok || s.ready {
-		return false, false
+		return false, false, false
 	}
 	if s.unknown && time.Since(m.o.Silent(partition)) < heardAgain {
-		return false, true
+		return false, true, false
 	}
-	return !m.held(partition), true
+	return true, true, s.unknown && m.most(partition)
 }
 
 func (m *marker) next(ctx context.Context) bool {
@@ -227,14 +217,14 @@ func (m *marker) next(ctx context.Context) bool {
 		return false
 	}
 	defer m.queue.Done(name)
-	due, later := m.due(name)
+	due, later, ask := m.due(name)
 	if !later {
 		m.queue.Forget(name)
 		return true
 	}
 	if due {
 		limited, cancel := context.WithTimeout(ctx, requestTimeout)
-		err := m.mark(limited, name)
+		err := m.mark(limited, name, ask)
 		cancel()
 		if err != nil {
 			if ctx.Err() == nil {
@@ -249,8 +239,9 @@ func (m *marker) next(ctx context.Context) bool {
 	return true
 }
 
-// mark marks the pods of a node that say that they are ready.
-func (m *marker) mark(ctx context.Context, name string) error {
+// mark marks the pods of a node that say that they are ready. With ask none are marked of
+// one whose kubelet answers.
+func (m *marker) mark(ctx context.Context, name string, ask bool) error {
 	// From the cache of the API server, which knows pods by their nodes.
 	list, err := m.o.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0",
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", name).String()})
@@ -263,6 +254,15 @@ func (m *marker) mark(ctx context.Context, name string) error {
 			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 				ready = append(ready, &list.Items[i])
 			}
+		}
+	}
+	if ask && len(ready) > 0 {
+		n, err := m.o.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("reading where the kubelet is: %w", err)
+		}
+		if err := m.o.Reached(ctx, n); err == nil {
+			return nil
 		}
 	}
 	return controllernode.MarkPodsNotReady(ctx, m.o.Client, m.recorder, ready, name)

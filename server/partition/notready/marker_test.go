@@ -1,13 +1,16 @@
 package notready
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
@@ -28,19 +31,19 @@ func copyOf(name, partition string, ready corev1.ConditionStatus) *corev1.Node {
 	return n
 }
 
-// TestHeldBack: the pods of a node are due unless more than 55 % of the nodes of its
-// partition are unknown. Other partitions do not count.
-func TestHeldBack(t *testing.T) {
+// TestKubeletIsAsked: the pods of a node that is not ready are due; when more than 55 % of
+// the nodes of its partition are unknown, its kubelet is asked. Other partitions do not count.
+func TestKubeletIsAsked(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ready, not, unknown int
-		due                 bool
+		ask                 bool
 	}{
-		"one of many":       {9, 0, 1, true},
-		"exactly 55 %":      {9, 0, 11, true},
-		"more than 55 %":    {8, 0, 11, false},
-		"all":               {0, 0, 5, false},
-		"the only one":      {0, 0, 1, false},
-		"not ready is told": {0, 19, 1, true},
+		"one of many":       {9, 0, 1, false},
+		"exactly 55 %":      {9, 0, 11, false},
+		"more than 55 %":    {8, 0, 11, true},
+		"all":               {0, 0, 5, true},
+		"the only one":      {0, 0, 1, true},
+		"not ready is told": {0, 1, 9, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMarker()
@@ -53,47 +56,45 @@ func TestHeldBack(t *testing.T) {
 					m.changed(copyOf(fmt.Sprintf("n%d-%s", i, status), "rp1", status))
 				}
 			}
+			if queued := m.queue.Len() - 1; queued != tc.not+tc.unknown {
+				t.Errorf("%d nodes are looked at", queued)
+			}
 			for name, s := range m.nodes["rp1"] {
-				if due, later := m.due(name); due != (tc.due && !s.ready) || later == s.ready {
-					t.Errorf("%s: due %t, later %t", name, due, later)
+				due, later, ask := m.due(name)
+				if due == s.ready || later == s.ready || ask != (tc.ask && s.unknown) {
+					t.Errorf("%s: due %t, later %t, ask %t", name, due, later, ask)
 				}
 			}
 		})
 	}
 }
 
-// TestReleased: after any sequence of events, every node that is not ready and is not held
-// back was looked at since it became so.
-func TestReleased(t *testing.T) {
-	statuses := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown, ""}
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 7))
+// TestMark: of a node whose kubelet is asked and answers no pod is marked.
+func TestMark(t *testing.T) {
+	for name, tc := range map[string]struct{ ask, reached, marked bool }{
+		"not asked":     {false, true, true},
+		"it answers":    {true, true, false},
+		"it is silent":  {true, false, true},
+		"it just is so": {false, false, true},
+	} {
 		m := newMarker()
-		marked := map[string]bool{} // since they are not ready
-		for range 60 {
-			name, partition := fmt.Sprintf("n%d", r.IntN(6)), fmt.Sprintf("rp%d", r.IntN(2))
-			status := statuses[r.IntN(len(statuses))]
-			if r.IntN(8) == 0 {
-				m.deleted(copyOf(name, "", ""))
-				delete(marked, name)
-			} else {
-				if status == corev1.ConditionTrue {
-					delete(marked, name)
-				}
-				m.changed(copyOf(name, partition, status))
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+			Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+		client := fake.NewClientset(pod, copyOf("n", "rp1", corev1.ConditionUnknown))
+		m.o.Client, m.recorder = client, record.NewFakeRecorder(10)
+		m.o.Reached = func(_ context.Context, n *corev1.Node) error {
+			if n.Name == "n" && tc.reached {
+				return nil
 			}
-			for m.queue.Len() > 0 {
-				name, _ := m.queue.Get()
-				if due, _ := m.due(name); due {
-					marked[name] = true
-				}
-				m.queue.Done(name)
-			}
-			for name := range m.of {
-				if due, _ := m.due(name); due && !marked[name] {
-					t.Fatalf("seed %d: %s is due and was not looked at: %+v", seed, name, m.nodes)
-				}
-			}
+			return errors.New("no answer")
+		}
+		if err := m.mark(t.Context(), "n", tc.ask); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got, err := client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil || (got.Status.Conditions[0].Status == corev1.ConditionFalse) != tc.marked {
+			t.Errorf("%s: %v, %v", name, got.Status.Conditions, err)
 		}
 	}
 }
@@ -107,11 +108,11 @@ func TestPartitionThatWasSilent(t *testing.T) {
 		m.o.Silent = func(string) time.Time { return last }
 		m.changed(copyOf("other", "rp1", corev1.ConditionTrue))
 		m.changed(copyOf("n", "rp1", status))
-		if due, later := m.due("n"); due == silent || !later {
+		if due, later, _ := m.due("n"); due == silent || !later {
 			t.Errorf("%s: due %t, later %t", status, due, later)
 		}
 		last = time.Now().Add(-heardAgain)
-		if due, _ := m.due("n"); !due {
+		if due, _, _ := m.due("n"); !due {
 			t.Errorf("%s: it is not due when the partition has answered for long", status)
 		}
 	}

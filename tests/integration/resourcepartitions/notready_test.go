@@ -2,6 +2,7 @@ package resourcepartitions_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -18,8 +19,8 @@ import (
 )
 
 // TestPodsOfNodesThatAreNotReady: pods on copies that are not ready are not ready, unless
-// most nodes of the resource partition are unknown. Nodes of the server itself are left to
-// upstream.
+// most nodes of the resource partition are unknown and the kubelet answers. Nodes of the
+// server itself are left to upstream.
 func TestPodsOfNodesThatAreNotReady(t *testing.T) {
 	if !nstest.Isolate(t) {
 		return
@@ -91,7 +92,13 @@ func TestPodsOfNodesThatAreNotReady(t *testing.T) {
 	set("a3", corev1.ConditionFalse) // before the marker comes
 	run(t, notready.Component(notready.Options{Client: tp.client(t, tp.as(t, "system:admin", tp.direct)),
 		Silent: func(string) time.Time { return time.Time{} },
-		Log:    logrus.WithField("component", notready.Name)}))
+		Reached: func(_ context.Context, n *corev1.Node) error {
+			if n.Name == "b1" {
+				return nil
+			}
+			return errors.New("no answer")
+		},
+		Log: logrus.WithField("component", notready.Name)}))
 	becomes("a3", corev1.ConditionFalse)
 	set("a3", corev1.ConditionTrue) // the kubelet says it of the pod
 	set("own", corev1.ConditionUnknown)
@@ -105,16 +112,13 @@ func TestPodsOfNodesThatAreNotReady(t *testing.T) {
 		return err == nil && len(list.Items) > 0, err
 	})
 
-	// All at once: it is rp2, or the way to it. They come in one stream with a change of
-	// rp1, which is marked.
+	// Three of four at once: it may be rp2, or the way to it. The one that is alive is told
+	// from those that are not.
 	for i := range 3 {
 		set(fmt.Sprintf("b%d", 3-i), corev1.ConditionUnknown)
 	}
-	set("a1", corev1.ConditionUnknown)
-	becomes("a1", corev1.ConditionFalse)
+	becomes("b2", corev1.ConditionFalse)
+	becomes("b3", corev1.ConditionFalse)
 	is("b1", corev1.ConditionTrue)
-	// It gets better, and what is left is dead.
-	set("b3", corev1.ConditionTrue)
-	becomes("b1", corev1.ConditionFalse)
 	is("b0", corev1.ConditionTrue)
 }
