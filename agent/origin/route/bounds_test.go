@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,6 +99,31 @@ func TestPartitionComesBack(t *testing.T) {
 	eventually(t, func() bool { return !c.table.Load().byName["tp2"].refuses() }, func() any { return "refuses" })
 	if _, err := secrets.Get(t.Context(), "s", metav1.GetOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPartitionOfTheNodeComesBack when it has nodes only, so that the node knows no name of it.
+func TestPartitionOfTheNodeComesBack(t *testing.T) {
+	c := newCluster(t, Options{Limit: 2 * time.Second, ProbeEvery: 5 * time.Millisecond})
+	const accesses = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+	for _, s := range []*partitiontest.Server{c.home, c.rp} {
+		s.Answer("POST", accesses, created)
+	}
+	access := func() error {
+		_, err := c.api.AuthorizationV1().SubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SubjectAccessReview{}, metav1.CreateOptions{})
+		return err
+	}
+	c.rp.Hangs.Store(true)
+	if err := access(); err != nil {
+		t.Fatalf("a review while it hangs: %v", err)
+	}
+	eventually(t, c.Router.node.refuses, func() any { return "it is asked on" })
+	c.rp.Hangs.Store(false)
+	eventually(t, func() bool { return !c.Router.node.refuses() }, func() any { return "refuses" })
+	before := len(c.rp.Asked("POST", accesses))
+	if err := access(); err != nil || len(c.rp.Asked("POST", accesses)) != before+1 {
+		t.Errorf("it is not asked again: %v", err)
 	}
 }
 

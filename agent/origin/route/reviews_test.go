@@ -195,7 +195,14 @@ func TestReviewsOfTokens(t *testing.T) {
 		IsServiceUnavailable(err) {
 		t.Errorf("a user of no partition: %v", err)
 	}
+	c.rp.Away.Store(true)
+	if err := access(nil); err != nil || len(c.home.Asked("POST", accesses)) != 2 {
+		t.Errorf("a user without a token, while the partition of the node is away: %v", err)
+	}
 	c.home.Away.Store(true)
+	if err := access(nil); err != nil || len(c.tp2.Asked("POST", accesses)) != 2 {
+		t.Errorf("a user without a token, while home is away, too: %v", err)
+	}
 	if got, err := review("of tp2"); err != nil || !got.Status.Authenticated {
 		t.Errorf("a token of a partition that is there: %v, %v", got, err)
 	}
