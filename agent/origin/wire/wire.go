@@ -79,5 +79,9 @@ func Refuse(
 	if r.Body != nil {
 		_ = r.Body.Close() // nothing was read that could be lost
 	}
-	return Answer(r, accept, int(code), Failure(code, reason, message))
+	resp, err := Answer(r, accept, int(code), Failure(code, reason, message))
+	if err == nil {
+		resp.Header.Set("Cache-Control", "no-cache, private") // as every answer of an API server
+	}
+	return resp, err
 }

@@ -10,17 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/failure"
 	"github.com/a4s-io/a4s/server/nodeapi/nodelife"
 	"github.com/a4s-io/a4s/server/partition/nodecopies"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
@@ -223,8 +221,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		var refusal *apierrors.StatusError
 		switch why := g.judge(who); {
 		case errors.Is(why, errNotYet) || errors.Is(why, nodelife.ErrNotYet):
-			refusal = apierrors.NewServiceUnavailable(why.Error())
-			refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: startAgain}
+			refusal = failure.Again(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, startAgain,
+				why.Error())
 		case errors.Is(why, nodelife.ErrDead):
 			refusal = apierrors.NewUnauthorized(why.Error())
 		default: // the authorizer says the rest
@@ -233,7 +231,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req.WithContext(ctx))
 			return
 		}
-		responsewriters.ErrorNegotiated(refusal, legacyscheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
+		failure.Write(w, refusal)
 	})
 }
 

@@ -187,6 +187,7 @@ func TestHandler(t *testing.T) {
 	for _, of := range [][]string{nil, {"b"}} {
 		w := ask("system:node:own", of...)
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" ||
+			w.Header().Get("Cache-Control") != "no-cache, private" ||
 			!strings.Contains(w.Body.String(), "just started") {
 			t.Errorf("%v: %d %v %s", of, w.Code, w.Header(), w.Body)
 		}

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/pki"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/failure"
 	"github.com/a4s-io/a4s/server/partition/connect"
 )
 
@@ -195,22 +195,11 @@ func (p *Proxy) failed(w http.ResponseWriter, req *http.Request, partition strin
 		return // the client is gone
 	}
 	p.log.WithError(err).WithField("partition", partition).Warn("a request could not be sent on")
-	code, reason := http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
+	code, reason := int32(http.StatusServiceUnavailable), metav1.StatusReasonServiceUnavailable
 	text := "partition " + partition + " of the cluster cannot be reached now"
 	if errors.Is(err, context.DeadlineExceeded) && req.Context().Err() != nil {
 		code, reason = http.StatusGatewayTimeout, metav1.StatusReasonTimeout
 		text = "partition " + partition + " of the cluster did not answer in time"
 	}
-	st := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Code: int32(code), Reason: reason, Message: text,
-		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter}}
-	body, err := json.Marshal(st)
-	if err != nil {
-		http.Error(w, text, code)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(retryAfter))
-	w.WriteHeader(code)
-	_, _ = w.Write(body)
+	failure.Write(w, failure.Again(code, reason, retryAfter, text))
 }

@@ -253,7 +253,7 @@ func TestNobodyAnswers(t *testing.T) {
 	l := newLab(t)
 	l.to.Partition = "unknown"
 	if resp := l.get(t, nil); resp.StatusCode != http.StatusServiceUnavailable ||
-		resp.Header.Get("Retry-After") == "" {
+		resp.Header.Get("Retry-After") == "" || resp.Header.Get("Cache-Control") != "no-cache, private" {
 		t.Errorf("got %s %v", resp.Status, resp.Header)
 	}
 	if err := l.proxy.peers.Ready(t.Context(), "unknown"); err == nil {
