@@ -123,6 +123,7 @@ func (n *Node) Join(ctx context.Context, group *component.Group, servers []strin
 		return err
 	}
 	n.partitions, n.network.partitions = parts, parts
+	n.health.router.Store(parts.router)
 	joined, err := join.Join(ctx, options)
 	if err != nil {
 		return err

@@ -39,6 +39,7 @@ func (n *Node) JoinLater(ctx context.Context, group *component.Group, servers []
 		return err
 	}
 	n.partitions, n.network.partitions = parts, parts
+	n.health.router.Store(parts.router)
 	if err := n.ImportImages(ctx, group); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/a4s-io/a4s/agent/cluster/join"
 	"github.com/a4s-io/a4s/agent/cluster/loadbalancer"
 	"github.com/a4s-io/a4s/agent/network/netfilter"
+	"github.com/a4s-io/a4s/agent/origin/route"
 	"github.com/a4s-io/a4s/agent/runtime/mux"
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/health"
@@ -34,6 +35,7 @@ type nodeHealth struct {
 	joined    atomic.Pointer[join.Result] // set with the pod network
 	client    atomic.Pointer[kubernetes.Clientset]
 	mux       atomic.Pointer[mux.Mux]
+	router    atomic.Pointer[route.Router] // to the partitions of the cluster
 }
 
 // watch lets a monitor watch over the node. With events, it writes Events as this
@@ -57,6 +59,7 @@ func (h *nodeHealth) watch(m *health.Monitor, events bool) {
 	m.Add("limits of the kernel", health.KernelLimits("/proc"))
 	m.AddMetrics(health.CertificateMetrics(uses), h.serverMetrics)
 	if events {
+		m.Add("partitions", h.checkPartitions) // a server looks by itself
 		var tell func(added, gone []health.Problem)
 		m.OnChange(func(added, gone []health.Problem) {
 			if client := h.nodeClient(); tell == nil && client != nil {
@@ -156,6 +159,13 @@ func (h *nodeHealth) checkServers(_ context.Context, r *health.Registry) {
 		}
 	}
 	r.Keep(health.OneServerAway, names)
+}
+
+// checkPartitions looks at the partitions that the node takes pods from.
+func (h *nodeHealth) checkPartitions(ctx context.Context, r *health.Registry) {
+	if router := h.router.Load(); router != nil {
+		router.Check(ctx, r)
+	}
 }
 
 func (h *nodeHealth) serverMetrics(add func(name, help string, value float64, labels map[string]string)) {

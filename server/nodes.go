@@ -73,6 +73,7 @@ func (s *Server) nodeAPI(
 			return s.partition.bundleFor(s.files, s.tokens)
 		},
 		KnownPartitions: s.parts.known,
+		PartitionStates: s.resources.overview.States,
 		ServerSANs:      s.serverSANs, Members: s.store.listMembers, RemoveMember: s.store.removeMember,
 		Tokens:     s.tokens,
 		Secrets:    nodeapi.NewSecrets(client.CoreV1()),

@@ -150,7 +150,7 @@ const registered = 5 * time.Second
 // keepRegistered puts this server among those of its partition, whenever it is not there, and
 // tells of partitions that are not registered.
 func (p *partitionSet) keepRegistered(ctx context.Context) error {
-	told := ""
+	told, begins := "", true
 	for component.Sleep(ctx, registered) == nil {
 		if !p.Synced() {
 			continue
@@ -160,9 +160,11 @@ func (p *partitionSet) keepRegistered(ctx context.Context) error {
 		// Home registers itself with the first other one, or if it has forgotten one.
 		if (known != nil || p.home == nil || len(p.Forgotten()) > 0) &&
 			(known == nil || !slices.Contains(known.Spec.Servers, p.server()) ||
-				known.Spec.Restored < p.own.Restored) {
+				known.Spec.Restored < p.own.Restored ||
+				begins && known.Spec.NodePortRange != p.own.NodePortRange) {
 			err = p.register(ctx, nil)
 		}
+		begins = begins && err != nil // other servers may have another range until they start again
 		if err != nil && err.Error() != told {
 			told = err.Error()
 			p.log.WithError(err).Warn("this server could not be registered as one of its partition")

@@ -36,6 +36,7 @@ import (
 	"github.com/a4s-io/a4s/server/partition/nodeidentity"
 	"github.com/a4s-io/a4s/server/partition/nodewrites"
 	"github.com/a4s-io/a4s/server/partition/notready"
+	"github.com/a4s-io/a4s/server/partition/overview"
 	"github.com/a4s-io/a4s/server/partition/shares"
 )
 
@@ -51,6 +52,7 @@ type resources struct {
 	// kubelet is the API server at kubelets.
 	kubelet rest.TLSClientConfig
 
+	overview *overview.Overview
 	lives    *nodelife.Records
 	guard    *nodeidentity.Guard
 	importer *nodecopies.Importer
@@ -103,6 +105,8 @@ func newResources(s *Server) (*resources, error) {
 	r.sharesUnknown.Store(r.of.has(partitionapi.RoleResource) &&
 		(record.Shares || r.of.name() == "" && !record.Shared))
 	r.podsUnknown.Store(r.of.has(partitionapi.RoleTenant) && record.Shares)
+	r.overview = overview.New(overview.Options{Partitions: r.parts.Partitions, Placements: r.parts.Placements,
+		Ping: r.parts.peers.Ping, Nodes: r.countNodes})
 	o := nodeidentity.Options{Self: r.of.self(), Several: r.mayBeSeveral, Alive: s.lives.Alive}
 	r.lives = s.lives
 	if !r.of.has(partitionapi.RoleTenant) {
@@ -129,7 +133,7 @@ func (r *resources) watch(m *health.Monitor) {
 	if m == nil {
 		return
 	}
-	m.Add("partitions", checks.Options{Self: r.of.self(), Partitions: r.parts.Partitions, Ping: r.parts.peers.Ping,
+	m.Add("partitions", checks.Options{Self: r.of.self(), Partitions: r.parts.Partitions, Ping: r.overview.Ping,
 		Version: r.version, Own: version.Kubernetes}.Check)
 	if r.importer != nil {
 		m.Add("copies of nodes", r.importer.Check)

@@ -1,37 +1,56 @@
 package tenantadmin
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // Partition is a partition of the cluster, and what it has.
-type Partition struct {
-	Name        string   `json:"name"`
-	Roles       []string `json:"roles"`
-	Tenants     int      `json:"tenants"`
-	ServiceCIDR string   `json:"serviceCIDR"`
-	ClusterCIDR string   `json:"clusterCIDR"`
-	Servers     []string `json:"servers"`
-}
+type Partition = joinapi.PartitionState
 
-// Partitions are those of the cluster; none are told of one that has only the first.
+// statesWithin bounds the question how the partitions are: the server answers within three
+// seconds, whatever is down elsewhere.
+const statesWithin = 5 * time.Second
+
+// Partitions are those of the cluster as the server sees them; none are told of one that has
+// only the first.
 func (a *Admin) Partitions(ctx context.Context) ([]Partition, error) {
-	partitions, err := partitionapi.NewPartitionClient(a.cfg, nil)
-	if err != nil {
+	limited, cancel := context.WithTimeout(ctx, statesWithin)
+	defer cancel()
+	data, err := a.kube.Discovery().RESTClient().Get().AbsPath(joinapi.PathPartitionStates).MaxRetries(0).DoRaw(limited)
+	switch {
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+		// Who has no certificate of an administrator may read what home has all the same.
+		return a.registered(ctx)
+	case err != nil:
 		return nil, err
 	}
-	placements, err := partitionapi.NewPlacementClient(a.cfg, nil)
+	var out []Partition
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("reading how the partitions are: %w", err)
+	}
+	return out, nil
+}
+
+// registered are the partitions as the home partition has them, whose states it does not know.
+func (a *Admin) registered(ctx context.Context) ([]Partition, error) {
+	partitions, err := partitionapi.NewPartitionClient(a.cfg, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +60,7 @@ func (a *Admin) Partitions(ctx context.Context) ([]Partition, error) {
 	}
 	tenants := map[string]int{}
 	for o := (metav1.ListOptions{Limit: 500}); ; {
-		page, err := placements.List(ctx, o)
+		page, err := a.placements.List(ctx, o)
 		if err != nil {
 			return nil, err
 		}
@@ -103,10 +122,27 @@ func WritePartitions(out io.Writer, list []Partition) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) // Flush reports the errors of all writes
-	fmt.Fprint(w, "NAME\tROLES\tTENANTS\tSERVICES\tPODS\tSERVERS\n")
+	fmt.Fprint(w, "NAME\tROLES\tSTATE\tNODES\tTENANTS\tLAST SEEN\tSERVICES\tPODS\tSERVERS\n")
 	for _, p := range list {
-		problem.Show(w, "%s\t%s\t%d\t%s\t%s\t%s\n", p.Name, strings.Join(p.Roles, ","), p.Tenants, p.ServiceCIDR,
-			p.ClusterCIDR, strings.Join(p.Servers, ", "))
+		state, nodes, seen := cmp.Or(p.State, "-"), "-", "-"
+		if p.Nodes != nil {
+			nodes = strconv.Itoa(*p.Nodes)
+		}
+		if p.LastSeen != nil {
+			seen = "now"
+			if p.State == joinapi.PartitionAway {
+				seen = p.LastSeen.UTC().Format(time.RFC3339)
+			}
+		}
+		var servers []string
+		for _, s := range p.Servers {
+			if slices.Contains(p.Silent, s) {
+				s += " silent"
+			}
+			servers = append(servers, s)
+		}
+		problem.Show(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", p.Name, strings.Join(p.Roles, ","), state, nodes,
+			p.Tenants, seen, p.ServiceCIDR, p.ClusterCIDR, strings.Join(servers, ", "))
 	}
 	return w.Flush()
 }

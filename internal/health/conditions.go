@@ -191,8 +191,10 @@ func Conditions() []Condition {
 			Fix:   "upgrade the older one", TimeToVisible: 30 * time.Second},
 		{Code: NodePortsShared, Severity: Warning, Title: "Two tenant partitions have the same node ports",
 			Cause: "both were begun with the same --service-node-port-range, as by default",
-			Fix: "give one of them a range of its own: until then a node port of one is not served on nodes " +
-				"where the other's range counts", TimeToVisible: 30 * time.Second},
+			Fix: "start the servers of one of them again with a --service-node-port-range of its own, and then the " +
+				"agents: until then a node port of one is not served on nodes where the other's range counts. " +
+				"Services that have a node port outside of the new range keep it; give them another one",
+			TimeToVisible: 30 * time.Second},
 		{Code: NodeRangeUnfit, Severity: Error, Title: "A node has a range of pods that it cannot have",
 			Cause: "the Node is of a time before ranges were looked at, or --cluster-cidr was changed since",
 			Fix: "delete the Node and start its agent again, with its token: it gets another range; " +

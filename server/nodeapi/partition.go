@@ -89,6 +89,14 @@ func (s *Supervisor) partitions(w http.ResponseWriter, r *http.Request, who iden
 	})
 }
 
+// partitionStates tells an administrator how the partitions of the cluster are.
+func (s *Supervisor) partitionStates(w http.ResponseWriter, r *http.Request, _ identity) error {
+	if s.opts.PartitionStates == nil {
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "there is nothing at "+r.URL.Path)
+	}
+	return reply(w, s.opts.PartitionStates(r.Context()))
+}
+
 // closed is a channel that ends a stream.
 func closed() <-chan struct{} {
 	c := make(chan struct{})

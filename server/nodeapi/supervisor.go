@@ -69,6 +69,8 @@ type Options struct {
 	// KnownPartitions are those of the cluster, for nodes; changed is closed when they may
 	// be others. It is false while nothing is known. Without it nodes are told nothing.
 	KnownPartitions func() (known joinapi.Partitions, changed <-chan struct{}, ok bool)
+	// PartitionStates is how the partitions of the cluster are; without it nobody is told.
+	PartitionStates func(context.Context) []joinapi.PartitionState
 	// Members lists the members of the datastore, RemoveMember removes one by
 	// its name or ID. ErrNoMember and ErrLastMember are answers of it.
 	Members      func() []joinapi.Member
@@ -190,6 +192,7 @@ func (s *Supervisor) Handler(next http.Handler) http.Handler {
 		joinapi.PathConfig:          {method: http.MethodGet, serve: s.config},
 		joinapi.PathNode:            {method: http.MethodPost, serve: s.nodes.node},
 		joinapi.PathStatus:          {method: http.MethodGet, admin: true, serve: s.status},
+		joinapi.PathPartitionStates: {method: http.MethodGet, admin: true, serve: s.partitionStates},
 		joinapi.PathPacketFilter:    {method: http.MethodGet, stream: true, serve: s.streams.packetFilter},
 		joinapi.PathPodAddresses:    {method: http.MethodGet, stream: true, serve: s.streams.podAddresses},
 		joinapi.PathNetworkPolicies: {method: http.MethodGet, stream: true, serve: s.streams.networkPolicies},

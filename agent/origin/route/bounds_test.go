@@ -2,6 +2,7 @@ package route
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/a4s-io/a4s/agent/origin/partitiontest"
+	"github.com/a4s-io/a4s/internal/health"
 )
 
 // TestPartitionThatHangs takes requests and says nothing.
@@ -125,6 +127,40 @@ func TestPartitionOfTheNodeComesBack(t *testing.T) {
 	if err := access(); err != nil || len(c.rp.Asked("POST", accesses)) != before+1 {
 		t.Errorf("it is not asked again: %v", err)
 	}
+}
+
+// TestCheckTellsWhoIsNotReached: a tenant partition that is away, and one that hangs, until it is
+// back.
+func TestCheckTellsWhoIsNotReached(t *testing.T) {
+	c := newCluster(t, Options{Limit: 2 * time.Second, ProbeEvery: 5 * time.Millisecond})
+	h := health.NewRegistry()
+	told := func(want ...string) func() bool {
+		return func() bool {
+			c.Check(t.Context(), h)
+			var got []string
+			for _, one := range h.Holdings() {
+				if one.Code != health.PartitionUnreachable || one.Detail == "" {
+					t.Fatalf("it tells of %+v", one)
+				}
+				got = append(got, one.Subject)
+			}
+			return slices.Equal(got, want)
+		}
+	}
+	state := func() any { return h.Holdings() }
+	eventually(t, told(), state)
+	c.tp2.Away.Store(true)
+	c.tp2.HangUp()
+	eventually(t, told("tp2"), state)
+	c.tp2.Away.Store(false)
+	eventually(t, told(), state)
+	c.home.Hangs.Store(true)
+	if _, err := c.api.CoreV1().Secrets("default.t1").Get(t.Context(), "s", metav1.GetOptions{}); err == nil {
+		t.Fatal("it does not hang")
+	}
+	eventually(t, told("main"), state)
+	c.home.Hangs.Store(false)
+	eventually(t, told(), state)
 }
 
 // TestLogsMayLast is about an answer that has no end: it is passed on while it comes.

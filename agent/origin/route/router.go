@@ -170,7 +170,7 @@ func (r *Router) apply(all []origin.Partition) error {
 	case t.alone:
 		return nil
 	case old == nil:
-		err = r.collections.Begin(all)
+		err = r.collections.Begin(t.partitions())
 	default:
 		err = r.replace(old, t)
 		err = errors.Join(err, r.join(old, t))

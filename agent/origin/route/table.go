@@ -16,6 +16,7 @@ import (
 type partition struct {
 	origin.Partition
 	*guard
+	way  *way
 	stop context.CancelFunc // ends its probes
 }
 
@@ -46,6 +47,15 @@ type table struct {
 	nodeName    string
 	self        *ownNode
 	collections *merge.Collections
+}
+
+// partitions are all of them, by the ways that are watched over.
+func (t *table) partitions() []origin.Partition {
+	var out []origin.Partition
+	for _, p := range t.all {
+		out = append(out, p.Partition)
+	}
+	return out
 }
 
 // resourcePartition is the one that has the node.
@@ -140,7 +150,9 @@ func (r *Router) newTable(old *table, all []origin.Partition) (*table, error) {
 
 func (r *Router) newPartition(p origin.Partition) *partition {
 	ctx, stop := context.WithCancel(r.ctx)
-	return &partition{Partition: p, stop: stop, guard: &guard{ctx: ctx, name: p.Name, rt: p.Transport,
+	to := &way{rt: p.Transport}
+	p.Transport = to
+	return &partition{Partition: p, way: to, stop: stop, guard: &guard{ctx: ctx, name: p.Name, rt: p.Transport,
 		limit: r.o.Limit, every: r.o.ProbeEvery, log: r.o.Log}}
 }
 

@@ -80,3 +80,24 @@ func TestGoneServersAreTakenOut(t *testing.T) {
 		t.Error("the same changed it again")
 	}
 }
+
+// TestAChangedRangeOfNodePorts is taken over, as what doctor advises, and not from a server that
+// does not say one.
+func TestAChangedRangeOfNodePorts(t *testing.T) {
+	req := joinapi.PartitionRequest{Server: "a", Address: "192.0.2.1:6443", NodePortRange: "30000-32767"}
+	p := newPartition(req)
+	for _, c := range []struct {
+		says, want string
+		changes    bool
+	}{
+		{"30000-32767", "30000-32767", false},
+		{"33000-33999", "33000-33999", true},
+		{"33000-33999", "33000-33999", false},
+		{"", "33000-33999", false},
+	} {
+		req.NodePortRange = c.says
+		if changed := take(p, req); changed != c.changes || p.Spec.NodePortRange != c.want {
+			t.Errorf("it says %q: changed %t, %s", c.says, changed, p.Spec.NodePortRange)
+		}
+	}
+}

@@ -83,17 +83,27 @@ func (r *Register) put(ctx context.Context, req joinapi.PartitionRequest) error 
 				return err
 			}
 		}
-		// Servers that joined it afterwards have nothing to say of that.
-		restored := req.Restored > p.Spec.Restored
-		if restored {
-			p.Spec.Restored = req.Restored
-		}
-		if !setServer(p, req) && !restored {
+		if !take(p, req) {
 			return nil
 		}
 		_, err = r.client.Update(ctx, p, metav1.UpdateOptions{})
 		return err
 	})
+}
+
+// take has a registered partition say what one of its servers says, and reports whether that is
+// anything new.
+func take(p *partitionapi.Partition, req joinapi.PartitionRequest) bool {
+	changed := setServer(p, req)
+	// Servers that joined it afterwards have nothing to say of that.
+	if req.Restored > p.Spec.Restored {
+		p.Spec.Restored, changed = req.Restored, true
+	}
+	// Who says it last has started last, with what all are to have.
+	if req.NodePortRange != "" && req.NodePortRange != p.Spec.NodePortRange {
+		p.Spec.NodePortRange, changed = req.NodePortRange, true
+	}
+	return changed
 }
 
 func newPartition(req joinapi.PartitionRequest) *partitionapi.Partition {

@@ -1,19 +1,21 @@
 package nodeidentity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/internal/pki"
@@ -59,7 +61,7 @@ type Options struct {
 // Guard judges nodes.
 type Guard struct {
 	o      Options
-	node   func(name string) (*corev1.Node, error)
+	nodes  corelisters.NodeLister
 	synced func() bool
 
 	holds holds
@@ -71,7 +73,7 @@ func New(o Options) *Guard { return &Guard{o: o} }
 // Follow takes the nodes of this partition, copies among them, from an informer that runs
 // anyway.
 func (g *Guard) Follow(nodes coreinformers.NodeInformer) error {
-	g.node, g.synced = nodes.Lister().Get, nodes.Informer().HasSynced
+	g.nodes, g.synced = nodes.Lister(), nodes.Informer().HasSynced
 	_, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, now any) { g.changed(before, now) },
 		DeleteFunc: func(obj any) {
@@ -88,7 +90,7 @@ func (g *Guard) owner(name string) (string, error) {
 	if g.synced == nil || !g.synced() {
 		return "", errNotYet
 	}
-	n, err := g.node(name)
+	n, err := g.nodes.Get(name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", nil
@@ -99,6 +101,23 @@ func (g *Guard) owner(name string) (string, error) {
 		return partition, nil
 	}
 	return g.o.Self, nil
+}
+
+// Count is how many nodes each partition has, of those that this one knows, itself among
+// them; nil while it does not know.
+func (g *Guard) Count() map[string]int {
+	if g.synced == nil || !g.synced() {
+		return nil
+	}
+	all, err := g.nodes.List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	out := map[string]int{g.o.Self: 0}
+	for _, n := range all {
+		out[cmp.Or(n.Labels[nodecopies.Label], g.o.Self)]++
+	}
+	return out
 }
 
 // refused is why a node is refused, as against a failure to find out.

@@ -28,7 +28,7 @@ func (g *Guard) Alive(node, life string) error {
 		if g.synced == nil || !g.synced() {
 			return errNotYet
 		}
-		n, err := g.node(node)
+		n, err := g.nodes.Get(node)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}

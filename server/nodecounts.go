@@ -1,0 +1,72 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/partitionapi"
+)
+
+// onlyMetadata has an API answer with what is common to all objects.
+const onlyMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+// countNodes counts the nodes of partitions. One with tenants has copies of all nodes, also of
+// partitions that are away; another one asks those with tenants.
+func (r *resources) countNodes(ctx context.Context) map[string]int {
+	own, all := r.guard.Count(), r.parts.Partitions()
+	if r.of.has(partitionapi.RoleTenant) {
+		return complete(own, all)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	counts := make([]map[string]int, len(all))
+	var asking sync.WaitGroup
+	for i, p := range all {
+		if p.Name == r.of.self() || !p.Has(partitionapi.RoleTenant) {
+			continue
+		}
+		if c := r.client(p.Name, p.Spec.Identity); c != nil {
+			asking.Go(func() { counts[i] = c.countNodes(ctx, p.Name) })
+		}
+	}
+	asking.Wait()
+	for _, theirs := range counts {
+		if theirs == nil {
+			continue
+		}
+		if own != nil {
+			theirs[r.of.self()] = own[r.of.self()]
+		}
+		return complete(theirs, all)
+	}
+	return own
+}
+
+// complete adds the partitions of which a server with copies of all nodes knows none.
+func complete(counts map[string]int, all []*partitionapi.Partition) map[string]int {
+	for _, p := range all {
+		if _, has := counts[p.Name]; counts != nil && !has {
+			counts[p.Name] = 0
+		}
+	}
+	return counts
+}
+
+// countNodes counts the nodes that a partition knows, nil if it does not answer.
+func (c *resourceClients) countNodes(ctx context.Context, partition string) map[string]int {
+	data, err := c.nodes.CoreV1().RESTClient().Get().Resource("nodes").Param("resourceVersion", "0").
+		SetHeader("Accept", onlyMetadata).DoRaw(ctx)
+	var list metav1.PartialObjectMetadataList
+	if err != nil || json.Unmarshal(data, &list) != nil {
+		return nil
+	}
+	out := map[string]int{}
+	for i := range list.Items {
+		out[cmp.Or(list.Items[i].Labels[partitionapi.ResourcePartitionLabel], partition)]++
+	}
+	return out
+}
