@@ -186,7 +186,8 @@ func TestForwardOfATokenSaysNothing(t *testing.T) {
 			t.Errorf("%s gets through", name)
 		}
 	}
-	if l.mark == nil || l.mark.TenantUID != "" || l.mark.Tenant != "" || l.mark.Address != "127.0.0.1" || l.got.Header.Get("Authorization") != "Bearer secret" {
+	if l.mark == nil || l.mark.TenantUID != "" || l.mark.Tenant != "" || l.mark.Address != "127.0.0.1" ||
+		l.got.Header.Get("Authorization") != "Bearer secret" {
 		t.Errorf("the mark is %+v, headers %v", l.mark, l.got.Header)
 	}
 }

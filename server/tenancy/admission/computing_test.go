@@ -43,7 +43,8 @@ func TestComputingOfPluginsIsSummed(t *testing.T) {
 			t.Errorf("it computed for %v", took)
 		}
 		began = time.Now()
-		if err := c.run(t.Context(), time.Second, loops); !errors.As(err, new(longComputing)) || time.Since(began) > 0 {
+		err := c.run(t.Context(), time.Second, loops)
+		if !errors.As(err, new(longComputing)) || time.Since(began) > 0 {
 			t.Errorf("the next plugin: %v after %v", err, time.Since(began))
 		}
 	})
@@ -84,7 +85,8 @@ func TestPoliciesEndTogether(t *testing.T) {
 			err := q.ask(withAllowance(t.Context()), func(ctx context.Context, _ admission.Interface) error {
 				return p.Validate(ctx, q.native, nil)
 			})
-			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "computed for longer than "+c.most.String()) {
+			if !apierrors.IsForbidden(err) ||
+				!strings.Contains(err.Error(), "computed for longer than "+c.most.String()) {
 				t.Errorf("%v", err)
 			}
 			// What is slow while the server does other things is not charged in full.

@@ -47,7 +47,8 @@ func TestTermsOfPodsAreBounded(t *testing.T) {
 			"spec.affinity has 101 terms: it may have 100"},
 		{"of all kinds of affinity", core.PodSpec{Affinity: &core.Affinity{NodeAffinity: ofNodes(40, 1),
 			PodAffinity: required(40), PodAntiAffinity: preferred(40)}}, "spec.affinity has 120 terms"},
-		{"values", core.PodSpec{Affinity: &core.Affinity{NodeAffinity: ofNodes(2, 1000)}}, "spec has 2002 requirements"},
+		{"values", core.PodSpec{Affinity: &core.Affinity{NodeAffinity: ofNodes(2, 1000)}},
+			"spec has 2002 requirements"},
 		{"of a selector", core.PodSpec{TopologySpreadConstraints: []core.TopologySpreadConstraint{
 			{LabelSelector: selector}}}, "spec has 2001 requirements"},
 		{"labels of nodes", core.PodSpec{NodeSelector: labels}, "spec has 2001 requirements"},
@@ -87,7 +88,8 @@ func TestFieldsOfPodsThatAreLong(t *testing.T) {
 	bounded := strings.Fields("Volumes InitContainers Containers NodeSelector Affinity Tolerations Overhead " +
 		"TopologySpreadConstraints ResourceClaims Resources")
 	others := map[string]string{
-		"EphemeralContainers": "they ask for nothing", "ImagePullSecrets": "the kubelet's", "HostAliases": "the kubelet's",
+		"EphemeralContainers": "they ask for nothing", "ImagePullSecrets": "the kubelet's",
+		"HostAliases":     "the kubelet's",
 		"SecurityContext": "the kubelet's", "DNSConfig": "the kubelet's", "ReadinessGates": "the kubelet's",
 		"SchedulingGates": "one is enough, and the scheduler looks no further", "OS": "has no list",
 		"SchedulingGroup": "has no list", "EvictionResponders": "eviction's",

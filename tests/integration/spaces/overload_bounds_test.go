@@ -75,7 +75,8 @@ func testBoundedWatches(t *testing.T, p *plane, a, b *space) {
 			open = append(open, stop)
 			return false, nil // the limit is not known yet
 		}
-		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 ||
+		seconds, ok := apierrors.SuggestsClientDelay(err)
+		if !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 ||
 			!strings.Contains(err.Error(), "spec.limits.watches") {
 			t.Errorf("past the limit: %v", err)
 		}
@@ -112,8 +113,8 @@ func testBoundedPolicies(t *testing.T, a, b *space) {
 		for i := range n {
 			post(t, a.config, of+"ies", fmt.Sprintf(`{"metadata":{"name":"%s%d"},"spec":{"failurePolicy":"Ignore",`+
 				configMapConstraints+`,"validations":[{"expression":%q}]}}`, name, i, expression))
-			post(t, a.config, of+"ybindings", fmt.Sprintf(
-				`{"metadata":{"name":"%s%d"},"spec":{"policyName":"%[1]s%[2]d","validationActions":["Deny"]}}`, name, i))
+			post(t, a.config, of+"ybindings", fmt.Sprintf(`{"metadata":{"name":"%s%d"},"spec":{`+
+				`"policyName":"%[1]s%[2]d","validationActions":["Deny"]}}`, name, i))
 		}
 		long := strings.Repeat("a", 60_000)
 		eventually(t, "a refusal because of "+name, func(ctx context.Context) (bool, error) {
