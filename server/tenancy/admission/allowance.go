@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
 const (
@@ -81,6 +83,18 @@ func (a *allowance) left() (*standing, time.Duration) {
 	return a.standing, time.Until(a.end)
 }
 
+// waits says that a hook is waited for, until the returned function is called: nothing is
+// computed, and the seat of the request is for others meanwhile.
+func (a *allowance) waits(ctx context.Context) (answered func()) {
+	seat, computes := fairqueue.Of(ctx), a.computing.wait()
+	seat.BeginWait()
+	return sync.OnceFunc(func() {
+		seat.EndWait()
+		seat.Need()
+		computes()
+	})
+}
+
 // bounded has the hooks of a tenant called within the allowance of the request,
 // and never again because they ask for it: the time until then would be the
 // caller's.
@@ -122,7 +136,7 @@ func (t trip) RoundTrip(req *http.Request) (*http.Response, error) {
 	if a == nil {
 		return t.call(req, func() {})
 	}
-	answered := a.computing.wait()
+	answered := a.waits(req.Context())
 	s, left := a.left()
 	if s == nil {
 		return t.call(req, answered)

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
 // TestComputingOfPluginsIsSummed: what plugins of a request compute is one sum, from which
@@ -96,6 +98,42 @@ func TestPoliciesEndTogether(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+// TestHooksAreWaitedForWithoutASeat: until the answer of a hook is read the seat is for
+// others, and then the request has one again.
+func TestHooksAreWaitedForWithoutASeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 8, Busy: func() int { return 1000 }})
+		seat, err := queue.Acquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, _ := allowanceOf(fairqueue.With(t.Context(), seat))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://hook.example.com/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var other *fairqueue.Seat
+		resp, err := trip{roundTrip(func(*http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			began := time.Now()
+			other, err = queue.Acquire(t.Context(), "a")
+			if waited := time.Since(began); err != nil || waited > 0 {
+				t.Errorf("another request: %v, after %v", err, waited)
+			}
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, nil
+		})}.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, other.Release)
+		began := time.Now()
+		if err := resp.Body.Close(); err != nil || time.Since(began) != time.Second {
+			t.Errorf("the seat is there again: %v, after %v", err, time.Since(began))
+		}
+		seat.Release()
+	})
 }
 
 // TestWaitingForHooksEnds: however a call of a hook ends, it is not waited for any more.

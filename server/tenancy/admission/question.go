@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
 // lateBy is how long after its time a plugin may still answer, which hears of
@@ -38,7 +39,9 @@ func (p *plugin) question(ctx context.Context, attr admission.Attributes) (*ques
 	if !a.asks(tenant, who) {
 		return nil, nil
 	}
-	if err := a.presence.wait(ctx, readyWithin); err != nil {
+	var err error
+	fairqueue.Of(ctx).Wait(func() { err = a.presence.wait(ctx, readyWithin) })
+	if err != nil {
 		return nil, admission.NewForbidden(attr, fmt.Errorf("not yet ready to handle request: %w", err))
 	}
 	if !a.presence.has(tenant, p.name) {
@@ -72,7 +75,8 @@ func (p *plugin) own(ctx context.Context, tenant string, attr admission.Attribut
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
-		switch err := i.wait(ctx, p.name, own); {
+		fairqueue.Of(ctx).Wait(func() { err = i.wait(ctx, p.name, own) })
+		switch {
 		case err == nil:
 			return own, nil
 		case !errors.Is(err, errEnded):
@@ -97,6 +101,7 @@ func (q *question) ask(ctx context.Context, of func(context.Context, admission.I
 		if err != nil || own == nil || !own.Handles(q.attr.GetOperation()) {
 			return err
 		}
+		fairqueue.Of(ctx).Need()
 		err = allowed.computing.run(ctx, most, func(ctx context.Context) error { return of(ctx, own) })
 		if long := longComputing(0); errors.As(err, &long) {
 			return admission.NewForbidden(q.attr, long)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/edge/proxied"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/listsize"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -73,6 +74,8 @@ type answer struct {
 	retry *body
 	// socket is for a watch over a WebSocket.
 	socket *socket
+	// seat is that of the request, nil for one that needs none.
+	seat *fairqueue.Seat
 	// proxied is set if a proxied server may answer, whose answer is not projected.
 	proxied *proxied.Request
 
@@ -121,6 +124,7 @@ func serveAnswer(
 	for attempt := 1; ; attempt++ {
 		a := newAnswer(w, p, r.wire(), c)
 		a.zip, a.body, a.socket, a.proxied = acceptsGzip(req), sent, s, proxied.From(req.Context())
+		a.seat = fairqueue.Of(req.Context())
 		if attempt < generateAttempts {
 			a.retry = sent
 		}
@@ -179,6 +183,9 @@ func (a *answer) WriteHeader(code int) {
 	a.body.warn(a.Header())
 	a.media, _, _ = mime.ParseMediaType(a.Header().Get("Content-Type"))
 	a.project = a.translatable()
+	if a.content == streamsBytes && !a.project {
+		a.seat.Yield() // from now on it carries bytes
+	}
 	if !a.project {
 		a.send()
 		return
@@ -245,6 +252,9 @@ func (a *answer) Write(b []byte) (int, error) {
 	if a.code == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
+	if a.project {
+		a.seat.Need()
+	}
 	switch {
 	case a.retrying:
 		return len(b), nil
@@ -301,6 +311,7 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errNotUpgradable
 	}
 	a.hijacked = true
+	a.seat.Yield()
 	return h.Hijack()
 }
 

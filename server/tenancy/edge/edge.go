@@ -131,14 +131,14 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	if err := r.boundQuery(req); err != nil {
 		return err
 	}
-	entry, err := e.queue.enter(req, r.long, r.mark)
+	entry, err := e.queue.enter(req, r.mark)
 	if err != nil {
 		return err
 	}
 	defer entry.leave()
 	req, answer, ok, err := authn.Early(e.auth, req)
 	if err != nil || !ok {
-		if e.others.passOn(w, req, r) {
+		if e.others.passOn(w, req, r, entry) {
 			return nil
 		}
 		// The chain behind says 401, and audits it.
@@ -161,9 +161,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 	if err := r.boundSelectors(req); err != nil {
 		return err
 	}
-	if r.long {
-		w = entry.untilOpen(w, r.resource, req.URL.Query())
-	}
+	w, req = entry.seated(w, req)
 	req, release, err := e.track(req, r)
 	if err != nil {
 		return err
@@ -205,7 +203,9 @@ func (e *Edge) route(w http.ResponseWriter, req *http.Request, next http.Handler
 	case own && r.userTenant == r.space && e.opts.Spaces != nil:
 		// Before the authorizer is asked, which judges by roles of the space. Who is
 		// impersonated has yet to be let in.
-		if err := e.opts.Spaces.Ensure(req.Context(), r.space); err != nil {
+		var err error
+		fairqueue.Of(req.Context()).Wait(func() { err = e.opts.Spaces.Ensure(req.Context(), r.space) })
+		if err != nil {
 			return err
 		}
 	case own, bySystem:

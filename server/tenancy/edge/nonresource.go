@@ -20,6 +20,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/discovery"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -61,6 +62,19 @@ func newDiscoveryCache() *discoveryCache {
 		c.groups[k.Group] = kinds.Shows(k.Group)
 	}
 	return c
+}
+
+// room waits until a document may be built.
+func (c *discoveryCache) room(ctx context.Context) error {
+	seat := fairqueue.Of(ctx)
+	seat.BeginWait()
+	defer seat.EndWait()
+	select {
+	case c.building <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // discoveryDocument is a discovery or OpenAPI document as it is sent.
@@ -312,12 +326,10 @@ func (e *discoveryServer) produce(
 	if m, ok := c.documents.get(key); ok {
 		return m, nil
 	}
-	select {
-	case c.building <- struct{}{}:
-		defer func() { <-c.building }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := c.room(ctx); err != nil {
+		return nil, err
 	}
+	defer func() { <-c.building }()
 	if m, ok := c.documents.get(key); ok {
 		return m, nil // built while this request waited
 	}

@@ -67,7 +67,7 @@ func (o *others) fromPartition(req *http.Request) (_ *http.Request, mark *proxy.
 // passOn sends a request on whose user this server cannot know: the token of a service
 // account is good in its partition only. What the token says decides the way and nothing
 // else. It reports whether it did.
-func (o *others) passOn(w http.ResponseWriter, req *http.Request, r *request) bool {
+func (o *others) passOn(w http.ResponseWriter, req *http.Request, r *request, entry *admission) bool {
 	if o.partitions == nil || r.mark != nil {
 		return false
 	}
@@ -87,6 +87,7 @@ func (o *others) passOn(w http.ResponseWriter, req *http.Request, r *request) bo
 	if to == "" || to == o.partitions.Self() {
 		return false
 	}
+	entry.seat.Yield() // the request waits for its seat where it is served
 	o.partitions.Forward(w, req, proxy.Target{Partition: to, Long: r.long})
 	return true
 }
@@ -132,9 +133,7 @@ func (o *others) elsewhere(w http.ResponseWriter, req *http.Request, r *request,
 	if to.Partition, to.TenantUID, err = o.partitionOf(req, r); err != nil || to.Partition == "" {
 		return false, err
 	}
-	if r.long {
-		w = entry.untilOpen(w, r.resource, req.URL.Query())
-	}
+	entry.seat.Yield()
 	p.Forward(w, req, to)
 	return true, nil
 }

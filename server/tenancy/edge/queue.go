@@ -7,12 +7,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/utils/lru"
@@ -111,7 +109,6 @@ type admission struct {
 	by    credential
 	known bool // there is a credential
 	said  bool // another server has authenticated the user
-	long  bool
 	flow  string
 	seat  *fairqueue.Seat // nil for those who do not wait
 }
@@ -119,11 +116,11 @@ type admission struct {
 // enter waits for the seat of a request. A queue that is nil has no one wait. A request
 // that another server sent on waits among those of its user's tenant, or of its client's
 // address, as if it had come by itself.
-func (q *queue) enter(req *http.Request, long bool, mark *proxy.Mark) (*admission, error) {
+func (q *queue) enter(req *http.Request, mark *proxy.Mark) (*admission, error) {
 	if q == nil || fromItself(req) {
 		return &admission{}, nil
 	}
-	a := &admission{q: q, long: long, flow: addressFlow(req)}
+	a := &admission{q: q, flow: addressFlow(req)}
 	if mark != nil && mark.Address != "" {
 		a.flow = "address:" + mark.Address
 	}
@@ -143,7 +140,7 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	a.seat, err = a.q.seats.Acquire(ctx, a.flow, a.long)
+	a.seat, err = a.q.seats.Acquire(ctx, a.flow)
 	switch {
 	case err == nil:
 		return nil
@@ -183,43 +180,10 @@ func (a *admission) identified(ctx context.Context, u user.Info) error {
 	return nil
 }
 
-// leave gives the seat back.
+// leave gives the seat back, unless what was begun behind goes on.
 func (a *admission) leave() {
 	if a.seat != nil {
 		a.seat.Release()
 		a.seat = nil
-	}
-}
-
-// untilOpen is w for a request that has its seat until the header of its answer is
-// out. A watch that begins with no objects has nothing more to compute then, and
-// the next one should not wait until the queue finds out that it is idle.
-func (a *admission) untilOpen(w http.ResponseWriter, r *resourceRequest, query url.Values) http.ResponseWriter {
-	if a.seat == nil || r == nil || !r.watches() || startsWithObjects(query) {
-		return w
-	}
-	return responsewriter.WrapForHTTP1Or2(&opening{ResponseWriter: w, seat: a.seat})
-}
-
-// startsWithObjects reports whether a watch first sends the objects that there are.
-func startsWithObjects(query url.Values) bool {
-	from := query.Get("resourceVersion")
-	return from == "" || from == "0" || query.Has("sendInitialEvents")
-}
-
-// opening gives the seat back with the header.
-type opening struct {
-	http.ResponseWriter
-	seat *fairqueue.Seat
-}
-
-// Unwrap implements responsewriter.UserProvidedDecorator.
-func (o *opening) Unwrap() http.ResponseWriter { return o.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (o *opening) WriteHeader(code int) {
-	o.ResponseWriter.WriteHeader(code)
-	if code >= http.StatusOK {
-		o.seat.Release()
 	}
 }

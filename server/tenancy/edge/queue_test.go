@@ -53,7 +53,7 @@ func TestFlowsOfRequests(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 			req.RemoteAddr = "192.0.2.7:1000"
 			c.change(req)
-			a, err := q.enter(req, false, nil)
+			a, err := q.enter(req, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
 			req.Header.Set("Authorization", "Bearer "+c.token)
 		}
 		c.mark.Partition, c.mark.Address = "tp2", "198.51.100.9"
-		a, err := q.enter(req, false, &c.mark)
+		a, err := q.enter(req, &c.mark)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,10 +130,11 @@ func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
 // TestQueueRefuses: who waits in vain learns when to come back.
 func TestQueueRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Idle: func() int { return 0 }}))
+		busy := func() int { return 1000 }
+		q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Busy: busy}))
 		ask := func() (*admission, error) {
 			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
-			return q.enter(req, false, nil)
+			return q.enter(req, nil)
 		}
 		check := func(what string, err error) {
 			t.Helper()
@@ -163,39 +164,4 @@ func TestQueueRefuses(t *testing.T) {
 		<-second
 		holder.leave()
 	})
-}
-
-// TestWatchLeavesItsSeat: a watch that sends no objects at first waits for changes
-// once its header is out, and then another request finds its seat.
-func TestWatchLeavesItsSeat(t *testing.T) {
-	for query, leaves := range map[string]bool{
-		"watch=1&resourceVersion=17": true,
-		"watch=1":                    false,
-		"watch=1&resourceVersion=0":  false,
-		"watch=1&resourceVersion=17&sendInitialEvents=true":                   false,
-		"resourceVersion=17&resourceVersionMatch=Exact":                       false, // a list
-		"watch=1&resourceVersion=17&allowWatchBookmarks=true&labelSelector=a": true,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			busy := func() int { return 0 }
-			q := newQueue(fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 1, Idle: busy}))
-			req := httptest.NewRequest(http.MethodGet, "/api/v1/pods?"+query, nil)
-			r := read(req)
-			a, err := q.enter(req, r.long, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer a.leave()
-			a.untilOpen(httptest.NewRecorder(), r.resource, req.URL.Query()).WriteHeader(http.StatusOK)
-			began := time.Now()
-			next, err := q.enter(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), false, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			next.leave()
-			if waited := time.Since(began); (waited == 0) != leaves {
-				t.Errorf("%s: the next request waits %v", query, waited)
-			}
-		})
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -49,6 +50,10 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	}
 	composeName := r.ownName() && tenant != space.System
 	req = withPath(req, r.composed(tenant, composeName))
+	if r.streams() || !r.known {
+		// It waits for a pod, a node or an aggregated API server, which may ask this one.
+		fairqueue.Of(req.Context()).BeginWait()
+	}
 	if r.streams() {
 		return serveAnswer(w, req, next, p, r, nil)
 	}
@@ -59,6 +64,9 @@ func (e *Edge) serveSpace(w http.ResponseWriter, req *http.Request, next http.Ha
 	}
 	if r.watches() && e.opts.Load != nil && tenant != space.System {
 		next = countsEvents(next, e.opts.Load, tenant)
+	}
+	if r.watches() {
+		next = inTurns(next, fairqueue.Of(req.Context()))
 	}
 	return serveAnswer(w, req, next, p, r, composeBody(req, p, r))
 }

@@ -2,6 +2,7 @@ package fairness
 
 import (
 	"context"
+	"sync"
 
 	flowcontrol "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/tenancy/authn"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
 // Group is what the flow schema of tenants matches. It exists for priority and
@@ -22,13 +24,29 @@ func Wrap(inner utilflowcontrol.Interface) utilflowcontrol.Interface { return by
 
 type byTenant struct{ utilflowcontrol.Interface }
 
-// Handle implements utilflowcontrol.Interface.
+// Handle implements utilflowcontrol.Interface. A request that waits here for its turn waits
+// without its seat. Behind, it has its seat until exec has ended: when a request has taken
+// too long it is answered, while what was begun for it goes on.
 func (b byTenant) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest,
 	note func(*flowcontrol.FlowSchema, *flowcontrol.PriorityLevelConfiguration, string),
 	estimate func() fcrequest.WorkEstimate, queueNote fq.QueueNoteFn, exec func(),
 ) {
 	digest.User = flowOf(digest.User)
-	b.Interface.Handle(ctx, digest, note, estimate, queueNote, exec)
+	seat := fairqueue.Of(ctx)
+	if seat == nil {
+		b.Interface.Handle(ctx, digest, note, estimate, queueNote, exec)
+		return
+	}
+	seat.Hold()
+	defer seat.Release()
+	seat.BeginWait()
+	admitted := sync.OnceFunc(seat.EndWait)
+	defer admitted()
+	b.Interface.Handle(ctx, digest, note, estimate, queueNote, func() {
+		admitted()
+		seat.Need()
+		exec()
+	})
 }
 
 func flowOf(u user.Info) user.Info {

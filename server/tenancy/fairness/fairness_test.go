@@ -3,6 +3,8 @@ package fairness
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	flowcontrol "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -11,6 +13,7 @@ import (
 	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
 // seen is a flow controller that remembers whom it was asked about.
@@ -24,6 +27,69 @@ func (s *seen) Handle(_ context.Context, d utilflowcontrol.RequestDigest,
 	_ func() fcrequest.WorkEstimate, _ fq.QueueNoteFn, _ func(),
 ) {
 	s.user = d.User
+}
+
+// queued is a flow controller in which a request waits for a second, and which admits it
+// or does not.
+type queued struct {
+	utilflowcontrol.Interface
+	admits bool
+}
+
+func (q queued) Handle(_ context.Context, _ utilflowcontrol.RequestDigest,
+	_ func(*flowcontrol.FlowSchema, *flowcontrol.PriorityLevelConfiguration, string),
+	_ func() fcrequest.WorkEstimate, _ fq.QueueNoteFn, exec func(),
+) {
+	time.Sleep(time.Second)
+	if q.admits {
+		exec()
+	}
+}
+
+// TestSeatsWhileOthersWait: what waits for its turn here has no seat, and what has begun
+// has one until it ends, though it was answered before, since it took too long.
+func TestSeatsWhileOthersWait(t *testing.T) {
+	for _, admits := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			busy := func() int { return 1000 }
+			queue := fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 8, Busy: busy})
+			acquire := func() (*fairqueue.Seat, time.Duration) {
+				began := time.Now()
+				seat, err := queue.Acquire(t.Context(), "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return seat, time.Since(began)
+			}
+			first, _ := acquire()
+			began, end := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(end)
+				ctx := fairqueue.With(t.Context(), first)
+				Wrap(queued{admits: admits}).Handle(ctx, utilflowcontrol.RequestDigest{}, nil, nil, nil, func() {
+					close(began)
+					time.Sleep(time.Second)
+				})
+			}()
+			synctest.Wait()
+			second, waited := acquire()
+			if waited > 10*time.Millisecond {
+				t.Errorf("beside what waits here: %v", waited)
+			}
+			second.Release()
+			if !admits {
+				<-end
+				first.Release()
+				return
+			}
+			<-began
+			first.Release() // it was answered
+			if _, waited := acquire(); waited != time.Second {
+				t.Errorf("beside what has begun: %v", waited)
+			}
+			<-end
+		})
+	}
 }
 
 func TestFlowOfUsers(t *testing.T) {

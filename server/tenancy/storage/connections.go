@@ -186,7 +186,7 @@ func (c *Connections) storage(
 	if change != nil {
 		change(own)
 	}
-	own.KV = etcd3.NewETCDLatencyTracker(own.KV)
+	own.KV = seatedKV{etcd3.NewETCDLatencyTracker(own.KV), conn.local == nil}
 	client := &kubernetes.Client{Client: own}
 	client.Kubernetes = client
 	ofTenants := config.GroupResource == tenantapi.GroupResource()

@@ -14,16 +14,18 @@ import (
 var ErrFull = errors.New("too many requests are waiting")
 
 const (
-	// tick is how often the queue looks for idle processors while requests wait.
+	// tick is how often the queue looks for requests that wait for something else
+	// while others wait for their seats, and how long they do before it counts.
 	tick = time.Millisecond
+	// certain is after how many ticks it counts that a request seems to wait without
+	// saying so: what computes waits for an instant now and then.
+	certain = 4
 	// credit is how many seconds of service a flow can save up while it uses
 	// less than the others.
 	credit = 0.1
-	// longest is how long a request keeps a seat from other flows at most, and
-	// longestOwn how long it counts against the share of its own: what takes
-	// longer waits for its client or for the datastore.
-	longest    = 100 * time.Millisecond
-	longestOwn = time.Second
+	// longest is how long a request that does not say that it waits keeps a seat
+	// from others at most. It may wait for one that waits for its seat.
+	longest = 2 * time.Second
 	// aloneAfter is when a flow is alone, after the last request of another.
 	// It is short: probes of a load balancer do not count. A flow whose requests
 	// last long is alone later, after as many of them as aloneRequests, but at
@@ -48,32 +50,33 @@ type Options struct {
 	Alone int
 	// Length is how many requests of one flow wait.
 	Length int
-	// Idle returns how many processors have nothing to do.
-	Idle func() int
+	// Busy returns how many goroutines compute, or could if there were a processor.
+	Busy func() int
 }
 
-// ForProcessors are the options for n processors. There are twice as many seats,
-// since a request waits for the datastore, too. Beside others a flow leaves a
+// ForProcessors are the options for n processors. There are twice as many seats:
+// what a request waits for shortly, it waits for with its seat. Beside others a flow leaves a
 // processor idle, because a request that computes is not interrupted for another.
 // The length is about that of upstream's queues.
 func ForProcessors(n int) Options {
-	return Options{Seats: 2 * n, Share: max(1, n-1), Alone: 2*n - 1, Length: 256, Idle: IdleProcessors}
+	return Options{Seats: 2 * n, Share: max(1, n-1), Alone: 2*n - 1, Length: 256, Busy: BusyGoroutines}
 }
 
 // Queue gives seats to requests.
 type Queue struct {
 	opts Options
 
+	epoch time.Time
+
 	mu      sync.Mutex
-	virtual float64   // the seconds of service that an active flow has had on average
-	counted time.Time // up to when
-	most    float64   // what the flow with the most had used when it last began a request
-	active  int       // flows with requests that run or wait
+	virtual float64 // the seconds of service that an active flow has had on average
+	most    float64 // what the flow with the most had used when it last began a request
+	active  int     // flows with requests that compute or wait for a seat
 	flows   map[string]*flow
 	backlog flowHeap  // flows with waiting requests
-	running list.List // of *Seat that count against a share, the oldest first
-	taken   int       // seats
+	running list.List // of *Seat that is taken, the oldest first
 	waiting int       // requests
+	steady  int       // ticks in a row at which some requests waited for certain
 	ticking bool
 	last    *flow     // of the last request
 	mixed   time.Time // when two requests in succession were of different flows
@@ -81,19 +84,24 @@ type Queue struct {
 
 // New makes a queue.
 func New(o Options) *Queue {
-	return &Queue{opts: o, flows: map[string]*flow{}}
+	return &Queue{opts: o, epoch: time.Now(), flows: map[string]*flow{}}
 }
 
 // flow is a tenant, or the clients of an address.
 type flow struct {
 	used    float64   // seconds of service, in the queue's virtual time
 	cost    float64   // seconds, of a request on average
-	own     int       // running requests that count against the share
+	own     int       // seats
+	inside  int       // requests that have not ended, with a seat or without
 	waiting list.List // of *Seat
+	back    list.List // of *Seat whose requests began before, and go first
 	ended   time.Time // when its last request did
 	index   int       // in the backlog, -1 if not there
-	active  bool      // it has requests that run or wait
+	active  bool      // it has requests that compute or wait for a seat
 }
+
+// waits reports whether requests of the flow wait for a seat.
+func (f *flow) waits() bool { return f.waiting.Len() > 0 || f.back.Len() > 0 }
 
 // due is what the flow will have used when its running requests have ended.
 func (f *flow) due() float64 { return f.used + float64(f.own)*f.cost }
@@ -104,114 +112,55 @@ func (f *flow) aloneAfter() time.Duration {
 	return min(max(aloneAfter, requests), aloneAtLast)
 }
 
-// Seat is the right of a request to compute.
-type Seat struct {
-	q       *Queue
-	flow    *flow
-	long    bool
-	granted chan struct{}
-	element *list.Element // in flow.waiting, then in q.running; nil in neither
-	began   time.Time
-	taken   bool // it counts against the seats of the queue
-	ended   bool
-}
-
 // Acquire waits for a seat of the flow, which must be released. It fails with
-// ErrFull, or with the error of the context. A long request is one that lasts as
-// long as its client likes, and computes in the beginning only.
-func (q *Queue) Acquire(ctx context.Context, name string, long bool) (*Seat, error) {
+// ErrFull, or with the error of the context.
+func (q *Queue) Acquire(ctx context.Context, name string) (*Seat, error) {
 	q.mu.Lock()
 	now := time.Now()
-	q.count(now)
 	f := q.flow(name, now)
 	if f != q.last {
 		q.last, q.mixed = f, now
 	}
-	s := &Seat{q: q, flow: f, long: long}
-	if f.waiting.Len() == 0 && q.fits(f, now) {
+	s := &Seat{q: q, flow: f, users: 1}
+	f.inside++
+	if !f.waits() && q.finds(f, now) {
 		q.begin(s, now)
 		q.mu.Unlock()
 		return s, nil
 	}
 	if f.waiting.Len() >= q.opts.Length {
+		f.inside--
 		q.mu.Unlock()
 		return nil, ErrFull
 	}
-	s.granted = make(chan struct{})
-	s.element = f.waiting.PushBack(s)
-	q.waiting++
-	q.place(f)
-	q.startTicking()
+	granted := q.wait(s, &f.waiting)
 	q.mu.Unlock()
 
 	select {
-	case <-s.granted:
+	case <-granted:
 		return s, nil
 	case <-ctx.Done():
-	}
-	q.mu.Lock()
-	if !s.began.IsZero() {
-		q.mu.Unlock()
-		s.Release() // it came too late
+		s.Release()
 		return nil, ctx.Err()
 	}
-	s.ended = true
-	f.waiting.Remove(s.element)
-	f.ended = time.Now()
+}
+
+// wait puts a request among those that wait for a seat. The queue is locked.
+func (q *Queue) wait(s *Seat, in *list.List) (granted <-chan struct{}) {
+	s.granted, s.in = make(chan struct{}), in
+	s.element = in.PushBack(s)
+	q.waiting++
+	q.place(s.flow)
+	q.startTicking()
+	return s.granted
+}
+
+// leaves takes a request out of those that wait for a seat, with or without one.
+func (q *Queue) leaves(s *Seat) {
+	s.in.Remove(s.element)
+	close(s.granted)
+	s.in, s.element, s.granted = nil, nil, nil
 	q.waiting--
-	q.place(f)
-	q.mu.Unlock()
-	return nil, ctx.Err()
-}
-
-// Release gives the seat back. It may be called more than once.
-func (s *Seat) Release() {
-	q := s.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s.ended {
-		return
-	}
-	now := time.Now()
-	q.count(now)
-	s.ended, s.flow.ended = true, now
-	q.vacate(s, now)
-	q.leaveShare(s)
-	q.dispatch(now)
-}
-
-// Move makes the request one of another flow, which bears its costs from then on.
-func (s *Seat) Move(name string) {
-	q := s.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s.ended {
-		return
-	}
-	now := time.Now()
-	q.count(now)
-	from, to := s.flow, q.flow(name, now)
-	if from == to {
-		return
-	}
-	s.flow, from.ended = to, now
-	if s.element != nil {
-		from.own--
-		to.own++
-	}
-	q.place(from)
-	q.place(to)
-	q.dispatch(now)
-}
-
-// count adds the service of all flows since the last time to what one has had on
-// average. Without this, many flows that ask now and then would all begin with the
-// same credit, and each pass one that asks all the time.
-func (q *Queue) count(now time.Time) {
-	if q.active > 0 {
-		q.virtual += float64(q.taken) * now.Sub(q.counted).Seconds() / float64(q.active)
-	}
-	q.counted = now
 }
 
 // flow finds or makes a flow. What it did not use while it was idle is lost, but
@@ -225,15 +174,19 @@ func (q *Queue) flow(name string, now time.Time) *flow {
 		f = &flow{index: -1}
 		q.flows[name] = f
 	}
+	q.wake(f)
+	return f
+}
+
+func (q *Queue) wake(f *flow) {
 	if !f.active {
 		f.used = max(f.used, q.virtual-credit)
 	}
-	return f
 }
 
 func (q *Queue) forget(now time.Time) {
 	for name, f := range q.flows {
-		if f.own == 0 && f.waiting.Len() == 0 && now.Sub(f.ended) > forgetAfter {
+		if f.inside == 0 && now.Sub(f.ended) > forgetAfter {
 			delete(q.flows, name)
 		}
 	}
@@ -245,46 +198,50 @@ func (q *Queue) fits(f *flow, now time.Time) bool {
 	if now.Sub(q.mixed) > f.aloneAfter() || f.used < q.most-credit/2 { // or it has used less than others
 		share = max(share, q.opts.Alone)
 	}
-	return q.taken < q.opts.Seats && f.own < share
+	return q.running.Len() < q.opts.Seats && f.own < share
+}
+
+// finds reports whether a request of the flow can begin, if others that say that
+// they wait give up their seats.
+func (q *Queue) finds(f *flow, now time.Time) bool {
+	var next *list.Element
+	for e := q.running.Front(); e != nil && !q.fits(f, now); e = next {
+		next = e.Next()
+		s := e.Value.(*Seat)
+		if full := q.running.Len() >= q.opts.Seats; (full || s.flow == f) && s.lose(now, true) {
+			q.vacate(s, now)
+		}
+	}
+	return q.fits(f, now)
 }
 
 func (q *Queue) begin(s *Seat, now time.Time) {
 	f := s.flow
 	q.virtual, q.most = max(q.virtual, f.used), max(q.most, f.used)
-	s.began, s.taken = now, true
+	s.began = now
+	s.waited.Store(0)
 	s.element = q.running.PushBack(s)
-	q.taken++
+	s.state.And(^lost)
 	f.own++
 	q.place(f)
 }
 
-// vacate takes the seat from a request, and charges its flow for the time.
+// vacate takes the seat from a request, and charges its flow for the time in which
+// it computed.
 func (q *Queue) vacate(s *Seat, now time.Time) {
-	if !s.taken {
-		return
-	}
-	s.taken = false
-	q.taken--
-	f, took := s.flow, now.Sub(s.began).Seconds()
-	f.used += took
-	f.cost += (took - f.cost) / 8
-	q.place(f)
-}
-
-// leaveShare takes a request out of those that count against the share of its flow.
-func (q *Queue) leaveShare(s *Seat) {
-	if s.element == nil {
-		return
-	}
 	q.running.Remove(s.element)
 	s.element = nil
-	s.flow.own--
-	q.place(s.flow)
+	f, took := s.flow, s.computed(now).Seconds()
+	f.used += took
+	f.cost += (took - f.cost) / 8
+	q.virtual += took / float64(max(q.active, 1))
+	f.own--
+	q.place(f)
 }
 
 // place puts a flow where it belongs in the backlog, and among the active ones.
 func (q *Queue) place(f *flow) {
-	waits := f.waiting.Len() > 0
+	waits := f.waits()
 	if active := waits || f.own > 0; active != f.active {
 		f.active = active
 		if active {
@@ -307,47 +264,56 @@ func (q *Queue) place(f *flow) {
 // share.
 func (q *Queue) dispatch(now time.Time) {
 	var full []*flow
-	for len(q.backlog) > 0 && q.taken < q.opts.Seats {
+	for len(q.backlog) > 0 && q.running.Len() < q.opts.Seats {
 		f := q.backlog[0]
 		if !q.fits(f, now) {
 			full = append(full, heap.Pop(&q.backlog).(*flow))
 			continue
 		}
-		s := f.waiting.Remove(f.waiting.Front()).(*Seat)
-		q.waiting--
+		next := f.back.Front()
+		if next == nil {
+			next = f.waiting.Front()
+		}
+		s := next.Value.(*Seat)
+		q.leaves(s)
 		q.begin(s, now)
-		close(s.granted)
 	}
 	for _, f := range full {
 		q.place(f)
 	}
 }
 
-// sweep takes seats from requests that do not compute: from those that have had
-// theirs for long, and from as many of the oldest as there are idle processors.
+// sweep takes seats from requests that do not compute: from those that say so, and
+// from the oldest of the others as many as there are more of them than goroutines
+// that compute or could. So many wait for certain, for something inside of upstream.
 func (q *Queue) sweep(now time.Time) {
-	idle := q.opts.Idle()
+	var silent []*Seat
 	var next *list.Element
 	for e := q.running.Front(); e != nil; e = next {
 		next = e.Next()
 		s := e.Value.(*Seat)
-		age := now.Sub(s.began)
-		if age < tick {
-			return
-		}
-		waits := idle > 0
-		if waits {
-			idle--
-		}
-		if waits || age >= longest {
+		switch {
+		case s.lose(now, true):
 			q.vacate(s, now)
+		case now.Sub(s.began) >= longest:
+			s.lose(now, false)
+			q.vacate(s, now)
+		case !s.waits() && now.Sub(s.began) >= tick:
+			silent = append(silent, s)
 		}
-		if waits || age >= longestOwn || s.long && age >= longest {
-			q.leaveShare(s)
-		}
-		if idle <= 0 && age < longest {
-			return
-		}
+	}
+	surplus := len(silent) - q.opts.Busy()
+	if surplus <= 0 {
+		q.steady = 0
+		return
+	}
+	if q.steady++; q.steady < certain {
+		return
+	}
+	q.steady = 0
+	for _, s := range silent[:min(surplus, len(silent))] {
+		s.lose(now, false)
+		q.vacate(s, now)
 	}
 }
 
@@ -362,11 +328,10 @@ func (q *Queue) startTicking() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if q.waiting == 0 {
-			q.ticking = false
+			q.ticking, q.steady = false, 0
 			return
 		}
 		now := time.Now()
-		q.count(now)
 		q.sweep(now)
 		q.dispatch(now)
 		time.AfterFunc(tick, again)
