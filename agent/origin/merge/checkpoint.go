@@ -81,27 +81,29 @@ func (c *checkpoint) path(s *set, partition string) string {
 const identityFile = "identity"
 
 // admit makes the directory of a partition its own: what a former one of the name said
-// goes, for that has left. isNew says that the node never had anything of it, so that it
-// has no pods here. After an error nothing is known of it, whatever is on disk.
-func (c *checkpoint) admit(name, identity string, pods *set) (isNew bool, err error) {
+// goes, for that has left. After an error nothing is known of it, whatever is on disk.
+func (c *checkpoint) admit(name, identity string, pods *set) (past, error) {
 	if c.dir == "" {
-		return false, nil
+		return had, nil
 	}
 	if identity != "" {
 		was, err := c.disk.ReadFile(filepath.Join(c.partition(name), identityFile))
 		switch {
 		case err == nil && string(was) != identity:
 			if err := c.remove(name); err != nil {
-				return false, err
+				return unclear, err
 			}
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return false, err
+			return unclear, err
 		}
 	}
-	switch isNew, err = c.isNew(name); {
+	_, mark := c.disk.Stat(filepath.Join(c.dir, begunFile))
+	_, directory := c.disk.Stat(c.partition(name))
+	was, err := pastOf(mark, directory)
+	switch {
 	case err != nil:
-		return false, err
-	case isNew:
+		return unclear, err
+	case was == none:
 		err = c.create(name, identity, pods)
 	default:
 		if err = c.disk.MkdirAll(c.partition(name)); err == nil {
@@ -109,26 +111,12 @@ func (c *checkpoint) admit(name, identity string, pods *set) (isNew bool, err er
 		}
 	}
 	if err != nil {
-		return false, err
+		return unclear, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.admitted[name] = true
-	return isNew, nil
-}
-
-// isNew reports whether the node never had anything of a partition.
-func (c *checkpoint) isNew(name string) (bool, error) {
-	for path, want := range map[string]bool{filepath.Join(c.dir, begunFile): true, c.partition(name): false} {
-		_, err := c.disk.Stat(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, err
-		}
-		if (err == nil) != want {
-			return false, nil
-		}
-	}
-	return true, nil
+	return was, nil
 }
 
 // create makes the directory of a partition that has no pods. It has its name once all is in

@@ -87,7 +87,7 @@ func (f *feed) fallBack(ctx context.Context) {
 	}
 	pods := f.set.resource == podsResource
 	unknownYet := func(err error) {
-		if f.set.settle(f.from, unknown, nil) && pods {
+		if f.set.learn(f.from, (*knowledge).silent, nil) && pods {
 			f.log.WithError(err).Errorf("the pods of partition %s on this node are not known; no pod starts "+
 				"until it was reached", f.from.name)
 		}
@@ -106,10 +106,10 @@ func (f *feed) fallBack(ctx context.Context) {
 		objs, err := f.files.read(f.set, f.from)
 		switch {
 		case err == nil:
-			f.set.settle(f.from, known, objs)
+			f.set.learn(f.from, (*knowledge).recalled, objs)
 			return
 		case !pods && (errors.Is(err, fs.ErrNotExist) || pause > f.patience):
-			f.set.settle(f.from, known, nil) // a pod waits at worst
+			f.set.learn(f.from, (*knowledge).never, nil) // a pod waits at worst
 			return
 		}
 		unknownYet(err)

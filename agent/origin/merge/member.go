@@ -16,7 +16,7 @@ type member struct {
 	origin.Partition
 	since    bool          // it joined after this process began
 	admitted chan struct{} // closed when the checkpoint has a directory of it
-	isNew    bool          // it has no pods here; meant once it was admitted
+	past     past          // unclear until it was admitted
 	sources  map[*set]*source
 	ends     map[*set]func() // ends the feed of a set
 	ctx      context.Context // of its feeds
@@ -138,14 +138,16 @@ func (c *Collections) admit(m *member) error {
 			return err
 		}
 	}
-	isNew, err := c.files.admit(m.Name, m.Identity, c.sets[podsResource])
+	was, err := c.files.admit(m.Name, m.Identity, c.sets[podsResource])
 	if err != nil {
 		return fmt.Errorf("checkpoint of partition %s: %w", m.Name, err)
 	}
-	m.isNew = isNew || m.since && c.files.dir == ""
+	if m.past = was; m.since && c.files.dir == "" {
+		m.past = none
+	}
 	for s, from := range m.sources {
-		if m.isNew {
-			s.settle(from, known, nil)
+		if m.past == none {
+			s.learn(from, (*knowledge).never, nil)
 		}
 	}
 	close(m.admitted)
@@ -213,8 +215,8 @@ func (c *Collections) feed(s *set, m *member) error {
 	from := m.sources[s]
 	if from == nil {
 		from = &source{name: m.Name, home: m.Home}
-		if m.isNew {
-			from.state = known
+		if m.past == none {
+			from.never()
 		}
 		m.sources[s] = from
 		s.join(from) // without a client, too: there is no list without it

@@ -26,23 +26,11 @@ var (
 	errUnknown = errors.New("what a partition has on this node is not known, and it does not answer")
 )
 
-// state is what is known of one partition.
-type state int
-
-const (
-	// waiting: it is asked.
-	waiting state = iota
-	// unknown: it did not answer, and nobody knows what it said before.
-	unknown
-	// known: it has answered, or what it said before counts.
-	known
-)
-
 // source is a partition as one set sees it.
 type source struct {
-	name  string
-	home  bool
-	state state
+	knowledge // guarded by the set
+	name      string
+	home      bool
 	// taken are the node ports of others. It changes while nothing feeds the set.
 	taken []utilnet.PortRange
 }
@@ -112,15 +100,14 @@ func (s *set) leave(from *source) {
 	s.wake()
 }
 
-// settle says what is known of a partition that is waited for. objs are what it
-// said before. It is false if that was known, as when it has answered meanwhile.
-func (s *set) settle(from *source, to state, objs []runtime.Object) bool {
+// learn changes what is known of a partition that is waited for. objs are what it said before,
+// which count if that was not known, as when it has answered meanwhile.
+func (s *set) learn(from *source, learned func(*knowledge) bool, objs []runtime.Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if from.state == known || from.state == to {
+	if !learned(&from.knowledge) {
 		return false
 	}
-	from.state = to
 	for _, obj := range objs {
 		s.give(from, obj)
 	}
@@ -148,7 +135,7 @@ func (s *set) replace(from *source, objs []runtime.Object) error {
 			s.take(from, key, nil)
 		}
 	}
-	from.state = known
+	from.answered()
 	s.touched(s, from, true)
 	s.wake()
 	return nil
@@ -300,7 +287,7 @@ func (s *set) all() (objs []runtime.Object, version int64, wait <-chan struct{},
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, from := range s.sources {
-		switch from.state {
+		switch from.is {
 		case waiting:
 			wait = s.news
 		case unknown:
@@ -362,7 +349,7 @@ func (s *set) of(from *source) (objs []runtime.Object, ok bool) {
 			claims = append(claims, s.entries[key][i])
 		}
 	}
-	ok = from.state == known && slices.Contains(s.sources, from)
+	ok = from.is == known && slices.Contains(s.sources, from)
 	s.mu.Unlock()
 	for _, c := range claims {
 		objs = append(objs, c.native())

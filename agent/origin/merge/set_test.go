@@ -84,7 +84,7 @@ func union(t *testing.T, resource schema.GroupVersionResource, seed uint64) {
 	want, seen := model{}, map[types.NamespacedName]types.UID{}
 	from := map[string]*source{}
 	for _, name := range []string{"a", "b", "c"} {
-		from[name] = &source{name: name, home: name == "a", state: known}
+		from[name] = &source{name: name, home: name == "a", knowledge: knowledge{is: known}}
 		s.join(from[name])
 	}
 	names := []string{"x", "y", "z"}
@@ -219,7 +219,7 @@ func pod(namespace, name string, uid types.UID) *corev1.Pod {
 
 func TestOldChangesAreForgotten(t *testing.T) {
 	s, _ := testSet(t, podsResource)
-	from := &source{name: "a", home: true, state: known}
+	from := &source{name: "a", home: true, knowledge: knowledge{is: known}}
 	s.join(from)
 	for i := range ringSize + 1 {
 		s.put(from, pod("default", "p", types.UID(strconv.Itoa(i/2))))
@@ -243,7 +243,7 @@ func TestOldChangesAreForgotten(t *testing.T) {
 
 func TestWhatIsShownNeverChanges(t *testing.T) {
 	s, _ := testSet(t, podsResource)
-	home := &source{name: "a", home: true, state: known}
+	home := &source{name: "a", home: true, knowledge: knowledge{is: known}}
 	s.join(home)
 	first := pod("default", "p", "1")
 	if err := s.adopt(home.qualifier(), first); err != nil {
@@ -296,7 +296,7 @@ func TestReplaceIsQuiet(t *testing.T) {
 // TestAnotherObjectOfTheName is the end of one and the beginning of another.
 func TestAnotherObjectOfTheName(t *testing.T) {
 	s, _ := testSet(t, podsResource)
-	from := &source{name: "a", home: true, state: known}
+	from := &source{name: "a", home: true, knowledge: knowledge{is: known}}
 	s.join(from)
 	s.put(from, pod("default", "p", "1"))
 	s.put(from, pod("default", "p", "2"))
@@ -314,7 +314,8 @@ func TestAnotherObjectOfTheName(t *testing.T) {
 
 func TestPlacementOfTenants(t *testing.T) {
 	s, placement := testSet(t, podsResource)
-	a, b := &source{name: "a", home: true, state: known}, &source{name: "b", state: known}
+	a, b := &source{name: "a", home: true, knowledge: knowledge{is: known}},
+		&source{name: "b", knowledge: knowledge{is: known}}
 	s.join(a)
 	s.join(b)
 	check := func(want string) {
