@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"fmt"
+
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -22,5 +24,11 @@ func listTenants(c *call) error {
 	if err != nil {
 		return tenantError(c.ctx, admin, "", err)
 	}
-	return write(c.out, list)
+	if err := write(c.out, list); err != nil || format != "table" && format != "wide" {
+		return err
+	}
+	if hint := admin.Elsewhere(c.ctx, list); hint != "" {
+		_, err = fmt.Fprintln(c.errOut, hint)
+	}
+	return err
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/a4s-io/a4s/server/partition/nodewrites"
 	"github.com/a4s-io/a4s/server/partition/notready"
 	"github.com/a4s-io/a4s/server/partition/overview"
+	"github.com/a4s-io/a4s/server/partition/partial"
 	"github.com/a4s-io/a4s/server/partition/shares"
 )
 
@@ -185,8 +186,10 @@ func (r *resources) manifests(dns string) deploy.Values {
 // importerName is the user that writes copies of nodes.
 func (r *resources) importerName() string { return partitionapi.UserPrefix + r.of.self() }
 
-// writes sends what users change of copies to where the nodes are.
-func (r *resources) writes(next http.Handler) http.Handler {
+// behind sends what users change of copies to where the nodes are, and tells people of lists that
+// other partitions have more.
+func (r *resources) behind(next http.Handler) http.Handler {
+	next = partial.Handler(next, r.of.self(), r.parts.Several)
 	if !r.of.has(partitionapi.RoleTenant) {
 		return next
 	}

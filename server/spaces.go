@@ -104,7 +104,7 @@ func seams(
 	bounds *nodebounds.Bounds, partition string,
 ) apiserver.Seams {
 	out := spaces.Seams()
-	out.Behind = r.writes
+	out.Behind = r.behind
 	access := out.Access
 	out.Access = func(
 		f informers.SharedInformerFactory, a authorizer.Authorizer, rules authorizer.RuleResolver, rbac bool,

@@ -48,6 +48,10 @@ func newRoot(run *cmd.KubectlRun, streams genericiooptions.IOStreams, fail func(
 	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).
 		WithDiscoveryQPS(50)
 	flags = flags.WithWrapConfigFn(func(cfg *rest.Config) *rest.Config {
+		if cfg.UserAgent == "" { // servers tell kubectl what they do not tell programs
+			_, version, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
+			cfg.UserAgent = "kubectl/" + version
+		}
 		return run.Wrap(cfg, flags.ToRawKubeConfigLoader(), *flags.APIServer, fail)
 	})
 	root := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{

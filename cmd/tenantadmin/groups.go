@@ -248,8 +248,8 @@ func (m *Move) Write(out io.Writer, verb string) error {
 	}
 	var err error
 	if p.Interrupted {
-		_, err = problem.Show(out, "A move from service group %s to %s was interrupted. The rest of its tenants %s now:\n",
-			p.From, p.To, verb)
+		_, err = problem.Show(out, "A move from service group %s to %s was interrupted. "+
+			"The rest of its tenants %s now:\n", p.From, p.To, verb)
 	} else {
 		_, err = problem.Show(out, "%d tenants with %s %s from service group %s to %s: %s\n", len(p.Tenants), p.Load,
 			verb, p.From, p.To, strings.Join(p.Tenants, ", "))

@@ -33,10 +33,12 @@ const statesWithin = 5 * time.Second
 func (a *Admin) Partitions(ctx context.Context) ([]Partition, error) {
 	limited, cancel := context.WithTimeout(ctx, statesWithin)
 	defer cancel()
-	data, err := a.kube.Discovery().RESTClient().Get().AbsPath(joinapi.PathPartitionStates).MaxRetries(0).DoRaw(limited)
+	data, err := a.kube.Discovery().RESTClient().Get().AbsPath(joinapi.PathPartitionStates).MaxRetries(0).
+		DoRaw(limited)
 	switch {
-	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		// Who has no certificate of an administrator may read what home has all the same.
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		// Who has no certificate of an administrator may read what home has all the same, and a
+		// server of before does not say more.
 		return a.registered(ctx)
 	case err != nil:
 		return nil, err

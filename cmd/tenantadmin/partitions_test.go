@@ -22,8 +22,8 @@ func TestPartitionsAreListed(t *testing.T) {
 		{Name: "main", Roles: []string{"tenant", "resource"}, State: joinapi.PartitionAway, Nodes: &nodes, Tenants: 2,
 			ServiceCIDR: "10.43.0.0/16", ClusterCIDR: "10.42.0.0/16", Servers: []string{"s1 (10.0.0.1:6443)"},
 			Silent: []string{"s1 (10.0.0.1:6443)"}, LastSeen: &at},
-		{Name: "rp2", Roles: []string{"resource"}, State: joinapi.PartitionReady, Servers: []string{"r1 (10.0.0.2:6443)"},
-			LastSeen: &at},
+		{Name: "rp2", Roles: []string{"resource"}, State: joinapi.PartitionReady, LastSeen: &at,
+			Servers: []string{"r1 (10.0.0.2:6443)"}},
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != joinapi.PathPartitionStates {
