@@ -253,7 +253,9 @@ func (p *adopter) page(
 var errTaken = errors.New("its name was taken at this moment")
 
 // adoptOne gives a tenant its placement. The first that has one keeps the name: what it
-// returns says who that is, if it is another partition.
+// returns says who that is, if it is another partition. It writes once, and the second time, to
+// take the placement back, only if the tenant went meanwhile: where this process ends in
+// between, the next pass reports tenant-missing, and a deletion of the tenant frees the name.
 func (p *adopter) adoptOne(
 	ctx context.Context, there *tenantapi.Client, partition string, t *tenantapi.Tenant,
 	placed *partitionapi.TenantPlacement,

@@ -259,6 +259,8 @@ func (p *Placer) notHere(ctx context.Context, name string) error {
 	return err
 }
 
+// create takes the name, makes the Tenant and says that it is there. The controller of home goes
+// on with a placement that was left behind (resume), whoever ended between two of these writes.
 func (p *Placer) create(
 	ctx context.Context, t *tenantapi.Tenant, to string, o *metav1.CreateOptions, here Here[*tenantapi.Tenant],
 ) (*tenantapi.Tenant, error) {

@@ -44,7 +44,9 @@ type Deletion struct {
 // DeleteHere deletes a Tenant in the partition of this server.
 type DeleteHere func(ctx context.Context, o *metav1.DeleteOptions) (Deletion, error)
 
-// Delete deletes a tenant in the partition that has it. here deletes it in this one.
+// Delete deletes a tenant in the partition that has it. here deletes it in this one. The
+// placement says first that it goes, and goes last: the controller of home finishes the rest
+// (finish), whoever ended between two of these writes.
 func (p *Placer) Delete(
 	ctx context.Context, name string, o *metav1.DeleteOptions, here DeleteHere,
 ) (Deletion, error) {

@@ -35,7 +35,9 @@ func (s *Stats) committed(took time.Duration) {
 }
 
 // commit writes what this partition has on a node. With a pod that is to be bound it does
-// so only if everything fits.
+// so only if everything fits. The binding is the second write: whose process ends before it
+// leaves a share that is too high, which the accountant of the next one lowers. So room is lost
+// for a moment, and never given out twice.
 func (s *shares) commit(ctx context.Context, name string, pod *podShare) error {
 	lock := s.lock(name)
 	lock.Lock()
