@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/tests/hosts"
@@ -280,6 +282,29 @@ func testPartitionRefusals(t *testing.T, home *cluster) {
 	}
 }
 
+// waitState waits until a server shows a state of a partition, each time within three seconds,
+// and what it has of the others.
+func (c *cluster) waitState(t *testing.T, partition, want string) {
+	t.Helper()
+	hosts.Until(t, soon, partition+" is "+want, func(context.Context) error {
+		began := time.Now()
+		var list []joinapi.PartitionState
+		if err := json.Unmarshal([]byte(c.must(t, "partition", "list", "-o", "json")), &list); err != nil {
+			return err
+		}
+		if took := time.Since(began); took > 6*time.Second { // with the start of the command
+			t.Errorf("the list took %s", took)
+		}
+		for _, p := range list {
+			if p.Name == partition && p.State == want && p.Nodes != nil && p.Tenants > 0 && len(p.Servers) == 1 &&
+				(want == joinapi.PartitionAway) == (len(p.Silent) == 1) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", list)
+	})
+}
+
 // testHomeDown: what tp2 has goes on, and nobody can take a name.
 func testHomeDown(t *testing.T, home, tp2 *cluster) {
 	ctx := t.Context()
@@ -302,12 +327,19 @@ func testHomeDown(t *testing.T, home, tp2 *cluster) {
 			t.Errorf("%s: a tenant of home: %v", when, err)
 		}
 	}
+	tp2.waitState(t, "main", joinapi.PartitionAway)
 	use("down")
 	// Where tenants are it knows from its disk.
 	tp2.proc.Kill()
 	tp2.restart(t)
 	use("restarted")
+	tp2.waitState(t, "main", joinapi.PartitionAway)
 	home.restart(t)
+	tp2.waitState(t, "main", joinapi.PartitionReady)
+	hung.leave(t, home)
+	tp2.waitState(t, "main", joinapi.PartitionAway)
+	hung.end(t, home)
+	tp2.waitState(t, "main", joinapi.PartitionReady)
 	useEverywhere(t, []*cluster{tp2, home}, home, "early")
 	tp2.must(t, "tenant", "create", "nobody", "--kubeconfig", "/root/nobody")
 }

@@ -21,10 +21,12 @@ func TestKnowledge(t *testing.T) {
 		to      state
 		changes bool
 	}{
-		{waiting, "never"}: {known, true}, {unknown, "never"}: {known, true}, {known, "never"}: {known, false},
-		{waiting, "recalled"}: {known, true}, {unknown, "recalled"}: {known, true}, {known, "recalled"}: {known, false},
-		{waiting, "silent"}: {unknown, true}, {unknown, "silent"}: {unknown, false}, {known, "silent"}: {known, false},
-		{waiting, "answered"}: {known, true}, {unknown, "answered"}: {known, true}, {known, "answered"}: {known, true},
+		{waiting, "never"}: {known, true}, {unknown, "never"}: {known, true},
+		{waiting, "recalled"}: {known, true}, {unknown, "recalled"}: {known, true},
+		{waiting, "silent"}: {unknown, true}, {unknown, "silent"}: {unknown, false},
+		{waiting, "answered"}: {known, true}, {unknown, "answered"}: {known, true},
+		{known, "never"}: {known, false}, {known, "recalled"}: {known, false},
+		{known, "silent"}: {known, false}, {known, "answered"}: {known, true},
 	}
 	for name, do := range by {
 		for _, from := range []state{waiting, unknown, known} {

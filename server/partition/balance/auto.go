@@ -77,9 +77,11 @@ func (a *automatic) look(ctx context.Context, now time.Time) error {
 		if first {
 			return nil
 		}
-		a.log.Infof("A move of tenants from service group %s to %s was interrupted; it is taken up again", p.From, p.To)
+		a.log.Infof("A move of tenants from service group %s to %s was interrupted; it is taken up again",
+			p.From, p.To)
 	case now.Sub(a.since) < restFor:
-		a.say("Service groups %s and %s are not balanced; what was changed is left alone for %s", p.From, p.To, restFor)
+		a.say("Service groups %s and %s are not balanced; what was changed is left alone for %s",
+			p.From, p.To, restFor)
 		return nil
 	}
 	if err := a.apply(ctx, p); err != nil {

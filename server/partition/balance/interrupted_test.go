@@ -79,6 +79,13 @@ func (k *kept) text() string {
 	return strings.Join(out, " ")
 }
 
+// drainedConfig is the configuration of a group that had this.
+func drainedConfig(group, had string) partitionapi.DataPartitionConfig {
+	c := config(group, nobody, nobody)
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, drainedAnnotation, had)
+	return c
+}
+
 // moves are of each kind that there is.
 var moves = map[string]struct {
 	configs []partitionapi.DataPartitionConfig
@@ -105,12 +112,8 @@ var moves = map[string]struct {
 		func(c []partitionapi.DataPartitionConfig) (*Proposal, error) { return Drain(c, Loads{}, "0") },
 	},
 	"undo": {
-		[]partitionapi.DataPartitionConfig{config("0", "", "", "own", "hot", "warm"), func() partitionapi.DataPartitionConfig {
-			c := config("1", nobody, nobody)
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, drainedAnnotation,
-				`{"to":"0","rangeStart":"m","tenants":["hot","warm"]}`)
-			return c
-		}()},
+		[]partitionapi.DataPartitionConfig{config("0", "", "", "own", "hot", "warm"), drainedConfig("1",
+			`{"to":"0","rangeStart":"m","tenants":["hot","warm"]}`)},
 		func(c []partitionapi.DataPartitionConfig) (*Proposal, error) { return Undrain(c, Loads{}, "1") },
 	},
 }
@@ -197,7 +200,9 @@ func TestAutomatic(t *testing.T) {
 		k := keep(moves["to the right"].configs)
 		log, lines := logtest.NewNullLogger()
 		said := func(what string) bool {
-			return slices.ContainsFunc(lines.AllEntries(), func(e *logrus.Entry) bool { return strings.Contains(e.Message, what) })
+			return slices.ContainsFunc(lines.AllEntries(), func(e *logrus.Entry) bool {
+				return strings.Contains(e.Message, what)
+			})
 		}
 		a := automatic{log: logrus.NewEntry(log), apply: (&Store{Configs: k}).Apply,
 			read: func(context.Context) (*State, error) {
@@ -249,7 +254,8 @@ func TestAutomatic(t *testing.T) {
 func TestAutomaticTellsOfOverlaps(t *testing.T) {
 	k := keep([]partitionapi.DataPartitionConfig{config("0", "", "n"), config("1", "m", "")})
 	log, lines := logtest.NewNullLogger()
-	a := automatic{log: logrus.NewEntry(log), read: func(context.Context) (*State, error) { return k.state(Loads{}), nil }}
+	a := automatic{log: logrus.NewEntry(log),
+		read: func(context.Context) (*State, error) { return k.state(Loads{}), nil }}
 	for i := range 4 {
 		if i == 2 {
 			k.configs[0].ResourceVersion = "9"

@@ -63,21 +63,24 @@ func TestStates(t *testing.T) {
 			if s.Nodes != nil {
 				nodes = fmt.Sprint(*s.Nodes)
 			}
-			got = append(got, fmt.Sprintf("%s %s %s nodes %d tenants, silent %v, seen %t", s.Name, s.State, nodes, s.Tenants,
-				s.Silent, s.LastSeen != nil))
+			got = append(got, fmt.Sprintf("%s %s %s nodes %d tenants, silent %v, seen %t", s.Name, s.State, nodes,
+				s.Tenants, s.Silent, s.LastSeen != nil))
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
 	check("main away ? nodes 0 tenants, silent [s-m1 (m1)], seen false",
-		"rp2 partly ? nodes 0 tenants, silent [s-r2 (r2)], seen true", "tp2 ready 0 nodes 2 tenants, silent [], seen true")
+		"rp2 partly ? nodes 0 tenants, silent [s-r2 (r2)], seen true",
+		"tp2 ready 0 nodes 2 tenants, silent [], seen true")
 	hangs["m1"], counts = false, true
 	check("main ready 2 nodes 0 tenants, silent [], seen true",
-		"rp2 partly 3 nodes 0 tenants, silent [s-r2 (r2)], seen true", "tp2 ready 0 nodes 2 tenants, silent [], seen true")
+		"rp2 partly 3 nodes 0 tenants, silent [s-r2 (r2)], seen true",
+		"tp2 ready 0 nodes 2 tenants, silent [], seen true")
 	hangs["m1"] = true
 	check("main away 2 nodes 0 tenants, silent [s-m1 (m1)], seen true",
-		"rp2 partly 3 nodes 0 tenants, silent [s-r2 (r2)], seen true", "tp2 ready 0 nodes 2 tenants, silent [], seen true")
+		"rp2 partly 3 nodes 0 tenants, silent [s-r2 (r2)], seen true",
+		"tp2 ready 0 nodes 2 tenants, silent [], seen true")
 	all = nil
 	if got := v.States(t.Context()); got == nil || len(got) != 0 {
 		t.Errorf("without other partitions: %v", got)
