@@ -165,6 +165,18 @@ func (f *fakeTenants) handleTenants(handle handler) {
 		slices.SortFunc(list.Items, func(a, b tenantapi.Tenant) int { return strings.Compare(a.Name, b.Name) })
 		return http.StatusOK, list
 	})
+	// A cluster of one partition, with two nodes.
+	handle("GET /api/v1/partitions", func(*http.Request) (int, any) {
+		return http.StatusOK, partitionapi.PartitionList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PartitionList"}}
+	})
+	handle("GET /api/v1/nodes", func(*http.Request) (int, any) {
+		list := corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
+		for _, name := range []string{"n1", "n2"} {
+			list.Items = append(list.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		return http.StatusOK, list
+	})
 	handle("GET /api/v1/tenants/{name}", func(r *http.Request) (int, any) {
 		name := r.PathValue("name")
 		t := f.tenants[name]
