@@ -275,8 +275,9 @@ newest: ## List every pinned part with its version, the newest one, and how long
 	@go run ./scripts/newest
 
 .PHONY: docs
-docs: ## Write the configuration reference from the flags
+docs: ## Write the configuration reference from the flags, and the help that a test compares
 	go run ./scripts/gendocs
+	go test ./cmd -run TestHelpOfEveryCommand -update
 
 .PHONY: clean
 clean: ## Remove what the targets above built (not the Go build cache)

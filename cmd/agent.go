@@ -3,19 +3,21 @@ package cmd
 import (
 	"errors"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/config"
 )
 
-func agentCommand(m Modes) *cobra.Command {
-	return configured(&cobra.Command{
-		Use:   "agent --server URL --token TOKEN [FLAGS]",
-		Short: "run a node that joins a server",
-		RunE: action(func(c *call) error {
+func agentCommand(m Modes) *cli.Command {
+	return configured(&cli.Command{
+		Name:      "agent",
+		ArgsUsage: "--server URL --token TOKEN [FLAGS]",
+		Usage:     "run a node that joins a server",
+		Action: action(func(c *call) error {
 			cfg, warnings, err := config.LoadAgent(source(c.args))
 			if errors.Is(err, config.ErrHelp) {
-				return c.Help()
+				printHelp(c.out, c.Command)
+				return nil
 			}
 			if err != nil {
 				return err

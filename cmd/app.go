@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -39,84 +39,86 @@ type Modes struct {
 
 // App is the a4s command.
 type App struct {
-	root *cobra.Command
+	// root is a4s itself, as the parent of its commands, which cli runs.
+	root *cli.Command
+	cli  *cli.App
 	// Stdout and Stderr can be replaced before RunContext.
 	Stdout, Stderr io.Writer
 }
 
 // NewApp returns the a4s command with all its subcommands.
 func NewApp(m Modes) *App {
-	// Libraries leave flags of their programs here, and cobra gives them to every command,
-	// those of kubectl too.
-	pflag.CommandLine = pflag.NewFlagSet("a4s", pflag.ContinueOnError)
-	root := group(&cobra.Command{
-		Use:   "a4s",
-		Short: "multi-tenant, scale-out Kubernetes in one binary",
-		// What went wrong is the business of main.
-		SilenceErrors: true,
-		SilenceUsage:  true,
+	root := group(&cli.Command{
+		Name: "a4s", HelpName: "a4s",
+		Usage: "multi-tenant, scale-out Kubernetes in one binary",
 	},
-		serverCommand(m),
-		agentCommand(m),
-		kubectlCommand(m),
-		ctrCommand(m),
-		vmRuntimeCommand(m),
-		tokenCommand(),
-		certificateCommand(m),
-		etcdSnapshotCommand(m),
-		secretsEncryptCommand(),
-		etcdMemberCommand(),
-		groupsCommand(),
-		partitionCommand(),
-		nodeCommand(),
-		tenantCommand(),
-		runtimeCommand(),
-		statusCommand(),
-		bootstrapCommand(),
-		checkConfigCommand(),
-		versionCommand(),
-		doctorCommand(),
-		killallCommand(m),
-		completionCommand(),
-	)
-	root.Flags().BoolP("version", "v", false, "print the versions of a4s and of what it is made of")
-	root.PersistentFlags().BoolP("help", "h", false, "print this help")
-	root.RunE = func(c *cobra.Command, args []string) error {
-		if c.Flags().Changed("version") {
-			return printVersion(c.OutOrStdout())
-		}
-		return helpOf(c, args)
+		slices.Concat(
+			in("Running a4s", serverCommand(m), agentCommand(m), vmRuntimeCommand(m), checkConfigCommand(),
+				killallCommand(m)),
+			in("Cluster", statusCommand(), doctorCommand(), tokenCommand(), certificateCommand(m),
+				etcdSnapshotCommand(m), secretsEncryptCommand(), etcdMemberCommand(), nodeCommand(),
+				partitionCommand(), groupsCommand()),
+			in("Tenants", tenantCommand()),
+			in("This node", runtimeCommand(), bootstrapCommand()),
+			in("Tools", kubectlCommand(m), ctrCommand(m), completionCommand(), versionCommand(), helpCommand()),
+		)...)
+	root.Flags = append(root.Flags, toggle("version", "v", "print the versions of a4s and of what it is made of"))
+	app := &cli.App{
+		Name: root.Name, Usage: root.Usage, Flags: root.Flags, Commands: root.Subcommands, HideHelp: true,
+		BashComplete: root.BashComplete,
+		// Of a4s without a command only --version comes here.
+		Action: action(func(c *call) error { return printVersion(c.out) }),
+		// A comma is a part of a value.
+		DisableSliceFlagSeparator: true,
+		// What went wrong, and the exit code, are the business of main.
+		ExitErrHandler: func(*cli.Context, error) {},
 	}
-	root.SetHelpCommand(&cobra.Command{
-		Use: "help [COMMAND]", Short: "print the help of a command", DisableFlagsInUseLine: true,
-		RunE: func(_ *cobra.Command, args []string) error { return helpOf(root, args) },
-	})
-	root.SetHelpTemplate(helpHead + helpCommands + helpFlags)
-	root.SetFlagErrorFunc(flagMistake)
-	root.CompletionOptions.DisableDefaultCmd = true // ours has other words
-	completeFlags(root)
-	return &App{root: root, Stdout: os.Stdout, Stderr: os.Stderr}
+	app.Setup()
+	nameCommands(root)
+	return &App{root: root, cli: app, Stdout: os.Stdout, Stderr: os.Stderr}
 }
 
-// Templates of help; a command whose flags config reads has others than helpFlags.
-const (
-	helpHead = "{{.CommandPath}}: {{.Short}}\n\nUsage: {{.UseLine}}\n{{with .Long}}\n{{.}}\n{{end}}"
+// in puts commands into a category of the help.
+func in(category string, commands ...*cli.Command) []*cli.Command {
+	for _, c := range commands {
+		c.Category = category
+	}
+	return commands
+}
 
-	helpCommands = "{{if .HasAvailableSubCommands}}\nCommands:\n{{range .Commands}}{{if .IsAvailableCommand}}" +
-		"  {{rpad .Name .NamePadding}} {{.Short}}\n{{end}}{{end}}{{end}}"
+// nameCommands gives all commands below one their full names, for help and errors before
+// urfave/cli runs them.
+func nameCommands(parent *cli.Command) {
+	for _, c := range parent.Subcommands {
+		c.HelpName = parent.HelpName + " " + c.Name
+		nameCommands(c)
+	}
+}
 
-	helpFlags = "\nFlags:\n{{.LocalFlags.FlagUsagesWrapped 100}}{{.InheritedFlags.FlagUsages}}" +
-		"{{if .HasAvailableSubCommands}}\n\"{{.CommandPath}} COMMAND --help\" says more about a command.\n{{end}}"
-)
+// helpCommand is "help" in lists of commands. The word is understood wherever a command may
+// stand (see order).
+func helpCommand() *cli.Command {
+	return leaf(&cli.Command{Name: "help", ArgsUsage: "[COMMAND]", Usage: "print the help of a command"})
+}
 
 // RunContext runs the command line args, whose first element is the name of
 // the program.
 func (a *App) RunContext(ctx context.Context, args []string) error {
 	// What is shown of objects and answers may have been written for the terminal.
-	a.root.SetOut(problem.Terminal(a.Stdout))
-	a.root.SetErr(problem.Terminal(a.Stderr))
-	a.root.SetArgs(kubectlCompletes(args[min(1, len(args)):]))
-	return a.root.ExecuteContext(ctx)
+	a.cli.Writer, a.cli.ErrWriter = problem.Terminal(a.Stdout), problem.Terminal(a.Stderr)
+	args = args[min(1, len(args)):]
+	if len(args) > 0 && isCompletion(args[0]) {
+		return a.complete(ctx, args[0], args[1:])
+	}
+	o, err := order(a.root, args)
+	if err != nil {
+		return err
+	}
+	if o.help {
+		printHelp(a.cli.Writer, o.command())
+		return nil
+	}
+	return a.cli.RunContext(ctx, o.whole())
 }
 
 func printVersion(w io.Writer) error {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
@@ -88,19 +86,20 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// TestFlagsOfLibrariesAreNobodys: upstream's programs have flags that cobra would give to
-// every command.
-func TestFlagsOfLibrariesAreNobodys(t *testing.T) {
+// TestVersionIsAFlagOfA4sAlone: the help of no command has it.
+func TestVersionIsAFlagOfA4sAlone(t *testing.T) {
 	noConfig(t)
-	for _, args := range []string{"tenant create x --version", "tenant create x --version=raw", "status --version"} {
-		pflag.CommandLine.Bool("version", false, "of a program of upstream")
+	for _, path := range commandPaths() {
+		if _, stdout, _, err := run(t, strings.Fields("help "+path)...); err != nil ||
+			strings.Contains(stdout, "--version") {
+			t.Errorf("a4s %s --help: %v\n%s", path, err, stdout)
+		}
+	}
+	for _, args := range []string{"tenant create x --version", "tenant create x --version=raw", "status --version",
+		"server --version", "tenant --version"} {
 		if _, _, _, err := run(t, strings.Fields(args)...); !errors.Is(err, config.ErrUnknownFlag) {
 			t.Errorf("a4s %s: %v", args, err)
 		}
-	}
-	pflag.CommandLine.Bool("version", false, "of a program of upstream")
-	if _, stdout, _, err := run(t, "tenant", "create", "--help"); err != nil || strings.Contains(stdout, "--version") {
-		t.Errorf("%v, the help has a flag of a library:\n%s", err, stdout)
 	}
 }
 
@@ -146,6 +145,24 @@ func TestMistakesAreTyped(t *testing.T) {
 		if tc.is != nil && !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("a4s %s: %v, want %v and %q in it", tc.args, err, tc.is, tc.want)
 		}
+	}
+}
+
+// exits is an error that urfave/cli would end the process for, as that of a program that
+// was run.
+type exits struct{}
+
+func (exits) Error() string { return "a program failed" }
+func (exits) ExitCode() int { return 9 }
+
+// TestErrorsOfProgramsReachMain: it ends the process, and with its own exit codes.
+func TestErrorsOfProgramsReachMain(t *testing.T) {
+	noConfig(t)
+	app := NewApp(Modes{Killall: func(context.Context, string) error { return exits{} }})
+	var out bytes.Buffer
+	app.Stdout, app.Stderr = &out, &out
+	if err := app.RunContext(t.Context(), []string{"a4s", "killall"}); !errors.Is(err, exits{}) || out.Len() > 0 {
+		t.Errorf("%v, prints %q", err, out.String())
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,37 +23,40 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func bootstrapCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "bootstrap",
-		Short: "run pods on this node without an API server",
-		Long: "Talks to the node on this machine, which has to run with --bootstrap-pod-api.\n" +
+func bootstrapCommand() *cli.Command {
+	return group(&cli.Command{
+		Name:  "bootstrap",
+		Usage: "run pods on this node without an API server",
+		Description: "Talks to the node on this machine, which has to run with --bootstrap-pod-api.\n" +
 			"The pods run at once and are handed over to the API server when there is one.",
 	},
-		leaf(&cobra.Command{
-			Use:   "apply -f FILE [FLAGS]",
-			Short: "run the pods in a file",
-			Long: "The file holds pods in YAML or JSON; - is standard input. The name of the node is\n" +
+		leaf(&cli.Command{
+			Name:      "apply",
+			ArgsUsage: "-f FILE [FLAGS]",
+			Usage:     "run the pods in a file",
+			Description: "The file holds pods in YAML or JSON; - is standard input. The name of the node is\n" +
 				"appended to the name of each.",
-			RunE: action(applyBootstrapPods),
+			Action: action(applyBootstrapPods),
 		},
 			text("filename", "f", "", "`FILE` with pods; - is standard input"),
 			outputFlag(),
 			socketFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "list [FLAGS]",
-			Short: "list the pods, also those that the API server has",
-			RunE:  action(listBootstrapPods),
+		leaf(&cli.Command{
+			Name:      "list",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "list the pods, also those that the API server has",
+			Action:    action(listBootstrapPods),
 		},
 			outputFlag(),
 			socketFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "delete UID|NAME [FLAGS]",
-			Short: "end a pod that the API server does not have yet",
-			Long:  "NAME is with or without the name of the node at its end.",
-			RunE:  action(deleteBootstrapPod),
+		leaf(&cli.Command{
+			Name:        "delete",
+			ArgsUsage:   "UID|NAME [FLAGS]",
+			Usage:       "end a pod that the API server does not have yet",
+			Description: "NAME is with or without the name of the node at its end.",
+			Action:      action(deleteBootstrapPod),
 		},
 			text("namespace", "n", "", "`NAMESPACE` of the pod, if others have the same name"),
 			socketFlag(),
@@ -61,7 +64,7 @@ func bootstrapCommand() *cobra.Command {
 	)
 }
 
-func socketFlag() flag {
+func socketFlag() cli.Flag {
 	return text("socket", "", bootstrapapi.Socket(instance.RunDir), "socket of the API at `PATH`")
 }
 

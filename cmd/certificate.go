@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -49,26 +49,28 @@ type certificate struct {
 	RenewAt time.Time `json:"renewAt,omitzero"`
 }
 
-func certificateCommand(m Modes) *cobra.Command {
+func certificateCommand(m Modes) *cli.Command {
 	output := outputFlag()
-	return group(&cobra.Command{
-		Use:   "certificate",
-		Short: "show and renew the certificates of this machine",
-		Long:  "A running server or agent renews its certificates in time by itself.",
+	return group(&cli.Command{
+		Name:        "certificate",
+		Usage:       "show and renew the certificates of this machine",
+		Description: "A running server or agent renews its certificates in time by itself.",
 	},
-		leaf(&cobra.Command{
-			Use:   "check [FLAGS]",
-			Short: "show the certificates of this machine, when they expire and who uses them",
-			Long:  "The exit code is 1 if one has expired, is about to, or cannot be read.",
-			RunE:  action(func(c *call) error { return checkCertificates(c, time.Now()) }),
+		leaf(&cli.Command{
+			Name:        "check",
+			ArgsUsage:   "[FLAGS]",
+			Usage:       "show the certificates of this machine, when they expire and who uses them",
+			Description: "The exit code is 1 if one has expired, is about to, or cannot be read.",
+			Action:      action(func(c *call) error { return checkCertificates(c, time.Now()) }),
 		},
 			append(localFlags(), output)...),
-		leaf(&cobra.Command{
-			Use:   "rotate [FLAGS]",
-			Short: "renew all certificates of this machine now",
-			Long: "Needs a server that runs: the one of this machine, or the one that its node\n" +
+		leaf(&cli.Command{
+			Name:      "rotate",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "renew all certificates of this machine now",
+			Description: "Needs a server that runs: the one of this machine, or the one that its node\n" +
 				"joined. Nothing is restarted; keys and CAs stay.",
-			RunE: action(func(c *call) error { return rotateCertificates(c, m) }),
+			Action: action(func(c *call) error { return rotateCertificates(c, m) }),
 		},
 			append(localFlags(), output, kubeconfigFlag())...),
 		rotateCACommand(m),

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -39,15 +39,16 @@ const (
 	finish       = "run\n  a4s certificate rotate-ca --finish\n"
 )
 
-func rotateCACommand(m Modes) *cobra.Command {
-	return leaf(&cobra.Command{
-		Use:   "rotate-ca [FLAGS]",
-		Short: "replace the certificate authorities of the cluster",
-		Long: "Run it on one server while all of them run, then restart a4s on each server and on\n" +
+func rotateCACommand(m Modes) *cli.Command {
+	return leaf(&cli.Command{
+		Name:      "rotate-ca",
+		ArgsUsage: "[FLAGS]",
+		Usage:     "replace the certificate authorities of the cluster",
+		Description: "Run it on one server while all of them run, then restart a4s on each server and on\n" +
 			"the agents; pods keep running. Until the same is done again with --finish, old and new\n" +
 			"CAs are trusted. A single server may be stopped, and has to be unless its datastore is\n" +
 			"embedded etcd.",
-		RunE: action(func(c *call) error { return rotateCAs(c, m) }),
+		Action: action(func(c *call) error { return rotateCAs(c, m) }),
 	},
 		append(localFlags(),
 			text("path", "", "",

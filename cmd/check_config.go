@@ -4,18 +4,19 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/cmd/checkconfig"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func checkConfigCommand() *cobra.Command {
-	return leaf(&cobra.Command{
-		Use:   "check-config [FLAGS]",
-		Short: "check whether this machine can run a4s",
-		Long:  "Changes nothing. The exit code is 2 if a check fails; warnings do not count.",
-		RunE: action(func(c *call) error {
+func checkConfigCommand() *cli.Command {
+	return leaf(&cli.Command{
+		Name:        "check-config",
+		ArgsUsage:   "[FLAGS]",
+		Usage:       "check whether this machine can run a4s",
+		Description: "Changes nothing. The exit code is 2 if a check fails; warnings do not count.",
+		Action: action(func(c *call) error {
 			l, err := local(c)
 			if err != nil {
 				return err

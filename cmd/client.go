@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/urfave/cli/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -27,7 +28,7 @@ const requestTimeout = 15 * time.Second
 // maxBody bounds a response of the supervisor.
 const maxBody = 1 << 20
 
-func kubeconfigFlag() flag {
+func kubeconfigFlag() cli.Flag {
 	return text("kubeconfig", "", "", "admin kubeconfig at `PATH`", "the one that the server of this machine writes")
 }
 

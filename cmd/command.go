@@ -2,13 +2,12 @@ package cmd
 
 import (
 	"context"
-	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -16,16 +15,16 @@ import (
 
 // call is one run of a command.
 type call struct {
-	*cobra.Command
+	*cli.Context
 	ctx         context.Context
 	args        []string
 	out, errOut io.Writer
 }
 
-// action makes a function of a call what cobra runs.
-func action(f func(*call) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
-		return f(&call{Command: c, ctx: c.Context(), args: args, out: c.OutOrStdout(), errOut: c.ErrOrStderr()})
+// action makes a function of a call what urfave/cli runs.
+func action(f func(*call) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		return f(&call{Context: c, ctx: c.Context, args: c.Args().Slice(), out: c.App.Writer, errOut: c.App.ErrWriter})
 	}
 }
 
@@ -37,55 +36,13 @@ func (c *call) arg(n int) string {
 	return ""
 }
 
-// IsSet reports whether a flag was given.
-func (c *call) IsSet(name string) bool { return c.Flags().Changed(name) }
-
-// value is that of a flag; it is nil if the command has none of the name.
-func (c *call) value(name string) pflag.Value {
-	if f := c.Flags().Lookup(name); f != nil {
-		return f.Value
-	}
-	return nil
-}
-
-// String is the value of a flag as text.
-func (c *call) String(name string) string {
-	if v := c.value(name); v != nil {
-		return v.String()
-	}
-	return ""
-}
-
-// Bool is the value of a flag, false if the command has none of the name.
-func (c *call) Bool(name string) bool {
-	b, err := strconv.ParseBool(c.String(name))
-	return err == nil && b
-}
-
-// Duration is the value of a flag, 0 if the command has none of the name.
-func (c *call) Duration(name string) time.Duration {
-	d, err := time.ParseDuration(c.String(name))
-	if err != nil {
-		return 0
-	}
-	return d
-}
-
-// StringSlice are the values of a flag that can be repeated.
-func (c *call) StringSlice(name string) []string {
-	if v, ok := c.value(name).(pflag.SliceValue); ok {
-		return v.GetSlice()
-	}
-	return nil
-}
-
 // wantArgs checks the number of arguments of a command; most is -1 for any.
 func wantArgs(c *call, least, most int, want string) error {
 	n := len(c.args)
 	if n >= least && (most < 0 || n <= most) {
 		return nil
 	}
-	in := &problem.Input{Source: "arguments of " + c.CommandPath(), Want: want}
+	in := &problem.Input{Source: "arguments of " + c.Command.HelpName, Want: want}
 	if n > most && most >= 0 {
 		in.Value = c.args[most]
 	} else {
@@ -94,69 +51,56 @@ func wantArgs(c *call, least, most int, want string) error {
 	return in
 }
 
-// flag is a flag of a command. A text in back quotes in its usage stands for its
-// value in the help.
-type flag struct {
-	// name is that of the flag, alias another, which is short if it is one letter.
-	name, alias string
-	add         func(fs *pflag.FlagSet, name, short string)
-	// defaults is what the help says of the default.
-	defaults string
+// Flags of commands. A text in back quotes in the usage stands for the value in the help,
+// and shown is what the help says of the default. An alias is short if it is one letter.
+
+// placeholderFlag is a flag whose usage does not mention what stands for its value.
+type placeholderFlag struct {
+	*cli.StringFlag
+	placeholder string
 }
 
-// textValue is a text with what stands for it in the help.
-type textValue struct{ text, placeholder string }
-
-func (v *textValue) String() string { return v.text }
-
-// Set implements pflag.Value.
-func (v *textValue) Set(s string) error {
-	v.text = s
-	return nil
+func text(name, alias, value, usage string, shown ...string) cli.Flag {
+	return &cli.StringFlag{Name: name, Aliases: aliases(alias), Value: value, Usage: usage,
+		DefaultText: firstOf(shown, value)}
 }
 
-// Type implements pflag.Value.
-func (v *textValue) Type() string { return v.placeholder }
-
-func text(name, alias, value, usage string, shown ...string) flag {
-	return flag{name, alias, func(fs *pflag.FlagSet, name, short string) {
-		fs.VarP(&textValue{value, "VALUE"}, name, short, usage)
-	}, firstOf(shown, value)}
+func texts(name, alias, usage string) cli.Flag {
+	return &cli.StringSliceFlag{Name: name, Aliases: aliases(alias), Usage: usage}
 }
 
-func texts(name, alias, usage string) flag {
-	return flag{name, alias, func(fs *pflag.FlagSet, name, short string) {
-		fs.StringArrayP(name, short, nil, usage)
-	}, ""}
-}
-
-func toggle(name, alias, usage string) flag {
-	return flag{name, alias, func(fs *pflag.FlagSet, name, short string) { fs.BoolP(name, short, false, usage) }, ""}
+func toggle(name, alias, usage string) cli.Flag {
+	return &cli.BoolFlag{Name: name, Aliases: aliases(alias), Usage: usage, DisableDefaultText: true}
 }
 
 // enabled is a toggle that is on unless --name=false is given.
-func enabled(name, usage string) flag {
-	return flag{name, "", func(fs *pflag.FlagSet, name, short string) { fs.BoolP(name, short, true, usage) }, ""}
+func enabled(name, usage string) cli.Flag {
+	return &cli.BoolFlag{Name: name, Value: true, Usage: usage, DisableDefaultText: true}
 }
 
-func count(name, alias string, value int, usage string, shown ...string) flag {
+func count(name, alias string, value int, usage string, shown ...string) cli.Flag {
 	defaults := ""
 	if value != 0 {
 		defaults = strconv.Itoa(value)
 	}
-	return flag{name, alias, func(fs *pflag.FlagSet, name, short string) {
-		fs.IntP(name, short, value, usage)
-	}, firstOf(shown, defaults)}
+	return &cli.IntFlag{Name: name, Aliases: aliases(alias), Value: value, Usage: usage,
+		DefaultText: firstOf(shown, defaults)}
 }
 
-func span(name, alias string, value time.Duration, usage string, shown ...string) flag {
+func span(name, alias string, value time.Duration, usage string, shown ...string) cli.Flag {
 	defaults := ""
 	if value != 0 {
 		defaults = value.String()
 	}
-	return flag{name, alias, func(fs *pflag.FlagSet, name, short string) {
-		fs.DurationP(name, short, value, usage)
-	}, firstOf(shown, defaults)}
+	return &cli.DurationFlag{Name: name, Aliases: aliases(alias), Value: value, Usage: usage,
+		DefaultText: firstOf(shown, defaults)}
+}
+
+func aliases(alias string) []string {
+	if alias == "" {
+		return nil
+	}
+	return []string{alias}
 }
 
 func firstOf(shown []string, otherwise string) string {
@@ -167,44 +111,24 @@ func firstOf(shown []string, otherwise string) string {
 }
 
 // leaf completes a command without subcommands.
-func leaf(c *cobra.Command, flags ...flag) *cobra.Command {
-	c.Args, c.DisableFlagsInUseLine = cobra.ArbitraryArgs, true
-	// pflag says nothing of a default that is the zero value of a type.
-	zeros := map[string]string{"bool": "false", "int": "0", "duration": "0s", "stringArray": "[]"}
-	long := map[string]string{} // long aliases
-	for _, f := range flags {
-		if len(f.alias) > 1 {
-			long[f.alias] = f.name
-		}
-	}
-	if len(long) > 0 {
-		c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-			if canonical, ok := long[name]; ok {
-				name = canonical
-			}
-			return pflag.NormalizedName(name)
-		})
-	}
-	for _, f := range flags {
-		short := ""
-		if len(f.alias) == 1 {
-			short = f.alias
-		}
-		f.add(c.Flags(), f.name, short)
-		added := c.Flags().Lookup(f.name)
-		if f.defaults != "" {
-			added.Usage += fmt.Sprintf(" (default: %s)", f.defaults)
-		}
-		added.DefValue = zeros[added.Value.Type()] // what differs is in the usage
-	}
-	return c
+func leaf(c *cli.Command, flags ...cli.Flag) *cli.Command {
+	c.BashComplete = completeLeaf(c.BashComplete)
+	return complement(c, flags)
 }
 
 // group completes a command that has nothing but subcommands.
-func group(c *cobra.Command, commands ...*cobra.Command) *cobra.Command {
-	c.Use += " COMMAND [FLAGS]"
-	c.DisableFlagsInUseLine = true
-	c.Args, c.RunE = subcommand, helpOf
-	c.AddCommand(commands...)
+func group(c *cli.Command, commands ...*cli.Command) *cli.Command {
+	c.ArgsUsage = groupUsage
+	c.Subcommands = commands
+	c.BashComplete = completeGroup
+	return complement(c, nil)
+}
+
+// complement gives a command the flag for help, which is ours: it is found before urfave/cli
+// runs anything.
+func complement(c *cli.Command, flags []cli.Flag) *cli.Command {
+	c.HideHelp, c.CustomHelpTemplate = true, helpTemplate
+	c.Flags = append(slices.Clone(flags), toggle("help", "h", "print this help"))
+	slices.SortStableFunc(c.Flags, flagsByName)
 	return c
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 	"github.com/a4s-io/a4s/internal/version"
@@ -237,7 +239,7 @@ func TestCommandLines(t *testing.T) {
 // compared elsewhere.
 func TestHelpOfEveryCommand(t *testing.T) {
 	var got strings.Builder
-	for _, path := range append([]string{""}, commandPaths(t, "")...) {
+	for _, path := range append([]string{""}, commandPaths()...) {
 		_, help, _, err := run(t, strings.Fields("help "+path)...)
 		if err != nil {
 			t.Fatalf("help %s: %v", path, err)
@@ -287,7 +289,7 @@ type recorder struct {
 
 func newRecorder(t *testing.T) *recorder {
 	r := &recorder{t: t, help: map[string]string{}, base: map[string]map[string]string{}, dir: t.TempDir()}
-	for _, path := range append([]string{""}, commandPaths(t, "")...) {
+	for _, path := range append([]string{""}, commandPaths()...) {
 		out, _, _ := r.run(strings.Fields("help "+path), "", "")
 		r.help[out] = strings.TrimSpace("a4s " + path)
 	}
@@ -296,25 +298,21 @@ func newRecorder(t *testing.T) *recorder {
 	return r
 }
 
-// commandPaths are all commands below one, by what the help lists.
-func commandPaths(t *testing.T, path string) []string {
-	t.Helper()
-	noConfig(t)
-	_, help, _, err := run(t, strings.Fields("help "+path)...)
-	if err != nil {
-		t.Fatalf("help %s: %v", path, err)
-	}
+// commandPaths are all commands but a4s itself.
+func commandPaths() []string {
 	var out []string
-	_, list, _ := strings.Cut(help, "\nCommands:\n")
-	list, _, _ = strings.Cut(list, "\n\n")
-	for line := range strings.Lines(list) {
-		name := strings.Fields(line)[0]
-		if name == "help" {
-			continue
+	var walk func(path string, below []*cli.Command)
+	walk = func(path string, below []*cli.Command) {
+		for _, c := range below {
+			if c.Name != "help" {
+				name := strings.TrimSpace(path + " " + c.Name)
+				out = append(out, name)
+				walk(name, c.Subcommands)
+			}
 		}
-		below := strings.TrimSpace(path + " " + name)
-		out = append(append(out, below), commandPaths(t, below)...)
 	}
+	walk("", NewApp(Modes{}).root.Subcommands)
+	slices.Sort(out)
 	return out
 }
 

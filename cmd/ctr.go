@@ -3,7 +3,7 @@ package cmd
 import (
 	"os"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 )
 
 // Where the containerd carried in a4s is, for ctr.
@@ -12,12 +12,13 @@ const (
 	containerdNamespace = "k8s.io"
 )
 
-func ctrCommand(m Modes) *cobra.Command {
-	return leaf(&cobra.Command{
-		Use:                "ctr [ARGUMENTS OF CTR]",
-		Short:              "run ctr against the containerd carried in a4s",
-		DisableFlagParsing: true,
-		RunE: action(func(c *call) error {
+func ctrCommand(m Modes) *cli.Command {
+	return leaf(&cli.Command{
+		Name:            "ctr",
+		ArgsUsage:       "[ARGUMENTS OF CTR]",
+		Usage:           "run ctr against the containerd carried in a4s",
+		SkipFlagParsing: true,
+		Action: action(func(c *call) error {
 			// ctr's own flags win over these variables.
 			for name, value := range map[string]string{
 				"CONTAINERD_ADDRESS":   containerdAddress,

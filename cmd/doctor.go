@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/a4s-io/a4s/cmd/checkconfig"
@@ -40,13 +40,14 @@ type doctor struct {
 	now    time.Time
 }
 
-func doctorCommand() *cobra.Command {
-	return leaf(&cobra.Command{
-		Use:   "doctor [FLAGS]",
-		Short: "look for problems of this machine and of the a4s on it, and say what to do",
-		Long: "Changes nothing. Asks a running server or agent, and checks machine, files and\n" +
+func doctorCommand() *cli.Command {
+	return leaf(&cli.Command{
+		Name:      "doctor",
+		ArgsUsage: "[FLAGS]",
+		Usage:     "look for problems of this machine and of the a4s on it, and say what to do",
+		Description: "Changes nothing. Asks a running server or agent, and checks machine, files and\n" +
 			"time. The exit code is 1 if there is an error; warnings do not count.",
-		RunE: action(func(c *call) error {
+		Action: action(func(c *call) error {
 			l, err := local(c)
 			if err != nil {
 				return err

@@ -5,31 +5,33 @@ import (
 	"net/http"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func etcdMemberCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "etcd-member",
-		Short: "list and remove the members of the datastore, one on each server",
-		Long: "Deleting the Node of a server removes its member as well; these are for servers\n" +
+func etcdMemberCommand() *cli.Command {
+	return group(&cli.Command{
+		Name:  "etcd-member",
+		Usage: "list and remove the members of the datastore, one on each server",
+		Description: "Deleting the Node of a server removes its member as well; these are for servers\n" +
 			"without a node.",
 	},
-		leaf(&cobra.Command{
-			Use:   "list [FLAGS]",
-			Short: "list the members",
-			RunE:  action(listMembers),
+		leaf(&cli.Command{
+			Name:      "list",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "list the members",
+			Action:    action(listMembers),
 		},
 			kubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "remove NAME|ID [FLAGS]",
-			Short: "remove a member; its server ends and does not start on its old data",
-			Long:  "It is refused when too few of the others are healthy.",
-			RunE:  action(removeMember),
+		leaf(&cli.Command{
+			Name:        "remove",
+			ArgsUsage:   "NAME|ID [FLAGS]",
+			Usage:       "remove a member; its server ends and does not start on its old data",
+			Description: "It is refused when too few of the others are healthy.",
+			Action:      action(removeMember),
 		},
 			kubeconfigFlag(),
 		),

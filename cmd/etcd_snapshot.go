@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/instance"
@@ -52,46 +52,50 @@ const (
 	onDemand = "on-demand"
 )
 
-func etcdSnapshotCommand(m Modes) *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "etcd-snapshot",
-		Short: "save and restore the control plane",
-		Long: "A snapshot holds the datastore and what else a server needs to start: certificates,\n" +
+func etcdSnapshotCommand(m Modes) *cli.Command {
+	return group(&cli.Command{
+		Name:  "etcd-snapshot",
+		Usage: "save and restore the control plane",
+		Description: "A snapshot holds the datastore and what else a server needs to start: certificates,\n" +
 			"tokens, keys. Keep it as safe as the server itself. Settings of S3 storage are those of the\n" +
 			"server of this machine unless flags say otherwise; --etcd-s3=false leaves it out. Their flags\n" +
 			"have shorter names as well, --s3, --s3-bucket and so on.",
 	},
-		leaf(&cobra.Command{
-			Use:   "save [FLAGS]",
-			Short: "take a snapshot of the running server of this machine",
-			Long: "The file is read back before it gets its name, " +
+		leaf(&cli.Command{
+			Name:      "save",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "take a snapshot of the running server of this machine",
+			Description: "The file is read back before it gets its name, " +
 				"and a copy in S3 storage before it counts.\n" +
 				"If the copy fails the file is kept and the exit code is 1.",
-			RunE: action(func(c *call) error { return saveSnapshot(c, m) }),
+			Action: action(func(c *call) error { return saveSnapshot(c, m) }),
 		},
 			append(snapshotFlags(),
 				text("name", "", onDemand, "beginning of the `NAME`; node and time follow"),
 				toggle(snapshotCompressFlag, "snapshot-compress", "compress the snapshot"))...),
-		leaf(&cobra.Command{
-			Use:     "list [FLAGS]",
-			Short:   "list snapshots",
-			Aliases: []string{"ls"},
-			RunE:    action(listSnapshots),
+		leaf(&cli.Command{
+			Name:      "list",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "list snapshots",
+			Aliases:   []string{"ls"},
+			Action:    action(listSnapshots),
 		},
 			append(snapshotFlags(),
 				outputFlag())...),
-		leaf(&cobra.Command{
-			Use:   "delete NAME... [FLAGS]",
-			Short: "delete snapshots",
-			RunE:  action(deleteSnapshots),
+		leaf(&cli.Command{
+			Name:      "delete",
+			ArgsUsage: "NAME... [FLAGS]",
+			Usage:     "delete snapshots",
+			Action:    action(deleteSnapshots),
 		},
 			snapshotFlags()...),
-		leaf(&cobra.Command{
-			Use:   "prune [FLAGS]",
-			Short: "delete the oldest snapshots of a name",
-			Long: "Works on the snapshots of one name and of this node, " +
+		leaf(&cli.Command{
+			Name:      "prune",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "delete the oldest snapshots of a name",
+			Description: "Works on the snapshots of one name and of this node, " +
 				"and keeps the newest ones in each place.",
-			RunE: action(pruneSnapshots),
+			Action: action(pruneSnapshots),
 		},
 			append(snapshotFlags(),
 				text("name", "", onDemand, "beginning of the `NAME`"),
@@ -99,20 +103,21 @@ func etcdSnapshotCommand(m Modes) *cobra.Command {
 					"that of the server"),
 				count(s3RetentionFlag, "s3-retention", 0, "`NUMBER` of snapshots to keep in S3",
 					"that of the server"))...),
-		leaf(&cobra.Command{
-			Use:   "restore NAME|PATH|s3://BUCKET/FOLDER/NAME [FLAGS]",
-			Short: "replace the control plane of this machine, whose server is stopped",
-			Long: "The whole file is checked before anything is changed, and the server directory that\n" +
+		leaf(&cli.Command{
+			Name:      "restore",
+			ArgsUsage: "NAME|PATH|s3://BUCKET/FOLDER/NAME [FLAGS]",
+			Usage:     "replace the control plane of this machine, whose server is stopped",
+			Description: "The whole file is checked before anything is changed, and the server directory that\n" +
 				"is replaced is kept beside the new one. Start the server afterwards. With --etcd-s3 a NAME\n" +
 				"is downloaded first.",
-			RunE: action(func(c *call) error { return restoreSnapshot(c, m) }),
+			Action: action(func(c *call) error { return restoreSnapshot(c, m) }),
 		},
 			append(snapshotFlags(),
 				toggle("other-cluster", "", "allow a snapshot of another cluster than the one that is here"))...),
 	)
 }
 
-func snapshotFlags() []flag {
+func snapshotFlags() []cli.Flag {
 	flags := append(localFlags(),
 		text(snapshotDirFlag, "dir", "", "directory of snapshots at `PATH`", "that of the server"))
 	return append(flags, s3Flags()...)

@@ -8,7 +8,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -18,24 +18,26 @@ import (
 const (
 	s3RetentionFlag = "etcd-s3-retention"
 	s3Scheme        = "s3://"
+	// s3Category groups the flags of S3 storage in the help.
+	s3Category = "S3 storage"
 )
 
 // s3Flags are the flags of S3 storage but for that of retention, with the
 // aliases that k3s has.
-func s3Flags() []flag {
-	var out []flag
+func s3Flags() []cli.Flag {
+	var out []cli.Flag
 	for _, s := range config.S3Settings() {
 		if s.Name == s3RetentionFlag {
 			continue
 		}
 		alias := strings.TrimPrefix(s.Name, "etcd-")
 		if s.Kind() == config.Bool {
-			out = append(out, toggle(s.Name, alias, s.Usage))
+			out = append(out,
+				&cli.BoolFlag{Name: s.Name, Aliases: []string{alias}, Usage: s.Usage, Category: s3Category})
 			continue
 		}
-		out = append(out, flag{s.Name, alias, func(fs *pflag.FlagSet, name, short string) {
-			fs.VarP(&textValue{"", s.Placeholder}, name, short, s.Usage)
-		}, ""})
+		out = append(out, placeholderFlag{&cli.StringFlag{Name: s.Name, Aliases: []string{alias}, Usage: s.Usage,
+			Category: s3Category}, s.Placeholder})
 	}
 	return out
 }
@@ -44,7 +46,7 @@ func s3Flags() []flag {
 func s3Names() []string {
 	var out []string
 	for _, f := range s3Flags() {
-		out = append(out, f.name)
+		out = append(out, f.Names()[0])
 	}
 	return out
 }

@@ -4,51 +4,55 @@ import (
 	"context"
 	"errors"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func groupsCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "groups",
-		Short: "look at service groups, and move tenants between them",
-		Long: "The servers of a service group (--service-group-id) cache the tenants of the group's\n" +
+func groupsCommand() *cli.Command {
+	return group(&cli.Command{
+		Name:  "groups",
+		Usage: "look at service groups, and move tenants between them",
+		Description: "The servers of a service group (--service-group-id) cache the tenants of the group's\n" +
 			"DataPartitionConfig; every server answers for all tenants.",
 	},
-		leaf(&cobra.Command{
-			Use:   "list [FLAGS]",
-			Short: "list the groups with their ranges, tenants, load and servers",
-			Long: "The load of a group is the part that its tenants have of all objects, writes and bytes\n" +
+		leaf(&cli.Command{
+			Name:      "list",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "list the groups with their ranges, tenants, load and servers",
+			Description: "The load of a group is the part that its tenants have of all objects, writes and bytes\n" +
 				"to watches. A change of ranges is complete when every server has applied its revision.",
-			RunE: action(listGroups),
+			Action: action(listGroups),
 		},
 			outputFlag(), adminKubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "suggest [FLAGS]",
-			Short: "say which tenants to move so that two neighbours have about the same load",
-			Long: "Changes nothing. The load of a tenant is its part of all objects, writes and bytes to\n" +
+		leaf(&cli.Command{
+			Name:      "suggest",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "say which tenants to move so that two neighbours have about the same load",
+			Description: "Changes nothing. The load of a tenant is its part of all objects, writes and bytes to\n" +
 				"watches; the last two are averages of about ten minutes, published every minute.",
-			RunE: action(suggestGroups),
+			Action: action(suggestGroups),
 		},
 			adminKubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "apply [FLAGS]",
-			Short: "move the tenants that suggest names",
-			RunE:  action(applyGroups),
+		leaf(&cli.Command{
+			Name:      "apply",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "move the tenants that suggest names",
+			Action:    action(applyGroups),
 		},
 			adminKubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "drain GROUP [FLAGS]",
-			Short: "give all tenants of a group to a neighbour, so that its servers can stop",
-			Long: "The group keeps a configuration without tenants. Delete that when its servers have\n" +
+		leaf(&cli.Command{
+			Name:      "drain",
+			ArgsUsage: "GROUP [FLAGS]",
+			Usage:     "give all tenants of a group to a neighbour, so that its servers can stop",
+			Description: "The group keeps a configuration without tenants. Delete that when its servers have\n" +
 				"stopped: a server of a group without a configuration caches all tenants. Until then\n" +
 				"--undo gives the group back what it had.",
-			RunE: action(drainGroup),
+			Action: action(drainGroup),
 		},
 			toggle("undo", "", "give a drained group back what it had"),
 			adminKubeconfigFlag(),

@@ -1,18 +1,19 @@
 package cmd
 
 import (
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/config"
 )
 
-func killallCommand(m Modes) *cobra.Command {
-	return leaf(&cobra.Command{
-		Use:   "killall [FLAGS]",
-		Short: "end all pods and undo what a4s changed on this machine",
-		Long: "Stops the server or agent, pods and containerd, and removes mounts, network\n" +
+func killallCommand(m Modes) *cli.Command {
+	return leaf(&cli.Command{
+		Name:      "killall",
+		ArgsUsage: "[FLAGS]",
+		Usage:     "end all pods and undo what a4s changed on this machine",
+		Description: "Stops the server or agent, pods and containerd, and removes mounts, network\n" +
 			"namespaces, links, packet filter rules and cgroups. Data is kept.",
-		RunE: action(func(c *call) error {
+		Action: action(func(c *call) error {
 			l, err := local(c)
 			if err != nil {
 				return err
@@ -24,8 +25,8 @@ func killallCommand(m Modes) *cobra.Command {
 }
 
 // localFlags are the flags of commands that work on the data directory.
-func localFlags() []flag {
-	return []flag{
+func localFlags() []cli.Flag {
+	return []cli.Flag{
 		text("config", "c", "", "configuration file at `PATH`", config.DefaultConfigFile),
 		text("data-dir", "d", "", "data directory at `PATH`",
 			"that of the configuration file, or "+config.DefaultDataDir),

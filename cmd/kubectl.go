@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/homedir"
@@ -15,16 +15,17 @@ import (
 	"github.com/a4s-io/a4s/internal/config"
 )
 
-func kubectlCommand(m Modes) *cobra.Command {
-	return leaf(&cobra.Command{
-		Use:   "kubectl [--tenant NAME] [ARGUMENTS OF KUBECTL]",
-		Short: "run kubectl",
-		Long: "The kubeconfig is that of --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else the\n" +
+func kubectlCommand(m Modes) *cli.Command {
+	return leaf(&cli.Command{
+		Name:      "kubectl",
+		ArgsUsage: "[--tenant NAME] [ARGUMENTS OF KUBECTL]",
+		Usage:     "run kubectl",
+		Description: "The kubeconfig is that of --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else the\n" +
 			"admin kubeconfig of the server of this machine.\n" +
 			"The space is that of --tenant, else that of a kubeconfig of a tenant, else the one that\n" +
 			"manifests (-f, -k) name in metadata.tenant.",
-		DisableFlagParsing: true,
-		RunE: action(func(c *call) error {
+		SkipFlagParsing: true,
+		Action: action(func(c *call) error {
 			run, err := newKubectlRun(c.args, os.Getenv(tenantEnv))
 			if err != nil {
 				return err

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,19 +14,20 @@ import (
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func nodeCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "node",
-		Short: "drain nodes, of the pods of all partitions, and revoke their credentials",
+func nodeCommand() *cli.Command {
+	return group(&cli.Command{
+		Name:  "node",
+		Usage: "drain nodes, of the pods of all partitions, and revoke their credentials",
 	},
-		leaf(&cobra.Command{
-			Use:   "drain NODE... [FLAGS]",
-			Short: "keep further pods from nodes, and evict those that they have",
-			Long: "Does what kubectl drain does, in all partitions of the cluster: kubectl drain evicts the\n" +
+		leaf(&cli.Command{
+			Name:      "drain",
+			ArgsUsage: "NODE... [FLAGS]",
+			Usage:     "keep further pods from nodes, and evict those that they have",
+			Description: "Does what kubectl drain does, in all partitions of the cluster: kubectl drain evicts the\n" +
 				"pods of one partition only. Nothing is evicted before all partitions have answered.\n" +
 				"kubectl uncordon lets pods onto a node again.",
-			RunE:              action(drainNodes),
-			ValidArgsFunction: completeNodes,
+			Action:       action(drainNodes),
+			BashComplete: completeNames(-1, nodeNames),
 		},
 			toggle("ignore-daemonsets", "", "leave pods of DaemonSets, which would come back at once"),
 			toggle("delete-emptydir-data", "", "evict pods with emptyDir volumes, whose data is lost"),
@@ -38,16 +39,17 @@ func nodeCommand() *cobra.Command {
 			text("pod-selector", "", "", "evict only pods with these `LABELS`"),
 			adminKubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "revoke NODE... [FLAGS]",
-			Short: "end the certificates of nodes, as of machines that were stolen or broken into",
-			Long: "From then on no server takes a certificate that a node of this name has, and what it is\n" +
+		leaf(&cli.Command{
+			Name:      "revoke",
+			ArgsUsage: "NODE... [FLAGS]",
+			Usage:     "end the certificates of nodes, as of machines that were stolen or broken into",
+			Description: "From then on no server takes a certificate that a node of this name has, and what it is\n" +
 				"being told ends. The Node stays, and its pods are taken for lost when it is silent for long\n" +
 				"enough. A machine with a token of the cluster and the node password can join under the name\n" +
 				"again, so replace the token, too, if that was on the machine: a4s token rotate.\n" +
 				"kubectl delete node ends them as well, and frees the name for another machine.",
-			RunE:              action(revokeNodes),
-			ValidArgsFunction: completeNodes,
+			Action:       action(revokeNodes),
+			BashComplete: completeNames(-1, nodeNames),
 		},
 			toggle("delete", "", "delete the Node, too, and with it its pods and its password"),
 			kubeconfigFlag(),
@@ -57,10 +59,6 @@ func nodeCommand() *cobra.Command {
 
 func drainNodes(c *call) error {
 	if err := wantArgs(c, 1, -1, "names of nodes"); err != nil {
-		return err
-	}
-	grace, err := c.Flags().GetInt("grace-period")
-	if err != nil {
 		return err
 	}
 	if c.Duration("timeout") < 0 {
@@ -78,7 +76,7 @@ func drainNodes(c *call) error {
 	o := tenantadmin.DrainOptions{
 		Force: c.Bool("force"), IgnoreDaemonSets: c.Bool("ignore-daemonsets"),
 		DeleteEmptyDirData: c.Bool("delete-emptydir-data"), DisableEviction: c.Bool("disable-eviction"),
-		DryRun: c.Bool("dry-run"), GracePeriod: grace, Timeout: c.Duration("timeout"),
+		DryRun: c.Bool("dry-run"), GracePeriod: c.Int("grace-period"), Timeout: c.Duration("timeout"),
 		PodSelector: c.String("pod-selector"), Out: c.out, ErrOut: c.errOut,
 	}
 	var failed error

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"io"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
 // outputFlag is that of commands which print a table or JSON.
-func outputFlag() flag {
+func outputFlag() cli.Flag {
 	return text("output", "o", "table", "`FORMAT` of the output: table or json")
 }
 

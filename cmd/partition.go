@@ -4,37 +4,40 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func partitionCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "partition",
-		Short: "look at the partitions of the cluster, and remove one",
-		Long: "A cluster begins with the partition \"main\". Others are begun with --tenant-partition and\n" +
+func partitionCommand() *cli.Command {
+	return group(&cli.Command{
+		Name:  "partition",
+		Usage: "look at the partitions of the cluster, and remove one",
+		Description: "A cluster begins with the partition \"main\". Others are begun with --tenant-partition and\n" +
 			"--resource-partition of a4s server.",
 	},
-		leaf(&cobra.Command{
-			Use:   "list [FLAGS]",
-			Short: "list the partitions with their roles, tenants, ranges and servers",
-			RunE:  action(listPartitions),
+		leaf(&cli.Command{
+			Name:      "list",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "list the partitions with their roles, tenants, ranges and servers",
+			Action:    action(listPartitions),
 		},
 			outputFlag(), adminKubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "remove NAME [FLAGS]",
-			Short: "take a partition without tenants out of the cluster",
-			Long: "Delete its tenants and stop its servers first. Its nodes leave with it, and with them the\n" +
+		leaf(&cli.Command{
+			Name:      "remove",
+			ArgsUsage: "NAME [FLAGS]",
+			Usage:     "take a partition without tenants out of the cluster",
+			Description: "Delete its tenants and stop its servers first. " +
+				"Its nodes leave with it, and with them the\n" +
 				"pods of other partitions there: while there are any, it needs --force. What its servers\n" +
 				"have on disk is good for the whole cluster: destroy it. A partition that was removed does\n" +
 				"not come back; its name is free. With --lost, one that does not answer is removed with its\n" +
 				"tenants: their names are printed, and free.",
-			RunE:              action(removePartition),
-			ValidArgsFunction: completePartitions,
+			Action:       action(removePartition),
+			BashComplete: completeNames(1, partitionNames),
 		},
 			text("identity", "", "", "remove the one with this identity, which home does not know any more "+
 				"(a4s doctor tells it)"),
@@ -42,15 +45,17 @@ func partitionCommand() *cobra.Command {
 			toggle("lost", "", "with its tenants, if it does not answer and never will"),
 			adminKubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "evict NAME [FLAGS]",
-			Short: "delete the pods on all nodes of a partition that is silent",
-			Long: "Nobody can tell whether the pods of a partition still run whose servers are all silent, so\n" +
+		leaf(&cli.Command{
+			Name:      "evict",
+			ArgsUsage: "NAME [FLAGS]",
+			Usage:     "delete the pods on all nodes of a partition that is silent",
+			Description: "Nobody can tell whether the pods of a partition still run " +
+				"whose servers are all silent, so\n" +
 				"they are left alone until this says that they do not. Make sure that the machines are off\n" +
 				"or cut off: a pod that runs on would run twice. Controllers make the pods anew on nodes of\n" +
 				"other partitions; pods without one, and volumes of the nodes, are lost.",
-			RunE:              action(evictPartition),
-			ValidArgsFunction: completePartitions,
+			Action:       action(evictPartition),
+			BashComplete: completeNames(1, partitionNames),
 		},
 			toggle("force", "", "even if the partition answers; its nodes may run what is deleted"),
 			adminKubeconfigFlag(),

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/a4s-io/a4s/internal/instance"
@@ -19,39 +19,42 @@ import (
 	"github.com/a4s-io/a4s/internal/workload"
 )
 
-func runtimeCommand() *cobra.Command {
-	socket := func() flag {
+func runtimeCommand() *cli.Command {
+	socket := func() cli.Flag {
 		return text("socket", "", filepath.Join(instance.RunDir, noderuntime.Socket),
 			"ask the node at the socket `PATH`")
 	}
-	return group(&cobra.Command{
-		Use:   "runtime",
-		Short: "manage the container runtimes of this machine's node while it runs",
+	return group(&cli.Command{
+		Name:  "runtime",
+		Usage: "manage the container runtimes of this machine's node while it runs",
 	},
-		leaf(&cobra.Command{
-			Use:   "list [FLAGS]",
-			Short: "list the runtimes and whether they are ready",
-			RunE:  action(listRuntimes),
+		leaf(&cli.Command{
+			Name:      "list",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "list the runtimes and whether they are ready",
+			Action:    action(listRuntimes),
 		},
 			outputFlag(),
 			socket(),
 		),
-		leaf(&cobra.Command{
-			Use:   "add NAME TYPE ENDPOINT [FLAGS]",
-			Short: "register a runtime, also for later starts of the node",
-			Long: "TYPE is the workload type of the pods that it runs, container or vm, and ENDPOINT\n" +
+		leaf(&cli.Command{
+			Name:      "add",
+			ArgsUsage: "NAME TYPE ENDPOINT [FLAGS]",
+			Usage:     "register a runtime, also for later starts of the node",
+			Description: "TYPE is the workload type of the pods that it runs, container or vm, and ENDPOINT\n" +
 				"the path of its CRI socket. Runtimes that a4s carries, and the primary one, are given\n" +
 				"by --runtime when the node starts.",
-			RunE: action(addRuntime),
+			Action: action(addRuntime),
 		},
 			outputFlag(),
 			socket(),
 		),
-		leaf(&cobra.Command{
-			Use:   "remove NAME [FLAGS]",
-			Short: "take a runtime out",
-			Long:  "A runtime that --runtime names is back after a restart of the node.",
-			RunE:  action(removeRuntime),
+		leaf(&cli.Command{
+			Name:        "remove",
+			ArgsUsage:   "NAME [FLAGS]",
+			Usage:       "take a runtime out",
+			Description: "A runtime that --runtime names is back after a restart of the node.",
+			Action:      action(removeRuntime),
 		},
 			toggle("force", "", "even if it still has pods: the node forgets them, the runtime does not"),
 			socket(),

@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/joinapi"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -20,28 +20,30 @@ import (
 // encryptionPoll is how often a change of the encryption is asked about.
 const encryptionPoll = 500 * time.Millisecond
 
-func secretsEncryptCommand() *cobra.Command {
-	change := func(a joinapi.EncryptionAction, usage, description string, aliases ...string) *cobra.Command {
-		return leaf(&cobra.Command{
-			Use:     string(a) + " " + "[FLAGS]",
-			Short:   usage,
-			Aliases: aliases,
-			Long:    description,
-			RunE:    action(func(c *call) error { return changeEncryption(c, a) }),
+func secretsEncryptCommand() *cli.Command {
+	change := func(a joinapi.EncryptionAction, usage, description string, aliases ...string) *cli.Command {
+		return leaf(&cli.Command{
+			Name:        string(a),
+			ArgsUsage:   "[FLAGS]",
+			Usage:       usage,
+			Aliases:     aliases,
+			Description: description,
+			Action:      action(func(c *call) error { return changeEncryption(c, a) }),
 		},
 			kubeconfigFlag(),
 		)
 	}
-	return group(&cobra.Command{
-		Use:   "secrets-encrypt",
-		Short: "encrypt the Secrets of the system and of all tenants in the datastore",
-		Long: "Works on the running server and without a restart, for all servers when it is\n" +
+	return group(&cli.Command{
+		Name:  "secrets-encrypt",
+		Usage: "encrypt the Secrets of the system and of all tenants in the datastore",
+		Description: "Works on the running server and without a restart, for all servers when it is\n" +
 			"run on one of them. What was interrupted is finished by the same command.",
 	},
-		leaf(&cobra.Command{
-			Use:   "status [FLAGS]",
-			Short: "show whether Secrets are encrypted, and how many are stored with which key",
-			RunE:  action(showEncryption),
+		leaf(&cli.Command{
+			Name:      "status",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "show whether Secrets are encrypted, and how many are stored with which key",
+			Action:    action(showEncryption),
 		},
 			outputFlag(),
 			kubeconfigFlag(),

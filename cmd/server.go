@@ -4,20 +4,22 @@ import (
 	"errors"
 	"io"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
 )
 
-func serverCommand(m Modes) *cobra.Command {
-	return configured(&cobra.Command{
-		Use:   "server [FLAGS]",
-		Short: "run a control plane and, unless disabled, a node",
-		RunE: action(func(c *call) error {
+func serverCommand(m Modes) *cli.Command {
+	return configured(&cli.Command{
+		Name:      "server",
+		ArgsUsage: "[FLAGS]",
+		Usage:     "run a control plane and, unless disabled, a node",
+		Action: action(func(c *call) error {
 			cfg, warnings, err := config.LoadServer(source(c.args))
 			if errors.Is(err, config.ErrHelp) {
-				return c.Help()
+				printHelp(c.out, c.Command)
+				return nil
 			}
 			if err != nil {
 				return err
@@ -32,13 +34,14 @@ func serverCommand(m Modes) *cobra.Command {
 
 // configured completes a command whose flags config reads, together with files and
 // the environment.
-func configured(c *cobra.Command, table []config.Setting) *cobra.Command {
-	c.Long = "Every flag is also a key of the configuration file, without its dashes.\n" +
+func configured(c *cli.Command, table []config.Setting) *cli.Command {
+	c.Description = "Every flag is also a key of the configuration file, without its dashes.\n" +
 		"Precedence: flag, environment variable, file, default."
-	c.DisableFlagParsing = true
-	c.SetHelpTemplate(helpHead + config.Help(table) + config.HelpEntry("-h, --help", "print this help"))
-	c.ValidArgsFunction = completeSettings(table)
-	return leaf(c)
+	c.SkipFlagParsing = true
+	c = leaf(c)
+	c.CustomHelpTemplate = helpHead + config.Help(table) + config.HelpEntry("-h, --help", "print this help")
+	c.BashComplete = completeSettings(table)
+	return c
 }
 
 // warn prints what is odd about a configuration but no mistake. The log is

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -63,11 +63,12 @@ type runtimeStatus struct {
 	Since   time.Time `json:"since"`
 }
 
-func statusCommand() *cobra.Command {
-	return leaf(&cobra.Command{
-		Use:   "status [FLAGS]",
-		Short: "show the state of the server, its components and its nodes",
-		RunE: action(func(c *call) error {
+func statusCommand() *cli.Command {
+	return leaf(&cli.Command{
+		Name:      "status",
+		ArgsUsage: "[FLAGS]",
+		Usage:     "show the state of the server, its components and its nodes",
+		Action: action(func(c *call) error {
 			if err := wantArgs(c, 0, 0, "none"); err != nil {
 				return err
 			}

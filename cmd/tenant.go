@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -26,19 +26,20 @@ const (
 	noRole = "none"
 )
 
-func tenantCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "tenant",
-		Short: "manage tenants and the access to their spaces",
-		Long: "A tenant has a space: namespaces and cluster-scoped objects of its own, which its\n" +
+func tenantCommand() *cli.Command {
+	return group(&cli.Command{
+		Name:  "tenant",
+		Usage: "manage tenants and the access to their spaces",
+		Description: "A tenant has a space: namespaces and cluster-scoped objects of its own, which its\n" +
 			"users see as a cluster of their own.",
 	},
-		leaf(&cobra.Command{
-			Use:   "create NAME [FLAGS]",
-			Short: "make a tenant, and a kubeconfig for it",
-			Long: "A tenant that exists stays as it is, so the command can be run again. The user\n" +
+		leaf(&cli.Command{
+			Name:      "create",
+			ArgsUsage: "NAME [FLAGS]",
+			Usage:     "make a tenant, and a kubeconfig for it",
+			Description: "A tenant that exists stays as it is, so the command can be run again. The user\n" +
 				"\"admin\" has all rights in the space; others get them by a ClusterRoleBinding.",
-			RunE: action(createTenant),
+			Action: action(createTenant),
 		},
 			append(accessFlags(),
 				text("role", "", tenantadmin.AdminRole,
@@ -50,35 +51,38 @@ func tenantCommand() *cobra.Command {
 				span("timeout", "", createTimeout, "`DURATION` to wait for the space", "1m"),
 				adminKubeconfigFlag(),
 			)...),
-		leaf(&cobra.Command{
-			Use:   "list [FLAGS]",
-			Short: "list tenants",
-			RunE:  action(listTenants),
+		leaf(&cli.Command{
+			Name:      "list",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "list tenants",
+			Action:    action(listTenants),
 		},
 			text("output", "o", "table", "`FORMAT` of the output: table, wide, json, yaml or name"),
 			adminKubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "delete NAME [FLAGS]",
-			Short: "delete a tenant and everything in its space",
-			Long: "Run again while the space is being emptied, it only waits. What operators of the\n" +
+		leaf(&cli.Command{
+			Name:      "delete",
+			ArgsUsage: "NAME [FLAGS]",
+			Usage:     "delete a tenant and everything in its space",
+			Description: "Run again while the space is being emptied, it only waits. What operators of the\n" +
 				"tenant have to finalize goes first, and says what holds it; --force drops finalizers\n" +
 				"instead, and prints each.",
-			RunE:              action(deleteTenant),
-			ValidArgsFunction: completeTenants,
+			Action:       action(deleteTenant),
+			BashComplete: completeNames(1, tenantNames),
 		},
 			enabled("wait", "wait until everything is gone; --wait=false returns at once"),
 			toggle("force", "", "drop the finalizers that hold objects of the space, and print each"),
 			span("timeout", "", deleteTimeout, "`DURATION` to wait; 0 is as long as it takes", "5m"),
 			adminKubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "kubeconfig NAME [FLAGS]",
-			Short: "make a kubeconfig for a user of a tenant",
-			Long: "The file has a new client certificate. The user \"admin\" has all rights in the\n" +
+		leaf(&cli.Command{
+			Name:      "kubeconfig",
+			ArgsUsage: "NAME [FLAGS]",
+			Usage:     "make a kubeconfig for a user of a tenant",
+			Description: "The file has a new client certificate. The user \"admin\" has all rights in the\n" +
 				"space; others have those of the role bindings in it.",
-			RunE:              action(tenantKubeconfig),
-			ValidArgsFunction: completeTenants,
+			Action:       action(tenantKubeconfig),
+			BashComplete: completeNames(1, tenantNames),
 		},
 			append(accessFlags(),
 				text("output", "o", "-", "write to `FILE`; - is standard output"),
@@ -88,7 +92,7 @@ func tenantCommand() *cobra.Command {
 	)
 }
 
-func adminKubeconfigFlag() flag {
+func adminKubeconfigFlag() cli.Flag {
 	return text("admin-kubeconfig", "", "", "kubeconfig of an administrator of the cluster at `PATH`",
 		"KUBECONFIG, else the one that the server of this machine writes")
 }

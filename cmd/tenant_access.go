@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/urfave/cli/v2"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/a4s-io/a4s/cmd/tenantadmin"
@@ -25,8 +26,8 @@ import (
 const toStdout = "-"
 
 // accessFlags say whose kubeconfig is made.
-func accessFlags() []flag {
-	return []flag{
+func accessFlags() []cli.Flag {
+	return []cli.Flag{
 		text("user", "", tenantadmin.AdminUser, "`NAME` of the user"),
 		texts("group", "", "`NAME` of a group that the user is in; repeat it for more"),
 		span("expires", "", year,

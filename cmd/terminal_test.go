@@ -171,11 +171,10 @@ func TestWallW15Terminals(t *testing.T) {
 	if err := app.RunContext(t.Context(), []string{"a4s", "version"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range app.root.Commands() {
-		for _, w := range []io.Writer{c.OutOrStdout(), c.ErrOrStderr()} {
-			if _, err := io.WriteString(w, forTerminals); err != nil {
-				t.Fatal(err)
-			}
+	// All commands have these.
+	for _, w := range []io.Writer{app.cli.Writer, app.cli.ErrWriter} {
+		if _, err := io.WriteString(w, forTerminals); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if found := strings.Trim(obeyed(out.String()+errOut.String()), "\t"); found != "" || errOut.Len() == 0 {

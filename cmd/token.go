@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,18 +37,19 @@ func tokenUsages() map[string]string {
 	}
 }
 
-func tokenCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "token",
-		Short: "manage the tokens that nodes join with",
-		Long: "A server has a permanent token for servers and one for agents (rotate), and any\n" +
+func tokenCommand() *cli.Command {
+	return group(&cli.Command{
+		Name:  "token",
+		Usage: "manage the tokens that nodes join with",
+		Description: "A server has a permanent token for servers and one for agents (rotate), and any\n" +
 			"number of bootstrap tokens that expire (create, list, delete).",
 	},
-		leaf(&cobra.Command{
-			Use:   "create [ID.SECRET] [FLAGS]",
-			Short: "make a bootstrap token and print it as a join token",
-			Long:  "ID is 6 and SECRET 16 lower-case letters and digits; without them they are random.",
-			RunE:  action(createToken),
+		leaf(&cli.Command{
+			Name:        "create",
+			ArgsUsage:   "[ID.SECRET] [FLAGS]",
+			Usage:       "make a bootstrap token and print it as a join token",
+			Description: "ID is 6 and SECRET 16 lower-case letters and digits; without them they are random.",
+			Action:      action(createToken),
 		},
 			span("ttl", "", 24*time.Hour, "`DURATION` until it expires; 0 is never", "24h"),
 			text("description", "", "", "`TEXT` that says what it is for"),
@@ -56,26 +57,29 @@ func tokenCommand() *cobra.Command {
 				"`LIST` of what it is good for, of authentication and signing"),
 			kubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "list [FLAGS]",
-			Short: "list bootstrap tokens, without their secrets",
-			RunE:  action(listTokens),
+		leaf(&cli.Command{
+			Name:      "list",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "list bootstrap tokens, without their secrets",
+			Action:    action(listTokens),
 		},
 			kubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "delete ID... [FLAGS]",
-			Short: "delete bootstrap tokens",
-			RunE:  action(deleteTokens),
+		leaf(&cli.Command{
+			Name:      "delete",
+			ArgsUsage: "ID... [FLAGS]",
+			Usage:     "delete bootstrap tokens",
+			Action:    action(deleteTokens),
 		},
 			kubeconfigFlag(),
 		),
-		leaf(&cobra.Command{
-			Use:   "rotate [FLAGS]",
-			Short: "replace a permanent token and print the new one",
-			Long: "Nodes that have joined stay. Put the new token into the configuration of servers\n" +
+		leaf(&cli.Command{
+			Name:      "rotate",
+			ArgsUsage: "[FLAGS]",
+			Usage:     "replace a permanent token and print the new one",
+			Description: "Nodes that have joined stay. Put the new token into the configuration of servers\n" +
 				"and agents that have it there.",
-			RunE: action(rotateToken),
+			Action: action(rotateToken),
 		},
 			text("which", "", "server", "`NAME` of the token: server or agent"),
 			text("new-token", "", "", "`PASSWORD` of the new token", "random"),

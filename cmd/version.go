@@ -1,16 +1,17 @@
 package cmd
 
 import (
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/version"
 )
 
-func versionCommand() *cobra.Command {
-	return leaf(&cobra.Command{
-		Use:   "version [FLAGS]",
-		Short: "print the versions of a4s and of what it is made of",
-		RunE: action(func(c *call) error {
+func versionCommand() *cli.Command {
+	return leaf(&cli.Command{
+		Name:      "version",
+		ArgsUsage: "[FLAGS]",
+		Usage:     "print the versions of a4s and of what it is made of",
+		Action: action(func(c *call) error {
 			format, err := outputFormat(c)
 			if err != nil {
 				return err

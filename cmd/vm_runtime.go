@@ -3,7 +3,7 @@ package cmd
 import (
 	"slices"
 
-	"github.com/spf13/cobra"
+	"github.com/urfave/cli/v2"
 
 	"github.com/a4s-io/a4s/internal/config"
 	"github.com/a4s-io/a4s/internal/problem"
@@ -20,14 +20,15 @@ type VMRuntime struct {
 	Debug                   bool
 }
 
-func vmRuntimeCommand(m Modes) *cobra.Command {
-	return leaf(&cobra.Command{
-		Use:   "vm-runtime [FLAGS]",
-		Short: "serve the CRI with pods that run as virtual machines",
-		Long: "The runtime service behind --runtime NAME,vm,builtin, which a4s starts itself.\n" +
+func vmRuntimeCommand(m Modes) *cli.Command {
+	return leaf(&cli.Command{
+		Name:      "vm-runtime",
+		ArgsUsage: "[FLAGS]",
+		Usage:     "serve the CRI with pods that run as virtual machines",
+		Description: "The runtime service behind --runtime NAME,vm,builtin, which a4s starts itself.\n" +
 			"It can also be run alone, for a kubelet or crictl. Virtual machines survive its\n" +
 			"end and are found again when it is started with the same directories.",
-		RunE: action(func(c *call) error {
+		Action: action(func(c *call) error {
 			if err := wantArgs(c, 0, 0, "none"); err != nil {
 				return err
 			}

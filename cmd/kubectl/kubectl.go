@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -45,6 +46,8 @@ func Run(run *cmd.KubectlRun, fail func(error)) error {
 
 // newRoot is kubectl's tree of commands with what spaces add to it.
 func newRoot(run *cmd.KubectlRun, streams genericiooptions.IOStreams, fail func(error)) (*cobra.Command, error) {
+	// Libraries leave flags of their programs here, and cobra would give them to every command.
+	pflag.CommandLine = pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
 	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).
 		WithDiscoveryQPS(50)
 	flags = flags.WithWrapConfigFn(func(cfg *rest.Config) *rest.Config {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
@@ -305,5 +306,18 @@ func TestContextsOfSpaces(t *testing.T) {
 			string(made.CertificateAuthorityData) != "ca" {
 			t.Errorf("%s: %+v, want %s", tc.args, made, want)
 		}
+	}
+}
+
+// TestFlagsOfLibrariesAreNobodys: upstream's programs have flags that cobra would give to
+// every command of kubectl.
+func TestFlagsOfLibrariesAreNobodys(t *testing.T) {
+	all := pflag.CommandLine
+	t.Cleanup(func() { pflag.CommandLine = all })
+	pflag.CommandLine = pflag.NewFlagSet("other", pflag.ContinueOnError)
+	pflag.CommandLine.Bool("of-another-program", false, "of a program of upstream")
+	out, err := execute(t, &cmd.KubectlRun{Args: []string{"options"}})
+	if err != nil || !strings.Contains(out, "--tenant") || strings.Contains(out, "of-another-program") {
+		t.Errorf("%v, the flags of all commands are\n%s", err, out)
 	}
 }

@@ -233,6 +233,38 @@ func TestBansFind(t *testing.T) {
 	}
 }
 
+// reserved are packages that only some of ours import themselves; what these import may
+// depend on them.
+var reserved = []struct {
+	to  string   // import path
+	in  []string // paths below the module that may
+	why string
+}{
+	{to: "github.com/spf13/cobra", in: []string{"cmd/kubectl"},
+		why: "the command line of a4s is urfave/cli's (docs/adr/0075-command-line.md); " +
+			"kubectl's alone is upstream's, which is cobra"},
+	{to: "github.com/urfave/cli/v2", in: []string{"cmd"},
+		why: "commands turn the command line into configuration; nothing else reads it"},
+}
+
+func TestReservedImports(t *testing.T) {
+	for _, r := range reserved {
+		used := false
+		for _, p := range mustPackages(t) {
+			if !slices.ContainsFunc(p.Imports, func(i string) bool { return within(i, r.to) }) {
+				continue
+			}
+			if !slices.Contains(r.in, p.path()) {
+				t.Errorf("%s imports %s: %s", p.path(), r.to, r.why)
+			}
+			used = true
+		}
+		if !used {
+			t.Errorf("nothing imports %s: the rule is about nothing", r.to)
+		}
+	}
+}
+
 func TestBinaryHoldsNoTestCode(t *testing.T) {
 	list := mustPackages(t)
 	root := slices.IndexFunc(list, func(p goPackage) bool { return p.path() == "." })

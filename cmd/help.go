@@ -1,0 +1,139 @@
+package cmd
+
+import (
+	"cmp"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/a4s-io/a4s/internal/config"
+)
+
+// groupUsage is how a command that has subcommands is used.
+const groupUsage = "COMMAND [FLAGS]"
+
+// Templates of help. The flags of a command that config reads come after helpHead, in the
+// form of config; the others have helpTemplate.
+const (
+	helpHead = "{{.HelpName}}: {{.Usage}}\n\nUsage: {{.HelpName}} {{.ArgsUsage}}\n" +
+		"{{with .Description}}\n{{.}}\n{{end}}"
+
+	helpCommands = "{{range commands .}}\n{{.Name}}:\n{{range .Commands}}  {{.Name}}\t{{.Usage}}\n{{end}}{{end}}"
+
+	helpFlags = "{{range flags .}}\n{{.Name}}:\n{{range .Flags}}{{entry .}}{{end}}{{end}}"
+
+	helpFoot = "{{if .VisibleCommands}}\n\"{{.HelpName}} COMMAND --help\" says more about a command.\n{{end}}"
+
+	helpTemplate = helpHead + helpCommands + helpFlags + helpFoot
+)
+
+// printHelp prints the help of a command by its template.
+func printHelp(w io.Writer, c *cli.Command) {
+	cli.HelpPrinterCustom(w, c.CustomHelpTemplate, c,
+		map[string]any{"commands": commandCategories, "flags": flagCategories, "entry": flagEntry})
+}
+
+// commandCategory are commands under one heading.
+type commandCategory struct {
+	Name     string
+	Commands []*cli.Command
+}
+
+// commandCategories are those of the commands below one, in the order of first use;
+// urfave/cli has them by name.
+func commandCategories(of *cli.Command) []commandCategory {
+	var out []commandCategory
+	for _, c := range of.VisibleCommands() {
+		name := cmp.Or(c.Category, "Commands")
+		i := slices.IndexFunc(out, func(known commandCategory) bool { return known.Name == name })
+		if i < 0 {
+			i, out = len(out), append(out, commandCategory{Name: name})
+		}
+		out[i].Commands = append(out[i].Commands, c)
+	}
+	for _, category := range out {
+		slices.SortFunc(category.Commands, func(a, b *cli.Command) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return out
+}
+
+// flagCategory are flags under one heading.
+type flagCategory struct {
+	Name  string
+	Flags []cli.Flag
+}
+
+// flagCategories are those of a command by name, after the flags without one.
+func flagCategories(of *cli.Command) []flagCategory {
+	out := []flagCategory{{Name: "Flags"}}
+	for _, f := range of.VisibleFlags() {
+		if c, ok := f.(cli.CategorizableFlag); !ok || c.GetCategory() == "" {
+			out[0].Flags = append(out[0].Flags, f)
+		}
+	}
+	for _, category := range of.VisibleFlagCategories() {
+		if category.Name() == "" {
+			continue
+		}
+		one := flagCategory{Name: category.Name()}
+		for _, f := range category.Flags() {
+			one.Flags = append(one.Flags, f)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// flagEntry is the help of a flag, "-d, --data-dir PATH" and what it does.
+func flagEntry(f cli.Flag) string {
+	doc, ok := f.(cli.DocGenerationFlag)
+	if !ok {
+		return ""
+	}
+	head := "    " + dashes(f.Names()[0])
+	for _, alias := range f.Names()[1:] {
+		if len(alias) == 1 {
+			head = dashes(alias) + ", " + dashes(f.Names()[0])
+		}
+	}
+	placeholder, usage := usageOf(f, doc)
+	if doc.TakesValue() {
+		head += " " + placeholder
+	}
+	return config.HelpEntry(head, usage)
+}
+
+// usageOf is what stands for the value of a flag, and what the flag does.
+func usageOf(f cli.Flag, doc cli.DocGenerationFlag) (placeholder, usage string) {
+	before, quoted, found := strings.Cut(doc.GetUsage(), "`")
+	placeholder, after, _ := strings.Cut(quoted, "`")
+	usage = before + placeholder + after
+	if p, ok := f.(placeholderFlag); ok {
+		placeholder = p.placeholder
+	} else if !found && kindOf(f) == config.Duration {
+		placeholder = "DURATION"
+	} else if !found {
+		placeholder = "VALUE"
+	}
+	if d := defaultOf(f); d != "" {
+		usage += " (default: " + d + ")"
+	}
+	return placeholder, usage
+}
+
+// defaultOf is what the help says of the default of a flag.
+func defaultOf(f cli.Flag) string {
+	switch f := f.(type) {
+	case *cli.StringFlag:
+		return f.DefaultText
+	case *cli.IntFlag:
+		return f.DefaultText
+	case *cli.DurationFlag:
+		return f.DefaultText
+	}
+	return ""
+}
+
+func flagsByName(a, b cli.Flag) int { return cmp.Compare(a.Names()[0], b.Names()[0]) }
