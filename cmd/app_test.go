@@ -133,6 +133,7 @@ func TestMistakesAreTyped(t *testing.T) {
 		{"status -o yaml", nil, "table or json"},
 		{"status --kubeconfig /nonexistent", os.ErrNotExist, "--kubeconfig"},
 		{"killall --data-dir relative", nil, "--data-dir"},
+		{"version now", nil, "arguments of a4s version"},
 		{"completion", config.ErrNoValue, "bash"},
 		{"completion tcsh", nil, "bash"},
 	} {

@@ -56,6 +56,7 @@ func bootstrapCommand() *cli.Command {
 			ArgsUsage:   "UID|NAME [FLAGS]",
 			Usage:       "end a pod that the API server does not have yet",
 			Description: "NAME is with or without the name of the node at its end.",
+			Before:      takes(1, 1, "the UID or the name of a pod"),
 			Action:      action(deleteBootstrapPod),
 		},
 			text("namespace", "n", "", "`NAMESPACE` of the pod, if others have the same name"),
@@ -81,9 +82,6 @@ func bootstrapFormat(c *call) (func(*corev1.PodList) error, error) {
 }
 
 func applyBootstrapPods(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	write, err := bootstrapFormat(c)
 	if err != nil {
 		return err
@@ -171,9 +169,6 @@ func isBlank(doc []byte) bool {
 }
 
 func listBootstrapPods(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	write, err := bootstrapFormat(c)
 	if err != nil {
 		return err
@@ -186,9 +181,6 @@ func listBootstrapPods(c *call) error {
 }
 
 func deleteBootstrapPod(c *call) error {
-	if err := wantArgs(c, 1, 1, "the UID or the name of a pod"); err != nil {
-		return err
-	}
 	client := bootstrapapi.NewClient(c.String("socket"))
 	list, err := client.List(c.ctx)
 	if err != nil {

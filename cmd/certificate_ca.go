@@ -60,9 +60,6 @@ func rotateCACommand(m Modes) *cli.Command {
 }
 
 func rotateCAs(c *call, m Modes) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	r := &CARotation{Path: c.String("path"), Force: c.Bool("force"), Finish: c.Bool("finish")}
 	if r.Finish && (r.Path != "" || r.Force) {
 		return &problem.Input{Source: "--finish", Err: errors.New("it takes neither --path nor --force"),

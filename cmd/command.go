@@ -36,19 +36,21 @@ func (c *call) arg(n int) string {
 	return ""
 }
 
-// wantArgs checks the number of arguments of a command; most is -1 for any.
-func wantArgs(c *call, least, most int, want string) error {
-	n := len(c.args)
-	if n >= least && (most < 0 || n <= most) {
-		return nil
+// takes checks the number of arguments of a command before it runs; most is -1 for any.
+func takes(least, most int, want string) cli.BeforeFunc {
+	return func(c *cli.Context) error {
+		n := c.NArg()
+		if n >= least && (most < 0 || n <= most) {
+			return nil
+		}
+		in := &problem.Input{Source: "arguments of " + c.Command.HelpName, Want: want}
+		if n > most && most >= 0 {
+			in.Value = c.Args().Get(most)
+		} else {
+			in.Err = config.ErrNoValue
+		}
+		return in
 	}
-	in := &problem.Input{Source: "arguments of " + c.Command.HelpName, Want: want}
-	if n > most && most >= 0 {
-		in.Value = c.args[most]
-	} else {
-		in.Err = config.ErrNoValue
-	}
-	return in
 }
 
 // Flags of commands. A text in back quotes in the usage stands for the value in the help,
@@ -110,8 +112,11 @@ func firstOf(shown []string, otherwise string) string {
 	return otherwise
 }
 
-// leaf completes a command without subcommands.
+// leaf completes a command without subcommands. It takes no arguments unless it says which.
 func leaf(c *cli.Command, flags ...cli.Flag) *cli.Command {
+	if c.Before == nil && !c.SkipFlagParsing {
+		c.Before = takes(0, 0, "none")
+	}
 	c.BashComplete = completeLeaf(c.BashComplete)
 	return complement(c, flags)
 }

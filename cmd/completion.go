@@ -47,11 +47,9 @@ func completionCommand() *cli.Command {
 		Description: "bash:  source <(a4s completion bash)\n" +
 			"zsh:   source <(a4s completion zsh)\n" +
 			"fish:  a4s completion fish | source",
+		Before:       takes(1, 1, want),
 		BashComplete: func(c *cli.Context) { asked(c).answer(c, offerWords, words("bash", "zsh", "fish")) },
 		Action: action(func(c *call) error {
-			if err := wantArgs(c, 1, 1, want); err != nil {
-				return err
-			}
 			script := map[string]string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[c.arg(0)]
 			if script == "" {
 				return &problem.Input{Source: "shell", Value: c.arg(0), Want: want}

@@ -31,6 +31,7 @@ func etcdMemberCommand() *cli.Command {
 			ArgsUsage:   "NAME|ID [FLAGS]",
 			Usage:       "remove a member; its server ends and does not start on its old data",
 			Description: "It is refused when too few of the others are healthy.",
+			Before:      takes(1, 1, `one member, by the name or ID that "a4s etcd-member list" prints`),
 			Action:      action(removeMember),
 		},
 			kubeconfigFlag(),
@@ -39,9 +40,6 @@ func etcdMemberCommand() *cli.Command {
 }
 
 func listMembers(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	cl, err := newClient(c)
 	if err != nil {
 		return err
@@ -66,9 +64,6 @@ func listMembers(c *call) error {
 }
 
 func removeMember(c *call) error {
-	if err := wantArgs(c, 1, 1, `one member, by the name or ID that "a4s etcd-member list" prints`); err != nil {
-		return err
-	}
 	cl, err := newClient(c)
 	if err != nil {
 		return err

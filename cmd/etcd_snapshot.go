@@ -86,6 +86,7 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 			Name:      "delete",
 			ArgsUsage: "NAME... [FLAGS]",
 			Usage:     "delete snapshots",
+			Before:    takes(1, -1, `the names of snapshots, as "a4s etcd-snapshot list" prints them`),
 			Action:    action(deleteSnapshots),
 		},
 			snapshotFlags()...),
@@ -110,6 +111,8 @@ func etcdSnapshotCommand(m Modes) *cli.Command {
 			Description: "The whole file is checked before anything is changed, and the server directory that\n" +
 				"is replaced is kept beside the new one. Start the server afterwards. With --etcd-s3 a NAME\n" +
 				"is downloaded first.",
+			Before: takes(1, 1, `one snapshot, by the name that "a4s etcd-snapshot list" prints, `+
+				`by its path or by its s3:// URL`),
 			Action: action(func(c *call) error { return restoreSnapshot(c, m) }),
 		},
 			append(snapshotFlags(),
@@ -133,9 +136,6 @@ func snapshotName(c *call) (string, error) {
 }
 
 func saveSnapshot(c *call, m Modes) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	name, err := snapshotName(c)
 	if err != nil {
 		return err
@@ -157,9 +157,6 @@ func saveSnapshot(c *call, m Modes) error {
 }
 
 func listSnapshots(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	p, err := places(c, nil)
 	if err != nil {
 		return err
@@ -192,9 +189,6 @@ func writeSnapshots(out io.Writer, list []archive.Entry) error {
 }
 
 func deleteSnapshots(c *call) error {
-	if err := wantArgs(c, 1, -1, `the names of snapshots, as "a4s etcd-snapshot list" prints them`); err != nil {
-		return err
-	}
 	p, err := places(c, nil)
 	if err != nil {
 		return err
@@ -208,9 +202,6 @@ func deleteSnapshots(c *call) error {
 }
 
 func pruneSnapshots(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	name, err := snapshotName(c)
 	if err != nil {
 		return err
@@ -250,10 +241,6 @@ func pruneSnapshots(c *call) error {
 }
 
 func restoreSnapshot(c *call, m Modes) (err error) {
-	if err := wantArgs(c, 1, 1, `one snapshot, by the name that "a4s etcd-snapshot list" prints, `+
-		`by its path or by its s3:// URL`); err != nil {
-		return err
-	}
 	snap := c.arg(0)
 	var overrides []string
 	remote := strings.HasPrefix(snap, s3Scheme)

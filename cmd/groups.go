@@ -52,6 +52,7 @@ func groupsCommand() *cli.Command {
 			Description: "The group keeps a configuration without tenants. Delete that when its servers have\n" +
 				"stopped: a server of a group without a configuration caches all tenants. Until then\n" +
 				"--undo gives the group back what it had.",
+			Before: takes(1, 1, "the ID of one service group"),
 			Action: action(drainGroup),
 		},
 			toggle("undo", "", "give a drained group back what it had"),
@@ -63,9 +64,6 @@ func groupsCommand() *cli.Command {
 func listGroups(c *call) error {
 	format, err := outputFormat(c)
 	if err != nil {
-		return err
-	}
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
 	admin, _, err := newAdmin(c)
@@ -89,9 +87,6 @@ func applyGroups(c *call) error { return proposal(c, "move", (*tenantadmin.Admin
 func proposal(
 	c *call, verb string, propose func(*tenantadmin.Admin, context.Context) (*tenantadmin.Move, error),
 ) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	admin, _, err := newAdmin(c)
 	if err != nil {
 		return err
@@ -104,9 +99,6 @@ func proposal(
 }
 
 func drainGroup(c *call) error {
-	if err := wantArgs(c, 1, 1, "the ID of one service group"); err != nil {
-		return err
-	}
 	admin, _, err := newAdmin(c)
 	if err != nil {
 		return err

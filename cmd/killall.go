@@ -35,9 +35,6 @@ func localFlags() []cli.Flag {
 
 // local reads the settings of this machine for a command with localFlags.
 func local(c *call) (*config.Local, error) {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return nil, err
-	}
 	return localSettings(c, "config", "data-dir")
 }
 

@@ -26,6 +26,7 @@ func nodeCommand() *cli.Command {
 			Description: "Does what kubectl drain does, in all partitions of the cluster: kubectl drain evicts the\n" +
 				"pods of one partition only. Nothing is evicted before all partitions have answered.\n" +
 				"kubectl uncordon lets pods onto a node again.",
+			Before:       takes(1, -1, "names of nodes"),
 			Action:       action(drainNodes),
 			BashComplete: completeNames(-1, nodeNames),
 		},
@@ -48,6 +49,7 @@ func nodeCommand() *cli.Command {
 				"enough. A machine with a token of the cluster and the node password can join under the name\n" +
 				"again, so replace the token, too, if that was on the machine: a4s token rotate.\n" +
 				"kubectl delete node ends them as well, and frees the name for another machine.",
+			Before:       takes(1, -1, "names of nodes"),
 			Action:       action(revokeNodes),
 			BashComplete: completeNames(-1, nodeNames),
 		},
@@ -58,9 +60,6 @@ func nodeCommand() *cli.Command {
 }
 
 func drainNodes(c *call) error {
-	if err := wantArgs(c, 1, -1, "names of nodes"); err != nil {
-		return err
-	}
 	if c.Duration("timeout") < 0 {
 		return &problem.Input{Source: "--timeout", Value: c.String("timeout"), Err: errors.New("it is negative"),
 			Want: "how long to wait, such as 5m, or 0 to wait for any time"}
@@ -91,9 +90,6 @@ func drainNodes(c *call) error {
 }
 
 func revokeNodes(c *call) error {
-	if err := wantArgs(c, 1, -1, "names of nodes"); err != nil {
-		return err
-	}
 	cl, err := newClient(c)
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ func partitionCommand() *cli.Command {
 				"have on disk is good for the whole cluster: destroy it. A partition that was removed does\n" +
 				"not come back; its name is free. With --lost, one that does not answer is removed with its\n" +
 				"tenants: their names are printed, and free.",
+			Before:       takes(1, 1, "the name of one partition"),
 			Action:       action(removePartition),
 			BashComplete: completeNames(1, partitionNames),
 		},
@@ -54,6 +55,7 @@ func partitionCommand() *cli.Command {
 				"they are left alone until this says that they do not. Make sure that the machines are off\n" +
 				"or cut off: a pod that runs on would run twice. Controllers make the pods anew on nodes of\n" +
 				"other partitions; pods without one, and volumes of the nodes, are lost.",
+			Before:       takes(1, 1, "the name of one partition"),
 			Action:       action(evictPartition),
 			BashComplete: completeNames(1, partitionNames),
 		},
@@ -66,9 +68,6 @@ func partitionCommand() *cli.Command {
 func listPartitions(c *call) error {
 	format, err := outputFormat(c)
 	if err != nil {
-		return err
-	}
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
 		return err
 	}
 	admin, _, err := newAdmin(c)
@@ -86,9 +85,6 @@ func listPartitions(c *call) error {
 }
 
 func removePartition(c *call) error {
-	if err := wantArgs(c, 1, 1, "the name of one partition"); err != nil {
-		return err
-	}
 	admin, _, err := newAdmin(c)
 	if err != nil {
 		return err
@@ -134,9 +130,6 @@ func removePartition(c *call) error {
 }
 
 func evictPartition(c *call) error {
-	if err := wantArgs(c, 1, 1, "the name of one partition"); err != nil {
-		return err
-	}
 	admin, _, err := newAdmin(c)
 	if err != nil {
 		return err

@@ -44,6 +44,7 @@ func runtimeCommand() *cli.Command {
 			Description: "TYPE is the workload type of the pods that it runs, container or vm, and ENDPOINT\n" +
 				"the path of its CRI socket. Runtimes that a4s carries, and the primary one, are given\n" +
 				"by --runtime when the node starts.",
+			Before: takes(3, 3, "the name, the type and the endpoint of a runtime"),
 			Action: action(addRuntime),
 		},
 			outputFlag(),
@@ -54,6 +55,7 @@ func runtimeCommand() *cli.Command {
 			ArgsUsage:   "NAME [FLAGS]",
 			Usage:       "take a runtime out",
 			Description: "A runtime that --runtime names is back after a restart of the node.",
+			Before:      takes(1, 1, `the name of a runtime, as "a4s runtime list" prints it`),
 			Action:      action(removeRuntime),
 		},
 			toggle("force", "", "even if it still has pods: the node forgets them, the runtime does not"),
@@ -72,9 +74,6 @@ func asJSON(c *call) (bool, error) {
 }
 
 func listRuntimes(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	inJSON, err := asJSON(c)
 	if err != nil {
 		return err
@@ -87,9 +86,6 @@ func listRuntimes(c *call) error {
 }
 
 func addRuntime(c *call) error {
-	if err := wantArgs(c, 3, 3, "the name, the type and the endpoint of a runtime"); err != nil {
-		return err
-	}
 	inJSON, err := asJSON(c)
 	if err != nil {
 		return err
@@ -111,9 +107,6 @@ func addRuntime(c *call) error {
 }
 
 func removeRuntime(c *call) error {
-	if err := wantArgs(c, 1, 1, `the name of a runtime, as "a4s runtime list" prints it`); err != nil {
-		return err
-	}
 	name := c.arg(0)
 	if err := (noderuntime.Client{Socket: c.String("socket")}).Remove(c.ctx, name, c.Bool("force")); err != nil {
 		return runtimeError(c, err)

@@ -58,9 +58,6 @@ func secretsEncryptCommand() *cli.Command {
 }
 
 func showEncryption(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	format, err := outputFormat(c)
 	if err != nil {
 		return err
@@ -161,9 +158,6 @@ func describeJob(j *joinapi.EncryptionJob) string {
 }
 
 func changeEncryption(c *call, action joinapi.EncryptionAction) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	cl, err := newClient(c)
 	if err != nil {
 		return err

@@ -69,9 +69,6 @@ func statusCommand() *cli.Command {
 		ArgsUsage: "[FLAGS]",
 		Usage:     "show the state of the server, its components and its nodes",
 		Action: action(func(c *call) error {
-			if err := wantArgs(c, 0, 0, "none"); err != nil {
-				return err
-			}
 			format, err := outputFormat(c)
 			if err != nil {
 				return err

@@ -39,6 +39,7 @@ func tenantCommand() *cli.Command {
 			Usage:     "make a tenant, and a kubeconfig for it",
 			Description: "A tenant that exists stays as it is, so the command can be run again. The user\n" +
 				"\"admin\" has all rights in the space; others get them by a ClusterRoleBinding.",
+			Before: takes(1, 1, "the name of one tenant"),
 			Action: action(createTenant),
 		},
 			append(accessFlags(),
@@ -67,6 +68,7 @@ func tenantCommand() *cli.Command {
 			Description: "Run again while the space is being emptied, it only waits. What operators of the\n" +
 				"tenant have to finalize goes first, and says what holds it; --force drops finalizers\n" +
 				"instead, and prints each.",
+			Before:       takes(1, 1, "the name of one tenant"),
 			Action:       action(deleteTenant),
 			BashComplete: completeNames(1, tenantNames),
 		},
@@ -81,6 +83,7 @@ func tenantCommand() *cli.Command {
 			Usage:     "make a kubeconfig for a user of a tenant",
 			Description: "The file has a new client certificate. The user \"admin\" has all rights in the\n" +
 				"space; others have those of the role bindings in it.",
+			Before:       takes(1, 1, "the name of one tenant"),
 			Action:       action(tenantKubeconfig),
 			BashComplete: completeNames(1, tenantNames),
 		},
@@ -138,9 +141,6 @@ func newAdmin(c *call) (admin *tenantadmin.Admin, path string, err error) {
 
 // tenantArg is the tenant that a command is about.
 func tenantArg(c *call) (string, error) {
-	if err := wantArgs(c, 1, 1, "the name of one tenant"); err != nil {
-		return "", err
-	}
 	name := c.arg(0)
 	return name, checkTenant("tenant", name)
 }

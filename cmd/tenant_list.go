@@ -8,9 +8,6 @@ import (
 )
 
 func listTenants(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	format := c.String("output")
 	write, known := tenantadmin.Writer(format)
 	if !known {

@@ -49,6 +49,7 @@ func tokenCommand() *cli.Command {
 			ArgsUsage:   "[ID.SECRET] [FLAGS]",
 			Usage:       "make a bootstrap token and print it as a join token",
 			Description: "ID is 6 and SECRET 16 lower-case letters and digits; without them they are random.",
+			Before:      takes(0, 1, "at most one token of the form id.secret"),
 			Action:      action(createToken),
 		},
 			span("ttl", "", 24*time.Hour, "`DURATION` until it expires; 0 is never", "24h"),
@@ -69,6 +70,7 @@ func tokenCommand() *cli.Command {
 			Name:      "delete",
 			ArgsUsage: "ID... [FLAGS]",
 			Usage:     "delete bootstrap tokens",
+			Before:    takes(1, -1, `the ids of tokens, as "a4s token list" prints them`),
 			Action:    action(deleteTokens),
 		},
 			kubeconfigFlag(),
@@ -89,9 +91,6 @@ func tokenCommand() *cli.Command {
 }
 
 func createToken(c *call) error {
-	if err := wantArgs(c, 0, 1, "at most one token of the form id.secret"); err != nil {
-		return err
-	}
 	secret, token, err := newTokenSecret(c.arg(0), c.String("usages"), c.String("description"),
 		c.Duration("ttl"), time.Now())
 	if err != nil {
@@ -177,9 +176,6 @@ func randomText(n int) string {
 }
 
 func listTokens(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	cl, err := newClient(c)
 	if err != nil {
 		return err
@@ -222,9 +218,6 @@ func writeTokens(out io.Writer, secrets []corev1.Secret, now time.Time) error {
 }
 
 func deleteTokens(c *call) error {
-	if err := wantArgs(c, 1, -1, `the ids of tokens, as "a4s token list" prints them`); err != nil {
-		return err
-	}
 	var ids []string
 	for _, arg := range c.args {
 		id, _, _ := strings.Cut(arg[strings.LastIndex(arg, ":")+1:], ".")
@@ -263,9 +256,6 @@ func deleteToken(ctx context.Context, cl *client, id string) error {
 }
 
 func rotateToken(c *call) error {
-	if err := wantArgs(c, 0, 0, "none"); err != nil {
-		return err
-	}
 	req := joinapi.TokenRequest{}
 	switch which := c.String("which"); which {
 	case "server":

@@ -29,9 +29,6 @@ func vmRuntimeCommand(m Modes) *cli.Command {
 			"It can also be run alone, for a kubelet or crictl. Virtual machines survive its\n" +
 			"end and are found again when it is started with the same directories.",
 		Action: action(func(c *call) error {
-			if err := wantArgs(c, 0, 0, "none"); err != nil {
-				return err
-			}
 			o := &VMRuntime{
 				Socket: c.String("socket"), Root: c.String("root"), State: c.String("state"),
 				Containerd: c.String("containerd"), Snapshotter: c.String("snapshotter"),
