@@ -42,8 +42,8 @@ func (g *attacker) holding() (path, body string) {
 		`"],"ownerReferences":[{` + owner + `,"uid":"` + g.held + `","blockOwnerDeletion":true}]}}`
 }
 
-// deletionsEnd deletes what the attacker has tried to hold, and the attacker's tenant.
-func deletionsEnd(t *testing.T, p *plane) {
+// classGoes deletes what the attacker has tried to hold.
+func classGoes(t *testing.T, p *plane) {
 	t.Helper()
 	foreground := metav1.DeletePropagationForeground
 	classes := p.admin.StorageV1().StorageClasses()
@@ -55,19 +55,24 @@ func deletionsEnd(t *testing.T, p *plane) {
 		_, err := classes.Get(ctx, "isolation", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
+}
+
+// tenantGoes deletes a tenant, by force.
+func tenantGoes(t *testing.T, p *plane, name string) {
+	t.Helper()
 	admin, err := tenantadmin.New(p.Admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	uid, _, err := admin.Delete(t.Context(), "a")
+	uid, _, err := admin.Delete(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), attackerGoes)
 	defer cancel()
 	dropped := 0
-	drop := tenantadmin.NewDropper(admin, "a", func(string) { dropped++ })
-	if err := admin.WaitGone(ctx, "a", uid, nil, drop.Drop); err != nil {
+	drop := tenantadmin.NewDropper(admin, name, func(string) { dropped++ })
+	if err := admin.WaitGone(ctx, name, uid, nil, drop.Drop); err != nil {
 		t.Errorf("the attacker stays: %v", err)
 	}
 	t.Logf("the finalizers of %d objects were dropped", dropped)
