@@ -20,6 +20,7 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/informers"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/a4s-io/a4s/internal/component"
 	"github.com/a4s-io/a4s/internal/space"
@@ -40,6 +41,7 @@ import (
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 	"github.com/a4s-io/a4s/server/tenancy/reach"
 	"github.com/a4s-io/a4s/server/tenancy/reach/inside"
+	"github.com/a4s-io/a4s/server/tenancy/series"
 	"github.com/a4s-io/a4s/server/tenancy/storage"
 	"github.com/a4s-io/a4s/server/tenancy/storage/events"
 	"github.com/a4s-io/a4s/server/tenancy/tenants/directory"
@@ -64,6 +66,7 @@ type Spaces struct {
 	log         *logrus.Entry
 	edge        *edge.Edge
 	admission   *admission.Admission
+	series      *series.Sweeper
 	pool        *interning.Pool
 	connections *storage.Connections
 	provisioner *provision.Provisioner
@@ -169,7 +172,24 @@ func New(o Options) (*Spaces, error) {
 		Projector: m.edge.Projector, Tenants: tenants, System: o.System, Inside: o.Inside, Tunnel: o.Tunnel,
 		LoadBalancers: o.LoadBalancers, NodePorts: limits.NodePorts(m.Limits), Pool: o.Pool, Log: o.Log,
 	})
+	if err != nil {
+		return nil, err
+	}
+	m.series, err = m.sweeper()
 	return m, err
+}
+
+// sweeper takes series of metrics away that name what is gone.
+func (m *Spaces) sweeper() (*series.Sweeper, error) {
+	names, err := series.Names(m.system)
+	if err != nil {
+		return nil, err
+	}
+	return series.New(series.Options{
+		Registry: legacyregistry.Registerer(), Gatherer: legacyregistry.DefaultGatherer,
+		Changes: func() int64 { return m.crds.Generation(space.All) + m.admission.Changes() },
+		Groups:  m.crds.Groups, Names: names, Log: m.log,
+	}), nil
 }
 
 // Seams are the places in the API server where the parts go.
@@ -212,6 +232,11 @@ func (m *Spaces) Components() []component.Component {
 		{Name: "tenant-admission", Run: func(ctx context.Context, ready func()) error {
 			ready()
 			return m.admission.Run(ctx)
+		}},
+		{Name: "metric-series", Run: func(ctx context.Context, ready func()) error {
+			ready()
+			m.series.Run(ctx)
+			return nil
 		}},
 		{Name: "tenant-limits", Run: func(ctx context.Context, ready func()) error {
 			ready()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,12 +41,17 @@ type presence struct {
 	once   sync.Once // closes synced
 	mu     sync.RWMutex
 	counts map[string]map[string]int // tenant, plugin
-	gone   func(tenant string)       // called when a tenant has none left
+	// changes counts what was changed or removed: what it names may be gone.
+	changes atomic.Int64
+	gone    func(tenant string) // called when a tenant has none left
 }
 
 func newPresence() *presence {
 	return &presence{synced: make(chan struct{}), counts: map[string]map[string]int{}, gone: func(string) {}}
 }
+
+// Changes is another number when a tenant has changed or removed a configuration.
+func (a *Admission) Changes() int64 { return a.presence.changes.Load() }
 
 // has reports whether a tenant has configurations for a plugin.
 func (p *presence) has(tenant, plugin string) bool {
@@ -113,7 +119,11 @@ func (p *presence) run(ctx context.Context, cfg *rest.Config) error {
 		informer := factory.ForResource(gvr).Informer()
 		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { p.count(obj, plugin, 1) },
-			DeleteFunc: func(obj any) { p.count(obj, plugin, -1) },
+			UpdateFunc: func(any, any) { p.changes.Add(1) },
+			DeleteFunc: func(obj any) {
+				p.changes.Add(1)
+				p.count(obj, plugin, -1)
+			},
 		})
 		if err != nil {
 			return fmt.Errorf("watching %s: %w", gvr.Resource, err)

@@ -2,6 +2,7 @@ package crd
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -99,6 +100,20 @@ func (c *served) excluded(group string) bool {
 		}
 	}
 	return false
+}
+
+// Groups are those of APIs that are served in any space.
+func (c *served) Groups() map[string]bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	groups := maps.Clone(c.builtIn)
+	for r := range c.definers {
+		groups[r.Group] = true
+	}
+	for _, gv := range c.foreign {
+		groups[gv.Group] = true
+	}
+	return groups
 }
 
 // SetForeign notes that an APIService leads to an aggregated API server, or, with the
