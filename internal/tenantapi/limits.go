@@ -28,6 +28,7 @@ const (
 	LimitNodePorts        = "nodePorts"
 	LimitBalancerPorts    = "loadBalancerPorts"
 	LimitWatches          = "watches"
+	LimitDefinitionBytes  = "definitionBytes"
 )
 
 // NoLimit is the value in settings of what is not bounded.
@@ -60,6 +61,7 @@ func (in *TenantLimits) fields() []limitField {
 		{name: LimitNodePorts, count: &in.NodePorts, number: 31},
 		{name: LimitBalancerPorts, count: &in.LoadBalancerPorts, number: 32},
 		{name: LimitWatches, count: &in.Watches, number: 33},
+		{name: LimitDefinitionBytes, quantity: &in.DefinitionBytes, number: 34},
 	}
 }
 
@@ -128,8 +130,9 @@ func DefaultLimits() *TenantLimits {
 
 // DefaultLimitSettings are DefaultLimits as they would be set.
 func DefaultLimitSettings() []string {
-	return []string{"bytes=256Mi", "objects=50000", "pods=2000", "definitions=200", "loadBalancers=10",
-		"eventsPerSecond=50", "services=2000", "nodePorts=100", "loadBalancerPorts=100", "watches=1000"}
+	return []string{"bytes=256Mi", "objects=50000", "pods=2000", "definitions=200", "definitionBytes=16Mi",
+		"loadBalancers=10", "eventsPerSecond=50", "services=2000", "nodePorts=100", "loadBalancerPorts=100",
+		"watches=1000"}
 }
 
 // ParseLimits changes DefaultLimits by settings, "name=value" each.

@@ -36,7 +36,7 @@ func TestLimitsFromSettings(t *testing.T) {
 		}
 	}
 	if len(DefaultLimits().Validate(field.NewPath("x"))) > 0 || DefaultLimits().Bytes.Value() != 256<<20 ||
-		*DefaultLimits().Definitions != 200 {
+		*DefaultLimits().Definitions != 200 || DefaultLimits().DefinitionBytes.Value() != 16<<20 {
 		t.Errorf("the defaults: %+v", DefaultLimits())
 	}
 }
@@ -63,7 +63,7 @@ func TestLimitsSurviveProtobufAndCopying(t *testing.T) {
 			Namespaces: &five, Objects: &five, RequestsInFlight: &five, Bytes: &q, Pods: &five, CPU: &q,
 			Memory: &q, Storage: &q,
 			Definitions: &five, LoadBalancers: &five, EventsPerSecond: &five,
-			Services: &five, NodePorts: &five, LoadBalancerPorts: &five,
+			Services: &five, NodePorts: &five, LoadBalancerPorts: &five, DefinitionBytes: &q,
 			Watches: &five,
 		}},
 		Status: TenantStatus{Usage: []LimitUsage{{Name: LimitBytes, Used: q, Limit: &q}, {Name: LimitCPU}}},

@@ -135,6 +135,9 @@ type TenantLimits struct {
 	LoadBalancerPorts *int64 `json:"loadBalancerPorts,omitempty" protobuf:"varint,32,opt,name=loadBalancerPorts"`
 	// Watches is the number of watches of the tenant's users that are open at a time.
 	Watches *int64 `json:"watches,omitempty" protobuf:"varint,33,opt,name=watches"`
+	// DefinitionBytes is what the definitions of custom resources take of Bytes. A server
+	// keeps each in its memory in several forms.
+	DefinitionBytes *resource.Quantity `json:"definitionBytes,omitempty" protobuf:"bytes,34,opt,name=definitionBytes"`
 }
 
 // TenantStatus is what a4s reports about a tenant.

@@ -27,10 +27,7 @@ func (m *Spaces) customResources(of apiserver.CRDServer) (apiserver.CustomResour
 		Reach:     m.admission.ReachConversions,
 		Projector: m.edge.Projector,
 		Bounds: func(tenant string) crd.Bounds {
-			b := crd.DefaultBounds()
-			// A lower limit is for the accounting to refuse, which knows the use.
-			b.CRDs = max(b.CRDs, m.Limits.CRDs(m.directory.Known(tenant)))
-			return b
+			return crd.BoundsFor(m.Limits.CRDs(m.directory.Known(tenant)))
 		},
 		MasterCount: of.Config.ExtraConfig.MasterCount,
 		NotFound:    of.NotFound,

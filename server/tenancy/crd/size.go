@@ -2,6 +2,7 @@ package crd
 
 import (
 	"maps"
+	"math"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
@@ -25,13 +26,22 @@ type Bounds struct {
 	All, One Size
 }
 
-// DefaultBounds leave room for some operators with large CRDs: the largest known
-// CRDs are about a tenth of the bounds of one.
-func DefaultBounds() Bounds {
+const (
+	// bytesOfSchema is for how many bytes that a tenant's CRDs can have there can be one
+	// schema: large CRDs have fewer.
+	bytesOfSchema = 128
+	// fewest CRDs are bounded by the accounting alone, which knows the use.
+	fewest = 200
+)
+
+// BoundsFor are those of a tenant that can have so many bytes of CRDs; the accounting
+// keeps it to them. One CRD is not to be larger than the datastore takes, which is twice
+// what the largest known ones have.
+func BoundsFor(crds, bytes int64) Bounds {
 	return Bounds{
-		CRDs: 200,
-		All:  Size{Bytes: 8 << 20, Schemas: 60_000},
-		One:  Size{Bytes: 1 << 20, Schemas: 20_000},
+		CRDs: max(crds, fewest),
+		All:  Size{Bytes: math.MaxInt64, Schemas: bytes / bytesOfSchema},
+		One:  Size{Bytes: 2 << 20, Schemas: 40_000},
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	services
 	nodePorts
 	balancerPorts
+	definitionBytes
 	dimensions
 )
 
@@ -66,7 +67,7 @@ func (c class) amounts(size int64, extra charge) amounts {
 		a[namespaces] = 1
 	}
 	if c&isCRD != 0 {
-		a[definitions] = 1
+		a[definitions], a[definitionBytes] = 1, size
 	}
 	if c&isEvent != 0 {
 		a[eventBytes] = size

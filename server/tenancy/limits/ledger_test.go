@@ -80,7 +80,10 @@ func TestLedgerTakesNewsInAnyOrder(t *testing.T) {
 		t.Error("an old deletion was believed")
 	}
 	l.put("t", "x", 5, 90, isObject, charge{cpu: 7}) // again
-	l.put("t", "y", 6, 10, isObject, charge{})
+	l.put("t", "y", 6, 10, isObject|isCRD, charge{})
+	if u := l.used("t"); u[definitions] != 1 || u[definitionBytes] != 10 {
+		t.Errorf("of definitions: %v", u)
+	}
 	if u := l.used("t"); u[bytes] != 100 || u[cpu] != 7 || u[eventBytes] != 0 {
 		t.Errorf("%v", u)
 	}

@@ -34,6 +34,8 @@ func (d dimension) limit() string {
 		return tenantapi.LimitNodePorts
 	case balancerPorts:
 		return tenantapi.LimitBalancerPorts
+	case definitionBytes:
+		return tenantapi.LimitDefinitionBytes
 	}
 	return tenantapi.LimitBytes
 }
@@ -43,7 +45,7 @@ func (d dimension) quantity(n int64) resource.Quantity {
 	switch d {
 	case cpu:
 		return *resource.NewMilliQuantity(n, resource.DecimalSI)
-	case bytes, memory, volumes:
+	case bytes, memory, volumes, definitionBytes:
 		return *resource.NewQuantity(n, resource.BinarySI)
 	}
 	return *resource.NewQuantity(n, resource.DecimalSI)
@@ -60,8 +62,8 @@ func (d dimension) text(n int64) string {
 
 // shown are the dimensions that the status of a tenant has, in its order.
 func shown() []dimension {
-	return []dimension{namespaces, objects, bytes, pods, cpu, memory, volumes, definitions, services, nodePorts,
-		loadBalancers, balancerPorts}
+	return []dimension{namespaces, objects, bytes, pods, cpu, memory, volumes, definitions, definitionBytes,
+		services, nodePorts, loadBalancers, balancerPorts}
 }
 
 // Usage is what a tenant uses of its limits, nil as long as that is not known.

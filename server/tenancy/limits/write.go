@@ -162,6 +162,10 @@ func (w *write) awaitCount(ctx context.Context) (known bool, err error) {
 
 // widen has limits let pass what must be.
 func (w *write) widen(limits *amounts, was before, obj runtime.Object) {
+	// What the system says of a definition, and its deletion.
+	if was.exists && (w.system && w.need[bytes] <= ordinary || w.need[bytes] <= mark && marks(was, obj)) {
+		limits[definitionBytes] = math.MaxInt64
+	}
 	switch {
 	case !was.exists && w.belongsToSpace(w.name):
 		limits[objects], limits[namespaces] = math.MaxInt64, math.MaxInt64
@@ -250,6 +254,9 @@ func (l *Limits) bounds(t *tenantapi.Tenant) amounts {
 	if q := own.Storage; q != nil {
 		a[volumes] = q.Value()
 	}
+	if q := own.DefinitionBytes; q != nil {
+		a[definitionBytes] = q.Value()
+	}
 	if q := own.Bytes; q != nil {
 		a[bytes] = q.Value()
 		a[eventBytes] = a[bytes] / eventShare
@@ -257,9 +264,12 @@ func (l *Limits) bounds(t *tenantapi.Tenant) amounts {
 	return a
 }
 
-// CRDs is how many CRDs a tenant can have; nil is a tenant without limits
-// of its own.
-func (l *Limits) CRDs(t *tenantapi.Tenant) int64 { return l.bounds(t)[definitions] }
+// CRDs is how many CRDs a tenant can have, and how many bytes of them; nil is a tenant
+// without limits of its own.
+func (l *Limits) CRDs(t *tenantapi.Tenant) (many, size int64) {
+	b := l.bounds(t)
+	return b[definitions], b[definitionBytes]
+}
 
 // limitsOf are those of the tenant over those of all.
 func (l *Limits) limitsOf(t *tenantapi.Tenant) *tenantapi.TenantLimits {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/internal/tenantapi"
 	"github.com/a4s-io/a4s/server/tenancy/crd"
 )
 
@@ -77,15 +78,19 @@ func (b *bounded) checkSize(obj, old runtime.Object) field.ErrorList {
 			"a tenant can have %d CRDs, and this would be the %dth", bounds.CRDs, n)
 	}
 	for _, of := range []struct {
-		what        string
+		what, more  string
 		size, bound crd.Size
-	}{{"a CRD", size, bounds.One}, {"all CRDs of a tenant", all, bounds.All}} {
+	}{
+		{"a CRD", "", size, bounds.One},
+		{"all CRDs of a tenant", "; an administrator of the cluster can raise spec.limits." +
+			tenantapi.LimitDefinitionBytes + " of the Tenant, from which the number of fields follows", all, bounds.All},
+	} {
 		if of.size.Bytes > of.bound.Bytes {
-			refuse(spec, "%s can have %d bytes, and this would be %d", of.what, of.bound.Bytes, of.size.Bytes)
+			refuse(spec, "%s can have %d bytes, and this would be %d%s", of.what, of.bound.Bytes, of.size.Bytes, of.more)
 		}
 		if of.size.Schemas > of.bound.Schemas {
 			refuse(spec.Child("versions"), "%s can have %d fields and other schemas in all versions, "+
-				"and this would be %d", of.what, of.bound.Schemas, of.size.Schemas)
+				"and this would be %d%s", of.what, of.bound.Schemas, of.size.Schemas, of.more)
 		}
 	}
 	if len(errs) == 0 {

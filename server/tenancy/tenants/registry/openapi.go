@@ -72,8 +72,10 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			"or are limited to without a request."),
 		tenantapi.LimitMemory: m.Quantity("What the pods that have not ended request of memory, " +
 			"or are limited to without a request."),
-		tenantapi.LimitStorage:       m.Quantity("What all claims of volumes request together."),
-		tenantapi.LimitDefinitions:   apimodels.Number("The number of definitions of custom resources."),
+		tenantapi.LimitStorage:     m.Quantity("What all claims of volumes request together."),
+		tenantapi.LimitDefinitions: apimodels.Number("The number of definitions of custom resources."),
+		tenantapi.LimitDefinitionBytes: m.Quantity("What the definitions of custom resources take in the datastore " +
+			"together."),
 		tenantapi.LimitLoadBalancers: apimodels.Number("The number of services of type LoadBalancer."),
 		tenantapi.LimitServices:      apimodels.Number("The number of services."),
 		tenantapi.LimitNodePorts:     apimodels.Number("The number of node ports of all services together."),

@@ -1,0 +1,93 @@
+package spaces_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/a4s-io/a4s/internal/tenantapi"
+	"github.com/a4s-io/a4s/tests/nstest"
+)
+
+// ofAMegabyte gives a definition more than a megabyte of schema in 6,000 fields, as the largest
+// of those have that are in use, with other names for each word.
+func ofAMegabyte(word string) func(*apiextensionsv1.CustomResourceDefinition) {
+	text := strings.Repeat(word+" is what this field is about. ", 6)[:160]
+	return func(crd *apiextensionsv1.CustomResourceDefinition) {
+		parts := map[string]apiextensionsv1.JSONSchemaProps{}
+		for i := range 60 {
+			part := apiextensionsv1.JSONSchemaProps{Type: "object",
+				Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
+			for j := range 100 {
+				part.Properties[fmt.Sprintf("%s%d", word, j)] = apiextensionsv1.JSONSchemaProps{Type: "string",
+					Description: text}
+			}
+			parts[fmt.Sprintf("part%d", i)] = part
+		}
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object",
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "object", Properties: parts}}}
+	}
+}
+
+// TestLargeDefinitions: the largest definitions that are in use are served in a tenant
+// without further ado, several of them, and its limit of bytes says how to have more.
+func TestLargeDefinitions(t *testing.T) {
+	if !nstest.Isolate(t) {
+		return
+	}
+	p := start(t, nil)
+	words := []string{"workflows", "templates", "crontasks", "servings"}
+	weigh := func(s *space) {
+		t.Helper()
+		before := holds(t, p)
+		profile(t, "before-"+s.name)
+		for _, word := range words {
+			gvr := s.define(t, definition(word+".example.com", ofAMegabyte(word)))
+			s.makes(t, gvr, "default", foo(gvr, "one", map[string]any{"part1": map[string]any{word + "1": "x"}}))
+		}
+		after := holds(t, p)
+		profile(t, "after-"+s.name)
+		t.Logf("%s: %d KiB of heap for each of %d definitions", s.name, (after.heap-before.heap)>>10/int64(len(words)),
+			len(words))
+	}
+	a := p.bareTenant(t, "a")
+	weigh(a)
+	weigh(p.bareTenant(t, "b")) // the same once more
+	used := p.usage(t, "a", tenantapi.LimitDefinitionBytes)
+	if size := used.Used.Value(); size < 4<<20 || used.Limit == nil || used.Limit.Value() != 16<<20 {
+		t.Errorf("the status says %s of %v", used.Used.String(), used.Limit)
+	}
+	p.bounded(t, "a", `{"definitionBytes":"5Mi"}`)
+	_, err := a.definitions(t).Create(t.Context(), definition("more.example.com", ofAMegabyte("more")), metav1.CreateOptions{})
+	for _, part := range []string{"definitionBytes, requested: 1", "used: " + fmt.Sprint(used.Used.Value()),
+		"limited: 5242880", "raise spec.limits.definitionBytes"} {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), part) {
+			t.Errorf("one too many is refused with %v, and not with %s", err, part)
+		}
+	}
+	// What is there can be deleted, and what the system says of it is written, beyond the limit.
+	p.bounded(t, "a", `{"definitionBytes":"1Mi"}`)
+	small := definition("small.example.com")
+	if _, err := a.definitions(t).Create(t.Context(), small, metav1.CreateOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "spec.limits.definitionBytes") {
+		t.Errorf("a small one beyond the limit: %v", err)
+	}
+	for _, word := range words {
+		if err := a.definitions(t).Delete(t.Context(), "foos."+word+".example.com", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, "the definitions to be gone", func(ctx context.Context) (bool, error) {
+		left, err := a.definitions(t).List(ctx, metav1.ListOptions{})
+		return err == nil && len(left.Items) == 0, err
+	})
+	eventually(t, "a small one to be let in", func(ctx context.Context) (bool, error) {
+		_, err := a.definitions(t).Create(ctx, small, metav1.CreateOptions{})
+		return err == nil, nil // for a moment the others still count
+	})
+}
