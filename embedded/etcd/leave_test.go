@@ -191,7 +191,8 @@ func TestRemovalIsRepeated(t *testing.T) {
 	}{
 		{"at once", []func(context.Context) error{answer(nil)}, nil, false},
 		{"proposed to a leader that is gone", []func(context.Context) error{lost, answer(nil)}, nil, false},
-		{"removed by the first try", []func(context.Context) error{lost, answer(rpctypes.ErrMemberNotFound)}, nil, false},
+		{"removed by the first try", []func(context.Context) error{lost, answer(rpctypes.ErrMemberNotFound)},
+			nil, false},
 		{"no leader", []func(context.Context) error{answer(rpctypes.ErrNoLeader), answer(nil)}, nil, false},
 		{"no leader here", []func(context.Context) error{answer(etcderrors.ErrTimeoutDueToLeaderFail), answer(nil)},
 			nil, false},

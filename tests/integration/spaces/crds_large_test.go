@@ -63,7 +63,8 @@ func TestLargeDefinitions(t *testing.T) {
 		t.Errorf("the status says %s of %v", used.Used.String(), used.Limit)
 	}
 	p.bounded(t, "a", `{"definitionBytes":"5Mi"}`)
-	_, err := a.definitions(t).Create(t.Context(), definition("more.example.com", ofAMegabyte("more")), metav1.CreateOptions{})
+	_, err := a.definitions(t).Create(t.Context(), definition("more.example.com", ofAMegabyte("more")),
+		metav1.CreateOptions{})
 	for _, part := range []string{"definitionBytes, requested: 1", "used: " + fmt.Sprint(used.Used.Value()),
 		"limited: 5242880", "raise spec.limits.definitionBytes"} {
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), part) {
@@ -78,7 +79,8 @@ func TestLargeDefinitions(t *testing.T) {
 		t.Errorf("a small one beyond the limit: %v", err)
 	}
 	for _, word := range words {
-		if err := a.definitions(t).Delete(t.Context(), "foos."+word+".example.com", metav1.DeleteOptions{}); err != nil {
+		if err := a.definitions(t).Delete(t.Context(), "foos."+word+".example.com",
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -109,8 +109,8 @@ func (n *naming) round(t *testing.T, which string, many int, of []givenName) {
 		before := holds(t, n.plane)
 		n.rounds(t, one.kind+"-"+which, many, one.once)
 		after := holds(t, n.plane)
-		t.Logf("%d of %s: goroutines %+d, series %+d, heap %+d KiB", many, one.kind, after.goroutines-before.goroutines,
-			after.series-before.series, (after.heap-before.heap)>>10)
+		t.Logf("%d of %s: goroutines %+d, series %+d, heap %+d KiB", many, one.kind,
+			after.goroutines-before.goroutines, after.series-before.series, (after.heap-before.heap)>>10)
 	}
 }
 
@@ -221,8 +221,8 @@ func (n *naming) series(t *testing.T) {
 		t.Errorf("%d series %s", many, what)
 	}
 	left := strings.Join(seriesOf(t, n.plane), "\n")
-	for _, name := range []string{`name="kept-system.example.com"`, `name="kept-a.example.com"`, `policy="kept-system"`,
-		`policy="kept-a"`, `group="kept-system.example.com"`, `group="kept-a.example.com"`} {
+	for _, name := range []string{`name="kept-system.example.com"`, `name="kept-a.example.com"`,
+		`policy="kept-system"`, `policy="kept-a"`, `group="kept-system.example.com"`, `group="kept-a.example.com"`} {
 		if !strings.Contains(left, name) {
 			t.Errorf("no series has %s any more", name)
 		}
@@ -303,7 +303,8 @@ func (n *naming) as(t *testing.T, who rest.ImpersonationConfig) kubernetes.Inter
 // user is one that exists by being named alone.
 func (n *naming) user(t *testing.T, name string) error {
 	as := n.as(t, rest.ImpersonationConfig{UserName: name, Groups: []string{name + "-group"}})
-	if _, err := as.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	_, err := as.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
 		return fmt.Errorf("it is answered %w", err)
 	}
 	return nil
@@ -378,7 +379,8 @@ func (n *naming) webhook(t *testing.T, name string) error {
 	eventually(t, "the webhooks "+name, func(ctx context.Context) (bool, error) {
 		_, err := n.s.client.CoreV1().ConfigMaps("default").Create(ctx, cm,
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err == nil && len(n.hooks.calls("/"+name+"-v", "")) > 0 && len(n.hooks.calls("/"+name+"-m", "")) > 0, nil
+		return err == nil && len(n.hooks.calls("/"+name+"-v", "")) > 0 &&
+			len(n.hooks.calls("/"+name+"-m", "")) > 0, nil
 	})
 	if err := registrations.ValidatingWebhookConfigurations().Delete(t.Context(), name,
 		metav1.DeleteOptions{}); err != nil {

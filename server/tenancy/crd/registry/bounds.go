@@ -83,10 +83,12 @@ func (b *bounded) checkSize(obj, old runtime.Object) field.ErrorList {
 	}{
 		{"a CRD", "", size, bounds.One},
 		{"all CRDs of a tenant", "; an administrator of the cluster can raise spec.limits." +
-			tenantapi.LimitDefinitionBytes + " of the Tenant, from which the number of fields follows", all, bounds.All},
+			tenantapi.LimitDefinitionBytes + " of the Tenant, from which the number of fields follows",
+			all, bounds.All},
 	} {
 		if of.size.Bytes > of.bound.Bytes {
-			refuse(spec, "%s can have %d bytes, and this would be %d%s", of.what, of.bound.Bytes, of.size.Bytes, of.more)
+			refuse(spec, "%s can have %d bytes, and this would be %d%s", of.what, of.bound.Bytes, of.size.Bytes,
+				of.more)
 		}
 		if of.size.Schemas > of.bound.Schemas {
 			refuse(spec.Child("versions"), "%s can have %d fields and other schemas in all versions, "+
