@@ -55,7 +55,7 @@ func (s *Server) newInstance(tenant string) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	naming := status.NewNamingConditionController(klog.Background(), v, client)
+	naming := status.NewNamingConditionController(klog.Background(), v, &pooled{client, s.o.Pool})
 	ctx, stop := context.WithCancel(s.ctx)
 	go naming.RunWithContext(ctx)
 	return &instance{handler: h, view: v, stop: stop}, nil
