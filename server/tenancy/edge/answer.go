@@ -184,6 +184,7 @@ func (a *answer) WriteHeader(code int) {
 	a.media, _, _ = mime.ParseMediaType(a.Header().Get("Content-Type"))
 	a.project = a.translatable()
 	if a.content == streamsBytes && !a.project {
+		a.seat.Endless()
 		a.seat.Yield() // from now on it carries bytes
 	}
 	if !a.project {
@@ -311,6 +312,7 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errNotUpgradable
 	}
 	a.hijacked = true
+	a.seat.Endless()
 	a.seat.Yield()
 	return h.Hijack()
 }

@@ -87,7 +87,7 @@ func (o *others) passOn(w http.ResponseWriter, req *http.Request, r *request, en
 	if to == "" || to == o.partitions.Self() {
 		return false
 	}
-	entry.seat.Yield() // the request waits for its seat where it is served
+	entry.sentOn() // the request waits for its seat where it is served
 	o.partitions.Forward(w, req, proxy.Target{Partition: to, Long: r.long})
 	return true
 }
@@ -133,7 +133,7 @@ func (o *others) elsewhere(w http.ResponseWriter, req *http.Request, r *request,
 	if to.Partition, to.TenantUID, err = o.partitionOf(req, r); err != nil || to.Partition == "" {
 		return false, err
 	}
-	entry.seat.Yield()
+	entry.sentOn()
 	p.Forward(w, req, to)
 	return true, nil
 }

@@ -22,6 +22,12 @@ func (a *admission) seated(w http.ResponseWriter, req *http.Request) (http.Respo
 	return responsewriter.WrapForHTTP1Or2(&sending{ResponseWriter: w, seat: a.seat}), req
 }
 
+// sentOn is for a request that another server serves, which bounds how many there are.
+func (a *admission) sentOn() {
+	a.seat.Endless()
+	a.seat.Yield()
+}
+
 // received is the body of a request.
 type received struct {
 	io.ReadCloser
@@ -91,6 +97,7 @@ func (t *turns) WriteHeader(code int) {
 	t.ResponseWriter.WriteHeader(code)
 	if code == http.StatusOK {
 		t.events = true
+		t.seat.Endless()
 		t.seat.Yield()
 	}
 }

@@ -1,10 +1,7 @@
-// Package fairness lets API priority and fairness tell tenants apart: the
-// requests of a tenant are one flow, whoever of it sends them, so that an
-// overload by one tenant waits in queues of its own.
-//
-// Before that, requests wait for a seat on the processors: see fairqueue.
-//
-// The flow schema and priority level that match are in manifests/fairness.yaml.
+// Package fairness keeps the requests of tenants out of API priority and fairness: they
+// have a seat on the processors already, for which those of each tenant waited by
+// themselves (see fairqueue). What has none, as the requests of administrators in a
+// tenant's name, is told apart by tenants there.
 //
 // Only server may import it.
 package fairness

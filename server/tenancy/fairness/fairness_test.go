@@ -29,67 +29,38 @@ func (s *seen) Handle(_ context.Context, d utilflowcontrol.RequestDigest,
 	s.user = d.User
 }
 
-// queued is a flow controller in which a request waits for a second, and which admits it
-// or does not.
-type queued struct {
-	utilflowcontrol.Interface
-	admits bool
-}
-
-func (q queued) Handle(_ context.Context, _ utilflowcontrol.RequestDigest,
-	_ func(*flowcontrol.FlowSchema, *flowcontrol.PriorityLevelConfiguration, string),
-	_ func() fcrequest.WorkEstimate, _ fq.QueueNoteFn, exec func(),
-) {
-	time.Sleep(time.Second)
-	if q.admits {
-		exec()
-	}
-}
-
-// TestSeatsWhileOthersWait: what waits for its turn here has no seat, and what has begun
-// has one until it ends, though it was answered before, since it took too long.
-func TestSeatsWhileOthersWait(t *testing.T) {
-	for _, admits := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			busy := func() int { return 1000 }
-			queue := fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 8, Busy: busy})
-			acquire := func() (*fairqueue.Seat, time.Duration) {
-				began := time.Now()
-				seat, err := queue.Acquire(t.Context(), "a")
-				if err != nil {
-					t.Fatal(err)
-				}
-				return seat, time.Since(began)
+// TestSeatsAreAdmission: what has a seat is let in without the seats of priority and
+// fairness, and keeps it until it ends, though it was answered before, since it took too
+// long.
+func TestSeatsAreAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := func() int { return 1000 }
+		queue := fairqueue.New(fairqueue.Options{Seats: 1, Share: 1, Length: 8, Busy: busy})
+		acquire := func() *fairqueue.Seat {
+			seat, err := queue.Acquire(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
 			}
-			first, _ := acquire()
-			began, end := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(end)
-				ctx := fairqueue.With(t.Context(), first)
-				Wrap(queued{admits: admits}).Handle(ctx, utilflowcontrol.RequestDigest{}, nil, nil, nil, func() {
-					close(began)
-					time.Sleep(time.Second)
-				})
-			}()
-			synctest.Wait()
-			second, waited := acquire()
-			if waited > 10*time.Millisecond {
-				t.Errorf("beside what waits here: %v", waited)
-			}
-			second.Release()
-			if !admits {
-				<-end
-				first.Release()
-				return
-			}
-			<-began
-			first.Release() // it was answered
-			if _, waited := acquire(); waited != time.Second {
-				t.Errorf("beside what has begun: %v", waited)
-			}
-			<-end
-		})
-	}
+			return seat
+		}
+		seat, inner := acquire(), &seen{}
+		ctx, executed := fairqueue.With(t.Context(), seat), false
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			Wrap(inner).Handle(ctx, utilflowcontrol.RequestDigest{User: &user.DefaultInfo{}}, nil, nil, nil, func() {
+				time.Sleep(time.Second)
+				executed = true
+			})
+		}()
+		synctest.Wait()
+		seat.Release() // it was answered
+		acquire().Release()
+		if inner.user != nil || !executed {
+			t.Errorf("executed: %v; priority and fairness saw %v", executed, inner.user)
+		}
+		<-done
+	})
 }
 
 func TestFlowOfUsers(t *testing.T) {
@@ -126,7 +97,7 @@ func TestFlowOfUsers(t *testing.T) {
 		if inner.user.GetName() != c.flow {
 			t.Errorf("%s: flow %s, want %s", c.what, inner.user.GetName(), c.flow)
 		}
-		if g := inner.user.GetGroups(); len(g) != 2 || g[0] != Group || g[1] != user.AllAuthenticated {
+		if g := inner.user.GetGroups(); len(g) != 1 || g[0] != user.AllAuthenticated {
 			t.Errorf("%s: groups %v can match another flow schema", c.what, g)
 		}
 	}

@@ -127,10 +127,6 @@ func (p *plane) overloaded(t *testing.T) map[string]overloadWork {
 	t.Helper()
 	a := p.tenant(t, "a")
 	overloadObjects(t, a)
-	eventually(t, "the flow schema of tenants", func(ctx context.Context) (bool, error) {
-		_, err := p.admin.FlowcontrolV1().FlowSchemas().Get(ctx, "a4s-tenants", metav1.GetOptions{})
-		return err == nil, nil
-	})
 	lists := workOf(t, a.config, http.MethodGet, overloadPath)
 	gets := workOf(t, a.config, http.MethodGet, overloadPath+"/c1")
 	patches := workOf(t, a.config, http.MethodPatch, overloadPath+"/c1")

@@ -48,8 +48,11 @@ type Options struct {
 	Share int
 	// Alone is how many any other flow has, at least Share.
 	Alone int
-	// Length is how many requests of one flow wait.
+	// Length is how many requests of one flow wait to begin.
 	Length int
+	// Inside is how many have begun and not ended, computing or waiting; 0 is any
+	// number. Those that last as long as their clients like do not count.
+	Inside int
 	// Busy returns how many goroutines compute, or could if there were a processor.
 	Busy func() int
 }
@@ -59,7 +62,8 @@ type Options struct {
 // processor idle, because a request that computes is not interrupted for another.
 // The length is about that of upstream's queues.
 func ForProcessors(n int) Options {
-	return Options{Seats: 2 * n, Share: max(1, n-1), Alone: 2*n - 1, Length: 256, Busy: BusyGoroutines}
+	return Options{Seats: 2 * n, Share: max(1, n-1), Alone: 2*n - 1, Length: 256, Inside: 128,
+		Busy: BusyGoroutines}
 }
 
 // Queue gives seats to requests.
@@ -93,6 +97,7 @@ type flow struct {
 	cost    float64   // seconds, of a request on average
 	own     int       // seats
 	inside  int       // requests that have not ended, with a seat or without
+	begun   int       // of these, those that have begun and will end by themselves
 	waiting list.List // of *Seat
 	back    list.List // of *Seat whose requests began before, and go first
 	ended   time.Time // when its last request did
@@ -123,7 +128,7 @@ func (q *Queue) Acquire(ctx context.Context, name string) (*Seat, error) {
 	}
 	s := &Seat{q: q, flow: f, users: 1}
 	f.inside++
-	if !f.waits() && q.finds(f, now) {
+	if !f.waits() && q.room(f) && q.finds(f, now) {
 		q.begin(s, now)
 		q.mu.Unlock()
 		return s, nil
@@ -201,6 +206,9 @@ func (q *Queue) fits(f *flow, now time.Time) bool {
 	return q.running.Len() < q.opts.Seats && f.own < share
 }
 
+// room reports whether another request of the flow may begin.
+func (q *Queue) room(f *flow) bool { return q.opts.Inside == 0 || f.begun < q.opts.Inside }
+
 // finds reports whether a request of the flow can begin, if others that say that
 // they wait give up their seats.
 func (q *Queue) finds(f *flow, now time.Time) bool {
@@ -217,6 +225,10 @@ func (q *Queue) finds(f *flow, now time.Time) bool {
 
 func (q *Queue) begin(s *Seat, now time.Time) {
 	f := s.flow
+	if !s.counts && !s.endless {
+		s.counts = true
+		f.begun++
+	}
 	q.virtual, q.most = max(q.virtual, f.used), max(q.most, f.used)
 	s.began = now
 	s.waited.Store(0)
@@ -266,7 +278,7 @@ func (q *Queue) dispatch(now time.Time) {
 	var full []*flow
 	for len(q.backlog) > 0 && q.running.Len() < q.opts.Seats {
 		f := q.backlog[0]
-		if !q.fits(f, now) {
+		if !q.fits(f, now) || f.back.Len() == 0 && !q.room(f) {
 			full = append(full, heap.Pop(&q.backlog).(*flow))
 			continue
 		}

@@ -27,6 +27,8 @@ type Seat struct {
 	in      *list.List    // where it waits for one
 	element *list.Element // in there, or in q.running; nil in neither
 	began   time.Time
+	counts  bool // among those of its flow that have begun
+	endless bool
 	ended   bool
 }
 
@@ -54,14 +56,35 @@ func (s *Seat) Release() {
 	now := time.Now()
 	s.ended, s.flow.ended = true, now
 	s.flow.inside--
+	s.uncount()
 	switch {
 	case s.granted != nil:
 		q.leaves(s)
 		q.place(s.flow)
 	case s.element != nil:
 		q.vacate(s, now)
-		q.dispatch(now)
 	}
+	q.dispatch(now)
+}
+
+// uncount takes the request out of those of its flow that have begun.
+func (s *Seat) uncount() {
+	if s.counts {
+		s.counts = false
+		s.flow.begun--
+	}
+}
+
+// Endless says that the request lasts as long as its client likes.
+func (s *Seat) Endless() {
+	if s == nil {
+		return
+	}
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	s.endless = true
+	s.uncount()
+	s.q.dispatch(time.Now())
 }
 
 // Move makes the request one of another flow, which bears its costs from then on.
@@ -80,6 +103,10 @@ func (s *Seat) Move(name string) {
 	s.flow, from.ended = to, now
 	from.inside--
 	to.inside++
+	if s.counts {
+		from.begun--
+		to.begun++
+	}
 	if s.element != nil {
 		from.own--
 		to.own++

@@ -173,6 +173,47 @@ func TestWaitsAreNotCharged(t *testing.T) {
 	})
 }
 
+// TestInsideIsBounded: what waits for something else is bounded, too, but for what has no
+// end, and what has begun comes back in any case.
+func TestInsideIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(Options{Seats: 2, Share: 1, Length: 8, Inside: 2, Busy: busy})
+		first := acquire(t, q, "a")
+		first.Yield()
+		second := acquire(t, q, "a")
+		second.Yield()
+		third := soon(t, q, "a")
+		acquire(t, q, "b").Release() // another flow
+		first.Need()
+		first.Yield()
+		time.Sleep(time.Minute)
+		if has(third) {
+			t.Fatal("a third is inside")
+		}
+		second.Endless()
+		synctest.Wait()
+		if !has(third) {
+			t.Fatal("what has no end counts")
+		}
+		(<-third).Yield()
+		fourth := soon(t, q, "a")
+		if has(fourth) {
+			t.Fatal("a fourth is inside")
+		}
+		first.Move("b")
+		synctest.Wait()
+		if !has(fourth) || q.flows["b"].begun != 1 {
+			t.Error("what has moved counts where it was")
+		}
+		first.Release()
+		second.Release()
+		(<-fourth).Release()
+		if q.flows["b"].begun != 0 || q.flows["a"].begun != 1 {
+			t.Errorf("%d and %d are left", q.flows["a"].begun, q.flows["b"].begun)
+		}
+	})
+}
+
 // TestHandlerEndsTheSeat: who has answered for a request, since its time is over, does not
 // end what it computes.
 func TestHandlerEndsTheSeat(t *testing.T) {
