@@ -381,8 +381,8 @@ func TestWallDefinitionsAreBounded(t *testing.T) {
 		return specified(properties)
 	}
 	for name, crd := range map[string]*apiextensionsv1.CustomResourceDefinition{
-		"20000 fields":  definition("a.io", fields(20_001, 0)),
-		"1048576 bytes": definition("a.io", fields(100, 11_000)),
+		"40000 fields":  definition("a.io", fields(40_001, 0)),
+		"2097152 bytes": definition("a.io", fields(200, 11_000)),
 	} {
 		if _, err := t1.definitions(t).Create(ctx, crd, metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
 			!strings.Contains(err.Error(), name) {
