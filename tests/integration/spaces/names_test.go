@@ -182,6 +182,10 @@ func (n *naming) settles(t *testing.T, before held, many int, patience time.Dura
 		t.Errorf("%d goroutines are left of %d names:\n%.20000s", now.goroutines-before.goroutines, many,
 			stacks.String())
 	}
+	// Caches of recent changes have a bounded size, whatever it is.
+	if most := int64(32<<20 + many*(16<<10)); grown > most {
+		t.Errorf("the heap grew by %d KiB with %d names, more than %d", grown>>10, many, most>>10)
+	}
 	profile(t, fmt.Sprint("names-", many))
 }
 
