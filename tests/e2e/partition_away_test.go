@@ -48,7 +48,8 @@ func link(change func(*hosts.Host) error) func(*testing.T, *cluster) {
 
 // TestPartitionsAway: a partition with nodes and one with tenants are away for longer than a
 // node may be silent, and longer than pods are kept whose node is gone. Nothing happens to a
-// pod, of whichever partition, in the absence or when they are back. A4S_OUTAGE is for how long.
+// pod, of whichever partition, in the absence or when they are back, and logs are read all the
+// time. A4S_OUTAGE is for how long.
 func TestPartitionsAway(t *testing.T) {
 	t.Parallel()
 	outage, err := time.ParseDuration(cmp.Or(os.Getenv("A4S_OUTAGE"), "75s"))
@@ -88,6 +89,7 @@ func TestPartitionsAway(t *testing.T) {
 			c.ofNodes.leave(t, rp2)
 			c.ofTenants.leave(t, tp2)
 			began := time.Now()
+			readsLogs(t, home, "kept-"+ofRP2.host.Name)
 			// Home works all the time, on the nodes that can be asked.
 			for i := 0; time.Since(began) < outage; i++ {
 				name := fmt.Sprint("meanwhile-", i)
@@ -106,9 +108,20 @@ func TestPartitionsAway(t *testing.T) {
 					tp.removed(t, "kube-system", name)
 				}
 			}
+			readsLogs(t, home, "kept-"+ofRP2.host.Name)
 			for _, w := range all {
 				w.untouched(t)
 			}
 		})
 	}
+}
+
+// readsLogs reads the log of a pod on a node: its kubelet asks the partition of the node whether
+// the server may, and another one while that is away.
+func readsLogs(t *testing.T, c *cluster, pod string) {
+	t.Helper()
+	hosts.Until(t, soon, "the logs of pod "+pod, func(ctx context.Context) error {
+		_, err := c.client.CoreV1().Pods("kube-system").GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
+		return err
+	})
 }
