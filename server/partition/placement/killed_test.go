@@ -36,6 +36,20 @@ func newStores() *stores {
 		left: -1}
 }
 
+// endAfter has the client end after so many writes from now on.
+func (s *stores) endAfter(writes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = writes
+}
+
+// lives reports whether the client has not ended.
+func (s *stores) lives() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left > 0
+}
+
 // ServeHTTP answers /PARTITION/api/v1/RESOURCE/NAME.
 func (s *stores) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
@@ -238,15 +252,15 @@ func TestKilledBetweenWrites(t *testing.T) {
 					if got := s.state(); got != c.before {
 						t.Fatalf("it begins with %s", got)
 					}
-					s.left = writes
-					whole = c.act(t.Context(), p, home, partition) == nil && s.left > 0
+					s.endAfter(writes)
+					whole = c.act(t.Context(), p, home, partition) == nil && s.lives()
 					want := c.after
 					if writes == 0 {
 						want = c.before
 					}
 					// Each of those that resume ends after one write.
 					for range 6 {
-						s.left = 1
+						s.endAfter(1)
 						p, _ = s.process(t, server.URL)
 						for _, placed := range p.dir.Placements() {
 							_ = p.resume(t.Context(), placed, time.Now().Add(2*patience)) // tried again
