@@ -27,6 +27,7 @@ func TestKubectlCompletesTheFlag(t *testing.T) {
 // TestKubectlOneSpace has what names the space of a command, in all places.
 func TestKubectlOneSpace(t *testing.T) {
 	object := func(source, tenant string) Named { return Named{Source: source + ": metadata.tenant", Tenant: tenant} }
+	typed := func(tenant string) Named { return Named{Source: "file: tenant", Tenant: tenant, Typed: true} }
 	for name, tc := range map[string]struct {
 		tenant, of string
 		objects    []Named
@@ -55,6 +56,12 @@ func TestKubectlOneSpace(t *testing.T) {
 			warns: `f: metadata.tenant: "b" is ignored, the space of the command is a`},
 		"objects against kubeconfig": {of: "a", objects: []Named{object("f", "b"), object("g", "c")}, want: "a",
 			warns: `f: metadata.tenant: "b" is ignored, the space of the command is a`},
+		"typed":          {objects: []Named{typed("a")}, want: "a"},
+		"typed and flag": {tenant: "a", objects: []Named{typed("a")}, want: "a"},
+		"typed against flag": {tenant: "a", objects: []Named{typed("b")},
+			says: []string{"file: tenant", `"b"`, "--tenant is a"}},
+		"typed against kubeconfig": {of: "a", objects: []Named{typed("b")},
+			says: []string{"file: tenant", `"b"`, "the tenant a only"}},
 		"objects against each other": {objects: []Named{object("f", "a"), object("h", ""), object("g", "b")},
 			says: []string{"f: metadata.tenant", `"a"`, "g: metadata.tenant is b"}},
 		"of the system and of a tenant": {objects: []Named{object("f", "system"), object("g", "b")},

@@ -65,6 +65,9 @@ type Named struct {
 	Source string
 	// Tenant is empty if it says none.
 	Tenant string
+	// Typed says that it is not of an object but of the command line, as for cp: it is not
+	// ignored.
+	Typed bool
 }
 
 // TenantFlag is the value of --tenant, without what the environment says.
@@ -141,10 +144,13 @@ func (k *KubectlRun) space(of string) (tenant, source string, err error) {
 	case k.Tenant != "" && ofTenant && k.Tenant != of:
 		return "", "", &problem.Input{Source: k.Source, Value: k.Tenant,
 			Err: fmt.Errorf("the kubeconfig is for the tenant %s only", of), Want: want}
-	case k.named == nil, k.Tenant != "":
+	case k.named == nil:
 		return k.Tenant, k.Source, nil
+	case k.Tenant != "":
+		return k.Tenant, k.Source, k.named.meets(k.Tenant, fmt.Errorf("%s is %s", k.Source, k.Tenant),
+			"the same tenant in both")
 	case ofTenant:
-		return "", "", nil
+		return "", "", k.named.meets(of, fmt.Errorf("the kubeconfig is for the tenant %s only", of), want)
 	}
 	named := k.named.Tenant
 	if !reservedSpace(named) {
@@ -164,6 +170,14 @@ func (k *KubectlRun) space(of string) (tenant, source string, err error) {
 		return named, k.named.Source, nil
 	}
 	return "", "", in
+}
+
+// meets is an error if the tenant was typed and is not that of the command.
+func (n *Named) meets(tenant string, why error, want string) error {
+	if !n.Typed || n.Tenant == tenant {
+		return nil
+	}
+	return &problem.Input{Source: n.Source, Value: n.Tenant, Err: why, Want: want}
 }
 
 // overruled says that objects name another space than the one to work in, "" if

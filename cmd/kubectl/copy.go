@@ -21,7 +21,7 @@ func copyInSpaces(root *cobra.Command, run *cmd.KubectlRun) error {
 	c.Run = func(c *cobra.Command, args []string) {
 		args = slices.Clone(args)
 		for i, arg := range args {
-			var n cmd.Named
+			n := cmd.Named{Typed: true}
 			if n.Tenant, args[i] = splitFileSpec(arg); n.Tenant != "" {
 				n.Source = "file " + arg + ": tenant"
 				run.Name(n)
