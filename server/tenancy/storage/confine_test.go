@@ -337,6 +337,12 @@ func TestWatchOfOneSpace(t *testing.T) {
 			{"end.b", "end"}, {"z", "end"}} {
 			s.create(t, o[0], o[1])
 		}
+		for i, c := range cases {
+			got := watches[i]()
+			slices.Sort(got) // what is there at the start comes in any order
+			same(t, c.what, got, c.want...)
+		}
+		// Not before: a watch may only begin to look now at what is there.
 		if err := s.Delete(t.Context(), s.key("default.a", "default"), s.newObject(), nil,
 			apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -344,11 +350,6 @@ func TestWatchOfOneSpace(t *testing.T) {
 		if err := s.Delete(t.Context(), s.key("a", "default"), s.newObject(), nil, apistorage.ValidateAllObjectFunc,
 			nil, apistorage.DeleteOptions{}); err != nil {
 			t.Fatal(err)
-		}
-		for i, c := range cases {
-			got := watches[i]()
-			slices.Sort(got) // what is there at the start comes in any order
-			same(t, c.what, got, c.want...)
 		}
 		for _, want := range []string{"ADDED", "DELETED"} {
 			if e := <-lone.ResultChan(); string(e.Type) != want || nameOf(t, e.Object) != "a/default" {
