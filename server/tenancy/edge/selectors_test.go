@@ -79,3 +79,25 @@ func TestSelectorsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestLongQueriesAreNotRead: what a query asks for is not looked at where it is too long.
+func TestLongQueriesAreNotRead(t *testing.T) {
+	terms := make([]string, 60_000)
+	for i := range terms {
+		terms[i] = fmt.Sprint("k", i)
+	}
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/namespaces/default/pods", nil)
+	req.URL.RawQuery = url.Values{"labelSelector": {strings.Join(terms, ",")}}.Encode()
+	if n := testing.AllocsPerRun(1, func() {
+		if r := read(req); r.boundQuery(req) == nil {
+			t.Error("it is not refused")
+		}
+	}); n > float64(len(terms)/100) {
+		t.Errorf("%v allocations for a query of %d terms", n, len(terms))
+	}
+	// What is no list carries long queries.
+	req.URL.Path, req.URL.RawQuery = "/api/v1/namespaces/default/pods/p/exec", "command="+req.URL.RawQuery
+	if r := read(req); r.resource == nil || r.resource.subresource != "exec" || r.boundQuery(req) != nil {
+		t.Errorf("exec: %+v", r.resource)
+	}
+}
