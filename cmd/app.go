@@ -74,6 +74,7 @@ func NewApp(m Modes) *App {
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
 	app.Setup()
+	// Not before, or Setup would put the name of a4s in front of them once more.
 	nameCommands(root)
 	return &App{root: root, cli: app, Stdout: os.Stdout, Stderr: os.Stderr}
 }

@@ -50,7 +50,6 @@ type certificate struct {
 }
 
 func certificateCommand(m Modes) *cli.Command {
-	output := outputFlag()
 	return group(&cli.Command{
 		Name:        "certificate",
 		Usage:       "show and renew the certificates of this machine",
@@ -63,7 +62,7 @@ func certificateCommand(m Modes) *cli.Command {
 			Description: "The exit code is 1 if one has expired, is about to, or cannot be read.",
 			Action:      action(func(c *call) error { return checkCertificates(c, time.Now()) }),
 		},
-			append(localFlags(), output)...),
+			append(localFlags(), outputFlag())...),
 		leaf(&cli.Command{
 			Name:      "rotate",
 			ArgsUsage: "[FLAGS]",
@@ -72,7 +71,7 @@ func certificateCommand(m Modes) *cli.Command {
 				"joined. Nothing is restarted; keys and CAs stay.",
 			Action: action(func(c *call) error { return rotateCertificates(c, m) }),
 		},
-			append(localFlags(), output, kubeconfigFlag())...),
+			append(localFlags(), outputFlag(), kubeconfigFlag())...),
 		rotateCACommand(m),
 	)
 }

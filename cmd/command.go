@@ -29,25 +29,19 @@ func action(f func(*call) error) cli.ActionFunc {
 }
 
 // arg is the nth argument, empty if there are fewer.
-func (c *call) arg(n int) string {
-	if n < len(c.args) {
-		return c.args[n]
-	}
-	return ""
-}
+func (c *call) arg(n int) string { return c.Args().Get(n) }
 
 // takes checks the number of arguments of a command before it runs; most is -1 for any.
 func takes(least, most int, want string) cli.BeforeFunc {
 	return func(c *cli.Context) error {
-		n := c.NArg()
-		if n >= least && (most < 0 || n <= most) {
-			return nil
-		}
 		in := &problem.Input{Source: "arguments of " + c.Command.HelpName, Want: want}
-		if n > most && most >= 0 {
-			in.Value = c.Args().Get(most)
-		} else {
+		switch n := c.NArg(); {
+		case n < least:
 			in.Err = config.ErrNoValue
+		case most >= 0 && n > most:
+			in.Value = c.Args().Get(most)
+		default:
+			return nil
 		}
 		return in
 	}
@@ -118,7 +112,7 @@ func leaf(c *cli.Command, flags ...cli.Flag) *cli.Command {
 		c.Before = takes(0, 0, "none")
 	}
 	c.BashComplete = completeLeaf(c.BashComplete)
-	return complement(c, flags)
+	return withHelp(c, flags)
 }
 
 // group completes a command that has nothing but subcommands.
@@ -126,12 +120,12 @@ func group(c *cli.Command, commands ...*cli.Command) *cli.Command {
 	c.ArgsUsage = groupUsage
 	c.Subcommands = commands
 	c.BashComplete = completeGroup
-	return complement(c, nil)
+	return withHelp(c, nil)
 }
 
-// complement gives a command the flag for help, which is ours: it is found before urfave/cli
+// withHelp gives a command its flags and that for help, which is ours: it is found before urfave/cli
 // runs anything.
-func complement(c *cli.Command, flags []cli.Flag) *cli.Command {
+func withHelp(c *cli.Command, flags []cli.Flag) *cli.Command {
 	c.HideHelp, c.CustomHelpTemplate = true, helpTemplate
 	c.Flags = append(slices.Clone(flags), toggle("help", "h", "print this help"))
 	slices.SortStableFunc(c.Flags, flagsByName)

@@ -18,7 +18,7 @@ import (
 // written, and is answered with a line for each word that it may become, and a last line
 // ":N". A line has the word, a tab and what it means. It is what kubectl understands and
 // says, so that a script of a shell can ask either, and what scripts of earlier versions
-// ask. a4s finds the command, and urfave/cli asks that what it offers.
+// ask. a4s finds the command, and urfave/cli calls its BashComplete.
 const (
 	completionRequest = "__complete"
 	// plainRequest asks for words without what they mean.
@@ -157,7 +157,7 @@ func completeLeaf(arguments cli.BashCompleteFunc) cli.BashCompleteFunc {
 		switch {
 		case q.of != nil:
 			path := strings.TrimPrefix(c.Command.HelpName, c.App.Name+" ")
-			if values := choicesFor(choices(), path, q.of.Names()[0]); values != nil {
+			if values := choicesFor(path, q.of.Names()[0]); values != nil {
 				q.answer(c, offerWords, words(values...))
 				return
 			}
@@ -183,7 +183,7 @@ func (q *question) flagsOf(c *cli.Command) []offer {
 		}
 		_, usage := usageOf(f, doc)
 		for _, name := range f.Names() {
-			out = append(out, offer{dashes(name), usage})
+			out = append(out, offer{config.Dashed(name), usage})
 		}
 	}
 	return out
@@ -193,22 +193,11 @@ func (q *question) flagsOf(c *cli.Command) []offer {
 // where others mean something else by the flag.
 func choices() map[string][]string {
 	out := map[string][]string{
-		"which":                         {"server", "agent"},
-		"version output":                {"table", "json"},
-		"status output":                 {"table", "json"},
-		"groups list output":            {"table", "json"},
-		"partition list output":         {"table", "json"},
-		"etcd-snapshot list output":     {"table", "json"},
-		"doctor output":                 {"table", "json"},
-		"secrets-encrypt status output": {"table", "json"},
-		"certificate check output":      {"table", "json"},
-		"certificate rotate output":     {"table", "json"},
-		"bootstrap apply output":        {"table", "json"},
-		"bootstrap list output":         {"table", "json"},
-		"runtime list output":           {"table", "json"},
-		"runtime add output":            {"table", "json"},
-		"tenant list output":            {"table", "wide", "json", "yaml", "name"},
-		"tenant create role":            {"cluster-admin", "admin", "edit", "view", noRole},
+		"which":                    {"server", "agent"},
+		"output":                   {"table", "json"},
+		"tenant list output":       {"table", "wide", "json", "yaml", "name"},
+		"tenant kubeconfig output": nil, // a file
+		"tenant create role":       {"cluster-admin", "admin", "edit", "view", noRole},
 	}
 	for _, s := range config.ServerSettings(&config.Server{}) {
 		if len(s.Choices) > 0 {
@@ -220,8 +209,9 @@ func choices() map[string][]string {
 
 // choicesFor are the values of one flag of a command, nil if it is no
 // enumeration.
-func choicesFor(all map[string][]string, path, flag string) []string {
-	if values := all[path+" "+flag]; values != nil {
+func choicesFor(path, flag string) []string {
+	all := choices()
+	if values, ok := all[path+" "+flag]; ok {
 		return values
 	}
 	return all[flag]
@@ -249,7 +239,7 @@ func completeSettings(table []config.Setting) cli.BashCompleteFunc {
 		out := []offer{{word: "--help"}}
 		for i := range table {
 			for _, name := range table[i].Names() {
-				out = append(out, offer{dashes(name), table[i].Usage})
+				out = append(out, offer{config.Dashed(name), table[i].Usage})
 			}
 		}
 		q.answer(c, offerWords, out)
@@ -269,7 +259,7 @@ func completeNames(most int, names namesOf) cli.BashCompleteFunc {
 			ctx, cancel := context.WithTimeout(c.Context, completionTimeout)
 			defer cancel()
 			// Without a cluster there is nothing to offer, and nobody to tell.
-			if admin, _, err := newAdmin(&call{Context: c, ctx: ctx}); err == nil {
+			if admin, _, err := newAdmin(&call{Context: c}); err == nil {
 				found, _ = names(ctx, admin)
 			}
 		}

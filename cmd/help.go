@@ -20,9 +20,9 @@ const (
 	helpHead = "{{.HelpName}}: {{.Usage}}\n\nUsage: {{.HelpName}} {{.ArgsUsage}}\n" +
 		"{{with .Description}}\n{{.}}\n{{end}}"
 
-	helpCommands = "{{range commands .}}\n{{.Name}}:\n{{range .Commands}}  {{.Name}}\t{{.Usage}}\n{{end}}{{end}}"
+	helpCommands = "{{range commands .}}\n{{.Name}}:\n{{range .Members}}  {{.Name}}\t{{.Usage}}\n{{end}}{{end}}"
 
-	helpFlags = "{{range flags .}}\n{{.Name}}:\n{{range .Flags}}{{entry .}}{{end}}{{end}}"
+	helpFlags = "{{range flags .}}\n{{.Name}}:\n{{range .Members}}{{entry .}}{{end}}{{end}}"
 
 	helpFoot = "{{if .VisibleCommands}}\n\"{{.HelpName}} COMMAND --help\" says more about a command.\n{{end}}"
 
@@ -35,55 +35,44 @@ func printHelp(w io.Writer, c *cli.Command) {
 		map[string]any{"commands": commandCategories, "flags": flagCategories, "entry": flagEntry})
 }
 
-// commandCategory are commands under one heading.
-type commandCategory struct {
-	Name     string
-	Commands []*cli.Command
+// category has commands or flags under one heading.
+type category[T any] struct {
+	Name    string
+	Members []T
 }
 
-// commandCategories are those of the commands below one, in the order of first use;
-// urfave/cli has them by name.
-func commandCategories(of *cli.Command) []commandCategory {
-	var out []commandCategory
-	for _, c := range of.VisibleCommands() {
-		name := cmp.Or(c.Category, "Commands")
-		i := slices.IndexFunc(out, func(known commandCategory) bool { return known.Name == name })
+// byCategory puts a list under headings, in the order of first use; urfave/cli has them by
+// name.
+func byCategory[T any](list []T, heading func(T) string) []category[T] {
+	var out []category[T]
+	for _, one := range list {
+		name := heading(one)
+		i := slices.IndexFunc(out, func(known category[T]) bool { return known.Name == name })
 		if i < 0 {
-			i, out = len(out), append(out, commandCategory{Name: name})
+			i, out = len(out), append(out, category[T]{Name: name})
 		}
-		out[i].Commands = append(out[i].Commands, c)
-	}
-	for _, category := range out {
-		slices.SortFunc(category.Commands, func(a, b *cli.Command) int { return cmp.Compare(a.Name, b.Name) })
+		out[i].Members = append(out[i].Members, one)
 	}
 	return out
 }
 
-// flagCategory are flags under one heading.
-type flagCategory struct {
-	Name  string
-	Flags []cli.Flag
-}
-
-// flagCategories are those of a command by name, after the flags without one.
-func flagCategories(of *cli.Command) []flagCategory {
-	out := []flagCategory{{Name: "Flags"}}
-	for _, f := range of.VisibleFlags() {
-		if c, ok := f.(cli.CategorizableFlag); !ok || c.GetCategory() == "" {
-			out[0].Flags = append(out[0].Flags, f)
-		}
-	}
-	for _, category := range of.VisibleFlagCategories() {
-		if category.Name() == "" {
-			continue
-		}
-		one := flagCategory{Name: category.Name()}
-		for _, f := range category.Flags() {
-			one.Flags = append(one.Flags, f)
-		}
-		out = append(out, one)
+// commandCategories are those of the commands below one, which are sorted in each.
+func commandCategories(of *cli.Command) []category[*cli.Command] {
+	out := byCategory(of.VisibleCommands(), func(c *cli.Command) string { return cmp.Or(c.Category, "Commands") })
+	for _, one := range out {
+		slices.SortFunc(one.Members, func(a, b *cli.Command) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return out
+}
+
+// flagCategories are those of the flags of a command.
+func flagCategories(of *cli.Command) []category[cli.Flag] {
+	return byCategory(of.VisibleFlags(), func(f cli.Flag) string {
+		if c, ok := f.(cli.CategorizableFlag); ok && c.GetCategory() != "" {
+			return c.GetCategory()
+		}
+		return "Flags"
+	})
 }
 
 // flagEntry is the help of a flag, "-d, --data-dir PATH" and what it does.
@@ -92,10 +81,10 @@ func flagEntry(f cli.Flag) string {
 	if !ok {
 		return ""
 	}
-	head := "    " + dashes(f.Names()[0])
+	head := "    " + config.Dashed(f.Names()[0])
 	for _, alias := range f.Names()[1:] {
 		if len(alias) == 1 {
-			head = dashes(alias) + ", " + dashes(f.Names()[0])
+			head = config.Dashed(alias) + ", " + config.Dashed(f.Names()[0])
 		}
 	}
 	placeholder, usage := usageOf(f, doc)

@@ -82,7 +82,7 @@ func (k *KubectlRun) TenantFlag() string {
 // flag.
 func newKubectlRun(args []string, env string) (*KubectlRun, error) {
 	k := &KubectlRun{Tenant: env, Source: tenantEnv}
-	if len(args) > 0 && strings.HasPrefix(args[0], "__complete") {
+	if len(args) > 0 && isCompletion(args[0]) {
 		// kubectl completes the flag as its own, and reads it for that.
 		k.Args = args
 		return k, nil

@@ -26,34 +26,22 @@ func unknownCommand(parent *cli.Command, name string) error {
 
 // unknownFlag says which flag was probably meant.
 func unknownFlag(c *cli.Command, name string) error {
-	in := &problem.Input{Source: dashes(name), Err: config.ErrUnknownFlag,
-		Want: fmt.Sprintf("one that %q lists", c.HelpName+" --help")}
 	var names []string
 	for _, f := range c.Flags {
 		names = append(names, f.Names()...)
 	}
-	if near := config.Nearest(name, names); near != "" {
-		in.Want = dashes(near) + ", or " + in.Want
-	}
-	return in
+	return config.UnknownFlag(c.HelpName, names, name, config.Dashed(name))
 }
 
 // noValue says that a flag is the last word, under the name that was written.
 func noValue(f cli.Flag, name string) error {
-	return &problem.Input{Source: dashes(name), Err: config.ErrNoValue, Want: kindOf(f).Want() + " after it"}
+	return &problem.Input{Source: config.Dashed(name), Err: config.ErrNoValue, Want: kindOf(f).Want() + " after it"}
 }
 
 func badValue(f cli.Flag, value string) error {
-	return &problem.Input{Source: dashes(f.Names()[0]), Value: value, Want: kindOf(f).Want()}
+	return &problem.Input{Source: config.Dashed(f.Names()[0]), Value: value, Want: kindOf(f).Want()}
 }
 
 func malformed(written string) error {
 	return &problem.Input{Source: written, Want: "--name or --name=value"}
-}
-
-func dashes(name string) string {
-	if len(name) == 1 {
-		return "-" + name
-	}
-	return "--" + name
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"io"
 
@@ -15,26 +16,29 @@ func serverCommand(m Modes) *cli.Command {
 		Name:      "server",
 		ArgsUsage: "[FLAGS]",
 		Usage:     "run a control plane and, unless disabled, a node",
-		Action: action(func(c *call) error {
-			cfg, warnings, err := config.LoadServer(source(c.args))
-			if errors.Is(err, config.ErrHelp) {
-				printHelp(c.out, c.Command)
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if err := warn(c.errOut, warnings); err != nil {
-				return err
-			}
-			return m.Server(c.ctx, cfg)
-		}),
-	}, config.ServerSettings(&config.Server{}))
+	}, config.ServerSettings(&config.Server{}), config.LoadServer, m.Server)
 }
 
 // configured completes a command whose flags config reads, together with files and
-// the environment.
-func configured(c *cli.Command, table []config.Setting) *cli.Command {
+// the environment, and that runs with what they say.
+func configured[T any](
+	c *cli.Command, table []config.Setting, load func(config.Source) (*T, []string, error),
+	run func(context.Context, *T) error,
+) *cli.Command {
+	c.Action = action(func(c *call) error {
+		cfg, warnings, err := load(source(c.args))
+		if errors.Is(err, config.ErrHelp) {
+			printHelp(c.out, c.Command)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := warn(c.errOut, warnings); err != nil {
+			return err
+		}
+		return run(c.ctx, cfg)
+	})
 	c.Description = "Every flag is also a key of the configuration file, without its dashes.\n" +
 		"Precedence: flag, environment variable, file, default."
 	c.SkipFlagParsing = true

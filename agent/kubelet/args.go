@@ -205,7 +205,7 @@ func applyArgs(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfigu
 }
 
 // addCadvisorFlag adds the one flag of cAdvisor that the kubelet has. Upstream's
-// AddGlobalFlags adds it, too, and a flag of programs that a4s' commands do without.
+// AddGlobalFlags adds it, too, and reads pflag's global set besides, which need not be whole.
 func addCadvisorFlag(set *pflag.FlagSet) {
 	if f := flag.CommandLine.Lookup("housekeeping_interval"); f != nil {
 		own := pflag.PFlagFromGoFlag(f)

@@ -65,8 +65,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestFlagsWithoutThoseOfPrograms: a4s' commands empty the set in which libraries leave
-// flags of upstream's programs.
+// TestFlagsWithoutThoseOfPrograms: arguments are read without the set in which libraries
+// leave flags of upstream's programs, and which "a4s kubectl" empties.
 func TestFlagsWithoutThoseOfPrograms(t *testing.T) {
 	all := pflag.CommandLine
 	t.Cleanup(func() { pflag.CommandLine = all })

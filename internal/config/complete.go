@@ -10,7 +10,7 @@ import (
 )
 
 // flagSource names a setting by its flag.
-func flagSource(name string) string { return dashed(name) }
+func flagSource(name string) string { return Dashed(name) }
 
 // Complete fills what is derived from other settings and reads the token
 // files. It expects a Server that Validate accepts.

@@ -72,7 +72,7 @@ func Markdown() string {
 func (s *Setting) row() string {
 	names := make([]string, 0, 1+len(s.Aliases))
 	for _, n := range s.Names() {
-		names = append(names, "`"+dashed(n)+"`")
+		names = append(names, "`"+Dashed(n)+"`")
 	}
 	value := s.Placeholder
 	switch s.Kind() {

@@ -53,13 +53,13 @@ func HelpEntry(head, text string) string {
 
 // synopsis is "-d, --data-dir PATH".
 func (s *Setting) synopsis() string {
-	long := dashed(s.Name)
+	long := Dashed(s.Name)
 	if len(s.Name) > 1 {
 		long = "    " + long
 	}
 	for _, a := range s.Aliases {
 		if len(a) == 1 {
-			long = dashed(a) + ", " + dashed(s.Name)
+			long = Dashed(a) + ", " + Dashed(s.Name)
 		}
 	}
 	if s.Kind() != Bool {

@@ -82,7 +82,7 @@ func (l *loader) source(name string) string {
 	if o, ok := l.origins[name]; ok {
 		return o
 	}
-	return dashed(name)
+	return Dashed(name)
 }
 
 func (l *loader) load(src Source) error {
@@ -177,7 +177,7 @@ func (l *loader) applyEntries(entries []entry) error {
 		}
 		switch {
 		case s.FlagOnly:
-			return &problem.Input{Source: e.source(), Err: ErrUnknownKey, Want: "it as a flag only, " + dashed(s.Name)}
+			return &problem.Input{Source: e.source(), Err: ErrUnknownKey, Want: "it as a flag only, " + Dashed(s.Name)}
 		case s.Kind() != List && e.isList:
 			return &problem.Input{Source: e.source(), Err: fmt.Errorf("a list"), Want: s.Kind().Want()}
 		case s.Kind() != List && e.appends:

@@ -75,7 +75,7 @@ func Scan(command string, specs []Spec, args []string) (given []Given, rest []st
 		}
 		i := slices.IndexFunc(specs, func(s Spec) bool { return slices.Contains(s.Names, name) })
 		if i < 0 {
-			return nil, nil, unknownFlag(command, specs, name, written)
+			return nil, nil, UnknownFlag(command, namesOf(specs), name, written)
 		}
 		spec := specs[i]
 		switch {
@@ -105,19 +105,26 @@ func takenForFlag(specs []Spec, arg string) bool {
 	return slices.ContainsFunc(specs, func(s Spec) bool { return slices.Contains(s.Names, name) })
 }
 
-func unknownFlag(command string, specs []Spec, name, written string) error {
-	var names []string
+// namesOf are all names of flags.
+func namesOf(specs []Spec) (names []string) {
 	for _, s := range specs {
 		names = append(names, s.Names...)
 	}
+	return names
+}
+
+// UnknownFlag is the error of a flag that a command has not, written as it was, which says
+// which of its names was probably meant.
+func UnknownFlag(command string, names []string, name, written string) error {
 	in := &problem.Input{Source: written, Err: ErrUnknownFlag, Want: `one that "` + command + ` --help" lists`}
 	if near := Nearest(name, names); near != "" {
-		in.Want = dashed(near) + `, or ` + in.Want
+		in.Want = Dashed(near) + `, or ` + in.Want
 	}
 	return in
 }
 
-func dashed(name string) string {
+// Dashed is the name of a flag as it is written.
+func Dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name
 	}
