@@ -13,6 +13,8 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/configz"
 	fwk "k8s.io/kube-scheduler/framework"
+	appconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/a4s-io/a4s/internal/kubeconfig"
@@ -34,8 +36,39 @@ func writeCredential(t *testing.T) string {
 	return path
 }
 
-func TestReadinessIsInEveryProfile(t *testing.T) {
+// made makes the scheduler with the settings of a file, without one if there are none.
+func made(t *testing.T, settings string, plugins ...Plugin) (*appconfig.CompletedConfig, *scheduler.Scheduler) {
+	t.Helper()
 	credential := writeCredential(t)
+	var args []string
+	if settings != "" {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(fmt.Sprintf(head, credential)+settings), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = []string{"config=" + file}
+	}
+	s, err := parse(Options{Kubeconfig: credential, Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	configz.Delete(configzName)
+	cc, sched, err := setup(t.Context(), s, nil, plugins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cc, sched
+}
+
+// profilesOf are the settings of profiles, none if there are none.
+func profilesOf(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "profiles:\n" + text
+}
+
+func TestReadinessIsInEveryProfile(t *testing.T) {
 	const absent, first, last = -1, 0, 1000 // one alone is the last
 	for _, tc := range []struct {
 		name, profiles string
@@ -57,24 +90,7 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 			map[string]int{"default-scheduler": absent}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var args []string
-			if tc.profiles != "" {
-				file := filepath.Join(t.TempDir(), "config.yaml")
-				text := fmt.Sprintf(head, credential) + "profiles:\n" + tc.profiles
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				args = []string{"config=" + file}
-			}
-			s, err := parse(Options{Kubeconfig: credential, Args: args})
-			if err != nil {
-				t.Fatal(err)
-			}
-			configz.Delete(configzName)
-			_, sched, err := setup(t.Context(), s, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, sched := made(t, profilesOf(tc.profiles))
 			if len(sched.Profiles) != len(tc.want) {
 				t.Errorf("%d profiles, want %v", len(sched.Profiles), tc.want)
 			}
@@ -100,7 +116,6 @@ func TestReadinessIsInEveryProfile(t *testing.T) {
 
 // TestTurnsAreInEveryProfile: as one plugin, unless a profile says how the queue is ordered.
 func TestTurnsAreInEveryProfile(t *testing.T) {
-	credential := writeCredential(t)
 	for name, tc := range map[string]struct {
 		profiles, want string
 	}{
@@ -117,24 +132,7 @@ func TestTurnsAreInEveryProfile(t *testing.T) {
 		"not turns": {"- plugins: {queueSort: {disabled: [{name: TenantTurns}]}}\n", "PrioritySort"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var args []string
-			if tc.profiles != "" {
-				file := filepath.Join(t.TempDir(), "config.yaml")
-				text := fmt.Sprintf(head, credential) + "profiles:\n" + tc.profiles
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				args = []string{"config=" + file}
-			}
-			s, err := parse(Options{Kubeconfig: credential, Args: args})
-			if err != nil {
-				t.Fatal(err)
-			}
-			configz.Delete(configzName)
-			_, sched, err := setup(t.Context(), s, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, sched := made(t, profilesOf(tc.profiles))
 			for profile, f := range sched.Profiles {
 				plugins := f.ListPlugins()
 				if got := plugins.QueueSort.Enabled; len(got) != 1 || got[0].Name != tc.want {
@@ -156,25 +154,8 @@ func TestParallelismFitsTheProcessors(t *testing.T) {
 			t.Errorf("%d processors: %d, want %d", processors, got, want)
 		}
 	}
-	credential := writeCredential(t)
 	for extra, want := range map[string]int32{"": parallelism(runtime.GOMAXPROCS(0)), "parallelism: 7\n": 7} {
-		var args []string
-		if extra != "" {
-			file := filepath.Join(t.TempDir(), "config.yaml")
-			if err := os.WriteFile(file, []byte(extra+fmt.Sprintf(head, credential)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			args = []string{"config=" + file}
-		}
-		s, err := parse(Options{Kubeconfig: credential, Args: args})
-		if err != nil {
-			t.Fatal(err)
-		}
-		configz.Delete(configzName)
-		cc, _, err := setup(t.Context(), s, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cc, _ := made(t, extra)
 		if got := cc.ComponentConfig.Parallelism; got != want {
 			t.Errorf("with %q: %d, want %d", extra, got, want)
 		}
@@ -192,22 +173,9 @@ func (extra) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) 
 
 // TestPluginsOfTheCaller are in every profile, right behind that of readiness.
 func TestPluginsOfTheCaller(t *testing.T) {
-	credential := writeCredential(t)
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := fmt.Sprintf(head, credential) + "profiles:\n- schedulerName: default-scheduler\n- schedulerName: other\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s, err := parse(Options{Kubeconfig: credential, Args: []string{"config=" + file}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	configz.Delete(configzName)
-	_, sched, err := setup(t.Context(), s, nil, []Plugin{{Name: extra{}.Name(),
-		New: func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return extra{}, nil }}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, sched := made(t, profilesOf("- schedulerName: default-scheduler\n- schedulerName: other\n"),
+		Plugin{Name: extra{}.Name(),
+			New: func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return extra{}, nil }})
 	if len(sched.Profiles) != 2 {
 		t.Errorf("%d profiles", len(sched.Profiles))
 	}

@@ -95,15 +95,12 @@ func (c *computing) wait() (answered func()) {
 	defer c.mu.Unlock()
 	c.spend()
 	c.calls++
-	var once sync.Once
-	return func() {
-		once.Do(func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.spend()
-			c.calls--
-		})
-	}
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.spend()
+		c.calls--
+	})
 }
 
 // over reports whether there is no time left.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/a4s-io/a4s/server/controlplane/failure"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
@@ -61,7 +62,7 @@ func TestForeignObjectEndsTheAnswer(t *testing.T) {
 				})
 				if err := serveAnswer(w, req, next, &wire.Projector{View: e.view("a"), Table: e.table},
 					&r, nil); err != nil {
-					writeError(w, err)
+					failure.Write(w, err)
 				}
 			}))
 			server.EnableHTTP2 = http2

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/failure"
 )
 
 // unread is a body that must not be read.
@@ -34,7 +35,7 @@ func TestWallV7BodiesAreReadLate(t *testing.T) {
 	sent := &unread{}
 	req := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces", sent)
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeError(w, apierrors.NewForbidden(r.groupResource(), "", nil))
+		failure.Write(w, apierrors.NewForbidden(r.groupResource(), "", nil))
 	})
 	w := httptest.NewRecorder()
 	if err := serveAnswer(w, req, refuse, p, &r, composeBody(req, p, &r)); err != nil ||

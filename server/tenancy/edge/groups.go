@@ -7,6 +7,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/partitionapi"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/failure"
 	"github.com/a4s-io/a4s/server/tenancy/kinds"
 )
 
@@ -29,7 +30,7 @@ func (e *Edge) withGroups(next http.Handler, asked *resourceRequest) http.Handle
 	p.Composite, p.Groups = true, partitionapi.GroupsAnnotation
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if err := serveAnswer(w, withoutEncoding(req), next, p, asked, nil); err != nil {
-			writeError(w, err)
+			failure.Write(w, err)
 		}
 	})
 }

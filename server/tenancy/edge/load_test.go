@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/a4s-io/a4s/server/controlplane/failure"
 )
 
 // sent is what went to watches of tenants.
@@ -44,7 +46,7 @@ func TestEventsOfWatchesAreCounted(t *testing.T) {
 		e.findKind(r)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if err := e.serveSpace(w, req, next, r); err != nil {
-				writeError(w, err)
+				failure.Write(w, err)
 			}
 		}))
 		resp, err := http.Get(server.URL)

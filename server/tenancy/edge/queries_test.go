@@ -29,6 +29,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/a4s-io/a4s/server/controlplane/failure"
 )
 
 // asking is what upstream's handlers have asked the storage for.
@@ -165,7 +167,7 @@ func run(
 	req.URL.RawQuery = query
 	w := connection{httptest.NewRecorder()}
 	if err := serve(w, req); err != nil {
-		writeError(w, err)
+		failure.Write(w, err)
 	}
 	return w.ResponseRecorder, calls
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/server/httplog"
 
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/server/controlplane/failure"
 	"github.com/a4s-io/a4s/server/tenancy/limits"
 )
 
@@ -44,11 +45,11 @@ func (e *Edge) refuser(
 			audit.AddAuditAnnotation(req.Context(), limits.Annotation, r.space)
 			httplog.AddKeyValue(req.Context(), "tenant", r.space)
 		}
-		writeError(w, r.err)
+		failure.Write(w, r.err)
 	}))
 	return func(w http.ResponseWriter, req *http.Request, p *chain, r *request, err error) {
 		if p.passed || r.user == nil {
-			writeError(w, err)
+			failure.Write(w, err)
 			return
 		}
 		ctx := context.WithValue(endpoints.WithUser(req.Context(), r.user), refusalKey{}, refusal{r, err})

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/websocket"
 
+	"github.com/a4s-io/a4s/server/controlplane/failure"
 	"github.com/a4s-io/a4s/server/tenancy/wire"
 )
 
@@ -31,7 +32,7 @@ func watched(t *testing.T, upstream http.Handler) (direct, edge *httptest.Server
 		r.space, r.ofTenant = "t1", "t1"
 		e.findKind(r)
 		if err := e.serveSpace(w, req, upstream, r); err != nil {
-			writeError(w, err)
+			failure.Write(w, err)
 		}
 	}))
 	t.Cleanup(direct.Close)
@@ -195,7 +196,7 @@ func TestSocketEnds(t *testing.T) {
 		defer context.AfterFunc(served, cancel)()
 		if err := serveAnswer(w, req.WithContext(ctx), next, &wire.Projector{View: e.view("a"), Table: e.table},
 			&r, nil); err != nil {
-			writeError(w, err)
+			failure.Write(w, err)
 		}
 	}))
 	defer server.Close()

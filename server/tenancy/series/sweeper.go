@@ -34,13 +34,16 @@ type Options struct {
 // Sweeper takes series away.
 type Sweeper struct {
 	o Options
-	// known are the metrics by name, nil for one that is not of a kind whose series can
-	// be taken away.
-	known map[string]vector
+	// known take a series of a metric away, by its name; nil for one that is not of a kind
+	// whose series can be.
+	known map[string]remove
 }
 
+// remove takes the series with these labels away.
+type remove func(labels map[string]string)
+
 // New makes one.
-func New(o Options) *Sweeper { return &Sweeper{o: o, known: map[string]vector{}} }
+func New(o Options) *Sweeper { return &Sweeper{o: o, known: map[string]remove{}} }
 
 // Run sweeps until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) {
@@ -67,29 +70,6 @@ func (s *Sweeper) Run(ctx context.Context) {
 	}
 }
 
-// vector is a metric with labels.
-type vector interface {
-	remove(labels map[string]string)
-}
-
-// upstreams are Kubernetes' metrics, plain those of other libraries.
-type (
-	upstreams struct {
-		of interface {
-			Delete(labels map[string]string) bool
-		}
-	}
-	plain struct {
-		of interface {
-			Delete(labels prometheus.Labels) bool
-		}
-	}
-)
-
-func (v upstreams) remove(labels map[string]string) { v.of.Delete(labels) }
-
-func (v plain) remove(labels map[string]string) { v.of.Delete(labels) }
-
 // sweep takes away what names what there is not.
 func (s *Sweeper) sweep(ctx context.Context) error {
 	families, err := s.gather(ctx)
@@ -109,8 +89,8 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 				continue
 			}
 			labels := labelsOf(m)
-			if v := s.vector(f, slices.Sorted(maps.Keys(labels))); v != nil {
-				v.remove(labels)
+			if remove := s.remover(f, slices.Sorted(maps.Keys(labels))); remove != nil {
+				remove(labels)
 			}
 		}
 	}
@@ -147,11 +127,11 @@ func (s *Sweeper) gather(ctx context.Context) ([]*dto.MetricFamily, error) {
 	}
 }
 
-// vector finds a metric. Upstream keeps its metrics to itself, but the registry names the
+// remover finds a metric. Upstream keeps its metrics to itself, but the registry names the
 // one that is there to whoever wants to register another of the same name and labels.
-func (s *Sweeper) vector(f *dto.MetricFamily, labels []string) vector {
-	if v, ok := s.known[f.GetName()]; ok {
-		return v
+func (s *Sweeper) remover(f *dto.MetricFamily, labels []string) remove {
+	if known, ok := s.known[f.GetName()]; ok {
+		return known
 	}
 	s.known[f.GetName()] = nil
 	same := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: f.GetName(), Help: f.GetHelp()}, labels)
@@ -165,14 +145,14 @@ func (s *Sweeper) vector(f *dto.MetricFamily, labels []string) vector {
 		return nil
 	}
 	switch of := already.ExistingCollector.(type) {
-	case interface {
+	case interface { // of Kubernetes
 		Delete(labels map[string]string) bool
 	}:
-		s.known[f.GetName()] = upstreams{of}
-	case interface {
+		s.known[f.GetName()] = func(labels map[string]string) { of.Delete(labels) }
+	case interface { // of other libraries
 		Delete(labels prometheus.Labels) bool
 	}:
-		s.known[f.GetName()] = plain{of}
+		s.known[f.GetName()] = func(labels map[string]string) { of.Delete(labels) }
 	}
 	return s.known[f.GetName()]
 }

@@ -89,6 +89,9 @@ func (s *Seat) Endless() {
 
 // Move makes the request one of another flow, which bears its costs from then on.
 func (s *Seat) Move(name string) {
+	if s == nil {
+		return
+	}
 	q := s.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
