@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,25 +22,25 @@ func (r *resources) countNodes(ctx context.Context) map[string]int {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	counts := make([]map[string]int, len(all))
-	var asking sync.WaitGroup
-	for i, p := range all {
+	answers, asked := make(chan map[string]int, len(all)), 0
+	for _, p := range all {
 		if p.Name == r.of.self() || !p.Has(partitionapi.RoleTenant) {
 			continue
 		}
 		if c := r.client(p.Name, p.Spec.Identity); c != nil {
-			asking.Go(func() { counts[i] = c.countNodes(ctx, p.Name) })
+			asked++
+			go func() { answers <- c.countNodes(ctx, p.Name) }()
 		}
 	}
-	asking.Wait()
-	for _, theirs := range counts {
+	for range asked {
+		theirs := <-answers
 		if theirs == nil {
 			continue
 		}
 		if own != nil {
 			theirs[r.of.self()] = own[r.of.self()]
 		}
-		return complete(theirs, all)
+		return complete(theirs, all) // the first that answers knows as much as the others
 	}
 	return own
 }

@@ -417,7 +417,12 @@ const askTimeout = 2 * time.Second
 
 // ask asks home, which has copies of all nodes, which partition has a node.
 func (r *resources) ask(ctx context.Context, node string) string {
-	c := r.client(partitionapi.Home, "")
+	// With the identity that it is known by, or its clients would be made again for each who asks.
+	identity := ""
+	if home := r.parts.Partition(partitionapi.Home); home != nil {
+		identity = home.Spec.Identity
+	}
+	c := r.client(partitionapi.Home, identity)
 	if c == nil {
 		return ""
 	}

@@ -34,7 +34,7 @@ func repeatRemoval(ctx context.Context, try func(context.Context) error) error {
 		switch {
 		case err == nil, isOneOf(err, rpctypes.ErrMemberNotFound, membership.ErrIDNotFound, membership.ErrIDRemoved):
 			return nil
-		case !passes(err):
+		case !isTemporary(err):
 			return fmt.Errorf("removing a member of the datastore: %w", err)
 		}
 		if pause(ctx, retryPause) == nil {
@@ -48,9 +48,9 @@ func repeatRemoval(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// passes says whether the cause of an error can go away by itself, in a cluster whose
+// isTemporary says whether the cause of an error can go away by itself, in a cluster whose
 // members come and go.
-func passes(err error) bool {
+func isTemporary(err error) bool {
 	if answer, ok := errors.AsType[rpctypes.EtcdError](err); ok && answer.Code() == codes.Unavailable {
 		return true
 	}

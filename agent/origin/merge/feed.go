@@ -109,7 +109,7 @@ func (f *feed) fallBack(ctx context.Context) {
 			f.set.learn(f.from, (*knowledge).recalled, objs)
 			return
 		case !pods && (errors.Is(err, fs.ErrNotExist) || pause > f.patience):
-			f.set.learn(f.from, (*knowledge).never, nil) // a pod waits at worst
+			f.set.learn(f.from, (*knowledge).waived, nil)
 			return
 		}
 		unknownYet(err)

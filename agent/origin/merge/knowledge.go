@@ -9,10 +9,10 @@ import (
 // there is one way to know what a partition has for each reason to know it, and an error on any
 // way means "not known", never "none".
 //
-//	           never, recalled, answered
+//	           never, recalled, answered, waived
 //	waiting ──────────────────────────────▶ known ⟲ answered
 //	   │                                      ▲
-//	   │ silent                               │ never, recalled, answered
+//	   │ silent                               │ never, recalled, answered, waived
 //	   └──────────────▶ unknown ──────────────┘
 //
 // Nothing leads from known to another state but the end of the partition: what it said last
@@ -30,8 +30,8 @@ const (
 	known
 )
 
-// knowledge is a state with its transitions. Each reports whether it changed anything that
-// others wait for.
+// knowledge is a state with its transitions. All but answered report whether they changed
+// anything that others wait for.
 type knowledge struct{ is state }
 
 // answered: the partition has listed what it has.
@@ -43,6 +43,10 @@ func (k *knowledge) recalled() bool { return k.to(known) }
 
 // never: the node never had anything of the partition.
 func (k *knowledge) never() bool { return k.to(known) }
+
+// waived: it is not waited for any longer. Never of pods: without anything else a pod only
+// waits, at worst.
+func (k *knowledge) waived() bool { return k.to(known) }
 
 // silent: the partition does not answer, and what it said before is not known, at least not now.
 func (k *knowledge) silent() bool { return k.to(unknown) }

@@ -15,13 +15,14 @@ func TestKnowledge(t *testing.T) {
 		by   string
 	}
 	by := map[string]func(*knowledge) bool{"never": (*knowledge).never, "recalled": (*knowledge).recalled,
-		"silent":   (*knowledge).silent,
+		"silent": (*knowledge).silent, "waived": (*knowledge).waived,
 		"answered": func(k *knowledge) bool { k.answered(); return true }}
 	want := map[step]struct {
 		to      state
 		changes bool
 	}{
 		{waiting, "never"}: {known, true}, {unknown, "never"}: {known, true},
+		{waiting, "waived"}: {known, true}, {unknown, "waived"}: {known, true}, {known, "waived"}: {known, false},
 		{waiting, "recalled"}: {known, true}, {unknown, "recalled"}: {known, true},
 		{waiting, "silent"}: {unknown, true}, {unknown, "silent"}: {unknown, false},
 		{waiting, "answered"}: {known, true}, {unknown, "answered"}: {known, true},

@@ -82,6 +82,33 @@ func (p *partition) claimUser(resp *http.Response) (known bool, err error) {
 	return true, nil
 }
 
+// reviewByAny asks the resource partition, and the others in turn while none answers. What the
+// resource partition said counts if nobody does.
+func (t *table) reviewByAny(q *origin.Request, body []byte) (*http.Response, error) {
+	rp := t.resourcePartition()
+	asked := []*partition{rp}
+	for _, p := range t.all {
+		if p != rp {
+			asked = append(asked, p)
+		}
+	}
+	var first *http.Response
+	for _, p := range asked {
+		one := copyOf(q)
+		setBody(one, body)
+		resp, err := p.do(one)
+		if err != nil || resp.StatusCode < http.StatusInternalServerError {
+			return resp, err
+		}
+		if first == nil {
+			first = resp
+			continue
+		}
+		_ = resp.Body.Close() // nobody reads it
+	}
+	return first, nil
+}
+
 // accessReview asks the partition that knew the user's token what they may do, and the
 // resource partition about users without one, as the servers of all partitions are. While
 // that does not answer the tenant partitions are asked, for their servers ask the node for
@@ -92,7 +119,6 @@ func (t *table) accessReview(q *origin.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	setBody(q, body)
 	info, err := wire.Serializer(q.ContentType)
 	if err != nil {
 		return refuse(q, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, err.Error())
@@ -104,22 +130,7 @@ func (t *table) accessReview(q *origin.Request) (*http.Response, error) {
 	}
 	of, ok := review.Spec.Extra[extraPartition]
 	if !ok {
-		var first *http.Response
-		for _, p := range append([]*partition{t.resourcePartition()}, t.all...) {
-			if first != nil && p == t.resourcePartition() {
-				continue
-			}
-			one := copyOf(q)
-			setBody(one, body)
-			resp, err := p.do(one)
-			if err != nil || resp.StatusCode < http.StatusInternalServerError {
-				return resp, err
-			}
-			if first == nil {
-				first = resp
-			}
-		}
-		return first, nil
+		return t.reviewByAny(q, body)
 	}
 	if len(of) != 1 || t.byName[of[0]] == nil {
 		return unavailable(q, fmt.Sprintf("there is no partition %q, of which the user is", of))

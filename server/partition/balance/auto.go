@@ -8,6 +8,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/a4s-io/a4s/internal/component"
+	"github.com/a4s-io/a4s/internal/ownership"
+	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
 const (
@@ -61,8 +63,8 @@ func (a *automatic) look(ctx context.Context, now time.Time) error {
 	for i := range state.Configs {
 		versions[state.Configs[i].Name] = state.Configs[i].ResourceVersion
 	}
-	first := a.versions == nil || !maps.Equal(versions, a.versions)
-	if first {
+	changed := a.versions == nil || !maps.Equal(versions, a.versions)
+	if changed {
 		a.versions, a.since, a.said = versions, now, false
 	}
 	p := state.Suggest()
@@ -74,7 +76,7 @@ func (a *automatic) look(ctx context.Context, now time.Time) error {
 		}
 		return nil
 	case p.Interrupted:
-		if first {
+		if changed {
 			return nil
 		}
 		a.log.Infof("A move of tenants from service group %s to %s was interrupted; it is taken up again",
@@ -99,4 +101,13 @@ func (a *automatic) say(format string, args ...any) {
 		a.log.Infof(format, args...)
 	}
 	a.said = true
+}
+
+// overlaps are pairs of groups whose ranges have names in common.
+func overlaps(configs []partitionapi.DataPartitionConfig) [][2]string {
+	var rules []ownership.Config
+	for i := range configs {
+		rules = append(rules, ownership.NewConfig(&configs[i], configs[i].CreationTimestamp.Unix()))
+	}
+	return ownership.Overlaps(rules)
 }

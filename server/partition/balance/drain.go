@@ -17,10 +17,8 @@ const drainedAnnotation = "a4s.io/drained"
 
 // drained is what a group had, and who got it.
 type drained struct {
-	To      string   `json:"to"`
-	Start   *string  `json:"rangeStart,omitempty"`
-	End     *string  `json:"rangeEnd,omitempty"`
-	Tenants []string `json:"tenants,omitempty"`
+	To string `json:"to"`
+	content
 }
 
 var (
@@ -61,13 +59,8 @@ func Drain(configs []partitionapi.DataPartitionConfig, loads Loads, group string
 	if len(grown.Tenants)+len(from.Config.Tenants) > partitionapi.MaxTenants {
 		return nil, errTooMany // the API refuses the last configuration, when the others are stored
 	}
-	had := drained{To: grown.ServiceGroupID, Tenants: from.Config.Tenants}
-	if from.Config.IsRangeStartValid {
-		had.Start = &from.Config.RangeStart
-	}
-	if from.Config.IsRangeEndValid {
-		had.End = &from.Config.RangeEnd
-	}
+	had := drained{To: grown.ServiceGroupID, content: contentOf(from.Config)}
+	had.Drained = "" // of an earlier time
 	text, err := json.Marshal(had)
 	if err != nil {
 		return nil, fmt.Errorf("noting what it had: %w", err)

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
-	"github.com/a4s-io/a4s/internal/ownership"
 	"github.com/a4s-io/a4s/internal/partitionapi"
 )
 
@@ -63,12 +63,10 @@ func (c content) put(into *partitionapi.DataPartitionConfig) {
 	}
 }
 
+// is reports whether a configuration has these tenants.
 func (c content) is(o *partitionapi.DataPartitionConfig) bool {
-	var copied partitionapi.DataPartitionConfig
-	c.put(&copied)
-	return copied.IsRangeStartValid == o.IsRangeStartValid && copied.IsRangeEndValid == o.IsRangeEndValid &&
-		(!o.IsRangeStartValid || copied.RangeStart == o.RangeStart) &&
-		(!o.IsRangeEndValid || copied.RangeEnd == o.RangeEnd) && slices.Equal(copied.Tenants, o.Tenants)
+	now := contentOf(o)
+	return ptr.Equal(c.Start, now.Start) && ptr.Equal(c.End, now.End) && slices.Equal(c.Tenants, now.Tenants)
 }
 
 // note writes on a configuration that is about to be stored what comes after it.
@@ -125,13 +123,4 @@ func interruptedAt(c *partitionapi.DataPartitionConfig, configs []partitionapi.D
 		p.Configs = append(p.Configs, next)
 	}
 	return p
-}
-
-// overlaps are pairs of groups whose ranges have names in common.
-func overlaps(configs []partitionapi.DataPartitionConfig) [][2]string {
-	var rules []ownership.Config
-	for i := range configs {
-		rules = append(rules, ownership.NewConfig(&configs[i], configs[i].CreationTimestamp.Unix()))
-	}
-	return ownership.Overlaps(rules)
 }

@@ -26,8 +26,8 @@ import (
 const Name = "not-ready-marker"
 
 const (
-	// mostUnknown is the part of the nodes of a resource partition that may be unknown, in
-	// per cent; upstream's for a zone.
+	// mostUnknown is the part of the nodes of a resource partition that are unknown, in per
+	// cent, above which kubelets are asked before their pods are marked; upstream's for a zone.
 	mostUnknown = 55
 	// heardAgain is for how long a resource partition that was silent may take to hear of its
 	// nodes again: three reports of a kubelet.
@@ -182,9 +182,9 @@ func (m *marker) set(name, partition string, now state) {
 	}
 }
 
-// most reports whether so many nodes of a partition are unknown that it may be the way
+// mostAreUnknown reports whether so many nodes of a partition are unknown that it may be the way
 // between them and its servers.
-func (m *marker) most(partition string) bool {
+func (m *marker) mostAreUnknown(partition string) bool {
 	nodes := m.nodes[partition]
 	unknown := 0
 	for _, s := range nodes {
@@ -208,7 +208,7 @@ func (m *marker) due(name string) (due, later, ask bool) {
 	if s.unknown && time.Since(m.o.Silent(partition)) < heardAgain {
 		return false, true, false
 	}
-	return true, true, s.unknown && m.most(partition)
+	return true, true, s.unknown && m.mostAreUnknown(partition)
 }
 
 func (m *marker) next(ctx context.Context) bool {
@@ -257,7 +257,7 @@ func (m *marker) mark(ctx context.Context, name string, ask bool) error {
 		}
 	}
 	if ask && len(ready) > 0 {
-		n, err := m.o.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		n, err := m.o.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 		if err != nil {
 			return fmt.Errorf("reading where the kubelet is: %w", err)
 		}

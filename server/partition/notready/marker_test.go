@@ -72,10 +72,10 @@ func TestKubeletIsAsked(t *testing.T) {
 // TestMark: of a node whose kubelet is asked and answers no pod is marked.
 func TestMark(t *testing.T) {
 	for name, tc := range map[string]struct{ ask, reached, marked bool }{
-		"not asked":     {false, true, true},
-		"it answers":    {true, true, false},
-		"it is silent":  {true, false, true},
-		"it just is so": {false, false, true},
+		"not asked":             {false, true, true},
+		"it answers":            {true, true, false},
+		"it is silent":          {true, false, true},
+		"not asked, and silent": {false, false, true},
 	} {
 		m := newMarker()
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},

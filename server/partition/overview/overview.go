@@ -19,7 +19,7 @@ type Options struct {
 	Placements func() []*partitionapi.TenantPlacement
 	// Ping asks a server what time it has.
 	Ping func(ctx context.Context, address string) (time.Time, error)
-	// Nodes counts the nodes of partitions, as far as that is known.
+	// Nodes counts the nodes of partitions, as far as that is known when its context ends.
 	Nodes func(context.Context) map[string]int
 }
 
@@ -54,18 +54,11 @@ func (v *Overview) States(ctx context.Context) []joinapi.PartitionState {
 	if len(all) == 0 {
 		return out
 	}
-	counted := make(chan map[string]int, 1)
-	go func() { counted <- v.o.Nodes(ctx) }()
-	answers := v.ask(ctx, all)
 	var nodes map[string]int
-	select {
-	case nodes = <-counted:
-	case <-ctx.Done():
-		select {
-		case nodes = <-counted:
-		default:
-		}
-	}
+	var counting sync.WaitGroup
+	counting.Go(func() { nodes = v.o.Nodes(ctx) })
+	answers := v.ask(ctx, all)
+	counting.Wait()
 	tenants := map[string]int{}
 	for _, p := range v.o.Placements() {
 		tenants[p.Spec.Partition]++

@@ -8,13 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/server/partition/allocations"
 )
@@ -61,28 +55,11 @@ func TestKilledBetweenShareAndBinding(t *testing.T) {
 			r.stored.Name, r.stored.ResourceVersion = "n", "0"
 			api := httptest.NewServer(r)
 			defer api.Close()
-			client, err := allocations.NewClient(&rest.Config{Host: api.URL,
-				ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
-				Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("110")}}}
 			process := func() *shares {
-				f := informers.NewSharedInformerFactory(fake.NewClientset(node), 0)
-				s := newShares()
-				s.nodes = f.Core().V1().Nodes().Lister()
-				f.Start(t.Context().Done())
-				f.WaitForCacheSync(t.Context().Done())
-				s.o.Local, s.o.Stats, s.o.Log = "rp", &Stats{}, logrus.NewEntry(logrus.StandardLogger())
-				p := newPartition(t.Context(), s, ResourcePartition{Name: "rp", Client: client})
-				t.Cleanup(p.queue.ShutDown)
-				s.partitions["rp"] = p
 				r.mu.Lock()
-				defer r.mu.Unlock()
-				if err := p.store.Add(r.stored.DeepCopy()); err != nil {
-					t.Fatal(err)
-				}
+				stored := r.stored.DeepCopy()
+				r.mu.Unlock()
+				s, _ := sharesAt(t, api.URL, stored)
 				return s
 			}
 			first := process()

@@ -5,10 +5,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/server/partition/allocations"
@@ -156,4 +160,30 @@ func TestStandIn(t *testing.T) {
 		pod.UID == standIn("m", share).UID || len(pod.Labels) > 0 {
 		t.Errorf("%+v", pod)
 	}
+}
+
+// sharesAt are those of a process that has just begun: the API of partition rp is at url, and its
+// watch shows what was stored of the node n.
+func sharesAt(t *testing.T, url string, stored *allocations.NodeAllocation) (*shares, *partition) {
+	t.Helper()
+	client, err := allocations.NewClient(&rest.Config{Host: url,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
+		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("110")}}}
+	f := informers.NewSharedInformerFactory(fake.NewClientset(node), 0)
+	s := newShares()
+	s.nodes = f.Core().V1().Nodes().Lister()
+	f.Start(t.Context().Done())
+	f.WaitForCacheSync(t.Context().Done())
+	s.o.Local, s.o.Stats, s.o.Log = "rp", &Stats{}, logrus.NewEntry(logrus.StandardLogger())
+	p := newPartition(t.Context(), s, ResourcePartition{Name: "rp", Client: client})
+	t.Cleanup(p.queue.ShutDown)
+	s.partitions["rp"] = p
+	if err := p.store.Add(stored.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	return s, p
 }

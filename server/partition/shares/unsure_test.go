@@ -8,15 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/server/partition/allocations"
 )
@@ -60,26 +55,8 @@ func TestUnansweredWrite(t *testing.T) {
 		}
 	}))
 	defer api.Close()
-	client, err := allocations.NewClient(&rest.Config{Host: api.URL,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
-		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("110")}}}
-	f := informers.NewSharedInformerFactory(fake.NewClientset(node), 0)
-	s := newShares()
-	s.nodes = f.Core().V1().Nodes().Lister()
-	f.Start(t.Context().Done())
-	f.WaitForCacheSync(t.Context().Done())
-	s.o.Local, s.o.Stats, s.o.Log = "rp", &Stats{}, logrus.NewEntry(logrus.StandardLogger())
-	p := newPartition(t.Context(), s, ResourcePartition{Name: "rp", Client: client})
-	defer p.queue.ShutDown()
-	s.partitions["rp"] = p
 	// The watch is late: it shows what was there before all of this.
-	if err := p.store.Add(stored.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	s, p := sharesAt(t, api.URL, stored)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.commit(ctx, "n", nil); err == nil {
