@@ -100,4 +100,9 @@ func TestAChangedRangeOfNodePorts(t *testing.T) {
 			t.Errorf("it says %q: changed %t, %s", c.says, changed, p.Spec.NodePortRange)
 		}
 	}
+	// Who takes out servers that are gone has not just started: it may run with the former range.
+	req.NodePortRange, req.Gone = "30000-32767", []joinapi.PartitionServer{{Server: "b"}}
+	if take(p, req); p.Spec.NodePortRange != "33000-33999" {
+		t.Errorf("who prunes puts the range back: %s", p.Spec.NodePortRange)
+	}
 }

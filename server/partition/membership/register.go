@@ -99,8 +99,9 @@ func take(p *partitionapi.Partition, req joinapi.PartitionRequest) bool {
 	if req.Restored > p.Spec.Restored {
 		p.Spec.Restored, changed = req.Restored, true
 	}
-	// Who says it last has started last, with what all are to have.
-	if req.NodePortRange != "" && req.NodePortRange != p.Spec.NodePortRange {
+	// Who says it last has started last, with what all are to have. Who takes out others says it
+	// as well, and may run with the former one.
+	if len(req.Gone) == 0 && req.NodePortRange != "" && req.NodePortRange != p.Spec.NodePortRange {
 		p.Spec.NodePortRange, changed = req.NodePortRange, true
 	}
 	return changed
