@@ -58,7 +58,7 @@ func TestServiceGroupsAreBalanced(t *testing.T) {
 	zero.setRange(t, "1", "k", "t")
 	zero.setRange(t, "2", "y", "")
 	for _, tenant := range []string{"alpha", "bravo", "charlie", "zulu"} {
-		zero.must(t, "tenant", "create", tenant, "--kubeconfig", "/root/"+tenant)
+		zero.must(t, "tenant", "create", tenant, "--kubeconfig", "/run/"+tenant)
 	}
 	watched, err := one.inSpace(t, "alpha").CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -37,8 +37,8 @@ func TestPartitionRestore(t *testing.T) {
 	})
 	r := &restored{home: home, tp2: tp2, worker: worker, snapshot: before,
 		pods: map[*cluster]*corev1.Pod{home: kept}}
-	tp2.must(t, "tenant", "create", "of-tp2", "--partition", "tp2", "--kubeconfig", "/root/of-tp2")
-	tp2.must(t, "kubectl", "--kubeconfig", "/root/of-tp2", "create", "configmap", "mine")
+	tp2.must(t, "tenant", "create", "of-tp2", "--partition", "tp2", "--kubeconfig", "/run/of-tp2")
+	tp2.must(t, "kubectl", "--kubeconfig", "/run/of-tp2", "create", "configmap", "mine")
 	r.pods[tp2] = tp2.runOn(t, "kube-system", partPod("kept", "tp2", worker.host.Name))
 	r.shared(t)
 
@@ -141,7 +141,7 @@ func (r *restored) whole(t *testing.T) {
 		return nil
 	})
 	hosts.Until(t, podTimeout, "the tenant is served by home", func(context.Context) error {
-		if out := r.tp2.a4s(t, "kubectl", "--kubeconfig", "/root/of-tp2", "--server", r.home.url(), "get",
+		if out := r.tp2.a4s(t, "kubectl", "--kubeconfig", "/run/of-tp2", "--server", r.home.url(), "get",
 			"configmap", "mine"); out.ExitCode != 0 {
 			return errors.New(out.Stderr)
 		}

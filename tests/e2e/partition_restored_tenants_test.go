@@ -88,8 +88,8 @@ func (r *restoredTenants) before(t *testing.T) {
 // tenant makes a tenant with a kubeconfig, and something of it.
 func (r *restoredTenants) tenant(t *testing.T, name, partition, file string) {
 	t.Helper()
-	r.tp2.must(t, "tenant", "create", name, "--partition", partition, "--kubeconfig", "/root/"+file)
-	r.tp2.must(t, "kubectl", "--kubeconfig", "/root/"+file, "create", "configmap", "of-"+file)
+	r.tp2.must(t, "tenant", "create", name, "--partition", partition, "--kubeconfig", "/run/"+file)
+	r.tp2.must(t, "kubectl", "--kubeconfig", "/run/"+file, "create", "configmap", "of-"+file)
 }
 
 // after does what the snapshot does not have.
@@ -177,7 +177,7 @@ func (r *restoredTenants) serves(t *testing.T, file, configMap string, want bool
 	for _, by := range []*cluster{r.home, r.tp2} {
 		hosts.Until(t, podTimeout, fmt.Sprintf("%s is served through %s: %t", file, by.host.Name, want),
 			func(context.Context) error {
-				out := r.tp2.a4s(t, "kubectl", "--kubeconfig", "/root/"+file, "--server", by.url(), "get", "configmap",
+				out := r.tp2.a4s(t, "kubectl", "--kubeconfig", "/run/"+file, "--server", by.url(), "get", "configmap",
 					configMap)
 				if (out.ExitCode == 0) != want {
 					return errors.New(out.Stdout + out.Stderr)

@@ -27,7 +27,7 @@ import (
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	home := ownCluster(t, "part-home", "--disable-agent")
-	home.must(t, "tenant", "create", "early", "--kubeconfig", "/root/early")
+	home.must(t, "tenant", "create", "early", "--kubeconfig", "/run/early")
 	t.Run("flags that cannot work are refused", func(t *testing.T) { testPartitionRefusals(t, home) })
 	tp2 := beginPartition(t, "part-tp2", "tp2", home, "--service-cidr", "10.44.0.0/16",
 		"--cluster-cidr", "10.142.0.0/16", "--disable-agent")
@@ -52,7 +52,7 @@ func TestPartitions(t *testing.T) {
 		for i, c := range both {
 			for _, partition := range []string{"main", "tp2"} {
 				name := fmt.Sprint("by-", i, "-in-", partition)
-				c.must(t, "tenant", "create", name, "--partition", partition, "--kubeconfig", "/root/"+name)
+				c.must(t, "tenant", "create", name, "--partition", partition, "--kubeconfig", "/run/"+name)
 				useEverywhere(t, both, c, name)
 			}
 		}
@@ -64,7 +64,7 @@ func TestPartitions(t *testing.T) {
 			}
 			return nil
 		})
-		home.must(t, "tenant", "create", "chosen", "--kubeconfig", "/root/chosen")
+		home.must(t, "tenant", "create", "chosen", "--kubeconfig", "/run/chosen")
 		if out := tp2.mustKubectl(t, "get tenantplacement chosen"); !strings.Contains(out, "tp2") {
 			t.Errorf("the placement is %s", out)
 		}
@@ -104,7 +104,7 @@ func TestPartitions(t *testing.T) {
 			Get(t.Context(), "marker", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("home has it: %v", err)
 		}
-		r := home.a4s(t, "kubectl", "--kubeconfig", "/root/chosen", "--server", home.url(), "get", "--raw",
+		r := home.a4s(t, "kubectl", "--kubeconfig", "/run/chosen", "--server", home.url(), "get", "--raw",
 			"/partitions/tp2/api/v1/nodes")
 		if r.ExitCode == 0 || !strings.Contains(r.Stderr, "administrators of the cluster") {
 			t.Errorf("a tenant gets another partition: %d %s %s", r.ExitCode, r.Stdout, r.Stderr)
@@ -114,9 +114,9 @@ func TestPartitions(t *testing.T) {
 		tp2.must(t, "tenant", "delete", "by-0-in-main")
 		home.must(t, "tenant", "delete", "by-0-in-tp2")
 		// The names are free at once.
-		home.must(t, "tenant", "create", "by-0-in-main", "--partition", "tp2", "--kubeconfig", "/root/by-0-in-main")
+		home.must(t, "tenant", "create", "by-0-in-main", "--partition", "tp2", "--kubeconfig", "/run/by-0-in-main")
 		useEverywhere(t, both, home, "by-0-in-main")
-		r := home.a4s(t, "kubectl", "--kubeconfig", "/root/by-0-in-tp2", "get", "configmaps")
+		r := home.a4s(t, "kubectl", "--kubeconfig", "/run/by-0-in-tp2", "get", "configmaps")
 		if r.ExitCode == 0 {
 			t.Errorf("a deleted tenant is served: %s", r.Stdout)
 		}
@@ -174,9 +174,9 @@ func useEverywhere(t *testing.T, servers []*cluster, maker *cluster, tenant stri
 	for i, c := range servers {
 		name := fmt.Sprint("through-", i)
 		at := "--server=" + c.url()
-		maker.must(t, "kubectl", "--kubeconfig", "/root/"+tenant, at, "create", "configmap", name,
+		maker.must(t, "kubectl", "--kubeconfig", "/run/"+tenant, at, "create", "configmap", name,
 			"--from-literal=a=b")
-		maker.must(t, "kubectl", "--kubeconfig", "/root/"+tenant, at, "label", "configmap", name, "x=y")
+		maker.must(t, "kubectl", "--kubeconfig", "/run/"+tenant, at, "label", "configmap", name, "x=y")
 		for {
 			e := <-w.ResultChan()
 			if m, ok := e.Object.(*corev1.ConfigMap); ok && m.Name == name && m.Labels["x"] == "y" {
@@ -209,9 +209,9 @@ func testPassedOn(t *testing.T, home, tp2 *cluster) {
 		_, err := inside.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	home.must(t, "kubectl", "--kubeconfig", "/root/chosen", "create", "clusterrolebinding", "all",
+	home.must(t, "kubectl", "--kubeconfig", "/run/chosen", "create", "clusterrolebinding", "all",
 		"--clusterrole=admin", "--serviceaccount=default:default")
-	token := strings.TrimSpace(home.must(t, "kubectl", "--kubeconfig", "/root/chosen", "create", "token", "default"))
+	token := strings.TrimSpace(home.must(t, "kubectl", "--kubeconfig", "/run/chosen", "create", "token", "default"))
 	for _, c := range []*cluster{home, tp2} {
 		// What a client says of itself beside its token does not count.
 		client := withToken(t, c, token, http.Header{
@@ -341,7 +341,7 @@ func testHomeDown(t *testing.T, home, tp2 *cluster) {
 	hung.end(t, home)
 	tp2.waitState(t, "main", joinapi.PartitionReady)
 	useEverywhere(t, []*cluster{tp2, home}, home, "early")
-	tp2.must(t, "tenant", "create", "nobody", "--kubeconfig", "/root/nobody")
+	tp2.must(t, "tenant", "create", "nobody", "--kubeconfig", "/run/nobody")
 }
 
 // testResumed: placements that a server left behind, in the making and in the deletion of a

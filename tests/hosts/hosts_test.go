@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -23,6 +24,25 @@ func run(t *testing.T, h *Host, path string, args ...string) string {
 		t.Fatalf("%s %v: %v, exit code %d\n%s%s", path, args, err, r.ExitCode, r.Stdout, r.Stderr)
 	}
 	return strings.TrimSpace(r.Stdout)
+}
+
+// showCgroupsAgain mounts a cgroup hierarchy of the machine a second time, as
+// somebody does who prepares a chroot, and returns where.
+func showCgroupsAgain(t *testing.T) string {
+	all, err := hierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := unix.Mount(all[0].Dir, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func TestHostIsAMachineOfItsOwn(t *testing.T) {
@@ -42,6 +62,7 @@ func TestHostIsAMachineOfItsOwn(t *testing.T) {
 		return bridge.Attrs().HardwareAddr.String()
 	}
 	before := hardware()
+	seen := showCgroupsAgain(t)
 	a, err := lab.NewHost(t.Context(), "alpha")
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +75,9 @@ func TestHostIsAMachineOfItsOwn(t *testing.T) {
 	// Hosts that send to the machine know its address: it must not change as others come and go.
 	if now := hardware(); now != before {
 		t.Errorf("the machine has the hardware address %s in the lab, and had %s before there were hosts", now, before)
+	}
+	if strings.Contains(run(t, a, "cat", "/proc/self/mountinfo"), seen) {
+		t.Errorf("alpha sees the machine's cgroups at %s, want its own only", seen)
 	}
 	if got := run(t, a, "hostname"); got != "alpha" {
 		t.Errorf("host name %q", got)

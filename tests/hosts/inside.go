@@ -9,7 +9,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -86,6 +88,9 @@ func setUp(plan blueprint) error {
 	if err := mount("proc", "/proc", "proc", ""); err != nil {
 		return err
 	}
+	if err := hideCgroups(); err != nil {
+		return err
+	}
 	if err := mountSys(plan.Hierarchies); err != nil {
 		return err
 	}
@@ -140,6 +145,24 @@ func mount(source, target, kind, options string) error {
 	}
 	if err := unix.Mount(source, target, kind, 0, options); err != nil {
 		return fmt.Errorf("mounting %s: %w", target, err)
+	}
+	return nil
+}
+
+// hideCgroups unmounts the cgroup hierarchies that the machine shows a second
+// time, as for a chroot. A kubelet takes the first one that it finds, and
+// would make its pods' cgroups outside the host.
+func hideCgroups() error {
+	all, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return !strings.HasPrefix(m.FSType, "cgroup") || strings.HasPrefix(m.Mountpoint, "/sys/"), false
+	})
+	if err != nil {
+		return fmt.Errorf("looking for mounted cgroup hierarchies: %w", err)
+	}
+	for _, m := range all {
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmounting %s: %w", m.Mountpoint, err)
+		}
 	}
 	return nil
 }
