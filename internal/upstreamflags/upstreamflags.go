@@ -24,12 +24,12 @@ func Merge(source string, defaults map[string]string, user []string) ([]string, 
 		if !ok || name == "" {
 			return nil, &problem.Input{Source: source, Value: arg, Want: "name=value"}
 		}
-		overridden[name] = true
+		overridden[dashed(name)] = true
 		given = append(given, "--"+name+"="+value)
 	}
 	names := make([]string, 0, len(defaults))
 	for name := range defaults {
-		if !overridden[name] {
+		if !overridden[dashed(name)] {
 			names = append(names, name)
 		}
 	}
@@ -41,12 +41,19 @@ func Merge(source string, defaults map[string]string, user []string) ([]string, 
 	return append(out, given...), nil
 }
 
+// dashed is how upstream's programs take the name of a flag that is written with
+// underscores, as those of some flags are.
+func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
+
 // Parse sets fs from Merge(source, defaults, user).
 func Parse(fs *pflag.FlagSet, source string, defaults map[string]string, user []string) error {
 	args, err := Merge(source, defaults, user)
 	if err != nil {
 		return err
 	}
+	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(dashed(name))
+	})
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	for _, arg := range args {

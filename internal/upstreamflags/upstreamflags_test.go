@@ -28,6 +28,22 @@ func TestUserArgumentReplacesOursByName(t *testing.T) {
 	}
 }
 
+// Upstream's programs take underscores for dashes, and have flags with either.
+func TestUnderscoresAreDashes(t *testing.T) {
+	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	syncs := fs.Int("concurrent_rc_syncs", 5, "")
+	plugins := fs.StringSlice("enable-admission-plugins", nil, "")
+	err := Parse(fs, "--kube-controller-manager-arg",
+		map[string]string{"concurrent_rc_syncs": "20", "enable-admission-plugins": "NodeRestriction"},
+		[]string{"concurrent-rc-syncs=7", "enable_admission_plugins=AlwaysPullImages"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"AlwaysPullImages"}; *syncs != 7 || !slices.Equal(*plugins, want) {
+		t.Errorf("%d syncs and the plugins %v, want 7 and %v", *syncs, *plugins, want)
+	}
+}
+
 func TestBadUserArgumentNamesItsFlag(t *testing.T) {
 	for _, arg := range []string{"no-such-flag=1", "profiling=maybe", "profiling", "=x"} {
 		fs := pflag.NewFlagSet("x", pflag.ContinueOnError)

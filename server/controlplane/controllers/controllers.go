@@ -188,6 +188,9 @@ func (o Options) flags() map[string]string {
 	if o.VolumePluginDir != "" {
 		m["flex-volume-plugin-dir"] = o.VolumePluginDir
 	}
+	for _, c := range allGated() {
+		m[c.flag] = gatedWorkers
+	}
 	for _, signer := range []string{"kube-apiserver-client", "kubelet-client", "legacy-unknown"} {
 		if signer == "kubelet-client" && o.WithoutKubeletClients {
 			continue

@@ -209,10 +209,15 @@ func (m *manager) controllers(ctx context.Context, cc app.ControllerContext) ([]
 		return nil, fmt.Errorf("building the controllers of nodes: %w", err)
 	}
 	first = append(first, kept...)
+	held, descriptors, err := m.gated(ctx, cc, descriptors)
+	if err != nil {
+		return nil, err
+	}
 	all, err := app.BuildControllers(ctx, cc, descriptors, nil, noHealth{})
 	if err != nil {
 		return nil, fmt.Errorf("building the controllers: %w", err)
 	}
+	first = append(first, held...)
 	for i, c := range all {
 		if m.podGC != nil && c.Name() == names.PodGarbageCollectorController {
 			all[i] = loop{c.Name(), func(ctx context.Context) {

@@ -146,7 +146,7 @@ func (e *Edge) serve(w http.ResponseWriter, req *http.Request, next *chain, r *r
 		return nil
 	}
 	r.identify(answer.User, req.Header)
-	if err := entry.identified(req.Context(), r.user); err != nil {
+	if err := entry.identified(req.Context(), r.user, r.charged()); err != nil {
 		return err
 	}
 	if sent, err := e.others.elsewhere(w, req, r, entry); sent || err != nil {

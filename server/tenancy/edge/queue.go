@@ -155,19 +155,19 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 	return apierrors.NewTooManyRequests("the request waited too long: try again later", retryAfter)
 }
 
-// identified says who it is that was admitted. Who has no credential stays one
-// of their address, so that nobody gets past the queue by saying nothing.
-func (a *admission) identified(ctx context.Context, u user.Info) error {
+// identified says who it is that was admitted, and which tenant is charged. Who has no
+// credential stays one of their address, so that nobody gets past the queue by saying nothing.
+func (a *admission) identified(ctx context.Context, u user.Info, charged string) error {
 	if a.q == nil || !a.said && (!a.known || u.GetName() == user.Anonymous) {
 		return nil
 	}
-	flow := tenantFlow(authn.TenantOf(u))
+	flow := tenantFlow(charged)
 	if flow == a.flow {
 		return nil
 	}
 	a.flow = flow
 	if a.known && !a.said {
-		a.q.flows.Add(a.by, flow)
+		a.q.flows.Add(a.by, tenantFlow(authn.TenantOf(u)))
 	}
 	switch {
 	case flow == "":

@@ -14,6 +14,7 @@ import (
 
 	"github.com/a4s-io/a4s/internal/space"
 	"github.com/a4s-io/a4s/server/partition/proxy"
+	"github.com/a4s-io/a4s/server/tenancy/authn"
 	"github.com/a4s-io/a4s/server/tenancy/fairness/fairqueue"
 )
 
@@ -61,7 +62,7 @@ func TestFlowsOfRequests(t *testing.T) {
 				t.Errorf("%s, request %d: flow %q, want %q", c.what, i+1, a.flow, want)
 			}
 			if c.user != nil {
-				if err := a.identified(t.Context(), c.user); err != nil {
+				if err := a.identified(t.Context(), c.user, authn.TenantOf(c.user)); err != nil {
 					t.Errorf("%s: %v", c.what, err)
 				}
 			}
@@ -70,6 +71,49 @@ func TestFlowsOfRequests(t *testing.T) {
 			}
 			a.leave()
 		}
+	}
+}
+
+// What a controller with a gate does about a tenant's object waits among the requests of that
+// tenant, and whoever works for all does not wait.
+func TestControllersAreChargedToTenants(t *testing.T) {
+	const account = "system:serviceaccount:kube-system:"
+	for _, c := range []struct{ user, path, want string }{
+		{account + "replicaset-controller", "/api/v1/namespaces/default.acme/pods", "tenant:acme"},
+		{account + "replicaset-controller", "/apis/apps/v1/namespaces/default.acme/replicasets/r", "tenant:acme"},
+		{account + "replicaset-controller", "/api/v1/namespaces/default/pods", ""},
+		{account + "replicaset-controller", "/api/v1/nodes", ""},
+		{account + "namespace-controller", "/api/v1/namespaces/default.acme/pods", ""},
+		{"system:node:n", "/api/v1/namespaces/default.acme/pods/p", ""},
+	} {
+		q := newQueue(fairqueue.New(fairqueue.ForProcessors(2)))
+		for range 2 { // the second is known by its token
+			req := httptest.NewRequest(http.MethodPost, c.path, nil)
+			req.Header.Set("Authorization", "Bearer x")
+			a, err := q.enter(req, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := read(req)
+			r.identify(&user.DefaultInfo{Name: c.user}, req.Header)
+			if err := a.identified(t.Context(), r.user, r.charged()); err != nil {
+				t.Fatal(err)
+			}
+			if a.flow != c.want || (a.seat != nil) != (c.want != "") {
+				t.Errorf("%s at %s waits in the flow %q, want %q", c.user, c.path, a.flow, c.want)
+			}
+			a.leave()
+		}
+		req := httptest.NewRequest(http.MethodPost, c.path, nil)
+		req.Header.Set("Authorization", "Bearer x")
+		a, err := q.enter(req, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.flow != "" {
+			t.Errorf("%s is taken for one of the flow %q before it says what it wants", c.user, a.flow)
+		}
+		a.leave()
 	}
 }
 
@@ -116,7 +160,7 @@ func TestFlowsOfRequestsOfOtherPartitions(t *testing.T) {
 			t.Errorf("%d, %s: flow %q, want %q", i, c.what, a.flow, c.first)
 		}
 		if c.user != nil {
-			if err := a.identified(t.Context(), c.user); err != nil {
+			if err := a.identified(t.Context(), c.user, authn.TenantOf(c.user)); err != nil {
 				t.Errorf("%s: %v", c.what, err)
 			}
 		}

@@ -1,0 +1,310 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// controller is one as upstream's are: a queue of keys, and workers.
+type controller struct {
+	gate    *Gate
+	handler *handler
+	queue   workqueue.TypedRateLimitingInterface[string]
+
+	mu    sync.Mutex
+	begun []string // keys that workers have begun
+}
+
+// newController has a handler that enqueues keys, and workers that do sync.
+func newController(t *testing.T, workers int, sync func(*controller, string)) *controller {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &controller{gate: New(ctx, workers)}
+	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: t.Name()})
+	q, err := Metered(t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.gate.Attach(q)
+	enqueue := func(obj any) {
+		key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+		if err != nil {
+			t.Error(err)
+		}
+		c.queue.Add(key)
+	}
+	c.handler = &handler{cache.ResourceEventHandlerFuncs{AddFunc: enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) }, DeleteFunc: enqueue}, c.gate}
+	t.Cleanup(func() {
+		cancel()
+		c.queue.ShutDown()
+	})
+	for range workers {
+		go func() {
+			for {
+				key, shutdown := c.queue.Get()
+				if shutdown {
+					return
+				}
+				c.mu.Lock()
+				c.begun = append(c.begun, key)
+				c.mu.Unlock()
+				sync(c, key)
+				c.queue.Done(key)
+			}
+		}()
+	}
+	return c
+}
+
+func (c *controller) has(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Contains(c.begun, key)
+}
+
+func pod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true,
+		func(context.Context) (bool, error) { return done(), nil })
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+// Syncs of one tenant that last for ever do not take all workers, and its keys are not before
+// those of others.
+func TestGateLeavesWorkersForOthers(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	c := newController(t, 4, func(c *controller, key string) {
+		if namespace, _, _ := cache.SplitMetaNamespaceKey(key); namespace == "default.acme" {
+			defer c.gate.began(namespace)()
+			<-stop
+		}
+	})
+	for i := range 1000 {
+		c.handler.OnAdd(pod("default.acme", fmt.Sprint("a", i)), false)
+	}
+	until(t, "a sync of acme has begun", func() bool { return c.gate.requestsOf("acme") > 0 })
+	c.handler.OnAdd(pod("default.globex", "b"), false)
+	until(t, "the key of globex is synced", func() bool { return c.has("default.globex/b") })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.begun); n > 4 {
+		t.Errorf("%d syncs have begun, want no more than there are workers: %v", n, c.begun)
+	}
+}
+
+// What one tenant makes others wait for is bounded by the workers, not by what it has.
+func TestGateTakesTurns(t *testing.T) {
+	step := make(chan struct{})
+	c := newController(t, 4, func(c *controller, key string) {
+		namespace, _, _ := cache.SplitMetaNamespaceKey(key)
+		defer c.gate.began(namespace)()
+		<-step
+	})
+	for i := range 500 {
+		c.handler.OnAdd(pod("default.acme", fmt.Sprint("a", i)), false)
+	}
+	tenants := []string{"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"}
+	for i := range 50 {
+		for _, name := range tenants {
+			c.handler.OnAdd(pod("default."+name, fmt.Sprint("b", i)), false)
+		}
+	}
+	go func() {
+		for range 900 {
+			step <- struct{}{}
+		}
+	}()
+	until(t, "all keys are synced", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.begun) == 500+len(tenants)*50
+	})
+	last := 0
+	for _, name := range tenants {
+		last = max(last, slices.Index(c.begun, "default."+name+"/b0"))
+	}
+	// Before the others came, acme has filled half of the workers and the queue at most.
+	if most := 8 + 4*(len(tenants)+1); last > most {
+		t.Errorf("the first keys of all tenants are among the first %d synced, want %d", last+1, most)
+	}
+}
+
+// An event that waits is told in its order, updates of an object as one.
+func TestGateKeepsTheOrderOfAnObject(t *testing.T) {
+	var told []string
+	g := New(t.Context(), 2)
+	q := &heldQueue{depth: 2}
+	g.Attach(q)
+	q.depth = 4 // two are the base
+	label := func(obj any) string { return obj.(*corev1.Pod).Labels["n"] }
+	h := &handler{cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { told = append(told, "add "+label(obj)) },
+		UpdateFunc: func(old, obj any) { told = append(told, "update "+label(old)+" "+label(obj)) },
+		DeleteFunc: func(obj any) { told = append(told, "delete "+label(obj)) },
+	}, g}
+	at := func(n int) *corev1.Pod {
+		p := pod("default.acme", "p")
+		p.Labels = map[string]string{"n": fmt.Sprint(n)}
+		return p
+	}
+	h.OnAdd(at(1), false)
+	for n := 1; n < 5; n++ {
+		h.OnUpdate(at(n), at(n+1))
+	}
+	h.OnDelete(at(5))
+	h.OnAdd(at(6), false)
+	h.OnUpdate(at(6), at(7))
+	system := pod("default", "p")
+	system.Labels = map[string]string{"n": "system"}
+	h.OnAdd(system, false)
+	first := at(8)
+	first.Namespace = "default.globex"
+	h.OnAdd(first, true)
+	if want := []string{"add system", "add 8"}; !slices.Equal(told, want) {
+		t.Fatalf("at once: %q, want %q", told, want)
+	}
+	told = nil
+	q.set(2)
+	until(t, "nothing waits", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return !g.pumping
+	})
+	if want := []string{"add 1", "update 1 5", "delete 5", "add 6", "update 6 7"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+// A queue that never gets shorter, as a wrong count has it, stops no controller.
+func TestGateNeverStops(t *testing.T) {
+	g := New(t.Context(), 2)
+	q := &heldQueue{}
+	g.Attach(q)
+	q.set(100)
+	told := make(chan struct{}, 1)
+	h := &handler{cache.ResourceEventHandlerFuncs{AddFunc: func(any) { told <- struct{}{} }}, g}
+	h.OnAdd(pod("default.acme", "p"), false)
+	select {
+	case <-told:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the event was not told")
+	}
+}
+
+// heldQueue is a queue of a depth that the test says.
+type heldQueue struct {
+	mu    sync.Mutex
+	depth int
+}
+
+func (q *heldQueue) set(depth int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.depth = depth
+}
+
+func (q *heldQueue) Depth() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.depth
+}
+
+func (*heldQueue) Added() int { return 0 }
+
+// Handlers that controllers add to informers get their events through the gate, from a typed
+// informer too.
+func TestGateHoldsInformersOfControllers(t *testing.T) {
+	client := fake.NewClientset()
+	g := New(t.Context(), 2)
+	f := g.Informers(informers.NewSharedInformerFactory(client, 0))
+	told := make(chan string, 4)
+	h := cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { told <- obj.(metav1.Object).GetName() }}
+	if _, err := f.Core().V1().Pods().Informer().AddEventHandler(h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Core().V1().Pods().TypedInformer().AddEventHandler(h); err != nil {
+		t.Fatal(err)
+	}
+	f.Start(t.Context().Done())
+	f.WaitForCacheSync(t.Context().Done())
+	q := &heldQueue{}
+	g.Attach(q)
+	q.set(100)
+	_, err := client.CoreV1().Pods("default.acme").Create(t.Context(), pod("", "p"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "both events wait", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.turns) == 1 && len(g.turns[0].waiting) == 2
+	})
+	q.set(0)
+	for range 2 {
+		if name := <-told; name != "p" {
+			t.Errorf("told of %q", name)
+		}
+	}
+}
+
+// Requests are counted for the tenant whose namespace they are about, until they are answered.
+func TestGateCountsRequests(t *testing.T) {
+	for path, want := range map[string]string{
+		"/api/v1/namespaces/default.acme/pods":                "acme",
+		"/apis/apps/v1/namespaces/default.acme/replicasets/r": "acme",
+		"/api/v1/namespaces/default/pods":                     "system",
+		"/api/v1/nodes":                                       "",
+	} {
+		g := New(t.Context(), 2)
+		var during string
+		rt := &counter{roundTripper(func(*http.Request) (*http.Response, error) {
+			for name := range g.requests {
+				during = name
+			}
+			return nil, nil
+		}), g}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://192.0.2.1"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rt.RoundTrip(req); err != nil { //nolint:bodyclose // there is none
+			t.Fatal(err)
+		}
+		if during != want || len(g.requests) != 0 {
+			t.Errorf("%s: counted for %q, want %q, and afterwards %v", path, during, want, g.requests)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// requestsOf is how many requests of a tenant have no answer.
+func (g *Gate) requestsOf(name string) int {
+	g.requestsMu.Lock()
+	defer g.requestsMu.Unlock()
+	return g.requests[name]
+}

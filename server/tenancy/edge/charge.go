@@ -1,0 +1,29 @@
+package edge
+
+import (
+	"github.com/a4s-io/a4s/internal/space"
+)
+
+// chargedControllers are the accounts of the controllers that work for the tenants' objects and
+// have a gate a tenant in front of their queues (server/controlplane/controllers): what they
+// do about an object waits in the flow of its tenant. All others, a kubelet or the scheduler,
+// work for several tenants in turn, and must not wait for one of them.
+var chargedControllers = map[string]bool{
+	"system:serviceaccount:kube-system:cronjob-controller":       true,
+	"system:serviceaccount:kube-system:deployment-controller":    true,
+	"system:serviceaccount:kube-system:endpoint-controller":      true,
+	"system:serviceaccount:kube-system:endpointslice-controller": true,
+	"system:serviceaccount:kube-system:job-controller":           true,
+	"system:serviceaccount:kube-system:replicaset-controller":    true,
+	"system:serviceaccount:kube-system:replication-controller":   true,
+	"system:serviceaccount:kube-system:statefulset-controller":   true,
+}
+
+// charged is the tenant whose flow the request waits in.
+func (r *request) charged() string {
+	if r.resource != nil && chargedControllers[r.user.GetName()] {
+		tenant, _ := space.SplitNamespace(r.resource.namespace)
+		return tenant
+	}
+	return r.userTenant
+}
