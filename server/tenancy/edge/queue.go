@@ -110,7 +110,9 @@ type admission struct {
 	known bool // there is a credential
 	said  bool // another server has authenticated the user
 	flow  string
-	seat  *fairqueue.Seat // nil for those who do not wait
+	// others is set where somebody else does something for the flow.
+	others bool
+	seat   *fairqueue.Seat // nil for those who do not wait
 }
 
 // enter waits for the seat of a request. A queue that is nil has no one wait. A request
@@ -140,7 +142,11 @@ func (a *admission) acquire(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	a.seat, err = a.q.seats.Acquire(ctx, a.flow)
+	acquire := a.q.seats.Acquire
+	if a.others {
+		acquire = a.q.seats.AcquireForOthers
+	}
+	a.seat, err = acquire(ctx, a.flow)
 	switch {
 	case err == nil:
 		return nil
@@ -165,9 +171,10 @@ func (a *admission) identified(ctx context.Context, u user.Info, charged string)
 	if flow == a.flow {
 		return nil
 	}
-	a.flow = flow
+	own := tenantFlow(authn.TenantOf(u))
+	a.flow, a.others = flow, flow != own
 	if a.known && !a.said {
-		a.q.flows.Add(a.by, tenantFlow(authn.TenantOf(u)))
+		a.q.flows.Add(a.by, own)
 	}
 	switch {
 	case flow == "":

@@ -99,7 +99,7 @@ func TestControllersAreChargedToTenants(t *testing.T) {
 			if err := a.identified(t.Context(), r.user, r.charged()); err != nil {
 				t.Fatal(err)
 			}
-			if a.flow != c.want || (a.seat != nil) != (c.want != "") {
+			if a.flow != c.want || (a.seat != nil) != (c.want != "") || a.others != (c.want != "") {
 				t.Errorf("%s at %s waits in the flow %q, want %q", c.user, c.path, a.flow, c.want)
 			}
 			a.leave()

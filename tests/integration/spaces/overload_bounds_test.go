@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ func TestOverloadIsBounded(t *testing.T) {
 	t.Run("terms of pods", func(t *testing.T) { testBoundedTerms(t, a) })
 	t.Run("watches", func(t *testing.T) { testBoundedWatches(t, p, a, b) })
 	t.Run("policies", func(t *testing.T) { testBoundedPolicies(t, a, b) })
+	t.Run("controllers", func(t *testing.T) { testTurnsInControllers(t, p, a, b) })
 }
 
 func testBoundedSelectors(t *testing.T, a *space) {
@@ -136,4 +138,50 @@ func testBoundedPolicies(t *testing.T, a, b *space) {
 			remove(t, a.config, fmt.Sprintf("%sies/%s%d", of, name, i))
 		}
 	}
+}
+
+// testTurnsInControllers: a ReplicaSet has its pod while those of another tenant, which came
+// before it, wait for most of theirs.
+func testTurnsInControllers(t *testing.T, p *plane, a, b *space) {
+	const sets, replicas = 100, 200
+	p.limit(t, "a", fmt.Sprintf(`{"pods":%d}`, sets*replicas))
+	make := func(s *space, name string, replicas int32) {
+		t.Helper()
+		labels := map[string]string{"set": name}
+		_, err := s.client.AppsV1().ReplicaSets("default").Create(t.Context(), &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec: simplePod("").Spec}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pods := func(ctx context.Context, s *space, labels string) (int, error) {
+		list, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: labels})
+		if err != nil {
+			return 0, err
+		}
+		return len(list.Items), nil
+	}
+	for i := range sets {
+		make(a, fmt.Sprint("many-", i), replicas)
+	}
+	make(b, "one", 1)
+	eventually(t, "the pod of the other tenant", func(ctx context.Context) (bool, error) {
+		n, err := pods(ctx, b, "set=one")
+		return n == 1, err
+	})
+	n, err := pods(t.Context(), a, "set")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n >= sets*replicas/2 {
+		t.Errorf("the ReplicaSet of one tenant had its pod when those of another had %d of %d", n, sets*replicas)
+	}
+	eventually(t, "more pods of the first tenant", func(ctx context.Context) (bool, error) {
+		more, err := pods(ctx, a, "set")
+		return more >= n+500, err
+	})
 }

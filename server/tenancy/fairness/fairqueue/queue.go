@@ -53,6 +53,9 @@ type Options struct {
 	// Inside is how many have begun and not ended, computing or waiting; 0 is any
 	// number. Those that last as long as their clients like do not count.
 	Inside int
+	// Others is the same of what others do for a flow. It is less: what has begun comes back
+	// first after each of its waits, before a request of the flow that has not begun.
+	Others int
 	// Busy returns how many goroutines compute, or could if there were a processor.
 	Busy func() int
 }
@@ -63,7 +66,7 @@ type Options struct {
 // The length is about that of upstream's queues.
 func ForProcessors(n int) Options {
 	return Options{Seats: 2 * n, Share: max(1, n-1), Alone: 2*n - 1, Length: 256, Inside: 128,
-		Busy: BusyGoroutines}
+		Others: 8 * n, Busy: BusyGoroutines}
 }
 
 // Queue gives seats to requests.
@@ -97,8 +100,10 @@ type flow struct {
 	cost    float64   // seconds, of a request on average
 	own     int       // seats
 	inside  int       // requests that have not ended, with a seat or without
-	begun   int       // of these, those that have begun and will end by themselves
+	begun   [2]int    // of these, its own and others that have begun and will end by themselves
 	waiting list.List // of *Seat
+	others  list.List // of *Seat of what others do for the flow
+	turn    bool      // of the others, when both wait
 	back    list.List // of *Seat whose requests began before, and go first
 	ended   time.Time // when its last request did
 	index   int       // in the backlog, -1 if not there
@@ -106,7 +111,7 @@ type flow struct {
 }
 
 // waits reports whether requests of the flow wait for a seat.
-func (f *flow) waits() bool { return f.waiting.Len() > 0 || f.back.Len() > 0 }
+func (f *flow) waits() bool { return f.waiting.Len()+f.others.Len()+f.back.Len() > 0 }
 
 // due is what the flow will have used when its running requests have ended.
 func (f *flow) due() float64 { return f.used + float64(f.own)*f.cost }
@@ -120,6 +125,17 @@ func (f *flow) aloneAfter() time.Duration {
 // Acquire waits for a seat of the flow, which must be released. It fails with
 // ErrFull, or with the error of the context.
 func (q *Queue) Acquire(ctx context.Context, name string) (*Seat, error) {
+	return q.acquire(ctx, name, false)
+}
+
+// AcquireForOthers waits for a seat of the flow for what somebody else does for it: its own
+// requests and these take turns, and these can be any number. It fails with the error of the
+// context.
+func (q *Queue) AcquireForOthers(ctx context.Context, name string) (*Seat, error) {
+	return q.acquire(ctx, name, true)
+}
+
+func (q *Queue) acquire(ctx context.Context, name string, others bool) (*Seat, error) {
 	q.mu.Lock()
 	now := time.Now()
 	f := q.flow(name, now)
@@ -127,18 +143,24 @@ func (q *Queue) Acquire(ctx context.Context, name string) (*Seat, error) {
 		q.last, q.mixed = f, now
 	}
 	s := &Seat{q: q, flow: f, users: 1}
+	if others {
+		s.kind = 1
+	}
 	f.inside++
-	if !f.waits() && q.room(f) && q.finds(f, now) {
+	if q.next(f) == nil && q.room(f, s.kind) && q.finds(f, now) {
 		q.begin(s, now)
 		q.mu.Unlock()
 		return s, nil
 	}
-	if f.waiting.Len() >= q.opts.Length {
+	in := &f.waiting
+	if others {
+		in = &f.others
+	} else if in.Len() >= q.opts.Length {
 		f.inside--
 		q.mu.Unlock()
 		return nil, ErrFull
 	}
-	granted := q.wait(s, &f.waiting)
+	granted := q.wait(s, in)
 	q.mu.Unlock()
 
 	select {
@@ -206,8 +228,30 @@ func (q *Queue) fits(f *flow, now time.Time) bool {
 	return q.running.Len() < q.opts.Seats && f.own < share
 }
 
-// room reports whether another request of the flow may begin.
-func (q *Queue) room(f *flow) bool { return q.opts.Inside == 0 || f.begun < q.opts.Inside }
+// room reports whether another request of the flow may begin, its own or of others.
+func (q *Queue) room(f *flow, kind int) bool {
+	most := [...]int{q.opts.Inside, q.opts.Others}[kind]
+	return most == 0 || f.begun[kind] < most
+}
+
+// next is the request of the flow that begins or comes back next, nil if none may. Its own
+// and those of others take turns.
+func (q *Queue) next(f *flow) *list.Element {
+	if back := f.back.Front(); back != nil {
+		return back
+	}
+	var own, others *list.Element
+	if q.room(f, 0) {
+		own = f.waiting.Front()
+	}
+	if q.room(f, 1) {
+		others = f.others.Front()
+	}
+	if own == nil || others != nil && f.turn {
+		own = others
+	}
+	return own
+}
 
 // finds reports whether a request of the flow can begin, if others that say that
 // they wait give up their seats.
@@ -227,7 +271,8 @@ func (q *Queue) begin(s *Seat, now time.Time) {
 	f := s.flow
 	if !s.counts && !s.endless {
 		s.counts = true
-		f.begun++
+		f.begun[s.kind]++
+		f.turn = s.kind == 0
 	}
 	q.virtual, q.most = max(q.virtual, f.used), max(q.most, f.used)
 	s.began = now
@@ -278,13 +323,10 @@ func (q *Queue) dispatch(now time.Time) {
 	var full []*flow
 	for len(q.backlog) > 0 && q.running.Len() < q.opts.Seats {
 		f := q.backlog[0]
-		if !q.fits(f, now) || f.back.Len() == 0 && !q.room(f) {
+		next := q.next(f)
+		if !q.fits(f, now) || next == nil {
 			full = append(full, heap.Pop(&q.backlog).(*flow))
 			continue
-		}
-		next := f.back.Front()
-		if next == nil {
-			next = f.waiting.Front()
 		}
 		s := next.Value.(*Seat)
 		q.leaves(s)

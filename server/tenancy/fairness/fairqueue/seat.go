@@ -27,6 +27,7 @@ type Seat struct {
 	in      *list.List    // where it waits for one
 	element *list.Element // in there, or in q.running; nil in neither
 	began   time.Time
+	kind    int  // 1 for what others do for the flow, else 0
 	counts  bool // among those of its flow that have begun
 	endless bool
 	ended   bool
@@ -71,7 +72,7 @@ func (s *Seat) Release() {
 func (s *Seat) uncount() {
 	if s.counts {
 		s.counts = false
-		s.flow.begun--
+		s.flow.begun[s.kind]--
 	}
 }
 
@@ -107,8 +108,8 @@ func (s *Seat) Move(name string) {
 	from.inside--
 	to.inside++
 	if s.counts {
-		from.begun--
-		to.begun++
+		from.begun[s.kind]--
+		to.begun[s.kind]++
 	}
 	if s.element != nil {
 		from.own--
