@@ -1,6 +1,7 @@
 package hollow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ const registering = 10
 type Options struct {
 	// First is the number of the first node, for several fleets of one cluster.
 	First, Nodes int
+	// Pods is how many a node has room for, 110 if it is 0.
+	Pods int64
 	// Access returns the access of a user in some groups. It is asked once for
 	// each node.
 	Access func(user string, groups ...string) (*rest.Config, error)
@@ -49,7 +52,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 		if err != nil {
 			return nil, fmt.Errorf("access of node %s: %w", name, err)
 		}
-		n, err := newNode(number, access, &f.failures)
+		n, err := newNode(number, cmp.Or(o.Pods, 110), access, &f.failures)
 		if err != nil {
 			return nil, fmt.Errorf("client of node %s: %w", name, err)
 		}

@@ -42,6 +42,7 @@ type node struct {
 	leases   coordinationclient.LeaseInterface
 	failures *failures
 	room     room
+	capacity int64 // of pods
 
 	// lease is the one that the server has, as far as the node knows.
 	lease *coordinationv1.Lease
@@ -53,7 +54,7 @@ type node struct {
 	pods netip.Prefix
 }
 
-func newNode(number int, access *rest.Config, f *failures) (*node, error) {
+func newNode(number int, pods int64, access *rest.Config, f *failures) (*node, error) {
 	config := rest.CopyConfig(access)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -67,7 +68,7 @@ func newNode(number int, access *rest.Config, f *failures) (*node, error) {
 		return nil, err
 	}
 	n := &node{
-		number: number, name: Name(number), access: config, failures: f, room: newRoom(cpus),
+		number: number, name: Name(number), access: config, failures: f, room: newRoom(cpus), capacity: pods,
 		leases: coordination.Leases(corev1.NamespaceNodeLease),
 	}
 	n.own, err = n.from(config.Host)
@@ -120,7 +121,7 @@ func (n *node) register(ctx context.Context) error {
 		corev1.ResourceCPU:              *resource.NewQuantity(cpus, resource.DecimalSI),
 		corev1.ResourceMemory:           resource.MustParse("128Gi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("200Gi"),
-		corev1.ResourcePods:             resource.MustParse("110"),
+		corev1.ResourcePods:             *resource.NewQuantity(n.capacity, resource.DecimalSI),
 	}
 	made, err := n.own.core.Nodes().Create(ctx, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{

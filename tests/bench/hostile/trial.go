@@ -76,7 +76,8 @@ func (t *trial) run(ctx context.Context, m *sides.Maker) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := hollow.Start(ctx, hollow.Options{Nodes: 1, Access: signer.User}); err != nil {
+	// There is room for all pods of both: what is measured is not who has the node.
+	if _, err := hollow.Start(ctx, hollow.Options{Nodes: 1, Pods: 10_000, Access: signer.User}); err != nil {
 		return err
 	}
 	hostile, err := t.hostile(limited, s, signer)
