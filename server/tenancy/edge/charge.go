@@ -19,9 +19,10 @@ var chargedControllers = map[string]bool{
 	"system:serviceaccount:kube-system:statefulset-controller":   true,
 }
 
-// charged is the tenant whose flow the request waits in.
+// charged is the tenant whose flow the request waits in. A controller sends its events one after
+// the other, so those of one tenant would wait for another's.
 func (r *request) charged() string {
-	if r.resource != nil && chargedControllers[r.user.GetName()] {
+	if r.resource != nil && r.resource.resource != "events" && chargedControllers[r.user.GetName()] {
 		tenant, _ := space.SplitNamespace(r.resource.namespace)
 		return tenant
 	}

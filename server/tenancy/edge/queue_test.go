@@ -83,6 +83,7 @@ func TestControllersAreChargedToTenants(t *testing.T) {
 		{account + "replicaset-controller", "/apis/apps/v1/namespaces/default.acme/replicasets/r", "tenant:acme"},
 		{account + "replicaset-controller", "/api/v1/namespaces/default/pods", ""},
 		{account + "replicaset-controller", "/api/v1/nodes", ""},
+		{account + "replicaset-controller", "/api/v1/namespaces/default.acme/events", ""},
 		{account + "namespace-controller", "/api/v1/namespaces/default.acme/pods", ""},
 		{"system:node:n", "/api/v1/namespaces/default.acme/pods/p", ""},
 	} {

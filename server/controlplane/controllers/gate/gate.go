@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/a4s-io/a4s/internal/space"
 )
 
 const (
@@ -18,14 +16,20 @@ const (
 	// atLeast is how long none of the events that wait has passed when one passes in
 	// any case, so that no wrong count stops a controller.
 	atLeast = time.Second
+	// fewTenants is how many may be kept without looking for those that need not be.
+	fewTenants = 64
 )
 
 // Queue is the work queue of a controller.
 type Queue interface {
-	// Depth is how many keys wait in it for a worker, and Added how many were ever
-	// put into it.
+	// Depth is how many keys wait in it for a worker, or for the end of the work on the same
+	// key.
 	Depth() int
+	// Added is how many keys were ever put into it, Handed how many workers were given, and
+	// Done how many they have done with.
 	Added() int
+	Handed() int
+	Done() int
 }
 
 // Gate is in front of one controller.
@@ -36,14 +40,14 @@ type Gate struct {
 	mu      sync.Mutex
 	queue   Queue // nil until the controller is made
 	tenants map[string]*tenant
+	prune   int       // how many tenants there are when they are gone through again
 	turns   []*tenant // those with events that wait, the next one first
 	passed  time.Time // when the last of them passed
 	pumping bool
 
-	// requests are those of the controller that have no answer, by tenant. Handlers may
-	// make some, under mu.
-	requestsMu sync.Mutex
-	requests   map[string]int
+	// requests are those of the controller that have no answer. Handlers may make some,
+	// under mu.
+	requests requests
 }
 
 // tenant is one with events that wait, or that has keys in the queue.
@@ -51,9 +55,10 @@ type tenant struct {
 	name    string
 	waiting []*event
 	updates map[object]*event // the last event of an object that waits, if that is an update
-	// keys are how many of the tenant's events have put a key into the queue that was
-	// not handed out when Added was until.
-	keys, until int
+	// queued is when an event has put a key into the queue last, zero if it was handed out for
+	// certain since: when there is a worker without work later, or when Handed is until.
+	queued time.Time
+	until  int
 }
 
 // object is one of an informer.
@@ -73,24 +78,25 @@ type event struct {
 // New makes the gate of a controller with so many workers. It lets everything pass
 // until it is attached, and ends with ctx.
 func New(ctx context.Context, workers int) *Gate {
-	return &Gate{ctx: ctx, workers: max(workers, 2), tenants: map[string]*tenant{}, requests: map[string]int{}}
+	return &Gate{ctx: ctx, workers: max(workers, 2), tenants: map[string]*tenant{}, prune: fewTenants}
 }
 
 // Attach tells of the queue of the controller. What is in it already counts as nobody's.
 func (g *Gate) Attach(q Queue) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.queue = &since{Queue: q, depth: q.Depth()}
+	g.queue = &since{q, q.Depth(), q.Handed() - q.Done()}
 }
 
 // since is a queue without the keys that an earlier controller of this process has
 // left, in one of the same name.
 type since struct {
 	Queue
-	depth int
+	depth, undone int
 }
 
 func (s *since) Depth() int { return max(0, s.Queue.Depth()-s.depth) }
+func (s *since) Done() int  { return s.Queue.Done() + s.undone }
 
 // pass tells of an event, at once or in its turn.
 func (g *Gate) pass(name string, e *event) {
@@ -152,16 +158,8 @@ func (g *Gate) some(now time.Time) bool {
 	if len(g.turns) > 0 && now.Sub(g.passed) >= atLeast {
 		g.next(0, now)
 	}
-	for n := 0; n < atOnce && len(g.turns) > 0; n++ {
-		depth, handed := g.look()
-		if depth >= g.workers {
-			break
-		}
-		free := g.free(handed)
-		i := slices.IndexFunc(g.turns, func(t *tenant) bool {
-			own := g.load(t, handed)
-			return own == 0 || own < free
-		})
+	for n := 0; n < atOnce; n++ {
+		i := slices.IndexFunc(g.turns, g.ready)
 		if i < 0 {
 			break
 		}
@@ -200,75 +198,41 @@ func (g *Gate) tell(t *tenant, e *event) {
 	}
 	before := g.queue.Added()
 	e.tell(e)
-	if after := g.queue.Added(); after != before {
-		t.keys, t.until = t.keys+1, after
+	if g.queue.Added() != before {
+		t.queued, t.until = time.Now(), g.queue.Handed()+g.queue.Depth()
 		g.tenants[t.name] = t
-	} else if len(t.waiting) == 0 && t.keys == 0 {
+		g.forget()
+	} else if len(t.waiting) == 0 && t.queued.IsZero() {
 		delete(g.tenants, t.name)
 	}
 }
 
-// look reads how many keys wait in the queue, and how many it has handed out.
-func (g *Gate) look() (depth, handed int) {
-	added := g.queue.Added()
-	depth = g.queue.Depth()
-	return depth, added - depth
-}
-
-// ready reports whether an event of a tenant of whose events none waits can pass: the queue
-// is shorter than there are workers, and the tenant has nothing to do in the controller, or
-// less than there are free workers.
-func (g *Gate) ready(t *tenant) bool {
-	depth, handed := g.look()
-	if depth >= g.workers {
-		return false
+// forget drops the tenants that have nothing in the queue, once there are twice as many as were
+// left the last time.
+func (g *Gate) forget() {
+	if len(g.tenants) < g.prune {
+		return
 	}
-	own := g.load(t, handed)
-	return own == 0 || own < g.free(handed)
-}
-
-// free is how many workers no tenant has something to do for. Each tenant is counted up to
-// half of them.
-func (g *Gate) free(handed int) int {
-	free := g.workers
+	handed := g.queue.Handed()
 	for name, t := range g.tenants {
-		n := g.load(t, handed)
-		if n == 0 && len(t.waiting) == 0 {
+		if len(t.waiting) == 0 && handed >= t.until {
 			delete(g.tenants, name)
 		}
-		free -= min(n, g.workers/2)
 	}
-	g.requestsMu.Lock()
-	defer g.requestsMu.Unlock()
-	for name, n := range g.requests {
-		if g.tenants[name] == nil {
-			free -= min(n, g.workers/2)
-		}
-	}
-	return free
+	g.prune = max(fewTenants, 2*len(g.tenants))
 }
 
-// load is how much a tenant has to do in the controller: keys in the queue, and requests.
-func (g *Gate) load(t *tenant, handed int) int {
-	if handed >= t.until {
-		t.keys = 0 // the queue is first in, first out
+// ready reports whether an event of the tenant can pass. One that has nothing to do in the
+// controller finds a worker without work, or a queue that is shorter than there are workers;
+// any other half of the workers without work.
+func (g *Gate) ready(t *tenant) bool {
+	handed, depth := g.queue.Handed(), g.queue.Depth()
+	busy := handed - g.queue.Done()
+	if handed >= t.until || busy < g.workers && time.Since(t.queued) > tick {
+		t.queued = time.Time{}
 	}
-	g.requestsMu.Lock()
-	defer g.requestsMu.Unlock()
-	return t.keys + g.requests[t.name]
-}
-
-// began counts a request of the controller about a namespace, until ended is called.
-func (g *Gate) began(namespace string) (ended func()) {
-	name, _ := space.SplitNamespace(namespace)
-	g.requestsMu.Lock()
-	defer g.requestsMu.Unlock()
-	g.requests[name]++
-	return func() {
-		g.requestsMu.Lock()
-		defer g.requestsMu.Unlock()
-		if g.requests[name]--; g.requests[name] == 0 {
-			delete(g.requests, name)
-		}
+	if !t.queued.IsZero() || g.requests.some(t.name) {
+		return busy+depth < g.workers/2
 	}
+	return busy < g.workers || depth < g.workers
 }

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 // controller is one as upstream's are: a queue of keys, and workers.
@@ -71,6 +72,17 @@ func newController(t *testing.T, workers int, sync func(*controller, string)) *c
 	return c
 }
 
+// ask asks something about a namespace, which is answered when wait returns.
+func (c *controller) ask(t *testing.T, namespace string, wait func()) {
+	name, _ := space.SplitNamespace(namespace)
+	if err := c.gate.requests.begin(t.Context(), name); err != nil {
+		t.Error(err)
+		return
+	}
+	defer c.gate.requests.end(name)
+	wait()
+}
+
 func (c *controller) has(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,14 +109,13 @@ func TestGateLeavesWorkersForOthers(t *testing.T) {
 	defer close(stop)
 	c := newController(t, 4, func(c *controller, key string) {
 		if namespace, _, _ := cache.SplitMetaNamespaceKey(key); namespace == "default.acme" {
-			defer c.gate.began(namespace)()
-			<-stop
+			c.ask(t, namespace, func() { <-stop })
 		}
 	})
 	for i := range 1000 {
 		c.handler.OnAdd(pod("default.acme", fmt.Sprint("a", i)), false)
 	}
-	until(t, "a sync of acme has begun", func() bool { return c.gate.requestsOf("acme") > 0 })
+	until(t, "a sync of acme has begun", func() bool { return c.gate.requests.some("acme") })
 	c.handler.OnAdd(pod("default.globex", "b"), false)
 	until(t, "the key of globex is synced", func() bool { return c.has("default.globex/b") })
 	c.mu.Lock()
@@ -119,8 +130,7 @@ func TestGateTakesTurns(t *testing.T) {
 	step := make(chan struct{})
 	c := newController(t, 4, func(c *controller, key string) {
 		namespace, _, _ := cache.SplitMetaNamespaceKey(key)
-		defer c.gate.began(namespace)()
-		<-step
+		c.ask(t, namespace, func() { <-step })
 	})
 	for i := range 500 {
 		c.handler.OnAdd(pod("default.acme", fmt.Sprint("a", i)), false)
@@ -151,13 +161,51 @@ func TestGateTakesTurns(t *testing.T) {
 	}
 }
 
+// Keys that are added again while they are worked on count as waiting in upstream's metrics, and are
+// in nobody's way.
+func TestGateTellsKeysThatWaitForTheirOwn(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	c := newController(t, 8, func(c *controller, key string) {
+		if namespace, _, _ := cache.SplitMetaNamespaceKey(key); namespace == "default.acme" {
+			c.ask(t, namespace, func() { <-stop })
+		}
+	})
+	for i := range 3 {
+		c.handler.OnAdd(pod("default.acme", fmt.Sprint("a", i)), false)
+		until(t, "a sync of acme has begun", func() bool { return c.has(fmt.Sprint("default.acme/a", i)) })
+		c.handler.OnAdd(pod("default.acme", fmt.Sprint("a", i)), false)
+	}
+	until(t, "keys wait", func() bool { return c.gate.queue.Depth() == 3 })
+	// One passes each second in any case.
+	for i := range 60 {
+		c.handler.OnAdd(pod("default.globex", fmt.Sprint("b", i)), false)
+	}
+	until(t, "the keys of globex are synced", func() bool { return c.has("default.globex/b59") })
+}
+
+// Tenants that have nothing to do in the controller are forgotten.
+func TestGateForgetsTenants(t *testing.T) {
+	c := newController(t, 4, func(*controller, string) {})
+	for i := range 1000 {
+		name := fmt.Sprint("t", i)
+		c.handler.OnAdd(pod("default."+name, "p"), false)
+		until(t, "the key is synced", func() bool { return c.has("default." + name + "/p") })
+	}
+	c.gate.mu.Lock()
+	defer c.gate.mu.Unlock()
+	if n := len(c.gate.tenants); n > fewTenants {
+		t.Errorf("%d tenants are kept", n)
+	}
+}
+
 // An event that waits is told in its order, updates of an object as one.
 func TestGateKeepsTheOrderOfAnObject(t *testing.T) {
 	var told []string
 	g := New(t.Context(), 2)
 	q := &heldQueue{depth: 2}
 	g.Attach(q)
-	q.depth = 4 // two are the base
+	q.set(4) // two are the base
 	label := func(obj any) string { return obj.(*corev1.Pod).Labels["n"] }
 	h := &handler{cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { told = append(told, "add "+label(obj)) },
@@ -213,7 +261,7 @@ func TestGateNeverStops(t *testing.T) {
 	}
 }
 
-// heldQueue is a queue of a depth that the test says.
+// heldQueue is a queue of a depth that the test says. All workers have work if it has any.
 type heldQueue struct {
 	mu    sync.Mutex
 	depth int
@@ -232,6 +280,10 @@ func (q *heldQueue) Depth() int {
 }
 
 func (*heldQueue) Added() int { return 0 }
+
+func (q *heldQueue) Handed() int { return q.Depth() }
+
+func (*heldQueue) Done() int { return 0 }
 
 // Handlers that controllers add to informers get their events through the gate, from a typed
 // informer too.
@@ -267,44 +319,4 @@ func TestGateHoldsInformersOfControllers(t *testing.T) {
 			t.Errorf("told of %q", name)
 		}
 	}
-}
-
-// Requests are counted for the tenant whose namespace they are about, until they are answered.
-func TestGateCountsRequests(t *testing.T) {
-	for path, want := range map[string]string{
-		"/api/v1/namespaces/default.acme/pods":                "acme",
-		"/apis/apps/v1/namespaces/default.acme/replicasets/r": "acme",
-		"/api/v1/namespaces/default/pods":                     "system",
-		"/api/v1/nodes":                                       "",
-	} {
-		g := New(t.Context(), 2)
-		var during string
-		rt := &counter{roundTripper(func(*http.Request) (*http.Response, error) {
-			for name := range g.requests {
-				during = name
-			}
-			return nil, nil
-		}), g}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://192.0.2.1"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := rt.RoundTrip(req); err != nil { //nolint:bodyclose // there is none
-			t.Fatal(err)
-		}
-		if during != want || len(g.requests) != 0 {
-			t.Errorf("%s: counted for %q, want %q, and afterwards %v", path, during, want, g.requests)
-		}
-	}
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// requestsOf is how many requests of a tenant have no answer.
-func (g *Gate) requestsOf(name string) int {
-	g.requestsMu.Lock()
-	defer g.requestsMu.Unlock()
-	return g.requests[name]
 }

@@ -14,7 +14,7 @@ import (
 // metered is a queue of k8s.io/client-go/util/workqueue, which exports nothing to
 // those who do not have it but its metrics.
 type metered struct {
-	depth, added prometheus.Metric
+	depth, added, handed, done prometheus.Metric
 }
 
 // Metered is the work queue of a name, which must have been made before.
@@ -31,6 +31,14 @@ func Metered(name string) (Queue, error) {
 		{workqueue.AddsKey, metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: workqueue.WorkQueueSubsystem,
 			Name: workqueue.AddsKey, Help: "Total number of adds handled by workqueue",
 			StabilityLevel: metrics.BETA}, []string{"name"}), &q.added},
+		{workqueue.QueueLatencyKey, metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Subsystem: workqueue.WorkQueueSubsystem, Name: workqueue.QueueLatencyKey,
+			Help:           "How long in seconds an item stays in workqueue before being requested.",
+			StabilityLevel: metrics.BETA}, []string{"name"}), &q.handed},
+		{workqueue.WorkDurationKey, metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Subsystem: workqueue.WorkQueueSubsystem, Name: workqueue.WorkDurationKey,
+			Help:           "How long in seconds processing an item from workqueue takes.",
+			StabilityLevel: metrics.BETA}, []string{"name"}), &q.done},
 	} {
 		m, err := existing(of.vec, name)
 		if err != nil {
@@ -72,6 +80,12 @@ func (q *metered) Depth() int { return int(read(q.depth).GetGauge().GetValue()) 
 
 // Added implements Queue.
 func (q *metered) Added() int { return int(read(q.added).GetCounter().GetValue()) }
+
+// Handed implements Queue.
+func (q *metered) Handed() int { return int(read(q.handed).GetHistogram().GetSampleCount()) }
+
+// Done implements Queue.
+func (q *metered) Done() int { return int(read(q.done).GetHistogram().GetSampleCount()) }
 
 func read(m prometheus.Metric) *dto.Metric {
 	var out dto.Metric

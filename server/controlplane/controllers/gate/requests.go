@@ -1,12 +1,17 @@
 package gate
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/controller-manager/pkg/clientbuilder"
+
+	"github.com/a4s-io/a4s/internal/space"
 )
 
 // Clients are those of a builder, whose requests the gate counts.
@@ -25,7 +30,7 @@ func (c *clients) Config(name string) (*restclient.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &counter{rt, c.gate} })
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &transport{rt, &c.gate.requests} })
 	return config, nil
 }
 
@@ -38,30 +43,113 @@ func (c *clients) Client(name string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// counter counts requests about namespaces.
-type counter struct {
+// transport has the requests about a tenant's objects wait for each other.
+type transport struct {
 	http.RoundTripper
-	gate *Gate
+	requests *requests
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
-	if namespace := namespaceOf(req.URL.Path); namespace != "" {
-		defer c.gate.began(namespace)()
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if name, _ := space.SplitNamespace(namespaceOf(req.URL.Path)); !space.IsSystem(name) {
+		if err := t.requests.begin(req.Context(), name); err != nil {
+			return nil, err
+		}
+		defer t.requests.end(name)
 	}
-	return c.RoundTripper.RoundTrip(req)
+	return t.RoundTripper.RoundTrip(req)
 }
 
 // WrappedRoundTripper implements k8s.io/apimachinery/pkg/util/net.RoundTripperWrapper.
-func (c *counter) WrappedRoundTripper() http.RoundTripper { return c.RoundTripper }
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
+
+// atATime is how many requests about the objects of one tenant a controller makes at a time.
+// A connection carries 250 of all tenants, and the server begins few of one tenant at once.
+const atATime = 16
+
+// requests are those of a controller that have no answer, by tenant.
+type requests struct {
+	mu sync.Mutex
+	of map[string]*unanswered
+}
+
+// unanswered are the requests about one tenant's objects.
+type unanswered struct {
+	sent int
+	// waiting are those that are not sent. The last is sent first: a sync that makes 500
+	// pods waits for all of them, and another one for its first.
+	waiting []chan struct{}
+}
+
+// some reports whether there are any about a tenant's objects.
+func (r *requests) some(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.of[name] != nil
+}
+
+// begin returns when a request can be sent, or with the error of the context.
+func (r *requests) begin(ctx context.Context, name string) error {
+	r.mu.Lock()
+	of := r.of[name]
+	if of == nil {
+		if r.of == nil {
+			r.of = map[string]*unanswered{}
+		}
+		of = &unanswered{}
+		r.of[name] = of
+	}
+	if of.sent < atATime {
+		of.sent++
+		r.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	of.waiting = append(of.waiting, turn)
+	r.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	i := slices.Index(of.waiting, turn)
+	if i >= 0 {
+		of.waiting = slices.Delete(of.waiting, i, i+1)
+	}
+	r.mu.Unlock()
+	if i < 0 {
+		r.end(name) // it had its turn meanwhile
+	}
+	return ctx.Err()
+}
+
+// end is called when a request that has begun is answered.
+func (r *requests) end(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.of[name]
+	if last := len(of.waiting) - 1; last >= 0 {
+		close(of.waiting[last])
+		of.waiting = of.waiting[:last]
+		return
+	}
+	if of.sent--; of.sent == 0 {
+		delete(r.of, name)
+	}
+}
 
 // namespaceOf is the namespace in a path of /api/v1/namespaces/NAME/RESOURCE or
-// /apis/GROUP/VERSION/namespaces/NAME/RESOURCE, as typed clients make them.
+// /apis/GROUP/VERSION/namespaces/NAME/RESOURCE, as typed clients make them. It is "" for
+// events, which a controller sends one after the other, those of all tenants.
 func namespaceOf(path string) string {
 	_, rest, ok := strings.Cut(path, "/namespaces/")
 	if !ok {
 		return ""
 	}
-	name, _, _ := strings.Cut(rest, "/")
+	name, resource, _ := strings.Cut(rest, "/")
+	if resource, _, _ = strings.Cut(resource, "/"); resource == "events" {
+		return ""
+	}
 	return name
 }
