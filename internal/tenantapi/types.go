@@ -55,7 +55,10 @@ const (
 	LocalCRDFirst CRDPolicy = "LocalCRDFirst"
 )
 
-// CRDPolicies are all policies, the default first.
+// DefaultCRDPolicy is that of tenants for which none is set.
+const DefaultCRDPolicy = LocalCRDFirst
+
+// CRDPolicies are all policies.
 func CRDPolicies() []CRDPolicy {
 	return []CRDPolicy{LocalCRDFirst, SystemCRDFirst, NeverUseSystemCRDUnlessForced}
 }

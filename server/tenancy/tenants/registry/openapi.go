@@ -39,11 +39,10 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	limits := m.Ref("Bounds of what the tenant can use; what is not set is as the cluster has it for all tenants.",
 		tenantapi.TenantLimits{}.OpenAPIModelName())
 	limits.Default = nil // absent, not empty
-	policies := tenantapi.CRDPolicies()
 	policy := apimodels.Text(fmt.Sprintf(
 		"Which definition serves a custom resource that both the tenant and the system space "+
-			"define. %s if not set.", policies[0]))
-	for _, p := range policies {
+			"define. %s if not set.", tenantapi.DefaultCRDPolicy))
+	for _, p := range tenantapi.CRDPolicies() {
 		policy.Enum = append(policy.Enum, string(p))
 	}
 	nodes := apimodels.Text(fmt.Sprintf(

@@ -82,7 +82,7 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 
 func setDefaults(t *tenantapi.Tenant) {
 	if t.Spec.CRDPolicy == "" {
-		t.Spec.CRDPolicy = tenantapi.CRDPolicies()[0]
+		t.Spec.CRDPolicy = tenantapi.DefaultCRDPolicy
 	}
 }
 
