@@ -24,8 +24,8 @@ import (
 
 	"github.com/a4s-io/a4s/agent/origin"
 	"github.com/a4s-io/a4s/agent/origin/objectfile"
-	"github.com/a4s-io/a4s/agent/origin/partitiontest"
 	"github.com/a4s-io/a4s/internal/space"
+	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
 // TestKubeletSeesTheUnion lets partitions change, go away, end their watches and

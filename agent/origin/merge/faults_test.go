@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/partitiontest"
+	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
 // faulty is a disk of which operations fail: those from the first one on, so many.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/partitiontest"
+	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)

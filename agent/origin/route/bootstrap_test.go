@@ -15,7 +15,7 @@ import (
 
 	"github.com/a4s-io/a4s/agent/bootstrap/store"
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/partitiontest"
+	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
 // withBootstrap is the home partition with the bootstrap pods of the node.

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/a4s-io/a4s/agent/origin/partitiontest"
 	"github.com/a4s-io/a4s/internal/health"
+	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
 // TestPartitionThatHangs takes requests and says nothing.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/partitiontest"
+	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
 const nodeName = "node1"

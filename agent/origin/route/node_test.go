@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/a4s-io/a4s/agent/origin/partitiontest"
+	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
 // TestVolumesOfTheFirstGet: the kubelet is not told that a volume is not attached before its partition

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/a4s-io/a4s/agent/origin"
-	"github.com/a4s-io/a4s/agent/origin/partitiontest"
+	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
 // follow keeps a store as flannel does, with the names of all nodes.

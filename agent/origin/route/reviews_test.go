@@ -14,8 +14,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/a4s-io/a4s/agent/origin/partitiontest"
 	"github.com/a4s-io/a4s/agent/origin/wire"
+	"github.com/a4s-io/a4s/tests/partitiontest"
 )
 
 const events = "/api/v1/namespaces/"
